@@ -2,7 +2,8 @@
 # The provider over verbs on the kernel's soft-iWARP driver siw, in a guest: both suites, and every command of nd with softnd or
 # a program of rdma-core at the other end.
 #
-# Runs as root in a folder that holds `nd` and `groups`, the names of the groups of cases to run. Prints one line per case:
+# Runs as root in a folder that holds `nd`; `groups`, the names of the groups of cases to run; and for the group of the speed `compare`,
+# the pages to fill in, and `commit`, which names the state that is tested. Prints one line per case:
 #
 #     PASS|FAIL NAME [FIGURE]
 #
@@ -16,9 +17,11 @@ readonly softnd=softnd+tcp://$v4 siw=verbs://siw0
 readonly limit=120        # seconds for one program; what a good case takes is a few
 readonly suite_limit=2400 # the same for a suite
 readonly scale=2          # how much longer than usual the suite waits
+readonly compared=8,64,1024,4096,65536,1048576 # octets of the messages with which nd is compared with perftest
 out=$PWD/out
 work=$(mktemp -d)
-cp nd groups performance.md "$work"
+cp nd groups commit ./*.md "$work"
+if [[ -e compare ]]; then cp compare "$work"; fi
 cd "$work" || exit
 
 port=9200 failed=0
@@ -258,17 +261,23 @@ unusable() {
 
 # --- the cost of this provider: nd beside perftest's own programs, both ends on siw
 
-# The table goes into the page, which is judged outside: whether a promise holds says nothing of the provider here.
+# What is written into the pages is judged outside: whether a promise holds says nothing of the provider here.
 speed_cases() {
-    local status why=''
     to_siw
-    : >server.log
-    timeout "$suite_limit" ./nd perf table --question verbs --device siw0 --write performance.md >client.log 2>&1
-    status=$?
     # 0: all promises hold; 1: one does not.
-    if ((status > 1)); then why="nd perf table ends with $status"; fi
-    if ! cp performance.md "$out/"; then why+="${why:+, }there is no page"; fi
-    verdict speed "$why" "$(grep ' hold$' client.log)"
+    speed table performance.md 1 ./nd perf table --question verbs --device siw0
+    speed compare performance-compared.md 0 ./compare --device siw0 --size "$compared"
+}
+
+# speed NAME PAGE MOST COMMAND...: a command that writes into a page, and ends with MOST or less
+speed() {
+    local page=$2 most=$3 status why=''
+    : >server.log
+    SOFTND_COMMIT=$(<commit) timeout "$suite_limit" "${@:4}" --write "$page" >client.log 2>&1
+    status=$?
+    if ((status > most)); then why="it ends with $status"; fi
+    if ! cp "$page" "$out/"; then why+="${why:+, }there is no page"; fi
+    verdict "speed/$1" "$why" "$(grep ' hold$' client.log)"
 }
 
 # --- the suites

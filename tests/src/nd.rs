@@ -33,6 +33,14 @@ pub fn optimized() -> PathBuf {
     program(&target.join("release"))
 }
 
+/// The program `compare`, optimized. It runs the `nd` of [`optimized`] that lies beside it.
+pub fn compare() -> PathBuf {
+    let (_, target) = target();
+    let of_benches = ["-p", "softnd-benches", "--bin", "compare"];
+    cargo_build(&target, &[&["--release"], &of_benches[..]].concat());
+    target.join("release").join("compare")
+}
+
 fn build() -> PathBuf {
     let (profile, target) = target();
     // With the features of the whole workspace, as `cargo test --workspace` has built it.

@@ -3,9 +3,11 @@
 //!
 //! The guest's part is `tests/interop/verbs.sh`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use ::nd::page;
@@ -54,18 +56,24 @@ impl Case {
     }
 }
 
-/// Runs groups of cases in the guest. What they leave is in the folder `out`.
+/// Runs groups of cases in the guest, with copies of these programs. What they leave is in the folder `out`.
 ///
 /// # Panics
 /// If the guest or a case fails.
-pub fn run(guest: &Guest, program: &Path, boot: Boot, out: &Path) -> Vec<Case> {
+pub fn run(guest: &Guest, programs: &[PathBuf], boot: Boot, out: &Path) -> Vec<Case> {
     let folder = tempfile::tempdir().expect("a folder");
     let share = folder.path();
     fs::write(share.join("groups"), boot.groups.join(" ")).expect("the groups are named");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/verbs.sh");
     fs::copy(script, share.join("main")).expect("the guest's script is copied");
-    fs::copy(program, share.join("nd")).expect("nd is copied");
-    fs::copy(speed_page(), share.join(SPEED)).expect("the page of the speed is copied");
+    for program in programs {
+        let name = program.file_name().expect("a program has a name");
+        fs::copy(program, share.join(name)).expect("a program is copied");
+    }
+    for page in [SPEED, COMPARED] {
+        fs::copy(speed_page(page), share.join(page)).expect("a page of the speed is copied");
+    }
+    fs::write(share.join("commit"), commit()).expect("the commit is named");
     // Its absence tells the script that runs the guest that a guest has failed.
     let _ = fs::remove_file(out.join("status"));
     let said = guest.run(boot.processors, boot.limit, share, out);
@@ -84,12 +92,22 @@ pub fn run(guest: &Guest, program: &Path, boot: Boot, out: &Path) -> Vec<Case> {
 /// The name of the page that has the table of the speed, in the guest and in what it leaves.
 pub const SPEED: &str = "performance.md";
 
-/// The page of the book that has the table of the speed.
+/// The name of the page that has the comparison of all sizes.
+pub const COMPARED: &str = "performance-compared.md";
+
+/// A page of the book about the speed.
 #[must_use]
-pub fn speed_page() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../docs")
-        .join(SPEED)
+pub fn speed_page(name: &str) -> PathBuf {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    tests.join("../docs").join(name)
+}
+
+/// What git calls this state; empty where this is no clone.
+fn commit() -> Vec<u8> {
+    let mut git = Command::new("git");
+    git.args(["-C", env!("CARGO_MANIFEST_DIR")]);
+    let said = git.args(["describe", "--always", "--dirty"]).output();
+    said.map_or_else(|_| Vec::new(), |output| output.stdout)
 }
 
 /// The rows of the table of the speed in a page that the guest has left: the test, the size, what is required, what was measured and
@@ -114,6 +132,35 @@ pub fn speed_rows(page: &str) -> Vec<String> {
         cells.join(" | ")
     };
     rows.map(row).collect()
+}
+
+/// The sizes in a comparison that a guest has left: how many tables have each.
+///
+/// # Panics
+///
+/// If the page does not have the comparison, or a cell of a size is no figure.
+#[must_use]
+pub fn compared_sizes(page: &str) -> BTreeMap<String, usize> {
+    let part = page::part(page, "compare of verbs").expect("a comparison");
+    let mut sizes = BTreeMap::new();
+    for cells in part.lines().filter_map(page::cells) {
+        let [size, figures @ ..] = &*cells else {
+            continue;
+        };
+        if !size.starts_with(|first: char| first.is_ascii_digit()) {
+            continue;
+        }
+        for figure in figures {
+            let number = figure.split(' ').next().unwrap_or_default();
+            let number: Result<f64, _> = number.parse();
+            assert!(
+                number.is_ok_and(|number| number > 0.0),
+                "no figure: {cells:?}"
+            );
+        }
+        *sizes.entry((*size).to_owned()).or_default() += 1;
+    }
+    sizes
 }
 
 /// The runs of both suites, with their names.
@@ -212,6 +259,22 @@ mod tests {
         assert_eq!(speed_rows(&page("1.05 (1.00–1.50)")).len(), 1);
         for bad in ["", "ib_send_lat ended", "p50 NaN", "0.00"] {
             let failed = std::panic::catch_unwind(|| speed_rows(&page(bad)));
+            assert!(failed.is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_size_of_the_comparison_has_figures_only() {
+        let page = |cell| {
+            format!(
+                "<!-- compare of verbs: begin -->\n| date | 2026-11-24 |\n| size | perftest Send | of perftest |\n|--:|--:|--:|\n\
+                 | 8 B | 100 | 0.90 (0.80–1.00) |\n| 8 B | {cell} | 1.00 (1.00–1.00) |\n<!-- compare of verbs: end -->"
+            )
+        };
+        let sizes = compared_sizes(&page("0.0001"));
+        assert_eq!(sizes, BTreeMap::from([("8 B".to_owned(), 2)]));
+        for bad in ["–", "NaN", "0.0"] {
+            let failed = std::panic::catch_unwind(|| compared_sizes(&page(bad)));
             assert!(failed.is_err(), "{bad}");
         }
     }

@@ -2,12 +2,12 @@
 //!
 //! Some transfers and the NetworkDirect suite run with the other tests. `cargo make verbs` makes all transfers, those of 100 MiB
 //! included, runs both suites, and compares the speed with that of perftest. With `SOFTND_REPORT=1` it writes the page
-//! `docs/verbs-interop.md`, and the table of `docs/performance.md` about this provider.
+//! `docs/verbs-interop.md`, and what `docs/performance.md` and `docs/performance-compared.md` tell of this provider.
 
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -153,7 +153,7 @@ const LEFT_OUT: [(&str, &str); 3] = [
 /// Runs the NetworkDirect suite. Only what is known fails, a skip names what the device lacks, and at least half of the rows that are
 /// proven on softnd are proven on siw.
 fn suite(guest: &Guest, out: &Path) -> (Vec<Case>, Vec<(&'static str, Findings)>) {
-    let cases = verbs::run(guest, &nd::optimized(), SUITE, out);
+    let cases = verbs::run(guest, &[nd::optimized()], SUITE, out);
     let runs = findings(out, RUNS);
     assert_eq!(judge(&runs, &known()), Vec::<String>::new());
     for (name, run) in &runs {
@@ -179,7 +179,7 @@ fn suite(guest: &Guest, out: &Path) -> (Vec<Case>, Vec<(&'static str, Findings)>
 
 /// Runs the wire suite. It fails exactly in what is known. What siw does not survive is left out.
 fn wire_suite(guest: &Guest, out: &Path) -> (Vec<Case>, Vec<(&'static str, Findings)>) {
-    let cases = verbs::run(guest, &nd::optimized(), WIRE, out);
+    let cases = verbs::run(guest, &[nd::optimized()], WIRE, out);
     let known = iwarp_conform::Deviations::shipped("siw-6.1").expect("siw's are shipped");
     let mut known: Deviations = (*known.expect("and can be read")).clone();
     known.deviation.retain(|deviation| !deviation.fatal);
@@ -209,8 +209,8 @@ fn write_report(guest: &Guest, cases: &[Case], runs: &Suites) {
 }
 
 /// Runs groups of cases, and checks that there are some of each kind.
-fn run(guest: &Guest, boot: Boot, out: &Path) -> Vec<Case> {
-    let cases = verbs::run(guest, &nd::optimized(), boot, out);
+fn run(guest: &Guest, programs: &[PathBuf], boot: Boot, out: &Path) -> Vec<Case> {
+    let cases = verbs::run(guest, programs, boot, out);
     for kind in [
         "info",
         "cat/verbs-sends",
@@ -231,7 +231,7 @@ fn kernel_siw_is_an_adapter_like_softnd() {
         return;
     };
     let folder = tempfile::tempdir().expect("a folder");
-    run(&guest, SOME, folder.path());
+    run(&guest, &[nd::optimized()], SOME, folder.path());
 }
 
 #[test]
@@ -251,14 +251,23 @@ fn kernel_siw_moves_all_data_and_follows_both_suites() {
     };
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path();
-    let mut cases = run(&guest, ALL, out);
-    let speed = fs::read_to_string(out.join(verbs::SPEED)).expect("the page of the speed");
-    assert_eq!(verbs::speed_rows(&speed).len(), 5, "{speed}");
+    let programs = [nd::optimized(), nd::compare()];
+    let mut cases = run(&guest, &programs, ALL, out);
+    let left = |page| fs::read_to_string(out.join(page)).expect("a page of the speed");
+    let pages = [verbs::SPEED, verbs::COMPARED].map(|page| (page, left(page)));
+    let [(_, speed), (_, compared)] = &pages;
+    assert_eq!(verbs::speed_rows(speed).len(), 5, "{speed}");
+    let sizes = verbs::compared_sizes(compared);
+    // Of each size half a round trip, and one way.
+    let whole = sizes.len() > 3 && sizes.values().all(|tables| *tables == 2);
+    assert!(whole, "{sizes:?}");
     let (of_suite, networkdirect) = suite(&guest, out);
     let (of_wire, wire) = wire_suite(&guest, out);
     cases.extend(of_suite.into_iter().chain(of_wire));
     if env::var_os("SOFTND_REPORT").is_some() {
-        fs::write(verbs::speed_page(), speed).expect("the page of the speed is written");
+        for (page, text) in &pages {
+            fs::write(verbs::speed_page(page), text).expect("a page of the speed is written");
+        }
         write_report(
             &guest,
             &cases,

@@ -1,4 +1,5 @@
-//! softnd beside raw TCP, a bare QUIC stream, UCX and libfabric, in one run and in short alternating turns.
+//! softnd beside raw TCP, a bare QUIC stream, UCX and libfabric, in one run and in short alternating turns; and, on an RDMA device, the
+//! provider over verbs beside perftest.
 //!
 //! `cargo run --release -p softnd-benches --bin compare`, after `cargo build --release`. Run it on a machine that does
 //! nothing else.
@@ -9,30 +10,39 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use nd::cores::Watch;
+use nd::device::Device;
 use nd::process;
 use softnd_benches::compare::congestion::{self, Chosen};
 use softnd_benches::compare::nd::Nd;
-use softnd_benches::compare::page::{Findings, Round};
+use softnd_benches::compare::page::{Findings, PagePart, Round};
 use softnd_benches::compare::peers::{Fabric, Ucx};
-use softnd_benches::compare::turns::{Measurement, OVER_TCP, OVER_UDP, Peers, Size, Test};
+use softnd_benches::compare::turns::{
+    Measurement, ON_DEVICE, OVER_TCP, OVER_UDP, PROGRAMS, Peers, Size, Test,
+};
 use softnd_benches::compare::{Failure, calls, machine, page};
 use softnd_benches::octets;
 
-/// Compares softnd with raw TCP, a bare QUIC stream, UCX (ucx_perftest) and libfabric (fi_pingpong); prints Markdown.
+/// Compares softnd with raw TCP, a bare QUIC stream, UCX (ucx_perftest) and libfabric (fi_pingpong); prints Markdown, each part when
+/// it is there.
 ///
 /// Over TCP all programs have the same congestion control: first the system's default, then, where this process may change the
-/// default for the length of the run, cubic. Then softnd runs over UDP, where QUIC has a congestion control of its own.
+/// default for the length of the run, cubic. Then softnd runs over UDP, where QUIC has a congestion control of its own. With --device
+/// none of this runs, but `nd perftest` over verbs and perftest's own programs on that device.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Octets per message [default: all powers of two from 8 to 1 MiB]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     size: Vec<u32>,
 
-    /// Octets per message over UDP [default: those of --size]
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
-    udp_size: Vec<u32>,
+    /// Measures over one of the two alone [default: both]
+    #[arg(long, value_name = "TRANSPORT", value_delimiter = ',')]
+    over: Vec<Over>,
+
+    /// Compares `nd perftest` over verbs with perftest's programs on this RDMA device, such as siw0, and nothing else
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["over", "crc", "no_calls"])]
+    device: Option<String>,
 
     /// Turns per size
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u16).range(1..))]
@@ -54,24 +64,12 @@ struct Arguments {
     #[arg(long)]
     no_calls: bool,
 
-    /// Also writes into a page between its two marks, such as docs/performance-compared.md
+    /// Also writes each part into a page, between the marks of this part, such as docs/performance-compared.md
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
 
 impl Arguments {
-    fn sizes(&self, over_udp: bool) -> Vec<usize> {
-        let chosen = if over_udp && !self.udp_size.is_empty() {
-            &self.udp_size
-        } else {
-            &self.size
-        };
-        if chosen.is_empty() {
-            return (3..=20).map(|bits| 1 << bits).collect();
-        }
-        chosen.iter().map(|size| *size as usize).collect()
-    }
-
     fn nd(&self) -> Result<Nd, Failure> {
         let turn = Duration::from_millis(self.turn);
         match &self.nd {
@@ -84,101 +82,190 @@ impl Arguments {
             None => Nd::beside_this(self.crc, turn),
         }
     }
+
+    /// The parts of this run.
+    fn parts(&self) -> Vec<PagePart> {
+        match (&self.device, &*self.over) {
+            (Some(_), _) => vec![PagePart::Device],
+            (None, []) => vec![PagePart::Tcp, PagePart::Udp],
+            (None, over) => over.iter().map(|over| (*over).into()).collect(),
+        }
+    }
 }
 
+/// What softnd runs over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Over {
+    Tcp,
+    Udp,
+}
+
+impl From<Over> for PagePart {
+    fn from(over: Over) -> Self {
+        match over {
+            Over::Tcp => Self::Tcp,
+            Over::Udp => Self::Udp,
+        }
+    }
+}
+
+/// Each part is printed and written when it is done, because the next one takes as long again.
 fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let parts = arguments.parts();
     if let Some(path) = &arguments.write {
         // Checked now, not after an hour of measuring.
-        page::replace(&read(path)?, "")?;
+        let page = read(path)?;
+        for part in &parts {
+            page::replace(&page, *part, "")?;
+        }
     }
     let nd = arguments.nd()?;
+    for part in parts {
+        let mut findings = Findings {
+            machine: machine::describe(),
+            crc: arguments.crc,
+            turn_ms: u128::from(arguments.turn),
+            ..Findings::default()
+        };
+        match part {
+            PagePart::Tcp => over_tcp(arguments, &nd, &mut findings)?,
+            PagePart::Udp => over_udp(arguments, &nd, &mut findings)?,
+            PagePart::Device => on_device(arguments, &nd, &mut findings)?,
+        }
+        let text = findings.print();
+        println!("{text}");
+        if let Some(path) = &arguments.write {
+            let page = page::replace(&read(path)?, part, &text)?;
+            fs::write(path, page)
+                .map_err(|error| Failure::new(format!("write {}: {error}", path.display())))?;
+        }
+    }
+    Ok(())
+}
+
+/// Says that something is left out, at once and on the page.
+fn skip(findings: &mut Findings, what: String) {
+    eprintln!("skipped: {what}");
+    findings.skipped.push(what);
+}
+
+fn not_installed(program: &str, package: &str) -> String {
+    format!("{program} is not installed (Debian: {package})")
+}
+
+/// libfabric, if it is installed.
+fn fabric(findings: &mut Findings) -> Option<Fabric> {
+    let fabric = Fabric::find();
+    if fabric.is_none() {
+        skip(findings, not_installed("fi_pingpong", "libfabric-bin"));
+    }
+    fabric
+}
+
+/// softnd over TCP beside raw TCP, UCX and libfabric.
+fn over_tcp(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Result<(), Failure> {
     let peers = Peers {
         ucx: Ucx::find(),
-        fabric: Fabric::find(),
-    };
-    let mut findings = Findings {
-        machine: machine::describe(),
-        crc: arguments.crc,
-        turn_ms: u128::from(arguments.turn),
-        ..Findings::default()
-    };
-    let mut skip = |name: &str, package: &str| {
-        findings
-            .skipped
-            .push(format!("{name} is not installed (Debian: {package})"));
+        fabric: fabric(findings),
+        device: None,
     };
     if peers.ucx.is_none() {
-        skip("ucx_perftest", "ucx-utils");
+        skip(findings, not_installed("ucx_perftest", "ucx-utils"));
     }
-    if peers.fabric.is_none() {
-        skip("fi_pingpong", "libfabric-bin");
-    }
-    let strace = process::find("strace");
-    if strace.is_none() && !arguments.no_calls {
-        skip("strace", "strace");
-    }
-    for skipped in &findings.skipped {
-        eprintln!("skipped: {skipped}");
-    }
+    let mut patience = PATIENCE;
+    let mut round = |findings: &mut Findings, name: &str, nd: &Nd, of: &str| {
+        let part = Part {
+            name,
+            tests: &OVER_TCP,
+            sizes: sizes(&arguments.size),
+        };
+        let cores = (&mut findings.cores, &mut patience);
+        let sizes = part.measure(nd, &peers, arguments.turns, cores)?;
+        let congestion = format!("{name}, {of}");
+        findings.rounds.push(Round { congestion, sizes });
+        Ok::<_, Failure>(())
+    };
     let default = congestion::default().unwrap_or_else(|| "the system's".to_owned());
     let systems = Nd {
         systems_congestion: true,
         ..nd.clone()
     };
-    let mut patience = PATIENCE;
-    let mut measure = |name: &str, nd: &Nd, tests: &'static [Test]| {
-        let sizes = arguments.sizes(tests == OVER_UDP);
-        let part = Part { name, tests, sizes };
-        let cores = (&mut findings.cores, &mut patience);
-        part.measure(nd, &peers, arguments.turns, cores)
-    };
-    findings.rounds.push(Round {
-        congestion: format!("{default}, the system's default"),
-        sizes: measure(&default, &systems, &OVER_TCP)?,
-    });
+    round(findings, &default, &systems, "the system's default")?;
     if default != UNPACED {
         match Chosen::system_wide(UNPACED) {
-            Ok(_chosen) => findings.rounds.push(Round {
-                congestion: format!("{UNPACED}, the system's default meanwhile"),
-                sizes: measure(UNPACED, &nd, &OVER_TCP)?,
-            }),
-            Err(failure) => {
-                eprintln!("skipped: {failure}");
-                findings.skipped.push(failure.to_string());
-            }
+            Ok(_chosen) => round(findings, UNPACED, nd, "the system's default meanwhile")?,
+            Err(failure) => skip(findings, failure.to_string()),
         }
     }
-    match measure("UDP", &nd, &OVER_UDP) {
-        Ok(sizes) => findings.udp = sizes,
-        // An hour of measuring over TCP is not given up for it.
-        Err(failure) => {
-            let failure = format!("over UDP: {failure}");
-            eprintln!("skipped: {failure}");
-            findings.skipped.push(failure);
-        }
-    }
-    if let Some(strace) = strace.filter(|_| !arguments.no_calls) {
-        for traffic in calls::TRAFFIC {
-            eprintln!("system calls: {} {}", traffic.op, octets(traffic.size));
-            match calls::trace(&nd, &strace, &traffic) {
-                Ok(histogram) => findings.calls.push((traffic, histogram)),
-                // Tracing may be forbidden, and the rest of the page does not depend on it.
-                Err(failure) => findings.skipped.push(format!(
-                    "system calls of {} {}: {failure}",
-                    traffic.op,
-                    octets(traffic.size)
-                )),
-            }
-        }
-    }
-    let part = findings.print();
-    println!("{part}");
-    if let Some(path) = &arguments.write {
-        let text = page::replace(&read(path)?, &part)?;
-        fs::write(path, text)
-            .map_err(|error| Failure::new(format!("write {}: {error}", path.display())))?;
+    if !arguments.no_calls {
+        calls_of(nd, findings);
     }
     Ok(())
+}
+
+/// FPDUs per system call. Tracing may be forbidden, and the rest of the page does not depend on it.
+fn calls_of(nd: &Nd, findings: &mut Findings) {
+    let Some(strace) = process::find("strace") else {
+        return skip(findings, not_installed("strace", "strace"));
+    };
+    for traffic in calls::TRAFFIC {
+        let what = format!("system calls of {} {}", traffic.op, octets(traffic.size));
+        eprintln!("{what}");
+        match calls::trace(nd, &strace, &traffic) {
+            Ok(histogram) => findings.calls.push((traffic, histogram)),
+            Err(failure) => skip(findings, format!("{what}: {failure}")),
+        }
+    }
+}
+
+/// softnd over UDP beside a bare QUIC stream and libfabric.
+fn over_udp(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Result<(), Failure> {
+    let peers = Peers {
+        fabric: fabric(findings),
+        ..Peers::default()
+    };
+    let part = Part {
+        name: "UDP",
+        tests: &OVER_UDP,
+        sizes: sizes(&arguments.size),
+    };
+    let cores = (&mut findings.cores, &mut { PATIENCE });
+    findings.udp = part.measure(nd, &peers, arguments.turns, cores)?;
+    Ok(())
+}
+
+/// The provider over verbs beside perftest.
+fn on_device(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Result<(), Failure> {
+    let name = arguments.device.as_deref().unwrap_or_default();
+    let provider = netdirect_verbs::provider(netdirect_verbs::Options::default())
+        .map_err(|error| Failure::new(error.to_string()))?;
+    let address = netdirect_verbs::device_address(&*provider, name)
+        .map_err(|error| Failure::new(format!("{name}: {error}")))?;
+    if let Some(missing) = PROGRAMS.iter().find(|program| !program.is_installed()) {
+        let program = missing.installed_name();
+        return Err(Failure::new(not_installed(&program, "perftest")));
+    }
+    let peers = Peers {
+        device: Some(Device::new(name, address.ip(), nd.program.clone())),
+        ..Peers::default()
+    };
+    let part = Part {
+        name,
+        tests: &ON_DEVICE,
+        sizes: sizes(&arguments.size),
+    };
+    let cores = (&mut findings.cores, &mut { PATIENCE });
+    let sizes = part.measure(nd, &peers, arguments.turns, cores)?;
+    findings.device = Some((name.to_owned(), sizes));
+    Ok(())
+}
+
+/// The sizes that were chosen, or all.
+fn sizes(chosen: &[u32]) -> Vec<usize> {
+    if chosen.is_empty() {
+        return (3..=20).map(|bits| 1 << bits).collect();
+    }
+    chosen.iter().map(|size| *size as usize).collect()
 }
 
 /// A part of the run.

@@ -1,5 +1,6 @@
 //! The machine and the programs with which figures were measured.
 
+use std::env;
 use std::process::Command;
 
 /// What is known of the machine and the programs, as names and values. Unknown values are left out.
@@ -9,11 +10,15 @@ pub fn describe() -> Vec<(&'static str, String)> {
         ("softnd", Some(version())),
         ("UCX", package("ucx-utils")),
         ("libfabric", package("libfabric-bin")),
+        ("perftest", package("perftest")),
     ]);
     [nd::machine::describe(), programs].concat()
 }
 
-/// The version of the workspace, and the commit if this is a clone.
+/// Names the commit where this program runs far from its clone, as in a guest.
+const COMMIT: &str = "SOFTND_COMMIT";
+
+/// The version of the workspace, and the commit if it is known.
 fn version() -> String {
     let version = env!("CARGO_PKG_VERSION");
     let mut git = Command::new("git");
@@ -24,7 +29,8 @@ fn version() -> String {
         "--always",
         "--dirty",
     ]);
-    match said(git) {
+    let told = env::var(COMMIT).ok().filter(|commit| !commit.is_empty());
+    match told.or_else(|| said(git)) {
         Some(commit) => format!("{version}, commit {commit}"),
         None => version.to_owned(),
     }

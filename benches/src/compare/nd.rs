@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::{Failure, Times};
 
-/// One row of `nd perf --format json`: both sides of the comparison.
+/// Both sides of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row<T> {
     /// softnd's.
     pub ours: T,
-    /// That of raw TCP at its best, or of a bare QUIC stream.
+    /// That of raw TCP at its best, of a bare QUIC stream, or of perftest on a device.
     pub bare: T,
 }
 

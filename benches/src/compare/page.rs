@@ -7,16 +7,35 @@ use ::nd::cores::Watch;
 use super::Failure;
 use super::calls::{CLASSES, Histogram, Traffic};
 use super::turns::{
-    AHEAD, ALIGNED_ONE_WAY, ALIGNED_PING_PONG, ALIGNED_SHARES, Figure, LEAST, ONE_WAY,
+    AHEAD, ALIGNED_ONE_WAY, ALIGNED_PING_PONG, ALIGNED_SHARES, DEVICE_ONE_WAY,
+    DEVICE_ONE_WAY_SHARES, DEVICE_PING_PONG, DEVICE_PING_PONG_SHARES, Figure, LEAST, ONE_WAY,
     ONE_WAY_SHARES, Overall, PING_PONG, PING_PONG_SHARES, SHARED_ONE_WAY, SHARED_PING_PONG,
     SHARED_SHARES, Size, UDP_ONE_WAY, UDP_ONE_WAY_SHARES, UDP_PING_PONG, UDP_PING_PONG_SHARES,
 };
 use crate::{crc, octets};
 
-/// The part of the page that is written by `compare`.
-const PART: &str = "compare";
+/// A part of the page, which `compare` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PagePart {
+    /// Over TCP.
+    Tcp,
+    /// Over UDP.
+    Udp,
+    /// On a device.
+    Device,
+}
 
-/// All results of a run.
+impl PagePart {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "compare over TCP",
+            Self::Udp => "compare over UDP",
+            Self::Device => "compare of verbs",
+        }
+    }
+}
+
+/// All results of a part.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     /// The machine, as name and value.
@@ -31,6 +50,8 @@ pub struct Findings {
     pub rounds: Vec<Round>,
     /// All sizes over UDP, in order.
     pub udp: Vec<Size>,
+    /// The name of a device, and all sizes on it, in order.
+    pub device: Option<(String, Vec<Size>)>,
     /// FPDUs per system call.
     pub calls: Vec<(Traffic, Histogram)>,
     /// What was left out, and why.
@@ -47,11 +68,18 @@ pub struct Round {
 }
 
 impl Findings {
-    /// As Markdown.
+    /// All of it as Markdown.
     #[must_use]
     pub fn print(&self) -> String {
+        let rounds = self.rounds.iter().map(|round| round.print(self.crc));
+        let mut text = self.head();
+        text.extend(rounds);
+        text + &self.over_udp() + &self.on_device() + &self.histogram()
+    }
+
+    /// What was measured on, how, and what was left out.
+    fn head(&self) -> String {
         let mut text = String::new();
-        let setting = crc(self.crc);
         self.machine(&mut text);
         if self.cores != Watch::default() {
             line(&mut text, format_args!("{}\n", self.cores));
@@ -61,6 +89,7 @@ impl Findings {
         }
         let sizes = self.rounds.iter().flat_map(|round| &round.sizes);
         let sizes = sizes.chain(&self.udp);
+        let sizes = sizes.chain(self.device.iter().flat_map(|(_, sizes)| sizes));
         if let Some(turns) = sizes.map(|size| size.turns.len()).min() {
             line(
                 &mut text,
@@ -71,36 +100,58 @@ impl Findings {
                 ),
             );
         }
-        for round in &self.rounds {
-            round.print(&mut text, setting);
-        }
-        self.over_udp(&mut text);
-        self.histogram(&mut text);
         text
     }
 
     /// There is nothing of the other programs one way: libfabric has no such test, and UCX does not run over UDP.
-    fn over_udp(&self, text: &mut String) {
+    fn over_udp(&self) -> String {
+        let mut text = String::new();
         if self.udp.is_empty() {
-            return;
+            return text;
         }
         let setting = "encrypted by QUIC, libfabric not encrypted";
-        head(text, "Over UDP, half a round trip, µs", setting);
+        head(&mut text, "Over UDP, half a round trip, µs", setting);
         table(
-            text,
+            &mut text,
             &self.udp,
             &in_unit(&UDP_PING_PONG, MICROSECONDS),
             &UDP_PING_PONG_SHARES,
         );
-        head(text, "Over UDP, one way, GB/s", "encrypted by QUIC");
+        head(&mut text, "Over UDP, one way, GB/s", "encrypted by QUIC");
         table(
-            text,
+            &mut text,
             &self.udp,
             &in_unit(&UDP_ONE_WAY, GIGABYTES),
             &UDP_ONE_WAY_SHARES,
         );
         let all = [("Send ping-pong", UDP_PING_PONG_SHARES[1].1)];
-        verdicts(text, "Against libfabric, over UDP", &all, &self.udp);
+        verdicts(&mut text, "Against libfabric, over UDP", &all, &self.udp);
+        text
+    }
+
+    /// What the device promises is for `nd perf table` to judge.
+    fn on_device(&self) -> String {
+        let mut text = String::new();
+        let Some((name, sizes)) = &self.device else {
+            return text;
+        };
+        let setting = "the device makes CRCs as its driver is set";
+        let what = format!("On {name}, half a round trip, µs");
+        head(&mut text, what, setting);
+        table(
+            &mut text,
+            sizes,
+            &in_unit(&DEVICE_PING_PONG, MICROSECONDS),
+            &DEVICE_PING_PONG_SHARES,
+        );
+        head(&mut text, format_args!("On {name}, one way, GB/s"), setting);
+        table(
+            &mut text,
+            sizes,
+            &in_unit(&DEVICE_ONE_WAY, GIGABYTES),
+            &DEVICE_ONE_WAY_SHARES,
+        );
+        text
     }
 
     fn machine(&self, text: &mut String) {
@@ -111,12 +162,14 @@ impl Findings {
         text.push('\n');
     }
 
-    fn histogram(&self, text: &mut String) {
+    /// FPDUs per system call.
+    fn histogram(&self) -> String {
+        let mut text = String::new();
         if self.calls.is_empty() {
-            return;
+            return text;
         }
         line(
-            text,
+            &mut text,
             format_args!(
                 "### FPDUs per system call, {}, share of calls\n",
                 crc(self.crc)
@@ -132,11 +185,11 @@ impl Findings {
             })
             .collect();
         line(
-            text,
+            &mut text,
             format_args!("| traffic | depth | mean | {} |", classes.join(" | ")),
         );
         line(
-            text,
+            &mut text,
             format_args!("|---|{}", "--:|".repeat(2 + CLASSES.len())),
         );
         for (traffic, histogram) in &self.calls {
@@ -150,7 +203,7 @@ impl Findings {
                 })
                 .collect();
             line(
-                text,
+                &mut text,
                 format_args!(
                     "| {} {}, {} | {} | {:.1} | {} |",
                     traffic.op,
@@ -163,21 +216,34 @@ impl Findings {
             );
         }
         text.push('\n');
+        text
     }
 }
 
 impl Round {
-    fn print(&self, text: &mut String, setting: &str) {
+    /// As Markdown, of softnd with or without CRCs.
+    fn print(&self, with_crc: bool) -> String {
+        let mut text = String::new();
+        let setting = crc(with_crc);
         let Self { congestion, sizes } = self;
         head(
-            text,
+            &mut text,
             format_args!("Half a round trip, µs, {congestion}"),
             setting,
         );
         let ping_pong = in_unit(&PING_PONG, MICROSECONDS);
-        table(text, sizes, &ping_pong, &PING_PONG_SHARES);
-        head(text, format_args!("One way, GB/s, {congestion}"), setting);
-        table(text, sizes, &in_unit(&ONE_WAY, GIGABYTES), &ONE_WAY_SHARES);
+        table(&mut text, sizes, &ping_pong, &PING_PONG_SHARES);
+        head(
+            &mut text,
+            format_args!("One way, GB/s, {congestion}"),
+            setting,
+        );
+        table(
+            &mut text,
+            sizes,
+            &in_unit(&ONE_WAY, GIGABYTES),
+            &ONE_WAY_SHARES,
+        );
         for (what, times, rates, shares) in [
             (
                 "page-aligned memory",
@@ -193,10 +259,10 @@ impl Round {
             ),
         ] {
             let what = format!("softnd with {what}, µs and GB/s, {congestion}");
-            head(text, what, setting);
+            head(&mut text, what, setting);
             let mut figures = in_unit(times, MICROSECONDS);
             figures.extend(in_unit(rates, GIGABYTES));
-            table(text, sizes, &figures, shares);
+            table(&mut text, sizes, &figures, shares);
         }
         let all = [
             ("Send ping-pong", PING_PONG_SHARES[1].1),
@@ -209,7 +275,8 @@ impl Round {
             ("Send one way, shared Receives", SHARED_SHARES[3].1),
         ];
         let what = format!("Against the better peer, {congestion}");
-        verdicts(text, &what, &all, sizes);
+        verdicts(&mut text, &what, &all, sizes);
+        text
     }
 }
 
@@ -316,13 +383,13 @@ fn number(number: Option<f64>) -> String {
     }
 }
 
-/// `page` with `part` in the place that is for it.
+/// `page` with `text` in the place that is for this part.
 ///
 /// # Errors
 ///
 /// When the page has no such place.
-pub fn replace(page: &str, part: &str) -> Result<String, Failure> {
-    nd::page::replace(page, PART, part).map_err(|error| Failure::new(error.to_string()))
+pub fn replace(page: &str, part: PagePart, text: &str) -> Result<String, Failure> {
+    nd::page::replace(page, part.name(), text).map_err(|error| Failure::new(error.to_string()))
 }
 
 #[cfg(test)]
@@ -351,6 +418,7 @@ mod tests {
                 sizes: sizes(),
             }],
             udp: sizes(),
+            device: Some(("siw0".to_owned(), sizes())),
             calls: vec![(TRAFFIC[1], histogram)],
             skipped: vec!["fi_pingpong is not installed".to_owned()],
         }
@@ -381,6 +449,9 @@ mod tests {
             "| 8 B | 6.00 | 8.00 | 18.0 | 0.75 (0.75–0.75) | 2.00 (2.00–2.00) |",
             "| 8 B | 4.00 | 3.00 | 2.00 | 0.75 (0.75–0.75) | 0.50 (0.50–0.50) |",
             "### Against libfabric, over UDP\n",
+            "### On siw0, half a round trip, µs\n",
+            "| 8 B | 80.0 | 100 | 90.0 | 100 | 0.80 (0.80–0.80) | 0.90 (0.90–0.90) |",
+            "| 8 B | 4.00 | 2.00 | 4.00 | 3.00 | 4.00 | 5.00 | 0.50 (0.50–0.50) | 0.75 (0.75–0.75) | 1.25 (1.25–1.25) |",
             "\n\nA cache line took 30 ns from core to core",
             "| Write one way, page-aligned memory | 0.95 at every size, median above 1 | 0.60 (0.60–0.60) | 8 B | 0.60 | missed |",
             "| Send ping-pong | 0.95 at every size, median above 1 | 1.10 (1.10–1.10) | 8 B | 1.10 | yes |",
@@ -414,7 +485,10 @@ mod tests {
     }
 
     #[test]
-    fn the_page_of_the_book_has_its_marks() {
-        replace(include_str!("../../../docs/performance-compared.md"), "new").unwrap();
+    fn the_page_of_the_book_has_the_marks_of_all_parts() {
+        let page = include_str!("../../../docs/performance-compared.md");
+        for part in [PagePart::Tcp, PagePart::Udp, PagePart::Device] {
+            replace(page, part, "new").unwrap();
+        }
     }
 }

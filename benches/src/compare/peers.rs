@@ -32,7 +32,8 @@ impl Pace {
         }
     }
 
-    fn messages(&self) -> u32 {
+    /// The number for the next turn.
+    pub(super) fn messages(&self) -> u32 {
         let wanted = self.turn.as_nanos() as f64 / self.each.get();
         #[expect(
             clippy::cast_possible_truncation,
@@ -44,7 +45,7 @@ impl Pace {
     }
 
     /// A message took so many nanoseconds.
-    fn learn(&self, each: f64) {
+    pub(super) fn learn(&self, each: f64) {
         self.each.set(each.max(1.0));
     }
 }

@@ -3,19 +3,40 @@
 use std::time::Duration;
 
 use ::nd::cores::{self, Watch};
+use ::nd::device::{Device, DeviceTest, DeviceTurn, Program};
 
 use super::nd::{Nd, Row};
 use super::peers::{Fabric, FabricOver, Pace, Ucx};
 use super::{Failure, Times, median};
 
-/// The programs that take part besides softnd and raw TCP.
+/// What takes part besides softnd and raw TCP.
 #[derive(Clone, Debug, Default)]
 pub struct Peers {
     /// UCX.
     pub ucx: Option<Ucx>,
     /// libfabric.
     pub fabric: Option<Fabric>,
+    /// An RDMA device, with perftest's programs.
+    pub device: Option<Device>,
 }
+
+/// The tests of perftest on a device.
+pub const ON_DEVICE: [Test; 5] = [
+    Test::OnDevice(0),
+    Test::OnDevice(1),
+    Test::OnDevice(2),
+    Test::OnDevice(3),
+    Test::OnDevice(4),
+];
+
+/// Who makes them.
+pub const PROGRAMS: [Program; 5] = [
+    Program::SendLat,
+    Program::WriteLat,
+    Program::SendBw,
+    Program::WriteBw,
+    Program::ReadBw,
+];
 
 /// One turn of all programs with messages of one size. `None` where a program does not take part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -48,6 +69,8 @@ pub struct Turn {
     pub fabric_udp_ping_pong: Option<Times>,
     /// Sends and Writes one way over UDP.
     pub udp_one_way: Option<[Row<f64>; 2]>,
+    /// The tests on a device, as [`PROGRAMS`] names them, beside perftest: half round trips in nanoseconds, and rates.
+    pub on_device: [Option<Row<f64>>; PROGRAMS.len()],
 }
 
 impl Turn {
@@ -237,6 +260,52 @@ pub const UDP_ONE_WAY_SHARES: [(&str, Figure); 2] = [
     }),
 ];
 
+/// Half round trips on a device in nanoseconds.
+pub const DEVICE_PING_PONG: [(&str, Figure); 4] = [
+    ("perftest Send", |turn| Some(turn.on_device[0]?.bare)),
+    ("softnd Send", |turn| Some(turn.on_device[0]?.ours)),
+    ("perftest Write", |turn| Some(turn.on_device[1]?.bare)),
+    ("softnd Write", |turn| Some(turn.on_device[1]?.ours)),
+];
+
+/// Speeds of the ping-pong on a device, in parts of perftest's.
+pub const DEVICE_PING_PONG_SHARES: [(&str, Figure); 2] = [
+    ("Send of perftest", |turn| {
+        let row = turn.on_device[0]?;
+        Some(row.bare / row.ours)
+    }),
+    ("Write of perftest", |turn| {
+        let row = turn.on_device[1]?;
+        Some(row.bare / row.ours)
+    }),
+];
+
+/// Octets per second one way on a device.
+pub const DEVICE_ONE_WAY: [(&str, Figure); 6] = [
+    ("perftest Send", |turn| Some(turn.on_device[2]?.bare)),
+    ("softnd Send", |turn| Some(turn.on_device[2]?.ours)),
+    ("perftest Write", |turn| Some(turn.on_device[3]?.bare)),
+    ("softnd Write", |turn| Some(turn.on_device[3]?.ours)),
+    ("perftest Read", |turn| Some(turn.on_device[4]?.bare)),
+    ("softnd Read", |turn| Some(turn.on_device[4]?.ours)),
+];
+
+/// Speeds one way on a device, in parts of perftest's.
+pub const DEVICE_ONE_WAY_SHARES: [(&str, Figure); 3] = [
+    ("Send of perftest", |turn| {
+        let row = turn.on_device[2]?;
+        Some(row.ours / row.bare)
+    }),
+    ("Write of perftest", |turn| {
+        let row = turn.on_device[3]?;
+        Some(row.ours / row.bare)
+    }),
+    ("Read of perftest", |turn| {
+        let row = turn.on_device[4]?;
+        Some(row.ours / row.bare)
+    }),
+];
+
 /// What a comparison with peers has to reach at every size, and in the median of all sizes.
 pub const LEAST: f64 = 0.95;
 /// Ahead means more than this.
@@ -310,6 +379,8 @@ pub enum Test {
     FabricUdpPingPong,
     /// softnd over UDP and a bare QUIC stream, by Sends and by Writes.
     UdpOneWay,
+    /// softnd and perftest on a device, by the program at this place of [`PROGRAMS`].
+    OnDevice(usize),
 }
 
 /// All tests over TCP.
@@ -375,7 +446,7 @@ impl<'a> Measurement<'a> {
             let mut turn = Turn::default();
             let count = self.tests.len();
             for step in 0..count {
-                self.part((round + step) % count, &mut turn, watch, patience)?;
+                self.part((round + step) % count, round, &mut turn, watch, patience)?;
             }
             if round > 0 {
                 size.turns.push(turn);
@@ -389,6 +460,7 @@ impl<'a> Measurement<'a> {
     fn part(
         &self,
         test: usize,
+        round: usize,
         turn: &mut Turn,
         watch: &mut Watch,
         patience: &mut Duration,
@@ -401,7 +473,8 @@ impl<'a> Measurement<'a> {
             }
             let mut span = watch.begin(pair);
             // One more attempt, before everything measured so far is given up.
-            self.run(test, turn).or_else(|_| self.run(test, turn))?;
+            self.run(test, round, turn)
+                .or_else(|_| self.run(test, round, turn))?;
             span.look();
             if span.end() && watch.is_usual() {
                 break;
@@ -410,9 +483,13 @@ impl<'a> Measurement<'a> {
         Ok(())
     }
 
-    fn run(&self, test: usize, turn: &mut Turn) -> Result<(), Failure> {
+    fn run(&self, test: usize, round: usize, turn: &mut Turn) -> Result<(), Failure> {
         let (octets, (test, pace)) = (self.octets, &self.tests[test]);
-        let Peers { ucx, fabric } = self.peers;
+        let Peers {
+            ucx,
+            fabric,
+            device,
+        } = self.peers;
         match (test, ucx, fabric) {
             (Test::PingPong, ..) => turn.ping_pong = Some(self.nd.ping_pong(octets)?),
             (Test::OneWay, ..) => {
@@ -453,10 +530,53 @@ impl<'a> Measurement<'a> {
             (Test::UdpOneWay, ..) => {
                 turn.udp_one_way = Some(self.nd.udp_one_way(octets)?);
             }
+            (Test::OnDevice(at), ..) => {
+                let device = device.as_ref();
+                turn.on_device[*at] = device
+                    .map(|device| on_device(device, PROGRAMS[*at], octets, pace, round))
+                    .transpose()?;
+            }
             _ => {}
         }
         Ok(())
     }
+}
+
+/// One turn of a test on a device.
+fn on_device(
+    device: &Device,
+    program: Program,
+    octets: usize,
+    pace: &Pace,
+    round: usize,
+) -> Result<Row<f64>, Failure> {
+    let test = DeviceTest {
+        program,
+        size: u32::try_from(octets).unwrap_or(u32::MAX),
+        messages: pace.messages(),
+    };
+    let figures = device.turn(test, round)?;
+    Ok(row_of(program, octets, pace, figures))
+}
+
+/// The figures of both in the units of a row. `pace` learns how long a message takes.
+fn row_of(program: Program, octets: usize, pace: &Pace, figures: DeviceTurn) -> Row<f64> {
+    // Programs for bandwidth tell MiB/s, the others microseconds.
+    let of_unit = if program.is_bandwidth() {
+        f64::from(1 << 20)
+    } else {
+        1e3
+    };
+    let row = Row {
+        ours: of_unit * figures.ours,
+        bare: of_unit * figures.theirs,
+    };
+    pace.learn(if program.is_bandwidth() {
+        1e9 * octets as f64 / row.ours
+    } else {
+        2.0 * row.ours
+    });
+    row
 }
 
 #[cfg(test)]
@@ -514,6 +634,14 @@ pub(super) mod tests {
                     bare: 4e9,
                 },
             ]),
+            on_device: [
+                (100e3, 80e3),
+                (100e3, 90e3),
+                (2e9, 4e9),
+                (3e9, 4e9),
+                (5e9, 4e9),
+            ]
+            .map(|(ours, bare)| Some(Row { ours, bare })),
         }
     }
 
@@ -555,6 +683,29 @@ pub(super) mod tests {
         assert_eq!(ping_pong, [0.75, 2.0]);
         let one_way = UDP_ONE_WAY_SHARES.map(|(_, share)| share(&turn()).unwrap());
         assert_eq!(one_way, [0.75, 0.5]);
+    }
+
+    #[test]
+    fn on_a_device_more_than_one_is_faster_for_times_and_for_rates() {
+        let ping_pong = DEVICE_PING_PONG_SHARES.map(|(_, share)| share(&turn()).unwrap());
+        assert_eq!(ping_pong, [0.8, 0.9]);
+        let one_way = DEVICE_ONE_WAY_SHARES.map(|(_, share)| share(&turn()).unwrap());
+        assert_eq!(one_way, [0.5, 0.75, 1.25]);
+    }
+
+    #[test]
+    fn what_perftest_tells_has_its_unit_and_paces_the_next_turn() {
+        let pace = Pace::new(Duration::from_millis(100), 64 << 10);
+        let figures = DeviceTurn {
+            ours: 50.0,
+            theirs: 40.0,
+        };
+        let row = row_of(Program::SendLat, 64 << 10, &pace, figures);
+        assert_eq!((row.ours, row.bare), (50e3, 40e3));
+        assert_eq!(pace.messages(), 1000);
+        let row = row_of(Program::ReadBw, 64 << 10, &pace, figures);
+        assert_eq!(row.ours, 50.0 * 1_048_576.0);
+        assert_eq!(pace.messages(), 80);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! What programs that measure share with `nd`: the description of the machine and of its cores, the part of a page that a
-//! program writes, and how other programs are run.
+//! program writes, how other programs are run, and tests on an RDMA device beside perftest.
 //!
 //! The program itself is in `main.rs` and uses this as the others do.
 #![forbid(unsafe_code)]
 
 pub mod cores;
+pub mod device;
 pub mod machine;
 pub mod page;
 pub mod process;

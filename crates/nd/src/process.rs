@@ -15,7 +15,7 @@ use crate::cores;
 pub struct ProgramFailure(String);
 
 impl ProgramFailure {
-    fn new(what: impl Into<String>) -> Self {
+    pub(crate) fn new(what: impl Into<String>) -> Self {
         Self(what.into())
     }
 }

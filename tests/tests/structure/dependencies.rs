@@ -48,7 +48,14 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ),
     (
         "softnd-benches",
-        &["iwarp", "iwarp-mem", "nd", "netdirect", "softnd"],
+        &[
+            "iwarp",
+            "iwarp-mem",
+            "nd",
+            "netdirect",
+            "netdirect-verbs",
+            "softnd",
+        ],
     ),
     ("softnd-fuzz", &["iwarp", "iwarp-io"]),
 ];

@@ -58,7 +58,9 @@ pub(super) fn local(args: &LocalArgs, verbose: u8) -> Result<()> {
     let mut control = connect(&[second.address], "the second process")?;
     control.allow(plan.timeout)?;
     plan.pin = certificates(&mut control, args.tests.udp)?;
-    sweep(control, &args.tests, &plan, &rows)
+    sweep(control, &args.tests, &plan, &rows)?;
+    second.finish();
+    Ok(())
 }
 
 /// Tells each side the fingerprint of the other one's certificate, for rows over UDP. Returns that of the other side. The control

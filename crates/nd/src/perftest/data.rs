@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
+use nd::device::Program;
 use netdirect::{
     CompletionResult, Connector, MrFlags, OpFlags, RemoteAddress, RequestType, Sge, Status,
 };
 
-use super::plan::{Program, TestPlan};
+use super::plan::TestPlan;
 use crate::errors::{Failure, Result};
 use crate::session::{Depths, Endpoint, Region, Session};
 use crate::units;

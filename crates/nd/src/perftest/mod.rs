@@ -13,12 +13,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nd::device::Program;
 use netdirect::{Listener, ReadLimits, Status};
 
 use control::{ControlConnection, Role};
 use data::{ALIKE, Data, Measurement};
+pub(crate) use plan::PerftestArgs;
 use plan::TestPlan;
-pub(crate) use plan::{PerftestArgs, Program};
 use record::{Place, Speed};
 
 use crate::admission::{Admission, Bounds, PendingPeer};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use nd::device::Program;
 use netdirect::AdapterInfo;
 
 use super::record::Speed;
@@ -15,59 +16,6 @@ const PORT: u16 = 18515;
 /// The most Receives that the side taking Sends posts, and the most outstanding Reads: perftest's own defaults.
 const RECEIVES: u32 = 512;
 const READS: u32 = 128;
-
-/// One of perftest's programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Program {
-    /// ib_send_bw: bandwidth of Sends
-    #[value(name = "send_bw")]
-    SendBw,
-    /// ib_write_bw: bandwidth of RDMA Writes
-    #[value(name = "write_bw")]
-    WriteBw,
-    /// ib_read_bw: bandwidth of RDMA Reads
-    #[value(name = "read_bw")]
-    ReadBw,
-    /// ib_send_lat: latency of Sends
-    #[value(name = "send_lat")]
-    SendLat,
-    /// ib_write_lat: latency of RDMA Writes
-    #[value(name = "write_lat")]
-    WriteLat,
-    /// ib_read_lat: latency of RDMA Reads
-    #[value(name = "read_lat")]
-    ReadLat,
-}
-
-impl Program {
-    pub(crate) const fn is_bandwidth(self) -> bool {
-        matches!(self, Self::SendBw | Self::WriteBw | Self::ReadBw)
-    }
-
-    pub(super) fn sends(self) -> bool {
-        matches!(self, Self::SendBw | Self::SendLat)
-    }
-
-    pub(super) fn reads(self) -> bool {
-        matches!(self, Self::ReadBw | Self::ReadLat)
-    }
-
-    pub(super) fn writes(self) -> bool {
-        matches!(self, Self::WriteBw | Self::WriteLat)
-    }
-
-    /// perftest's name for the test, without the `ib_`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::SendBw => "send_bw",
-            Self::WriteBw => "write_bw",
-            Self::ReadBw => "read_bw",
-            Self::SendLat => "send_lat",
-            Self::WriteLat => "write_lat",
-            Self::ReadLat => "read_lat",
-        }
-    }
-}
 
 /// The flags have perftest's names, and both sides need the same, as with perftest. The connection is always made as
 /// with its `-R`.

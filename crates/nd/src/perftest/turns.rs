@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use nd::device::Program;
 use netdirect::RemoteAddress;
 
 use super::control::Role;
 use super::data::{Data, Measurement, histogram};
-use super::plan::Program;
 use crate::errors::Result;
 
 impl Data {

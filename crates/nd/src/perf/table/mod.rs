@@ -14,7 +14,7 @@ use line::Line;
 use nd::cores::{self, Watch};
 use rows::PromisedRow;
 pub(super) use rows::Question;
-use verbs::Device;
+use verbs::OnDevice;
 
 use super::args::TableArgs;
 use super::local::Second;
@@ -40,7 +40,7 @@ const ELSEWHERE: [&str; 2] = [
 ];
 
 /// The questions to answer, and the device that one of them is about.
-fn asked(args: &TableArgs) -> Result<(Vec<Question>, Option<Device>)> {
+fn asked(args: &TableArgs) -> Result<(Vec<Question>, Option<OnDevice>)> {
     let chosen = |question| args.question.is_empty() || args.question.contains(&question);
     let about_verbs = chosen(Question::Verbs);
     let device = match &args.device {
@@ -50,7 +50,7 @@ fn asked(args: &TableArgs) -> Result<(Vec<Question>, Option<Device>)> {
                 "add verbs to --question, or leave out --device",
             ));
         }
-        Some(name) => Some(Device::find(name, if args.quick { 3 } else { 9 })?),
+        Some(name) => Some(OnDevice::find(name, if args.quick { 3 } else { 9 })?),
         None if about_verbs && !args.question.is_empty() => {
             return Err(Failure::new(
                 "the question about verbs needs an RDMA device",
@@ -92,7 +92,7 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
     let runs = args.runs.get();
     let all = (0..runs).flat_map(|_| rows.iter().flat_map(|row| &row.specs));
     let bar = sweep::progress(all, &plan);
-    let of_device = device.as_ref().map_or(0, Device::steps);
+    let of_device = device.as_ref().map_or(0, OnDevice::steps);
     bar.inc_length(of_device * u64::from(runs));
     let mut lines = Vec::new();
     let interrupt = Interrupt::watch();
@@ -155,7 +155,7 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
 }
 
 /// How often each kind of comparison was made.
-fn turns(rows: &[PromisedRow], plan: &Plan, device: Option<&Device>) -> String {
+fn turns(rows: &[PromisedRow], plan: &Plan, device: Option<&OnDevice>) -> String {
     let mut turns = Vec::new();
     if !rows.is_empty() {
         let (count, length) = (plan.turns, units::time(plan.length));
@@ -163,7 +163,7 @@ fn turns(rows: &[PromisedRow], plan: &Plan, device: Option<&Device>) -> String {
             "{count} turns of {length} for each side of a comparison, over loopback"
         ));
     }
-    turns.extend(device.map(Device::turns));
+    turns.extend(device.map(OnDevice::turns));
     turns.join(", and ")
 }
 
@@ -289,7 +289,10 @@ fn attempt(
         ..plan.clone()
     };
     let (outcome, done) = measure(&mut control, spec, &plan, progress);
-    done.map(|()| outcome)
+    done?;
+    drop(control);
+    second.finish();
+    Ok(outcome)
 }
 
 #[cfg(test)]
