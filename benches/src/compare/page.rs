@@ -144,11 +144,11 @@ impl Findings {
             &in_unit(&DEVICE_PING_PONG, MICROSECONDS),
             &DEVICE_PING_PONG_SHARES,
         );
-        head(&mut text, format_args!("On {name}, one way, GB/s"), setting);
+        head(&mut text, format_args!("On {name}, one way, MB/s"), setting);
         table(
             &mut text,
             sizes,
-            &in_unit(&DEVICE_ONE_WAY, GIGABYTES),
+            &in_unit(&DEVICE_ONE_WAY, MEGABYTES),
             &DEVICE_ONE_WAY_SHARES,
         );
         text
@@ -298,6 +298,8 @@ fn in_unit(figures: &[(&'static str, Figure)], unit: f64) -> Vec<(&'static str, 
 
 /// Microseconds of a nanosecond.
 const MICROSECONDS: f64 = 1e-3;
+/// Megabytes of an octet.
+const MEGABYTES: f64 = 1e-6;
 /// Gigabytes of an octet.
 const GIGABYTES: f64 = 1e-9;
 
@@ -451,7 +453,7 @@ mod tests {
             "### Against libfabric, over UDP\n",
             "### On siw0, half a round trip, µs\n",
             "| 8 B | 80.0 | 100 | 90.0 | 100 | 0.80 (0.80–0.80) | 0.90 (0.90–0.90) |",
-            "| 8 B | 4.00 | 2.00 | 4.00 | 3.00 | 4.00 | 5.00 | 0.50 (0.50–0.50) | 0.75 (0.75–0.75) | 1.25 (1.25–1.25) |",
+            "| 8 B | 4000 | 2000 | 4000 | 3000 | 4000 | 5000 | 0.50 (0.50–0.50) | 0.75 (0.75–0.75) | 1.25 (1.25–1.25) |",
             "\n\nA cache line took 30 ns from core to core",
             "| Write one way, page-aligned memory | 0.95 at every size, median above 1 | 0.60 (0.60–0.60) | 8 B | 0.60 | missed |",
             "| Send ping-pong | 0.95 at every size, median above 1 | 1.10 (1.10–1.10) | 8 B | 1.10 | yes |",
