@@ -26,6 +26,7 @@ const SOME: Boot = Boot {
 };
 
 const ALL: Boot = Boot {
+    limit: Duration::from_secs(5400),
     groups: &["info", "cat_matrix", "cat_large", "tools", "perf", "speed"],
     ..SOME
 };
@@ -244,7 +245,7 @@ fn kernel_siw_follows_networkdirect_as_far_as_is_known() {
 }
 
 #[test]
-#[ignore = "takes ten minutes: cargo make verbs"]
+#[ignore = "takes 25 minutes: cargo make verbs"]
 fn kernel_siw_moves_all_data_and_follows_both_suites() {
     let Some((guest, _alone)) = alone() else {
         return;
