@@ -122,7 +122,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     let nd = arguments.nd()?;
     for part in parts {
         let mut findings = Findings {
-            machine: machine::describe(),
+            machine: machine::describe(packages(part)),
             crc: arguments.crc,
             turn_ms: u128::from(arguments.turn),
             ..Findings::default()
@@ -141,6 +141,15 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// What takes part besides softnd, and the package with it, as Debian names it.
+const fn packages(part: PagePart) -> &'static [(&'static str, &'static str)] {
+    match part {
+        PagePart::Tcp => &[("UCX", "ucx-utils"), ("libfabric", "libfabric-bin")],
+        PagePart::Udp => &[("libfabric", "libfabric-bin")],
+        PagePart::Device => &[("perftest", "perftest")],
+    }
 }
 
 /// Says that something is left out, at once and on the page.

@@ -3,16 +3,18 @@
 use std::env;
 use std::process::Command;
 
-/// What is known of the machine and the programs, as names and values. Unknown values are left out.
+/// What is known of the machine, of softnd, and of the programs of these packages, as names and values. Unknown values are left out.
 #[must_use]
-pub fn describe() -> Vec<(&'static str, String)> {
-    let programs = nd::machine::known([
-        ("softnd", Some(version())),
-        ("UCX", package("ucx-utils")),
-        ("libfabric", package("libfabric-bin")),
-        ("perftest", package("perftest")),
-    ]);
-    [nd::machine::describe(), programs].concat()
+pub fn describe(packages: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
+    let softnd = nd::machine::known([("softnd", Some(version()))]);
+    let others = packages
+        .iter()
+        .filter_map(|(name, file)| Some((*name, package(file)?)));
+    nd::machine::describe()
+        .into_iter()
+        .chain(softnd)
+        .chain(others)
+        .collect()
 }
 
 /// Names the commit where this program runs far from its clone, as in a guest.
@@ -58,10 +60,11 @@ mod tests {
 
     #[test]
     fn every_machine_has_cores_and_a_version() {
-        let all = describe();
+        let all = describe(&[("nothing", "no-such-package")]);
         for name in ["cores", "softnd"] {
             assert!(all.iter().any(|(found, _)| *found == name), "{name}");
         }
         assert!(all.iter().all(|(_, value)| !value.is_empty()));
+        assert!(all.iter().all(|(name, _)| *name != "nothing"));
     }
 }
