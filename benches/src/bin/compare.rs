@@ -19,7 +19,7 @@ use softnd_benches::compare::nd::Nd;
 use softnd_benches::compare::page::{Findings, PagePart, Round};
 use softnd_benches::compare::peers::{Fabric, Ucx};
 use softnd_benches::compare::turns::{
-    Measurement, ON_DEVICE, OVER_TCP, OVER_UDP, PROGRAMS, Peers, Size, Test,
+    Measurement, ON_DEVICE, OVER_TCP, OVER_UDP, Peers, Size, Test,
 };
 use softnd_benches::compare::{Failure, calls, machine, page};
 use softnd_benches::octets;
@@ -85,11 +85,13 @@ impl Arguments {
 
     /// The parts of this run.
     fn parts(&self) -> Vec<PagePart> {
-        match (&self.device, &*self.over) {
-            (Some(_), _) => vec![PagePart::Device],
-            (None, []) => vec![PagePart::Tcp, PagePart::Udp],
-            (None, over) => over.iter().map(|over| (*over).into()).collect(),
+        if self.device.is_some() {
+            return vec![PagePart::Device];
         }
+        let chosen = |over: &Over| self.over.is_empty() || self.over.contains(over);
+        let both = [(Over::Tcp, PagePart::Tcp), (Over::Udp, PagePart::Udp)];
+        let parts = both.into_iter().filter(|(over, _)| chosen(over));
+        parts.map(|(_, part)| part).collect()
     }
 }
 
@@ -98,15 +100,6 @@ impl Arguments {
 enum Over {
     Tcp,
     Udp,
-}
-
-impl From<Over> for PagePart {
-    fn from(over: Over) -> Self {
-        match over {
-            Over::Tcp => Self::Tcp,
-            Over::Udp => Self::Udp,
-        }
-    }
 }
 
 /// Each part is printed and written when it is done, because the next one takes as long again.
@@ -250,7 +243,8 @@ fn on_device(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Result<
         .map_err(|error| Failure::new(error.to_string()))?;
     let address = netdirect_verbs::device_address(&*provider, name)
         .map_err(|error| Failure::new(format!("{name}: {error}")))?;
-    if let Some(missing) = PROGRAMS.iter().find(|program| !program.is_installed()) {
+    let mut programs = ON_DEVICE.iter().filter_map(|test| test.program());
+    if let Some(missing) = programs.find(|program| !program.is_installed()) {
         let program = missing.installed_name();
         return Err(Failure::new(not_installed(&program, "perftest")));
     }

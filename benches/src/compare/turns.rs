@@ -1,5 +1,6 @@
 //! Turns of all programs, and their results.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ::nd::cores::{self, Watch};
@@ -20,26 +21,8 @@ pub struct Peers {
     pub device: Option<Device>,
 }
 
-/// The tests of perftest on a device.
-pub const ON_DEVICE: [Test; 5] = [
-    Test::OnDevice(0),
-    Test::OnDevice(1),
-    Test::OnDevice(2),
-    Test::OnDevice(3),
-    Test::OnDevice(4),
-];
-
-/// Who makes them.
-pub const PROGRAMS: [Program; 5] = [
-    Program::SendLat,
-    Program::WriteLat,
-    Program::SendBw,
-    Program::WriteBw,
-    Program::ReadBw,
-];
-
 /// One turn of all programs with messages of one size. `None` where a program does not take part.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Turn {
     /// Ping-pong of Sends.
     pub ping_pong: Option<Row<Times>>,
@@ -69,11 +52,26 @@ pub struct Turn {
     pub fabric_udp_ping_pong: Option<Times>,
     /// Sends and Writes one way over UDP.
     pub udp_one_way: Option<[Row<f64>; 2]>,
-    /// The tests on a device, as [`PROGRAMS`] names them, beside perftest: half round trips in nanoseconds, and rates.
-    pub on_device: [Option<Row<f64>>; PROGRAMS.len()],
+    /// The tests on a device beside perftest, by the names of its programs: half round trips in nanoseconds, and rates.
+    pub on_device: BTreeMap<&'static str, Row<f64>>,
 }
 
 impl Turn {
+    /// What a program of perftest, and softnd in its place, measured on a device.
+    fn of(&self, program: Program) -> Option<Row<f64>> {
+        self.on_device.get(program.name()).copied()
+    }
+
+    /// Our speed on a device as a share of perftest's.
+    fn of_perftest(&self, program: Program) -> Option<f64> {
+        let Row { ours, bare } = self.of(program)?;
+        Some(if program.is_bandwidth() {
+            ours / bare
+        } else {
+            bare / ours
+        })
+    }
+
     /// The speed of our ping-pong as a share of the faster peer's speed, by the median if the peer reports it, otherwise by
     /// the mean.
     fn ping_pong_of_better(&self) -> Option<f64> {
@@ -262,48 +260,47 @@ pub const UDP_ONE_WAY_SHARES: [(&str, Figure); 2] = [
 
 /// Half round trips on a device in nanoseconds.
 pub const DEVICE_PING_PONG: [(&str, Figure); 4] = [
-    ("perftest Send", |turn| Some(turn.on_device[0]?.bare)),
-    ("softnd Send", |turn| Some(turn.on_device[0]?.ours)),
-    ("perftest Write", |turn| Some(turn.on_device[1]?.bare)),
-    ("softnd Write", |turn| Some(turn.on_device[1]?.ours)),
+    ("perftest Send", |turn| {
+        Some(turn.of(Program::SendLat)?.bare)
+    }),
+    ("softnd Send", |turn| Some(turn.of(Program::SendLat)?.ours)),
+    ("perftest Write", |turn| {
+        Some(turn.of(Program::WriteLat)?.bare)
+    }),
+    ("softnd Write", |turn| {
+        Some(turn.of(Program::WriteLat)?.ours)
+    }),
 ];
 
 /// Speeds of the ping-pong on a device, in parts of perftest's.
 pub const DEVICE_PING_PONG_SHARES: [(&str, Figure); 2] = [
     ("Send of perftest", |turn| {
-        let row = turn.on_device[0]?;
-        Some(row.bare / row.ours)
+        turn.of_perftest(Program::SendLat)
     }),
     ("Write of perftest", |turn| {
-        let row = turn.on_device[1]?;
-        Some(row.bare / row.ours)
+        turn.of_perftest(Program::WriteLat)
     }),
 ];
 
 /// Octets per second one way on a device.
 pub const DEVICE_ONE_WAY: [(&str, Figure); 6] = [
-    ("perftest Send", |turn| Some(turn.on_device[2]?.bare)),
-    ("softnd Send", |turn| Some(turn.on_device[2]?.ours)),
-    ("perftest Write", |turn| Some(turn.on_device[3]?.bare)),
-    ("softnd Write", |turn| Some(turn.on_device[3]?.ours)),
-    ("perftest Read", |turn| Some(turn.on_device[4]?.bare)),
-    ("softnd Read", |turn| Some(turn.on_device[4]?.ours)),
+    ("perftest Send", |turn| Some(turn.of(Program::SendBw)?.bare)),
+    ("softnd Send", |turn| Some(turn.of(Program::SendBw)?.ours)),
+    ("perftest Write", |turn| {
+        Some(turn.of(Program::WriteBw)?.bare)
+    }),
+    ("softnd Write", |turn| Some(turn.of(Program::WriteBw)?.ours)),
+    ("perftest Read", |turn| Some(turn.of(Program::ReadBw)?.bare)),
+    ("softnd Read", |turn| Some(turn.of(Program::ReadBw)?.ours)),
 ];
 
 /// Speeds one way on a device, in parts of perftest's.
 pub const DEVICE_ONE_WAY_SHARES: [(&str, Figure); 3] = [
-    ("Send of perftest", |turn| {
-        let row = turn.on_device[2]?;
-        Some(row.ours / row.bare)
-    }),
+    ("Send of perftest", |turn| turn.of_perftest(Program::SendBw)),
     ("Write of perftest", |turn| {
-        let row = turn.on_device[3]?;
-        Some(row.ours / row.bare)
+        turn.of_perftest(Program::WriteBw)
     }),
-    ("Read of perftest", |turn| {
-        let row = turn.on_device[4]?;
-        Some(row.ours / row.bare)
-    }),
+    ("Read of perftest", |turn| turn.of_perftest(Program::ReadBw)),
 ];
 
 /// What a comparison with peers has to reach at every size, and in the median of all sizes.
@@ -379,8 +376,19 @@ pub enum Test {
     FabricUdpPingPong,
     /// softnd over UDP and a bare QUIC stream, by Sends and by Writes.
     UdpOneWay,
-    /// softnd and perftest on a device, by the program at this place of [`PROGRAMS`].
-    OnDevice(usize),
+    /// softnd and perftest on a device.
+    OnDevice(Program),
+}
+
+impl Test {
+    /// The program of perftest that takes part.
+    #[must_use]
+    pub const fn program(self) -> Option<Program> {
+        match self {
+            Self::OnDevice(program) => Some(program),
+            _ => None,
+        }
+    }
 }
 
 /// All tests over TCP.
@@ -399,6 +407,15 @@ pub const OVER_TCP: [Test; 10] = [
 
 /// All tests over UDP.
 pub const OVER_UDP: [Test; 3] = [Test::UdpPingPong, Test::FabricUdpPingPong, Test::UdpOneWay];
+
+/// All tests on a device.
+pub const ON_DEVICE: [Test; 5] = [
+    Test::OnDevice(Program::SendLat),
+    Test::OnDevice(Program::WriteLat),
+    Test::OnDevice(Program::SendBw),
+    Test::OnDevice(Program::WriteBw),
+    Test::OnDevice(Program::ReadBw),
+];
 
 /// Measures messages of one size.
 #[derive(Debug)]
@@ -530,11 +547,11 @@ impl<'a> Measurement<'a> {
             (Test::UdpOneWay, ..) => {
                 turn.udp_one_way = Some(self.nd.udp_one_way(octets)?);
             }
-            (Test::OnDevice(at), ..) => {
-                let device = device.as_ref();
-                turn.on_device[*at] = device
-                    .map(|device| on_device(device, PROGRAMS[*at], octets, pace, round))
-                    .transpose()?;
+            (Test::OnDevice(program), ..) => {
+                if let Some(device) = device {
+                    let row = on_device(device, *program, octets, pace, round)?;
+                    turn.on_device.insert(program.name(), row);
+                }
             }
             _ => {}
         }
@@ -635,13 +652,14 @@ pub(super) mod tests {
                 },
             ]),
             on_device: [
-                (100e3, 80e3),
-                (100e3, 90e3),
-                (2e9, 4e9),
-                (3e9, 4e9),
-                (5e9, 4e9),
+                ("send_lat", 100e3, 80e3),
+                ("write_lat", 100e3, 90e3),
+                ("send_bw", 2e9, 4e9),
+                ("write_bw", 3e9, 4e9),
+                ("read_bw", 5e9, 4e9),
             ]
-            .map(|(ours, bare)| Some(Row { ours, bare })),
+            .map(|(name, ours, bare)| (name, Row { ours, bare }))
+            .into(),
         }
     }
 

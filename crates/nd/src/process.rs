@@ -1,7 +1,7 @@
 //! Runs other programs for a limited time, on a core of their own, and a server before its client.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -104,20 +104,30 @@ impl Running {
     }
 
     fn wait(&mut self, limit: Duration) -> Result<ExitStatus, ProgramFailure> {
-        let deadline = Instant::now() + limit;
-        loop {
-            match self.child.try_wait() {
-                Ok(Some(status)) => return Ok(status),
-                Ok(None) if Instant::now() < deadline => thread::sleep(LOOK),
-                Ok(None) => {
-                    let name = &self.name;
-                    return Err(ProgramFailure::new(format!(
-                        "{name} has not ended in {limit:?}"
-                    )));
-                }
-                Err(error) => return Err(ProgramFailure::new(format!("{}: {error}", self.name))),
-            }
+        let name = &self.name;
+        match wait(&mut self.child, limit) {
+            Ok(Some(status)) => Ok(status),
+            Ok(None) => Err(ProgramFailure::new(format!(
+                "{name} has not ended in {limit:?}"
+            ))),
+            Err(error) => Err(ProgramFailure::new(format!("{name}: {error}"))),
         }
+    }
+}
+
+/// Waits for the end of a process, no longer than `limit`. `None` if it still runs.
+///
+/// # Errors
+///
+/// Those of the system.
+pub fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+    let deadline = Instant::now() + limit;
+    loop {
+        let status = child.try_wait()?;
+        if status.is_some() || Instant::now() >= deadline {
+            return Ok(status);
+        }
+        thread::sleep(LOOK);
     }
 }
 

@@ -3,8 +3,9 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use nd::process;
 
 use super::affinity;
 use super::spec::Receives;
@@ -12,9 +13,6 @@ use crate::errors::{Failure, Result};
 
 /// How long the process may take to end after its client has left.
 const PARTING: Duration = Duration::from_secs(5);
-
-/// The pause between two looks at the process.
-const LOOK: Duration = Duration::from_millis(1);
 
 /// A process of this program that serves the tests. It is ended when this is dropped.
 #[derive(Debug)]
@@ -57,13 +55,8 @@ impl Second {
     /// Waits until the process has ended by itself, as it does when its client has left. Connections over UDP end in good order then,
     /// while a process that was killed leaves the other side waiting for answers. One that does not end in time is killed.
     pub(super) fn finish(mut self) {
-        let deadline = Instant::now() + PARTING;
         // An error means that there is nothing to wait for.
-        while let Ok(None) = self.child.try_wait()
-            && Instant::now() < deadline
-        {
-            thread::sleep(LOOK);
-        }
+        let _ = process::wait(&mut self.child, PARTING);
     }
 }
 
