@@ -137,6 +137,22 @@ fn memory_mode_one_core_and_small_segments_are_measured() {
 }
 
 #[test]
+fn a_steady_run_measures_every_row() {
+    let what = "--op send --test latency --size 8,64 --mode poll --crc off --format json";
+    let run = local_tiny(&format!("{what} --steady"));
+    run.assert_success();
+    let rows = rows(&run.stdout);
+    let complete: Vec<_> = rows
+        .iter()
+        .map(|row| (row["size"], row["complete"]))
+        .collect();
+    assert_eq!(complete, [("8", "true"), ("64", "true")], "{run}");
+    // It would wait for nothing.
+    let pointless = local("--op send --test latency --mode event --one-core --steady");
+    pointless.assert_failure("--steady");
+}
+
+#[test]
 fn a_bare_quic_stream_is_measured_beside_every_operation() {
     let run = local_tiny("--size 100 --depth 4 --crc off --baseline quic --format json");
     run.assert_success();

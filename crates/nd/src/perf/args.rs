@@ -88,6 +88,11 @@ pub(crate) struct LocalArgs {
     #[arg(long)]
     pub(crate) one_core: bool,
 
+    /// Waits, up to a minute before a row and 20 s within one, while the host has the cores further from each other than they
+    /// were in the rows before
+    #[arg(long, conflicts_with = "one_core")]
+    pub(crate) steady: bool,
+
     #[command(flatten)]
     pub(crate) tests: TestArgs,
 }
@@ -284,6 +289,7 @@ impl TestArgs {
             fault: self.side.fault.clone(),
             pin: None,
             timeout: self.timeout,
+            steady: false,
             usual: None,
         })
     }

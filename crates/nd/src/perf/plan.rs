@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
+use nd::cores::Watch;
 
 use super::link::Choices;
 use super::spec::{Spec, Test};
@@ -44,11 +45,21 @@ pub(crate) struct Plan {
     pub(crate) pin: Option<String>,
     /// How long nothing may complete before the run is given up.
     pub(crate) timeout: Duration,
+    /// Whether turns wait until the cores are as near to each other as they usually are.
+    pub(crate) steady: bool,
     /// How long a cache line usually takes from core to core, if turns have to wait until it does.
     pub(crate) usual: Option<Duration>,
 }
 
 impl Plan {
+    /// The plan of the next row, after what was seen of the cores in the rows before.
+    pub(super) fn after(&self, seen: &Watch) -> Self {
+        Self {
+            usual: seen.median().filter(|_| self.steady),
+            ..self.clone()
+        }
+    }
+
     /// What this side chooses for its adapters.
     pub(super) fn choices(&self) -> Choices<'_> {
         Choices {
@@ -70,4 +81,31 @@ fn extra_steps(spec: &Spec) -> u64 {
     let connecting = if spec.connections > 0 { STEPS } else { 0 };
     let idling = if spec.test == Test::Scale { STEPS } else { 0 };
     connecting + idling
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_steady_plan_waits_for_the_cores() {
+        let mut plan = Plan {
+            baseline: None,
+            turns: 9,
+            length: Duration::from_millis(50),
+            idle: Duration::ZERO,
+            url: None,
+            fault: None,
+            pin: None,
+            timeout: TIMEOUT,
+            steady: true,
+            usual: None,
+        };
+        let mut seen = Watch::default();
+        assert_eq!(plan.after(&seen).usual, None);
+        seen.looks = [30, 160, 31].map(Duration::from_nanos).into();
+        assert_eq!(plan.after(&seen).usual, Some(Duration::from_nanos(31)));
+        plan.steady = false;
+        assert_eq!(plan.after(&seen).usual, None);
+    }
 }

@@ -29,8 +29,20 @@ use crate::interrupt::Interrupt;
 use crate::memory;
 use crate::session::Session;
 
-/// How long a row waits, with all its connections, for cores that the host has moved away from each other.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a run waits before a row for cores that the host has moved away from each other, unless the plan allows less silence.
+const PATIENCE_BEFORE: Duration = Duration::from_secs(60);
+/// The same within a row, with all its connections.
+const PATIENCE_WITHIN: Duration = Duration::from_secs(20);
+
+/// Waits before a row until the cores are as near to each other as usual, if the plan says so.
+pub(super) fn await_cores(plan: &Plan) -> Result<()> {
+    if let (Some(usual), Some(cores)) = (plan.usual, cores::allowed().first_chunk()) {
+        let interrupt = Interrupt::watch();
+        let mut patience = PATIENCE_BEFORE.min(plan.timeout);
+        cores::await_near(*cores, usual, &mut patience, || interrupt.check())?;
+    }
+    Ok(())
+}
 
 /// Measures a row. If an error occurs after turns were measured, both the results of the turns and the error are returned.
 /// `progress` is called for every turn, and may end the row by a failure.
@@ -173,7 +185,7 @@ impl<'a> Run<'a> {
             plan: plan.clone(),
             spec: *spec,
             times: Vec::new(),
-            patience: PATIENCE,
+            patience: PATIENCE_WITHIN.min(plan.timeout),
         };
         let ip = run.control.peer()?.ip();
         match plan.baseline {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use nd::cores::Watch;
 
 use super::args::{LocalArgs, RunArgs, Switch, TestArgs};
 use super::control::{Control, not_understood, value};
@@ -13,7 +14,7 @@ use super::local::Second;
 use super::plan::Plan;
 use super::plot;
 use super::report::{self, Report};
-use super::row::measure;
+use super::row::{await_cores, measure};
 use super::spec::{Placement, Spec};
 use crate::errors::{Failure, Result};
 use crate::interrupt::Interrupt;
@@ -54,6 +55,7 @@ pub(super) fn local(args: &LocalArgs, verbose: u8) -> Result<()> {
     };
     let (mut plan, rows) = (args.tests.plan()?, args.tests.rows(placement)?);
     check_choices(None, plan.fault.as_deref())?;
+    plan.steady = args.steady;
     let second = Second::start(verbose, args.tests.side.receives)?;
     let mut control = connect(&[second.address], "the second process")?;
     control.allow(plan.timeout)?;
@@ -95,9 +97,16 @@ fn sweep(mut control: Control, args: &TestArgs, plan: &Plan, rows: &[Spec]) -> R
         bar.inc(1);
         interrupt.check()
     };
+    let mut seen = Watch::default();
     for spec in rows {
         bar.set_message(report::title(spec));
-        let (outcome, done) = measure(&mut control, spec, plan, &progress);
+        let plan = plan.after(&seen);
+        ended = await_cores(&plan);
+        if ended.is_err() {
+            break;
+        }
+        let (outcome, done) = measure(&mut control, spec, &plan, &progress);
+        seen.add(&outcome.cores);
         bar.suspend(|| report.add(outcome))?;
         if done.is_err() {
             ended = done;

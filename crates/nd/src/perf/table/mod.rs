@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use judge::{Promise, Verdict};
 use line::Line;
-use nd::cores::{self, Watch};
+use nd::cores::Watch;
 use rows::PromisedRow;
 pub(super) use rows::Question;
 use verbs::OnDevice;
@@ -21,7 +21,7 @@ use super::local::Second;
 use super::outcome::Outcome;
 use super::plan::{Plan, TIMEOUT};
 use super::report;
-use super::row::measure;
+use super::row::{await_cores, measure};
 use super::spec::{Spec, Transport};
 use super::sweep;
 use crate::errors::{Failure, Result};
@@ -29,9 +29,6 @@ use crate::interrupt::Interrupt;
 use crate::output::{self, Paint};
 use crate::table::{Align, Table};
 use crate::units;
-
-/// How long a row waits for cores that the host has moved away from each other.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The remark about what was left out, with a device and without one.
 const ELSEWHERE: [&str; 2] = [
@@ -87,6 +84,7 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
         fault: None,
         pin: None,
         timeout: TIMEOUT,
+        steady: true,
         usual: None,
     };
     let runs = args.runs.get();
@@ -103,10 +101,7 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
     let cores = RefCell::new(Watch::default());
     let one = |spec: &Spec, row: &PromisedRow| {
         bar.set_message(report::title(spec));
-        let plan = Plan {
-            usual: cores.borrow().median(),
-            ..plan.clone()
-        };
+        let plan = plan.after(&cores.borrow());
         let outcome = attempt(spec, row, &plan, verbose, &progress)?;
         cores.borrow_mut().add(&outcome.cores);
         Ok(outcome)
@@ -273,10 +268,7 @@ fn attempt(
     verbose: u8,
     progress: &dyn Fn() -> Result<()>,
 ) -> Result<Outcome> {
-    if let (Some(usual), Some(cores)) = (plan.usual, cores::allowed().first_chunk()) {
-        let interrupt = Interrupt::watch();
-        cores::await_near(*cores, usual, &mut { PATIENCE }, || interrupt.check())?;
-    }
+    await_cores(plan)?;
     let second = Second::start(verbose, spec.receives)?;
     let mut control = sweep::connect(&[second.address], "the second process")?;
     let over_udp = spec.transport == Transport::Udp;
