@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use softnd_benches::compare::peers::{Fabric, Ucx};
 use softnd_benches::compare::turns::{
     Measurement, ON_DEVICE, OVER_TCP, OVER_UDP, Peers, Size, Test,
 };
-use softnd_benches::compare::{Failure, calls, machine, page};
+use softnd_benches::compare::{Failure, calls, machine, page, plot};
 use softnd_benches::octets;
 
 /// Compares softnd with raw TCP, a bare QUIC stream, UCX (ucx_perftest) and libfabric (fi_pingpong); prints Markdown, each part when
@@ -67,6 +67,10 @@ struct Arguments {
     /// Also writes each part into a page, between the marks of this part, such as docs/performance-compared.md
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
+
+    /// Also draws each part into a folder, such as docs/performance
+    #[arg(long, value_name = "FOLDER")]
+    plot: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -112,6 +116,10 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
             page::replace(&page, *part, "")?;
         }
     }
+    if let Some(folder) = &arguments.plot {
+        fs::create_dir_all(folder)
+            .map_err(|error| Failure::new(format!("make {}: {error}", folder.display())))?;
+    }
     let nd = arguments.nd()?;
     for part in parts {
         let mut findings = Findings {
@@ -129,8 +137,12 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         println!("{text}");
         if let Some(path) = &arguments.write {
             let page = page::replace(&read(path)?, part, &text)?;
-            fs::write(path, page)
-                .map_err(|error| Failure::new(format!("write {}: {error}", path.display())))?;
+            write(path, &page)?;
+        }
+        if let Some(folder) = &arguments.plot {
+            for (name, svg) in plot::drawings(&findings) {
+                write(&folder.join(name), &svg)?;
+            }
         }
     }
     Ok(())
@@ -175,7 +187,7 @@ fn over_tcp(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Result<(
         skip(findings, not_installed("ucx_perftest", "ucx-utils"));
     }
     let mut patience = PATIENCE;
-    let mut round = |findings: &mut Findings, name: &str, nd: &Nd, of: &str| {
+    let mut round = |findings: &mut Findings, name: &str, nd: &Nd, of: &'static str| {
         let part = Part {
             name,
             tests: &OVER_TCP,
@@ -183,11 +195,14 @@ fn over_tcp(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Result<(
         };
         let cores = (&mut findings.cores, &mut patience);
         let sizes = part.measure(nd, &peers, arguments.turns, cores)?;
-        let congestion = format!("{name}, {of}");
-        findings.rounds.push(Round { congestion, sizes });
+        findings.rounds.push(Round {
+            congestion: name.to_owned(),
+            of,
+            sizes,
+        });
         Ok::<_, Failure>(())
     };
-    let default = congestion::default().unwrap_or_else(|| "the system's".to_owned());
+    let default = congestion::default().unwrap_or_else(|| "unknown".to_owned());
     let systems = Nd {
         systems_congestion: true,
         ..nd.clone()
@@ -306,9 +321,14 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// The congestion control that softnd chooses within a machine.
 const UNPACED: &str = "cubic";
 
-fn read(path: &PathBuf) -> Result<String, Failure> {
+fn read(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path)
         .map_err(|error| Failure::new(format!("read {}: {error}", path.display())))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text)
+        .map_err(|error| Failure::new(format!("write {}: {error}", path.display())))
 }
 
 fn main() -> ExitCode {

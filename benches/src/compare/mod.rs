@@ -12,6 +12,7 @@ pub mod machine;
 pub mod nd;
 pub mod page;
 pub mod peers;
+pub mod plot;
 pub mod turns;
 
 use std::fmt;

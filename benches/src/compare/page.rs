@@ -63,6 +63,8 @@ pub struct Findings {
 pub struct Round {
     /// The congestion control.
     pub congestion: String,
+    /// Whose choice it is.
+    pub of: &'static str,
     /// All sizes, in order.
     pub sizes: Vec<Size>,
 }
@@ -225,7 +227,12 @@ impl Round {
     fn print(&self, with_crc: bool) -> String {
         let mut text = String::new();
         let setting = crc(with_crc);
-        let Self { congestion, sizes } = self;
+        let Self {
+            congestion,
+            of,
+            sizes,
+        } = self;
+        let congestion = format!("{congestion}, {of}");
         head(
             &mut text,
             format_args!("Half a round trip, µs, {congestion}"),
@@ -417,6 +424,7 @@ mod tests {
             turn_ms: 100,
             rounds: vec![Round {
                 congestion: "cubic".to_owned(),
+                of: "by chance",
                 sizes: sizes(),
             }],
             udp: sizes(),
@@ -441,11 +449,11 @@ mod tests {
     fn figures_have_their_units_and_settings() {
         let text = findings().print();
         for part in [
-            "### Half a round trip, µs, cubic\n\nBoth sides poll, CRC off.",
+            "### Half a round trip, µs, cubic, by chance\n\nBoth sides poll, CRC off.",
             "| 8 B | 4.00 | 5.00 | 10.0 | 6.60 | 0.80 (0.80–0.80) | 1.10 (1.10–1.10) |",
             "| 1 MiB | 10.0 | 8.00 | 9.00 | 10.0 | 1.00 | 0.80 (0.80–0.80) | 0.90 (0.90–0.90) |",
             "| 1 MiB | 5.50 | 7.00 | 6.00 | 1.00 (1.00–1.00) | 0.70 (0.70–0.70) | 0.60 (0.60–0.60) |",
-            "### softnd with shared Receives, µs and GB/s, cubic\n",
+            "### softnd with shared Receives, µs and GB/s, cubic, by chance\n",
             "| 1 MiB | 6.25 | 4.00 | 0.80 (0.80–0.80) | 0.50 (0.50–0.50) | 0.88 (0.88–0.88) | 0.40 (0.40–0.40) |",
             "### Over UDP, half a round trip, µs\n\nBoth sides poll, encrypted by QUIC, libfabric not encrypted.\n",
             "| 8 B | 6.00 | 8.00 | 18.0 | 0.75 (0.75–0.75) | 2.00 (2.00–2.00) |",

@@ -1,5 +1,5 @@
 //! What programs that measure share with `nd`: the description of the machine and of its cores, the part of a page that a
-//! program writes, how other programs are run, and tests on an RDMA device beside perftest.
+//! program writes, curves, how other programs are run, and tests on an RDMA device beside perftest.
 //!
 //! The program itself is in `main.rs` and uses this as the others do.
 #![forbid(unsafe_code)]
@@ -8,4 +8,5 @@ pub mod cores;
 pub mod device;
 pub mod machine;
 pub mod page;
+pub mod plot;
 pub mod process;

@@ -26,7 +26,6 @@ mod plot;
 mod quic;
 mod report;
 mod row;
-mod scale;
 mod sequence;
 mod serve;
 mod server;

@@ -1,22 +1,15 @@
-//! Latency and bandwidth over message size, and what idle connections cost over their number, as an SVG for light and dark pages.
+//! Latency and bandwidth over message size, and what idle connections cost over their number, as an SVG.
 //!
 //! The colour shows the operation, and the marker's shape the way of waiting. A hollow marker means CRC. Bare streams are
 //! dashed, and shared Receives are dotted.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+
+use nd::plot::{self, CONNECTIONS, Colour, Curve, Marker, Panel, Points, SIZES, Stroke};
 
 use super::outcome::{BaselineFigures, Comparison, Outcome};
-use super::scale::Scale;
 use super::spec::{Mode, Op, Receives, Spec, Test, Transport};
 use super::stats::{Figures, median};
-
-/// Of a panel, in pixels.
-const PANEL: (f64, f64) = (430.0, 300.0);
-/// Around a panel: left, top, right, bottom.
-const MARGIN: (f64, f64, f64, f64) = (74.0, 64.0, 18.0, 52.0);
-const LEGEND_LINE: f64 = 20.0;
-const LEGEND_COLUMN: f64 = 250.0;
 
 /// One line of a panel. The order is that of the legend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,19 +62,27 @@ impl Line {
         }
     }
 
-    fn class(self) -> &'static str {
+    fn colour(self) -> Colour {
         match self {
-            Self::Ours { op, receives, .. } => match (op, receives) {
-                (Op::Send, Receives::Own) => "send",
-                (Op::Send, Receives::Shared) => "send far",
-                (Op::Write, Receives::Own) => "write",
-                (Op::Write, Receives::Shared) => "write far",
-                (Op::Read, Receives::Own) => "read",
-                (Op::Read, Receives::Shared) => "read far",
-            },
-            Self::Bare { read: false, .. } => "bare",
-            Self::Bare { read: true, .. } => "bare far",
-            Self::Alone { .. } => "bare",
+            Self::Ours { op: Op::Send, .. } => Colour::Blue,
+            Self::Ours { op: Op::Write, .. } => Colour::Orange,
+            Self::Ours { op: Op::Read, .. } => Colour::Green,
+            Self::Bare { .. } | Self::Alone { .. } => Colour::Grey,
+        }
+    }
+
+    fn stroke(self) -> Stroke {
+        match self {
+            Self::Ours {
+                receives: Receives::Own,
+                ..
+            } => Stroke::Solid,
+            Self::Ours {
+                receives: Receives::Shared,
+                ..
+            }
+            | Self::Bare { read: true, .. } => Stroke::Dotted,
+            Self::Bare { read: false, .. } | Self::Alone { .. } => Stroke::Dashed,
         }
     }
 
@@ -97,74 +98,62 @@ impl Line {
             Self::Bare { .. } | Self::Alone { .. } => false,
         }
     }
-}
 
-/// Values over sizes, or over numbers of connections.
-type Points = BTreeMap<u32, f64>;
-
-/// One panel: its title, and its lines.
-struct Panel {
-    title: &'static str,
-    unit: fn(f64) -> String,
-    over: Axis,
-    lines: BTreeMap<Line, Points>,
+    fn curve(self) -> Curve {
+        Curve {
+            label: self.label(),
+            colour: self.colour(),
+            stroke: self.stroke(),
+            marker: match self.mode() {
+                Mode::Poll => Marker::Circle,
+                Mode::Event => Marker::Square,
+                Mode::Memory => Marker::Diamond,
+            },
+            hollow: self.is_hollow(),
+        }
+    }
 }
 
 /// The drawing of all results that can be drawn, or `None` if there is none.
 pub(super) fn svg(outcomes: &[Outcome]) -> Option<String> {
     let latency = Panel {
         title: "Latency (half a round trip; a whole Read), median",
-        unit: time,
+        unit: plot::time,
         over: SIZES,
-        lines: lines(outcomes, Test::Latency, |figures| {
+        curves: curves(lines(outcomes, Test::Latency, |figures| {
             figures.latency.map(|latency| latency.p50)
-        }),
+        })),
     };
     let bandwidth = Panel {
         title: "Bandwidth, one way",
-        unit: rate,
+        unit: plot::rate,
         over: SIZES,
-        lines: lines(outcomes, Test::Bandwidth, |figures| {
+        curves: curves(lines(outcomes, Test::Bandwidth, |figures| {
             Some(figures.bytes_per_s)
-        }),
+        })),
     };
     let of_many = Panel {
         title: "Send latency on one of many connections, median",
-        unit: time,
+        unit: plot::time,
         over: CONNECTIONS,
-        lines: lines(outcomes, Test::Scale, |figures| {
+        curves: curves(lines(outcomes, Test::Scale, |figures| {
             figures.latency.map(|latency| latency.p50)
-        }),
+        })),
     };
     let memory = Panel {
         title: "Memory of an idle connection, the dearer side",
-        unit: octets,
+        unit: plot::octets,
         over: CONNECTIONS,
-        lines: memory_lines(outcomes),
+        curves: curves(memory_lines(outcomes)),
     };
-    let panels: Vec<Panel> = [latency, bandwidth, of_many, memory]
-        .into_iter()
-        .filter(|panel| !panel.lines.is_empty())
-        .collect();
-    (!panels.is_empty()).then(|| draw(&panels))
+    plot::svg(vec![latency, bandwidth, of_many, memory])
 }
 
-/// What values stand over, and how that is written.
-#[derive(Clone, Copy)]
-struct Axis {
-    name: &'static str,
-    tick: fn(f64) -> String,
+/// The lines as they are drawn, in the order of the legend.
+fn curves(lines: BTreeMap<Line, Points>) -> Vec<(Curve, Points)> {
+    let lines = lines.into_iter();
+    lines.map(|(line, points)| (line.curve(), points)).collect()
 }
-
-const SIZES: Axis = Axis {
-    name: "message size",
-    tick: size,
-};
-
-const CONNECTIONS: Axis = Axis {
-    name: "idle connections",
-    tick: count,
-};
 
 /// The line of a row, if its Receives were these.
 fn ours(spec: &Spec, receives: Receives) -> Line {
@@ -240,189 +229,6 @@ fn lines(
         })
         .collect()
 }
-
-fn draw(panels: &[Panel]) -> String {
-    let (left, top, right, bottom) = MARGIN;
-    let step = left + PANEL.0 + right;
-    let width = step * panels.len() as f64;
-    let mut legend: Vec<Line> = panels
-        .iter()
-        .flat_map(|panel| panel.lines.keys().copied())
-        .collect();
-    legend.sort_unstable();
-    legend.dedup();
-    let columns = ((width - left) / LEGEND_COLUMN).floor().max(1.0);
-    let legend_lines = (legend.len() as f64 / columns).ceil();
-    let legend_top = top + PANEL.1 + bottom;
-    let height = legend_top + legend_lines * LEGEND_LINE + 18.0;
-    let titles: Vec<_> = panels.iter().map(|panel| panel.title).collect();
-    let title = titles.join("; ");
-    let mut out = String::with_capacity(16 << 10);
-    // Writing to a string does not fail, here and below.
-    let _ = write!(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
-         width=\"{width:.0}\" height=\"{height:.0}\" role=\"img\">\n\
-         <title>{title}</title>\n\
-         <style>{STYLE}</style>\n\
-         <rect class=\"page\" width=\"100%\" height=\"100%\"/>\n"
-    );
-    for (i, panel) in panels.iter().enumerate() {
-        let x = step * i as f64 + left;
-        let _ = writeln!(out, "<g transform=\"translate({x:.0},{top:.0})\">");
-        draw_panel(&mut out, panel);
-        out.push_str("</g>\n");
-    }
-    for (i, line) in legend.iter().enumerate() {
-        let row = (i as f64 % legend_lines) * LEGEND_LINE;
-        let column = (i as f64 / legend_lines).floor() * LEGEND_COLUMN;
-        let (x, y) = (left + column, legend_top + row + 8.0);
-        let class = line.class();
-        let _ = writeln!(
-            out,
-            "<path class=\"line {class}\" d=\"M{x:.1} {y:.1}h28\"/>{}\
-             <text class=\"key\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            marker(*line, x + 14.0, y),
-            x + 36.0,
-            y + 4.0,
-            line.label()
-        );
-    }
-    out.push_str("</svg>\n");
-    out
-}
-
-fn draw_panel(out: &mut String, panel: &Panel) {
-    let (width, height) = PANEL;
-    let sizes = panel.lines.values().flat_map(|points| points.keys());
-    let values = panel.lines.values().flat_map(|points| points.values());
-    let x = Scale::binary(sizes.map(|size| f64::from(*size)), width);
-    let y = Scale::decimal(values.copied(), height);
-    let _ = writeln!(
-        out,
-        "<text class=\"title\" x=\"0\" y=\"-22\">{}</text>",
-        panel.title
-    );
-    for (tick, at) in x.ticks() {
-        let _ = writeln!(
-            out,
-            "<path class=\"grid\" d=\"M{at:.1} 0V{height:.0}\"/>\
-             <text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            height + 18.0,
-            (panel.over.tick)(tick)
-        );
-    }
-    for (tick, at) in y.ticks() {
-        let at = height - at;
-        let _ = writeln!(
-            out,
-            "<path class=\"grid\" d=\"M0 {at:.1}H{width:.0}\"/>\
-             <text class=\"tick\" x=\"-8\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            at + 4.0,
-            (panel.unit)(tick)
-        );
-    }
-    let _ = writeln!(
-        out,
-        "<path class=\"axis\" d=\"M0 0V{height:.0}H{width:.0}\"/>\
-         <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-        width / 2.0,
-        height + 38.0,
-        panel.over.name
-    );
-    // The bare stream comes first, so that it hides none of our lines.
-    for (line, points) in panel.lines.iter().rev() {
-        let at: Vec<(f64, f64)> = points
-            .iter()
-            .map(|(size, value)| (x.at(f64::from(*size)), height - y.at(*value)))
-            .collect();
-        let path: Vec<_> = at.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
-        let _ = writeln!(
-            out,
-            "<path class=\"line {}\" d=\"M{}\"/>",
-            line.class(),
-            path.join("L")
-        );
-        for (x, y) in at {
-            out.push_str(&marker(*line, x, y));
-        }
-        out.push('\n');
-    }
-}
-
-fn marker(line: Line, x: f64, y: f64) -> String {
-    let hollow = if line.is_hollow() { " hollow" } else { "" };
-    let class = line.class();
-    match line.mode() {
-        Mode::Poll => {
-            format!(
-                "<circle class=\"mark {class}{hollow}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.2\"/>"
-            )
-        }
-        Mode::Event => format!(
-            "<rect class=\"mark {class}{hollow}\" x=\"{:.1}\" y=\"{:.1}\" width=\"6\" height=\"6\"/>",
-            x - 3.0,
-            y - 3.0
-        ),
-        Mode::Memory => format!(
-            "<path class=\"mark {class}{hollow}\" d=\"M{x:.1} {:.1}l4.2 4.2l-4.2 4.2l-4.2 -4.2z\"/>",
-            y - 4.2
-        ),
-    }
-}
-
-fn size(octets: f64) -> String {
-    match octets {
-        n if n >= f64::from(1 << 30) => format!("{:.0} GiB", n / f64::from(1 << 30)),
-        n if n >= f64::from(1 << 20) => format!("{:.0} MiB", n / f64::from(1 << 20)),
-        n if n >= 1024.0 => format!("{:.0} KiB", n / 1024.0),
-        n => format!("{n:.0} B"),
-    }
-}
-
-fn count(number: f64) -> String {
-    format!("{number:.0}")
-}
-
-fn octets(octets: f64) -> String {
-    match octets {
-        n if n >= 1e6 => format!("{} MB", n / 1e6),
-        n if n >= 1e3 => format!("{} kB", n / 1e3),
-        n => format!("{n} B"),
-    }
-}
-
-fn time(nanos: f64) -> String {
-    match nanos {
-        n if n >= 1e9 => format!("{} s", n / 1e9),
-        n if n >= 1e6 => format!("{} ms", n / 1e6),
-        n if n >= 1e3 => format!("{} µs", n / 1e3),
-        n => format!("{n} ns"),
-    }
-}
-
-fn rate(per_second: f64) -> String {
-    match per_second {
-        r if r >= 1e9 => format!("{} GB/s", r / 1e9),
-        r if r >= 1e6 => format!("{} MB/s", r / 1e6),
-        r if r >= 1e3 => format!("{} kB/s", r / 1e3),
-        r => format!("{r} B/s"),
-    }
-}
-
-/// Colours that differ in lightness too, one set for each kind of page.
-const STYLE: &str = "\
-text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;fill:#1f2328}\
-.title{font-size:14px;font-weight:600}.tick{fill:#59636e;font-size:11px}\
-.page{fill:#fff}.grid{stroke:#d1d9e0;stroke-width:.6;fill:none}.axis{stroke:#818b98;fill:none}\
-.line{fill:none;stroke-width:1.8;stroke-linejoin:round}.mark{stroke-width:1.6}\
-.send{stroke:#0072b2;fill:#0072b2}.write{stroke:#c44e00;fill:#c44e00}.read{stroke:#008060;fill:#008060}\
-.bare{stroke:#6e7781;fill:#6e7781}.line.bare{stroke-dasharray:6 4}.line.far{stroke-dasharray:2 3}\
-.line.send,.line.write,.line.read,.line.bare{fill:none}.mark.hollow{fill:#fff}\
-@media (prefers-color-scheme:dark){text{fill:#f0f6fc}.tick{fill:#9198a1}.page{fill:#0d1117}\
-.grid{stroke:#30363d}.axis{stroke:#6e7681}.send{stroke:#58a6ff;fill:#58a6ff}.write{stroke:#ff9b52;fill:#ff9b52}\
-.read{stroke:#3fc79a;fill:#3fc79a}.bare{stroke:#9198a1;fill:#9198a1}\
-.line.send,.line.write,.line.read,.line.bare{fill:none}.mark.hollow{fill:#0d1117}}";
 
 #[cfg(test)]
 mod tests {
