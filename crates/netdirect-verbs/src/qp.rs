@@ -86,6 +86,8 @@ struct QpState {
     receives: Slots,
     /// The end of the connection has been noticed.
     end_noticed: bool,
+    /// The client has flushed the connected queue pair, which ended the connection.
+    flushed: bool,
     /// The connector has to be told of it, after which the queues are released.
     tells_end: bool,
     /// A thread ends the device's queue pair, or its last Receive is awaited.
@@ -163,6 +165,7 @@ impl Qp {
                 initiator: Slots::default(),
                 receives: Slots::default(),
                 end_noticed: false,
+                flushed: false,
                 tells_end: false,
                 ending: false,
                 draining: None,
@@ -248,15 +251,18 @@ impl Qp {
         }
     }
 
-    /// What an initiator request has failed of, if the driver does not tell: of its own entries, of the end that this side has
-    /// made or that is known already, or else of the peer.
-    fn vague(&self, state: &QpState, denied: bool) -> Option<Status> {
+    /// What an initiator request of this kind has failed of, if the driver does not tell: of its own entries, of the end that this side
+    /// has made or that is known already, or else of the peer. A Write that was under way when the peer ended the connection is what
+    /// the peer may have refused (AMB-002), whichever of the two is known first.
+    fn vague(&self, state: &QpState, kind: RequestType, denied: bool) -> Option<Status> {
+        let ended_here = state.flushed || state.phase == QpPhase::Disconnected;
+        let end_is_known = state.end_noticed || state.phase != QpPhase::Open;
         let status = if denied {
             Status::ACCESS_VIOLATION
-        } else if state.phase == QpPhase::Open && !state.end_noticed {
-            Status::REMOTE_ERROR
-        } else {
+        } else if ended_here || end_is_known && kind != RequestType::Write {
             Status::CANCELED
+        } else {
+            Status::REMOTE_ERROR
         };
         self.core.needs.fails_vaguely.then_some(status)
     }
@@ -804,7 +810,10 @@ impl Qp {
                 // If a connector claims the queue pair meanwhile, the attempt ends as well.
                 QpPhase::Idle if !self.replace(QpPhase::Idle) => {}
                 QpPhase::Claimed if self.state.lock().phase == QpPhase::Idle => {}
-                QpPhase::Open => return self.end(QpPhase::Ended),
+                QpPhase::Open => {
+                    self.state.lock().flushed = true;
+                    return self.end(QpPhase::Ended);
+                }
                 _ => return,
             }
         }
@@ -846,7 +855,8 @@ impl CqUser for Qp {
                 let slot = state
                     .receives
                     .push(Slot::new(RequestType::Receive, context));
-                let end = end_of(RequestType::Receive, completion, self.vague(&state, false));
+                let vague = self.vague(&state, RequestType::Receive, false);
+                let end = end_of(RequestType::Receive, completion, vague);
                 state.receives.end(slot, end, false);
             }
         } else {
@@ -857,7 +867,7 @@ impl CqUser for Qp {
                 state.initiator.get(number)
             };
             if let Some((kind, denied)) = known.map(|slot| (slot.kind, slot.denied)) {
-                let end = end_of(kind, completion, self.vague(&state, denied));
+                let end = end_of(kind, completion, self.vague(&state, kind, denied));
                 let slots = if is_receive {
                     &mut state.receives
                 } else {

@@ -147,7 +147,7 @@ pub const QUIRKS: &[Quirk] = &[
     Quirk {
         driver: "siw",
         fact: "fails every Send, Write and Read with IBV_WC_LOC_QP_OP_ERR, and every Receive with IBV_WC_GENERAL_ERR, whatever the reason",
-        answer: "keeps a table of registered memory, by which a request with a wrong entry is known; any other is cancelled, or failed by the peer",
+        answer: "keeps a table of registered memory, by which a request with a wrong entry is known; any other is cancelled, or failed by the peer, as a Write is unless this side has ended the connection",
         source: "siw_qp_tx.c, siw_qp_sq_process; siw_qp_rx.c, siw_rdmap_complete",
     },
     Quirk {

@@ -286,6 +286,61 @@ fn siws_one_status_is_told_apart_by_what_is_known_of_the_request() {
     }
 }
 
+/// siw may fail a request that it has sent whole, if the peer ends the connection before siw has noted that. The client may be told of
+/// the end first.
+#[test]
+fn a_write_that_siw_fails_behind_the_end_may_be_what_the_peer_has_refused() {
+    let _turn = fake::turn();
+    let fails = |post| fake::with(|world| world.complete(post, c::IBV_WC_LOC_QP_OP_ERR, 0));
+    let by_peer = |objects: &Objects, receive, post| {
+        fake::with(|world| world.complete(receive, c::IBV_WC_WR_FLUSH_ERR, 0));
+        assert_eq!(objects.result().request_type, RequestType::Receive);
+        fails(post);
+    };
+    let by_disconnect = |objects: &Objects, _, post| {
+        let disconnected = objects.connector.disconnect(&Overlapped::new());
+        let _ = disconnected.expect("started");
+        fails(post);
+    };
+    // The device lets go of a flushed queue pair, and its results are looked at before.
+    let by_flush = |objects: &Objects, _, post| {
+        fails(post);
+        objects.qp.flush().expect("flushed");
+    };
+    type End<'a> = &'a dyn Fn(&Objects, fake::Post, fake::Post);
+    let ends: [(End<'_>, [Status; 2]); 3] = [
+        (&by_peer, [Status::REMOTE_ERROR, Status::CANCELED]),
+        (&by_disconnect, [Status::CANCELED; 2]),
+        (&by_flush, [Status::CANCELED; 2]),
+    ];
+    for (end, statuses) in ends {
+        for (kind, status) in [RequestType::Write, RequestType::Send]
+            .into_iter()
+            .zip(statuses)
+        {
+            let objects = Objects::connected();
+            let (entry, _region) = objects.registered(MrFlags::empty());
+            let (qp, none) = (&objects.qp, OpFlags::empty());
+            qp.receive(1, &[]).expect("posted");
+            let receive = last_post();
+            let posted = if kind == RequestType::Write {
+                qp.write(2, &[entry], RemoteAddress::default(), none)
+            } else {
+                qp.send(2, &[entry], none)
+            };
+            posted.expect("posted");
+            end(&objects, receive, last_post());
+            let result = loop {
+                let result = objects.result();
+                if result.request_type != RequestType::Receive {
+                    break result;
+                }
+            };
+            assert_eq!((result.request_type, result.status), (kind, status));
+        }
+    }
+}
+
 #[test]
 fn entries_of_no_octets_do_not_reach_siw() {
     let _turn = fake::turn();
