@@ -121,9 +121,10 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
             .map_err(|error| Failure::new(format!("make {}: {error}", folder.display())))?;
     }
     let nd = arguments.nd()?;
+    let version = machine::version();
     for part in parts {
         let mut findings = Findings {
-            machine: machine::describe(packages(part)),
+            machine: machine::describe(&version, packages(part)),
             crc: arguments.crc,
             turn_ms: u128::from(arguments.turn),
             ..Findings::default()

@@ -3,10 +3,11 @@
 use std::env;
 use std::process::Command;
 
-/// What is known of the machine, of softnd, and of the programs of these packages, as names and values. Unknown values are left out.
+/// What is known of the machine, of softnd by its version, and of the programs of these packages, as names and values. Unknown values
+/// are left out.
 #[must_use]
-pub fn describe(packages: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
-    let softnd = nd::machine::known([("softnd", Some(version()))]);
+pub fn describe(version: &str, packages: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
+    let softnd = [("softnd", version.to_owned())];
     let others = packages
         .iter()
         .filter_map(|(name, file)| Some((*name, package(file)?)));
@@ -20,8 +21,10 @@ pub fn describe(packages: &[(&'static str, &str)]) -> Vec<(&'static str, String)
 /// Names the commit where this program runs far from its clone, as in a guest.
 const COMMIT: &str = "SOFTND_COMMIT";
 
-/// The version of the workspace, and the commit if it is known.
-fn version() -> String {
+/// The version of the workspace, and the commit if it is known. It is to be asked for before a part of a page is written, because the
+/// clone has changes from then on.
+#[must_use]
+pub fn version() -> String {
     let version = env!("CARGO_PKG_VERSION");
     let mut git = Command::new("git");
     git.args([
@@ -60,7 +63,7 @@ mod tests {
 
     #[test]
     fn every_machine_has_cores_and_a_version() {
-        let all = describe(&[("nothing", "no-such-package")]);
+        let all = describe(&version(), &[("nothing", "no-such-package")]);
         for name in ["cores", "softnd"] {
             assert!(all.iter().any(|(found, _)| *found == name), "{name}");
         }

@@ -88,10 +88,11 @@ pub(crate) struct LocalArgs {
     #[arg(long)]
     pub(crate) one_core: bool,
 
-    /// Waits, up to a minute before a row and 20 s within one, while the host has the cores further from each other than they
-    /// were in the rows before
-    #[arg(long, conflicts_with = "one_core")]
-    pub(crate) steady: bool,
+    /// Waits, up to a minute before a row and 20 s within one, while a cache line takes more than twice so long from core to
+    /// core, because the host has moved them apart [default: as long as in most of the rows before]
+    #[arg(long, value_name = "NANOSECONDS", num_args = 0..=1, require_equals = true)]
+    #[arg(conflicts_with = "one_core")]
+    pub(crate) steady: Option<Option<NonZeroU32>>,
 
     #[command(flatten)]
     pub(crate) tests: TestArgs,

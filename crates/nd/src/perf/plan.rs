@@ -52,10 +52,10 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The plan of the next row, after what was seen of the cores in the rows before.
+    /// The plan of the next row. It goes by what was seen of the cores in the rows before, if nobody has said how near they are.
     pub(super) fn after(&self, seen: &Watch) -> Self {
         Self {
-            usual: seen.median().filter(|_| self.steady),
+            usual: self.usual.or(seen.median()).filter(|_| self.steady),
             ..self.clone()
         }
     }
@@ -105,6 +105,10 @@ mod tests {
         assert_eq!(plan.after(&seen).usual, None);
         seen.looks = [30, 160, 31].map(Duration::from_nanos).into();
         assert_eq!(plan.after(&seen).usual, Some(Duration::from_nanos(31)));
+        let said = Some(Duration::from_nanos(40));
+        plan.usual = said;
+        assert_eq!(plan.after(&seen).usual, said);
+        assert_eq!(plan.after(&Watch::default()).usual, said);
         plan.steady = false;
         assert_eq!(plan.after(&seen).usual, None);
     }

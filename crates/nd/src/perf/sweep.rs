@@ -1,6 +1,7 @@
 //! Measures rows one after the other, and shows each when it is done.
 
 use std::net::{SocketAddr, TcpStream};
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
@@ -55,7 +56,9 @@ pub(super) fn local(args: &LocalArgs, verbose: u8) -> Result<()> {
     };
     let (mut plan, rows) = (args.tests.plan()?, args.tests.rows(placement)?);
     check_choices(None, plan.fault.as_deref())?;
-    plan.steady = args.steady;
+    plan.steady = args.steady.is_some();
+    let nanos = args.steady.flatten().map(NonZeroU32::get);
+    plan.usual = nanos.map(|nanos| Duration::from_nanos(nanos.into()));
     let second = Second::start(verbose, args.tests.side.receives)?;
     let mut control = connect(&[second.address], "the second process")?;
     control.allow(plan.timeout)?;
