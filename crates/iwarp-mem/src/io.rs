@@ -1,4 +1,5 @@
-//! The vectored write from registered memory and the read into it: the only system calls that take raw pointers.
+//! The vectored write from registered memory, the read into it, and an option of sockets that no safe library has: the only system
+//! calls that take raw pointers.
 //!
 //! An `IoSlice` over registered memory is not allowed, because it is a reference (`copy`). So the batch names its payload
 //! by [`Span`]s, and this module turns the spans into addresses for the duration of one `sendmsg`. The kernel reads the
@@ -201,6 +202,37 @@ pub fn receive(
         unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) }
     })
     .map(Some)
+}
+
+/// Opens a TCP socket's receive window to `octets`, at most half of what the system lets sockets grow to by themselves
+/// (`tcp_rmem`). A window that is as wide already stays as it is. The socket goes on to grow by itself.
+///
+/// The system widens the window for a low-water mark of received octets, which is taken back at once. Octets that arrive in between may
+/// not be reported, so the caller reads afterwards. `SO_RCVBUF` has another limit, which is often lower than what the socket has grown to,
+/// and ends its growth.
+///
+/// # Errors
+///
+/// Those of `setsockopt(2)`.
+#[cfg(target_os = "linux")]
+pub fn open_window(socket: BorrowedFd<'_>, octets: libc::c_int) -> Result<()> {
+    let length = libc::socklen_t::try_from(size_of_val(&octets)).map_err(Error::other)?;
+    for mark in [octets, 1] {
+        // SAFETY: `socket` keeps the descriptor open; the kernel only reads `mark`, which is `length` octets long.
+        let refused = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_RCVLOWAT,
+                (&raw const mark).cast::<c_void>(),
+                length,
+            )
+        };
+        if refused != 0 {
+            return Err(Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 /// Repeats a system call while it is interrupted. Returns how many octets it moved.

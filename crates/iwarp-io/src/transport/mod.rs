@@ -350,6 +350,17 @@ impl Wire {
         matches!(self, Self::Quic(_))
     }
 
+    /// Lets the peer send `octets` before they are read, if the transport has a window that the system can widen without ending what it
+    /// does by itself. The caller reads afterwards, because what arrives meanwhile may not be reported.
+    pub fn open_window(&self, octets: i32) {
+        match self {
+            Self::Tcp(wire) => wire.open_window(octets),
+            Self::Quic(_) | Self::Sim(_) => {}
+            #[cfg(test)]
+            Self::Pipe(_) => {}
+        }
+    }
+
     /// The longest segment of the path in octets, as far as it is known.
     pub fn segment(&self) -> Option<u32> {
         match self {

@@ -224,6 +224,12 @@ impl Stream {
         self.wire.read_to_place(table, place, rest)
     }
 
+    /// Opens the receive window. See [`Wire::open_window`].
+    #[cold]
+    pub fn open_window(&self, octets: i32) {
+        self.wire.open_window(octets);
+    }
+
     fn saw(&self, octets: &[u8]) {
         match &self.flow {
             Some(flow) if octets.is_empty() => flow.closed(Side::Peer),

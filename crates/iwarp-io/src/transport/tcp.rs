@@ -255,6 +255,21 @@ impl Wire {
         iwarp_mem::io::receive(self.tcp.as_fd(), table, place, rest)
     }
 
+    /// If the system refuses, the connection is at times slower than it could be.
+    #[cfg(target_os = "linux")]
+    pub(super) fn open_window(&self, octets: i32) {
+        let _ = iwarp_mem::io::open_window(self.tcp.as_fd(), octets);
+    }
+
+    #[cfg(all(test, target_os = "linux"))]
+    pub(super) fn receive_buffer(&self) -> io::Result<usize> {
+        SockRef::from(&self.tcp).recv_buffer_size()
+    }
+
+    /// Other systems have no option for it that would leave the window to grow by itself afterwards.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn open_window(&self, _octets: i32) {}
+
     pub(super) fn peek(&self) -> io::Result<usize> {
         self.tcp.peek(&mut [0])
     }

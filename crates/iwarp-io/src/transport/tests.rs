@@ -112,6 +112,34 @@ fn octets_arrive_in_order_and_then_the_end() {
     });
 }
 
+/// The window of TCP on Linux is as wide as asked for, or half of what the system allows; one octet is reported as before.
+#[test]
+fn an_open_window_takes_more_and_reports_each_octet() {
+    const OCTETS: i32 = 3 << 20;
+    with_transports(|transport| {
+        let (active, passive, set) = connected(transport);
+        active.open_window(OCTETS);
+        #[cfg(target_os = "linux")]
+        if let Wire::Tcp(wire) = &active {
+            let limits = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rmem").unwrap();
+            let most: usize = limits.split_whitespace().last().unwrap().parse().unwrap();
+            let holds = wire.receive_buffer().unwrap();
+            let wanted = usize::try_from(OCTETS).unwrap().min(most / 2);
+            assert!(holds >= wanted, "{holds} of {wanted}");
+        }
+        assert_eq!(passive.write(b"1").unwrap(), 1);
+        let mut octets = [0; 2];
+        loop {
+            wait(&set);
+            match active.read(&mut octets) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => break assert_eq!(read.unwrap(), 1),
+            }
+        }
+        assert_eq!(octets[0], b'1');
+    });
+}
+
 #[test]
 fn a_full_wire_takes_no_more_until_it_is_read() {
     with_transports(|transport| {

@@ -85,12 +85,48 @@ fn streams() -> (Stream, Stream) {
     )
 }
 
+const RIGHTS: Rights = Rights::LOCAL_WRITE.union(Rights::REMOTE_WRITE);
+
+/// What a peer sends that writes these octets.
+fn written(octets: &[u8], remote: RemoteAddress) -> Vec<u8> {
+    let table = Table::new();
+    let source = Buffer::new(octets.len());
+    source.write(0, octets);
+    let region = table.register(&source, RIGHTS, PD).unwrap();
+    let mut peer = begun(Role::Initiator, CopiedPayload::All);
+    peer.send_ready();
+    let data = Sge {
+        token: region.stag(),
+        address: region.base(),
+        length: octets.len().try_into().unwrap(),
+    };
+    let request = InitiatorWqe {
+        context: 1,
+        operation: Operation::Write {
+            data: Payload::Sges(&[data]),
+            remote,
+        },
+        silent: false,
+        fence: false,
+    };
+    peer.post_initiator(request).unwrap();
+    let mut batch = TxBatch::with_capacity(2 * octets.len(), 4);
+    let limit = TxLimit {
+        octets: 2 * octets.len(),
+        fpdus: 4,
+        mulpdu: 64_768,
+    };
+    peer.poll_transmit(&table, limit, &mut batch);
+    batch.octets().unwrap().to_vec()
+}
+
+/// The octets of a message and of the front of a long FPDU, which tell where the rest belongs.
+const FIRST: usize = 100;
+
 /// Where page offsets matter, the kernel does not read payload to memory at a place to which its copy may be slow.
 #[test]
 fn payload_is_read_to_its_place_where_the_kernel_copies_fast() {
     const LEN: usize = 40_000;
-    /// Octets of a message and of the front of a long FPDU, which tell where the rest belongs.
-    const FIRST: usize = 100;
     let room = Buffer::new(LEN + 2 * Buffer::PAGE);
     let front = room.as_ptr().addr().wrapping_neg() % Buffer::PAGE;
     let octets: Vec<u8> = (0..251).cycle().take(LEN).collect();
@@ -105,42 +141,13 @@ fn payload_is_read_to_its_place_where_the_kernel_copies_fast() {
             let buffers = Buffers::new(Arc::new(Table::new()));
             let memory = room.slice(front + offset..front + offset + LEN);
             memory.write(0, &[0; LEN]);
-            let rights = Rights::LOCAL_WRITE | Rights::REMOTE_WRITE;
-            let target = buffers.table().register(&memory, rights, PD).unwrap();
-            let source = Buffer::new(LEN);
-            source.write(0, &octets);
-            let source_region = buffers.table().register(&source, rights, PD).unwrap();
-
-            let mut peer = begun(Role::Initiator, CopiedPayload::All);
-            peer.send_ready();
-            let data = Sge {
-                token: source_region.stag(),
-                address: source_region.base(),
-                length: LEN.try_into().unwrap(),
-            };
+            let target = buffers.table().register(&memory, RIGHTS, PD).unwrap();
             let remote = RemoteAddress {
                 stag: target.stag(),
                 to: target.base(),
             };
-            let operation = Operation::Write {
-                data: Payload::Sges(&[data]),
-                remote,
-            };
-            let request = InitiatorWqe {
-                context: 1,
-                operation,
-                silent: false,
-                fence: false,
-            };
-            peer.post_initiator(request).unwrap();
-            let mut batch = TxBatch::with_capacity(2 * LEN, 4);
-            let limit = TxLimit {
-                octets: 2 * LEN,
-                fpdus: 4,
-                mulpdu: 64_768,
-            };
-            peer.poll_transmit(buffers.table(), limit, &mut batch);
-            let (first, rest) = batch.octets().unwrap().split_at(FIRST);
+            let frames = written(&octets, remote);
+            let (first, rest) = frames.split_at(FIRST);
 
             let (active, passive) = streams();
             let mut connection = begun(Role::Responder, copied);
@@ -161,5 +168,36 @@ fn payload_is_read_to_its_place_where_the_kernel_copies_fast() {
             arrives(last);
             assert_eq!(memory.to_vec(), octets);
         }
+    }
+}
+
+/// The window is opened once a stream is long, and only where that has its payload read straight to its place, which depends on the
+/// processor.
+#[test]
+fn the_window_is_opened_for_short_reads_of_a_long_stream() {
+    const LEN: usize = 40_000;
+    for before in [0, SHORT_STREAM] {
+        let buffers = Buffers::new(Arc::new(Table::new()));
+        let memory = Buffer::new(LEN);
+        let target = buffers.table().register(&memory, RIGHTS, PD).unwrap();
+        let remote = RemoteAddress {
+            stag: target.stag(),
+            to: target.base(),
+        };
+        let frames = written(&[7; LEN], remote);
+        let (first, rest) = frames.split_at(FIRST);
+        let (active, passive) = streams();
+        let mut connection = begun(Role::Responder, CopiedPayload::None);
+        let mut io = StreamIo::new(passive, true, &buffers);
+        io.since_quiet = before;
+        for octets in [first, rest] {
+            active.send_frame(octets).unwrap();
+            io.note(Edges::READ);
+            let visit = io.receive(&mut connection, &buffers, OwnQueue);
+            assert_eq!(visit.unwrap(), Visit::Finished);
+        }
+        assert_eq!(memory.to_vec(), [7; LEN]);
+        let is_opened = before > 0 && prefers_strings();
+        assert_eq!(io.window_is_open, is_opened, "{before} octets before");
     }
 }
