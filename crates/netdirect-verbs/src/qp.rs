@@ -86,10 +86,10 @@ struct QpState {
     receives: Slots,
     /// The end of the connection has been noticed.
     end_noticed: bool,
-    /// The client has flushed the connected queue pair, which ended the connection.
-    flushed: bool,
     /// The connector has to be told of it, after which the queues are released.
     tells_end: bool,
+    /// This side [has begun to end](Qp::begin_end) the connection.
+    ended_here: bool,
     /// A thread ends the device's queue pair, or its last Receive is awaited.
     ending: bool,
     /// The device's queue pair that has failed, and has taken Receives from a shared queue of which the device tells yet.
@@ -165,8 +165,8 @@ impl Qp {
                 initiator: Slots::default(),
                 receives: Slots::default(),
                 end_noticed: false,
-                flushed: false,
                 tells_end: false,
+                ended_here: false,
                 ending: false,
                 draining: None,
                 when_ended: Vec::new(),
@@ -255,7 +255,7 @@ impl Qp {
     /// has made or that is known already, or else of the peer. A Write that was under way when the peer ended the connection is what
     /// the peer may have refused (AMB-002), whichever of the two is known first.
     fn vague(&self, state: &QpState, kind: RequestType, denied: bool) -> Option<Status> {
-        let ended_here = state.flushed || state.phase == QpPhase::Disconnected;
+        let ended_here = state.ended_here || state.phase == QpPhase::Disconnected;
         let end_is_known = state.end_noticed || state.phase != QpPhase::Open;
         let status = if denied {
             Status::ACCESS_VIOLATION
@@ -478,6 +478,7 @@ impl Qp {
         let mut state = self.state.lock();
         if state.phase == QpPhase::Open {
             state.phase = phase;
+            state.ended_here = true;
         }
     }
 
@@ -810,10 +811,7 @@ impl Qp {
                 // If a connector claims the queue pair meanwhile, the attempt ends as well.
                 QpPhase::Idle if !self.replace(QpPhase::Idle) => {}
                 QpPhase::Claimed if self.state.lock().phase == QpPhase::Idle => {}
-                QpPhase::Open => {
-                    self.state.lock().flushed = true;
-                    return self.end(QpPhase::Ended);
-                }
+                QpPhase::Open => return self.end(QpPhase::Ended),
                 _ => return,
             }
         }
@@ -903,6 +901,7 @@ impl CqUser for Qp {
 
     fn queue_broke(&self) {
         self.tell_of_end(|_| true);
+        self.begin_end(QpPhase::Ended);
         self.end(QpPhase::Ended);
     }
 
@@ -944,6 +943,7 @@ impl DeviceObject for Qp {
     }
 
     fn device_removed(&self) {
+        self.begin_end(QpPhase::Ended);
         self.end(QpPhase::Ended);
     }
 

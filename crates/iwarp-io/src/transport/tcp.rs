@@ -261,14 +261,15 @@ impl Wire {
         let _ = iwarp_mem::io::open_window(self.tcp.as_fd(), octets);
     }
 
+    /// Other systems have no option for it that would leave the window to grow by itself afterwards.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn open_window(&self, _octets: i32) {}
+
+    /// How many octets the system keeps for a reader.
     #[cfg(all(test, target_os = "linux"))]
     pub(super) fn receive_buffer(&self) -> io::Result<usize> {
         SockRef::from(&self.tcp).recv_buffer_size()
     }
-
-    /// Other systems have no option for it that would leave the window to grow by itself afterwards.
-    #[cfg(not(target_os = "linux"))]
-    pub(super) fn open_window(&self, _octets: i32) {}
 
     pub(super) fn peek(&self) -> io::Result<usize> {
         self.tcp.peek(&mut [0])
