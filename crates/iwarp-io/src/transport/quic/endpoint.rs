@@ -266,7 +266,8 @@ impl QuicEndpoint {
             let transmit = self.endpoint.refuse(incoming, &mut self.packets);
             return self.answer(outside, &transmit);
         }
-        match self.admission.examine(from.ip(), incoming.may_retry()) {
+        let proved = !incoming.may_retry();
+        match self.admission.examine(from.ip(), !proved) {
             Admittance::Admit => {}
             Admittance::Prove => {
                 self.refusals.count(Refusal::Unproved);
@@ -288,8 +289,9 @@ impl QuicEndpoint {
             .accept(incoming, now, &mut self.packets, server)
         {
             Ok((handle, quic)) => {
-                self.admission.begun(from.ip());
-                let connection = Connection::new(quic, handle, from, false);
+                self.admission.begun(from.ip(), proved);
+                let mut connection = Connection::new(quic, handle, from, false);
+                connection.proved = proved;
                 let key = self.connections.insert(connection);
                 self.set_handle(handle, key);
                 self.settle(outside, key);
@@ -480,7 +482,8 @@ impl QuicEndpoint {
         self.lose(key, &ConnectionError::Reset);
         let mut connection = self.connections.remove(key);
         if !connection.ours {
-            self.admission.gone(connection.remote.ip());
+            self.admission
+                .gone(connection.remote.ip(), connection.proved);
         }
         for (stream, flow) in std::mem::take(&mut connection.flows) {
             // What has arrived can still be read.
@@ -632,9 +635,15 @@ impl QuicEndpoint {
             self.grant_time(outside, key);
             self.open_more(key);
         } else {
-            self.admission.shaken(connection.remote.ip());
+            let proved = std::mem::replace(&mut connection.proved, true);
+            let from = connection.remote;
             // The time limit of the handshake.
             self.is_used(key);
+            if !self.admission.completed(from.ip(), proved) {
+                self.refusals.count(Refusal::Connection);
+                limited!(warn, %from, "too many peers connect at once over UDP; newcomers have to try again");
+                self.close(outside, key);
+            }
         }
     }
 
@@ -647,7 +656,7 @@ impl QuicEndpoint {
         let (remote, established) = (connection.remote, connection.established);
         connection.probe = None;
         if !established && !connection.ours {
-            self.admission.shaken(remote.ip());
+            self.admission.failed(remote.ip(), connection.proved);
             self.refusals.count(Refusal::Connection);
         }
         if let Some(complaint) = loss::complaint(reason) {

@@ -19,6 +19,10 @@ pub(super) enum Admittance {
 }
 
 /// Counts the connections of peers.
+///
+/// Anybody can send a first packet that names the address of somebody else. A connection therefore counts toward its address
+/// when the peer has proved the address: by the token of a Retry packet, or by completing its handshake. Until then it counts
+/// toward the total alone.
 #[derive(Debug, Default)]
 pub(super) struct Admission {
     all: Count,
@@ -67,27 +71,44 @@ impl Admission {
         }
     }
 
-    /// A peer was let in.
-    pub(super) fn begun(&mut self, ip: IpAddr) {
-        for count in [&mut self.all, self.of.entry(place(ip)).or_default()] {
-            count.connections += 1;
-            count.handshakes += 1;
+    /// A peer was let in. `proved`: the peer has proved its address already.
+    pub(super) fn begun(&mut self, ip: IpAddr, proved: bool) {
+        self.all.connections += 1;
+        self.all.handshakes += 1;
+        if proved {
+            let one = self.of.entry(place(ip)).or_default();
+            one.connections += 1;
+            one.handshakes += 1;
         }
     }
 
-    /// A handshake has come to its end, one way or the other.
-    pub(super) fn shaken(&mut self, ip: IpAddr) {
+    /// A handshake is complete, which proves the address. `proved`: the peer had proved it before. Returns false if the address
+    /// has more connections than it may have.
+    #[must_use]
+    pub(super) fn completed(&mut self, ip: IpAddr, proved: bool) -> bool {
         self.all.handshakes -= 1;
-        if let Some(one) = self.of.get_mut(&place(ip)) {
+        let one = self.of.entry(place(ip)).or_default();
+        if proved {
+            one.handshakes -= 1;
+        } else {
+            one.connections += 1;
+        }
+        one.connections <= CONNECTIONS_OF_ONE
+    }
+
+    /// A handshake has failed.
+    pub(super) fn failed(&mut self, ip: IpAddr, proved: bool) {
+        self.all.handshakes -= 1;
+        if proved && let Some(one) = self.of.get_mut(&place(ip)) {
             one.handshakes -= 1;
         }
     }
 
-    /// A connection whose handshake had come to its end is forgotten.
-    pub(super) fn gone(&mut self, ip: IpAddr) {
-        let ip = place(ip);
+    /// A connection whose handshake had come to its end is forgotten. `proved`: the peer had proved its address.
+    pub(super) fn gone(&mut self, ip: IpAddr, proved: bool) {
         self.all.connections -= 1;
-        if let Some(one) = self.of.get_mut(&ip) {
+        let ip = place(ip);
+        if proved && let Some(one) = self.of.get_mut(&ip) {
             one.connections -= 1;
             if one.connections == 0 {
                 self.of.remove(&ip);
@@ -113,14 +134,30 @@ mod tests {
     #[test]
     fn a_count_that_comes_back_to_nothing_is_not_kept() {
         let mut admission = Admission::default();
+        // Connections of each address: one with a token whose handshake fails, one with and one without a token that are
+        // completed, and one without a token whose handshake fails.
+        let each = [(true, false), (true, true), (false, true), (false, false)];
         for last in 0..200 {
-            admission.begun(address(last));
-            admission.begun(address(last));
+            for (token, _) in each {
+                admission.begun(address(last), token);
+            }
         }
         for last in 0..200 {
-            for _ in 0..2 {
-                admission.shaken(address(last));
-                admission.gone(address(last));
+            for (token, completes) in each {
+                if completes {
+                    assert!(admission.completed(address(last), token));
+                } else {
+                    admission.failed(address(last), token);
+                }
+            }
+        }
+        assert_eq!(
+            (admission.all.connections, admission.handshakes()),
+            (800, 0)
+        );
+        for last in 0..200 {
+            for (token, completes) in each {
+                admission.gone(address(last), token || completes);
             }
         }
         assert!(admission.of.is_empty());
@@ -132,16 +169,36 @@ mod tests {
         let mut admission = Admission::default();
         for _ in 0..HANDSHAKES / 2 {
             assert_eq!(admission.examine(address(1), true), Admittance::Admit);
-            admission.begun(address(1));
+            admission.begun(address(1), false);
         }
         assert_eq!(admission.examine(address(2), true), Admittance::Prove);
-        assert_eq!(admission.examine(address(1), false), Admittance::Ignore);
         for _ in 0..HANDSHAKES_OF_ONE {
             assert_eq!(admission.examine(address(2), false), Admittance::Admit);
-            admission.begun(address(2));
+            admission.begun(address(2), true);
         }
         assert_eq!(admission.examine(address(2), false), Admittance::Ignore);
         assert_eq!(admission.examine(address(3), false), Admittance::Admit);
+        // First packets that name an address take nothing from a peer that proves it.
+        assert_eq!(admission.examine(address(1), false), Admittance::Admit);
+    }
+
+    #[test]
+    fn an_address_has_no_more_connections_than_it_may_have() {
+        let mut admission = Admission::default();
+        for number in 0..CONNECTIONS_OF_ONE {
+            assert_eq!(admission.examine(address(1), true), Admittance::Admit);
+            admission.begun(address(1), false);
+            // The last one waits for its handshake, while another one begins.
+            if number + 1 < CONNECTIONS_OF_ONE {
+                assert!(admission.completed(address(1), false));
+            }
+        }
+        assert_eq!(admission.examine(address(1), true), Admittance::Admit);
+        admission.begun(address(1), false);
+        assert!(admission.completed(address(1), false));
+        assert!(!admission.completed(address(1), false), "one too many");
+        assert_eq!(admission.examine(address(1), true), Admittance::Ignore);
+        assert_eq!(admission.examine(address(2), true), Admittance::Admit);
     }
 
     #[test]

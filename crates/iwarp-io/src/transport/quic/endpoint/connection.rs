@@ -24,6 +24,8 @@ pub(super) struct Connection {
     path: SocketAddr,
     pub(super) ours: bool,
     pub(super) established: bool,
+    /// The peer has proved its address, so that the connection counts toward this address.
+    pub(super) proved: bool,
     /// It has ended, or is about to.
     pub(super) lost: bool,
     pub(super) flows: HashMap<StreamId, usize>,
@@ -61,6 +63,7 @@ impl Connection {
             path: remote,
             ours,
             established: false,
+            proved: false,
             lost: false,
             flows: HashMap::new(),
             opening: VecDeque::new(),

@@ -58,6 +58,40 @@ fn a_flood_of_first_packets_from_false_addresses_is_asked_for_the_address() {
     neighbour.assert_is_served(&mut rig);
 }
 
+/// A client that proves its address gets in at once, while first packets that name its address come without end.
+#[test]
+fn first_packets_that_name_an_address_do_not_count_against_it() {
+    let mut rig = Rig::new();
+    let named = [10, 0, 0, 3];
+    let mut forger = Peer::new(&rig, at([10, 7, 7, 7], 7));
+    let forged = DatagramSocket::bind(&rig.world, at(named, 99)).unwrap();
+    for second in 0..30 {
+        // As many as take half of all places, and some more.
+        let mut more = 64;
+        while more > 0 {
+            more -= usize::from(rig.state.admission.handshakes() >= HANDSHAKES / 2);
+            forger.connect();
+            for datagram in forger.next_datagrams(rig.world.now()) {
+                forged.send_to(SERVER, 0, &datagram).unwrap();
+            }
+            forger.connections.clear();
+            rig.run(&mut [], Duration::from_millis(1));
+        }
+        let held = rig.state.admission.handshakes();
+        assert!(held >= HANDSHAKES / 2, "{held} in second {second}");
+        let begun = rig.world.now();
+        let mut honest = Peer::new(&rig, at(named, 5000 + second));
+        honest.connect();
+        rig.run_to(&mut [&mut honest], |_, peers| peers[0].is_connected());
+        let took = rig.world.now() - begun;
+        assert!(
+            took < Duration::from_millis(100),
+            "second {second}: {took:?}"
+        );
+        rig.run(&mut [&mut honest], Duration::from_millis(900));
+    }
+}
+
 #[test]
 fn a_handshake_has_a_time_limit_whatever_the_peer_sends() {
     let mut rig = Rig::new();
