@@ -1,6 +1,7 @@
 //! Shared code of the provider's tests: sides, connections between sides, and waiting for results.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its part")]
 
+pub mod child;
 pub mod ending;
 pub mod log;
 pub mod message;
@@ -10,7 +11,7 @@ pub mod wire;
 
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use netdirect::{
@@ -80,6 +81,13 @@ fn conditions() -> Conditions {
 /// The simulated network of this test.
 pub fn network() -> Simulation {
     NETWORK.with(Clone::clone)
+}
+
+/// Held by a test that counts descriptors or memory of its process, or uses very much of either, so that only one of these
+/// tests runs at a time. In a simulated network the tests need no descriptors.
+pub fn alone() -> Option<MutexGuard<'static, ()>> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    (!SIMULATED).then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Opens an adapter of the host, or of the test's own simulated network.

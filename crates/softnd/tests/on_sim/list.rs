@@ -174,11 +174,15 @@ const ELSEWHERE: &[(&str, Subject)] = &[
     ),
 ];
 
-/// All tests of the files beside this program's folder, as `file::test`.
+/// The folders of the programs whose tests are repeated here.
+const FOLDERS: [&str; 2] = ["it", "alone"];
+
+/// All tests of the files in these folders, as `file::test`.
 fn all() -> BTreeSet<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let entries = FOLDERS.map(|folder| fs::read_dir(tests.join(folder)).unwrap());
     let mut all = BTreeSet::new();
-    for entry in fs::read_dir(folder).unwrap() {
+    for entry in entries.into_iter().flatten() {
         let path = entry.unwrap().path();
         if path.extension().is_none_or(|extension| extension != "rs") {
             continue;

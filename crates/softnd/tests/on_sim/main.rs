@@ -1,51 +1,50 @@
 //! Runs the tests of the provider's behaviour again in a simulated network.
-#![allow(
-    clippy::duplicate_mod,
-    reason = "each file of tests brings its own copy of what they share"
-)]
+
+#[path = "../common/mod.rs"]
+mod common;
 
 mod list;
 mod seeds;
 
-#[path = "../addresses.rs"]
+#[path = "../it/addresses.rs"]
 mod addresses;
-#[path = "../breakdown.rs"]
+#[path = "../it/breakdown.rs"]
 mod breakdown;
-#[path = "../confirm.rs"]
+#[path = "../it/confirm.rs"]
 mod confirm;
-#[path = "../connect.rs"]
+#[path = "../it/connect.rs"]
 mod connect;
-#[path = "../data.rs"]
+#[path = "../it/data.rs"]
 mod data;
-#[path = "../ending.rs"]
+#[path = "../it/ending.rs"]
 mod ending;
-#[path = "../extensions.rs"]
+#[path = "../it/extensions.rs"]
 mod extensions;
-#[path = "../fairness.rs"]
+#[path = "../it/fairness.rs"]
 mod fairness;
-#[path = "../fault_plans.rs"]
+#[path = "../it/fault_plans.rs"]
 mod fault_plans;
-#[path = "../fault_streams.rs"]
+#[path = "../it/fault_streams.rs"]
 mod fault_streams;
-#[path = "../faults.rs"]
+#[path = "../it/faults.rs"]
 mod faults;
-#[path = "../given_up.rs"]
+#[path = "../it/given_up.rs"]
 mod given_up;
-#[path = "../half_open.rs"]
+#[path = "../alone/half_open.rs"]
 mod half_open;
-#[path = "../leniency.rs"]
+#[path = "../it/leniency.rs"]
 mod leniency;
-#[path = "../limits.rs"]
+#[path = "../it/limits.rs"]
 mod limits;
-#[path = "../removal.rs"]
+#[path = "../it/removal.rs"]
 mod removal;
-#[path = "../shortage.rs"]
+#[path = "../it/shortage.rs"]
 mod shortage;
-#[path = "../srq.rs"]
+#[path = "../it/srq.rs"]
 mod srq;
-#[path = "../startup.rs"]
+#[path = "../it/startup.rs"]
 mod startup;
-#[path = "../waiting.rs"]
+#[path = "../it/waiting.rs"]
 mod waiting;
-#[path = "../windows.rs"]
+#[path = "../it/windows.rs"]
 mod windows;

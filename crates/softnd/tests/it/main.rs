@@ -1,0 +1,39 @@
+//! The provider's tests that can share a process: over the system's sockets, and in simulated networks. Most of them run again in the
+//! program `on_sim`.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod addresses;
+mod breakdown;
+mod careless;
+mod confirm;
+mod connect;
+mod data;
+mod descriptors;
+mod ending;
+mod extensions;
+mod fairness;
+mod fault_datagrams;
+mod fault_plans;
+mod fault_seeds;
+mod fault_streams;
+mod faults;
+mod given_up;
+mod hand_over;
+mod leniency;
+mod limits;
+mod memory;
+mod panics;
+mod readiness;
+mod removal;
+mod shortage;
+mod simulated;
+mod simulated_udp;
+mod small_over_udp;
+mod sockets;
+mod srq;
+mod startup;
+mod threads;
+mod waiting;
+mod windows;

@@ -1,0 +1,394 @@
+//! The provider in a simulated network: tests that only a simulation can run.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::common::*;
+use netdirect::{CompletionPort, Event, Fault, NotifyType, OpFlags, Overlapped, Status};
+use softnd::Options;
+use softnd::simulation::{Chance, Simulation};
+
+fn sides(simulation: &Simulation) -> (Side, Side) {
+    let side = |host| {
+        let adapter = simulation.open([10, 0, 0, host], Options::default());
+        Side::of(adapter.unwrap())
+    };
+    (side(1), side(2))
+}
+
+#[test]
+fn two_adapters_connect_and_exchange_a_message() {
+    for seed in 0..50 {
+        let simulation = Simulation::new(seed);
+        let (active, passive) = sides(&simulation);
+        let pair = connect(active, passive, 4);
+        let (from, to) = (
+            pair.active.region(5000, ALL),
+            pair.passive.region(5000, ALL),
+        );
+        from.buffer.fill(7);
+        pair.passive_qp.receive(1, &[to.sge(0, 5000)]).unwrap();
+        let sges = [from.sge(0, 5000)];
+        pair.active_qp.send(2, &sges, OpFlags::empty()).unwrap();
+        assert_eq!(pair.active.result().status, Status::SUCCESS);
+        let received = pair.passive.result();
+        assert_eq!(
+            (received.status, received.bytes_transferred),
+            (Status::SUCCESS, 5000)
+        );
+        assert_eq!(to.buffer.slice(0..5000).to_vec(), [7; 5000]);
+        run(|overlapped| pair.active_connector.disconnect(overlapped)).unwrap();
+        assert!(simulation.time() < Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn a_wait_that_nothing_can_end_is_an_error() {
+    let simulation = Simulation::new(1);
+    let (side, _) = sides(&simulation);
+    let (listener, _) = side.listener(0);
+    let (connector, asked) = (side.connector(), Overlapped::new());
+    let _ = listener.get_connection_request(&connector, &asked).unwrap();
+    assert_eq!(asked.wait(), Status::POSSIBLE_DEADLOCK);
+    assert!(asked.is_pending());
+    // The error says which request waits, and for what.
+    let error = side.file.park(&|| false, None).unwrap_err();
+    let listens = "10.0.0.1: GetConnectionRequest (1 in flight) waits for a peer";
+    assert!(error.to_string().contains(listens), "{error}");
+    // A wait with a limit ends when its virtual time has passed, which takes no real time.
+    assert_eq!(asked.wait_timeout(Duration::from_secs(3600)), None);
+    assert!(simulation.time() >= Duration::from_secs(3600));
+}
+
+/// Both sides write while fault plans hold, cut and reset their streams. Returns the octets that arrived, the statuses, and the time.
+fn run_with_plans(seed: u64) -> (Vec<usize>, Vec<Status>, Duration) {
+    let simulation = Simulation::new(seed);
+    let side = |host: u8, plan: &str| {
+        let options = Options::default().faults(plan.parse().unwrap()).unwrap();
+        Side::of(simulation.open([10, 0, 0, host], options).unwrap())
+    };
+    let active = side(
+        1,
+        "when 2nd Write sent: hold for 3 ms after octet 30000; when 4th Write sent: reset after octet 5000",
+    );
+    let passive = side(2, "when each completion: hold for 1 ms");
+    let pair = connect(active, passive, 4);
+    let (here, there) = (
+        pair.active.region(1 << 18, ALL),
+        pair.passive.region(1 << 18, ALL),
+    );
+    here.buffer.fill(1);
+    there.buffer.fill(2);
+    let ended = Overlapped::new();
+    let _ = pair.passive_connector.notify_disconnect(&ended).unwrap();
+    let mut statuses = Vec::new();
+    for at in 0..5u64 {
+        let piece = 50_000 * usize::try_from(at).unwrap();
+        let sges = |region: &Region| [region.sge(piece, 50_000)];
+        let none = OpFlags::empty();
+        pair.passive_qp.receive(at, &[]).unwrap();
+        pair.active_qp
+            .write(at, &sges(&here), there.remote(piece), none)
+            .unwrap();
+        pair.active_qp.send(at, &[], none).unwrap();
+        if at < 3 {
+            pair.active.results(2);
+            statuses.push(pair.passive.result().status);
+        }
+    }
+    assert_eq!(ended.wait_timeout(LONG), Some(Status::SUCCESS));
+    let arrived = there
+        .buffer
+        .to_vec()
+        .chunks(50_000)
+        .map(|piece| piece.iter().filter(|octet| **octet == 1).count())
+        .collect();
+    statuses.extend(pair.passive.results(2).iter().map(|result| result.status));
+    (arrived, statuses, simulation.time())
+}
+
+#[test]
+fn the_same_seed_and_plans_give_the_same_run() {
+    let mut runs = std::collections::BTreeSet::new();
+    for seed in 0..20 {
+        let (arrived, statuses, time) = run_with_plans(seed);
+        assert_eq!(
+            run_with_plans(seed),
+            (arrived.clone(), statuses.clone(), time),
+            "seed {seed}"
+        );
+        assert_eq!(arrived[..3], [50_000; 3], "seed {seed}");
+        assert!(
+            arrived[3] < 5000 && arrived[4] == 0,
+            "seed {seed}: {arrived:?}"
+        );
+        let ends = [
+            Status::SUCCESS,
+            Status::SUCCESS,
+            Status::SUCCESS,
+            Status::CANCELED,
+            Status::CANCELED,
+        ];
+        assert_eq!(statuses, ends, "seed {seed}");
+        runs.insert(time);
+    }
+    assert!(runs.len() > 10, "seeds differ");
+}
+
+#[test]
+fn a_wait_ends_at_its_limit_and_not_at_the_next_thing_that_happens() {
+    let simulation = Simulation::new(1);
+    simulation.change(|network| network.silence = Chance::ALWAYS);
+    let (side, _) = sides(&simulation);
+    let (qp, connector, connects) = (side.queue_pair(), side.connector(), Overlapped::new());
+    let _ = connector
+        .connect(&qp, at("10.0.0.2:9"), 0, 0, b"", &connects)
+        .unwrap();
+    // The network is silent until the Connect gives up, which takes much longer.
+    let second = Duration::from_secs(1);
+    for seconds in 1..=3 {
+        assert_eq!(connects.wait_timeout(second), None);
+        assert_eq!(simulation.time(), Duration::from_secs(seconds));
+    }
+    let port = CompletionPort::new();
+    side.file.associate(&port, 0).unwrap();
+    assert!(port.get(Some(second)).is_none());
+    assert_eq!(simulation.time(), Duration::from_secs(4));
+    let event = Event::new();
+    let told = Overlapped::with_event(&event);
+    let _ = side.cq.notify(NotifyType::Any, &told).unwrap();
+    assert!(!event.wait_timeout(second));
+    assert_eq!(simulation.time(), Duration::from_secs(5));
+    assert_eq!(connects.wait(), Status::IO_TIMEOUT);
+}
+
+/// Virtual time passes for a loop that only polls, whichever call the loop polls with.
+#[test]
+fn a_look_moves_the_simulation() {
+    let ways: [fn(&Overlapped, &CompletionPort, &Event); 3] = [
+        |connects, _, _| {
+            let _ = connects.poll();
+        },
+        |_, port, _| drop(port.get(Some(Duration::ZERO))),
+        |_, _, event| assert!(!event.wait_timeout(Duration::ZERO)),
+    ];
+    for look in ways {
+        let simulation = Simulation::new(1);
+        simulation.change(|network| network.silence = Chance::ALWAYS);
+        let (side, _) = sides(&simulation);
+        let (port, event) = (CompletionPort::new(), Event::new());
+        side.file.associate(&port, 0).unwrap();
+        let told = Overlapped::with_event(&event);
+        let _ = side.cq.notify(NotifyType::Any, &told).unwrap();
+        let (qp, connector, connects) = (side.queue_pair(), side.connector(), Overlapped::new());
+        let _ = connector
+            .connect(&qp, at("10.0.0.2:9"), 0, 0, b"", &connects)
+            .unwrap();
+        let looks = (0..1000).take_while(|_| {
+            look(&connects, &port, &event);
+            connects.is_pending()
+        });
+        assert!(looks.count() < 999, "no time passes");
+    }
+}
+
+fn at(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn raw_streams_reach_each_other_and_say_how_they_end() {
+    for seed in 0..50 {
+        let simulation = Simulation::new(seed);
+        let listener = simulation.listen_raw(at("10.0.0.2:0")).unwrap();
+        let address = listener.local_addr();
+        let nobody = listener.try_accept().unwrap_err();
+        assert_eq!(nobody.kind(), ErrorKind::WouldBlock);
+        let connect = || {
+            let client = simulation.dial_raw([10, 0, 0, 1], address).unwrap();
+            (client, listener.accept().unwrap())
+        };
+        let (mut client, mut server) = connect();
+        assert_eq!(client.peer_addr(), address);
+        assert_eq!(server.peer_addr(), client.local_addr());
+        // In one thread, writing more than the network holds at a time would block for ever.
+        client.write_all(&[7; 50_000]).unwrap();
+        client.shutdown_write().unwrap();
+        let mut octets = Vec::new();
+        server.read_to_end(&mut octets).unwrap();
+        assert_eq!(octets, [7; 50_000]);
+        let nothing = client.try_read(&mut [0]).unwrap_err();
+        assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
+        assert_eq!(server.try_write(b"back").unwrap(), 4);
+        drop(server);
+        client.read_to_end(&mut octets).unwrap();
+        assert_eq!(octets[50_000..], *b"back");
+
+        let (client, mut server) = connect();
+        client.reset();
+        let reset = server.read(&mut [0]).unwrap_err();
+        assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
+    }
+}
+
+#[test]
+fn a_raw_stream_that_cannot_go_on_says_why() {
+    let simulation = Simulation::new(1);
+    let dial = |to| {
+        let dialled = simulation.dial_raw([10, 0, 0, 1], at(to));
+        dialled.map(|_| ()).unwrap_err().kind()
+    };
+    assert_eq!(dial("10.0.0.2:9"), ErrorKind::ConnectionRefused);
+    assert_eq!(dial("127.0.0.1:9"), ErrorKind::NetworkUnreachable);
+    assert_eq!(dial("[2001:db8::1]:9"), ErrorKind::NetworkUnreachable);
+    let listener = simulation.listen_raw(at("10.0.0.2:9")).unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::Deadlock);
+    let taken = simulation.listen_raw(at("10.0.0.2:9"));
+    assert_eq!(taken.unwrap_err().kind(), ErrorKind::AddrInUse);
+    let mut client = simulation.dial_raw([10, 0, 0, 1], at("10.0.0.2:9"));
+    let stuck = client.as_mut().unwrap().read(&mut [0]).unwrap_err();
+    assert_eq!(stuck.kind(), ErrorKind::Deadlock);
+    let full = client.as_mut().unwrap().write_all(&[0; 1 << 20]);
+    assert_eq!(full.unwrap_err().kind(), ErrorKind::Deadlock);
+    // Every call of another thread fails as well.
+    let elsewhere = std::thread::scope(|scope| {
+        let calls = || {
+            let to = at("10.0.0.2:9");
+            let dialled = simulation.dial_raw([10, 0, 0, 1], to).map(|_| ());
+            let listened = simulation.listen_raw(at("10.0.0.3:9")).map(|_| ());
+            let read = client.as_mut().unwrap().read(&mut [0]).map(|_| ());
+            [dialled, listened, read].map(|call| call.unwrap_err().kind())
+        };
+        scope.spawn(calls).join().unwrap()
+    });
+    assert_eq!(elsewhere, [ErrorKind::PermissionDenied; 3]);
+}
+
+#[test]
+fn a_wait_that_nothing_can_end_tells_what_each_side_waits_for() {
+    let simulation = Simulation::new(1);
+    let (active, passive) = sides(&simulation);
+    let (listener, address) = passive.listener(0);
+    let (qp, connector) = (active.queue_pair(), active.connector());
+    let connects = Overlapped::new();
+    // The request waits in the listener's queue, because nobody calls GetConnectionRequest.
+    let _ = connector
+        .connect(&qp, address, 1, 1, b"", &connects)
+        .unwrap();
+    let _ = connects.wait_timeout(Duration::from_millis(1));
+    let report = simulation.report();
+    let waits = format!("10.0.0.1: Connect waits for {address} to accept or reject");
+    assert!(report.contains(&waits), "{report:#?}");
+    assert!(
+        report.iter().any(|line| line.ends_with("quiet")),
+        "{report:#?}"
+    );
+    drop(listener);
+
+    let pair = connect(active, passive, 4);
+    let told = Overlapped::new();
+    let _ = pair.active_connector.notify_disconnect(&told).unwrap();
+    pair.active_qp.send(1, &[], OpFlags::empty()).unwrap();
+    assert_eq!(pair.active.result().status, Status::SUCCESS);
+    let _ = told.wait_timeout(Duration::from_millis(1));
+    let report = simulation.report().join("; ");
+    for what in [
+        "NotifyDisconnect waits for the end",
+        "a Send of the peer waits for a Receive",
+    ] {
+        assert!(report.contains(what), "{what}: {report}");
+    }
+}
+
+/// AMB-031: a port that nobody has chosen, and that an ended connection to the same peer still holds, is passed over.
+#[test]
+fn connects_in_quick_succession_find_free_ports() {
+    // So many Connects draw more than a few ports twice.
+    const CONNECTS: usize = 800;
+    let simulation = Simulation::new(1);
+    simulation.change(|conditions| conditions.time_wait = Duration::from_secs(24 * 3600));
+    let (active, passive) = sides(&simulation);
+    let (listener, address) = passive.listener(0);
+    for _ in 0..CONNECTS {
+        let (own, other) = (active.queue_pair(), passive.queue_pair());
+        let (connector, peer) = (active.connector(), passive.connector());
+        let (asks, connects, accepts) = (Overlapped::new(), Overlapped::new(), Overlapped::new());
+        let asking = listener.get_connection_request(&peer, &asks);
+        let connecting = connector.connect(&own, address, 1, 1, b"", &connects);
+        end(asking, &asks).unwrap();
+        let accepting = peer.accept(&other, 1, 1, b"", &accepts);
+        end(connecting, &connects).unwrap();
+        run(|overlapped| connector.complete_connect(overlapped)).unwrap();
+        end(accepting, &accepts).unwrap();
+        let (here, there) = (Overlapped::new(), Overlapped::new());
+        let disconnecting = connector.disconnect(&here);
+        let told = peer.notify_disconnect(&there);
+        end(told, &there).unwrap();
+        let answered = run(|overlapped| peer.disconnect(overlapped));
+        answered.unwrap();
+        end(disconnecting, &here).unwrap();
+    }
+}
+
+/// A poll or a step in another thread finds nothing and moves nothing, so that the run still follows from the seed.
+#[test]
+fn another_thread_does_not_move_a_simulation() {
+    let simulation = Simulation::new(1);
+    let (active, passive) = sides(&simulation);
+    let (_listener, address) = passive.listener(0);
+    let (qp, connector) = (active.queue_pair(), active.connector());
+    let connects = Overlapped::new();
+    let _ = connector
+        .connect(&qp, address, 1, 1, b"", &connects)
+        .unwrap();
+    let before = simulation.time();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut results = [netdirect::CompletionResult::default(); 4];
+            for _ in 0..10 {
+                assert_eq!(active.cq.get_results(&mut results), 0);
+                assert!(!simulation.step());
+            }
+            simulation.pass(Duration::from_secs(1));
+            assert_eq!(connects.poll(), Status::PENDING);
+        });
+    });
+    assert_eq!(simulation.time(), before);
+    assert!(simulation.step(), "its own thread goes on");
+}
+
+#[test]
+fn conn_022_a_host_that_cannot_be_reached_has_a_status_of_its_own() {
+    let simulation = Simulation::new(22);
+    let (active, passive) = sides(&simulation);
+    let pair = connect(active, passive, 4);
+    let host = pair.passive.address().ip();
+    let (_listener, address) = pair.passive.listener(0);
+    let (qp, connector) = (pair.active.queue_pair(), pair.active.connector());
+    let tried = || run(|overlapped| connector.connect(&qp, address, 1, 1, b"", overlapped));
+    let extensions = pair.active.adapter.extensions().unwrap();
+    extensions
+        .inject(Fault::UnreachableHost { address: host })
+        .unwrap();
+    assert_eq!(tried(), Err(Status::HOST_UNREACHABLE));
+    assert_eq!(extensions.counters().get("faults.happened"), Some(1));
+    // A connection that exists goes on.
+    pair.passive_qp.receive(1, &[]).unwrap();
+    pair.active_qp.send(2, &[], OpFlags::empty()).unwrap();
+    assert_eq!(pair.passive.result().status, Status::SUCCESS);
+
+    simulation.change(|conditions| conditions.unreachable.clear());
+    let connects = Overlapped::new();
+    let _ = connector
+        .connect(&qp, address, 1, 1, b"", &connects)
+        .unwrap();
+    simulation.pass(Duration::from_secs(1));
+    assert!(connects.is_pending(), "the listener has the request");
+
+    // The system's network cannot be cut.
+    let tcp = Side::new();
+    let extensions = tcp.adapter.extensions().unwrap();
+    let fault = Fault::UnreachableHost { address: host };
+    assert_eq!(status(extensions.inject(fault)), Status::NOT_SUPPORTED);
+}
