@@ -1,10 +1,10 @@
 //! The connection set-up frames: reading, writing, and what both sides agree on.
 
-use iwarp::ReadLimits;
 use iwarp::mpa::startup::{
     Acceptance, ConcludeError, Frame, FrameKind, FrameReader, MAX_FRAME, NOT_NEGOTIATED, Offer,
     ReadyKinds, StartupError, accept, reject,
 };
+use iwarp::{ReadLimits, Ready};
 
 use crate::input::Input;
 
@@ -149,7 +149,10 @@ fn answer(request: &Frame, octets: &[u8]) {
         assert_eq!(shown.ird == NOT_NEGOTIATED, asked.ord == NOT_NEGOTIATED);
         assert_eq!(shown.ord == NOT_NEGOTIATED, asked.ird == NOT_NEGOTIATED);
         assert!(shown.ord <= asked.ird);
-        assert!(agreed.limits.ird <= with.limits.ird && agreed.limits.ord <= with.limits.ord);
+        // MPA2-020: a Read as ready-to-receive message raises a limit of none to one, unless the peer will send none later.
+        let raised = agreed.ready == Some(Ready::Read) && !matches!(asked.ord, 0 | NOT_NEGOTIATED);
+        assert!(agreed.limits.ird <= with.limits.ird.max(u32::from(raised)));
+        assert!(agreed.limits.ord <= with.limits.ord);
     } else {
         assert_eq!((agreed.ready, agreed.limits), (None, with.limits));
     }
