@@ -28,3 +28,21 @@ fn a_request_in_the_slot_of_a_silent_bind_is_not_done_unsent() {
         "../corpus/pair/slot-of-a-silent-bind-used-again"
     ));
 }
+
+/// A malicious peer answered the Read that confirms Writes before that Read was sent, and a Write of which no FPDU had left
+/// was done.
+#[test]
+fn an_answer_to_an_unsent_read_confirms_nothing() {
+    softnd_fuzz::engine(include_bytes!(
+        "../corpus/engine/answer-before-the-confirming-read"
+    ));
+}
+
+/// A peer whose ready-to-receive message is a Read raised this side's limit of no Reads to one, as MPA2-020 has it, and the
+/// target took this for a fault.
+#[test]
+fn a_read_as_the_ready_message_raises_a_limit_of_none() {
+    softnd_fuzz::startup(include_bytes!(
+        "../corpus/startup/ready-read-raises-a-limit-of-none"
+    ));
+}

@@ -104,7 +104,7 @@ impl Connection {
         let Some(response) = AtomicResponse::parse(segment.payload) else {
             return Err(OperationError::UnexpectedOpcode.into());
         };
-        let Some(asked) = self.tx.reads.front() else {
+        let Some(asked) = self.tx.oldest_asked() else {
             return Err(UntaggedError::NoBuffer.into()); // RDMAPX-007
         };
         let (Some(id), Some(span)) = (asked.atomic, asked.span) else {
@@ -181,6 +181,7 @@ impl Connection {
             received: 0,
             last: true,
             atomic: Some(request.id),
+            end: self.tx.handed,
         });
         self.tx.unconfirmed = 0; // its answer confirms the Writes before it
         self.finish_current();

@@ -188,7 +188,8 @@ impl Connection {
         last: bool,
     ) -> Result<Option<Span>, Fault> {
         self.continue_tagged(Opcode::ReadResponse, segment)?;
-        let Some(read) = self.tx.reads.front().filter(|read| read.atomic.is_none()) else {
+        let asked = self.tx.oldest_asked();
+        let Some(read) = asked.filter(|read| read.atomic.is_none()) else {
             return Err(OperationError::UnexpectedOpcode.into()); // RDMAP-050, OPEN-02
         };
         let left = read.size - read.received;

@@ -297,6 +297,7 @@ impl Connection {
             received: 0,
             last,
             atomic: None,
+            end: self.tx.handed,
         });
         self.tx.unconfirmed = 0; // its answer confirms the Writes before it
         if last {
@@ -413,6 +414,7 @@ impl Connection {
                 received: 0,
                 last: true,
                 atomic: None,
+                end: self.tx.handed,
             });
         }
         made

@@ -82,6 +82,8 @@ pub(super) struct OutboundRequest {
     pub(super) last: bool,
     /// The identifier, if this is an Atomic.
     pub(super) atomic: Option<u32>,
+    /// Stream offset behind the request's FPDU.
+    pub(super) end: u64,
 }
 
 /// What a Read or Atomic Request of ours is for.
@@ -242,6 +244,12 @@ impl Tx {
     /// Whether only requests of the client can be sent next.
     pub(super) fn has_only_requests(&self) -> bool {
         self.responses.is_empty() && self.ready.is_none() && self.unconfirmed == 0
+    }
+
+    /// The oldest Read or Atomic that the peer can answer: the transport has taken its last octet. A response to a request
+    /// that has not left is one that nobody asked for (RDMAP-050, RDMAPX-007).
+    pub(super) fn oldest_asked(&self) -> Option<&OutboundRequest> {
+        self.reads.front().filter(|read| read.end <= self.sent)
     }
 
     pub(super) fn take_read(&mut self) -> Option<OutboundRequest> {

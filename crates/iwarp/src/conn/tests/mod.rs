@@ -15,6 +15,7 @@ mod requests;
 mod rows;
 mod shared;
 mod terminates;
+mod unsent;
 mod vectors;
 mod windows;
 
