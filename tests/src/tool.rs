@@ -17,22 +17,13 @@ use rustix::io::Errno;
 /// # Panics
 /// If it is missing and `CI=true` is set, because there a skipped test is a failure.
 pub fn find(name: &str) -> Option<PathBuf> {
-    let found = look_for(name);
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut files = env::split_paths(&path).map(|folder| folder.join(name));
+    let found = files.find(|path| path.is_file());
     if found.is_none() {
         skip(&format!("{name} is not installed"));
     }
     found
-}
-
-/// Whether the program `name` is there. Prints nothing.
-pub fn is_installed(name: &str) -> bool {
-    look_for(name).is_some()
-}
-
-fn look_for(name: &str) -> Option<PathBuf> {
-    env::split_paths(&env::var_os("PATH").unwrap_or_default())
-        .map(|folder| folder.join(name))
-        .find(|path| path.is_file())
 }
 
 /// Whether this machine has IPv6. If not, prints a message on standard error that names the skipped test.

@@ -56,6 +56,7 @@ fn write_report(guest: &Guest, outcomes: &[Outcome]) {
 }
 
 #[test]
+#[ignore = "needs a guest: cargo make netem"]
 fn kernel_netem_loses_packets_and_nd_cat_loses_nothing() {
     let Some(guest) = Guest::find() else { return };
     let mut transfers = Vec::new();

@@ -1,8 +1,8 @@
 //! The provider over verbs on the kernel's siw, in the guest.
 //!
-//! Some transfers and the NetworkDirect suite run with the other tests. `cargo make verbs` makes all transfers, those of 100 MiB
-//! included, runs both suites, and compares the speed with that of perftest. With `SOFTND_REPORT=1` it writes the page
-//! `docs/verbs-interop.md`, and what `docs/performance.md` and `docs/performance-compared.md` tell of this provider.
+//! `cargo make verbs` runs these tests. The last one makes all transfers, those of 100 MiB included, runs both suites, and compares
+//! the speed with that of perftest. With `SOFTND_REPORT=1` it writes the page `docs/verbs-interop.md`, and what
+//! `docs/performance.md` and `docs/performance-compared.md` tell of this provider.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -227,6 +227,7 @@ fn run(guest: &Guest, programs: &[PathBuf], boot: Boot, out: &Path) -> Vec<Case>
 }
 
 #[test]
+#[ignore = "needs a guest: cargo make verbs"]
 fn kernel_siw_is_an_adapter_like_softnd() {
     let Some((guest, _alone)) = alone() else {
         return;
@@ -236,6 +237,7 @@ fn kernel_siw_is_an_adapter_like_softnd() {
 }
 
 #[test]
+#[ignore = "needs a guest: cargo make verbs"]
 fn kernel_siw_follows_networkdirect_as_far_as_is_known() {
     let Some((guest, _alone)) = alone() else {
         return;
@@ -245,7 +247,7 @@ fn kernel_siw_follows_networkdirect_as_far_as_is_known() {
 }
 
 #[test]
-#[ignore = "takes 25 minutes: cargo make verbs"]
+#[ignore = "needs a guest, and takes 25 minutes: cargo make verbs"]
 fn kernel_siw_moves_all_data_and_follows_both_suites() {
     let Some((guest, _alone)) = alone() else {
         return;

@@ -235,7 +235,11 @@ fn an_exchange_passes_a_relay() {
 /// The files of an exchange in a process with a key log.
 fn exchange(folder: &Path) {
     let output = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "an_exchange_passes_a_relay", "--nocapture"])
+        .args([
+            "--exact",
+            "udp_capture::an_exchange_passes_a_relay",
+            "--nocapture",
+        ])
         .env(FOLDER, folder)
         .env("SSLKEYLOGFILE", folder.join("keys"))
         .output()

@@ -1,10 +1,12 @@
 //! The suite against this workspace's own provider, over loopback, in both roles.
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
-use iwarp_conform::{Bench, Limits, Outcome, Run, Selection, Wants, run};
+use iwarp_conform::{Bench, Entry, Facts, Limits, Outcome, Run, Selection, Wants, checks, run};
 
 use super::target::{Target, connect, serve};
 use crate::session::Session;
@@ -43,7 +45,57 @@ fn wants(crc: bool, markers: bool) -> Wants {
     }
 }
 
-fn verify(found: &Run) {
+/// How many parts of the suite run side by side, each against a target of its own: most of a run is waiting.
+const PARTS: usize = 8;
+
+/// Runs every check, in parts. Nothing fails, and most checks pass. `bench` makes a bench with a target of its own. Returns what
+/// each part found out about its target.
+fn check_all(bench: impl Fn() -> Bench + Sync) -> Vec<Facts> {
+    let one = |part| {
+        let mut bench = bench();
+        let initiator = bench.target_is_initiator();
+        let all = checks().filter(|check| check.is_about(initiator));
+        let names: Vec<_> = all.map(|check| check.name).collect();
+        let of_part = names.iter().skip(part).step_by(PARTS);
+        let selection = Selection {
+            only: of_part.map(|name| (*name).to_owned()).collect(),
+            ..Selection::default()
+        };
+        let found = run(&mut bench, "softnd".to_owned(), &selection, |_| {}).unwrap();
+        (names, found)
+    };
+    let parts = thread::scope(|threads| {
+        let one = &one;
+        let parts: Vec<_> = (0..PARTS)
+            .map(|part| threads.spawn(move || one(part)))
+            .collect();
+        parts
+            .into_iter()
+            .map(|part| part.join().unwrap())
+            .collect::<Vec<_>>()
+    });
+    let (mut all, mut made, mut passed) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for (names, found) in &parts {
+        all.extend(names);
+        for entry in verify(found) {
+            made.insert(entry.check.name);
+            if matches!(entry.outcome, Outcome::Pass | Outcome::Weak(_)) {
+                passed.insert(entry.check.name);
+            }
+        }
+    }
+    assert_eq!(made, all);
+    assert!(
+        passed.len() * 4 > made.len() * 3,
+        "{} of {}",
+        passed.len(),
+        made.len()
+    );
+    parts.into_iter().map(|(_, found)| found.facts).collect()
+}
+
+/// The checks of a part, none of which has failed.
+fn verify(found: &Run) -> &[Entry] {
     let wrong: Vec<_> = found
         .entries
         .iter()
@@ -58,50 +110,41 @@ fn verify(found: &Run) {
     let facts = &found.facts;
     assert!(facts.service && facts.enhanced && facts.peer_to_peer);
     assert!(facts.atomics && facts.immediate);
-    let passed = found.count(|outcome| matches!(outcome, Outcome::Pass | Outcome::Weak(_)));
-    assert!(
-        passed * 4 > found.entries.len() * 3,
-        "{passed} of {}",
-        found.entries.len()
-    );
-}
-
-fn listening(crc: bool, markers: bool) {
-    let target = target(crc, markers);
-    let (listener, address) = target
-        .session
-        .listen(SocketAddr::from(([127, 0, 0, 1], 0)))
-        .unwrap();
-    // It serves as long as the test process lives.
-    std::thread::spawn(move || serve(&target, &listener));
-    let bench = Bench::active(address, wants(crc, markers));
-    check_all(bench, crc, markers);
+    &found.entries
 }
 
 /// Runs every check, with CRCs and markers as wanted.
-fn check_all(mut bench: Bench, crc: bool, markers: bool) {
-    let found = run(
-        &mut bench,
-        "softnd".to_owned(),
-        &Selection::default(),
-        |_| {},
-    )
-    .unwrap();
-    let facts = &found.facts;
-    assert_eq!(
-        (facts.crc, facts.markers_in, facts.markers_out),
-        (crc, markers, markers)
-    );
-    verify(&found);
+fn check_framed(crc: bool, markers: bool, bench: impl Fn() -> Bench + Sync) {
+    for facts in check_all(bench) {
+        assert_eq!(
+            (facts.crc, facts.markers_in, facts.markers_out),
+            (crc, markers, markers)
+        );
+    }
+}
+
+fn listening(crc: bool, markers: bool) {
+    check_framed(crc, markers, || {
+        Bench::active(listening_target(target(crc, markers)), wants(crc, markers))
+    });
+}
+
+/// The address at which a target serves as long as the test process lives.
+fn listening_target(target: Arc<Target>) -> SocketAddr {
+    let local = SocketAddr::from(([127, 0, 0, 1], 0));
+    let (listener, address) = target.session.listen(local).unwrap();
+    thread::spawn(move || serve(&target, &listener));
+    address
 }
 
 fn connecting(crc: bool, markers: bool) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let suite = listener.local_addr().unwrap();
-    let bench = Bench::passive(listener, wants(crc, markers)).unwrap();
-    let target = target(crc, markers);
-    std::thread::spawn(move || connect(&target, suite));
-    check_all(bench, crc, markers);
+    check_framed(crc, markers, || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let suite = listener.local_addr().unwrap();
+        let target = target(crc, markers);
+        thread::spawn(move || connect(&target, suite));
+        Bench::passive(listener, wants(crc, markers)).unwrap()
+    });
 }
 
 #[test]
@@ -143,41 +186,23 @@ mod over_udp {
 
     const URL: &str = "softnd+udp://127.0.0.1";
 
-    fn listening(crc: bool, markers: bool) {
-        let target = target_at(URL, crc, markers);
-        let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (listener, address) = target.session.listen(local).unwrap();
-        // It serves as long as the test process lives.
-        std::thread::spawn(move || serve(&target, &listener));
-        let quic = Quic::connecting(address, Arc::new(|_: &[u8]| true)).unwrap();
-        let mut bench = Bench::active_over(quic, address, wants(crc, markers));
-        let found = run(
-            &mut bench,
-            "softnd".to_owned(),
-            &Selection::default(),
-            |_| {},
-        );
-        verify(&found.unwrap());
-    }
-
     #[test]
     fn softnd_listens() {
-        listening(false, false);
+        check_all(|| {
+            let address = listening_target(target_at(URL, false, false));
+            let quic = Quic::connecting(address, Arc::new(|_: &[u8]| true)).unwrap();
+            Bench::active_over(quic, address, wants(false, false))
+        });
     }
 
     #[test]
     fn softnd_connects() {
-        let quic = Quic::listening(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-        let suite = quic.address().unwrap();
-        let mut bench = Bench::passive_over(quic, wants(false, false));
-        let target = target_at(URL, false, false);
-        std::thread::spawn(move || connect(&target, suite));
-        let found = run(
-            &mut bench,
-            "softnd".to_owned(),
-            &Selection::default(),
-            |_| {},
-        );
-        verify(&found.unwrap());
+        check_all(|| {
+            let quic = Quic::listening(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+            let suite = quic.address().unwrap();
+            let target = target_at(URL, false, false);
+            thread::spawn(move || connect(&target, suite));
+            Bench::passive_over(quic, wants(false, false))
+        });
     }
 }

@@ -1,0 +1,23 @@
+//! The end-to-end tests of this package as one program, because each program that is linked by itself costs build time and space.
+//!
+//! Programs of their own are the tests with a guest (`siw`, `verbs`, `netem`), `nd_descriptors`, which counts descriptors, and
+//! `structure` and `book`, which are run by name.
+
+mod dissection;
+mod from_nd_v1;
+mod markers;
+mod nd_bad_input;
+mod nd_cat;
+mod nd_conform;
+mod nd_demo;
+mod nd_faults;
+mod nd_interrupt;
+mod nd_perf;
+mod nd_perftest;
+mod nd_rping;
+mod nd_strangers;
+mod nd_udp;
+mod nd_wire_conform;
+mod repository;
+mod rows;
+mod udp_capture;
