@@ -1,19 +1,19 @@
-//! The state under the table's lock: the free slots, the windows, and their bindings. Lookups, copies and system calls do
-//! not touch this state.
+//! The state under the table's lock: the free slots, the STags to come, the windows, and their bindings. Lookups, copies and
+//! system calls do not touch this state.
+//!
+//! Slots may be used again at once, because nothing in an STag tells its slot. The STags rest (SEC-009, `stag`).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use iwarp::{Pd, STag, Scope, StreamId, WindowId};
 
 use crate::{
     error::RegisterError,
+    index::Index,
     slot::{Slot, Use},
-    slots::{CHUNK, Slots},
-    stag::{Keys, Permutation, Random},
+    slots::Slots,
+    stag::Sequence,
 };
-
-/// A freed slot is not used again before this many others were freed (SEC-009), as long as there are fresh slots.
-pub(crate) const REST: usize = 4096;
 
 /// A slot in a certain use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,13 +77,11 @@ impl WindowRecord {
 /// Everything under the lock.
 #[derive(Debug)]
 pub(crate) struct Admin {
-    random: Random,
-    /// Freed slots, the one that was freed first in front.
-    free: VecDeque<u32>,
+    stags: Sequence,
+    /// Freed slots. The one that was freed last is used first, because it is likely to be in the cache.
+    free: Vec<u32>,
     /// Slots from here on were never used.
     fresh: u32,
-    /// Keys each slot has had, in chunks like the slots.
-    keys: Vec<Box<[Keys]>>,
     pub(crate) windows: HashMap<WindowId, WindowRecord>,
     /// Windows made so far. The low half is the number of the next one.
     windows_made: u64,
@@ -92,65 +90,43 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    pub(crate) fn new(random: Random) -> Self {
+    pub(crate) fn new(stags: Sequence) -> Self {
         Self {
-            random,
-            free: VecDeque::new(),
+            stags,
+            free: Vec::new(),
             fresh: 0,
-            keys: Vec::new(),
             windows: HashMap::new(),
             windows_made: 0,
             in_use: HashMap::new(),
         }
     }
 
-    /// Takes a free slot and draws the key of its next use.
+    /// Takes a free slot, and draws the STag of its next use.
     pub(crate) fn take<'s>(
         &mut self,
         slots: &'s Slots,
-        permutation: &Permutation,
-    ) -> Result<(u32, &'s Slot, u8), RegisterError> {
-        let rested = if self.free.len() >= REST {
-            self.free.pop_front()
-        } else {
-            None
-        };
-        let number = rested
-            .or_else(|| self.take_fresh(slots, permutation))
-            .or_else(|| self.free.pop_front())
-            .ok_or(RegisterError::Full)?;
-        let slot = slots.make(number).ok_or(RegisterError::Full)?;
-        let chunk = self.keys.get_mut((number / CHUNK) as usize);
-        let keys = chunk.and_then(|chunk| chunk.get_mut((number % CHUNK) as usize));
-        match keys.ok_or(RegisterError::Full)?.draw(&mut self.random) {
-            Ok(key) => Ok((number, slot, key)),
-            Err(error) => {
-                self.free.push_back(number);
-                Err(error)
-            }
+        index: &Index,
+    ) -> Result<(u32, &'s Slot, STag), RegisterError> {
+        let freed = self.free.last().copied();
+        let number = freed.unwrap_or(self.fresh);
+        if number >= slots.capacity() {
+            return Err(RegisterError::Full);
         }
-    }
-
-    fn take_fresh(&mut self, slots: &Slots, permutation: &Permutation) -> Option<u32> {
-        // Index 0 is never used: the ready-to-receive message carries STag 0 or 1, and neither may name memory.
-        if self.fresh < slots.capacity() && permutation.index(self.fresh) == 0 {
+        let slot = slots.make(number).ok_or(RegisterError::Full)?;
+        let in_use = self.fresh as usize - self.free.len();
+        index.reserve(in_use + 1, |slot| Some(slots.get(slot)?.stag()));
+        let stag = self.stags.draw(|stag| index.has_room(stag))?;
+        if freed.is_some() {
+            self.free.pop();
+        } else {
             self.fresh += 1;
         }
-        let number = self.fresh;
-        if number >= slots.capacity() {
-            return None;
-        }
-        self.fresh += 1;
-        while self.keys.len() <= (number / CHUNK) as usize {
-            self.keys
-                .push(vec![Keys::default(); CHUNK as usize].into_boxed_slice());
-        }
-        Some(number)
+        Ok((number, slot, stag))
     }
 
     /// Gives back a slot whose use is revoked and whose pins are gone.
     pub(crate) fn give_back(&mut self, slot: u32) {
-        self.free.push_back(slot);
+        self.free.push(slot);
     }
 
     /// Adds a window object.

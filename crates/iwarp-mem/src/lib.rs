@@ -30,6 +30,7 @@
 
 mod admin;
 mod error;
+mod index;
 #[cfg(unix)]
 pub mod io;
 mod options;

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use iwarp::STag;
 use rdma_buffer::Backend;
 
-use crate::stag::MAX_SLOTS;
+use crate::slots::MAX_SLOTS;
 
 /// The options of a [`Table`](crate::Table).
 #[derive(Clone, Debug)]

@@ -42,7 +42,7 @@ impl Table {
 }
 
 impl<'t> PinnedTable<'t> {
-    /// Calls `check` with the slot that `stag` names, if the slot is in use with this key.
+    /// Calls `check` with the slot that `stag` names, if the slot is in use.
     #[inline]
     fn with_slot<T>(
         &self,

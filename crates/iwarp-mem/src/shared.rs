@@ -9,16 +9,17 @@ use rdma_buffer::Backend;
 use crate::{
     admin::{Admin, Place},
     error::RegisterError,
+    index::Index,
     options::{OnLenientSink, TableOptions},
     rights::Rights,
     slot::{Backing, Kind, View},
     slots::Slots,
-    stag::{Permutation, Random},
+    stag::Sequence,
 };
 
 /// What registrations and windows share with their table.
 pub(crate) struct Shared {
-    pub(crate) permutation: Permutation,
+    pub(crate) index: Index,
     pub(crate) slots: Slots,
     pub(crate) admin: Mutex<Admin>,
     pub(crate) backend: Backend,
@@ -30,11 +31,10 @@ pub(crate) struct Shared {
 impl Shared {
     /// An empty table.
     pub(crate) fn new(options: &TableOptions) -> Result<Self, RegisterError> {
-        let mut random = Random::new(options.seed);
         Ok(Self {
-            permutation: Permutation::new(&mut random)?,
+            index: Index::new(),
             slots: Slots::new(options.capacity),
-            admin: Mutex::new(Admin::new(random)),
+            admin: Mutex::new(Admin::new(Sequence::new(options.seed)?)),
             backend: options.backend,
             strict_sinks: options.strict_sinks,
             lenient_sinks: AtomicU64::new(0),
@@ -42,29 +42,35 @@ impl Shared {
         })
     }
 
-    /// Takes a slot and makes it stand for `backing`.
+    /// Takes a slot and an STag, and makes them stand for `backing`.
     pub(crate) fn publish(
         &self,
         admin: &mut Admin,
         kind: Kind,
         backing: &Backing,
     ) -> Result<(Place, STag), RegisterError> {
-        let (number, slot, key) = admin.take(&self.slots, &self.permutation)?;
+        let (number, slot, stag) = admin.take(&self.slots, &self.index)?;
         let place = Place {
             slot: number,
-            r#use: slot.publish(kind, key, backing),
+            r#use: slot.publish(kind, stag, backing),
         };
-        Ok((place, self.permutation.stag(number, key)))
+        self.index.insert(stag, number);
+        Ok((place, stag))
     }
 
     /// Ends a use, which can get no new pin from here on. Called with the lock held, so that the state under the lock
     /// agrees with the slots.
     pub(crate) fn revoke(&self, kind: Kind, place: Place) {
-        let revoked = self
-            .slots
-            .get(place.slot)
-            .is_some_and(|slot| slot.change(kind, place.r#use, Kind::Free));
-        debug_assert!(revoked, "the slot was in another use than the books say");
+        let slot = self.slots.get(place.slot);
+        let slot = slot.filter(|slot| slot.change(kind, place.r#use, Kind::Free));
+        debug_assert!(
+            slot.is_some(),
+            "the slot was in another use than the books say"
+        );
+        if let Some(slot) = slot {
+            // From here on nobody who tries the STag finds the slot, so that only attempts in progress delay `retire`.
+            self.index.remove(slot.stag());
+        }
     }
 
     /// Waits for the pins of revoked slots and frees the slots. Called without the lock held.
@@ -78,12 +84,12 @@ impl Shared {
         }
     }
 
-    /// The slot that an STag names, if the slot is in use with this key.
+    /// The slot that an STag names, if the slot is in use.
     #[inline]
     pub(crate) fn find(&self, stag: STag) -> Option<(u32, View)> {
-        let number = self.permutation.slot_of(stag);
+        let number = self.index.find(stag)?;
         let view = self.slots.get(number)?.view()?;
-        view.has_key_of(stag).then_some((number, view))
+        (view.stag == stag).then_some((number, view))
     }
 
     /// A view of the slot, if the slot still has this use.

@@ -1,6 +1,6 @@
 //! One entry of the STag table: who may use which memory, and the pins that hold the memory while it is used.
 //!
-//! One atomic word holds everything that decides whether a use is allowed: the epoch, the key, the kind and the number of
+//! One atomic word holds everything that decides whether a span may be used: the epoch, the key, the kind and the number of
 //! pins. A pin is counted first and checked afterwards, by a single read-modify-write:
 //!
 //! * [`Slot::pin`] adds one and examines the old word. If this is not the expected use, it subtracts the one again.
@@ -9,7 +9,7 @@
 //! * [`Slot::wait_unpinned`] then waits until the count is zero. New pins of the old use cannot appear any more. Only
 //!   failed attempts change the count afterwards, and they touch no memory.
 //!
-//! The other fields are written only after the pins of a revoked use are gone, and before the next publication. They are
+//! The other fields, of which the STag is one, are written only after the pins of a revoked use are gone, and before the next publication. They are
 //! read either under a pin or, by [`Slot::view`], between two equal reads of the word. The fields are atomics, so no
 //! `unsafe` is needed here.
 
@@ -41,9 +41,10 @@ impl Kind {
     }
 }
 
-/// One use of a slot. No two uses of the same slot have equal epochs, and no use has the key of the one before.
+/// One use of a slot. No two uses of the same slot have equal epochs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Use {
+    /// The low octet of the STag.
     pub(crate) key: u8,
     pub(crate) epoch: u32,
 }
@@ -111,6 +112,7 @@ pub(crate) struct Backing {
 pub(crate) struct View {
     pub(crate) kind: Kind,
     pub(crate) r#use: Use,
+    pub(crate) stag: STag,
     pub(crate) stream: StreamId,
     pub(crate) backing: Backing,
 }
@@ -120,16 +122,6 @@ impl View {
     pub(crate) fn address(&self) -> u64 {
         self.backing.base.addr() as u64
     }
-
-    /// Whether `stag` is the STag of this use. The caller has found the slot by the STag's index.
-    pub(crate) fn has_key_of(&self, stag: STag) -> bool {
-        self.r#use.key == key_of(stag)
-    }
-}
-
-/// The key part of an STag, its low octet (RFC 5040 §8.1.1 leaves the split to the implementation).
-pub(crate) fn key_of(stag: STag) -> u8 {
-    stag.0.to_le_bytes()[0]
 }
 
 /// One entry of the table. It has a cache line of its own, so that pins of different regions do not slow each other down.
@@ -139,6 +131,7 @@ pub(crate) struct Slot {
     word: AtomicU64,
     base: AtomicPtr<u8>,
     len: AtomicU64,
+    stag: AtomicU32,
     pd: AtomicU32,
     stream: AtomicU32,
     owner: AtomicU32,
@@ -153,6 +146,7 @@ impl Slot {
             word: AtomicU64::new(0),
             base: AtomicPtr::new(std::ptr::null_mut()),
             len: AtomicU64::new(0),
+            stag: AtomicU32::new(0),
             pd: AtomicU32::new(0),
             stream: AtomicU32::new(0),
             owner: AtomicU32::new(0),
@@ -162,19 +156,21 @@ impl Slot {
         }
     }
 
-    /// Puts a free slot to use with a new key, and returns the use. Only the thread that took the slot off the free list
+    /// Puts a free slot to use with a new STag, and returns the use. Only the thread that took the slot off the free list
     /// may call this. The slot had no pins when it got there.
-    pub(crate) fn publish(&self, kind: Kind, key: u8, backing: &Backing) -> Use {
+    pub(crate) fn publish(&self, kind: Kind, stag: STag, backing: &Backing) -> Use {
         let epoch = Word(self.word.load(Ordering::Relaxed))
             .r#use()
             .epoch
             .wrapping_add(1);
+        let [key, ..] = stag.0.to_le_bytes();
         let new = Use { key, epoch };
         // Pairs with the acquire fence of `view`: a thread that reads one of the fields below also reads that the old use
         // is over.
         fence(Ordering::Release);
         self.base.store(backing.base, Ordering::Relaxed);
         self.len.store(backing.len, Ordering::Relaxed);
+        self.stag.store(stag.0, Ordering::Relaxed);
         self.pd.store(backing.pd.0, Ordering::Relaxed);
         self.stream.store(0, Ordering::Relaxed);
         self.owner.store(backing.owner, Ordering::Relaxed);
@@ -228,11 +224,19 @@ impl Slot {
         (old.kind().is_live() && old.r#use() == of).then_some(pin)
     }
 
-    /// Pins the slot's memory, if the slot is in use with this key.
-    pub(crate) fn pin_key(&self, key: u8) -> Option<(Pin<'_>, Use)> {
+    /// Pins the slot's memory, if the slot is in use with this STag.
+    pub(crate) fn pin_stag(&self, stag: STag) -> Option<(Pin<'_>, Use)> {
+        if self.stag() != stag {
+            return None; // a guess adds no pin, so that guesses do not delay a revocation
+        }
         let (pin, old) = self.pin_any();
-        let of = old.r#use();
-        (old.kind().is_live() && of.key == key).then_some((pin, of))
+        // The STag is read again, under the pin, because it may have changed before the pin.
+        (old.kind().is_live() && self.stag() == stag).then_some((pin, old.r#use()))
+    }
+
+    /// The STag of the present use, or of the last one.
+    pub(crate) fn stag(&self) -> STag {
+        STag(self.stag.load(Ordering::Relaxed))
     }
 
     /// Adds a pin, whatever the slot is used for, and returns the word of before. The pin is dropped at once if this is not the
@@ -270,6 +274,7 @@ impl Slot {
         View {
             kind: word.kind(),
             r#use: word.r#use(),
+            stag: self.stag(),
             stream: StreamId(self.stream.load(Ordering::Relaxed)),
             backing: Backing {
                 base: self.base.load(Ordering::Relaxed),

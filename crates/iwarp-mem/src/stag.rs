@@ -1,91 +1,45 @@
-//! The parts of an STag: a slot's index under a keyed permutation, and a key that changes with each use.
+//! The STags of a table, in the order in which registrations and windows get them.
 //!
-//! A peer that knows one STag must not be able to guess another (RFC 5040 §8.1.1 item 8, RFC 5042 §6.1.1):
+//! A peer that knows any number of STags must not be able to guess another (RFC 5040 §8.1.1 item 8, RFC 5042 §6.1.1). So an
+//! STag has no parts: each use of a slot gets 32 new bits, which say nothing about the slot, its earlier uses, or the order
+//! of the registrations. [`Index`](crate::index::Index) finds the slot of an STag.
 //!
-//! * The upper 24 bits are the slot number sent through a Feistel network whose round functions are tables of random
-//!   numbers, drawn anew for each STag table. Neighbouring slots get unrelated indices, sparse in the whole space.
-//! * The low 8 bits are drawn at random for each use of the slot, among the keys not used there lately.
-//! * Slots are reused in the order they were freed and as late as possible (`admin`).
+//! * The numbers 0, 1, 2 and so on are encrypted with a cipher of 32-bit blocks. Its keys are random numbers of the operating
+//!   system, drawn anew for each table. The results look random, and none comes twice.
+//! * After [`PASS`] numbers, half of all there are, the keys are drawn anew and the numbers begin at 0 again. STags of the pass
+//!   before are left out until they have rested for [`PASS`] numbers (SEC-009). The place that an STag had in the pass before is
+//!   found by decryption, so nothing has to be remembered. Half of all STags are possible at any time, even for somebody
+//!   who has seen all earlier ones.
 
 use iwarp::STag;
 
 use crate::error::RegisterError;
 
-/// Random numbers for tables and keys: the operating system's, fetched many at a time.
+/// Random numbers for the keys.
 #[derive(Debug)]
-pub(crate) struct Random(Source);
-
-#[derive(Debug)]
-enum Source {
-    System(Box<Pool>),
+pub(crate) enum Random {
+    /// The operating system's.
+    System,
     /// The state of a generator that gives the same numbers for the same seed.
     Seed(u64),
     #[cfg(all(test, not(loom)))]
     Broken,
 }
 
-/// Random numbers that were fetched and not used yet.
-struct Pool {
-    octets: [u8; Self::LEN],
-    used: usize,
-}
-
-impl Pool {
-    const LEN: usize = 1024;
-
-    fn next(&mut self) -> Result<u64, RegisterError> {
-        if self.used == Self::LEN {
-            getrandom::fill(&mut self.octets).map_err(|_| RegisterError::NoRandomness)?;
-            self.used = 0;
-        }
-        let (numbers, _) = self.octets.as_chunks_mut();
-        // Used numbers are overwritten.
-        let number = std::mem::take(&mut numbers[self.used / size_of::<u64>()]);
-        self.used += size_of::<u64>();
-        Ok(u64::from_ne_bytes(number))
-    }
-}
-
-impl std::fmt::Debug for Pool {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Pool") // its numbers are nobody's business
-    }
-}
-
 impl Random {
     /// From the operating system, or the same sequence for the same seed.
     pub(crate) fn new(seed: Option<u64>) -> Self {
-        Self(seed.map_or_else(
-            || {
-                Source::System(Box::new(Pool {
-                    octets: [0; Pool::LEN],
-                    used: Pool::LEN,
-                }))
-            },
-            Source::Seed,
-        ))
+        seed.map_or(Self::System, Self::Seed)
     }
 
     /// The next number. Fails if the operating system has none, never with a seed.
     pub(crate) fn next(&mut self) -> Result<u64, RegisterError> {
-        match &mut self.0 {
-            Source::System(pool) => pool.next(),
-            Source::Seed(state) => Ok(split_mix(state)),
+        match self {
+            Self::System => getrandom::u64().map_err(|_| RegisterError::NoRandomness),
+            Self::Seed(state) => Ok(split_mix(state)),
             #[cfg(all(test, not(loom)))]
-            Source::Broken => Err(RegisterError::NoRandomness),
+            Self::Broken => Err(RegisterError::NoRandomness),
         }
-    }
-
-    /// A number below `bound`, which is not zero and far below 2^32, so that the bias does not matter.
-    fn below(&mut self, bound: u32) -> Result<u32, RegisterError> {
-        let scaled = u128::from(self.next()?) * u128::from(bound);
-        Ok(u32::try_from(scaled >> 64).unwrap_or(0))
-    }
-
-    /// A system that has no random numbers.
-    #[cfg(all(test, not(loom)))]
-    pub(crate) fn broken() -> Self {
-        Self(Source::Broken)
     }
 }
 
@@ -98,104 +52,131 @@ fn split_mix(state: &mut u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// Bits of an index, and half of it.
-const INDEX_BITS: u32 = 24;
-const HALF_BITS: u32 = INDEX_BITS / 2;
-const HALF_MASK: u32 = (1 << HALF_BITS) - 1;
-const ROUNDS: usize = 6;
+/// Rounds of the cipher.
+const ROUNDS: usize = 22;
 
-/// The most slots that a table can have: one per index.
-pub(crate) const MAX_SLOTS: u32 = 1 << INDEX_BITS;
-
-/// A random function of half an index.
-type Round = [u16; 1 << HALF_BITS];
-
-/// The keyed permutation between slot numbers and STag indices.
-///
-/// The permutation has six rounds of random functions, given as tables of 48 KiB in all. A lookup touches six entries. No
-/// cipher of this width is as quick, and with truly random round functions there is no key schedule to attack.
-#[derive(Debug)]
-pub(crate) struct Permutation {
-    rounds: Box<[Round; ROUNDS]>,
+/// Speck32 (Beaulieu et al., "The SIMON and SPECK Families of Lightweight Block Ciphers", 2013): a permutation of all 32-bit
+/// numbers. The 22 round keys are random numbers each, 352 bits in all, in place of the 64 bits from which the paper derives
+/// them.
+struct Cipher {
+    keys: [u16; ROUNDS],
 }
 
-impl Permutation {
-    pub(crate) fn new(random: &mut Random) -> Result<Self, RegisterError> {
-        let rounds = vec![[0; 1 << HALF_BITS]; ROUNDS].into_boxed_slice();
-        let mut rounds: Box<[Round; ROUNDS]> = rounds.try_into().expect("as many as were made");
-        for four in rounds.as_flattened_mut().chunks_mut(4) {
+impl Cipher {
+    fn new(random: &mut Random) -> Result<Self, RegisterError> {
+        let mut keys = [0; ROUNDS];
+        for four in keys.chunks_mut(4) {
             let drawn = random.next()?.to_le_bytes();
-            for (entry, pair) in four.iter_mut().zip(drawn.as_chunks::<2>().0) {
-                *entry = u16::from_le_bytes(*pair) >> (16 - HALF_BITS);
+            for (key, pair) in four.iter_mut().zip(drawn.as_chunks().0) {
+                *key = u16::from_le_bytes(*pair);
             }
         }
-        Ok(Self { rounds })
+        Ok(Self { keys })
     }
 
-    /// The index of a slot in STags.
-    pub(crate) fn index(&self, slot: u32) -> u32 {
-        let halves = (slot >> HALF_BITS & HALF_MASK, slot & HALF_MASK);
-        let (left, right) = self.rounds.iter().fold(halves, |(left, right), round| {
-            (right, left ^ entry(round, right))
-        });
-        left << HALF_BITS | right
-    }
-
-    /// The slot behind an index.
-    pub(crate) fn slot(&self, index: u32) -> u32 {
-        let halves = (index >> HALF_BITS & HALF_MASK, index & HALF_MASK);
-        let back = |(left, right), round: &Round| (right ^ entry(round, left), left);
-        let (left, right) = self.rounds.iter().rev().fold(halves, back);
-        left << HALF_BITS | right
-    }
-
-    /// The STag of a slot used with `key`.
-    pub(crate) fn stag(&self, slot: u32, key: u8) -> STag {
-        STag(self.index(slot) << 8 | u32::from(key))
-    }
-
-    /// The slot that an STag names, whether or not the slot is in use.
-    pub(crate) fn slot_of(&self, stag: STag) -> u32 {
-        self.slot(stag.0 >> 8)
-    }
-}
-
-/// One value of a round function.
-fn entry(round: &Round, at: u32) -> u32 {
-    u32::from(round[(at & HALF_MASK) as usize])
-}
-
-/// The keys a slot has had lately, in two generations.
-///
-/// A key returns after [`Keys::GENERATION`] other keys at the earliest. Each key is drawn from at least half of all keys.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Keys {
-    current: [u64; 4],
-    previous: [u64; 4],
-}
-
-impl Keys {
-    /// Keys drawn before the older generation may come back.
-    pub(crate) const GENERATION: u32 = 64;
-
-    /// A key for the next use.
-    pub(crate) fn draw(&mut self, random: &mut Random) -> Result<u8, RegisterError> {
-        let count: u32 = self.current.iter().map(|bits| bits.count_ones()).sum();
-        if count >= Self::GENERATION {
-            self.previous = std::mem::take(&mut self.current);
+    fn encrypt(&self, block: u32) -> u32 {
+        let (mut high, mut low) = halves(block);
+        for key in &self.keys {
+            high = high.rotate_right(7).wrapping_add(low) ^ key;
+            low = low.rotate_left(2) ^ high;
         }
-        let taken = |key: u8| {
-            let (word, bit) = (usize::from(key >> 6), key & 63);
-            (self.current[word] | self.previous[word]) >> bit & 1 == 1
-        };
-        let open = (0..=u8::MAX).filter(|key| !taken(*key)).count();
-        let nth = random.below(u32::try_from(open).unwrap_or(1))? as usize;
-        let key = (0..=u8::MAX)
-            .filter(|key| !taken(*key))
-            .nth(nth)
-            .unwrap_or_default();
-        self.current[usize::from(key >> 6)] |= 1 << (key & 63);
-        Ok(key)
+        block_of(high, low)
+    }
+
+    fn decrypt(&self, block: u32) -> u32 {
+        let (mut high, mut low) = halves(block);
+        for key in self.keys.iter().rev() {
+            low = (low ^ high).rotate_right(2);
+            high = (high ^ key).wrapping_sub(low).rotate_left(7);
+        }
+        block_of(high, low)
+    }
+}
+
+fn halves(block: u32) -> (u16, u16) {
+    let [a, b, c, d] = block.to_le_bytes();
+    (u16::from_le_bytes([c, d]), u16::from_le_bytes([a, b]))
+}
+
+fn block_of(high: u16, low: u16) -> u32 {
+    u32::from(high) << 16 | u32::from(low)
+}
+
+/// Numbers that are drawn with the same keys, and for which an STag rests.
+const PASS: u32 = 1 << 31;
+
+/// The lowest STag that is issued. The ready-to-receive message carries STag 0 or 1, and neither may name memory.
+const LOWEST: u32 = 1 << 8;
+
+/// The STags that are still to come.
+pub(crate) struct Sequence {
+    random: Random,
+    cipher: Cipher,
+    /// The cipher of the pass before.
+    previous: Option<Cipher>,
+    /// Numbers drawn in this pass.
+    drawn: u32,
+    /// [`PASS`], or less in tests.
+    pass: u32,
+}
+
+impl Sequence {
+    /// STags from random numbers of the operating system, or the same STags for the same seed.
+    pub(crate) fn new(seed: Option<u64>) -> Result<Self, RegisterError> {
+        Self::with_pass(Random::new(seed), PASS)
+    }
+
+    fn with_pass(mut random: Random, pass: u32) -> Result<Self, RegisterError> {
+        Ok(Self {
+            cipher: Cipher::new(&mut random)?,
+            random,
+            previous: None,
+            drawn: 0,
+            pass,
+        })
+    }
+
+    /// STags for which there are no keys.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn broken() -> Self {
+        Self {
+            cipher: Cipher { keys: [0; ROUNDS] },
+            random: Random::Broken,
+            previous: None,
+            drawn: 0,
+            pass: 0,
+        }
+    }
+
+    /// The next STag for which `is_free` is true. The table must be able to take a fair part of all STags.
+    pub(crate) fn draw(&mut self, is_free: impl Fn(STag) -> bool) -> Result<STag, RegisterError> {
+        loop {
+            if self.drawn >= self.pass {
+                let fresh = Cipher::new(&mut self.random)?;
+                self.previous = Some(std::mem::replace(&mut self.cipher, fresh));
+                self.drawn = 0;
+            }
+            let number = self.drawn;
+            self.drawn += 1;
+            let stag = self.cipher.encrypt(number);
+            if stag >= LOWEST && is_free(STag(stag)) && !self.rests(stag, number) {
+                return Ok(STag(stag));
+            }
+        }
+    }
+
+    /// Returns true if the pass before had this STag, less than a pass before `number` of this one.
+    fn rests(&self, stag: u32, number: u32) -> bool {
+        self.previous.as_ref().is_some_and(|previous| {
+            let before = previous.decrypt(stag);
+            before < self.pass && before > number
+        })
+    }
+}
+
+impl std::fmt::Debug for Sequence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sequence") // its keys are nobody's business
     }
 }
 

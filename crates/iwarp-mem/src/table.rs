@@ -17,7 +17,7 @@ use crate::{
     region::Registration,
     rights::Rights,
     shared::Shared,
-    slot::{Backing, Kind, Pin, Use, View, key_of},
+    slot::{Backing, Kind, Pin, Use, View},
     window::Window,
 };
 
@@ -191,10 +191,10 @@ impl Table {
         })
     }
 
-    /// Finds and pins the slot that an STag names, if the slot is in use with this key.
+    /// Finds and pins the slot that an STag names, if the slot is in use.
     pub(crate) fn pin_stag(&self, stag: STag) -> Option<Held<'_>> {
-        let slot = self.shared.permutation.slot_of(stag);
-        let (pin, of) = self.shared.slots.get(slot)?.pin_key(key_of(stag))?;
+        let slot = self.shared.index.find(stag)?;
+        let (pin, of) = self.shared.slots.get(slot)?.pin_stag(stag)?;
         Some(Held {
             pin,
             slot,

@@ -353,7 +353,7 @@ fn forged_spans_are_revoked() {
 /// MR-034: after Deregister neither the STag nor a span of it gives access to the buffer, even if the slot is used again.
 #[test]
 fn deregistered_memory_is_out_of_reach() {
-    // One slot besides the reserved index, so that it is used again at once.
+    // One slot, so that it is used again at once.
     let table = Table::with_options(&TableOptions::default().capacity(1).seed(1)).unwrap();
     let mut stale = Vec::new();
     for _ in 0..100 {
@@ -371,9 +371,6 @@ fn deregistered_memory_is_out_of_reach() {
         assert_eq!(buffer.to_vec(), [0; 64]);
         let at = remote(&region, 8);
         stale.push((at, table.check(at, 8, Access::RemoteWrite, WHO).unwrap()));
-        if stale.len() > 60 {
-            stale.remove(0); // a key may come back after 64 others
-        }
         assert!(
             matches!(
                 table.register(&buffer, Rights::all(), PD),
@@ -432,7 +429,7 @@ fn ten_thousand_regions_per_thread() {
 /// SEC-008, SEC-009: STags issued one after the other, and for one buffer again and again, have no simple relation.
 #[test]
 fn stags_do_not_follow_from_each_other() {
-    let count = if cfg!(miri) { 50 } else { 4000 };
+    let count = if cfg!(miri) { 50 } else { 3 * 4096 };
     // A fixed seed, so that chance does not fail the test.
     let table = Table::with_options(&TableOptions::default().seed(7)).unwrap();
     let buffer = Buffer::new(8);

@@ -45,7 +45,7 @@ fn read(model: &Model) -> u32 {
 fn revocation_waits_for_pins() {
     loom::model(|| {
         let slot = Slot::new();
-        let of = slot.publish(Kind::Region, 1, &backing(8, 1));
+        let of = slot.publish(Kind::Region, STag(1), &backing(8, 1));
         let model = Arc::new(Model {
             slot,
             memory: UnsafeCell::new(0),
@@ -75,7 +75,7 @@ fn revocation_waits_for_pins() {
 fn stale_pins_pass_through_a_new_use() {
     loom::model(|| {
         let slot = Slot::new();
-        let old = slot.publish(Kind::Region, 1, &backing(8, 1));
+        let old = slot.publish(Kind::Region, STag(1), &backing(8, 1));
         let model = Arc::new(Model {
             slot,
             memory: UnsafeCell::new(0),
@@ -92,7 +92,7 @@ fn stale_pins_pass_through_a_new_use() {
         });
         assert!(model.slot.change(Kind::Region, old, Kind::Free));
         model.slot.wait_unpinned();
-        let new = model.slot.publish(Kind::Region, 2, &backing(4, 2));
+        let new = model.slot.publish(Kind::Region, STag(2), &backing(4, 2));
         assert_ne!(old, new);
         assert!(model.slot.pin(new).is_some());
         peer.join().unwrap();
@@ -109,7 +109,7 @@ fn views_are_consistent() {
     model.preemption_bound = Some(3);
     model.check(|| {
         let slot = Slot::new();
-        let old = slot.publish(Kind::Region, 1, &backing(1, 1));
+        let old = slot.publish(Kind::Region, STag(1), &backing(1, 1));
         let model = Arc::new(slot);
         let other = Arc::clone(&model);
         let looking = thread::spawn(move || {
@@ -119,7 +119,7 @@ fn views_are_consistent() {
         });
         assert!(model.change(Kind::Region, old, Kind::Free));
         model.wait_unpinned();
-        model.publish(Kind::Region, 2, &backing(2, 2));
+        model.publish(Kind::Region, STag(2), &backing(2, 2));
         looking.join().unwrap();
     });
 }
@@ -129,7 +129,7 @@ fn views_are_consistent() {
 fn binding_shows_its_stream() {
     loom::model(|| {
         let slot = Slot::new();
-        let of = slot.publish(Kind::Reserved, 1, &backing(1, 1));
+        let of = slot.publish(Kind::Reserved, STag(1), &backing(1, 1));
         let model = Arc::new(slot);
         let other = Arc::clone(&model);
         let looking = thread::spawn(move || {

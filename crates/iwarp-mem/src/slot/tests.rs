@@ -32,12 +32,13 @@ fn word_keeps_its_fields_apart() {
 fn view_shows_what_was_published() {
     let slot = Slot::new();
     assert!(slot.view().is_none());
-    let of = slot.publish(Kind::Reserved, 9, &backing());
+    let of = slot.publish(Kind::Reserved, STag(0x1234_5609), &backing());
     let view = slot.view().unwrap();
     assert_eq!(
-        (view.kind, view.r#use, view.backing),
-        (Kind::Reserved, of, backing())
+        (view.kind, view.r#use, view.stag, view.backing),
+        (Kind::Reserved, of, STag(0x1234_5609), backing())
     );
+    assert_eq!(of.key, 9);
     assert!(slot.pin(of).is_none(), "not valid before it is bound");
     assert!(slot.bind(of, StreamId(8)));
     let view = slot.view().unwrap();
@@ -50,9 +51,9 @@ fn view_shows_what_was_published() {
 #[test]
 fn epochs_tell_uses_with_one_key_apart() {
     let slot = Slot::new();
-    let first = slot.publish(Kind::Region, 7, &backing());
+    let first = slot.publish(Kind::Region, STag(7), &backing());
     assert!(slot.change(Kind::Region, first, Kind::Free));
-    let second = slot.publish(Kind::Region, 7, &backing());
+    let second = slot.publish(Kind::Region, STag(7), &backing());
     assert!(slot.pin(first).is_none());
     assert!(!slot.change(Kind::Region, first, Kind::Free));
     assert!(slot.pin(second).is_some());
@@ -61,9 +62,25 @@ fn epochs_tell_uses_with_one_key_apart() {
 #[test]
 fn spans_are_checked_again_at_use() {
     let slot = Slot::new();
-    let of = slot.publish(Kind::Region, 7, &backing());
+    let of = slot.publish(Kind::Region, STag(7), &backing());
     let pin = slot.pin(of).unwrap();
     let locate = |offset, len| pin.locate(Span::new(0, 7, of.epoch, offset, len)).is_some();
     assert!(locate(0, 100) && locate(100, 0) && locate(99, 1));
     assert!(!locate(0, 101) && !locate(101, 0) && !locate(u64::MAX, 1) && !locate(u64::MAX, 0));
+}
+
+/// The whole STag counts, not only its octet in the word, and a guess adds no pin.
+#[test]
+fn only_the_whole_stag_pins() {
+    let slot = Slot::new();
+    assert!(slot.pin_stag(STag(0)).is_none(), "a slot of no use");
+    let stag = STag(0x1234_5607);
+    let of = slot.publish(Kind::Region, stag, &backing());
+    for bit in 0..32 {
+        assert!(slot.pin_stag(STag(stag.0 ^ 1 << bit)).is_none(), "{bit}");
+        slot.wait_unpinned();
+    }
+    assert_eq!(slot.pin_stag(stag).map(|(_, pinned)| pinned), Some(of));
+    assert!(slot.change(Kind::Region, of, Kind::Free));
+    assert!(slot.pin_stag(stag).is_none());
 }
