@@ -472,7 +472,7 @@ impl<O: Owner> Endpoint<O> {
             let turn = Turn {
                 unfinished,
                 blocked: state.io.as_ref().is_some_and(StreamIo::is_sending),
-                octets: std::mem::take(&mut state.received),
+                work: std::mem::take(&mut state.turn_work),
             };
             self.release(state);
             turn

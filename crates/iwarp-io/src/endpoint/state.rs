@@ -76,8 +76,8 @@ pub(super) struct State<O: Owner> {
     pub(super) flush: Flush,
     /// The stream is gone, and [`Signals::GONE`] has not been signalled.
     pub(super) over: bool,
-    /// Octets received in this visit.
-    pub(super) received: usize,
+    /// [`Turn::work`](crate::progress::domain::Turn::work) of this turn.
+    pub(super) turn_work: usize,
     /// When the Send that waits for a Receive, or the last one that did, has waited too long.
     stall: Option<Instant>,
     pub(super) gather: Gather,
@@ -101,7 +101,7 @@ impl<O: Owner> State<O> {
             signals: Signals::empty(),
             flush: Flush::Free,
             over: false,
-            received: 0,
+            turn_work: 0,
             stall: None,
             gather: Gather::default(),
             deadline: None,
@@ -149,7 +149,7 @@ impl<O: Owner> State<O> {
         });
         if let Some(io) = &mut self.io {
             let activity = io.take_activity();
-            self.received += activity.octets;
+            self.turn_work += activity.work;
             if polled && !activity.any {
                 return Visit::Finished; // most polls find nothing
             }

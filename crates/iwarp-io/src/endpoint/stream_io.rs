@@ -21,6 +21,10 @@ use crate::transport::stream::Stream;
 const STAGING: usize = 256 * 1024;
 /// The most octets that one visit reads or sends, so that one stream cannot keep a driver from other streams.
 const BUDGET: usize = 512 * 1024;
+/// The most FPDUs that one visit handles, because the shortest ones cost as much time as many octets: [`FPDU`].
+const FPDUS: u64 = 1024;
+/// An FPDU costs about as much time as so many octets, however short it is.
+const FPDU: usize = BUDGET / FPDUS as usize;
 /// The most octets of a batch whose payload is sent from its region: as much as one system call takes.
 const IN_PLACE: usize = 2112 * 1024;
 
@@ -83,6 +87,17 @@ fn worth_reading(have: usize, wanted: usize, usual: usize, room: usize) -> usize
     }
 }
 
+/// How much to read for so many FPDUs, if their mean length is known: not much more, because octets that a visit leaves are copied
+/// twice.
+const fn worth_handling(fpdus: u64, mean: usize) -> usize {
+    let octets = (fpdus as usize).saturating_mul(mean);
+    match octets {
+        0 => STAGING,
+        1..BEHIND => BEHIND,
+        octets => octets,
+    }
+}
+
 /// How a visit ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Visit {
@@ -107,10 +122,24 @@ impl Visit {
 /// What happened on a stream since it was last asked.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Activity {
-    /// Octets received.
-    pub(super) octets: usize,
-    /// Anything at all was received or sent.
+    /// Octets received, and [`FPDU`] for each FPDU that was handled.
+    pub(super) work: usize,
+    /// Anything at all was received, handled or sent.
     pub(super) any: bool,
+}
+
+impl Activity {
+    fn received(&mut self, octets: usize) {
+        self.work += octets;
+        self.any = true;
+    }
+
+    fn handled(&mut self, fpdus: u64) {
+        if fpdus > 0 {
+            self.work += fpdus as usize * FPDU;
+            self.any = true;
+        }
+    }
 }
 
 /// A stream in use by one connection.
@@ -131,7 +160,10 @@ pub(super) struct StreamIo {
     since_quiet: usize,
     /// The receive window was opened to [`WINDOW`].
     window_is_open: bool,
-    /// Octets that the engine has not consumed: a cut FPDU, or octets behind a Send that waits for a Receive.
+    /// The mean length of the FPDUs of the last visit, if their number has ended the visit. Otherwise 0.
+    mean: usize,
+    /// Octets that the engine has not consumed: a cut FPDU, octets behind a Send that waits for a Receive, or FPDUs that were too many for
+    /// one visit.
     held: Option<SocketBuffer>,
     readable: bool,
     writable: bool,
@@ -157,6 +189,7 @@ impl StreamIo {
             usual: 0,
             directly: false,
             since_quiet: 0,
+            mean: 0,
             window_is_open: false,
             held: None,
             readable: true,
@@ -374,18 +407,30 @@ impl StreamIo {
         receives: impl ReceivesAhead,
     ) -> io::Result<Visit> {
         let mut budget = BUDGET;
+        let mut fpdus = FPDUS;
+        let mut consumed = 0;
+        let mean = std::mem::take(&mut self.mean);
         loop {
             if *have > 0 {
                 let input = &staging[..*have];
                 let ahead = receives.draw_ahead(connection, input);
+                let before = connection.counters().received.fpdus;
                 let table = buffers.table().pinned();
-                let used = connection.handle_bytes(input, &table, receives);
+                let used = connection.handle_fpdus(fpdus, input, &table, receives);
                 drop(table);
                 if ahead {
                     receives.give_back();
                 }
                 staging.copy_within(used..*have, 0);
                 *have -= used;
+                consumed += used;
+                let handled = connection.counters().received.fpdus - before;
+                fpdus = fpdus.saturating_sub(handled);
+                self.activity.handled(handled);
+                if fpdus == 0 {
+                    self.mean = consumed / FPDUS as usize;
+                    return Ok(Visit::Unfinished);
+                }
             }
             if !self.readable {
                 if *have == 0 && connection.next_place().is_none() {
@@ -400,7 +445,8 @@ impl StreamIo {
             if budget == 0 {
                 return Ok(Visit::Unfinished);
             }
-            match self.read_some(staging, have, connection, buffers) {
+            let room = staging.len().min(*have + worth_handling(fpdus, mean));
+            match self.read_some(&mut staging[..room], have, connection, buffers) {
                 Ok((0, _)) => {
                     self.read_ended = true;
                     self.activity.any = true;
@@ -409,9 +455,8 @@ impl StreamIo {
                     return Ok(Visit::Finished);
                 }
                 Ok((count, space)) => {
-                    self.activity.octets += count;
+                    self.activity.received(count);
                     self.since_quiet = self.since_quiet.saturating_add(count);
-                    self.activity.any = true;
                     budget = budget.saturating_sub(count);
                     // A short read means drained for data; the end may have shared the edge.
                     if count < space && !self.hangup && !self.stream.is_faulted() {

@@ -564,6 +564,25 @@ fn a_peer_that_does_not_end_its_direction_is_reset_in_time() {
     assert!(active.signals().contains(Signals::RESET | Signals::GONE));
 }
 
+/// More FPDUs come at once than one visit handles: nothing else comes that could wake anybody for the others.
+#[test]
+fn what_a_visit_leaves_is_handled_in_the_next_ones() {
+    const COUNT: u64 = 3000;
+    for net in Net::each() {
+        let end = net.end();
+        let (active, passive) = net.streams();
+        let (started, news) =
+            (end.endpoint).start(passive, config(Role::Responder), Start::Awaited);
+        started.unwrap();
+        drop(news);
+        let empty_write = b"\0\x0e\xc1\x40\0\0\0\x01\0\0\0\0\0\0\0\0\xeb\xd3\x4c\x5f";
+        let frames = empty_write.repeat(usize::try_from(COUNT).unwrap());
+        active.send_frame(&frames).unwrap();
+        let writes = || end.endpoint.lock().connection.counters().received.writes;
+        net.until("all are handled", || writes() == COUNT);
+    }
+}
+
 #[test]
 fn an_endpoint_that_never_was_connected_gives_its_receives_back() {
     let net = Net::simulated();

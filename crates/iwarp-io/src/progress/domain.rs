@@ -113,7 +113,7 @@ impl<S: Readiness> Domain<S> {
         for ready in &batch[..count] {
             let source = self.streams.source(ready.token);
             if let Some(source) = source
-                && self.drive(&source, ready.edges).octets > 0
+                && self.drive(&source, ready.edges).work > 0
             {
                 self.hot.warm(self, &source, ready.token);
             }
@@ -135,7 +135,7 @@ impl<S: Readiness> Domain<S> {
 
     fn poll_hot(&self, steady: bool) -> Probe {
         let probe = self.hot.ask(self, Edges::READ, steady, |probe, _| {
-            if probe.octets == 0 {
+            if probe.work == 0 {
                 self.behind.seen_all(Level::Reprobe);
             }
         });

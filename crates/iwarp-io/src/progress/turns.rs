@@ -59,7 +59,7 @@ impl<T> Turns<T> {
                 // The next visit may not have looked at the work that one visit has left.
                 unfinished: all.unfinished || turn.unfinished,
                 blocked: turn.blocked,
-                octets: all.octets + turn.octets,
+                work: all.work + turn.work,
             };
             edges = Edges::empty();
             held = if self.has_left() {

@@ -38,9 +38,10 @@ impl Connection {
     }
 
     /// Handles the whole FPDUs in `input`, and the front of a long FPDU that is placed while it arrives. Returns how many
-    /// octets were consumed.
+    /// octets were consumed. Ends when so many FPDUs of the stream have been counted as `last` says.
     pub(super) fn take_frames(
         &mut self,
+        last: u64,
         input: &[u8],
         mem: &impl Memory,
         receives: impl ReceiveSource,
@@ -49,7 +50,7 @@ impl Connection {
         if self.rx.early.is_some() {
             return at;
         }
-        while at < input.len() && self.is_receiving() && !self.is_stalled() {
+        while self.goes_on(at, input, last) {
             let crc = self.config.crc;
             match fpdu::parse(&input[at..], crc) {
                 Ok(Fpdu::Incomplete { wanted }) => {
@@ -80,13 +81,14 @@ impl Connection {
     /// As [`take_frames`](Self::take_frames), from a stream with markers (MPA-073).
     pub(super) fn take_marked_frames(
         &mut self,
+        last: u64,
         input: &[u8],
         mem: &impl Memory,
         receives: impl ReceiveSource,
     ) -> usize {
         let mut at = 0;
         let mut unmarked = core::mem::take(&mut self.rx.unmarked);
-        while at < input.len() && self.is_receiving() && !self.is_stalled() {
+        while self.goes_on(at, input, last) {
             let position = self.position();
             match marker::parse(&input[at..], self.config.crc, position, &mut unmarked) {
                 Ok(Fpdu::Incomplete { wanted }) => {
@@ -121,6 +123,15 @@ impl Connection {
         receives: impl ReceiveSource,
     ) -> Result<Handled, Fault> {
         self.handle_ulpdu(ulpdu, mem, receives)
+    }
+
+    /// Whether the FPDU at `at` is handled now.
+    #[inline(always)]
+    fn goes_on(&self, at: usize, input: &[u8], last: u64) -> bool {
+        at < input.len()
+            && self.counters.received.fpdus < last
+            && self.is_receiving()
+            && !self.is_stalled()
     }
 
     /// Counts an FPDU of which all octets were consumed.

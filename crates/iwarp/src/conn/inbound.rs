@@ -38,6 +38,19 @@ impl Connection {
         mem: &impl Memory,
         receives: impl ReceiveSource,
     ) -> usize {
+        self.handle_fpdus(u64::MAX, input, mem, receives)
+    }
+
+    /// As [`handle_bytes`](Self::handle_bytes), but handles at most this many FPDUs. An FPDU costs time however short it is, so a
+    /// caller that serves many streams bounds its turns by FPDUs as well as by octets. If
+    /// [`counters`](Self::counters) have grown by this many FPDUs, the rest may begin with whole ones.
+    pub fn handle_fpdus(
+        &mut self,
+        most: u64,
+        input: &[u8],
+        mem: &impl Memory,
+        receives: impl ReceiveSource,
+    ) -> usize {
         debug_assert!(self.phase != Phase::Idle, "octets before the start");
         if self.phase == Phase::Idle {
             return 0;
@@ -46,17 +59,18 @@ impl Connection {
             self.receive.current_or_drawn(receives, &self.sizes);
         }
         // DDP gets ULPDUs without markers, length, PAD and CRC (MPA-073).
+        let last = self.counters.received.fpdus.saturating_add(most);
         let mut at = if self.config.markers.received {
-            self.take_marked_frames(input, mem, receives)
+            self.take_marked_frames(last, input, mem, receives)
         } else {
-            self.take_frames(input, mem, receives)
+            self.take_frames(last, input, mem, receives)
         };
         if !self.is_receiving() {
             self.counters.dropped_octets += (input.len() - at) as u64;
             at = input.len();
         }
         self.settle();
-        if self.rx.end_waits {
+        if self.rx.end_waits && self.counters.received.fpdus < last {
             self.handle_stream_end(StreamEnd::Fin, input.len() - at);
         }
         at

@@ -41,7 +41,7 @@ fn reads_end_where_fpdus_of_the_same_length_end() {
 fn begun(role: Role, copied: CopiedPayload) -> Connection {
     let sizes = QueueSizes {
         initiator_depth: 4,
-        receive_depth: 4,
+        receive_depth: 4096,
         initiator_sges: 1,
         receive_sges: 1,
         read_sges: 1,
@@ -200,4 +200,74 @@ fn the_window_is_opened_for_short_reads_of_a_long_stream() {
         let is_opened = before > 0 && prefers_strings();
         assert_eq!(io.window_is_open, is_opened, "{before} octets before");
     }
+}
+
+/// The FPDU of a Write of one octet, or of none.
+fn tiny_write(octets: &[u8], remote: RemoteAddress) -> Vec<u8> {
+    let mut fpdu = vec![0, 14 + u8::try_from(octets.len()).unwrap(), 0xc1, 0x40];
+    fpdu.extend(remote.stag.0.to_be_bytes());
+    fpdu.extend(remote.to.to_be_bytes());
+    fpdu.extend(octets);
+    fpdu.resize(fpdu.len().next_multiple_of(4) + 4, 0);
+    fpdu
+}
+
+/// The FPDU of the Send with this number, which has no octets.
+fn empty_send(number: u32) -> Vec<u8> {
+    let mut fpdu = vec![0, 18, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0];
+    fpdu.extend(number.to_be_bytes());
+    fpdu.extend([0; 8]);
+    fpdu
+}
+
+/// However short FPDUs are, a visit handles so many of them and no more; what it leaves needs no further edge.
+#[test]
+fn a_visit_is_bounded_by_fpdus() {
+    const COUNT: u64 = 3 * FPDUS + 1;
+    let memory = Buffer::new(8);
+    for kind in 0..3 {
+        let buffers = Buffers::new(Arc::new(Table::new()));
+        let target = buffers.table().register(&memory, RIGHTS, PD).unwrap();
+        let remote = RemoteAddress {
+            stag: target.stag(),
+            to: target.base(),
+        };
+        let frames: Vec<u8> = (1..=u32::try_from(COUNT).unwrap())
+            .flat_map(|number| match kind {
+                0 => tiny_write(b"", remote),
+                1 => tiny_write(b".", remote),
+                _ => empty_send(number),
+            })
+            .collect();
+        let (active, passive) = streams();
+        let mut connection = begun(Role::Responder, CopiedPayload::None);
+        for context in 0..COUNT {
+            connection.post_receive(context, &[]).unwrap();
+        }
+        let mut io = StreamIo::new(passive, true, &buffers);
+        active.send_frame(&frames).unwrap();
+        io.note(Edges::READ);
+        let mut visits = Vec::new();
+        loop {
+            let before = connection.counters().received.fpdus;
+            let visit = io.receive(&mut connection, &buffers, OwnQueue).unwrap();
+            let handled = connection.counters().received.fpdus - before;
+            let activity = io.take_activity();
+            assert!(activity.any && activity.work >= FPDU * usize::try_from(handled).unwrap());
+            visits.push(handled);
+            if visit == Visit::Finished {
+                break;
+            }
+        }
+        assert_eq!(visits, [FPDUS, FPDUS, FPDUS, 1], "kind {kind}");
+        assert!(connection.is_running());
+    }
+}
+
+/// A stream of short FPDUs is read in such portions that a visit leaves little to be copied.
+#[test]
+fn short_fpdus_are_read_by_their_number() {
+    assert_eq!(worth_handling(FPDUS, 0), STAGING);
+    assert_eq!(worth_handling(FPDUS, 20), FPDUS as usize * 20);
+    assert_eq!(worth_handling(1, 20), BEHIND);
 }

@@ -274,7 +274,7 @@ impl Source<Scarce> for Reader {
         }
         self.received.fetch_add(octets, Ordering::Relaxed);
         Turn {
-            octets,
+            work: octets,
             ..Turn::default()
         }
     }

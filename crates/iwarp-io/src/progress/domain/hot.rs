@@ -18,8 +18,8 @@ const COLD: u32 = if cfg!(loom) { 3 } else { 256 };
 /// Polls with traffic after which a source leaves the set, as long as polling goes on. Each report of a stream costs its
 /// sender several per cent of a short round trip, and a thread that polls all the time needs no report.
 const STEADY: u32 = if cfg!(loom) { 1 } else { 32 };
-/// Polls of the hot sources before the set is asked again. Received octets count as well, in units of [`WEIGHT`], so that
-/// bulk streams do not keep small requests on other streams waiting.
+/// Polls of the hot sources before the set is asked again. [`Turn::work`] counts as well, in units of [`WEIGHT`], so that
+/// busy streams do not keep small requests on other streams waiting.
 const LOOK: usize = if cfg!(loom) { 2 } else { 32 };
 const WEIGHT: usize = 16 * 1024;
 
@@ -51,7 +51,7 @@ pub(super) struct HotSources<T: ?Sized> {
 /// The hot sources, as the thread that holds them sees them.
 pub(super) struct Known<T: ?Sized> {
     sources: Vec<HotSource<T>>,
-    /// Grows with every poll, and with the octets that the poll received. When it reaches [`LOOK`], the next poll asks the
+    /// Grows with every poll, and with the work of the poll. When it reaches [`LOOK`], the next poll asks the
     /// set.
     since_look: usize,
 }
@@ -71,7 +71,7 @@ struct HotSource<T: ?Sized> {
 /// The result of asking the hot sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Probe {
-    pub(super) octets: usize,
+    pub(super) work: usize,
     /// The set has to be asked now.
     pub(super) look: bool,
     /// A source has left the set.
@@ -163,8 +163,8 @@ impl<T: ?Sized> HotSources<T> {
                 return false;
             };
             let turn = domain.drive(&source, edges);
-            probe.octets += turn.octets;
-            if turn.octets > 0 {
+            probe.work += turn.work;
+            if turn.work > 0 {
                 hot.idle = 0;
                 hot.found = hot.found.saturating_add(1);
             } else {
@@ -184,9 +184,9 @@ impl<T: ?Sized> HotSources<T> {
             }
             hot.idle < COLD
         });
-        *since_look += 1 + probe.octets / WEIGHT;
+        *since_look += 1 + probe.work / WEIGHT;
         // If data has come, the set is asked later, because the receiver should not wait for that.
-        let due = if probe.octets > 0 { 4 * LOOK } else { LOOK };
+        let due = if probe.work > 0 { 4 * LOOK } else { LOOK };
         probe.look = sources.is_empty() || *since_look >= due;
         if probe.look {
             *since_look = 0;

@@ -7,6 +7,6 @@ pub struct Turn {
     pub unfinished: bool,
     /// Octets wait until the socket takes data again.
     pub blocked: bool,
-    /// Octets received.
-    pub octets: usize,
+    /// What was received, in octets. What costs time beside its octets adds to them.
+    pub work: usize,
 }

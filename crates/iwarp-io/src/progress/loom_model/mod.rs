@@ -230,7 +230,7 @@ impl Connection {
             Turn {
                 unfinished,
                 blocked: false,
-                octets: received - before,
+                work: received - before,
             }
         })
     }

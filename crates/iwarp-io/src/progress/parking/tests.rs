@@ -50,7 +50,7 @@ where
         }
         self.received.fetch_add(octets, Ordering::SeqCst);
         Turn {
-            octets,
+            work: octets,
             ..Turn::default()
         }
     }

@@ -2,6 +2,32 @@
 
 use super::*;
 
+/// The end of the stream comes after the last FPDU, in whichever call that is handled.
+#[test]
+fn a_call_handles_no_more_fpdus_than_it_is_told_to() {
+    let mut raw = Raw::with(StreamConfig {
+        receive_wait: Duration::from_secs(1),
+        ..stream(Role::Responder)
+    });
+    let octets = [vector("D1"), vector("R1").repeat(3)].concat();
+    raw.receive(&octets);
+    let octets = std::mem::take(&mut raw.end.staging);
+    raw.end.conn.handle_stream_end(StreamEnd::Fin, octets.len());
+    raw.post_receive(1, 16);
+    let mut rest = &octets[..];
+    for handled in [2, 4] {
+        let taken = (raw.end.conn).handle_fpdus(2, rest, &raw.end.mem, OwnQueue);
+        rest = &rest[taken..];
+        assert_eq!(raw.end.conn.counters().received.fpdus, handled);
+        raw.end.collect();
+        assert!(!raw.end.events.contains(&Event::PeerClosed));
+    }
+    assert_eq!(rest, b"");
+    raw.receive(&[]);
+    assert_eq!(raw.end.events.last(), Some(&Event::PeerClosed));
+    assert_eq!(raw.end.fault(), None);
+}
+
 #[test]
 fn a_small_connection_costs_a_few_kibibytes() {
     let sizes = QueueSizes {

@@ -281,3 +281,20 @@ fn mpa2_037_the_only_fpdu_has_its_marker() {
     let mut unmarked = Vec::new();
     assert!(marker::parse(&marked, true, 0, &mut unmarked).is_ok());
 }
+
+#[test]
+fn a_call_handles_no_more_fpdus_with_markers_than_it_is_told_to() {
+    let mut pair = marked_pair(true, false, 0, 1, Knobs::default());
+    pair.run();
+    let sge = pair.b.mem.register(vec![0; 16], Rights::ALL, PD);
+    for context in 0..4 {
+        pair.b.conn.post_receive(context, &[sge]).unwrap();
+        pair.a.post(context, inline(&[b"hello"])).unwrap();
+    }
+    let octets = pair.a.transmit(&pair.knobs);
+    let taken = (pair.b.conn).handle_fpdus(3, &octets, &pair.b.mem, OwnQueue);
+    assert_eq!(pair.b.conn.counters().received.sends, 3);
+    let taken = taken + (pair.b.conn).handle_fpdus(3, &octets[taken..], &pair.b.mem, OwnQueue);
+    assert_eq!(pair.b.conn.counters().received.sends, 4);
+    assert_eq!(taken, octets.len());
+}

@@ -48,7 +48,7 @@ impl Drive for Streams {
         Turn {
             unfinished: false,
             blocked: stream.blocked.load(Ordering::Relaxed),
-            octets: stream.octets.load(Ordering::Relaxed),
+            work: stream.octets.load(Ordering::Relaxed),
         }
     }
 
