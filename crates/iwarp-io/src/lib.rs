@@ -16,6 +16,7 @@ pub mod faults;
 #[macro_use]
 pub mod log;
 pub mod memory;
+mod private_file;
 pub mod progress;
 pub mod setup;
 pub mod socket_buffer;

@@ -1,9 +1,10 @@
 //! How `nd` reacts to bad input: one line that says what was wrong, an exit status, and no incomplete file under the final
 //! name.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -289,6 +290,65 @@ fn a_full_disk_for_the_capture() {
         .assert_failure("capture.pcapng");
     recv.finish().assert_success();
     assert!(fs::read(place.copy()).unwrap() == noise(3 << 20));
+}
+
+/// A link could have been put there by another user, to have `nd` overwrite a file of its user's.
+#[test]
+fn a_capture_by_a_link() {
+    let nobody = Nobody::new();
+    let place = Place::with_file(10);
+    let link = place.folder.path().join("link.pcapng");
+    let target = place.folder.path().join("target");
+    fs::write(&target, "content").unwrap();
+    symlink(&target, &link).unwrap();
+    let refused = place
+        .sender(nobody.address, &["--capture", link.to_str().unwrap()])
+        .finish();
+    refused.assert_failure("create the capture");
+    refused.assert_failure("it is a link to a file");
+    assert_eq!(fs::read(&target).unwrap(), b"content");
+}
+
+#[test]
+fn a_capture_through_a_pipe() {
+    let place = Place::with_file(10);
+    let mut recv = place.receiver(&[]);
+    let sent = nd::shell(&format!(
+        "{} cat send {} {} --capture /dev/stdout | (od -An -tx1 -N4; cat > /dev/null)",
+        nd::binary().display(),
+        place.original().display(),
+        recv.address(),
+    ))
+    .finish();
+    sent.assert_success();
+    assert_eq!(sent.stdout.trim(), "0a 0d 0d 0a");
+    recv.finish().assert_success();
+}
+
+/// Keys that others could read, or that cannot be written, end `nd` before it connects.
+#[test]
+fn a_key_log_that_cannot_be_used() {
+    let place = Place::with_file(10);
+    let keys = place.folder.path().join("keys");
+    let send = |keys: &Path| {
+        let line = args!["cat", "send", place.original(), "127.0.0.1:9", "--udp"];
+        let preparation = format!("export SSLKEYLOGFILE='{}'", keys.display());
+        nd::start_after(&preparation, line).finish()
+    };
+    fs::write(&keys, "").unwrap();
+    fs::set_permissions(&keys, Permissions::from_mode(0o644)).unwrap();
+    let refused = send(&keys);
+    refused.assert_failure("cannot use what SSLKEYLOGFILE gives: ");
+    refused.assert_failure("others may read it (its mode is 0644, and must be 0600)");
+
+    fs::set_permissions(&keys, Permissions::from_mode(0o600)).unwrap();
+    let link = place.folder.path().join("link");
+    symlink(&keys, &link).unwrap();
+    send(&link).assert_failure("it is a link to a file");
+
+    let missing = place.folder.path().join("missing").join("keys");
+    send(&missing).assert_failure("No such file");
+    assert_eq!(fs::read(&keys).unwrap(), b"");
 }
 
 #[test]

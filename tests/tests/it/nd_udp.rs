@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
@@ -313,6 +314,39 @@ fn what_is_wrong_with_certificates_and_fingerprints_is_said() {
         let line = ["cat", "send", "/dev/null", "127.0.0.1:9", "--udp"];
         nd::run(line.iter().chain(options)).assert_failure(what);
     }
+}
+
+#[test]
+fn a_key_log_is_private_and_a_line_warns_of_it() {
+    let setting = Setting::new();
+    let receiver = setting.receiver(&[]);
+    let (file, address) = (setting.text("original"), receiver.address.to_string());
+    let line = [
+        "cat",
+        "send",
+        &file,
+        &address,
+        "--udp",
+        "--pin",
+        &receiver.pin,
+    ];
+    let keys = setting.path("keys");
+    let preparation = format!("export SSLKEYLOGFILE='{}'", keys.display());
+    let sent = nd::start_after(&preparation, line).finish();
+    sent.assert_success();
+    receiver.process.finish().assert_success();
+    let warnings: Vec<_> = sent
+        .stderr
+        .lines()
+        .filter(|line| line.contains("SSLKEYLOGFILE"))
+        .collect();
+    assert_eq!(warnings.len(), 1, "{sent}");
+    assert!(warnings[0].contains(keys.to_str().unwrap()), "{sent}");
+    assert!(warnings[0].contains("can read the connections"), "{sent}");
+    let logged = fs::read_to_string(&keys).unwrap();
+    assert!(logged.contains("CLIENT_TRAFFIC_SECRET"), "{logged}");
+    let mode = fs::metadata(&keys).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use netdirect::{
     RemoteToken, Result, Sge, ext,
 };
 use softnd::capture::Capture;
+use softnd::security::{KeyLog, Security};
 use softnd_tests::dissect::Dissection;
 use softnd_tests::tool;
 
@@ -225,7 +226,13 @@ fn an_exchange_passes_a_relay() {
     let server = thread::spawn(move || server(&sender).unwrap());
     let (front, relay) = Relay::to(address.recv().expect("the server listens"));
     let capture = Capture::create(folder.join("inner.pcapng")).unwrap();
-    let options = softnd::Options::default().capture(capture.clone());
+    let mut security = Security::default();
+    if let Some(key_log) = KeyLog::from_environment().unwrap() {
+        security = security.key_log(key_log);
+    }
+    let options = softnd::Options::default()
+        .capture(capture.clone())
+        .security(security);
     client(front, options).unwrap();
     server.join().unwrap();
     capture.flush().unwrap();

@@ -21,7 +21,6 @@ mod side;
 mod tests;
 
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -31,6 +30,7 @@ use std::time::{Instant, SystemTime};
 
 use parking_lot::Mutex;
 
+use crate::private_file;
 use crate::transport::sim::World;
 use cut::Cutter;
 use frame::{Ends, Flags, Header};
@@ -106,10 +106,14 @@ impl Clock {
 impl Capture {
     /// Creates the file, or empties an existing one, and writes the pcapng section header.
     ///
+    /// A capture has in plain text what connections encrypt, so the file has mode 0600, an existing one too.
+    ///
     /// # Errors
-    /// The error of creating or writing the file.
+    /// The error of creating or writing the file. [`PermissionDenied`](io::ErrorKind::PermissionDenied) also if the name is
+    /// a link to a file, or if the file belongs to another user. Pipes and devices are allowed, also by a link such as
+    /// `/dev/stdout`.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
-        Self::to_writer(File::create(path)?)
+        Self::to_writer(private_file::create(path.as_ref())?)
     }
 
     /// Captures into `writer`, which gets whole pcapng blocks, beginning with the section header.

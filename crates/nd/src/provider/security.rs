@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use netdirect::Status;
-use softnd::security::{Credentials, Fingerprint, Security, SecurityError, Trust};
+use softnd::security::{Credentials, Fingerprint, KeyLog, Security, SecurityError, Trust};
 
 use crate::args::SecurityArgs;
 use crate::errors::{Failure, Result, one_line};
-use crate::stderr::Remarks;
+use crate::stderr::{Remarks, note};
 
 /// The fingerprint that stands for this text, as it is printed.
 pub(crate) fn fingerprint(text: &str) -> Result<String, String> {
@@ -84,8 +84,30 @@ pub(super) fn security(args: &SecurityArgs, refusals: &Arc<Refusals>) -> Result<
         })?;
         security = security.credentials(credentials);
     }
+    if let Some(key_log) = key_log()? {
+        security = security.key_log(key_log);
+    }
     let refusals = Arc::clone(refusals);
     Ok(security.on_failure(move |peer, why| refusals.tell(peer, why)))
+}
+
+/// The key log that the environment names. The user is warned of it once.
+fn key_log() -> Result<Option<KeyLog>> {
+    static WARNED: Once = Once::new();
+    let key_log = KeyLog::from_environment().map_err(|error| {
+        let advice = "name a file that other users cannot read (chmod 600), or unset SSLKEYLOGFILE";
+        wrong("SSLKEYLOGFILE", &error, advice)
+    })?;
+    if let Some(key_log) = &key_log {
+        let path = key_log.path().display();
+        WARNED.call_once(|| {
+            note(format_args!(
+                "warning: the keys of all connections go to {path}, as SSLKEYLOGFILE says: whoever reads it can read the \
+                 connections"
+            ));
+        });
+    }
+    Ok(key_log)
 }
 
 fn wrong(option: &str, error: &dyn std::fmt::Display, advice: &'static str) -> Failure {

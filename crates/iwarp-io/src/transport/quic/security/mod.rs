@@ -40,6 +40,7 @@ mod credentials;
 mod error;
 mod files;
 mod fingerprint;
+mod key_log;
 #[cfg(not(feature = "ring"))]
 #[path = "no_ring.rs"]
 mod provider;
@@ -54,6 +55,7 @@ mod verify;
 pub use credentials::Credentials;
 pub use error::SecurityError;
 pub use fingerprint::{Fingerprint, FingerprintError};
+pub use key_log::KeyLog;
 pub use reason::explain;
 pub(super) use settings::OnFailure;
 pub use settings::{ALPN, Security};

@@ -1,20 +1,19 @@
 //! The certificates and trust of one adapter.
 
-use std::env;
 use std::fmt;
-use std::fs::OpenOptions;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use rustls::NoKeyLog;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::server::{NoClientAuth, NoServerSessionStorage};
 use rustls::sign::SingleCertAndKey;
-use rustls::{KeyLog, KeyLogFile, NoKeyLog};
 
 use super::credentials::Credentials;
 use super::error::SecurityError;
 use super::fingerprint::Fingerprint;
+use super::key_log::KeyLog;
 use super::provider;
 use super::trust::Trust;
 use super::verify::{ClientVerifier, ServerVerifier};
@@ -24,9 +23,6 @@ pub const ALPN: &[u8] = b"iwarp/1";
 
 /// QUIC version 1 (RFC 9000).
 const QUIC_VERSION: u32 = 1;
-
-/// Where programs that decrypt captures expect the name of the file of keys.
-const KEY_LOG_VARIABLE: &str = "SSLKEYLOGFILE";
 
 /// The certificates and trust of one adapter.
 ///
@@ -56,7 +52,7 @@ pub struct Security {
     clients: Option<Trust>,
     /// `None`: the address that the client connects to.
     server_name: Option<String>,
-    key_log: bool,
+    key_log: Option<KeyLog>,
     on_failure: OnFailure,
 }
 
@@ -88,7 +84,7 @@ impl Default for Security {
             servers: Some(Trust::own_process()),
             clients: None,
             server_name: None,
-            key_log: true,
+            key_log: None,
             on_failure: OnFailure::default(),
         }
     }
@@ -138,11 +134,12 @@ impl Security {
         Ok(self)
     }
 
-    /// Whether the keys of all connections are written to the file that the environment variable `SSLKEYLOGFILE` names, for
-    /// programs that decrypt captures. Whoever reads this file reads the connections. Default: yes, if the variable is set.
+    /// Writes the keys of all connections to this file, for programs that decrypt captures. Whoever reads the file can read the
+    /// connections. Default: no keys are written, whatever the environment says; [`KeyLog::from_environment`] heeds
+    /// `SSLKEYLOGFILE`.
     #[must_use]
-    pub fn key_log(mut self, key_log: bool) -> Self {
-        self.key_log = key_log;
+    pub fn key_log(mut self, key_log: KeyLog) -> Self {
+        self.key_log = Some(key_log);
         self
     }
 
@@ -250,21 +247,11 @@ impl Security {
             .map_or_else(Credentials::of_process, Ok)
     }
 
-    /// Where the keys of connections are written. All adapters of the process share one file.
-    fn key_log_file(&self) -> Arc<dyn KeyLog> {
-        static FILE: OnceLock<Arc<KeyLogFile>> = OnceLock::new();
-        let Some(path) = env::var_os(KEY_LOG_VARIABLE).filter(|_| self.key_log) else {
-            return Arc::new(NoKeyLog);
-        };
-        FILE.get_or_init(|| {
-            let file = KeyLogFile::new();
-            // rustls does not tell that it could not open the file.
-            if let Err(error) = OpenOptions::new().append(true).open(&path) {
-                let path = path.display();
-                tracing::warn!(%path, %error, "the keys of QUIC are not written: cannot open the file of SSLKEYLOGFILE");
-            }
-            Arc::new(file)
-        })
-        .clone()
+    /// Where the keys of connections are written.
+    fn key_log_file(&self) -> Arc<dyn rustls::KeyLog> {
+        match &self.key_log {
+            Some(key_log) => Arc::new(key_log.clone()),
+            None => Arc::new(NoKeyLog),
+        }
     }
 }

@@ -1,0 +1,92 @@
+//! The keys of connections, in a file, for programs that decrypt captures.
+
+use std::env;
+use std::fmt;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::private_file;
+
+use super::error::SecurityError;
+
+/// Where programs that decrypt captures expect the name of the file.
+const VARIABLE: &str = "SSLKEYLOGFILE";
+
+/// A file that gets the keys of connections ([`Security::key_log`](super::Security::key_log)), for programs that decrypt
+/// captures. Whoever reads this file can read the connections, also later.
+///
+/// The file is that of one user: a new one has mode 0600. All clones write to the same file, from any thread.
+#[derive(Clone)]
+pub struct KeyLog {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    path: PathBuf,
+    file: File,
+}
+
+impl KeyLog {
+    /// Opens a file to which the keys are appended, or creates it.
+    ///
+    /// # Errors
+    ///
+    /// [`SecurityError::File`] if the file cannot be opened, or is a link to a file, or belongs to another user, or may be read
+    /// by others. Pipes and devices are allowed, also by a link.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, SecurityError> {
+        let path = path.as_ref();
+        let file = private_file::append(path).map_err(|error| {
+            SecurityError::file(path, format!("cannot be used as a log of keys: {error}"))
+        })?;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                path: path.to_owned(),
+                file,
+            }),
+        })
+    }
+
+    /// Opens the file that the environment variable `SSLKEYLOGFILE` names. `None` if the variable is not set, or empty.
+    ///
+    /// # Errors
+    ///
+    /// As [`KeyLog::open`].
+    pub fn from_environment() -> Result<Option<Self>, SecurityError> {
+        let path = env::var_os(VARIABLE).filter(|path| !path.is_empty());
+        path.map(Self::open).transpose()
+    }
+
+    /// The file's path, as it was given.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.shared.path
+    }
+}
+
+impl fmt::Debug for KeyLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("KeyLog").field(&self.shared.path).finish()
+    }
+}
+
+impl rustls::KeyLog for KeyLog {
+    /// One line of the NSS key log format.
+    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        let line = format!("{label} {} {}\n", Hex(client_random), Hex(secret));
+        // One call for a line, so that lines of several threads and processes do not mix.
+        if let Err(error) = (&self.shared.file).write_all(line.as_bytes()) {
+            let path = self.shared.path.display();
+            limited!(warn, %path, %error, "the keys of a connection are not in the key log");
+        }
+    }
+}
+
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|octet| write!(f, "{octet:02x}"))
+    }
+}
