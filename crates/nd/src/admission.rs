@@ -2,17 +2,16 @@
 //!
 //! Until a peer has sent its first message, it is unknown. An unknown peer has a time limit for the first message, and the
 //! oldest unknown peer is dropped when there are too many. So silent connections cost the next client only the time to
-//! accept them.
+//! accept them. A peer that is admitted keeps its place until the server takes it.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use netdirect::{Listener, Status};
 use socket2::SockRef;
@@ -29,17 +28,16 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// The admission of a server: admits the peers that have sent their first message.
 #[derive(Debug)]
-pub(crate) struct Admission<T> {
-    pending_peers: Arc<PendingPeers>,
-    admitted: Receiver<Result<T>>,
+pub(crate) struct Admission<T: Send + 'static> {
+    pending_peers: Arc<PendingPeers<T>>,
     source: ConnectionSource,
     acceptor: Option<JoinHandle<()>>,
 }
 
-/// Limits for unknown peers.
+/// Limits for the peers of an [`Admission`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// The most connections that are not admitted yet.
+    /// The most peers that are greeted, or wait until the server takes them.
     pub(crate) most: usize,
     /// How long each may take for its first message.
     pub(crate) first_message: Duration,
@@ -78,16 +76,14 @@ impl<T: Send + 'static> Admission<T> {
         G: Fn(TcpStream, &PendingPeer<T>) -> Result<()> + Send + Sync + 'static,
     {
         let listener = Arc::new(listener);
-        let (tell, admitted) = channel();
         let pending_peers = Arc::new(PendingPeers::new(bounds));
         let greet = Arc::new(greet);
         let (source, accepting) = (Arc::clone(&listener), Arc::clone(&pending_peers));
         let acceptor = start("accept", move || {
-            accept_tcp(&source, &accepting, &tell, &greet);
+            accepting.stop(accept_tcp(&source, &accepting, &greet));
         })?;
         Ok(Self {
             pending_peers,
-            admitted,
             source: ConnectionSource::Tcp(listener),
             acceptor: Some(acceptor),
         })
@@ -104,17 +100,20 @@ impl<T: Send + 'static> Admission<T> {
     where
         G: Fn(Request, &PendingPeer<T>) -> Result<()> + Send + Sync + 'static,
     {
-        let (tell, admitted) = channel();
         let pending_peers = Arc::new(PendingPeers::new(bounds));
         let greet = Arc::new(greet);
         let (session, source) = (Arc::clone(session), Arc::clone(listener));
         let accepting = Arc::clone(&pending_peers);
         let acceptor = start("accept", move || {
-            accept_requests(&session, source.as_ref(), &accepting, &tell, &greet);
+            accepting.stop(accept_requests(
+                &session,
+                source.as_ref(),
+                &accepting,
+                &greet,
+            ));
         })?;
         Ok(Self {
             pending_peers,
-            admitted,
             source: ConnectionSource::Requests(Arc::clone(listener)),
             acceptor: Some(acceptor),
         })
@@ -122,37 +121,37 @@ impl<T: Send + 'static> Admission<T> {
 
     /// Waits for the first peer that is admitted, and admits no other.
     pub(crate) fn first(self) -> Result<T> {
+        self.wait()
+    }
+
+    /// The next admitted peer, however long that takes.
+    pub(crate) fn wait(&self) -> Result<T> {
         loop {
-            if let Some(first) = self.next(None)? {
-                return Ok(first);
+            if let Some(next) = self.next(None)? {
+                return Ok(next);
             }
         }
     }
 
     /// The next admitted peer. Waits for ever unless there is a limit. `None` if the limit has passed.
     pub(crate) fn next(&self, limit: Option<Duration>) -> Result<Option<T>> {
-        let next = match limit {
-            None => self.admitted.recv().map_err(RecvTimeoutError::from),
-            Some(limit) => self.admitted.recv_timeout(limit),
-        };
-        match next {
-            Ok(admitted) => admitted.map(Some),
-            Err(RecvTimeoutError::Timeout) => Ok(None),
-            // The accepting thread reports the reason before it ends.
-            Err(RecvTimeoutError::Disconnected) => Err(Failure::new(
-                "the server has stopped accepting connections",
-                "start the server again",
-            )),
-        }
+        self.pending_peers.take(limit)
     }
-}
 
-impl<T> Drop for Admission<T> {
-    /// Stops accepting, and turns away peers that have not been admitted.
-    fn drop(&mut self) {
-        self.pending_peers.close();
+    /// The next admitted peer, if one of those who are here now or come meanwhile is admitted. `None` when nobody is left.
+    pub(crate) fn next_of_present(&self) -> Option<T> {
+        self.pending_peers.take_of_present()
+    }
+
+    /// Stops accepting, turns away peers that have not been admitted, and returns those that are admitted and were not taken.
+    pub(crate) fn close(mut self) -> Vec<T> {
+        self.stop()
+    }
+
+    fn stop(&mut self) -> Vec<T> {
+        let untaken = self.pending_peers.close();
         let Some(acceptor) = self.acceptor.take() else {
-            return;
+            return untaken;
         };
         while !acceptor.is_finished() {
             match &self.source {
@@ -168,6 +167,14 @@ impl<T> Drop for Admission<T> {
             thread::sleep(Duration::from_millis(1));
         }
         let _ = acceptor.join();
+        untaken
+    }
+}
+
+impl<T: Send + 'static> Drop for Admission<T> {
+    /// Stops accepting, and turns away all peers.
+    fn drop(&mut self) {
+        drop(self.stop());
     }
 }
 
@@ -176,19 +183,20 @@ fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
     thread.map_err(|error| Failure::start("a thread", &error))
 }
 
+/// Accepts until the admission closes, or until accepting fails for good.
 fn accept_tcp<T, G>(
     listener: &TcpListener,
-    pending_peers: &Arc<PendingPeers>,
-    tell: &Sender<Result<T>>,
+    pending_peers: &Arc<PendingPeers<T>>,
     greet: &Arc<G>,
-) where
+) -> Result<()>
+where
     T: Send + 'static,
     G: Fn(TcpStream, &PendingPeer<T>) -> Result<()> + Send + Sync + 'static,
 {
     loop {
         let accepted = listener.accept();
         if pending_peers.is_closed() {
-            return;
+            return Ok(());
         }
         // A second handle, to end the first one's waiting.
         let accepted = accepted.and_then(|(stream, peer)| Ok((stream.try_clone()?, stream, peer)));
@@ -196,12 +204,11 @@ fn accept_tcp<T, G>(
             Ok((handle, stream, peer)) => {
                 let greet = Arc::clone(greet);
                 let turn_away = move || drop(handle.shutdown(Shutdown::Both));
-                pending_peers.receive(peer, turn_away, tell, move |pending| greet(stream, pending));
+                pending_peers.receive(peer, turn_away, move |pending| greet(stream, pending));
             }
             Err(error) if error.kind() == ErrorKind::InvalidInput => {
                 // This error does not come from a connection, so it will not go away.
-                let _ = tell.send(Err(Failure::socket("accept connections", &error)));
-                return;
+                return Err(Failure::socket("accept connections", &error));
             }
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
             Err(error) => pending_peers.make_room(&Failure::socket("accept a connection", &error)),
@@ -209,20 +216,21 @@ fn accept_tcp<T, G>(
     }
 }
 
+/// Takes requests until the admission closes, or until that fails for good.
 fn accept_requests<T, G>(
     session: &Session,
     listener: &dyn Listener,
-    pending_peers: &Arc<PendingPeers>,
-    tell: &Sender<Result<T>>,
+    pending_peers: &Arc<PendingPeers<T>>,
     greet: &Arc<G>,
-) where
+) -> Result<()>
+where
     T: Send + 'static,
     G: Fn(Request, &PendingPeer<T>) -> Result<()> + Send + Sync + 'static,
 {
     loop {
         let request = session::next_request(session, listener, None);
         if pending_peers.is_closed() {
-            return;
+            return Ok(());
         }
         match request {
             Ok(request) => {
@@ -235,17 +243,12 @@ fn accept_requests<T, G>(
                     let _ = connector.disconnect(&netdirect::Overlapped::new());
                 };
                 let peer = request.peer;
-                pending_peers.receive(peer, turn_away, tell, move |pending| {
-                    greet(request, pending)
-                });
+                pending_peers.receive(peer, turn_away, move |pending| greet(request, pending));
             }
             Err(failure) if failure.nd_status() == Some(Status::INSUFFICIENT_RESOURCES) => {
                 pending_peers.make_room(&failure);
             }
-            Err(failure) => {
-                let _ = tell.send(Err(failure));
-                return;
-            }
+            Err(failure) => return Err(failure),
         }
     }
 }
@@ -257,27 +260,28 @@ pub(crate) struct PendingPeer<T> {
     /// Until when the first message has to arrive.
     pub(crate) deadline: Deadline,
     id: u64,
-    pending_peers: Arc<PendingPeers>,
-    tell: Sender<Result<T>>,
+    pending_peers: Arc<PendingPeers<T>>,
 }
 
-impl<T> PendingPeer<T> {
+impl<T: Send + 'static> PendingPeer<T> {
     /// The peer has sent its first message, and its greeting serves it. From now on the connection is not dropped for
     /// others.
     pub(crate) fn is_known(&self) {
-        let mut list = self.pending_peers.list();
-        let present = list.present.iter_mut().find(|one| one.id == self.id);
-        if let Some(one) = present {
-            one.known = true;
+        if let Some(one) = self.pending_peers.list().find(self.id) {
+            one.stage = Stage::Known;
         }
     }
 
     /// Passes the connection to the server, unless it was dropped already.
     pub(crate) fn admit(&self, peer: T) {
-        if self.pending_peers.leave(self.id) {
-            // The server may have all the clients that it wants.
-            let _ = self.tell.send(Ok(peer));
-        }
+        self.pending_peers.admit(self.id, peer);
+    }
+
+    /// Passes the connection to the server, and waits until the server takes it. Returns the connection if that has not happened
+    /// within the limit.
+    pub(crate) fn admit_for(&self, peer: T, limit: Duration) -> Option<T> {
+        self.pending_peers.admit(self.id, peer);
+        self.pending_peers.give_up_after(self.id, limit)
     }
 
     /// Accepts the peer's request, within the time limit for the first message.
@@ -288,87 +292,156 @@ impl<T> PendingPeer<T> {
         private_data: &[u8],
     ) -> Result<()> {
         endpoint.set_deadline(Some(self.deadline));
-        if !self.pending_peers.has(self.id) {
-            return Err(Failure::peer(
-                "too many newer connections were waiting",
-                "try again",
-            ));
-        }
+        self.check_present()?;
         match endpoint.accept(limits, private_data)? {
-            Status::SUCCESS => Ok(()),
+            // The connection may have been turned away before there was an Accept to end.
+            Status::SUCCESS => self.check_present(),
             status => Err(Failure::status("accept the connection", status)),
         }
     }
+
+    fn check_present(&self) -> Result<()> {
+        if self.pending_peers.list().find(self.id).is_some() {
+            return Ok(());
+        }
+        Err(Failure::peer(
+            "too many other connections were waiting",
+            "try again",
+        ))
+    }
 }
 
-/// All connections that have come in and are not admitted yet.
+/// All connections that have come in and were not taken yet.
 #[derive(Debug)]
-struct PendingPeers {
+struct PendingPeers<T> {
     bounds: Bounds,
-    list: Mutex<List>,
+    list: Mutex<List<T>>,
+    /// A peer was admitted or taken, or accepting has ended.
+    changed: Condvar,
     remarks: Remarks,
     closed: AtomicBool,
 }
 
-#[derive(Debug, Default)]
-struct List {
+#[derive(Debug)]
+struct List<T> {
     next: u64,
     /// The oldest first.
-    present: VecDeque<Present>,
+    present: VecDeque<Present<T>>,
+    /// Why accepting has ended, once it has.
+    stopped: Option<Result<()>>,
 }
 
-struct Present {
+struct Present<T> {
     id: u64,
-    known: bool,
+    stage: Stage<T>,
     /// Ends the greeting from outside.
     turn_away: Box<dyn FnOnce() + Send>,
 }
 
-impl std::fmt::Debug for Present {
+/// How far a connection has come.
+#[derive(Debug)]
+enum Stage<T> {
+    /// The first message has not come. The connection may be dropped for another one.
+    Unknown,
+    /// Its greeting serves it.
+    Known,
+    /// The server has not taken it yet.
+    Admitted(T),
+}
+
+impl<T> std::fmt::Debug for Present<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Present")
             .field("id", &self.id)
-            .field("known", &self.known)
             .finish_non_exhaustive()
     }
 }
 
-impl PendingPeers {
+impl<T> Present<T> {
+    /// Turns the connection away, and drops it. Called with the list unlocked.
+    fn end(self) {
+        (self.turn_away)();
+    }
+}
+
+impl<T> List<T> {
+    fn find(&mut self, id: u64) -> Option<&mut Present<T>> {
+        self.present.iter_mut().find(|one| one.id == id)
+    }
+
+    fn remove_first(&mut self, is_it: impl FnMut(&Present<T>) -> bool) -> Option<Present<T>> {
+        let at = self.present.iter().position(is_it)?;
+        self.present.remove(at)
+    }
+
+    fn has_admitted(&self) -> bool {
+        let mut present = self.present.iter();
+        present.any(|one| matches!(one.stage, Stage::Admitted(_)))
+    }
+
+    /// Removes the admitted peer that came first.
+    fn remove_admitted(&mut self) -> Option<T> {
+        let first = self.remove_first(|one| matches!(one.stage, Stage::Admitted(_)))?;
+        match first.stage {
+            Stage::Admitted(peer) => Some(peer),
+            Stage::Unknown | Stage::Known => None,
+        }
+    }
+
+    fn remove_oldest_unknown(&mut self) -> Option<Present<T>> {
+        self.remove_first(|one| matches!(one.stage, Stage::Unknown))
+    }
+}
+
+impl<T: Send + 'static> PendingPeers<T> {
     fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
-            list: Mutex::default(),
+            list: Mutex::new(List {
+                next: 0,
+                present: VecDeque::new(),
+                stopped: None,
+            }),
+            changed: Condvar::new(),
             remarks: Remarks::default(),
             closed: AtomicBool::new(false),
         }
     }
 
-    fn list(&self) -> std::sync::MutexGuard<'_, List> {
+    fn list(&self) -> MutexGuard<'_, List<T>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn has(&self, id: u64) -> bool {
-        self.list().present.iter().any(|one| one.id == id)
     }
 
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    fn close(&self) {
+    /// Turns all away but those that are admitted, and returns these.
+    fn close(&self) -> Vec<T> {
         self.closed.store(true, Ordering::Release);
         let all = std::mem::take(&mut self.list().present);
+        self.changed.notify_all();
+        let mut untaken = Vec::new();
         for one in all {
-            (one.turn_away)();
+            match one.stage {
+                Stage::Admitted(peer) => untaken.push(peer),
+                Stage::Unknown | Stage::Known => (one.turn_away)(),
+            }
         }
+        untaken
+    }
+
+    /// Accepting has ended.
+    fn stop(&self, why: Result<()>) {
+        self.list().stopped = Some(why);
+        self.changed.notify_all();
     }
 
     /// Greets one more connection in a thread of its own.
-    fn receive<T: Send + 'static>(
+    fn receive(
         self: &Arc<Self>,
         peer: SocketAddr,
         turn_away: impl FnOnce() + Send + 'static,
-        tell: &Sender<Result<T>>,
         greet: impl FnOnce(&PendingPeer<T>) -> Result<()> + Send + 'static,
     ) {
         let Some(id) = self.enter(Box::new(turn_away)) else {
@@ -383,11 +456,10 @@ impl PendingPeers {
             deadline: Deadline::after(self.bounds.first_message),
             id,
             pending_peers: Arc::clone(self),
-            tell: tell.clone(),
         };
         let thread = start("greet", move || {
             let greeted = greet(&pending);
-            pending.pending_peers.leave(id);
+            pending.pending_peers.greeted(id);
             if let Err(failure) = greeted
                 && !pending.pending_peers.is_closed()
             {
@@ -397,7 +469,7 @@ impl PendingPeers {
             }
         });
         if let Err(failure) = thread {
-            self.leave(id);
+            self.greeted(id);
             self.remark(format_args!("turned away {peer}: {failure}"));
         }
     }
@@ -406,44 +478,106 @@ impl PendingPeers {
     /// drop.
     fn enter(&self, turn_away: Box<dyn FnOnce() + Send>) -> Option<u64> {
         let mut list = self.list();
-        let mut gives_way = None;
-        if list.present.len() >= self.bounds.most {
-            let oldest = list.present.iter().position(|one| !one.known)?;
-            gives_way = list.present.remove(oldest);
-        }
+        let gives_way = if list.present.len() >= self.bounds.most {
+            Some(list.remove_oldest_unknown()?)
+        } else {
+            None
+        };
         let id = list.next;
         list.next += 1;
         list.present.push_back(Present {
             id,
-            known: false,
+            stage: Stage::Unknown,
             turn_away,
         });
         drop(list);
         if let Some(one) = gives_way {
-            (one.turn_away)();
+            one.end();
         }
         Some(id)
     }
 
-    /// Takes a connection off the list. Returns whether it was there.
-    fn leave(&self, id: u64) -> bool {
-        let present = &mut self.list().present;
-        let before = present.len();
-        present.retain(|one| one.id != id);
-        present.len() < before
+    fn admit(&self, id: u64, peer: T) {
+        let mut list = self.list();
+        if let Some(one) = list.find(id) {
+            one.stage = Stage::Admitted(peer);
+            self.changed.notify_all();
+        } else {
+            drop(list); // dropping a peer can take a while
+        }
+    }
+
+    /// The greeting of a connection has ended: the connection leaves, unless it is admitted.
+    fn greeted(&self, id: u64) {
+        let mut list = self.list();
+        let left =
+            list.remove_first(|one| one.id == id && !matches!(one.stage, Stage::Admitted(_)));
+        self.changed.notify_all();
+        drop(list);
+        drop(left);
+    }
+
+    /// Takes the admitted peer that came first.
+    fn take(&self, limit: Option<Duration>) -> Result<Option<T>> {
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        let mut list = self.list();
+        loop {
+            if let Some(peer) = list.remove_admitted() {
+                self.changed.notify_all();
+                return Ok(Some(peer));
+            }
+            if let Some(stopped) = &mut list.stopped {
+                return match std::mem::replace(stopped, Ok(())) {
+                    Err(failure) => Err(failure),
+                    Ok(()) => Err(Failure::new(
+                        "the server has stopped accepting connections",
+                        "start the server again",
+                    )),
+                };
+            }
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            list = match left {
+                None => self.changed.wait(list),
+                Some(Duration::ZERO) => return Ok(None),
+                Some(left) => match self.changed.wait_timeout(list, left) {
+                    Ok((list, _)) => Ok(list),
+                    Err(poisoned) => Ok(poisoned.into_inner().0),
+                },
+            }
+            .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Takes the admitted peer that came first, as long as somebody is here who may be admitted.
+    fn take_of_present(&self) -> Option<T> {
+        let is_open = |list: &mut List<T>| !list.present.is_empty() && !list.has_admitted();
+        let waited = self.changed.wait_while(self.list(), is_open);
+        let mut list = waited.unwrap_or_else(PoisonError::into_inner);
+        let peer = list.remove_admitted();
+        self.changed.notify_all();
+        peer
+    }
+
+    /// Waits until an admitted peer is taken or dropped, and removes it when that takes too long.
+    fn give_up_after(&self, id: u64, limit: Duration) -> Option<T> {
+        let is_there = |list: &mut List<T>| list.find(id).is_some();
+        let waited = self
+            .changed
+            .wait_timeout_while(self.list(), limit, is_there);
+        let (mut list, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match list.remove_first(|one| one.id == id)?.stage {
+            Stage::Admitted(peer) => Some(peer),
+            Stage::Unknown | Stage::Known => None,
+        }
     }
 
     /// The system has no resources left for one more connection. Drops the oldest unknown peer, and waits a little before
     /// the next attempt.
     fn make_room(&self, why: &Failure) {
         self.remark(why);
-        let oldest = {
-            let mut list = self.list();
-            let oldest = list.present.iter().position(|one| !one.known);
-            oldest.and_then(|oldest| list.present.remove(oldest))
-        };
+        let oldest = self.list().remove_oldest_unknown();
         if let Some(one) = oldest {
-            (one.turn_away)();
+            one.end();
         }
         thread::sleep(PAUSE);
     }

@@ -87,9 +87,43 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A number of octets as it is typed: k, M, G and T are binary.
+pub(crate) fn octets(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.trim_end_matches(['i', 'B']).char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        Some((at, 't' | 'T')) => (&text[..at], 40),
+        _ => (text, 0),
+    };
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| "not a size; write it like 8, 64k or 1M".to_owned())?;
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| "must be below 16 EiB".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn octets_have_binary_suffixes() {
+        for (text, number) in [
+            ("0", 0),
+            ("8", 8),
+            ("64k", 65_536),
+            ("1MiB", 1 << 20),
+            ("5G", 5 << 30),
+            ("2T", 2 << 40),
+        ] {
+            assert_eq!(octets(text), Ok(number), "{text}");
+        }
+        for bad in ["", "k", "-1", "1.5", "x", "64q", "16777216T"] {
+            assert!(octets(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn a_time_limit_is_positive_and_finite() {

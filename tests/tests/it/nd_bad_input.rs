@@ -65,6 +65,18 @@ impl Place {
         nd::start(send.into_iter().chain(options.iter().map(Into::into)))
     }
 
+    /// A new pipe, and what opens it for writing when a reader has opened it.
+    fn pipe(&self) -> (PathBuf, impl FnOnce() -> fs::File + use<>) {
+        let pipe = self.folder.path().join("pipe");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        let _ = fs::remove_file(&pipe);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let path = pipe.clone();
+        (pipe, move || {
+            fs::OpenOptions::new().write(true).open(path).unwrap()
+        })
+    }
+
     /// Checks that there is no file, neither under the final name nor under another one.
     #[track_caller]
     fn assert_nothing_written(&self) {
@@ -453,7 +465,13 @@ fn stuck(place: &Place, via: &str) -> (Nd, Nd, Middle) {
     let proxy = Proxy::start(recv.address(), 1 << 20);
     let send = place.sender(proxy.address(), &["--via", via]);
     let middle = proxy.middle().expect("more is sent than is relayed");
+    // A receiver that has no block yet would go on waiting for another sender.
+    wait_for_first_block(&mut recv);
     (recv, send, middle)
+}
+
+fn wait_for_first_block(recv: &mut Nd) {
+    recv.wait_for(|line| line.starts_with("receiving from ").then_some(()));
 }
 
 #[test]
@@ -507,14 +525,33 @@ fn a_peer_that_stops_reading() {
     for via in WAYS {
         let place = Place::with_file(8 << 20);
         // Nothing passes any more in the direction of the file, so both sides see a silent peer. On a busy machine this may
-        // happen before the middle; both sides then fail in the same way.
+        // happen before the middle; both sides then fail in the same way. The first block has passed, because the sender, which
+        // reads from a pipe, waits for more until the receiver has it.
         let impatient = ["--via", via, "--timeout", "0.5"];
         let mut recv = place.receiver(&impatient[2..]);
         let proxy = Proxy::start(recv.address(), 1 << 20);
-        let send = place.sender(proxy.address(), &impatient);
+        let (pipe, feed) = place.pipe();
+        let send = nd::shell(&format!(
+            "cat '{}' | '{}' cat send /dev/stdin {} {}",
+            pipe.display(),
+            nd::binary().display(),
+            proxy.address(),
+            impatient.join(" ")
+        ));
+        let fed = thread::spawn(move || {
+            let mut pipe = feed();
+            pipe.write_all(&noise(1000)).map(|()| pipe)
+        });
+        wait_for_first_block(&mut recv);
+        let mut pipe = fed.join().unwrap().unwrap();
+        let fed = thread::spawn(move || {
+            // The sender has ended before it has read all of this.
+            let _ = pipe.write_all(&noise(8 << 20));
+        });
         let middle = proxy.middle();
         send.finish().assert_failure("");
         recv.finish().assert_failure("");
+        fed.join().unwrap();
         place.assert_nothing_written();
         drop(middle);
 

@@ -303,6 +303,47 @@ fn standard_input_is_sent_by_its_name() {
     assert_eq!(fs::read(copy).unwrap(), b"hello");
 }
 
+#[test]
+fn a_file_is_no_longer_than_the_receiver_allows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("long"), noise(1025)).unwrap();
+    fs::write(path("short"), noise(1024)).unwrap();
+    let recv = args![
+        "cat",
+        "recv",
+        "--listen",
+        "127.0.0.1:0",
+        "--out",
+        path("copy"),
+        "--max-size",
+        "1k"
+    ];
+    let mut receiver = nd::start(&recv);
+    let address = receiver.address().to_string();
+    nd::run(args!["cat", "send", path("long"), &address])
+        .assert_failure("the file has 1025 bytes, and this side takes at most 1024 (--max-size)");
+    // A size that is refused does not end the receiver.
+    nd::run(args!["cat", "send", path("short"), &address]).assert_success();
+    receiver.finish().assert_success();
+    assert_eq!(fs::read(path("copy")).unwrap(), noise(1024));
+    fs::remove_file(path("copy")).unwrap();
+
+    // The size of a pipe is unknown. All of this one comes in the first block, so that the receiver goes on.
+    let mut receiver = nd::start(&recv);
+    let address = receiver.address().to_string();
+    let line = format!("{} cat send /dev/stdin {address}", nd::binary().display());
+    nd::shell(&format!("cat '{}' | {line}", path("long").display()))
+        .finish()
+        .assert_failure("the file is longer than the 1024 bytes that the receiver takes");
+    assert!(!path("copy").exists());
+    nd::shell(&format!("cat '{}' | {line}", path("short").display()))
+        .finish()
+        .assert_success();
+    receiver.finish().assert_success();
+    assert_eq!(fs::read(path("copy")).unwrap(), noise(1024));
+}
+
 /// A limit on memory that is smaller than the file must not lose an octet of the file.
 #[test]
 fn memory_is_bounded_whatever_the_size() {

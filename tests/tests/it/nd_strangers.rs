@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,7 +78,12 @@ impl Silent {
 
     /// A peer that is connected.
     fn connected(to: SocketAddr) -> Self {
-        let silent = Self::half_connected(to, &[]);
+        Self::connected_with(to, &[])
+    }
+
+    /// The same with private data in its request.
+    fn connected_with(to: SocketAddr, private_data: &[u8]) -> Self {
+        let silent = Self::half_connected(to, private_data);
         let overlapped = Overlapped::new();
         let started = silent.connector.complete_connect(&overlapped);
         ext::wait(started, &overlapped).expect("connected");
@@ -97,7 +103,10 @@ impl Silent {
 }
 
 fn listening(line: &[&str]) -> (Nd, SocketAddr) {
-    let mut server = nd::start(line);
+    listening_at(nd::start(line))
+}
+
+fn listening_at(mut server: Nd) -> (Nd, SocketAddr) {
     let address = server.address();
     (server, address)
 }
@@ -157,10 +166,40 @@ fn cat_receives_beside_a_sender_that_does_not_go_on() {
     drop((idle, silent));
 }
 
+/// The file of a test, and a receiver of it.
+fn receiver(folder: &Path, octets: usize) -> (Nd, SocketAddr) {
+    std::fs::write(folder.join("original"), proxy::noise(octets)).expect("written");
+    let copy = folder.join("copy");
+    let recv = nd::start(args![
+        "cat",
+        "recv",
+        "--listen",
+        "127.0.0.1:0",
+        "--out",
+        copy,
+        "--timeout",
+        "3600"
+    ]);
+    listening_at(recv)
+}
+
+#[test]
+fn cat_receives_beside_senders_that_were_accepted_and_stay_silent() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (recv, address) = receiver(folder.path(), 100_000);
+    let silent = [0; 3].map(|_| Silent::connected_with(address, &offer()));
+    let original = folder.path().join("original");
+    nd::run(args!["cat", "send", original, address.to_string()]).assert_success();
+    recv.finish().assert_success();
+    let copy = std::fs::read(folder.path().join("copy")).expect("there");
+    assert_eq!(copy, proxy::noise(100_000));
+    silent.into_iter().for_each(Silent::assert_dropped);
+}
+
 /// The private data of a sender of one octet by Send.
 fn offer() -> Vec<u8> {
     let mut offer = b"ND cat\r\n".to_vec();
-    offer.extend([0, 2, 1]); // version, offer
+    offer.extend([0, 3, 1]); // version, offer
     offer.push(1); // by Send
     offer.extend(4096_u32.to_be_bytes()); // length of a block
     offer.extend(2_u32.to_be_bytes()); // blocks

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::args::{AdapterArgs, SecurityArgs, seconds};
+use crate::args::{AdapterArgs, SecurityArgs, octets, seconds};
 use crate::errors::Result;
 use crate::peer::WhichArgs;
 use crate::provider::AdapterOptions;
@@ -45,6 +45,10 @@ pub(crate) struct RecvArgs {
     /// Where to write the file; - for standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
+
+    /// The longest file to take; k, M, G and T are binary [default: any length]
+    #[arg(long, value_name = "SIZE", value_parser = octets)]
+    pub(crate) max_size: Option<u64>,
 
     #[command(flatten)]
     pub(crate) common: CatArgs,

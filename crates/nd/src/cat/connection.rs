@@ -10,7 +10,7 @@ use netdirect::{
 
 use super::protocol::{HEADER, MAX_BLOCK, MAX_MESSAGE, MAX_RING, Message, Shape};
 use crate::errors::{Failure, Result, one_line};
-use crate::session::{Depths, Endpoint, Region, Session};
+use crate::session::{Deadline, Depths, Endpoint, Region, Session};
 
 /// Receives posted beyond one per slot: for `End` or `Verdict`, and for `Abort`.
 const SPARE: u32 = 2;
@@ -20,6 +20,9 @@ const CONTROL_MESSAGES: u32 = 4;
 
 /// Octets for the header in front of a block, more than it needs.
 const ROOM: u32 = 256;
+
+/// How long a peer may take to hear why this side gives up.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Marks the context of a Send that concerns a block.
 const BLOCK: u64 = 1 << 32;
@@ -261,15 +264,19 @@ impl Connection {
 
     /// Tells the peer why this side gives up, if that is still possible, and disconnects.
     pub(super) fn abandon(&mut self, failure: &Failure) {
-        const PATIENCE: Duration = Duration::from_secs(2);
+        self.abandon_by(failure, Deadline::after(PATIENCE));
+    }
+
+    /// The same, and gives the connection up when the time is over.
+    pub(super) fn abandon_by(&mut self, failure: &Failure, deadline: Deadline) {
         if failure.is_ours()
             && !self.idle.is_empty()
             && self.send(&Message::Abort(failure.what())).is_ok()
         {
-            self.drain(PATIENCE); // or Disconnect would flush the message
+            self.drain(deadline.left()); // or Disconnect would flush the message
         }
         // The connection may have ended already, so an error changes nothing.
-        let _ = self.endpoint.disconnect_within(PATIENCE);
+        let _ = self.endpoint.disconnect_within(deadline.left());
     }
 
     /// Waits until every message without a block has been sent, but not longer than `limit`.

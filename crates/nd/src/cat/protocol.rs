@@ -1,4 +1,4 @@
-//! The protocol of `nd cat`, version 2. Integers are big-endian.
+//! The protocol of `nd cat`, version 3. Integers are big-endian.
 //!
 //! # Set-up
 //!
@@ -13,9 +13,8 @@
 //! | 1 | 1 offer, 2 answer, 3 refusal |
 //!
 //! An offer goes on with mode (1: 1 send, 2 write, 3 read), block length (4), number of blocks (4), size (8), ring address
-//! (8) and ring token (4). The size is what the sender expects of the file, all ones if unknown. It serves only a progress
-//! bar, because files grow and shrink, and some have more octets than the system says. An answer repeats mode, block length
-//! and number of blocks, the latter two as offered or smaller (in mode read: as offered), then ring address and token. A
+//! (8) and ring token (4). The size is that of the file, all ones if unknown: the sender sends exactly so many octets or gives up,
+//! and the receiver ends a transfer that is longer or shorter. An answer repeats mode, block length and number of blocks, the latter two as offered or smaller (in mode read: as offered), then ring address and token. A
 //! refusal goes on with a reserved octet and UTF-8 text. The ring is the advertised memory, *number of blocks* times *block
 //! length* octets: the receiver's in mode write, the sender's in mode read; in mode send both fields are 0.
 //!
@@ -46,7 +45,7 @@ use super::args::Via;
 const MAGIC: [u8; 8] = *b"ND cat\r\n";
 
 /// The version of this program.
-pub(crate) const VERSION: u16 = 2;
+pub(crate) const VERSION: u16 = 3;
 
 const OFFER: u8 = 1;
 const ANSWER: u8 = 2;
@@ -77,7 +76,7 @@ pub(crate) type Digest = [u8; 32];
 pub(crate) struct Offer {
     pub(crate) via: Via,
     pub(crate) shape: Shape,
-    /// The expected size of the file, if it is known.
+    /// The size of the file, if it is known.
     pub(crate) size: Option<u64>,
     /// The sender's ring, in mode read.
     pub(crate) ring: RemoteAddress,

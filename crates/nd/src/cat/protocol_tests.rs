@@ -46,7 +46,7 @@ fn decode(octets: &[u8]) -> Option<Message> {
 fn an_offer_is_laid_out_as_documented() {
     let expected = [
         &b"ND cat\r\n"[..],                                // magic
-        &[0x00, 0x02],                                     // version
+        &[0x00, 0x03],                                     // version
         &[0x01],                                           // offer
         &[0x03],                                           // mode read
         &[0x00, 0x04, 0x00, 0x00],                         // block length
@@ -82,10 +82,10 @@ fn offers_and_answers_survive_the_way() {
 #[test]
 fn another_version_is_refused_by_its_number() {
     let mut octets = offer(Via::Write).encode();
-    octets[9] = 3;
+    octets[9] = 4;
     octets.truncate(12); // whatever that version puts behind
-    let reason = Offer::decode(&octets).expect_err("version 3");
-    assert_eq!(reason, "this side speaks version 2 of the protocol, not 3");
+    let reason = Offer::decode(&octets).expect_err("version 4");
+    assert_eq!(reason, "this side speaks version 3 of the protocol, not 4");
 }
 
 #[test]

@@ -195,7 +195,7 @@ impl Sender {
             while self.is_busy() {
                 self.wait(doing)?;
             }
-            let read = read(file, &mut scratch, doing)?;
+            let read = self.read(file, &mut scratch, progress.moved(), doing)?;
             if read == 0 {
                 break;
             }
@@ -221,6 +221,26 @@ impl Sender {
                 "did not answer the end of the file with its verdict",
             )),
         }
+    }
+
+    /// Reads the next octets of the file, `moved` octets behind its beginning. Returns 0 at the end: of the size that was stated, or
+    /// else of the file.
+    fn read(&self, file: &mut File, into: &mut [u8], moved: u64, doing: &str) -> Result<usize> {
+        let Some(size) = self.offer.size else {
+            return read(file, into, doing);
+        };
+        let left = usize::try_from(size.saturating_sub(moved)).unwrap_or(usize::MAX);
+        let room = left.min(into.len());
+        let came = read(file, &mut into[..room], doing)?;
+        if came == 0 && room > 0 {
+            return Err(Failure::new(
+                format!(
+                    "cannot {doing}: the file has shrunk from {size} to {moved} bytes meanwhile"
+                ),
+                "send it again when no program changes it",
+            ));
+        }
+        Ok(came)
     }
 
     /// Tells the receiver why this side gives up, and disconnects.

@@ -62,7 +62,11 @@ impl Sink {
     /// Begins a file.
     pub(super) fn begin(self) -> Result<Writing> {
         let part = self.part()?;
-        Ok(Writing { sink: self, part })
+        Ok(Writing {
+            sink: self,
+            part,
+            is_empty: true,
+        })
     }
 
     /// The temporary file beside the final one. It is removed when it is dropped.
@@ -123,17 +127,25 @@ fn target(path: &Path) -> io::Result<Target> {
 pub(super) struct Writing {
     sink: Sink,
     part: Option<Part>,
+    is_empty: bool,
 }
 
 impl Writing {
     /// Appends to the file.
     pub(super) fn write(&mut self, data: &[u8]) -> Result<()> {
+        self.is_empty &= data.is_empty();
         let written = match (&mut self.part, &mut self.sink.target) {
             (Some(part), _) => part.file.write_all(data),
             (None, Target::Direct(file)) => file.write_all(data),
             (None, _) => std::io::stdout().lock().write_all(data),
         };
         written.map_err(|error| writing(&self.sink.path, &error))
+    }
+
+    /// Gives the file up. Returns the place for another one, unless something of this file is there already, in a pipe or a device.
+    pub(super) fn abandon(self) -> Option<Sink> {
+        let is_clean = self.part.is_some() || self.is_empty;
+        is_clean.then_some(self.sink)
     }
 
     /// Gives the whole file its name.
@@ -353,6 +365,28 @@ mod tests {
         drop(writing);
         assert_eq!(fs::read(&path).expect("there"), b"old");
         assert_eq!(names(directory.path()), ["out"]);
+    }
+
+    #[test]
+    fn a_place_takes_another_file_unless_something_of_the_first_is_there() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("out");
+        let mut writing = Sink::new(&path).and_then(Sink::begin).expect("begins");
+        writing.write(b"first").expect("written");
+        let again = writing.abandon().expect("the name is not taken");
+        let mut writing = again.begin().expect("begins");
+        writing.write(b"second").expect("written");
+        writing.finish().expect("renamed");
+        assert_eq!(fs::read(&path).expect("there"), b"second");
+
+        let null = || {
+            let sink = Sink::new(Path::new("/dev/null"));
+            sink.and_then(Sink::begin).expect("begins")
+        };
+        assert!(null().abandon().is_some());
+        let mut writing = null();
+        writing.write(b"first").expect("written");
+        assert!(writing.abandon().is_none());
     }
 
     #[test]

@@ -1,17 +1,17 @@
 //! The file that is sent: a regular file, or anything else that can be read to an end.
 
 use std::fs::{self, File, Metadata};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::errors::{Failure, Result};
 use crate::stderr;
 
-/// The file to send. Only the octets that are read from it count, not the size that the system reports, because files of
-/// `/proc` report 0.
+/// The file to send.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) file: File,
-    /// The expected size, if it is known.
+    /// The octets that are sent: those that a regular file has now. `None`: all octets up to the end, whenever that comes.
     pub(super) size: Option<u64>,
 }
 
@@ -29,13 +29,24 @@ impl Source {
         if is_named_pipe(path, &found) {
             stderr::note(format_args!("waiting for data from {}", path.display()));
         }
-        let file = File::open(path).map_err(explain)?;
-        let size = found.is_file().then_some(found.len());
-        Ok(Self {
-            file,
-            size: size.filter(|size| *size > 0),
-        })
+        let mut file = File::open(path).map_err(explain)?;
+        let size = size(&mut file).map_err(explain)?;
+        Ok(Self { file, size })
     }
+}
+
+/// The octets of a regular file that are left to read. `None` if the system's figure is not that of the octets: files of `/proc`
+/// report 0, and those of `/sys` a whole page, so the last octet is looked at.
+fn size(file: &mut File) -> io::Result<Option<u64>> {
+    let found = file.metadata()?;
+    let Some(last) = found.len().checked_sub(1).filter(|_| found.is_file()) else {
+        return Ok(None);
+    };
+    let begin = file.stream_position()?;
+    file.seek(SeekFrom::Start(last))?;
+    let is_there = file.read(&mut [0])? > 0;
+    file.seek(SeekFrom::Start(begin))?;
+    Ok(found.len().checked_sub(begin).filter(|_| is_there))
 }
 
 /// Whether opening this file waits for a writer, because it is a named pipe. A pipe with which this process was started has
@@ -49,4 +60,38 @@ pub(super) fn is_named_pipe(path: &Path, found: &Metadata) -> bool {
 #[cfg(not(unix))]
 pub(super) fn is_named_pipe(_: &Path, _: &Metadata) -> bool {
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of(path: &Path) -> Option<u64> {
+        Source::open(path).expect("opened").size
+    }
+
+    #[test]
+    fn a_size_is_stated_for_octets_that_are_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        fs::write(&path, [7; 5000]).expect("written");
+        let Source { mut file, size } = Source::open(&path).expect("opened");
+        assert_eq!(size, Some(5000));
+        let mut octets = Vec::new();
+        file.read_to_end(&mut octets).expect("read");
+        assert_eq!(octets, [7; 5000], "from the beginning");
+        fs::write(&path, "").expect("written");
+        assert_eq!(size_of(&path), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn no_size_is_stated_where_the_systems_figure_is_another_one() {
+        assert_eq!(size_of(Path::new("/proc/version")), None);
+        assert_eq!(size_of(Path::new("/dev/null")), None);
+        let of_a_page = Path::new("/sys/devices/system/cpu/online");
+        if of_a_page.exists() {
+            assert_eq!(size_of(of_a_page), None);
+        }
+    }
 }

@@ -13,10 +13,11 @@ use netdirect::{MrFlags, ReadLimits, RemoteAddress, Status};
 
 use super::connection::{Connection, Event};
 use super::protocol::{Answer, Block, Message, NO_RING, Offer, Shape, Whole};
+use super::recv::News;
 use super::sink::Sink;
 use super::{Progress, hex, recv, send, summary};
 use crate::cat::args::Via;
-use crate::errors::{Failure, Result};
+use crate::errors::Result;
 use crate::provider::AdapterOptions;
 use crate::session::{self, Deadline, Setup};
 
@@ -54,43 +55,80 @@ fn connect(to: SocketAddr, offer: &Offer) -> Connection {
     connection
 }
 
-/// How the receiver fails on a sender in mode write that sends these messages, and whether a file has appeared. The sender
-/// is told, unless it was the first to give up.
-fn receive(messages: &[Message]) -> (String, bool) {
-    let directory = tempfile::tempdir().expect("directory");
-    let path: PathBuf = directory.path().join("out");
-    let sink = Sink::new(&path).expect("writable");
-    let (tell, told) = mpsc::channel();
-    let receiver = thread::spawn(move || {
-        recv::receive(&setup(), &[loopback()], sink, "out", |address| {
-            tell.send(address)
-                .map_err(|_| Failure::new("the test has gone", "none"))
-        })
-        .map(drop)
-    });
-    let offer = Offer {
+/// A sender's offer to write a file of this size.
+fn writing(size: Option<u64>) -> Offer {
+    Offer {
         via: Via::Write,
         shape: SHAPE,
-        // The expected size, which is not the real one.
-        size: Some(5000),
+        size,
         ring: NO_RING,
-    };
-    let mut connection = connect(told.recv().expect("listening"), &offer);
+    }
+}
+
+/// A receiver in a thread of its own.
+struct Receiving {
+    directory: tempfile::TempDir,
+    address: SocketAddr,
+    thread: thread::JoinHandle<Result<()>>,
+}
+
+impl Receiving {
+    fn start(max_size: Option<u64>) -> Self {
+        let directory = tempfile::tempdir().expect("directory");
+        let path: PathBuf = directory.path().join("out");
+        let sink = Sink::new(&path).expect("writable");
+        let (tell, told) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            recv::receive(&setup(), &[loopback()], sink, max_size, "out", |news| {
+                if let News::Listening(address) = news {
+                    tell.send(address).expect("the test listens");
+                }
+                Ok(())
+            })
+            .map(drop)
+        });
+        Self {
+            directory,
+            address: told.recv().expect("listening"),
+            thread,
+        }
+    }
+
+    /// How the receiver has ended, and what is in the folder of the file.
+    fn finish(self) -> (Result<()>, Vec<Vec<u8>>) {
+        let ended = self.thread.join().expect("no panic");
+        let left = fs::read_dir(self.directory.path()).expect("readable");
+        let left = left.map(|entry| fs::read(entry.expect("an entry").path()).expect("read"));
+        (ended, left.collect())
+    }
+}
+
+/// Sends these messages, and returns why the receiver gives up.
+fn say(connection: &mut Connection, messages: &[Message]) -> String {
     for message in messages {
         connection.send(message).expect("sent");
     }
-    let heard = loop {
+    heard(connection)
+}
+
+/// Why the receiver gives up.
+fn heard(connection: &mut Connection) -> String {
+    loop {
         match connection.event("hear") {
             Ok(Event::Message(Message::Free(_), _)) => {}
             Ok(other) => panic!("{other:?}"),
-            Err(failure) => break failure.to_string(),
+            Err(failure) => return failure.to_string(),
         }
-    };
-    let failure = receiver
-        .join()
-        .expect("no panic")
-        .expect_err("refused")
-        .to_string();
+    }
+}
+
+/// How the receiver fails on a sender of a file of this size that sends these messages, and whether a file has appeared. The sender
+/// is told, unless it was the first to give up.
+fn receive(size: Option<u64>, max_size: Option<u64>, messages: &[Message]) -> (String, bool) {
+    let receiving = Receiving::start(max_size);
+    let heard = say(&mut connect(receiving.address, &writing(size)), messages);
+    let (ended, left) = receiving.finish();
+    let failure = ended.expect_err("refused").to_string();
     if !matches!(messages.last(), Some(Message::Abort(_))) {
         let what = failure.split("; ").next().unwrap_or_default();
         assert!(
@@ -98,10 +136,18 @@ fn receive(messages: &[Message]) -> (String, bool) {
             "{heard} / {failure}"
         );
     }
-    (
-        failure,
-        fs::read_dir(directory.path()).expect("readable").count() > 0,
-    )
+    (failure, !left.is_empty())
+}
+
+/// Sends these octets as a file of this size.
+fn send_file(to: SocketAddr, octets: &[u8], size: Option<u64>) -> Result<()> {
+    let mut file = tempfile::tempfile().expect("file");
+    file.write_all(octets).expect("written");
+    file.rewind().expect("rewound");
+    let mut sender = send::connect_to_any(&setup(), &[to], Via::Write, size)?;
+    let mut progress = Progress::new(None, "test");
+    let sent = sender.run(&mut file, "send", &mut progress);
+    sent.inspect_err(|failure| sender.abandon(failure))
 }
 
 fn written(slot: u32, length: u32) -> Message {
@@ -115,39 +161,153 @@ fn end(length: u64) -> Message {
     })
 }
 
+const NOT_NEXT: &str = "sent a block that is not the next one";
+const OUT_OF_PLACE: &str = "sent a message that is out of place";
+const TOO_SOON: &str = "ended the file too soon";
+const DAMAGED: &str = "the file arrived damaged";
+
 #[test]
 fn a_sender_that_breaks_the_rules_leaves_no_file() {
-    let next = "sent a block that is not the next one";
-    let place = "sent a message that is out of place";
-    let soon = "ended the file too soon";
+    let first = written(0, 100);
     for (messages, expected) in [
-        (vec![written(1, 4096)], next),
-        (vec![written(7, 4096)], next),
-        (vec![written(0, 4097)], next),
-        (vec![written(0, u32::MAX)], next),
-        (vec![written(0, 0)], next),
-        (vec![written(0, 4096), written(0, 1)], next),
-        (vec![written(0, 4096), end(5000)], soon),
-        (vec![end(1)], soon),
-        (vec![Message::Free(0)], place),
+        (vec![written(0, 4096), written(0, 1)], NOT_NEXT),
+        (vec![first.clone(), written(1, 4097)], NOT_NEXT),
+        (vec![written(0, 4096), end(5000)], TOO_SOON),
+        (vec![first.clone(), Message::Free(0)], OUT_OF_PLACE),
+        (vec![first.clone(), end(100)], DAMAGED),
+        (
+            vec![first, Message::Abort("changed\nmy mind".to_owned())],
+            "gave up: changed\\nmy mind",
+        ),
+    ] {
+        let (failure, left) = receive(None, None, &messages);
+        assert!(failure.contains(expected), "{messages:?}: {failure}");
+        assert!(!left, "{messages:?}");
+    }
+}
+
+#[test]
+fn a_sender_without_a_good_first_block_is_turned_away_and_the_next_one_served() {
+    let receiving = Receiving::start(None);
+    for (messages, expected) in [
+        (vec![written(1, 4096)], NOT_NEXT),
+        (vec![written(7, 4096)], NOT_NEXT),
+        (vec![written(0, 4097)], NOT_NEXT),
+        (vec![written(0, u32::MAX)], NOT_NEXT),
+        (vec![written(0, 0)], NOT_NEXT),
+        (vec![end(1)], TOO_SOON),
+        (vec![Message::Free(0)], OUT_OF_PLACE),
         (
             vec![Message::Ready(Block {
                 slot: 0,
                 length: 4096,
             })],
-            place,
+            OUT_OF_PLACE,
         ),
-        (vec![end(0)], "the file arrived damaged"), // not the digest of nothing
-        (vec![written(0, 100), end(100)], "the file arrived damaged"),
-        (
-            vec![Message::Abort("changed\nmy mind".to_owned())],
-            "gave up: changed\\nmy mind",
-        ),
+        (vec![end(0)], DAMAGED), // not the digest of nothing
     ] {
-        let (failure, left) = receive(&messages);
+        let mut sender = connect(receiving.address, &writing(None));
+        let heard = say(&mut sender, &messages);
+        assert!(
+            heard.contains("the other side gave up") && heard.contains(expected),
+            "{messages:?}: {heard}"
+        );
+    }
+    send_file(receiving.address, b"good", Some(4)).expect("received");
+    let (ended, left) = receiving.finish();
+    ended.expect("received");
+    assert_eq!(left, [b"good"]);
+}
+
+#[test]
+fn a_file_is_as_long_as_its_sender_has_stated() {
+    let more = "sent more than the 5000 bytes that it had stated";
+    let full = written(0, 4096);
+    for (messages, expected) in [
+        (vec![full.clone(), written(1, 905)], more),
+        (vec![full.clone(), written(1, 904), written(0, 1)], more),
+        (vec![full.clone(), end(4096)], TOO_SOON),
+        (vec![full, end(5000)], TOO_SOON),
+    ] {
+        let (failure, left) = receive(Some(5000), None, &messages);
         assert!(failure.contains(expected), "{messages:?}: {failure}");
         assert!(!left, "{messages:?}");
     }
+}
+
+#[test]
+fn a_file_of_unknown_size_is_no_longer_than_the_receiver_allows() {
+    let messages = [written(0, 4096), written(1, 905)];
+    let (failure, left) = receive(None, Some(5000), &messages);
+    let expected = "the file is longer than the 5000 bytes that the receiver takes; allow more";
+    assert!(failure.contains(expected), "{failure}");
+    assert!(!left);
+}
+
+#[test]
+fn the_sender_ends_where_it_has_stated() {
+    let receiving = Receiving::start(Some(50));
+    // The file has grown since.
+    send_file(receiving.address, &[7; 9000], Some(50)).expect("received");
+    let (ended, left) = receiving.finish();
+    ended.expect("received");
+    assert_eq!(left, [[7; 50]]);
+
+    let receiving = Receiving::start(None);
+    let failure = send_file(receiving.address, &[7; 5000], Some(6000)).expect_err("shrunk");
+    let expected = "cannot send: the file has shrunk from 6000 to 5000 bytes meanwhile; ";
+    assert!(failure.to_string().starts_with(expected), "{failure}");
+    let (ended, left) = receiving.finish();
+    let failure = ended.expect_err("given up").to_string();
+    assert!(
+        failure.contains("has shrunk from 6000 to 5000"),
+        "{failure}"
+    );
+    assert!(left.is_empty());
+}
+
+#[test]
+fn when_a_sender_fails_in_the_middle_the_next_one_is_taken() {
+    let receiving = Receiving::start(None);
+    let address = receiving.address;
+    let mut first = connect(address, &writing(None));
+    first.send(&written(0, 4096)).expect("sent");
+    let freed = first.event("see the block taken").expect("taken");
+    assert!(matches!(freed, Event::Message(Message::Free(0), _)));
+    // Connected before the first one fails, and silent until then.
+    let second = connect(address, &writing(None));
+    let third = send::connect_to_any(&setup(), &[address], Via::Write, Some(100));
+    let mut third = third.expect("connected");
+    let said = say(&mut first, &[written(0, 1)]);
+    assert!(said.contains(NOT_NEXT), "{said}");
+    let mut file = tempfile::tempfile().expect("file");
+    file.write_all(&[7; 100]).expect("written");
+    file.rewind().expect("rewound");
+    let mut progress = Progress::new(None, "test");
+    third
+        .run(&mut file, "send", &mut progress)
+        .expect("received");
+    let (ended, left) = receiving.finish();
+    ended.expect("received");
+    assert_eq!(left, [[7; 100]]);
+    drop(second);
+}
+
+#[test]
+fn who_waits_hears_of_the_end_when_another_sender_was_taken() {
+    let receiving = Receiving::start(None);
+    let mut second = connect(receiving.address, &writing(None));
+    second.send(&written(0, 0)).expect("sent"); // never a block
+    let said = heard(&mut second);
+    assert!(said.contains(NOT_NEXT), "{said}");
+    let mut third = connect(receiving.address, &writing(None));
+    send_file(receiving.address, b"good", Some(4)).expect("received");
+    receiving.finish().0.expect("received");
+    let said = heard(&mut third);
+    assert!(
+        said.contains("the other side ended the connection"),
+        "{said}"
+    );
 }
 
 /// How the sender of a small file fails on a receiver that answers with this ring, sends `early` when it has the message
@@ -159,15 +319,7 @@ fn transmit(
 ) -> Result<()> {
     let session = setup().at(loopback())?;
     let (listener, address) = session.listen(loopback())?;
-    let sender = thread::spawn(move || {
-        let mut file = tempfile::tempfile().expect("file");
-        file.write_all(&[7; 100]).expect("written");
-        file.rewind().expect("rewound");
-        let mut sender = send::connect_to_any(&setup(), &[address], Via::Write, None)?;
-        let mut progress = Progress::new(None, "test");
-        let sent = sender.run(&mut file, "send", &mut progress);
-        sent.inspect_err(|failure| sender.abandon(failure))
-    });
+    let sender = thread::spawn(move || send_file(address, &[7; 100], None));
     let request = session::next_request(&session, listener.as_ref(), Some(Deadline::after(LIMIT)))?;
     let offer = Offer::decode(&request.private_data).expect("an offer");
     let mut connection = Connection::new(&session, request.connector, offer.shape, false)?;

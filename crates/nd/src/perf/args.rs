@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::plan::{Baseline, Plan};
 use super::spec::{Mode, Op, Placement, Receives, Spec, Test, Transport};
 use super::table::Question;
-use crate::args::seconds;
+use crate::args::{octets, seconds};
 use crate::errors::{Failure, Result};
 use crate::units;
 
@@ -444,19 +444,8 @@ fn sizes(test: Test) -> &'static [u32] {
 
 /// A number of octets: `8`, `64k`, `1M`.
 fn size(text: &str) -> std::result::Result<u32, String> {
-    let (digits, shift) = match text.trim_end_matches(['i', 'B']).char_indices().last() {
-        Some((at, 'k' | 'K')) => (&text[..at], 10),
-        Some((at, 'm' | 'M')) => (&text[..at], 20),
-        Some((at, 'g' | 'G')) => (&text[..at], 30),
-        _ => (text, 0),
-    };
-    let number: u64 = digits
-        .parse()
-        .map_err(|_| "not a size; write it like 8, 64k or 1M".to_owned())?;
-    number
-        .checked_mul(1 << shift)
-        .and_then(|octets| u32::try_from(octets).ok())
-        .ok_or_else(|| "a message is shorter than 4 GiB".to_owned())
+    let octets = octets(text)?;
+    u32::try_from(octets).map_err(|_| "a message is shorter than 4 GiB".to_owned())
 }
 
 fn duration(text: &str) -> std::result::Result<Duration, String> {

@@ -2,7 +2,7 @@
 //! ask.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::control::Control;
@@ -17,9 +17,6 @@ const THINKING: Duration = Duration::from_secs(60);
 /// How long a client waits while others are served. Then it is told why, before it takes this side for dead.
 pub(super) const QUEUING: Duration = Duration::from_secs(30);
 
-/// The most clients that wait at once.
-const LONGEST_QUEUE: usize = 64;
-
 /// A client that is to be served.
 #[derive(Debug)]
 pub(super) struct QueuedClient {
@@ -32,7 +29,7 @@ pub(super) struct QueuedClient {
 /// All clients.
 #[derive(Debug)]
 pub(super) struct Clients {
-    admission: Admission<Arc<Waiting>>,
+    admission: Admission<QueuedClient>,
     served: Arc<Mutex<Option<Served>>>,
 }
 
@@ -43,38 +40,22 @@ struct Served {
     since: Instant,
 }
 
-/// A client that waits for its turn. Empty when it has its turn, or has waited too long.
-#[derive(Debug)]
-struct Waiting {
-    client: Mutex<Option<QueuedClient>>,
-    taken: Condvar,
-}
-
 impl Clients {
     /// Admits clients, each of which waits for its turn no longer than `queuing`.
     pub(super) fn new(listener: TcpListener, bounds: Bounds, queuing: Duration) -> Result<Self> {
         let served = Arc::default();
-        // One reference for each waiting client, and one for the closure.
-        let queue = Arc::new(());
         let serving: Arc<Mutex<Option<Served>>> = Arc::clone(&served);
         let admission = Admission::of_tcp(listener, bounds, move |stream, pending| {
             let asked = Control::of_unknown_peer(stream, THINKING, pending.deadline)?;
             let Some((control, line)) = asked else {
                 return Ok(());
             };
-            let waiting = Arc::new(Waiting::new(QueuedClient {
+            let client = QueuedClient {
                 control,
                 peer: pending.peer,
                 line,
-            }));
-            let place = Arc::clone(&queue);
-            let limit = if Arc::strong_count(&place) > LONGEST_QUEUE {
-                Duration::ZERO
-            } else {
-                pending.admit(Arc::clone(&waiting));
-                queuing
             };
-            if let Some(mut client) = waiting.give_up_after(limit) {
+            if let Some(mut client) = pending.admit_for(client, queuing) {
                 client.control.give_up(&busy(*locked(&serving)));
             }
             Ok(())
@@ -85,42 +66,13 @@ impl Clients {
     /// The next client. Waits for ever unless there is a limit.
     pub(super) fn next(&self, limit: Option<Duration>) -> Result<QueuedClient> {
         *locked(&self.served) = None;
-        loop {
-            let waiting = self.admission.next(limit)?;
-            let waiting = waiting.ok_or_else(|| silence(limit.unwrap_or_default()))?;
-            if let Some(client) = waiting.take() {
-                *locked(&self.served) = Some(Served {
-                    peer: client.peer,
-                    since: Instant::now(),
-                });
-                return Ok(client);
-            }
-        }
-    }
-}
-
-impl Waiting {
-    fn new(client: QueuedClient) -> Self {
-        Self {
-            client: Mutex::new(Some(client)),
-            taken: Condvar::new(),
-        }
-    }
-
-    fn take(&self) -> Option<QueuedClient> {
-        let client = locked(&self.client).take();
-        self.taken.notify_all();
-        client
-    }
-
-    /// Waits until the client is taken, and removes it when that takes too long.
-    fn give_up_after(&self, limit: Duration) -> Option<QueuedClient> {
-        let waits = locked(&self.client);
-        let waited = self
-            .taken
-            .wait_timeout_while(waits, limit, |client| client.is_some());
-        let (mut client, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        client.take()
+        let client = self.admission.next(limit)?;
+        let client = client.ok_or_else(|| silence(limit.unwrap_or_default()))?;
+        *locked(&self.served) = Some(Served {
+            peer: client.peer,
+            since: Instant::now(),
+        });
+        Ok(client)
     }
 }
 
