@@ -21,6 +21,9 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Check> {
     checks.filter(|check| !["TST-058.large", "SGE-002.lengths"].contains(&check.name))
 }
 
+/// How many lines of each table a check meets by day besides those that are about it.
+pub(crate) const SAMPLED: usize = 2;
+
 const fn pool(deed: PoolDeed) -> Break {
     Break::Pool(deed)
 }

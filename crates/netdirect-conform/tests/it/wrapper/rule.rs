@@ -296,8 +296,16 @@ impl Break {
         })
     }
 
+    /// The method that answers with a wrong status, if that is what is broken.
+    pub(crate) fn method(self) -> Option<Method> {
+        match self {
+            Self::Status(of, ..) => Some(of),
+            _ => None,
+        }
+    }
+
     /// Whether the statuses of a method are wrong.
     pub(crate) fn is_about(self, method: Method) -> bool {
-        matches!(self, Self::Status(of, ..) if of == method)
+        self.method() == Some(method)
     }
 }

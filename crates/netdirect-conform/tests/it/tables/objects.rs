@@ -25,6 +25,9 @@ pub(crate) fn slow() -> impl Iterator<Item = &'static Check> {
     checks().filter(|check| SLOW.contains(&check.name))
 }
 
+/// How many lines of each of the two tables a check meets by day besides those that are about it.
+pub(crate) const SAMPLED: usize = 2;
+
 /// What is seen only when something was done very often.
 pub(crate) const OFTEN: Table = &[(Break::RegistrationsRunOut, &["TST-090.sizes"])];
 

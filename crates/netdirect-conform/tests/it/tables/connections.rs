@@ -17,6 +17,9 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Check> {
     checks().filter(|check| is_of_connections(check) && check.name != "IW-054.many")
 }
 
+/// How many lines a check meets by day besides those that are about it.
+pub(crate) const SAMPLED: usize = 3;
+
 const GONE: Status = Status::DEVICE_REMOVED;
 
 /// A status that nobody knows.
