@@ -16,6 +16,22 @@ pub struct Deviations {
     /// What it does.
     #[serde(default)]
     pub deviation: Vec<Deviation>,
+    /// The checks that its own races may end in another way.
+    #[serde(default)]
+    pub race: Vec<Race>,
+}
+
+/// A check that passes, or fails only by a race inside of the peer. A failure counts as any other in a run. Who runs the suite may
+/// make the check again, and judge the peer by that.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Race {
+    /// The name of the check.
+    pub check: String,
+    /// What the peer does when the race goes the wrong way.
+    pub reason: String,
+    /// How that is known.
+    pub source: String,
 }
 
 /// One of them.
@@ -75,6 +91,19 @@ impl Deviations {
                 }
             }
         }
+        for Race {
+            check,
+            reason,
+            source,
+        } in &read.race
+        {
+            if !known.checks.iter().any(|known| known.name == check) {
+                return Err(format!("there is no check '{check}'"));
+            }
+            if reason.is_empty() || source.is_empty() {
+                return Err(format!("'{check}' lacks its reason or its source"));
+            }
+        }
         Ok(read)
     }
 
@@ -125,9 +154,14 @@ mod tests {
         )
     }
 
+    fn race(check: &str, reason: &str) -> String {
+        format!("[[race]]\ncheck = \"{check}\"\nreason = \"{reason}\"\nsource = \"y\"\n")
+    }
+
     #[test]
     fn mistakes_are_named() {
         assert!(Deviations::parse(&one("MPA-021.garbage", "it"), KNOWN).is_ok());
+        assert!(Deviations::parse(&race("MPA-021.garbage", "it"), KNOWN).is_ok());
         for (text, hint) in [
             (one("MPA-999", "it"), "MPA-999"),
             (one("MPA-021", ""), "reason"),
@@ -136,6 +170,10 @@ mod tests {
             (one("MPA-021", "it") + "foo = 1\n", "foo"),
             ("foo = 1\n".to_owned(), "foo"),
             ("[[deviation]]\nfoo = 1\n".to_owned(), "check"),
+            // A row is not enough: the check is made again by its name.
+            (race("MPA-021", "it"), "MPA-021"),
+            (race("MPA-021.garbage", ""), "reason"),
+            (race("MPA-021.garbage", "it") + "foo = 1\n", "foo"),
         ] {
             let error = Deviations::parse(&text, KNOWN).expect_err(&text);
             assert!(error.contains(hint), "{error}");

@@ -16,6 +16,6 @@ pub mod rows;
 mod run;
 
 pub use about::{About, Level};
-pub use deviations::{Deviation, Deviations, Known};
+pub use deviations::{Deviation, Deviations, Known, Race};
 pub use outcome::{Failure, Outcome, Pass, Step, Stop, Verdict, ensure, fail};
 pub use run::{Entry, Run, Suite};

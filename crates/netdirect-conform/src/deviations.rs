@@ -48,7 +48,7 @@ mod tests {
         for name in names() {
             let read = shipped(name).expect(name).expect(name);
             assert!(!read.peer.is_empty(), "{name}");
-            assert!(read.deviation.len() <= 40, "{name}");
+            assert!(read.deviation.len() <= 40 && read.race.len() <= 4, "{name}");
             for deviation in &read.deviation {
                 assert!(!deviation.reason.is_empty(), "{deviation:?}");
                 assert!(!deviation.source.is_empty(), "{deviation:?}");

@@ -42,7 +42,7 @@ pub use bench::Bench;
 pub use check::{Check, Interface};
 pub use checks::all as checks;
 pub use conform_report::{
-    About, Deviation, Deviations, Entry, Failure, Level, Outcome, Pass, Step, Stop, Verdict,
+    About, Deviation, Deviations, Entry, Failure, Level, Outcome, Pass, Race, Step, Stop, Verdict,
 };
 pub use limits::Limits;
 pub use link::{Link, LinkEnd, LinkOptions, Listening, Queues};
