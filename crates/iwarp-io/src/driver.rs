@@ -13,6 +13,7 @@ use crate::progress::domain::Domain;
 use crate::progress::parking::Parking;
 use crate::progress::polling;
 use crate::progress::timers::{Timed, TimerKey};
+use crate::protection_faults::ProtectionFaults;
 use crate::sync::AtomicUsize;
 use crate::transport::stream::Stream;
 use crate::transport::{Transport, Wire};
@@ -27,6 +28,8 @@ pub struct Driver {
     pub control: Arc<Domain>,
     /// The buffers from which connections send, and into which they receive.
     pub buffers: Buffers,
+    /// What peers did to memory that they may not use.
+    pub protection_faults: ProtectionFaults,
     capture: Option<Capture>,
     /// Threads parked in any [`Parking`] of the adapter.
     parked: Arc<AtomicUsize>,
@@ -63,6 +66,7 @@ impl Driver {
             environment,
             control,
             buffers,
+            protection_faults: ProtectionFaults::default(),
             capture,
             parked,
             background,

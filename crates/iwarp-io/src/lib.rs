@@ -16,8 +16,10 @@ pub mod faults;
 #[macro_use]
 pub mod log;
 pub mod memory;
+pub mod peer_network;
 mod private_file;
 pub mod progress;
+pub mod protection_faults;
 pub mod setup;
 pub mod socket_buffer;
 mod sync;

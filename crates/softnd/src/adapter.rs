@@ -320,6 +320,7 @@ impl AdapterExtensions for AdapterHandle {
         let read_sinks = self.0.table.lenient_sinks();
         self.0.leniency.add_to(&mut counters, read_sinks);
         counters.extend(self.0.driver.transport.counters());
+        counters.extend(self.0.driver.protection_faults.counters());
         counters
     }
 

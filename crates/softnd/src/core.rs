@@ -95,6 +95,7 @@ impl Core {
             transport.follow(faults);
         }
         let driver = Driver::start(transport, buffers, options.capture.clone())?;
+        driver.protection_faults.set_limit(options.fault_limit);
         let core = Arc::new_cyclic(|this: &Weak<Self>| Self {
             this: this.clone(),
             id,

@@ -10,6 +10,7 @@ use crate::limits::{LONGEST_PRIVATE_DATA, Limits};
 use crate::peer::Peer;
 use iwarp_io::capture::Capture;
 use iwarp_io::faults::{Plan, PlanError};
+use iwarp_io::protection_faults::FaultLimit;
 use iwarp_io::setup::HalfOpenLimits;
 use iwarp_io::transport::quic::security::Security;
 
@@ -65,10 +66,12 @@ impl Default for Timeouts {
     }
 }
 
+/// Times are cut to a year, so that adding them to the time of day cannot overflow.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 impl Timeouts {
     /// Cuts each limit to a year, so that adding it to the time of day cannot overflow.
     fn cut(&mut self) {
-        const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
         let Self {
             connect,
             reply,
@@ -115,6 +118,7 @@ pub struct Options {
     pub(crate) timeouts: Timeouts,
     pub(crate) half_open: Option<u32>,
     pub(crate) half_open_per_peer: Option<u32>,
+    pub(crate) fault_limit: Option<FaultLimit>,
     pub(crate) security: Security,
 }
 
@@ -140,6 +144,7 @@ impl Default for Options {
             timeouts: Timeouts::default(),
             half_open: None,
             half_open_per_peer: None,
+            fault_limit: None,
             security: Security::default(),
         }
     }
@@ -323,6 +328,21 @@ impl Options {
     #[must_use]
     pub fn half_open_limit_per_peer(mut self, connections: u32) -> Self {
         self.half_open_per_peer = Some(connections);
+        self
+    }
+
+    /// Refuses new connections of a peer after so many protection faults of that peer, for `time` from the last of them
+    /// (SEC-036). A protection fault is a message that names memory which the peer may not use; a guess of a token looks like that,
+    /// and each ends its connection. Faults before a `time` without any do not count. A peer is one IPv4 address, or one IPv6 network
+    /// with a prefix of 64 bits. Connections that are open stay open. Default: no connection is refused. Minimum: 1 fault. Maximum:
+    /// a time of one year.
+    ///
+    /// The counters `protection_faults` tell how many faults each peer has, whatever this option is.
+    #[must_use]
+    pub fn refuse_after_protection_faults(mut self, faults: u32, time: Duration) -> Self {
+        let faults = faults.max(1);
+        let time = time.min(YEAR);
+        self.fault_limit = Some(FaultLimit { faults, time });
         self
     }
 

@@ -275,6 +275,13 @@ impl<O: Owner> State<O> {
             }
             Event::Fault(fault) => {
                 tracing::debug!(stream = ?self.scope.stream, ?fault, "the connection failed");
+                if fault.is_protection()
+                    && let Some(io) = &self.io
+                {
+                    let driver = &fixed.driver;
+                    let peer = io.stream().peer().ip();
+                    driver.protection_faults.count(peer, driver.now());
+                }
                 self.fail(Signals::FAILED, fixed);
             }
             Event::Terminated(terminate) => {

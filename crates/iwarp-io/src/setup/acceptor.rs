@@ -270,9 +270,14 @@ impl Acceptor {
         Some(Duration::ZERO)
     }
 
-    /// Lets a peer in, unless a fault plan is against it.
+    /// Lets a peer in, unless the peer has guessed STags, or a fault plan is against it.
     fn take(&self, connection: Wire) {
         let (_, peer) = connection.addresses();
+        let guesses = &self.driver.protection_faults;
+        if guesses.refuses(peer.ip(), self.driver.now()) {
+            limited!(warn, %peer, "a peer with many protection faults is refused for a time");
+            return connection.reset();
+        }
         let faults = self.config.faults.as_ref();
         if let Some(verdict) = faults.and_then(|faults| faults.accept(peer)) {
             return self.take_with_fault(connection, &verdict);

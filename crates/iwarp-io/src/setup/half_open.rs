@@ -6,23 +6,25 @@
 //! address with few is so not disturbed by others with many.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
+
+use crate::peer_network::PeerNetwork;
 
 /// How many half-open connections there may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HalfOpenLimits {
     /// Of all peers together.
     pub total: usize,
-    /// Of one peer: an IPv4 address, or an IPv6 network of 64 bits.
+    /// Of one [peer](PeerNetwork).
     pub per_peer: usize,
 }
 
 /// The half-open connections of one listener, by their keys, which grow with each arrival.
 #[derive(Debug)]
 pub(super) struct HalfOpen<T> {
-    all: BTreeMap<u64, (IpAddr, T)>,
+    all: BTreeMap<u64, (PeerNetwork, T)>,
     /// The keys of each peer.
-    peers: HashMap<IpAddr, BTreeSet<u64>>,
+    peers: HashMap<PeerNetwork, BTreeSet<u64>>,
 }
 
 impl<T> Default for HalfOpen<T> {
@@ -37,7 +39,7 @@ impl<T> Default for HalfOpen<T> {
 impl<T> HalfOpen<T> {
     /// Adds one that is younger than all others.
     pub(super) fn insert(&mut self, key: u64, address: IpAddr, connection: T) {
-        let peer = peer(address);
+        let peer = PeerNetwork::of(address);
         self.all.insert(key, (peer, connection));
         self.peers.entry(peer).or_default().insert(key);
     }
@@ -55,7 +57,7 @@ impl<T> HalfOpen<T> {
 
     /// Takes out the one that gives way to a newcomer from `address`, if one has to (SEC-031).
     pub(super) fn make_room(&mut self, address: IpAddr, limits: HalfOpenLimits) -> Option<T> {
-        let own = self.peers.get(&peer(address));
+        let own = self.peers.get(&PeerNetwork::of(address));
         if let Some(own) = own.filter(|own| own.len() >= limits.per_peer) {
             let oldest = *own.first()?;
             return self.remove(oldest);
@@ -80,14 +82,6 @@ impl<T> HalfOpen<T> {
         all.into_values()
             .map(|(_, connection)| connection)
             .collect()
-    }
-}
-
-/// What counts as one peer: an IPv4 address, or a network of 64 bits, as large as the smallest that an IPv6 host is given.
-fn peer(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
-        v4 => v4,
     }
 }
 

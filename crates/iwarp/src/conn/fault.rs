@@ -5,7 +5,7 @@ use core::fmt;
 use crate::ddp::{self, TaggedError, UntaggedError};
 use crate::memory::AccessError;
 use crate::mpa;
-use crate::rdmap::{OperationError, ProtectionError, TerminateCode};
+use crate::rdmap::{Class, OperationError, ProtectionError, TerminateCode};
 
 /// An error found by this side. One variant with its value is one row of an RFC's error table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,12 @@ impl Fault {
             Self::Operation(OperationError::Unspecified) => TerminateCode::new(0, 2, 0xff),
             Self::Local => TerminateCode::LOCAL_CATASTROPHIC,
         })
+    }
+
+    /// Returns true if the peer named memory that it may not use.
+    pub fn is_protection(self) -> bool {
+        self.code()
+            .is_some_and(|code| code.class() == Class::Protection)
     }
 
     pub(super) const fn included(self) -> Included {

@@ -20,6 +20,7 @@ mod fault_seeds;
 mod fault_streams;
 mod faults;
 mod given_up;
+mod guesses;
 mod hand_over;
 mod leniency;
 mod limits;

@@ -20,9 +20,10 @@ enum Subject {
 use Subject::{Descriptors, Memory, Sockets, Threads};
 
 /// Tests of these files make simulated networks themselves, unless the system's sockets are their subject.
-const SIMULATED: [&str; 4] = [
+const SIMULATED: [&str; 5] = [
     "fault_datagrams::",
     "fault_seeds::",
+    "guesses::",
     "simulated::",
     "simulated_udp::",
 ];

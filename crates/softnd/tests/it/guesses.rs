@@ -1,11 +1,11 @@
-//! A peer that has had thousands of connections guesses the STag of a later client's region (SEC-008, SEC-009).
-
-mod common;
+//! A peer that has had thousands of connections guesses the STag of a later client's region (SEC-008, SEC-009), and peers whose
+//! guesses are counted (SEC-036).
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use common::*;
-use netdirect::{Adapter, Buffer, Listener, OpFlags, RemoteAddress, RemoteToken, Status};
+use crate::common::*;
+use netdirect::{Adapter, Buffer, Counters, Listener, OpFlags, RemoteAddress, RemoteToken, Status};
 use softnd::Options;
 use softnd::simulation::Simulation;
 
@@ -138,4 +138,72 @@ fn sec_008_earlier_stags_do_not_help_to_guess_over_tcp_sockets() {
 #[ignore = "5,000 connections over sockets, for the night"]
 fn sec_008_earlier_stags_do_not_help_to_guess_over_udp_sockets() {
     real("softnd+udp://127.0.0.1");
+}
+
+/// Three hosts of one network, of which the first refuses peers for a minute after three protection faults.
+fn three(simulation: &Simulation) -> [Side; 3] {
+    let minute = Duration::from_secs(60);
+    [1, 2, 3].map(|host| {
+        let options = options().refuse_after_protection_faults(3, minute);
+        Side::of(simulation.open([10, 0, 0, host], options).unwrap())
+    })
+}
+
+fn counters(side: &Side) -> Counters {
+    side.adapter.extensions().unwrap().counters()
+}
+
+/// SEC-036: the faults of each peer are counted, and a peer with many is refused, and no other one.
+fn faults_are_counted_and_refused(simulation: &Simulation) {
+    let [server, peer, other] = three(simulation);
+    let source = peer.region(8, ALL);
+    let nowhere = RemoteAddress::default();
+    for faults in 1..=3 {
+        assert_eq!(connect_status(&peer, &server), Status::SUCCESS);
+        let pair = connect(peer.clone(), server.clone(), 1);
+        let sges = [source.sge(0, 8)];
+        let flags = OpFlags::empty();
+        pair.active_qp.write(1, &sges, nowhere, flags).unwrap();
+        assert_eq!(peer.result().status, Status::ACCESS_VIOLATION);
+        let counted = counters(&server);
+        assert_eq!(counted.get("protection_faults.10.0.0.2"), Some(faults));
+        assert_eq!(counted.total("protection_faults"), faults);
+    }
+    assert_ne!(connect_status(&peer, &server), Status::SUCCESS);
+    assert_eq!(connect_status(&other, &server), Status::SUCCESS);
+    assert_eq!(connect_status(&server, &peer), Status::SUCCESS, "outbound");
+    let refused = counters(&server).get("refused_for_faults");
+    assert!(refused >= Some(1), "{refused:?}");
+    assert_eq!(counters(&peer).total("protection_faults"), 0);
+    simulation.pass(Duration::from_secs(61));
+    assert_eq!(connect_status(&peer, &server), Status::SUCCESS);
+}
+
+#[test]
+fn sec_036_faults_are_counted_and_refused_over_tcp() {
+    faults_are_counted_and_refused(&Simulation::new(2));
+}
+
+#[test]
+fn sec_036_faults_are_counted_and_refused_over_udp() {
+    faults_are_counted_and_refused(&Simulation::new(2).over_udp());
+}
+
+/// SEC-001: the regions of one opened adapter are closed to the peers of another, though both have one address.
+#[test]
+fn sec_001_an_adapter_opened_again_has_regions_of_its_own() {
+    let simulation = Simulation::new(3);
+    let side = |host| Side::of(simulation.open([10, 0, 0, host], options()).unwrap());
+    let (one, other, peer) = (side(1), side(1), side(2));
+    let source = peer.region(8, ALL);
+    for (server, expected) in [(&one, Status::SUCCESS), (&other, Status::ACCESS_VIOLATION)] {
+        let region = one.region(8, ALL);
+        let pair = connect(peer.clone(), server.clone(), 1);
+        let sges = [source.sge(0, 8)];
+        let to = region.remote(0);
+        pair.active_qp
+            .write(1, &sges, to, OpFlags::empty())
+            .unwrap();
+        assert_eq!(peer.result().status, expected);
+    }
 }
