@@ -37,8 +37,9 @@
 //! - There is no COM. `Arc` counts references, `Any` replaces `QueryInterface`, and all objects are `Send + Sync`. An object is
 //!   released when its last `Arc` is dropped.
 //! - Memory addresses in an [`Sge`] and in Bind are numbers, not pointers. Requests read and write a [`Buffer`], a type that
-//!   owns its memory and is safe to use while the adapter writes the memory. One `unsafe` constructor wraps the application's
-//!   own memory.
+//!   owns its memory and is safe to use while the adapter writes the memory. One `unsafe` constructor,
+//!   [`Buffer::from_raw_parts`], wraps the application's own memory. It excludes references and ordinary accesses while the
+//!   adapter may write the memory, and ordinary writes while the adapter may read it.
 //! - Inline data is passed as slices to [`send_inline`](QueuePair::send_inline) and [`write_inline`](QueuePair::write_inline),
 //!   because safe code cannot turn a number into a pointer.
 //! - Contexts are `u64`. [`QueuePairOptions`], with defaults, replaces the size arguments of `CreateQueuePair`.

@@ -162,10 +162,19 @@ impl Buffer {
     /// - `ptr` is not null, and is valid for reads and writes of `len` octets. The memory is not freed, remapped or protected.
     /// - The memory is initialised.
     /// - While the adapter, or a copy through this buffer, may write the memory, there is no reference (`&` or `&mut`) to any
-    ///   part of it, because the compiler assumes that memory behind a reference does not change. Use this buffer to access
-    ///   the memory, or atomic or volatile accesses while nothing else accesses it.
+    ///   part of it, and no ordinary or volatile access to it by a pointer. The compiler assumes that memory behind a reference
+    ///   does not change, and such an access races with the write.
+    /// - While the adapter, or a copy through this buffer, may read the memory, there is no `&mut` to any part of it, and no
+    ///   ordinary or volatile write to it by a pointer, because such a write races with the read. This holds for memory that
+    ///   nobody but the application writes, too. `&` and ordinary reads are allowed.
     /// - There is no other `Buffer` over any part of the memory, with two exceptions: buffers whose start addresses are equal
     ///   modulo 8 and whose end addresses are equal modulo 8, and buffers that are never accessed at the same time.
+    ///
+    /// The adapter may read or write the memory from the post of a request that names it until the request's result, and as long
+    /// as a registration or a window gives the right to peers. In these times access the memory through this buffer, or by
+    /// `AtomicU64`s of the aligned words that lie in the memory and `AtomicU8`s of the octets before and behind these words.
+    ///
+    /// The example `foreign_memory` keeps and breaks each rule that a sanitizer can examine.
     pub unsafe fn from_raw_parts(ptr: *mut u8, len: usize) -> Self {
         Self {
             store: Arc::new(Store::Foreign(Foreign { start: ptr, len })),
