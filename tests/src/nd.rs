@@ -217,6 +217,20 @@ impl Nd {
         })
     }
 
+    /// A line of what the system says of the process, such as `VmHWM` (the most memory that was resident, in KiB) or `Threads`.
+    ///
+    /// # Panics
+    /// If the process has ended, or on a system without `/proc`.
+    pub fn status(&self, line: &str) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).expect("a process that lives");
+        let found = status
+            .lines()
+            .find_map(|one| one.strip_prefix(line)?.strip_prefix(':'));
+        let number = found.and_then(|found| found.split_whitespace().next()?.parse().ok());
+        number.unwrap_or_else(|| panic!("no {line} in {status}"))
+    }
+
     /// Sends a signal.
     ///
     /// # Panics

@@ -1,6 +1,6 @@
 //! The servers of `nd` with peers that connect and stay silent: other peers are served, and the silent ones are dropped.
 
-use std::io::{ErrorKind, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -115,6 +115,37 @@ fn silent_on(address: SocketAddr) -> Vec<Silent> {
     (0..3).map(|_| Silent::connected(address)).collect()
 }
 
+/// A client of `nd perf serve` that says what the test says, and makes no other connection.
+struct RawClient(BufReader<TcpStream>);
+
+impl RawClient {
+    /// Greets the server as it has greeted.
+    fn connect(to: SocketAddr) -> Self {
+        let stream = TcpStream::connect_timeout(&to, HANG).expect("accepted by the system");
+        stream.set_read_timeout(Some(HANG)).expect("set");
+        let mut client = Self(BufReader::new(stream));
+        let greeting = client.hear();
+        client.say(&greeting);
+        client
+    }
+
+    fn say(&mut self, line: &str) {
+        writeln!(self.0.get_mut(), "{line}").expect("said");
+    }
+
+    /// Asks for a row.
+    fn ask(&mut self, words: &str, timeout: u64) {
+        let rest = "mode=event crc=off segment=0 placement=free receives=own transport=tcp page_offset=best";
+        self.say(&format!("row {words} {rest} timeout={timeout}"));
+    }
+
+    fn hear(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("heard");
+        line.trim_end().to_owned()
+    }
+}
+
 /// A short measurement with the server at this address.
 fn run_perf(address: SocketAddr) -> Finished {
     let choices =
@@ -146,6 +177,78 @@ fn perf_serves_when_descriptors_run_out() {
     let idle = idle(address);
     assert_dropped(idle);
     run_perf(address).assert_success();
+}
+
+#[test]
+fn perf_gives_a_client_no_more_memory_than_it_may_have() {
+    const MOST: u64 = 64 << 10; // KiB
+    let (server, address) = listening(&["perf", "serve", "--memory", "64M"]);
+    let before = server.status("VmHWM");
+    for (words, asked) in [
+        (
+            "op=send test=latency size=1048576 depth=4096 connections=0",
+            "8.0 GiB",
+        ),
+        (
+            "op=write test=bandwidth size=1048576 depth=4000 connections=0",
+            "3.9 GiB",
+        ),
+        (
+            "op=read test=bandwidth size=1048576 depth=57 connections=0",
+            "75.1 MiB",
+        ),
+        (
+            "op=send test=rate size=4294967295 depth=4294967295 connections=0",
+            "PiB",
+        ),
+        (
+            "op=send test=rate size=8 depth=1000000 connections=0",
+            "GiB",
+        ),
+        (
+            "op=send test=scale size=8 depth=1 connections=4294967295",
+            "TiB",
+        ),
+        ("op=send test=setup size=8 depth=1 connections=4000", "MiB"),
+        (
+            "op=send test=scale size=4194304 depth=7 connections=1",
+            "MiB",
+        ),
+    ] {
+        let mut client = RawClient::connect(address);
+        client.ask(words, 2000);
+        let said = client.hear();
+        let refused = "failed this side gives a client at most 64 MiB of memory, and ";
+        assert!(said.starts_with(refused), "{words}: {said}");
+        assert!(
+            said.contains(asked) && said.contains("--memory"),
+            "{words}: {said}"
+        );
+    }
+    // The bare connections count as well as the rings of the row.
+    let words = "--op write --test bandwidth --size 1M --depth 16 --mode event --crc off";
+    let to = address.to_string();
+    let line = ["perf", "run", &to, "--baseline", "tcp"].into_iter();
+    nd::run(line.chain(words.split(' '))).assert_failure("--memory");
+    run_perf(address).assert_success();
+    let grown = server.status("VmHWM") - before;
+    assert!(grown < MOST, "{grown} KiB more than before");
+}
+
+#[test]
+fn perf_serves_beside_clients_that_want_to_be_silent_for_ever() {
+    let (_server, address) = listening(&["perf", "serve", "--silence", "5"]);
+    let mut silent = RawClient::connect(address);
+    silent.ask("op=send test=rate size=64 depth=16 connections=0", u64::MAX);
+    let said = silent.hear();
+    assert!(said.starts_with("ok "), "{said}");
+    run_perf(address).assert_success();
+    let said = silent.hear();
+    assert_eq!(
+        said,
+        "failed cannot go on with the test: nothing has completed for 5.00 s; \
+         the server allows no more: let it serve with a longer --silence"
+    );
 }
 
 #[test]

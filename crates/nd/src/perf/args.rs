@@ -40,7 +40,15 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_enum)]
     pub(crate) op: Option<Op>,
 
-    /// Ends after the first client
+    /// The most memory that a client may have this side allocate; k, M and G are binary
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = octets)]
+    pub(crate) memory: u64,
+
+    /// Gives a client up that says nothing for this many seconds, or with which nothing completes for so long, whatever its --timeout
+    #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds)]
+    pub(crate) silence: Duration,
+
+    /// Ends after the first client, which is the process that has started this one: without limits
     #[arg(long, hide = true)]
     pub(crate) once: bool,
 
@@ -231,6 +239,16 @@ const CONNECTIONS: u32 = 10_000;
 const LONGEST_TURN: Duration = Duration::from_millis(100);
 
 impl ServeArgs {
+    /// The most memory that a client may have this side allocate, if there is a limit.
+    pub(super) fn memory(&self) -> Option<u64> {
+        (!self.once).then_some(self.memory)
+    }
+
+    /// How long a client may be silent, unless it may choose that itself.
+    pub(super) fn silence(&self) -> Option<Duration> {
+        (!self.once).then_some(self.silence)
+    }
+
     /// Checks that this side serves a row.
     pub(super) fn check(&self, spec: &Spec) -> Result<()> {
         let other = |what: &str, ours: String, theirs: String| {
@@ -620,6 +638,8 @@ mod tests {
             listen: String::new(),
             mode,
             op,
+            memory: 0,
+            silence: Duration::ZERO,
             once: false,
             side: SideArgs::default(),
         };

@@ -11,9 +11,6 @@ use crate::admission::{Admission, Bounds};
 use crate::errors::{Failure, Result};
 use crate::units;
 
-/// How long a client may think between two requests.
-const THINKING: Duration = Duration::from_secs(60);
-
 /// How long a client waits while others are served. Then it is told why, before it takes this side for dead.
 pub(super) const QUEUING: Duration = Duration::from_secs(30);
 
@@ -41,12 +38,17 @@ struct Served {
 }
 
 impl Clients {
-    /// Admits clients, each of which waits for its turn no longer than `queuing`.
-    pub(super) fn new(listener: TcpListener, bounds: Bounds, queuing: Duration) -> Result<Self> {
+    /// Admits clients, each of which waits for its turn no longer than `queuing`, and may think between two requests no longer than
+    /// `thinking`.
+    pub(super) fn new(
+        listener: TcpListener,
+        bounds: Bounds,
+        (queuing, thinking): (Duration, Duration),
+    ) -> Result<Self> {
         let served = Arc::default();
         let serving: Arc<Mutex<Option<Served>>> = Arc::clone(&served);
         let admission = Admission::of_tcp(listener, bounds, move |stream, pending| {
-            let asked = Control::of_unknown_peer(stream, THINKING, pending.deadline)?;
+            let asked = Control::of_unknown_peer(stream, thinking, pending.deadline)?;
             let Some((control, line)) = asked else {
                 return Ok(());
             };
@@ -105,7 +107,7 @@ mod tests {
     fn clients(bounds: Bounds, queuing: Duration) -> (Clients, SocketAddr) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let address = listener.local_addr().expect("an address");
-        let clients = Clients::new(listener, bounds, queuing).expect("a thread");
+        let clients = Clients::new(listener, bounds, (queuing, HANG)).expect("a thread");
         (clients, address)
     }
 

@@ -58,7 +58,7 @@ const LONGEST: usize = 4096;
 pub(super) struct Control {
     stream: BufReader<TcpStream>,
     limit: Duration,
-    /// By when an unknown peer has to have sent its first request, however slowly the octets come.
+    /// By when the other side has to have sent the whole line, however slowly the octets come.
     deadline: Option<Deadline>,
 }
 
@@ -164,9 +164,14 @@ impl Control {
         }
     }
 
-    /// The next line at the side that serves. The line is a request, unless the other side gives up.
+    /// The next line at the side that serves, within the time limit, however slowly its octets come. The line is a request, unless the
+    /// other side gives up.
     pub(super) fn heed(&mut self) -> Result<Option<String>> {
-        let line = self.hear()?;
+        self.deadline = Some(Deadline::after(self.limit));
+        let line = self.hear();
+        self.deadline = None;
+        self.limit_reads(self.limit)?;
+        let line = line?;
         match line.as_deref().and_then(|line| line.strip_prefix(GAVE_UP)) {
             Some(why) => Err(gave_up(why)),
             None => Ok(line),

@@ -8,6 +8,7 @@
 mod affinity;
 pub(crate) mod args;
 mod bare;
+mod budget;
 mod cells;
 mod client;
 mod clients;

@@ -11,6 +11,7 @@ use netdirect::{Listener, RemoteAddress, Status};
 use super::affinity::{self, ProcessRole};
 use super::args::ServeArgs;
 use super::bare::BareStream;
+use super::budget::Budget;
 use super::clients::{Clients, QUEUING, QueuedClient};
 use super::control::{Control, not_understood, to_hex, value};
 use super::lane::{Lane, Memory, gone, silence};
@@ -28,7 +29,10 @@ use crate::errors::{Failure, Result};
 use crate::output;
 use crate::provider::{fingerprint, own_fingerprint};
 use crate::session::{self, Session};
-use crate::stderr;
+use crate::stderr::{self, Remarks};
+
+/// How long a client may think between two requests where this side has no limit of its own.
+const THINKING: Duration = Duration::from_secs(60);
 
 /// Serves one client after the other, or only one.
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
@@ -40,7 +44,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         .local_addr()
         .map_err(|error| Failure::socket(doing(), &error))?;
     output::line(format_args!("listening on {address}"))?;
-    let clients = Clients::new(listener, Bounds::default(), QUEUING)?;
+    let limits = (QUEUING, args.silence().unwrap_or(THINKING));
+    let clients = Clients::new(listener, Bounds::default(), limits)?;
     if args.once {
         // The client is the process that has started this one. It is told why something fails, and tells its user. It never
         // comes if it was killed.
@@ -48,12 +53,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         let client = clients.next(Some(LIMIT)).map_err(Failure::told)?;
         return serve(client, args).map(drop).map_err(Failure::told);
     }
+    let remarks = Remarks::default();
     loop {
         let client = clients.next(None)?;
         let peer = client.peer;
         match serve(client, args) {
             Ok(rows) => output::line(format_args!("{peer}: {rows} rows"))?,
-            Err(failure) => stderr::note(format_args!("{peer}: {failure}")),
+            Err(failure) => remarks.remark(format_args!("{peer}: {failure}")),
         }
     }
 }
@@ -61,10 +67,32 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
 /// Serves a client until it has no more rows. Returns how many there were.
 fn serve(client: QueuedClient, args: &ServeArgs) -> Result<u64> {
     let QueuedClient {
-        mut control,
-        mut line,
-        ..
+        mut control, line, ..
     } = client;
+    let served = serve_rows(&mut control, line, args);
+    served.map_err(|failure| {
+        let failure = match args.silence() {
+            Some(limit) => of_silence(failure, limit),
+            None => failure,
+        };
+        control.give_up(&failure);
+        failure
+    })
+}
+
+/// Has the client told if it fails because of the limit of this side, which it cannot know.
+fn of_silence(failure: Failure, limit: Duration) -> Failure {
+    let what = failure.what();
+    if what != silence(limit).what() {
+        return failure;
+    }
+    Failure::new(
+        what,
+        "the server allows no more: let it serve with a longer --silence",
+    )
+}
+
+fn serve_rows(control: &mut Control, mut line: String, args: &ServeArgs) -> Result<u64> {
     let mut rows = 0;
     let mut pin = None;
     loop {
@@ -77,18 +105,24 @@ fn serve(client: QueuedClient, args: &ServeArgs) -> Result<u64> {
             };
             continue;
         }
+        let announced = announced_timeout(&line)?;
+        let timeout = match args.silence() {
+            Some(limit) => announced.min(limit),
+            None => {
+                control.allow(announced)?;
+                announced
+            }
+        };
         let choices = Choices {
             url: args.url.as_deref(),
             fault: args.side.fault.as_deref(),
             pin: pin.as_deref(),
-            timeout: announced_timeout(&line)?,
+            timeout,
         };
-        control.allow(choices.timeout)?;
-        let served = match line.strip_prefix("row ").map(str::parse) {
-            Some(Ok(spec)) => row(&mut control, spec, args, choices),
-            _ => Err(not_understood()),
-        };
-        served.inspect_err(|failure| control.give_up(failure))?;
+        match line.strip_prefix("row ").map(str::parse) {
+            Some(Ok(spec)) => row(control, spec, args, choices)?,
+            _ => return Err(not_understood()),
+        }
         rows += 1;
         line = match control.heed()? {
             Some(line) => line,
@@ -102,12 +136,14 @@ fn row(control: &mut Control, spec: Spec, args: &ServeArgs, choices: Choices<'_>
     tracing::info!("row {spec}");
     args.check(&spec)?;
     spec.check()?;
+    let mut budget = Budget::new(args.memory());
     affinity::place(&spec, ProcessRole::Server);
     let local = SocketAddr::new(control.local()?.ip(), 0);
     if spec.is_of_connections() {
-        return many::serve(control, spec, args.side.receives, choices, local);
+        return many::serve(control, spec, args.side.receives, choices, (local, budget));
     }
     let receives = args.side.receives;
+    budget.take_connection(&spec)?;
     let offer = Offer::new(&spec, choices, receives, local)?;
     let key = new_key()?;
     let bare = bare_listener(local, &spec)?;
@@ -122,6 +158,7 @@ fn row(control: &mut Control, spec: Spec, args: &ServeArgs, choices: Choices<'_>
         plain: None,
         wires: Vec::new(),
         bare,
+        budget,
         spec,
         choices,
         key,
@@ -227,6 +264,8 @@ struct Row<'a> {
     plain: Option<Connected>,
     wires: Vec<Wire>,
     bare: Admission<TcpStream>,
+    /// The memory that the row may still have.
+    budget: Budget,
     spec: Spec,
     choices: Choices<'a>,
     key: Key,
@@ -245,6 +284,7 @@ impl Row<'_> {
                 Ok(())
             }
             ("quic", _) => {
+                self.budget.take_wire(&self.spec)?;
                 let listener = QuicListener::new(self.local, self.key, &self.spec)?;
                 let certificate = to_hex(listener.certificate());
                 let port = listener.port()?;
@@ -257,6 +297,10 @@ impl Row<'_> {
             }
             ("plain", _) => {
                 let spec = self.spec.plain();
+                if self.plain.is_some() {
+                    return Err(not_understood());
+                }
+                self.budget.take_connection(&spec)?;
                 let offer = Offer::new(&spec, self.choices, spec.receives, self.local)?;
                 control.say(format_args!("ok {offer} key={}", to_hex(&self.key)))?;
                 self.plain = Some(offer.join(control, &spec, self.key)?);
@@ -294,7 +338,8 @@ impl Row<'_> {
     }
 
     /// Takes the next bare connection, with the congestion control of that name if this process may choose it.
-    fn accept_wire(&self, name: &str) -> Result<Wire> {
+    fn accept_wire(&mut self, name: &str) -> Result<Wire> {
+        self.budget.take_wire(&self.spec)?;
         let socket = self.bare.next(Some(LIMIT))?;
         let socket = socket.ok_or_else(|| silence(LIMIT))?;
         // If this process may not choose it, the other side's choice still holds for what the other side sends.

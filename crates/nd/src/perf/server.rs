@@ -48,7 +48,7 @@ impl Server {
 
     /// Serves one turn of `count` messages.
     pub(super) fn turn(&mut self, count: u64) -> Result<()> {
-        self.moved += count;
+        self.moved = self.moved.saturating_add(count);
         match (self.spec.is_timed(), self.spec.op) {
             (true, Op::Send) => self.pong_by_send(count),
             (true, Op::Write) => self.pong_by_write(count),

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use netdirect::Buffer;
 
 use super::bare::BareStream;
 use super::lane::{SpinLimit, gone, silence};
@@ -83,22 +84,34 @@ pub(super) struct Wire {
     seen: usize,
 }
 
+/// Octets of a message on the stream, and of each of the two rings.
+fn sizes(exchange: Exchange, spec: &Spec) -> (usize, usize) {
+    let size = match exchange {
+        Exchange::Credits => spec.octets_of_send(),
+        Exchange::PingPong { .. } | Exchange::Stream { .. } => spec.size as usize,
+    };
+    let slots = spec.slots() as usize;
+    let ring = match exchange {
+        Exchange::PingPong { request, answer } => request.max(answer),
+        // Whole messages, so that the pattern of each is in its place.
+        Exchange::Stream { .. } => size.saturating_mul(slots.max(MIN_RING.div_ceil(size))),
+        Exchange::Credits => size.saturating_mul(slots),
+    };
+    (size, ring)
+}
+
 impl Wire {
+    /// Octets of the memory that a bare connection of the row needs at each side.
+    pub(super) fn memory(spec: &Spec) -> u64 {
+        let (_, ring) = sizes(Exchange::of(spec), spec);
+        2_u64.saturating_mul(ring.saturating_add(Buffer::PAGE) as u64)
+    }
+
     /// Takes over a connected stream.
     pub(super) fn new(stream: BareStream, spec: &Spec, limit: Duration) -> Result<Self> {
         let spins = spec.mode != Mode::Event;
         let exchange = Exchange::of(spec);
-        let size = match exchange {
-            Exchange::Credits => spec.octets_of_send(),
-            Exchange::PingPong { .. } | Exchange::Stream { .. } => spec.size as usize,
-        };
-        let slots = spec.slots() as usize;
-        let len = match exchange {
-            Exchange::PingPong { request, answer } => request.max(answer),
-            // Whole messages, so that the pattern of each is in its place.
-            Exchange::Stream { .. } => size * slots.max(MIN_RING.div_ceil(size)),
-            Exchange::Credits => size * slots,
-        };
+        let (size, len) = sizes(exchange, spec);
         let mut source = PlacedMemory::new(len)?;
         for (slot, octets) in source.chunks_mut(size).enumerate() {
             pattern::fill(slot, octets);
@@ -415,8 +428,6 @@ fn waits(error: &std::io::Error, spins: bool, limit: Duration) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
-
-    use netdirect::Buffer;
 
     use super::super::spec::tests::SPEC;
     use super::*;

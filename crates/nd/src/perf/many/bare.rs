@@ -6,8 +6,10 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
+use socket2::SockRef;
+
 use crate::errors::{Failure, Result};
-use crate::perf::lane::gone;
+use crate::perf::lane::{gone, silence};
 use crate::perf::link::{Key, LIMIT};
 
 /// A start-up frame with its four octets for the limits of Reads, without private data.
@@ -38,9 +40,18 @@ pub(super) fn come_and_go(address: SocketAddr, key: Key) -> Result<()> {
     }
 }
 
+/// Limits how long a wait for the next connection takes. Only Linux is known to limit it.
+pub(super) fn limit_accepts(listener: &TcpListener) -> Result<()> {
+    let limited = SockRef::from(listener).set_read_timeout(Some(LIMIT));
+    limited.map_err(|error| Failure::socket("set up a listener to compare with", &error))
+}
+
 /// Takes the next connection that has the key, and sees it end. Connections of other programs are closed.
 pub(super) fn see_come_and_go(listener: &TcpListener, key: Key) -> Result<()> {
-    let explain = |error| Failure::socket("take a connection to compare", &error).by_peer();
+    let explain = |error: std::io::Error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => silence(LIMIT),
+        _ => Failure::socket("take a connection to compare", &error).by_peer(),
+    };
     loop {
         let (mut stream, _) = listener.accept().map_err(explain)?;
         limit(&stream).map_err(explain)?;

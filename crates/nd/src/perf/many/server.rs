@@ -7,8 +7,9 @@ use std::time::Duration;
 use netdirect::{Listener, RemoteAddress, Sge};
 
 use super::vitals::{Growth, Stopwatch};
-use super::{Crowd, LONGEST_IDLE, Site, Sites, bare, succeed};
+use super::{Crowd, DEPTHS, LONGEST_IDLE, RINGS, Site, Sites, bare, succeed};
 use crate::errors::Result;
+use crate::perf::budget::Budget;
 use crate::perf::control::{Control, not_understood, to_hex};
 use crate::perf::lane::{Lane, Memory, gone, silence};
 use crate::perf::link::{Choices, Key, LIMIT, bare_listener, bare_port, expected, new_key};
@@ -22,8 +23,13 @@ pub(in crate::perf) fn serve(
     spec: Spec,
     receives: Receives,
     choices: Choices<'_>,
-    local: SocketAddr,
+    (local, mut budget): (SocketAddr, Budget),
 ) -> Result<()> {
+    let depths = (DEPTHS.initiator, DEPTHS.receives);
+    budget.take_crowd(&spec, RINGS, spec.connections, depths)?;
+    if spec.test == Test::Scale {
+        budget.take_crowd(&spec, RINGS, 1, depths)?;
+    }
     let sites = Sites::new(&spec, choices, receives, |setup| setup.at(local))?;
     let (many, port) = ListeningSite::new(sites.many, local)?;
     let alone = sites
@@ -31,8 +37,9 @@ pub(in crate::perf) fn serve(
         .map(|alone| ListeningSite::new(alone, local))
         .transpose()?;
     let key = new_key()?;
-    let bare = bare_listener(local, &spec)?;
-    let bare_port = bare_port(&bare)?;
+    let socket = bare_listener(local, &spec)?;
+    bare::limit_accepts(&socket)?;
+    let bare_port = bare_port(&socket)?;
     let (alone, port_of_one) = alone.map_or((None, 0), |(site, port)| (Some(site), port));
     control.say(format_args!(
         "ok many={port} alone={port_of_one} bare={bare_port} key={} receives={receives}",
@@ -44,7 +51,7 @@ pub(in crate::perf) fn serve(
         alone,
         member: None,
         one: None,
-        bare,
+        bare: socket,
         key,
         spec,
     };
