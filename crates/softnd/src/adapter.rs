@@ -12,7 +12,7 @@ use netdirect::{
 };
 
 use crate::cm::{connector, listener};
-use crate::core::{BreakableQueue, Core, downcast};
+use crate::core::{BreakableQueue, Core, NetworkHold, downcast};
 use crate::file::File;
 use crate::options::Options;
 use crate::srq::{self, Srq};
@@ -21,7 +21,7 @@ use crate::{cq, mr, mw, qp};
 
 /// The client's reference to an opened adapter.
 #[derive(Debug)]
-pub(crate) struct AdapterHandle(Arc<Core>);
+pub(crate) struct AdapterHandle(pub(crate) Arc<Core>, NetworkHold);
 
 impl AdapterHandle {
     /// The identity and the limits of the adapter.
@@ -62,10 +62,11 @@ impl AdapterHandle {
         addresses: Vec<IpAddr>,
         options: Options,
         transport: Transport,
+        hold: NetworkHold,
     ) -> Result<Arc<dyn Adapter>> {
         let core = Core::new(id, addresses, options, transport)
             .map_err(shortage("cannot open the adapter"))?;
-        Ok(Arc::new(Self(core)))
+        Ok(Arc::new(Self(core, hold)))
     }
 
     fn file(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<File>> {
@@ -141,6 +142,7 @@ impl AdapterHandle {
             Arc::clone(&initiator_cq),
             srq.clone(),
             options,
+            self.1.clone(),
         )?;
         // The queues are checked after the queue pair was attached to them, because a later breakdown ends the queue pair.
         for (cq, status) in [
@@ -171,8 +173,8 @@ const NO_SHARED_RECEIVE_QUEUES: &str =
 impl Adapter for AdapterHandle {
     fn create_overlapped_file(&self) -> Result<Arc<dyn OverlappedFile>> {
         self.0.device.admit(Call::CreateOverlappedFile)?;
-        let file =
-            File::new(Arc::clone(&self.0)).map_err(shortage("cannot create an overlapped file"))?;
+        let file = File::new(Arc::clone(&self.0), self.1.clone())
+            .map_err(shortage("cannot create an overlapped file"))?;
         Ok(Arc::new(file))
     }
 
@@ -223,7 +225,8 @@ impl Adapter for AdapterHandle {
 
     fn create_memory_window(&self) -> Result<Arc<dyn MemoryWindow>> {
         self.0.device.admit(Call::CreateMemoryWindow)?;
-        Ok(Arc::new(mw::Window::new(Arc::clone(&self.0))?))
+        let window = mw::Window::new(Arc::clone(&self.0), self.1.clone())?;
+        Ok(Arc::new(window))
     }
 
     fn create_shared_receive_queue(

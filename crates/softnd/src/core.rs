@@ -18,7 +18,7 @@ use iwarp_io::memory::{Pd, Table, TableOptions};
 use iwarp_io::progress::background::DriverOwner;
 use iwarp_io::progress::timers::{Timed, TimerKey};
 use iwarp_io::transport::sim::World;
-use iwarp_io::transport::sim::world::{Stuck, Witness};
+use iwarp_io::transport::sim::world::{SimAdapter, Stuck};
 use iwarp_io::transport::stream::Stream;
 use iwarp_io::transport::{Transport, Wire};
 use netdirect::{AdapterId, Affinity, Error, Result, Simulation, Status};
@@ -50,7 +50,7 @@ pub(crate) struct Core {
     pub(crate) leniency: Arc<Leniency>,
     /// Effects of fault plans that take place when no lock is held.
     effects: Mutex<Vec<PlannedEffect>>,
-    /// Queue pairs that the client has released and whose connections have not ended yet.
+    /// Queue pairs that the client has released and whose connections have not ended yet. They keep the adapter until then.
     lingering: Mutex<HashMap<StreamId, Arc<dyn DeviceObject>>>,
     next_stream: AtomicU32,
     revision_1_peers: Mutex<HashSet<IpAddr>>,
@@ -115,8 +115,8 @@ impl Core {
         let owner: Weak<dyn DriverOwner> = Arc::<Self>::downgrade(&core);
         core.driver.owned_by(owner);
         if let Some(world) = core.driver.environment.world() {
-            let witness: Weak<dyn Witness> = Arc::<Self>::downgrade(&core);
-            world.add_witness(witness);
+            let adapter: Weak<dyn SimAdapter> = Arc::<Self>::downgrade(&core);
+            world.add_adapter(adapter);
         }
         Ok(core)
     }
@@ -260,7 +260,7 @@ impl Simulation for Core {
     }
 }
 
-impl Witness for Core {
+impl SimAdapter for Core {
     fn waits(&self) -> Vec<String> {
         let of = self
             .addresses
@@ -268,6 +268,27 @@ impl Witness for Core {
             .map_or_else(String::new, |address| format!("{address}: "));
         let waits = self.device.waits().into_iter();
         waits.map(|what| format!("{of}{what}")).collect()
+    }
+
+    /// The connections of released queue pairs can reach no peer any more.
+    fn abandoned(&self) {
+        // Taken in a statement of its own, so that the queue pairs are dropped without the lock.
+        let lingering = std::mem::take(&mut *self.lingering.lock());
+        drop(lingering);
+    }
+}
+
+/// Held by every handle that a client has of an adapter and of its objects, some of them by way of their [file](crate::file::File).
+/// A simulated network exists as long as one of them does. Over TCP and UDP it holds nothing, because each adapter has a thread there.
+#[derive(Clone, Debug)]
+pub(crate) struct NetworkHold(
+    #[expect(dead_code, reason = "kept until it is dropped")] Option<World>,
+);
+
+impl NetworkHold {
+    /// Of a client of this simulated network, or of an adapter of the host.
+    pub(crate) fn new(world: Option<&World>) -> Self {
+        Self(world.cloned())
     }
 }
 

@@ -20,6 +20,7 @@ use iwarp_io::cq::{self, CannotResize, HeldResults, Queue};
 use iwarp_io::faults::Effect;
 use iwarp_io::limited;
 use iwarp_io::progress::domain::Domain;
+use iwarp_io::progress::parking::Parking;
 use iwarp_io::progress::timers::{Timed, TimerKey};
 
 pub(crate) use entry::Entry;
@@ -29,8 +30,10 @@ use entry::{notify_on, reason, status};
 #[derive(Debug)]
 pub(crate) struct Cq {
     core: Arc<Core>,
-    file: Arc<File>,
-    file_token: u64,
+    /// Where threads wait for the queue.
+    parking: Arc<Parking>,
+    /// The queue's token there.
+    parking_token: u64,
     pub(crate) domain: Arc<Domain>,
     queue: Queue<Entry, PendingOverlapped>,
     queue_pairs: Mutex<QueueUsers>,
@@ -49,7 +52,7 @@ impl Cq {
 
     /// Wakes the threads that are parked on the file, to look for unfinished work.
     pub(crate) fn wake(&self) {
-        OverlappedFile::wake(&*self.file);
+        self.parking.wake();
     }
 
     /// Whether the queue has broken down, and its queue pairs with the queue.
@@ -189,9 +192,7 @@ impl DeviceObject for Cq {
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        self.file
-            .parking
-            .remove_queue(&self.domain, self.file_token);
+        self.parking.remove_queue(&self.domain, self.parking_token);
         self.core.driver.remove_domain(&self.domain);
     }
 }
@@ -200,6 +201,7 @@ impl Drop for Cq {
 #[derive(Debug)]
 pub(crate) struct CqHandle(
     pub(crate) Arc<Cq>,
+    Arc<File>,
     #[expect(dead_code, reason = "kept until it is dropped")] DeviceListEntry,
 );
 
@@ -211,9 +213,10 @@ impl CqHandle {
             "cannot create a completion queue",
         );
         let queue = queue.map_err(short)?;
-        let domain = core.driver.domain(&file.parking);
+        let parking = Arc::clone(&file.parking);
+        let domain = core.driver.domain(&parking);
         let domain = domain.map_err(shortage("cannot create a completion queue"))?;
-        let file_token = file.parking.add_queue(&domain);
+        let parking_token = parking.add_queue(&domain);
         let device = Arc::clone(&core.device);
         let queue_pairs = Mutex::default();
         let faults = core.device.faults().and_then(|faults| faults.queue());
@@ -221,17 +224,15 @@ impl CqHandle {
             held: faults.map(HeldResults::new),
             this: this.clone(),
             core,
-            file,
-            file_token,
+            parking,
+            parking_token,
             domain,
             queue,
             queue_pairs,
         });
         let this = Arc::downgrade(&(Arc::clone(&cq) as Arc<dyn DeviceObject>));
-        Ok(Self(
-            cq,
-            device.add_object(RemovalOrder::CompletionQueue, this)?,
-        ))
+        let entry = device.add_object(RemovalOrder::CompletionQueue, this)?;
+        Ok(Self(cq, file, entry))
     }
 }
 
@@ -282,7 +283,7 @@ impl CompletionQueue for CqHandle {
 
     fn notify(&self, kind: NotifyType, overlapped: &Overlapped) -> Result<Started> {
         let cq = &self.0;
-        let file: Arc<dyn OverlappedFile> = cq.file.clone();
+        let file: Arc<dyn OverlappedFile> = self.1.clone();
         let request = overlapped.begin(&file)?;
         if let Err(error) = cq.core.device.admit(Call::NotifyCompletionQueue) {
             request.abandon(error.status());
@@ -292,7 +293,7 @@ impl CompletionQueue for CqHandle {
             .queue
             .notify(notify_on(kind), request, |waits| cq.interest(waits));
         if cq.domain.has_interest() {
-            cq.file.parking.arm(&cq.domain, cq.file_token);
+            cq.parking.arm(&cq.domain, cq.parking_token);
         }
         if let Some(notifies) = notifies {
             cq.deliver(notifies);

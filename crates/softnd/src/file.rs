@@ -6,25 +6,29 @@ use std::time::Instant;
 
 use netdirect::{Association, OverlappedFile, Result, Simulation};
 
-use crate::core::Core;
+use crate::core::{Core, NetworkHold};
 use iwarp_io::progress::parking::Parking;
 use iwarp_io::progress::polling;
 
-/// An overlapped file, ND2's `IND2Adapter::CreateOverlappedFile`.
+/// An overlapped file, ND2's `IND2Adapter::CreateOverlappedFile`. Only the handles that clients have keep it, and their requests in
+/// flight: what connections keep beyond them, such as the queues, keeps no more than the [`Parking`].
 #[derive(Debug)]
 pub(crate) struct File {
     core: Arc<Core>,
     association: Association,
-    pub(crate) parking: Parking,
+    pub(crate) parking: Arc<Parking>,
+    #[expect(dead_code, reason = "kept until it is dropped")]
+    hold: NetworkHold,
 }
 
 impl File {
-    pub(crate) fn new(core: Arc<Core>) -> std::io::Result<Self> {
-        let parking = core.driver.parking()?;
+    pub(crate) fn new(core: Arc<Core>, hold: NetworkHold) -> std::io::Result<Self> {
+        let parking = Arc::new(core.driver.parking()?);
         Ok(Self {
             core,
             association: Association::default(),
             parking,
+            hold,
         })
     }
 

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use iwarp_io::memory;
 use netdirect::{Error, MemoryWindow, RemoteToken, Result, Status};
 
-use crate::core::{Core, PD};
+use crate::core::{Core, NetworkHold, PD};
 
 /// A memory window. A Bind request gives the peer of one queue pair rights to part of a memory region.
 #[derive(Debug)]
 pub(crate) struct Window {
     core: Arc<Core>,
     pub(crate) window: memory::Window,
+    #[expect(dead_code, reason = "kept until it is dropped")]
+    hold: NetworkHold,
 }
 
 impl Window {
-    pub(crate) fn new(core: Arc<Core>) -> Result<Self> {
+    pub(crate) fn new(core: Arc<Core>, hold: NetworkHold) -> Result<Self> {
         let window = core.table.create_window(PD);
         let window = window.map_err(|_| {
             Error::new(
@@ -23,7 +25,7 @@ impl Window {
                 "the adapter has no room for another memory window; release unused windows",
             )
         })?;
-        Ok(Self { core, window })
+        Ok(Self { core, window, hold })
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {

@@ -13,7 +13,7 @@ use iwarp_io::transport::tcp::Tcp;
 use netdirect::{Adapter, AdapterId, Call, Error, Fault, ProviderExtensions, Result, Status};
 
 use crate::adapter::{self, cannot_happen};
-use crate::core::serves;
+use crate::core::{NetworkHold, serves};
 use crate::device::Device;
 use crate::fault_names;
 use crate::options::Options;
@@ -112,6 +112,13 @@ impl Provider {
         }
     }
 
+    fn hold(&self) -> NetworkHold {
+        NetworkHold::new(match &self.network {
+            Network::Host => None,
+            Network::Simulated(world, _) => Some(world),
+        })
+    }
+
     /// The transport of the adapters' streams.
     fn transport(&self) -> Result<Transport> {
         let environment = match (&self.network, self.protocol) {
@@ -119,10 +126,10 @@ impl Provider {
                 return Ok(Transport::Tcp(Tcp::new(self.options.segment)));
             }
             (Network::Simulated(world, _), Protocol::Streams) => {
-                return Ok(Transport::Sim(world.clone()));
+                return Ok(Transport::Sim(world.own()));
             }
             (Network::Host, Protocol::Quic) => Environment::System,
-            (Network::Simulated(world, _), Protocol::Quic) => Environment::Sim(world.clone()),
+            (Network::Simulated(world, _), Protocol::Quic) => Environment::Sim(world.own()),
         };
         let quic = Quic::new(environment, &self.options.security);
         let quic = quic.map_err(|error| {
@@ -253,6 +260,7 @@ impl netdirect::Provider for Provider {
             interface.addresses,
             self.options.clone(),
             self.transport()?,
+            self.hold(),
         )
     }
 

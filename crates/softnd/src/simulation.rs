@@ -32,6 +32,9 @@
 //! Two runs with the same seed send the same octets and end their requests in the same order. For this, the program has to make
 //! the same calls in both runs, and the buffers that the program names to its peers have to lie at the same addresses.
 //!
+//! A network exists as long as the program holds anything of it: a [`Simulation`], a provider, an adapter, any object of an adapter, a
+//! raw stream or a socket for datagrams. With the last of these the network ends, with all connections in it.
+//!
 //! A simulation belongs to the thread that created the simulation. A wait in another thread ends with
 //! [`INVALID_DEVICE_REQUEST`](Status::INVALID_DEVICE_REQUEST), and connections that another thread uses break.
 
@@ -45,6 +48,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iwarp_io::transport::sim::World;
+use iwarp_io::transport::sim::world::WeakWorld;
 pub use iwarp_io::transport::sim::{Chance, Conditions, DatagramSocket, Disturbances};
 use netdirect::{Adapter, Error, Result, Status};
 
@@ -56,11 +60,11 @@ pub use raw::{RawListener, RawStream};
 /// The scheme of the URLs of simulated adapters.
 pub const SCHEME: &str = "softnd+sim://";
 
-/// A simulated network. All clones refer to the same network.
+/// A simulated network. All clones refer to the same network. The network exists [as long as anything of it is held](self).
 #[derive(Clone)]
 pub struct Simulation {
     seed: u64,
-    world: World,
+    pub(crate) world: World,
     protocol: Protocol,
 }
 
@@ -192,29 +196,33 @@ impl Simulation {
     }
 }
 
-thread_local! {
-    /// The simulations in which this thread has opened adapters by URL, and the number of the last address given out in each. The
-    /// key is the URL without its scheme and its address.
-    static OPENED: RefCell<BTreeMap<String, (Simulation, u8)>> = const { RefCell::new(BTreeMap::new()) };
+/// A network in which a thread has opened adapters by URL.
+struct ByUrl {
+    world: WeakWorld,
+    /// The last part of the last address given out.
+    number: u8,
 }
 
-/// Opens an adapter. `name` is the part of its URL behind the [`SCHEME`]: `seed=7`, and maybe `protocol=udp` and keys for the [`Conditions`]. URLs that
-/// differ only in their `address` name the same network, for as long as the calling thread lives.
+thread_local! {
+    /// The networks in which this thread has opened adapters by URL. The key is the URL without its scheme and its address.
+    static OPENED: RefCell<BTreeMap<String, ByUrl>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// How many networks this thread remembers by their URLs.
+#[cfg(test)]
+pub(crate) fn opened() -> usize {
+    OPENED.with_borrow(BTreeMap::len)
+}
+
+/// Opens an adapter. `name` is the part of its URL behind the [`SCHEME`]: `seed=7`, and maybe `protocol=udp` and keys for the
+/// [`Conditions`]. URLs that differ only in their `address` name the same network in one thread, for as long as anything of the
+/// network is held. Opened again after that, the network begins anew.
 pub(crate) fn open(name: &str, options: Options) -> Result<Arc<dyn Adapter>> {
     let asked = Asked::parse(name).map_err(|what| {
         let what = format!("{SCHEME}{name}: {what}");
         Error::new(Status::INVALID_ADDRESS, what)
     })?;
-    let (simulation, number) = OPENED.with_borrow_mut(|opened| {
-        let network = asked.network.join(",");
-        let entry = opened
-            .entry(network)
-            .or_insert_with(|| (asked.simulation(), 0));
-        if asked.address.is_none() {
-            entry.1 = entry.1.wrapping_add(1);
-        }
-        entry.clone()
-    });
+    let (simulation, number) = OPENED.with_borrow_mut(|opened| asked.join(opened));
     let address = asked.address.unwrap_or(IpAddr::from([10, 0, 0, number]));
     simulation.open(address, options)
 }
@@ -260,10 +268,39 @@ const KEYS: &str = "seed, address, protocol, latency, segment, bandwidth, buffer
 
 impl Asked {
     fn simulation(&self) -> Simulation {
+        self.in_world(self.new_world())
+    }
+
+    fn new_world(&self) -> World {
+        World::new(self.seed, self.conditions.clone())
+    }
+
+    fn in_world(&self, world: World) -> Simulation {
         Simulation {
+            seed: self.seed,
+            world,
             protocol: self.protocol,
-            ..Simulation::with(self.seed, self.conditions.clone())
         }
+    }
+
+    /// The network of this URL: the one in which adapters are open, or a new one. Also returns the number of the last address given
+    /// out there.
+    fn join(&self, opened: &mut BTreeMap<String, ByUrl>) -> (Simulation, u8) {
+        let network = self.network.join(",");
+        let known = opened.get(&network);
+        let known = known.and_then(|known| Some((known.world.upgrade()?, known.number)));
+        let (world, before) = known.unwrap_or_else(|| (self.new_world(), 0));
+        let number = match self.address {
+            Some(_) => before,
+            None => before.wrapping_add(1),
+        };
+        opened.retain(|_, known| known.world.is_alive());
+        let entry = ByUrl {
+            world: world.downgrade(),
+            number,
+        };
+        opened.insert(network, entry);
+        (self.in_world(world), number)
     }
 
     fn parse(name: &str) -> std::result::Result<Self, String> {
@@ -479,8 +516,10 @@ mod tests {
 
     #[test]
     fn urls_of_one_thread_and_one_seed_mean_one_network() {
-        let opened = |name| {
+        let mut kept = Vec::new();
+        let mut opened = |name| {
             let adapter = open(name, Options::default()).unwrap();
+            kept.push(adapter.clone());
             adapter.query_address_list().unwrap()[0].ip().to_string()
         };
         assert_eq!(opened("seed=400"), "10.0.0.1");

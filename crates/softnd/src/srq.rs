@@ -20,7 +20,6 @@ use crate::status::{fail, no_memory, post_error};
 #[derive(Debug)]
 pub(crate) struct Srq {
     core: Arc<Core>,
-    file: Arc<File>,
     pub(crate) receives: Arc<SharedReceives>,
     state: Mutex<State>,
 }
@@ -124,6 +123,7 @@ impl DeviceObject for Srq {
 #[derive(Debug)]
 pub(crate) struct SrqHandle(
     pub(crate) Arc<Srq>,
+    Arc<File>,
     #[expect(dead_code, reason = "kept until it is dropped")] DeviceListEntry,
 );
 
@@ -147,15 +147,12 @@ impl SrqHandle {
         let device = Arc::clone(&core.device);
         let srq = Arc::new(Srq {
             core,
-            file,
             receives: Arc::new(receives),
             state: Mutex::default(),
         });
         let this = Arc::downgrade(&(Arc::clone(&srq) as Arc<dyn DeviceObject>));
-        Ok(Self(
-            srq,
-            device.add_object(RemovalOrder::SharedReceiveQueue, this)?,
-        ))
+        let entry = device.add_object(RemovalOrder::SharedReceiveQueue, this)?;
+        Ok(Self(srq, file, entry))
     }
 }
 
@@ -215,7 +212,7 @@ impl SharedReceiveQueue for SrqHandle {
 
     fn notify(&self, overlapped: &Overlapped) -> Result<Started> {
         let srq = &self.0;
-        let file: Arc<dyn OverlappedFile> = srq.file.clone();
+        let file: Arc<dyn OverlappedFile> = self.1.clone();
         let request = overlapped.begin(&file)?;
         let admitted = srq.core.device.admit(Call::NotifySharedReceiveQueue); // SRQ-021, SRQ-022
         if let Err(error) = admitted {

@@ -333,7 +333,7 @@ impl DeviceObject for Listener {
 /// The client's reference to a listener.
 #[derive(Debug)]
 pub(crate) struct ListenerHandle(
-    Arc<Listener>,
+    pub(crate) Arc<Listener>,
     #[expect(dead_code, reason = "kept until it is dropped")] DeviceListEntry,
 );
 

@@ -10,7 +10,7 @@ use netdirect::{
 };
 
 use super::Qp;
-use crate::core::{Core, downcast};
+use crate::core::{Core, NetworkHold, downcast};
 use crate::cq::Cq;
 use crate::device::{DeviceListEntry, DeviceObject, RemovalOrder};
 use crate::mr::Region;
@@ -23,7 +23,7 @@ use crate::status::fail;
 #[derive(Debug)]
 pub(crate) struct QpHandle(
     pub(crate) Arc<Qp>,
-    #[expect(dead_code, reason = "kept until it is dropped")] DeviceListEntry,
+    #[expect(dead_code, reason = "kept until it is dropped")] (DeviceListEntry, NetworkHold),
 );
 
 impl QpHandle {
@@ -33,11 +33,13 @@ impl QpHandle {
         initiator: Arc<Cq>,
         srq: Option<Arc<Srq>>,
         options: &QueuePairOptions,
+        hold: NetworkHold,
     ) -> Result<Self> {
         let device = Arc::clone(&core.device);
         let qp = super::new(core, receive, initiator, srq, options)?;
         let this = Arc::downgrade(&(Arc::clone(&qp) as Arc<dyn DeviceObject>));
-        Ok(Self(qp, device.add_object(RemovalOrder::QueuePair, this)?))
+        let entry = device.add_object(RemovalOrder::QueuePair, this)?;
+        Ok(Self(qp, (entry, hold)))
     }
 
     /// Posts a request of a kind that few programs post often.

@@ -5,5 +5,6 @@ mod common;
 
 mod allocations;
 mod half_open;
+mod resident_set;
 mod scale;
 mod stalled;

@@ -88,6 +88,10 @@ const ELSEWHERE: &[(&str, Subject)] = &[
         Sockets,
     ),
     (
+        "resident_set::ten_thousand_simulated_networks_take_no_more_memory_than_a_thousand",
+        Memory,
+    ),
+    (
         "scale::a_few_of_thousands_are_served_and_all_others_are_silent",
         Descriptors,
     ),

@@ -41,10 +41,17 @@ thread_local! {
 
 /// Runs `act` with memory for a batch of trains, and a list for what arrives.
 fn with_memory<T>(act: impl FnOnce(&mut [u8], &mut Vec<Train>) -> T) -> T {
-    RECEIVED.with_borrow_mut(|(buffers, received)| {
+    let act = |(buffers, received): &mut (Option<SocketBuffer>, _)| {
         let buffers = buffers.get_or_insert_with(|| SocketBuffer::zeroed(BATCH * LONGEST_TRAIN));
         act(buffers.octets_mut(), received)
-    })
+    };
+    // A thread that ends may drop an adapter after its memory.
+    let mut own = (None, Vec::new());
+    if RECEIVED.try_with(|_| ()).is_ok() {
+        RECEIVED.with_borrow_mut(act)
+    } else {
+        act(&mut own)
+    }
 }
 
 /// What a socket needs to know of its adapter.
@@ -414,28 +421,29 @@ impl Port {
         self.state.lock().has_no_connections()
     }
 
-    /// Drives the socket until it is as wanted, or until this time.
+    /// Drives the socket until it is as wanted, or until this time, or until no time passes any more in a simulated world.
     pub(super) fn wait_until(&self, end: Instant, wanted: impl Fn(&Self) -> bool) {
         while !wanted(self) {
             let left = end.saturating_duration_since(self.around.environment.now());
-            if left.is_zero() {
+            // Another thread may take in what this one waits for.
+            if left.is_zero() || !self.wait(left.min(LOOK)) {
                 return;
             }
-            // Another thread may take in what this one waits for.
-            self.wait(left.min(LOOK));
         }
     }
 
-    /// Waits for at most so long until the socket has something to take in; then takes it in.
-    fn wait(&self, limit: Duration) {
+    /// Waits for at most so long until the socket has something to take in; then takes it in. Returns false if no time can pass.
+    fn wait(&self, limit: Duration) -> bool {
+        let mut passes = true;
         if let Environment::Sim(world) = &self.around.environment {
-            world.step_until(world.now().checked_add(limit));
+            passes = world.step_until(world.now().checked_add(limit));
         } else if let Ok(set) = self.around.environment.set() {
             let source = CarriedSource::silent(self.this.clone());
             let _ = set.add_stream(&HomeWatch(&source), 0, Edges::READ);
             let _ = set.wait(Some(limit), |_| {});
         }
         self.drive();
+        passes
     }
 
     /// Closes all connections, and the socket as soon as nobody has a stream on it any more.

@@ -4,6 +4,8 @@
 //! event to event, until the awaited event has happened or the wait's own limit is reached. When nothing is left that can
 //! happen, the wait ends with [`Stuck`].
 
+mod clients;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::io;
@@ -17,6 +19,9 @@ use parking_lot::{Mutex, MutexGuard};
 use super::conditions::Conditions;
 use super::network::{DatagramSocketId, EndId, ListenerId, Network, Notice};
 use crate::progress::readiness::{Edges, Ready};
+use clients::Clients;
+
+pub use clients::WeakWorld;
 
 /// Work that a thread of its own does for an adapter on a real network. The world calls the task between two waits.
 pub trait Task: Send + Sync {
@@ -24,10 +29,14 @@ pub trait Task: Send + Sync {
     fn run(&self) -> Wishes;
 }
 
-/// Something that knows what the waits in a world wait for.
-pub trait Witness: Send + Sync {
+/// An adapter, as its world sees it.
+pub trait SimAdapter: Send + Sync {
     /// The requests in flight and what they wait for, one line each.
     fn waits(&self) -> Vec<String>;
+
+    /// The world has no client any more, so nobody moves its clock: the adapter gives up what waits for something to happen. Called
+    /// with no lock held.
+    fn abandoned(&self);
 }
 
 /// When a [`Task`] wants to be called again.
@@ -69,13 +78,22 @@ impl From<Stuck> for io::Error {
 }
 
 /// A handle on a world. Clones are the same world.
+///
+/// A handle belongs to a client of the world, which may move the clock, or to the world's [own](Self::own) adapters and their
+/// parts. When the last client has dropped its handles, the adapters are told that they are [abandoned](SimAdapter::abandoned).
 #[derive(Clone)]
-pub struct World(Arc<Inner>);
+pub struct World {
+    inner: Arc<Inner>,
+    /// `None` in the handles of the world's own parts.
+    clients: Option<Arc<Clients>>,
+}
 
 struct Inner {
     owner: ThreadId,
     /// The real time when the world was made. It is used only to express virtual times as `Instant`s.
     epoch: Instant,
+    /// The last client has gone. Nothing happens any more.
+    abandoned: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -127,7 +145,7 @@ struct State {
     members_of: BTreeMap<SimSource, BTreeSet<u64>>,
     wakers: BTreeMap<u64, bool>,
     tasks: Vec<TaskEntry>,
-    witnesses: Vec<Weak<dyn Witness>>,
+    adapters: Vec<Weak<dyn SimAdapter>>,
     /// The sets of the tasks that run: a task may drive the world itself.
     running: Vec<u64>,
     /// How often in a row nothing but a check of a task was left to happen.
@@ -152,9 +170,10 @@ impl fmt::Debug for World {
 impl World {
     /// A world that the calling thread drives. The same seed, conditions and calls give the same run.
     pub fn new(seed: u64, conditions: Conditions) -> Self {
-        Self(Arc::new(Inner {
+        let inner = Inner {
             owner: std::thread::current().id(),
             epoch: Instant::now(),
+            abandoned: AtomicBool::new(false),
             state: Mutex::new(State {
                 network: Network::new(seed, conditions),
                 serial: 0,
@@ -162,22 +181,37 @@ impl World {
                 members_of: BTreeMap::new(),
                 wakers: BTreeMap::new(),
                 tasks: Vec::new(),
-                witnesses: Vec::new(),
+                adapters: Vec::new(),
                 running: Vec::new(),
                 idle_looks: 0,
                 moved: Duration::ZERO,
             }),
-        }))
+        };
+        Clients::first(Arc::new(inner))
+    }
+
+    /// A handle for a part of the world itself, such as an adapter, which is no client.
+    #[must_use]
+    pub fn own(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            clients: None,
+        }
+    }
+
+    /// A reference with which the world can be found for as long as it has clients.
+    pub fn downgrade(&self) -> WeakWorld {
+        WeakWorld::new(self.clients.as_ref())
     }
 
     /// A number that no other world of the process has as long as this one exists; not 0.
     pub fn number(&self) -> usize {
-        Arc::as_ptr(&self.0).addr()
+        Arc::as_ptr(&self.inner).addr()
     }
 
     /// The virtual time.
     pub fn now(&self) -> Instant {
-        self.0.epoch + self.lock().network.now()
+        self.inner.epoch + self.lock().network.now()
     }
 
     /// The virtual time since the world was made.
@@ -189,7 +223,7 @@ impl World {
     ///
     /// An error if the calling thread did not make the world, because the seed would then no longer determine the run.
     pub fn check_thread(&self) -> io::Result<()> {
-        if std::thread::current().id() == self.0.owner {
+        if std::thread::current().id() == self.inner.owner {
             return Ok(());
         }
         Err(io::Error::new(
@@ -198,8 +232,11 @@ impl World {
         ))
     }
 
-    /// Whether the calling thread may move the clock. If not, the log says so.
+    /// Whether the calling thread may move the clock. If the thread is not the world's own, the log says so.
     fn is_ours(&self) -> bool {
+        if self.inner.abandoned.load(Ordering::SeqCst) {
+            return false;
+        }
         let checked = self.check_thread();
         if let Err(error) = &checked {
             limited!(error, %error, "a simulation does not advance for a thread that did not create it");
@@ -208,7 +245,7 @@ impl World {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock()
+        self.inner.state.lock()
     }
 
     /// Calls `act` with the network, and tells the sets what became ready.
@@ -239,19 +276,19 @@ impl World {
         drop(gone); // outside the lock: what the task owns may be sources of this world
     }
 
-    /// Adds a witness, which is asked what the waits wait for whenever a wait cannot end.
-    pub fn add_witness(&self, witness: Weak<dyn Witness>) {
+    /// Adds an adapter of the world.
+    pub fn add_adapter(&self, adapter: Weak<dyn SimAdapter>) {
         let mut state = self.lock();
-        state.witnesses.retain(|known| known.strong_count() > 0);
-        state.witnesses.push(witness);
+        state.adapters.retain(|known| known.strong_count() > 0);
+        state.adapters.push(adapter);
     }
 
-    /// What the waits wait for, as far as witnesses know, what each stream has on its way, and what waits at each socket for
+    /// What the waits wait for, as far as the adapters know, what each stream has on its way, and what waits at each socket for
     /// datagrams.
     pub fn report(&self) -> Vec<String> {
-        let witnesses = self.lock().witnesses.clone();
-        let witnesses = witnesses.iter().filter_map(Weak::upgrade);
-        let mut lines: Vec<_> = witnesses.flat_map(|witness| witness.waits()).collect();
+        let adapters = self.lock().adapters.clone();
+        let adapters = adapters.iter().filter_map(Weak::upgrade);
+        let mut lines: Vec<_> = adapters.flat_map(|adapter| adapter.waits()).collect();
         lines.extend(self.lock().network.describe());
         lines
     }
@@ -277,13 +314,13 @@ impl World {
     fn advance(&self, until: Option<Instant>) -> bool {
         let mut state = self.lock();
         let now = state.network.now();
-        if state.due_task(self.0.epoch + now).is_some() {
+        if state.due_task(self.inner.epoch + now).is_some() {
             return true; // at once
         }
-        let Some(next) = state.next(self.0.epoch, until) else {
+        let Some(next) = state.next(self.inner.epoch, until) else {
             return false;
         };
-        let next = next.saturating_duration_since(self.0.epoch);
+        let next = next.saturating_duration_since(self.inner.epoch);
         state.network.advance(next.max(now));
         state.tell();
         true
@@ -295,7 +332,7 @@ impl World {
         loop {
             let due = {
                 let mut state = self.lock();
-                let now = self.0.epoch + state.network.now();
+                let now = self.inner.epoch + state.network.now();
                 let due = (0..state.tasks.len())
                     .find(|at| !seen.contains(&state.tasks[*at].set) && state.is_due(*at, now));
                 let Some(at) = due else { return };
@@ -333,7 +370,8 @@ impl World {
         self.step_until(None)
     }
 
-    /// As [`step`](Self::step), but no later than `until`. If only time has passed, that counts as an event.
+    /// As [`step`](Self::step), but no later than `until`. If only time has passed, that counts as an event. False also if the
+    /// calling thread is not the world's own, or the last client has gone: then the clock stands still.
     pub fn step_until(&self, until: Option<Instant>) -> bool {
         if !self.is_ours() {
             return false;
