@@ -11,6 +11,7 @@
 mod about;
 mod deviations;
 mod outcome;
+mod printable;
 pub mod report;
 pub mod rows;
 mod run;
@@ -18,4 +19,5 @@ mod run;
 pub use about::{About, Level};
 pub use deviations::{Deviation, Deviations, Known, Race};
 pub use outcome::{Failure, Outcome, Pass, Step, Stop, Verdict, ensure, fail};
+pub use printable::is_printable;
 pub use run::{Entry, Run, Suite};

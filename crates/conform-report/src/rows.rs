@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::printable::printable;
+
 /// One row, as a page shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
@@ -39,5 +41,5 @@ pub fn table(heads: &[&str], lines: impl IntoIterator<Item = Line>) -> String {
 
 /// Text inside a table of Markdown.
 pub(crate) fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace('\n', " ")
+    printable(text).replace('|', "\\|").replace('\n', " ")
 }

@@ -262,3 +262,56 @@ fn an_interrupted_run_says_so_in_every_form() {
         (&7.into(), &false.into())
     );
 }
+
+/// What a peer said is shown where people read, so none of it may move, hide or reorder what stands around it; and XML has
+/// characters that it cannot hold.
+#[test]
+fn the_words_of_a_peer_cannot_confuse_a_reader() {
+    let confusing =
+        "\u{1b}\u{202a}\u{202e}\u{2066}\u{2069}\u{200e}\u{200f}\u{61c}\u{fffe}\u{ffff}\u{7f}\u{85}";
+    let failure = Failure {
+        expected: format!("one{confusing}"),
+        seen: format!("two{confusing}"),
+        trace: vec![format!("a step{confusing}")],
+    };
+    let run = Run {
+        target: format!("x{confusing}"),
+        facts: Facts(vec![format!("a note{confusing}")]),
+        strict: false,
+        entries: vec![
+            entry("RG-001.a", &[], "Regions", Outcome::Fail(failure.clone())),
+            entry(
+                "RG-002.a",
+                &[],
+                "Regions",
+                Outcome::Known(failure, confusing.into()),
+            ),
+            entry("RG-003.a", &[], "Regions", Outcome::Skip(confusing.into())),
+            entry(
+                "RG-004.a",
+                &[],
+                "Regions",
+                Outcome::LeftOut(confusing.into()),
+            ),
+        ],
+        lost: None,
+        interrupted: None,
+    };
+    let lines: String = run
+        .entries
+        .iter()
+        .map(|entry| report::line(entry, Paint::off()))
+        .collect();
+    for (form, text) in [
+        ("lines", lines),
+        ("summary", report::summary(&run, Paint::off())),
+        ("JUnit", report::junit(&run)),
+        ("HTML", report::html(&run)),
+        ("Markdown", report::markdown(&run)),
+    ] {
+        let found: Vec<char> = confusing.chars().filter(|c| text.contains(*c)).collect();
+        assert!(found.is_empty(), "{form} has {found:?}: {text:?}");
+    }
+    let shown = "\u{fffd}".repeat(confusing.chars().count());
+    assert!(report::junit(&run).contains(&format!("two{shown}")));
+}

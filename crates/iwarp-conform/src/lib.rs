@@ -41,7 +41,7 @@ pub use bench::{Bench, Facts, Plan, Wants};
 pub use check::{Check, Need, Role, Section};
 pub use checks::all as checks;
 pub use conform_report::{
-    About, Deviation, Entry, Failure, Level, Outcome, Pass, Race, Step, Stop, Verdict,
+    About, Deviation, Entry, Failure, Level, Outcome, Pass, Race, Step, Stop, Verdict, is_printable,
 };
 pub use conn::{Conn, End, Limits, Log, Seen};
 pub use deviations::Deviations;

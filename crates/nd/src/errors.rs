@@ -8,6 +8,7 @@ use std::fmt::{self, Display};
 use std::io;
 use std::process::ExitCode;
 
+use iwarp_conform::is_printable;
 use netdirect::Status;
 
 /// What every step of a command returns.
@@ -229,11 +230,11 @@ impl Display for Failure {
     }
 }
 
-/// Text from file names and from peers, fit for a terminal: control characters become escapes.
+/// Text from file names and from peers, fit for a terminal: characters that are not printable become escapes.
 pub(crate) fn one_line(text: &str) -> String {
     text.chars()
         .fold(String::with_capacity(text.len()), |mut line, c| {
-            if c.is_control() {
+            if !is_printable(c) {
                 line.extend(c.escape_default())
             } else {
                 line.push(c)
@@ -652,5 +653,8 @@ mod tests {
         let text = failure.to_string();
         assert!(!text.contains(char::is_control), "{text:?}");
         assert_eq!(text, "cannot open a\\nb\\u{1b}[31m; rename\\rit");
+        let reordered = Failure::new("a\u{202e}b\u{2066}c\u{61c}\u{200f}", "\u{fffe}\u{ffff}");
+        let text = "a\\u{202e}b\\u{2066}c\\u{61c}\\u{200f}; \\u{fffe}\\u{ffff}";
+        assert_eq!(reordered.to_string(), text);
     }
 }

@@ -4,13 +4,14 @@ use std::fmt::Write;
 
 use super::words::{LEFT_OUT, remark, word};
 use crate::outcome::Outcome;
+use crate::printable::printable;
 use crate::rows::cell;
 use crate::run::{Entry, Run, Suite};
 
 /// The whole report: totals, then a table for each section, and one of the checks that are not part of the run.
 pub fn markdown<F: Suite>(run: &Run<F>) -> String {
-    let mut out = format!("# {} {}\n\n", F::TITLE, run.target);
-    let preface = run.facts.preface();
+    let mut out = format!("# {} {}\n\n", F::TITLE, printable(&run.target));
+    let preface = printable(&run.facts.preface());
     let passed = run.count(|outcome| {
         matches!(
             outcome,
@@ -27,7 +28,7 @@ pub fn markdown<F: Suite>(run: &Run<F>) -> String {
         run.count(|outcome| matches!(outcome, Outcome::Skip(_))),
     );
     for note in run.facts.notes().iter().chain(&run.ended_early()) {
-        let _ = writeln!(out, "\n{note}");
+        let _ = writeln!(out, "\n{}", printable(note));
     }
     let made: Vec<&Entry> = run.made().collect();
     for group in made.chunk_by(|a, b| a.check.section == b.check.section) {

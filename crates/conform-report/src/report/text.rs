@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::words::{LEFT_OUT, remark, word};
 use crate::about::Level;
 use crate::outcome::Outcome;
+use crate::printable::printable;
 use crate::run::{Entry, Run, Suite};
 
 /// Colours, or none.
@@ -59,15 +60,19 @@ pub fn line(entry: &Entry, paint: Paint) -> String {
     match &entry.outcome {
         Outcome::Fail(failure) => {
             // Writing to a String cannot fail.
-            let _ = writeln!(out, "{indent}expected  {}", failure.expected);
-            let _ = writeln!(out, "{indent}saw       {}", failure.seen);
+            let _ = writeln!(out, "{indent}expected  {}", printable(&failure.expected));
+            let _ = writeln!(out, "{indent}saw       {}", printable(&failure.seen));
             for event in &failure.trace {
-                let _ = writeln!(out, "{indent}{}", paint.code("2", event));
+                let _ = writeln!(out, "{indent}{}", paint.code("2", &printable(event)));
             }
         }
         Outcome::Pass => {}
         other => {
-            let _ = writeln!(out, "{indent}{}", paint.code("2", &remark(other)));
+            let _ = writeln!(
+                out,
+                "{indent}{}",
+                paint.code("2", &printable(&remark(other)))
+            );
         }
     }
     out
@@ -124,16 +129,21 @@ pub fn summary<F: Suite>(run: &Run<F>, paint: Paint) -> String {
     let mut out = String::from("\n");
     for note in run.facts.notes() {
         // Writing to a String cannot fail.
-        let _ = writeln!(out, "note: {note}");
+        let _ = writeln!(out, "note: {}", printable(note));
     }
     if let Some(why) = run.ended_early() {
-        let _ = writeln!(out, "{}", paint.code("31;1", &why));
+        let _ = writeln!(out, "{}", paint.code("31;1", &printable(&why)));
     }
     if run.left_out().next().is_some() {
         let _ = writeln!(out, "{}:", paint.code("1", LEFT_OUT));
     }
     for (entry, why) in run.left_out() {
-        let _ = writeln!(out, "  {:<24}  {}", entry.check.name, paint.code("2", why));
+        let _ = writeln!(
+            out,
+            "  {:<24}  {}",
+            entry.check.name,
+            paint.code("2", &printable(why))
+        );
     }
     let mut counts: Vec<(&'static str, usize)> = Vec::new();
     for entry in run.made() {
@@ -169,7 +179,7 @@ pub fn summary<F: Suite>(run: &Run<F>, paint: Paint) -> String {
     if !run.is_empty() {
         let _ = writeln!(out, "{} checks: {}", run.made().count(), parts.join(", "));
     }
-    let _ = writeln!(out, "{}: {verdict}", run.target);
+    let _ = writeln!(out, "{}: {verdict}", printable(&run.target));
     out
 }
 

@@ -1,6 +1,7 @@
 //! Words that several reports use.
 
 use crate::outcome::Outcome;
+use crate::printable::printable;
 use crate::run::Suite;
 
 /// The outcome in one word.
@@ -34,14 +35,12 @@ pub(super) const LEFT_OUT: &str = "Not part of this run";
 
 /// Text inside XML and HTML.
 pub(super) fn escaped(text: &str) -> String {
-    text.chars().fold(String::new(), |mut out, c| {
+    printable(text).chars().fold(String::new(), |mut out, c| {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // XML 1.0 has no way to write them.
-            c if c.is_control() && c != '\n' && c != '\t' => out.push('\u{FFFD}'),
             c => out.push(c),
         }
         out

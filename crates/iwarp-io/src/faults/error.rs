@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::printable::printable;
+
 /// The text of a [`Plan`](super::Plan) is wrong at one place.
 ///
 /// When printed, the error shows the place, what was expected there, and the line with a caret under the place:
@@ -24,12 +26,11 @@ pub struct PlanError {
 }
 
 impl PlanError {
-    /// Control characters other than tabs are replaced, so that an error cannot confuse the terminal that shows it.
+    /// Characters that are not printable, other than tabs, are replaced, so that an error cannot confuse the terminal that shows it.
     pub(super) fn new(at: (usize, usize), problem: &str, text: &str) -> Self {
         let shown = |c: char| match c {
             '\t' => c,
-            c if c.is_control() => char::REPLACEMENT_CHARACTER,
-            c => c,
+            c => printable(c),
         };
         Self {
             line: at.0,

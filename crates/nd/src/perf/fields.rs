@@ -3,11 +3,13 @@
 use std::fmt::{self, Display, Write as _};
 use std::time::Duration;
 
+use iwarp_conform::is_printable;
 use nd::cores::Watch;
 
 use super::outcome::{BaselineFigures, Comparison, Outcome};
 use super::spec::{Placement, Spec, Test};
 use super::stats::Figures;
+use crate::errors::one_line;
 use crate::units;
 
 /// A value that has a name.
@@ -223,13 +225,18 @@ pub(super) fn csv_head(fields: &[(String, Value)]) -> String {
     names.join(",")
 }
 
-/// One line of CSV. Absent values are empty.
+/// One line of CSV. Absent values are empty. Control characters, which RFC 4180 does not have, become escapes.
 pub(super) fn csv(fields: &[(String, Value)]) -> String {
     let values: Vec<_> = fields
         .iter()
         .map(|(_, value)| match value {
-            Value::Text(text) if text.contains([',', '"', '\n', '\r']) => {
-                format!("\"{}\"", text.replace('"', "\"\""))
+            Value::Text(text) => {
+                let text = one_line(text);
+                if text.contains([',', '"']) {
+                    format!("\"{}\"", text.replace('"', "\"\""))
+                } else {
+                    text
+                }
             }
             value => value.to_string(),
         })
@@ -257,7 +264,7 @@ fn escaped(text: &str) -> String {
     for c in text.chars() {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => {
+            c if !is_printable(c) => {
                 let _ = write!(out, "\\u{:04x}", u32::from(c));
             }
             c => out.push(c),
@@ -430,5 +437,15 @@ mod tests {
         );
         let line = csv(&[("a".to_owned(), Value::Text("1,\"2\"".to_owned()))]);
         assert_eq!(line, "\"1,\"\"2\"\"\"");
+    }
+
+    #[test]
+    fn names_from_the_other_side_are_harmless_in_csv_and_json() {
+        let fields = [(
+            "a".to_owned(),
+            Value::Text("b\u{1b}[2J\n\u{202e}".to_owned()),
+        )];
+        assert_eq!(csv(&fields), "b\\u{1b}[2J\\n\\u{202e}");
+        assert_eq!(json(&fields), "{\"a\":\"b\\u001b[2J\\u000a\\u202e\"}");
     }
 }

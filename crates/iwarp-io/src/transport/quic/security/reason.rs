@@ -2,11 +2,13 @@
 
 use quinn_proto::{ConnectionError, TransportErrorCode};
 
+use crate::printable::printable;
+
 /// The alerts of TLS (RFC 8446 §6.2) that have words of their own here.
 const CERTIFICATE_REQUIRED: u8 = 116;
 const NO_APPLICATION_PROTOCOL: u8 = 120;
 
-/// Says why a connection has ended. Control characters in the peer's words are replaced.
+/// Says why a connection has ended. Control characters, bidirectional ones and U+FFFE and U+FFFF in the peer's words are replaced.
 ///
 /// ```
 /// use iwarp_io::transport::quic::security::explain;
@@ -15,7 +17,7 @@ const NO_APPLICATION_PROTOCOL: u8 = 120;
 /// ```
 #[must_use]
 pub fn explain(error: &ConnectionError) -> String {
-    match error {
+    let text = match error {
         ConnectionError::VersionMismatch => "the peer does not speak QUIC version 1".to_owned(),
         ConnectionError::TransportError(error) => {
             let other = || without_wrapping(&error.reason).unwrap_or_else(|| error.to_string());
@@ -28,8 +30,8 @@ pub fn explain(error: &ConnectionError) -> String {
             format!("the peer ended the connection: {why}")
         }
         error => error.to_string(),
-    }
-    .replace(char::is_control, "\u{fffd}")
+    };
+    text.chars().map(printable).collect()
 }
 
 /// What an alert of the handshake means that `side` has raised.

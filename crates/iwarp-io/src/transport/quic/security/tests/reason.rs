@@ -22,6 +22,15 @@ fn the_words_of_a_peer_cannot_confuse_a_terminal() {
         reason: b"\x07".as_slice().into(),
     });
     assert_eq!(explain(&error), "closed by peer: \u{fffd} (code 261)");
+    // Characters that reorder what stands around them, and one that is none.
+    let reordered = ConnectionError::ApplicationClosed(ApplicationClose {
+        error_code: 0x105u32.into(),
+        reason: "a\u{202e}b\u{2066}c\u{ffff}".into(),
+    });
+    assert_eq!(
+        explain(&reordered),
+        "closed by peer: a\u{fffd}b\u{fffd}c\u{fffd} (code 261)"
+    );
 }
 
 #[test]
