@@ -13,6 +13,7 @@ use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Signal;
 use softnd_tests::nd::{self, Nd};
 use softnd_tests::proxy::{Middle, Proxy, noise};
+use softnd_tests::side_by_side::side_by_side;
 use softnd_tests::{args, tool};
 
 const WAYS: [&str; 3] = ["send", "write", "read"];
@@ -476,7 +477,7 @@ fn wait_for_first_block(recv: &mut Nd) {
 
 #[test]
 fn a_peer_that_dies_in_the_middle() {
-    for via in WAYS {
+    side_by_side(WAYS, |via| {
         let place = Place::with_file(8 << 20);
         let (recv, send, middle) = stuck(&place, via);
         send.signal(Signal::KILL);
@@ -493,36 +494,36 @@ fn a_peer_that_dies_in_the_middle() {
             "not even a process that is killed leaves a file under the final name"
         );
         drop(recv);
-    }
+    });
 }
 
 #[test]
 fn a_connection_that_ends_in_the_middle() {
-    for via in WAYS {
+    side_by_side(WAYS, |via| {
         let place = Place::with_file(8 << 20);
         let (recv, send, middle) = stuck(&place, via);
         middle.close();
         recv.finish().assert_failure("");
         send.finish().assert_failure("");
         place.assert_nothing_written();
-    }
+    });
 }
 
 #[test]
 fn a_stream_that_goes_bad_in_the_middle() {
-    for via in WAYS {
+    side_by_side(WAYS, |via| {
         let place = Place::with_file(8 << 20);
         let (recv, send, mut middle) = stuck(&place, via);
         middle.garble();
         recv.finish().assert_failure("");
         send.finish().assert_failure("");
         place.assert_nothing_written();
-    }
+    });
 }
 
 #[test]
 fn a_peer_that_stops_reading() {
-    for via in WAYS {
+    side_by_side(WAYS, |via| {
         let place = Place::with_file(8 << 20);
         // Nothing passes any more in the direction of the file, so both sides see a silent peer. On a busy machine this may
         // happen before the middle; both sides then fail in the same way. The first block has passed, because the sender, which
@@ -564,7 +565,7 @@ fn a_peer_that_stops_reading() {
         send.finish().assert_failure("");
         assert!(!place.copy().exists());
         drop(middle);
-    }
+    });
 }
 
 #[test]

@@ -70,22 +70,34 @@ fn softnd_conforms_in_the_strict_profile() {
     passes("softnd+tcp://127.0.0.1", &["--profile", "strict"]);
 }
 
+/// Runs the suite in a simulated network in both profiles, each of which has checks of its own.
+fn passes_in_both_profiles(seed: u64) {
+    let url = format!("softnd+sim://seed={seed}");
+    let (checks, left_out) = passes(&url, &[]);
+    let strict = passes(&url, &["--profile", "strict"]);
+    assert_eq!(
+        checks.len() + left_out.len(),
+        strict.0.len() + strict.1.len()
+    );
+    let why = |left_out: &[Value]| left_out.iter().map(|check| check["why"].clone()).collect();
+    let (why, of_strict): (Vec<Value>, Vec<Value>) = (why(&left_out), why(&strict.1));
+    assert!(why.contains(&"the run is not of the strict profile".into()));
+    assert!(of_strict.contains(&"the run is not of the default profile".into()));
+}
+
 #[test]
 fn softnd_conforms_in_simulated_networks() {
-    for seed in 1..=4 {
-        let url = format!("softnd+sim://seed={seed}");
-        let (checks, left_out) = passes(&url, &[]);
-        let strict = passes(&url, &["--profile", "strict"]);
-        assert_eq!(
-            checks.len() + left_out.len(),
-            strict.0.len() + strict.1.len()
-        );
-        // Each profile has checks of its own.
-        let why = |left_out: &[Value]| left_out.iter().map(|check| check["why"].clone()).collect();
-        let (why, of_strict): (Vec<Value>, Vec<Value>) = (why(&left_out), why(&strict.1));
-        assert!(why.contains(&"the run is not of the strict profile".into()));
-        assert!(of_strict.contains(&"the run is not of the default profile".into()));
-    }
+    passes_in_both_profiles(1);
+}
+
+#[test]
+#[ignore = "repeats what one seed shows with three more: the nightly run makes it"]
+fn softnd_conforms_in_more_simulated_networks() {
+    (2..=4).for_each(passes_in_both_profiles);
+}
+
+#[test]
+fn softnd_conforms_with_one_adapter_in_a_simulated_network() {
     passes("softnd+sim://seed=5", &["--one-adapter"]);
 }
 

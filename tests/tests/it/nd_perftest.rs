@@ -8,6 +8,7 @@ use netdirect::{
 };
 use softnd_tests::dissect::Dissection;
 use softnd_tests::nd::{Finished, Nd};
+use softnd_tests::side_by_side::side_by_side;
 use softnd_tests::{args, nd, tool};
 
 const TESTS: [&str; 6] = [
@@ -167,9 +168,12 @@ fn a_client_with_more_messages_is_named() {
 
 #[test]
 fn a_client_with_fewer_messages_is_named() {
-    for test in TESTS {
-        let options = ["-n", "200", "--timeout", "10"];
-        let (server, client) = both(test, &options, &["-n", "100", "--timeout", "10"]);
+    // Servers and clients of some tests wait until their time limits are over.
+    side_by_side(TESTS, |test| {
+        // The client of write_lat stays for five seconds more, which its server waits for.
+        let limit = if test == "write_lat" { "10" } else { "3" };
+        let options = ["-n", "200", "--timeout", limit];
+        let (server, client) = both(test, &options, &["-n", "100", "--timeout", limit]);
         match test {
             "send_bw" | "send_lat" => {
                 server
@@ -189,13 +193,13 @@ fn a_client_with_fewer_messages_is_named() {
                 client.assert_success();
             }
         }
-    }
+    });
 }
 
 #[test]
 fn other_receives_are_named() {
-    let line = ["-n", "100", "--timeout", "10"];
-    let fewer = ["-n", "100", "--timeout", "10", "-r", "3"];
+    let line = ["-n", "100", "--timeout", "3"];
+    let fewer = ["-n", "100", "--timeout", "3", "-r", "3"];
     let (server, client) = both("send_bw", &line, &fewer);
     server.assert_failure("-s, -n and -r");
     client.assert_failure("-s, -n and -r");
@@ -204,8 +208,8 @@ fn other_receives_are_named() {
 #[test]
 fn a_client_without_an_end_is_named() {
     let endless = ["-n", "4294967295", "-s", "1"];
-    for test in ["write_bw", "read_bw", "read_lat"] {
-        let (server, address) = server(test, &["-n", "5", "-s", "1", "--timeout", "5"]);
+    side_by_side(["write_bw", "read_bw", "read_lat"], |test| {
+        let (server, address) = server(test, &["-n", "5", "-s", "1", "--timeout", "2"]);
         let port = address.port().to_string();
         let line = ["perftest", test, "127.0.0.1", "-p", &port];
         let client = nd::start(line.into_iter().chain(endless));
@@ -218,19 +222,19 @@ fn a_client_without_an_end_is_named() {
         client
             .finish()
             .assert_failure("the connection of the test has ended");
-    }
+    });
 }
 
 #[test]
 fn a_long_test_is_remarked_on_and_goes_on() {
     let (mut server, address) = server(
         "write_bw",
-        &["-n", "4294967295", "-s", "1", "--timeout", "5"],
+        &["-n", "4294967295", "-s", "1", "--timeout", "2"],
     );
     let port = address.port().to_string();
     let line = ["perftest", "write_bw", "127.0.0.1", "-p", &port];
     let _client = nd::start(line.into_iter().chain(["-n", "4294967295", "-s", "1"]));
-    server.wait_for(|line| line.contains("the test goes on after 5.00 s").then_some(()));
+    server.wait_for(|line| line.contains("the test goes on after 2.00 s").then_some(()));
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use softnd_tests::structure::{Circle, Crate};
+use softnd_tests::structure::Circle;
 
-use crate::{folders, root, short};
+use crate::{crates, folders, other_folders, root, short};
 
 /// Types that are too long for one file, by package and path. Their functions stand in several files and call each other, so
 /// these files are one unit. A type that no longer needs its line loses it: the test says which.
@@ -27,12 +27,11 @@ fn no_modules_depend_on_each_other_in_a_circle() {
     let mut needed = BTreeSet::<&str>::new();
     let mut wrong = String::new();
     let mut files = 0;
-    let others = ["tests", "benches", "fuzz"].map(|name| root.join(name));
-    for folder in folders().into_iter().chain(others) {
+    for folder in folders().into_iter().chain(other_folders()) {
         let package = short(&folder);
         let units = SHARED_OUT.iter().filter(|(of, _)| *of == package);
         let units: Vec<&str> = units.map(|(_, unit)| *unit).collect();
-        for part in Crate::of_package(&folder) {
+        for part in crates(&folder) {
             files += part.files().len();
             let circles = part.circles(&units);
             for circle in &circles {

@@ -1,8 +1,12 @@
 //! Checks the structure that `docs/architecture.md` describes: which crate depends on which, which files use the system,
 //! that no files of a crate depend on each other in a circle, and the names of types.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use softnd_tests::structure::Crate;
 
 mod circles;
 mod dependencies;
@@ -25,6 +29,22 @@ fn folders() -> Vec<PathBuf> {
         .collect();
     folders.sort();
     folders
+}
+
+/// The packages beside `crates`.
+fn other_folders() -> [PathBuf; 3] {
+    ["tests", "benches", "fuzz"].map(|name| root().join(name))
+}
+
+/// The crates of a package. All packages are read once for all tests.
+fn crates(folder: &Path) -> &'static [Crate] {
+    static READ: OnceLock<BTreeMap<PathBuf, Vec<Crate>>> = OnceLock::new();
+    let read = READ.get_or_init(|| {
+        let folders = folders().into_iter().chain(other_folders());
+        let read = |folder: PathBuf| (folder.clone(), Crate::of_package(&folder));
+        folders.map(read).collect()
+    });
+    &read[folder]
 }
 
 /// The name of a file from the root of the repository.

@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use softnd_tests::structure::Crate;
-
-use crate::{folders, short};
+use crate::{crates, folders, short};
 
 /// Names that say nothing in these terms, each with a better one for what it stood for.
 const IMAGES: &[(&str, &str)] = &[
@@ -59,7 +57,7 @@ fn types_have_names_of_the_field_and_no_two_the_same() {
     for folder in folders() {
         let package = short(&folder);
         let mut seen = BTreeMap::<String, BTreeSet<String>>::new();
-        for part in Crate::of_package(&folder) {
+        for part in crates(&folder) {
             for file in part.files() {
                 let text = fs::read_to_string(file).unwrap();
                 for (name, is_seen) in text.lines().filter_map(defined) {

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use softnd_tests::structure::{Crate, Uses};
+use softnd_tests::structure::Uses;
 
-use crate::{folders, root, short};
+use crate::{crates, folders, root, short};
 
 /// Something that only some places may do.
 struct Rule {
@@ -176,7 +176,7 @@ impl Rule {
 fn all_uses() -> Vec<(String, Uses)> {
     let mut all = Vec::new();
     for folder in folders() {
-        for part in Crate::of_package(&folder) {
+        for part in crates(&folder) {
             let uses = part.uses().into_iter();
             all.extend(uses.map(|(file, uses)| {
                 let name = short(file);
@@ -258,7 +258,7 @@ fn a_crate_without_unsafe_forbids_it() {
 
 #[test]
 fn nd_names_its_providers_in_one_place() {
-    let code = Crate::of_package(&root().join("crates/nd"));
+    let code = crates(&root().join("crates/nd"));
     let files: Vec<_> = code.iter().flat_map(|code| code.files()).collect();
     let place = root().join("crates/nd/src/provider.rs");
     let parts = place.with_extension("");

@@ -25,7 +25,7 @@ fn target_at(url: &str, crc: bool, markers: bool) -> Arc<Target> {
         .revision_1_fallback(false)
         .timeouts(|limits| {
             limits.request = Some(Duration::from_secs(2));
-            limits.reply = Some(Duration::from_secs(3));
+            limits.reply = Some(Duration::from_secs(2));
         });
     let adapter = softnd::open(url, options).unwrap();
     let session = Session::new(adapter, Duration::from_secs(60)).unwrap();
@@ -46,7 +46,7 @@ fn wants(crc: bool, markers: bool) -> Wants {
 }
 
 /// How many parts of the suite run side by side, each against a target of its own: most of a run is waiting.
-const PARTS: usize = 8;
+const PARTS: usize = 4;
 
 /// Runs every check, in parts. Nothing fails, and most checks pass. `bench` makes a bench with a target of its own. Returns what
 /// each part found out about its target.
@@ -62,6 +62,8 @@ fn check_all(bench: impl Fn() -> Bench + Sync) -> Vec<Facts> {
             ..Selection::default()
         };
         let found = run(&mut bench, "softnd".to_owned(), &selection, |_| {}).unwrap();
+        // A target that connects goes on doing so. Where nothing listens any more, it would try again and again without a pause.
+        std::mem::forget(bench);
         (names, found)
     };
     let parts = thread::scope(|threads| {

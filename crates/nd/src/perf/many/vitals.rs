@@ -159,7 +159,7 @@ mod tests {
     /// This is one test, because two at a time would see each other's memory.
     #[test]
     fn memory_that_is_taken_is_growth_even_where_it_was_given_back_before() {
-        const COUNT: u32 = 16_000;
+        const COUNT: u32 = 12_000;
         let take = || (0..COUNT).map(|_| vec![1_u8; 4000]).collect::<Vec<_>>();
         for _ in 0..3 {
             let growth = Growth::start();
