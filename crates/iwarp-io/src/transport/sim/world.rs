@@ -4,8 +4,6 @@
 //! event to event, until the awaited event has happened or the wait's own limit is reached. When nothing is left that can
 //! happen, the wait ends with [`Stuck`].
 
-mod clients;
-
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::io;
@@ -19,9 +17,6 @@ use parking_lot::{Mutex, MutexGuard};
 use super::conditions::Conditions;
 use super::network::{DatagramSocketId, EndId, ListenerId, Network, Notice};
 use crate::progress::readiness::{Edges, Ready};
-use clients::Clients;
-
-pub use clients::WeakWorld;
 
 /// Work that a thread of its own does for an adapter on a real network. The world calls the task between two waits.
 pub trait Task: Send + Sync {
@@ -95,6 +90,47 @@ struct Inner {
     /// The last client has gone. Nothing happens any more.
     abandoned: AtomicBool,
     state: Mutex<State>,
+}
+
+/// Shared by the handles of all clients of a world, which are counted apart for this reason: an adapter may own something that ends
+/// only when time passes, such as a connection whose queue pair was released. This keeps the adapter, the adapter keeps the world, and the
+/// world keeps the adapter's task. So nothing of it would ever end once nobody moves the clock.
+struct Clients(Arc<Inner>);
+
+impl Drop for Clients {
+    fn drop(&mut self) {
+        self.0.abandoned.store(true, Ordering::SeqCst);
+        let adapters = std::mem::take(&mut self.0.state.lock().adapters);
+        for adapter in adapters.iter().filter_map(Weak::upgrade) {
+            adapter.abandoned();
+        }
+    }
+}
+
+/// Refers to a world without being one of its clients.
+#[derive(Clone)]
+pub struct WeakWorld(Weak<Clients>);
+
+impl WeakWorld {
+    /// Whether the world has a client.
+    pub fn is_alive(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    /// The handle of one client more. `None` if the last client has gone.
+    pub fn upgrade(&self) -> Option<World> {
+        let clients = self.0.upgrade()?;
+        Some(World {
+            inner: Arc::clone(&clients.0),
+            clients: Some(clients),
+        })
+    }
+}
+
+impl fmt::Debug for WeakWorld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakWorld").finish_non_exhaustive()
+    }
 }
 
 /// Something that can become ready.
@@ -187,7 +223,11 @@ impl World {
                 moved: Duration::ZERO,
             }),
         };
-        Clients::first(Arc::new(inner))
+        let inner = Arc::new(inner);
+        Self {
+            inner: Arc::clone(&inner),
+            clients: Some(Arc::new(Clients(inner))),
+        }
     }
 
     /// A handle for a part of the world itself, such as an adapter, which is no client.
@@ -201,7 +241,8 @@ impl World {
 
     /// A reference with which the world can be found for as long as it has clients.
     pub fn downgrade(&self) -> WeakWorld {
-        WeakWorld::new(self.clients.as_ref())
+        let clients = self.clients.as_ref();
+        WeakWorld(clients.map_or_else(Weak::new, Arc::downgrade))
     }
 
     /// A number that no other world of the process has as long as this one exists; not 0.
