@@ -17,11 +17,13 @@ pub fn is_alone() -> bool {
 /// When the test fails there.
 pub fn passes(test: &str, prepare: impl FnOnce(&mut Command)) {
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", test, "--nocapture"]).env(CHILD, "1");
+    child.args(["--exact", test, "--include-ignored", "--nocapture"]);
+    child.env(CHILD, "1");
     prepare(&mut child);
     let done = child.output().unwrap();
     let said = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
     let (stdout, stderr) = (said(&done.stdout), said(&done.stderr));
+    print!("{stdout}");
     let passed = done.status.success() && stdout.contains("1 passed");
-    assert!(passed, "{child:?}: {}\n{stdout}\n{stderr}", done.status);
+    assert!(passed, "{child:?}: {}\n{stderr}", done.status);
 }

@@ -11,7 +11,8 @@ pub mod wire;
 
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use netdirect::{
@@ -24,7 +25,7 @@ use softnd::simulation::{Chance, Conditions, Simulation};
 
 /// Prints the name of the running test to standard error, and why the test is skipped.
 pub fn skip(why: &str) {
-    let thread = std::thread::current();
+    let thread = thread::current();
     let test = thread.name().unwrap_or("a test");
     // Not `eprintln!`: the harness swallows that when the test passes.
     let _ = writeln!(std::io::stderr(), "skipped: {test}: {why}");
@@ -83,11 +84,37 @@ pub fn network() -> Simulation {
     NETWORK.with(Clone::clone)
 }
 
-/// Held by a test that counts descriptors or memory of its process, or uses very much of either, so that only one of these
-/// tests runs at a time. In a simulated network the tests need no descriptors.
-pub fn alone() -> Option<MutexGuard<'static, ()>> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    (!SIMULATED).then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner))
+/// How many tests have adapters of the host at a time, however many threads the harness has: each test was made for a process with
+/// 1,024 descriptors, and they share the process's.
+const AT_ONCE: usize = 8;
+
+/// A test that has adapters of the host. There are at most [`AT_ONCE`].
+struct Admission;
+
+static ADMITTED: Mutex<usize> = Mutex::new(0);
+static LEAVES: Condvar = Condvar::new();
+
+thread_local! {
+    /// Taken when a test's thread opens its first adapter, until the thread ends.
+    static ADMISSION: Admission = {
+        let admitted = ADMITTED.lock().unwrap();
+        *LEAVES.wait_while(admitted, |admitted| *admitted == AT_ONCE).unwrap() += 1;
+        Admission
+    };
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        *ADMITTED.lock().unwrap() -= 1;
+        LEAVES.notify_one();
+    }
+}
+
+/// Waits until this test may have adapters of the host. A thread that a test has started has no name, and does not wait.
+fn admit() {
+    if !SIMULATED && thread::current().name().is_some() {
+        ADMISSION.with(|Admission| ());
+    }
 }
 
 /// Opens an adapter of the host, or of the test's own simulated network.
@@ -101,6 +128,7 @@ pub fn open_at(address: impl Into<IpAddr>, options: Options) -> Arc<dyn Adapter>
     if SIMULATED {
         return network().open(address, options).unwrap();
     }
+    admit();
     softnd::open(&address.to_string(), options).unwrap()
 }
 
@@ -109,6 +137,7 @@ pub fn provider(options: Options) -> Arc<dyn netdirect::Provider> {
     if SIMULATED {
         return network().provider([[127, 0, 0, 1].into()], options);
     }
+    admit();
     softnd::provider(options)
 }
 
@@ -125,7 +154,7 @@ pub fn now() -> Duration {
 /// Called in loops that wait without calling softnd. In a simulated network, runs the next event.
 pub fn idle() {
     if !SIMULATED {
-        std::thread::yield_now();
+        thread::yield_now();
     } else if !network().step() {
         // No event is left, but time limits still end.
         network().pass(Duration::from_millis(1));
@@ -150,6 +179,7 @@ impl Side {
     }
 
     pub fn of(adapter: Arc<dyn Adapter>) -> Self {
+        admit();
         let file = adapter.create_overlapped_file().unwrap();
         let cq = adapter
             .create_completion_queue(&file, 256, Affinity::default())

@@ -136,7 +136,7 @@ const ELSEWHERE: &[(&str, Subject)] = &[
         Sockets,
     ),
     (
-        "stalled::a_hundred_stalled_queue_pairs_do_not_take_the_window_of_the_last_one",
+        "stalled::stalled_queue_pairs_do_not_take_the_window_of_the_last_one",
         Sockets,
     ),
     (
@@ -179,15 +179,15 @@ const ELSEWHERE: &[(&str, Subject)] = &[
     ),
 ];
 
-/// The folders of the programs whose tests are repeated here.
-const FOLDERS: [&str; 2] = ["it", "alone"];
-
-/// All tests of the files in these folders, as `file::test`.
+/// All tests of the files beside this program's folder and in the folder `it`, as `file::test`.
 fn all() -> BTreeSet<String> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    let entries = FOLDERS.map(|folder| fs::read_dir(tests.join(folder)).unwrap());
+    let folders = [tests.join("it"), tests];
     let mut all = BTreeSet::new();
-    for entry in entries.into_iter().flatten() {
+    for entry in folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap())
+    {
         let path = entry.unwrap().path();
         if path.extension().is_none_or(|extension| extension != "rs") {
             continue;

@@ -30,7 +30,7 @@ mod fault_streams;
 mod faults;
 #[path = "../it/given_up.rs"]
 mod given_up;
-#[path = "../alone/half_open.rs"]
+#[path = "../it/half_open.rs"]
 mod half_open;
 #[path = "../it/leniency.rs"]
 mod leniency;

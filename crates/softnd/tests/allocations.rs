@@ -1,10 +1,12 @@
 //! Once a queue pair has warmed up, requests allocate nothing: not in the caller's thread, which is where polling and
 //! posting do all their work.
 
+mod common;
+
 use std::sync::Barrier;
 use std::time::Duration;
 
-use crate::common::{self, ALL, Pair, alone, pair_with};
+use common::{ALL, Pair, pair_with};
 use netdirect::{CompletionResult, OpFlags, Status};
 use parking_lot::{Condvar, Mutex};
 use softnd::Options;
@@ -69,7 +71,6 @@ fn set_up_sleeping() {
 
 #[test]
 fn warm_requests_allocate_nothing() {
-    let _alone = alone();
     set_up_sleeping();
     for crc in [false, true] {
         let pair = pair_with(Options::default().crc(crc), Options::default().crc(crc));
