@@ -140,7 +140,7 @@ fn many_seeds() {
 
 #[test]
 fn seeds_over_udp() {
-    many(Links::Udp, 1000);
+    many(Links::Udp, 500);
 }
 
 /// Runs each seed twice, and compares what was captured of its streams, with its times, octet for octet.
