@@ -2,12 +2,14 @@
 //!
 //! Until a peer has sent its first message, it is unknown. An unknown peer has a time limit for the first message, and the
 //! oldest unknown peer is dropped when there are too many. So silent connections cost the next client only the time to
-//! accept them. A peer that is admitted keeps its place until the server takes it.
+//! accept them. A peer that is admitted keeps its place until the server takes it. A server whose greetings serve the peers
+//! themselves can have known peers give way too ([`Bounds::known_give_way`]).
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Display;
 use std::io::ErrorKind;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -15,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use netdirect::{Listener, Status};
 use socket2::SockRef;
+use softnd::PeerNetwork;
 
 use crate::errors::{Failure, Result};
 use crate::session::{self, Deadline, Endpoint, Request, Session};
@@ -41,6 +44,9 @@ pub(crate) struct Bounds {
     pub(crate) most: usize,
     /// How long each may take for its first message.
     pub(crate) first_message: Duration,
+    /// Peers that have sent a message give way too, when all places are taken: the one that has been silent longest, of the
+    /// address with the most.
+    pub(crate) known_give_way: bool,
 }
 
 impl Default for Bounds {
@@ -48,6 +54,7 @@ impl Default for Bounds {
         Self {
             most: 64,
             first_message: FIRST_MESSAGE,
+            known_give_way: false,
         }
     }
 }
@@ -264,11 +271,14 @@ pub(crate) struct PendingPeer<T> {
 }
 
 impl<T: Send + 'static> PendingPeer<T> {
-    /// The peer has sent its first message, and its greeting serves it. From now on the connection is not dropped for
-    /// others.
-    pub(crate) fn is_known(&self) {
-        if let Some(one) = self.pending_peers.list().find(self.id) {
+    /// The peer has sent a message, and its greeting serves it. From now on the connection is not dropped for others, unless
+    /// [`Bounds::known_give_way`] says so.
+    pub(crate) fn has_spoken(&self) {
+        let mut list = self.pending_peers.list();
+        let now = list.tick();
+        if let Some(one) = list.find(self.id) {
             one.stage = Stage::Known;
+            one.spoke = now;
         }
     }
 
@@ -324,7 +334,8 @@ struct PendingPeers<T> {
 
 #[derive(Debug)]
 struct List<T> {
-    next: u64,
+    /// Counts connections and messages: identifiers, and which of two came later.
+    ticks: u64,
     /// The oldest first.
     present: VecDeque<Present<T>>,
     /// Why accepting has ended, once it has.
@@ -333,6 +344,9 @@ struct List<T> {
 
 struct Present<T> {
     id: u64,
+    network: PeerNetwork,
+    /// When the last message came, or the connection.
+    spoke: u64,
     stage: Stage<T>,
     /// Ends the greeting from outside.
     turn_away: Box<dyn FnOnce() + Send>,
@@ -369,6 +383,11 @@ impl<T> List<T> {
         self.present.iter_mut().find(|one| one.id == id)
     }
 
+    fn tick(&mut self) -> u64 {
+        self.ticks += 1;
+        self.ticks
+    }
+
     fn remove_first(&mut self, is_it: impl FnMut(&Present<T>) -> bool) -> Option<Present<T>> {
         let at = self.present.iter().position(is_it)?;
         self.present.remove(at)
@@ -391,6 +410,24 @@ impl<T> List<T> {
     fn remove_oldest_unknown(&mut self) -> Option<Present<T>> {
         self.remove_first(|one| matches!(one.stage, Stage::Unknown))
     }
+
+    /// Of the address with the most connections that are not admitted, removes the one that has been silent longest.
+    fn remove_silent(&mut self) -> Option<Present<T>> {
+        let mut networks: HashMap<PeerNetwork, (usize, u64)> = HashMap::new();
+        for one in &self.present {
+            if !matches!(one.stage, Stage::Admitted(_)) {
+                let (count, silent_since) = networks.entry(one.network).or_insert((0, u64::MAX));
+                *count += 1;
+                *silent_since = one.spoke.min(*silent_since);
+            }
+        }
+        // Of two addresses with equally many, that of the connection which has been silent longer.
+        let most = networks
+            .into_values()
+            .max_by_key(|(count, silent_since)| (*count, Reverse(*silent_since)));
+        let (_, silent_since) = most?;
+        self.remove_first(|one| one.spoke == silent_since)
+    }
 }
 
 impl<T: Send + 'static> PendingPeers<T> {
@@ -398,7 +435,7 @@ impl<T: Send + 'static> PendingPeers<T> {
         Self {
             bounds,
             list: Mutex::new(List {
-                next: 0,
+                ticks: 0,
                 present: VecDeque::new(),
                 stopped: None,
             }),
@@ -444,7 +481,7 @@ impl<T: Send + 'static> PendingPeers<T> {
         turn_away: impl FnOnce() + Send + 'static,
         greet: impl FnOnce(&PendingPeer<T>) -> Result<()> + Send + 'static,
     ) {
-        let Some(id) = self.enter(Box::new(turn_away)) else {
+        let Some(id) = self.enter(peer.ip(), Box::new(turn_away)) else {
             self.remark(format_args!(
                 "turned away {peer}: {} clients are here already",
                 self.bounds.most
@@ -474,19 +511,24 @@ impl<T: Send + 'static> PendingPeers<T> {
         }
     }
 
-    /// Adds one more connection to the list, in place of the oldest unknown peer if necessary. `None` if there is none to
-    /// drop.
-    fn enter(&self, turn_away: Box<dyn FnOnce() + Send>) -> Option<u64> {
+    /// Adds one more connection to the list, in place of another one if necessary. `None` if there is none to drop.
+    fn enter(&self, peer: IpAddr, turn_away: Box<dyn FnOnce() + Send>) -> Option<u64> {
         let mut list = self.list();
         let gives_way = if list.present.len() >= self.bounds.most {
-            Some(list.remove_oldest_unknown()?)
+            let gives_way = if self.bounds.known_give_way {
+                list.remove_silent()
+            } else {
+                list.remove_oldest_unknown()
+            };
+            Some(gives_way?)
         } else {
             None
         };
-        let id = list.next;
-        list.next += 1;
+        let id = list.tick();
         list.present.push_back(Present {
             id,
+            network: PeerNetwork::of(peer),
+            spoke: id,
             stage: Stage::Unknown,
             turn_away,
         });
@@ -604,6 +646,7 @@ mod tests {
         let bounds = Bounds {
             most,
             first_message,
+            known_give_way: false,
         };
         let admission = Admission::of_tcp(listener, bounds, |mut stream, pending| {
             let mut word = [0];
@@ -612,7 +655,7 @@ mod tests {
                 .set_read_timeout(Some(pending.deadline.left().max(Duration::from_millis(1))))
                 .map_err(explain)?;
             stream.read_exact(&mut word).map_err(explain)?;
-            pending.is_known();
+            pending.has_spoken();
             stream.write_all(&word).map_err(explain)?;
             if word == *b"x" {
                 // The greeting serves the peer until it leaves.
@@ -666,6 +709,48 @@ mod tests {
         assert!(is_dropped(connect(address)));
         drop(admission);
         assert!(is_dropped(first));
+    }
+
+    /// Which of these connections give way, one after the other. Each has an identifier and an address, and the identifiers in
+    /// `spoke` have sent messages, in this order.
+    fn give_way(present: &[(u64, &str)], spoke: &[u64], admitted: &[u64]) -> Vec<u64> {
+        let mut list = List {
+            ticks: 100,
+            present: VecDeque::new(),
+            stopped: None,
+        };
+        for &(id, address) in present {
+            let silent_since = spoke.iter().position(|one| *one == id);
+            list.present.push_back(Present {
+                id,
+                network: PeerNetwork::of(address.parse().expect("an address")),
+                spoke: silent_since.map_or(id, |at| 100 + at as u64),
+                stage: match (silent_since, admitted.contains(&id)) {
+                    (_, true) => Stage::Admitted(()),
+                    (Some(_), false) => Stage::Known,
+                    (None, false) => Stage::Unknown,
+                },
+                turn_away: Box::new(|| ()),
+            });
+        }
+        std::iter::from_fn(|| list.remove_silent())
+            .map(|one| one.id)
+            .collect()
+    }
+
+    #[test]
+    fn the_longest_silent_of_the_address_with_the_most_gives_way() {
+        let [a, b, c] = ["192.0.2.1", "192.0.2.2", "2001:db8::1"];
+        let known = [(1, a), (2, b), (3, a), (4, a), (5, b)];
+        assert_eq!(give_way(&known, &[1, 2, 3, 4, 5], &[]), [1, 2, 3, 4, 5]);
+        assert_eq!(give_way(&known, &[2, 5, 3, 4, 1], &[]), [3, 2, 4, 5, 1]);
+        // An unknown peer has been silent since it came.
+        assert_eq!(give_way(&known, &[1, 2, 5], &[]), [3, 4, 2, 1, 5]);
+        // One host may have a whole network of 64 bits.
+        let network = [(1, b), (2, c), (3, "2001:db8::2")];
+        assert_eq!(give_way(&network, &[], &[]), [2, 1, 3]);
+        assert_eq!(give_way(&known, &[], &[1, 3, 4]), [2, 5]);
+        assert!(give_way(&known, &[], &[1, 2, 3, 4, 5]).is_empty());
     }
 
     #[test]

@@ -36,8 +36,8 @@ const LONGEST: usize = 256 * 1024;
 const READS: u32 = 16;
 /// Octets of the window of each connection.
 const WINDOW: usize = 4096;
-/// The most connections served at once; the suite needs two. For one more, the oldest silent connection is dropped.
-const CONNECTIONS: usize = 64;
+/// The most connections served at once; the suite needs two.
+pub(super) const CONNECTIONS: usize = 64;
 /// How long a target that connects goes on when nothing listens.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -146,10 +146,12 @@ impl Target {
 }
 
 /// Accepts for ever, each connection in a thread of its own, because the suite leaves some of them hanging. A silent
-/// connection is kept as long as there is room, because checks may be silent for long.
+/// connection is kept as long as there is room, because checks may be silent for long. When there is none, the connection that
+/// has been silent longest, of the address with the most connections, gives way.
 pub(super) fn serve(target: &Arc<Target>, listener: &Arc<dyn Listener>) -> Result<()> {
     let bounds = Bounds {
         most: CONNECTIONS,
+        known_give_way: true,
         ..Bounds::default()
     };
     let serving = Arc::clone(target);
@@ -177,7 +179,7 @@ fn accept(target: &Arc<Target>, request: Request, pending: &PendingPeer<Infallib
     connection.endpoint.set_deadline(None);
     let speak_first = wish == Some(Wish::SpeakFirst);
     connection.serve(&request.private_data, limits, speak_first, || {
-        pending.is_known()
+        pending.has_spoken()
     })
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use iwarp_conform::{Bench, Entry, Facts, Limits, Outcome, Run, Selection, Wants, checks, run};
 
-use super::target::{Target, connect, serve};
+use super::target::{CONNECTIONS, Target, connect, serve};
 use crate::session::Session;
 
 const URL: &str = "softnd+tcp://127.0.0.1";
@@ -177,6 +177,28 @@ fn softnd_listens_with_markers() {
 #[test]
 fn softnd_connects_with_markers_and_without_crcs() {
     connecting(false, true);
+}
+
+/// Peers that say Hello once and then nothing do not keep all places: the one that has been silent longest gives way.
+#[test]
+fn who_has_been_silent_longest_gives_way() {
+    let address = listening_target(target(true, false));
+    let mut bench = Bench::active(address, wants(true, false));
+    // To know the target.
+    let selection = Selection {
+        only: vec!["RDMAP-061.length".to_owned()],
+        ..Selection::default()
+    };
+    run(&mut bench, "softnd".to_owned(), &selection, |_| {}).unwrap();
+    let mut silent: Vec<_> = (0..CONNECTIONS).map(|_| bench.open().unwrap()).collect();
+    // The first one speaks, so that the second has been silent longest now.
+    silent[0].echo(b"here").unwrap();
+    let mut honest = bench.open().unwrap();
+    honest.echo(b"and here").unwrap();
+    silent[1].echo(b"gone").unwrap_err();
+    for at in [0, 2, CONNECTIONS - 1] {
+        silent[at].echo(b"still here").unwrap();
+    }
 }
 
 /// Over QUIC, which makes CRCs and markers superfluous. The suite may ask for them nevertheless.
