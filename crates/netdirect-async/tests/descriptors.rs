@@ -2,6 +2,7 @@
 //! process.
 #![cfg(target_os = "linux")]
 
+#[path = "it/common/mod.rs"]
 mod common;
 
 use std::fs;

@@ -1,15 +1,13 @@
 //! The examples `ping_pong` and `in_tokio` do what they say.
-#![cfg(unix)]
 
-mod common;
-#[path = "../examples/in_tokio.rs"]
+#[path = "../../examples/in_tokio.rs"]
 #[allow(dead_code, unreachable_pub, reason = "a program of its own")]
 mod in_tokio;
-#[path = "../examples/ping_pong.rs"]
+#[path = "../../examples/ping_pong.rs"]
 #[allow(dead_code, unreachable_pub, reason = "a program of its own")]
 mod ping_pong;
 
-use common::{block_on, everywhere};
+use crate::common::{block_on, everywhere};
 use futures_util::future::join;
 use netdirect_async::ListenerOptions;
 

@@ -1,15 +1,15 @@
 //! The examples do what they say.
 
-#[path = "../examples/file_copy.rs"]
+#[path = "../../examples/file_copy.rs"]
 #[allow(dead_code, unreachable_pub, reason = "a program of its own")]
 mod file_copy;
-#[path = "../examples/journal.rs"]
+#[path = "../../examples/journal.rs"]
 #[allow(dead_code, unreachable_pub, reason = "a program of its own")]
 mod journal;
-#[path = "../examples/key_value.rs"]
+#[path = "../../examples/key_value.rs"]
 #[allow(dead_code, unreachable_pub, reason = "a program of its own")]
 mod key_value;
-#[path = "../examples/many_clients.rs"]
+#[path = "../../examples/many_clients.rs"]
 #[allow(dead_code, unreachable_pub, reason = "a program of its own")]
 mod many_clients;
 
@@ -457,12 +457,12 @@ fn many_clients_are_no_more_than_the_server_has_room_for() {
 /// The blocks of code on the guide's page about the examples.
 #[test]
 fn the_guide_shows_the_code_of_the_examples() {
-    const PAGE: &str = include_str!("../../../docs/guide/examples.md");
+    const PAGE: &str = include_str!("../../../../docs/guide/examples.md");
     const EXAMPLES: [&str; 4] = [
-        include_str!("../examples/file_copy.rs"),
-        include_str!("../examples/journal.rs"),
-        include_str!("../examples/key_value.rs"),
-        include_str!("../examples/many_clients.rs"),
+        include_str!("../../examples/file_copy.rs"),
+        include_str!("../../examples/journal.rs"),
+        include_str!("../../examples/key_value.rs"),
+        include_str!("../../examples/many_clients.rs"),
     ];
     let blocks = PAGE.split("```rust,ignore\n").skip(1);
     let blocks: Vec<&str> = blocks

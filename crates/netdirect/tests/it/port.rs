@@ -1,14 +1,11 @@
 //! Completion ports: OVL-001, ADPT-007, ADPT-008, TST-008, TST-010, TST-026, TST-030 to TST-032, AMB-069.
-#![cfg(not(loom))]
-
-mod common;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use common::MockFile;
+use crate::common::MockFile;
 use netdirect::{CompletionPort, Overlapped, OverlappedFile, Status};
 
 const AT_ONCE: Option<Duration> = Some(Duration::ZERO);

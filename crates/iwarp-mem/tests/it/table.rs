@@ -1,7 +1,5 @@
 //! What the table allows, what it refuses, and the reasons.
 
-#![cfg(not(loom))]
-
 use std::{
     collections::HashSet,
     sync::{Arc, Barrier, Mutex},

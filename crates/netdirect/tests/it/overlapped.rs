@@ -1,7 +1,4 @@
 //! The rules of overlapped requests: GEN-006 to GEN-011, OVL rows, TST-002 to TST-010, AMB-065, AMB-068, AMB-069.
-#![cfg(not(loom))]
-
-mod common;
 
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
@@ -11,7 +8,7 @@ use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
-use common::{Counter, MockFile, block_on};
+use crate::common::{Counter, MockFile, block_on};
 use netdirect::{
     CompletionPort, Event, Overlapped, OverlappedFile, OverlappedObject, Result, Status,
 };

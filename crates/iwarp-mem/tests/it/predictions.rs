@@ -3,8 +3,6 @@
 //! Each test counts how often a way of guessing is right. The seeds are fixed, so that chance does not fail a test. A right
 //! guess of all 32 bits is never allowed. A guess of the upper 24 bits may be right as often as chance makes it.
 
-#![cfg(not(loom))]
-
 use std::collections::HashMap;
 
 use iwarp::{Access, AccessError, Memory, Pd, RemoteAddress, STag, Scope, StreamId};

@@ -1,14 +1,12 @@
 //! Listeners: each peer goes to one of those who wait, whoever is dropped.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use common::{Counter, Network, Side, block_on, everywhere, poll, polled, simulated};
+use crate::common::{self, Counter, Network, Side, block_on, everywhere, poll, polled, simulated};
 use futures_util::future::{Either, join, join_all, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use netdirect::{Call, Fault, Status};

@@ -1,12 +1,10 @@
 //! A completion queue as a stream: no result is lost and none comes twice, whoever is dropped.
 
-mod common;
-
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
-use common::{Network, Side, block_on, everywhere, poll, polled};
+use crate::common::{Network, Side, block_on, everywhere, poll, polled};
 use futures_util::future::join;
 use futures_util::stream::{Stream, StreamExt};
 use netdirect::{Call, CompletionQueue, CompletionResult, Fault, OpFlags, QueuePair, Status};

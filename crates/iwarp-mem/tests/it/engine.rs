@@ -1,8 +1,6 @@
 //! The engine over real registered memory and a real socket: two connections in one thread, the batches sent by
 //! `io::send` straight from the regions.
 
-#![cfg(all(unix, not(loom), not(miri)))]
-
 use std::{
     io::{ErrorKind, Read},
     os::{fd::AsFd, unix::net::UnixStream},

@@ -1,5 +1,4 @@
 //! A file whose work is closures, and an executor.
-#![allow(dead_code, reason = "each test program uses a part of this")]
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,8 +19,6 @@ pub(crate) struct MockFile {
     association: Association,
     inner: Mutex<Inner>,
     changed: Condvar,
-    parks: AtomicUsize,
-    wakes: AtomicUsize,
     #[cfg(unix)]
     fd: std::fs::File,
 }
@@ -38,8 +35,6 @@ impl MockFile {
             association: Association::new(),
             inner: Mutex::default(),
             changed: Condvar::new(),
-            parks: AtomicUsize::new(0),
-            wakes: AtomicUsize::new(0),
             #[cfg(unix)]
             fd: std::fs::File::open("/dev/null").expect("every Unix has it"),
         })
@@ -54,14 +49,6 @@ impl MockFile {
     pub(crate) fn submit(&self, work: impl FnOnce() + Send + 'static) {
         self.inner.lock().unwrap().work.push_back(Box::new(work));
         self.changed.notify_all();
-    }
-
-    pub(crate) fn parks(&self) -> usize {
-        self.parks.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn wakes(&self) -> usize {
-        self.wakes.load(Ordering::SeqCst)
     }
 
     /// Blocks until this many threads sleep in `park`.
@@ -87,7 +74,6 @@ impl OverlappedFile for MockFile {
     }
 
     fn park(&self, done: &dyn Fn() -> bool, deadline: Option<Instant>) -> netdirect::Result<()> {
-        self.parks.fetch_add(1, Ordering::SeqCst);
         loop {
             self.progress();
             // `done` is asked under the lock that `wake` takes, so a wake-up between asking and sleeping cannot be lost.
@@ -113,7 +99,6 @@ impl OverlappedFile for MockFile {
     }
 
     fn wake(&self) {
-        self.wakes.fetch_add(1, Ordering::SeqCst);
         drop(self.inner.lock().unwrap());
         self.changed.notify_all();
     }

@@ -1,11 +1,9 @@
 //! Connections: made in one call, abandoned at every point, and ended.
 
-mod common;
-
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
 
-use common::{Network, Side, block_on, everywhere, poll, polled};
+use crate::common::{self, Network, Side, block_on, everywhere, poll, polled};
 use futures_util::future::{Either, join, join3, ready, select};
 use netdirect::{CompletionResult, OpFlags, Overlapped, ReadLimits, Status};
 use netdirect_async::{CompletionStream, Connection, ListenerOptions, within};

@@ -1,14 +1,12 @@
 //! Requests as futures: each gets its own result, whoever is dropped, and memory stays registered until the request has ended.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Instant;
 
-use common::{ALL, LONG, Network, block_on, everywhere, poll};
+use crate::common::{ALL, LONG, Network, block_on, everywhere, poll};
 use futures_util::future::{join, join_all};
 use netdirect::{
     AtomicOp, Buffer, Call, Fault, MemoryRegion, OpFlags, QueuePairOptions, ReadLimits,

@@ -1,7 +1,5 @@
 //! Random sequences of registrations, binds and accesses, compared with a simple model of who may do what.
 
-#![cfg(not(loom))]
-
 use iwarp::{
     Access, AccessError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd, Pd,
     RemoteAddress, Revoked, STag, Scope, Sge, Span, StreamId, WindowBind, WindowId,

@@ -1,5 +1,4 @@
 //! Capabilities, counters and faults: what the types promise, and what a provider answers that implements nothing.
-#![cfg(not(loom))]
 
 use std::collections::HashSet;
 

@@ -1,7 +1,5 @@
 //! Threads race with each other: memory that is gone is not touched, and memory that is there is whole.
 
-#![cfg(not(loom))]
-
 use std::sync::{
     Barrier,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},

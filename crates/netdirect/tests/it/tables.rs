@@ -1,5 +1,4 @@
 //! The numbers of `ndstatus.mc`, `nddef.h` and `ndspi.h`.
-#![cfg(not(loom))]
 
 use std::collections::HashSet;
 use std::mem::offset_of;

@@ -1,7 +1,4 @@
 //! Under tokio, in one thread and in several.
-#![cfg(unix)]
-
-mod common;
 
 use std::future::pending;
 use std::io::{Read, Write};
@@ -11,7 +8,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use common::{LONG, Network, Side};
+use crate::common::{self, LONG, Network, Side};
 use netdirect::{Association, OpFlags, OverlappedFile, QueuePairOptions, Status};
 use netdirect_async::on_tokio::{drive, timeout};
 use netdirect_async::{AsyncAdapter, ConnectError, Endpoint, ListenerOptions};

@@ -1,7 +1,5 @@
 //! Atomics on registered memory (RFC 7306 section 5): rights, alignment, and atomicity.
 
-#![cfg(not(loom))]
-
 use iwarp::{
     Access, AccessError, AtomicError, AtomicOp, Memory, MessageEnd, Pd, RemoteAddress, STag, Scope,
     StreamId,

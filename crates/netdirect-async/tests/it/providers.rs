@@ -1,15 +1,13 @@
 //! Providers that behave otherwise than softnd: requests that end within their calls, that end with unusual statuses, or that
 //! do not end.
 
-mod common;
-
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use common::{block_on, poll};
+use crate::common::{self, block_on, poll};
 use futures_util::stream::StreamExt;
 use netdirect::{
     Adapter, AdapterInfo, Affinity, Association, Buffer, CompletionQueue, CompletionResult,

@@ -1,7 +1,4 @@
 //! The convenience layer over objects that follow the contract, and what the traits promise to generic code.
-#![cfg(not(loom))]
-
-mod common;
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -10,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::{MockFile, block_on};
+use crate::common::{MockFile, block_on};
 use netdirect::{
     Adapter, Affinity, CompletionQueue, CompletionResult, Connector, Listener, MemoryRegion,
     MemoryWindow, NotifyType, OpFlags, Overlapped, OverlappedFile, OverlappedObject,

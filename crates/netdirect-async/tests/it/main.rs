@@ -1,0 +1,13 @@
+//! The tests of the crate, in one program, but those that count what the process has.
+
+mod common;
+mod completions;
+mod connect;
+mod endpoint;
+mod examples;
+#[cfg(unix)]
+mod examples_on_unix;
+mod listener;
+mod providers;
+#[cfg(unix)]
+mod tokio;
