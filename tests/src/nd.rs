@@ -43,8 +43,10 @@ pub fn compare() -> PathBuf {
 
 fn build() -> PathBuf {
     let (profile, target) = target();
-    // With the features of the whole workspace, as `cargo test --workspace` has built it.
-    let mut options = vec!["--workspace", "--bin", "nd"];
+    // With the features of the whole workspace, as `cargo test --workspace` has built it. A program of tests is named as well, so that
+    // cargo counts the dependencies of tests too: without them some libraries have fewer features, and half of the workspace
+    // would be built a second time.
+    let mut options = vec!["--workspace", "--bin", "nd", "--test", "book"];
     if profile.file_name() == Some(OsStr::new("release")) {
         options.push("--release");
     }
