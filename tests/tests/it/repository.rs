@@ -74,9 +74,47 @@ fn the_readme_has_two_commands_and_ci_runs_both() {
     }
 }
 
+/// The page for those who take part names each step of the long checks, as the script itself does, and each step is there.
+#[test]
+fn the_steps_of_the_night_are_those_that_the_page_names() {
+    let script = root().join(".ci/night");
+    let listed = Command::new(&script).arg("--list").output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let listed: Vec<_> = listed
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(listed.len() > 10, "{listed:?}");
+    let json = Command::new(&script).arg("--json").output().unwrap();
+    let json: Vec<String> = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json, listed);
+    let source = read(&script);
+    let page = read(&root().join("CONTRIBUTING.md"));
+    for step in &listed {
+        let function = format!("\n{}() {{\n", step.replace('-', "_"));
+        assert!(source.contains(&function), "{step} has no function");
+        assert!(page.contains(&format!("\n| `{step}` |")), "{step}");
+    }
+    let rows = page.split("## The long checks").nth(1).unwrap();
+    let rows = rows.split("\n## ").next().unwrap();
+    let rows = rows.lines().filter(|line| line.starts_with("| `"));
+    assert_eq!(rows.count(), listed.len(), "the page names a step too many");
+    // A step that is not there is an error, and runs nothing.
+    let unknown = Command::new(&script).arg("no-such-step").output().unwrap();
+    assert_eq!(unknown.status.code(), Some(2));
+}
+
 fn all_pages() -> Vec<PathBuf> {
     let mut all = pages(&root().join("docs"));
-    all.extend(["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| root().join(name)));
+    all.extend(
+        [
+            "README.md",
+            "CONTRIBUTING.md",
+            "SECURITY.md",
+            "CHANGELOG.md",
+        ]
+        .map(|name| root().join(name)),
+    );
     all
 }
 
@@ -153,6 +191,59 @@ fn the_tests_that_pages_name_exist() {
         seen += 1;
     }
     assert!(seen > 130, "the pages name their tests in the last column");
+}
+
+/// The tables of threats and of RFC 5042: each row names a test that exists, or says plainly that there is no promise. Each row of
+/// the requirements about security that the wire suite does not check is in the page.
+#[test]
+fn each_promise_of_security_has_a_test() {
+    let mut code = String::new();
+    for folder in ["crates", "tests", "fuzz"] {
+        sources(&root().join(folder), &mut code);
+    }
+    let page = read(&root().join("docs/security.md"));
+    let (mut promised, mut refused) = (0, 0);
+    for row in page.lines().filter(|line| line.starts_with('|')) {
+        let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let is_head = cells.contains(&"test") || cells.iter().all(|cell| cell.starts_with("---"));
+        // The tables with fewer columns list what there is, and promise nothing.
+        let has_tests = matches!(cells.len(), 4 | 5) || cells[1].starts_with('`');
+        if is_head || !has_tests {
+            continue;
+        }
+        let names: Vec<_> = cells
+            .last()
+            .unwrap()
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .collect();
+        if names.is_empty() {
+            assert!(
+                row.contains("**not promised**"),
+                "neither a test nor \"not promised\": {row}"
+            );
+            refused += 1;
+        }
+        for name in names {
+            let function = format!("fn {name}(");
+            assert!(code.contains(&function), "there is no test {name}: {row}");
+            promised += 1;
+        }
+    }
+    assert!(
+        promised > 40 && refused >= 4,
+        "{promised} tests, {refused} refusals"
+    );
+    let cited = |id: &String| page.contains(id) || code.contains(id);
+    let missing: Vec<_> = (1..=38)
+        .map(|number| format!("SEC-{number:03}"))
+        .filter(|id| !cited(id))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "neither in the page nor in the code: {missing:?}"
+    );
 }
 
 #[test]

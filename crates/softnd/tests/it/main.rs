@@ -31,6 +31,7 @@ mod readiness;
 mod removal;
 mod resident_set;
 mod scale;
+mod security;
 mod shortage;
 mod simulated;
 mod simulated_udp;

@@ -38,6 +38,8 @@ mod leniency;
 mod limits;
 #[path = "../it/removal.rs"]
 mod removal;
+#[path = "../it/security.rs"]
+mod security;
 #[path = "../it/shortage.rs"]
 mod shortage;
 #[path = "../it/srq.rs"]
