@@ -1,7 +1,7 @@
 //! The locks and atomics where threads meet: parking_lot and the standard library, or loom's models of them.
 
 pub(crate) use imp::{
-    AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering,
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering,
     after_unlocking, fence, yield_now,
 };
 
@@ -12,6 +12,29 @@ mod imp {
         AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
     };
     pub(crate) use std::thread::yield_now;
+    use std::time::Instant;
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Condvar(parking_lot::Condvar);
+
+    impl Condvar {
+        /// Sleeps until notified or the deadline. May return early.
+        pub(crate) fn wait<'a, T>(
+            &self,
+            mut guard: MutexGuard<'a, T>,
+            deadline: Option<Instant>,
+        ) -> MutexGuard<'a, T> {
+            match deadline {
+                Some(deadline) => drop(self.0.wait_until(&mut guard, deadline)),
+                None => self.0.wait(&mut guard),
+            }
+            guard
+        }
+
+        pub(crate) fn notify_one(&self) {
+            self.0.notify_one();
+        }
+    }
 
     /// Orders an unlocking before a sequentially consistent load that follows. The load reads what threads left behind that
     /// found the lock taken. Processors keep this order by themselves: x86 because unlocking is a locked instruction, ARM
@@ -28,6 +51,25 @@ mod imp {
     pub(crate) use loom::sync::MutexGuard;
     pub(crate) use loom::sync::atomic::{Ordering, fence};
     pub(crate) use loom::thread::yield_now;
+    use std::time::Instant;
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Condvar(loom::sync::Condvar);
+
+    impl Condvar {
+        /// Loom has no clock: a deadline never comes.
+        pub(crate) fn wait<'a, T>(
+            &self,
+            guard: MutexGuard<'a, T>,
+            _deadline: Option<Instant>,
+        ) -> MutexGuard<'a, T> {
+            self.0.wait(guard).expect("a model does not poison")
+        }
+
+        pub(crate) fn notify_one(&self) {
+            self.0.notify_one();
+        }
+    }
 
     /// An atomic of loom. A fence follows its sequentially consistent writes, because loom has a total order of fences
     /// only. Its sequentially consistent stores are exchanges, because loom may place a store before an exchange that has

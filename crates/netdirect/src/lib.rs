@@ -156,8 +156,8 @@ pub use fault::{Call, Fault};
 pub use memory::{MemoryRegion, MemoryWindow};
 pub use object::OverlappedObject;
 pub use overlapped::{
-    Association, CompletionPort, CompletionSink, Finished, Overlapped, OverlappedFile, Packet,
-    PendingOverlapped, SimulatedWait,
+    Association, Awaited, CompletionPort, CompletionSink, Finished, Overlapped, OverlappedFile,
+    Packet, PendingOverlapped, SimulatedWait,
 };
 pub use provider::Provider;
 pub use queues::{CompletionQueue, QueuePair, SharedReceiveQueue};

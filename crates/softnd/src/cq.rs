@@ -50,9 +50,9 @@ impl Cq {
         &self.core
     }
 
-    /// Wakes the threads that are parked on the file, to look for unfinished work.
+    /// Wakes a thread that is parked on the file and drives, to look for unfinished work.
     pub(crate) fn wake(&self) {
-        self.parking.wake();
+        self.parking.call_driver();
     }
 
     /// Whether the queue has broken down, and its queue pairs with the queue.

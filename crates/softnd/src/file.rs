@@ -4,10 +4,10 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use netdirect::{Association, OverlappedFile, Result, Simulation};
+use netdirect::{Association, Awaited, OverlappedFile, Result, Simulation};
 
 use crate::core::{Core, NetworkHold};
-use iwarp_io::progress::parking::Parking;
+use iwarp_io::progress::parking::{ANYTHING, Parking};
 use iwarp_io::progress::polling;
 
 /// An overlapped file, ND2's `IND2Adapter::CreateOverlappedFile`. Only the handles that clients have keep it, and their requests in
@@ -35,6 +35,18 @@ impl File {
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }
+
+    /// Parks a thread that waits for what has this number.
+    fn park_number(
+        &self,
+        awaited: usize,
+        done: &dyn Fn() -> bool,
+        deadline: Option<Instant>,
+    ) -> Result<()> {
+        let park = || (self.parking).park(awaited, done, deadline, polling::stop);
+        let parked = self.core.driving(park);
+        parked.map_err(|error| self.core.cannot_wait(&error))
+    }
 }
 
 impl OverlappedFile for File {
@@ -47,13 +59,25 @@ impl OverlappedFile for File {
     }
 
     fn park(&self, done: &dyn Fn() -> bool, deadline: Option<Instant>) -> Result<()> {
-        let park = || self.parking.park(done, deadline, polling::stop);
-        let parked = self.core.driving(park);
-        parked.map_err(|error| self.core.cannot_wait(&error))
+        self.park_number(ANYTHING, done, deadline)
+    }
+
+    fn park_for(
+        &self,
+        awaited: Awaited,
+        done: &dyn Fn() -> bool,
+        deadline: Option<Instant>,
+    ) -> Result<()> {
+        self.park_number(awaited.number(), done, deadline)
     }
 
     fn wake(&self) {
         self.parking.wake();
+    }
+
+    fn wake_for(&self, awaited: &[Awaited]) {
+        let has_happened = |number| awaited.iter().any(|one| one.number() == number);
+        self.parking.wake_for(&has_happened);
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {

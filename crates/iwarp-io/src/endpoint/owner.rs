@@ -71,7 +71,7 @@ pub trait Owner: Send + Sync + Sized + 'static {
     /// The domain that threads drive which poll or wait for results of this queue.
     fn domain(&self, queue: WorkQueue) -> &Arc<Domain>;
 
-    /// Wakes threads that wait for results of a queue, because its domain has unfinished work.
+    /// Wakes a thread that waits and drives the domain of a queue, because the domain has unfinished work.
     fn wake(&self, queue: WorkQueue);
 
     /// A stream starts, so results will come. Called with the endpoint locked.

@@ -1,10 +1,11 @@
 //! The place where threads wait for requests and make progress meanwhile. An overlapped file has one.
 //!
 //! A parking's set nests the adapter's control set and, once a Notify was armed, the sets of the completion queues made
-//! with the file. The first thread that waits sleeps in that set itself. Every further thread sleeps in a set of its own
-//! that nests the parking's set, so that each thread can be woken by itself. A set reports an event to one thread only. So
-//! a thread that stops waiting with work undone passes the work on to the threads that still sleep, because the background
-//! thread keeps away from what these threads wait for.
+//! with the file. One thread sleeps in that set and drives; the others sleep as `places` says. A set reports an event to one
+//! thread only. So a thread that stops waiting with work undone passes the work on to the threads that still sleep, because
+//! the background thread keeps away from what these threads wait for.
+
+mod places;
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -16,6 +17,8 @@ use super::tokens::{RESERVED, Tokens};
 use super::{BATCH, Readiness, Set, Wake};
 use crate::environment::Environment;
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, yield_now};
+pub use places::ANYTHING;
+use places::{OwnSet, Place, Places, Wanted};
 
 const CONTROL: u64 = RESERVED;
 const CALLED: u64 = RESERVED + 1;
@@ -27,8 +30,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 /// The place where threads wait, see the [module](self).
 pub struct Parking<S: Readiness = Set> {
     set: S,
-    front: FrontSleeper<S>,
-    slots: Mutex<Slots<S>>,
+    places: Places<S>,
     /// Threads parked here.
     parked: Arc<AtomicUsize>,
     /// Threads parked in any of the adapter's parkings.
@@ -49,37 +51,6 @@ struct OutsideWaiters<S: Readiness> {
     waker: S::Waker,
     /// Whether the set was handed out.
     exposed: AtomicBool,
-}
-
-/// Wakes one sleeping thread.
-struct SleeperWaker<S: Readiness> {
-    waker: S::Waker,
-    /// The thread that sets this to false, with `slots` locked, has to wake the sleeper.
-    asleep: AtomicBool,
-}
-
-/// The place of the thread that sleeps in the parking's own set.
-struct FrontSleeper<S: Readiness> {
-    taken: AtomicBool,
-    waker: SleeperWaker<S>,
-}
-
-/// Where a thread sleeps when it waits for the parking's set.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum SleepPlace {
-    Front,
-    Elsewhere,
-}
-
-struct Slots<S: Readiness> {
-    idle: Vec<Arc<Slot<S>>>,
-    parked: Vec<Arc<Slot<S>>>,
-}
-
-/// The place of a further thread that sleeps.
-struct Slot<S: Readiness> {
-    set: S,
-    waker: SleeperWaker<S>,
 }
 
 /// A completion queue made with the file.
@@ -103,24 +74,6 @@ impl<S: Readiness> std::fmt::Debug for Parking<S> {
         f.debug_struct("Parking")
             .field("parked", &self.parked.load(Ordering::Relaxed))
             .finish_non_exhaustive()
-    }
-}
-
-impl<S: Readiness> SleeperWaker<S> {
-    fn new(set: &S) -> io::Result<Self> {
-        Ok(Self {
-            waker: set.waker()?,
-            asleep: AtomicBool::new(false),
-        })
-    }
-
-    /// Wakes the sleeper, if it sleeps. Called with `slots` locked.
-    fn wake(&self) -> bool {
-        let asleep = self.asleep.swap(false, Ordering::SeqCst);
-        if asleep {
-            self.waker.wake();
-        }
-        asleep
     }
 }
 
@@ -158,11 +111,7 @@ impl<S: Readiness> Parking<S> {
         environment: Environment,
     ) -> io::Result<Self> {
         let set = control.set().another()?;
-        let front = FrontSleeper {
-            taken: AtomicBool::new(false),
-            waker: SleeperWaker::new(&set)?,
-        };
-        set.add_level(&front.waker.waker, CALLED)?;
+        let places = Places::new(&set, environment.world().is_some())?;
         set.add_level(control.set(), CONTROL)?;
         let outside = OutsideWaiters {
             set: set.another()?,
@@ -172,11 +121,7 @@ impl<S: Readiness> Parking<S> {
         outside.set.add_level(&outside.waker, CALLED)?;
         Ok(Self {
             set,
-            front,
-            slots: Mutex::new(Slots {
-                idle: Vec::new(),
-                parked: Vec::new(),
-            }),
+            places,
             parked: Arc::new(AtomicUsize::new(0)),
             parked_anywhere: Arc::clone(parked_anywhere),
             passed_on: AtomicBool::new(false),
@@ -276,51 +221,18 @@ impl<S: Readiness> Parking<S> {
         }
     }
 
-    fn slot(&self) -> io::Result<Arc<Slot<S>>> {
-        let idle = self.slots.lock().idle.pop();
-        let slot = match idle {
-            Some(slot) => slot,
-            None => {
-                let slot = Slot {
-                    set: self.set.another()?,
-                    waker: SleeperWaker::new(&self.set)?,
-                };
-                slot.set.add_level(&self.set, INSIDE)?;
-                slot.set.add_level(&slot.waker.waker, CALLED)?;
-                Arc::new(slot)
-            }
-        };
-        self.slots.lock().parked.push(Arc::clone(&slot));
-        Ok(slot)
-    }
-
-    fn leave(&self, slot: Option<Arc<Slot<S>>>) {
-        let Some(slot) = slot else {
-            return self.front.taken.store(false, Ordering::SeqCst);
-        };
-        let mut slots = self.slots.lock();
-        slots.parked.retain(|parked| !Arc::ptr_eq(parked, &slot));
-        slots.idle.push(slot);
-    }
-
-    /// Sleeps until something is ready, or another thread has completed something.
+    /// Sleeps in the parking's set, or in this one around it, until something is ready, or another thread has completed
+    /// something.
     fn sleep(
         &self,
-        slot: Option<&Slot<S>>,
+        own: Option<&OwnSet<S>>,
         done: &dyn Fn() -> bool,
         deadline: Option<Instant>,
     ) -> io::Result<()> {
-        let waker = slot.map_or(&self.front.waker, |slot| &slot.waker);
-        waker.asleep.store(true, Ordering::SeqCst);
+        let sleeper = self.places.sleeper(own);
+        sleeper.asleep.store(true, Ordering::SeqCst);
         // From here on the thread is awake. Requests that it completes itself must not wake it.
-        let wake_up = || {
-            if !waker.asleep.swap(false, Ordering::SeqCst) {
-                // The thread that woke this one holds the lock until the waker is ready, so that the waker does not become
-                // ready later.
-                drop(self.slots.lock());
-                waker.waker.clear();
-            }
-        };
+        let wake_up = || self.places.wake_up(sleeper);
         if done() || self.passed_on.load(Ordering::SeqCst) {
             wake_up();
             return Ok(());
@@ -328,23 +240,19 @@ impl<S: Readiness> Parking<S> {
         let now = || self.environment.now();
         let limit = deadline.map(|deadline| deadline.saturating_duration_since(now()));
         let limit = limit.map(|limit| limit.min(LONGEST_SLEEP));
-        match slot {
-            Some(slot) => {
-                let waited = slot.set.wait(limit, |_| {});
+        match own {
+            Some(own) => {
+                let waited = own.set.wait(limit, |_| {});
                 wake_up();
                 bearable(waited)
             }
-            None => self.look(SleepPlace::Front, limit, wake_up),
+            None => self.look(true, limit, wake_up),
         }
     }
 
-    /// Waits for what the parking's set reports, calls `then`, and drives what was reported.
-    fn look(
-        &self,
-        place: SleepPlace,
-        limit: Option<Duration>,
-        then: impl FnOnce(),
-    ) -> io::Result<()> {
+    /// Waits for what the parking's set reports, calls `then`, and drives what was reported. Called in front or by a thread
+    /// that is not.
+    fn look(&self, in_front: bool, limit: Option<Duration>, then: impl FnOnce()) -> io::Result<()> {
         let mut queues = [0; BATCH];
         let mut count = 0;
         let (mut control, mut called) = (false, false);
@@ -368,7 +276,7 @@ impl<S: Readiness> Parking<S> {
             self.control.progress();
             self.notice(&self.control);
         }
-        if called && place != SleepPlace::Front {
+        if called && !in_front {
             // The thread in front was woken and has not run yet. Until it runs, every other thread is woken as well.
             yield_now();
         }
@@ -377,7 +285,7 @@ impl<S: Readiness> Parking<S> {
 
     /// Drives everything that a thread waiting here has to drive.
     fn drive(&self) -> io::Result<()> {
-        self.look(SleepPlace::Elsewhere, Some(Duration::ZERO), || {})?;
+        self.look(false, Some(Duration::ZERO), || {})?;
         self.each_awaited(|domain| {
             domain.progress();
             self.notice(domain);
@@ -404,13 +312,14 @@ impl<S: Readiness> Parking<S> {
     }
 
     /// Progresses until `done` returns true or the deadline has passed, and sleeps in between; calls `begin` when the thread
-    /// counts as parked.
+    /// counts as parked. `awaited` names what the thread waits for, for [`wake_for`](Self::wake_for).
     ///
     /// # Errors
     ///
     /// In a simulated world, if nothing is left that could end the wait, or if the waiting thread is not the world's own.
     pub fn park(
         &self,
+        awaited: usize,
         done: &dyn Fn() -> bool,
         deadline: Option<Instant>,
         begin: impl FnOnce(),
@@ -418,19 +327,7 @@ impl<S: Readiness> Parking<S> {
         if done() {
             return Ok(());
         }
-        let in_front = !self.front.taken.swap(true, Ordering::SeqCst);
-        let slot = match in_front {
-            true => None,
-            false => match self.slot() {
-                Ok(slot) => Some(slot),
-                Err(error) => {
-                    limited!(error, %error, "no descriptor is left for a waiting thread, which polls instead");
-                    self.drive()?;
-                    yield_now();
-                    return Ok(());
-                }
-            },
-        };
+        let mut place = self.places.take(awaited, &self.set);
         self.parked.fetch_add(1, Ordering::SeqCst);
         self.parked_anywhere.fetch_add(1, Ordering::SeqCst);
         begin();
@@ -438,30 +335,13 @@ impl<S: Readiness> Parking<S> {
         let too_late = || deadline.is_some_and(|deadline| self.environment.now() >= deadline);
         let mut outcome = Ok(());
         while !done() {
-            if self.passed_on.load(Ordering::SeqCst) {
-                // Cleared before the queues are looked at, so that work passed on later is seen before the next sleep.
-                self.passed_on.store(false, Ordering::SeqCst);
-            }
-            let mut behind = false;
-            self.each_awaited(|domain| {
-                domain.catch_up();
-                self.notice(domain);
-                behind |= domain.is_behind();
-            });
-            if done() {
-                break;
-            }
-            if behind {
-                // A busy queue does not keep the others and the control set waiting.
-                let place = if in_front {
-                    SleepPlace::Front
-                } else {
-                    SleepPlace::Elsewhere
-                };
-                outcome = self.look(place, Some(Duration::ZERO), || {});
-            } else {
-                outcome = self.sleep(slot.as_deref(), done, deadline);
-            }
+            place = match place {
+                Place::Following(follower) => self.places.sleep(follower, done, deadline),
+                place => {
+                    outcome = self.drive_or_sleep(&place, done, deadline);
+                    self.places.moved(place)
+                }
+            };
             if done() {
                 outcome = Ok(()); // whatever else happened
                 break;
@@ -469,15 +349,46 @@ impl<S: Readiness> Parking<S> {
             if outcome.is_err() || too_late() {
                 break;
             }
-            if !behind && slot.is_some() {
-                outcome = self.drive();
-            }
         }
         self.parked_anywhere.fetch_sub(1, Ordering::SeqCst);
         self.parked.fetch_sub(1, Ordering::SeqCst);
-        self.leave(slot);
+        self.places.leave(place);
         self.go();
         outcome
+    }
+
+    /// Drives what there is to drive, or sleeps until there is something.
+    fn drive_or_sleep(
+        &self,
+        place: &Place<S>,
+        done: &dyn Fn() -> bool,
+        deadline: Option<Instant>,
+    ) -> io::Result<()> {
+        if self.passed_on.load(Ordering::SeqCst) {
+            // Cleared before the queues are looked at, so that work passed on later is seen before the next sleep.
+            self.passed_on.store(false, Ordering::SeqCst);
+        }
+        let mut behind = false;
+        self.each_awaited(|domain| {
+            domain.catch_up();
+            self.notice(domain);
+            behind |= domain.is_behind();
+        });
+        if done() {
+            return Ok(());
+        }
+        if behind {
+            // A busy queue does not keep the others and the control set waiting.
+            return self.look(place.is_front(), Some(Duration::ZERO), || {});
+        }
+        let Place::Own(own) = place else {
+            return self.sleep(None, done, deadline);
+        };
+        self.sleep(Some(own), done, deadline)?;
+        if done() {
+            return Ok(());
+        }
+        self.drive()
     }
 
     /// This thread stops waiting. If others are parked, they take over the work that it has left undone.
@@ -495,24 +406,40 @@ impl<S: Readiness> Parking<S> {
     fn pass_on(&self) {
         // A thread that is about to sleep sees this.
         self.passed_on.store(true, Ordering::SeqCst);
-        let slots = self.slots.lock();
-        if !self.front.waker.wake() {
-            let _ = slots.parked.iter().any(|slot| slot.waker.wake());
-        }
+        self.places.wake_driver();
     }
 
     /// Wakes all threads that are parked here, and those that wait outside.
     pub fn wake(&self) {
+        self.wake_those(Wanted::All);
+    }
+
+    /// As [`wake`](Self::wake), but of the parked threads only those that wait for something that has happened, or for
+    /// [`ANYTHING`].
+    pub fn wake_for(&self, has_happened: &dyn Fn(usize) -> bool) {
+        self.wake_those(Wanted::For(has_happened));
+    }
+
+    fn wake_those(&self, wanted: Wanted<'_>) {
         if self.parked.load(Ordering::SeqCst) > 0 {
-            let slots = self.slots.lock();
-            self.front.waker.wake();
-            for slot in &slots.parked {
-                slot.waker.wake();
-            }
+            self.places.wake(wanted);
         }
+        self.wake_outside();
+    }
+
+    fn wake_outside(&self) {
         if self.outside.exposed.load(Ordering::SeqCst) {
             self.outside.waker.wake();
         }
+    }
+
+    /// There is unfinished work that no set reports: wakes a thread that drives, if threads are parked here, and those that
+    /// wait outside.
+    pub fn call_driver(&self) {
+        if self.parked.load(Ordering::SeqCst) > 0 {
+            self.pass_on();
+        }
+        self.wake_outside();
     }
 
     /// The set to be watched from outside. When it is ready, the watching thread has to call [`progress`](Self::progress).

@@ -145,6 +145,7 @@ struct State {
 /// - `wake` and `progress` may be called by any thread. This crate holds no lock during these calls. When a request is
 ///   completed within `progress` or `park`, `wake` of the same file is called by the same thread. So complete no request
 ///   while you hold a lock that `wake` takes.
+/// - A provider that overrides one of `park_for` and `wake_for` overrides the other one too.
 /// - No wake-up may be lost: if `wake` starts after a change that makes `done` true, every `park` returns, whether it started
 ///   before or starts later. So `park` first registers itself with `wake`, then calls `done`, then sleeps. The `done`
 ///   functions of this crate read with sequential consistency and take no lock, so a provider may call them while it holds a
@@ -169,6 +170,29 @@ pub trait OverlappedFile: Any + Debug + Send + Sync {
     /// A request was completed, perhaps through another file: all threads in `park` of this file call their `done` again.
     fn wake(&self);
 
+    /// As [`park`](Self::park), for a thread whose `done` can become true only with what is `awaited`. A provider that knows
+    /// this lets sleep whoever waits for something else. By default the same as `park`.
+    ///
+    /// # Errors
+    ///
+    /// As [`park`](Self::park).
+    fn park_for(
+        &self,
+        awaited: Awaited,
+        done: &dyn Fn() -> bool,
+        deadline: Option<Instant>,
+    ) -> Result<()> {
+        let _ = awaited;
+        self.park(done, deadline)
+    }
+
+    /// As [`wake`](Self::wake), but only for the threads in [`park_for`](Self::park_for) that wait for one of these, and for all
+    /// threads in `park`. By default the same as `wake`.
+    fn wake_for(&self, awaited: &[Awaited]) {
+        let _ = awaited;
+        self.wake();
+    }
+
     /// A descriptor to watch with `poll`, `epoll`, `mio` and the like; when it is readable, call
     /// [`progress`](Self::progress). The descriptor is valid as long as the file, and serves no other purpose. `None` in a
     /// simulation, because an event loop cannot watch simulated time. For Windows see [above](#in-an-event-loop).
@@ -179,6 +203,21 @@ pub trait OverlappedFile: Any + Debug + Send + Sync {
     /// calls and whose time is the system's.
     fn simulation(&self) -> Option<Arc<dyn Simulation>> {
         None
+    }
+}
+
+/// Names what a thread waits for: a request, or a packet in a completion port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Awaited(usize);
+
+impl Awaited {
+    fn of<T>(shared: &Arc<T>) -> Self {
+        Self(Arc::as_ptr(shared).addr())
+    }
+
+    /// The name as a number, which is not 0.
+    pub const fn number(self) -> usize {
+        self.0
     }
 }
 

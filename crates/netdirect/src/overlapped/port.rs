@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{CompletionPort, OverlappedFile, Packet, Tied};
+use super::{Awaited, CompletionPort, OverlappedFile, Packet, Tied};
 use crate::{Result, Status};
 
 /// Whom to wake for a packet, once no lock is held.
 #[must_use]
-pub(crate) struct Sleepers(Vec<Arc<dyn OverlappedFile>>);
+pub(crate) struct Sleepers(Awaited, Vec<Arc<dyn OverlappedFile>>);
 
 impl Sleepers {
     pub(crate) fn wake(self) {
-        for file in self.0 {
-            file.wake();
+        for file in self.1 {
+            file.wake_for(&[self.0]);
         }
     }
 }
@@ -111,7 +111,13 @@ impl CompletionPort {
             .files
             .iter()
             .filter(|tied| tied.parked > 0 && !completing.is_some_and(|file| tied.is(file)));
-        Sleepers(parked.filter_map(|tied| tied.file.upgrade()).collect())
+        let files = parked.filter_map(|tied| tied.file.upgrade()).collect();
+        Sleepers(self.awaited(), files)
+    }
+
+    /// What a thread waits for that waits for a packet.
+    pub(crate) fn awaited(&self) -> Awaited {
+        Awaited::of(&self.0)
     }
 
     fn take<T>(
@@ -208,7 +214,7 @@ impl CompletionPort {
         if done() {
             return Ok(());
         }
-        place.file.park(&done, deadline)
+        place.file.park_for(self.awaited(), &done, deadline)
     }
 
     /// Waits for a packet or a file.

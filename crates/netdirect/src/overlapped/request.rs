@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::future::count_end;
-use super::{CompletionSink, Overlapped, OverlappedFile, Packet, Shared};
+use super::{Awaited, CompletionSink, Overlapped, OverlappedFile, Packet, Shared};
 use crate::{Error, Event, Result, Status};
 
 impl Overlapped {
@@ -126,7 +126,8 @@ impl Overlapped {
             }
             // If there is no file any more, the request has just ended.
             let Some(file) = self.file() else { continue };
-            let parked = file.park(&|| !self.is_pending(), deadline);
+            let ended = || !self.is_pending();
+            let parked = file.park_for(Awaited::of(&self.0), &ended, deadline);
             if !self.is_pending() {
                 continue;
             }
@@ -200,6 +201,7 @@ impl Overlapped {
         let wakers = std::mem::take(&mut state.wakers);
         self.0.status.store(status.bits(), Ordering::SeqCst);
         let mut sleepers = None;
+        let mut awaited = [Awaited::of(&self.0); 2];
         if notify {
             if let Some(event) = &self.0.event {
                 event.set();
@@ -217,6 +219,7 @@ impl Overlapped {
                     user: self.user(),
                 };
                 sleepers = Some(port.push(packet, file.as_ref()));
+                awaited[1] = port.awaited();
             }
         }
         drop(state);
@@ -230,7 +233,7 @@ impl Overlapped {
             waker.wake();
         }
         if let Some(file) = file {
-            file.wake();
+            file.wake_for(&awaited);
         }
         // Last, so that a sink that panics costs nobody else the news.
         if let Some(sink) = self.0.sink.as_ref().filter(|_| notify) {
@@ -260,7 +263,7 @@ pub struct PendingOverlapped {
 
 impl PendingOverlapped {
     /// Ends the request. In this order, `complete` stores the status, sets the event, queues the packet, wakes tasks, wakes the
-    /// threads that are parked on the file, and calls the [sink](Overlapped::with_sink). All of this has happened when the
+    /// threads that are parked on the file for it, and calls the [sink](Overlapped::with_sink). All of this has happened when the
     /// call returns (TST-030).
     ///
     /// The caller must not hold a lock that [`OverlappedFile::wake`] or any method of the provider takes, because a sink may

@@ -17,7 +17,7 @@ use loom::thread;
 
 use super::background::{Background, Thread};
 use super::domain::{Domain, Source, Turn};
-use super::parking::Parking;
+use super::parking::{ANYTHING, Parking};
 use super::turns::Turns;
 use super::{BATCH, Edges, Readiness};
 use crate::environment::Environment;
@@ -96,9 +96,18 @@ impl World {
     }
 
     fn wait_after(&self, request: &Request, begin: impl Fn()) {
+        self.wait_until(ANYTHING, request, begin);
+    }
+
+    /// Waits for a request of this number.
+    fn wait_for(&self, number: usize, request: &Request) {
+        self.wait_until(number, request, || {});
+    }
+
+    fn wait_until(&self, number: usize, request: &Request, begin: impl Fn()) {
         while !request.is_done() {
             self.parking
-                .park(&|| request.is_done(), None, &begin)
+                .park(number, &|| request.is_done(), None, &begin)
                 .unwrap();
         }
     }
@@ -484,14 +493,40 @@ fn the_end_is_found_in_the_control_set() {
     });
 }
 
+/// Where the second thread that waits sleeps. It has no set of its own if the system refuses that.
+#[derive(Clone, Copy)]
+enum Second {
+    HasASet,
+    Follows,
+}
+
+impl Second {
+    fn begin(self) {
+        kernel::fail_adds(match self {
+            Self::HasASet => 0,
+            Self::Follows => 1,
+        });
+    }
+}
+
 /// Any waiting thread drives the control set, whatever it waits for.
 #[test]
 fn a_thread_that_goes_leaves_the_control_set_to_others() {
-    model(2, || {
+    a_thread_goes_from_the_control_set(Second::HasASet);
+}
+
+#[test]
+fn a_thread_that_goes_leaves_the_control_set_to_the_thread_that_follows() {
+    a_thread_goes_from_the_control_set(Second::Follows);
+}
+
+fn a_thread_goes_from_the_control_set(kind: Second) {
+    model(2, move || {
         let world = World::new();
         let queue = Queue::new(&world).unwrap();
         let connection = Connection::new(&queue, usize::MAX);
         connection.drive_from(&world.control);
+        kind.begin();
         let other = Arc::new(Request::default());
         let (sender, ended, at) = (
             Arc::clone(&connection),
@@ -518,11 +553,21 @@ fn a_thread_that_goes_leaves_the_control_set_to_others() {
 /// for the stream.
 #[test]
 fn a_thread_that_goes_leaves_nothing_behind() {
-    model(2, || {
+    a_thread_goes_with_work_undone(Second::HasASet);
+}
+
+#[test]
+fn a_thread_that_goes_leaves_nothing_behind_to_the_thread_that_follows() {
+    a_thread_goes_with_work_undone(Second::Follows);
+}
+
+fn a_thread_goes_with_work_undone(kind: Second) {
+    model(2, move || {
         let world = World::new();
         let queue = Queue::new(&world).unwrap();
         let connection = Connection::new(&queue, 1);
         queue.arm();
+        kind.begin();
         let other = Arc::new(Request::default());
         let (sender, ended, at) = (
             Arc::clone(&connection),
@@ -541,6 +586,61 @@ fn a_thread_that_goes_leaves_nothing_behind() {
             };
             world.wait(&connection.received.1);
             second.join().unwrap();
+        });
+    });
+}
+
+/// Each thread is woken for its own request, whichever of them is in front.
+#[test]
+fn threads_are_woken_for_what_they_wait_for() {
+    for kind in [Second::HasASet, Second::Follows] {
+        model(2, move || {
+            let world = World::new();
+            kind.begin();
+            let requests = [(); 2].map(|()| Arc::new(Request::default()));
+            let [first, second] = requests.clone();
+            let at = Arc::clone(&world);
+            let peer = move || {
+                for (request, number) in requests.iter().zip(1..) {
+                    request.end();
+                    at.parking.wake_for(&|awaited| awaited == number);
+                }
+            };
+            beside_nobody(peer, || {
+                let other = {
+                    let world = Arc::clone(&world);
+                    thread::spawn(move || world.wait_for(2, &second))
+                };
+                world.wait_for(1, &first);
+                other.join().unwrap();
+            });
+        });
+    }
+}
+
+/// A third thread comes: the second one gives up its set, and follows or comes to the front.
+#[test]
+fn a_third_thread_makes_the_second_one_follow() {
+    model(1, || {
+        let world = World::new();
+        let requests = [(); 3].map(|()| Arc::new(Request::default()));
+        let [first, second, third] = requests.clone();
+        let at = Arc::clone(&world);
+        let peer = move || {
+            for (request, number) in requests.iter().zip(1..) {
+                request.end();
+                at.parking.wake_for(&|awaited| awaited == number);
+            }
+        };
+        beside_nobody(peer, || {
+            let others = [(2, second), (3, third)].map(|(number, request)| {
+                let world = Arc::clone(&world);
+                thread::spawn(move || world.wait_for(number, &request))
+            });
+            world.wait_for(1, &first);
+            for other in others {
+                other.join().unwrap();
+            }
         });
     });
 }

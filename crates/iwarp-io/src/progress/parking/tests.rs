@@ -89,7 +89,9 @@ impl<S: Readiness> Waiting<S> {
         };
         let deadline = Instant::now() + Duration::from_secs(60);
         while !done() {
-            self.parking.park(&done, Some(deadline), || {}).unwrap();
+            self.parking
+                .park(ANYTHING, &done, Some(deadline), || {})
+                .unwrap();
             assert!(Instant::now() < deadline, "the thread was not woken");
         }
         assert_eq!(reader.received(), wanted);
