@@ -52,7 +52,7 @@ const ELSEWHERE: &[(&str, Subject)] = &[
         Descriptors,
     ),
     (
-        "descriptors::threads_that_cannot_sleep_for_want_of_descriptors_fill_no_log",
+        "descriptors::threads_that_wait_need_no_descriptors",
         Descriptors,
     ),
     (
@@ -175,6 +175,18 @@ const ELSEWHERE: &[(&str, Subject)] = &[
     ),
     (
         "threads::two_threads_wait_for_two_things_on_one_file",
+        Threads,
+    ),
+    (
+        "waiters::a_hundred_idle_threads_sleep_and_an_arrival_wakes_one",
+        Threads,
+    ),
+    (
+        "waiters::five_hundred_idle_threads_sleep_and_an_arrival_wakes_one",
+        Threads,
+    ),
+    (
+        "waiters::two_thousand_idle_threads_sleep_and_an_arrival_wakes_one",
         Threads,
     ),
 ];
