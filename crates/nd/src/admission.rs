@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use netdirect::{Listener, Status};
 use socket2::SockRef;
-use softnd::PeerNetwork;
 
 use crate::errors::{Failure, Result};
+use crate::provider::PeerNetwork;
 use crate::session::{self, Deadline, Endpoint, Request, Session};
 use crate::stderr::Remarks;
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use netdirect::{Adapter, AdapterId, Error, Provider, Status};
+pub(crate) use softnd::PeerNetwork;
 use softnd::capture::Capture;
 use softnd::faults::Plan;
 use softnd::peer::Peer;

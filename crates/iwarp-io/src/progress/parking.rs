@@ -18,11 +18,9 @@ use super::{BATCH, Readiness, Set, Wake};
 use crate::environment::Environment;
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, yield_now};
 pub use places::ANYTHING;
-use places::{OwnSet, Place, Places, Wanted};
+use places::{CALLED, INSIDE, OwnSet, Places, SleepingPlace, Wanted};
 
 const CONTROL: u64 = RESERVED;
-const CALLED: u64 = RESERVED + 1;
-const INSIDE: u64 = RESERVED + 2;
 
 /// A longer sleep is cut to an hour. A thread with a later deadline then sleeps again.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
@@ -336,7 +334,7 @@ impl<S: Readiness> Parking<S> {
         let mut outcome = Ok(());
         while !done() {
             place = match place {
-                Place::Following(follower) => self.places.sleep(follower, done, deadline),
+                SleepingPlace::Following(follower) => self.places.sleep(follower, done, deadline),
                 place => {
                     outcome = self.drive_or_sleep(&place, done, deadline);
                     self.places.moved(place)
@@ -360,7 +358,7 @@ impl<S: Readiness> Parking<S> {
     /// Drives what there is to drive, or sleeps until there is something.
     fn drive_or_sleep(
         &self,
-        place: &Place<S>,
+        place: &SleepingPlace<S>,
         done: &dyn Fn() -> bool,
         deadline: Option<Instant>,
     ) -> io::Result<()> {
@@ -381,7 +379,7 @@ impl<S: Readiness> Parking<S> {
             // A busy queue does not keep the others and the control set waiting.
             return self.look(place.is_front(), Some(Duration::ZERO), || {});
         }
-        let Place::Own(own) = place else {
+        let SleepingPlace::Own(own) = place else {
             return self.sleep(None, done, deadline);
         };
         self.sleep(Some(own), done, deadline)?;

@@ -12,9 +12,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{CALLED, INSIDE};
+use crate::progress::tokens::RESERVED;
 use crate::progress::{Readiness, Wake};
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, Ordering};
+
+/// The token of a thread's own waker in its set.
+pub(super) const CALLED: u64 = RESERVED + 1;
+/// The token of the parking's set in a thread's own set.
+pub(super) const INSIDE: u64 = RESERVED + 2;
 
 /// What a thread waits for that every call of [`Parking::wake_for`](super::Parking::wake_for) wakes.
 pub const ANYTHING: usize = 0;
@@ -84,13 +89,13 @@ pub(super) struct Follower {
 }
 
 /// The place of a thread that waits.
-pub(super) enum Place<S: Readiness> {
+pub(super) enum SleepingPlace<S: Readiness> {
     Front,
     Own(Arc<OwnSet<S>>),
     Following(Arc<Follower>),
 }
 
-impl<S: Readiness> Place<S> {
+impl<S: Readiness> SleepingPlace<S> {
     pub(super) fn is_front(&self) -> bool {
         matches!(self, Self::Front)
     }
@@ -135,14 +140,14 @@ impl<S: Readiness> Places<S> {
     }
 
     /// A place for a thread that waits for this.
-    pub(super) fn take(&self, awaited: usize, set: &S) -> Place<S> {
+    pub(super) fn take(&self, awaited: usize, set: &S) -> SleepingPlace<S> {
         if self.takes_front(awaited) {
-            return Place::Front;
+            return SleepingPlace::Front;
         }
         match self.own_set(set) {
             Ok(Some(own)) => {
                 own.sleeper.awaited.store(awaited, Ordering::Relaxed);
-                Place::Own(own)
+                SleepingPlace::Own(own)
             }
             Ok(None) => self.follow(awaited),
             Err(error) => {
@@ -184,7 +189,7 @@ impl<S: Readiness> Places<S> {
         Ok(Some(own))
     }
 
-    fn follow(&self, awaited: usize) -> Place<S> {
+    fn follow(&self, awaited: usize) -> SleepingPlace<S> {
         let mut others = self.others.lock();
         for own in &others.own {
             // Otherwise each event would wake that thread as well as the one in front.
@@ -203,7 +208,7 @@ impl<S: Readiness> Places<S> {
         // The thread in front may have left before it could see this one.
         self.call_to_front(&mut others);
         drop(others);
-        Place::Following(follower)
+        SleepingPlace::Following(follower)
     }
 
     /// If nobody is in front, calls the thread there that has followed longest.
@@ -219,8 +224,8 @@ impl<S: Readiness> Places<S> {
     }
 
     /// The place of a thread that has a set of its own, after other threads have come.
-    pub(super) fn moved(&self, place: Place<S>) -> Place<S> {
-        let Place::Own(own) = &place else {
+    pub(super) fn moved(&self, place: SleepingPlace<S>) -> SleepingPlace<S> {
+        let SleepingPlace::Own(own) = &place else {
             return place;
         };
         if !own.is_displaced.load(Ordering::SeqCst) {
@@ -229,7 +234,7 @@ impl<S: Readiness> Places<S> {
         let awaited = own.sleeper.awaited.load(Ordering::Relaxed);
         self.leave(place);
         if self.takes_front(awaited) {
-            return Place::Front;
+            return SleepingPlace::Front;
         }
         self.follow(awaited)
     }
@@ -241,7 +246,7 @@ impl<S: Readiness> Places<S> {
         follower: Arc<Follower>,
         done: &dyn Fn() -> bool,
         deadline: Option<Instant>,
-    ) -> Place<S> {
+    ) -> SleepingPlace<S> {
         let mut others = self.others.lock();
         let is_called = || {
             follower.leads.load(Ordering::SeqCst) || follower.called.swap(false, Ordering::SeqCst)
@@ -252,22 +257,22 @@ impl<S: Readiness> Places<S> {
         follower.called.store(false, Ordering::SeqCst);
         if follower.leads.swap(false, Ordering::SeqCst) {
             others.idle_followers.push(follower);
-            return Place::Front;
+            return SleepingPlace::Front;
         }
-        Place::Following(follower)
+        SleepingPlace::Following(follower)
     }
 
     /// The thread waits no longer. If it was in front, a follower comes to the front.
-    pub(super) fn leave(&self, place: Place<S>) {
+    pub(super) fn leave(&self, place: SleepingPlace<S>) {
         match place {
-            Place::Front => self.leave_front(),
-            Place::Own(own) => {
+            SleepingPlace::Front => self.leave_front(),
+            SleepingPlace::Own(own) => {
                 let mut others = self.others.lock();
                 others.own.retain(|other| !Arc::ptr_eq(other, &own));
                 own.is_displaced.store(false, Ordering::SeqCst);
                 others.idle_sets.push(own);
             }
-            Place::Following(follower) => {
+            SleepingPlace::Following(follower) => {
                 let mut others = self.others.lock();
                 let leads = follower.leads.swap(false, Ordering::SeqCst);
                 if !leads {
