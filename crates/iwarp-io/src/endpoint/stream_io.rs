@@ -22,9 +22,9 @@ const STAGING: usize = 256 * 1024;
 /// The most octets that one visit reads or sends, so that one stream cannot keep a driver from other streams.
 const BUDGET: usize = 512 * 1024;
 /// The most FPDUs that one visit handles, because the shortest ones cost as much time as many octets: [`FPDU`].
-const FPDUS: u64 = 1024;
-/// An FPDU costs about as much time as so many octets, however short it is.
-const FPDU: usize = BUDGET / FPDUS as usize;
+const FPDUS: usize = 1024;
+/// The octets that cost about as much time as one FPDU, however short the FPDU is.
+const FPDU: usize = BUDGET / FPDUS;
 /// The most octets of a batch whose payload is sent from its region: as much as one system call takes.
 const IN_PLACE: usize = 2112 * 1024;
 
@@ -89,8 +89,8 @@ fn worth_reading(have: usize, wanted: usize, usual: usize, room: usize) -> usize
 
 /// How much to read for so many FPDUs, if their mean length is known: not much more, because octets that a visit leaves are copied
 /// twice.
-const fn worth_handling(fpdus: u64, mean: usize) -> usize {
-    let octets = (fpdus as usize).saturating_mul(mean);
+const fn worth_handling(fpdus: usize, mean: usize) -> usize {
+    let octets = fpdus.saturating_mul(mean);
     match octets {
         0 => STAGING,
         1..BEHIND => BEHIND,
@@ -134,9 +134,9 @@ impl Activity {
         self.any = true;
     }
 
-    fn handled(&mut self, fpdus: u64) {
+    fn handled(&mut self, fpdus: usize) {
         if fpdus > 0 {
-            self.work += fpdus as usize * FPDU;
+            self.work += fpdus * FPDU;
             self.any = true;
         }
     }
@@ -416,7 +416,7 @@ impl StreamIo {
                 let ahead = receives.draw_ahead(connection, input);
                 let before = connection.counters().received.fpdus;
                 let table = buffers.table().pinned();
-                let used = connection.handle_fpdus(fpdus, input, &table, receives);
+                let used = connection.handle_fpdus(fpdus as u64, input, &table, receives);
                 drop(table);
                 if ahead {
                     receives.give_back();
@@ -425,10 +425,12 @@ impl StreamIo {
                 *have -= used;
                 consumed += used;
                 let handled = connection.counters().received.fpdus - before;
+                // No more than were asked for.
+                let handled = usize::try_from(handled).unwrap_or(fpdus);
                 fpdus = fpdus.saturating_sub(handled);
                 self.activity.handled(handled);
                 if fpdus == 0 {
-                    self.mean = consumed / FPDUS as usize;
+                    self.mean = consumed / FPDUS;
                     return Ok(Visit::Unfinished);
                 }
             }

@@ -223,7 +223,7 @@ fn empty_send(number: u32) -> Vec<u8> {
 /// However short FPDUs are, a visit handles so many of them and no more; what it leaves needs no further edge.
 #[test]
 fn a_visit_is_bounded_by_fpdus() {
-    const COUNT: u64 = 3 * FPDUS + 1;
+    const COUNT: u64 = 3 * FPDUS as u64 + 1;
     let memory = Buffer::new(8);
     for kind in 0..3 {
         let buffers = Buffers::new(Arc::new(Table::new()));
@@ -259,7 +259,11 @@ fn a_visit_is_bounded_by_fpdus() {
                 break;
             }
         }
-        assert_eq!(visits, [FPDUS, FPDUS, FPDUS, 1], "kind {kind}");
+        assert_eq!(
+            visits,
+            [FPDUS, FPDUS, FPDUS, 1].map(|fpdus| fpdus as u64),
+            "kind {kind}"
+        );
         assert!(connection.is_running());
     }
 }
@@ -268,6 +272,6 @@ fn a_visit_is_bounded_by_fpdus() {
 #[test]
 fn short_fpdus_are_read_by_their_number() {
     assert_eq!(worth_handling(FPDUS, 0), STAGING);
-    assert_eq!(worth_handling(FPDUS, 20), FPDUS as usize * 20);
+    assert_eq!(worth_handling(FPDUS, 20), FPDUS * 20);
     assert_eq!(worth_handling(1, 20), BEHIND);
 }
