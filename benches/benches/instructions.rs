@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::{env, fs};
 
-use iwarp::{RemoteAddress, Sge};
-use iwarp_mem::{Rights, Table};
+use iwarp::{Access, Memory as _, RemoteAddress, STag, Scope, Sge, StreamId};
+use iwarp_mem::{Registration, Rights, Table};
 use netdirect::Buffer;
 use softnd_benches::baseline::{Baseline, Build, Verdict};
 use softnd_benches::link::{Link, PD, Places};
@@ -68,8 +68,24 @@ enum End {
     Receive,
 }
 
+/// A step of a region's life in an STag table that holds [`REGIONS`] others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Register,
+    /// The check of a segment of an inbound Write.
+    Check,
+    /// The check of a segment with an STag that is not in use.
+    Guess,
+    Deregister,
+}
+
+/// Other regions registered while the steps of a region are counted.
+const REGIONS: usize = 1000;
+
 #[derive(Clone, Copy)]
 enum What {
+    /// A step of a region's life.
+    Region(Step),
     /// A Send of 64 octets over registered memory.
     Send(End),
     /// A Write of 64 KiB over memory that copies nothing.
@@ -104,7 +120,19 @@ const fn hot(name: &'static str, what: What, crc: bool) -> Hot {
 /// The tolerance in per cent. It is needed because the compiler's choice of what to inline changes with unrelated code.
 const TOLERANCE: u64 = 5;
 
-const PATHS: [Hot; 23] = [
+const PATHS: [Hot; 27] = [
+    hot("memory: register", What::Region(Step::Register), false),
+    hot(
+        "memory: check of a segment",
+        What::Region(Step::Check),
+        false,
+    ),
+    hot(
+        "memory: check of an unknown STag",
+        What::Region(Step::Guess),
+        false,
+    ),
+    hot("memory: deregister", What::Region(Step::Deregister), false),
     hot(
         "engine: Send 64 B, CRC off, transmit",
         What::Send(End::Transmit),
@@ -214,6 +242,41 @@ const PATHS: [Hot; 23] = [
     ),
 ];
 
+/// A region that is registered, checked for an inbound segment and deregistered again and again, with one step counted.
+fn regions(counted: Step) -> Result<(), Failure> {
+    let (table, buffer) = (Table::new(), Buffer::new(64));
+    let register = || table.register(&buffer, Rights::all(), PD);
+    let held: Vec<Registration> = (0..REGIONS).map(|_| register()).collect::<Result<_, _>>()?;
+    let who = Scope {
+        pd: PD,
+        stream: StreamId(1),
+    };
+    let check = |stag| {
+        let at = RemoteAddress {
+            stag,
+            to: buffer.address(),
+        };
+        table.check(at, 64, Access::RemoteWrite, who)
+    };
+    let mut unknown = held[0].stag();
+    repeat(|meter| {
+        let meter = |step| {
+            if step == counted { meter } else { Meter::NEVER }
+        };
+        let region = meter(Step::Register).run(register)?;
+        meter(Step::Check)
+            .run(|| check(region.stag()))
+            .map_err(|error| format!("{error:?}"))?;
+        // Multiplication by a large odd number makes a sequence of numbers that look random.
+        unknown = STag(unknown.0.wrapping_mul(0x9E37_79B1).wrapping_add(1));
+        meter(Step::Guess).run(|| check(unknown)).err();
+        meter(Step::Deregister)
+            .run(|| region.deregister())
+            .map_err(|(_, busy)| busy)?;
+        Ok(())
+    })
+}
+
 /// Sends of 64 octets over registered memory, counted at one end of the engine.
 fn engine_sends(end: End, crc: bool) -> Result<(), Failure> {
     let table = Table::new();
@@ -267,6 +330,7 @@ fn engine_writes(end: End, crc: bool) -> Result<(), Failure> {
 /// Calls the path so many times.
 fn exercise(path: &Hot) -> Result<(), Failure> {
     match path.what {
+        What::Region(step) => regions(step),
         What::Send(end) => engine_sends(end, path.crc),
         What::Write(end) => engine_writes(end, path.crc),
         What::Poll => {
