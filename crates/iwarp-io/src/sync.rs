@@ -2,7 +2,7 @@
 
 pub(crate) use imp::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering,
-    after_unlocking, fence, yield_now,
+    after_unlocking, fence, thread_local, yield_now,
 };
 
 #[cfg(not(loom))]
@@ -12,6 +12,7 @@ mod imp {
         AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
     };
     pub(crate) use std::thread::yield_now;
+    pub(crate) use std::thread_local;
     use std::time::Instant;
 
     #[derive(Debug, Default)]
@@ -51,6 +52,7 @@ mod imp {
     pub(crate) use loom::sync::MutexGuard;
     pub(crate) use loom::sync::atomic::{Ordering, fence};
     pub(crate) use loom::thread::yield_now;
+    pub(crate) use loom::thread_local;
     use std::time::Instant;
 
     #[derive(Debug, Default)]

@@ -7,6 +7,7 @@
 
 mod places;
 
+use std::cell::Cell;
 use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use super::domain::Domain;
 use super::tokens::{RESERVED, Tokens};
 use super::{BATCH, Readiness, Set, Wake};
 use crate::environment::Environment;
-use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, yield_now};
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, thread_local, yield_now};
 pub use places::ANYTHING;
 use places::{CALLED, INSIDE, OwnSet, Places, SleepingPlace, Wanted};
 
@@ -72,6 +73,34 @@ impl<S: Readiness> std::fmt::Debug for Parking<S> {
         f.debug_struct("Parking")
             .field("parked", &self.parked.load(Ordering::Relaxed))
             .finish_non_exhaustive()
+    }
+}
+
+thread_local! {
+    /// The waits that the thread is in: more than one if it was called back while it drove.
+    #[allow(
+        clippy::missing_const_for_thread_local,
+        reason = "the models' macro has no such form"
+    )]
+    static WAITS: Cell<usize> = Cell::new(0);
+}
+
+/// A thread is in a wait while this exists.
+struct Within(usize);
+
+impl Within {
+    fn enter() -> Self {
+        Self(WAITS.with(|waits| waits.replace(waits.get() + 1)))
+    }
+
+    const fn is_nested(&self) -> bool {
+        self.0 > 0
+    }
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        WAITS.with(|waits| waits.set(self.0));
     }
 }
 
@@ -325,7 +354,16 @@ impl<S: Readiness> Parking<S> {
         if done() {
             return Ok(());
         }
-        let mut place = self.places.take(awaited, &self.set);
+        let within = Within::enter();
+        let mut place = match self.places.take(awaited, within.is_nested(), &self.set) {
+            Ok(place) => place,
+            Err(error) => {
+                limited!(error, %error, "a thread cannot sleep in a wait within a wait, and polls instead");
+                self.drive()?;
+                yield_now();
+                return Ok(());
+            }
+        };
         self.parked.fetch_add(1, Ordering::SeqCst);
         self.parked_anywhere.fetch_add(1, Ordering::SeqCst);
         begin();

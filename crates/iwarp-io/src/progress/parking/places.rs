@@ -6,6 +6,8 @@
 //! in front leaves and calls the one to the front that has waited longest. A thread that follows needs no descriptor, and an
 //! event in the set wakes the thread in front alone. Nested sets for all threads would wake all of them, and Linux allows a
 //! descriptor to be in about 100 nested sets.
+//!
+//! A thread that waits within a wait, because it was called back while it drove, does not follow: it may be the one in front.
 
 use std::collections::VecDeque;
 use std::io;
@@ -77,6 +79,8 @@ pub(super) struct OwnSet<S: Readiness> {
     pub(super) sleeper: SleeperWaker<S>,
     /// The thread is to follow.
     is_displaced: AtomicBool,
+    /// The thread waits within a wait.
+    is_nested: AtomicBool,
 }
 
 /// The place of a thread that follows. The flags change with `others` locked.
@@ -139,20 +143,30 @@ impl<S: Readiness> Places<S> {
         })
     }
 
-    /// A place for a thread that waits for this.
-    pub(super) fn take(&self, awaited: usize, set: &S) -> SleepingPlace<S> {
+    /// A place for a thread that waits for this, maybe within another wait.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, when it has no descriptors or memory left for a wait within a wait.
+    pub(super) fn take(
+        &self,
+        awaited: usize,
+        is_nested: bool,
+        set: &S,
+    ) -> io::Result<SleepingPlace<S>> {
         if self.takes_front(awaited) {
-            return SleepingPlace::Front;
+            return Ok(SleepingPlace::Front);
         }
-        match self.own_set(set) {
+        match self.own_set(is_nested, set) {
             Ok(Some(own)) => {
                 own.sleeper.awaited.store(awaited, Ordering::Relaxed);
-                SleepingPlace::Own(own)
+                Ok(SleepingPlace::Own(own))
             }
-            Ok(None) => self.follow(awaited),
+            Ok(None) => Ok(self.follow(awaited)),
+            Err(error) if is_nested => Err(error),
             Err(error) => {
                 limited!(debug, %error, "a second thread that waits has no set of its own, and the first one wakes it");
-                self.follow(awaited)
+                Ok(self.follow(awaited))
             }
         }
     }
@@ -166,9 +180,10 @@ impl<S: Readiness> Places<S> {
     }
 
     /// A set of its own, for a thread that may have one.
-    fn own_set(&self, set: &S) -> io::Result<Option<Arc<OwnSet<S>>>> {
+    fn own_set(&self, is_nested: bool, set: &S) -> io::Result<Option<Arc<OwnSet<S>>>> {
         let mut others = self.others.lock();
-        let may = self.all_own || others.own.is_empty() && others.followers.is_empty();
+        let is_second = others.own.is_empty() && others.followers.is_empty();
+        let may = self.all_own || is_nested || is_second;
         if !may {
             return Ok(None);
         }
@@ -179,19 +194,22 @@ impl<S: Readiness> Places<S> {
                     set: set.another()?,
                     sleeper: SleeperWaker::new(set)?,
                     is_displaced: AtomicBool::new(false),
+                    is_nested: AtomicBool::new(false),
                 };
                 own.set.add_level(set, INSIDE)?;
                 own.set.add_level(&own.sleeper.waker, CALLED)?;
                 Arc::new(own)
             }
         };
+        own.is_nested.store(is_nested, Ordering::Relaxed);
         others.own.push(Arc::clone(&own));
         Ok(Some(own))
     }
 
     fn follow(&self, awaited: usize) -> SleepingPlace<S> {
         let mut others = self.others.lock();
-        for own in &others.own {
+        let own = others.own.iter();
+        for own in own.filter(|own| !own.is_nested.load(Ordering::Relaxed)) {
             // Otherwise each event would wake that thread as well as the one in front.
             own.is_displaced.store(true, Ordering::SeqCst);
             own.sleeper.wake(Wanted::All);

@@ -130,6 +130,81 @@ where
     }
 }
 
+/// A source that waits for another one when it is driven.
+struct Inner<S: Readiness> {
+    stream: UnixStream,
+    parking: Arc<Parking<S>>,
+    reader: Arc<Reader>,
+    /// Sends to the reader when the wait has begun.
+    peer: UnixStream,
+    has_waited: AtomicBool,
+}
+
+impl<S: Readiness + 'static> Source<S> for Inner<S>
+where
+    UnixStream: Watch<S>,
+    Parking<S>: Send + Sync,
+{
+    fn ready(&self, _: Edges) -> Turn {
+        if (&self.stream).read(&mut [0; 16]).is_ok() {
+            let done = || self.reader.received() > 0;
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while !done() && Instant::now() < deadline {
+                let begin = || (&self.peer).write_all(b".").unwrap();
+                (self.parking)
+                    .park(ANYTHING, &done, Some(deadline), begin)
+                    .unwrap();
+            }
+            self.has_waited.store(done(), Ordering::SeqCst);
+        }
+        Turn::default()
+    }
+}
+
+/// The thread in front is called back and waits again, while others follow it.
+fn a_wait_within_a_wait_does_not_follow<S: Readiness + Send + Sync + 'static>(set: S)
+where
+    UnixStream: Watch<S>,
+    S::Waker: Send + Sync,
+{
+    let Waiting { parking, domain } = Waiting::new(set);
+    let parking = Arc::new(parking);
+    let (reader, peer) = Reader::new(&domain);
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    let inner = Arc::new(Inner {
+        stream: ours,
+        parking: Arc::clone(&parking),
+        reader,
+        peer,
+        has_waited: AtomicBool::new(false),
+    });
+    let source = Arc::downgrade(&(Arc::clone(&inner) as Arc<dyn Source<S>>));
+    domain.add(&inner.stream, source, Edges::READ).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let follow = || {
+            let done = || over.load(Ordering::SeqCst);
+            while !done() {
+                parking.park(ANYTHING, &done, None, || {}).unwrap();
+            }
+        };
+        let others_come = || {
+            (0..3).for_each(|_| drop(scope.spawn(follow)));
+            while parking.parked.load(Ordering::SeqCst) < 4 {
+                std::thread::yield_now();
+            }
+            theirs.write_all(b".").unwrap();
+        };
+        let done = || inner.has_waited.load(Ordering::SeqCst);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        (parking.park(ANYTHING, &done, Some(deadline), others_come)).unwrap();
+        over.store(true, Ordering::SeqCst);
+        parking.wake();
+    });
+    assert!(inner.has_waited.load(Ordering::SeqCst));
+}
+
 macro_rules! over_each {
     ($($test:ident),+ $(,)?) => {
         mod epoll {
@@ -147,4 +222,5 @@ macro_rules! over_each {
 over_each!(
     a_thread_is_woken_again_after_it_was_content_with_the_hot_sources,
     whoever_waits_outside_is_told_again_and_only_then,
+    a_wait_within_a_wait_does_not_follow,
 );
