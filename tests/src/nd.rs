@@ -233,6 +233,17 @@ impl Nd {
         number.unwrap_or_else(|| panic!("no {line} in {status}"))
     }
 
+    /// How many descriptors the process has open.
+    ///
+    /// # Panics
+    /// If the process has ended, or on a system without `/proc`.
+    pub fn descriptors(&self) -> usize {
+        let path = format!("/proc/{}/fd", self.child.id());
+        std::fs::read_dir(path)
+            .expect("a process that lives")
+            .count()
+    }
+
     /// Sends a signal.
     ///
     /// # Panics

@@ -17,6 +17,7 @@ pub mod faults;
 pub mod log;
 pub mod memory;
 pub mod peer_network;
+pub mod peer_table;
 mod printable;
 mod private_file;
 pub mod progress;

@@ -1,15 +1,19 @@
 //! How servers admit peers: each connection is greeted in a thread of its own, while others come in.
 //!
-//! Until a peer has sent its first message, it is unknown. An unknown peer has a time limit for the first message, and the
-//! oldest unknown peer is dropped when there are too many. So silent connections cost the next client only the time to
-//! accept them. A peer that is admitted keeps its place until the server takes it. A server whose greetings serve the peers
-//! themselves can have known peers give way too ([`Bounds::known_give_way`]).
+//! Until a peer has sent its first message, it is unknown. An unknown peer has a time limit for the first message. A peer that is
+//! admitted keeps its place until the server takes it.
+//!
+//! When all places are taken, a newcomer gets the place of the youngest peer of the address that has the most, if the newcomer's
+//! address has fewer. Otherwise the oldest unknown peer of the newcomer's own address is dropped, so that silent connections cost the
+//! next client only the time to accept them. There are never more threads than places: a newcomer whose place is free waits for the
+//! thread of the peer that was dropped. A server whose greetings serve the peers themselves can have known peers give way too
+//! ([`Bounds::known_give_way`]).
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Display;
 use std::io::ErrorKind;
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -19,7 +23,7 @@ use netdirect::{Listener, Status};
 use socket2::SockRef;
 
 use crate::errors::{Failure, Result};
-use crate::provider::PeerNetwork;
+use crate::provider::{PeerNetwork, PeerTable};
 use crate::session::{self, Deadline, Endpoint, Request, Session};
 use crate::stderr::Remarks;
 
@@ -156,7 +160,7 @@ impl<T: Send + 'static> Admission<T> {
     }
 
     fn stop(&mut self) -> Vec<T> {
-        let untaken = self.pending_peers.close();
+        let mut untaken = self.pending_peers.close();
         let Some(acceptor) = self.acceptor.take() else {
             return untaken;
         };
@@ -174,6 +178,8 @@ impl<T: Send + 'static> Admission<T> {
             thread::sleep(Duration::from_millis(1));
         }
         let _ = acceptor.join();
+        // One more may have come in meanwhile.
+        untaken.append(&mut self.pending_peers.close());
         untaken
     }
 }
@@ -274,11 +280,15 @@ impl<T: Send + 'static> PendingPeer<T> {
     /// The peer has sent a message, and its greeting serves it. From now on the connection is not dropped for others, unless
     /// [`Bounds::known_give_way`] says so.
     pub(crate) fn has_spoken(&self) {
-        let mut list = self.pending_peers.list();
+        let list = &mut *self.pending_peers.list();
         let now = list.tick();
-        if let Some(one) = list.find(self.id) {
-            one.stage = Stage::Known;
-            one.spoke = now;
+        if self.pending_peers.bounds.known_give_way {
+            if let Some(one) = list.waiting.get_mut(self.id) {
+                one.stage = Stage::Known;
+                one.spoke = now;
+            }
+        } else if let Some(one) = list.waiting.remove(self.id) {
+            list.known.insert(self.id, one);
         }
     }
 
@@ -302,22 +312,20 @@ impl<T: Send + 'static> PendingPeer<T> {
         private_data: &[u8],
     ) -> Result<()> {
         endpoint.set_deadline(Some(self.deadline));
-        self.check_present()?;
-        match endpoint.accept(limits, private_data)? {
-            // The connection may have been turned away before there was an Accept to end.
-            Status::SUCCESS => self.check_present(),
-            status => Err(Failure::status("accept the connection", status)),
+        let is_present = || self.pending_peers.list().has(self.id);
+        let accepted = if is_present() {
+            Some(endpoint.accept_if(limits, private_data, is_present)?)
+        } else {
+            None
+        };
+        match accepted {
+            Some(Status::SUCCESS) => Ok(()),
+            Some(status) if is_present() => Err(Failure::status("accept the connection", status)),
+            Some(_) | None => Err(Failure::peer(
+                "too many other connections were waiting",
+                "try again",
+            )),
         }
-    }
-
-    fn check_present(&self) -> Result<()> {
-        if self.pending_peers.list().find(self.id).is_some() {
-            return Ok(());
-        }
-        Err(Failure::peer(
-            "too many other connections were waiting",
-            "try again",
-        ))
     }
 }
 
@@ -336,18 +344,27 @@ struct PendingPeers<T> {
 struct List<T> {
     /// Counts connections and messages: identifiers, and which of two came later.
     ticks: u64,
-    /// The oldest first.
-    present: VecDeque<Present<T>>,
+    /// Those that give way to others: unknown peers, admitted ones that the server has not taken yet, and known ones if they do.
+    waiting: PeerTable<Present<T>>,
+    /// Those that give way to nobody, because their greeting serves them.
+    known: HashMap<u64, Present<T>>,
+    /// Connections whose greeting has not begun, in their order. Some of them may have left.
+    ungreeted: VecDeque<u64>,
+    /// Threads that greet.
+    threads: usize,
+    /// The peers that the server has taken last, the latest one at the end.
+    taken: VecDeque<PeerNetwork>,
     /// Why accepting has ended, once it has.
     stopped: Option<Result<()>>,
 }
 
 struct Present<T> {
-    id: u64,
-    network: PeerNetwork,
+    peer: SocketAddr,
     /// When the last message came, or the connection.
     spoke: u64,
     stage: Stage<T>,
+    /// What greets the connection, until a thread does that.
+    greet: Option<Greeting<T>>,
     /// Ends the greeting from outside.
     turn_away: Box<dyn FnOnce() + Send>,
 }
@@ -355,7 +372,7 @@ struct Present<T> {
 /// How far a connection has come.
 #[derive(Debug)]
 enum Stage<T> {
-    /// The first message has not come. The connection may be dropped for another one.
+    /// The first message has not come.
     Unknown,
     /// Its greeting serves it.
     Known,
@@ -363,10 +380,12 @@ enum Stage<T> {
     Admitted(T),
 }
 
+type Greeting<T> = Box<dyn FnOnce(&PendingPeer<T>) -> Result<()> + Send>;
+
 impl<T> std::fmt::Debug for Present<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Present")
-            .field("id", &self.id)
+            .field("peer", &self.peer)
             .finish_non_exhaustive()
     }
 }
@@ -376,11 +395,35 @@ impl<T> Present<T> {
     fn end(self) {
         (self.turn_away)();
     }
+
+    fn is_unknown(&self) -> bool {
+        matches!(self.stage, Stage::Unknown)
+    }
+
+    fn is_admitted(&self) -> bool {
+        matches!(self.stage, Stage::Admitted(_))
+    }
+
+    /// The connection, if it is admitted.
+    fn admitted(self) -> Option<T> {
+        match self.stage {
+            Stage::Admitted(peer) => Some(peer),
+            Stage::Unknown | Stage::Known => None,
+        }
+    }
 }
 
 impl<T> List<T> {
-    fn find(&mut self, id: u64) -> Option<&mut Present<T>> {
-        self.present.iter_mut().find(|one| one.id == id)
+    fn new() -> Self {
+        Self {
+            ticks: 0,
+            waiting: PeerTable::default(),
+            known: HashMap::new(),
+            ungreeted: VecDeque::new(),
+            threads: 0,
+            taken: VecDeque::new(),
+            stopped: None,
+        }
     }
 
     fn tick(&mut self) -> u64 {
@@ -388,45 +431,99 @@ impl<T> List<T> {
         self.ticks
     }
 
-    fn remove_first(&mut self, is_it: impl FnMut(&Present<T>) -> bool) -> Option<Present<T>> {
-        let at = self.present.iter().position(is_it)?;
-        self.present.remove(at)
+    fn len(&self) -> usize {
+        self.waiting.len() + self.known.len()
     }
 
-    fn has_admitted(&self) -> bool {
-        let mut present = self.present.iter();
-        present.any(|one| matches!(one.stage, Stage::Admitted(_)))
+    fn has(&mut self, id: u64) -> bool {
+        self.waiting.get_mut(id).is_some() || self.known.contains_key(&id)
     }
 
-    /// Removes the admitted peer that came first.
-    fn remove_admitted(&mut self) -> Option<T> {
-        let first = self.remove_first(|one| matches!(one.stage, Stage::Admitted(_)))?;
-        match first.stage {
-            Stage::Admitted(peer) => Some(peer),
-            Stage::Unknown | Stage::Known => None,
+    fn remove(&mut self, id: u64) -> Option<Present<T>> {
+        let waiting = self.waiting.remove(id);
+        waiting.or_else(|| self.known.remove(&id))
+    }
+
+    /// Takes out the peer that gives way to a newcomer from this address.
+    fn give_way_to(&mut self, address: PeerNetwork) -> Option<Present<T>> {
+        if let Some((_, youngest)) = self.waiting.give_way_to(address) {
+            return Some(youngest);
         }
-    }
-
-    fn remove_oldest_unknown(&mut self) -> Option<Present<T>> {
-        self.remove_first(|one| matches!(one.stage, Stage::Unknown))
+        let is_unknown = |(_, one): &(u64, &Present<T>)| one.is_unknown();
+        let (oldest, _) = self.waiting.entries_of(address).find(is_unknown)?;
+        self.waiting.remove(oldest)
     }
 
     /// Of the address with the most connections that are not admitted, removes the one that has been silent longest.
     fn remove_silent(&mut self) -> Option<Present<T>> {
-        let mut networks: HashMap<PeerNetwork, (usize, u64)> = HashMap::new();
-        for one in &self.present {
-            if !matches!(one.stage, Stage::Admitted(_)) {
-                let (count, silent_since) = networks.entry(one.network).or_insert((0, u64::MAX));
-                *count += 1;
-                *silent_since = one.spoke.min(*silent_since);
+        let mut networks: HashMap<PeerNetwork, (usize, u64, u64)> = HashMap::new();
+        for (id, network, one) in self.waiting.iter().filter(|(.., one)| !one.is_admitted()) {
+            let (count, silent_since, silent) =
+                networks.entry(network).or_insert((0, u64::MAX, id));
+            *count += 1;
+            if one.spoke < *silent_since {
+                (*silent_since, *silent) = (one.spoke, id);
             }
         }
         // Of two addresses with equally many, that of the connection which has been silent longer.
         let most = networks
             .into_values()
-            .max_by_key(|(count, silent_since)| (*count, Reverse(*silent_since)));
-        let (_, silent_since) = most?;
-        self.remove_first(|one| one.spoke == silent_since)
+            .max_by_key(|(count, silent_since, _)| (*count, Reverse(*silent_since)));
+        let (.., silent) = most?;
+        self.waiting.remove(silent)
+    }
+
+    /// Takes out the peer that gives way when the system has no room for one more: the oldest unknown peer of the address that has the
+    /// most, or else of all.
+    fn give_way(&mut self) -> Option<Present<T>> {
+        let most = self.waiting.most()?;
+        let is_unknown = |(_, one): &(u64, &Present<T>)| one.is_unknown();
+        let of_most = self.waiting.entries_of(most).find(is_unknown);
+        let of_all = || {
+            let mut all = self.waiting.iter().map(|(id, _, one)| (id, one));
+            all.find(is_unknown)
+        };
+        let (oldest, _) = of_most.or_else(of_all)?;
+        self.waiting.remove(oldest)
+    }
+
+    fn has_admitted(&self) -> bool {
+        let mut waiting = self.waiting.iter();
+        waiting.any(|(.., one)| one.is_admitted())
+    }
+
+    /// Takes an admitted peer out. The peers take turns, each of them with the oldest of its connections.
+    fn remove_admitted(&mut self, most: usize) -> Option<T> {
+        let admitted = self.waiting.iter().filter(|(.., one)| one.is_admitted());
+        let last = |peer: &PeerNetwork| self.taken.iter().position(|taken| taken == peer);
+        let (id, peer, _) =
+            admitted.min_by_key(|(id, peer, _)| (last(peer).map(|at| at + 1), *id))?;
+        self.taken.retain(|taken| *taken != peer);
+        self.taken.push_back(peer);
+        if self.taken.len() > most {
+            self.taken.pop_front();
+        }
+        self.waiting.remove(id)?.admitted()
+    }
+
+    /// Forgets connections that have left before they were greeted, if more than this many are remembered.
+    fn forget_left(&mut self, most: usize) {
+        if self.ungreeted.len() > most {
+            let waiting = &mut self.waiting;
+            self.ungreeted.retain(|id| waiting.get_mut(*id).is_some());
+        }
+    }
+
+    /// The connection whose greeting begins next.
+    fn next_ungreeted(&mut self) -> Option<(u64, SocketAddr, Greeting<T>)> {
+        while let Some(id) = self.ungreeted.pop_front() {
+            if let Some(one) = self.waiting.get_mut(id)
+                && let Some(greet) = one.greet.take()
+            {
+                return Some((id, one.peer, greet));
+            }
+        }
+        None
     }
 }
 
@@ -434,11 +531,7 @@ impl<T: Send + 'static> PendingPeers<T> {
     fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
-            list: Mutex::new(List {
-                ticks: 0,
-                present: VecDeque::new(),
-                stopped: None,
-            }),
+            list: Mutex::new(List::new()),
             changed: Condvar::new(),
             remarks: Remarks::default(),
             closed: AtomicBool::new(false),
@@ -456,10 +549,13 @@ impl<T: Send + 'static> PendingPeers<T> {
     /// Turns all away but those that are admitted, and returns these.
     fn close(&self) -> Vec<T> {
         self.closed.store(true, Ordering::Release);
-        let all = std::mem::take(&mut self.list().present);
+        let (waiting, known) = {
+            let mut list = self.list();
+            (list.waiting.take(), std::mem::take(&mut list.known))
+        };
         self.changed.notify_all();
         let mut untaken = Vec::new();
-        for one in all {
+        for one in waiting.into_iter().chain(known.into_values()) {
             match one.stage {
                 Stage::Admitted(peer) => untaken.push(peer),
                 Stage::Unknown | Stage::Known => (one.turn_away)(),
@@ -474,74 +570,105 @@ impl<T: Send + 'static> PendingPeers<T> {
         self.changed.notify_all();
     }
 
-    /// Greets one more connection in a thread of its own.
+    /// Greets one more connection in a thread of its own, if there is a place for it.
     fn receive(
         self: &Arc<Self>,
         peer: SocketAddr,
         turn_away: impl FnOnce() + Send + 'static,
         greet: impl FnOnce(&PendingPeer<T>) -> Result<()> + Send + 'static,
     ) {
-        let Some(id) = self.enter(peer.ip(), Box::new(turn_away)) else {
+        let mut list = self.list();
+        let network = PeerNetwork::of(peer.ip());
+        let is_full = list.len() >= self.bounds.most;
+        let gives_way = match (is_full, self.bounds.known_give_way) {
+            (false, _) => None,
+            (true, false) => list.give_way_to(network),
+            (true, true) => list.remove_silent(),
+        };
+        if is_full && gives_way.is_none() {
+            drop(list);
+            turn_away();
             self.remark(format_args!(
                 "turned away {peer}: {} clients are here already",
                 self.bounds.most
             ));
             return;
-        };
-        let pending = PendingPeer {
-            peer,
-            deadline: Deadline::after(self.bounds.first_message),
-            id,
-            pending_peers: Arc::clone(self),
-        };
-        let thread = start("greet", move || {
-            let greeted = greet(&pending);
-            pending.pending_peers.greeted(id);
-            if let Err(failure) = greeted
-                && !pending.pending_peers.is_closed()
-            {
-                pending
-                    .pending_peers
-                    .remark(format_args!("turned away {peer}: {failure}"));
-            }
-        });
-        if let Err(failure) = thread {
-            self.greeted(id);
-            self.remark(format_args!("turned away {peer}: {failure}"));
         }
-    }
-
-    /// Adds one more connection to the list, in place of another one if necessary. `None` if there is none to drop.
-    fn enter(&self, peer: IpAddr, turn_away: Box<dyn FnOnce() + Send>) -> Option<u64> {
-        let mut list = self.list();
-        let gives_way = if list.present.len() >= self.bounds.most {
-            let gives_way = if self.bounds.known_give_way {
-                list.remove_silent()
-            } else {
-                list.remove_oldest_unknown()
-            };
-            Some(gives_way?)
-        } else {
-            None
-        };
         let id = list.tick();
-        list.present.push_back(Present {
-            id,
-            network: PeerNetwork::of(peer),
+        let newcomer = Present {
+            peer,
             spoke: id,
             stage: Stage::Unknown,
-            turn_away,
-        });
+            greet: Some(Box::new(greet)),
+            turn_away: Box::new(turn_away),
+        };
+        list.waiting.insert(id, network, newcomer);
+        list.ungreeted.push_back(id);
+        list.forget_left(2 * self.bounds.most);
+        let one_more = list.threads < self.bounds.most;
+        list.threads += usize::from(one_more);
         drop(list);
         if let Some(one) = gives_way {
             one.end();
+            self.changed.notify_all();
         }
-        Some(id)
+        if one_more {
+            self.start_greeting();
+        }
+    }
+
+    /// Starts a thread that greets, which is counted already.
+    fn start_greeting(self: &Arc<Self>) {
+        let greeting = Arc::clone(self);
+        let started = start("greet", move || greeting.greet_all());
+        if let Err(failure) = started {
+            let mut list = self.list();
+            list.threads -= 1;
+            // The last thread greets who is left. Where there is none, nobody would.
+            let left = match list.threads {
+                0 => list.next_ungreeted(),
+                _ => None,
+            };
+            let left = left.and_then(|(id, ..)| list.remove(id));
+            drop(list);
+            if let Some(one) = left {
+                self.remark(format_args!("turned away {}: {failure}", one.peer));
+                one.end();
+            }
+        }
+    }
+
+    /// Greets connections until nobody is left that was not greeted.
+    fn greet_all(self: &Arc<Self>) {
+        loop {
+            let next = {
+                let mut list = self.list();
+                let next = list.next_ungreeted();
+                list.threads -= usize::from(next.is_none());
+                next
+            };
+            let Some((id, peer, greet)) = next else {
+                return;
+            };
+            let pending = PendingPeer {
+                peer,
+                deadline: Deadline::after(self.bounds.first_message),
+                id,
+                pending_peers: Arc::clone(self),
+            };
+            let greeted = greet(&pending);
+            self.greeted(id);
+            if let Err(failure) = greeted
+                && !self.is_closed()
+            {
+                self.remark(format_args!("turned away {peer}: {failure}"));
+            }
+        }
     }
 
     fn admit(&self, id: u64, peer: T) {
         let mut list = self.list();
-        if let Some(one) = list.find(id) {
+        if let Some(one) = list.waiting.get_mut(id) {
             one.stage = Stage::Admitted(peer);
             self.changed.notify_all();
         } else {
@@ -552,19 +679,20 @@ impl<T: Send + 'static> PendingPeers<T> {
     /// The greeting of a connection has ended: the connection leaves, unless it is admitted.
     fn greeted(&self, id: u64) {
         let mut list = self.list();
-        let left =
-            list.remove_first(|one| one.id == id && !matches!(one.stage, Stage::Admitted(_)));
+        let one = list.waiting.get_mut(id);
+        let is_admitted = one.is_some_and(|one| one.is_admitted());
+        let left = if is_admitted { None } else { list.remove(id) };
         self.changed.notify_all();
         drop(list);
         drop(left);
     }
 
-    /// Takes the admitted peer that came first.
+    /// Takes the next admitted peer.
     fn take(&self, limit: Option<Duration>) -> Result<Option<T>> {
         let deadline = limit.map(|limit| Instant::now() + limit);
         let mut list = self.list();
         loop {
-            if let Some(peer) = list.remove_admitted() {
+            if let Some(peer) = list.remove_admitted(self.bounds.most) {
                 self.changed.notify_all();
                 return Ok(Some(peer));
             }
@@ -590,36 +718,33 @@ impl<T: Send + 'static> PendingPeers<T> {
         }
     }
 
-    /// Takes the admitted peer that came first, as long as somebody is here who may be admitted.
+    /// Takes the next admitted peer, as long as somebody is here who may be admitted.
     fn take_of_present(&self) -> Option<T> {
-        let is_open = |list: &mut List<T>| !list.present.is_empty() && !list.has_admitted();
+        let is_open = |list: &mut List<T>| list.len() > 0 && !list.has_admitted();
         let waited = self.changed.wait_while(self.list(), is_open);
         let mut list = waited.unwrap_or_else(PoisonError::into_inner);
-        let peer = list.remove_admitted();
+        let peer = list.remove_admitted(self.bounds.most);
         self.changed.notify_all();
         peer
     }
 
     /// Waits until an admitted peer is taken or dropped, and removes it when that takes too long.
     fn give_up_after(&self, id: u64, limit: Duration) -> Option<T> {
-        let is_there = |list: &mut List<T>| list.find(id).is_some();
+        let is_there = |list: &mut List<T>| list.has(id);
         let waited = self
             .changed
             .wait_timeout_while(self.list(), limit, is_there);
         let (mut list, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        match list.remove_first(|one| one.id == id)?.stage {
-            Stage::Admitted(peer) => Some(peer),
-            Stage::Unknown | Stage::Known => None,
-        }
+        list.remove(id)?.admitted()
     }
 
-    /// The system has no resources left for one more connection. Drops the oldest unknown peer, and waits a little before
-    /// the next attempt.
+    /// The system has no resources left for one more connection. Drops an unknown peer, and waits a little before the next attempt.
     fn make_room(&self, why: &Failure) {
         self.remark(why);
-        let oldest = self.list().remove_oldest_unknown();
-        if let Some(one) = oldest {
+        let one = self.list().give_way();
+        if let Some(one) = one {
             one.end();
+            self.changed.notify_all();
         }
         thread::sleep(PAUSE);
     }
@@ -633,6 +758,9 @@ impl<T: Send + 'static> PendingPeers<T> {
 mod tests {
     use std::io::{Read, Write};
     use std::net::Ipv4Addr;
+    use std::sync::atomic::AtomicUsize;
+
+    use socket2::{Domain, Socket, Type};
 
     use super::*;
 
@@ -641,6 +769,15 @@ mod tests {
 
     /// Admits each peer that sends an octet, after an answer.
     fn admission(most: usize, first_message: Duration) -> (Admission<u8>, SocketAddr) {
+        let (admission, address, _) = counted(most, first_message);
+        (admission, address)
+    }
+
+    /// The same, with the most greetings that were going on at once.
+    fn counted(
+        most: usize,
+        first_message: Duration,
+    ) -> (Admission<u8>, SocketAddr, Arc<AtomicUsize>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let address = listener.local_addr().expect("an address");
         let bounds = Bounds {
@@ -648,29 +785,47 @@ mod tests {
             first_message,
             known_give_way: false,
         };
-        let admission = Admission::of_tcp(listener, bounds, |mut stream, pending| {
-            let mut word = [0];
-            let explain = |error| Failure::io("hear", &error);
-            stream
-                .set_read_timeout(Some(pending.deadline.left().max(Duration::from_millis(1))))
-                .map_err(explain)?;
-            stream.read_exact(&mut word).map_err(explain)?;
+        let (now, peak) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+        let highest = Arc::clone(&peak);
+        let admission = Admission::of_tcp(listener, bounds, move |stream, pending| {
+            highest.fetch_max(1 + now.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
+            let greeted = greet(stream, pending);
+            now.fetch_sub(1, Ordering::SeqCst);
+            greeted
+        });
+        (admission.expect("a thread"), address, peak)
+    }
+
+    fn greet(mut stream: TcpStream, pending: &PendingPeer<u8>) -> Result<()> {
+        let mut word = [0];
+        let explain = |error| Failure::io("hear", &error);
+        stream
+            .set_read_timeout(Some(pending.deadline.left().max(Duration::from_millis(1))))
+            .map_err(explain)?;
+        stream.read_exact(&mut word).map_err(explain)?;
+        if word == *b"x" {
+            // The greeting serves the peer until it leaves.
             pending.has_spoken();
             stream.write_all(&word).map_err(explain)?;
-            if word == *b"x" {
-                // The greeting serves the peer until it leaves.
-                stream.set_read_timeout(None).map_err(explain)?;
-                let _ = stream.read(&mut word);
-                return Ok(());
-            }
-            pending.admit(word[0]);
-            Ok(())
-        });
-        (admission.expect("a thread"), address)
+            stream.set_read_timeout(None).map_err(explain)?;
+            let _ = stream.read(&mut word);
+            return Ok(());
+        }
+        pending.admit(word[0]);
+        stream.write_all(&word).map_err(explain)
     }
 
     fn connect(to: SocketAddr) -> TcpStream {
-        let stream = TcpStream::connect(to).expect("accepted by the system");
+        connect_from(1, to)
+    }
+
+    /// Connects from 127.0.0.`host`.
+    fn connect_from(host: u8, to: SocketAddr) -> TcpStream {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        let from = SocketAddr::from(([127, 0, 0, host], 0));
+        socket.bind(&from.into()).expect("a loopback address");
+        socket.connect(&to.into()).expect("accepted by the system");
+        let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(HANG)).expect("set");
         stream
     }
@@ -681,6 +836,51 @@ mod tests {
             Ok(n) => n == 0,
             Err(error) => error.kind() == ErrorKind::ConnectionReset,
         }
+    }
+
+    /// An address floods the server before and after honest clients of two others come.
+    #[cfg(target_os = "linux")] // where all of 127.0.0.0/8 is this machine
+    #[test]
+    fn a_flood_of_one_address_takes_no_place_of_another_one() {
+        const PLACES: usize = 8;
+        let (admission, address, peak) = counted(PLACES, HANG);
+        let mut flood: Vec<_> = (0..100).map(|_| connect_from(2, address)).collect();
+        let mut honest = [3, 4, 3].map(|host| connect_from(host, address));
+        flood.extend((0..100).map(|_| connect_from(2, address)));
+        // Those that are left are the youngest, so that all have been accepted by then.
+        let left = flood.split_off(flood.len() - (PLACES - honest.len()));
+        assert!(flood.into_iter().all(is_dropped));
+        for (word, client) in (b'a'..).zip(&mut honest) {
+            client.write_all(&[word]).expect("sent");
+            client.read_exact(&mut [0]).expect("greeted");
+        }
+        let admitted = [(); 3].map(|()| admission.next(Some(HANG)).expect("open"));
+        let mut words = admitted.map(|word| word.expect("admitted"));
+        words.sort_unstable();
+        assert_eq!(words, *b"abc");
+        assert!(peak.load(Ordering::SeqCst) <= PLACES);
+        drop(left);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_queue_of_one_address_takes_no_place_of_another_one_and_no_turn() {
+        const PLACES: usize = 8;
+        let (admission, address) = admission(PLACES, HANG);
+        let ask = |host, word| {
+            let mut client = connect_from(host, address);
+            client.write_all(&[word]).expect("sent");
+            client.read_exact(&mut [0]).expect("greeted");
+            client
+        };
+        let queue: Vec<_> = (0..PLACES).map(|_| ask(2, b'a')).collect();
+        // All places are taken by peers that are admitted, and by none that is unknown.
+        assert!(is_dropped(connect_from(2, address)));
+        let other = ask(3, b'b');
+        let next = || admission.next(Some(HANG)).expect("open").expect("admitted");
+        let order: Vec<_> = (0..PLACES).map(|_| next()).collect();
+        assert_eq!(order, *b"abaaaaaa");
+        drop((queue, other));
     }
 
     #[test]
@@ -714,27 +914,25 @@ mod tests {
     /// Which of these connections give way, one after the other. Each has an identifier and an address, and the identifiers in
     /// `spoke` have sent messages, in this order.
     fn give_way(present: &[(u64, &str)], spoke: &[u64], admitted: &[u64]) -> Vec<u64> {
-        let mut list = List {
-            ticks: 100,
-            present: VecDeque::new(),
-            stopped: None,
-        };
+        let mut list = List::new();
         for &(id, address) in present {
             let silent_since = spoke.iter().position(|one| *one == id);
-            list.present.push_back(Present {
-                id,
-                network: PeerNetwork::of(address.parse().expect("an address")),
+            let address = address.parse().expect("an address");
+            let one = Present {
+                peer: SocketAddr::new(address, u16::try_from(id).expect("a small number")),
                 spoke: silent_since.map_or(id, |at| 100 + at as u64),
                 stage: match (silent_since, admitted.contains(&id)) {
                     (_, true) => Stage::Admitted(()),
                     (Some(_), false) => Stage::Known,
                     (None, false) => Stage::Unknown,
                 },
+                greet: None,
                 turn_away: Box::new(|| ()),
-            });
+            };
+            list.waiting.insert(id, PeerNetwork::of(address), one);
         }
         std::iter::from_fn(|| list.remove_silent())
-            .map(|one| one.id)
+            .map(|one| one.peer.port().into())
             .collect()
     }
 

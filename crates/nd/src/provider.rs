@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use netdirect::{Adapter, AdapterId, Error, Provider, Status};
-pub(crate) use softnd::PeerNetwork;
 use softnd::capture::Capture;
 use softnd::faults::Plan;
 use softnd::peer::Peer;
+pub(crate) use softnd::{PeerNetwork, PeerTable};
 
 use crate::args::{AdapterArgs, SecurityArgs, Stack};
 use crate::errors::{Failure, Result};

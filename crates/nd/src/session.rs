@@ -539,11 +539,26 @@ impl Endpoint {
     /// Accepts the request in the connector, waits until the connection is established, and watches for its end from then
     /// on.
     pub(crate) fn accept(&self, limits: ReadLimits, private_data: &[u8]) -> Result<Status> {
+        self.accept_if(limits, private_data, || true)
+    }
+
+    /// The same, but cancels the Accept that has begun unless the connection `is_wanted`. Whoever turns the connection away first says
+    /// so, and then cancels the requests of the connector, so that an Accept never goes on.
+    pub(crate) fn accept_if(
+        &self,
+        limits: ReadLimits,
+        private_data: &[u8],
+        is_wanted: impl FnOnce() -> bool,
+    ) -> Result<Status> {
         let overlapped = Overlapped::new();
         let ReadLimits { inbound, outbound } = limits;
         let started = self
             .connector
             .accept(&self.qp, inbound, outbound, private_data, &overlapped);
+        if !is_wanted() {
+            // It is no error if the Accept has ended already (OVL-004).
+            let _ = self.connector.cancel_overlapped_requests();
+        }
         let status = self.settle_connector(started, &overlapped, "accept the connection")?;
         self.watch(status)
     }

@@ -1,15 +1,19 @@
 //! The servers of `nd` with peers that connect and stay silent: other peers are served, and the silent ones are dropped.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use netdirect::{
     Adapter, Affinity, CompletionQueue, Connector, Overlapped, OverlappedFile, QueuePair,
     QueuePairOptions, Started, Status, ext,
 };
+use rustix::net::{AddressFamily, SocketType};
 use softnd_tests::nd::{self, Finished, Nd};
 use softnd_tests::{args, proxy};
 
@@ -360,4 +364,78 @@ fn the_target_of_the_suite_has_room_beside_silent_connections() {
     let address = address.to_string();
     nd::run(["wire-conform", &address, "--only", "MPA-053,RDMAP-033"]).assert_success();
     drop(silent);
+}
+
+/// Connects from 127.0.0.2 as fast as it can, each time with a whole connection request, until the flood is dropped.
+struct Flood {
+    stop: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<u64>>,
+}
+
+impl Flood {
+    fn start(to: SocketAddr) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = (0..2).map(|_| {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || {
+                /// So many connections stay open at this end.
+                const KEPT: usize = 256;
+                let (mut kept, mut sent) = (VecDeque::new(), 0);
+                while !stop.load(Ordering::Relaxed) {
+                    let Ok(mut peer) = connect_from([127, 0, 0, 2], to) else {
+                        continue;
+                    };
+                    sent += u64::from(peer.write_all(b"MPA ID Req Frame\0\x01\0\0").is_ok());
+                    kept.push_back(peer);
+                    if kept.len() > KEPT {
+                        kept.pop_front();
+                    }
+                }
+                sent
+            })
+        });
+        let threads = threads.collect();
+        Self { stop, threads }
+    }
+
+    /// Ends the flood. Returns how many requests it had.
+    fn end(self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        let threads = self.threads.into_iter();
+        threads.map(|thread| thread.join().expect("no panic")).sum()
+    }
+}
+
+fn connect_from(from: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    rustix::net::bind(&socket, &SocketAddr::from((from, 0)))?;
+    rustix::net::connect(&socket, &to)?;
+    Ok(socket.into())
+}
+
+/// Nine servers, each in a flood, and one honest client of each.
+#[test]
+#[ignore = "takes all cores for half a minute: cargo make flood"]
+fn rping_serves_in_a_flood_of_requests_from_another_address() {
+    for _ in 0..9 {
+        let (server, address) = listening(&["rping", "-s", "-a", "127.0.0.1", "-p", "0"]);
+        let (flood, begun) = (Flood::start(address), Instant::now());
+        let port = address.port().to_string();
+        // The flood has taken all places before the client comes.
+        let (mut threads, mut descriptors, mut memory) = (0, 0, 0);
+        while begun.elapsed() < Duration::from_secs(2) {
+            threads = threads.max(server.status("Threads"));
+            descriptors = descriptors.max(server.descriptors());
+            memory = memory.max(server.status("VmHWM"));
+            thread::yield_now();
+        }
+        nd::run(["rping", "-c", "-a", "127.0.0.1", "-p", &port, "-C", "3"]).assert_success();
+        server.finish().assert_success();
+        let (time, sent) = (begun.elapsed(), flood.end());
+        println!(
+            "{sent} requests in {time:.1?}; the server had at most {threads} threads, {descriptors} descriptors, {memory} KiB"
+        );
+        // 64 places, and those that accept, that drive the adapter, and that wait for signals.
+        assert!(threads <= 64 + 8, "{threads} threads");
+    }
 }

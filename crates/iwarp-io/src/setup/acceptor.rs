@@ -16,13 +16,14 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::half_open::{HalfOpen, HalfOpenLimits};
+use super::half_open::{HalfOpen, HalfOpenLimits, give_way, make_room};
 use super::incoming::{Incoming, IncomingOwner};
 use super::mpa_startup::ConnectionRequest;
 use super::responder::ResponderConfig;
 use crate::descriptors::{self, Starved};
 use crate::driver::Driver;
 use crate::faults::{FaultOwner, Faults, Verdict};
+use crate::peer_network::PeerNetwork;
 use crate::progress::Edges;
 use crate::progress::domain::{Source, Turn};
 use crate::progress::timers::{Timed, TimerKey};
@@ -311,14 +312,14 @@ impl Acceptor {
         let role = iwarp::Role::Responder;
         let owner = Arc::clone(fault_owner);
         let stream = self.driver.stream(connection, role, faults.as_ref(), owner);
-        let peer = stream.peer().ip();
+        let peer = PeerNetwork::of(stream.peer().ip());
         let older = {
             let state = &mut *self.state.lock();
-            let older = state.half_open.make_room(peer, state.limits);
+            let older = make_room(&mut state.half_open, peer, state.limits);
             let key = state.next_key();
             // Under the lock, so that the connection is in the table before its Request can be read.
             match Incoming::accepted(&self.driver, self.this.clone(), key, stream, *responder) {
-                Ok(incoming) => state.half_open.insert(key, peer, incoming),
+                Ok(incoming) => drop(state.half_open.insert(key, peer, incoming)),
                 Err(error) => limited!(error, %error, "cannot watch a peer that has connected"),
             }
             older
@@ -342,7 +343,7 @@ impl Acceptor {
     /// Frees a descriptor of those that have sent no Request yet, if there is one.
     fn one_gives_way(&self) -> bool {
         loop {
-            let oldest = self.state.lock().half_open.give_way();
+            let oldest = give_way(&mut self.state.lock().half_open);
             let Some(oldest) = oldest else {
                 return false;
             };

@@ -5,106 +5,65 @@
 //! the oldest of the same address where that has its share, else the oldest of the address that has the most. An
 //! address with few is so not disturbed by others with many.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::IpAddr;
-
 use crate::peer_network::PeerNetwork;
+use crate::peer_table::PeerTable;
 
 /// How many half-open connections there may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HalfOpenLimits {
     /// Of all peers together.
     pub total: usize,
-    /// Of one [peer](PeerNetwork).
+    /// Of one peer: an IPv4 address, or an IPv6 network of 64 bits.
     pub per_peer: usize,
 }
 
 /// The half-open connections of one listener, by their keys, which grow with each arrival.
-#[derive(Debug)]
-pub(super) struct HalfOpen<T> {
-    all: BTreeMap<u64, (PeerNetwork, T)>,
-    /// The keys of each peer.
-    peers: HashMap<PeerNetwork, BTreeSet<u64>>,
+pub(super) type HalfOpen<T> = PeerTable<T>;
+
+/// Takes out the connection that gives way to a newcomer of this peer, if one has to (SEC-031).
+pub(super) fn make_room<T>(
+    half_open: &mut HalfOpen<T>,
+    peer: PeerNetwork,
+    limits: HalfOpenLimits,
+) -> Option<T> {
+    if half_open.count_of(peer) >= limits.per_peer {
+        let oldest = half_open.first_of(peer)?;
+        return half_open.remove(oldest);
+    }
+    if half_open.len() >= limits.total {
+        return give_way(half_open);
+    }
+    None
 }
 
-impl<T> Default for HalfOpen<T> {
-    fn default() -> Self {
-        Self {
-            all: BTreeMap::new(),
-            peers: HashMap::new(),
-        }
-    }
-}
-
-impl<T> HalfOpen<T> {
-    /// Adds one that is younger than all others.
-    pub(super) fn insert(&mut self, key: u64, address: IpAddr, connection: T) {
-        let peer = PeerNetwork::of(address);
-        self.all.insert(key, (peer, connection));
-        self.peers.entry(peer).or_default().insert(key);
-    }
-
-    pub(super) fn remove(&mut self, key: u64) -> Option<T> {
-        let (peer, connection) = self.all.remove(&key)?;
-        if let Some(keys) = self.peers.get_mut(&peer) {
-            keys.remove(&key);
-            if keys.is_empty() {
-                self.peers.remove(&peer);
-            }
-        }
-        Some(connection)
-    }
-
-    /// Takes out the one that gives way to a newcomer from `address`, if one has to (SEC-031).
-    pub(super) fn make_room(&mut self, address: IpAddr, limits: HalfOpenLimits) -> Option<T> {
-        let own = self.peers.get(&PeerNetwork::of(address));
-        if let Some(own) = own.filter(|own| own.len() >= limits.per_peer) {
-            let oldest = *own.first()?;
-            return self.remove(oldest);
-        }
-        if self.all.len() >= limits.total {
-            return self.give_way();
-        }
-        None
-    }
-
-    /// Takes out the oldest one of the peer that has the most, of several such peers the oldest one.
-    pub(super) fn give_way(&mut self) -> Option<T> {
-        let keys = self.peers.values();
-        let most = keys.filter_map(|keys| Some((keys.len(), std::cmp::Reverse(*keys.first()?))));
-        let (_, std::cmp::Reverse(oldest)) = most.max()?;
-        self.remove(oldest)
-    }
-
-    /// Takes all out.
-    pub(super) fn take(&mut self) -> Vec<T> {
-        let all = std::mem::take(self).all;
-        all.into_values()
-            .map(|(_, connection)| connection)
-            .collect()
-    }
+/// Takes out the oldest connection of the peer that has the most, of several such peers the oldest one.
+pub(super) fn give_way<T>(half_open: &mut HalfOpen<T>) -> Option<T> {
+    let most = half_open.most()?;
+    let oldest = half_open.first_of(most)?;
+    half_open.remove(oldest)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn v4(last: u8) -> IpAddr {
-        [192, 0, 2, last].into()
+    fn v4(last: u8) -> PeerNetwork {
+        PeerNetwork::of([192, 0, 2, last].into())
     }
 
     /// Lets `arrivals` in, numbered from 0; who had to give way.
-    fn gave_way(limits: HalfOpenLimits, arrivals: impl IntoIterator<Item = IpAddr>) -> Vec<u64> {
+    fn gave_way(
+        limits: HalfOpenLimits,
+        arrivals: impl IntoIterator<Item = PeerNetwork>,
+    ) -> Vec<u64> {
         let mut half_open = HalfOpen::default();
         let mut gone = Vec::new();
-        for (key, address) in (0..).zip(arrivals) {
-            gone.extend(half_open.make_room(address, limits));
-            half_open.insert(key, address, key);
-            assert!(half_open.all.len() <= limits.total);
-            let most = half_open.peers.values().map(BTreeSet::len).max();
+        for (key, peer) in (0..).zip(arrivals) {
+            gone.extend(make_room(&mut half_open, peer, limits));
+            half_open.insert(key, peer, key);
+            assert!(half_open.len() <= limits.total);
+            let most = half_open.most().map(|most| half_open.count_of(most));
             assert!(most <= Some(limits.per_peer));
-            let counted: usize = half_open.peers.values().map(BTreeSet::len).sum();
-            assert_eq!(counted, half_open.all.len());
         }
         gone
     }
@@ -143,7 +102,7 @@ mod tests {
             per_peer: 2,
         };
         let hosts = ["2001:db8::1", "2001:db8::ffff:1:2:3", "2001:db8:0:1::1"];
-        let hosts = hosts.map(|host| host.parse::<IpAddr>().unwrap());
+        let hosts = hosts.map(|host| PeerNetwork::of(host.parse().unwrap()));
         let arrivals = [hosts[0], hosts[1], hosts[2], hosts[1]];
         assert_eq!(gave_way(limits, arrivals), [0]);
     }
@@ -159,8 +118,8 @@ mod tests {
         half_open.insert(1, v4(1), ());
         assert_eq!(half_open.remove(0), Some(()));
         assert_eq!(half_open.remove(0), None);
-        assert_eq!(half_open.make_room(v4(1), limits), None);
+        assert_eq!(make_room(&mut half_open, v4(1), limits), None);
         assert_eq!(half_open.take(), [()]);
-        assert!(half_open.peers.is_empty() && half_open.give_way().is_none());
+        assert!(half_open.is_empty() && give_way(&mut half_open).is_none());
     }
 }

@@ -1,6 +1,7 @@
 //! An accepted TCP connection, until a connector takes its MPA Request.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -26,6 +27,7 @@ pub(super) trait IncomingOwner: Send + Sync {
 /// A connection that a peer has opened and nobody has asked for yet.
 pub struct Incoming {
     key: u64,
+    peer: SocketAddr,
     owner: Weak<dyn IncomingOwner>,
     /// `None` when it has ended, or was taken.
     startup: Mutex<Option<MpaStartup<Responder>>>,
@@ -48,7 +50,7 @@ impl Incoming {
         stream: Stream,
         config: ResponderConfig,
     ) -> io::Result<Arc<Self>> {
-        Self::new(owner, key, |this| {
+        Self::new(owner, key, stream.peer(), |this| {
             MpaStartup::accepted(stream, config, driver, this)
         })
     }
@@ -60,16 +62,20 @@ impl Incoming {
         key: u64,
         request: ConnectionRequest,
     ) -> io::Result<Arc<Self>> {
-        Self::new(owner, key, |this| request.watch(driver, this))
+        Self::new(owner, key, request.peer(), |this| {
+            request.watch(driver, this)
+        })
     }
 
     fn new(
         owner: Weak<dyn IncomingOwner>,
         key: u64,
+        peer: SocketAddr,
         begin: impl FnOnce(Weak<dyn StartupOwner>) -> io::Result<MpaStartup<Responder>>,
     ) -> io::Result<Arc<Self>> {
         let this = Arc::new(Self {
             key,
+            peer,
             owner,
             startup: Mutex::default(),
         });
@@ -84,6 +90,11 @@ impl Incoming {
     /// Names the connection among those of its acceptor.
     pub fn key(&self) -> u64 {
         self.key
+    }
+
+    /// The peer's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
     }
 
     /// Whether the whole Request is here, after a last look: octets that have come and were not read yet count.

@@ -14,6 +14,7 @@ use netdirect::{
 use parking_lot::Mutex;
 
 use super::Done;
+use super::backlog::Backlog;
 use super::connector::{self, AwaitedListener, Connector};
 use crate::core::{Core, UNSTATED_READ_LIMIT, downcast};
 use crate::device::{Device, DeviceListEntry, DeviceObject, RemovalOrder};
@@ -43,11 +44,11 @@ struct ListenerState {
     address: Option<SocketAddr>,
     bound: Vec<Bound>,
     listens: bool,
+    /// The most Requests that wait.
     backlog: usize,
     /// Requests that come from now on are refused.
     closed: bool,
-    /// The backlog: whole Requests that no client has asked for yet, oldest first.
-    queue: VecDeque<Arc<Incoming>>,
+    queue: Backlog,
     waiting: VecDeque<(Arc<Connector>, PendingOverlapped)>,
 }
 
@@ -59,16 +60,26 @@ impl ListenerState {
         self.waiting.remove(at).map(|(_, request)| request)
     }
 
-    /// Puts a whole Request into the backlog, or refuses it when the backlog is full (IW-055).
-    fn queue(&mut self, incoming: Arc<Incoming>) {
-        let is_full = self.waiting.is_empty() && self.queue.len() >= self.backlog;
+    /// Puts a whole Request into the backlog. Returns the Request that has to be refused, if one has to: this one, or one that gives
+    /// way to it (IW-055).
+    #[must_use]
+    fn queue(&mut self, incoming: Arc<Incoming>) -> Option<Arc<Incoming>> {
         if incoming.has_ended() {
-            // The peer has gone since its Request came.
-        } else if self.closed || is_full {
-            incoming.refuse();
-        } else {
-            self.queue.push_back(incoming);
+            return None; // the peer has gone since its Request came
         }
+        if self.closed {
+            return Some(incoming);
+        }
+        let is_full = self.waiting.is_empty() && self.queue.len() >= self.backlog;
+        let mut gives_way = None;
+        if is_full {
+            gives_way = self.queue.give_way_to(&incoming);
+            if gives_way.is_none() {
+                return Some(incoming);
+            }
+        }
+        self.queue.push_back(incoming);
+        gives_way
     }
 }
 
@@ -278,7 +289,7 @@ impl Listener {
             let mut state = self.state.lock();
             state.bound.clear();
             state.closed = true;
-            std::mem::take(&mut state.queue)
+            state.queue.take()
         };
         for incoming in &queue {
             incoming.refuse();
@@ -299,16 +310,17 @@ impl AwaitedListener for Listener {
 
 impl AcceptorOwner for Listener {
     fn requested(&self, incoming: Arc<Incoming>) {
-        self.state.lock().queue(incoming);
+        let refused = self.state.lock().queue(incoming);
+        if let Some(refused) = refused {
+            refused.refuse();
+        }
         self.match_up();
     }
 
     fn ended(&self, key: u64) {
         let ended = {
             let mut state = self.state.lock();
-            let queued = state.queue.iter();
-            let at = { queued }.position(|incoming| incoming.key() == key);
-            at.and_then(|at| state.queue.remove(at))
+            state.queue.remove(key)
         };
         drop(ended);
     }

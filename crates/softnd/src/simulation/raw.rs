@@ -11,6 +11,9 @@ use iwarp_io::transport::{self, Transport};
 
 use super::Simulation;
 
+/// How many ports are tried for a stream.
+const PORTS: usize = 16;
+
 impl Simulation {
     /// Connects a raw stream from a host to an address, where an adapter's listener or a [`RawListener`] listens. The host need
     /// not have an adapter.
@@ -44,10 +47,16 @@ impl Simulation {
     /// `ConnectionRefused` when nobody listens at the address; `NetworkUnreachable` when no route leads there; `Deadlock` when no
     /// event is left in the simulation that could bring an answer; `PermissionDenied` in a thread other than the simulation's.
     pub fn dial_raw(&self, from: impl Into<IpAddr>, to: SocketAddr) -> io::Result<RawStream> {
-        let bound = self
-            .transport()
-            .bind((from.into(), 0).into(), Purpose::Connecting)?;
-        let dialer = bound.connect(to)?;
+        let from = SocketAddr::new(from.into(), 0);
+        let dial = || {
+            let bound = self.transport().bind(from, Purpose::Connecting)?;
+            bound.connect(to)
+        };
+        // As systems do, another port is picked if a stream to the same address has this one.
+        let is_taken = |error: &io::Error| error.kind() == ErrorKind::AddrNotAvailable;
+        let mut attempts = (1..PORTS).map(|_| dial());
+        let free = attempts.find(|dialed| !dialed.as_ref().is_err_and(is_taken));
+        let dialer = free.unwrap_or_else(dial)?;
         let connected = || match dialer.is_connected(Edges::all())? {
             true => Ok(()),
             false => Err(ErrorKind::WouldBlock.into()),

@@ -1,8 +1,9 @@
 //! Connection set-up and disconnection.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 
+use crate::common::raw::Peer;
 use crate::common::{self, Caller, Side, connect, end, idle, pair, raw, run, status};
 use netdirect::{CompletionPort, Overlapped, ReadLimits, Status};
 use softnd::Options;
@@ -367,6 +368,104 @@ fn iw_055_requests_beyond_the_backlog_are_refused() {
             request.wait_timeout(common::LONG),
             Some(Status::CONNECTION_REFUSED)
         );
+    }
+}
+
+/// A peer of 127.0.0.`host` that has sent a whole Request, and waits for the Reply.
+fn asking(host: u8, to: SocketAddr) -> Peer {
+    let mut peer = raw::dial_from([127, 0, 0, host].into(), to);
+    peer.write_all(b"MPA ID Req Frame\0\x01\0\0").unwrap();
+    peer
+}
+
+/// Takes those out that were refused, and returns how many they are.
+fn take_refused(peers: &mut Vec<Peer>) -> usize {
+    let before = peers.len();
+    // A refusal is a Reply. None of these peers is accepted.
+    peers.retain_mut(|peer| {
+        let read = peer.try_read(&mut [0; 64]);
+        read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    });
+    before - peers.len()
+}
+
+/// Waits until this many were refused, and takes them out.
+fn wait_for_refusals(peers: &mut Vec<Peer>, mut count: usize) {
+    let hang = common::now() + common::LONG;
+    while count > 0 {
+        assert!(common::now() < hang, "{count} more were to be refused");
+        count -= take_refused(peers).min(count);
+        idle();
+    }
+}
+
+#[test]
+fn iw_055_in_a_full_backlog_an_address_with_fewer_takes_the_place_of_the_one_with_the_most() {
+    let side = Side::new();
+    let (listener, address) = side.listener(4);
+    let mut many: Vec<_> = (0..10).map(|_| asking(2, address)).collect();
+    wait_for_refusals(&mut many, 6);
+    let mut others = vec![asking(3, address)];
+    wait_for_refusals(&mut many, 1);
+    others.push(asking(4, address));
+    wait_for_refusals(&mut many, 1);
+    // Now 127.0.0.2 has two, and more of it is refused.
+    many.push(asking(2, address));
+    wait_for_refusals(&mut many, 1);
+    // A second one of 127.0.0.3 has fewer than 127.0.0.2, a third one does not.
+    others.push(asking(3, address));
+    wait_for_refusals(&mut many, 1);
+    let mut third = vec![asking(3, address)];
+    wait_for_refusals(&mut third, 1);
+    assert_eq!((many.len(), take_refused(&mut many)), (1, 0));
+    assert_eq!((others.len(), take_refused(&mut others)), (3, 0));
+    let mut hosts: Vec<_> = (0..4)
+        .map(|_| {
+            let (connector, arrives) = (side.connector(), Overlapped::new());
+            end(
+                listener.get_connection_request(&connector, &arrives),
+                &arrives,
+            )
+            .unwrap();
+            connector.get_peer_address().unwrap().ip().to_string()
+        })
+        .collect();
+    hosts.sort();
+    assert_eq!(hosts, ["127.0.0.2", "127.0.0.3", "127.0.0.3", "127.0.0.4"]);
+}
+
+#[test]
+fn iw_055_a_flood_of_requests_from_one_address_keeps_no_other_out() {
+    const PLACES: usize = 8;
+    let (active, passive) = (Side::new(), Side::new());
+    let (listener, address) = passive.listener(PLACES.try_into().unwrap());
+    let mut flood = Vec::new();
+    for _ in 0..6 {
+        // Five times as many as there is room for, and the client comes after them.
+        let mut wave: Vec<_> = (0..5 * PLACES).map(|_| asking(2, address)).collect();
+        let room = PLACES - flood.len();
+        wait_for_refusals(&mut wave, 5 * PLACES - room);
+        flood.append(&mut wave);
+        let (qp, connector) = (active.queue_pair(), active.connector());
+        let connects = Overlapped::new();
+        let connecting = connector.connect(&qp, address, 0, 0, b"honest", &connects);
+        wait_for_refusals(&mut flood, 1);
+        // The server takes one after the other until it has the client.
+        let there = loop {
+            let (there, arrives) = (passive.connector(), Overlapped::new());
+            end(listener.get_connection_request(&there, &arrives), &arrives).unwrap();
+            if there.get_private_data().unwrap() == b"honest" {
+                break there;
+            }
+            there.reject(b"").unwrap();
+            wait_for_refusals(&mut flood, 1);
+        };
+        let (passive_qp, accepts) = (passive.queue_pair(), Overlapped::new());
+        let accepting = there.accept(&passive_qp, 0, 0, b"", &accepts);
+        end(connecting, &connects).unwrap();
+        run(|overlapped| connector.complete_connect(overlapped)).unwrap();
+        end(accepting, &accepts).unwrap();
+        assert_eq!(take_refused(&mut flood), 0);
     }
 }
 

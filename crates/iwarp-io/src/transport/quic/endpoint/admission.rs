@@ -1,8 +1,9 @@
 //! Who may connect to a socket, and how many at once.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
+use crate::peer_network::PeerNetwork;
 use crate::transport::quic::config::{
     CONNECTIONS, CONNECTIONS_OF_ONE, HANDSHAKES, HANDSHAKES_OF_ONE,
 };
@@ -26,7 +27,7 @@ pub(super) enum Admittance {
 #[derive(Debug, Default)]
 pub(super) struct Admission {
     all: Count,
-    of: HashMap<IpAddr, Count>,
+    of: HashMap<PeerNetwork, Count>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,21 +37,14 @@ struct Count {
     handshakes: usize,
 }
 
-/// What counts as one peer: an address of IPv4, or a network of IPv6.
-fn place(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V6(ip) => {
-            let [a, b, c, d, ..] = ip.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
-        ip => ip,
-    }
-}
-
 impl Admission {
     /// What happens to a peer of this address. `may_prove` is false if the peer has proved the address.
     pub(super) fn examine(&self, ip: IpAddr, may_prove: bool) -> Admittance {
-        let one = self.of.get(&place(ip)).copied().unwrap_or_default();
+        let one = self
+            .of
+            .get(&PeerNetwork::of(ip))
+            .copied()
+            .unwrap_or_default();
         if self.all.handshakes >= HANDSHAKES || self.all.connections >= CONNECTIONS {
             return Admittance::Ignore;
         }
@@ -76,7 +70,7 @@ impl Admission {
         self.all.connections += 1;
         self.all.handshakes += 1;
         if proved {
-            let one = self.of.entry(place(ip)).or_default();
+            let one = self.of.entry(PeerNetwork::of(ip)).or_default();
             one.connections += 1;
             one.handshakes += 1;
         }
@@ -87,7 +81,7 @@ impl Admission {
     #[must_use]
     pub(super) fn completed(&mut self, ip: IpAddr, proved: bool) -> bool {
         self.all.handshakes -= 1;
-        let one = self.of.entry(place(ip)).or_default();
+        let one = self.of.entry(PeerNetwork::of(ip)).or_default();
         if proved {
             one.handshakes -= 1;
         } else {
@@ -99,7 +93,7 @@ impl Admission {
     /// A handshake has failed.
     pub(super) fn failed(&mut self, ip: IpAddr, proved: bool) {
         self.all.handshakes -= 1;
-        if proved && let Some(one) = self.of.get_mut(&place(ip)) {
+        if proved && let Some(one) = self.of.get_mut(&PeerNetwork::of(ip)) {
             one.handshakes -= 1;
         }
     }
@@ -107,7 +101,7 @@ impl Admission {
     /// A connection whose handshake had come to its end is forgotten. `proved`: the peer had proved its address.
     pub(super) fn gone(&mut self, ip: IpAddr, proved: bool) {
         self.all.connections -= 1;
-        let ip = place(ip);
+        let ip = PeerNetwork::of(ip);
         if proved && let Some(one) = self.of.get_mut(&ip) {
             one.connections -= 1;
             if one.connections == 0 {
@@ -204,9 +198,12 @@ mod tests {
     #[test]
     fn a_network_of_ipv6_is_one_peer() {
         let addresses = ["2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1"];
-        let [one, same, other] = addresses.map(|ip| place(ip.parse().unwrap()));
+        let [one, same, other] = addresses.map(|ip| PeerNetwork::of(ip.parse().unwrap()));
         assert_eq!(one, same);
         assert_ne!(one, other);
-        assert_eq!(place("::ffff:192.0.2.1".parse().unwrap()), address(1));
+        assert_eq!(
+            PeerNetwork::of("::ffff:192.0.2.1".parse().unwrap()),
+            PeerNetwork::of(address(1))
+        );
     }
 }
