@@ -16,12 +16,12 @@ const SGE: Sge = Sge {
     token: LocalToken(1),
 };
 
-/// The place of the identifier that was made last.
+/// The identifier that was made last.
 pub(super) fn newest() -> usize {
-    fake::with(|world| world.ids.len() - 1)
+    fake::with(|world| *world.ids.last().expect("an identifier"))
 }
 
-/// Connects, and waits until the driver was called. Returns the request, and the place of the identifier.
+/// Connects, and waits until the driver was called. Returns the request, and the identifier.
 pub(super) fn connecting(objects: &Objects, private_data: &[u8]) -> (Overlapped, usize) {
     let overlapped = objects.connect(private_data);
     fake::until(|world| world.calls.contains(&"connect"));
@@ -234,6 +234,9 @@ pub(super) fn requested_with(objects: &Objects, data: &'static [u8]) {
         world.tell_with(id, event, 0, data, (3, 5));
     });
     assert_eq!(overlapped.wait(), Status::SUCCESS);
+    // The adapter's thread may hold the listener for longer than this function does.
+    drop(listener);
+    fake::until(|world| !world.ids.contains(&id));
 }
 
 #[test]

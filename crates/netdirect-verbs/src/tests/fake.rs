@@ -186,9 +186,14 @@ pub(super) struct Turn(#[expect(dead_code, reason = "held")] MutexGuard<'static,
 impl Drop for Turn {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            until(|world| world.open_devices == 0);
+            until_closed();
         }
     }
+}
+
+/// Waits until every device is closed: other threads may hold the last references to the objects of an adapter.
+pub(super) fn until_closed() {
+    until(|world| world.open_devices == 0);
 }
 
 /// Waits for a turn, and empties the world.
@@ -235,7 +240,7 @@ impl World {
         }
     }
 
-    /// The connection manager tells of the newest identifier, or of the one at a place in the list.
+    /// The connection manager reports an event of this identifier.
     pub(super) fn tell(&mut self, id: usize, event: c_uint, status: c_int) {
         self.tell_with(id, event, status, &[], (0, 0));
     }
@@ -249,7 +254,8 @@ impl World {
         data: &'static [u8],
         limits: (u8, u8),
     ) {
-        let mut id = self.ids[id] as *mut c::rdma_cm_id;
+        assert!(self.ids.contains(&id), "the identifier exists");
+        let mut id = id as *mut c::rdma_cm_id;
         let mut listener = ptr::null_mut();
         if event == c::RDMA_CM_EVENT_CONNECT_REQUEST {
             listener = id;

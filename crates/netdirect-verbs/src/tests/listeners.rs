@@ -80,7 +80,7 @@ fn nothing_is_left_of_requests_that_leave_the_backlog() {
         world.calls.clear();
         world.tell(first, c::RDMA_CM_EVENT_DISCONNECTED, 0);
     });
-    fake::until(|world| world.calls.contains(&"destroy id"));
+    fake::until(|world| !world.ids.contains(&first));
     assert_eq!(core.owned_connections(), 2);
     drop(listener);
     assert_eq!(core.owned_connections(), 0);
@@ -116,7 +116,7 @@ fn a_request_that_is_taken_back_stays_the_listeners_when_the_connector_goes() {
         world.calls.clear();
         world.tell(request, c::RDMA_CM_EVENT_DISCONNECTED, 0);
     });
-    fake::until(|world| world.calls.contains(&"destroy id"));
+    fake::until(|world| !world.ids.contains(&request));
     let next = adapter.create_connector(&file).expect("a connector");
     let second = Overlapped::new();
     let _ = listener

@@ -158,7 +158,7 @@ impl Objects {
 fn complete_connect(connector: &dyn Connector, overlapped: &Overlapped) {
     fake::until(|world| world.calls.contains(&"connect"));
     fake::with(|world| {
-        let id = world.ids.len() - 1;
+        let id = *world.ids.last().expect("an identifier");
         world.tell_with(id, c::RDMA_CM_EVENT_ESTABLISHED, 0, &[], (2, 4));
     });
     assert_eq!(overlapped.wait(), Status::SUCCESS);
