@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::tool;
+
 /// A limit that only ends a hang. Everything here takes far less time.
 const HANG: Duration = Duration::from_secs(120);
 
@@ -90,11 +92,77 @@ fn cargo_build(target: &Path, options: &[&str]) {
     assert!(status.success(), "cargo build {options:?}: {status}");
 }
 
+/// As which process `nd` runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// As any process.
+    Anywhere,
+    /// As process 1 of a namespace of its own, like the program of a container.
+    Process1,
+}
+
+/// Runs a program as process 1 of a namespace of its own. It ends when `unshare` is killed.
+const AS_PROCESS_1: [&str; 5] = [
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--pid",
+    "--kill-child",
+];
+
+impl Place {
+    /// Returns true if this machine can run `nd` there. If not, prints a message on standard error that names the skipped test.
+    pub fn exists(self) -> bool {
+        if self == Self::Anywhere {
+            return true;
+        }
+        let Some(unshare) = tool::find(AS_PROCESS_1[0]) else {
+            return false;
+        };
+        let tried = Command::new(unshare)
+            .args(&AS_PROCESS_1[1..])
+            .arg("true")
+            .output()
+            .expect("unshare starts");
+        if !tried.status.success() {
+            let why = String::from_utf8_lossy(&tried.stderr);
+            tool::skip_here(&format!("this machine has no process 1: {}", why.trim()));
+        }
+        tried.status.success()
+    }
+
+    /// Starts `nd` with these arguments.
+    pub fn start<A: AsRef<OsStr>>(self, args: impl IntoIterator<Item = A>) -> Nd {
+        self.start_after(":", args)
+    }
+
+    /// Starts `nd` from a shell that first runs `preparation`, such as a `ulimit`.
+    pub fn start_after<A: AsRef<OsStr>>(
+        self,
+        preparation: &str,
+        args: impl IntoIterator<Item = A>,
+    ) -> Nd {
+        let mut command = Command::new("sh");
+        command
+            .arg("-c")
+            .arg(format!("{preparation}; exec \"$@\""))
+            .arg("sh");
+        if self == Self::Process1 {
+            command.args(AS_PROCESS_1);
+        }
+        command.arg(binary()).args(args);
+        let mut nd = Nd::spawn(command);
+        nd.place = self;
+        nd
+    }
+}
+
 /// A process of `nd` that has not been waited for; killed when dropped.
 #[derive(Debug)]
 pub struct Nd {
     what: String,
     child: Child,
+    place: Place,
     lines: Receiver<Line>,
     seen: [String; 2],
     open: usize,
@@ -128,14 +196,7 @@ pub fn start<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Nd {
 
 /// Starts `nd` from a shell that first runs `preparation`, such as a `ulimit`.
 pub fn start_after<A: AsRef<OsStr>>(preparation: &str, args: impl IntoIterator<Item = A>) -> Nd {
-    let mut command = Command::new("sh");
-    command
-        .arg("-c")
-        .arg(format!("{preparation}; exec \"$@\""))
-        .arg("sh")
-        .arg(binary())
-        .args(args);
-    Nd::spawn(command)
+    Place::Anywhere.start_after(preparation, args)
 }
 
 /// Starts a command line of the shell, which has to contain the path of `nd`.
@@ -174,6 +235,7 @@ impl Nd {
         Self {
             what: format!("nd {words:?}"),
             child,
+            place: Place::Anywhere,
             lines,
             seen: Default::default(),
             open: 2,
@@ -244,12 +306,26 @@ impl Nd {
             .count()
     }
 
-    /// Sends a signal.
+    /// The number of the process, as this process sees it. Process 1 must have written something.
+    fn id(&self) -> u32 {
+        let child = self.child.id();
+        match self.place {
+            Place::Anywhere => child,
+            Place::Process1 => {
+                let children =
+                    std::fs::read_to_string(format!("/proc/{child}/task/{child}/children"));
+                let children = children.expect("unshare lives as long as its child");
+                children.trim().parse().expect("unshare has one child")
+            }
+        }
+    }
+
+    /// Sends a signal. Process 1 must have written something before.
     ///
     /// # Panics
     /// If the signal cannot be sent.
     pub fn signal(&self, signal: Signal) {
-        let id = i32::try_from(self.child.id())
+        let id = i32::try_from(self.id())
             .ok()
             .and_then(Pid::from_raw)
             .expect("a process number");

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use signal_hook::low_level::emulate_default_handler;
 
 use super::Failure;
 
@@ -45,9 +44,9 @@ impl Chosen {
             signals.map_err(|error| Failure::new(format!("watch for Ctrl-C: {error}")))?;
         // A signal ends the process without dropping anything.
         std::thread::spawn(move || {
-            for signal in signals.forever() {
+            if let Some(signal) = signals.forever().next() {
                 restore(&path, &before);
-                let _ = emulate_default_handler(signal);
+                nd::signals::end_by(signal);
             }
         });
         Ok(chosen)

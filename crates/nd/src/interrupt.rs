@@ -11,10 +11,10 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use nd::signals;
+use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
-use signal_hook::low_level::emulate_default_handler;
 
 use crate::errors::{Failure, Result};
 use crate::stderr;
@@ -25,6 +25,19 @@ pub(crate) fn outlive_file_limits() {
     // Without a handler the signal ends the program.
     #[cfg(unix)]
     let _ = flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
+}
+
+/// Makes an abort, such as that for lack of memory, end process 1 with the status of SIGABRT. Without a handler the system would not
+/// let this signal end process 1, and `abort` would then end it by an instruction that is not allowed, as a segmentation fault.
+pub(crate) fn handle_aborts() {
+    if signals::is_process_1() {
+        // Without a handler the status is another one.
+        let _ = flag::register_conditional_shutdown(
+            SIGABRT,
+            128 + SIGABRT,
+            Arc::new(AtomicBool::new(true)),
+        );
+    }
 }
 
 /// How long peers may take to be told.
@@ -50,7 +63,7 @@ pub(crate) fn watch(farewell: fn()) {
     let thread = thread::Builder::new().name("signals".into());
     // Without this thread, signals end the program at once.
     let thread = thread.spawn(move || {
-        let signals = signals();
+        let signals = watched();
         let _ = sender.send(());
         let Ok(mut signals) = signals else {
             return;
@@ -69,8 +82,12 @@ pub(crate) fn watch(farewell: fn()) {
     }
 }
 
-fn signals() -> io::Result<Signals> {
+fn watched() -> io::Result<Signals> {
     let mut signals = vec![SIGINT, SIGTERM];
+    // Elsewhere the system ends the program, and dumps its memory.
+    if signals::is_process_1() {
+        signals.push(SIGQUIT);
+    }
     // A program that `nohup` has started outlives its terminal.
     if is_ignored(SIGHUP) == Some(false) {
         signals.push(SIGHUP);
@@ -103,9 +120,7 @@ fn end_by(signal: i32) -> ! {
         Ok(_) => drop(told.recv_timeout(TELLING)),
         Err(_) => farewell(),
     }
-    // Shells then show the status 130 for Ctrl-C, and a script ends as well.
-    let _ = emulate_default_handler(signal);
-    std::process::exit(128 + signal)
+    signals::end_by(signal)
 }
 
 /// Called at the end of the command. Does not return if a signal is about to end the program.

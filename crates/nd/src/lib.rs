@@ -1,5 +1,6 @@
 //! What programs that measure share with `nd`: the description of the machine and of its cores, the part of a page that a
-//! program writes, curves, how other programs are run, and tests on an RDMA device beside perftest.
+//! program writes, curves, how other programs are run, tests on an RDMA device beside perftest, and
+//! the end by a signal.
 //!
 //! The program itself is in `main.rs` and uses this as the others do.
 #![forbid(unsafe_code)]
@@ -10,3 +11,4 @@ pub mod machine;
 pub mod page;
 pub mod plot;
 pub mod process;
+pub mod signals;

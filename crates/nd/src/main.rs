@@ -59,6 +59,7 @@ fn main() -> ExitCode {
         Err(status) => return status,
     };
     interrupt::outlive_file_limits();
+    interrupt::handle_aborts();
     // rping's own -v is about the data of its pings.
     let quiet = u8::from(matches!(cli.command, Command::Rping(_)));
     // The checks break things on purpose, which the log would tell of.

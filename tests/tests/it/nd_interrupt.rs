@@ -1,4 +1,7 @@
 //! Commands of `nd` that a signal ends: the other side learns of it at once, over TCP and over UDP.
+//!
+//! Each test runs twice, also with the commands that get a signal as process 1 of a namespace. The system throws signals away whose
+//! default action would end process 1, those that it sends to itself as well.
 
 use std::cell::Cell;
 use std::fs::OpenOptions;
@@ -11,7 +14,40 @@ use std::thread;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 use softnd_tests::args;
-use softnd_tests::nd::{self, Finished, Nd};
+use softnd_tests::nd::{self, Finished, Nd, Place};
+
+macro_rules! anywhere_and_as_process_1 {
+    ($($test:ident),+ $(,)?) => {
+        mod anywhere {
+            $(#[test]
+            fn $test() {
+                super::$test(super::Place::Anywhere);
+            })+
+        }
+
+        mod as_process_1 {
+            $(#[test]
+            fn $test() {
+                if super::Place::Process1.exists() {
+                    super::$test(super::Place::Process1);
+                }
+            })+
+        }
+    };
+}
+
+anywhere_and_as_process_1!(
+    both_sides_of_a_transfer_learn_at_once_that_the_other_was_interrupted,
+    a_server_that_was_interrupted_ends_the_pings,
+    pings_that_are_interrupted_end_in_good_order,
+    the_second_signal_ends_a_command_that_has_taken_the_first_as_a_request,
+    a_command_that_was_started_to_outlive_its_terminal_does,
+    an_interrupted_conformance_run_reports_what_it_has_found,
+    an_interrupted_wire_conformance_run_reports_what_it_has_found,
+    an_interrupted_measurement_shows_the_turns_that_were_made,
+    a_signal_ends_each_server,
+    a_signal_that_asks_for_a_core_dump_ends_a_server
+);
 
 /// Options of a side that listens, which a peer over UDP need not add to.
 const PROTOCOLS: [&[&str]; 2] = [&[], &["--udp"]];
@@ -22,10 +58,19 @@ const FOR_EVER: [&str; 2] = ["--timeout", "86400"];
 /// What the log says of a QUIC connection that the peer has closed. Another end, such as the idle timeout, has other words.
 const CLOSED_BY_PEER: &str = "a QUIC connection has ended";
 
+/// The signal that has ended the program, as a shell sees it.
+fn ended_by(finished: &Finished, place: Place) -> Option<i32> {
+    match place {
+        Place::Anywhere => finished.status.signal(),
+        // The system lets no signal end process 1.
+        Place::Process1 => finished.status.code()?.checked_sub(128),
+    }
+}
+
 /// Asserts that a signal has ended the program, which has said nothing of it.
 #[track_caller]
-fn assert_ended_by(finished: &Finished, signal: Signal) {
-    let ended_by = finished.status.signal();
+fn assert_ended_by(finished: &Finished, signal: Signal, place: Place) {
+    let ended_by = ended_by(finished, place);
     assert_eq!(ended_by, Some(signal.as_raw()), "{finished}");
     assert!(!finished.stderr.contains("error: "), "{finished}");
 }
@@ -47,8 +92,8 @@ struct Server {
 }
 
 impl Server {
-    fn start(line: &[&str], protocol: &[&str]) -> Self {
-        let mut process = nd::start(["-vv"].iter().chain(line).chain(protocol));
+    fn start(place: Place, line: &[&str], protocol: &[&str]) -> Self {
+        let mut process = place.start(["-vv"].iter().chain(line).chain(protocol));
         let address = process.address().to_string();
         let mut trust = Vec::new();
         if protocol.contains(&"--udp") {
@@ -87,8 +132,7 @@ fn feed(pipe: &Path) -> Receiver<()> {
     fed
 }
 
-#[test]
-fn both_sides_of_a_transfer_learn_at_once_that_the_other_was_interrupted() {
+fn both_sides_of_a_transfer_learn_at_once_that_the_other_was_interrupted(place: Place) {
     for (protocol, via, interrupt_sender) in PROTOCOLS.into_iter().flat_map(|protocol| {
         let ways = [
             ("send", true),
@@ -109,7 +153,7 @@ fn both_sides_of_a_transfer_learn_at_once_that_the_other_was_interrupted() {
             "--out",
             "/dev/null",
         ];
-        let receiver = Server::start(&[&line[..], &FOR_EVER].concat(), protocol);
+        let receiver = Server::start(place, &[&line[..], &FOR_EVER].concat(), protocol);
         let Server {
             process: receiver,
             address,
@@ -117,7 +161,7 @@ fn both_sides_of_a_transfer_learn_at_once_that_the_other_was_interrupted() {
         } = receiver;
         let send = args!["-vv", "cat", "send", &pipe, &address, "--via", via].into_iter();
         let send = send.chain(trust.iter().map(Into::into));
-        let sender = nd::start(send.chain(FOR_EVER.map(Into::into)));
+        let sender = place.start(send.chain(FOR_EVER.map(Into::into)));
         fed.recv().expect("the sender reads");
         let (interrupted, survivor) = if interrupt_sender {
             (sender, receiver)
@@ -125,7 +169,7 @@ fn both_sides_of_a_transfer_learn_at_once_that_the_other_was_interrupted() {
             (receiver, sender)
         };
         interrupted.signal(Signal::INT);
-        assert_ended_by(&interrupted.finish(), Signal::INT);
+        assert_ended_by(&interrupted.finish(), Signal::INT, place);
         let survivor = survivor.finish();
         assert_eq!(survivor.status.code(), Some(1), "{survivor}");
         let words = "the other side ended the connection before the file was complete";
@@ -134,11 +178,11 @@ fn both_sides_of_a_transfer_learn_at_once_that_the_other_was_interrupted() {
 }
 
 /// A client of `nd rping` that pings until it is stopped, after so many pings.
-fn pinging(server: &Server, pings: u32, options: &[&str]) -> Nd {
+fn pinging(place: Place, server: &Server, pings: u32, options: &[&str]) -> Nd {
     let port = port_of(&server.address);
     let line = ["-vvv", "rping", "-c", "-a", "127.0.0.1", "-p", port];
     let trust = server.trust.iter().map(String::as_str);
-    let mut client = nd::start(line.into_iter().chain(trust).chain(options.iter().copied()));
+    let mut client = place.start(line.into_iter().chain(trust).chain(options.iter().copied()));
     let seen = Cell::new(0);
     client.wait_for(|line| {
         seen.set(seen.get() + u32::from(line.contains("ping data")));
@@ -153,13 +197,12 @@ fn port_of(address: &str) -> &str {
 
 const RPING: [&str; 6] = ["rping", "-s", "-a", "127.0.0.1", "-p", "0"];
 
-#[test]
-fn a_server_that_was_interrupted_ends_the_pings() {
+fn a_server_that_was_interrupted_ends_the_pings(place: Place) {
     for protocol in PROTOCOLS {
-        let server = Server::start(&RPING, protocol);
-        let client = pinging(&server, 3, &FOR_EVER);
+        let server = Server::start(place, &RPING, protocol);
+        let client = pinging(place, &server, 3, &FOR_EVER);
         server.process.signal(Signal::TERM);
-        assert_ended_by(&server.process.finish(), Signal::TERM);
+        assert_ended_by(&server.process.finish(), Signal::TERM, place);
         let client = client.finish();
         // Without a count, the end of the server between two pings is the end of the pings.
         let words = "the other side has ended the connection";
@@ -174,11 +217,10 @@ fn a_server_that_was_interrupted_ends_the_pings() {
     }
 }
 
-#[test]
-fn pings_that_are_interrupted_end_in_good_order() {
+fn pings_that_are_interrupted_end_in_good_order(place: Place) {
     for protocol in PROTOCOLS {
-        let server = Server::start(&RPING, protocol);
-        let client = pinging(&server, 3, &FOR_EVER);
+        let server = Server::start(place, &RPING, protocol);
+        let client = pinging(place, &server, 3, &FOR_EVER);
         client.signal(Signal::INT);
         let client = client.finish();
         client.assert_success();
@@ -188,22 +230,20 @@ fn pings_that_are_interrupted_end_in_good_order() {
 }
 
 /// The server, which sends twice for each ping, is silent in the 20th one, so that the client could wait for ever.
-#[test]
-fn the_second_signal_ends_a_command_that_has_taken_the_first_as_a_request() {
+fn the_second_signal_ends_a_command_that_has_taken_the_first_as_a_request(place: Place) {
     let silent = ["--fault", "when 40th Send sent: hold"];
-    let server = Server::start(&[&RPING[..], &silent].concat(), &[]);
-    let client = pinging(&server, 19, &FOR_EVER);
+    let server = Server::start(place, &[&RPING[..], &silent].concat(), &[]);
+    let client = pinging(place, &server, 19, &FOR_EVER);
     client.signal(Signal::INT);
     client.signal(Signal::TERM);
     let client = client.finish();
     // Two signals that come together may be seen in either order.
     let (first, second) = (Signal::INT.as_raw(), Signal::TERM.as_raw());
-    let ended_by = client.status.signal();
+    let ended_by = ended_by(&client, place);
     assert!([first, second].map(Some).contains(&ended_by), "{client}");
 }
 
-#[test]
-fn a_command_that_was_started_to_outlive_its_terminal_does() {
+fn a_command_that_was_started_to_outlive_its_terminal_does(place: Place) {
     let listen = [
         "cat",
         "recv",
@@ -212,7 +252,7 @@ fn a_command_that_was_started_to_outlive_its_terminal_does() {
         "--out",
         "/dev/null",
     ];
-    let mut receiver = nd::start_after("trap '' HUP", listen);
+    let mut receiver = place.start_after("trap '' HUP", listen);
     let address = receiver.address().to_string();
     receiver.signal(Signal::HUP);
     nd::run(["cat", "send", "/proc/version", &address]).assert_success();
@@ -220,24 +260,23 @@ fn a_command_that_was_started_to_outlive_its_terminal_does() {
 }
 
 /// Interrupts the command when it has said such a line. Returns what it has said, before and after.
-fn interrupted_at(line: &[&str], sign: &str) -> Finished {
-    let mut command = nd::start(line);
+fn interrupted_at(place: Place, line: &[&str], sign: &str) -> Finished {
+    let mut command = place.start(line);
     command.wait_for(|said| said.contains(sign).then_some(()));
     command.signal(Signal::INT);
     let finished = command.finish();
-    assert_ended_by(&finished, Signal::INT);
+    assert_ended_by(&finished, Signal::INT, place);
     finished
 }
 
-#[test]
-fn an_interrupted_conformance_run_reports_what_it_has_found() {
+fn an_interrupted_conformance_run_reports_what_it_has_found(place: Place) {
     for url in ["softnd+tcp://127.0.0.1", "softnd+udp://127.0.0.1"] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("report.json");
         let output = ["--output", file.to_str().unwrap()];
         for form in [&[][..], &["--format", "json", output[0], output[1]]] {
             let line = [&["conform", url], form].concat();
-            let found = interrupted_at(&line, "pass ").stdout;
+            let found = interrupted_at(place, &line, "pass ").stdout;
             assert!(found.contains("the run was interrupted; "), "{found}");
             assert!(found.contains("checks failed of those that were made"));
         }
@@ -250,24 +289,22 @@ fn an_interrupted_conformance_run_reports_what_it_has_found() {
     }
 }
 
-#[test]
-fn an_interrupted_wire_conformance_run_reports_what_it_has_found() {
+fn an_interrupted_wire_conformance_run_reports_what_it_has_found(place: Place) {
     let listen = ["--listen", "127.0.0.1:0"];
     let target = ["wire-conform", "target", "softnd+tcp://127.0.0.1"];
-    let mut target = nd::start(target.into_iter().chain(listen));
+    let mut target = place.start(target.into_iter().chain(listen));
     let address = target.address().to_string();
-    let found = interrupted_at(&["wire-conform", &address], "pass ").stdout;
+    let found = interrupted_at(place, &["wire-conform", &address], "pass ").stdout;
     assert!(found.contains("the run was interrupted; "), "{found}");
     assert!(found.contains("checks failed of those that were made"));
 }
 
-#[test]
-fn an_interrupted_measurement_shows_the_turns_that_were_made() {
-    let mut serve = nd::start(["-vv", "perf", "serve"]);
+fn an_interrupted_measurement_shows_the_turns_that_were_made(place: Place) {
+    let mut serve = place.start(["-vv", "perf", "serve"]);
     let address = serve.address().to_string();
     let what = "--op write --test bandwidth --size 4k --mode event --crc off --duration 600";
     let words = ["perf", "run", &address].into_iter();
-    let run = nd::start(words.chain(what.split_whitespace()));
+    let run = place.start(words.chain(what.split_whitespace()));
     // More than checks and warms up.
     let begun = Cell::new(0);
     serve.wait_for(|line| {
@@ -276,9 +313,44 @@ fn an_interrupted_measurement_shows_the_turns_that_were_made() {
     });
     run.signal(Signal::INT);
     let run = run.finish();
-    assert_ended_by(&run, Signal::INT);
+    assert_ended_by(&run, Signal::INT, place);
     assert!(run.stdout.contains("RDMA Write bandwidth"), "{run}");
     assert!(run.stdout.contains("incomplete: "), "{run}");
     // The server goes on, and knows why the client has gone.
     serve.wait_for(|line| line.contains("its user has interrupted it").then_some(()));
+}
+
+/// Commands that run until a signal comes.
+const SERVERS: [&str; 9] = [
+    "cat recv --out /dev/null --listen 127.0.0.1:0",
+    "cat recv --out /dev/null --listen 127.0.0.1:0 --udp",
+    "perf serve",
+    "perftest send_lat --listen 127.0.0.1 -p 0",
+    "perftest send_lat --listen 127.0.0.1 -p 0 --udp",
+    "wire-conform target softnd+tcp://127.0.0.1 --listen 127.0.0.1:0",
+    "wire-conform target softnd+udp://127.0.0.1 --listen 127.0.0.1:0",
+    "rping -s -a 127.0.0.1 -p 0",
+    "rping -s -a 127.0.0.1 -p 0 --udp",
+];
+
+/// Sends a signal to a server when it listens.
+fn signalled(place: Place, line: &str, signal: Signal) -> Finished {
+    let mut server = place.start_after("ulimit -c 0", line.split(' '));
+    server.address();
+    server.signal(signal);
+    server.finish()
+}
+
+fn a_signal_ends_each_server(place: Place) {
+    for line in SERVERS {
+        for signal in [Signal::INT, Signal::TERM] {
+            assert_ended_by(&signalled(place, line, signal), signal, place);
+        }
+    }
+}
+
+fn a_signal_that_asks_for_a_core_dump_ends_a_server(place: Place) {
+    for signal in [Signal::QUIT, Signal::ABORT] {
+        assert_ended_by(&signalled(place, SERVERS[0], signal), signal, place);
+    }
 }
