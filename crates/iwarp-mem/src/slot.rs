@@ -242,6 +242,8 @@ impl Slot {
     /// Adds a pin, whatever the slot is used for, and returns the word of before. The pin is dropped at once if this is not the
     /// expected use.
     fn pin_any(&self) -> (Pin<'_>, Word) {
+        #[cfg(all(test, not(loom)))]
+        tests::count_pin();
         // Acquire, because the fields of the use were stored before its publication.
         let old = Word(self.word.fetch_add(1, Ordering::Acquire));
         if old.pins() >= Word::PINS_LIMIT {
@@ -345,4 +347,4 @@ impl Drop for Pin<'_> {
 #[cfg(all(test, loom))]
 mod loom_model;
 #[cfg(all(test, not(loom)))]
-mod tests;
+pub(crate) mod tests;

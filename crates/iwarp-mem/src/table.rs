@@ -450,3 +450,6 @@ impl Memory for Table {
         self.shared.invalidate_by_peer(stag, who)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

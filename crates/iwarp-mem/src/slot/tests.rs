@@ -1,4 +1,20 @@
+use std::cell::Cell;
+
 use super::*;
+
+thread_local! {
+    static PINS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts a pin that this thread has added, even if it was refused and dropped at once.
+pub(super) fn count_pin() {
+    PINS.set(PINS.get() + 1);
+}
+
+/// The pins that this thread has added so far.
+pub(crate) fn pins_added() -> u64 {
+    PINS.get()
+}
 
 fn backing() -> Backing {
     Backing {
@@ -76,10 +92,12 @@ fn only_the_whole_stag_pins() {
     assert!(slot.pin_stag(STag(0)).is_none(), "a slot of no use");
     let stag = STag(0x1234_5607);
     let of = slot.publish(Kind::Region, stag, &backing());
+    let before = pins_added();
     for bit in 0..32 {
         assert!(slot.pin_stag(STag(stag.0 ^ 1 << bit)).is_none(), "{bit}");
         slot.wait_unpinned();
     }
+    assert_eq!(pins_added(), before);
     assert_eq!(slot.pin_stag(stag).map(|(_, pinned)| pinned), Some(of));
     assert!(slot.change(Kind::Region, of, Kind::Free));
     assert!(slot.pin_stag(stag).is_none());
