@@ -217,7 +217,7 @@ pub(super) fn requested(objects: &Objects) {
 }
 
 /// As [`requested`], with this private data.
-pub(super) fn requested_with(objects: &Objects, data: &'static [u8]) {
+pub(super) fn requested_with(objects: &Objects, data: &[u8]) {
     let listener = objects
         .adapter
         .create_listener(&objects.file)

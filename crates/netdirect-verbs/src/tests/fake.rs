@@ -91,7 +91,7 @@ pub(super) struct World {
     context: usize,
     channel: usize,
     channels: Vec<(usize, OwnedFd)>,
-    cm_events: VecDeque<(usize, usize)>,
+    cm_events: VecDeque<(usize, Box<Event>)>,
     /// With the queue pair that they are about, or 0.
     async_events: VecDeque<(c_uint, usize)>,
     queues: Vec<Queue>,
@@ -138,6 +138,17 @@ pub(super) struct World {
     /// How queue pairs were changed.
     pub(super) changes: Vec<Change>,
 }
+
+/// An event of the connection manager, with the private data that it points to.
+#[repr(C)]
+struct Event {
+    // First, so that a pointer to it is a pointer to the whole.
+    event: c::rdma_cm_event,
+    data: Box<[u8]>,
+}
+
+// SAFETY: its pointers lead to its own data and to identifiers, which every thread may use.
+unsafe impl Send for Event {}
 
 /// A change of a queue pair: its state, what the peer may do, and how many inbound and outbound Reads there may be.
 pub(super) type Change = (u32, u32, u8, u8);
@@ -251,7 +262,7 @@ impl World {
         id: usize,
         event: c_uint,
         status: c_int,
-        data: &'static [u8],
+        data: &[u8],
         limits: (u8, u8),
     ) {
         assert!(self.ids.contains(&id), "the identifier exists");
@@ -275,6 +286,7 @@ impl World {
                 unsafe { second.cast::<libc::sockaddr_in>().write(raw_address(peer)) };
             }
         }
+        let data: Box<[u8]> = data.into();
         let event = c::rdma_cm_event {
             id,
             listen_id: listener,
@@ -290,7 +302,7 @@ impl World {
                 },
             },
         };
-        let event = Box::into_raw(Box::new(event)) as usize;
+        let event = Box::new(Event { event, data });
         self.cm_events.push_back((self.channel, event));
         self.ring(self.channel);
     }

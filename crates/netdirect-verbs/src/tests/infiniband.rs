@@ -36,10 +36,6 @@ fn told() -> Vec<u8> {
     told.expect("private data").0
 }
 
-fn leaked(data: Vec<u8>) -> &'static [u8] {
-    Box::leak(data.into_boxed_slice())
-}
-
 /// Objects that a peer has asked for a connection, and the Accept that answers it.
 fn accepting() -> (Objects, Overlapped) {
     let objects = objects();
@@ -52,7 +48,7 @@ fn accepting() -> (Objects, Overlapped) {
 }
 
 /// Connects, and has the peer answer with this field.
-fn answered(objects: &Objects, reply: &'static [u8]) -> Overlapped {
+fn answered(objects: &Objects, reply: &[u8]) -> Overlapped {
     let (overlapped, id) = connecting(objects, b"from the caller");
     fake::with(|world| {
         let event = c::RDMA_CM_EVENT_CONNECT_RESPONSE;
@@ -138,7 +134,7 @@ fn a_peer_may_make_atomics_where_the_device_has_them() {
 fn the_length_of_private_data_is_told_to_the_passive_side_and_back() {
     let _turn = fake::turn();
     let objects = objects();
-    let overlapped = answered(&objects, leaked(field::<196>(b"from the callee").into()));
+    let overlapped = answered(&objects, &field::<196>(b"from the callee"));
     assert_eq!(told(), field::<56>(b"from the caller"));
     let found = objects.connector.get_private_data();
     assert_eq!(found, Ok(b"from the callee".to_vec()));
@@ -149,7 +145,7 @@ fn the_length_of_private_data_is_told_to_the_passive_side_and_back() {
 fn the_length_of_private_data_is_told_to_the_active_side_and_back() {
     let _turn = fake::turn();
     let objects = objects();
-    requested_with(&objects, leaked(field::<56>(b"hello").into()));
+    requested_with(&objects, &field::<56>(b"hello"));
     assert_eq!(objects.connector.get_private_data(), Ok(b"hello".to_vec()));
     let overlapped = Overlapped::new();
     let accepted = objects
@@ -180,7 +176,7 @@ fn a_peer_without_a_place_gets_no_private_data_at_all() {
 }
 
 /// Has the peer reject a Connect, for this reason and with this field. Returns the private data.
-fn rejected(reason: i32, data: &'static [u8]) -> Vec<u8> {
+fn rejected(reason: i32, data: &[u8]) -> Vec<u8> {
     let objects = objects();
     let (overlapped, id) = connecting(&objects, &[]);
     fake::with(|world| {
@@ -194,11 +190,11 @@ fn rejected(reason: i32, data: &'static [u8]) -> Vec<u8> {
 #[test]
 fn only_a_rejection_by_a_program_has_private_data() {
     let _turn = fake::turn();
-    assert_eq!(rejected(28, leaked(field::<148>(b"no").into())), b"no");
+    assert_eq!(rejected(28, &field::<148>(b"no")), b"no");
     let other = unmarked::<148>(b"no");
-    assert_eq!(rejected(28, leaked(other.into())), other);
+    assert_eq!(rejected(28, &other), other);
     // Nobody listens.
-    assert_eq!(rejected(8, leaked(unmarked::<148>(&[]).into())), []);
+    assert_eq!(rejected(8, &unmarked::<148>(&[])), []);
 }
 
 #[test]

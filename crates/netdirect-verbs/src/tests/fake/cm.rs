@@ -1,5 +1,7 @@
 //! The functions of librdmacm.
 
+use std::mem;
+
 use super::*;
 
 pub(super) unsafe extern "C" fn create_event_channel() -> *mut c::rdma_event_channel {
@@ -19,7 +21,23 @@ pub(super) unsafe extern "C" fn create_event_channel() -> *mut c::rdma_event_cha
 }
 
 pub(super) unsafe extern "C" fn destroy_event_channel(channel: *mut c::rdma_event_channel) {
-    with(|world| world.channels.retain(|(at, _)| *at != channel as usize));
+    with(|world| {
+        world.channels.retain(|(at, _)| *at != channel as usize);
+        // What nobody has taken goes with the channel, as in the kernel.
+        let (gone, left) = mem::take(&mut world.cm_events)
+            .into_iter()
+            .partition(|(of, _)| *of == channel as usize);
+        world.cm_events = left;
+        let gone: VecDeque<(usize, Box<Event>)> = gone;
+        for (_, event) in gone {
+            if !event.event.listen_id.is_null() {
+                let id = event.event.id;
+                world.ids.retain(|at| *at != id as usize);
+                // SAFETY: made by `make_id` for this event, of which nobody was told.
+                drop(unsafe { Box::from_raw(id) });
+            }
+        }
+    });
     // SAFETY: made by `create_event_channel`.
     drop(unsafe { Box::from_raw(channel) });
 }
@@ -60,15 +78,7 @@ pub(super) unsafe extern "C" fn bind_addr(id: *mut c::rdma_cm_id, address: *mut 
     let raw = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
     let is_of_device = raw.sin_addr.s_addr == u32::from_ne_bytes([127, 0, 0, 1]);
     if is_of_device && with(|world| !world.lacks_device && !world.lacks_address) {
-        let mut count = 0;
-        // SAFETY: the count may be written.
-        let list = unsafe { verbs::get_device_list(&raw mut count) };
-        // SAFETY: all zero is a value of this structure.
-        let mut context: Box<c::ibv_context> = Box::new(unsafe { std::mem::zeroed() });
-        // SAFETY: the list has a device.
-        context.device = unsafe { *list };
-        // As librdmacm does, which never closes the devices that it opens.
-        let context = Box::into_raw(context);
+        let context = verbs::kept(with(|world| world.is_infiniband));
         // SAFETY: the identifier exists.
         unsafe { (*id).verbs = context };
         // SAFETY: as above.
@@ -186,12 +196,12 @@ pub(super) unsafe extern "C" fn get_cm_event(
         return fail(libc::EAGAIN);
     };
     // SAFETY: the caller gives a place for it.
-    unsafe { *into = event as *mut c::rdma_cm_event };
+    unsafe { *into = Box::into_raw(event).cast() };
     0
 }
 
 pub(super) unsafe extern "C" fn ack_cm_event(event: *mut c::rdma_cm_event) -> c_int {
-    // SAFETY: made by `tell_with`.
-    drop(unsafe { Box::from_raw(event) });
+    // SAFETY: made by `tell_with`, and given away by `get_cm_event`.
+    drop(unsafe { Box::from_raw(event.cast::<Event>()) });
     0
 }

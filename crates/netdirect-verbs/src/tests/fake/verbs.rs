@@ -1,29 +1,74 @@
 //! The functions of libibverbs, and those of the device's driver.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 
-pub(super) unsafe extern "C" fn get_device_list(count: *mut c_int) -> *mut *mut c::ibv_device {
-    let is_infiniband = with(|world| world.is_infiniband);
+/// A device, which lives as long as a list or a context that has it, as in libibverbs.
+#[repr(C)]
+struct Device {
+    // First, so that a pointer to it is a pointer to the whole.
+    device: c::ibv_device,
+    holders: AtomicUsize,
+}
+
+/// Makes a device that one list or context has.
+fn device(is_infiniband: bool) -> *mut c::ibv_device {
     // SAFETY: all zero is a value of this structure.
-    let mut device: Box<c::ibv_device> = Box::new(unsafe { std::mem::zeroed() });
+    let mut device: c::ibv_device = unsafe { std::mem::zeroed() };
     device.transport_type = if is_infiniband {
         c::IBV_TRANSPORT_IB
     } else {
         c::IBV_TRANSPORT_IWARP
     };
-    let lacks_device = with(|world| world.lacks_device);
+    let holders = AtomicUsize::new(1);
+    Box::into_raw(Box::new(Device { device, holders })).cast()
+}
+
+/// Takes a list or a context off the holders of a device.
+fn let_go(device: *mut c::ibv_device) {
+    let whole = device.cast::<Device>();
+    // SAFETY: made by `device`, and this holder is still counted.
+    let holders = unsafe { &(*whole).holders };
+    if holders.fetch_sub(1, Ordering::AcqRel) == 1 {
+        // SAFETY: made by `device`, and this was the last holder.
+        drop(unsafe { Box::from_raw(whole) });
+    }
+}
+
+/// The contexts that librdmacm opens for its identifiers and never closes, one for each kind of device.
+pub(super) fn kept(is_infiniband: bool) -> *mut c::ibv_context {
+    static KEPT: Mutex<[usize; 2]> = Mutex::new([0; 2]);
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = &mut kept[usize::from(is_infiniband)];
+    if *place == 0 {
+        // SAFETY: all zero is a value of this structure.
+        let mut context: Box<c::ibv_context> = Box::new(unsafe { std::mem::zeroed() });
+        context.device = device(is_infiniband);
+        *place = Box::into_raw(context) as usize;
+    }
+    *place as *mut _
+}
+
+pub(super) unsafe extern "C" fn get_device_list(count: *mut c_int) -> *mut *mut c::ibv_device {
+    let (is_infiniband, lacks_device) = with(|world| (world.is_infiniband, world.lacks_device));
     let first = if lacks_device {
         ptr::null_mut()
     } else {
-        Box::into_raw(device)
+        device(is_infiniband)
     };
-    let list = Box::new([first, ptr::null_mut()]);
     // SAFETY: the caller gives a place for the number.
     unsafe { *count = (!lacks_device).into() };
-    Box::into_raw(list).cast()
+    Box::into_raw(Box::new([first, ptr::null_mut()])).cast()
 }
 
-pub(super) unsafe extern "C" fn free_device_list(_: *mut *mut c::ibv_device) {} // the device stays for its contexts
+pub(super) unsafe extern "C" fn free_device_list(list: *mut *mut c::ibv_device) {
+    // SAFETY: made by `get_device_list`.
+    let list = unsafe { Box::from_raw(list.cast::<[*mut c::ibv_device; 2]>()) };
+    for device in list.iter().filter(|device| !device.is_null()) {
+        let_go(*device);
+    }
+}
 
 pub(super) unsafe extern "C" fn get_device_name(_: *mut c::ibv_device) -> *const c_char {
     c"fake0".as_ptr()
@@ -33,6 +78,9 @@ pub(super) unsafe extern "C" fn open_device(device: *mut c::ibv_device) -> *mut 
     // SAFETY: all zero is a value of this structure.
     let mut context: Box<c::ibv_context> = Box::new(unsafe { std::mem::zeroed() });
     let own = descriptor();
+    // SAFETY: a device of a list that has not been freed.
+    let holders = unsafe { &(*device.cast::<Device>()).holders };
+    holders.fetch_add(1, Ordering::AcqRel);
     context.device = device;
     context.async_fd = own.as_raw_fd();
     context.num_comp_vectors = 1;
@@ -53,9 +101,14 @@ pub(super) unsafe extern "C" fn open_device(device: *mut c::ibv_device) -> *mut 
     context
 }
 
-pub(super) unsafe extern "C" fn close_device(_: *mut c::ibv_context) -> c_int {
+pub(super) unsafe extern "C" fn close_device(context: *mut c::ibv_context) -> c_int {
+    // SAFETY: made by `open_device`.
+    let closed = unsafe { Box::from_raw(context) };
+    let_go(closed.device);
+    drop(closed);
     with(|world| {
         world.calls.push("close");
+        world.channels.retain(|(at, _)| *at != context as usize);
         world.open_devices -= 1;
     });
     0
