@@ -144,15 +144,15 @@ enum Stage {
     Over,
 }
 
-/// Input: one octet of flags (the peer's octets have the key in front; the peer is a Responder of ours; strict; falls back), what to
-/// ask for, two time limits, what the peer sends, then calls: an octet each, of which the low three bits say which one.
+/// Input: one octet of flags (the peer's octets have the key in front; the peer is a Responder of ours; strict; falls back;
+/// limits the time of the frame), what to ask for, two time limits, what the peer sends, then calls: an octet each, of which the low three bits say which one.
 ///
 /// # Panics
 ///
 /// When a property does not hold: that is what fuzzing looks for.
 pub fn initiator(data: &[u8]) {
     let mut input = Input::new(data);
-    let [keyed, ours, strict, fallback, ..] = input.flags();
+    let [keyed, ours, strict, fallback, hurries, ..] = input.flags();
     let config = InitiatorConfig {
         offer: offer(&mut input),
         most: MOST,
@@ -160,6 +160,7 @@ pub fn initiator(data: &[u8]) {
         strict_peer_to_peer: strict,
         revision_1_fallback: fallback,
         reply_within: limit(&mut input),
+        reply_frame_within: hurries.then_some(Duration::from_secs(10)),
         hold_ready: limit(&mut input),
     };
     let mut clock = Clock::new();
@@ -219,7 +220,10 @@ pub fn initiator(data: &[u8]) {
         stage = follow(stage, outcome, &config, &stream);
         assert_eq!(initiator.wanted() > 0, stage == Stage::Awaits);
         let waits = match stage {
-            Stage::Awaits => config.reply_within.is_some(),
+            Stage::Awaits => {
+                let began = config.reply_frame_within.filter(|_| stream.taken > 0);
+                config.reply_within.or(began).is_some()
+            }
             Stage::Holds => config.hold_ready.is_some(),
             Stage::Idle | Stage::Sent | Stage::Over => false,
         };

@@ -189,6 +189,9 @@ pub(crate) struct AdapterOptions {
     pub(crate) strict: bool,
     /// All time limits towards peers. Whoever asks for them looks first whether the scheme has such options.
     pub(crate) time_limits: Option<Duration>,
+    /// How long Connect waits for the peer's application, unless the limits above say so. A provider that has such a limit by
+    /// itself stays as it is.
+    pub(crate) reply: Duration,
     /// The largest buffer that can be registered, as for the time limits.
     pub(crate) largest_registration: Option<u64>,
     /// How long the provider waits for its client to complete a connection before it tells the peer. A provider without such
@@ -209,6 +212,7 @@ impl Default for AdapterOptions {
             revision_1_fallback: true,
             strict: false,
             time_limits: None,
+            reply: Duration::from_secs(120),
             largest_registration: None,
             patience: None,
         }
@@ -644,6 +648,7 @@ fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<B
         revision_1_fallback,
         strict,
         time_limits,
+        reply,
         largest_registration,
         patience,
     } = options;
@@ -651,7 +656,8 @@ fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<B
         .crc(*crc)
         .peer(peer.map_or(Peer::Any, known_peer))
         .markers(*markers)
-        .revision_1_fallback(*revision_1_fallback);
+        .revision_1_fallback(*revision_1_fallback)
+        .timeouts(|limits| limits.reply = Some(*reply));
     if *strict {
         chosen = chosen.profile(softnd::Profile::Strict);
     }
@@ -746,6 +752,24 @@ mod tests {
         }
     }
 
+    /// Connect waits for the peer's application without limit by default, and commands do not.
+    #[test]
+    fn every_command_limits_the_wait_for_a_reply() {
+        for time_limits in [None, Some(Duration::from_secs(3))] {
+            let options = AdapterOptions {
+                time_limits,
+                ..AdapterOptions::default()
+            };
+            let (chosen, _) = softnd_options(&options).expect("no capture");
+            let limit = time_limits.unwrap_or(options.reply);
+            let shown = format!("{chosen:?}");
+            assert!(
+                shown.contains(&format!("reply: Some({limit:?})")),
+                "{shown}"
+            );
+        }
+    }
+
     #[test]
     fn a_choice_that_a_scheme_does_not_know_is_refused_by_name() {
         let [first, other] = two();
@@ -760,6 +784,7 @@ mod tests {
             revision_1_fallback: false,
             strict: true,
             time_limits: None,
+            reply: Duration::from_secs(1),
             largest_registration: None,
             patience: None,
         };

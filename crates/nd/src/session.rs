@@ -45,6 +45,9 @@ pub(crate) fn resolve(text: &str) -> Result<Vec<SocketAddr>> {
     Ok(found)
 }
 
+/// How much longer than the command the provider waits for a reply, so that the command is the one that says what it waited for.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// A provider, with the options of every adapter that a command opens.
 #[derive(Debug)]
 pub(crate) struct Setup {
@@ -64,7 +67,8 @@ impl Setup {
         options: impl Into<AdapterOptions>,
         limit: Duration,
     ) -> Result<Self> {
-        let options = options.into();
+        let mut options = options.into();
+        options.reply = limit + GRACE;
         let backend = Backend::new(url, &options)?;
         let names_one = url.map_or(Ok(false), provider::is_of_one_adapter)?;
         Ok(Self {

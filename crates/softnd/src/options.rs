@@ -36,9 +36,14 @@ pub enum Profile {
 pub struct Timeouts {
     /// How long the TCP connection may take to come up. Default: 21 s.
     pub connect: Option<Duration>,
-    /// The time from our MPA Request to the peer's complete Reply, which waits for the peer's application. Default: 120 s
-    /// (MPA-024).
+    /// The time from our MPA Request to the peer's complete MPA Reply. The peer replies when its application has called Accept
+    /// or Reject. Default: no limit, because Connect does not fail merely because that application is slow (CONN-031).
+    /// Keep-alive finds a host that is gone: over TCP by the system's probes, which begin after 60 s of silence, over UDP
+    /// after 30 s. With a limit, Connect ends with [`IO_TIMEOUT`](netdirect::Status::IO_TIMEOUT) when the time is over.
     pub reply: Option<Duration>,
+    /// The time from the first octet of the peer's MPA Reply to the last. A Reply that arrives octet by octet gets no more
+    /// time. Default: 10 s (MPA-024).
+    pub reply_frame: Option<Duration>,
     /// The time from an accepted TCP connection to the peer's complete MPA Request. A Request that arrives octet by octet gets
     /// no more time. Default: 10 s (MPA-023, MPA-024).
     pub request: Option<Duration>,
@@ -57,7 +62,8 @@ impl Default for Timeouts {
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         Self {
             connect: seconds(21),
-            reply: seconds(120),
+            reply: None,
+            reply_frame: seconds(10),
             request: seconds(10),
             ready: seconds(60),
             hold_ready: seconds(10),
@@ -75,12 +81,21 @@ impl Timeouts {
         let Self {
             connect,
             reply,
+            reply_frame,
             request,
             ready,
             hold_ready,
             disconnect,
         } = self;
-        for limit in [connect, reply, request, ready, hold_ready, disconnect] {
+        for limit in [
+            connect,
+            reply,
+            reply_frame,
+            request,
+            ready,
+            hold_ready,
+            disconnect,
+        ] {
             *limit = limit.map(|limit| limit.min(YEAR));
         }
     }

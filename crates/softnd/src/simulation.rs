@@ -264,7 +264,7 @@ struct Asked {
 }
 
 const KEYS: &str = "seed, address, protocol, latency, segment, bandwidth, buffer, stall, stall-time, reset, half-close, refusal, \
-    silence, loss, duplication, reordering, reordering-time, corruption, datagram-buffer, largest-datagram";
+    silence, late-reply, late-reply-time, no-reply, loss, duplication, reordering, reordering-time, corruption, datagram-buffer, largest-datagram";
 
 impl Asked {
     fn simulation(&self) -> Simulation {
@@ -372,6 +372,9 @@ fn set_condition(
         "half-close" => conditions.half_close = chance()?,
         "refusal" => conditions.refusal = chance()?,
         "silence" => conditions.silence = chance()?,
+        "late-reply" => conditions.late_reply = chance()?,
+        "late-reply-time" => conditions.late_reply_time = times()?,
+        "no-reply" => conditions.no_reply = chance()?,
         "loss" => conditions.loss = chance()?,
         "duplication" => conditions.duplication = chance()?,
         "reordering" => conditions.reordering = chance()?,

@@ -26,8 +26,11 @@ pub struct InitiatorConfig {
     pub strict_peer_to_peer: bool,
     /// Asks for revision 1 when the peer ends the stream instead of answering a Request of revision 2 (MPA2-010).
     pub revision_1_fallback: bool,
-    /// The time from the Request to the whole Reply (MPA-024).
+    /// The time from the Request to the whole Reply, for which the peer's application decides. Without a limit this side waits as
+    /// long as the peer's application takes (CONN-031).
     pub reply_within: Option<Duration>,
+    /// The time from the first octet of the Reply to the whole Reply (MPA-024).
+    pub reply_frame_within: Option<Duration>,
     /// How long the ready-to-receive message waits for the application, which has not [completed](Initiator::complete).
     pub hold_ready: Option<Duration>,
 }
@@ -119,7 +122,12 @@ enum InitiatorState {
     /// The transport connects.
     Idle,
     /// The Request has left.
-    AwaitsReply { reader: FrameReader, sent: Instant },
+    AwaitsReply {
+        reader: FrameReader,
+        sent: Instant,
+        /// When the first octet of the Reply came.
+        began: Option<Instant>,
+    },
     /// The ready-to-receive message is held back for the application.
     Holds { until: Option<Instant> },
     /// The ready-to-receive message has left, and the application has not completed.
@@ -154,7 +162,11 @@ impl Initiator {
             return None;
         }
         let reader = FrameReader::new(FrameKind::Reply);
-        self.state = InitiatorState::AwaitsReply { reader, sent: now };
+        self.state = InitiatorState::AwaitsReply {
+            reader,
+            sent: now,
+            began: None,
+        };
         let mut request = Vec::new();
         self.config.offer.request().encode(&mut request);
         Some(request)
@@ -245,9 +257,12 @@ impl Machine for Initiator {
     }
 
     fn handle_bytes(&mut self, now: Instant, octets: &[u8]) -> Option<InitiatorOutcome> {
-        let InitiatorState::AwaitsReply { reader, .. } = &mut self.state else {
+        let InitiatorState::AwaitsReply { reader, began, .. } = &mut self.state else {
             return None;
         };
+        if !octets.is_empty() {
+            began.get_or_insert(now);
+        }
         match reader.push(octets) {
             Ok(None) => None,
             Ok(Some(reply)) => self.conclude(now, reply),
@@ -265,7 +280,7 @@ impl Machine for Initiator {
     }
 
     fn handle_end(&mut self, now: Instant, end: StreamEnd) -> Option<InitiatorOutcome> {
-        let InitiatorState::AwaitsReply { reader, sent } = &self.state else {
+        let InitiatorState::AwaitsReply { reader, sent, .. } = &self.state else {
             return None;
         };
         let soon = now.saturating_duration_since(*sent) < FALLBACK_WITHIN;
@@ -281,7 +296,11 @@ impl Machine for Initiator {
 
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.state {
-            InitiatorState::AwaitsReply { sent, .. } => deadline(*sent, self.config.reply_within),
+            InitiatorState::AwaitsReply { sent, began, .. } => {
+                let whole = deadline(*sent, self.config.reply_within);
+                let frame = began.and_then(|at| deadline(at, self.config.reply_frame_within));
+                whole.into_iter().chain(frame).min()
+            }
             InitiatorState::Holds { until } => *until,
             InitiatorState::Idle | InitiatorState::ReadySent | InitiatorState::Over => None,
         }

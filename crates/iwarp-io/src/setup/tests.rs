@@ -38,6 +38,7 @@ fn asking(offer: Offer) -> InitiatorConfig {
         strict_peer_to_peer: false,
         revision_1_fallback: true,
         reply_within: Some(120 * SECOND),
+        reply_frame_within: Some(10 * SECOND),
         hold_ready: Some(10 * SECOND),
     }
 }
@@ -205,7 +206,12 @@ fn mpa_024_each_deadline_ends_its_wait() {
     let start = Instant::now();
     let tick = Duration::from_nanos(1);
 
-    let (mut initiator, request) = connected(asking(offer(2)), start);
+    // That of the Reply counts from the Request.
+    let all = InitiatorConfig {
+        reply_frame_within: None,
+        ..asking(offer(2))
+    };
+    let (mut initiator, request) = connected(all, start);
     let due = start + 120 * SECOND;
     for octet in 0..HEADER_LEN {
         let at = due - tick * u32::try_from(HEADER_LEN - octet).unwrap();
@@ -217,6 +223,33 @@ fn mpa_024_each_deadline_ends_its_wait() {
     let failed = failure(initiator.handle_timeout(due));
     assert_eq!(failed, InitiatorFailure::TimedOut);
     assert_eq!(failed.ending(), StreamEnd::Reset);
+
+    // That of the frame counts from its first octet, which may take a day to come.
+    let frame = InitiatorConfig {
+        reply_within: None,
+        ..asking(offer(2))
+    };
+    let (mut initiator, _) = connected(frame, start);
+    let first = start + 86_400 * SECOND;
+    assert_eq!(initiator.poll_timeout(), None);
+    assert_eq!(initiator.handle_timeout(first), None);
+    let due = first + 10 * SECOND;
+    for octet in 0..HEADER_LEN {
+        let at = if octet == 0 { first } else { due - tick };
+        let header = encoded(&reply(WORDS));
+        assert_eq!(initiator.handle_bytes(at, &header[octet..=octet]), None);
+        assert_eq!(initiator.poll_timeout(), Some(due));
+        assert_eq!(initiator.handle_timeout(at), None);
+    }
+    let failed = failure(initiator.handle_timeout(due));
+    assert_eq!(failed, InitiatorFailure::TimedOut);
+
+    // The earlier of the two ends the wait.
+    let (mut initiator, _) = connected(asking(offer(2)), start);
+    let first = start + 115 * SECOND;
+    let header = encoded(&reply(WORDS));
+    assert_eq!(initiator.handle_bytes(first, &header[..1]), None);
+    assert_eq!(initiator.poll_timeout(), Some(start + 120 * SECOND));
 
     // MPA-023: that of the Request.
     let mut responder = Responder::new(start, answering());
@@ -276,6 +309,7 @@ fn without_a_limit_nothing_is_waited_for_in_vain() {
     let start = Instant::now();
     let patient = InitiatorConfig {
         reply_within: None,
+        reply_frame_within: None,
         hold_ready: None,
         ..asking(offer(2))
     };

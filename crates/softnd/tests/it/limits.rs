@@ -357,6 +357,7 @@ fn the_longest_time_limits_are_as_good_as_none() {
                 for limit in [
                     &mut limits.connect,
                     &mut limits.reply,
+                    &mut limits.reply_frame,
                     &mut limits.request,
                     &mut limits.ready,
                     &mut limits.hold_ready,

@@ -392,3 +392,92 @@ fn conn_022_a_host_that_cannot_be_reached_has_a_status_of_its_own() {
     let fault = Fault::UnreachableHost { address: host };
     assert_eq!(status(extensions.inject(fault)), Status::NOT_SUPPORTED);
 }
+
+/// The MPA header of a Reply of revision 1 without private data.
+const REPLY: &[u8] = b"MPA ID Rep Frame\x40\x01\x00\x00";
+const LATE: Duration = Duration::from_secs(600);
+
+#[test]
+fn conn_031_connect_waits_for_a_slow_application() {
+    for quic in [false, true] {
+        let simulation = Simulation::new(31);
+        let network = if quic {
+            simulation.over_udp()
+        } else {
+            simulation.clone()
+        };
+        let (active, passive) = sides(&network);
+        let (listener, address) = passive.listener(0);
+        let (here, there) = (active.connector(), passive.connector());
+        let (here_qp, there_qp) = (active.queue_pair(), passive.queue_pair());
+        let (connects, accepts) = (Overlapped::new(), Overlapped::new());
+        let connecting = here.connect(&here_qp, address, 1, 1, b"", &connects);
+        // The application takes a long time for the request, and as long to accept it.
+        assert_eq!(connects.wait_timeout(LATE), None);
+        run(|overlapped| listener.get_connection_request(&there, overlapped)).unwrap();
+        assert_eq!(connects.wait_timeout(LATE), None);
+        let accepting = there.accept(&there_qp, 1, 1, b"", &accepts);
+        end(connecting, &connects).unwrap();
+        run(|overlapped| here.complete_connect(overlapped)).unwrap();
+        end(accepting, &accepts).unwrap();
+        assert!(simulation.time() >= 2 * LATE);
+    }
+}
+
+#[test]
+fn mpa_024_a_reply_that_has_begun_has_ten_seconds() {
+    for octets in [1, 16, REPLY.len() - 1] {
+        let simulation = Simulation::new(24);
+        let (side, _) = sides(&simulation);
+        let server = simulation
+            .listen_raw("10.0.0.9:4000".parse::<SocketAddr>().unwrap())
+            .unwrap();
+        let (qp, connector, connects) = (side.queue_pair(), side.connector(), Overlapped::new());
+        let _ = connector
+            .connect(&qp, server.local_addr(), 0, 0, b"", &connects)
+            .unwrap();
+        let mut peer = server.accept().unwrap();
+        assert_eq!(connects.wait_timeout(LATE), None);
+        peer.write_all(&REPLY[..octets]).unwrap();
+        let before = simulation.time();
+        assert_eq!(connects.wait(), Status::IO_TIMEOUT, "{octets} octets");
+        let waited = simulation.time() - before;
+        let limit = Duration::from_secs(10);
+        assert!(
+            waited >= limit && waited < limit + Duration::from_millis(1),
+            "{waited:?}"
+        );
+    }
+}
+
+#[test]
+fn a_peer_that_replies_late_or_never() {
+    let connect = |name: &str, options: &Options| {
+        let provider = softnd::simulation::provider(name, options.clone()).unwrap();
+        let addresses = provider.query_address_list().unwrap();
+        let side = |at: usize| {
+            let id = provider.resolve_address(addresses[at]).unwrap();
+            Side::of(provider.open_adapter(id).unwrap())
+        };
+        let (active, passive) = (side(0), side(1));
+        let (listener, address) = passive.listener(0);
+        let (here, there) = (active.connector(), passive.connector());
+        let (here_qp, there_qp) = (active.queue_pair(), passive.queue_pair());
+        let (connects, accepts) = (Overlapped::new(), Overlapped::new());
+        let connecting = here.connect(&here_qp, address, 1, 1, b"", &connects);
+        run(|overlapped| listener.get_connection_request(&there, overlapped)).unwrap();
+        let _ = there.accept(&there_qp, 1, 1, b"", &accepts);
+        let _ = connecting.unwrap();
+        connects.wait()
+    };
+    // The side that accepts does not give up.
+    let patient = Options::default().timeouts(|limits| limits.ready = None);
+    let limit = Some(LATE / 2);
+    let impatient = patient.clone().timeouts(|limits| limits.reply = limit);
+    let late = "seed=3,late-reply=1,late-reply-time=600s";
+    assert_eq!(connect(late, &patient), Status::SUCCESS);
+    assert_eq!(connect(late, &impatient), Status::IO_TIMEOUT);
+    let never = "seed=3,no-reply=1";
+    assert_eq!(connect(never, &patient), Status::POSSIBLE_DEADLOCK);
+    assert_eq!(connect(never, &impatient), Status::IO_TIMEOUT);
+}

@@ -59,6 +59,14 @@ pub struct Conditions {
     pub refusal: Chance,
     /// How often an attempt to connect gets no answer at all.
     pub silence: Chance,
+    /// How often a stream comes up, but what the end that was connected to sends arrives late by a time from
+    /// [`late_reply_time`](Self::late_reply_time): a peer whose application is slow to accept.
+    pub late_reply: Chance,
+    /// How late a peer replies that is late.
+    pub late_reply_time: RangeInclusive<Duration>,
+    /// How often a stream comes up, but nothing that the end sends that was connected to ever arrives, nor the end of that
+    /// direction: a peer whose application hangs. Only a reset still arrives.
+    pub no_reply: Chance,
     /// Hosts that cannot be reached: an attempt to connect to one of them fails with the system's error for that
     /// (`EHOSTUNREACH`), whether or not the address has an adapter, and so does sending a datagram there.
     pub unreachable: BTreeSet<IpAddr>,
@@ -92,6 +100,9 @@ impl Default for Conditions {
             half_close: Chance::NEVER,
             refusal: Chance::NEVER,
             silence: Chance::NEVER,
+            late_reply: Chance::NEVER,
+            late_reply_time: Duration::from_secs(1)..=Duration::from_secs(600),
+            no_reply: Chance::NEVER,
             unreachable: BTreeSet::new(),
             loss: Chance::NEVER,
             duplication: Chance::NEVER,

@@ -533,6 +533,14 @@ impl Network {
         other.peer = Some(end);
         // Nothing of the new end arrives before the answer does.
         other.last_arrival = back;
+        if self.common.happens(self.common.conditions.no_reply) {
+            self.common.disturbances.missing_replies += 1;
+            (other.closed, other.swallowed) = (true, true);
+        } else if self.common.happens(self.common.conditions.late_reply) {
+            self.common.disturbances.late_replies += 1;
+            let late = self.common.conditions.late_reply_time.clone();
+            other.last_arrival += self.common.draw_time(late);
+        }
         let other = self.insert(other);
         self.end_mut(end).peer = Some(other);
         if let Some(listening) = self.listeners.get_mut(&listener) {

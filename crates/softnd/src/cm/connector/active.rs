@@ -146,6 +146,7 @@ impl Connector {
             strict_peer_to_peer: options.profile == Profile::Strict,
             revision_1_fallback: peer.revision_1_fallback,
             reply_within: options.timeouts.reply,
+            reply_frame_within: options.timeouts.reply_frame,
             hold_ready: peer.hold_ready,
         }
     }

@@ -97,6 +97,10 @@ pub struct Disturbances {
     pub refusals: u64,
     /// Attempts to connect that nobody answered.
     pub silences: u64,
+    /// Streams on which the end that was connected to replied late.
+    pub late_replies: u64,
+    /// Streams on which the end that was connected to never replied.
+    pub missing_replies: u64,
     /// Datagrams that were lost by [chance](Conditions::loss).
     pub losses: u64,
     /// Datagrams that arrived twice.

@@ -258,6 +258,25 @@ fn each_disturbance_happens_and_none_without_its_chance() {
     run(&mut network);
     assert_eq!(read_all(&mut network, b), b"late");
 
+    // The end that was connected to replies late, and then as always; or never, although the other direction goes on.
+    let replies = |conditions| {
+        let (mut network, a, b) = pair(11, conditions);
+        let before = network.now();
+        network.write(b, b"hello").unwrap();
+        network.advance(before + late - Duration::from_millis(1));
+        assert!(network.readable(a).is_err());
+        run(&mut network);
+        network.write(a, b"hello").unwrap();
+        run(&mut network);
+        assert_eq!(read_all(&mut network, b), b"hello");
+        network.readable(a)
+    };
+    let mut conditions = always(|c| c.late_reply = Chance::ALWAYS);
+    conditions.late_reply_time = late..=late;
+    assert_eq!(replies(conditions).unwrap(), 5);
+    let mute = replies(always(|c| c.no_reply = Chance::ALWAYS));
+    assert_eq!(mute.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+
     let (mut network, a, b) = pair(10, Conditions::default());
     network.conditions_mut().bandwidth = 1000;
     let before = network.now();
