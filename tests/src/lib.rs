@@ -17,9 +17,11 @@ pub mod structure;
 pub mod tool;
 pub mod verbs;
 
-/// The programs in the guide are compiled and run.
+/// The programs in the readme and the guide are compiled and run.
 #[cfg(doctest)]
 mod guide {
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
     #[doc = include_str!("../../docs/guide/library.md")]
     struct Library;
     #[doc = include_str!("../../docs/guide/testing.md")]

@@ -50,3 +50,8 @@ pub use inbound::{Fault, Inbound};
 pub use quic::{Quic, QuicStream, Trusts};
 pub use run::{Run, Selection, run, words};
 pub use stream::Stream;
+
+/// The programs of the readme are compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

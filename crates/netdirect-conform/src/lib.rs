@@ -51,3 +51,8 @@ pub use run::{Facts, Run, Selection, run, run_these};
 pub use side::{Memory, Side};
 pub use steps::Steps;
 pub use target::{End, Ends, Target, Wants};
+
+/// The programs of the readme are compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

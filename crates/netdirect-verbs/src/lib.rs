@@ -150,3 +150,8 @@ pub fn device_address(provider: &dyn Provider, name: &str) -> Result<SocketAddr>
     let what = format!("{} has no devices of names such as {name}", provider.name());
     Err(Error::new(Status::INVALID_PARAMETER_1, what))
 }
+
+/// The programs of the readme are compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -122,3 +122,8 @@ pub fn open(url: &str, options: Options) -> Result<Arc<dyn Adapter>> {
 pub fn close_connections(limit: Duration) {
     iwarp_io::transport::quic::close_all(limit);
 }
+
+/// The programs of the readme are compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -4,6 +4,7 @@
 //! `structure` and `book`, which are run by name.
 
 mod dissection;
+mod first_page;
 mod from_nd_v1;
 mod markers;
 mod nd_bad_input;

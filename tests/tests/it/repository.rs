@@ -1,4 +1,4 @@
-//! Checks of the repository itself: the readme's two commands, links between pages, and names of tests and rows in pages.
+//! Checks of the repository itself: links between pages, and names of tests and rows in pages.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -17,20 +17,6 @@ fn root() -> PathBuf {
 
 fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// The lines inside fenced code blocks.
-fn code(page: &str) -> Vec<&str> {
-    let mut inside = false;
-    let mut lines = Vec::new();
-    for line in page.lines() {
-        if line.starts_with("```") {
-            inside = !inside;
-        } else if inside {
-            lines.push(line);
-        }
-    }
-    lines
 }
 
 /// The targets of `[text](target)` that are paths.
@@ -55,23 +41,6 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
         }
     }
     found
-}
-
-#[test]
-fn the_readme_has_two_commands_and_ci_runs_both() {
-    let readme = read(&root().join("README.md"));
-    assert_eq!(
-        code(&readme),
-        ["cargo run --release -- demo", "cargo test --workspace"]
-    );
-    let ci = read(&root().join(".ci/run"));
-    for command in code(&readme) {
-        assert!(
-            ci.lines()
-                .any(|line| line.starts_with("step ") && line.ends_with(command)),
-            "{command}"
-        );
-    }
 }
 
 /// The page for those who take part names each step of the long checks, as the script itself does, and each step is there.
@@ -116,6 +85,75 @@ fn all_pages() -> Vec<PathBuf> {
         .map(|name| root().join(name)),
     );
     all
+}
+
+/// Until the address of the repository is known, programs depend on a clone by its path, and no page invents an address.
+#[test]
+fn pages_name_the_repository_as_the_manifest_does() {
+    let manifest = read(&root().join("Cargo.toml"));
+    let address = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("repository = "));
+    let mut paths = 0;
+    for page in all_pages() {
+        let text = read(&page);
+        for line in text.lines() {
+            if let Some((_, from)) = line.split_once(" = { git = ") {
+                let named = address.is_some_and(|address| from.starts_with(address));
+                assert!(named, "{}: {line}", page.display());
+            }
+            if let Some((_, path)) = line.split_once(" = { path = \"../softnd/") {
+                let path = path.split('"').next().unwrap();
+                let manifest = root().join(path).join("Cargo.toml");
+                assert!(manifest.is_file(), "{}: {line}", page.display());
+                assert_eq!(address, None, "{}: {line}", page.display());
+                paths += 1;
+            }
+        }
+    }
+    assert!(paths >= 5 || address.is_some(), "{paths}");
+}
+
+/// What a registry shows of a crate: its readme and its description; its dependencies have versions, those of tests are paths.
+#[test]
+fn each_crate_is_ready_to_be_published() {
+    let workspace = read(&root().join("Cargo.toml"));
+    let mut seen = 0;
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        let folder = entry.unwrap().path();
+        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+        let readme = read(&folder.join("README.md"));
+        assert!(readme.starts_with(&format!("# {name}\n")), "{name}");
+        let manifest = read(&folder.join("Cargo.toml"));
+        for key in [
+            "description = ",
+            "license",
+            "readme = ",
+            "keywords",
+            "categories",
+        ] {
+            let has = manifest.lines().any(|line| line.starts_with(key));
+            assert!(has, "{name} has no {key}");
+        }
+        let version = format!("\n{name} = {{ version = \"");
+        assert!(workspace.contains(&version), "{name} has no version");
+        let of_tests = manifest.split("[dev-dependencies]").nth(1).unwrap_or("");
+        let of_tests = of_tests.split("\n[").next().unwrap();
+        for other in workspace.lines().filter(|line| line.contains("path = ")) {
+            let other = other.split(' ').next().unwrap();
+            let versioned = [
+                format!("\n{other}.workspace"),
+                format!("\n{other} = {{ workspace"),
+            ];
+            let is_circle = versioned.iter().any(|line| of_tests.contains(line));
+            assert!(
+                !is_circle,
+                "{name}: {other} is a path in [dev-dependencies]"
+            );
+        }
+        seen += 1;
+    }
+    assert!(seen >= 12);
 }
 
 #[test]

@@ -65,6 +65,8 @@ const OF_TESTS: &[(&str, &str)] = &[
     // The Memory of the engine's tests is copied to and from.
     ("rdma-buffer", "iwarp"),
     ("netdirect-async", "softnd"),
+    // The readme's program.
+    ("softnd-tests", "netdirect-async"),
     // The example runs on both.
     ("netdirect-verbs", "softnd"),
     // With the feature that is off by default.
