@@ -297,9 +297,18 @@ impl<T: Send + 'static> PendingPeer<T> {
         self.pending_peers.admit(self.id, peer);
     }
 
-    /// Passes the connection to the server, and waits until the server takes it. Returns the connection if that has not happened
-    /// within the limit.
-    pub(crate) fn admit_for(&self, peer: T, limit: Duration) -> Option<T> {
+    /// Passes the connection to the server, and waits until the server takes it. Calls `tell` if that has not happened `soon`, and
+    /// returns the connection if it has not happened within the limit.
+    pub(crate) fn admit_for(
+        &self,
+        peer: T,
+        (soon, limit): (Duration, Duration),
+        tell: impl FnOnce(&mut T),
+    ) -> Option<T> {
+        self.pending_peers.admit(self.id, peer);
+        let mut peer = self.pending_peers.take_back_after(self.id, soon)?;
+        tell(&mut peer);
+        // It has its old place among those that wait.
         self.pending_peers.admit(self.id, peer);
         self.pending_peers.give_up_after(self.id, limit)
     }
@@ -730,12 +739,25 @@ impl<T: Send + 'static> PendingPeers<T> {
 
     /// Waits until an admitted peer is taken or dropped, and removes it when that takes too long.
     fn give_up_after(&self, id: u64, limit: Duration) -> Option<T> {
+        self.while_there(id, limit).remove(id)?.admitted()
+    }
+
+    /// Waits until an admitted peer is taken or dropped. When that takes too long, it is not admitted any more, but keeps its place.
+    fn take_back_after(&self, id: u64, limit: Duration) -> Option<T> {
+        let mut list = self.while_there(id, limit);
+        let one = list.waiting.get_mut(id)?;
+        match std::mem::replace(&mut one.stage, Stage::Known) {
+            Stage::Admitted(peer) => Some(peer),
+            Stage::Unknown | Stage::Known => None,
+        }
+    }
+
+    /// Waits until a peer has left the list, but no longer than this.
+    fn while_there(&self, id: u64, limit: Duration) -> MutexGuard<'_, List<T>> {
         let is_there = |list: &mut List<T>| list.has(id);
-        let waited = self
-            .changed
-            .wait_timeout_while(self.list(), limit, is_there);
-        let (mut list, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        list.remove(id)?.admitted()
+        let list = self.list();
+        let waited = self.changed.wait_timeout_while(list, limit, is_there);
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// The system has no resources left for one more connection. Drops an unknown peer, and waits a little before the next attempt.

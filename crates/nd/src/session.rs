@@ -437,18 +437,52 @@ pub(crate) fn next_request(
     listener: &dyn Listener,
     deadline: Option<Deadline>,
 ) -> Result<Request> {
-    let doing = "get a connection request";
+    request_settled(session, listener, |started, overlapped| match deadline {
+        Some(deadline) => settle(started, overlapped, deadline, GETTING_REQUEST),
+        None => match started.map_err(|error| Failure::nd(GETTING_REQUEST, &error))? {
+            Started::Done => Ok(Status::SUCCESS),
+            Started::Pending => Ok(overlapped.wait()),
+        },
+    })
+}
+
+/// The next connection request before the deadline. `look` says how long to wait before it is asked again, or fails.
+pub(crate) fn next_request_while(
+    session: &Session,
+    listener: &dyn Listener,
+    deadline: Deadline,
+    look: &dyn Fn() -> Result<Duration>,
+) -> Result<Request> {
+    request_settled(session, listener, |started, overlapped| {
+        if started.map_err(|error| Failure::nd(GETTING_REQUEST, &error))? == Started::Done {
+            return Ok(Status::SUCCESS);
+        }
+        loop {
+            match overlapped.wait_timeout(look()?) {
+                Some(status) => return Ok(status),
+                None if deadline.left().is_zero() => {
+                    return Err(silence(GETTING_REQUEST, deadline.limit()));
+                }
+                None => {}
+            }
+        }
+    })
+}
+
+const GETTING_REQUEST: &str = "get a connection request";
+
+/// Gets a connection request; `settle` waits for it.
+fn request_settled(
+    session: &Session,
+    listener: &dyn Listener,
+    settle: impl Fn(netdirect::Result<Started>, &Overlapped) -> Result<Status>,
+) -> Result<Request> {
+    let doing = GETTING_REQUEST;
     loop {
         let connector = session.connector()?;
         let overlapped = Overlapped::new();
         let started = listener.get_connection_request(&connector, &overlapped);
-        let status = match deadline {
-            Some(deadline) => settle(started, &overlapped, deadline, doing)?,
-            None => match started.map_err(|error| Failure::nd(doing, &error))? {
-                Started::Done => Status::SUCCESS,
-                Started::Pending => overlapped.wait(),
-            },
-        };
+        let status = settle(started, &overlapped)?;
         if status != Status::SUCCESS {
             return Err(Failure::status(doing, status));
         }

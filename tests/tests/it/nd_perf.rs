@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::thread;
 
@@ -618,6 +618,30 @@ fn a_peer_of_another_version_or_kind_is_named() {
         run.assert_failure(what);
         assert!(run.stdout.is_empty(), "{run}");
     }
+}
+
+/// The server greets as the client does, and has it wait before it gives up.
+#[test]
+fn a_client_that_has_to_wait_says_so() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut said = BufReader::new(stream.try_clone().unwrap()).lines();
+        let greeting = said.next().unwrap().unwrap();
+        writeln!(stream, "{greeting}").unwrap();
+        said.next().unwrap().unwrap();
+        let why = "waiting the server has been measuring with 192.0.2.7:1";
+        writeln!(stream, "{why}\nfailed it ended; run again").unwrap();
+    });
+    let run = nd::run(args!["perf", "run", &address, "--op", "send"]);
+    assert_eq!(run.status.code(), Some(1), "{run}");
+    assert_eq!(
+        run.stderr,
+        "nd: waiting: the server has been measuring with 192.0.2.7:1\n\
+         nd: error: the other side gave up: it ended; run again\n"
+    );
+    server.join().unwrap();
 }
 
 /// Waits until the server has begun so many turns: more than checks and warms up.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use netdirect::{
     Adapter, Affinity, CompletionQueue, Connector, Overlapped, OverlappedFile, QueuePair,
-    QueuePairOptions, Started, Status, ext,
+    QueuePairOptions, RemoteAddress, Started, Status, ext,
 };
 use rustix::net::{AddressFamily, SocketType};
 use softnd_tests::nd::{self, Finished, Nd};
@@ -143,10 +143,37 @@ impl RawClient {
         self.say(&format!("row {words} {rest} timeout={timeout}"));
     }
 
+    /// Makes the connection that the server's answer to a row names, and begins a turn in which nothing comes.
+    fn join(&mut self, answer: &str) -> Silent {
+        let value = |key: &str| {
+            let mut words = answer.split(' ');
+            let value = words.find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+            value.expect(key).to_owned()
+        };
+        let key = value("key");
+        let mut private_data: Vec<_> = (0..key.len() / 2)
+            .map(|at| u8::from_str_radix(&key[2 * at..2 * at + 2], 16).expect("hexadecimal"))
+            .collect();
+        private_data.extend([0; RemoteAddress::LEN]); // a ring that is not used
+        let mut to = self.0.get_ref().peer_addr().expect("connected");
+        to.set_port(value("rdma").parse().expect("a port"));
+        self.say("join");
+        let silent = Silent::connected_with(to, &private_data);
+        assert_eq!(self.hear(), "ok");
+        self.say("turn 1000");
+        assert_eq!(self.hear(), "go");
+        silent
+    }
+
+    /// The next answer. On a busy machine the client may have been told that it has to wait.
     fn hear(&mut self) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).expect("heard");
-        line.trim_end().to_owned()
+        loop {
+            let mut line = String::new();
+            self.0.read_line(&mut line).expect("heard");
+            if !line.starts_with("waiting ") {
+                return line.trim_end().to_owned();
+            }
+        }
     }
 }
 
@@ -246,13 +273,46 @@ fn perf_serves_beside_clients_that_want_to_be_silent_for_ever() {
     silent.ask("op=send test=rate size=64 depth=16 connections=0", u64::MAX);
     let said = silent.hear();
     assert!(said.starts_with("ok "), "{said}");
-    run_perf(address).assert_success();
     let said = silent.hear();
+    run_perf(address).assert_success();
     assert_eq!(
         said,
         "failed cannot go on with the test: nothing has completed for 5.00 s; \
          the server allows no more: let it serve with a longer --silence"
     );
+}
+
+/// With the usual limits, a client that is silent in its turn loses it as soon as another one waits.
+#[test]
+fn perf_takes_the_turn_from_a_silent_client_when_another_one_waits() {
+    let steps = ["before it connects", "when it should connect", "in a turn"];
+    let silent = steps.map(|step| {
+        let (server, address) = listening(&["perf", "serve", "--silence", "3600"]);
+        let mut client = RawClient::connect(address);
+        let words = "op=send test=rate size=64 depth=16 connections=0";
+        client.ask(words, 3_600_000);
+        let answer = client.hear();
+        assert!(answer.starts_with("ok "), "{answer}");
+        let connection = match step {
+            "in a turn" => Some(client.join(&answer)),
+            "when it should connect" => {
+                client.say("join");
+                None
+            }
+            _ => None,
+        };
+        (step, server, address, client, connection)
+    });
+    for (step, _server, address, mut client, _connection) in silent {
+        let honest = run_perf(address);
+        honest.assert_success();
+        assert_eq!(
+            client.hear(),
+            "failed this client was silent for 3.00 s while another one waited for its turn; \
+             run again when the other test has ended",
+            "{step}"
+        );
+    }
 }
 
 #[test]

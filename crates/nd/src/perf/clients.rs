@@ -1,18 +1,24 @@
 //! The clients of `nd perf serve`: greeted while another is served, and served one at a time, in the order in which they
 //! ask.
 
+use std::fmt::{self, Display};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::control::Control;
 use super::lane::silence;
+use super::limit::Others;
 use crate::admission::{Admission, Bounds};
 use crate::errors::{Failure, Result};
 use crate::units;
 
 /// How long a client waits while others are served. Then it is told why, before it takes this side for dead.
 pub(super) const QUEUING: Duration = Duration::from_secs(30);
+
+/// How long a client waits before it is told that it has to.
+const SOON: Duration = Duration::from_millis(500);
 
 /// A client that is to be served.
 #[derive(Debug)]
@@ -39,11 +45,12 @@ struct Served {
 
 impl Clients {
     /// Admits clients, each of which waits for its turn no longer than `queuing`, and may think between two requests no longer than
-    /// `thinking`.
+    /// `thinking`. `waiting` counts those that wait.
     pub(super) fn new(
         listener: TcpListener,
         bounds: Bounds,
         (queuing, thinking): (Duration, Duration),
+        waiting: Others,
     ) -> Result<Self> {
         let served = Arc::default();
         let serving: Arc<Mutex<Option<Served>>> = Arc::clone(&served);
@@ -57,7 +64,15 @@ impl Clients {
                 peer: pending.peer,
                 line,
             };
-            if let Some(mut client) = pending.admit_for(client, queuing) {
+            let waits = Waits::count(waiting);
+            let left = pending.admit_for(client, (SOON, queuing), |client| {
+                if let Some(served) = *locked(&serving) {
+                    // A client that has gone is found out when its turn comes.
+                    let _ = client.control.say(format_args!("waiting {served}"));
+                }
+            });
+            drop(waits);
+            if let Some(mut client) = left {
                 client.control.give_up(&busy(*locked(&serving)));
             }
             Ok(())
@@ -78,6 +93,33 @@ impl Clients {
     }
 }
 
+impl Display for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { peer, since } = self;
+        let time = units::time(since.elapsed());
+        write!(
+            f,
+            "the server has been measuring with {peer} for {time}, and serves one client at a time"
+        )
+    }
+}
+
+/// Counts a client as long as it waits.
+struct Waits(Others);
+
+impl Waits {
+    fn count(waiting: Others) -> Self {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -85,10 +127,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Why a client was not served.
 fn busy(served: Option<Served>) -> Failure {
     let what = match served {
-        Some(Served { peer, since }) => format!(
-            "the server has been measuring with {peer} for {}, and serves one client at a time",
-            units::time(since.elapsed())
-        ),
+        Some(served) => served.to_string(),
         None => "other clients were first, and the server serves one client at a time".to_owned(),
     };
     Failure::new(what, "run again when the other test has ended")
@@ -98,6 +137,7 @@ fn busy(served: Option<Served>) -> Failure {
 mod tests {
     use std::io::{Read, Write};
     use std::net::{Ipv4Addr, TcpStream};
+    use std::sync::atomic::AtomicUsize;
 
     use super::*;
 
@@ -107,7 +147,9 @@ mod tests {
     fn clients(bounds: Bounds, queuing: Duration) -> (Clients, SocketAddr) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let address = listener.local_addr().expect("an address");
-        let clients = Clients::new(listener, bounds, (queuing, HANG)).expect("a thread");
+        static WAITING: AtomicUsize = AtomicUsize::new(0);
+        let clients = Clients::new(listener, bounds, (queuing, HANG), &WAITING);
+        let clients = clients.expect("a thread");
         (clients, address)
     }
 
@@ -126,6 +168,10 @@ mod tests {
         // This client is greeted meanwhile, and asks.
         let mut second = client(address, "row 2");
         assert_eq!(served.line, "row 1");
+        // It is told that it has to wait, and for whom.
+        let said = second.hear().expect("told").expect("a line");
+        let why = format!("waiting the server has been measuring with {}", served.peer);
+        assert!(said.starts_with(&why), "{said}");
         drop(served);
         let mut served = clients.next(Some(HANG)).expect("the second");
         assert_eq!(served.line, "row 2");

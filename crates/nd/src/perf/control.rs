@@ -30,7 +30,8 @@
 //! | `turn COUNT bare` | `go`, then `done` | bare connections that come and go |
 //! | `verify`, `end` | `ok` | as above |
 //!
-//! Instead of any answer may come `failed WHY`, and the connection ends.
+//! Before the first answer may come `waiting WHY`, when the server serves another client. Instead of any answer may come `failed WHY`,
+//! and the connection ends.
 
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -39,11 +40,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::lane::{gone, silence};
+use super::limit::{Others, SilenceLimit};
 use crate::errors::{Failure, Result, one_line};
 use crate::session::Deadline;
+use crate::stderr;
 
 /// The version of this protocol, and of how the turns work. Two sides with different numbers cannot work together.
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 
 const NAME: &str = "nd-perf";
 
@@ -60,6 +63,8 @@ pub(super) struct Control {
     limit: Duration,
     /// By when the other side has to have sent the whole line, however slowly the octets come.
     deadline: Option<Deadline>,
+    /// At a server, the clients that wait.
+    others: Option<Others>,
 }
 
 impl Control {
@@ -92,6 +97,7 @@ impl Control {
             stream: BufReader::new(stream),
             limit,
             deadline,
+            others: None,
         };
         control.say(format_args!(
             "{NAME} {VERSION} {}",
@@ -178,6 +184,11 @@ impl Control {
         }
     }
 
+    /// From now on the other side may be silent for less while these clients wait.
+    pub(super) fn yields_to(&mut self, others: Option<Others>) {
+        self.others = others;
+    }
+
     /// Reads until the end of a line, but no more than the longest line has.
     fn read_line(&mut self, line: &mut Vec<u8>) -> Result<()> {
         while line.len() < LONGEST && line.last() != Some(&b'\n') {
@@ -185,12 +196,15 @@ impl Control {
                 if deadline.left().is_zero() {
                     return Err(silence(deadline.limit()));
                 }
-                self.limit_reads(deadline.left())?;
+                let limit = SilenceLimit::from(deadline.limit()).among(self.others);
+                let left = deadline.left();
+                limit.yields(deadline.limit() - left)?;
+                self.limit_reads(limit.step(left))?;
             }
             let came = match self.stream.fill_buf() {
                 Ok([]) => return Ok(()),
                 Ok(came) => came,
-                // The time is over, or almost.
+                // The time is over, or almost, or other clients may wait.
                 Err(error) if self.deadline.is_some() && is_timeout(&error) => continue,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(self.lost(&error)),
@@ -233,11 +247,18 @@ impl Control {
 
     /// Waits for an answer that begins with `word`. Returns the rest of the answer.
     pub(super) fn expect(&mut self, word: &str) -> Result<String> {
-        let line = self.hear()?.ok_or_else(gone)?;
-        match line.split_once(' ').unwrap_or((&line, "")) {
-            (first, rest) if first == word => Ok(rest.to_owned()),
-            ("failed", why) => Err(gave_up(why)),
-            _ => Err(not_understood()),
+        let mut has_waited = false;
+        loop {
+            let line = self.hear()?.ok_or_else(gone)?;
+            match line.split_once(' ').unwrap_or((&line, "")) {
+                (first, rest) if first == word => return Ok(rest.to_owned()),
+                ("failed", why) => return Err(gave_up(why)),
+                ("waiting", why) if !has_waited => {
+                    stderr::note(format_args!("waiting: {}", one_line(why)));
+                    has_waited = true;
+                }
+                _ => return Err(not_understood()),
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use netdirect::{
     QueuePair, ReadLimits, RequestType, Sge, Started, Status,
 };
 
+use super::limit::SilenceLimit;
 use super::pattern;
 use super::sequence::Signals;
 use super::spec::{Mode, Op, Receives, Rings, SPARE, Spec};
@@ -196,7 +197,7 @@ pub(super) struct Lane {
     /// Whether the last poll found fewer completions than there was room for.
     drained: bool,
     notify: Overlapped,
-    limit: Duration,
+    limit: SilenceLimit,
     results: [CompletionResult; BATCH],
 }
 
@@ -207,7 +208,7 @@ impl Lane {
         spec: &Spec,
         connector: Arc<dyn Connector>,
         (from, receives): (Receives, u32),
-        limit: Duration,
+        limit: SilenceLimit,
     ) -> Result<Self> {
         let depths = Depths {
             receives,
@@ -224,7 +225,7 @@ impl Lane {
     }
 
     /// Makes a lane over the objects of a connection.
-    pub(super) fn over(endpoint: Endpoint, spec: &Spec, limit: Duration) -> Self {
+    pub(super) fn over(endpoint: Endpoint, spec: &Spec, limit: SilenceLimit) -> Self {
         let (qp, cq) = (Arc::clone(&endpoint.qp), Arc::clone(endpoint.cq()));
         Self {
             endpoint,
@@ -401,34 +402,43 @@ const NEWS: Duration = Duration::from_secs(10);
 /// How long nothing may complete, and how much of this time has passed.
 #[derive(Debug)]
 struct Patience {
-    limit: Duration,
+    limit: SilenceLimit,
     passed: Duration,
+    /// When this side says next that it still waits.
+    news: Duration,
 }
 
 impl Patience {
-    fn new(limit: Duration) -> Self {
+    fn new(limit: SilenceLimit) -> Self {
         Self {
             limit,
             passed: Duration::ZERO,
+            news: NEWS,
         }
     }
 
     /// How long to wait until [`passed`](Self::passed) is called.
     fn next(&self) -> Duration {
-        NEWS.min(self.limit - self.passed)
+        let left = self.news.min(self.limit.longest()) - self.passed;
+        self.limit.step(left)
     }
 
     /// The time that was named last has passed. Fails when it was the last of all, and otherwise says that the test goes on.
     #[cold]
     fn passed(&mut self) -> Result<()> {
         self.passed += self.next();
-        if self.passed == self.limit {
-            return Err(silence(self.limit));
+        if self.passed == self.limit.longest() {
+            return Err(silence(self.passed));
         }
+        self.limit.yields(self.passed)?;
+        if self.passed < self.news {
+            return Ok(());
+        }
+        self.news += NEWS;
         stderr::note(format_args!(
             "nothing has completed for {}, and the other side is there: waiting for up to {} (--timeout)",
             units::time(self.passed),
-            units::time(self.limit)
+            units::time(self.limit.longest())
         ));
         Ok(())
     }
@@ -443,7 +453,7 @@ pub(super) struct SpinLimit {
 }
 
 impl SpinLimit {
-    pub(super) fn new(limit: Duration) -> Self {
+    pub(super) fn new(limit: SilenceLimit) -> Self {
         Self {
             patience: Patience::new(limit),
             polls: 0,
@@ -534,7 +544,7 @@ mod tests {
             (3, &[3]),
             (60, &[10; 6]),
         ] {
-            let mut patience = Patience::new(seconds(limit));
+            let mut patience = Patience::new(seconds(limit).into());
             let (last, others) = steps.split_last().expect("a step");
             for step in others {
                 assert_eq!(patience.next(), seconds(*step));

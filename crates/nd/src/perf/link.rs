@@ -7,6 +7,7 @@ use netdirect::{Listener, RemoteAddress};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::control::value;
+use super::limit::SilenceLimit;
 use super::spec::{Spec, Transport};
 use crate::args::SecurityArgs;
 use crate::errors::{Failure, Result};
@@ -54,12 +55,15 @@ pub(super) struct Choices<'a> {
     /// The fingerprint of the other side's certificate, for rows over UDP.
     pub(super) pin: Option<&'a str>,
     /// How long nothing may complete before the run is given up. The side that runs the test chooses it for both.
-    pub(super) timeout: Duration,
+    pub(super) timeout: SilenceLimit,
 }
 
 /// The announcement of a row.
 pub(super) fn announcement(spec: &Spec, choices: Choices<'_>) -> String {
-    format!("row {spec} timeout={}", choices.timeout.as_millis())
+    format!(
+        "row {spec} timeout={}",
+        choices.timeout.longest().as_millis()
+    )
 }
 
 /// The time limit in an announcement.
@@ -161,11 +165,16 @@ fn set_segment(_: &Socket, _: u16) -> std::io::Result<()> {
 pub(super) fn expected(
     session: &Session,
     listener: &dyn Listener,
-    key: Key,
+    (key, limit): (Key, SilenceLimit),
 ) -> Result<(Request, RemoteAddress)> {
     let deadline = Deadline::after(LIMIT);
+    let look = || {
+        let left = deadline.left();
+        limit.yields(LIMIT - left)?;
+        Ok(limit.step(left))
+    };
     loop {
-        let request = session::next_request(session, listener, Some(deadline))?;
+        let request = session::next_request_while(session, listener, deadline, &look)?;
         if let Some(ring) = ring_of(&request.private_data, key) {
             return Ok((request, ring));
         }

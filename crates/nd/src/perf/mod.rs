@@ -15,6 +15,7 @@ mod clients;
 mod control;
 mod fields;
 mod lane;
+mod limit;
 mod link;
 mod local;
 mod many;

@@ -66,7 +66,7 @@ impl Plan {
             url: self.url.as_deref(),
             fault: self.fault.as_deref(),
             pin: self.pin.as_deref(),
-            timeout: self.timeout,
+            timeout: self.timeout.into(),
         }
     }
 

@@ -12,6 +12,7 @@ use super::bare::BareStream;
 use super::client::Client;
 use super::control::{Control, from_hex, octets_from_hex, value};
 use super::lane::{Lane, Memory};
+use super::limit::SilenceLimit;
 use super::link::{
     Choices, Key, LIMIT, SYSTEMS_OWN, announcement, bare_socket, choose_congestion, congestion,
     private_data, setup,
@@ -208,7 +209,8 @@ impl<'a> Run<'a> {
         let stream = QuicStream::connect(to, key, certificate, &self.spec, timeout)?;
         self.control.expect("ok")?;
         let stream = BareStream::Quic(Box::new(stream));
-        self.wires.push(Wire::new(stream, &self.spec, timeout)?);
+        self.wires
+            .push(Wire::new(stream, &self.spec, timeout.into())?);
         Ok(())
     }
 
@@ -232,7 +234,8 @@ impl<'a> Run<'a> {
             names.push(congestion(&socket));
             let timeout = self.plan.timeout;
             let stream = BareStream::tcp(socket, &self.spec, timeout)?;
-            self.wires.push(Wire::new(stream, &self.spec, timeout)?);
+            self.wires
+                .push(Wire::new(stream, &self.spec, timeout.into())?);
         }
         Ok(())
     }
@@ -449,7 +452,7 @@ fn key_in(answer: &str) -> Result<Key> {
 fn join(
     session: &Session,
     spec: &Spec,
-    (from, timeout): (Receives, Duration),
+    (from, timeout): (Receives, SilenceLimit),
     memory: &Memory,
     (local, destination): (SocketAddr, SocketAddr),
     key: Key,

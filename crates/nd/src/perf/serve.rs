@@ -4,6 +4,7 @@ use std::fmt::{self, Display};
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use netdirect::{Listener, RemoteAddress, Status};
@@ -15,6 +16,7 @@ use super::budget::Budget;
 use super::clients::{Clients, QUEUING, QueuedClient};
 use super::control::{Control, not_understood, to_hex, value};
 use super::lane::{Lane, Memory, gone, silence};
+use super::limit::{Others, SilenceLimit};
 use super::link::{
     Choices, Key, LIMIT, announced_timeout, bare_listener, bare_port, check_choices,
     choose_congestion, expected, new_key, setup,
@@ -28,11 +30,19 @@ use crate::admission::{Admission, Bounds};
 use crate::errors::{Failure, Result};
 use crate::output;
 use crate::provider::{fingerprint, own_fingerprint};
-use crate::session::{self, Session};
+use crate::session::{self, Deadline, Session};
 use crate::stderr::{self, Remarks};
 
 /// How long a client may think between two requests where this side has no limit of its own.
 const THINKING: Duration = Duration::from_secs(60);
+
+/// How many clients wait while another one is served.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// The other clients, where there can be any.
+fn others(args: &ServeArgs) -> Option<Others> {
+    (!args.once).then_some(&WAITING)
+}
 
 /// Serves one client after the other, or only one.
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
@@ -45,7 +55,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         .map_err(|error| Failure::socket(doing(), &error))?;
     output::line(format_args!("listening on {address}"))?;
     let limits = (QUEUING, args.silence().unwrap_or(THINKING));
-    let clients = Clients::new(listener, Bounds::default(), limits)?;
+    let clients = Clients::new(listener, Bounds::default(), limits, &WAITING)?;
     if args.once {
         // The client is the process that has started this one. It is told why something fails, and tells its user. It never
         // comes if it was killed.
@@ -93,6 +103,7 @@ fn of_silence(failure: Failure, limit: Duration) -> Failure {
 }
 
 fn serve_rows(control: &mut Control, mut line: String, args: &ServeArgs) -> Result<u64> {
+    control.yields_to(others(args));
     let mut rows = 0;
     let mut pin = None;
     loop {
@@ -117,7 +128,7 @@ fn serve_rows(control: &mut Control, mut line: String, args: &ServeArgs) -> Resu
             url: args.url.as_deref(),
             fault: args.side.fault.as_deref(),
             pin: pin.as_deref(),
-            timeout,
+            timeout: SilenceLimit::from(timeout).among(others(args)),
         };
         match line.strip_prefix("row ").map(str::parse) {
             Some(Ok(spec)) => row(control, spec, args, choices)?,
@@ -182,7 +193,7 @@ struct Offer {
     /// The ring that the other side reads or writes.
     ring: RemoteAddress,
     receives: Receives,
-    timeout: Duration,
+    timeout: SilenceLimit,
 }
 
 impl Offer {
@@ -224,7 +235,7 @@ impl Offer {
             timeout,
             ..
         } = self;
-        let (request, ring) = expected(&session, listener.as_ref(), key)?;
+        let (request, ring) = expected(&session, listener.as_ref(), (key, timeout))?;
         let receives = (receives, spec.server_receives());
         let connector = Arc::clone(&request.connector);
         let lane = Lane::new(&session, spec, connector, receives, timeout)?;
@@ -289,7 +300,8 @@ impl Row<'_> {
                 let certificate = to_hex(listener.certificate());
                 let port = listener.port()?;
                 control.say(format_args!("ok quic={port} certificate={certificate}"))?;
-                let stream = BareStream::Quic(Box::new(listener.accept(self.choices.timeout)?));
+                let stream =
+                    BareStream::Quic(Box::new(listener.accept(self.choices.timeout.now())?));
                 control.say("ok")?;
                 let wire = Wire::new(stream, &self.spec, self.choices.timeout)?;
                 self.wires.push(wire);
@@ -340,12 +352,21 @@ impl Row<'_> {
     /// Takes the next bare connection, with the congestion control of that name if this process may choose it.
     fn accept_wire(&mut self, name: &str) -> Result<Wire> {
         self.budget.take_wire(&self.spec)?;
-        let socket = self.bare.next(Some(LIMIT))?;
-        let socket = socket.ok_or_else(|| silence(LIMIT))?;
+        let deadline = Deadline::after(LIMIT);
+        let socket = loop {
+            let left = deadline.left();
+            if left.is_zero() {
+                return Err(silence(LIMIT));
+            }
+            self.choices.timeout.yields(LIMIT - left)?;
+            if let Some(socket) = self.bare.next(Some(self.choices.timeout.step(left)))? {
+                break socket;
+            }
+        };
         // If this process may not choose it, the other side's choice still holds for what the other side sends.
         choose_congestion(&socket, name);
         let timeout = self.choices.timeout;
-        let stream = BareStream::tcp(socket, &self.spec, timeout)?;
+        let stream = BareStream::tcp(socket, &self.spec, timeout.now())?;
         Wire::new(stream, &self.spec, timeout)
     }
 }

@@ -12,6 +12,7 @@ use netdirect::Buffer;
 
 use super::bare::BareStream;
 use super::lane::{SpinLimit, gone, silence};
+use super::limit::SilenceLimit;
 use super::pattern;
 use super::placed::PlacedMemory;
 use super::spec::{Mode, Op, Spec, Test};
@@ -70,7 +71,7 @@ impl Exchange {
 pub(super) struct Wire {
     stream: BareStream,
     spins: bool,
-    limit: Duration,
+    limit: SilenceLimit,
     exchange: Exchange,
     size: usize,
     batch: u64,
@@ -108,7 +109,7 @@ impl Wire {
     }
 
     /// Takes over a connected stream.
-    pub(super) fn new(stream: BareStream, spec: &Spec, limit: Duration) -> Result<Self> {
+    pub(super) fn new(stream: BareStream, spec: &Spec, limit: SilenceLimit) -> Result<Self> {
         let spins = spec.mode != Mode::Event;
         let exchange = Exchange::of(spec);
         let (size, len) = sizes(exchange, spec);
@@ -396,7 +397,7 @@ fn write_all(
     memory: &Bytes,
     mut part: Range<usize>,
     spins: bool,
-    limit: Duration,
+    limit: SilenceLimit,
 ) -> Result<()> {
     let mut patience = SpinLimit::new(limit);
     while !part.is_empty() {
@@ -413,11 +414,11 @@ fn write_all(
 }
 
 /// Whether an error only means that the socket is not ready yet.
-fn waits(error: &std::io::Error, spins: bool, limit: Duration) -> Result<()> {
+fn waits(error: &std::io::Error, spins: bool, limit: SilenceLimit) -> Result<()> {
     match error.kind() {
         ErrorKind::Interrupted => Ok(()),
         ErrorKind::WouldBlock if spins => Ok(()),
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(silence(limit)),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(silence(limit.longest())),
         ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe => {
             Err(gone())
         }
@@ -444,7 +445,7 @@ mod tests {
             let spec = Spec { test, size, ..SPEC };
             let limit = Duration::from_secs(60);
             let stream = BareStream::tcp(socket.try_clone().unwrap(), &spec, limit).unwrap();
-            let wire = Wire::new(stream, &spec, limit).unwrap();
+            let wire = Wire::new(stream, &spec, limit.into()).unwrap();
             for memory in [&wire.source[..], &wire.sink[..]] {
                 assert_eq!(memory.as_ptr().addr() % Buffer::PAGE, Buffer::PAGE_OFFSET);
             }

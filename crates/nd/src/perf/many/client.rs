@@ -146,7 +146,7 @@ impl Run<'_> {
     }
 
     fn client(&self, endpoint: Endpoint, memory: Memory) -> Client {
-        let lane = Lane::over(endpoint, self.spec, self.plan.timeout);
+        let lane = Lane::over(endpoint, self.spec, self.plan.timeout.into());
         Client::new(lane, memory, *self.spec, RemoteAddress::default())
     }
 

@@ -12,6 +12,7 @@ use crate::errors::Result;
 use crate::perf::budget::Budget;
 use crate::perf::control::{Control, not_understood, to_hex};
 use crate::perf::lane::{Lane, Memory, gone, silence};
+use crate::perf::limit::SilenceLimit;
 use crate::perf::link::{Choices, Key, LIMIT, bare_listener, bare_port, expected, new_key};
 use crate::perf::server::Server;
 use crate::perf::spec::{Receives, Spec, Test};
@@ -88,7 +89,7 @@ impl ListeningSite {
     }
 
     /// Takes the next connection that has the key. With `sink` a receive queue of its own is full.
-    fn accept(&self, key: Key, sink: Option<[Sge; 1]>) -> Result<Endpoint> {
+    fn accept(&self, key: (Key, SilenceLimit), sink: Option<[Sge; 1]>) -> Result<Endpoint> {
         let (request, _) = expected(&self.crowd.session, self.listener.as_ref(), key)?;
         let endpoint = self.crowd.endpoint(request.connector)?;
         if let Some(sink) = sink {
@@ -100,7 +101,12 @@ impl ListeningSite {
     }
 
     /// Gives the memory to a connection, on which messages go back and forth from now on.
-    fn serve_on(&mut self, endpoint: Endpoint, spec: Spec, timeout: Duration) -> Result<Server> {
+    fn serve_on(
+        &mut self,
+        endpoint: Endpoint,
+        spec: Spec,
+        timeout: SilenceLimit,
+    ) -> Result<Server> {
         let memory = self.memory.take().ok_or_else(not_understood)?;
         let lane = Lane::over(endpoint, &spec, timeout);
         Ok(Server::new(lane, memory, spec, RemoteAddress::default()))
@@ -110,7 +116,7 @@ impl ListeningSite {
 /// A row that is being served.
 struct Row {
     /// How long nothing may complete.
-    timeout: Duration,
+    timeout: SilenceLimit,
     many: ListeningSite,
     alone: Option<ListeningSite>,
     /// The one of the many connections on which messages go back and forth.
@@ -129,7 +135,7 @@ impl Row {
         match line.split_once(' ').unwrap_or((line, "")) {
             ("alone", "") => {
                 let site = self.alone.as_mut().ok_or_else(not_understood)?;
-                let endpoint = site.accept(self.key, Some(site.sink))?;
+                let endpoint = site.accept((self.key, self.timeout), Some(site.sink))?;
                 self.one = Some(site.serve_on(endpoint, self.spec, self.timeout)?);
                 control.say("ok")
             }
@@ -159,7 +165,8 @@ impl Row {
     fn gather(&mut self) -> Result<Option<f64>> {
         let growth = Growth::start();
         for _ in 0..self.spec.connections {
-            let endpoint = self.many.accept(self.key, Some(self.many.sink))?;
+            let key = (self.key, self.timeout);
+            let endpoint = self.many.accept(key, Some(self.many.sink))?;
             self.many.crowd.members.push(endpoint);
         }
         let memory = growth.per(self.spec.connections);
@@ -185,7 +192,7 @@ impl Row {
     /// Sees so many connections come and go.
     fn come_and_go(&self, count: u64) -> Result<()> {
         for _ in 0..count {
-            let endpoint = self.many.accept(self.key, None)?;
+            let endpoint = self.many.accept((self.key, self.timeout), None)?;
             let ended = endpoint.wait_for_end(LIMIT);
             succeed(
                 "see the connection end",

@@ -31,7 +31,7 @@ fn listen(spec: &Spec) -> (QuicListener, SocketAddr, Vec<u8>) {
 }
 
 fn wire(stream: QuicStream, spec: &Spec) -> Wire {
-    Wire::new(BareStream::Quic(Box::new(stream)), spec, HANG).expect("a wire")
+    Wire::new(BareStream::Quic(Box::new(stream)), spec, HANG.into()).expect("a wire")
 }
 
 /// Both ends of a stream, each used by a thread of its own.
