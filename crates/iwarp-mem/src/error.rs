@@ -11,6 +11,8 @@ pub enum RegisterError {
     /// The operating system gave no random numbers. STags are made from them, because an STag must not be guessed
     /// (ND_INSUFFICIENT_RESOURCES).
     NoRandomness,
+    /// The tagged offset of the first octet plus the length is 2^64 or more ([`Table::register_at`](crate::Table::register_at)).
+    Wraps,
 }
 
 impl fmt::Display for RegisterError {
@@ -18,6 +20,9 @@ impl fmt::Display for RegisterError {
         f.write_str(match self {
             Self::Full => "no free entry in the STag table",
             Self::NoRandomness => "the operating system gave no random numbers",
+            Self::Wraps => {
+                "the tagged offsets of the region would not fit into 64 bits; register it at a lower offset"
+            }
         })
     }
 }

@@ -21,16 +21,24 @@ pub struct Registration {
     shared: Arc<Shared>,
     place: Place,
     stag: STag,
+    first: u64,
     buffer: Buffer,
     registered: bool,
 }
 
 impl Registration {
-    pub(crate) fn new(shared: Arc<Shared>, place: Place, stag: STag, buffer: Buffer) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        place: Place,
+        stag: STag,
+        first: u64,
+        buffer: Buffer,
+    ) -> Self {
         Self {
             shared,
             place,
             stag,
+            first,
             buffer,
             registered: true,
         }
@@ -54,9 +62,10 @@ impl Registration {
         self.stag
     }
 
-    /// Address of the first octet: where tagged offsets and SGE addresses start.
+    /// The tagged offset of the first octet, from which SGE addresses count as well: the octet's address, unless
+    /// [`Table::register_at`](crate::Table::register_at) was given another number.
     pub fn base(&self) -> u64 {
-        self.buffer.address()
+        self.first
     }
 
     /// Octets.

@@ -96,15 +96,57 @@ impl Word {
 /// The memory that a slot stands for while it is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Backing {
-    /// The first octet. Its address is also the base of the tagged offsets.
+    /// The first octet.
     pub(crate) base: *mut u8,
     pub(crate) len: u64,
+    /// The tagged offset of the first octet. SGE addresses begin there as well. `first + len` does not overflow.
+    pub(crate) first: u64,
     pub(crate) pd: Pd,
     pub(crate) rights: Rights,
-    /// The memory in which whole words may be accessed, around the ends of the range as well.
-    pub(crate) extent: Extent,
+    /// The octets around the range that may be accessed together with it, in whole words.
+    pub(crate) margins: Margins,
     /// The window, for `Reserved` and `Window`.
     pub(crate) owner: u32,
+}
+
+/// How many octets of the [`Extent`] lie before and behind a range. A word reaches at most 7 octets beyond the range, so a larger margin
+/// is kept as 7, and both fit into the slot's cache line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Margins {
+    before: u8,
+    behind: u8,
+}
+
+impl Margins {
+    const MOST: u8 = 7;
+
+    /// The margins of `len` octets at `base`, which lie in `extent`.
+    pub(crate) fn of(extent: Extent, base: *mut u8, len: u64) -> Self {
+        let from = base.addr() as u64;
+        let most = |octets: u64| u8::try_from(octets).map_or(Self::MOST, |few| few.min(Self::MOST));
+        Self {
+            before: most(from.saturating_sub(extent.from)),
+            behind: most(extent.to.saturating_sub(from.saturating_add(len))),
+        }
+    }
+
+    /// The extent around `len` octets at `base`, as far as their words reach.
+    fn extent(self, base: *mut u8, len: u64) -> Extent {
+        let from = base.addr() as u64;
+        Extent {
+            from: from.wrapping_sub(self.before.into()),
+            to: from.wrapping_add(len).wrapping_add(self.behind.into()),
+        }
+    }
+
+    fn to_bits(self) -> u32 {
+        u32::from_le_bytes([self.before, self.behind, 0, 0])
+    }
+
+    fn from_bits(bits: u32) -> Self {
+        let [before, behind, ..] = bits.to_le_bytes();
+        Self { before, behind }
+    }
 }
 
 /// A consistent copy of the fields of a slot in use. It may be out of date as soon as it is returned.
@@ -117,13 +159,6 @@ pub(crate) struct View {
     pub(crate) backing: Backing,
 }
 
-impl View {
-    /// Address of the first octet, the number that tagged offsets and SGE addresses start from.
-    pub(crate) fn address(&self) -> u64 {
-        self.backing.base.addr() as u64
-    }
-}
-
 /// One entry of the table. It has a cache line of its own, so that pins of different regions do not slow each other down.
 #[derive(Debug)]
 #[repr(align(64))]
@@ -131,14 +166,17 @@ pub(crate) struct Slot {
     word: AtomicU64,
     base: AtomicPtr<u8>,
     len: AtomicU64,
+    first: AtomicU64,
     stag: AtomicU32,
     pd: AtomicU32,
     stream: AtomicU32,
     owner: AtomicU32,
     rights: AtomicU32,
-    extent_from: AtomicU64,
-    extent_to: AtomicU64,
+    margins: AtomicU32,
 }
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Slot>() == 64, "one cache line");
 
 impl Slot {
     pub(crate) fn new() -> Self {
@@ -146,13 +184,13 @@ impl Slot {
             word: AtomicU64::new(0),
             base: AtomicPtr::new(std::ptr::null_mut()),
             len: AtomicU64::new(0),
+            first: AtomicU64::new(0),
             stag: AtomicU32::new(0),
             pd: AtomicU32::new(0),
             stream: AtomicU32::new(0),
             owner: AtomicU32::new(0),
             rights: AtomicU32::new(0),
-            extent_from: AtomicU64::new(0),
-            extent_to: AtomicU64::new(0),
+            margins: AtomicU32::new(0),
         }
     }
 
@@ -170,14 +208,14 @@ impl Slot {
         fence(Ordering::Release);
         self.base.store(backing.base, Ordering::Relaxed);
         self.len.store(backing.len, Ordering::Relaxed);
+        self.first.store(backing.first, Ordering::Relaxed);
         self.stag.store(stag.0, Ordering::Relaxed);
         self.pd.store(backing.pd.0, Ordering::Relaxed);
         self.stream.store(0, Ordering::Relaxed);
         self.owner.store(backing.owner, Ordering::Relaxed);
         self.rights.store(backing.rights.bits(), Ordering::Relaxed);
-        self.extent_from
-            .store(backing.extent.from, Ordering::Relaxed);
-        self.extent_to.store(backing.extent.to, Ordering::Relaxed);
+        self.margins
+            .store(backing.margins.to_bits(), Ordering::Relaxed);
         // The count of pins stays, because it may include a failed attempt to pin the old use.
         self.update(Ordering::Release, |old| {
             Some(Word::new(kind, new, old.pins()))
@@ -281,19 +319,12 @@ impl Slot {
             backing: Backing {
                 base: self.base.load(Ordering::Relaxed),
                 len: self.len.load(Ordering::Relaxed),
+                first: self.first.load(Ordering::Relaxed),
                 pd: Pd(self.pd.load(Ordering::Relaxed)),
                 rights: Rights::from_bits_truncate(self.rights.load(Ordering::Relaxed)),
-                extent: self.extent(),
+                margins: Margins::from_bits(self.margins.load(Ordering::Relaxed)),
                 owner: self.owner.load(Ordering::Relaxed),
             },
-        }
-    }
-
-    fn extent(&self) -> Extent {
-        let from = self.extent_from.load(Ordering::Relaxed);
-        Extent {
-            from,
-            to: self.extent_to.load(Ordering::Relaxed),
         }
     }
 }
@@ -326,14 +357,14 @@ impl Pin<'_> {
     /// changed.
     pub(crate) fn locate(&self, span: Span) -> Option<(*mut u8, Extent)> {
         let end = span.offset().checked_add(u64::from(span.len()))?;
-        if end > self.slot.len.load(Ordering::Relaxed) {
+        let len = self.slot.len.load(Ordering::Relaxed);
+        if end > len {
             return None;
         }
         let offset = usize::try_from(span.offset()).ok()?;
-        Some((
-            self.slot.base.load(Ordering::Relaxed).wrapping_add(offset),
-            self.slot.extent(),
-        ))
+        let base = self.slot.base.load(Ordering::Relaxed);
+        let margins = Margins::from_bits(self.slot.margins.load(Ordering::Relaxed));
+        Some((base.wrapping_add(offset), margins.extent(base, len)))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     region::Registration,
     rights::Rights,
     shared::Shared,
-    slot::{Backing, Kind, Pin, Use, View},
+    slot::{Backing, Kind, Margins, Pin, Use, View},
     window::Window,
 };
 
@@ -97,6 +97,7 @@ impl Table {
 
     /// Registers a buffer in a protection domain. One buffer may be registered many times (MR-003, TST-091), at any
     /// alignment and of any size (MR-012). The STag is valid, for this range, when the call returns (MR-033, DDP-090).
+    /// The address of each octet is also its tagged offset.
     ///
     /// # Errors
     ///
@@ -107,12 +108,48 @@ impl Table {
         rights: Rights,
         pd: Pd,
     ) -> Result<Registration, RegisterError> {
+        self.register_at(buffer, buffer.address(), rights, pd)
+    }
+
+    /// As [`register`](Self::register), with `first` as the tagged offset of the first octet, whatever the octet's address is
+    /// (`ibv_reg_mr_iova`; 0 is `IBV_ACCESS_ZERO_BASED`). Peers, local requests and windows all count from `first`.
+    ///
+    /// Accesses do not wrap (DDP-069), so `first` plus the length has to be below 2^64.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`register`](Self::register), and [`RegisterError::Wraps`] if `first` plus the length is 2^64 or more.
+    ///
+    /// ```
+    /// use iwarp::{Access, Memory, Pd, RemoteAddress, Scope, StreamId};
+    /// use iwarp_mem::{Rights, Table};
+    ///
+    /// let table = Table::new();
+    /// let buffer = rdma_buffer::Buffer::new(4096);
+    /// let region = table.register_at(&buffer, 0, Rights::REMOTE_WRITE, Pd(1)).unwrap();
+    /// assert_eq!(region.base(), 0);
+    ///
+    /// let who = Scope { pd: Pd(1), stream: StreamId(7) };
+    /// let at = RemoteAddress { stag: region.stag(), to: 4095 };
+    /// assert!(table.check(at, 1, Access::RemoteWrite, who).is_ok());
+    /// assert!(table.check(at, 2, Access::RemoteWrite, who).is_err());
+    /// ```
+    pub fn register_at(
+        &self,
+        buffer: &Buffer,
+        first: u64,
+        rights: Rights,
+        pd: Pd,
+    ) -> Result<Registration, RegisterError> {
+        let (base, len) = (buffer.as_ptr(), buffer.len() as u64);
+        first.checked_add(len).ok_or(RegisterError::Wraps)?;
         let backing = Backing {
-            base: buffer.as_ptr(),
-            len: buffer.len() as u64,
+            base,
+            len,
+            first,
             pd,
             rights,
-            extent: buffer.extent(),
+            margins: Margins::of(buffer.extent(), base, len),
             owner: 0,
         };
         // The registration holds a clone of the buffer before the STag exists.
@@ -124,6 +161,7 @@ impl Table {
             Arc::clone(&self.shared),
             place,
             stag,
+            first,
             buffer,
         ))
     }
@@ -382,11 +420,12 @@ fn span(number: u32, view: &View, address: u64, len: u32) -> Result<Span, Access
     let end = address
         .checked_add(u64::from(len))
         .ok_or(AccessError::Wrap)?;
-    let offset = address
-        .checked_sub(view.address())
-        .ok_or(AccessError::Bounds)?;
-    // Memory never wraps the address space, but this code does not rely on that.
-    let limit = view.address().saturating_add(view.backing.len);
+    let Backing {
+        first, len: size, ..
+    } = view.backing;
+    let offset = address.checked_sub(first).ok_or(AccessError::Bounds)?;
+    // A registration does not wrap, but this code does not rely on that.
+    let limit = first.saturating_add(size);
     if end > limit {
         return Err(AccessError::Bounds);
     }

@@ -17,7 +17,7 @@ use crate::{
     region::Registration,
     rights::Rights,
     shared::Shared,
-    slot::{Backing, Kind},
+    slot::{Backing, Kind, Margins},
 };
 
 /// A window object (IND2MemoryWindow). It is unbound when new, and can be bound many times, to one range at a time.
@@ -61,7 +61,8 @@ impl Window {
 
     /// The part of a Bind that is done when it is posted: checks rights and range, and sets an STag aside. The STag becomes
     /// valid when `Memory::bind` executes the request, or is given back by [`Window::cancel`]. Until then the region cannot
-    /// be deregistered (MR-026), so that the Bind finds all errors of the region at the post (AMB-011).
+    /// be deregistered (MR-026), so that the Bind finds all errors of the region at the post (AMB-011). `address` counts as the
+    /// region's tagged offsets do, and is the tagged offset of the window's first octet.
     ///
     /// A window without any right is legal (MW-012). Whether the window is free is checked only when the request executes,
     /// because an Invalidate may be queued before it.
@@ -105,7 +106,9 @@ impl Window {
         let backing = Backing {
             base,
             len: length,
+            first: address,
             rights,
+            margins: Margins::of(region.buffer().extent(), base, length),
             owner: self.id.0,
             ..outer
         };

@@ -21,7 +21,8 @@ fn backing(len: u64, pd: u32) -> Backing {
         len,
         pd: Pd(pd),
         rights: Rights::empty(),
-        extent: Extent { from: len, to: len },
+        first: len,
+        margins: Margins::from_bits(pd),
         owner: pd,
     }
 }

@@ -20,9 +20,13 @@ fn backing() -> Backing {
     Backing {
         base: std::ptr::null_mut(),
         len: 100,
+        first: 77,
         pd: Pd(3),
         rights: Rights::REMOTE_READ | Rights::READ_SINK,
-        extent: Extent { from: 1, to: 2 },
+        margins: Margins {
+            before: 1,
+            behind: 2,
+        },
         owner: 4,
     }
 }
@@ -83,6 +87,33 @@ fn spans_are_checked_again_at_use() {
     let locate = |offset, len| pin.locate(Span::new(0, 7, of.epoch, offset, len)).is_some();
     assert!(locate(0, 100) && locate(100, 0) && locate(99, 1));
     assert!(!locate(0, 101) && !locate(101, 0) && !locate(u64::MAX, 1) && !locate(u64::MAX, 0));
+}
+
+/// A slot keeps as much of an extent as the words of its range reach. Every word that holds an octet of the range lies in what is kept
+/// exactly if it lies in the extent.
+#[test]
+fn margins_keep_the_words_of_a_range() {
+    const WORD: u64 = 8;
+    for (from, to) in [(64, 128), (61, 131), (0, 4096), (67, 90), (70, 71)] {
+        for start in from..=to {
+            for len in 0..=to.min(start + 20) - start {
+                let base = std::ptr::without_provenance_mut(usize::try_from(start).unwrap());
+                let extent = Extent { from, to };
+                let margins = Margins::of(extent, base, len);
+                assert_eq!(Margins::from_bits(margins.to_bits()), margins);
+                let kept = margins.extent(base, len);
+                for octet in start..start + len {
+                    let word = octet / WORD * WORD;
+                    let holds = |extent: Extent| extent.from <= word && word + WORD <= extent.to;
+                    assert_eq!(
+                        holds(kept),
+                        holds(extent),
+                        "{octet} of {start}+{len} in {extent:?}"
+                    );
+                }
+            }
+        }
+    }
 }
 
 /// The whole STag counts, not only its octet in the word, and a guess adds no pin.

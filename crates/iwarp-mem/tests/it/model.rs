@@ -4,7 +4,9 @@ use iwarp::{
     Access, AccessError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd, Pd,
     RemoteAddress, Revoked, STag, Scope, Sge, Span, StreamId, WindowBind, WindowId,
 };
-use iwarp_mem::{Backend, PinnedTable, Registration, Rights, Table, TableOptions, Window};
+use iwarp_mem::{
+    Backend, PinnedTable, RegisterError, Registration, Rights, Table, TableOptions, Window,
+};
 use proptest::{prelude::*, sample::Index};
 use rdma_buffer::Buffer;
 
@@ -15,6 +17,7 @@ enum Step {
     Register {
         from: u64,
         len: u64,
+        first: First,
         rights: u32,
         pd: u32,
     },
@@ -74,6 +77,34 @@ enum Step {
     },
 }
 
+/// The tagged offset of a region's first octet.
+#[derive(Clone, Copy, Debug)]
+enum First {
+    /// The octet's address.
+    Address,
+    At(u64),
+}
+
+impl First {
+    fn number(self, address: u64) -> u64 {
+        match self {
+            Self::Address => address,
+            Self::At(first) => first,
+        }
+    }
+}
+
+/// Also at the ends of the offsets, where accesses, and registrations themselves, wrap.
+fn first() -> impl Strategy<Value = First> {
+    prop_oneof![
+        3 => Just(First::Address),
+        1 => Just(First::At(0)),
+        1 => (0..1000_u64).prop_map(First::At),
+        1 => any::<u64>().prop_map(First::At),
+        1 => (0..1000_u64).prop_map(|before| First::At(u64::MAX - before)),
+    ]
+}
+
 /// Mostly the same value, so that not only refusals are tried.
 fn either() -> impl Strategy<Value = u32> {
     prop_oneof![5 => Just(0_u32), 1 => Just(1_u32)]
@@ -94,8 +125,8 @@ fn step() -> impl Strategy<Value = Step> {
     );
     let index = any::<Index>;
     prop_oneof![
-        3 => (0..1024_u64, wide.clone(), 0..16_u32, either())
-            .prop_map(|(from, len, rights, pd)| Step::Register { from, len, rights, pd }),
+        3 => (0..1024_u64, wide.clone(), first(), 0..16_u32, either())
+            .prop_map(|(from, len, first, rights, pd)| Step::Register { from, len, first, rights, pd }),
         1 => index().prop_map(|region| Step::Deregister { region }),
         1 => index().prop_map(|region| Step::DropRegion { region }),
         2 => either().prop_map(|pd| Step::CreateWindow { pd }),
@@ -121,6 +152,8 @@ struct Entry {
     /// Offset in the memory, and length.
     from: u64,
     len: u64,
+    /// The tagged offset of the first octet.
+    first: u64,
     rights: Rights,
     pd: Pd,
     state: State,
@@ -199,9 +232,10 @@ impl World {
             Step::Register {
                 from,
                 len,
+                first,
                 rights,
                 pd,
-            } => self.register(from, len, rights, Pd(pd)),
+            } => self.register(from, len, first, rights, Pd(pd)),
             Step::Deregister { ref region } => self.deregister(region),
             Step::DropRegion { ref region } => self.drop_region(region),
             Step::CreateWindow { pd } => {
@@ -275,10 +309,21 @@ impl World {
         }
     }
 
-    fn register(&mut self, from: u64, len: u64, rights: u32, pd: Pd) {
+    fn register(&mut self, from: u64, len: u64, first: First, rights: u32, pd: Pd) {
         let rights = Rights::from_bits_truncate(rights);
         let range = usize::try_from(from).unwrap()..usize::try_from(from + len).unwrap();
-        let Ok(region) = self.table.register(&self.buffer.slice(range), rights, pd) else {
+        let part = self.buffer.slice(range);
+        let region = match first {
+            First::Address => self.table.register(&part, rights, pd),
+            First::At(first) => self.table.register_at(&part, first, rights, pd),
+        };
+        let first = first.number(part.address());
+        let wraps = u128::from(first) + u128::from(len) > u128::from(u64::MAX);
+        assert_eq!(matches!(region, Err(RegisterError::Wraps)), wraps);
+        if wraps {
+            return;
+        }
+        let Ok(region) = region else {
             let live = self
                 .entries
                 .iter()
@@ -287,11 +332,13 @@ impl World {
             assert!(live >= 29, "full with {live} of 30 in use"); // one slot may be the reserved index
             return;
         };
+        assert_eq!((region.base(), region.len()), (first, len));
         let stag = region.stag();
         let entry = self.add(Entry {
             stag,
             from,
             len,
+            first,
             rights,
             pd,
             state: State::Region,
@@ -380,6 +427,7 @@ impl World {
             stag: bind.stag,
             from,
             len,
+            first: address,
             rights,
             pd,
             state: State::Prepared(w, r),
@@ -470,8 +518,12 @@ impl World {
         }
     }
 
-    /// The end of every check: is `at` inside? Memory is far from the ends of the address space, so nothing wraps.
+    /// The end of every check: is `at` inside? Offsets wrap before they are outside (DDP-069).
     fn inside(entry: &Entry, at: i64, len: u32) -> Result<usize, AccessError> {
+        let to = entry.first.wrapping_add_signed(at);
+        if u128::from(to) + u128::from(len) > u128::from(u64::MAX) {
+            return Err(AccessError::Wrap);
+        }
         let inside = u64::try_from(at).is_ok_and(|at| at + u64::from(len) <= entry.len);
         if inside {
             Ok(usize::try_from(entry.from.wrapping_add_signed(at)).unwrap())
@@ -493,7 +545,7 @@ impl World {
         };
         let place = RemoteAddress {
             stag: entry.stag,
-            to: self.buffer.address() + entry.from,
+            to: entry.first,
         };
         let _ = call.check(place, 1, Access::RemoteRead, who);
         call
@@ -515,7 +567,7 @@ impl World {
             _ if !entry.rights.contains(right) => Err(AccessError::Rights),
             _ => Self::inside(entry, at, len),
         };
-        let to = (self.buffer.address() + entry.from).wrapping_add_signed(at);
+        let to = entry.first.wrapping_add_signed(at);
         let need = if write {
             Access::RemoteWrite
         } else {
@@ -577,7 +629,7 @@ impl World {
             State::Region => Self::inside(entry, at, len),
             _ => Err(AccessError::InvalidSTag),
         };
-        let address = (self.buffer.address() + entry.from).wrapping_add_signed(at);
+        let address = entry.first.wrapping_add_signed(at);
         let sge = Sge {
             token: entry.stag,
             address,

@@ -255,6 +255,94 @@ fn bounds_are_exact() {
     );
 }
 
+/// `ibv_reg_mr_iova`: peers, local requests, windows and Atomics count from the offset that the registration names, and the octets are
+/// those of the buffer. The same buffer keeps its addresses in another registration.
+#[test]
+fn tagged_offsets_begin_where_the_registration_says() {
+    let table = Table::new();
+    let buffer = Buffer::new(64);
+    let by_address = table.register(&buffer, Rights::all(), PD).unwrap();
+    assert_eq!(by_address.base(), buffer.address());
+    for first in [0, 1, 0x1_0000_0003, u64::MAX - 64] {
+        let region = table
+            .register_at(&buffer, first, Rights::all(), PD)
+            .unwrap();
+        assert_eq!((region.base(), region.len()), (first, 64));
+        let span = table
+            .check(remote(&region, 10), 3, Access::RemoteWrite, WHO)
+            .unwrap();
+        table.place(span, b"abc", MessageEnd::Last).unwrap();
+        assert_eq!(buffer.slice(9..14).to_vec(), b"\0abc\0");
+        let mut back = [0; 3];
+        table
+            .pinned()
+            .fetch_local(local(&region, 10, 3), PD, &mut back, None)
+            .unwrap();
+        assert_eq!(&back, b"abc");
+        for (at, len) in [(u64::MAX, 1), (0, 65), (64, 1)] {
+            let refused = |result: Result<Span, AccessError>| {
+                matches!(result, Err(AccessError::Bounds | AccessError::Wrap))
+            };
+            let place = remote(&region, at);
+            assert!(refused(table.check(place, len, Access::RemoteRead, WHO)));
+            let sge = local(&region, at, len);
+            assert!(refused(table.check_local(sge, LocalAccess::Read, PD)));
+        }
+
+        let (window, stag) = bound(&table, &region, 8, 16, true, true);
+        let at = |at: u64| RemoteAddress {
+            stag,
+            to: first + at,
+        };
+        let inside = table.check(at(10), 14, Access::RemoteRead, WHO).unwrap();
+        let mut back = [0; 14];
+        table.fetch(inside, &mut back, None).unwrap();
+        assert_eq!(&back[..4], b"abc\0");
+        for (from, len) in [(7, 1), (8, 17), (24, 1)] {
+            let outside = table.check(at(from), len, Access::RemoteRead, WHO);
+            assert_eq!(outside, Err(AccessError::Bounds));
+        }
+        // The address of the memory is no offset of this region.
+        let address = by_address.base() + 10;
+        let by_address = Sge {
+            token: region.stag(),
+            address,
+            length: 1,
+        };
+        let refused = table.check_local(by_address, LocalAccess::Read, PD);
+        assert_eq!(refused, Err(AccessError::Bounds), "{first:#x}");
+        let outside = window.prepare(&region, address, 1, true, false);
+        assert_eq!(outside.err(), Some(BindError::Access));
+        drop(window);
+        region.deregister().unwrap();
+        buffer.fill(0);
+    }
+}
+
+/// Accesses do not wrap, so `first` plus the length is below 2^64.
+#[test]
+fn registrations_that_wrap_are_refused() {
+    let table = Table::new();
+    let buffer = Buffer::new(64);
+    for (first, len) in [(u64::MAX, 1), (u64::MAX - 63, 64), (u64::MAX, 64)] {
+        let refused = table.register_at(&buffer.slice(..len), first, Rights::all(), PD);
+        assert_eq!(
+            refused.err(),
+            Some(RegisterError::Wraps),
+            "{first:#x} {len}"
+        );
+    }
+    let last = table.register_at(&buffer, u64::MAX - 64, Rights::all(), PD);
+    let last = last.unwrap();
+    assert!(
+        table
+            .check(remote(&last, 63), 1, Access::RemoteRead, WHO)
+            .is_ok()
+    );
+    let none = table.register_at(&buffer.slice(..0), u64::MAX, Rights::all(), PD);
+    assert!(none.unwrap().is_empty());
+}
+
 /// STags that were never issued, those of the ready-to-receive message among them, name nothing.
 #[test]
 fn unissued_stags_are_invalid() {
