@@ -1,4 +1,4 @@
-//! One case for each rule of `Buffer::from_raw_parts`, kept and broken, for a sanitizer. `.ci/sanitizers` runs them: it demands
+//! One case for each rule of `Buffer::from_raw_parts` and `Buffer::from_pages`, kept and broken, for a sanitizer. `.ci/sanitizers` runs them: it demands
 //! that a kept rule is silent, and that a broken one is reported.
 //!
 //!     foreign_memory CASE
@@ -105,6 +105,26 @@ fn buffers_of_equal_ends() {
     end(adapter);
 }
 
+/// Buffers in pages may overlap at any alignment, also beside atomics of the words.
+fn buffers_in_pages() {
+    let adapter = [(3, 20), (13, 30)].map(|(from, len)| {
+        thread::spawn(move || {
+            // SAFETY: inside the memory, whose words all threads reach by buffers of this kind, or by atomics of 8 octets.
+            let buffer = unsafe { Buffer::from_pages(start().wrapping_add(from), len) };
+            for turn in 0..TURNS {
+                buffer.write(0, &[turn.to_le_bytes()[0]; 17]);
+                black_box(buffer.to_vec());
+            }
+        })
+    });
+    for _ in 0..TURNS {
+        // SAFETY: valid and aligned as long as the program runs; every thread uses atomics of 8 octets here.
+        let word = unsafe { AtomicU64::from_ptr(start().cast()) };
+        word.fetch_add(1, Ordering::Relaxed);
+    }
+    end(adapter);
+}
+
 /// Broken: the application reads in an ordinary way while the adapter may write.
 fn ordinary_read_beside_writes() {
     let adapter = writing();
@@ -184,6 +204,7 @@ const CASES: &[Case] = &[
         references_when_the_adapter_has_ended,
     ),
     ("equal-ends", "kept", buffers_of_equal_ends),
+    ("in-pages", "kept", buffers_in_pages),
     ("read-beside-writes", "race", ordinary_read_beside_writes),
     ("reference-beside-writes", "race", reference_beside_writes),
     ("write-beside-reads", "race", ordinary_write_beside_reads),

@@ -82,10 +82,12 @@ fn zeroed(count: usize) -> Option<Box<[AtomicU64]>> {
 struct Foreign {
     start: *mut u8,
     len: usize,
+    /// Where whole words may be accessed.
+    extent: Extent,
 }
 
-// SAFETY: the memory behind the pointer is accessed by atomic operations only, and the caller of `from_raw_parts` has
-// promised that any thread may access it as long as the store exists.
+// SAFETY: the memory behind the pointer is accessed by atomic operations only, and the caller of `from_raw_parts` or
+// `from_pages` has promised that any thread may access it as long as the store exists.
 unsafe impl Send for Foreign {}
 // SAFETY: as above.
 unsafe impl Sync for Foreign {}
@@ -176,8 +178,45 @@ impl Buffer {
     ///
     /// The example `foreign_memory` keeps and breaks each rule that a sanitizer can examine.
     pub unsafe fn from_raw_parts(ptr: *mut u8, len: usize) -> Self {
+        Self::foreign(ptr, len, Extent::of(ptr, len))
+    }
+
+    /// A buffer over memory of a program in another language, such as a C program that registers memory with libibverbs.
+    /// This memory begins and ends at any address, and other buffers may overlap with it in any way.
+    ///
+    /// A copy accesses every word that holds an octet of the buffer as a whole, the words at both ends included. So all
+    /// buffers of this kind use the same words. The [`extent`](Self::extent) is the pages, of [`PAGE`](Self::PAGE) octets
+    /// each, that hold an octet of the buffer. A word lies in one page, so no copy reaches beyond memory that is mapped. A copy
+    /// changes no octet outside its range: where the range holds a part of a word, the word is replaced only if nobody
+    /// has changed it meanwhile (compare-exchange), whatever instruction the other used.
+    ///
+    /// # Safety
+    ///
+    /// These conditions have to hold until the last clone and slice of the buffer is dropped, those of registrations
+    /// included:
+    ///
+    /// - `ptr` is not null, and the words of the buffer, which are the aligned groups of 8 octets that hold an octet of `ptr..ptr +
+    ///   len`, are valid for reads and writes through `ptr`. The memory is not remapped or protected.
+    /// - If the program frees or unmaps the memory nevertheless, nobody copies through the buffer any more. System
+    ///   calls on the memory are allowed then. They fail with EFAULT while nothing is mapped there. (A copy ends the process, as
+    ///   any access of such memory.)
+    /// - Code in other languages was compiled without knowledge of this program's code, so that its accesses are instructions of
+    ///   the processor and nothing more. It may read and write the words at any time. What it reads is what the
+    ///   processor gives it.
+    /// - Rust code accesses the words only through buffers of this kind, or by `AtomicU64`s, as long as the adapter or a
+    ///   copy through the buffer may access the memory. There is no reference to the words, except to these atomics.
+    ///   A buffer by [`from_raw_parts`](Self::from_raw_parts) may share words with this one only if it begins and ends at a
+    ///   multiple of 8, or if the two are never accessed at the same time.
+    ///
+    /// The example `foreign_memory` keeps these rules under the sanitizers.
+    pub unsafe fn from_pages(ptr: *mut u8, len: usize) -> Self {
+        Self::foreign(ptr, len, Extent::of(ptr, len).in_pages(Self::PAGE as u64))
+    }
+
+    fn foreign(start: *mut u8, len: usize, extent: Extent) -> Self {
+        let foreign = Foreign { start, len, extent };
         Self {
-            store: Arc::new(Store::Foreign(Foreign { start: ptr, len })),
+            store: Arc::new(Store::Foreign(foreign)),
             offset: 0,
             len,
         }
@@ -215,7 +254,8 @@ impl Buffer {
     }
 
     /// Where whole words lie in the memory of which this is a view. Memory that [`new`](Self::new) has allocated consists of
-    /// whole words, whatever its length is. Memory of the application ends where it ends.
+    /// whole words, whatever its length is. Memory by [`from_raw_parts`](Self::from_raw_parts) ends where it ends, and memory by
+    /// [`from_pages`](Self::from_pages) where its pages end.
     pub fn extent(&self) -> Extent {
         self.store.extent()
     }
@@ -247,7 +287,8 @@ impl Buffer {
         let at = self.locate(at, into.len());
         let extent = self.store.extent();
         // SAFETY: `locate` found the range inside the store, which `self` keeps, and all of the store is reached by atomics of this
-        // kind only: it is ours, or the caller of `from_raw_parts` has promised that. By words, so that each load acquires.
+        // kind only: it is ours, or the caller of `from_raw_parts` or `from_pages` has promised that. By words, so that each load
+        // acquires.
         unsafe { copy_out(at, extent, into, Backend::Words) };
     }
 
@@ -353,14 +394,9 @@ impl Store {
     }
 
     fn extent(&self) -> Extent {
-        let len = match self {
-            Self::Owned { len, .. } => len.next_multiple_of(WORD),
-            Self::Foreign(foreign) => foreign.len,
-        };
-        let from = self.start().addr() as u64;
-        Extent {
-            from,
-            to: from.saturating_add(len as u64),
+        match self {
+            Self::Owned { len, .. } => Extent::of(self.start(), len.next_multiple_of(WORD)),
+            Self::Foreign(foreign) => foreign.extent,
         }
     }
 }

@@ -14,6 +14,26 @@ pub struct Extent {
 }
 
 impl Extent {
+    /// `len` octets at `start`.
+    pub(crate) fn of(start: *const u8, len: usize) -> Self {
+        let from = start.addr() as u64;
+        Self {
+            from,
+            to: from.saturating_add(len as u64),
+        }
+    }
+
+    /// The whole pages that hold an octet of this memory. Of no octets, no pages.
+    pub(crate) fn in_pages(self, page: u64) -> Self {
+        if self.from == self.to {
+            return self;
+        }
+        Self {
+            from: self.from - self.from % page,
+            to: self.to.checked_next_multiple_of(page).unwrap_or(u64::MAX),
+        }
+    }
+
     /// Whether the whole word that contains the octet at `at` lies inside this memory.
     pub(crate) fn has_word(self, at: *const u8) -> bool {
         let word = (at.addr() - at.addr() % WORD) as u64;

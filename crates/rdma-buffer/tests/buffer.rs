@@ -112,6 +112,128 @@ proptest! {
     }
 }
 
+/// Memory of whole pages, as a C program has it.
+struct Pages {
+    memory: Vec<u8>,
+    front: usize,
+}
+
+impl Pages {
+    fn new(count: usize) -> Self {
+        let memory = vec![0x5A_u8; (count + 1) * Buffer::PAGE];
+        let front = memory.as_ptr().addr().wrapping_neg() % Buffer::PAGE;
+        Self { memory, front }
+    }
+
+    fn start(&mut self) -> *mut u8 {
+        self.memory.as_mut_ptr().wrapping_add(self.front)
+    }
+}
+
+proptest! {
+    /// Registrations of a C program, which overlap in any way: what is written through one is read through all others, and octets
+    /// around them stay as they are.
+    #[test]
+    fn buffers_in_pages_are_views_of_one_memory(
+        ranges in prop::collection::vec((0..40_usize, 0..60_usize), 1..6),
+        writes in prop::collection::vec(
+            (any::<prop::sample::Index>(), any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 0..40)),
+            0..20,
+        ),
+    ) {
+        let mut pages = Pages::new(1);
+        let start = pages.start();
+        let buffers: Vec<_> = ranges
+            .iter()
+            // SAFETY: inside the page, which outlives the buffers and is not touched meanwhile.
+            .map(|(from, len)| unsafe { Buffer::from_pages(start.wrapping_add(*from), *len) })
+            .collect();
+        let mut model = vec![0x5A_u8; Buffer::PAGE];
+        for (buffer, at, data) in &writes {
+            let buffer = buffer.index(buffers.len());
+            let ((from, len), buffer) = (ranges[buffer], &buffers[buffer]);
+            let at = at.index(len + 1);
+            let data = &data[..data.len().min(len - at)];
+            buffer.write(at, data);
+            model[from + at..][..data.len()].copy_from_slice(data);
+            for ((from, len), buffer) in ranges.iter().zip(&buffers) {
+                prop_assert_eq!(buffer.len(), *len);
+                prop_assert_eq!(buffer.to_vec(), &model[*from..][..*len]);
+            }
+        }
+        drop(buffers);
+        prop_assert_eq!(&pages.memory[pages.front..][..Buffer::PAGE], model);
+    }
+}
+
+#[test]
+fn an_extent_in_pages_is_that_of_the_pages_touched() {
+    let mut pages = Pages::new(3);
+    let start = pages.start();
+    let page = Buffer::PAGE as u64;
+    for (from, len, first, last) in [
+        (0, 1, 0, 1),
+        (4095, 1, 0, 1),
+        (4095, 2, 0, 2),
+        (4096, 4096, 1, 2),
+        (1, 3 * 4096 - 1, 0, 3),
+    ] {
+        // SAFETY: inside the pages, which outlive the buffer and are not touched meanwhile.
+        let buffer = unsafe { Buffer::from_pages(start.wrapping_add(from), len) };
+        let base = start.addr() as u64;
+        let extent = Extent {
+            from: base + first * page,
+            to: base + last * page,
+        };
+        assert_eq!(buffer.extent(), extent, "{from} {len}");
+        assert_eq!(buffer.slice(len / 2..).extent(), extent);
+        assert_eq!(
+            (buffer.whole().len(), buffer.as_ptr()),
+            (len, start.wrapping_add(from))
+        );
+    }
+    // The last page of the address space, and no octets.
+    for (address, len, from, to) in [
+        (usize::MAX - 10, 0, u64::MAX - 10, u64::MAX - 10),
+        (usize::MAX - 10, 10, u64::MAX - 4095, u64::MAX),
+    ] {
+        let ptr = std::ptr::without_provenance_mut(address);
+        // SAFETY: nothing is accessed.
+        let buffer = unsafe { Buffer::from_pages(ptr, len) };
+        assert_eq!(buffer.extent(), Extent { from, to });
+    }
+}
+
+/// Overlapping buffers whose ends lie inside of words: 16 threads write octets of their own by turns, and none is lost.
+#[test]
+fn overlapping_buffers_in_pages_do_not_tear_each_other() {
+    const ROUNDS: u8 = if cfg!(miri) { 5 } else { 200 };
+    const WRITERS: usize = 16;
+    let mut pages = Pages::new(1);
+    let start = pages.start();
+    thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            // Each reaches into the octets of its neighbours, and writes only its own three.
+            let from = writer * 3;
+            // SAFETY: inside the page, which outlives the buffer and is not touched meanwhile.
+            let buffer = unsafe { Buffer::from_pages(start.wrapping_add(from), 3 + 7) };
+            scope.spawn(move || {
+                for round in 1..=ROUNDS {
+                    buffer.write(0, &[round; 3]);
+                    assert_eq!(buffer.slice(..3).to_vec(), [round; 3]);
+                }
+            });
+        }
+    });
+    let memory = &pages.memory[pages.front..];
+    assert!(memory[..WRITERS * 3].iter().all(|octet| *octet == ROUNDS));
+    assert!(
+        memory[WRITERS * 3..Buffer::PAGE]
+            .iter()
+            .all(|octet| *octet == 0x5A)
+    );
+}
+
 #[test]
 fn no_octets_may_lie_anywhere() {
     // Up to the very end of the address space, because a pointer to no octets need not point to memory.

@@ -906,6 +906,42 @@ fn foreign_memory() {
     assert_eq!(memory, expected);
 }
 
+/// Registrations of a C program may overlap at any alignment. Each has an STag and rights of its own, and all of them are the same
+/// octets.
+#[test]
+fn registrations_in_pages_overlap() {
+    let mut memory = vec![0x55_u8; 2 * Buffer::PAGE];
+    let front = memory.as_ptr().addr().wrapping_neg() % Buffer::PAGE;
+    let start = memory.as_mut_ptr().wrapping_add(front);
+    for backend in [Backend::Words, Backend::Bulk] {
+        let table = Table::with_options(&TableOptions::default().backend(backend)).unwrap();
+        let regions = [(3, 1000, Rights::all()), (13, 7, Rights::REMOTE_READ)];
+        let [whole, part] = regions.map(|(from, len, rights)| {
+            // SAFETY: `memory` outlives the buffers and their registrations, and is not touched until they are gone.
+            let buffer = unsafe { Buffer::from_pages(start.wrapping_add(from), len) };
+            table.register(&buffer, rights, PD).unwrap()
+        });
+        let all = table.check(remote(&whole, 0), 1000, Access::RemoteWrite, WHO);
+        let all = all.unwrap();
+        table.place(all, &[0xaa; 1000], MessageEnd::Last).unwrap();
+        table
+            .place(all.slice(11, 5), b"12345", MessageEnd::Last)
+            .unwrap();
+        assert_eq!(
+            table.check(remote(&part, 0), 7, Access::RemoteWrite, WHO),
+            Err(AccessError::Rights)
+        );
+        let read = table.check(remote(&part, 0), 7, Access::RemoteRead, WHO);
+        let mut back = [0; 7];
+        table.fetch(read.unwrap(), &mut back, None).unwrap();
+        assert_eq!(&back, b"\xaa12345\xaa");
+    }
+    let mut expected = vec![0x55; Buffer::PAGE];
+    expected[3..1003].fill(0xaa);
+    expected[14..19].copy_from_slice(b"12345");
+    assert_eq!(memory[front..][..Buffer::PAGE], expected);
+}
+
 /// Where a copy would be slow is said of the memory's own address, and of no memory that is gone.
 #[test]
 fn slow_places_are_known_by_their_address() {
