@@ -192,8 +192,10 @@ pub trait Connector: OverlappedObject {
     /// # Errors
     ///
     /// - [`CONNECTION_INVALID`](crate::Status::CONNECTION_INVALID): the connector was never connected.
-    /// - [`CANCELED`](crate::Status::CANCELED) as the final status: only
-    ///   [`cancel_overlapped_requests`](OverlappedObject::cancel_overlapped_requests) cancels this request (CONN-105).
+    /// - [`CANCELED`](crate::Status::CANCELED) as the final status: the client cancelled the request by
+    ///   [`cancel_overlapped_requests`](OverlappedObject::cancel_overlapped_requests), or released the connector while the
+    ///   connection lives (CONN-105). The connection goes on in both cases. A client that wants to learn of its end keeps the
+    ///   connector.
     fn notify_disconnect(&self, overlapped: &Overlapped) -> Result<Started>;
 
     /// `Disconnect`: ends the connection. All outstanding requests of the queue pair complete with
@@ -249,8 +251,10 @@ pub trait Listener: OverlappedObject {
     ///
     /// Returned by the call:
     ///
-    /// - [`INVALID_DEVICE_STATE`](crate::Status::INVALID_DEVICE_STATE): the listener does not listen (LSTN-030).
-    /// - [`CONNECTION_ACTIVE`](crate::Status::CONNECTION_ACTIVE): the connector is in use (LSTN-031).
+    /// - [`INVALID_DEVICE_STATE`](crate::Status::INVALID_DEVICE_STATE): the listener does not listen (LSTN-030), or the
+    ///   connector cannot be used again.
+    /// - [`CONNECTION_ACTIVE`](crate::Status::CONNECTION_ACTIVE): the connector is in use: it waits, holds a request, connects or
+    ///   is connected (LSTN-031).
     /// - [`INVALID_PARAMETER_1`](crate::Status::INVALID_PARAMETER_1): a connector of another adapter (GEN-022).
     /// - [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     ///

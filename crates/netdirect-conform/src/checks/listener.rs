@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use conform_report::{Pass, Step, Verdict, ensure, fail};
-use netdirect::{Call, Fault, Listener, Overlapped, Started, Status};
+use netdirect::{Call, Fault, Listener, Overlapped, QueuePairOptions, Started, Status};
 
 use super::common::remove;
 use super::setup::{LIMITS, NOBODY, Setup, disconnect, ends, quiet};
@@ -33,6 +33,13 @@ pub(super) const CHECKS: &[Check] = &[
         taken,
     )
     .also(&["AMB-028", "AMB-029"]),
+    of(
+        "LSTN-006.restart",
+        "releases a listener while a connection that it has accepted lives, and gets its port back at once or when that has ended",
+        restarted,
+    )
+    .also(&["CONN-008"])
+    .needs(&[Need::Connections]),
     of(
         "LSTN-007.shortage",
         "has Bind and Listen fail for want of resources, and succeed afterwards",
@@ -142,6 +149,12 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .needs(&[Need::Connections]),
     of(
+        "LSTN-031.dead",
+        "connects and asks for a request with connectors that were disconnected, cancelled, or have rejected a peer",
+        dead_connectors,
+    )
+    .needs(&[Need::Connections]),
+    of(
         "LSTN-033.released",
         "releases a listener at which peers wait: they are refused, and so are those that come later",
         released,
@@ -240,6 +253,69 @@ fn taken(bench: &Bench) -> Verdict {
                 wanted,
             )?;
             opened.expect("Bind to another port", listener.bind(opened.address))?;
+        }
+    }
+    Ok(Pass::Right)
+}
+
+/// A listener at this address; `None` if the address is in use.
+fn listens_at(side: &Side, address: SocketAddr) -> Step<Option<Listening>> {
+    let listener = side.listener()?;
+    side.step(format_args!("bind to {address}"));
+    match listener.bind(address) {
+        Err(error) if error.status() == Status::SHARING_VIOLATION => return Ok(None),
+        bound => side.expect(format_args!("Bind to {address}"), bound)?,
+    }
+    side.expect("Listen", listener.listen(0))?;
+    Ok(Some(Listening { listener, address }))
+}
+
+/// As [`listens_at`], when a connection that has ended no longer holds the port.
+fn listens_in_time(side: &Side, address: SocketAddr) -> Step<Listening> {
+    let mut found = Ok(None);
+    side.until(|| {
+        found = listens_at(side, address);
+        !matches!(found, Ok(None))
+    })?;
+    found?.ok_or_else(|| fail(format!("Bind to {address}"), "an address in use"))
+}
+
+/// What the next of two servers on one port sees, with the first one's connection still there.
+fn restarted(bench: &Bench) -> Verdict {
+    let side = &bench.near;
+    for opens_again in [false, true] {
+        let mut setup = Setup::near_accepts(bench)?;
+        setup.answer()?;
+        setup.complete()?;
+        let address = setup.listening.address;
+        let server = if opens_again {
+            side.open_again()?
+        } else {
+            side.again("near")
+        };
+        let other = side.listening()?;
+        side.step("release the listener");
+        setup.listening = other;
+        let at_once = listens_at(&server, address)?;
+        setup.works()?;
+        let (listening, lasting) = match at_once {
+            Some(listening) => (listening, Some(setup)),
+            None => {
+                disconnect(setup.active, &setup.here)?;
+                disconnect(side, &setup.there)?;
+                drop(setup);
+                (listens_in_time(&server, address)?, None)
+            }
+        };
+        let next = Setup {
+            listening,
+            ..Setup::new(&bench.far, &server)?
+        };
+        next.answer()?;
+        next.complete()?;
+        next.works()?;
+        if let Some(setup) = lasting {
+            setup.works()?;
         }
     }
     Ok(Pass::Right)
@@ -661,6 +737,46 @@ fn busy_connectors(bench: &Bench) -> Verdict {
     active.complete()?;
     refused(&active.here, "is connected as the active side")?;
     disconnect(side, &setup.there)?;
+    Ok(Pass::Right)
+}
+
+fn dead_connectors(bench: &Bench) -> Verdict {
+    let side = &bench.near;
+    let ended = Setup::near_connects(bench)?;
+    ended.answer()?;
+    ended.complete()?;
+    disconnect(side, &ended.here)?;
+
+    let cancelled = Setup::near_connects(bench)?;
+    let connecting = cancelled.connect(LIMITS, &[]);
+    let _ = side.started("Connect", connecting)?;
+    let cancel = cancelled.here.cancel_overlapped_requests();
+    side.expect("CancelOverlappedRequests", cancel)?;
+    cancelled.connect_ends(Status::CANCELED)?;
+
+    let rejected = Setup::near_accepts(bench)?;
+    rejected.offer()?;
+    side.expect("Reject", rejected.there.reject(&[]))?;
+    rejected.connect_ends(Status::CONNECTION_REFUSED)?;
+
+    let to = bench.far.listening()?;
+    let at = side.listening()?;
+    let wanted = Status::INVALID_DEVICE_STATE;
+    for (connector, state) in [
+        (&ended.here, "was disconnected"),
+        (&cancelled.here, "was cancelled"),
+        (&rejected.there, "has rejected a peer"),
+    ] {
+        let queues = side.queues(8, QueuePairOptions::default())?;
+        let connecting = connector.connect(&queues.qp, to.address, 4, 4, &[], &quiet());
+        let what = format!("Connect with a connector that {state}");
+        side.refused(what, connecting, wanted)?;
+        let asked = at.listener.get_connection_request(connector, &quiet());
+        let what = format!("GetConnectionRequest with a connector that {state}");
+        side.refused(what, asked, wanted)?;
+    }
+    // The listener is as it was.
+    let _ = ask(side, &at.listener, &side.connector()?)?;
     Ok(Pass::Right)
 }
 

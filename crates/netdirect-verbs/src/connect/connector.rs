@@ -30,9 +30,7 @@ impl Connector {
     /// A client of `listener` wants the next request here.
     pub(crate) fn wait_for_request(&self, listener: Weak<dyn AwaitedListener>) -> Result<()> {
         let mut state = self.lock();
-        if !matches!(state.phase, Phase::Idle) {
-            return fail(Status::CONNECTION_ACTIVE, "the connector is in use"); // LSTN-031
-        }
+        Self::check_idle(&state)?; // LSTN-031
         state.phase = Phase::Waiting(listener);
         Ok(())
     }

@@ -48,10 +48,16 @@ impl Connector {
     /// A client of `listener` wants the next request here.
     pub(crate) fn wait_for_request(&self, listener: Weak<dyn AwaitedListener>) -> Result<()> {
         let mut state = self.lock();
-        if !matches!(state.phase, Phase::Idle) {
-            return fail(Status::CONNECTION_ACTIVE, "the connector is in use"); // LSTN-031
+        match state.phase {
+            Phase::Idle => state.phase = Phase::Waiting(listener),
+            Phase::Dead | Phase::Disconnected => {
+                return fail(
+                    Status::INVALID_DEVICE_STATE,
+                    "the connector was used before; create a new one",
+                );
+            }
+            _ => return fail(Status::CONNECTION_ACTIVE, "the connector is in use"), // LSTN-031
         }
-        state.phase = Phase::Waiting(listener);
         Ok(())
     }
 

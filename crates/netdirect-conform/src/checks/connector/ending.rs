@@ -48,6 +48,12 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
     .also(&["TST-113"])
     .needs(&[Need::Connections]),
     of(
+        "CONN-105.released",
+        "releases a connector with NotifyDisconnect pending: it ends canceled, and the connection goes on",
+        released_connector,
+    )
+    .needs(&[Need::Connections]),
+    of(
         "CONN-106.order",
         "watches NotifyDisconnect and a posted Receive while the peer disconnects: the Receive ends after NotifyDisconnect",
         |bench| order(bench, false),
@@ -177,6 +183,45 @@ fn cancelled_notification(bench: &Bench) -> Verdict {
         &second,
         Status::SUCCESS,
     )?;
+    Ok(Pass::Right)
+}
+
+fn released_connector(bench: &Bench) -> Verdict {
+    let setup = Setup::whole(&bench.near, &bench.far)?;
+    let own = notification(&bench.near, &setup.here)?;
+    let other = notification(&bench.far, &setup.there)?;
+    bench.near.stays("NotifyDisconnect", &own)?;
+    bench.near.step("release the connector");
+    let Setup {
+        here,
+        there,
+        asking,
+        answering,
+        ..
+    } = setup;
+    drop(here);
+    ends(&bench.near, "NotifyDisconnect", &own, Status::CANCELED)?;
+    bench.far.stays("NotifyDisconnect of the peer", &other)?;
+    // The queue pair keeps the connection.
+    let data = source(&bench.near, 64)?;
+    let room = sink(&bench.far, 64)?;
+    let received = answering.qp.receive(1, &[room.sge(..)]);
+    bench.far.expect("Receive", received)?;
+    let sent = asking.qp.send(2, &[data.sge(..)], OpFlags::empty());
+    bench.near.expect("Send", sent)?;
+    let result = bench.far.result("the message", &answering.receives)?;
+    bench
+        .far
+        .status("the message", result.status, Status::SUCCESS)?;
+    bench.near.step("release the queue pair");
+    drop(asking);
+    ends(
+        &bench.far,
+        "NotifyDisconnect of the peer",
+        &other,
+        Status::SUCCESS,
+    )?;
+    drop(there);
     Ok(Pass::Right)
 }
 

@@ -74,7 +74,7 @@ pub(crate) const RULES: Table = &[
     ),
     (
         status(Method::GetConnectionRequest, Status::INVALID_DEVICE_STATE),
-        &["LSTN-018.unbound"],
+        &["LSTN-018.unbound", "LSTN-031.dead"],
     ),
     (
         status(Method::GetConnectionRequest, Status::CONNECTION_ACTIVE),
@@ -217,6 +217,10 @@ pub(crate) const RULES: Table = &[
         &["LSTN-015.backlog", "TST-037.busy"],
     ),
     (
+        Break::Connection(Deed::PortNeverBack),
+        &["LSTN-005.address", "LSTN-006.restart"],
+    ),
+    (
         Break::Connection(Deed::ConnectorStays),
         &["CONN-035.released", "CONN-056.released", "CONN-055.gone"],
     ),
@@ -236,6 +240,7 @@ pub(crate) const RULES: Table = &[
         &[
             "CONN-102.peer",
             "CONN-105.canceled",
+            "CONN-105.released",
             "IW-019.written",
             "TST-003.pending",
         ],

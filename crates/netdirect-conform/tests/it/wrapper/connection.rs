@@ -219,6 +219,9 @@ impl OverlappedObject for BrokenListener {
 
 impl Listener for BrokenListener {
     fn bind(&self, address: SocketAddr) -> Result<()> {
+        if self.rule == Break::Connection(Deed::PortNeverBack) && address.port() != 0 {
+            return Err(Error::new(Status::SHARING_VIOLATION, "a port was named"));
+        }
         let bound = self.inner.bind(address);
         self.rule.call(Method::BindListener, bound)
     }

@@ -61,6 +61,8 @@ pub(crate) enum Deed {
     PeerPortLost,
     /// Listen sets no limit.
     BacklogIgnored,
+    /// A listener's Bind to a port of the client's choice says that the port is in use.
+    PortNeverBack,
     /// A connector that is released goes on connecting.
     ConnectorStays,
     /// CancelOverlappedRequests of a connector does nothing.

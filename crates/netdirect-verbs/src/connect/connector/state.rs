@@ -292,10 +292,7 @@ impl Connector {
                 Status::INVALID_DEVICE_STATE,
                 "the connector was used before; create a new one",
             ),
-            _ => fail(
-                Status::CONNECTION_ACTIVE,
-                "the connector is connected or connecting",
-            ),
+            _ => fail(Status::CONNECTION_ACTIVE, "the connector is in use"),
         }
     }
 }
