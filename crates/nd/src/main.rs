@@ -27,6 +27,7 @@ mod interrupt;
 mod mailbox;
 mod memory;
 mod output;
+mod output_file;
 mod peer;
 mod perf;
 mod perftest;

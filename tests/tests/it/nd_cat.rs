@@ -18,6 +18,46 @@ const READ_REQUEST: u8 = 1;
 const READ_RESPONSE: u8 = 2;
 const SEND: u8 = 3;
 
+/// A file that is a mount point, as in containers, cannot be replaced by another one. It is written in place.
+#[test]
+fn a_file_that_is_a_mount_point_receives() {
+    let Some(unshare) = tool::find("unshare") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let original = noise(100_000);
+    fs::write(path("original"), &original).unwrap();
+    // Longer than what comes.
+    fs::write(path("outside"), noise(200_000)).unwrap();
+    fs::write(path("inside"), "").unwrap();
+    let bind = "mount --bind \"$1\" \"$2\"";
+    let mounted = |then: &str| {
+        let unshare = format!("{} --user --map-root-user --mount sh -c", unshare.display());
+        format!(
+            "exec {unshare} '{bind}; {then}' sh {} {}",
+            path("outside").display(),
+            path("inside").display()
+        )
+    };
+    let tried = std::process::Command::new("sh")
+        .arg("-c")
+        .arg(mounted("true"))
+        .output()
+        .unwrap();
+    if !tried.status.success() || !tried.stderr.is_empty() {
+        let why = String::from_utf8_lossy(&tried.stderr);
+        return tool::skip_here(&format!("nothing can be mounted here: {}", why.trim()));
+    }
+    let recv = "cat recv --listen 127.0.0.1:0 --out \"$2\"";
+    let recv = format!("exec \"{}\" {recv}", nd::binary().display());
+    let mut recv = nd::shell(&mounted(&recv));
+    let address = recv.address().to_string();
+    nd::run(args!["cat", "send", path("original"), address]).assert_success();
+    recv.finish().assert_success();
+    assert!(fs::read(path("outside")).unwrap() == original);
+}
+
 /// A folder with a file to send.
 struct Transfer {
     folder: tempfile::TempDir,

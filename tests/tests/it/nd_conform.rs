@@ -227,6 +227,49 @@ fn what_cannot_be_checked_is_status_2_and_one_line() {
 }
 
 #[test]
+fn a_report_that_cannot_be_written_is_found_before_the_first_check() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let line = ["conform", "softnd+sim://seed=1", "--only", "ADPT-020"];
+    for place in [folder.path().join("no/such"), folder.path().to_owned()] {
+        let place = place.to_str().expect("a path").to_owned();
+        let found = nd::run(line.into_iter().chain(["--output", &place]));
+        assert_eq!(found.status.code(), Some(2), "{found:?}");
+        assert!(found.stdout.is_empty(), "{found:?}");
+        let why = format!("cannot write the report {place}: ");
+        assert!(found.stderr.contains(&why), "{found:?}");
+    }
+    // What cannot be checked leaves a report of before as it is, and makes no empty one.
+    let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+    fs::write(&old, "old").expect("written");
+    for place in [&old, &new] {
+        let place = place.to_str().expect("a path");
+        let found = nd::run(["conform", "softnd+sim://seven", "--output", place]);
+        assert_eq!(found.status.code(), Some(2), "{found:?}");
+    }
+    assert_eq!(fs::read_to_string(&old).expect("there"), "old");
+    assert!(!new.exists());
+}
+
+#[test]
+fn a_report_that_could_not_be_written_after_all_is_shown() {
+    if !std::path::Path::new("/dev/full").exists() {
+        return tool::skip_here("this system has no /dev/full");
+    }
+    let line = ["conform", "softnd+sim://seed=1", "--only", "ADPT-020"];
+    let line = line.into_iter().chain(["--output", "/dev/full"]);
+    let found = nd::run(line.chain(["--format", "json"]));
+    // Something was checked.
+    assert_eq!(found.status.code(), Some(1), "{found:?}");
+    let start = found.stdout.find("\n{").expect("a report") + 1;
+    let report: Value = serde_json::from_str(&found.stdout[start..]).expect("JSON");
+    assert!(report["checks"].is_array(), "{report}");
+    assert!(
+        found.stderr.contains("cannot write the report /dev/full"),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn a_run_without_a_check_is_no_success() {
     let line = ["conform", "softnd+tcp://127.0.0.1", "--only", "CONN-022"];
     let found = nd::run(line.iter().chain(&["--unreachable-host", "2001:db8::9"]));

@@ -490,6 +490,28 @@ fn a_plot_is_a_drawing_of_both() {
 }
 
 #[test]
+fn a_plot_that_cannot_be_drawn_is_refused_before_anything_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = folder.path().join("no/such.svg");
+    let drawing = folder.path().join("plot.svg");
+    for (tests, path, why) in [
+        ("latency", &nowhere, "cannot write the plot"),
+        ("rate", &drawing, "there is nothing to draw"),
+    ] {
+        let line = args![
+            "perf", "local", "--op", "send", "--crc", "on", "--mode", "event"
+        ];
+        let run = nd::run(
+            line.into_iter()
+                .chain(args!["--test", tests, "--plot", path]),
+        );
+        run.assert_failure(why);
+        assert!(run.stdout.is_empty(), "{run}");
+        assert!(!path.exists(), "{run}");
+    }
+}
+
+#[test]
 fn what_measures_nothing_is_refused_by_name() {
     for (line, what) in [
         ("--size 0", "message of 0 bytes"),

@@ -25,7 +25,7 @@ pub(super) struct Sink {
 #[derive(Debug)]
 enum Target {
     Stdout,
-    /// A device or a pipe, which is written to directly.
+    /// A device or a pipe, which is written to directly, or a file that cannot be replaced by another one.
     Direct(File),
     /// A file, with the permissions of the one that it replaces.
     File {
@@ -62,6 +62,11 @@ impl Sink {
     /// Begins a file.
     pub(super) fn begin(self) -> Result<Writing> {
         let part = self.part()?;
+        if let Target::Direct(file) = &self.target {
+            let is_file = file.metadata().is_ok_and(|found| found.is_file());
+            let emptied = if is_file { file.set_len(0) } else { Ok(()) };
+            emptied.map_err(|error| writing(&self.path, &error))?;
+        }
         Ok(Writing {
             sink: self,
             part,
@@ -116,8 +121,12 @@ fn target(path: &Path) -> io::Result<Target> {
         return Ok(Target::Direct(file));
     }
     // The target of a link, so that the link stays a link.
+    let path = fs::canonicalize(path)?;
+    if !replaceable::is_replaceable(&path, &found)? {
+        return Ok(Target::Direct(file));
+    }
     Ok(Target::File {
-        path: fs::canonicalize(path)?,
+        path,
         replaces: Some(found.permissions()),
     })
 }
@@ -308,6 +317,48 @@ mod unnamed {
 
     pub(super) fn link(_file: &File, _name: &Path) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// Files that no rename can replace, although they can be written.
+#[cfg(target_os = "linux")]
+mod replaceable {
+    use std::fs::{self, Metadata};
+    use std::io;
+    use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
+
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+
+    use super::directory;
+
+    /// Files of other users in directories with this bit cannot be replaced (unlink(2), EPERM).
+    const STICKY: u32 = 0o1000;
+
+    /// Whether the file can be replaced, as far as the system tells. Mount points cannot be (rename(2), EBUSY).
+    pub(super) fn is_replaceable(path: &Path, found: &Metadata) -> io::Result<bool> {
+        let folder = fs::metadata(directory(path))?;
+        let user = rustix::process::geteuid().as_raw();
+        let is_ours = [found.uid(), folder.uid(), 0].contains(&user);
+        if folder.mode() & STICKY != 0 && !is_ours {
+            return Ok(false);
+        }
+        // Older systems do not tell, but the mount of another file system shows.
+        let status = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty());
+        let is_mount_point =
+            status.is_ok_and(|status| status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
+        Ok(!is_mount_point && found.dev() == folder.dev())
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod replaceable {
+    use std::fs::Metadata;
+    use std::io;
+    use std::path::Path;
+
+    pub(super) fn is_replaceable(_path: &Path, _found: &Metadata) -> io::Result<bool> {
+        Ok(true)
     }
 }
 

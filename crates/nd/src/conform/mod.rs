@@ -2,9 +2,7 @@
 
 pub(crate) mod args;
 
-use std::fs;
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -19,10 +17,14 @@ use crate::deviations::{self, Shipped};
 use crate::errors::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::output;
+use crate::output_file::OutputFile;
 use crate::provider::{self, AdapterOptions, Backend};
 
 /// Exit status when nothing could be checked: wrong usage, or adapters that cannot be opened.
 const NOTHING_CHECKED: u8 = 2;
+
+/// What `--output` gets.
+const REPORT: &str = "report";
 
 /// Runs the suite: 0 when all passed or was known, 1 on failures, 2 when nothing could be checked.
 pub(crate) fn run(args: &Conform) -> ExitCode {
@@ -45,6 +47,9 @@ fn check(args: &Conform) -> Result<bool> {
         return Ok(true);
     }
     let target = target(args)?;
+    let file = args.output.as_deref();
+    let file = file.map(|path| OutputFile::open(path, REPORT));
+    let file = file.transpose()?;
     let interrupt = Interrupt::watch();
     selection.stop = interrupt.flag();
     let mut shown = Shown::new(args, &selection);
@@ -55,7 +60,7 @@ fn check(args: &Conform) -> Result<bool> {
             "check the URL, and with `nd info` that there is such an adapter",
         )
     })?;
-    shown.end(args, &found)?;
+    let told = shown.end((args.format, file), &found);
     interrupt.end_if_came();
     if found.is_empty() && found.ended_early().is_none() {
         return Err(Failure::new(
@@ -63,7 +68,15 @@ fn check(args: &Conform) -> Result<bool> {
             "give the run what the report says that it lacks, or choose other checks",
         ));
     }
-    Ok(found.succeeded())
+    match told {
+        Ok(()) => Ok(found.succeeded()),
+        Err(failure) if failure.is_unread() => Err(failure),
+        // Much was checked, so the exit status is that of a failure.
+        Err(failure) => {
+            let _ = failure.report();
+            Ok(false)
+        }
+    }
 }
 
 /// What is seen while the suite runs: the checks where the report is not on standard output, and a bar on standard error.
@@ -112,7 +125,8 @@ impl Shown {
         self.bar.inc(1);
     }
 
-    fn end(self, args: &Conform, found: &Run) -> Result<()> {
+    /// Writes the report. If the file cannot be written after all, the report goes to standard output.
+    fn end(self, (format, file): (Format, Option<OutputFile>), found: &Run) -> Result<()> {
         self.bar.finish_and_clear();
         if let Some(failure) = self.broken {
             return Err(failure);
@@ -120,10 +134,16 @@ impl Shown {
         if self.lines {
             write(&report::end(found, self.paint))?;
         }
-        match &args.output {
-            Some(path) => save(path, &form(args.format, found)),
-            None if args.format == Format::Text => Ok(()),
-            None => write(&form(args.format, found)),
+        let text = || form(format, found);
+        match file {
+            Some(file) => file.write(&text()).or_else(|failure| {
+                if format != Format::Text {
+                    write(&text())?;
+                }
+                Err(failure)
+            }),
+            None if format == Format::Text => Ok(()),
+            None => write(&text()),
         }
     }
 }
@@ -145,11 +165,6 @@ fn write(text: &str) -> Result<()> {
         .map_err(|error| Failure::stdout(&error))
 }
 
-fn save(path: &Path, text: &str) -> Result<()> {
-    let doing = format!("write the report {}", path.display());
-    fs::write(path, text).map_err(|error| Failure::io(doing, &error))
-}
-
 fn list(args: &Conform, selection: &Selection) -> Result<()> {
     let checks = netdirect_conform::checks().filter(|check| selection.takes(check));
     let text = match args.format {
@@ -163,7 +178,7 @@ fn list(args: &Conform, selection: &Selection) -> Result<()> {
         }
     };
     match &args.output {
-        Some(path) => save(path, &text),
+        Some(path) => OutputFile::open(path, REPORT)?.write(&text),
         None => write(&text),
     }
 }

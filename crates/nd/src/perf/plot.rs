@@ -114,6 +114,11 @@ impl Line {
     }
 }
 
+/// Whether the drawing shows results of this row.
+pub(super) fn draws(row: &Spec) -> bool {
+    matches!(row.test, Test::Latency | Test::Bandwidth | Test::Scale)
+}
+
 /// The drawing of all results that can be drawn, or `None` if there is none.
 pub(super) fn svg(outcomes: &[Outcome]) -> Option<String> {
     let latency = Panel {

@@ -2,7 +2,6 @@
 
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroU32;
-use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -19,6 +18,7 @@ use super::row::{await_cores, measure};
 use super::spec::{Placement, Spec};
 use crate::errors::{Failure, Result};
 use crate::interrupt::Interrupt;
+use crate::output_file::OutputFile;
 use crate::provider::{self, fingerprint, own_fingerprint};
 use crate::session;
 
@@ -40,11 +40,12 @@ pub(super) fn remote(args: &RunArgs) -> Result<()> {
     for row in &rows {
         check_transport(plan.url.as_deref(), row.transport)?;
     }
+    let plot = plot_file(&tests, &rows)?;
     let addresses = session::resolve(&args.address)?;
     let mut control = connect(&addresses, &args.address)?;
     control.allow(plan.timeout)?;
     plan.pin = certificates(&mut control, tests.udp)?;
-    sweep(control, &tests, &plan, &rows)
+    sweep(control, (&tests, plot), &plan, &rows)
 }
 
 /// Rows between two processes of this machine.
@@ -56,6 +57,7 @@ pub(super) fn local(args: &LocalArgs, verbose: u8) -> Result<()> {
     };
     let (mut plan, rows) = (args.tests.plan()?, args.tests.rows(placement)?);
     check_choices(None, plan.fault.as_deref())?;
+    let plot = plot_file(&args.tests, &rows)?;
     plan.steady = args.steady.is_some();
     let nanos = args.steady.flatten().map(NonZeroU32::get);
     plan.usual = nanos.map(|nanos| Duration::from_nanos(nanos.into()));
@@ -63,7 +65,7 @@ pub(super) fn local(args: &LocalArgs, verbose: u8) -> Result<()> {
     let mut control = connect(&[second.address], "the second process")?;
     control.allow(plan.timeout)?;
     plan.pin = certificates(&mut control, args.tests.udp)?;
-    sweep(control, &args.tests, &plan, &rows)?;
+    sweep(control, (&args.tests, plot), &plan, &rows)?;
     second.finish();
     Ok(())
 }
@@ -91,7 +93,12 @@ pub(super) fn connect(addresses: &[SocketAddr], name: &str) -> Result<Control> {
 }
 
 /// Measures row after row, and shows each when it is done. The first failure ends it.
-fn sweep(mut control: Control, args: &TestArgs, plan: &Plan, rows: &[Spec]) -> Result<()> {
+fn sweep(
+    mut control: Control,
+    (args, plot): (&TestArgs, Option<OutputFile>),
+    plan: &Plan,
+    rows: &[Spec],
+) -> Result<()> {
     let bar = progress(rows.iter(), plan);
     let mut report = Report::new(args.format);
     let mut ended = Ok(());
@@ -118,23 +125,27 @@ fn sweep(mut control: Control, args: &TestArgs, plan: &Plan, rows: &[Spec]) -> R
     }
     bar.finish_and_clear();
     report.finish()?;
-    let drawn = match &args.plot {
-        Some(path) => draw(path, &report),
+    // Without a figure, an error has ended the test, and is told.
+    let drawn = match plot.zip(plot::svg(report.outcomes())) {
+        Some((file, svg)) => file.write(&svg),
         None => Ok(()),
     };
     interrupt.end_if_came();
     ended.and(drawn)
 }
 
-fn draw(path: &Path, report: &Report) -> Result<()> {
-    let Some(svg) = plot::svg(report.outcomes()) else {
-        return Err(Failure::new(
-            "there is nothing to draw: neither latency nor bandwidth was measured",
-            "leave out --plot, or choose --test latency or --test bandwidth",
-        ));
+/// The file for the drawing, if there will be anything to draw.
+fn plot_file(args: &TestArgs, rows: &[Spec]) -> Result<Option<OutputFile>> {
+    let Some(path) = &args.plot else {
+        return Ok(None);
     };
-    std::fs::write(path, svg)
-        .map_err(|error| Failure::io(format_args!("write the plot {}", path.display()), &error))
+    if !rows.iter().any(plot::draws) {
+        return Err(Failure::new(
+            "there is nothing to draw: no test was chosen of which --plot draws a figure",
+            "leave out --plot, or choose --test latency, --test bandwidth or --test scale",
+        ));
+    }
+    OutputFile::open(path, "plot").map(Some)
 }
 
 /// A bar on standard error, if that is a terminal and the wait is longer than a moment.

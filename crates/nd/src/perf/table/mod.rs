@@ -27,6 +27,7 @@ use super::sweep;
 use crate::errors::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::output::{self, Paint};
+use crate::output_file::OutputFile;
 use crate::table::{Align, Table};
 use crate::units;
 
@@ -67,10 +68,13 @@ fn asked(args: &TableArgs) -> Result<(Vec<Question>, Option<OnDevice>)> {
 /// Measures all promises, prints which hold, and fails if one does not.
 pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
     let (questions, device) = asked(args)?;
-    if let Some(path) = &args.write {
+    let page = if let Some(path) = &args.write {
         // Checked before anything is measured.
         page::filled(path, args.variant.as_deref(), &questions, &[], "")?;
-    }
+        Some(OutputFile::open(path, "page")?)
+    } else {
+        None
+    };
     // Done now, because this process is later bound to one of its cores.
     let machine = nd::machine::summary();
     let mut rows = rows::rows();
@@ -123,7 +127,7 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
     bar.finish_and_clear();
     show(&lines, &cores.borrow(), device.is_some())?;
     interrupt.end_if_came();
-    if let Some(path) = &args.write {
+    if let (Some(path), Some(page)) = (&args.write, page) {
         let text = page::filled(
             path,
             args.variant.as_deref(),
@@ -136,8 +140,7 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
                 &cores.borrow(),
             ),
         )?;
-        std::fs::write(path, text)
-            .map_err(|error| Failure::io(format_args!("write {}", path.display()), &error))?;
+        page.write(&text)?;
     }
     let (all, broken) = (lines.len(), count_broken(&lines));
     if broken == 0 {
