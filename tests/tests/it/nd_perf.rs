@@ -9,7 +9,7 @@ use std::thread;
 
 use rustix::process::Signal;
 use softnd_tests::nd::Finished;
-use softnd_tests::{args, nd};
+use softnd_tests::{args, nd, tool};
 
 /// The least that makes a row: three turns of two milliseconds.
 const TINY: [&str; 4] = ["--turns", "3", "--duration", "0.006"];
@@ -487,6 +487,30 @@ fn a_plot_is_a_drawing_of_both() {
     for word in ["Latency", "Bandwidth", "Send, event, CRC on"] {
         assert!(drawing.contains(word), "{word}");
     }
+}
+
+/// Where both sides have to share a processor, spinning without a pause would measure the time slices of the system.
+#[test]
+fn one_processor_is_told_and_shared() {
+    let Some(core) = ::nd::cores::allowed().first() else {
+        return tool::skip_here("this system has no affinities");
+    };
+    // Processes that this thread starts inherit it.
+    ::nd::cores::bind(&[*core]).unwrap();
+    let note = "this process has one processor only";
+    for (op, mode, is_told) in [
+        ("send", "poll", true),
+        ("write", "memory", true),
+        ("send", "event", false),
+    ] {
+        let what =
+            format!("--op {op} --mode {mode} --test latency --size 8 --crc off --baseline tcp");
+        let run = local_tiny(&what);
+        run.assert_success();
+        assert_eq!(run.stderr.contains(note), is_told, "{run}");
+    }
+    let mut serve = nd::start(["perf", "serve"]);
+    serve.wait_for(|line| line.contains(note).then_some(()));
 }
 
 #[test]

@@ -1,8 +1,12 @@
 //! Chooses the core on which a process runs.
 
+use std::sync::OnceLock;
+use std::thread;
+
 use nd::cores;
 
 use super::spec::{Mode, Placement, Spec};
+use crate::stderr;
 
 /// The role of one of the two processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +30,35 @@ fn choose(cores: &[usize], spec: &Spec, role: ProcessRole) -> Vec<usize> {
     chosen.copied().into_iter().collect()
 }
 
+/// Returns true if this process can use one processor at a time only, at the first call: because it is bound to one, because there is
+/// one, or because a container has the time of one. What spins then has to yield to those for which it waits.
+pub(super) fn is_on_one_processor() -> bool {
+    static IS: OnceLock<bool> = OnceLock::new();
+    *IS.get_or_init(|| {
+        cores::allowed().len() == 1
+            || thread::available_parallelism().is_ok_and(|count| count.get() == 1)
+    })
+}
+
+/// Says what the rows mean that spin on a single processor, if there are any.
+pub(super) fn note_one_processor<'a>(mut rows: impl Iterator<Item = &'a Spec>) {
+    if is_on_one_processor() && rows.any(|row| row.mode != Mode::Event) {
+        note_yielding();
+    }
+}
+
+/// Says that what spins here yields.
+pub(super) fn note_yielding() {
+    stderr::note(
+        "this process has one processor only: where it polls, it yields to the threads and processes that it waits for. \
+         Figures with --mode poll and --mode memory are those of a busy processor; give each side a processor, or use --mode event",
+    );
+}
+
 /// Binds the calling thread, and those that it starts from now on. If the system refuses, the thread runs anywhere.
 pub(super) fn place(spec: &Spec, role: ProcessRole) {
     let allowed = cores::allowed();
+    is_on_one_processor(); // found out before the thread is bound
     let chosen = choose(allowed, spec, role);
     bind(if chosen.is_empty() { allowed } else { &chosen });
 }

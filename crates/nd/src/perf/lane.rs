@@ -10,6 +10,7 @@ use netdirect::{
     QueuePair, ReadLimits, RequestType, Sge, Started, Status,
 };
 
+use super::affinity;
 use super::limit::SilenceLimit;
 use super::pattern;
 use super::sequence::Signals;
@@ -448,6 +449,8 @@ impl Patience {
 #[derive(Debug)]
 pub(super) struct SpinLimit {
     patience: Patience,
+    /// Yields at every look that found nothing.
+    yields: bool,
     polls: u32,
     deadline: Option<Instant>,
 }
@@ -456,6 +459,7 @@ impl SpinLimit {
     pub(super) fn new(limit: SilenceLimit) -> Self {
         Self {
             patience: Patience::new(limit),
+            yields: affinity::is_on_one_processor(),
             polls: 0,
             deadline: None,
         }
@@ -465,11 +469,21 @@ impl SpinLimit {
     #[inline]
     pub(super) fn spent(&mut self) -> Result<bool> {
         self.polls += 1;
+        if self.yields {
+            return self.pass_on();
+        }
         if self.polls.is_multiple_of(LOOK) {
             self.look().map(|()| true)
         } else {
             Ok(false)
         }
+    }
+
+    /// Lets others run on the only processor, for which this may take long.
+    #[cold]
+    fn pass_on(&mut self) -> Result<bool> {
+        std::thread::yield_now();
+        self.look().map(|()| true)
     }
 
     #[cold]

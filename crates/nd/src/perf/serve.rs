@@ -63,6 +63,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         let client = clients.next(Some(LIMIT)).map_err(Failure::told)?;
         return serve(client, args).map(drop).map_err(Failure::told);
     }
+    if affinity::is_on_one_processor() {
+        affinity::note_yielding();
+    }
     let remarks = Remarks::default();
     loop {
         let client = clients.next(None)?;

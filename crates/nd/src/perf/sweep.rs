@@ -7,6 +7,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use nd::cores::Watch;
 
+use super::affinity;
 use super::args::{LocalArgs, RunArgs, Switch, TestArgs};
 use super::control::{Control, not_understood, value};
 use super::link::{check_choices, check_transport};
@@ -99,6 +100,7 @@ fn sweep(
     plan: &Plan,
     rows: &[Spec],
 ) -> Result<()> {
+    affinity::note_one_processor(rows.iter());
     let bar = progress(rows.iter(), plan);
     let mut report = Report::new(args.format);
     let mut ended = Ok(());

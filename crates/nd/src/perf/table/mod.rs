@@ -16,6 +16,7 @@ use rows::PromisedRow;
 pub(super) use rows::Question;
 use verbs::OnDevice;
 
+use super::affinity;
 use super::args::TableArgs;
 use super::local::Second;
 use super::outcome::Outcome;
@@ -92,6 +93,7 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
         usual: None,
     };
     let runs = args.runs.get();
+    affinity::note_one_processor(rows.iter().flat_map(|row| &row.specs));
     let all = (0..runs).flat_map(|_| rows.iter().flat_map(|row| &row.specs));
     let bar = sweep::progress(all, &plan);
     let of_device = device.as_ref().map_or(0, OnDevice::steps);
