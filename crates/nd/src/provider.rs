@@ -516,6 +516,17 @@ pub(crate) fn leave(limit: Duration) {
     softnd::close_connections(limit);
 }
 
+/// Checks that two processes can use the adapter together.
+pub(crate) fn check_for_two_processes(url: Option<&str>) -> Result<()> {
+    match url {
+        Some(url) if is_simulated(url)? => Err(Failure::new(
+            format!("{url} has a network of its own, which the second process does not reach"),
+            "name an adapter of this machine, see `nd info`",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Whether the URL is of a network that only this process has, and that no other adapter reaches.
 pub(crate) fn is_simulated(url: &str) -> Result<bool> {
     find(SCHEMES, url).map(|(scheme, _)| scheme.place == Place::Simulation)

@@ -241,7 +241,7 @@ impl Session {
 
     /// An address of the adapter, without a port: of the loopback interface if it has one.
     pub(crate) fn an_address(&self) -> Result<SocketAddr> {
-        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let loopback = loopback();
         let addresses = self.adapter.query_address_list();
         let addresses =
             addresses.map_err(|error| Failure::nd("list the adapter's addresses", &error))?;
@@ -419,6 +419,18 @@ impl Deadline {
 
     pub(crate) fn limit(&self) -> Duration {
         self.limit
+    }
+}
+
+/// Any port of this machine's own address: 127.0.0.1, or ::1 on machines without IPv4.
+pub(crate) fn loopback() -> SocketAddr {
+    let own = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    match UdpSocket::bind(own) {
+        // What else fails also fails for those who use the address, and they tell.
+        Err(error) if error.kind() == std::io::ErrorKind::AddrNotAvailable => {
+            SocketAddr::from((Ipv6Addr::LOCALHOST, 0))
+        }
+        _ => own,
     }
 }
 

@@ -3,6 +3,40 @@
 use softnd_tests::dissect::Dissection;
 use softnd_tests::{args, nd, tool};
 
+/// What needs no address works in a network that has IPv6 alone.
+#[test]
+fn a_machine_with_ipv6_alone_is_enough() {
+    let (Some(unshare), Some(ip)) = (tool::find("unshare"), tool::find("ip")) else {
+        return;
+    };
+    let (unshare, ip) = (unshare.display(), ip.display());
+    let alone = |line: &str| {
+        let network = format!("{ip} link set lo up && {ip} addr del 127.0.0.1/8 dev lo");
+        format!("exec {unshare} --user --map-root-user --net sh -c '{network} && {line}'")
+    };
+    let tried = std::process::Command::new("sh")
+        .arg("-c")
+        .arg(alone(&format!("{ip} -6 addr show dev lo | grep -q ::1")))
+        .output()
+        .expect("sh starts");
+    if !tried.status.success() {
+        let why = String::from_utf8_lossy(&tried.stderr);
+        return tool::skip_here(&format!("no network with IPv6 alone: {}", why.trim()));
+    }
+    let nd_program = nd::binary().display();
+    let perf = "--turns 3 --duration 0.006 --op send --test latency --size 8 --mode event --crc on";
+    for line in [
+        "demo".to_owned(),
+        "demo --udp".to_owned(),
+        format!("perf local {perf}"),
+    ] {
+        let run = nd::shell(&alone(&format!("exec {nd_program} {line}"))).finish();
+        run.assert_success();
+    }
+    let listen = alone(&format!("exec {nd_program} perf serve"));
+    assert!(nd::shell(&listen).address().is_ipv6());
+}
+
 #[test]
 fn the_demo_succeeds_and_shows_every_step() {
     let demo = nd::run(args!["demo"]);

@@ -514,6 +514,14 @@ fn one_processor_is_told_and_shared() {
 }
 
 #[test]
+fn both_processes_use_the_adapter_that_is_named() {
+    let line = "--op send --test latency --size 8 --mode event --crc on --url";
+    local_tiny(&format!("{line} softnd+tcp://127.0.0.2")).assert_success();
+    local_tiny(&format!("{line} softnd+sim://seed=1")).assert_failure("a network of its own");
+    local_tiny(&format!("{line} softnd+udp://127.0.0.1")).assert_failure("--udp");
+}
+
+#[test]
 fn a_plot_that_cannot_be_drawn_is_refused_before_anything_is_measured() {
     let folder = tempfile::tempdir().unwrap();
     let nowhere = folder.path().join("no/such.svg");

@@ -20,14 +20,7 @@ use crate::table::{Align, Table};
 use crate::units;
 
 pub(super) fn run(args: &DemoArgs, verbose: u8) -> Result<()> {
-    if let Some(url) = args.which.url()
-        && provider::is_simulated(url)?
-    {
-        return Err(Failure::new(
-            format!("{url} has a network of its own, which the second process does not reach"),
-            "name an adapter of this machine, see `nd info`",
-        ));
-    }
+    provider::check_for_two_processes(args.which.url())?;
     // Wrong options are found here, and not by the second process.
     let options = AdapterOptions {
         capture: None,

@@ -1,6 +1,5 @@
 //! The server's part of the demo.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use netdirect::{
@@ -36,8 +35,7 @@ fn play(args: &DemoServerArgs) -> Result<()> {
         ..AdapterOptions::default()
     };
     let setup = Setup::new(args.url.as_deref(), options, LIMIT)?;
-    let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let session = setup.at(loopback)?;
+    let session = setup.at(session::loopback())?;
     let local = session.an_address()?;
     let (listener, address) = session.listen(local)?;
     ServerOutput.listening(address, setup.fingerprint())?;

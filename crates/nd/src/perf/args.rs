@@ -28,9 +28,9 @@ pub(crate) enum Perf {
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Where to listen: HOST:PORT; port 0 takes any free port
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
-    pub(crate) listen: String,
+    /// Where to listen: HOST:PORT; port 0 takes any free port [default: any free port of 127.0.0.1, or of ::1 without IPv4]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<String>,
 
     /// Serves only tests with this way of waiting
     #[arg(long, value_enum)]
@@ -101,6 +101,10 @@ pub(crate) struct LocalArgs {
     #[arg(long, value_name = "NANOSECONDS", num_args = 0..=1, require_equals = true)]
     #[arg(conflicts_with = "one_core")]
     pub(crate) steady: Option<Option<NonZeroU32>>,
+
+    /// The URL of the adapter, which both processes open [default: the one that has 127.0.0.1, or ::1 without IPv4]
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
 
     #[command(flatten)]
     pub(crate) tests: TestArgs,
@@ -635,7 +639,7 @@ mod tests {
         let spec = super::super::spec::tests::SPEC;
         let serve = |mode, op| ServeArgs {
             url: None,
-            listen: String::new(),
+            listen: None,
             mode,
             op,
             memory: 0,

@@ -8,8 +8,11 @@ use std::time::Duration;
 use nd::process;
 
 use super::affinity;
+use super::link::LIMIT;
 use super::spec::Receives;
 use crate::errors::{Failure, Result};
+use crate::provider::AdapterOptions;
+use crate::session::{self, Setup};
 
 /// How long the process may take to end after its client has left.
 const PARTING: Duration = Duration::from_secs(5);
@@ -22,13 +25,22 @@ pub(super) struct Second {
 }
 
 impl Second {
-    /// Starts the process, and waits until it listens. Its queue pairs take their Receives from there.
-    pub(super) fn start(verbose: u8, receives: Receives) -> Result<Self> {
+    /// Starts the process, and waits until it listens, at an address of the adapter if one is named. Its queue pairs take their
+    /// Receives from there.
+    pub(super) fn start(verbose: u8, receives: Receives, url: Option<&str>) -> Result<Self> {
+        let address = match url {
+            None => session::loopback(),
+            Some(url) => {
+                let setup = Setup::new(Some(url), AdapterOptions::default(), LIMIT)?;
+                setup.at(session::loopback())?.an_address()?
+            }
+        };
         let explain = |error| Failure::start("a second process of this program", &error);
         affinity::anywhere();
         let mut command = Command::new(std::env::current_exe().map_err(explain)?);
         command
-            .args(["perf", "serve", "--once", "--listen", "127.0.0.1:0"])
+            .args(["perf", "serve", "--once", "--listen", &address.to_string()])
+            .args(url.iter().flat_map(|url| ["--url", url]))
             .args(["--receives", &receives.to_string()])
             .args((0..verbose).map(|_| "-v"))
             .stdin(Stdio::null())

@@ -47,7 +47,10 @@ fn others(args: &ServeArgs) -> Option<Others> {
 /// Serves one client after the other, or only one.
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     check_choices(args.url.as_deref(), args.side.fault.as_deref())?;
-    let address = session::resolve(&args.listen)?[0];
+    let address = match &args.listen {
+        Some(listen) => session::resolve(listen)?[0],
+        None => session::loopback(),
+    };
     let doing = || format!("listen on {address}");
     let listener = TcpListener::bind(address).map_err(|error| Failure::socket(doing(), &error))?;
     let address = listener

@@ -28,25 +28,35 @@ const ANSWER: Duration = Duration::from_secs(60);
 
 /// Rows between this process and one that waits elsewhere.
 pub(super) fn remote(args: &RunArgs) -> Result<()> {
-    let mut tests = args.tests.clone();
-    if let Some(url) = &args.url
-        && tests.crc.is_empty()
-        && !provider::chooses_crc(url)?
-    {
-        tests.crc = vec![Switch::On];
-    }
-    let (mut plan, rows) = (tests.plan()?, tests.rows(Placement::Free)?);
-    plan.url.clone_from(&args.url);
-    check_choices(plan.url.as_deref(), plan.fault.as_deref())?;
-    for row in &rows {
-        check_transport(plan.url.as_deref(), row.transport)?;
-    }
+    let (tests, mut plan, rows) = chosen(&args.tests, args.url.as_deref(), Placement::Free)?;
     let plot = plot_file(&tests, &rows)?;
     let addresses = session::resolve(&args.address)?;
     let mut control = connect(&addresses, &args.address)?;
     control.allow(plan.timeout)?;
     plan.pin = certificates(&mut control, tests.udp)?;
     sweep(control, (&tests, plot), &plan, &rows)
+}
+
+/// What is to be measured with this adapter, and how.
+fn chosen(
+    tests: &TestArgs,
+    url: Option<&str>,
+    placement: Placement,
+) -> Result<(TestArgs, Plan, Vec<Spec>)> {
+    let mut tests = tests.clone();
+    if let Some(url) = url
+        && tests.crc.is_empty()
+        && !provider::chooses_crc(url)?
+    {
+        tests.crc = vec![Switch::On];
+    }
+    let (mut plan, rows) = (tests.plan()?, tests.rows(placement)?);
+    plan.url = url.map(str::to_owned);
+    check_choices(url, plan.fault.as_deref())?;
+    for row in &rows {
+        check_transport(url, row.transport)?;
+    }
+    Ok((tests, plan, rows))
 }
 
 /// Rows between two processes of this machine.
@@ -56,17 +66,17 @@ pub(super) fn local(args: &LocalArgs, verbose: u8) -> Result<()> {
     } else {
         Placement::Apart
     };
-    let (mut plan, rows) = (args.tests.plan()?, args.tests.rows(placement)?);
-    check_choices(None, plan.fault.as_deref())?;
-    let plot = plot_file(&args.tests, &rows)?;
+    provider::check_for_two_processes(args.url.as_deref())?;
+    let (tests, mut plan, rows) = chosen(&args.tests, args.url.as_deref(), placement)?;
+    let plot = plot_file(&tests, &rows)?;
     plan.steady = args.steady.is_some();
     let nanos = args.steady.flatten().map(NonZeroU32::get);
     plan.usual = nanos.map(|nanos| Duration::from_nanos(nanos.into()));
-    let second = Second::start(verbose, args.tests.side.receives)?;
+    let second = Second::start(verbose, tests.side.receives, args.url.as_deref())?;
     let mut control = connect(&[second.address], "the second process")?;
     control.allow(plan.timeout)?;
-    plan.pin = certificates(&mut control, args.tests.udp)?;
-    sweep(control, (&args.tests, plot), &plan, &rows)?;
+    plan.pin = certificates(&mut control, tests.udp)?;
+    sweep(control, (&tests, plot), &plan, &rows)?;
     second.finish();
     Ok(())
 }

@@ -274,7 +274,7 @@ fn attempt(
     progress: &dyn Fn() -> Result<()>,
 ) -> Result<Outcome> {
     await_cores(plan)?;
-    let second = Second::start(verbose, spec.receives)?;
+    let second = Second::start(verbose, spec.receives, None)?;
     let mut control = sweep::connect(&[second.address], "the second process")?;
     let over_udp = spec.transport == Transport::Udp;
     let plan = Plan {
