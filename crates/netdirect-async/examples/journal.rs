@@ -56,7 +56,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 /// Writes the lines of a client, and connects again if a connection is lost. Returns the number of connections. `sleep` is the
 /// timer of the program's runtime.
-pub async fn write<S: Future<Output = ()>>(
+pub async fn write<S: Future>(
     adapter: &AsyncAdapter,
     to: SocketAddr,
     client: u64,
@@ -88,7 +88,7 @@ fn may_go_away(status: Status) -> bool {
 }
 
 /// Writes with one connection the lines that have no answer yet.
-async fn write_once<S: Future<Output = ()>>(
+async fn write_once<S: Future>(
     adapter: &AsyncAdapter,
     to: SocketAddr,
     client: u64,
@@ -183,9 +183,7 @@ impl Journal {
 /// The tests: the application above, between two adapters of a simulated network that follow fault plans.
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
     use std::pin::pin;
-    use std::task::Poll;
 
     use futures_util::future::{Either, select};
     use netdirect::{Call, Fault};
@@ -231,13 +229,13 @@ mod tests {
             extensions.inject(fault).expect("softnd can");
         }
 
-        let after = |time| sleep(network.clone(), time);
+        let after = |time| network.sleep(time);
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let connections = runtime.expect("a runtime").block_on(async {
             let writing = async {
                 let ended = write(&client, address, CLIENT, &LINES, after).await;
                 // What was on the way still arrives.
-                after(10 * LIMIT).await;
+                after(10 * LIMIT).await.expect("this thread's network");
                 ended
             };
             match select(pin!(writing), pin!(journal.serve(&server, &listener))).await {
@@ -250,21 +248,6 @@ mod tests {
             journal: journal.lines().remove(&CLIENT).unwrap_or_default(),
             faults: count(&client) + count(&server),
         }
-    }
-
-    /// A timer of virtual time.
-    async fn sleep(network: Simulation, time: Duration) {
-        let end = network.time() + time;
-        poll_fn(|context| {
-            if network.time() >= end {
-                return Poll::Ready(());
-            }
-            // The others have had their turns, and this task gets the next one.
-            network.pass(time / 50);
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
     }
 
     #[test]

@@ -32,7 +32,7 @@ use crate::within::within;
 /// # Errors
 ///
 /// - [`NOT_SUPPORTED`](Status::NOT_SUPPORTED): the file has no descriptor, because its provider runs in a
-///   [`Simulation`](netdirect::Simulation).
+///   [simulation](netdirect::SimulatedTime).
 /// - [`INSUFFICIENT_RESOURCES`](Status::INSUFFICIENT_RESOURCES): the runtime cannot watch the descriptor.
 ///
 /// # Panics

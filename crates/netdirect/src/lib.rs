@@ -141,6 +141,7 @@ mod overlapped;
 mod provider;
 mod queues;
 mod simulation;
+mod sleep;
 mod status;
 mod sync;
 mod types;
@@ -162,7 +163,9 @@ pub use overlapped::{
 pub use provider::Provider;
 pub use queues::{CompletionQueue, QueuePair, SharedReceiveQueue};
 pub use rdma_buffer::Buffer;
-pub use simulation::Simulation;
+pub(crate) use simulation::SimulatedTime as Simulation;
+pub use simulation::SimulatedTime;
+pub use sleep::Sleep;
 pub use status::{Severity, Status};
 pub use types::{
     AdapterFlags, AdapterId, AdapterInfo, Affinity, CompletionResult, Immediate, LocalToken,

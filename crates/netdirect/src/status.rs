@@ -190,7 +190,7 @@ statuses! {
     BAD_NETWORK_NAME = 0xC000_00CC, "STATUS_BAD_NETWORK_NAME";
     /// `STATUS_CONNECTION_DISCONNECTED`: a final status of NotifyDisconnect that some providers return and clients accept.
     CONNECTION_DISCONNECTED = 0xC000_020C, "STATUS_CONNECTION_DISCONNECTED";
-    /// `STATUS_POSSIBLE_DEADLOCK`: a wait has ended, because nothing in the [simulation](crate::Simulation) can end the
+    /// `STATUS_POSSIBLE_DEADLOCK`: a wait has ended, because nothing in the [simulation](crate::SimulatedTime) can end the
     /// request. The request itself is still in flight.
     POSSIBLE_DEADLOCK = 0xC000_0194, "STATUS_POSSIBLE_DEADLOCK";
     /// `STATUS_DATA_ERROR`: on InfiniBand, the result of a Send that was longer than the peer's Receive.

@@ -21,7 +21,7 @@ use iwarp_io::transport::sim::World;
 use iwarp_io::transport::sim::world::{SimAdapter, Stuck};
 use iwarp_io::transport::stream::Stream;
 use iwarp_io::transport::{Transport, Wire};
-use netdirect::{AdapterId, Affinity, Error, Result, Simulation, Status};
+use netdirect::{AdapterId, Affinity, Error, Result, SimulatedTime, Status};
 use parking_lot::Mutex;
 
 use crate::device::{self, Device, DeviceObject, RemovalScheduler};
@@ -236,27 +236,41 @@ impl DriverOwner for Core {
     }
 }
 
-impl Simulation for Core {
+/// Moves a world to its next event, or to `until`. The error has no report of what waits, because a client may call this in a loop.
+pub(crate) fn step(world: &World, until: Option<Instant>) -> Result<()> {
+    if let Err(error) = world.check_thread() {
+        return Err(Error::new(
+            Status::INVALID_DEVICE_REQUEST,
+            error.to_string(),
+        ));
+    }
+    if world.step_until(until) {
+        return Ok(());
+    }
+    Err(Error::new(Status::POSSIBLE_DEADLOCK, Stuck.to_string()))
+}
+
+impl SimulatedTime for Core {
     fn now(&self) -> Instant {
         self.driver.now()
+    }
+
+    fn set_alarm(&self, at: Instant) -> u64 {
+        let world = self.driver.environment.world();
+        world.map_or(0, |world| world.set_alarm(at))
+    }
+
+    fn clear_alarm(&self, alarm: u64) {
+        if let Some(world) = self.driver.environment.world() {
+            world.clear_alarm(alarm);
+        }
     }
 
     fn step(&self, until: Option<Instant>) -> Result<()> {
         let Some(world) = self.driver.environment.world() else {
             return Ok(());
         };
-        let stepped = world.check_thread().and_then(|()| {
-            if world.step_until(until) {
-                Ok(())
-            } else {
-                Err(Stuck.into())
-            }
-        });
-        // The report is left out, because a client may call this in a loop.
-        stepped.map_err(|error| match error.kind() {
-            io::ErrorKind::Deadlock => Error::new(Status::POSSIBLE_DEADLOCK, error.to_string()),
-            _ => self.cannot_wait(&error),
-        })
+        step(world, until)
     }
 }
 

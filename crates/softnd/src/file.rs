@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use netdirect::{Association, Awaited, OverlappedFile, Result, Simulation};
+use netdirect::{Association, Awaited, OverlappedFile, Result, SimulatedTime};
 
 use crate::core::{Core, NetworkHold};
 use iwarp_io::progress::parking::{ANYTHING, Parking};
@@ -84,7 +84,7 @@ impl OverlappedFile for File {
         self.parking.outside().descriptor()
     }
 
-    fn simulation(&self) -> Option<Arc<dyn Simulation>> {
+    fn simulation(&self) -> Option<Arc<dyn SimulatedTime>> {
         let core = self.core.clone();
         core.driver.environment.world().is_some().then_some(core)
     }

@@ -45,13 +45,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iwarp_io::transport::sim::World;
 use iwarp_io::transport::sim::world::WeakWorld;
 pub use iwarp_io::transport::sim::{Chance, Conditions, DatagramSocket, Disturbances};
-use netdirect::{Adapter, Error, Result, Status};
+use netdirect::{Adapter, Error, Result, SimulatedTime, Sleep, Status};
 
+use crate::core::step;
 use crate::options::Options;
 use crate::provider::{Protocol, Provider};
 
@@ -153,6 +154,32 @@ impl Simulation {
         self.world.pass(time);
     }
 
+    /// A timer of the network: a future that ends when this much virtual time has passed. It is what `sleep` of a runtime is
+    /// elsewhere: a pause, or the time limit of another future. Dropping it takes the timer back. A program that has an adapter
+    /// alone finds the same at its overlapped file, as
+    /// [`OverlappedFile::simulation`](netdirect::OverlappedFile::simulation).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use softnd::simulation::Simulation;
+    ///
+    /// # fn block_on<F: Future>(future: F) -> F::Output {
+    /// #     let mut future = std::pin::pin!(future);
+    /// #     loop {
+    /// #         let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
+    /// #         if let std::task::Poll::Ready(output) = future.as_mut().poll(context) { return output }
+    /// #     }
+    /// # }
+    /// let simulation = Simulation::new(7);
+    /// block_on(simulation.sleep(Duration::from_secs(60)))?;
+    /// assert_eq!(simulation.time(), Duration::from_secs(60));
+    /// # Ok::<(), netdirect::Error>(())
+    /// ```
+    pub fn sleep(&self, time: Duration) -> Sleep {
+        let clock: Arc<dyn SimulatedTime> = Arc::new(Clock(self.world.clone()));
+        clock.sleep(time)
+    }
+
     /// Reports, one line each, which requests of all adapters wait for what, and how much data each stream carries. When no event
     /// is left that could end a wait, the wait logs this report at level error and returns the report in its error.
     pub fn report(&self) -> Vec<String> {
@@ -193,6 +220,33 @@ impl Simulation {
         self.world
             .network(|network| change(network.conditions_mut()));
         self.world.moved();
+    }
+}
+
+/// The time of a network, for a program that has no adapter at hand.
+struct Clock(World);
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Clock").field(&self.0.time()).finish()
+    }
+}
+
+impl SimulatedTime for Clock {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn step(&self, until: Option<Instant>) -> Result<()> {
+        step(&self.0, until)
+    }
+
+    fn set_alarm(&self, at: Instant) -> u64 {
+        self.0.set_alarm(at)
+    }
+
+    fn clear_alarm(&self, alarm: u64) {
+        self.0.clear_alarm(alarm);
     }
 }
 

@@ -82,6 +82,16 @@ impl SimulatedWait {
         done: impl Fn() -> bool,
     ) -> Poll<Result<()>> {
         file.progress();
+        self.poll_time(simulation, waker, done)
+    }
+
+    /// As [`poll`](Self::poll), for a future that waits for no file.
+    pub(crate) fn poll_time(
+        &mut self,
+        simulation: &dyn Simulation,
+        waker: &Waker,
+        done: impl Fn() -> bool,
+    ) -> Poll<Result<()>> {
         let others_first = self.seen != ENDED.get();
         self.quiet = match others_first {
             true => 0,

@@ -40,7 +40,7 @@ impl CompletionPort {
     }
 
     /// Takes the oldest packet (`GetQueuedCompletionStatus`). If there is none, the call waits up to `timeout`, or without a
-    /// limit for `None`. Returns `None` if the time has run out, or if nothing in a [`Simulation`](crate::Simulation) can
+    /// limit for `None`. Returns `None` if the time has run out, or if nothing in a [simulation](crate::SimulatedTime) can
     /// queue a packet any more.
     ///
     /// While there is no packet, the calling thread runs the providers of the associated files. With a limit of zero it does

@@ -2,10 +2,14 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::common::*;
-use netdirect::{CompletionPort, Event, Fault, NotifyType, OpFlags, Overlapped, Status};
+use netdirect::{
+    CompletionPort, Event, Fault, NotifyType, OpFlags, Overlapped, OverlappedFile, Status,
+};
 use softnd::Options;
 use softnd::simulation::{Chance, Simulation};
 
@@ -395,6 +399,7 @@ fn conn_022_a_host_that_cannot_be_reached_has_a_status_of_its_own() {
 
 /// The MPA header of a Reply of revision 1 without private data.
 const REPLY: &[u8] = b"MPA ID Rep Frame\x40\x01\x00\x00";
+const SECOND: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_secs(600);
 
 #[test]
@@ -480,4 +485,79 @@ fn a_peer_that_replies_late_or_never() {
     let never = "seed=3,no-reply=1";
     assert_eq!(connect(never, &patient), Status::POSSIBLE_DEADLOCK);
     assert_eq!(connect(never, &impatient), Status::IO_TIMEOUT);
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    loop {
+        let polled = future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        if let Poll::Ready(output) = polled {
+            return output;
+        }
+    }
+}
+
+/// Whoever steps without a limit meets the time of each sleep to the nanosecond, but not that of one that was dropped.
+#[test]
+fn a_virtual_timer_is_an_event_of_the_world() {
+    let simulation = Simulation::new(5);
+    let (side, _) = sides(&simulation);
+    let of_file = OverlappedFile::simulation(&*side.file).unwrap();
+    let begun = simulation.time();
+    let times = [3, 1, 2].map(Duration::from_secs);
+    let mut sleeps = Vec::from(times.map(|time| simulation.sleep(time)));
+    let another = Duration::from_nanos(1_500_000_001);
+    sleeps.push(of_file.sleep(another));
+    let dropped = Duration::from_nanos(1_700_000_003);
+    drop(simulation.sleep(dropped));
+    let mut stops = Vec::new();
+    while simulation.time() - begun < times[0] {
+        assert!(simulation.step());
+        stops.push(simulation.time() - begun);
+    }
+    for time in times.into_iter().chain([another]) {
+        assert!(stops.contains(&time), "{time:?}: {stops:?}");
+    }
+    assert!(!stops.contains(&dropped));
+    let ended = simulation.time();
+    for sleep in sleeps {
+        block_on(sleep).unwrap();
+    }
+    assert_eq!(simulation.time(), ended);
+}
+
+/// The task that sleeps has its turn at its time, although another task waits for something that takes longer.
+#[test]
+fn a_virtual_timer_ends_while_another_task_waits() {
+    let simulation = Simulation::new(5);
+    let (side, _) = sides(&simulation);
+    let (listener, _) = side.listener(0);
+    let (connector, asked) = (side.connector(), Overlapped::new());
+    let _ = listener.get_connection_request(&connector, &asked).unwrap();
+    let (mut longer, mut request) = (
+        pin!(simulation.sleep(10 * SECOND)),
+        pin!(asked.into_future()),
+    );
+    let mut short = pin!(simulation.sleep(SECOND));
+    let context = &mut Context::from_waker(Waker::noop());
+    while short.as_mut().poll(context).is_pending() {
+        assert!(longer.as_mut().poll(context).is_pending());
+        assert!(request.as_mut().poll(context).is_pending());
+    }
+    assert_eq!(simulation.time(), SECOND);
+}
+
+/// A sleep alone moves the simulation.
+#[test]
+fn a_virtual_timer_ends_by_itself_and_in_its_own_thread_alone() {
+    let simulation = Simulation::new(6);
+    block_on(simulation.sleep(7 * SECOND)).unwrap();
+    assert_eq!(simulation.time(), 7 * SECOND);
+    let other = simulation.clone();
+    let ended = std::thread::spawn(move || block_on(other.sleep(SECOND)));
+    let error = ended.join().unwrap().unwrap_err();
+    assert_eq!(error.status(), Status::INVALID_DEVICE_REQUEST);
+    assert_eq!(simulation.time(), 7 * SECOND);
 }

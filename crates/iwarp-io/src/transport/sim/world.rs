@@ -182,6 +182,8 @@ struct State {
     wakers: BTreeMap<u64, bool>,
     tasks: Vec<TaskEntry>,
     adapters: Vec<Weak<dyn SimAdapter>>,
+    /// Times to which programs sleep, with a number each.
+    alarms: BTreeSet<(Instant, u64)>,
     /// The sets of the tasks that run: a task may drive the world itself.
     running: Vec<u64>,
     /// How often in a row nothing but a check of a task was left to happen.
@@ -218,6 +220,7 @@ impl World {
                 wakers: BTreeMap::new(),
                 tasks: Vec::new(),
                 adapters: Vec::new(),
+                alarms: BTreeSet::new(),
                 running: Vec::new(),
                 idle_looks: 0,
                 moved: Duration::ZERO,
@@ -349,6 +352,19 @@ impl World {
     pub fn moved(&self) {
         let mut state = self.lock();
         state.moved = state.network.now();
+    }
+
+    /// Makes a time an event of the world, over which no step passes. Returns a number with which it can be taken back.
+    pub fn set_alarm(&self, at: Instant) -> u64 {
+        let mut state = self.lock();
+        let number = state.next_serial();
+        state.alarms.insert((at, number));
+        number
+    }
+
+    /// Takes an alarm back. Nothing happens if its time has come.
+    pub fn clear_alarm(&self, number: u64) {
+        self.lock().alarms.retain(|(_, known)| *known != number);
     }
 
     /// Moves the clock to the next event, or to `until` if this is earlier. False if no event is left.
@@ -717,6 +733,11 @@ impl State {
         let deadline = wishes().filter_map(|wishes| wishes.deadline).min();
         let upkeep = wishes().filter_map(|wishes| wishes.upkeep).min();
         let look = wishes().filter_map(|wishes| wishes.look).min();
+        let now = epoch + self.network.now();
+        while self.alarms.first().is_some_and(|(at, _)| *at <= now) {
+            self.alarms.pop_first();
+        }
+        let deadline = earlier(deadline, self.alarms.first().map(|(at, _)| *at));
         let event = self.network.next_event().map(|at| epoch + at);
         // Datagrams may only keep connections alive.
         let (event, datagram) = match self.network.has_stream_events() {

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use netdirect::{Association, OverlappedFile, Result, Simulation};
+use netdirect::{Association, OverlappedFile, Result, SimulatedTime};
 
 /// The client's reference to a file. Objects made with the file have the file inside.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl OverlappedFile for BrokenFile {
         self.inner.as_fd()
     }
 
-    fn simulation(&self) -> Option<Arc<dyn Simulation>> {
+    fn simulation(&self) -> Option<Arc<dyn SimulatedTime>> {
         self.inner.simulation()
     }
 }
