@@ -35,6 +35,7 @@ mod provider;
 mod rping;
 mod session;
 mod stderr;
+mod strangers;
 mod table;
 mod units;
 mod wire_conform;
@@ -43,10 +44,13 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::cat::args::Cat;
 use crate::cli::{Cli, Command};
+use crate::strangers::StrangerLines;
 
 /// How long a command that has ended waits for what it has sent over UDP to arrive.
 const LAST_OCTETS: Duration = Duration::from_secs(2);
@@ -65,7 +69,8 @@ fn main() -> ExitCode {
     let quiet = u8::from(matches!(cli.command, Command::Rping(_)));
     // The checks break things on purpose, which the log would tell of.
     let silent = cli.verbose == 0 && matches!(cli.command, Command::Conform(_));
-    start_logging(cli.verbose.saturating_sub(quiet), silent);
+    let expects_strangers = matches!(cli.command, Command::Conform(_) | Command::WireConform(_));
+    start_logging(cli.verbose.saturating_sub(quiet), silent, expects_strangers);
     interrupt::watch(|| provider::leave(Duration::ZERO));
     let status = run(&cli);
     provider::leave(LAST_OCTETS);
@@ -92,8 +97,9 @@ fn run(cli: &Cli) -> ExitCode {
     }
 }
 
-/// Logs go to standard error, so that standard output stays parseable. `RUST_LOG` wins over `-v`.
-fn start_logging(verbose: u8, silent: bool) {
+/// Logs go to standard error, so that standard output stays parseable. `RUST_LOG` wins over `-v`. Unless a command expects peers that
+/// speak no iWARP, there is a line for each of them.
+fn start_logging(verbose: u8, silent: bool, expects_strangers: bool) {
     let level = match verbose {
         0 if silent => "off",
         0 => "error", // what goes wrong is told once, by the command
@@ -102,9 +108,13 @@ fn start_logging(verbose: u8, silent: bool) {
         _ => "trace",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let log = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(std::io::stderr().is_terminal() && output::may_be_coloured())
+        .with_filter(filter);
+    let strangers = (!expects_strangers).then(StrangerLines::layer);
+    tracing_subscriber::registry()
+        .with(log)
+        .with(strangers)
         .init();
 }

@@ -2,6 +2,7 @@
 //!
 //! `println!` panics when the reader of a pipe has gone; here that becomes a quiet [`Failure`].
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 
@@ -23,7 +24,7 @@ pub(crate) fn afterword(text: impl Display) -> Result<()> {
     }
 }
 
-/// Colours for standard output: real ones on a terminal, none elsewhere or where `NO_COLOR` is set.
+/// Colours for standard output: real ones on a terminal, none elsewhere, where `NO_COLOR` is set, or on a terminal without.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paint {
     on: bool,
@@ -31,8 +32,17 @@ pub(crate) struct Paint {
 
 /// Whether standard output is a terminal that may be coloured.
 pub(crate) fn colours_wanted() -> bool {
-    let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    wanted && std::io::stdout().is_terminal()
+    std::io::stdout().is_terminal() && may_be_coloured()
+}
+
+/// Whether terminals may be coloured: not where `NO_COLOR` is set, and not those that know no colours.
+pub(crate) fn may_be_coloured() -> bool {
+    allows_colours(|name| std::env::var_os(name))
+}
+
+fn allows_colours(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    let no_color = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !no_color && variable("TERM").is_none_or(|terminal| terminal != "dumb")
 }
 
 impl Paint {
@@ -63,6 +73,32 @@ impl Paint {
             format!("\x1b[{code}m{text}\x1b[0m")
         } else {
             text.to_string()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_that_have_them() {
+        for (no_color, terminal, coloured) in [
+            (None, Some("xterm"), true),
+            (None, None, true),
+            (Some(""), Some("xterm"), true),
+            (Some("1"), Some("xterm"), false),
+            (None, Some("dumb"), false),
+        ] {
+            let variable = |name: &str| {
+                let value = if name == "TERM" { terminal } else { no_color };
+                value.map(OsString::from)
+            };
+            assert_eq!(
+                allows_colours(variable),
+                coloured,
+                "{no_color:?} {terminal:?}"
+            );
         }
     }
 }

@@ -98,10 +98,13 @@ pub(crate) fn connect(
 ) -> Result<()> {
     let succeeded = |status| match status {
         Status::SUCCESS => Ok(()),
-        status => Err(Failure::status(format_args!("connect to {peer}"), status)),
+        status => Err(endpoint.not_connected(peer, status)),
     };
     succeeded(endpoint.connect(local, peer, limits, &[])?)?;
-    succeeded(endpoint.complete_connect()?)
+    match endpoint.complete_connect()? {
+        Status::SUCCESS => Ok(()),
+        status => Err(Failure::status(format_args!("connect to {peer}"), status)),
+    }
 }
 
 pub(crate) fn nowhere() -> Failure {

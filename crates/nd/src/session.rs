@@ -578,6 +578,17 @@ impl Endpoint {
         Ok(status)
     }
 
+    /// The failure of a Connect that ended with this status. If the peer answered by a rejection, a program accepts connections there.
+    pub(crate) fn not_connected(&self, destination: SocketAddr, status: Status) -> Failure {
+        let doing = format!("connect to {destination}");
+        if status == Status::CONNECTION_REFUSED && self.connector.get_private_data().is_ok() {
+            let why = "the program that listens there has rejected the connection";
+            return Failure::refused(doing, status, why)
+                .advise("check address and port, and look at what that program says");
+        }
+        Failure::status(doing, status)
+    }
+
     /// Completes a connection that was answered, and watches for its end from then on.
     pub(crate) fn complete_connect(&self) -> Result<Status> {
         let overlapped = Overlapped::new();

@@ -46,6 +46,7 @@ pub use iwarp_io::capture;
 pub use iwarp_io::faults;
 pub use iwarp_io::peer_network::PeerNetwork;
 pub use iwarp_io::peer_table::PeerTable;
+pub use iwarp_io::setup::STRANGERS;
 pub use iwarp_io::transport::quic::security;
 pub use limits::{LONGEST_PRIVATE_DATA, Limits};
 pub use options::{Options, Profile, Timeouts};

@@ -460,6 +460,49 @@ fn clients_that_are_no_iwarp_peers() {
     assert_eq!(fs::read(place.copy()).unwrap(), noise(1000));
 }
 
+/// Each peer that speaks no iWARP is a line, at the servers whose peers speak it from the first octet.
+#[test]
+fn servers_tell_of_peers_that_speak_no_iwarp() {
+    let place = Place::with_file(1);
+    // A Request of revision 9 (RFC 5044 section 7.1.1).
+    let revision: [&[u8]; 2] = [b"MPA ID Req Frame", &[0x40, 9, 0, 0]];
+    for mut server in [
+        place.receiver(&[]),
+        nd::start(["rping", "-s", "-a", "127.0.0.1", "-p", "0"]),
+        nd::start(["perftest", "send_bw", "--listen", "127.0.0.1", "-p", "0"]),
+    ] {
+        let address = server.address();
+        for (octets, why) in [
+            (
+                &b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"[..],
+                "not an MPA start-up frame",
+            ),
+            (&revision.concat(), "MPA revision 9 is not supported"),
+            (b"", "closed the stream"),
+            (b"MPA ID Req", "closed the stream"),
+        ] {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(octets).unwrap();
+            let peer = stream.local_addr().unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            let line = format!("nd: turned away {peer}, which asked for no connection: ");
+            let said = server.wait_for(|said| said.strip_prefix(&line).map(str::to_owned));
+            assert!(said.contains(why), "{said}");
+        }
+    }
+}
+
+/// A program that accepts connections and rejects this one is another thing than none.
+#[test]
+fn a_rejection_is_told_as_one() {
+    let place = Place::with_file(1);
+    let mut recv = place.receiver(&[]);
+    let address = recv.address();
+    let (host, port) = (address.ip().to_string(), address.port().to_string());
+    let ping = nd::run(["rping", "-c", "-a", &host, "-p", &port]);
+    ping.assert_failure("the program that listens there has rejected the connection");
+}
+
 /// A transfer of 8 MiB that stops after the first MiB: receiver, sender, and the relay in between.
 fn stuck(place: &Place, via: &str) -> (Nd, Nd, Middle) {
     let mut recv = place.receiver(&[]);

@@ -15,6 +15,10 @@ use crate::progress::domain::{Source, Turn};
 use crate::progress::timers::{Timed, TimerKey};
 use crate::transport::stream::Stream;
 
+/// The target of log events, of level info, about peers that connected and sent no Request. A program that wants a line for each of them
+/// looks for the fields `peer` and `failure`.
+pub const STRANGERS: &str = "iwarp_io::strangers";
+
 /// Whoever has accepted a connection. Called with no lock of the connection held.
 pub(super) trait IncomingOwner: Send + Sync {
     /// The whole Request of the connection with this key is here.
@@ -135,7 +139,8 @@ impl Incoming {
             (None | Some(ResponderOutcome::Connected), _) => {}
             (Some(ResponderOutcome::Requested), Some(owner)) => owner.requested(self.key),
             (Some(ResponderOutcome::Requested), None) => self.refuse(),
-            (Some(ResponderOutcome::Failed(_)), owner) => {
+            (Some(ResponderOutcome::Failed(failure)), owner) => {
+                tracing::info!(target: STRANGERS, peer = %self.peer, %failure, "a peer asked for no connection");
                 drop(self.startup.lock().take());
                 if let Some(owner) = owner {
                     owner.ended(self.key);

@@ -27,7 +27,7 @@ mod responder;
 
 pub use acceptor::{Acceptor, AcceptorConfig, AcceptorOwner};
 pub use half_open::HalfOpenLimits;
-pub use incoming::Incoming;
+pub use incoming::{Incoming, STRANGERS};
 pub use iwarp::mpa::startup::{
     Acceptance, Agreed, ConcludeError, Enhanced, Frame, FrameKind, MAX_FRAME, Offer, ReadyKinds,
     StartupError,

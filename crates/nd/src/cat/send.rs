@@ -136,11 +136,9 @@ fn connect(setup: &Setup, address: SocketAddr, via: Via, size: Option<u64>) -> R
 /// Why the connection was not made: the receiver's own text, if it sent one.
 fn refused(connection: &Connection, doing: &str, status: Status) -> Failure {
     if status == Status::CONNECTION_REFUSED {
-        let words = connection
-            .endpoint
-            .connector
-            .get_private_data()
-            .unwrap_or_default();
+        let words = connection.endpoint.connector.get_private_data();
+        let is_rejection = words.is_ok();
+        let words = words.unwrap_or_default();
         if let Some(refusal) = Refusal::decode(&words) {
             let what = format!(
                 "cannot {doing}: the receiver refused: {}",
@@ -148,7 +146,7 @@ fn refused(connection: &Connection, doing: &str, status: Status) -> Failure {
             );
             return Failure::peer(what, "correct that and try again");
         }
-        if !words.is_empty() {
+        if is_rejection {
             let what = format!(
                 "cannot {doing}: a program other than `nd cat recv` rejected the connection"
             );

@@ -469,8 +469,7 @@ fn join(
     let limits = Lane::read_limits(session, spec);
     let status = lane.endpoint.connect(local, destination, limits, &data)?;
     if status != Status::SUCCESS {
-        let doing = format!("connect to {destination}");
-        return Err(Failure::status(doing, status));
+        return Err(lane.endpoint.not_connected(destination, status));
     }
     match lane.endpoint.complete_connect()? {
         Status::SUCCESS => Ok(lane),

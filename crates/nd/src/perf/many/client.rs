@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use netdirect::{RemoteAddress, Sge};
+use netdirect::{RemoteAddress, Sge, Status};
 
 use super::vitals::{Growth, Stopwatch};
 use super::{Crowd, LIMITS, LONGEST_IDLE, Site, Sites, bare, succeed};
@@ -80,10 +80,10 @@ impl Target {
         if let Some(sink) = sink {
             crowd.fill(&endpoint, sink)?;
         }
-        succeed(
-            format_args!("connect to {address}"),
-            endpoint.connect(None, address, LIMITS, &private_data(key, None))?,
-        )?;
+        match endpoint.connect(None, address, LIMITS, &private_data(key, None))? {
+            Status::SUCCESS => {}
+            status => return Err(endpoint.not_connected(address, status)),
+        }
         succeed("complete the connection", endpoint.complete_connect()?)?;
         Ok(endpoint)
     }
