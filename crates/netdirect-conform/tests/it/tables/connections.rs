@@ -106,6 +106,7 @@ pub(crate) const RULES: Table = &[
             "CONN-018.released",
             "CONN-018.canceled",
             "CONN-035.released",
+            "LSTN-031.dead",
         ],
     ),
     (
@@ -218,11 +219,16 @@ pub(crate) const RULES: Table = &[
     ),
     (
         Break::Connection(Deed::PortNeverBack),
-        &["LSTN-005.address", "LSTN-006.restart"],
+        &["LSTN-005.address", "LSTN-006.restart", "LSTN-011.twice"],
     ),
     (
         Break::Connection(Deed::ConnectorStays),
-        &["CONN-035.released", "CONN-056.released", "CONN-055.gone"],
+        &[
+            "CONN-035.released",
+            "CONN-056.released",
+            "CONN-055.gone",
+            "CONN-105.released",
+        ],
     ),
     (
         Break::Connection(Deed::CancelForgotten),
@@ -231,8 +237,10 @@ pub(crate) const RULES: Table = &[
             "CONN-046.gone",
             "CONN-052.canceled",
             "CONN-055.gone",
+            "CONN-071.gone",
             "CONN-105.canceled",
             "TST-044.canceled",
+            "LSTN-031.dead",
         ],
     ),
     (
