@@ -354,7 +354,7 @@ impl Connection {
     /// Those of [`Connector::notify_disconnect`], including its final statuses.
     pub async fn disconnected(&self) -> Result<()> {
         let overlapped = self.end()?;
-        overlapped.await.ok()
+        (&overlapped).await.ok().or_else(|_| overlapped.result())
     }
 
     /// The request that ends with the connection.

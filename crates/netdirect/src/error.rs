@@ -8,7 +8,7 @@ use crate::Status;
 /// Why a call failed: the ND status, and an explanation for people.
 ///
 /// An `Error` is returned by the call itself. If an overlapped request fails later, its [`Overlapped`](crate::Overlapped) has
-/// the [`Status`]; if a request on a queue pair fails later, its [`CompletionResult`](crate::CompletionResult) has the
+/// the [`Status`], and its [`result`](crate::Overlapped::result) the explanation; if a request on a queue pair fails later, its [`CompletionResult`](crate::CompletionResult) has the
 /// status.
 ///
 /// ```
@@ -44,6 +44,10 @@ impl Error {
     /// The explanation, which may be empty.
     pub fn what(&self) -> &str {
         &self.what
+    }
+
+    pub(crate) fn into_what(self) -> Cow<'static, str> {
+        self.what
     }
 }
 

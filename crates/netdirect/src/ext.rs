@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use crate::{
     CompletionQueue, CompletionResult, Connector, Listener, NotifyType, Overlapped, QueuePair,
-    ReadLimits, Result, Started,
+    ReadLimits, Result, Started, Status,
 };
 
 /// The final result of an overlapped method. If the method has failed, this is its error; otherwise `wait` waits for the end of
@@ -43,7 +43,7 @@ use crate::{
 pub fn wait(started: Result<Started>, overlapped: &Overlapped) -> Result<()> {
     match started? {
         Started::Done => Ok(()),
-        Started::Pending => overlapped.wait().ok(),
+        Started::Pending => ended(overlapped.wait(), overlapped),
     }
 }
 
@@ -55,7 +55,17 @@ pub fn wait(started: Result<Started>, overlapped: &Overlapped) -> Result<()> {
 pub async fn finished(started: Result<Started>, overlapped: &Overlapped) -> Result<()> {
     match started? {
         Started::Done => Ok(()),
-        Started::Pending => overlapped.await.ok(),
+        Started::Pending => ended(overlapped.await, overlapped),
+    }
+}
+
+/// The end of a wait as a result, with the provider's explanation unless the `Overlapped` has got another request meanwhile.
+fn ended(status: Status, overlapped: &Overlapped) -> Result<()> {
+    let ended = status.ok();
+    let explained = overlapped.result();
+    match (&ended, &explained) {
+        (Err(_), Err(error)) if error.status() == status => explained,
+        _ => ended,
     }
 }
 

@@ -9,7 +9,7 @@ use netdirect::{Error, RequestType, Status};
 use rustix::io::Errno;
 
 /// The status of a Connect whose TCP connection failed (CONN-021 to CONN-024).
-pub(crate) fn connect_status(error: &io::Error) -> Status {
+fn connect_status(error: &io::Error) -> Status {
     match Errno::from_io_error(error) {
         // EINVAL: no route leads from the local address to the peer, for example from a loopback address.
         Some(Errno::NETUNREACH | Errno::NETDOWN | Errno::INVAL | Errno::AFNOSUPPORT) => {
@@ -25,6 +25,11 @@ pub(crate) fn connect_status(error: &io::Error) -> Status {
         _ if is_shortage(error) => Status::INSUFFICIENT_RESOURCES,
         _ => Status::CONNECTION_REFUSED,
     }
+}
+
+/// The error of a Connect whose transport did not connect, with the transport's words.
+pub(crate) fn connect_error(error: &io::Error) -> Error {
+    Error::new(connect_status(error), error.to_string())
 }
 
 /// The status of a Bind or Listen that the system refused (CONN-008, LSTN-006).

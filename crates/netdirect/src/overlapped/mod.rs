@@ -13,6 +13,7 @@ pub use future::{Finished, SimulatedWait};
 pub use request::PendingOverlapped;
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt::Debug;
 #[cfg(unix)]
@@ -114,6 +115,8 @@ struct State {
     /// Tasks that await the end; none is kept past it, so that each is woken once.
     wakers: Vec<(u64, Waker)>,
     next_waker: u64,
+    /// Why the last request ended as it did, in words; mostly empty.
+    reason: Cow<'static, str>,
 }
 
 /// The overlapped file of an adapter (the `HANDLE` that `IND2Adapter::CreateOverlappedFile` returns): the parent of every

@@ -1,5 +1,6 @@
 //! The caller's handle of a request, and the provider's half.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -72,6 +73,22 @@ impl Overlapped {
     /// before the first request. Does not run the provider.
     pub fn status(&self) -> Status {
         Status::from_bits(self.0.status.load(Ordering::SeqCst))
+    }
+
+    /// The [status](Self::status) as a result, in which an error has the provider's explanation of why the request ended, for logs
+    /// and for people: why a Connect was refused, for example. The explanation may be empty. [`Status::PENDING`] is an error here,
+    /// see [`Status::ok`].
+    ///
+    /// # Errors
+    ///
+    /// Every status but [`Status::SUCCESS`].
+    pub fn result(&self) -> Result<()> {
+        let state = self.0.state.lock();
+        let status = self.status();
+        if status == Status::SUCCESS {
+            return Ok(());
+        }
+        Err(Error::new(status, state.reason.clone()))
     }
 
     /// Whether a request is in flight (`!HasOverlappedIoCompleted`).
@@ -167,6 +184,7 @@ impl Overlapped {
             ));
         }
         state.file = Some(file.clone());
+        state.reason = Cow::Borrowed("");
         if let Some(event) = &self.0.event {
             event.reset();
             if let Some(simulation) = file.simulation() {
@@ -182,7 +200,8 @@ impl Overlapped {
         })
     }
 
-    fn finish(&self, status: Status, notify: bool) {
+    fn finish(&self, end: Error, notify: bool) {
+        let status = end.status();
         debug_assert_ne!(
             status,
             Status::PENDING,
@@ -199,6 +218,7 @@ impl Overlapped {
         let mut state = self.0.state.lock();
         let file = state.file.take();
         let wakers = std::mem::take(&mut state.wakers);
+        state.reason = end.into_what();
         self.0.status.store(status.bits(), Ordering::SeqCst);
         let mut sleepers = None;
         let mut awaited = [Awaited::of(&self.0); 2];
@@ -269,15 +289,17 @@ impl PendingOverlapped {
     /// The caller must not hold a lock that [`OverlappedFile::wake`] or any method of the provider takes, because a sink may
     /// call these methods. Before the call, the object has to be in the state that callers may rely on after the end of the
     /// request (OVL-013).
-    pub fn complete(mut self, status: Status) {
-        self.finish(status, true);
+    ///
+    /// `end` is a [`Status`], or an [`Error`] that explains it: [`Overlapped::result`] has the explanation.
+    pub fn complete(mut self, end: impl Into<Error>) {
+        self.finish(end.into(), true);
     }
 
     /// Ends the request without a notification, because its method is going to return [`Done`](crate::Started::Done) or an
     /// error. The `Overlapped` gets this status (TST-006). No event is set, no packet is queued and no sink is called
     /// (GEN-008, GEN-009). Threads and tasks that wait for the request already are woken.
     pub fn abandon(mut self, status: Status) {
-        self.finish(status, false);
+        self.finish(status.into(), false);
     }
 
     /// Whether this is a request of `overlapped`.
@@ -287,16 +309,16 @@ impl PendingOverlapped {
             .is_some_and(|own| own.is(overlapped))
     }
 
-    fn finish(&mut self, status: Status, notify: bool) {
+    fn finish(&mut self, end: Error, notify: bool) {
         if let Some(overlapped) = self.overlapped.take() {
-            overlapped.finish(status, notify);
+            overlapped.finish(end, notify);
         }
     }
 }
 
 impl Drop for PendingOverlapped {
     fn drop(&mut self) {
-        self.finish(Status::CANCELED, true);
+        self.finish(Status::CANCELED.into(), true);
     }
 }
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use crate::common::{Counter, MockFile, block_on};
 use netdirect::{
-    CompletionPort, Event, Overlapped, OverlappedFile, OverlappedObject, Result, Status,
+    CompletionPort, Error, Event, Overlapped, OverlappedFile, OverlappedObject, Result, Started,
+    Status, ext,
 };
 use proptest::prelude::{Just, ProptestConfig, Strategy, prop_assert_eq, prop_oneof, proptest};
 
@@ -70,6 +71,31 @@ fn status_is_pending_then_exactly_the_final_one() {
         .unwrap()
         .complete(Status::from_bits(0xC123_4567));
     assert_eq!(overlapped.wait(), Status::from_bits(0xC123_4567));
+}
+
+#[test]
+fn the_result_has_the_providers_explanation_until_the_next_request() {
+    let (_, file) = MockFile::shared();
+    let overlapped = Overlapped::new();
+    assert_eq!(overlapped.result(), Ok(()));
+    let pending = overlapped.begin(&file).unwrap();
+    assert_eq!(overlapped.result(), Err(Status::PENDING.into()));
+    let refused = Error::new(Status::CONNECTION_REFUSED, "nobody listens");
+    pending.complete(refused.clone());
+    assert_eq!(overlapped.status(), Status::CONNECTION_REFUSED);
+    assert_eq!(overlapped.result(), Err(refused.clone()));
+    assert_eq!(
+        ext::wait(Ok(Started::Pending), &overlapped),
+        Err(refused.clone())
+    );
+    assert_eq!(
+        block_on(ext::finished(Ok(Started::Pending), &overlapped)),
+        Err(refused)
+    );
+    let pending = overlapped.begin(&file).unwrap();
+    assert_eq!(overlapped.result(), Err(Status::PENDING.into()));
+    drop(pending);
+    assert_eq!(overlapped.result(), Err(Status::CANCELED.into()));
 }
 
 #[test]

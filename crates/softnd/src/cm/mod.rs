@@ -6,7 +6,7 @@ pub(crate) mod listener;
 
 use std::sync::Arc;
 
-use netdirect::{PendingOverlapped, Status};
+use netdirect::{Error, PendingOverlapped};
 
 use crate::qp::{FlushGuard, News};
 
@@ -15,7 +15,7 @@ use crate::qp::{FlushGuard, News};
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     /// Requests to be completed.
-    requests: Vec<(PendingOverlapped, Status)>,
+    requests: Vec<(PendingOverlapped, Error)>,
     /// Delivered after the requests have been completed.
     news: Vec<News>,
     /// Dropped last, so that flushed requests are seen after that (CONN-106).
@@ -23,15 +23,19 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    fn push(&mut self, requests: impl IntoIterator<Item = PendingOverlapped>, status: Status) {
-        let requests = requests.into_iter();
+    fn push(
+        &mut self,
+        requests: impl IntoIterator<Item = PendingOverlapped>,
+        end: impl Into<Error>,
+    ) {
+        let (requests, end) = (requests.into_iter(), end.into());
         self.requests
-            .extend(requests.map(|request| (request, status)));
+            .extend(requests.map(|request| (request, end.clone())));
     }
 
     fn deliver(self) {
-        for (request, status) in self.requests {
-            request.complete(status);
+        for (request, end) in self.requests {
+            request.complete(end);
         }
         drop(self.news);
         drop(self.guard);

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use crate::common::*;
 use netdirect::{
-    CompletionPort, Event, Fault, NotifyType, OpFlags, Overlapped, OverlappedFile, Status,
+    CompletionPort, Event, Fault, NotifyType, OpFlags, Overlapped, OverlappedFile, Status, ext,
 };
 use softnd::Options;
-use softnd::simulation::{Chance, Simulation};
+use softnd::simulation::{Chance, Conditions, Simulation};
 
 fn sides(simulation: &Simulation) -> (Side, Side) {
     let side = |host| {
@@ -560,4 +560,43 @@ fn a_virtual_timer_ends_by_itself_and_in_its_own_thread_alone() {
     let error = ended.join().unwrap().unwrap_err();
     assert_eq!(error.status(), Status::INVALID_DEVICE_REQUEST);
     assert_eq!(simulation.time(), 7 * SECOND);
+}
+
+/// A status says what a program can decide by, and the result of the `Overlapped` says why, for people.
+#[test]
+fn a_connect_that_fails_says_why() {
+    let network = Simulation::new(8);
+    let attempt = |change: fn(&mut Conditions)| {
+        let mut conditions = Conditions::default();
+        change(&mut conditions);
+        network.change(|old| *old = conditions);
+        let (active, passive) = sides(&network);
+        let (listener, address) = passive.listener(0);
+        let connector = passive.connector();
+        let arrives = Overlapped::new();
+        let _ = listener
+            .get_connection_request(&connector, &arrives)
+            .unwrap();
+        let (here, qp, connects) = (active.connector(), active.queue_pair(), Overlapped::new());
+        let connecting = here.connect(&qp, address, 1, 1, b"", &connects);
+        if arrives.wait_timeout(SECOND) == Some(Status::SUCCESS) {
+            connector.reject(b"").unwrap();
+        }
+        ext::wait(connecting, &connects).unwrap_err().to_string()
+    };
+    let rejected = attempt(|_| {});
+    assert!(
+        rejected.starts_with("ND_CONNECTION_REFUSED: the peer rejected"),
+        "{rejected}"
+    );
+    let refused = attempt(|conditions| conditions.refusal = Chance::ALWAYS);
+    assert!(
+        refused.starts_with("ND_CONNECTION_REFUSED: Connection refused"),
+        "{refused}"
+    );
+    let silent = attempt(|conditions| conditions.silence = Chance::ALWAYS);
+    assert!(
+        silent.starts_with("ND_IO_TIMEOUT: no connection with 10.0.0.2:"),
+        "{silent}"
+    );
 }

@@ -292,8 +292,8 @@ fn a_client_with_another_version_of_quic_learns_the_right_one() {
     assert_eq!(lost, ConnectionError::VersionMismatch);
 }
 
-/// How an attempt ends in which the certificates do not suit.
-fn refused(client: Security, server: Security) {
+/// How an attempt ends in which the certificates do not suit. Returns the words of the error.
+fn refused(client: Security, server: Security) -> String {
     let (active, passive) = (
         Side::with(Options::default().security(client)),
         Side::with(Options::default().security(server)),
@@ -303,20 +303,30 @@ fn refused(client: Security, server: Security) {
     let arrival = listener.get_connection_request(&connector, &arrives);
     let call = Call::new(&active, address);
     assert_eq!(call.end_alone(), Status::CONNECTION_REFUSED);
+    let error = call.connects.result().unwrap_err();
+    assert_eq!(error.status(), Status::CONNECTION_REFUSED);
     network().pass(Duration::from_secs(1));
     assert!(arrives.is_pending(), "no request reaches the listener");
     listener.cancel_overlapped_requests().unwrap();
     assert_eq!(end(arrival, &arrives), Err(Status::CANCELED));
+    error.what().to_owned()
 }
 
 #[test]
 fn conn_023_a_certificate_that_is_not_trusted_refuses_connect_on_both_sides() {
     let other = || Credentials::generate().unwrap();
     let server = Security::default().credentials(other());
-    refused(Security::default(), server);
+    let shown = server.fingerprint().unwrap().to_string();
+    let what = refused(Security::default(), server);
+    // The client's program can show the fingerprint to a person, who compares and pins it.
+    assert!(what.contains(&shown), "{what}");
     let client = Security::default().credentials(other());
     let server = Security::default().demand_client_certificate(Trust::own_process());
-    refused(client, server);
+    let what = refused(client, server);
+    assert!(
+        what.starts_with("the peer ended the connection: "),
+        "{what}"
+    );
 }
 
 #[test]

@@ -659,13 +659,15 @@ impl QuicEndpoint {
             self.admission.failed(remote.ip(), connection.proved);
             self.refusals.count(Refusal::Connection);
         }
-        if let Some(complaint) = loss::complaint(reason) {
-            self.on_failure.call(remote, &complaint);
+        let complaint = loss::complaint(reason);
+        if let Some(complaint) = &complaint {
+            self.on_failure.call(remote, complaint);
             limited!(warn, peer = %remote, "no connection over UDP: {complaint}");
         } else {
             let reason = loss::words(reason);
             tracing::debug!(peer = %remote, reason, "a QUIC connection has ended");
         }
+        let complaint: Option<Arc<str>> = complaint.map(Arc::from);
         let errno = loss::errno(reason, established);
         let mut flows: Vec<_> = connection.flows.values().copied().collect();
         let opening: Vec<_> = connection.opening.drain(..).collect();
@@ -691,6 +693,7 @@ impl QuicEndpoint {
                 Stage::Asked { .. } if errno == Errno::CONNRESET => Errno::CONNREFUSED,
                 _ => errno,
             };
+            self.flows[flow].complaint.clone_from(&complaint);
             self.break_flow(flow, errno);
         }
     }

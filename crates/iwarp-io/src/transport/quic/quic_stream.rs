@@ -61,6 +61,8 @@ pub(super) struct QuicStream {
     pub(super) stale: Option<Instant>,
     /// What broke it. Octets that are here can still be read, if the whole connection broke.
     pub(super) broken: Option<Errno>,
+    /// Why the whole connection has ended, if that is for people to know.
+    pub(super) complaint: Option<Arc<str>>,
 }
 
 impl QuicStream {
@@ -89,6 +91,7 @@ impl QuicStream {
             finished: false,
             stale: None,
             broken: None,
+            complaint: None,
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::core::UNSTATED_READ_LIMIT;
 use crate::leniency::LenientCase;
 use crate::options::Profile;
 use crate::qp::{Claim, Qp, Start};
-use crate::status::{connect_status, fail, is_taken};
+use crate::status::{connect_error, fail, is_taken};
 
 /// How many ports are tried, at most, where the client has chosen none and the first ones are taken.
 const PORTS: u32 = 256;
@@ -201,7 +201,10 @@ impl Connector {
             return;
         };
         let time = match verdict {
-            Verdict::Refuse => return self.attempt_failed(state, Status::CONNECTION_REFUSED),
+            Verdict::Refuse => {
+                let what = "a fault plan refuses the connection";
+                return self.attempt_failed(state, Error::new(Status::CONNECTION_REFUSED, what));
+            }
             Verdict::Hold(time) => *time,
             Verdict::Effect(_) => {
                 self.core.device.remove_by_plan();
@@ -220,7 +223,10 @@ impl Connector {
             Phase::Connecting(attempt) if matches!(attempt.dial, Dial::Held { opens: true }) => {
                 self.dial_now(state);
             }
-            Phase::Connecting(_) => self.attempt_failed(state, Status::IO_TIMEOUT),
+            Phase::Connecting(attempt) => {
+                let what = format!("no connection with {} in time", attempt.destination);
+                self.attempt_failed(state, Error::new(Status::IO_TIMEOUT, what));
+            }
             _ => {}
         }
     }
@@ -238,7 +244,7 @@ impl Connector {
                 self.set_dial_timer(state, self.core.options.timeouts.connect);
             }
             (Ok(_), _) => {}
-            (Err(error), _) => self.attempt_failed(state, connect_status(&error)),
+            (Err(error), _) => self.attempt_failed(state, connect_error(&error)),
         }
     }
 
@@ -273,7 +279,7 @@ impl Connector {
             Dial::UnderWay { dialer, .. } => match dialer.is_connected(edges) {
                 Ok(true) => self.send_request(state),
                 Ok(false) => {}
-                Err(error) => self.attempt_failed(state, connect_status(&error)),
+                Err(error) => self.attempt_failed(state, connect_error(&error)),
             },
             Dial::Idle => {
                 let outcome = attempt.startup.ready();
@@ -298,7 +304,7 @@ impl Connector {
             attempt.startup.send_request(stream, token)
         });
         if let Err(error) = sent {
-            self.attempt_failed(state, connect_status(&error));
+            self.attempt_failed(state, connect_error(&error));
         }
     }
 
@@ -314,6 +320,7 @@ impl Connector {
             Some(InitiatorOutcome::SendReady) => self.send_ready_early(state),
             Some(InitiatorOutcome::FallBack) => self.dial_again(state),
             Some(InitiatorOutcome::Failed(failure)) => {
+                let what = failure.to_string();
                 let status = match failure {
                     InitiatorFailure::TimedOut => Status::IO_TIMEOUT, // CONN-024
                     InitiatorFailure::Rejected { private_data } => {
@@ -324,7 +331,7 @@ impl Connector {
                     | InitiatorFailure::Unacceptable { .. }
                     | InitiatorFailure::Ended(_) => Status::CONNECTION_REFUSED,
                 };
-                self.attempt_failed(state, status);
+                self.attempt_failed(state, Error::new(status, what));
             }
         }
     }
@@ -339,7 +346,7 @@ impl Connector {
         }
         match self.bind_to(state, local) {
             Ok(()) => self.dial(state),
-            Err(error) => self.attempt_failed(state, local_address_taken(error).status()),
+            Err(error) => self.attempt_failed(state, local_address_taken(error)),
         }
     }
 
@@ -371,7 +378,7 @@ impl Connector {
     }
 
     /// The Connect has failed. The client may call Connect again (CONN-021 to CONN-024).
-    fn attempt_failed(&self, state: &mut ConnectorState, status: Status) {
+    fn attempt_failed(&self, state: &mut ConnectorState, end: impl Into<Error>) {
         if let Phase::Connecting(attempt) = std::mem::take(&mut state.phase) {
             attempt.reset(&self.core);
         }
@@ -379,7 +386,7 @@ impl Connector {
             qp.unclaim();
         }
         state.failed = true;
-        self.finish(state, Phase::Idle, status);
+        self.finish(state, Phase::Idle, end);
     }
 
     pub(super) fn complete_connect(

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use netdirect::{Overlapped, QueuePair, ReadLimits, Result, Started, Status};
+use netdirect::{Error, Overlapped, QueuePair, ReadLimits, Result, Started, Status};
 
 use super::state::{AwaitedListener, Connector, ConnectorState, Offered, Phase};
 use crate::qp::{Claim, Drivers, Qp, Signals, Start};
@@ -152,7 +152,8 @@ impl Connector {
         });
         let Some((stream, agreed, sent)) = accepted else {
             state.done.news.push(qp.disconnect().1); // CONN-061
-            return self.finish(state, Phase::Dead, Status::CONNECTION_ABORTED);
+            let gone = Error::new(Status::CONNECTION_ABORTED, "the peer has given up");
+            return self.finish(state, Phase::Dead, gone);
         };
         state.phase = Phase::Accepting(Box::new(startup));
         let config = self.stream_config(&qp, Role::Responder, &agreed, &stream);
@@ -170,7 +171,9 @@ impl Connector {
         });
         if let Err(error) = started {
             tracing::debug!(%error, "the peer was gone at Accept");
-            return self.finish(state, Phase::Dead, Status::CONNECTION_ABORTED);
+            let what = format!("the peer was gone at Accept: {error}");
+            let gone = Error::new(Status::CONNECTION_ABORTED, what);
+            return self.finish(state, Phase::Dead, gone);
         }
         state.qp = Some(qp);
         if open {
@@ -212,6 +215,7 @@ impl Connector {
             Some(ResponderOutcome::Failed(failure)) => failure,
         };
         let qp = state.qp.take();
+        let what = failure.to_string();
         let (status, news) = match failure {
             ResponderFailure::TimedOut => (Status::IO_TIMEOUT, qp.map(|qp| qp.abort())), // CONN-059
             ResponderFailure::Ended(StreamEnd::Fin) => {
@@ -220,6 +224,6 @@ impl Connector {
             _ => (Status::CONNECTION_ABORTED, qp.map(|qp| qp.disconnect().1)),
         };
         state.done.news.extend(news);
-        self.finish(state, Phase::Dead, status);
+        self.finish(state, Phase::Dead, Error::new(status, what));
     }
 }

@@ -234,9 +234,9 @@ impl Connector {
     }
 
     /// Ends the Connect, CompleteConnect, Accept or Disconnect that is in flight.
-    pub(super) fn finish(&self, state: &mut ConnectorState, phase: Phase, status: Status) {
+    pub(super) fn finish(&self, state: &mut ConnectorState, phase: Phase, end: impl Into<Error>) {
         self.enter(state, phase);
-        state.done.push(state.requests.take_state_change(), status);
+        state.done.push(state.requests.take_state_change(), end);
     }
 
     pub(super) fn enter(&self, state: &mut ConnectorState, phase: Phase) {

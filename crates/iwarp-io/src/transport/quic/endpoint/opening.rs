@@ -265,9 +265,13 @@ impl QuicEndpoint {
     /// Whether a stream of ours is open.
     pub(in crate::transport::quic) fn is_open(&self, key: usize) -> io::Result<bool> {
         let flow = &self.flows[key];
-        match flow.broken {
-            Some(errno) => Err(errno.into()),
-            None => Ok(flow.stage == Stage::Open),
+        match (flow.broken, &flow.complaint) {
+            (Some(Errno::CONNREFUSED), Some(complaint)) => Err(io::Error::new(
+                io::ErrorKind::ConnectionRefused,
+                &**complaint,
+            )),
+            (Some(errno), _) => Err(errno.into()),
+            (None, _) => Ok(flow.stage == Stage::Open),
         }
     }
 }
