@@ -38,28 +38,32 @@ pub enum Sent {
     All,
     /// Some octets went out and some are left. Call again, because the socket may take more.
     Partly,
-    /// The socket takes nothing at present; the batch is unchanged.
+    /// The socket takes no more at present.
     WouldBlock,
-    /// The memory of the first FPDU was revoked before any of the FPDU was sent. Nothing was sent, and the batch is empty
-    /// ([`TxBatch::revoke`]).
+    /// The memory of the first FPDU was revoked before any of the FPDU was sent, or is not mapped. Nothing was sent, and the batch is
+    /// empty ([`TxBatch::revoke`]).
     Revoked,
 }
 
-/// Sends what the batch holds in one `sendmsg`, as far as the socket takes it, and returns the octets sent.
+/// Sends what the batch holds in one `sendmsg`, as far as the socket takes it, and returns the octets sent. If the socket takes only a
+/// part of an FPDU, a second `sendmsg` offers it the rest of the FPDU.
 ///
 /// - The call sends the FPDUs in front of the first one whose memory was revoked before it began. If that is the very
 ///   first, nothing is sent, the batch is emptied, and the result is [`Sent::Revoked`].
 /// - The batch is advanced by what was sent, and tells its connection (`Connection::handle_transmitted`). If the sent
 ///   octets end inside an FPDU, the rest of this FPDU is copied into the batch before its memory is unpinned. So the FPDU
 ///   can be finished, and nothing is pinned after the return.
+/// - If the application has unmapped registered memory, the system refuses a list of pieces as a whole, or sends what comes before such
+///   memory. Then the FPDUs are sent one by one, so that only the FPDU with such memory is refused, as if the memory were revoked.
 ///
 /// Interrupted calls are repeated. A broken connection is an error, not a signal.
 ///
 /// # Errors
 ///
-/// Those of `sendmsg(2)` other than EAGAIN and EINTR, with the batch unchanged; after a reset `BrokenPipe` or
-/// `ConnectionReset`. `Other` if the memory of an FPDU that has begun is gone, which cannot happen to a batch that only
-/// this function sends.
+/// Those of `sendmsg(2)` other than EAGAIN and EINTR; after a reset `BrokenPipe` or `ConnectionReset`. The batch is advanced by what was
+/// sent before the error. EFAULT if the rest of an FPDU that was sent in part is not mapped. The batch is empty then
+/// ([`TxBatch::abandon`]), and the stream has to be reset. `Other` if the memory of an FPDU that has begun is gone, which cannot happen to a
+/// batch that only this function sends.
 pub fn send(socket: BorrowedFd<'_>, table: &Table, batch: &mut TxBatch) -> Result<(u64, Sent)> {
     send_from(socket, table, batch)
 }
@@ -74,6 +78,7 @@ trait Outgoing {
     fn pieces(&self) -> impl Iterator<Item = (PieceRef<'_>, bool)>;
     fn advance(&mut self, octets: u64);
     fn revoke(&mut self);
+    fn abandon(&mut self);
     fn head_is_cut(&self) -> bool;
     fn make_head_private(
         &mut self,
@@ -100,6 +105,10 @@ impl Outgoing for TxBatch {
 
     fn revoke(&mut self) {
         Self::revoke(self);
+    }
+
+    fn abandon(&mut self) {
+        Self::abandon(self);
     }
 
     fn head_is_cut(&self) -> bool {
@@ -138,9 +147,50 @@ fn send_from(
         Ok(0) => return Err(ErrorKind::WriteZero.into()),
         Ok(sent) => sent as u64,
         Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok((0, Sent::WouldBlock)),
+        Err(error) if is_unmapped(&error) => return send_one(socket, batch, &held),
         Err(error) => return Err(error),
     };
     batch.advance(sent);
+    if batch.head_is_cut() {
+        let (more, outcome) = send_one(socket, batch, &held)?;
+        return Ok((sent + more, outcome));
+    }
+    Ok((sent, so_far(batch)))
+}
+
+/// Sends what is left of the first FPDU, whose memory is pinned, and nothing behind it. What the socket does not take of it is copied
+/// into the batch.
+///
+/// So memory that is not mapped is found in its own FPDU. That memory is not copied, because a copy of it would end the process.
+fn send_one(
+    socket: BorrowedFd<'_>,
+    batch: &mut impl Outgoing,
+    held: &Pins<'_>,
+) -> Result<(u64, Sent)> {
+    let mut sent = 0;
+    loop {
+        let list = gather_first(&*batch, held).map_err(|Revoked| gone())?;
+        match list.send(socket) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(count) => {
+                batch.advance(count as u64);
+                sent += count as u64;
+                if !batch.head_is_cut() {
+                    return Ok((sent, so_far(batch)));
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) if is_unmapped(&error) && batch.head_is_cut() => {
+                batch.abandon();
+                return Err(error);
+            }
+            Err(error) if is_unmapped(&error) => {
+                batch.revoke();
+                return Ok((sent, Sent::Revoked));
+            }
+            Err(error) => return Err(error),
+        }
+    }
     if batch.head_is_cut() {
         // The addresses come from the pins, not from the table, because the STag may have been invalidated during the call.
         // The thread that did this waits for the pins.
@@ -148,19 +198,36 @@ fn send_from(
             .make_head_private(|at, into| held.copy_out(at, into))
             .map_err(|Revoked| gone())?;
     }
-    Ok((
-        sent,
-        if batch.is_empty() {
-            Sent::All
-        } else {
-            Sent::Partly
-        },
-    ))
+    Ok((sent, Sent::WouldBlock))
 }
 
-/// Reads from the socket in one `recvmsg`: first into registered memory at `place`, then into `rest`. Returns how many
-/// octets came, and `Ok(0)` at the end of the peer's direction. If the memory was revoked, nothing is read, and `None` is
-/// returned. For readers of the memory this is like a device's write (`copy`). The last word of a message must not be read
+/// [`Sent::All`] or [`Sent::Partly`].
+fn so_far(batch: &impl Outgoing) -> Sent {
+    if batch.is_empty() {
+        Sent::All
+    } else {
+        Sent::Partly
+    }
+}
+
+/// Returns true if a system call has failed because memory that it was given is not mapped.
+fn is_unmapped(error: &Error) -> bool {
+    error.raw_os_error() == Some(libc::EFAULT)
+}
+
+/// The result of a [`receive`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// This many octets have come. 0 is the end of the peer's direction.
+    Octets(usize),
+    /// The memory was revoked, or cannot be read to. Nothing was taken from the socket.
+    Revoked,
+    /// The memory is registered, but the application has unmapped it. Nothing was taken from the socket. The front of the place may
+    /// have been written.
+    Unmapped,
+}
+
+/// Reads from the socket in one `recvmsg`: first into registered memory at `place`, then into `rest`. For readers of the memory this is like a device's write (`copy`). The last word of a message must not be read
 /// by this function, because the kernel does not say in which order it writes.
 ///
 /// Interrupted calls are repeated.
@@ -173,12 +240,12 @@ pub fn receive(
     table: &Table,
     place: Span,
     rest: &mut [u8],
-) -> Result<Option<usize>> {
+) -> Result<Received> {
     let Ok(held) = table.pin(place) else {
-        return Ok(None);
+        return Ok(Received::Revoked);
     };
     let Ok(address) = held.address(place) else {
-        return Ok(None);
+        return Ok(Received::Revoked);
     };
     let mut pieces = [
         libc::iovec {
@@ -194,14 +261,18 @@ pub fn receive(
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = pieces.as_mut_ptr();
     message.msg_iovlen = 2;
-    uninterrupted(|| {
+    let received = uninterrupted(|| {
         // `message` names the place, which is pinned until `held` goes and which the region's rights let a peer write
         // (the engine has checked the span for that), and `rest`, which is borrowed.
         // SAFETY: `socket` keeps the descriptor open; the kernel only writes, by address, octets that stay valid during
         // the call.
         unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) }
-    })
-    .map(Some)
+    });
+    match received {
+        Ok(octets) => Ok(Received::Octets(octets)),
+        Err(error) if is_unmapped(&error) => Ok(Received::Unmapped),
+        Err(error) => Err(error),
+    }
 }
 
 /// Opens a TCP socket's receive window to `octets`, at most half of what the system lets sockets grow to by themselves
@@ -271,12 +342,7 @@ fn sent_of(batch: &mut impl Outgoing, sent: Option<u64>) -> (u64, Sent) {
         return (0, Sent::WouldBlock);
     };
     batch.advance(sent);
-    let left = if batch.is_empty() {
-        Sent::All
-    } else {
-        Sent::Partly
-    };
-    (sent, left)
+    (sent, so_far(batch))
 }
 
 /// Lists the pieces of as many whole FPDUs as fit, and pins their memory. If even one FPDU does not fit, lists its
@@ -313,6 +379,24 @@ fn gather<'b, 't>(
         }
         if last {
             whole = Some((list.mark(), held.len()));
+        }
+    }
+    Ok(list)
+}
+
+/// Lists the pieces of the first FPDU whose memory is pinned, as many as fit.
+fn gather_first<'b>(
+    batch: &'b impl Outgoing,
+    held: &Pins<'_>,
+) -> std::result::Result<List<'b>, Revoked> {
+    let mut list = List::new();
+    for (piece, last) in batch.pieces() {
+        match piece {
+            PieceRef::Bytes(octets) => list.push_octets(octets),
+            PieceRef::Payload(at) => list.push_shared(held.address(at)?, at.len() as usize),
+        }
+        if last {
+            break;
         }
     }
     Ok(list)
@@ -459,9 +543,17 @@ impl<'t> Pins<'t> {
         self.0.truncate(len);
     }
 
+    fn find(&self, at: Span) -> std::result::Result<&Held<'t>, Revoked> {
+        self.0.iter().find(|held| held.covers(at)).ok_or(Revoked)
+    }
+
+    /// The address of pinned memory.
+    fn address(&self, at: Span) -> std::result::Result<*mut u8, Revoked> {
+        self.find(at)?.address(at)
+    }
+
     fn copy_out(&self, at: Span, into: &mut [u8]) -> std::result::Result<(), Revoked> {
-        let held = self.0.iter().find(|held| held.covers(at)).ok_or(Revoked)?;
-        held.copy_out(at, into, None)
+        self.find(at)?.copy_out(at, into, None)
     }
 }
 

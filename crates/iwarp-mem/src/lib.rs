@@ -43,6 +43,9 @@ mod slots;
 mod stag;
 mod sync;
 mod table;
+#[cfg(all(unix, any(all(test, not(any(loom, miri))), feature = "testing")))]
+#[doc(hidden)]
+pub mod testing;
 mod window;
 
 pub use error::{Busy, RegisterError};

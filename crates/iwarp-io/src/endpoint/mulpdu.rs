@@ -24,6 +24,16 @@ impl Mulpdu {
         }
     }
 
+    /// One that does not change.
+    #[cfg(test)]
+    pub(super) const fn fixed(value: u32) -> Self {
+        Self {
+            value,
+            left: u64::MAX,
+            next: 0,
+        }
+    }
+
     /// As the path was when it was last asked, or is now.
     pub(super) fn get(&mut self, stream: &Stream) -> u32 {
         if self.left == 0 {

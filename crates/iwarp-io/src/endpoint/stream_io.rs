@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 
 use iwarp::{Connection, DirectPlacement, StreamEnd, TxBatch, TxLimit};
-use iwarp_mem::io::Sent;
+use iwarp_mem::io::{Received, Sent};
 use rdma_buffer::prefers_strings;
 
 use super::buffers::{Buffers, COPIED};
@@ -344,12 +344,14 @@ impl StreamIo {
             if !self.writable || self.write_closed {
                 return Ok(Visit::Finished);
             }
-            let (octets, sent) = self.stream.send(buffers.table(), batch)?;
+            let sent = self.stream.send(buffers.table(), batch);
+            // If the stream broke in the middle of an FPDU whose memory is not mapped, the batch says so, and the request fails.
             connection.handle_transmitted(batch);
+            let (octets, sent) = sent?;
             self.mulpdu.sent(octets);
             self.activity.any = true;
             match sent {
-                // What is left did not fit into one call, or the socket is full: the next one tells.
+                // What is left did not fit into one call.
                 // The connection has failed the request whose memory is gone.
                 Sent::All | Sent::Partly | Sent::Revoked => {}
                 Sent::WouldBlock => self.await_room(),
@@ -504,13 +506,18 @@ impl StreamIo {
                 BEHIND
             };
             let behind = &mut staging[..space];
-            if let Some(count) = self.stream.read_to_place(buffers.table(), place, behind)? {
-                let placed = place.len().min(u32::try_from(count).unwrap_or(u32::MAX));
-                direct.placed(placed);
-                *have = count.saturating_sub(len);
-                return Ok((count, len + space));
+            match self.stream.read_to_place(buffers.table(), place, behind)? {
+                Received::Octets(count) => {
+                    let placed = place.len().min(u32::try_from(count).unwrap_or(u32::MAX));
+                    direct.placed(placed);
+                    *have = count.saturating_sub(len);
+                    return Ok((count, len + space));
+                }
+                // The engine finds out when it is given the octets.
+                Received::Revoked => {}
+                // The engine would find out by a copy, which would end the process.
+                Received::Unmapped => direct.refused(),
             }
-            // Its memory is gone, which the engine finds out when it is given the octets.
         }
         let wanted = connection.wanted();
         if *have > 0 {

@@ -19,7 +19,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use iwarp::{Span, TxBatch};
-use iwarp_mem::{Table, io::Sent};
+use iwarp_mem::{
+    Table,
+    io::{Received, Sent},
+};
 
 use purpose::Purpose;
 
@@ -399,8 +402,8 @@ impl Wire {
     }
 
     /// As [`read`](Self::read), but puts the first octets into registered memory at `place` and the others into `rest`. If
-    /// the memory is gone, or the transport [cannot do this](Self::reaches_memory), nothing is read, and `None` is
-    /// returned.
+    /// the memory was revoked or unmapped, nothing is read. A transport that [cannot do this](Self::reaches_memory) reports the memory as
+    /// revoked.
     ///
     /// # Errors
     ///
@@ -410,11 +413,14 @@ impl Wire {
         table: &Table,
         place: Span,
         rest: &mut [u8],
-    ) -> io::Result<Option<usize>> {
+    ) -> io::Result<Received> {
         match self {
             Self::Tcp(wire) => wire.read_to_place(table, place, rest),
-            Self::Quic(wire) => wire.read_to_place(table, place, rest),
-            Self::Sim(_) => Ok(None),
+            Self::Quic(wire) => {
+                let octets = wire.read_to_place(table, place, rest)?;
+                Ok(octets.map_or(Received::Revoked, Received::Octets))
+            }
+            Self::Sim(_) => Ok(Received::Revoked),
             #[cfg(test)]
             Self::Pipe(wire) => wire.read_to_place(table, place, rest),
         }

@@ -10,7 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use iwarp::{Span, TxBatch};
-use iwarp_mem::{Table, io::Sent};
+use iwarp_mem::{
+    Table,
+    io::{Received, Sent},
+};
 use rustix::io::Errno;
 
 use crate::progress::readiness::Watch;
@@ -184,7 +187,7 @@ impl Wire {
         table: &Table,
         place: Span,
         rest: &mut [u8],
-    ) -> io::Result<Option<usize>> {
+    ) -> io::Result<Received> {
         iwarp_mem::io::receive(self.stream.as_fd(), table, place, rest)
     }
 

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use iwarp::{CopiedPayload, PieceRef, Span, TxBatch};
-use iwarp_mem::{Table, io::Sent};
+use iwarp_mem::{
+    Table,
+    io::{Received, Sent},
+};
 use rdma_buffer::page_offsets_matter;
 
 use super::Wire;
@@ -208,8 +211,7 @@ impl Stream {
     }
 
     /// As [`read`](Self::read), but puts the first octets into registered memory at `place` and the others into `rest`. If
-    /// the memory is gone, nothing is read, and `None` is returned. Not to be called where the stream
-    /// [copies](Self::copies).
+    /// the memory was revoked or unmapped, nothing is read. Not to be called where the stream [copies](Self::copies).
     ///
     /// # Errors
     ///
@@ -219,7 +221,7 @@ impl Stream {
         table: &Table,
         place: Span,
         rest: &mut [u8],
-    ) -> io::Result<Option<usize>> {
+    ) -> io::Result<Received> {
         debug_assert!(!self.copies, "what is read is shown");
         self.wire.read_to_place(table, place, rest)
     }

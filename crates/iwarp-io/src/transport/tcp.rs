@@ -6,7 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use iwarp::{Span, TxBatch};
-use iwarp_mem::{Table, io::Sent};
+use iwarp_mem::{
+    Table,
+    io::{Received, Sent},
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
@@ -251,7 +254,7 @@ impl Wire {
         table: &Table,
         place: Span,
         rest: &mut [u8],
-    ) -> io::Result<Option<usize>> {
+    ) -> io::Result<Received> {
         iwarp_mem::io::receive(self.tcp.as_fd(), table, place, rest)
     }
 

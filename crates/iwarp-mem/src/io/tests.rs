@@ -1,8 +1,12 @@
 use std::{
     collections::VecDeque,
     io::{ErrorKind, Read, Write},
+    net::{Ipv4Addr, TcpListener, TcpStream},
     ops::Range,
-    os::{fd::AsFd, unix::net::UnixStream},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
 };
 
 use iwarp::{LocalAccess, Memory, Pd, Sge};
@@ -10,7 +14,7 @@ use rdma_buffer::Buffer;
 use socket2::SockRef;
 
 use super::*;
-use crate::{Registration, Rights};
+use crate::{Registration, Rights, testing::Blocks};
 
 const PD: Pd = Pd(1);
 
@@ -20,6 +24,7 @@ struct Batch {
     bytes: Vec<u8>,
     parts: VecDeque<(Part, bool)>,
     cut: bool,
+    abandoned: bool,
 }
 
 enum Part {
@@ -95,7 +100,13 @@ impl Outgoing for Batch {
     }
 
     fn revoke(&mut self) {
+        assert!(!self.cut);
         self.parts.clear();
+    }
+
+    fn abandon(&mut self) {
+        self.parts.clear();
+        self.abandoned = true;
     }
 
     fn head_is_cut(&self) -> bool {
@@ -303,7 +314,7 @@ fn cut_fpdu_outlives_its_memory() {
     let (tx, mut rx) = narrow_pair();
     let (sent, outcome) = send_from(tx.as_fd(), &table, &mut batch).unwrap();
     assert!(
-        sent > 0 && outcome == Sent::Partly && batch.cut,
+        sent > 0 && outcome == Sent::WouldBlock && batch.cut,
         "{sent} {outcome:?}"
     );
     region.deregister().unwrap();
@@ -429,12 +440,12 @@ fn octets_are_read_to_their_place() {
         "there is nothing yet"
     );
     tx.write_all(b"0123").unwrap();
-    assert_eq!(read(place).unwrap(), Some(4));
+    assert_eq!(read(place).unwrap(), Received::Octets(4));
     tx.write_all(b"456789abc").unwrap();
     let place = place.slice(4, 6);
-    assert_eq!(read(place).unwrap(), Some(9));
+    assert_eq!(read(place).unwrap(), Received::Octets(9));
     drop(tx);
-    assert_eq!(read(place).unwrap(), Some(0), "the end");
+    assert_eq!(read(place).unwrap(), Received::Octets(0), "the end");
     assert_eq!(rest[..4], *b"abc\0");
     let content = buffer.to_vec();
     assert_eq!(content[33..43], *b"0123456789");
@@ -456,9 +467,141 @@ fn nothing_is_read_to_memory_that_is_gone() {
     region.deregister().unwrap();
     tx.write_all(b"0123456789").unwrap();
     let read = super::receive(rx.as_fd(), &table, place, &mut [0; 20]);
-    assert_eq!(read.unwrap(), None);
+    assert_eq!(read.unwrap(), Received::Revoked);
     assert_eq!(buffer.to_vec(), [0; 100]);
     let mut waiting = [0; 10];
     (&rx).read_exact(&mut waiting).unwrap();
     assert_eq!(waiting, *b"0123456789");
+}
+
+/// Connected sockets of each kind that the engine's streams have.
+fn kinds_of_pairs() -> [(OwnedFd, OwnedFd); 2] {
+    let (tx, rx) = UnixStream::pair().unwrap();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    client.set_nodelay(true).unwrap();
+    [(tx.into(), rx.into()), (client.into(), server.into())]
+}
+
+/// Reads this many octets, and waits for them.
+fn read_exactly(rx: &OwnedFd, count: usize) -> Vec<u8> {
+    let mut octets = vec![0; count];
+    let mut have = 0;
+    while have < count {
+        let (more, _) =
+            rustix::net::recv(rx, &mut octets[have..], rustix::net::RecvFlags::empty()).unwrap();
+        assert!(more > 0, "the end, with {have} of {count}");
+        have += more;
+    }
+    octets
+}
+
+/// Three blocks of memory, of which the second one is not mapped any more, as one region.
+fn with_a_hole(table: &Table) -> Registration {
+    let blocks = Blocks::new(3);
+    let buffer = blocks.buffer();
+    buffer.slice(..Blocks::BLOCK).fill(1);
+    buffer.slice(2 * Blocks::BLOCK..).fill(3);
+    let region = table.register(&buffer, Rights::all(), PD).unwrap();
+    blocks.take_away(1);
+    region
+}
+
+/// Memory that the application has unmapped is the fault of its own FPDU. Those before it arrive, and the socket stays as it is.
+#[test]
+fn unmapped_memory_is_refused_as_revoked() {
+    for (tx, rx) in kinds_of_pairs() {
+        let table = Table::new();
+        let region = with_a_hole(&table);
+        let good = |at: usize| span(&table, &region, at, 3000);
+        let mut batch = Batch::default();
+        for place in [
+            good(0),
+            good(2 * Blocks::BLOCK),
+            good(Blocks::BLOCK),
+            good(0),
+        ] {
+            batch.push_bytes(b"head", false);
+            batch.push_payload(place, false);
+            batch.push_bytes(b"tail", true);
+        }
+        let mut sent = 0;
+        loop {
+            let (count, outcome) = send_from(tx.as_fd(), &table, &mut batch).unwrap();
+            sent += count;
+            match outcome {
+                Sent::Partly => assert!(count > 0, "no call without progress"),
+                Sent::Revoked => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(sent, 2 * 3008);
+        assert!(batch.is_empty() && !batch.abandoned);
+        let expected = [
+            b"head",
+            &[1; 3000][..],
+            b"tail",
+            b"head",
+            &[3; 3000],
+            b"tail",
+        ];
+        assert!(read_exactly(&rx, 2 * 3008) == expected.concat());
+
+        batch.push_bytes(b"next", true);
+        let after = send_from(tx.as_fd(), &table, &mut batch).unwrap();
+        assert_eq!(after, (4, Sent::All));
+        assert_eq!(read_exactly(&rx, 4), b"next");
+    }
+}
+
+/// An FPDU that has begun cannot be finished if its end is not mapped. No copy of ours touches that memory, which would end the process.
+#[test]
+fn a_cut_fpdu_with_unmapped_memory_is_abandoned() {
+    for (tx, rx) in kinds_of_pairs() {
+        SockRef::from(&tx).set_send_buffer_size(200_000).unwrap();
+        let table = Table::new();
+        let blocks = Blocks::new(3);
+        let buffer = blocks.buffer();
+        buffer.fill(1);
+        let region = table.register(&buffer, Rights::all(), PD).unwrap();
+        blocks.take_away(2);
+        let mut batch = Batch::default();
+        batch.push_bytes(b"head", false);
+        // The system takes this in portions of at most a block, so that the first one is mapped.
+        batch.push_payload(span(&table, &region, 0, 3 * Blocks::BLOCK), false);
+        batch.push_bytes(b"tail", true);
+        batch.push_bytes(b"other", true);
+        let sent = send_from(tx.as_fd(), &table, &mut batch);
+        assert_eq!(sent.unwrap_err().raw_os_error(), Some(libc::EFAULT));
+        assert!(batch.is_empty() && batch.abandoned);
+        drop(tx);
+        assert_eq!(read_exactly(&rx, 5), b"head\x01");
+    }
+}
+
+/// A receive that hits memory which the application has unmapped takes nothing from the socket.
+#[test]
+fn nothing_is_read_to_unmapped_memory() {
+    for (tx, rx) in kinds_of_pairs() {
+        let table = Table::new();
+        let region = with_a_hole(&table);
+        let octets: Vec<u8> = (0..100).collect();
+        assert_eq!(rustix::net::send(&tx, &octets, QUIETLY).unwrap(), 100);
+        rustix::net::recv(&rx, &mut [0; 100], rustix::net::RecvFlags::PEEK).unwrap();
+        let mut rest = [0; 20];
+        for place in [
+            span(&table, &region, Blocks::BLOCK, 50),
+            // It begins in memory that is mapped.
+            span(&table, &region, Blocks::BLOCK - 10, 50),
+        ] {
+            let read = super::receive(rx.as_fd(), &table, place, &mut rest);
+            assert_eq!(read.unwrap(), Received::Unmapped);
+        }
+        let place = span(&table, &region, 0, 50);
+        let read = super::receive(rx.as_fd(), &table, place, &mut rest);
+        assert_eq!(read.unwrap(), Received::Octets(70));
+        assert_eq!(rest[..], octets[50..70]);
+        assert_eq!(read_exactly(&rx, 30), octets[70..]);
+    }
 }

@@ -272,6 +272,12 @@ impl TxBatch {
     /// If the first FPDU is cut, because then it has to be finished, or the stream reset.
     pub fn revoke(&mut self) {
         assert!(!self.head_is_cut(), "an FPDU that was begun is given up");
+        self.abandon();
+    }
+
+    /// As [`revoke`](Self::revoke), where some of the first FPDU may have been sent. If so, the stream has to be reset, because the
+    /// peer waits for the rest of the FPDU.
+    pub fn abandon(&mut self) {
         self.outcome.dropped += self.remaining;
         self.outcome.revoked |= self.remaining > 0;
         self.clear();

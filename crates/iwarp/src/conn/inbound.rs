@@ -233,15 +233,7 @@ impl Connection {
             && !(planted!(LastSegmentNotPlaced) && segment.last && len > 40)
             && mem.place(place, segment.payload, end(segment.last)) == Err(Revoked)
         {
-            // The client has deregistered the sink under its own Read.
-            let slot = self
-                .tx
-                .reads
-                .front()
-                .and_then(|read| read.purpose.request());
-            let failed = slot.map(|at| (at, WqeStatus::LocalAccess));
-            let about = self.about(ulpdu);
-            self.fail_with(TaggedError::InvalidSTag.into(), about, failed);
+            self.read_sink_is_gone(ulpdu);
             return Ok(Handled::Done);
         }
         self.advance_tagged(Opcode::ReadResponse, segment);
@@ -253,6 +245,18 @@ impl Connection {
             read.received += len;
         }
         Ok(Handled::Done)
+    }
+
+    /// The client has deregistered or unmapped the sink under its own Read.
+    pub(super) fn read_sink_is_gone(&mut self, ulpdu: &[u8]) {
+        let slot = self
+            .tx
+            .reads
+            .front()
+            .and_then(|read| read.purpose.request());
+        let failed = slot.map(|at| (at, WqeStatus::LocalAccess));
+        let about = self.about(ulpdu);
+        self.fail_with(TaggedError::InvalidSTag.into(), about, failed);
     }
 
     /// The oldest Read or Atomic on the wire was answered in full.
@@ -381,7 +385,7 @@ impl Connection {
     }
 
     /// The current Receive fails, and the stream with it (RFC 5040 section 7.1).
-    fn receive_fails(&mut self, status: WqeStatus, fault: Fault, ulpdu: &[u8]) {
+    pub(super) fn receive_fails(&mut self, status: WqeStatus, fault: Fault, ulpdu: &[u8]) {
         self.receive.fail(status);
         let about = self.about(ulpdu);
         self.fail_with(fault, about, None);

@@ -14,7 +14,8 @@ use super::fault::Fault;
 use super::frame::to_u32;
 use super::receives::{OwnQueue, ReceiveSource};
 use super::rx::Handled;
-use crate::ddp::{Header, Segment};
+use super::work::WqeStatus;
+use crate::ddp::{Header, Segment, TaggedError};
 use crate::memory::{Access, Memory, Span};
 use crate::mpa::fpdu;
 use crate::rdmap::{Opcode, OperationError};
@@ -46,6 +47,13 @@ impl DirectPlacement<'_> {
             "more than there was a place for"
         );
         self.connection.handle_placed(octets);
+    }
+
+    /// The transport cannot write to the place, which is registered but not mapped. The connection fails as if the memory had
+    /// been revoked: the Receive or the Read that the octets belong to fails, and the peer gets a Terminate. The octets of the FPDU
+    /// that still arrive are dropped.
+    pub fn refused(self) {
+        self.connection.handle_refused();
     }
 }
 
@@ -98,6 +106,21 @@ impl Connection {
             && let Some(read) = self.tx.reads.front_mut()
         {
             read.received += octets;
+        }
+    }
+
+    #[cold]
+    fn handle_refused(&mut self) {
+        let Some(early) = &self.rx.early else {
+            return debug_assert!(false, "there was a place");
+        };
+        match early.opcode {
+            Opcode::Write => {
+                let about = early.about();
+                self.fail_with(TaggedError::InvalidSTag.into(), Some(about), None);
+            }
+            Opcode::ReadResponse => self.read_sink_is_gone(&[]),
+            _ => self.receive_fails(WqeStatus::LocalAccess, Fault::Local, &[]),
         }
     }
 

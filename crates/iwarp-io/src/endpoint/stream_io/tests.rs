@@ -4,10 +4,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use iwarp::{
-    CopiedPayload, InitiatorWqe, Markers, Operation, OwnQueue, Payload, Pd, QueueSizes, ReadLimits,
-    Ready, RemoteAddress, Role, Scope, Sge, StreamConfig, StreamId,
+    CopiedPayload, Event, Fault, InitiatorWqe, Markers, Operation, OwnQueue, Payload, Pd,
+    QueueSizes, ReadLimits, Ready, RemoteAddress, Role, STag, Scope, Sge, StreamConfig, StreamId,
+    WqeStatus,
 };
-use iwarp_mem::{Rights, Table};
+use iwarp_mem::testing::Blocks;
+use iwarp_mem::{Registration, Rights, Table};
 use rdma_buffer::Buffer;
 
 use super::*;
@@ -89,23 +91,28 @@ const RIGHTS: Rights = Rights::LOCAL_WRITE.union(Rights::REMOTE_WRITE);
 
 /// What a peer sends that writes these octets.
 fn written(octets: &[u8], remote: RemoteAddress) -> Vec<u8> {
+    of_a_peer(octets, |data| Operation::Write { data, remote })
+}
+
+/// What a peer sends for a request with these octets.
+fn of_a_peer(
+    octets: &[u8],
+    operation: impl FnOnce(Payload<'_>) -> Operation<Payload<'_>>,
+) -> Vec<u8> {
     let table = Table::new();
     let source = Buffer::new(octets.len());
     source.write(0, octets);
     let region = table.register(&source, RIGHTS, PD).unwrap();
     let mut peer = begun(Role::Initiator, CopiedPayload::All);
     peer.send_ready();
-    let data = Sge {
+    let data = [Sge {
         token: region.stag(),
         address: region.base(),
         length: octets.len().try_into().unwrap(),
-    };
+    }];
     let request = InitiatorWqe {
         context: 1,
-        operation: Operation::Write {
-            data: Payload::Sges(&[data]),
-            remote,
-        },
+        operation: operation(Payload::Sges(&data)),
         silent: false,
         fence: false,
     };
@@ -274,4 +281,188 @@ fn short_fpdus_are_read_by_their_number() {
     assert_eq!(worth_handling(FPDUS, 0), STAGING);
     assert_eq!(worth_handling(FPDUS, 20), FPDUS * 20);
     assert_eq!(worth_handling(1, 20), BEHIND);
+}
+
+/// Three blocks of registered memory, of which the application has unmapped the second one.
+fn with_a_hole(buffers: &Buffers) -> Registration {
+    let blocks = Blocks::new(3);
+    let region = buffers
+        .table()
+        .register(&blocks.buffer(), Rights::all(), PD)
+        .unwrap();
+    blocks.take_away(1);
+    region
+}
+
+/// What a connection has told its client.
+fn outcomes(connection: &mut Connection) -> (Vec<(u64, WqeStatus)>, Vec<Fault>) {
+    let (mut completions, mut faults) = (Vec::new(), Vec::new());
+    while let Some(event) = connection.poll_event() {
+        match event {
+            Event::Completed(completion) => {
+                completions.push((completion.context, completion.status));
+            }
+            Event::Fault(fault) => faults.push(fault),
+            _ => {}
+        }
+    }
+    (completions, faults)
+}
+
+/// An initiator that sends in place, and its stream.
+fn initiator(buffers: &Buffers) -> (Connection, StreamIo, Stream) {
+    let (active, passive) = streams();
+    let mut connection = begun(Role::Initiator, CopiedPayload::None);
+    connection.send_ready();
+    let mut io = StreamIo::new(active, true, buffers);
+    io.mulpdu = Mulpdu::fixed(64_768);
+    assert_eq!(
+        io.transmit(&mut connection, buffers).unwrap(),
+        Visit::Finished
+    );
+    (connection, io, passive)
+}
+
+fn post_write(connection: &mut Connection, context: u64, data: Sge) {
+    let remote = RemoteAddress {
+        stag: STag(7),
+        to: 0,
+    };
+    let operation = Operation::Write {
+        data: Payload::Sges(&[data]),
+        remote,
+    };
+    let wqe = InitiatorWqe {
+        context,
+        operation,
+        silent: false,
+        fence: false,
+    };
+    connection.post_initiator(wqe).unwrap();
+}
+
+/// A Write from memory that the application has unmapped fails by itself. The stream ends in good order, with a Terminate; what was
+/// posted before has left, and what was posted behind is flushed.
+#[test]
+fn a_write_from_unmapped_memory_fails_and_not_the_stream() {
+    let buffers = Buffers::new(Arc::new(Table::new()));
+    let region = with_a_hole(&buffers);
+    let (mut connection, mut io, passive) = initiator(&buffers);
+    let block = Blocks::BLOCK as u64;
+    for (context, at) in [(1, 0), (2, block), (3, 0)] {
+        let data = Sge {
+            token: region.stag(),
+            address: region.base() + at,
+            length: 20_000,
+        };
+        post_write(&mut connection, context, data);
+    }
+    let visit = io.transmit(&mut connection, &buffers);
+    assert_eq!(visit.unwrap(), Visit::Finished);
+    let (completions, faults) = outcomes(&mut connection);
+    let expected = [
+        (1, WqeStatus::Success),
+        (2, WqeStatus::LocalAccess),
+        (3, WqeStatus::Flushed),
+    ];
+    assert_eq!(completions, expected);
+    assert_eq!(faults, [Fault::Local]);
+    assert!(connection.write_side_done(), "the Terminate has left");
+    io.close_write();
+    let (mut octets, mut some) = (0, vec![0; 1 << 16]);
+    loop {
+        match passive.read(&mut some).unwrap() {
+            0 => break,
+            count => octets += count,
+        }
+    }
+    // The Terminate is longer than the ready-to-receive message alone.
+    assert!(octets > 20_000 + 40 && octets < 21_000, "{octets}");
+}
+
+/// A Write that runs from mapped into unmapped memory fails in the same way. If the system has taken a part of its FPDU before, which cannot
+/// be finished then, the stream breaks.
+#[test]
+fn a_write_that_runs_into_unmapped_memory_fails() {
+    for before in [8, 5000, 50_000, 64_760] {
+        let buffers = Buffers::new(Arc::new(Table::new()));
+        let region = with_a_hole(&buffers);
+        let (mut connection, mut io, passive) = initiator(&buffers);
+        let data = Sge {
+            token: region.stag(),
+            address: region.base() + Blocks::BLOCK as u64 - before,
+            length: 100_000,
+        };
+        post_write(&mut connection, 1, data);
+        post_write(&mut connection, 2, Sge { length: 8, ..data });
+        let visit = io.transmit(&mut connection, &buffers);
+        match visit {
+            Ok(visit) => assert_eq!(visit, Visit::Finished),
+            Err(_) => connection.handle_stream_end(StreamEnd::Reset, 0),
+        }
+        let (completions, faults) = outcomes(&mut connection);
+        let expected = [(1, WqeStatus::LocalAccess), (2, WqeStatus::Flushed)];
+        assert_eq!(completions, expected, "{before}");
+        assert_eq!(faults, [Fault::Local]);
+        drop(passive);
+    }
+}
+
+/// Octets for memory that the application has unmapped fail the Write or the Receive that they belong to, and the peer gets a Terminate. No
+/// copy of ours touches the memory, which would end the process.
+#[test]
+fn octets_for_unmapped_memory_are_refused() {
+    for is_send in [false, true] {
+        let buffers = Buffers::new(Arc::new(Table::new()));
+        let region = with_a_hole(&buffers);
+        let place = Sge {
+            token: region.stag(),
+            address: region.base() + Blocks::BLOCK as u64 - 100,
+            length: 40_000,
+        };
+        let frames = if is_send {
+            of_a_peer(&[7; 40_000], |data| Operation::Send {
+                data,
+                solicited: false,
+                invalidate: None,
+            })
+        } else {
+            let remote = RemoteAddress {
+                stag: place.token,
+                to: place.address,
+            };
+            written(&[7; 40_000], remote)
+        };
+        // The ready-to-receive message and the header, which tells where the payload belongs.
+        let (first, rest) = frames.split_at(20 + 2 + if is_send { 18 } else { 14 });
+        let (active, passive) = streams();
+        let mut connection = begun(Role::Responder, CopiedPayload::None);
+        for context in [5, 6] {
+            connection.post_receive(context, &[place]).unwrap();
+        }
+        let mut io = StreamIo::new(passive, true, &buffers);
+        for octets in [first, rest] {
+            active.send_frame(octets).unwrap();
+            io.note(Edges::READ);
+            let visit = io.receive(&mut connection, &buffers, OwnQueue);
+            assert_eq!(visit.unwrap(), Visit::Finished);
+            assert_eq!(connection.next_place().is_some(), octets == first);
+        }
+        let (completions, faults) = outcomes(&mut connection);
+        let expected = if is_send {
+            (WqeStatus::LocalAccess, Fault::Local)
+        } else {
+            let fault = iwarp::ddp::TaggedError::InvalidSTag;
+            (WqeStatus::Flushed, Fault::Tagged(fault))
+        };
+        let expected = ([(5, expected.0), (6, WqeStatus::Flushed)], [expected.1]);
+        assert_eq!(
+            (&completions[..], &faults[..]),
+            (&expected.0[..], &expected.1[..])
+        );
+        let visit = io.transmit(&mut connection, &buffers);
+        assert_eq!(visit.unwrap(), Visit::Finished);
+        assert!(connection.write_side_done(), "the Terminate has left");
+        assert!(active.read(&mut [0; 100]).unwrap() > 20);
+    }
 }

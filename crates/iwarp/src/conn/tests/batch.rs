@@ -315,6 +315,31 @@ fn an_fpdu_that_was_begun_cannot_be_revoked() {
     raw.end.batch.revoke();
 }
 
+/// An FPDU that was begun can be abandoned. Its request fails, and the one before it is complete.
+#[test]
+fn an_fpdu_that_was_begun_can_be_abandoned() {
+    for sent in [1, 20, 51, 52, 53, 80] {
+        let mut raw = two_sends();
+        raw.end.batch.advance(sent);
+        raw.end.batch.abandon();
+        raw.end.conn.handle_transmitted(&mut raw.end.batch);
+        assert!(raw.end.batch.is_settled());
+        raw.end.conn.handle_stream_end(StreamEnd::Reset, 0);
+        raw.end.collect();
+        let expected = if sent < 52 {
+            [WqeStatus::LocalAccess, WqeStatus::Flushed]
+        } else {
+            [WqeStatus::Success, WqeStatus::LocalAccess]
+        };
+        assert_eq!(outcomes(&raw.end), expected, "{sent}");
+        assert_eq!(raw.end.conn.counters().withdrawn_octets, 104 - sent);
+        assert!(
+            !raw.end.conn.wants_transmit(),
+            "a reset stream takes no more"
+        );
+    }
+}
+
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "the batch of another connection")]

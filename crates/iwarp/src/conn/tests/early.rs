@@ -212,6 +212,38 @@ fn rdmap_077_memory_that_goes_away_in_the_middle_is_told_with_the_whole_segment(
     assert_eq!(terminate.segment_length, Some(214));
 }
 
+/// A Terminate names the whole segment, as for memory that was revoked. What still arrives is dropped.
+#[test]
+fn a_place_that_cannot_be_written_fails_what_it_belongs_to() {
+    let mut raw = responder(40);
+    raw.receive(&ready());
+    let octets = write(false, 0x1000 + 8, &pattern(200, 3));
+    raw.receive(&octets[..100]);
+    raw.end.conn.direct_placement().expect("a place").refused();
+    raw.receive(&octets[100..]);
+    let fault = Fault::Tagged(ddp::TaggedError::InvalidSTag);
+    assert_eq!(raw.end.fault(), Some(fault));
+    let terminate = last_terminate(&mut raw).expect("a Terminate");
+    let header = ddp::TaggedHeader::new(false, 0x40, TARGET, 0x1008);
+    assert_eq!(terminate.ddp, Some(ddp::Header::Tagged(header)));
+    assert_eq!(terminate.segment_length, Some(214));
+
+    // A Send takes its Receive along.
+    let mut raw = responder(40);
+    raw.receive(&ready());
+    raw.post_receive(1, 300);
+    raw.post_receive(2, 300);
+    let octets = send(true, 0, &pattern(250, 3));
+    raw.receive(&octets[..100]);
+    raw.end.conn.direct_placement().expect("a place").refused();
+    raw.receive(&octets[100..]);
+    assert!(raw.end.conn.direct_placement().is_none());
+    raw.end.collect();
+    let expected = [WqeStatus::LocalAccess, WqeStatus::Flushed];
+    assert_eq!(outcomes(&raw.end), expected);
+    assert_eq!(raw.end.fault(), Some(Fault::Local));
+}
+
 #[test]
 fn mpa_078_an_end_inside_an_early_fpdu_is_an_error() {
     for at in 20..217 {
