@@ -1,7 +1,7 @@
 //! The driver of iWARP connections: everything between the engine and the interface that applications use.
 //!
-//! [`transport`] has the streams: over TCP, or in a simulated network with a virtual clock ([`transport::sim`]). A
-//! simulation runs the same way for the same seed. [`progress`] decides which thread drives which streams, an
+//! [`transport`] has the streams: over TCP, over UDP by QUIC ([`transport::quic`]), or in a simulated network with a virtual clock
+//! ([`transport::sim`]). A simulation runs the same way for the same seed. [`progress`] decides which thread drives which streams, an
 //! [`endpoint`] is one connection in use, [`cq`] has the completion queues, [`capture`] records what streams carry, and
 //! [`faults`] says what is to go wrong. An adapter's [`environment`] gives it its clock.
 #![forbid(unsafe_code)]

@@ -14,7 +14,7 @@ use crate::provider;
 use crate::rping::args::RpingArgs;
 use crate::wire_conform::args::WireConform;
 
-/// RDMA with the interface of NetworkDirect v2 over ordinary TCP sockets, without special hardware or privileges.
+/// RDMA with the interface of NetworkDirect v2 over ordinary TCP and UDP sockets or a simulated network, without special hardware or privileges.
 #[derive(Debug, Parser)]
 #[command(name = "nd", version, arg_required_else_help = true, after_help = provider::help())]
 pub(crate) struct Cli {

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use netdirect::{
-    Adapter, Affinity, Buffer, CompletionQueue, MrFlags, OverlappedFile, QueuePair,
+    Adapter, Affinity, Buffer, CompletionQueue, MemoryWindow, MrFlags, OverlappedFile, QueuePair,
     QueuePairOptions, Result, SharedReceiveQueue, SharedReceiveQueueOptions,
 };
 
 use crate::connect::Connect;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, EndpointOptions, RequestQueue};
 use crate::listener::{AsyncListener, ListenerOptions};
 use crate::memory::RegisteredBuffer;
 
@@ -44,13 +44,35 @@ impl AsyncAdapter {
         &self.file
     }
 
-    /// `CreateCompletionQueue` and `CreateQueuePair`: a queue pair whose requests are futures.
+    /// `CreateCompletionQueue` and `CreateQueuePair`: a queue pair whose requests are futures. [`EndpointOptions`] say whether it
+    /// shares its completion queue or its Receives with others; [`QueuePairOptions`] alone stand for neither.
     ///
     /// # Errors
     ///
-    /// Those of [`Adapter::query`], [`Adapter::create_completion_queue`] and [`Adapter::create_queue_pair`].
-    pub fn endpoint(&self, options: QueuePairOptions) -> Result<Endpoint> {
-        Endpoint::new(&self.adapter, &self.file, options)
+    /// Those of [`Adapter::query`], [`Adapter::create_completion_queue`], [`Adapter::create_queue_pair`] and
+    /// [`Adapter::create_queue_pair_with_srq`].
+    pub fn endpoint(&self, options: impl Into<EndpointOptions>) -> Result<Endpoint> {
+        Endpoint::new(&self.adapter, &self.file, options.into())
+    }
+
+    /// `CreateCompletionQueue` for the results of many endpoints, of which `depth` may be outstanding together. See
+    /// [`EndpointOptions::requests`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Adapter::create_completion_queue`].
+    pub fn request_queue(&self, depth: u32) -> Result<RequestQueue> {
+        let cq = self.completion_queue(depth)?;
+        Ok(RequestQueue::new(cq, &self.file, depth))
+    }
+
+    /// `CreateMemoryWindow`: a window, by which [`Endpoint::bind`] opens a part of registered memory to one peer.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Adapter::create_memory_window`].
+    pub fn memory_window(&self) -> Result<Arc<dyn MemoryWindow>> {
+        self.adapter.create_memory_window()
     }
 
     /// `CreateCompletionQueue` for `depth` results. [`CompletionStream::of`](crate::CompletionStream::of) turns the queue into a

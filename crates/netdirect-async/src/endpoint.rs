@@ -1,15 +1,99 @@
 //! Queue pairs whose requests are futures.
 
 use std::ops::RangeBounds;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use netdirect::{
-    Adapter, Affinity, Error, MemoryWindow, OpFlags, OverlappedFile, QueuePair, QueuePairOptions,
-    RemoteAddress, Result, Sge, Status,
+    Adapter, Affinity, CompletionQueue, Error, MemoryWindow, OpFlags, OverlappedFile, QueuePair,
+    QueuePairOptions, RemoteAddress, Result, Sge, SharedReceiveQueue, Status,
 };
 
 use crate::memory::{BufferPart, RegisteredBuffer};
 use crate::requests::{Request, Requests};
+
+/// A completion queue for the results of many endpoints, from [`AsyncAdapter::request_queue`](crate::AsyncAdapter::request_queue).
+/// A clone is the same queue.
+#[derive(Clone, Debug)]
+pub struct RequestQueue {
+    cq: Arc<dyn CompletionQueue>,
+    requests: Arc<Requests>,
+}
+
+impl RequestQueue {
+    pub(crate) fn new(
+        cq: Arc<dyn CompletionQueue>,
+        file: &Arc<dyn OverlappedFile>,
+        depth: u32,
+    ) -> Self {
+        Self {
+            requests: Requests::new(cq.clone(), file, depth),
+            cq,
+        }
+    }
+}
+
+/// What an [`Endpoint`] shares with others. A server of many clients may want one completion queue for all of them, and one pool
+/// of Receives.
+///
+/// ```
+/// # use netdirect::{QueuePairOptions, SharedReceiveQueueOptions};
+/// # use netdirect_async::{AsyncAdapter, CompletionStream, EndpointOptions};
+/// # fn demo(adapter: &AsyncAdapter) -> netdirect::Result<()> {
+/// let requests = adapter.request_queue(1024)?;
+/// let srq = adapter.shared_receive_queue(SharedReceiveQueueOptions::default())?;
+/// let received = adapter.completion_queue(1024)?;
+/// for client in 0..100 {
+///     // The context tells from which client a message is.
+///     let options = EndpointOptions::from(QueuePairOptions::default().context(client))
+///         .requests(&requests)
+///         .shared_receives(&srq, &received);
+///     let endpoint = adapter.endpoint(options)?;
+/// }
+/// let messages = CompletionStream::of(&received);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct EndpointOptions {
+    queue_pair: QueuePairOptions,
+    requests: Option<RequestQueue>,
+    receives: Option<(Arc<dyn SharedReceiveQueue>, Arc<dyn CompletionQueue>)>,
+}
+
+impl From<QueuePairOptions> for EndpointOptions {
+    fn from(queue_pair: QueuePairOptions) -> Self {
+        Self {
+            queue_pair,
+            ..Self::default()
+        }
+    }
+}
+
+impl EndpointOptions {
+    /// The results of the endpoint's requests come to this queue, which other endpoints use too. As many requests of all these
+    /// endpoints can be outstanding as the queue holds; one more fails with [`NO_MORE_ENTRIES`](Status::NO_MORE_ENTRIES). Default:
+    /// a queue of its own.
+    #[must_use]
+    pub fn requests(mut self, queue: &RequestQueue) -> Self {
+        self.requests = Some(queue.clone());
+        self
+    }
+
+    /// Messages of the peer take their Receives from `srq`, to which the application posts them itself, and the results of these
+    /// Receives come to `results`, for a [`CompletionStream`](crate::CompletionStream). They are not futures, because nobody knows
+    /// which connection is going to take a Receive. [`Endpoint::receive`] is refused then. `results` must not be the queue of
+    /// futures. Default: Receives of its own.
+    #[must_use]
+    pub fn shared_receives(
+        mut self,
+        srq: &Arc<dyn SharedReceiveQueue>,
+        results: &Arc<dyn CompletionQueue>,
+    ) -> Self {
+        self.receives = Some((srq.clone(), results.clone()));
+        self
+    }
+}
 
 /// A queue pair whose requests are futures, from [`AsyncAdapter::endpoint`](crate::AsyncAdapter::endpoint). It has a completion
 /// queue of its own, which holds the results of all requests that can be outstanding.
@@ -49,18 +133,33 @@ impl Endpoint {
     pub(crate) fn new(
         adapter: &Arc<dyn Adapter>,
         file: &Arc<dyn OverlappedFile>,
-        options: QueuePairOptions,
+        options: EndpointOptions,
     ) -> Result<Self> {
-        let most = adapter.query()?.max_completion_queue_depth;
-        let depth = options
-            .receive_queue_depth
-            .saturating_add(options.initiator_queue_depth)
-            .clamp(1, most.max(1));
-        let cq = adapter.create_completion_queue(file, depth, Affinity::default())?;
-        Ok(Self {
-            qp: adapter.create_queue_pair(&cq, &cq, options)?,
-            requests: Requests::new(cq, file, depth),
-        })
+        let EndpointOptions {
+            queue_pair,
+            requests,
+            receives,
+        } = options;
+        let queue = match requests {
+            Some(queue) => queue,
+            None => {
+                let most = adapter.query()?.max_completion_queue_depth;
+                let depth = queue_pair
+                    .receive_queue_depth
+                    .saturating_add(queue_pair.initiator_queue_depth)
+                    .clamp(1, most.max(1));
+                let cq = adapter.create_completion_queue(file, depth, Affinity::default())?;
+                RequestQueue::new(cq, file, depth)
+            }
+        };
+        let RequestQueue { cq, requests } = queue;
+        let qp = match &receives {
+            None => adapter.create_queue_pair(&cq, &cq, queue_pair)?,
+            Some((srq, results)) => {
+                adapter.create_queue_pair_with_srq(results, &cq, srq, queue_pair)?
+            }
+        };
+        Ok(Self { qp, requests })
     }
 
     /// The queue pair, `IND2QueuePair`, for [`connect`](crate::AsyncAdapter::connect) and
@@ -166,8 +265,19 @@ impl Endpoint {
         })
     }
 
-    /// `Bind`: gives the peer access, through a window, to a range of registered memory. The memory stays registered until the
+    /// `Bind`: gives the peer access, through a [window](crate::AsyncAdapter::memory_window), to a range of registered memory. The
+    /// result is what the peer needs: the address of the first octet with the window's token. The memory stays registered until the
     /// request has ended; the caller keeps it, and the window, as long as the peer is to have access.
+    ///
+    /// ```
+    /// # use netdirect::OpFlags;
+    /// # use netdirect_async::{AsyncAdapter, Endpoint, RegisteredBuffer};
+    /// # async fn demo(adapter: AsyncAdapter, endpoint: Endpoint, memory: RegisteredBuffer) -> netdirect::Result<()> {
+    /// let window = adapter.memory_window()?;
+    /// let remote = endpoint.bind(&memory, 1000..2000, &window, OpFlags::ALLOW_READ).await?;
+    /// endpoint.send_inline(&[&remote.to_bytes()], OpFlags::empty()).await?; // the peer may read these octets from now on
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Panics
     ///
@@ -178,12 +288,18 @@ impl Endpoint {
         range: impl RangeBounds<usize>,
         window: &Arc<dyn MemoryWindow>,
         flags: OpFlags,
-    ) -> Request {
+    ) -> Bind {
         let bound = memory.slice(range);
         let (address, length) = (bound.address(), bound.len() as u64);
-        self.post_with(flags, 6, [memory.part(..0)], |qp, context, _| {
+        let request = self.post_with(flags, 6, [memory.part(..0)], |qp, context, _| {
             qp.bind(context, memory.region(), window, address, length, flags)
-        })
+        });
+        // Each Bind makes a new token, which is known when Bind has returned (MW-008).
+        let token = window.get_remote_token();
+        Bind {
+            request,
+            remote: RemoteAddress { address, token },
+        }
     }
 
     /// `Invalidate`: ends the peer's access through a window.
@@ -201,5 +317,26 @@ impl Endpoint {
     /// Those of [`QueuePair::flush`].
     pub fn flush(&self) -> Result<()> {
         self.qp.flush()
+    }
+}
+
+/// A Bind, from [`Endpoint::bind`]: the future of the address by which the peer reaches the window. It is a [`Request`] in all other
+/// respects.
+#[must_use = "the request runs, and whoever drops this does not learn how it ends"]
+#[derive(Debug)]
+pub struct Bind {
+    request: Request,
+    remote: RemoteAddress,
+}
+
+impl Future for Bind {
+    type Output = Result<RemoteAddress>;
+
+    /// # Panics
+    ///
+    /// If the future has ended already.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let ended = Pin::new(&mut self.request).poll(cx);
+        ended.map(|ended| ended.map(|_| self.remote))
     }
 }

@@ -113,7 +113,7 @@ mod within;
 pub use adapter::AsyncAdapter;
 pub use completions::CompletionStream;
 pub use connect::{Accept, Connect, ConnectError, Connection};
-pub use endpoint::Endpoint;
+pub use endpoint::{Bind, Endpoint, EndpointOptions, RequestQueue};
 pub use listener::{AsyncListener, ConnectionRequest, Incoming, ListenerOptions, NextRequest};
 pub use memory::{BufferPart, RegisteredBuffer};
 pub use requests::Request;

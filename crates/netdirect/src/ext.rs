@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::{
-    CompletionQueue, CompletionResult, Connector, Listener, NotifyType, Overlapped, QueuePair,
-    ReadLimits, Result, Started, Status,
+    CompletionPort, CompletionQueue, CompletionResult, Connector, Listener, NotifyType, Overlapped,
+    QueuePair, ReadLimits, Result, Started, Status,
 };
 
 /// The final result of an overlapped method. If the method has failed, this is its error; otherwise `wait` waits for the end of
@@ -67,6 +67,38 @@ fn ended(status: Status, overlapped: &Overlapped) -> Result<()> {
         (Err(_), Err(error)) if error.status() == status => explained,
         _ => ended,
     }
+}
+
+/// Has the end of an overlapped method come to a completion port in every case: as the packet of the request, or, for a request that
+/// ended at once ([`Done`](Started::Done)), as a packet that this call queues. So a program that takes all its ends from a port has
+/// one place for them. `user` is for the packet of a request that ended at once; in the other case the packet has the
+/// [`user`](Overlapped::user) of the `Overlapped`, so give both the same value. `key` is the one of the file's
+/// [association](crate::OverlappedFile::associate).
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use netdirect::{ext, CompletionPort, CompletionQueue, NotifyType, Overlapped};
+/// # fn demo(port: &CompletionPort, cq: &Arc<dyn CompletionQueue>) -> netdirect::Result<()> {
+/// const RESULTS: u64 = 1;
+/// let overlapped = Overlapped::new();
+/// overlapped.set_user(RESULTS);
+/// ext::start_on(port, 0, RESULTS, cq.notify(NotifyType::Any, &overlapped))?;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+///
+/// Those of the method; no packet is queued then.
+pub fn start_on(
+    port: &CompletionPort,
+    key: u64,
+    user: u64,
+    started: Result<Started>,
+) -> Result<()> {
+    if started? == Started::Done {
+        port.post(key, user);
+    }
+    Ok(())
 }
 
 /// What the peer sent during connection set-up.

@@ -1,4 +1,4 @@
-//! Software NetworkDirect provider: iWARP over ordinary TCP sockets.
+//! Software NetworkDirect provider: iWARP over ordinary TCP sockets, over UDP by QUIC, and in a [simulated network](simulation).
 //!
 //! An ordinary user on an ordinary host can use this provider: [`open`] an adapter and use the adapter through the traits of
 //! [`netdirect`]. Neither root rights, nor a kernel module, nor an RDMA device is needed.

@@ -1,6 +1,6 @@
 //! Capture: what an adapter sends and receives, as a pcapng file that Wireshark dissects.
 //!
-//! No privilege is needed, because nothing is sniffed: the adapter hands over the octets of its TCP streams, and this
+//! No privilege is needed, because nothing is sniffed: the adapter hands over the octets of its streams, and this
 //! module wraps them into Ethernet, IP and TCP headers of its own making. Addresses, ports, octets, their order and the
 //! times are the real ones; sequence numbers, windows, acknowledgements and the cut into segments are synthesized.
 //!

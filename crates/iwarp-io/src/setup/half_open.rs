@@ -1,4 +1,4 @@
-//! Who may be half-open at a listener: peers that have a TCP connection and have not sent their whole Request.
+//! Who may be half-open at a listener: peers that have a stream, over any transport, and have not sent their whole Request.
 //!
 //! Whoever can connect can stay silent, so that the number of these is limited (RFC 5042 §6.4.1), for all peers together
 //! and for each address. The newcomer is always let in, because it may be the honest one, and an older one gives way:

@@ -1,4 +1,4 @@
-//! An accepted TCP connection, until a connector takes its MPA Request.
+//! An accepted stream, over TCP, QUIC or a simulated network, until a connector takes its MPA Request.
 
 use std::io;
 use std::net::SocketAddr;

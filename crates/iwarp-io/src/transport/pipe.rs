@@ -1,4 +1,4 @@
-//! Streams between two ends of one process, over pairs of connected sockets. This third transport exists for tests. It
+//! Streams between two ends of one process, over pairs of connected sockets. This fourth transport exists for tests. It
 //! shows what a transport has to provide.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

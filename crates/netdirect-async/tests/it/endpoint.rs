@@ -9,11 +9,12 @@ use std::time::Instant;
 use crate::common::{ALL, LONG, Network, block_on, everywhere, poll};
 use futures_util::future::{join, join_all};
 use netdirect::{
-    AtomicOp, Buffer, Call, Fault, MemoryRegion, OpFlags, QueuePairOptions, ReadLimits,
-    RemoteAddress, RequestType, Status,
+    AtomicOp, Buffer, Call, Error, Fault, MemoryRegion, OpFlags, QueuePairOptions, ReadLimits,
+    RemoteAddress, RequestType, SharedReceiveQueueOptions, Status,
 };
 use netdirect_async::{
-    AsyncAdapter, Connection, Endpoint, ListenerOptions, RegisteredBuffer, Request,
+    AsyncAdapter, CompletionStream, Connection, Endpoint, EndpointOptions, ListenerOptions,
+    RegisteredBuffer, Request,
 };
 use proptest::prelude::*;
 use softnd::simulation::Simulation;
@@ -114,13 +115,13 @@ fn every_kind_of_request_ends_with_its_own_result() {
             read.await.unwrap();
             assert_eq!(theirs.slice(2000..2014).to_vec(), b"to be readmore");
 
-            let window = here.adapter.adapter().create_memory_window().unwrap();
+            let window = here.adapter.memory_window().unwrap();
             let bound = kinds.bind(ours, 1000..1010, &window, OpFlags::ALLOW_READ);
-            assert_eq!(bound.await.unwrap().request_type, RequestType::Bind);
             let remote = RemoteAddress {
                 address: ours.remote(1000).address,
                 token: window.get_remote_token(),
             };
+            assert_eq!(bound.await.unwrap(), remote);
             let read = there.endpoint.read([theirs.part(..10)], remote, none);
             read.await.unwrap();
             assert_eq!(theirs.slice(..10).to_vec(), b"to be read");
@@ -177,14 +178,15 @@ fn a_call_that_fails_is_an_error_of_its_future() {
         let (here, there) = pair(network);
         let (ours, remote) = (&here.memory, there.memory.remote(0));
         let silent = OpFlags::SILENT_SUCCESS;
-        let window = here.adapter.adapter().create_memory_window().unwrap();
+        let window = here.adapter.memory_window().unwrap();
+        let error = block_on(here.endpoint.bind(ours, .., &window, silent)).unwrap_err();
+        assert_eq!(error.status(), Status::invalid_parameter(6));
         let refused = [
             (here.endpoint.send([], silent), 4),
             (here.endpoint.send_inline(&[b""], silent), 4),
             (here.endpoint.read([ours.part(..1)], remote, silent), 6),
             (here.endpoint.write([ours.part(..1)], remote, silent), 6),
             (here.endpoint.write_inline(&[b""], remote, silent), 6),
-            (here.endpoint.bind(ours, .., &window, silent), 6),
             (here.endpoint.invalidate(&window, silent), 3),
         ];
         for (request, argument) in refused {
@@ -198,6 +200,74 @@ fn a_call_that_fails_is_an_error_of_its_future() {
         let (received, sent) = (there.endpoint.receive([]), here.endpoint.send([], NONE));
         let (received, sent) = block_on(join(received, sent));
         assert!(received.is_ok() && sent.is_ok());
+    });
+}
+
+/// A server with one completion queue for the requests of all its endpoints, and one pool of Receives.
+#[test]
+fn endpoints_share_a_queue_of_requests_and_receives() {
+    const CLIENTS: u64 = 4;
+    everywhere(|network| {
+        let (here, there) = (network.open(1), network.open(2));
+        let listener = network.listen(&there, ListenerOptions::default());
+        let address = listener.local_address().unwrap();
+        // One request of each endpoint, and no more.
+        let requests = there.request_queue(4).unwrap();
+        let srq = there
+            .shared_receive_queue(SharedReceiveQueueOptions::default().queue_depth(16))
+            .unwrap();
+        let received = there.completion_queue(16).unwrap();
+        let theirs = memory(&there, 16 * 8);
+        for context in 0..8 {
+            let at = usize::try_from(context).unwrap() * 16;
+            srq.receive(context, &[theirs.sge(at..at + 16)]).unwrap();
+        }
+        let mut clients = Vec::new();
+        for context in 0..CLIENTS {
+            let of_queue_pair = QueuePairOptions::default().context(context);
+            let options = EndpointOptions::from(of_queue_pair)
+                .requests(&requests)
+                .shared_receives(&srq, &received);
+            let (ours, server) = (endpoint(&here), there.endpoint(options).unwrap());
+            let accepted = async {
+                let request = listener.get_connection_request().await.unwrap();
+                request.accept(server.queue_pair()).await.unwrap()
+            };
+            let connected = async { here.connect(ours.queue_pair(), address).await.unwrap() };
+            let connections = block_on(join(connected, accepted));
+            clients.push((ours, server, memory(&here, 16), connections));
+        }
+        let mut messages = CompletionStream::of(&received);
+        for (context, (ours, server, memory, _)) in (0..).zip(&clients) {
+            memory.write(0, &[b'a' + u8::try_from(context).unwrap(); 4]);
+            let answer = ours.receive([memory.part(8..)]);
+            block_on(ours.send([memory.part(..4)], NONE)).unwrap();
+            let message = block_on(messages.next()).unwrap().unwrap();
+            // The result names the client by the context of its queue pair, and its own Receive.
+            assert_eq!(message.queue_pair_context, context);
+            let at = usize::try_from(message.request_context).unwrap() * 16;
+            let text = theirs.slice(at..at + 4).to_vec();
+            assert_eq!(text, memory.slice(..4).to_vec());
+            block_on(server.send([theirs.part(at..at + 4)], NONE)).unwrap();
+            assert_eq!(block_on(answer).unwrap().bytes_transferred, 4);
+            assert_eq!(memory.slice(8..12).to_vec(), text);
+            let own = block_on(server.receive([theirs.part(..1)])).unwrap_err();
+            assert!(!own.status().is_success());
+        }
+        // Together the endpoints have no more requests outstanding than their queue holds.
+        let reads = clients
+            .iter()
+            .chain(&clients[..1])
+            .map(|(_, server, memory, _)| server.read([theirs.part(..4)], memory.remote(0), NONE));
+        let ended: Vec<_> = block_on(join_all(reads.collect::<Vec<_>>()));
+        let statuses = ended.iter().map(|ended| {
+            ended
+                .as_ref()
+                .map_or_else(Error::status, |_| Status::SUCCESS)
+        });
+        let fifth = statuses.clone().nth(4).unwrap();
+        assert!(statuses.take(4).all(|status| status == Status::SUCCESS));
+        assert!([Status::SUCCESS, Status::NO_MORE_ENTRIES].contains(&fifth));
     });
 }
 

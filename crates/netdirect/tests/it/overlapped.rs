@@ -99,6 +99,26 @@ fn the_result_has_the_providers_explanation_until_the_next_request() {
 }
 
 #[test]
+fn each_start_on_a_port_is_one_packet_there_however_it_ends() {
+    let (_, file) = MockFile::shared();
+    let port = CompletionPort::new();
+    file.associate(&port, 7).unwrap();
+    let overlapped = Overlapped::new();
+    overlapped.set_user(3);
+    ext::start_on(&port, 7, 3, Ok(Started::Done)).unwrap();
+    let pending = overlapped.begin(&file).unwrap();
+    ext::start_on(&port, 7, 3, Ok(Started::Pending)).unwrap();
+    assert_eq!(port.len(), 1, "the pending one has not ended");
+    pending.complete(Status::CANCELED);
+    let seen = [(); 2].map(|()| port.get(AT_ONCE).unwrap());
+    let seen = seen.map(|packet| (packet.key, packet.user, packet.status));
+    assert_eq!(seen, [(7, 3, Status::SUCCESS), (7, 3, Status::CANCELED)]);
+    let refused = Error::from(Status::CONNECTION_INVALID);
+    let started = ext::start_on(&port, 7, 3, Err(refused.clone()));
+    assert_eq!((started, port.len()), (Err(refused), 0));
+}
+
+#[test]
 fn in_flight_twice_is_refused_and_harms_nobody() {
     // TST-024: Disconnect and Deregister with one OVERLAPPED
     let (_, file) = MockFile::shared();
