@@ -103,7 +103,11 @@ impl Random {
 }
 
 fn side(simulation: &Simulation, host: u8, plan: &str) -> Result<Side> {
-    let options = Options::default().faults(plan.parse().unwrap()).unwrap();
+    // A plan may hold a connection for ever, and Connect has no limit of its own.
+    let options = Options::default()
+        .timeouts(|limits| limits.reply = Some(Duration::from_secs(120)))
+        .faults(plan.parse().unwrap())
+        .unwrap();
     let adapter: Arc<dyn Adapter> = simulation.open([10, 0, 0, host], options)?;
     let file = adapter.create_overlapped_file()?;
     let cq = adapter.create_completion_queue(&file, 256, Affinity::default())?;
