@@ -234,7 +234,12 @@ impl<'a> Run<'a> {
             let mut options = Options::default()
                 .crc(draw(2) == 0)
                 .markers(draw(8) == 0)
-                .confirm_writes(confirms);
+                .confirm_writes(confirms)
+                // A Connect whose answer the network loses ends by the first limit, because it has none of its own. The runs of
+                // all seeds go by these two.
+                .timeouts(|limits| {
+                    (limits.reply, limits.reply_frame) = (Some(Duration::from_secs(120)), None);
+                });
             if let Some(capture) = capture {
                 options = options.capture(capture.clone());
             }
