@@ -115,7 +115,7 @@ impl CompletionStream {
                 self.start();
             }
             // Results first, also those that came before a queue broke down (CQ-022).
-            let taken = self.cq.get_results(into);
+            let taken = self.cq.take_results(into);
             if taken > 0 {
                 return Poll::Ready(Some(Ok(taken)));
             }

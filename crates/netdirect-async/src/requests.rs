@@ -255,7 +255,7 @@ impl Requests {
         }
         let mut batch = [CompletionResult::default(); 16];
         loop {
-            let taken = self.cq.get_results(&mut batch);
+            let taken = self.cq.take_results(&mut batch);
             let mut left = Left::default();
             let mut state = self.lock();
             for result in &batch[..taken] {

@@ -3,8 +3,9 @@
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
-use crate::common::{Network, Side, block_on, everywhere, poll, polled};
+use crate::common::{Network, Side, block_on, everywhere, poll, polled, simulated};
 use futures_util::future::join;
 use futures_util::stream::{Stream, StreamExt};
 use netdirect::{Call, CompletionQueue, CompletionResult, Fault, OpFlags, QueuePair, Status};
@@ -26,6 +27,26 @@ fn connected(network: &Network, here: &Side, there: &Side) -> (Connection, Conne
 
 fn sides(network: &Network) -> (Side, Side) {
     (Side::new(&network.open(1)), Side::new(&network.open(2)))
+}
+
+/// The next events of an idle connection are time limits, which a poll does not jump to.
+#[test]
+fn a_poll_moves_the_clock_of_a_simulation_by_no_more_than_100_us() {
+    simulated(|network| {
+        let Network::Simulated(simulation) = network else {
+            unreachable!("it is simulated");
+        };
+        let (here, there) = sides(network);
+        let _connections = connected(network, &here, &there);
+        let mut results = CompletionStream::of(&there.cq);
+        let mut next = pin!(results.next());
+        for _ in 0..100 {
+            let before = simulation.time();
+            assert!(poll(next.as_mut()).is_pending());
+            let moved = simulation.time() - before;
+            assert!(moved <= Duration::from_micros(100), "{moved:?}");
+        }
+    });
 }
 
 fn inject(adapter: &AsyncAdapter, fault: Fault) {
