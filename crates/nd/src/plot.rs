@@ -74,6 +74,10 @@ pub enum Marker {
     Square,
     /// A square on its corner.
     Diamond,
+    /// A triangle on its side.
+    Triangle,
+    /// A triangle on its corner.
+    Wedge,
 }
 
 /// How a curve looks, and what the legend calls it.
@@ -260,6 +264,14 @@ impl Curve {
                 "<rect class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"6\" height=\"6\"/>",
                 x - 3.0,
                 y - 3.0
+            ),
+            Marker::Triangle => format!(
+                "<path class=\"{class}\" d=\"M{x:.1} {:.1}l3.8 6.6l-7.6 0z\"/>",
+                y - 4.2
+            ),
+            Marker::Wedge => format!(
+                "<path class=\"{class}\" d=\"M{x:.1} {:.1}l3.8 -6.6l-7.6 0z\"/>",
+                y + 4.2
             ),
             Marker::Diamond => format!(
                 "<path class=\"{class}\" d=\"M{x:.1} {:.1}l4.2 4.2l-4.2 4.2l-4.2 -4.2z\"/>",

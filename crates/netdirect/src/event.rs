@@ -1,5 +1,6 @@
 //! Auto-reset events.
 
+use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -10,8 +11,10 @@ use crate::sync::{Condvar, Mutex};
 /// the event.
 ///
 /// A clone is the same event. Unlike [`Overlapped::wait`](crate::Overlapped::wait), waiting on an event does not run the
-/// provider: the provider's own thread does the work. A [`Simulation`](crate::Simulation) has no such thread, so there a
-/// wait on an event moves the simulation.
+/// provider: the provider's own thread does the work, and a wait that is about to sleep hands this work over to it
+/// ([`OverlappedFile::hand_over`](crate::OverlappedFile::hand_over)). So each end of a request costs two changes of threads, and a
+/// round trip takes several times as long as with `Overlapped::wait`. A [`Simulation`](crate::Simulation) has no such thread, so
+/// there a wait on an event moves the simulation.
 ///
 /// ```
 /// let event = netdirect::Event::new();
@@ -27,8 +30,27 @@ pub struct Event(Arc<Inner>);
 struct Inner {
     set: Mutex<bool>,
     changed: Condvar,
-    /// The simulation of the last request that this event belonged to, if it has one.
-    simulation: Mutex<Option<Weak<dyn Simulation>>>,
+    /// Where the last request belonged that this event belonged to.
+    origin: Mutex<Origin>,
+}
+
+/// What an event needs of the file of a request.
+#[derive(Default)]
+pub(crate) struct Origin {
+    /// The address of the file, which `hand_over` keeps from being used again.
+    pub(crate) file: usize,
+    /// Calls [`OverlappedFile::hand_over`](crate::OverlappedFile::hand_over), as long as the file exists.
+    pub(crate) hand_over: Option<Arc<dyn Fn() + Send + Sync>>,
+    /// Kept beside the file, because a simulation can outlive it.
+    pub(crate) simulation: Option<Weak<dyn Simulation>>,
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Origin")
+            .field("simulation", &self.simulation)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Event {
@@ -39,7 +61,17 @@ impl Event {
 
     /// Sets the event (`SetEvent`), so that one wait ends, now or later.
     pub fn set(&self) {
+        self.mark();
+        self.announce();
+    }
+
+    /// Sets the event, without waking a thread that sleeps. [`announce`](Self::announce) has to follow.
+    pub(crate) fn mark(&self) {
         *self.0.set.lock() = true;
+    }
+
+    /// Wakes a thread that sleeps on the event.
+    pub(crate) fn announce(&self) {
         self.0.changed.notify_one();
     }
 
@@ -67,13 +99,26 @@ impl Event {
         }
     }
 
-    /// A request begins whose end sets this event, and which ends in a simulation.
-    pub(crate) fn moves(&self, simulation: &Arc<dyn Simulation>) {
-        *self.0.simulation.lock() = Some(Arc::downgrade(simulation));
+    /// A request begins whose end sets this event, of the file with this address.
+    pub(crate) fn belongs_to(&self, file: usize, origin: impl FnOnce() -> Origin) {
+        let mut known = self.0.origin.lock();
+        if known.file != file {
+            let old = std::mem::replace(&mut *known, origin());
+            drop(known);
+            drop(old);
+        }
     }
 
     fn simulation(&self) -> Option<Arc<dyn Simulation>> {
-        self.0.simulation.lock().as_ref()?.upgrade()
+        self.0.origin.lock().simulation.as_ref()?.upgrade()
+    }
+
+    /// The thread is about to sleep.
+    fn hand_over(&self) {
+        let hand_over = self.0.origin.lock().hand_over.clone();
+        if let Some(hand_over) = hand_over {
+            hand_over();
+        }
     }
 
     fn wait_in_simulation(&self, simulation: &dyn Simulation, deadline: Option<Instant>) -> bool {
@@ -97,12 +142,20 @@ impl Event {
 
     fn wait_until(&self, deadline: Option<Instant>) -> bool {
         let mut set = self.0.set.lock();
+        let mut handed_over = false;
         loop {
             if std::mem::take(&mut *set) {
                 return true;
             }
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return false;
+            }
+            if !handed_over {
+                drop(set);
+                self.hand_over();
+                handed_over = true;
+                set = self.0.set.lock();
+                continue;
             }
             set = self.0.changed.wait(set, deadline);
         }

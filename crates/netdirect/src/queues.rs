@@ -69,9 +69,9 @@ pub trait CompletionQueue: OverlappedObject {
     /// empty. The call runs the provider, and never blocks. It may return results of queue pairs that were released (CQ-044).
     fn get_results(&self, results: &mut [CompletionResult]) -> usize;
 
-    /// As [`get_results`](Self::get_results), for a future: in a [`Simulation`](crate::Simulation) the call moves no time, even if it
-    /// finds nothing, because the future moves the simulation itself ([`SimulatedWait`](crate::SimulatedWait)). By default the same
-    /// as `get_results`.
+    /// As [`get_results`](Self::get_results), for a future. In a simulation ([`SimulatedTime`](crate::SimulatedTime)) the call moves no
+    /// time even if it finds nothing, because the future moves the simulation itself ([`SimulatedWait`](crate::SimulatedWait)). By
+    /// default the same as `get_results`.
     fn take_results(&self, results: &mut [CompletionResult]) -> usize {
         self.get_results(results)
     }

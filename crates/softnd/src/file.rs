@@ -80,6 +80,14 @@ impl OverlappedFile for File {
         self.parking.wake_for(&has_happened);
     }
 
+    /// The background thread takes over what this thread has polled, unless the program drives the file itself: it has asked for the
+    /// descriptor, which serves no other purpose. Otherwise each event would wake both threads.
+    fn hand_over(&self) {
+        if !self.parking.is_watched_outside() {
+            polling::stop();
+        }
+    }
+
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.parking.outside().descriptor()
     }

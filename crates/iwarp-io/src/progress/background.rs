@@ -391,10 +391,16 @@ impl<S: Readiness> Thread<S> {
     /// A domain has something to do. If somebody attends the domain, the work is left to them.
     fn go_on(&mut self, token: u64) {
         if let Some(domain) = self.shared.domain(token) {
-            if domain.is_attended() {
-                self.watch(token, &domain);
-            } else {
+            if !domain.is_attended() {
                 self.serve(token, &domain);
+                return;
+            }
+            self.watch(token, &domain);
+            // The thread that polled hands a domain over only if it sees that the domain is watched.
+            if !domain.stays_attended()
+                && let Some(watched) = self.watched.remove(&token)
+            {
+                self.take_over(token, &domain, watched);
             }
         }
     }

@@ -281,6 +281,12 @@ impl<S: Readiness> Domain<S> {
         self.attendance.was_polled() || self.is_driven_by_sleepers()
     }
 
+    /// Whether a domain that [`is_attended`](Self::is_attended) has found attended still is: false if the thread that polled has
+    /// gone to sleep since.
+    pub(super) fn stays_attended(&self) -> bool {
+        self.attendance.polls_go_on() || self.is_driven_by_sleepers()
+    }
+
     fn is_driven_by_sleepers(&self) -> bool {
         self.is_waited_for() && !self.has_unfinished()
     }

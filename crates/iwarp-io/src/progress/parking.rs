@@ -478,6 +478,11 @@ impl<S: Readiness> Parking<S> {
         self.wake_outside();
     }
 
+    /// Returns true if [`outside`](Self::outside) was called before.
+    pub fn is_watched_outside(&self) -> bool {
+        self.outside.exposed.load(Ordering::SeqCst)
+    }
+
     /// The set to be watched from outside. When it is ready, the watching thread has to call [`progress`](Self::progress).
     pub fn outside(&self) -> &S {
         if !self.outside.exposed.swap(true, Ordering::SeqCst)

@@ -46,8 +46,8 @@ pub fn polled(domain: &Arc<Domain>, background: &Arc<Background>) {
     });
 }
 
-/// Called when this thread goes to sleep. The background thread takes over the domains that this thread has polled, unless
-/// the parking in which the thread sleeps drives them. Otherwise a client that holds both ends of a connection in one
+/// Called when this thread goes to sleep, or its task waits. The background thread takes over the domains that this thread has polled, unless
+/// a parking in which a thread sleeps drives them. Otherwise a client that holds both ends of a connection in one
 /// thread would wait for ticks.
 pub fn stop() {
     // The list is taken out because the last reference to a domain may be dropped here.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::link::congestion;
 use super::quic::QuicStream;
-use super::spec::{Mode, Spec};
+use super::spec::Spec;
 use crate::errors::{self, Failure};
 
 /// A connected stream, which spins or sleeps as the row says.
@@ -22,7 +22,7 @@ pub(super) enum BareStream {
 impl BareStream {
     /// Takes over a connected socket.
     pub(super) fn tcp(socket: TcpStream, spec: &Spec, limit: Duration) -> errors::Result<Self> {
-        let spins = spec.mode != Mode::Event;
+        let spins = !spec.mode.sleeps();
         let explain = |error| Failure::socket("set up a socket to compare with", &error);
         socket.set_nodelay(true).map_err(explain)?;
         socket.set_nonblocking(spins).map_err(explain)?;

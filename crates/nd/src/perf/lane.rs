@@ -2,11 +2,15 @@
 //!
 //! The turns themselves, in which the two sides differ, are in `client` and `server`.
 
+use std::future::{Future, IntoFuture};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use netdirect::{
-    CompletionQueue, CompletionResult, Connector, MrFlags, NotifyType, OpFlags, Overlapped,
+    CompletionQueue, CompletionResult, Connector, Event, MrFlags, NotifyType, OpFlags, Overlapped,
     QueuePair, ReadLimits, RequestType, Sge, Started, Status,
 };
 
@@ -188,13 +192,61 @@ fn no_ring() -> Failure {
     )
 }
 
+/// How a side sleeps until Notify has ended.
+#[derive(Debug)]
+enum Sleep {
+    /// In a call that runs the adapter.
+    InCall,
+    /// On this event, which Notify sets.
+    OnEvent(Event),
+    /// In a thread that polls the future of Notify.
+    AsFuture,
+}
+
+impl Sleep {
+    fn of(mode: Mode) -> Option<Self> {
+        match mode {
+            Mode::Poll | Mode::Memory => None,
+            Mode::Event => Some(Self::InCall),
+            Mode::EventObject => Some(Self::OnEvent(Event::new())),
+            Mode::Future => Some(Self::AsFuture),
+        }
+    }
+}
+
+/// Wakes a thread that polls a future.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Polls the future of a request, and parks the thread in between: the least that an executor does. `None` if the time has run out.
+fn park_on(request: &Overlapped, limit: Duration) -> Option<Status> {
+    let waker = Arc::new(Unpark(thread::current())).into();
+    let mut future = pin!(request.into_future());
+    let start = Instant::now();
+    loop {
+        if let Poll::Ready(status) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return Some(status);
+        }
+        let left = limit.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            return None;
+        }
+        thread::park_timeout(left);
+    }
+}
+
 /// The queues and the connection of one side, and how it waits.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) endpoint: Endpoint,
     pub(super) qp: Arc<dyn QueuePair>,
     cq: Arc<dyn CompletionQueue>,
-    sleeps: bool,
+    sleep: Option<Sleep>,
     /// Whether the last poll found fewer completions than there was room for.
     drained: bool,
     notify: Overlapped,
@@ -228,13 +280,17 @@ impl Lane {
     /// Makes a lane over the objects of a connection.
     pub(super) fn over(endpoint: Endpoint, spec: &Spec, limit: SilenceLimit) -> Self {
         let (qp, cq) = (Arc::clone(&endpoint.qp), Arc::clone(endpoint.cq()));
+        let sleep = Sleep::of(spec.mode);
         Self {
             endpoint,
             qp,
             cq,
-            sleeps: spec.mode == Mode::Event,
+            notify: match &sleep {
+                Some(Sleep::OnEvent(event)) => Overlapped::with_event(event),
+                _ => Overlapped::new(),
+            },
+            sleep,
             drained: false,
-            notify: Overlapped::new(),
             limit,
             results: [CompletionResult::default(); BATCH],
         }
@@ -251,13 +307,13 @@ impl Lane {
     /// Waits for completions in the row's mode. Returns their number, at least one.
     #[inline]
     pub(super) fn wait(&mut self) -> Result<usize> {
-        if self.sleeps && self.drained {
+        if self.sleep.is_some() && self.drained {
             // A queue that was found empty is not polled again before Notify, which sees results that have come since
             // (CQ-037).
             return self.sleep();
         }
         match self.poll() {
-            0 if self.sleeps => self.sleep(),
+            0 if self.sleep.is_some() => self.sleep(),
             0 => self.spin(),
             n => Ok(n),
         }
@@ -305,7 +361,16 @@ impl Lane {
     fn sleep_for_one(&self) -> Result<()> {
         let mut patience = Patience::new(self.limit);
         loop {
-            match self.notify.wait_timeout(patience.next()) {
+            let limit = patience.next();
+            let ended = match &self.sleep {
+                None | Some(Sleep::InCall) => self.notify.wait_timeout(limit),
+                Some(Sleep::OnEvent(event)) => {
+                    event.wait_timeout(limit);
+                    Some(self.notify.status()).filter(|status| *status != Status::PENDING)
+                }
+                Some(Sleep::AsFuture) => park_on(&self.notify, limit),
+            };
+            match ended {
                 Some(Status::SUCCESS) => return Ok(()),
                 Some(status) => {
                     return Err(Failure::status("go on with the connection", status).by_peer());

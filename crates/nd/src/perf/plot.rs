@@ -107,6 +107,8 @@ impl Line {
             marker: match self.mode() {
                 Mode::Poll => Marker::Circle,
                 Mode::Event => Marker::Square,
+                Mode::EventObject => Marker::Triangle,
+                Mode::Future => Marker::Wedge,
                 Mode::Memory => Marker::Diamond,
             },
             hollow: self.is_hollow(),

@@ -42,8 +42,12 @@ pub(crate) enum Test {
 pub(crate) enum Mode {
     /// Both sides poll their completion queue
     Poll,
-    /// Both sides sleep until they are notified
+    /// Both sides sleep until they are notified, in a call that runs the adapter
     Event,
+    /// Both sides sleep on an event object, which the adapter's own thread sets
+    EventObject,
+    /// Both sides poll a future and sleep until the adapter's own thread wakes it
+    Future,
     /// Both sides spin on the last byte of their buffer and never call the adapter to wait (Write latency only)
     Memory,
 }
@@ -104,10 +108,20 @@ macro_rules! named {
 named! {
     Op: "send" Send, "write" Write, "read" Read;
     Test: "latency" Latency, "bandwidth" Bandwidth, "rate" Rate, "scale" Scale, "setup" Setup;
-    Mode: "poll" Poll, "event" Event, "memory" Memory;
+    Mode: "poll" Poll, "event" Event, "event-object" EventObject, "future" Future, "memory" Memory;
     Receives: "own" Own, "shared" Shared;
     Transport: "tcp" Tcp, "udp" Udp;
     Placement: "free" Free, "apart" Apart, "together" Together;
+}
+
+impl Mode {
+    /// Returns true if both sides sleep while they wait.
+    pub(crate) const fn sleeps(self) -> bool {
+        match self {
+            Self::Event | Self::EventObject | Self::Future => true,
+            Self::Poll | Self::Memory => false,
+        }
+    }
 }
 
 impl Test {
@@ -270,9 +284,9 @@ impl Spec {
     pub(crate) fn signals(&self) -> u32 {
         match self.mode {
             Mode::Memory => QUIET,
-            Mode::Poll | Mode::Event if self.is_timed() => SPARE / 2,
+            _ if self.is_timed() => SPARE / 2,
             // Often enough that the queue never runs empty because a report is missing.
-            Mode::Poll | Mode::Event => (self.depth / 8).max(1),
+            _ => (self.depth / 8).max(1),
         }
     }
 
@@ -341,15 +355,17 @@ impl Spec {
                     "use it with --op write --test latency",
                 ));
             }
-            (Mode::Event, Op::Write, Test::Latency) => {
+            (mode, Op::Write, Test::Latency) if mode.sleeps() => {
                 return Err(Failure::new(
-                    "--mode event cannot measure write latency: a Write makes no event at its target",
+                    format!(
+                        "--mode {mode} cannot measure write latency: a Write makes no event at its target"
+                    ),
                     "use --mode poll or --mode memory, or --op send",
                 ));
             }
-            (Mode::Poll | Mode::Event, ..) => {}
+            _ => {}
         }
-        if self.placement == Placement::Together && self.mode != Mode::Event {
+        if self.placement == Placement::Together && !self.mode.sleeps() {
             return Err(Failure::new(
                 format!(
                     "--one-core cannot measure --mode {}: each side would wait for the other's time slice to end",

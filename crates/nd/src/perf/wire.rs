@@ -15,7 +15,7 @@ use super::lane::{SpinLimit, gone, silence};
 use super::limit::SilenceLimit;
 use super::pattern;
 use super::placed::PlacedMemory;
-use super::spec::{Mode, Op, Spec, Test};
+use super::spec::{Op, Spec, Test};
 use crate::errors::{Failure, Result};
 
 /// What moves in a turn.
@@ -110,7 +110,7 @@ impl Wire {
 
     /// Takes over a connected stream.
     pub(super) fn new(stream: BareStream, spec: &Spec, limit: SilenceLimit) -> Result<Self> {
-        let spins = spec.mode != Mode::Event;
+        let spins = !spec.mode.sleeps();
         let exchange = Exchange::of(spec);
         let (size, len) = sizes(exchange, spec);
         let mut source = PlacedMemory::new(len)?;

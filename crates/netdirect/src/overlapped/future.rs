@@ -153,8 +153,12 @@ impl Future for Finished {
                 None
             }
         };
+        let file = state.file.clone();
         drop(state);
         drop(old); // may run the executor's code, so not under the lock
+        if let Some(file) = file {
+            file.hand_over();
+        }
         Poll::Pending
     }
 }

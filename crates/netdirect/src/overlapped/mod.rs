@@ -196,6 +196,14 @@ pub trait OverlappedFile: Any + Debug + Send + Sync {
         self.wake();
     }
 
+    /// The calling thread, or the task that it runs, is about to wait for a request of this file in a way that does not run the
+    /// provider: on an [`Event`], as a future, or for the call of a [`CompletionSink`]. A provider that left work to this thread
+    /// because the thread polled now does the work in a thread of its own at once. By default nothing happens.
+    ///
+    /// [`Event::wait`], the future of an `Overlapped` and [`Overlapped::begin`] make this call. `begin` may be called with locks
+    /// of the provider held, so take none of them here.
+    fn hand_over(&self) {}
+
     /// A descriptor to watch with `poll`, `epoll`, `mio` and the like; when it is readable, call
     /// [`progress`](Self::progress). The descriptor is valid as long as the file, and serves no other purpose. `None` in a
     /// simulation, because an event loop cannot watch simulated time. For Windows see [above](#in-an-event-loop).

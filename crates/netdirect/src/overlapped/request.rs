@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::future::count_end;
 use super::{Awaited, CompletionSink, Overlapped, OverlappedFile, Packet, Shared};
+use crate::event::Origin;
 use crate::{Error, Event, Result, Status};
 
 impl Overlapped {
@@ -187,14 +188,16 @@ impl Overlapped {
         state.reason = Cow::Borrowed("");
         if let Some(event) = &self.0.event {
             event.reset();
-            if let Some(simulation) = file.simulation() {
-                event.moves(&simulation);
-            }
+            event.belongs_to(Arc::as_ptr(file).addr(), || origin(file));
         }
         self.0
             .status
             .store(Status::PENDING.bits(), Ordering::SeqCst);
         drop(state);
+        if self.0.sink.is_some() && self.0.event.is_none() {
+            // No later call may show that the thread waits.
+            file.hand_over();
+        }
         Ok(PendingOverlapped {
             overlapped: Some(self.clone()),
         })
@@ -224,7 +227,7 @@ impl Overlapped {
         let mut awaited = [Awaited::of(&self.0); 2];
         if notify {
             if let Some(event) = &self.0.event {
-                event.set();
+                event.mark();
             }
             let off = self.0.port_off.load(Ordering::Relaxed);
             if let Some((port, key)) = file
@@ -245,6 +248,10 @@ impl Overlapped {
         drop(state);
         count_end();
 
+        // Without the lock, which a thread that wakes up takes when it begins the next request.
+        if let Some(event) = self.0.event.as_ref().filter(|_| notify) {
+            event.announce();
+        }
         // Without the lock, as all of these run code of others.
         if let Some(sleepers) = sleepers {
             sleepers.wake();
@@ -259,6 +266,21 @@ impl Overlapped {
         if let Some(sink) = self.0.sink.as_ref().filter(|_| notify) {
             sink.completed(status);
         }
+    }
+}
+
+/// What the event of a request of this file needs.
+fn origin(file: &Arc<dyn OverlappedFile>) -> Origin {
+    let weak = Arc::downgrade(file);
+    let hand_over = move || {
+        if let Some(file) = weak.upgrade() {
+            file.hand_over();
+        }
+    };
+    Origin {
+        file: Arc::as_ptr(file).addr(),
+        hand_over: Some(Arc::new(hand_over)),
+        simulation: file.simulation().map(|it| Arc::downgrade(&it)),
     }
 }
 

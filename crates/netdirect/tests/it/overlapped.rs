@@ -332,6 +332,63 @@ fn event_is_set_for_a_thread_that_waits_on_it() {
 }
 
 #[test]
+fn a_thread_hands_its_work_over_before_it_sleeps_on_an_event() {
+    let (mock, file) = MockFile::shared();
+    let event = Event::new();
+    let overlapped = Overlapped::with_event(&event);
+    overlapped.begin(&file).unwrap().complete(Status::SUCCESS);
+    event.wait(); // is set already
+    assert!(!event.wait_timeout(Duration::ZERO)); // does not sleep
+    let pending = overlapped.begin(&file).unwrap();
+    assert_eq!(mock.handed_over(), 0);
+    thread::scope(|scope| {
+        scope.spawn(|| assert!(event.wait()));
+        while mock.handed_over() == 0 {
+            thread::yield_now();
+        }
+        pending.complete(Status::SUCCESS);
+    });
+    assert_eq!(mock.handed_over(), 1);
+
+    // The work is handed over to the file of the last request.
+    let (other, other_file) = MockFile::shared();
+    let pending = overlapped.begin(&other_file).unwrap();
+    assert!(!event.wait_timeout(Duration::from_millis(1)));
+    assert_eq!((mock.handed_over(), other.handed_over()), (1, 1));
+    drop((pending, file, mock, other_file, other));
+    assert!(event.wait()); // set by the end of the request
+    assert!(!event.wait_timeout(Duration::from_millis(1))); // there is no file any more
+}
+
+#[test]
+fn a_task_hands_its_work_over_whenever_it_waits() {
+    let (mock, file) = MockFile::shared();
+    let overlapped = Overlapped::new();
+    let pending = overlapped.begin(&file).unwrap();
+    let waker = Counter::new().into();
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!((&overlapped).into_future());
+    for polls in 1..=3 {
+        assert_eq!(future.as_mut().poll(&mut context), Poll::Pending);
+        assert_eq!(mock.handed_over(), polls);
+    }
+    pending.complete(Status::SUCCESS);
+    let ended = future.as_mut().poll(&mut context);
+    assert_eq!(ended, Poll::Ready(Status::SUCCESS));
+    assert_eq!(mock.handed_over(), 3);
+}
+
+#[test]
+fn a_request_that_only_a_sink_waits_for_hands_its_work_over_at_once() {
+    let (mock, file) = MockFile::shared();
+    let sink = Arc::new(|_: Status| {});
+    drop(Overlapped::new().begin(&file).unwrap());
+    assert_eq!(mock.handed_over(), 0);
+    drop(Overlapped::with_sink(sink).begin(&file).unwrap());
+    assert_eq!(mock.handed_over(), 1);
+}
+
+#[test]
 fn awaited_under_an_executor_that_polls_only_when_woken() {
     let (mock, file) = MockFile::shared();
     let overlapped = Overlapped::new();

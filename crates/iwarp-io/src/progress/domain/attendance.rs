@@ -10,6 +10,8 @@ pub(super) struct Attendance {
     polls: AtomicU32,
     /// The value of `polls` that the background thread saw last.
     seen: AtomicU32,
+    /// The value of `polls` when a thread that polled went to sleep last.
+    ended: AtomicU32,
     /// Requests that make a parked thread drive this domain.
     interest: AtomicUsize,
     /// Threads parked in the parking that drives this domain.
@@ -28,6 +30,7 @@ impl Attendance {
         Self {
             polls: AtomicU32::new(0),
             seen: AtomicU32::new(0),
+            ended: AtomicU32::new(0),
             interest: AtomicUsize::new(0),
             parked,
             armed: AtomicBool::new(false),
@@ -48,21 +51,28 @@ impl Attendance {
         self.polls.load(Ordering::Relaxed)
     }
 
-    /// The polls so far count as seen. True if the background thread watches the domain.
+    /// The polls so far no longer show that somebody polls. True if the background thread watches the domain.
     pub(super) fn polls_end(&self) -> bool {
-        self.seen.store(self.polls(), Ordering::Relaxed);
+        // Both with sequential consistency, because `polls_go_on` reads them in the other order: the background thread begins
+        // to watch, and then looks whether the polls have ended.
+        self.ended.store(self.polls(), Ordering::SeqCst);
         self.watched.load(Ordering::SeqCst)
+    }
+
+    /// Returns false if the thread that made the last poll has gone to sleep.
+    pub(super) fn polls_go_on(&self) -> bool {
+        self.ended.load(Ordering::SeqCst) != self.polls()
     }
 
     /// Whether a thread has polled since the last call.
     pub(super) fn take_polled(&self) -> bool {
         let polls = self.polls();
-        self.seen.swap(polls, Ordering::Relaxed) != polls
+        self.seen.swap(polls, Ordering::Relaxed) != polls && self.polls_go_on()
     }
 
     /// What [`take_polled`](Self::take_polled) would return now.
     pub(super) fn was_polled(&self) -> bool {
-        self.seen.load(Ordering::Relaxed) != self.polls()
+        self.seen.load(Ordering::Relaxed) != self.polls() && self.polls_go_on()
     }
 
     /// Whether a thread sleeps that an event in the domain's set would wake.
@@ -130,6 +140,19 @@ mod tests {
         assert!(attendance.polls_end());
         assert!(!attendance.take_polled());
         assert!(attendance.set_watched(false));
+    }
+
+    /// The polling thread goes to sleep between the two looks of the background thread, and finds the domain not watched.
+    #[test]
+    fn polls_that_end_before_the_background_thread_watches_are_found_to_have_ended() {
+        let attendance = Attendance::new(Arc::default());
+        attendance.polled();
+        assert!(attendance.take_polled() && attendance.polls_go_on());
+        assert!(!attendance.polls_end());
+        assert!(!attendance.set_watched(true));
+        assert!(!attendance.polls_go_on() && !attendance.was_polled());
+        attendance.polled();
+        assert!(attendance.polls_go_on() && attendance.take_polled());
     }
 
     #[test]

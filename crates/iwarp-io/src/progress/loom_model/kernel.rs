@@ -1,6 +1,6 @@
-//! A model of the system: streams, wakers and sets, with the rules of epoll. Each call is one step under one lock.
+//! A model of the system: streams, wakers and sets, with the rules of epoll or of kqueue. Each call is one step under one lock.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 use std::io;
 use std::panic;
@@ -19,6 +19,17 @@ loom::lazy_static! {
 thread_local! {
     /// The calls of one run, to be shown when it fails. All threads of a model are one thread of the system.
     static CALLS: RefCell<String> = const { RefCell::new(String::new()) };
+    /// The rules of this run.
+    static RULES: Cell<Rules> = const { Cell::new(Rules::Epoll) };
+}
+
+/// When a nested set is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rules {
+    /// For every event in it.
+    Epoll,
+    /// Once, until a thread has waited on it and has taken all events.
+    Kqueue,
 }
 
 /// Begins a run. The calls of one that fails are printed.
@@ -37,6 +48,7 @@ pub(super) fn begin() {
         }));
     });
     CALLS.with_borrow_mut(String::clear);
+    RULES.set(Rules::Epoll);
 }
 
 fn note(call: impl std::fmt::Debug) {
@@ -56,6 +68,8 @@ struct State {
     objects: Vec<Object>,
     /// So many attempts to add something to a set fail from now on.
     failing: usize,
+    /// No time passes, so a limit above zero never ends.
+    stands_still: bool,
 }
 
 struct Object {
@@ -66,9 +80,21 @@ struct Object {
 
 enum Kind {
     Gone,
-    Stream { octets: usize, ended: bool },
-    Waker { awake: bool },
-    Set { items: Vec<Item>, ready: Vec<usize> },
+    Stream {
+        octets: usize,
+        ended: bool,
+    },
+    Waker {
+        awake: bool,
+    },
+    Set {
+        items: Vec<Item>,
+        ready: Vec<usize>,
+        /// Threads that wait on the set.
+        waiting: usize,
+        /// Waits that left nothing behind.
+        emptied: u64,
+    },
 }
 
 /// A source in a set.
@@ -78,6 +104,8 @@ struct Item {
     token: u64,
     wanted: Edges,
     level: bool,
+    /// How often the source, a set, had been emptied when it was reported last.
+    reported: Option<u64>,
 }
 
 impl Kernel {
@@ -110,7 +138,7 @@ impl Kernel {
 impl State {
     fn set(&mut self, set: usize) -> (&mut Vec<Item>, &mut Vec<usize>) {
         match &mut self.objects[set].kind {
-            Kind::Set { items, ready } => (items, ready),
+            Kind::Set { items, ready, .. } => (items, ready),
             _ => unreachable!("a set is used after it was closed"),
         }
     }
@@ -131,7 +159,7 @@ impl State {
             }
             Kind::Waker { awake: true } => Edges::READ,
             Kind::Waker { awake: false } => Edges::empty(),
-            Kind::Set { items, ready } => {
+            Kind::Set { items, ready, .. } => {
                 let (items, candidates) = (items.clone(), std::mem::take(ready));
                 let ready: Vec<usize> = candidates
                     .into_iter()
@@ -225,6 +253,33 @@ impl State {
         self.objects[object].kind = Kind::Gone;
     }
 
+    /// Whether an item that is ready is reported, by the rule for nested sets.
+    fn is_reported(&mut self, set: usize, item: Item) -> bool {
+        let Kind::Set {
+            waiting, emptied, ..
+        } = self.objects[item.source].kind
+        else {
+            return true;
+        };
+        if RULES.get() == Rules::Epoll || item.level {
+            return true;
+        }
+        let mut items = self.set(set).0.iter_mut();
+        let item = items.find(|other| other.source == item.source);
+        let before = item.and_then(|item| item.reported.replace(emptied));
+        waiting > 0 || before != Some(emptied)
+    }
+
+    /// A thread begins to wait on a set, or ceases to.
+    fn waits(&mut self, set: usize, begins: bool) {
+        if let Kind::Set { waiting, .. } = &mut self.objects[set].kind {
+            *waiting = match begins {
+                true => *waiting + 1,
+                false => *waiting - 1,
+            };
+        }
+    }
+
     fn take_ready(&mut self, set: usize) -> Vec<Ready> {
         let (items, candidates) = {
             let (items, ready) = self.set(set);
@@ -240,7 +295,7 @@ impl State {
                 continue;
             };
             let edges = self.poll(source) & item.wanted;
-            if !edges.is_empty() {
+            if !edges.is_empty() && self.is_reported(set, *item) {
                 let token = item.token;
                 reported.push(Ready { token, edges });
                 if item.level {
@@ -248,10 +303,26 @@ impl State {
                 }
             }
         }
+        let has_left = !left.is_empty();
         left.append(&mut again);
         *self.set(set).1 = left;
+        if let Kind::Set { emptied, .. } = &mut self.objects[set].kind
+            && !has_left
+        {
+            *emptied += 1;
+        }
         reported
     }
+}
+
+/// Which rules the sets of this run have.
+pub(super) fn follow(rules: Rules) {
+    RULES.set(rules);
+}
+
+/// From now on no time passes.
+pub(super) fn stop_clock() {
+    KERNEL.with(|state| state.stands_still = true);
 }
 
 /// The next `count` attempts to add something to a set fail.
@@ -342,6 +413,8 @@ impl Set {
         let kind = Kind::Set {
             items: Vec::new(),
             ready: Vec::new(),
+            waiting: 0,
+            emptied: 0,
         };
         Self(Handle(KERNEL.make(kind)))
     }
@@ -352,6 +425,7 @@ impl Set {
             token,
             wanted,
             level,
+            reported: None,
         }
     }
 
@@ -377,7 +451,7 @@ impl Readiness for Set {
     }
 
     fn reports_untaken(&self) -> bool {
-        true
+        RULES.get() == Rules::Epoll
     }
 
     fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
@@ -410,13 +484,16 @@ impl Readiness for Set {
 
     fn wait(&self, limit: Option<Duration>, each: impl FnMut(Ready)) -> io::Result<usize> {
         let mut state = KERNEL.state.lock().unwrap();
+        state.waits(self.0.0, true);
         let mut ready = state.take_ready(self.0.0);
-        // There is no clock: a limit has passed at once.
-        while ready.is_empty() && limit.is_none() {
+        // Where there is no clock, a limit has passed at once.
+        let sleeps = limit.is_none_or(|limit| state.stands_still && !limit.is_zero());
+        while ready.is_empty() && sleeps {
             note(("sleep", self.0.0));
             state = KERNEL.changed.wait(state).unwrap();
             ready = state.take_ready(self.0.0);
         }
+        state.waits(self.0.0, false);
         drop(state);
         if !ready.is_empty() {
             note(("reported", self.0.0, &ready));

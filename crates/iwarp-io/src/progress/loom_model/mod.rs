@@ -21,8 +21,8 @@ use super::parking::{ANYTHING, Parking};
 use super::turns::Turns;
 use super::{BATCH, Edges, Readiness};
 use crate::environment::Environment;
-use crate::sync::{AtomicBool, AtomicUsize, Ordering};
-use kernel::{Set, Stream};
+use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, Ordering};
+use kernel::{Rules, Set, Stream};
 
 fn model(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -75,13 +75,18 @@ impl World {
 
     /// Starts the background thread. Every time it looks at the clock, the next tick is due.
     fn run_background(&self) -> thread::JoinHandle<()> {
+        self.run_background_with_ticks(Duration::from_millis(20))
+    }
+
+    /// Starts the background thread. Every time it looks at the clock, so much time has passed.
+    fn run_background_with_ticks(&self, passes: Duration) -> thread::JoinHandle<()> {
         let shared = Arc::clone(&self.background);
         thread::spawn(move || {
             let mut thread = Thread::new(shared);
             let now = Cell::new(Instant::now());
             while !thread.is_stopped() {
                 let later = || {
-                    now.set(now.get() + Duration::from_millis(20));
+                    now.set(now.get() + passes);
                     now.get()
                 };
                 thread.round(later).unwrap();
@@ -118,6 +123,19 @@ struct Queue {
     world: Arc<World>,
     domain: Arc<Domain<Set>>,
     token: u64,
+    results: Mutex<Results>,
+    /// Notified when a Notify of [`notify`](Self::notify) ends.
+    ended: Condvar,
+}
+
+/// What the queue holds for a thread that polls and waits on an event in turn.
+#[derive(Default)]
+struct Results {
+    count: usize,
+    /// A Notify waits for the next result.
+    awaited: bool,
+    /// The event that Notify sets.
+    event: bool,
 }
 
 impl Queue {
@@ -129,6 +147,8 @@ impl Queue {
             world: Arc::clone(world),
             domain,
             token,
+            results: Mutex::default(),
+            ended: Condvar::default(),
         }))
     }
 
@@ -143,6 +163,49 @@ impl Queue {
         self.domain.polled();
         if self.domain.poll() {
             self.world.background.notice(&self.domain);
+        }
+    }
+
+    /// Places results, and ends the Notify that waits for them.
+    fn place(&self, count: usize) {
+        let mut results = self.results.lock();
+        results.count += count;
+        if std::mem::take(&mut results.awaited) {
+            self.domain.drop_interest();
+            results.event = true;
+            self.ended.notify_one();
+        }
+    }
+
+    /// Takes results as `get_results` does.
+    fn get_results(&self) -> usize {
+        self.poll();
+        std::mem::take(&mut self.results.lock().count)
+    }
+
+    /// A Notify whose end sets the event.
+    fn notify(&self) {
+        let mut results = self.results.lock();
+        results.event = results.count > 0;
+        results.awaited = results.count == 0;
+        if results.awaited {
+            self.domain.add_interest();
+        }
+        drop(results);
+        if self.domain.has_interest() {
+            self.world.parking.arm(&self.domain, self.token);
+        }
+    }
+
+    /// Waits as `Event::wait` does, which runs no provider.
+    fn wait_for_event(&self) {
+        if std::mem::take(&mut self.results.lock().event) {
+            return;
+        }
+        self.stop_polling();
+        let mut results = self.results.lock();
+        while !std::mem::take(&mut results.event) {
+            results = self.ended.wait(results, None);
         }
     }
 
@@ -178,6 +241,8 @@ struct Connection {
     received: (usize, Request),
     /// Ends with the stream.
     ended: Request,
+    /// Each octet is a result of the queue.
+    gives_results: bool,
     this: Weak<Self>,
 }
 
@@ -194,6 +259,10 @@ struct State {
 impl Connection {
     /// A connection that its queue drives.
     fn new(queue: &Arc<Queue>, goal: usize) -> Arc<Self> {
+        Self::that_gives_results(queue, goal, false)
+    }
+
+    fn that_gives_results(queue: &Arc<Queue>, goal: usize, gives_results: bool) -> Arc<Self> {
         let this = Arc::new_cyclic(|this| Self {
             turns: Turns::new(State::default()),
             stream: Stream::new(),
@@ -201,6 +270,7 @@ impl Connection {
             queue: Arc::clone(queue),
             received: (goal, Request::default()),
             ended: Request::default(),
+            gives_results,
             this: this.clone(),
         });
         this.drive_from(&queue.domain);
@@ -229,6 +299,9 @@ impl Connection {
             let unfinished = state.read(&self.stream, edges);
             let (received, ended) = (state.received, state.ended);
             drop(state);
+            if self.gives_results && received > before {
+                self.queue.place(received - before);
+            }
             if received >= self.received.0 && self.received.1.end() {
                 self.queue.domain.drop_interest();
                 self.world.parking.wake();
@@ -381,6 +454,61 @@ fn the_end_is_found_after_polling() {
             || world.wait_after(&connection.ended, || queue.stop_polling()),
         );
     });
+}
+
+/// A thread polls and waits on an event in turn. No time passes, so the background thread has to take over when the thread goes to
+/// sleep, and not in a tick.
+fn a_thread_that_polls_and_waits_in_turn_needs_no_tick(rules: Rules, polls_before: usize) {
+    model(2, move || {
+        kernel::follow(rules);
+        let world = World::new();
+        let queue = Queue::new(&world).unwrap();
+        let connection = Connection::that_gives_results(&queue, usize::MAX, true);
+        for _ in 0..polls_before {
+            connection.stream.peer_sends(1, false);
+            assert_eq!(queue.get_results(), 1);
+        }
+        kernel::stop_clock();
+        let background = world.run_background_with_ticks(Duration::ZERO);
+        let sender = Arc::clone(&connection);
+        let peer = thread::spawn(move || {
+            sender.stream.peer_sends(1, false);
+            sender.stream.peer_sends(1, false);
+        });
+        let mut taken = 0;
+        while taken < 2 {
+            match queue.get_results() {
+                0 => {
+                    queue.notify();
+                    queue.wait_for_event();
+                }
+                count => taken += count,
+            }
+        }
+        peer.join().unwrap();
+        world.background.end();
+        background.join().unwrap();
+    });
+}
+
+#[test]
+fn polls_and_waits_in_turn_over_epoll() {
+    a_thread_that_polls_and_waits_in_turn_needs_no_tick(Rules::Epoll, 1);
+}
+
+#[test]
+fn polls_and_waits_in_turn_over_epoll_with_a_stream_out_of_the_set() {
+    a_thread_that_polls_and_waits_in_turn_needs_no_tick(Rules::Epoll, 2);
+}
+
+#[test]
+fn polls_and_waits_in_turn_over_kqueue() {
+    a_thread_that_polls_and_waits_in_turn_needs_no_tick(Rules::Kqueue, 1);
+}
+
+#[test]
+fn polls_and_waits_in_turn_over_kqueue_with_a_stream_out_of_the_set() {
+    a_thread_that_polls_and_waits_in_turn_needs_no_tick(Rules::Kqueue, 2);
 }
 
 /// Data and the end are one event, and a read that is short does not show the end.

@@ -15,7 +15,7 @@ use super::end::QuicEnd;
 use super::{security, settings};
 use crate::errors::{Failure, Result};
 use crate::perf::link::Key;
-use crate::perf::spec::{Mode, Spec};
+use crate::perf::spec::Spec;
 use crate::session::Deadline;
 
 /// The first octet on a stream, by which the other side learns of the stream.
@@ -238,7 +238,7 @@ impl QuicStream {
 
 /// Whether both sides of a row spin.
 fn spins(spec: &Spec) -> bool {
-    spec.mode != Mode::Event
+    !spec.mode.sleeps()
 }
 
 /// Drives an end until there is a stream.

@@ -19,6 +19,8 @@ pub(crate) struct MockFile {
     association: Association,
     inner: Mutex<Inner>,
     changed: Condvar,
+    /// Calls of `hand_over`.
+    handed_over: AtomicUsize,
     #[cfg(unix)]
     fd: std::fs::File,
 }
@@ -35,6 +37,7 @@ impl MockFile {
             association: Association::new(),
             inner: Mutex::default(),
             changed: Condvar::new(),
+            handed_over: AtomicUsize::new(0),
             #[cfg(unix)]
             fd: std::fs::File::open("/dev/null").expect("every Unix has it"),
         })
@@ -49,6 +52,11 @@ impl MockFile {
     pub(crate) fn submit(&self, work: impl FnOnce() + Send + 'static) {
         self.inner.lock().unwrap().work.push_back(Box::new(work));
         self.changed.notify_all();
+    }
+
+    /// How often a thread has handed its work over.
+    pub(crate) fn handed_over(&self) -> usize {
+        self.handed_over.load(Ordering::SeqCst)
     }
 
     /// Blocks until this many threads sleep in `park`.
@@ -101,6 +109,10 @@ impl OverlappedFile for MockFile {
     fn wake(&self) {
         drop(self.inner.lock().unwrap());
         self.changed.notify_all();
+    }
+
+    fn hand_over(&self) {
+        self.handed_over.fetch_add(1, Ordering::SeqCst);
     }
 
     #[cfg(unix)]
