@@ -12,6 +12,7 @@ pub mod nd;
 pub mod nd_rows;
 pub mod netem;
 pub mod proxy;
+pub mod refusals;
 pub mod side_by_side;
 pub mod structure;
 pub mod tool;

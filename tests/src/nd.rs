@@ -199,6 +199,14 @@ pub fn start_after<A: AsRef<OsStr>>(preparation: &str, args: impl IntoIterator<I
     Place::Anywhere.start_after(preparation, args)
 }
 
+/// Starts `nd` by another program, whose words come first.
+pub fn start_by<A: AsRef<OsStr>>(program: &[OsString], args: impl IntoIterator<Item = A>) -> Nd {
+    let (program, words) = program.split_first().expect("a program");
+    let mut command = Command::new(program);
+    command.args(words).arg(binary()).args(args);
+    Nd::spawn(command)
+}
+
 /// Starts a command line of the shell, which has to contain the path of `nd`.
 pub fn shell(line: &str) -> Nd {
     let mut command = Command::new("sh");

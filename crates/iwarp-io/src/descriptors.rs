@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::system_call;
 
 /// Something that can go on once it gets one more descriptor.
 pub trait Starved: Send + Sync {
@@ -21,7 +23,7 @@ pub trait Starved: Send + Sync {
 /// Whether an error means that the system, or the process, has no more of something that others may give back.
 pub fn is_shortage(error: &io::Error) -> bool {
     matches!(
-        Errno::from_io_error(error),
+        system_call::errno(error),
         Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
     )
 }
@@ -37,9 +39,32 @@ const MOST: Option<u64> = if cfg!(target_vendor = "apple") {
     None
 };
 
+/// The limits of open files. On Linux they are read from proc(5), because `getrlimit` cannot return an error, and some sandboxes refuse
+/// the system call behind it.
+fn limits() -> Rlimit {
+    let text = std::fs::read_to_string("/proc/self/limits").ok();
+    let of_proc = text.and_then(|text| parse(&text));
+    of_proc.unwrap_or_else(|| getrlimit(Resource::Nofile))
+}
+
+/// The limits of open files in `/proc/self/limits`.
+fn parse(text: &str) -> Option<Rlimit> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))?;
+    let mut limits = line.split_whitespace().map(|word| match word {
+        "unlimited" => Some(None),
+        number => number.parse().ok().map(Some),
+    });
+    Some(Rlimit {
+        current: limits.next()??,
+        maximum: limits.next()??,
+    })
+}
+
 /// Raises the process's soft limit of descriptors to the hard limit, because every connected queue pair has a descriptor.
 pub fn allow() {
-    let mut limit = getrlimit(Resource::Nofile);
+    let mut limit = limits();
     let maximum = limit.maximum.into_iter().chain(MOST).min();
     let is_less = |current| maximum.is_none_or(|maximum| current < maximum);
     if limit.current.is_some_and(is_less) {
@@ -52,7 +77,7 @@ pub fn allow() {
 
 /// How many descriptors the process may have.
 pub fn limit() -> usize {
-    let limit = getrlimit(Resource::Nofile).current;
+    let limit = limits().current;
     limit.map_or(usize::MAX, |limit| {
         usize::try_from(limit).unwrap_or(usize::MAX)
     })
@@ -91,5 +116,24 @@ fn tell() {
         if let Some(starved) = starved.upgrade() {
             starved.descriptor_freed();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_as_the_system_writes_them() {
+        let text = "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 unlimited            files \n";
+        let limits = parse(text).unwrap();
+        assert_eq!((limits.current, limits.maximum), (Some(1024), None));
+        assert!(parse("Max open files").is_none());
+        let known = getrlimit(Resource::Nofile);
+        assert_eq!(limits_of(&super::limits()), limits_of(&known));
+    }
+
+    fn limits_of(limits: &Rlimit) -> (Option<u64>, Option<u64>) {
+        (limits.current, limits.maximum)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::capture::{Capture, FlowRole};
 use crate::endpoint::buffers::Buffers;
@@ -12,6 +12,7 @@ use crate::progress::background::{Background, DriverOwner};
 use crate::progress::domain::Domain;
 use crate::progress::parking::Parking;
 use crate::progress::polling;
+use crate::progress::readiness::Readiness;
 use crate::progress::timers::{Timed, TimerKey};
 use crate::protection_faults::ProtectionFaults;
 use crate::sync::AtomicUsize;
@@ -57,7 +58,12 @@ impl Driver {
     ) -> io::Result<Self> {
         let parked = Arc::new(AtomicUsize::new(0));
         let environment = transport.environment();
-        let control = Arc::new(Domain::new(environment.set()?, Arc::clone(&parked)));
+        let set = environment.set()?;
+        if environment.world().is_none() {
+            // A system that lets nobody wait says so here, where the client reads it.
+            set.wait(Some(Duration::ZERO), |_| {})?;
+        }
+        let control = Arc::new(Domain::new(set, Arc::clone(&parked)));
         control.add_interest(); // every parked thread drives it
         control.set_armed(true); // no parking is without it
         let background = Background::start(&environment)?;

@@ -25,6 +25,7 @@ pub mod protection_faults;
 pub mod setup;
 pub mod socket_buffer;
 mod sync;
+pub mod system_call;
 pub mod transport;
 
 #[doc(hidden)]

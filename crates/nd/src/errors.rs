@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use iwarp_conform::is_printable;
 use netdirect::Status;
+use rustix::io::Errno;
 
 /// What every step of a command returns.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -100,6 +101,13 @@ impl Failure {
 
     fn explained(doing: impl Display, status: Status, detail: &str) -> Self {
         let row = explain(status);
+        if let Some((refusal, advice)) = refusal(detail) {
+            let what = format!("cannot {doing}: {refusal} ({status})");
+            return Self {
+                status: Some(status),
+                ..Self::new(what, advice)
+            };
+        }
         let advice = if is_shortage_of_threads(status, detail) {
             MORE_THREADS
         } else {
@@ -144,11 +152,13 @@ impl Failure {
         match error.kind() {
             // Ports below 1024, and addresses that stand for all hosts of a network, to which nobody may connect.
             io::ErrorKind::PermissionDenied => failure.advise(
-                "name the address of one host and a port above 1023, or ask who runs this machine's firewall",
+                "name the address of one host and a port above 1023, or look for a rule of this machine that forbids it (its firewall \
+                 and routes, seccomp, SELinux)",
             ),
             io::ErrorKind::ConnectionRefused => {
                 failure.advise("check address and port, and that the other side listens there")
             }
+            _ if Errno::from_io_error(error).is_some_and(is_missing) => failure.advise(MISSING),
             _ => failure,
         }
     }
@@ -299,8 +309,8 @@ const TABLE: &[Row] = &[
     row(Status::NO_MORE_ENTRIES, "the request queue is full", LIMITS),
     row(
         Status::UNSUCCESSFUL,
-        "the adapter gave no reason",
-        "run again with -vv to see more",
+        "the system or the adapter refused it, and gave no reason",
+        "run again with -v to see more",
     ),
     row(
         Status::ACCESS_VIOLATION,
@@ -533,6 +543,28 @@ fn is_shortage_of_threads(status: Status, detail: &str) -> bool {
     status == Status::INSUFFICIENT_RESOURCES && detail.contains(&format!("(os error {EAGAIN})"))
 }
 
+/// The call that the system refuses, if that is what a provider says, and what to do. `None` for errors whose status says more.
+pub(crate) fn refusal(detail: &str) -> Option<(&str, &'static str)> {
+    let refusal = &detail[detail.find("the system refuses ")?..];
+    let (text, number) = refusal.rsplit_once(" (os error ")?;
+    let errno = number.strip_suffix(')')?.parse().ok()?;
+    match Errno::from_raw_os_error(errno) {
+        Errno::PERM | Errno::ACCESS => Some((text, FORBIDDEN)),
+        errno if is_missing(errno) => Some((text, MISSING)),
+        _ => None,
+    }
+}
+
+/// Returns true for the errors of calls and options that the system does not have.
+fn is_missing(errno: Errno) -> bool {
+    [Errno::NOSYS, Errno::NOPROTOOPT, Errno::OPNOTSUPP].contains(&errno)
+}
+
+const MISSING: &str = "run it on a newer system, or in a sandbox that has this call";
+
+const FORBIDDEN: &str = "a rule of this machine forbids it: look at its firewall and routes, and at the sandbox or container \
+    that the program runs in (seccomp, SELinux)";
+
 /// The system's text, without the number that Rust appends.
 fn io_text(error: &io::Error) -> String {
     without_number(&error.to_string()).to_owned()
@@ -635,6 +667,23 @@ mod tests {
         }
         let other = netdirect::Error::new(Status::INSUFFICIENT_RESOURCES, "no descriptors");
         assert!(Failure::nd("x", &other).to_string().contains("ulimit -n"));
+    }
+
+    #[test]
+    fn a_call_that_the_system_refuses_is_named_with_a_remedy_that_fits() {
+        let text = |errno: Errno| {
+            let error = io::Error::from(errno);
+            let what = format!("cannot open the adapter: the system refuses eventfd2: {error}");
+            let error = netdirect::Error::new(Status::UNSUCCESSFUL, what);
+            Failure::nd("open the adapter of ::1", &error).to_string()
+        };
+        let forbidden = text(Errno::PERM);
+        let begins = "cannot open the adapter of ::1: the system refuses eventfd2: ";
+        assert!(forbidden.starts_with(begins), "{forbidden}");
+        assert!(forbidden.contains(" (ND_UNSUCCESSFUL); a rule of this machine forbids it"));
+        assert!(text(Errno::NOSYS).ends_with(MISSING));
+        // A shortage keeps the advice of its status.
+        assert!(!text(Errno::MFILE).contains("rule"));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use netdirect::{
     SharedReceiveQueueOptions, Started, Status,
 };
 
-use crate::errors::{Failure, Result};
+use crate::errors::{Failure, Result, refusal};
 use crate::memory;
 use crate::provider::{self, AdapterOptions, Backend, Refusals, RefusedConnect};
 use crate::units;
@@ -137,15 +137,14 @@ impl Setup {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
         };
-        let mut local = UdpSocket::bind(any)
-            .and_then(|socket| {
-                socket
-                    .connect(destination)
-                    .and_then(|()| socket.local_addr())
-            })
-            .map_err(|error| {
-                Failure::socket(format_args!("find a way to {destination}"), &error)
-            })?;
+        let explain = |call: &'static str| {
+            move |error| {
+                Failure::socket(format_args!("find a way to {destination}: {call}"), &error)
+            }
+        };
+        let socket = UdpSocket::bind(any).map_err(explain("socket or bind"))?;
+        socket.connect(destination).map_err(explain("connect"))?;
+        let mut local = socket.local_addr().map_err(explain("getsockname"))?;
         local.set_port(0);
         Ok((self.at(local)?, local))
     }
@@ -362,7 +361,7 @@ impl Session {
         listener.bind(local).map_err(|error| {
             let privileged = (1..1024).contains(&local.port());
             match (explain(error.clone()), error.status()) {
-                (failure, Status::INSUFFICIENT_RESOURCES) if privileged => {
+                (failure, Status::UNSUCCESSFUL) if privileged => {
                     failure.advise("use a port above 1023, or a user who may use this one")
                 }
                 (failure, _) => failure,
@@ -570,6 +569,11 @@ impl Endpoint {
             &overlapped,
         );
         let status = self.settle_connector(started, &overlapped, &doing)?;
+        if let Err(error) = overlapped.result()
+            && refusal(error.what()).is_some()
+        {
+            return Err(Failure::nd(doing, &error));
+        }
         if status != Status::SUCCESS
             && let Some(RefusedConnect { what, advice }) = self.refusals.take(destination, status)
         {

@@ -17,6 +17,7 @@ use iwarp_io::faults::Faults;
 use iwarp_io::memory::{Pd, Table, TableOptions};
 use iwarp_io::progress::background::DriverOwner;
 use iwarp_io::progress::timers::{Timed, TimerKey};
+use iwarp_io::system_call::is_refusal;
 use iwarp_io::transport::sim::World;
 use iwarp_io::transport::sim::world::{SimAdapter, Stuck};
 use iwarp_io::transport::stream::Stream;
@@ -130,7 +131,12 @@ impl Core {
             tracing::error!(waits, "{error}");
             Error::new(Status::POSSIBLE_DEADLOCK, format!("{error}; {waits}"))
         } else {
-            Error::new(Status::INVALID_DEVICE_REQUEST, error.to_string())
+            let status = if is_refusal(error) {
+                Status::UNSUCCESSFUL
+            } else {
+                Status::INVALID_DEVICE_REQUEST
+            };
+            Error::new(status, error.to_string())
         }
     }
 

@@ -4,25 +4,26 @@ use std::io;
 
 use iwarp_io::descriptors::is_shortage;
 use iwarp_io::endpoint::{PostError, RequestKind, WqeStatus};
+use iwarp_io::system_call::{errno, is_refusal};
 use iwarp_io::transport::ports::BindError;
 use netdirect::{Error, RequestType, Status};
 use rustix::io::Errno;
 
 /// The status of a Connect whose TCP connection failed (CONN-021 to CONN-024).
 fn connect_status(error: &io::Error) -> Status {
-    match Errno::from_io_error(error) {
+    match errno(error) {
         // EINVAL: no route leads from the local address to the peer, for example from a loopback address.
         Some(Errno::NETUNREACH | Errno::NETDOWN | Errno::INVAL | Errno::AFNOSUPPORT) => {
             Status::NETWORK_UNREACHABLE
         }
-        // EACCES and EPERM: a route or firewall of this machine forbids it.
-        Some(Errno::HOSTUNREACH | Errno::HOSTDOWN | Errno::ACCESS | Errno::PERM) => {
-            Status::HOST_UNREACHABLE
-        }
+        Some(Errno::HOSTUNREACH | Errno::HOSTDOWN) => Status::HOST_UNREACHABLE,
         Some(Errno::TIMEDOUT) => Status::IO_TIMEOUT,
         // The four-tuple is in use (AMB-026).
         Some(Errno::ADDRNOTAVAIL | Errno::ADDRINUSE) => Status::ADDRESS_ALREADY_EXISTS,
         _ if is_shortage(error) => Status::INSUFFICIENT_RESOURCES,
+        // A route, a firewall or another rule of this machine forbids a call, or the system lacks it. ND2's page of Connect has no status
+        // that says so.
+        _ if is_refusal(error) => Status::HOST_UNREACHABLE,
         _ => Status::CONNECTION_REFUSED,
     }
 }
@@ -34,9 +35,10 @@ pub(crate) fn connect_error(error: &io::Error) -> Error {
 
 /// The status of a Bind or Listen that the system refused (CONN-008, LSTN-006).
 pub(crate) fn bind_status(error: &io::Error) -> Status {
-    match Errno::from_io_error(error) {
+    match errno(error) {
         Some(Errno::ADDRINUSE) => Status::SHARING_VIOLATION,
         Some(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT) => Status::INVALID_ADDRESS,
+        _ if is_refusal(error) => Status::UNSUCCESSFUL,
         _ => Status::INSUFFICIENT_RESOURCES,
     }
 }
@@ -56,16 +58,16 @@ pub(crate) fn bind_error(error: &BindError) -> Error {
 
 /// Whether a connect failed because the two addresses have a connection, or had a connection until recently.
 pub(crate) fn is_taken(error: &io::Error) -> bool {
-    let errno = Errno::from_io_error(error);
-    matches!(errno, Some(Errno::ADDRNOTAVAIL | Errno::ADDRINUSE))
+    matches!(errno(error), Some(Errno::ADDRNOTAVAIL | Errno::ADDRINUSE))
 }
 
 /// The error of a call that could not create an object. The system lacks memory (ADPT-002, ADPT-021) or another resource, or the
 /// process has an invalid option.
 pub(crate) fn shortage(what: &'static str) -> impl Fn(io::Error) -> Error {
     move |error| {
-        let status = match Errno::from_io_error(&error) {
+        let status = match errno(&error) {
             Some(Errno::NOMEM) => Status::NO_MEMORY,
+            _ if is_refusal(&error) => Status::UNSUCCESSFUL,
             None if error.kind() == io::ErrorKind::InvalidInput => Status::INVALID_PARAMETER,
             _ => Status::INSUFFICIENT_RESOURCES,
         };

@@ -15,6 +15,7 @@ mod nd_faults;
 mod nd_interrupt;
 mod nd_perf;
 mod nd_perftest;
+mod nd_refused_calls;
 mod nd_rping;
 mod nd_strangers;
 mod nd_udp;

@@ -22,6 +22,7 @@ use super::tokens::{RESERVED, Tokens};
 use super::{Readiness, Set, Wake};
 use crate::environment::Environment;
 use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::system_call::named;
 use crate::transport::sim::World;
 use crate::transport::sim::world::{Task, Wishes};
 
@@ -89,7 +90,8 @@ impl Background {
                 if catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
                     shared.panicked();
                 }
-            })?;
+            })
+            .map_err(named("another thread"))?;
         Ok(this)
     }
 

@@ -18,6 +18,7 @@ use super::tokens::{RESERVED, Tokens};
 use super::{BATCH, Readiness, Set, Wake};
 use crate::environment::Environment;
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, thread_local, yield_now};
+use crate::system_call::is_refusal;
 pub use places::ANYTHING;
 use places::{CALLED, INSIDE, OwnSet, Places, SleepingPlace, Wanted};
 
@@ -116,12 +117,14 @@ fn bearable(waited: io::Result<usize>) -> io::Result<()> {
     }
 }
 
-/// Whether waiting again would end with the same error. Only a simulated world has such errors.
+/// Returns true if waiting again would end with the same error, which is one of a simulated world, or one of a system that lets nobody
+/// wait.
 fn is_final(error: &io::Error) -> bool {
-    matches!(
+    let is_simulated = matches!(
         error.kind(),
         io::ErrorKind::Deadlock | io::ErrorKind::PermissionDenied
-    )
+    );
+    is_simulated || is_refusal(error)
 }
 
 impl<S: Readiness> Parking<S> {

@@ -27,6 +27,7 @@ use crate::peer_network::PeerNetwork;
 use crate::progress::Edges;
 use crate::progress::domain::{Source, Turn};
 use crate::progress::timers::{Timed, TimerKey};
+use crate::system_call::{errno, is_refusal};
 use crate::transport::{self, Bound, Wire};
 
 /// Connections that are accepted in one turn. Where more wait, whatever else the driver has to do comes first.
@@ -372,10 +373,15 @@ impl Acceptor {
 /// Tells the operator why peers wait.
 fn complain(error: &io::Error, address: Option<SocketAddr>) {
     let at = address.map(tracing::field::display);
-    if Errno::from_io_error(error) == Some(Errno::MFILE) {
+    if errno(error) == Some(Errno::MFILE) {
         limited!(
             error, at, %error,
             "cannot accept connections: peers wait until a descriptor is free; raise the limit (ulimit -n)"
+        );
+    } else if is_refusal(error) {
+        limited!(
+            error, at, %error,
+            "cannot accept connections: peers wait; look for a rule of this machine that forbids the call (seccomp, SELinux, a firewall)"
         );
     } else {
         limited!(error, at, %error, "cannot accept connections: peers wait, it is tried again");

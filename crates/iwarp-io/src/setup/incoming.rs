@@ -140,8 +140,13 @@ impl Incoming {
             (Some(ResponderOutcome::Requested), Some(owner)) => owner.requested(self.key),
             (Some(ResponderOutcome::Requested), None) => self.refuse(),
             (Some(ResponderOutcome::Failed(failure)), owner) => {
-                tracing::info!(target: STRANGERS, peer = %self.peer, %failure, "a peer asked for no connection");
-                drop(self.startup.lock().take());
+                let startup = self.startup.lock().take();
+                match startup.and_then(|mut startup| startup.take_refusal()) {
+                    Some(error) => limited!(error, %error, "a peer that connects cannot be served"),
+                    None => {
+                        tracing::info!(target: STRANGERS, peer = %self.peer, %failure, "a peer asked for no connection");
+                    }
+                }
                 if let Some(owner) = owner {
                     owner.ended(self.key);
                 }

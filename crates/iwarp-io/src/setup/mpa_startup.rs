@@ -15,6 +15,7 @@ use crate::driver::Driver;
 use crate::progress::Edges;
 use crate::progress::domain::Source;
 use crate::progress::timers::{Timed, TimerKey};
+use crate::system_call::is_refusal;
 use crate::transport::stream::Stream;
 
 /// Who has a set-up under way: called when its stream may be ready, and when one of its deadlines has passed. The owner passes
@@ -97,6 +98,8 @@ impl Drop for Resources {
 pub struct MpaStartup<M> {
     machine: M,
     resources: Resources,
+    /// Why the stream has ended, if the system refused a call.
+    refusal: Option<io::Error>,
 }
 
 impl<M: std::fmt::Debug> std::fmt::Debug for MpaStartup<M> {
@@ -119,13 +122,17 @@ impl<M: Machine> MpaStartup<M> {
                 Ok(0) => machine.handle_end(now, StreamEnd::Fin),
                 Ok(_) => machine.handle_unwanted(),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-                Err(_) => machine.handle_end(now, StreamEnd::Reset),
+                Err(error) => {
+                    self.refusal = Some(error).filter(is_refusal);
+                    machine.handle_end(now, StreamEnd::Reset)
+                }
             };
         }
         if machine.wanted() == 0 {
             return None;
         }
-        if stream.flush().is_err() {
+        if let Err(error) = stream.flush() {
+            self.refusal = Some(error).filter(is_refusal);
             return machine.handle_end(now, StreamEnd::Reset);
         }
         let mut octets = [0; MAX_FRAME];
@@ -135,7 +142,10 @@ impl<M: Machine> MpaStartup<M> {
                 Ok(0) => machine.handle_end(now, StreamEnd::Fin),
                 Ok(count) => machine.handle_bytes(now, &octets[..count]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-                Err(_) => machine.handle_end(now, StreamEnd::Reset),
+                Err(error) => {
+                    self.refusal = Some(error).filter(is_refusal);
+                    machine.handle_end(now, StreamEnd::Reset)
+                }
             };
             if outcome.is_some() {
                 if machine.expects_silence()
@@ -180,6 +190,11 @@ impl<M: Machine> MpaStartup<M> {
         self.resources.take_stream()
     }
 
+    /// The error of the system that has ended the stream, if the system refused a call on it.
+    pub fn take_refusal(&mut self) -> Option<io::Error> {
+        self.refusal.take()
+    }
+
     /// Gives the set-up up: the peer sees a reset.
     pub fn reset(mut self) {
         self.resources.end(StreamEnd::Reset);
@@ -195,7 +210,11 @@ impl MpaStartup<Initiator> {
     /// A set-up whose transport has not connected.
     pub fn new(machine: Initiator, driver: &Arc<Driver>, owner: Weak<dyn StartupOwner>) -> Self {
         let resources = Resources::new(driver, owner);
-        Self { machine, resources }
+        Self {
+            machine,
+            resources,
+            refusal: None,
+        }
     }
 
     /// What the Request says; its revision is 1 after a fall-back.
@@ -325,7 +344,11 @@ impl ConnectionRequest {
         let mut resources = Resources::new(driver, owner);
         resources.watch(self.stream)?;
         let machine = self.machine;
-        Ok(MpaStartup { machine, resources })
+        Ok(MpaStartup {
+            machine,
+            resources,
+            refusal: None,
+        })
     }
 }
 
@@ -344,7 +367,11 @@ impl MpaStartup<Responder> {
         let mut resources = Resources::new(driver, owner);
         resources.watch(stream)?;
         let machine = Responder::new(resources.driver.now(), config);
-        let mut startup = Self { machine, resources };
+        let mut startup = Self {
+            machine,
+            resources,
+            refusal: None,
+        };
         startup.set_timer();
         Ok(startup)
     }

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::purpose::Purpose;
 use super::{Bound, Transport};
+use crate::system_call::errno;
 
 /// The range from which a port is picked for port 0 (IW-052).
 pub const EPHEMERAL: RangeInclusive<u16> = 49152..=65535;
@@ -105,7 +106,7 @@ fn find(
         match bind_each(transport, addresses, port, purpose, bind) {
             Ok(bound) => return Ok((bound, port)),
             // LSTN-009: the port has to be free on all addresses.
-            Err((_, error)) if Errno::from_io_error(&error) == Some(Errno::ADDRINUSE) => {}
+            Err((_, error)) if errno(&error) == Some(Errno::ADDRINUSE) => {}
             Err((address, error)) => {
                 let unasked = SocketAddr::new(address.ip(), 0);
                 return Err(BindError::Refused(unasked, error));

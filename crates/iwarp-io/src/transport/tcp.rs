@@ -18,6 +18,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use crate::descriptors::Freed;
 use crate::progress::readiness::{Edges, Watch};
 use crate::progress::set::{Set, SourceId};
+use crate::system_call::{is_refusal, named};
 
 /// How many connections the system holds until they are accepted: as many as it allows (`net.core.somaxconn`).
 const SYSTEM_BACKLOG: i32 = i32::MAX;
@@ -43,11 +44,13 @@ impl Tcp {
         let socket = socket(address)?;
         match socket.bind(&address.into()) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::ADDRINUSE) => {
-                socket.set_reuse_address(true)?;
-                socket.bind(&address.into())?;
-                socket.set_reuse_address(false)?;
+                // On a system that reuses no addresses the port is taken.
+                socket.set_reuse_address(true).map_err(|_| error)?;
+                socket.bind(&address.into()).map_err(named("bind"))?;
+                let reused = socket.set_reuse_address(false);
+                reused.map_err(named("setsockopt SO_REUSEADDR"))?;
             }
-            other => other?,
+            other => other.map_err(named("bind"))?,
         }
         self.bound(socket)
     }
@@ -56,7 +59,7 @@ impl Tcp {
     /// before it connected, as siw does, Linux before 6.8 lets later binds with reuse have the port too, whoever holds it.
     pub(super) fn bind_fresh(&self, address: SocketAddr) -> io::Result<Bound> {
         let socket = socket(address)?;
-        socket.bind(&address.into())?;
+        socket.bind(&address.into()).map_err(named("bind"))?;
         self.bound(socket)
     }
 
@@ -75,14 +78,16 @@ impl Tcp {
 fn socket(address: SocketAddr) -> io::Result<Socket> {
     let domain = Domain::for_address(address);
     #[cfg(not(target_vendor = "apple"))]
-    let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    let kind = Type::STREAM.nonblocking();
     #[cfg(target_vendor = "apple")]
-    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    let kind = Type::STREAM;
+    let socket = Socket::new(domain, kind, Some(Protocol::TCP)).map_err(named("socket"))?;
     // On this system socket(2) has no flag for that.
     #[cfg(target_vendor = "apple")]
     socket.set_nonblocking(true)?;
     if address.is_ipv6() {
-        socket.set_only_v6(true)?;
+        // A socket is bound to one address, so this option matters nowhere but for the unspecified one.
+        let _ = socket.set_only_v6(true);
     }
     Ok(socket)
 }
@@ -102,21 +107,22 @@ pub struct Bound(Socket);
 
 impl Bound {
     pub(super) fn local(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()?.as_socket().ok_or_else(no_address)
+        let local = self.0.local_addr().map_err(named("getsockname"))?;
+        local.as_socket().ok_or_else(no_address)
     }
 
     pub(super) fn connect(self, remote: SocketAddr) -> io::Result<Dialer> {
         match self.0.connect(&remote.into()) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => {}
-            other => other?,
+            other => other.map_err(named("connect"))?,
         }
         Ok(Dialer(self.0))
     }
 
     pub(super) fn listen(self) -> io::Result<Listener> {
-        // Connections of an earlier listener may still be in TIME-WAIT on the port.
-        self.0.set_reuse_address(true)?;
-        self.0.listen(SYSTEM_BACKLOG)?;
+        // Connections of an earlier listener may still be in TIME-WAIT on the port. A system that refuses this says so here, if it matters.
+        let _ = self.0.set_reuse_address(true);
+        self.0.listen(SYSTEM_BACKLOG).map_err(named("listen"))?;
         Ok(Listener(self.0))
     }
 }
@@ -131,11 +137,16 @@ impl Dialer {
     }
 
     pub(super) fn is_connected(&self, edges: Edges) -> io::Result<bool> {
-        match self.0.take_error() {
-            Ok(None) if self.0.peer_addr().is_ok() => Ok(true),
-            Ok(None) if !edges.contains(Edges::HANGUP) => Ok(false),
-            Ok(None) => Err(Errno::CONNREFUSED.into()),
-            Ok(Some(error)) | Err(error) => Err(error),
+        let error = self.0.take_error().map_err(named("getsockopt SO_ERROR"))?;
+        if let Some(error) = error {
+            return Err(error);
+        }
+        match self.0.peer_addr() {
+            Ok(_) => Ok(true),
+            Err(error) if is_refusal(&error) => Err(named("getpeername")(error)),
+            // It has no peer yet.
+            Err(_) if !edges.contains(Edges::HANGUP) => Ok(false),
+            Err(_) => Err(Errno::CONNREFUSED.into()),
         }
     }
 
@@ -158,9 +169,12 @@ impl Listener {
     }
 
     pub(super) fn accept(&self) -> io::Result<Wire> {
-        let (socket, _) = self.0.accept()?;
+        let (socket, _) = self.0.accept().map_err(named("accept"))?;
         Wire::new(socket).map_err(|error| {
-            // Either the peer has gone already, or no descriptors are left.
+            if is_refusal(&error) {
+                return error;
+            }
+            // The peer has gone already.
             tracing::debug!(%error, "an accepted connection was gone at once");
             io::ErrorKind::ConnectionAborted.into()
         })
@@ -201,9 +215,10 @@ impl Wire {
     /// Takes over a socket whose TCP connection is established.
     fn new(socket: Socket) -> io::Result<Self> {
         let tcp = TcpStream::from(socket);
-        tcp.set_nonblocking(true)?;
-        let (local, peer) = (tcp.local_addr()?, tcp.peer_addr()?);
-        tune(&tcp, peer.ip())?;
+        tcp.set_nonblocking(true).map_err(named("ioctl FIONBIO"))?;
+        let local = tcp.local_addr().map_err(named("getsockname"))?;
+        let peer = tcp.peer_addr().map_err(named("getpeername"))?;
+        tune(&tcp, peer.ip());
         Ok(Self {
             tcp,
             local,
@@ -244,7 +259,7 @@ impl Wire {
             match rustix::net::recv(&self.tcp, &mut *into, RecvFlags::empty()) {
                 Err(Errno::INTR) => {}
                 Ok((count, _)) => return Ok(count),
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(named("recvfrom")(error)),
             }
         }
     }
@@ -289,7 +304,7 @@ impl Wire {
     }
 
     pub(super) fn write(&self, octets: &[u8]) -> io::Result<usize> {
-        (&self.tcp).write(octets)
+        (&self.tcp).write(octets).map_err(named("sendto"))
     }
 
     #[inline]
@@ -312,16 +327,24 @@ impl Wire {
     }
 }
 
-/// The options that all our connections set on TCP.
-fn tune(tcp: &TcpStream, peer: IpAddr) -> io::Result<()> {
-    tcp.set_nodelay(true)?; // MPA-085: the end of a batch is not held back until the next FPDU
+/// The options that all our connections set on TCP. A connection works without them, and not every system has them.
+fn tune(tcp: &TcpStream, peer: IpAddr) {
     let socket = SockRef::from(tcp);
-    // Dead hosts are found without a time limit of our own (IW-068).
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(Duration::from_secs(60)))?;
+    let options = [
+        // MPA-085: the end of a batch is not held back until the next FPDU.
+        tcp.set_nodelay(true)
+            .map_err(named("setsockopt TCP_NODELAY")),
+        // Dead hosts are found without a time limit of our own (IW-068).
+        socket
+            .set_tcp_keepalive(&TcpKeepalive::new().with_time(Duration::from_secs(60)))
+            .map_err(named("setsockopt SO_KEEPALIVE or TCP_KEEPIDLE")),
+    ];
+    for error in options.into_iter().filter_map(Result::err) {
+        tracing::debug!(%error, "a connection is without an option of TCP");
+    }
     if peer.is_loopback() {
         do_not_pace(&socket);
     }
-    Ok(())
 }
 
 /// The environment variable that leaves connections within this machine the system's default congestion control when it is `system`,

@@ -9,6 +9,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 
 use super::{BATCH, Edges, Readiness, Ready, Wake, Watch};
+use crate::system_call::named;
 
 /// A set of sources, an epoll instance.
 #[derive(Debug)]
@@ -34,7 +35,8 @@ impl Epoll {
     ///
     /// Those of `epoll_create(2)`.
     pub fn new() -> io::Result<Self> {
-        Ok(Self(epoll::create(CreateFlags::CLOEXEC)?))
+        let set = epoll::create(CreateFlags::CLOEXEC).map_err(named("epoll_create1"))?;
+        Ok(Self(set))
     }
 }
 
@@ -61,58 +63,41 @@ impl Readiness for Epoll {
 
     fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
         let data = EventData::new_u64(token);
-        Ok(epoll::add(&self.0, source.id(), data, stream_flags(edges))?)
+        epoll::add(&self.0, source.id(), data, stream_flags(edges)).map_err(named("epoll_ctl"))
     }
 
     fn change_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
         let data = EventData::new_u64(token);
-        Ok(epoll::modify(
-            &self.0,
-            source.id(),
-            data,
-            stream_flags(edges),
-        )?)
+        epoll::modify(&self.0, source.id(), data, stream_flags(edges)).map_err(named("epoll_ctl"))
     }
 
     fn add_level(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
-        Ok(epoll::add(
+        epoll::add(
             &self.0,
             source.id(),
             EventData::new_u64(token),
             EventFlags::IN,
-        )?)
+        )
+        .map_err(named("epoll_ctl"))
     }
 
     fn add_set(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
-        Ok(epoll::add(
-            &self.0,
-            source.id(),
-            EventData::new_u64(token),
-            SET,
-        )?)
+        epoll::add(&self.0, source.id(), EventData::new_u64(token), SET).map_err(named("epoll_ctl"))
     }
 
     fn mute(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
         let nothing = EventFlags::empty();
-        Ok(epoll::modify(
-            &self.0,
-            source.id(),
-            EventData::new_u64(token),
-            nothing,
-        )?)
+        epoll::modify(&self.0, source.id(), EventData::new_u64(token), nothing)
+            .map_err(named("epoll_ctl"))
     }
 
     fn unmute(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
-        Ok(epoll::modify(
-            &self.0,
-            source.id(),
-            EventData::new_u64(token),
-            SET,
-        )?)
+        epoll::modify(&self.0, source.id(), EventData::new_u64(token), SET)
+            .map_err(named("epoll_ctl"))
     }
 
     fn remove(&self, source: &impl Watch<Self>) -> io::Result<()> {
-        Ok(epoll::delete(&self.0, source.id())?)
+        epoll::delete(&self.0, source.id()).map_err(named("epoll_ctl"))
     }
 
     fn wait(&self, limit: Option<Duration>, mut each: impl FnMut(Ready)) -> io::Result<usize> {
@@ -124,7 +109,7 @@ impl Readiness for Epoll {
         let (ready, _) = match epoll::wait(&self.0, &mut events[..], limit.as_ref()) {
             // A signal counts as nothing ready, because every caller looks again by itself.
             Err(rustix::io::Errno::INTR) => return Ok(0),
-            other => other?,
+            other => other.map_err(named("epoll_pwait"))?,
         };
         for event in ready.iter() {
             let (data, flags) = (event.data, event.flags);
@@ -165,10 +150,8 @@ pub struct EventFd(OwnedFd);
 
 impl EventFd {
     fn new() -> io::Result<Self> {
-        Ok(Self(eventfd(
-            0,
-            EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK,
-        )?))
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Self(eventfd(0, flags).map_err(named("eventfd2"))?))
     }
 }
 

@@ -9,6 +9,7 @@ use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use socket2::{Domain, Protocol, SockRef, Type};
 
 use crate::progress::carried::CarrierId;
+use crate::system_call::named;
 use crate::transport::sim;
 
 /// How many datagrams, or trains of datagrams of one length, are received at once. More gain nothing, and cost caches.
@@ -57,17 +58,18 @@ pub(super) enum PlainSocket {
 impl PlainSocket {
     /// A socket of the system at this address.
     pub(super) fn of_system(address: SocketAddr) -> io::Result<Self> {
-        let socket = socket2::Socket::new(
-            Domain::for_address(address),
-            Type::DGRAM,
-            Some(Protocol::UDP),
-        )?;
+        let domain = Domain::for_address(address);
+        let socket = socket2::Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))
+            .map_err(named("socket"))?;
         if address.is_ipv6() {
-            socket.set_only_v6(true)?;
+            // A socket is bound to one address, so this option matters nowhere but for the unspecified one.
+            let _ = socket.set_only_v6(true);
         }
-        socket.bind(&address.into())?;
+        socket.bind(&address.into()).map_err(named("bind"))?;
         let udp = UdpSocket::from(socket);
-        let state = UdpSocketState::new(UdpSockRef::from(&udp))?;
+        udp.set_nonblocking(true).map_err(named("O_NONBLOCK"))?;
+        let state = UdpSocketState::new(UdpSockRef::from(&udp))
+            .map_err(named("an option of UDP sockets, such as IP_PKTINFO"))?;
         // What the system has by default would do, but loses more.
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&udp), BUFFER);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&udp), BUFFER);
@@ -81,7 +83,7 @@ impl PlainSocket {
 
     pub(super) fn local(&self) -> io::Result<SocketAddr> {
         match self {
-            Self::System { udp, .. } => udp.local_addr(),
+            Self::System { udp, .. } => udp.local_addr().map_err(named("getsockname")),
             Self::Sim(socket) => Ok(socket.local()),
         }
     }

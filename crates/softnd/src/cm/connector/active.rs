@@ -320,6 +320,11 @@ impl Connector {
             Some(InitiatorOutcome::SendReady) => self.send_ready_early(state),
             Some(InitiatorOutcome::FallBack) => self.dial_again(state),
             Some(InitiatorOutcome::Failed(failure)) => {
+                if let Phase::Connecting(attempt) = &mut state.phase
+                    && let Some(error) = attempt.startup.take_refusal()
+                {
+                    return self.attempt_failed(state, connect_error(&error));
+                }
                 let what = failure.to_string();
                 let status = match failure {
                     InitiatorFailure::TimedOut => Status::IO_TIMEOUT, // CONN-024
