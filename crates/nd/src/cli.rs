@@ -1,5 +1,6 @@
 //! The commands and their arguments.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -36,8 +37,13 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
         Kind::DisplayHelp
         | Kind::DisplayVersion
         | Kind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let printed = error.print().and_then(|()| std::io::stdout().flush());
             // If the reader has gone, nobody wants the help any more.
-            let _ = error.print();
+            if let Err(why) = printed
+                && why.kind() != std::io::ErrorKind::BrokenPipe
+            {
+                return Failure::stdout(&why).report();
+            }
             u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
         }
         _ => {

@@ -84,7 +84,8 @@ pub(crate) fn listen(
 /// The addresses of `host`, a name or an address in numbers, with `port`.
 pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
     match host.parse::<Ipv6Addr>() {
-        Ok(address) => Ok(vec![(address, port).into()]),
+        // An IPv4 address may be written as one of IPv6.
+        Ok(address) => Ok(vec![(address.to_canonical(), port).into()]),
         Err(_) => session::resolve(&format!("{host}:{port}")),
     }
 }
@@ -119,6 +120,8 @@ mod tests {
     fn addresses_of_both_families_take_a_port() {
         let v4 = resolve("192.0.2.7", 7).expect("IPv4");
         assert_eq!(v4, [SocketAddr::from(([192, 0, 2, 7], 7))]);
+        assert_eq!(resolve("::ffff:192.0.2.7", 7).expect("IPv4"), v4);
+        assert_eq!(session::resolve("[::ffff:192.0.2.7]:7").expect("IPv4"), v4);
         let v6 = resolve("2001:db8::7", 7).expect("IPv6");
         assert_eq!(
             v6,

@@ -35,6 +35,8 @@ pub(crate) fn resolve(text: &str) -> Result<Vec<SocketAddr>> {
     let found = text
         .to_socket_addrs()
         .map_err(|error| Failure::io(format_args!("resolve '{text}'"), &error).advise(advice))?
+        // An IPv4 address may be written as one of IPv6 (::ffff:192.0.2.7).
+        .map(|found| SocketAddr::new(found.ip().to_canonical(), found.port()))
         .collect::<Vec<_>>();
     if found.is_empty() {
         return Err(Failure::new(

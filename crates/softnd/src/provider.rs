@@ -25,7 +25,7 @@ pub(crate) struct Provider {
     protocol: Protocol,
     options: Options,
     /// Why the fault plan is unusable.
-    plan_error: Option<String>,
+    wrong_setting: Option<String>,
     faults: Device,
 }
 
@@ -74,12 +74,12 @@ impl Provider {
             // Every peer speaks revision 2. A Connect that a peer breaks off has failed, and is not repeated.
             options = options.revision_1_fallback(false);
         }
-        let mut plan_error = None;
+        let mut wrong_setting = None;
         let mut whose = String::new();
         if options.faults.is_none() {
             match fault_names::of_environment() {
                 Ok(plan) => options.faults = plan,
-                Err(error) => plan_error = Some(error),
+                Err(error) => wrong_setting = Some(error),
             }
             whose = format!("{}: ", fault_names::VARIABLE);
         }
@@ -87,14 +87,19 @@ impl Provider {
             && let Some(plan) = &options.faults
             && let Err(error) = fault_names::check_streams(plan)
         {
-            plan_error = Some(format!("{whose}fault plan, {error}"));
+            wrong_setting = Some(format!("{whose}fault plan, {error}"));
+        }
+        if protocol == Protocol::Streams
+            && let Err(error) = iwarp_io::transport::tcp::check_environment()
+        {
+            wrong_setting = Some(error.to_string());
         }
         let plan = options.faults.clone();
         Self {
             network,
             protocol,
             options,
-            plan_error,
+            wrong_setting,
             faults: Device::new(plan.map(Faults::new)),
         }
     }
@@ -241,7 +246,7 @@ impl netdirect::Provider for Provider {
     }
 
     fn open_adapter(&self, id: AdapterId) -> Result<Arc<dyn Adapter>> {
-        if let Some(error) = &self.plan_error {
+        if let Some(error) = &self.wrong_setting {
             return Err(Error::new(Status::INVALID_PARAMETER_MIX, error.clone()));
         }
         let interface = self

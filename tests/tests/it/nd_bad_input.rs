@@ -301,6 +301,14 @@ fn a_full_disk_for_the_capture() {
     nd::start_after(FULL, send)
         .finish()
         .assert_failure("capture.pcapng");
+    // What is in the file is whole. A block begins with its kind and its length.
+    let captured = fs::read(&capture).unwrap();
+    let mut at = 0;
+    while let Some(length) = captured.get(at + 4..at + 8) {
+        at += u32::from_le_bytes(length.try_into().unwrap()) as usize;
+    }
+    assert!(captured.len() > 400 << 10);
+    assert_eq!(at, captured.len());
     recv.finish().assert_success();
     assert!(fs::read(place.copy()).unwrap() == noise(3 << 20));
 }
@@ -501,6 +509,31 @@ fn a_rejection_is_told_as_one() {
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     let ping = nd::run(["rping", "-c", "-a", &host, "-p", &port]);
     ping.assert_failure("the program that listens there has rejected the connection");
+}
+
+#[test]
+fn help_that_cannot_be_written_is_an_error() {
+    if !Path::new("/dev/full").exists() {
+        return tool::skip_here("this system has no /dev/full");
+    }
+    let nd = nd::binary().display();
+    for help in ["--help", "--version", "cat recv --help"] {
+        let run = nd::shell(&format!("exec {nd} {help} >/dev/full")).finish();
+        run.assert_failure("cannot write to standard output");
+    }
+}
+
+#[test]
+fn a_directory_that_was_removed_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!(
+        "cd {0} && rmdir {0} && exec {1} cat recv --listen 127.0.0.1:0 --out copy",
+        folder.path().display(),
+        nd::binary().display()
+    );
+    nd::shell(&line)
+        .finish()
+        .assert_failure("cannot write copy: . was removed; ");
 }
 
 /// A transfer of 8 MiB that stops after the first MiB: receiver, sender, and the relay in between.
@@ -772,6 +805,11 @@ fn a_wrong_environment_is_told_with_what_to_do() {
         let advice = "names no readiness interface of this system); \
                       set it to one of epoll, mio, kqueue-rules, or unset it\n";
         assert!(readiness.ends_with(advice), "{line}: {readiness}");
+        let congestion = said("SOFTND_CONGESTION", "bogus", line);
+        assert!(
+            congestion.contains("set it to system, "),
+            "{line}: {congestion}"
+        );
         let plan = said("SOFTND_FAULTS", "when each Write; sent", line);
         let advice = "; correct the environment variable, or unset it\n  when each Write; sent\n";
         assert!(plan.contains(advice), "{line}: {plan}");

@@ -3,6 +3,37 @@
 use softnd_tests::dissect::Dissection;
 use softnd_tests::{args, nd, tool};
 
+/// Ports that the administrator has reserved for other programs are not picked.
+#[test]
+fn reserved_ports_are_left_out() {
+    let (Some(unshare), Some(ip)) = (tool::find("unshare"), tool::find("ip")) else {
+        return;
+    };
+    let (unshare, ip) = (unshare.display(), ip.display());
+    let reserved = |line: &str| {
+        let file = "/proc/sys/net/ipv4/ip_local_reserved_ports";
+        let network = format!("{ip} link set lo up && echo 49152-65000,65002-65535 > {file}");
+        format!("exec {unshare} --user --map-root-user --net sh -c '{network} && {line}'")
+    };
+    let tried = std::process::Command::new("sh")
+        .arg("-c")
+        .arg(reserved("true"))
+        .output()
+        .expect("sh starts");
+    if !tried.status.success() {
+        let why = String::from_utf8_lossy(&tried.stderr);
+        return tool::skip_here(&format!("no ports can be reserved: {}", why.trim()));
+    }
+    let recv = format!(
+        "exec {} cat recv --listen 127.0.0.1:0 --out -",
+        nd::binary().display()
+    );
+    for more in ["", " --udp"] {
+        let mut recv = nd::shell(&reserved(&format!("{recv}{more}")));
+        assert_eq!(recv.address().port(), 65001, "{more}");
+    }
+}
+
 /// What needs no address works in a network that has IPv6 alone.
 #[test]
 fn a_machine_with_ipv6_alone_is_enough() {

@@ -113,7 +113,9 @@ impl Capture {
     /// a link to a file, or if the file belongs to another user. Pipes and devices are allowed, also by a link such as
     /// `/dev/stdout`.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
-        Self::to_writer(private_file::create(path.as_ref())?)
+        Self::to_writer(pcapng::WholeBlocks::new(private_file::create(
+            path.as_ref(),
+        )?))
     }
 
     /// Captures into `writer`, which gets whole pcapng blocks, beginning with the section header.

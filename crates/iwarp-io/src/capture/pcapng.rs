@@ -2,6 +2,7 @@
 //!
 //! The format is that of draft-ietf-opsawg-pcapng, little-endian on every machine.
 
+use std::fs::File;
 use std::io;
 
 use super::side::Side;
@@ -123,6 +124,68 @@ impl Sink {
         }
         self.blocks.clear();
     }
+}
+
+/// A file that has whole blocks only, also when the disk is full.
+pub(super) struct WholeBlocks {
+    file: File,
+    /// Octets of the blocks that are in the file.
+    length: u64,
+}
+
+impl WholeBlocks {
+    /// Takes over a file without content.
+    pub(super) fn new(file: File) -> Self {
+        Self { file, length: 0 }
+    }
+}
+
+impl io::Write for WholeBlocks {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        self.write_all(octets)?;
+        Ok(octets.len())
+    }
+
+    /// Writes blocks. If there is no room for one of them, cuts off what was written of it.
+    fn write_all(&mut self, blocks: &[u8]) -> io::Result<()> {
+        let mut written = 0;
+        let done = loop {
+            if written == blocks.len() {
+                break Ok(());
+            }
+            match self.file.write(&blocks[written..]) {
+                Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => written += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+        };
+        let whole = whole_blocks(blocks, written);
+        self.length += whole as u64;
+        if whole < written && self.file.metadata().is_ok_and(|found| found.is_file()) {
+            // The reason why the block is not whole is told, whatever becomes of this.
+            let _ = self.file.set_len(self.length);
+        }
+        done
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// The length of the blocks that are whole within the first `end` octets.
+fn whole_blocks(blocks: &[u8], end: usize) -> usize {
+    let mut whole = 0;
+    // A block begins with its kind and its length.
+    while let Some(length) = blocks[whole..].get(4..8).and_then(|at| at.try_into().ok()) {
+        let next = u32::from_le_bytes(length) as usize + whole;
+        if next > end || next == whole {
+            break;
+        }
+        whole = next;
+    }
+    whole
 }
 
 impl Drop for Sink {

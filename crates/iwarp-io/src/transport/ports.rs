@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::sync::OnceLock;
 
 use rustix::io::Errno;
 
@@ -11,7 +12,8 @@ use super::purpose::Purpose;
 use super::{Bound, Transport};
 use crate::system_call::errno;
 
-/// The range from which a port is picked for port 0 (IW-052).
+/// The range from which a port is picked for port 0 (IW-052). Ports of it that the administrator has reserved for other programs are
+/// left out (`net.ipv4.ip_local_reserved_ports` of Linux).
 pub const EPHEMERAL: RangeInclusive<u16> = 49152..=65535;
 
 /// So many ports are tried as [fresh](Transport::bind_fresh) ones before old connections on a port are no matter. Where most ports have
@@ -37,7 +39,7 @@ impl fmt::Display for BindError {
         match self {
             Self::Refused(address, error) => write!(f, "cannot bind to {address}: {error}"),
             Self::Random(error) => write!(f, "cannot pick a port without a random number: {error}"),
-            Self::NoPort => write!(f, "every port from {EPHEMERAL:?} is in use"),
+            Self::NoPort => write!(f, "every port from {EPHEMERAL:?} is in use or reserved"),
         }
     }
 }
@@ -95,6 +97,7 @@ fn find(
         return Ok((bound, port));
     }
     let count = u64::from(EPHEMERAL.end() - EPHEMERAL.start()) + 1;
+    let is_real = transport.environment().world().is_none();
     for step in 0..count + FRESH {
         let bind: Bind = match step {
             0..FRESH => Transport::bind_fresh,
@@ -103,6 +106,9 @@ fn find(
         let offset = (start % count + step) % count;
         let offset = u16::try_from(offset).expect("below the size of a range of u16");
         let port = EPHEMERAL.start() + offset;
+        if is_real && is_reserved(port) {
+            continue;
+        }
         match bind_each(transport, addresses, port, purpose, bind) {
             Ok(bound) => return Ok((bound, port)),
             // LSTN-009: the port has to be free on all addresses.
@@ -114,6 +120,25 @@ fn find(
         }
     }
     Err(BindError::NoPort)
+}
+
+/// Returns true if the system's administrator has reserved the port for other programs, as was set when this was first asked.
+fn is_reserved(port: u16) -> bool {
+    static RESERVED: OnceLock<Vec<RangeInclusive<u16>>> = OnceLock::new();
+    let list = RESERVED.get_or_init(|| {
+        let list = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_reserved_ports");
+        reserved(&list.unwrap_or_default())
+    });
+    list.iter().any(|range| range.contains(&port))
+}
+
+/// The ports of a list such as `8080,50000-50099`.
+fn reserved(list: &str) -> Vec<RangeInclusive<u16>> {
+    let range = |text: &str| {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    list.trim().split(',').filter_map(range).collect()
 }
 
 /// Binds to all the addresses, or returns the address that cannot be bound.
@@ -163,6 +188,15 @@ mod tests {
             .unwrap();
             assert!(EPHEMERAL.contains(&bound.local().unwrap().port()));
         }
+    }
+
+    #[test]
+    fn reserved_ports_are_read_as_the_kernel_writes_them() {
+        assert_eq!(reserved("\n"), []);
+        assert_eq!(
+            reserved("8080,50000-50099,65535\n"),
+            [8080..=8080, 50000..=50099, 65535..=65535]
+        );
     }
 
     #[test]

@@ -349,8 +349,25 @@ fn tune(tcp: &TcpStream, peer: IpAddr) {
 
 /// The environment variable that leaves connections within this machine the system's default congestion control when it is `system`,
 /// for comparisons with programs that use the default.
-#[cfg(any(target_os = "linux", target_os = "freebsd"))]
 const CONGESTION: &str = "SOFTND_CONGESTION";
+
+/// Checks what the environment chooses for connections within this machine.
+///
+/// # Errors
+///
+/// `InvalidInput`, if the variable has an unknown value.
+pub fn check_environment() -> io::Result<()> {
+    match std::env::var_os(CONGESTION) {
+        Some(value) if !value.is_empty() && value != "system" => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "the environment variable {CONGESTION} is {value:?}; set it to system, for the system's default congestion control \
+                 within this machine, or unset it"
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
 
 /// Switches a connection within this machine to a congestion control that does not pace, as bbr does, because nothing can
 /// be congested there. If the system refuses both or has neither, the connection works nevertheless.

@@ -230,6 +230,9 @@ impl Part {
 
 /// The error of the system, without the name of a temporary file, which would mean nothing to the user.
 fn without_path(error: &io::Error) -> io::Error {
+    if let Some(number) = error.raw_os_error() {
+        return io::Error::from_raw_os_error(number);
+    }
     let cause = error.get_ref().and_then(|inner| inner.source());
     let cause = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
     match cause.and_then(io::Error::raw_os_error) {
@@ -242,6 +245,7 @@ fn without_path(error: &io::Error) -> io::Error {
 fn check_directory(path: &Path, place: &Path) -> Result<()> {
     let folder = directory(place);
     let why = match fs::metadata(folder) {
+        Ok(found) if was_removed(&found) => "was removed",
         Ok(found) if found.is_dir() => return Ok(()),
         Ok(_) => "is not a directory",
         Err(error) if error.kind() == io::ErrorKind::NotFound => "does not exist",
@@ -255,6 +259,18 @@ fn check_directory(path: &Path, place: &Path) -> Result<()> {
         ),
         "create that directory first, or choose another place",
     ))
+}
+
+/// Whether a directory has no name any more, and takes no files: the current directory may have been removed.
+#[cfg(unix)]
+fn was_removed(folder: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    folder.is_dir() && folder.nlink() == 0
+}
+
+#[cfg(not(unix))]
+fn was_removed(_: &fs::Metadata) -> bool {
+    false
 }
 
 fn prefix(path: &Path) -> String {

@@ -42,19 +42,19 @@ pub(crate) struct PerftestArgs {
     pub(super) port: u16,
 
     /// Octets per message [default: 65536 for bandwidth, 2 for latency]
-    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_parser = number::<1>)]
     size: Option<u32>,
 
     /// Number of messages, at least 5 [default: 5000 for write_bw, 1000 for the others]
-    #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(5..))]
+    #[arg(short = 'n', long, value_parser = number::<5>)]
     iters: Option<u32>,
 
     /// Outstanding messages, for bandwidth
-    #[arg(short, long, value_name = "DEPTH", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "DEPTH", default_value_t = 128, value_parser = number::<1>)]
     tx_depth: u32,
 
     /// Receives on the side that receives Sends; give the same number on both sides
-    #[arg(short, long, value_name = "DEPTH", default_value_t = RECEIVES, value_parser = clap::value_parser!(u32).range(3..))]
+    #[arg(short, long, value_name = "DEPTH", default_value_t = RECEIVES, value_parser = number::<3>)]
     rx_depth: u32,
 
     /// Sleeps until notified instead of polling
@@ -71,6 +71,35 @@ pub(crate) struct PerftestArgs {
 
     #[command(flatten)]
     pub(super) peer: PeerArgs,
+}
+
+/// A number as perftest reads it: decimal, hexadecimal behind `0x`, octal behind `0`, with `K` or `M` for 1,024 and its square.
+fn number<const LEAST: u32>(text: &str) -> Result<u32, String> {
+    let (digits, factor) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1 << 10),
+        None => match text.strip_suffix(['m', 'M']) {
+            Some(digits) => (digits, 1 << 20),
+            None => (text, 1),
+        },
+    };
+    let (digits, radix) = match digits.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (&digits[2..], 16),
+        [b'0', _, ..] => (&digits[1..], 8),
+        _ => (digits, 10),
+    };
+    let is_number = digits.starts_with(|first: char| first.is_digit(radix));
+    let number = is_number.then(|| u32::from_str_radix(digits, radix).ok());
+    let number = number
+        .flatten()
+        .and_then(|number| number.checked_mul(factor));
+    match number {
+        Some(number) if number >= LEAST => Ok(number),
+        Some(number) => Err(format!("{number} is less than {LEAST}")),
+        None => Err(format!(
+            "not a number below {}, such as 4096, 4K, 1M or 0x1000",
+            1_u64 << 32
+        )),
+    }
 }
 
 /// A test as both sides understand it.
@@ -210,6 +239,27 @@ mod tests {
             Command::Perftest(args) => TestPlan::new(&args),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn numbers_are_written_as_for_perftest() {
+        for (text, value) in [
+            ("4096", 4096),
+            ("4K", 4096),
+            ("4k", 4096),
+            ("4M", 4 << 20),
+            ("0x1000", 4096),
+            ("0X10k", 16 << 10),
+            ("010", 8),
+        ] {
+            assert_eq!(number::<1>(text), Ok(value), "{text}");
+        }
+        for bad in [
+            "", "K", "0", "-1", "+1", "0x", "0x-1", "4G", "4 K", "4096M", "08", "1.5",
+        ] {
+            assert!(number::<1>(bad).is_err(), "{bad}");
+        }
+        assert!(number::<5>("4").is_err());
     }
 
     #[test]
