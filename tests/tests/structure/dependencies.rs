@@ -53,6 +53,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "iwarp-mem",
             "nd",
             "netdirect",
+            // How long tasks wait.
+            "netdirect-async",
             "netdirect-verbs",
             "softnd",
         ],
