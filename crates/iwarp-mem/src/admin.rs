@@ -3,7 +3,7 @@
 //!
 //! Slots may be used again at once, because nothing in an STag tells its slot. The STags rest (SEC-009, `stag`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use iwarp::{Pd, STag, Scope, StreamId, WindowId};
 
@@ -87,6 +87,10 @@ pub(crate) struct Admin {
     windows_made: u64,
     /// How many bindings and prepared Binds each region has. Regions without any are not listed (MR-026).
     in_use: HashMap<Place, u32>,
+    /// The protection domains that [`Admin::take_pd`] has made.
+    pds: HashSet<Pd>,
+    /// Looked at next for a protection domain.
+    next_pd: u32,
 }
 
 impl Admin {
@@ -98,7 +102,28 @@ impl Admin {
             windows: HashMap::new(),
             windows_made: 0,
             in_use: HashMap::new(),
+            pds: HashSet::new(),
+            next_pd: 1,
         }
+    }
+
+    /// Takes a number for a protection domain. `None` if all are in use.
+    pub(crate) fn take_pd(&mut self) -> Option<Pd> {
+        if self.pds.len() as u64 > u64::from(u32::MAX) {
+            return None;
+        }
+        loop {
+            let pd = Pd(self.next_pd);
+            self.next_pd = self.next_pd.wrapping_add(1);
+            if self.pds.insert(pd) {
+                return Some(pd);
+            }
+        }
+    }
+
+    /// Gives back the number of a protection domain.
+    pub(crate) fn release_pd(&mut self, pd: Pd) {
+        self.pds.remove(&pd);
     }
 
     /// Takes a free slot, and draws the STag of its next use.

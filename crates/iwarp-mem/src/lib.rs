@@ -34,6 +34,7 @@ mod index;
 #[cfg(unix)]
 pub mod io;
 mod options;
+mod pd;
 mod pinned;
 mod region;
 mod rights;
@@ -50,6 +51,7 @@ mod window;
 
 pub use error::{Busy, RegisterError};
 pub use options::{OnLenientSink, TableOptions};
+pub use pd::ProtectionDomain;
 pub use pinned::PinnedTable;
 pub use rdma_buffer::Backend;
 pub use region::Registration;

@@ -175,6 +175,11 @@ impl Table {
         Ok(Window::new(Arc::clone(&self.shared), pd))
     }
 
+    /// What registrations, windows and protection domains share with this table.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// As [`Window::cancel`], for a caller that knows only the STag.
     pub fn cancel_prepared(&self, stag: STag) {
         self.shared.cancel(stag, None);

@@ -173,6 +173,7 @@ fn new(
             max_transfer: limits.transfer_length,
         },
         scope: Scope { pd: PD, stream: id },
+        receive_pd: PD,
         end_within: core.options.timeouts.disconnect, // IW-065
     };
     let driver = Arc::clone(&core.driver);

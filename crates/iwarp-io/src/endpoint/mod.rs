@@ -35,7 +35,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use iwarp::{TerminateCode, mpa, terminate_frame};
+use iwarp::{Pd, TerminateCode, mpa, terminate_frame};
 
 pub use iwarp::{
     AtomicOp, Completion, InitiatorWqe, Operation, OutOfMemory, OwnQueue, Payload, PostError,
@@ -67,6 +67,8 @@ pub struct EndpointOptions {
     pub sizes: QueueSizes,
     /// The protection domain, and the number of the connection in its adapter.
     pub scope: Scope,
+    /// The protection domain of the memory that Receives name: that of a queue of shared Receives, otherwise that of `scope`.
+    pub receive_pd: Pd,
     /// How long the peer may take to end its direction after this side has ended the connection. After that time the endpoint resets
     /// the stream. `None`: without limit.
     pub end_within: Option<Duration>,
@@ -146,7 +148,7 @@ impl<O: Owner> Endpoint<O> {
         owner: impl FnOnce(&Weak<Self>) -> O,
         state: O::State,
     ) -> Result<Arc<Self>, OutOfMemory> {
-        let state = State::new(options.sizes, options.scope, state)?;
+        let state = State::new(options.sizes, options.scope, options.receive_pd, state)?;
         Ok(Arc::new_cyclic(|this: &Weak<Self>| Self {
             fixed: Fixed {
                 owner: owner(this),

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use iwarp::{Connection, Event, OutOfMemory, QueueSizes, Scope, StreamEnd, StreamId};
+use iwarp::{Connection, Event, OutOfMemory, Pd, QueueSizes, Scope, StreamEnd, StreamId};
 
 use super::gather::Gather;
 use super::owner::{Owner, Signals};
@@ -70,6 +70,7 @@ pub(super) struct State<O: Owner> {
     pub(super) owner: O::State,
     pub(super) connection: Connection,
     scope: Scope,
+    receive_pd: Pd,
     pub(super) phase: Phase,
     pub(super) io: Option<StreamIo>,
     pub(super) signals: Signals,
@@ -90,12 +91,16 @@ impl<O: Owner> State<O> {
     pub(super) fn new(
         sizes: QueueSizes,
         scope: Scope,
+        receive_pd: Pd,
         owner: O::State,
     ) -> Result<Self, OutOfMemory> {
+        let mut connection = Connection::new(sizes, scope)?;
+        connection.set_receive_pd(receive_pd);
         Ok(Self {
             owner,
-            connection: Connection::new(sizes, scope)?,
+            connection,
             scope,
+            receive_pd,
             phase: Phase::Idle,
             io: None,
             signals: Signals::empty(),
@@ -117,6 +122,7 @@ impl<O: Owner> State<O> {
             ..self.scope
         };
         self.connection = Connection::new(sizes, scope)?;
+        self.connection.set_receive_pd(self.receive_pd);
         self.scope = scope;
         self.phase = Phase::Idle;
         self.stall = None;

@@ -279,6 +279,7 @@ impl Net {
         let options = EndpointOptions {
             sizes: SIZES,
             scope: Scope { pd: PD, stream },
+            receive_pd: PD,
             end_within: Some(END_WITHIN),
         };
         let owner = Plain {

@@ -103,3 +103,24 @@ fn window_ids_are_not_reused_while_in_use() {
         "before the numbers wrapped"
     );
 }
+
+/// A number comes back only when all others have been used, and never while it is in use.
+#[test]
+fn domains_have_numbers_of_their_own() {
+    let mut admin = Admin::new(Sequence::new(Some(1)).unwrap());
+    let [one, two] = [(); 2].map(|()| admin.take_pd().unwrap());
+    assert_ne!(one, two);
+    admin.release_pd(two);
+    let three = admin.take_pd().unwrap();
+    assert!(three != one && three != two);
+    // All others have been used.
+    admin.next_pd = one.0;
+    assert_eq!(admin.take_pd(), Some(two));
+    let four = admin.take_pd().unwrap();
+    assert!(![one, two, three].contains(&four));
+    admin.next_pd = u32::MAX;
+    assert_eq!(
+        [(); 2].map(|()| admin.take_pd()),
+        [Some(Pd(u32::MAX)), Some(Pd(0))]
+    );
+}

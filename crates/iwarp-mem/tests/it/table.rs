@@ -906,6 +906,103 @@ fn foreign_memory() {
     assert_eq!(memory, expected);
 }
 
+/// Two protection domains of one table: memory, windows and local requests of one do not work in the other (SEC-001). The order of the checks
+/// is that of `first_fault_is_reported`.
+#[test]
+fn domains_of_one_table_are_apart() {
+    let table = Table::new();
+    let domains = [(); 2].map(|()| table.create_pd().unwrap());
+    let buffer = Buffer::new(64);
+    let [here, there] = domains.each_ref().map(|domain| {
+        let region = table.register(&buffer, Rights::all(), domain.pd());
+        (domain.pd(), region.unwrap())
+    });
+    let sge = |region: &Registration| local(region, 0, 64);
+    for (own, other) in [(&here, &there), (&there, &here)] {
+        let who = Scope {
+            pd: own.0,
+            stream: StreamId(10),
+        };
+        for need in NEEDS.into_iter().chain([Access::Atomic]) {
+            assert!(table.check(remote(&own.1, 0), 64, need, who).is_ok());
+            assert_eq!(
+                table.check(remote(&other.1, 0), 64, need, who),
+                Err(AccessError::NotAssociated)
+            );
+        }
+        // An lkey of the other domain, for every use that a local request has for it, in a call of the engine as well.
+        let call = table.pinned();
+        for need in [LocalAccess::Read, LocalAccess::Write, LocalAccess::ReadSink] {
+            assert!(table.check_local(sge(&own.1), need, own.0).is_ok());
+            let refused = Err(AccessError::NotAssociated);
+            assert_eq!(table.check_local(sge(&other.1), need, own.0), refused);
+            assert_eq!(call.check_local(sge(&other.1), need, own.0), refused);
+        }
+        let refused = Err(AccessError::NotAssociated);
+        assert_eq!(call.place_local(sge(&other.1), own.0, &[1; 64]), refused);
+        let mut back = [0; 64];
+        let fetched = call.fetch_local(sge(&other.1), own.0, &mut back, None);
+        assert_eq!(fetched, refused);
+        drop(call);
+        assert_eq!(buffer.to_vec(), [0; 64]);
+
+        // A window belongs to its domain, and is bound to regions of its domain, by queue pairs of its domain.
+        let window = table.create_window(own.0).unwrap();
+        let base = other.1.base();
+        let foreign = window.prepare(&other.1, base, 8, true, true);
+        assert_eq!(foreign.err(), Some(BindError::Access), "MW-004");
+        let bind = window.prepare(&own.1, base, 8, true, true).unwrap();
+        let elsewhere = Scope { pd: other.0, ..who };
+        assert_eq!(table.bind(&bind, elsewhere), Err(BindError::Access));
+        table.bind(&bind, who).unwrap();
+        let at = RemoteAddress {
+            stag: bind.stag,
+            to: base,
+        };
+        assert!(table.check(at, 8, Access::RemoteRead, who).is_ok());
+        assert_eq!(
+            table.check(at, 8, Access::RemoteRead, elsewhere),
+            Err(AccessError::NotAssociated)
+        );
+        assert_eq!(
+            table.invalidate_remote(bind.stag, elsewhere),
+            Err(InvalidateError::NotAllowed)
+        );
+        assert_eq!(
+            table.unbind(window.id(), elsewhere),
+            Err(BindError::InvalidState)
+        );
+        assert_eq!(table.unbind(window.id(), who), Ok(()));
+    }
+}
+
+/// A Receive, and with strict sinks a Read, needs the right to write locally, which no remote right implies.
+#[test]
+fn sinks_without_a_right_are_refused() {
+    let table = Table::with_options(&TableOptions::default().strict_sinks(true)).unwrap();
+    let none = Rights::REMOTE_READ;
+    let (buffer, region) = register(&table, 64, none | Rights::REMOTE_WRITE | Rights::READ_SINK);
+    let (_other, readable) = register(&table, 64, none);
+    let refused = Err(AccessError::Rights);
+    assert_eq!(
+        table.check_local(local(&region, 0, 8), LocalAccess::Write, PD),
+        refused
+    );
+    assert_eq!(
+        table
+            .pinned()
+            .place_local(local(&region, 0, 8), PD, &[1; 8]),
+        Err(AccessError::Rights)
+    );
+    assert_eq!(buffer.to_vec(), [0; 64]);
+    assert_eq!(
+        table.check_local(local(&readable, 0, 8), LocalAccess::ReadSink, PD),
+        refused
+    );
+    let sink = table.check_local(local(&region, 0, 8), LocalAccess::ReadSink, PD);
+    assert!(sink.is_ok());
+}
+
 /// Registrations of a C program may overlap at any alignment. Each has an STag and rights of its own, and all of them are the same
 /// octets.
 #[test]

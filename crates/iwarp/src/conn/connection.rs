@@ -15,7 +15,7 @@ use super::tx::Tx;
 use super::work::{InitiatorWqe, PostError};
 use crate::memory::Scope;
 use crate::mpa::{Markers, Ready, Role};
-use crate::types::{ReadLimits, Sge};
+use crate::types::{Pd, ReadLimits, Sge};
 
 /// One stream and its two queues.
 ///
@@ -25,6 +25,8 @@ use crate::types::{ReadLimits, Sge};
 pub struct Connection {
     pub(super) sizes: QueueSizes,
     pub(super) scope: Scope,
+    /// The protection domain of the memory that Receives name.
+    pub(super) receive_pd: Pd,
     pub(super) config: StreamConfig,
     pub(super) phase: Phase,
     pub(super) initiator: InitiatorQueue,
@@ -78,6 +80,7 @@ impl Connection {
         Ok(Self {
             sizes,
             scope,
+            receive_pd: scope.pd,
             config: NOT_STARTED,
             phase: Phase::Idle,
             initiator: InitiatorQueue::new(&sizes)?,
@@ -91,6 +94,12 @@ impl Connection {
             notices: Notices::default(),
             counters: Counters::default(),
         })
+    }
+
+    /// Receives name memory of this protection domain. Until the call it is that of the connection. A queue of shared Receives has a
+    /// protection domain of its own, whatever connections draw from it.
+    pub const fn set_receive_pd(&mut self, pd: Pd) {
+        self.receive_pd = pd;
     }
 
     /// Start-up is over: full operation begins (RFC 5044 section 7.1.2). Initiator requests may be posted from here on.

@@ -339,9 +339,9 @@ impl Connection {
         };
         let placed = match alone {
             // Most messages: a whole one, whose place is looked up for this segment alone.
-            Some(sge) if segment.last && received == 0 && len > 0 => {
-                mem.place_local(sge, self.scope.pd, segment.payload).is_ok()
-            }
+            Some(sge) if segment.last && received == 0 && len > 0 => mem
+                .place_local(sge, self.receive_pd, segment.payload)
+                .is_ok(),
             _ => len == 0 || self.place_send(received, segment, mem),
         };
         if !placed {
@@ -409,7 +409,7 @@ impl Connection {
             return false;
         };
         for sge in sges.iter().filter(|sge| sge.length > 0) {
-            match mem.check_local(*sge, LocalAccess::Write, self.scope.pd) {
+            match mem.check_local(*sge, LocalAccess::Write, self.receive_pd) {
                 Ok(span) => self.rx.spans.push(span),
                 Err(_) => {
                     self.rx.spans.clear();

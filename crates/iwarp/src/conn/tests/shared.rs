@@ -465,3 +465,52 @@ proptest! {
         prop_assert!(seen.into_iter().eq(1..=posted));
     }
 }
+
+/// The memory of shared Receives is in the protection domain of their queue, which is not that of the connection. All else that the
+/// connection does stays in its own.
+#[test]
+fn shared_receives_name_memory_of_their_own_domain() {
+    const THERE: Pd = Pd(PD.0 + 1);
+    // One piece, and several.
+    for pieces in [1, 2] {
+        for (set, registered, expected) in [
+            (true, THERE, Success),
+            (true, PD, WqeStatus::LocalAccess),
+            (false, THERE, WqeStatus::LocalAccess),
+            (false, PD, Success),
+        ] {
+            let config = StreamConfig {
+                crc: false,
+                ..stream(Role::Responder)
+            };
+            let a = StreamConfig {
+                role: Role::Initiator,
+                ..config
+            };
+            let mut pair = Pair::with(a, config, Knobs::default());
+            pair.a.conn.send_ready();
+            pair.run();
+            if set {
+                pair.b.conn.set_receive_pd(THERE);
+            }
+            let mem = &pair.b.mem;
+            let sges: Vec<_> = (0..pieces)
+                .map(|_| mem.register(vec![0; 200], Rights::ALL, registered))
+                .collect();
+            pair.b.conn.post_receive(7, &sges).unwrap();
+            let data = pattern(150, 3);
+            let source = pair.a.mem.register(data.clone(), Rights::ALL, PD);
+            let source = [source];
+            let message = sends(Payload::Sges(&source));
+            pair.a.post(0, message).expect("room");
+            pair.run();
+            assert_eq!(
+                outcomes(&pair.b),
+                [expected],
+                "{pieces} {set} {registered:?}"
+            );
+            let arrived = pair.b.mem.bytes(sges[0].token)[..150] == data[..150];
+            assert_eq!(arrived, expected == Success);
+        }
+    }
+}
