@@ -50,6 +50,8 @@ pub enum Sent {
 ///
 /// - The call sends the FPDUs in front of the first one whose memory was revoked before it began. If that is the very
 ///   first, nothing is sent, the batch is emptied, and the result is [`Sent::Revoked`].
+/// - With the length of TCP's segments as `segment`, the call sends only as much as leaves CRC fields whole ([`TxBatch::whole_crcs`]). On
+///   Linux the next call then begins a new segment (`MSG_EOR`), unless the octets sent end inside an FPDU.
 /// - The batch is advanced by what was sent, and tells its connection (`Connection::handle_transmitted`). If the sent
 ///   octets end inside an FPDU, the rest of this FPDU is copied into the batch before its memory is unpinned. So the FPDU
 ///   can be finished, and nothing is pinned after the return.
@@ -64,8 +66,27 @@ pub enum Sent {
 /// sent before the error. EFAULT if the rest of an FPDU that was sent in part is not mapped. The batch is empty then
 /// ([`TxBatch::abandon`]), and the stream has to be reset. `Other` if the memory of an FPDU that has begun is gone, which cannot happen to a
 /// batch that only this function sends.
-pub fn send(socket: BorrowedFd<'_>, table: &Table, batch: &mut TxBatch) -> Result<(u64, Sent)> {
-    send_from(socket, table, batch)
+pub fn send(
+    socket: BorrowedFd<'_>,
+    table: &Table,
+    batch: &mut TxBatch,
+    segment: Option<u32>,
+) -> Result<(u64, Sent)> {
+    send_from(socket, table, batch, segment)
+}
+
+/// Sends as much of a frame as the socket takes, and returns how many octets these are. With `alone`, what follows the frame begins a
+/// new TCP segment, as in [`send`].
+///
+/// # Errors
+///
+/// `WouldBlock`, and otherwise as [`send`].
+pub fn send_frame(socket: BorrowedFd<'_>, frame: &[u8], alone: bool) -> Result<usize> {
+    if frame.is_empty() {
+        return Ok(0);
+    }
+    let sent = send_octets(socket, frame, alone)?;
+    sent.ok_or_else(|| ErrorKind::WouldBlock.into())
 }
 
 /// What [`send`] asks of a batch.
@@ -76,6 +97,8 @@ trait Outgoing {
         None
     }
     fn pieces(&self) -> impl Iterator<Item = (PieceRef<'_>, bool)>;
+    /// See [`TxBatch::whole_crcs`].
+    fn whole_crcs(&self, segment: u32) -> u64;
     fn advance(&mut self, octets: u64);
     fn revoke(&mut self);
     fn abandon(&mut self);
@@ -97,6 +120,10 @@ impl Outgoing for TxBatch {
 
     fn pieces(&self) -> impl Iterator<Item = (PieceRef<'_>, bool)> {
         Self::pieces(self)
+    }
+
+    fn whole_crcs(&self, segment: u32) -> u64 {
+        Self::whole_crcs(self, segment)
     }
 
     fn advance(&mut self, octets: u64) {
@@ -127,15 +154,21 @@ fn send_from(
     socket: BorrowedFd<'_>,
     table: &Table,
     batch: &mut impl Outgoing,
+    segment: Option<u32>,
 ) -> Result<(u64, Sent)> {
     if batch.is_empty() {
         return Ok((0, Sent::All));
     }
+    let most = segment.map_or(u64::MAX, |segment| batch.whole_crcs(segment));
+    let bounded = segment.is_some();
     if let Some(octets) = batch.octets() {
-        return send_octets(socket, octets).map(|sent| sent_of(batch, sent));
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let octets = octets.get(..most).unwrap_or(octets);
+        let sent = send_octets(socket, octets, bounded)?;
+        return Ok(sent_of(batch, sent));
     }
     let mut held = Pins::new();
-    let list = match gather(&*batch, table, &mut held) {
+    let list = match gather(&*batch, table, &mut held, most) {
         Ok(list) => list,
         Err(Revoked) if batch.head_is_cut() => return Err(gone()),
         Err(Revoked) => {
@@ -143,16 +176,16 @@ fn send_from(
             return Ok((0, Sent::Revoked));
         }
     };
-    let sent = match list.send(socket) {
+    let sent = match list.send(socket, bounded) {
         Ok(0) => return Err(ErrorKind::WriteZero.into()),
         Ok(sent) => sent as u64,
         Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok((0, Sent::WouldBlock)),
-        Err(error) if is_unmapped(&error) => return send_one(socket, batch, &held),
+        Err(error) if is_unmapped(&error) => return send_one(socket, batch, &held, bounded),
         Err(error) => return Err(error),
     };
     batch.advance(sent);
     if batch.head_is_cut() {
-        let (more, outcome) = send_one(socket, batch, &held)?;
+        let (more, outcome) = send_one(socket, batch, &held, bounded)?;
         return Ok((sent + more, outcome));
     }
     Ok((sent, so_far(batch)))
@@ -166,11 +199,12 @@ fn send_one(
     socket: BorrowedFd<'_>,
     batch: &mut impl Outgoing,
     held: &Pins<'_>,
+    bounded: bool,
 ) -> Result<(u64, Sent)> {
     let mut sent = 0;
     loop {
         let list = gather_first(&*batch, held).map_err(|Revoked| gone())?;
-        match list.send(socket) {
+        match list.send(socket, bounded) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
             Ok(count) => {
                 batch.advance(count as u64);
@@ -323,12 +357,14 @@ fn gone() -> Error {
     Error::other("the memory of an FPDU was revoked after its first octets had been sent")
 }
 
-/// Sends private octets by `send(2)`, which needs no list and no pins. `None` if the socket takes nothing.
-fn send_octets(socket: BorrowedFd<'_>, octets: &[u8]) -> Result<Option<u64>> {
+/// Sends private octets by `send(2)`, which needs no list and no pins. With `bounded`, what follows begins a new segment. `None` if the
+/// socket takes nothing.
+fn send_octets(socket: BorrowedFd<'_>, octets: &[u8], bounded: bool) -> Result<Option<usize>> {
+    let flags = if bounded { LAST } else { QUIETLY };
     loop {
-        match rustix::net::send(socket, octets, QUIETLY) {
+        match rustix::net::send(socket, octets, flags) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(sent) => return Ok(Some(sent as u64)),
+            Ok(sent) => return Ok(Some(sent)),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -337,22 +373,25 @@ fn send_octets(socket: BorrowedFd<'_>, octets: &[u8]) -> Result<Option<u64>> {
 }
 
 /// Advances a batch that holds private octets only.
-fn sent_of(batch: &mut impl Outgoing, sent: Option<u64>) -> (u64, Sent) {
+fn sent_of(batch: &mut impl Outgoing, sent: Option<usize>) -> (u64, Sent) {
     let Some(sent) = sent else {
         return (0, Sent::WouldBlock);
     };
+    let sent = sent as u64;
     batch.advance(sent);
     (sent, so_far(batch))
 }
 
-/// Lists the pieces of as many whole FPDUs as fit, and pins their memory. If even one FPDU does not fit, lists its
+/// Lists the pieces of as many whole FPDUs as fit, `most` octets at most, and pins their memory. If even one FPDU does not fit, lists its
 /// beginning and pins all of its memory. Fails if the memory of the first FPDU is gone.
 fn gather<'b, 't>(
     batch: &'b impl Outgoing,
     table: &'t Table,
     held: &mut Pins<'t>,
+    most: u64,
 ) -> std::result::Result<List<'b>, Revoked> {
     let mut list = List::new();
+    let mut octets = 0;
     // Where the last whole FPDU ends, in the list and among the pins.
     let mut whole = None;
     for (piece, last) in batch.pieces() {
@@ -363,9 +402,15 @@ fn gather<'b, 't>(
             break;
         }
         match piece {
-            PieceRef::Bytes(octets) => list.push_octets(octets),
+            PieceRef::Bytes(bytes) => {
+                octets += bytes.len() as u64;
+                list.push_octets(bytes);
+            }
             PieceRef::Payload(at) => match (held.pin(table, at), whole) {
-                (Ok(address), _) => list.push_shared(address, at.len() as usize),
+                (Ok(address), _) => {
+                    octets += u64::from(at.len());
+                    list.push_shared(address, at.len() as usize);
+                }
                 (Err(Revoked), None) => return Err(Revoked),
                 (Err(Revoked), Some((pieces, pins))) => {
                     list.cut_back(pieces);
@@ -375,10 +420,14 @@ fn gather<'b, 't>(
             },
         }
         if last && !fits {
-            break; // the end of an FPDU that is longer than the list
+            list.is_whole = false; // the end of an FPDU that is longer than the list
+            break;
         }
         if last {
             whole = Some((list.mark(), held.len()));
+            if octets >= most {
+                break;
+            }
         }
     }
     Ok(list)
@@ -399,6 +448,8 @@ fn gather_first<'b>(
             break;
         }
     }
+    // A list that is full may lack the end of the FPDU.
+    list.is_whole = !list.is_full();
     Ok(list)
 }
 
@@ -407,6 +458,8 @@ struct List<'b> {
     pieces: SmallVec<[libc::iovec; PIECES]>,
     /// The last piece consists of private octets, and neighbouring octets may join it.
     ends_private: bool,
+    /// The list ends where an FPDU ends.
+    is_whole: bool,
     /// Private octets are borrowed. The pins keep registered memory valid.
     octets: PhantomData<&'b [u8]>,
 }
@@ -419,6 +472,7 @@ impl<'b> List<'b> {
         Self {
             pieces: SmallVec::new(),
             ends_private: false,
+            is_whole: true,
             octets: PhantomData,
         }
     }
@@ -477,7 +531,13 @@ impl<'b> List<'b> {
         }
     }
 
-    fn send(&self, socket: BorrowedFd<'_>) -> Result<usize> {
+    /// With `bounded`, what follows a list of whole FPDUs begins a new segment.
+    fn send(&self, socket: BorrowedFd<'_>, bounded: bool) -> Result<usize> {
+        let flags = if bounded && self.is_whole {
+            FLAGS | BOUNDARY
+        } else {
+            FLAGS
+        };
         // SAFETY: all zeroes is a value of this plain C structure: null pointers and lengths of zero.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = self.pieces.as_ptr().cast_mut();
@@ -492,7 +552,7 @@ impl<'b> List<'b> {
             // each other; registered ones are pinned by the caller (`gather`).
             // SAFETY: `socket` keeps the descriptor open; the kernel only reads, by address, octets that stay valid
             // during the call.
-            unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, FLAGS) }
+            unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) }
         })
     }
 }
@@ -509,6 +569,19 @@ const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 /// Never block. There is no flag against SIGPIPE, so the creator of the socket sets SO_NOSIGPIPE.
 #[cfg(target_vendor = "apple")]
 const FLAGS: libc::c_int = libc::MSG_DONTWAIT;
+
+/// What follows begins a new TCP segment. Linux marks the socket's buffer if the call takes all octets.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const BOUNDARY: libc::c_int = libc::MSG_EOR;
+/// Other systems refuse MSG_EOR on TCP, or ignore it.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const BOUNDARY: libc::c_int = 0;
+
+/// As [`QUIETLY`], with [`BOUNDARY`].
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const LAST: SendFlags = QUIETLY.union(SendFlags::EOR);
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const LAST: SendFlags = QUIETLY;
 
 /// Pins of one call, released when this is dropped. There are more than [`PINS`] only for an FPDU of more pieces, and only
 /// then this allocates.

@@ -13,6 +13,7 @@ use iwarp_io::faults::{Plan, PlanError};
 use iwarp_io::protection_faults::FaultLimit;
 use iwarp_io::setup::HalfOpenLimits;
 use iwarp_io::transport::quic::security::Security;
+use iwarp_io::transport::tcp::Boundaries;
 
 /// How strictly the provider treats its clients (AMB-071).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,6 +131,7 @@ pub struct Options {
     pub(crate) peer: Peer,
     pub(crate) peers: Vec<(IpAddr, u8, Peer)>,
     pub(crate) segment: Option<u16>,
+    pub(crate) boundaries: Boundaries,
     pub(crate) timeouts: Timeouts,
     pub(crate) half_open: Option<u32>,
     pub(crate) half_open_per_peer: Option<u32>,
@@ -156,6 +158,7 @@ impl Default for Options {
             peer: Peer::Any,
             peers: Vec::new(),
             segment: None,
+            boundaries: Boundaries::OutsideCrcs,
             timeouts: Timeouts::default(),
             half_open: None,
             half_open_per_peer: None,
@@ -316,6 +319,19 @@ impl Options {
     #[must_use]
     pub fn segment(mut self, octets: u16) -> Self {
         self.segment = Some(octets);
+        self
+    }
+
+    /// Whether TCP segments never begin inside the CRC field of an FPDU or the padding in front of the field (MPA-085), as far as the
+    /// system allows that: Linux does. siw of Linux takes a CRC field that comes in two pieces for a wrong one, and ends the connection.
+    /// Without this, TCP cuts the stream anywhere. Default: `true`.
+    #[must_use]
+    pub fn whole_crcs(mut self, whole: bool) -> Self {
+        self.boundaries = if whole {
+            Boundaries::OutsideCrcs
+        } else {
+            Boundaries::Any
+        };
         self
     }
 

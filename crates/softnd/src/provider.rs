@@ -128,7 +128,10 @@ impl Provider {
     fn transport(&self) -> Result<Transport> {
         let environment = match (&self.network, self.protocol) {
             (Network::Host, Protocol::Streams) => {
-                return Ok(Transport::Tcp(Tcp::new(self.options.segment)));
+                return Ok(Transport::Tcp(Tcp::new(
+                    self.options.segment,
+                    self.options.boundaries,
+                )));
             }
             (Network::Simulated(world, _), Protocol::Streams) => {
                 return Ok(Transport::Sim(world.own()));

@@ -211,7 +211,7 @@ impl Wire {
         if self.refuses.swap(false, Ordering::SeqCst) {
             return Ok((0, Sent::WouldBlock));
         }
-        iwarp_mem::io::send(self.stream.as_fd(), table, batch)
+        iwarp_mem::io::send(self.stream.as_fd(), table, batch, None)
     }
 
     pub(super) fn close_write(&self) -> io::Result<()> {

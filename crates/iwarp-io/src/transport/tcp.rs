@@ -1,8 +1,9 @@
 //! TCP over the system's sockets.
 
-use std::io::{self, Write};
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use iwarp::{Span, TxBatch};
@@ -27,12 +28,27 @@ const SYSTEM_BACKLOG: i32 = i32::MAX;
 #[derive(Clone, Debug, Default)]
 pub struct Tcp {
     segment: Option<u16>,
+    boundaries: Boundaries,
+}
+
+/// Where the segments of a connection begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Boundaries {
+    /// Not inside the CRC field or the padding of an FPDU, as far as the system allows that. siw of Linux takes a CRC field that comes in
+    /// two pieces for a wrong one.
+    #[default]
+    OutsideCrcs,
+    /// Anywhere.
+    Any,
 }
 
 impl Tcp {
     /// Connections use segments of at most `segment` octets (`TCP_MAXSEG`); without it the path decides.
-    pub fn new(segment: Option<u16>) -> Self {
-        Self { segment }
+    pub fn new(segment: Option<u16>, boundaries: Boundaries) -> Self {
+        Self {
+            segment,
+            boundaries,
+        }
     }
 
     /// Reserves a local address. A port in use is refused. A port that only old connections in TIME-WAIT hold is not.
@@ -70,7 +86,7 @@ impl Tcp {
                 io::Error::new(io::ErrorKind::InvalidInput, what)
             })?;
         }
-        Ok(Bound(socket))
+        Ok(Bound(socket, self.boundaries))
     }
 }
 
@@ -103,7 +119,7 @@ fn no_address() -> io::Error {
 
 /// A bound socket.
 #[derive(Debug)]
-pub struct Bound(Socket);
+pub struct Bound(Socket, Boundaries);
 
 impl Bound {
     pub(super) fn local(&self) -> io::Result<SocketAddr> {
@@ -116,20 +132,20 @@ impl Bound {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => {}
             other => other.map_err(named("connect"))?,
         }
-        Ok(Dialer(self.0))
+        Ok(Dialer(self.0, self.1))
     }
 
     pub(super) fn listen(self) -> io::Result<Listener> {
         // Connections of an earlier listener may still be in TIME-WAIT on the port. A system that refuses this says so here, if it matters.
         let _ = self.0.set_reuse_address(true);
         self.0.listen(SYSTEM_BACKLOG).map_err(named("listen"))?;
-        Ok(Listener(self.0))
+        Ok(Listener(self.0, self.1))
     }
 }
 
 /// A socket that connects.
 #[derive(Debug)]
-pub struct Dialer(Socket);
+pub struct Dialer(Socket, Boundaries);
 
 impl Dialer {
     pub(super) fn id(&self) -> SourceId<'_> {
@@ -151,7 +167,7 @@ impl Dialer {
     }
 
     pub(super) fn into_wire(self) -> io::Result<Wire> {
-        Wire::new(self.0)
+        Wire::new(self.0, self.1)
     }
 
     pub(super) fn reset(self) {
@@ -161,7 +177,7 @@ impl Dialer {
 
 /// A socket that listens.
 #[derive(Debug)]
-pub struct Listener(Socket);
+pub struct Listener(Socket, Boundaries);
 
 impl Listener {
     pub(super) fn id(&self) -> SourceId<'_> {
@@ -170,7 +186,7 @@ impl Listener {
 
     pub(super) fn accept(&self) -> io::Result<Wire> {
         let (socket, _) = self.0.accept().map_err(named("accept"))?;
-        Wire::new(socket).map_err(|error| {
+        Wire::new(socket, self.1).map_err(|error| {
             if is_refusal(&error) {
                 return error;
             }
@@ -201,6 +217,9 @@ pub struct Wire {
     tcp: TcpStream,
     local: SocketAddr,
     peer: SocketAddr,
+    boundaries: Boundaries,
+    /// The length of segments when it was last asked for; at first 0.
+    segment: AtomicU32,
     /// This field stands behind the socket, so that it is dropped after the socket.
     _freed: Freed,
 }
@@ -213,7 +232,7 @@ impl AsFd for Wire {
 
 impl Wire {
     /// Takes over a socket whose TCP connection is established.
-    fn new(socket: Socket) -> io::Result<Self> {
+    fn new(socket: Socket, boundaries: Boundaries) -> io::Result<Self> {
         let tcp = TcpStream::from(socket);
         tcp.set_nonblocking(true).map_err(named("ioctl FIONBIO"))?;
         let local = tcp.local_addr().map_err(named("getsockname"))?;
@@ -223,6 +242,8 @@ impl Wire {
             tcp,
             local,
             peer,
+            boundaries,
+            segment: AtomicU32::new(0),
             _freed: Freed,
         })
     }
@@ -236,7 +257,9 @@ impl Wire {
     }
 
     pub(super) fn segment(&self) -> Option<u32> {
-        SockRef::from(&self.tcp).tcp_mss().ok()
+        let segment = SockRef::from(&self.tcp).tcp_mss().ok()?;
+        self.segment.store(segment, Ordering::Relaxed);
+        Some(segment)
     }
 
     #[cfg(target_os = "linux")]
@@ -304,12 +327,31 @@ impl Wire {
     }
 
     pub(super) fn write(&self, octets: &[u8]) -> io::Result<usize> {
-        (&self.tcp).write(octets).map_err(named("sendto"))
+        iwarp_mem::io::send_frame(
+            self.tcp.as_fd(),
+            octets,
+            self.boundaries == Boundaries::OutsideCrcs,
+        )
+        .map_err(named("sendto"))
+    }
+
+    /// The length of the segments into which TCP cuts the batch. It is asked for only if the batch is longer than a segment was.
+    #[inline]
+    fn segment_of(&self, batch: &TxBatch) -> Option<u32> {
+        let known = self.segment.load(Ordering::Relaxed);
+        if batch.remaining() <= u64::from(known) {
+            return Some(known);
+        }
+        self.segment()
     }
 
     #[inline]
     pub(super) fn send(&self, table: &Table, batch: &mut TxBatch) -> io::Result<(u64, Sent)> {
-        iwarp_mem::io::send(self.tcp.as_fd(), table, batch)
+        let segment = match self.boundaries {
+            Boundaries::OutsideCrcs => self.segment_of(batch),
+            Boundaries::Any => None,
+        };
+        iwarp_mem::io::send(self.tcp.as_fd(), table, batch, segment)
     }
 
     pub(super) fn close_write(&self) -> io::Result<()> {

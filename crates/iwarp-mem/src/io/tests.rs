@@ -84,6 +84,10 @@ impl Outgoing for Batch {
         })
     }
 
+    fn whole_crcs(&self, _segment: u32) -> u64 {
+        u64::MAX
+    }
+
     fn advance(&mut self, octets: u64) {
         let mut octets = usize::try_from(octets).unwrap();
         while let Some((part, last)) = self.parts.front_mut() {
@@ -238,7 +242,7 @@ fn partial_writes_lose_nothing() {
         let (tx, mut rx) = narrow_pair();
         let (mut arrived, mut sent, mut cuts) = (Vec::new(), 0, 0);
         loop {
-            let (count, outcome) = send_from(tx.as_fd(), &table, &mut batch).unwrap();
+            let (count, outcome) = send_from(tx.as_fd(), &table, &mut batch, None).unwrap();
             sent += count;
             cuts += usize::from(batch.cut);
             assert!(
@@ -287,13 +291,13 @@ fn revoked_memory_ends_the_list() {
     let (tx, mut rx) = UnixStream::pair().unwrap();
     rx.set_nonblocking(true).unwrap();
     assert_eq!(
-        send_from(tx.as_fd(), &table, &mut batch).unwrap(),
+        send_from(tx.as_fd(), &table, &mut batch, None).unwrap(),
         (2 * 68, Sent::Partly)
     );
     assert!(!batch.cut);
     assert_eq!(batch.parts.len(), 8);
     for expected in [Sent::Revoked, Sent::All] {
-        let sent = send_from(tx.as_fd(), &table, &mut batch).unwrap();
+        let sent = send_from(tx.as_fd(), &table, &mut batch, None).unwrap();
         assert_eq!(sent, (0, expected));
         assert!(batch.parts.is_empty());
     }
@@ -312,7 +316,7 @@ fn cut_fpdu_outlives_its_memory() {
     batch.push_bytes(b"tail", true);
 
     let (tx, mut rx) = narrow_pair();
-    let (sent, outcome) = send_from(tx.as_fd(), &table, &mut batch).unwrap();
+    let (sent, outcome) = send_from(tx.as_fd(), &table, &mut batch, None).unwrap();
     assert!(
         sent > 0 && outcome == Sent::WouldBlock && batch.cut,
         "{sent} {outcome:?}"
@@ -321,7 +325,7 @@ fn cut_fpdu_outlives_its_memory() {
     buffer.fill(0xee);
     let mut arrived = Vec::new();
     loop {
-        match send_from(tx.as_fd(), &table, &mut batch).unwrap() {
+        match send_from(tx.as_fd(), &table, &mut batch, None).unwrap() {
             (_, Sent::All) => break,
             (_, Sent::Revoked) => panic!("what was begun has to be finished"),
             _ => receive(&mut rx, &mut arrived, 10_000),
@@ -356,11 +360,11 @@ fn fpdu_longer_than_the_list() {
     rx.set_nonblocking(true).unwrap();
     // Whole FPDUs, as long as whole ones are left.
     assert_eq!(
-        send_from(tx.as_fd(), &table, &mut batch).unwrap(),
+        send_from(tx.as_fd(), &table, &mut batch, None).unwrap(),
         (5, Sent::Partly)
     );
     let mut calls = 0;
-    while send_from(tx.as_fd(), &table, &mut batch).unwrap().1 != Sent::All {
+    while send_from(tx.as_fd(), &table, &mut batch, None).unwrap().1 != Sent::All {
         assert!(batch.cut_is_private());
         calls += 1;
     }
@@ -372,7 +376,7 @@ fn fpdu_longer_than_the_list() {
     let mut regions = regions;
     regions.remove(250).1.deregister().unwrap();
     assert_eq!(
-        send_from(tx.as_fd(), &table, &mut batch).unwrap(),
+        send_from(tx.as_fd(), &table, &mut batch, None).unwrap(),
         (0, Sent::Revoked)
     );
 }
@@ -412,7 +416,7 @@ fn broken_connection_is_an_error() {
     let mut batch = Batch::default();
     batch.push_bytes(b"lost", true);
     assert_eq!(
-        send_from(tx.as_fd(), &table, &mut batch)
+        send_from(tx.as_fd(), &table, &mut batch, None)
             .unwrap_err()
             .kind(),
         ErrorKind::BrokenPipe
@@ -420,7 +424,7 @@ fn broken_connection_is_an_error() {
     assert_eq!(batch.parts.len(), 1);
     let mut nothing = TxBatch::with_capacity(1024, 4);
     assert_eq!(
-        send(tx.as_fd(), &table, &mut nothing).unwrap(),
+        send(tx.as_fd(), &table, &mut nothing, None).unwrap(),
         (0, Sent::All)
     );
 }
@@ -528,7 +532,7 @@ fn unmapped_memory_is_refused_as_revoked() {
         }
         let mut sent = 0;
         loop {
-            let (count, outcome) = send_from(tx.as_fd(), &table, &mut batch).unwrap();
+            let (count, outcome) = send_from(tx.as_fd(), &table, &mut batch, None).unwrap();
             sent += count;
             match outcome {
                 Sent::Partly => assert!(count > 0, "no call without progress"),
@@ -549,7 +553,7 @@ fn unmapped_memory_is_refused_as_revoked() {
         assert!(read_exactly(&rx, 2 * 3008) == expected.concat());
 
         batch.push_bytes(b"next", true);
-        let after = send_from(tx.as_fd(), &table, &mut batch).unwrap();
+        let after = send_from(tx.as_fd(), &table, &mut batch, None).unwrap();
         assert_eq!(after, (4, Sent::All));
         assert_eq!(read_exactly(&rx, 4), b"next");
     }
@@ -572,7 +576,7 @@ fn a_cut_fpdu_with_unmapped_memory_is_abandoned() {
         batch.push_payload(span(&table, &region, 0, 3 * Blocks::BLOCK), false);
         batch.push_bytes(b"tail", true);
         batch.push_bytes(b"other", true);
-        let sent = send_from(tx.as_fd(), &table, &mut batch);
+        let sent = send_from(tx.as_fd(), &table, &mut batch, None);
         assert_eq!(sent.unwrap_err().raw_os_error(), Some(libc::EFAULT));
         assert!(batch.is_empty() && batch.abandoned);
         drop(tx);

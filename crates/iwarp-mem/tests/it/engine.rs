@@ -114,7 +114,7 @@ impl Side {
         }
         if !self.batch.is_empty() {
             let (octets, sent) =
-                io::send(self.socket.as_fd(), &self.table, &mut self.batch).unwrap();
+                io::send(self.socket.as_fd(), &self.table, &mut self.batch, None).unwrap();
             assert_ne!(sent, Sent::Revoked);
             assert_eq!(sent == Sent::All, self.batch.is_empty());
             self.conn.handle_transmitted(&mut self.batch);

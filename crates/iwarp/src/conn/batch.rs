@@ -195,6 +195,30 @@ impl TxBatch {
         }
     }
 
+    /// How many octets one write takes so that no TCP segment begins inside the CRC field or the padding of an FPDU (MPA-085). TCP begins
+    /// a segment behind each write, and after each `segment` octets of a write. The write ends in front of the first FPDU whose CRC field
+    /// would be cut. An FPDU that is longer than a segment cannot be kept from it.
+    pub fn whole_crcs(&self, segment: u32) -> u64 {
+        let segment = u64::from(segment.max(1));
+        if self.remaining <= segment {
+            return self.remaining;
+        }
+        let (mut whole, mut end) = (0, 0);
+        let mut skip = self.skip;
+        for part in &self.parts[self.head..] {
+            end += u64::from(part.len() - core::mem::take(&mut skip));
+            if part.ends {
+                // How far the last segment reaches into the FPDU, from behind.
+                let last = end % segment;
+                if whole > 0 && (1..fpdu::MAX_TRAILER_LEN as u64).contains(&last) {
+                    break;
+                }
+                whole = end;
+            }
+        }
+        whole
+    }
+
     /// The transport took `octets`.
     ///
     /// # Panics

@@ -211,6 +211,13 @@ pub const QUIRKS: &[Quirk] = &[
         source: "siw_accept, siw_cm_work_handler; iwcm.c, cm_close_handler",
     },
     Quirk {
+        id: "PEER-091",
+        peer: Peer::Siw,
+        fact: "takes a CRC field that comes in two TCP segments, or apart from its padding, for a wrong one: Terminate 2/0/02",
+        answer: "on Linux begins no segment inside a CRC field or its padding, unless Options::whole_crcs is false",
+        source: "siw_get_trailer",
+    },
+    Quirk {
         id: "PEER-031",
         peer: Peer::Cxgb4,
         fact: "as Initiator ends the connection on a type of ready-to-receive message that it did not offer, and on A = 0",

@@ -348,3 +348,112 @@ fn the_batch_of_another_connection_is_noticed() {
     raw.end.conn = Raw::initiator().end.conn;
     made(&mut raw);
 }
+
+/// The length of a tagged FPDU.
+fn fpdu_octets(payload: u32) -> usize {
+    (2 + 14 + payload as usize).next_multiple_of(4) + 4
+}
+
+/// Copied FPDUs with payload of `payloads` octets.
+fn of_payloads(payloads: impl IntoIterator<Item = u32>) -> TxBatch {
+    let mut batch = TxBatch::with_capacity(64 << 20, 1024);
+    for payload in payloads {
+        let put = frame::put_copied(&mut batch, PLAIN, &[1; 14], payload, |buffer, _| {
+            buffer.fill(9);
+            Ok(())
+        });
+        assert_eq!(put, Ok(fpdu_octets(payload)));
+    }
+    batch
+}
+
+/// Where TCP begins segments of a stream that is written in this way: behind each write, and after each `segment` octets of a write.
+/// Each write takes what `whole_crcs` gives. Also returns the number of writes.
+fn segments(batch: &mut TxBatch, segment: u32) -> (Vec<u64>, usize) {
+    let (mut at, mut begins, mut writes) = (0, vec![], 0);
+    while !batch.is_empty() {
+        let write = batch.whole_crcs(segment);
+        assert!(write > 0 && write <= batch.remaining());
+        begins.extend((at..at + write).step_by(segment as usize));
+        at += write;
+        writes += 1;
+        batch.advance(write);
+        assert!(!batch.head_is_cut());
+    }
+    (begins, writes)
+}
+
+/// MPA-085, as far as peers need it.
+#[test]
+fn no_segment_begins_inside_a_crc_field() {
+    for segment in [88, 100, 147, 536, 1398, 1448, 16 * 1024, 65_483] {
+        let numbers = (segment..).map(|number: u32| number.wrapping_mul(2_654_435_761) >> 7);
+        let longest = segment / 4 * 4 - 20;
+        let payloads: Vec<_> = numbers
+            .take(1000)
+            .map(|number| match number % 3 {
+                // As long as a segment allows, or short.
+                0 => longest,
+                1 => number % longest,
+                _ => number % 68,
+            })
+            .collect();
+        let ends: Vec<_> = payloads
+            .iter()
+            .scan(0, |end, payload| {
+                *end += fpdu_octets(*payload) as u64;
+                Some(*end)
+            })
+            .collect();
+        let cut_by = |begin: &u64| {
+            let fpdu = ends.partition_point(|end| end <= begin);
+            let trailer = (2 + 14 + u64::from(payloads[fpdu])).next_multiple_of(4);
+            let padding = trailer - 16 - u64::from(payloads[fpdu]);
+            *begin > ends[fpdu] - 4 - padding
+        };
+        let mut batch = of_payloads(payloads.iter().copied());
+        let all = batch.remaining();
+        let (begins, writes) = segments(&mut batch, segment);
+        assert!(!begins.iter().any(cut_by), "segments of {segment}");
+        // A single write would have cut some, and few writes more are enough.
+        let cut = (0..all).step_by(segment as usize).filter(cut_by).count();
+        assert!(cut > 0 || segment > 1448, "segments of {segment}");
+        assert!(writes < 200, "segments of {segment}: {writes}");
+    }
+}
+
+/// Three messages that siw refused: the tenth segment of 65,483 octets, at 589,347, begins between the two octets of padding of an FPDU
+/// whose ULPDU ends at 589,346.
+#[test]
+fn messages_that_siw_refused_end_a_write_in_front_of_the_fpdu() {
+    let message = [64_754, 64_754, 64_752, 33_990, 33_930];
+    let mut batch = of_payloads([message, message, message].concat());
+    let octets: usize = message.map(fpdu_octets).iter().sum();
+    assert_eq!(2 * octets + fpdu_octets(64_754), 589_352);
+    let before = batch.whole_crcs(65_483);
+    assert_eq!(before, 2 * octets as u64);
+    batch.advance(before);
+    assert_eq!(batch.whole_crcs(65_483), octets as u64);
+}
+
+/// FPDUs that fill their segments go out in one write, so that the system hands them down together.
+#[test]
+fn a_row_of_full_segments_is_one_write() {
+    let batch = of_payloads([1428, 1428, 1428, 100, 1428]);
+    assert_eq!(batch.whole_crcs(1448), batch.remaining());
+}
+
+/// Octets that TCP has taken of a cut FPDU are a segment. The rest begins another one.
+#[test]
+fn a_write_behind_a_cut_begins_inside_the_fpdu() {
+    let mut batch = of_payloads([80, 80, 80]);
+    // 100 octets each: segments begin at 98, inside the first CRC field, and at 196, inside the second one.
+    assert_eq!(batch.whole_crcs(300), 300);
+    assert_eq!(batch.whole_crcs(196), 100);
+    batch.advance(4);
+    // Now at 196 of the stream from 4 on.
+    assert_eq!(batch.whole_crcs(192), 96);
+    assert_eq!(batch.whole_crcs(180), 296);
+    // An FPDU that is longer than a segment is sent nevertheless.
+    assert_eq!(batch.whole_crcs(94), 296);
+}
