@@ -99,6 +99,21 @@ impl Failure {
         }
     }
 
+    /// A message was refused into memory that is registered. siw has one status for everything that goes wrong with a message, wrong CRCs
+    /// included, and writes the reason to the kernel's log alone.
+    pub(crate) fn unexplained_receive(doing: impl Display) -> Self {
+        let status = Status::ACCESS_VIOLATION;
+        let what =
+            format!("cannot {doing}: the adapter refused a message and gives no reason ({status})");
+        Self {
+            status: Some(status),
+            ..Self::new(
+                what,
+                "look for the reason, such as a wrong CRC, in the kernel's log of this side (for siw: dmesg | grep siw)",
+            )
+        }
+    }
+
     fn explained(doing: impl Display, status: Status, detail: &str) -> Self {
         let row = explain(status);
         if let Some((refusal, advice)) = refusal(detail) {

@@ -36,6 +36,7 @@ const SCHEMES: &[Scheme] = &[
             Choice::NoCrc,
             Choice::Peer,
             Choice::Segment,
+            Choice::Boundaries,
             Choice::Markers,
         ],
         place: Place::Machine,
@@ -69,6 +70,7 @@ const SCHEMES: &[Scheme] = &[
             Choice::NoCrc,
             Choice::Peer,
             Choice::Segment,
+            Choice::Boundaries,
             Choice::Markers,
         ],
         place: Place::Simulation,
@@ -128,6 +130,7 @@ enum Choice {
     NoCrc,
     Peer,
     Segment,
+    Boundaries,
     Markers,
     Pin,
     Ca,
@@ -155,6 +158,7 @@ impl Display for Choice {
             Self::NoCrc => "--no-crc",
             Self::Peer => "--peer",
             Self::Segment => "--segment",
+            Self::Boundaries => "--boundaries",
             Self::Markers => "--markers",
             Self::Pin => "--pin",
             Self::Ca => "--ca",
@@ -180,6 +184,8 @@ pub(crate) struct AdapterOptions {
     pub(crate) security: SecurityArgs,
     /// TCP segments have at most so many octets.
     pub(crate) segment: Option<u16>,
+    /// TCP segments never begin inside a CRC field.
+    pub(crate) whole_crcs: bool,
     /// Whether to ask for MPA's markers.
     pub(crate) markers: bool,
     /// Whether a peer that closes on MPA revision 2 is tried again with revision 1. A provider without MPA of its own never
@@ -208,6 +214,7 @@ impl Default for AdapterOptions {
             peer: None,
             security: SecurityArgs::default(),
             segment: None,
+            whole_crcs: true,
             markers: false,
             revision_1_fallback: true,
             strict: false,
@@ -249,6 +256,7 @@ impl AdapterOptions {
             (Choice::NoCrc, !self.crc),
             (Choice::Peer, self.peer.is_some()),
             (Choice::Segment, self.segment.is_some()),
+            (Choice::Boundaries, !self.whole_crcs),
             (Choice::Markers, self.markers),
             (Choice::Pin, !security.pins.is_empty()),
             (Choice::Ca, !security.authorities.is_empty()),
@@ -655,6 +663,7 @@ fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<B
         peer,
         security: _, // of one scheme alone
         segment,
+        whole_crcs,
         markers,
         revision_1_fallback,
         strict,
@@ -667,6 +676,7 @@ fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<B
         .crc(*crc)
         .peer(peer.map_or(Peer::Any, known_peer))
         .markers(*markers)
+        .whole_crcs(*whole_crcs)
         .revision_1_fallback(*revision_1_fallback)
         .timeouts(|limits| limits.reply = Some(*reply));
     if *strict {
@@ -791,6 +801,7 @@ mod tests {
             peer: Some(Stack::Siw),
             security: SecurityArgs::default(),
             segment: Some(1448),
+            whole_crcs: false,
             markers: true,
             revision_1_fallback: false,
             strict: true,

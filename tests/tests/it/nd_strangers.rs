@@ -139,7 +139,7 @@ impl RawClient {
 
     /// Asks for a row.
     fn ask(&mut self, words: &str, timeout: u64) {
-        let rest = "mode=event crc=off segment=0 placement=free receives=own transport=tcp page_offset=best";
+        let rest = "mode=event crc=off segment=0 boundaries=outside-crcs placement=free receives=own transport=tcp page_offset=best";
         self.say(&format!("row {words} {rest} timeout={timeout}"));
     }
 

@@ -235,6 +235,10 @@ impl Connection {
             );
             return Failure::peer(what, "look at what the other side says, and try again");
         }
+        if failed.request_type == RequestType::Receive && failed.status == Status::ACCESS_VIOLATION
+        {
+            return Failure::unexplained_receive(doing).by_peer();
+        }
         Failure::status(doing, failed.status).by_peer()
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::plan::{Baseline, Plan};
-use super::spec::{Mode, Op, Placement, Receives, Spec, Test, Transport};
+use super::spec::{Boundaries, Mode, Op, Placement, Receives, Spec, Test, Transport};
 use super::table::Question;
 use crate::args::{octets, seconds};
 use crate::errors::{Failure, Result};
@@ -165,7 +165,7 @@ pub(crate) struct TestArgs {
     pub(crate) mode: Vec<Mode>,
 
     /// Measures connections over UDP instead of TCP; QUIC takes the place of the CRC
-    #[arg(long, conflicts_with_all = ["crc", "segment"])]
+    #[arg(long, conflicts_with_all = ["crc", "segment", "boundaries"])]
     pub(crate) udp: bool,
 
     /// With and without CRC [default: both]
@@ -175,6 +175,10 @@ pub(crate) struct TestArgs {
     /// Limits the TCP segments of the adapter, and the segments or datagrams of the baseline, to this many octets
     #[arg(long, value_name = "N")]
     pub(crate) segment: Option<u16>,
+
+    /// Where TCP segments of the adapter begin, at both sides
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) boundaries: Boundaries,
 
     /// Where in a page of 4,096 octets the memory for messages begins, at both sides [default: at the place that is best for the
     /// kernel's copies]
@@ -377,6 +381,7 @@ impl TestArgs {
                                 mode: *mode,
                                 crc: *crc == Switch::On,
                                 segment: self.segment,
+                                boundaries: self.boundaries,
                                 placement,
                                 connections,
                                 receives: self.side.receives,

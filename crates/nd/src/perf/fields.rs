@@ -43,6 +43,7 @@ pub(super) fn of(outcome: &Outcome) -> Vec<(String, Value)> {
             spec.segment
                 .map_or(Value::Nothing, |segment| Value::Integer(segment.into())),
         ),
+        ("boundaries", text(spec.boundaries)),
         (
             "one_core",
             Value::Truth(spec.placement == Placement::Together),
@@ -300,6 +301,7 @@ mod tests {
             "crc",
             "depth",
             "segment",
+            "boundaries",
             "bytes_per_s",
             "p50_ns",
             "p99_ns",

@@ -8,7 +8,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::control::value;
 use super::limit::SilenceLimit;
-use super::spec::{Spec, Transport};
+use super::spec::{Boundaries, Spec, Transport};
 use crate::args::SecurityArgs;
 use crate::errors::{Failure, Result};
 use crate::provider::{self, AdapterOptions, OVER_UDP};
@@ -81,6 +81,7 @@ pub(super) fn setup(spec: &Spec, choices: Choices<'_>) -> Result<Setup> {
         fault: choices.fault.map(str::to_owned),
         crc: spec.crc || over_udp,
         segment: spec.segment,
+        whole_crcs: spec.boundaries == Boundaries::OutsideCrcs,
         security: SecurityArgs {
             pins: choices
                 .pin

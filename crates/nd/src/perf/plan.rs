@@ -21,8 +21,8 @@ pub(crate) enum Baseline {
     Tcp,
     /// A bare QUIC stream over UDP
     Quic,
-    /// The same adapter with Receives of each queue pair's own and memory at the best place of a page, at both sides, for
-    /// --receives shared and --page-offset
+    /// The same adapter with Receives of each queue pair's own, memory at the best place of a page, and segments that begin outside
+    /// CRC fields, at both sides, for --receives shared, --page-offset and --boundaries
     Plain,
 }
 

@@ -7,7 +7,7 @@ use super::cells::{ABSENT, fixed, megabytes, micros, remark, times};
 use super::fields;
 use super::many::report as many;
 use super::outcome::{BaselineFigures, Comparison, Outcome};
-use super::spec::{Op, Placement, Receives, Spec, Test, Transport};
+use super::spec::{Boundaries, Op, Placement, Receives, Spec, Test, Transport};
 use crate::errors::Result;
 use crate::output::{self, Paint};
 use crate::table::{Align, Table};
@@ -116,6 +116,9 @@ pub(super) fn title(spec: &Spec) -> String {
     };
     if let Some(segment) = spec.segment {
         title += &format!(", segments of {segment} B");
+    }
+    if spec.boundaries == Boundaries::Any {
+        title += ", segments begin anywhere";
     }
     if spec.transport == Transport::Udp {
         title += ", over UDP";

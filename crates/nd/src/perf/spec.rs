@@ -62,6 +62,16 @@ pub(crate) enum Receives {
     Shared,
 }
 
+/// Where the TCP segments of the adapter begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Boundaries {
+    /// Not inside CRC fields, if the system allows that
+    #[default]
+    OutsideCrcs,
+    /// Anywhere
+    Any,
+}
+
 /// What carries the connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Transport {
@@ -110,6 +120,7 @@ named! {
     Test: "latency" Latency, "bandwidth" Bandwidth, "rate" Rate, "scale" Scale, "setup" Setup;
     Mode: "poll" Poll, "event" Event, "event-object" EventObject, "future" Future, "memory" Memory;
     Receives: "own" Own, "shared" Shared;
+    Boundaries: "outside-crcs" OutsideCrcs, "any" Any;
     Transport: "tcp" Tcp, "udp" Udp;
     Placement: "free" Free, "apart" Apart, "together" Together;
 }
@@ -144,6 +155,7 @@ pub(crate) struct Spec {
     pub(crate) crc: bool,
     /// TCP's maximum segment size, if it is to be limited.
     pub(crate) segment: Option<u16>,
+    pub(crate) boundaries: Boundaries,
     pub(crate) placement: Placement,
     /// Connections that are open and idle during the measurement. 0 if the row is not about connections.
     pub(crate) connections: u32,
@@ -183,10 +195,11 @@ const BEST: &str = "best";
 const MIN_SEGMENT: u16 = 88;
 
 impl Spec {
-    /// The row with Receives of each queue pair's own and memory at the best place.
+    /// The row with Receives of each queue pair's own, memory at the best place, and whole CRC fields.
     pub(crate) fn plain(&self) -> Self {
         Self {
             receives: Receives::Own,
+            boundaries: Boundaries::OutsideCrcs,
             page_offset: None,
             ..*self
         }
@@ -452,7 +465,7 @@ impl Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "op={} test={} size={} depth={} mode={} crc={} segment={} placement={} connections={} receives={} transport={} page_offset={}",
+            "op={} test={} size={} depth={} mode={} crc={} segment={} boundaries={} placement={} connections={} receives={} transport={} page_offset={}",
             self.op,
             self.test,
             self.size,
@@ -460,6 +473,7 @@ impl Display for Spec {
             self.mode,
             if self.crc { "on" } else { "off" },
             self.segment.unwrap_or(0),
+            self.boundaries,
             self.placement,
             self.connections,
             self.receives,
@@ -495,6 +509,7 @@ impl FromStr for Spec {
             mode: value(text, "mode")?,
             crc,
             segment: Some(value(text, "segment")?).filter(|segment| *segment != 0),
+            boundaries: value(text, "boundaries")?,
             placement: value(text, "placement")?,
             connections: value(text, "connections")?,
             receives: value(text, "receives")?,
@@ -519,6 +534,7 @@ pub(super) mod tests {
         mode: Mode::Poll,
         crc: false,
         segment: None,
+        boundaries: Boundaries::OutsideCrcs,
         placement: Placement::Apart,
         connections: 0,
         receives: Receives::Own,
@@ -545,6 +561,7 @@ pub(super) mod tests {
                 op: Op::Read,
                 crc: true,
                 segment: Some(1448),
+                boundaries: Boundaries::Any,
                 ..SPEC
             },
             Spec {

@@ -17,6 +17,8 @@ pub(super) enum Promise {
     Times(f64, Option<f64>),
     /// At least so many times as fast as the plain connection: with Receives of each queue pair's own, and memory at the best place.
     Plain(f64),
+    /// At most so many times as fast as the plain connection, which pays for something that the row does without.
+    Cost(f64),
     /// At most so many octets of each idle connection, at either side.
     Memory(f64),
     /// Less than so much of a core while nothing happens, at either side.
@@ -97,7 +99,7 @@ impl Promise {
         let ratio = outcome.baseline.as_ref().and_then(|best| best.ratio);
         let ratio = match self {
             // Of speeds, not of times.
-            Self::Plain(_) if outcome.spec.is_timed() => ratio.map(Ratio::inverted),
+            Self::Plain(_) | Self::Cost(_) if outcome.spec.is_timed() => ratio.map(Ratio::inverted),
             _ => ratio,
         };
         let ratio = ratio.unwrap_or(NOTHING);
@@ -107,6 +109,11 @@ impl Promise {
             | Self::Gathered(least)
             | Self::Plain(least)
             | Self::SetUps(least) => Verdict::at_least(least, ratio, complete),
+            Self::Cost(most) => {
+                let measured = units::decimal(ratio.typical, 2);
+                let margin = ratio.quartiles.1 / most;
+                Verdict::new(measured, between(ratio.quartiles), margin, complete)
+            }
             Self::Times(most, None) | Self::OneOfMany(most) => {
                 Verdict::at_most(most, ratio, complete)
             }
@@ -162,6 +169,9 @@ impl Promise {
                     "own Receives"
                 }
             ),
+            Self::Cost(most) => {
+                format!("at most {most:.2} times as fast as with whole CRC fields")
+            }
             Self::Memory(most) => format!("at most {:.0} KiB each", most / 1024.0),
             Self::Idle(limit) => format!("below {:.0} % of a core", limit * 100.0),
             Self::OneOfMany(most) => format!("p50 at most {most:.2} of one alone"),
@@ -178,6 +188,7 @@ impl Promise {
             | Self::Gathered(_)
             | Self::Times(..)
             | Self::Plain(_)
+            | Self::Cost(_)
             | Self::SetUps(_) => None,
             Self::Memory(_) => Some("memory beyond posted buffers and kernel sockets"),
             Self::Idle(_) => Some("background CPU"),
@@ -194,7 +205,7 @@ impl Promise {
                     Transport::Udp => Baseline::Quic,
                 })
             }
-            Self::Plain(_) => Some(Baseline::Plain),
+            Self::Plain(_) | Self::Cost(_) => Some(Baseline::Plain),
             Self::Memory(_) | Self::Idle(_) | Self::OneOfMany(_) => None,
         }
     }
@@ -265,6 +276,8 @@ mod tests {
         slower.spec.test = Test::Rate;
         assert!(Promise::Plain(1.0).judge(&slower).holds);
         assert!(!Promise::Plain(1.01).judge(&slower).holds);
+        assert!(Promise::Cost(1.25).judge(&slower).holds);
+        assert!(!Promise::Cost(1.24).judge(&slower).holds);
     }
 
     #[test]

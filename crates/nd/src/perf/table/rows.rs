@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 
 use super::judge::Promise;
-use crate::perf::spec::{Mode, Op, Placement, Receives, Spec, Test, Transport};
+use crate::perf::spec::{Boundaries, Mode, Op, Placement, Receives, Spec, Test, Transport};
 
 const KIB: u32 = 1 << 10;
 const MIB: u32 = 1 << 20;
@@ -105,6 +105,7 @@ fn flow(op: Op, size: u32, depth: u32, crc: bool) -> Spec {
         mode: Mode::Poll,
         crc,
         segment: None,
+        boundaries: Boundaries::OutsideCrcs,
         placement: Placement::Apart,
         transport: Transport::Tcp,
         connections: 0,
@@ -181,6 +182,14 @@ fn messages(question: Question, crc: bool) -> Vec<PromisedRow> {
     .into()
 }
 
+/// The same where TCP may cut CRC fields.
+fn cut_anywhere(spec: Spec) -> Spec {
+    Spec {
+        boundaries: Boundaries::Any,
+        ..spec
+    }
+}
+
 fn throughput() -> Vec<PromisedRow> {
     let cut = Spec {
         segment: Some(1448),
@@ -205,6 +214,11 @@ fn throughput() -> Vec<PromisedRow> {
         row(rate(false), Promise::Gathered(RATE)),
         row(shared(rate(false)), Promise::Plain(0.95)),
         row(cut, Promise::Share(0.65)),
+        row(cut_anywhere(rate(false)), Promise::Cost(1.1)),
+        row(
+            cut_anywhere(flow(Op::Write, 64 * KIB, 32, false)),
+            Promise::Cost(1.1),
+        ),
     ]
 }
 
@@ -225,6 +239,11 @@ fn with_crc() -> Vec<PromisedRow> {
         (rate(true), Promise::Gathered(RATE)),
         (shared(rate(true)), Promise::Plain(0.95)),
         (cut, Promise::Share(0.55)),
+        (cut_anywhere(rate(true)), Promise::Cost(1.1)),
+        (
+            cut_anywhere(flow(Op::Send, MIB, 32, true)),
+            Promise::Cost(1.1),
+        ),
     ]
     .map(|(spec, promise)| PromisedRow::new(Question::Crc, spec, promise))
     .into()
@@ -317,7 +336,7 @@ mod tests {
                         Promise::Times(..) => spec.test == Test::Latency,
                         Promise::Share(_) => spec.test == Test::Bandwidth,
                         Promise::Gathered(_) => spec.test == Test::Rate,
-                        Promise::Plain(_) => spec.plain() != *spec,
+                        Promise::Plain(_) | Promise::Cost(_) => spec.plain() != *spec,
                         Promise::Memory(_) | Promise::Idle(_) | Promise::OneOfMany(_) => {
                             spec.test == Test::Scale && spec.connections == 10_000
                         }
