@@ -3,7 +3,7 @@
 # a program of rdma-core at the other end.
 #
 # Runs as root in a folder that holds `nd`; `groups`, the names of the groups of cases to run; `again`, the checks of the group of this
-# name; and for the group of the speed `compare`, the pages to fill in, and `commit`, which names the state that is tested. Prints one
+# name; `transfers`, how many transfers of each kind the group of this name makes; and for the group of the speed `compare`, the pages to fill in, and `commit`, which names the state that is tested. Prints one
 # line per case:
 #
 #     PASS|FAIL NAME [FIGURE]
@@ -21,7 +21,7 @@ readonly scale=2          # how much longer than usual the suite waits
 readonly compared=64,4096,65536,1048576 # octets of the messages with which nd is compared with perftest
 out=$PWD/out
 work=$(mktemp -d)
-cp nd groups again commit ./*.md "$work"
+cp nd groups again transfers commit ./*.md "$work"
 if [[ -e compare ]]; then cp compare "$work"; fi
 cd "$work" || exit
 
@@ -143,6 +143,19 @@ cat_large_cases() {
     local sender via
     for sender in verbs softnd; do
         for via in send write read; do cat_case $sender $via off on 100; done
+    done
+}
+
+# 20 MiB in each direction, by each operation, with and without CRC. None is tried again, and all of them have ports of their own.
+transfers_cases() {
+    local sender via crc count n
+    count=$(<transfers)
+    for ((n = 1; n <= count; n++)); do
+        for sender in softnd verbs; do
+            for via in send write read; do
+                for crc in on off; do cat_case $sender $via $crc on 20; done
+            done
+        done
     done
 }
 

@@ -22,6 +22,8 @@ pub struct Packet {
     pub outbound: bool,
     /// Source and destination port.
     pub ports: (u16, u16),
+    /// Where the TCP payload begins in the stream: 1 for the first octet.
+    pub sequence: u32,
     /// Octets of TCP payload.
     pub payload: u32,
     /// Part of an FPDU that tshark dissects with another packet, because the other packet comes later, or was captured in
@@ -31,6 +33,8 @@ pub struct Packet {
     pub protocols: String,
     /// An MPA Request or Reply, and its private data as tshark shows it: with the Rev 2 words in front (PEER-081).
     pub startup: Option<Startup>,
+    /// The lengths of ULPDUs, one per FPDU.
+    pub ulpdus: Vec<u16>,
     /// RDMAP opcodes, one per FPDU.
     pub opcodes: Vec<u8>,
     /// Layer, error type and error code of a Terminate message; [`UNKNOWN`] where tshark shows none, as in one that no
@@ -83,12 +87,13 @@ impl Severity {
 }
 
 /// The fields that tshark prints, in the order in which `packet` takes them.
-const FIELDS: [&str; 27] = [
+const FIELDS: [&str; 29] = [
     "frame.number",
     "tcp.stream",
     "frame.p2p_dir",
     "tcp.srcport",
     "tcp.dstport",
+    "tcp.seq",
     "tcp.len",
     "tcp.reassembled_in",
     "tcp.analysis.retransmission",
@@ -98,6 +103,7 @@ const FIELDS: [&str; 27] = [
     "iwarp_mpa.key.req",
     "iwarp_mpa.key.rep",
     "iwarp_mpa.privatedata",
+    "iwarp_mpa.ulpdulength",
     "iwarp_rdma.opcode",
     "iwarp_rdma.term_layer",
     "iwarp_rdma.term_etype_rdma",
@@ -274,6 +280,7 @@ fn packet(line: &str) -> Packet {
             next().parse().expect("a port"),
             next().parse().expect("a port"),
         ),
+        sequence: next().parse().expect("a sequence number"),
         payload: next().parse().expect("a length"),
         partial: [next(), next(), next(), next()]
             .iter()
@@ -289,11 +296,10 @@ fn packet(line: &str) -> Packet {
             private_data,
         });
     }
-    packet.opcodes = next()
-        .split('|')
-        .filter(|text| !text.is_empty())
-        .map(number)
+    packet.ulpdus = several(next())
+        .map(|text| text.parse().expect("the length of a ULPDU"))
         .collect();
+    packet.opcodes = several(next()).map(number).collect();
     let layer = next();
     let etype = [next(), next(), next()].concat();
     let code = [next(), next(), next(), next(), next()].concat();
@@ -315,6 +321,11 @@ fn packet(line: &str) -> Packet {
         .filter(|status| !matches!(**status, "" | "1"))
         .count();
     packet
+}
+
+/// The values of a field that a packet may have several times.
+fn several(text: &str) -> impl Iterator<Item = &str> {
+    text.split('|').filter(|text| !text.is_empty())
 }
 
 fn number(text: &str) -> u8 {

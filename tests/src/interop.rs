@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use iwarp_conform::Deviations;
 
+use crate::alignment::Alignment;
 use crate::dissect::{Packet, Severity};
 
 /// Pings per case of `siw_peer`, as in the guest's script.
@@ -102,6 +103,13 @@ impl Case {
             "{name}: Terminate messages"
         );
         self.count(packets);
+    }
+
+    /// Where the segments begin that softnd sends (MPA-085).
+    pub fn alignment(&self, packets: &[&Packet]) -> Alignment {
+        let softnd_listens = self.is_of("siw-connects") || self.name.contains("-server/");
+        let sent = packets.iter().copied();
+        Alignment::of(sent.filter(|packet| self.by_server(packet) == softnd_listens))
     }
 
     fn by_server(&self, packet: &Packet) -> bool {
@@ -241,6 +249,8 @@ pub struct Report<'a> {
     pub cases: &'a [Case],
     /// Per case, FPDUs that tshark found.
     pub fpdus: BTreeMap<u16, usize>,
+    /// Where the segments begin that softnd sends, in all cases but those of the conformance suite.
+    pub alignment: Alignment,
     /// How long the guest took for all cases.
     pub time: Duration,
     /// The known deviations of siw.
@@ -263,6 +273,16 @@ impl Report<'_> {
              without a fault.",
             self.cases.len(),
             self.time.as_secs()
+        );
+        let Alignment {
+            segments,
+            inside,
+            cut_crcs,
+        } = self.alignment;
+        let _ = writeln!(
+            page,
+            "Of softnd's {segments} TCP segments in the cases without the conformance suite, {inside} begin inside an FPDU, and \
+             {cut_crcs} inside a CRC field or its padding (MPA-085)."
         );
         for section in &SECTIONS {
             self.section(&mut page, section);
@@ -339,7 +359,8 @@ traffic. A case passes only if
 - each connection begins with an MPA Request and Reply,
 - every FPDU can be dissected, and every CRC is good where CRC is on,
 - there are as many messages as the case needs,
-- there is a Terminate only where the case provokes one.
+- there is a Terminate only where the case provokes one,
+- no TCP segment of softnd begins inside a CRC field, because siw takes such a CRC field for a wrong one.
 
 To repeat it, on Debian 12 as root:
 
@@ -428,6 +449,10 @@ mod tests {
             versions: vec![("siw", "6.1".to_owned())],
             cases: &cases,
             fpdus: BTreeMap::from([(7601, 12)]),
+            alignment: Alignment {
+                segments: 9,
+                ..Alignment::default()
+            },
             time: Duration::from_secs(7),
             deviations: &Deviations::parse(
                 "[[deviation]]\ncheck = 'MPA-060'\nreason = 'it'\nsource = 'y'\ncrc = 'on'\n",
@@ -440,6 +465,7 @@ mod tests {
             "| nd-perftest-client/x | passed | 12 | 1 us |",
             "| nd-rping-server/y | FAILED | 0 | why |",
             "1 of 2 cases passed, in 7 s",
+            "Of softnd's 9 TCP segments in the cases without the conformance suite, 0 begin inside an FPDU, and 0 inside",
             "| `MPA-060` | it; with CRC only |",
         ] {
             assert!(page.contains(row), "{row} is missing:\n{page}");

@@ -3,6 +3,7 @@
 //! A test whose tool is missing is skipped by name on a user's machine and fails where `CI=true` is set.
 #![forbid(unsafe_code)]
 
+pub mod alignment;
 pub mod citations;
 pub mod conformance;
 pub mod dissect;

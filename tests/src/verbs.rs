@@ -4,6 +4,7 @@
 //! The guest's part is `tests/interop/verbs.sh`.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
@@ -120,11 +121,28 @@ fn failed_races(
     runs.iter().filter_map(of_run).collect()
 }
 
+/// How many transfers of each kind the group `transfers` makes: 200, or `SOFTND_TRANSFERS`.
+///
+/// # Panics
+/// If the variable is no number.
+pub fn transfers() -> usize {
+    let chosen = env::var("SOFTND_TRANSFERS");
+    chosen.map_or(200, |number| number.parse().expect("a number of transfers"))
+}
+
+const RACES: &str = "
+These checks may end in another way by a race inside of siw. The test makes them again by name, at most three times:
+
+| check | what siw does | source |
+|---|---|---|
+";
+
 fn run_with(guest: &Guest, programs: &[PathBuf], boot: Boot, again: &str, out: &Path) -> Vec<Case> {
     let folder = tempfile::tempdir().expect("a folder");
     let share = folder.path();
     fs::write(share.join("groups"), boot.groups.join(" ")).expect("the groups are named");
     fs::write(share.join("again"), again).expect("the checks are named");
+    fs::write(share.join("transfers"), transfers().to_string()).expect("a number is written");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/verbs.sh");
     fs::copy(script, share.join("main")).expect("the guest's script is copied");
     for program in programs {
@@ -272,10 +290,9 @@ pub fn report(
         let (check, reason, source) = (&deviation.check, &deviation.reason, &deviation.source);
         let _ = writeln!(page, "| `{check}` | {reason} | {source} |");
     }
-    page.push_str(
-        "\nThese checks may end in another way by a race inside of siw. The test makes them again by name, at most three times:\n\n\
-         | check | what siw does | source |\n|---|---|---|\n",
-    );
+    if !known.race.is_empty() {
+        page.push_str(RACES);
+    }
     for race in &known.race {
         let _ = writeln!(
             page,

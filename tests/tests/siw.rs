@@ -10,6 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use iwarp_conform::Deviations;
+use softnd_tests::alignment::Alignment;
 use softnd_tests::conformance::{self, Findings};
 use softnd_tests::dissect::{Dissection, Packet};
 use softnd_tests::guest::Guest;
@@ -60,9 +61,9 @@ fn run(
     cases
 }
 
-/// Checks the cases whose ports are in the group's capture. Returns the FPDUs per port. Wireshark does not judge what the
+/// Checks the cases whose ports are in the group's capture. Returns the FPDUs per port, and where softnd's segments begin. Wireshark does not judge what the
 /// conformance suite sends, because that is wrong on purpose; the suite's cases only need FPDUs.
-fn check(cases: &[Case], tshark: &Path, capture: &Path) -> BTreeMap<u16, usize> {
+fn check(cases: &[Case], tshark: &Path, capture: &Path) -> (BTreeMap<u16, usize>, Alignment) {
     let found = Dissection::without_checksums(tshark, capture);
     let mut ports: HashMap<_, Vec<_>> = HashMap::new();
     for packet in &found.packets {
@@ -72,7 +73,7 @@ fn check(cases: &[Case], tshark: &Path, capture: &Path) -> BTreeMap<u16, usize> 
         let port = if known(from) { from } else { to };
         ports.entry(port).or_default().push(packet);
     }
-    let mut fpdus = BTreeMap::new();
+    let (mut fpdus, mut alignment) = (BTreeMap::new(), Alignment::default());
     for case in cases {
         if let Some(packets) = ports.get(&case.port) {
             let of_packet = |packet: &&Packet| packet.opcodes.len();
@@ -81,11 +82,14 @@ fn check(cases: &[Case], tshark: &Path, capture: &Path) -> BTreeMap<u16, usize> 
                 assert!(found > 0, "{}: no FPDU was dissected", case.name);
             } else {
                 case.check(packets);
+                let found = case.alignment(packets);
+                assert_eq!(found.cut_crcs, 0, "{}: {found:?}", case.name);
+                alignment += found;
             }
             fpdus.insert(case.port, found);
         }
     }
-    fpdus
+    (fpdus, alignment)
 }
 
 /// Judges what the conformance suite has found, and writes the result into its cases.
@@ -115,7 +119,7 @@ fn write_report(
     guest: &Guest,
     tshark: &Path,
     cases: &[Case],
-    fpdus: BTreeMap<u16, usize>,
+    (fpdus, alignment): (BTreeMap<u16, usize>, Alignment),
     time: Duration,
     deviations: &Deviations,
 ) {
@@ -134,6 +138,7 @@ fn write_report(
         versions,
         cases,
         fpdus,
+        alignment,
         time,
         deviations,
     };
@@ -175,10 +180,12 @@ fn kernel_siw_and_softnd_understand_each_other() {
     let known = known.expect("and can be read");
     judge(&mut cases, &out, &known);
 
-    let mut fpdus = BTreeMap::new();
+    let (mut fpdus, mut alignment) = (BTreeMap::new(), Alignment::default());
     for group in GUESTS.into_iter().flat_map(|(_, groups)| groups) {
         let capture = out.join(group).with_extension("pcap");
-        fpdus.extend(check(&cases, &tshark, &capture));
+        let (found, aligned) = check(&cases, &tshark, &capture);
+        fpdus.extend(found);
+        alignment += aligned;
     }
     for case in &cases {
         assert!(
@@ -188,6 +195,6 @@ fn kernel_siw_and_softnd_understand_each_other() {
         );
     }
     if env::var_os("SOFTND_REPORT").is_some() {
-        write_report(&guest, &tshark, &cases, fpdus, time, &known);
+        write_report(&guest, &tshark, &cases, (fpdus, alignment), time, &known);
     }
 }

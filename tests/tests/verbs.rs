@@ -43,6 +43,13 @@ const AGAIN: Boot = Boot {
     ..SOME
 };
 
+/// Many transfers.
+const TRANSFERS: Boot = Boot {
+    limit: Duration::from_secs(7000),
+    groups: &["transfers"],
+    ..SOME
+};
+
 /// The wire suite. On more processors its peer can end a connection before siw has reported the beginning, which stops siw's kernel.
 const WIRE: Boot = Boot {
     processors: 1,
@@ -241,6 +248,19 @@ fn kernel_siw_is_an_adapter_like_softnd() {
     };
     let folder = tempfile::tempdir().expect("a folder");
     run(&guest, &[nd::optimized()], SOME, folder.path());
+}
+
+/// No transfer fails, and none is tried again. TCP cuts the stream in a different way in each.
+#[test]
+#[ignore = "needs a guest, and takes an hour without KVM: .ci/night siw-transfers"]
+fn transfers_with_siw_never_fail() {
+    let Some((guest, _alone)) = alone() else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let cases = verbs::run(&guest, &[nd::optimized()], TRANSFERS, folder.path());
+    // Two directions, three operations, with and without CRC.
+    assert_eq!(cases.len(), 12 * verbs::transfers());
 }
 
 #[test]
