@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use crate::Simulation;
+use crate::SimulatedTime;
 use crate::sync::{Condvar, Mutex};
 
 /// An auto-reset event (`CreateEvent(NULL, FALSE, …)`): when the event is set, exactly one waiting thread continues and resets
@@ -13,7 +13,7 @@ use crate::sync::{Condvar, Mutex};
 /// A clone is the same event. Unlike [`Overlapped::wait`](crate::Overlapped::wait), waiting on an event does not run the
 /// provider: the provider's own thread does the work, and a wait that is about to sleep hands this work over to it
 /// ([`OverlappedFile::hand_over`](crate::OverlappedFile::hand_over)). So each end of a request costs two changes of threads, and a
-/// round trip takes several times as long as with `Overlapped::wait`. A [`Simulation`](crate::Simulation) has no such thread, so
+/// round trip takes several times as long as with `Overlapped::wait`. A [simulation](crate::SimulatedTime) has no such thread, so
 /// there a wait on an event moves the simulation.
 ///
 /// ```
@@ -42,7 +42,7 @@ pub(crate) struct Origin {
     /// Calls [`OverlappedFile::hand_over`](crate::OverlappedFile::hand_over), as long as the file exists.
     pub(crate) hand_over: Option<Arc<dyn Fn() + Send + Sync>>,
     /// Kept beside the file, because a simulation can outlive it.
-    pub(crate) simulation: Option<Weak<dyn Simulation>>,
+    pub(crate) simulation: Option<Weak<dyn SimulatedTime>>,
 }
 
 impl fmt::Debug for Origin {
@@ -109,7 +109,7 @@ impl Event {
         }
     }
 
-    fn simulation(&self) -> Option<Arc<dyn Simulation>> {
+    fn simulation(&self) -> Option<Arc<dyn SimulatedTime>> {
         self.0.origin.lock().simulation.as_ref()?.upgrade()
     }
 
@@ -121,7 +121,11 @@ impl Event {
         }
     }
 
-    fn wait_in_simulation(&self, simulation: &dyn Simulation, deadline: Option<Instant>) -> bool {
+    fn wait_in_simulation(
+        &self,
+        simulation: &dyn SimulatedTime,
+        deadline: Option<Instant>,
+    ) -> bool {
         let take = || std::mem::take(&mut *self.0.set.lock());
         let late = || deadline.is_some_and(|deadline| deadline <= simulation.now());
         if take() {

@@ -72,8 +72,8 @@ fn ended(status: Status, overlapped: &Overlapped) -> Result<()> {
 /// Has the end of an overlapped method come to a completion port in every case: as the packet of the request, or, for a request that
 /// ended at once ([`Done`](Started::Done)), as a packet that this call queues. So a program that takes all its ends from a port has
 /// one place for them. `user` is for the packet of a request that ended at once; in the other case the packet has the
-/// [`user`](Overlapped::user) of the `Overlapped`, so give both the same value. `key` is the one of the file's
-/// [association](crate::OverlappedFile::associate).
+/// [`user`](Overlapped::user) of the `Overlapped`, so give both the same value. `key` is the one with which
+/// the file was associated with the port (`file.associate(&port, key)`).
 ///
 /// ```
 /// # use std::sync::Arc;

@@ -163,7 +163,6 @@ pub use overlapped::{
 pub use provider::Provider;
 pub use queues::{CompletionQueue, QueuePair, SharedReceiveQueue};
 pub use rdma_buffer::Buffer;
-pub(crate) use simulation::SimulatedTime as Simulation;
 pub use simulation::SimulatedTime;
 pub use sleep::Sleep;
 pub use status::{Severity, Status};

@@ -7,13 +7,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::{Overlapped, OverlappedFile};
-use crate::{Result, Simulation, Status};
+use crate::{Result, SimulatedTime, Status};
 
 /// The future of an [`Overlapped`]: it resolves to the final status when no request is in flight.
 ///
 /// The end of the request wakes the task, once. The future does not run the provider, because requests end without calls
 /// ([rules for providers](crate#for-providers)). An application that wants requests to end in its own thread calls
-/// [`OverlappedFile::progress`]. In a [`Simulation`](crate::Simulation), where requests end only during calls, each poll of
+/// [`OverlappedFile::progress`]. In a [simulation](crate::SimulatedTime), where requests end only during calls, each poll of
 /// the future moves the simulation and wakes the task again. Dropping the future does not cancel the request.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
@@ -24,7 +24,7 @@ pub struct Finished {
     simulated: SimulatedWait,
 }
 
-/// Moves a [`Simulation`](crate::Simulation) for a future that waits there. [`Finished`] uses it, and so do futures that wait
+/// Moves a [simulation](crate::SimulatedTime) for a future that waits there. [`Finished`] uses it, and so do futures that wait
 /// for something else than the end of one request.
 ///
 /// Where many tasks wait, each poll of each of them could move the simulation on, and time limits would end before a task whose
@@ -77,7 +77,7 @@ impl SimulatedWait {
     pub fn poll(
         &mut self,
         file: &dyn OverlappedFile,
-        simulation: &dyn Simulation,
+        simulation: &dyn SimulatedTime,
         waker: &Waker,
         done: impl Fn() -> bool,
     ) -> Poll<Result<()>> {
@@ -88,7 +88,7 @@ impl SimulatedWait {
     /// As [`poll`](Self::poll), for a future that waits for no file.
     pub(crate) fn poll_time(
         &mut self,
-        simulation: &dyn Simulation,
+        simulation: &dyn SimulatedTime,
         waker: &Waker,
         done: impl Fn() -> bool,
     ) -> Poll<Result<()>> {

@@ -23,7 +23,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex};
-use crate::{Event, Result, Simulation, Status};
+use crate::{Event, Result, SimulatedTime, Status};
 
 /// The caller's handle of an overlapped request (`OVERLAPPED`): the state of the request, and how the caller learns that it has
 /// ended.
@@ -212,7 +212,7 @@ pub trait OverlappedFile: Any + Debug + Send + Sync {
 
     /// The simulation that the provider runs in. `None`, the default, for all other providers, whose requests end without
     /// calls and whose time is the system's.
-    fn simulation(&self) -> Option<Arc<dyn Simulation>> {
+    fn simulation(&self) -> Option<Arc<dyn SimulatedTime>> {
         None
     }
 }

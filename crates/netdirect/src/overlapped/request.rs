@@ -119,7 +119,7 @@ impl Overlapped {
     ///
     /// `wait` does not reset the event of the `Overlapped`: the event stays set until a thread waits on it.
     ///
-    /// In a [`Simulation`](crate::Simulation) a wait may end with [`POSSIBLE_DEADLOCK`](Status::POSSIBLE_DEADLOCK). The request
+    /// In a [simulation](crate::SimulatedTime) a wait may end with [`POSSIBLE_DEADLOCK`](Status::POSSIBLE_DEADLOCK). The request
     /// is then still in flight.
     pub fn wait(&self) -> Status {
         loop {
