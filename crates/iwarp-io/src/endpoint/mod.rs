@@ -407,7 +407,9 @@ impl<O: Owner> Endpoint<O> {
         let flushed = match state.phase {
             Phase::Shut => return Err(Refused::Shut),
             Phase::Ended | Phase::Disconnected => true,
-            Phase::Idle | Phase::Starting | Phase::Unheard | Phase::Open => false,
+            Phase::Idle => false,
+            // After the peer's end in good order the engine flushes the Receive.
+            Phase::Starting | Phase::Unheard | Phase::Open => !state.connection.is_running(),
         };
         let stalled = state.connection.is_stalled();
         state.connection.post_receive(context, sges)?;

@@ -427,6 +427,23 @@ fn whose_peer_has_gone_is_told_once_and_gets_all_requests_back() {
     net.until("the stream is reset", is_reset);
 }
 
+/// Nothing else drives an endpoint that has no stream any more.
+#[test]
+fn a_receive_that_is_posted_after_the_peers_end_comes_back_at_once() {
+    for net in Net::each() {
+        let (active, passive) = net.pair();
+        drop(active.endpoint.disconnect());
+        let gone = || {
+            passive
+                .signals()
+                .contains(Signals::PEER_CLOSED | Signals::GONE)
+        };
+        net.until("gone", gone);
+        passive.receive(1, 0);
+        assert_eq!(passive.ends(), [(1, false)]);
+    }
+}
+
 #[test]
 fn owners_are_told_with_no_lock_held() {
     for net in Net::each() {
