@@ -53,6 +53,13 @@ pub struct Datagrams<'a> {
     state: &'a mut DatagramSockets,
 }
 
+/// The bit of the first octet by which QUIC marks the long headers of a handshake (RFC 9000 §17.2).
+const LONG_HEADER: u8 = 0x80;
+
+/// The most octets of a long header that an endpoint of this crate sends, with the sample for its protection: two connection IDs of at
+/// most 20 octets, no token (RFC 9000 §17.2, RFC 9001 §5.4.2).
+const MOST_HEADER: usize = 1 + 4 + 1 + 20 + 1 + 20 + 1 + 2 + 4 + 16;
+
 impl<'a> Datagrams<'a> {
     pub(super) fn new(common: &'a mut Common, state: &'a mut DatagramSockets) -> Self {
         Self { common, state }
@@ -185,12 +192,19 @@ impl<'a> Datagrams<'a> {
         self.common.schedule(at, event);
     }
 
-    /// Flips one to eight bits.
+    /// Flips one to eight bits. Where a QUIC handshake is under way they are behind the header: whether an endpoint answers a packet
+    /// whose connection or header protection it takes for another follows from the ciphertext, and no seed decides the keys.
     fn corrupt(&mut self, octets: &mut [u8]) {
         let count = self.common.draw(1..=8);
+        let is_long = octets[0] & LONG_HEADER != 0;
+        let kept = if is_long {
+            MOST_HEADER.min(octets.len() - 1)
+        } else {
+            0
+        };
         // A bit that is drawn twice is flipped once, so that the datagram has changed.
         let bits: BTreeSet<_> = (0..count)
-            .map(|_| self.common.draw_index(octets.len() * 8))
+            .map(|_| kept * 8 + self.common.draw_index((octets.len() - kept) * 8))
             .collect();
         for bit in bits {
             octets[bit / 8] ^= 1 << (bit % 8);
