@@ -235,6 +235,36 @@ impl Run<'_> {
         }
     }
 
+    /// The peer's orderly end waits behind a Send that waits for a shared Receive, which it gets here. Mostly such a Send ends with a
+    /// reset, but not where the network has closed the other direction: the peer has seen both ends then, and has nothing to reset.
+    /// Returns the ends for which there is no Receive, because the queue was released or the host has no memory left.
+    pub(super) fn feed_before_ends(&mut self) -> Vec<(usize, usize)> {
+        let ends = (0..self.connections.len()).flat_map(|number| [(number, 0), (number, 1)]);
+        let mut starved = Vec::new();
+        for (number, at) in ends {
+            while let Some((host, pool)) = self.waits_before_the_end(number, at) {
+                if !self.receive_shared(host, pool, false) {
+                    let pool = &self.hosts[host].pools[pool];
+                    if pool.srq.is_none() || pool.at_most() == 0 {
+                        starved.push((number, at));
+                    }
+                    break;
+                }
+                self.coverage.met("shared queue: the end waited for");
+                self.settle();
+            }
+        }
+        starved
+    }
+
+    /// The host and the queue for whose Receive a message to this end waits, if the peer has left and the end has not been told.
+    fn waits_before_the_end(&self, number: usize, at: usize) -> Option<(usize, usize)> {
+        let [end, peer] = [at, 1 - at].map(|at| &self.connections[number].ends[at]);
+        let waits = self.awaits_end(end) && peer.left && end.heard < peer.said.len();
+        let pool = end.shared.filter(|_| waits)?;
+        Some((end.host, pool))
+    }
+
     /// Posts a Receive to each queue that is waited for. Returns whether any was posted.
     fn feed_once(&mut self) -> bool {
         let mut posted = false;
