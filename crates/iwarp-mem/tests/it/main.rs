@@ -8,3 +8,4 @@ mod model;
 mod predictions;
 mod races;
 mod table;
+mod windows;
