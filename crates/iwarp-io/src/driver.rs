@@ -60,7 +60,7 @@ impl Driver {
         let environment = transport.environment();
         let set = environment.set()?;
         if environment.world().is_none() {
-            // A system that lets nobody wait says so here, where the client reads it.
+            // If the system refuses the call that waits, opening the adapter fails, and the client gets the error.
             set.wait(Some(Duration::ZERO), |_| {})?;
         }
         let control = Arc::new(Domain::new(set, Arc::clone(&parked)));

@@ -163,7 +163,7 @@ impl io::Write for WholeBlocks {
         let whole = whole_blocks(blocks, written);
         self.length += whole as u64;
         if whole < written && self.file.metadata().is_ok_and(|found| found.is_file()) {
-            // The reason why the block is not whole is told, whatever becomes of this.
+            // The caller gets the error of the write, also if this fails.
             let _ = self.file.set_len(self.length);
         }
         done

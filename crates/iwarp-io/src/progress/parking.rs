@@ -117,8 +117,7 @@ fn bearable(waited: io::Result<usize>) -> io::Result<()> {
     }
 }
 
-/// Returns true if waiting again would end with the same error, which is one of a simulated world, or one of a system that lets nobody
-/// wait.
+/// Returns true if waiting again would end with the same error: a simulated world that is stuck, or a system that refuses the call.
 fn is_final(error: &io::Error) -> bool {
     let is_simulated = matches!(
         error.kind(),

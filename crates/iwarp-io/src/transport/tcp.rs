@@ -190,7 +190,7 @@ impl Listener {
             if is_refusal(&error) {
                 return error;
             }
-            // The peer has gone already.
+            // The peer has reset the connection before it was accepted.
             tracing::debug!(%error, "an accepted connection was gone at once");
             io::ErrorKind::ConnectionAborted.into()
         })

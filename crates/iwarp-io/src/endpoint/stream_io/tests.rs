@@ -408,8 +408,8 @@ fn a_write_that_runs_into_unmapped_memory_fails() {
     }
 }
 
-/// Octets for memory that the application has unmapped fail the Write or the Receive that they belong to, and the peer gets a Terminate. No
-/// copy of ours touches the memory, which would end the process.
+/// Octets for memory that the application has unmapped fail the Write or the Receive that they belong to, and the peer gets a Terminate.
+/// Only the kernel copies to this memory: a copy by the process itself would end the process.
 #[test]
 fn octets_for_unmapped_memory_are_refused() {
     for is_send in [false, true] {

@@ -51,7 +51,7 @@ impl Attendance {
         self.polls.load(Ordering::Relaxed)
     }
 
-    /// The polls so far no longer show that somebody polls. True if the background thread watches the domain.
+    /// The thread that polled goes to sleep. Returns true if the background thread watches the domain.
     pub(super) fn polls_end(&self) -> bool {
         // Both with sequential consistency, because `polls_go_on` reads them in the other order: the background thread begins
         // to watch, and then looks whether the polls have ended.

@@ -362,7 +362,7 @@ impl World {
         number
     }
 
-    /// Takes an alarm back. Nothing happens if its time has come.
+    /// Cancels an alarm. Does nothing if the alarm's time has passed.
     pub fn clear_alarm(&self, number: u64) {
         self.lock().alarms.retain(|(_, known)| *known != number);
     }
