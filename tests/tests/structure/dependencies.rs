@@ -17,6 +17,11 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     // The driver knows no type of NetworkDirect, so that another interface can be built on it.
     ("iwarp-io", &["iwarp", "iwarp-mem", "rdma-buffer"]),
     ("softnd", &["iwarp-io", "netdirect"]),
+    // Called by build scripts.
+    ("version-nodes", &[]),
+    ("libibverbs", &["version-nodes"]),
+    // A name and version nodes alone.
+    ("librdmacm", &["version-nodes"]),
     ("conform-report", &[]),
     // The suite has an encoder of its own, so that a mistake of the engine cannot hide in both ends.
     ("iwarp-conform", &["conform-report"]),

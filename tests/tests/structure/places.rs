@@ -44,6 +44,8 @@ const RULES: &[Rule] = &[
             "iwarp-io/src/transport/tcp.rs",
             // The one system call over registered memory.
             "iwarp-mem/src/io.rs",
+            // Types and numbers of C.
+            "libibverbs/src",
             "nd/src/admission.rs",
             "nd/src/perf",
             // Which ports are free.
@@ -134,6 +136,11 @@ const UNSAFE: &[&str] = &[
     "iwarp-mem/src/table.rs",
     // Memory for tests, without the feature not compiled.
     "iwarp-mem/src/testing.rs",
+    // The C interface of verbs: types of functions, errno, and a symbol for `nd run`.
+    "libibverbs/src/abi/context.rs",
+    "libibverbs/src/abi/objects.rs",
+    "libibverbs/src/unsupported.rs",
+    "libibverbs/src/why_empty.rs",
     // The libraries of rdma-core, and one owned handle for each kind of their objects.
     "netdirect-verbs/src/handle/cm.rs",
     "netdirect-verbs/src/handle/completion.rs",

@@ -1,0 +1,115 @@
+//! Compares the structures and numbers with the installed headers, by a C program that is made from our own tables.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::describe::Layout;
+use super::{attributes, cm, constants, context, device, objects};
+
+const HEADERS: [&str; 2] = ["infiniband/verbs.h", "rdma/rdma_cma.h"];
+
+fn layouts() -> impl Iterator<Item = &'static Layout> {
+    let all = [
+        attributes::LAYOUTS,
+        cm::LAYOUTS,
+        context::LAYOUTS,
+        device::LAYOUTS,
+        objects::LAYOUTS,
+    ];
+    all.into_iter().flatten()
+}
+
+/// All that is compared, as lines of what it is and our figure.
+fn ours() -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    for layout in layouts() {
+        let name = layout.name;
+        all.insert(format!("sizeof {name}"), layout.size.to_string());
+        for (path, offset, size) in layout.members.iter().filter(|member| !member.0.is_empty()) {
+            all.insert(format!("{name}.{path}"), format!("{offset} {size}"));
+        }
+    }
+    for (name, value) in constants::CONSTANTS {
+        all.insert((*name).to_owned(), value.to_string());
+    }
+    all
+}
+
+/// The same lines, printed by C.
+fn program() -> String {
+    let mut text = String::from("#include <stdio.h>\n#include <stddef.h>\n");
+    for header in HEADERS {
+        writeln!(text, "#include <{header}>").unwrap();
+    }
+    text += "#define SIZE(type) printf(\"sizeof \" #type \"\\t%zu\\n\", sizeof(type));\n";
+    text += "#define MEMBER(type, path) printf(#type \".\" #path \"\\t%zu %zu\\n\", offsetof(type, path), \
+             sizeof(((type *)0)->path));\n";
+    text += "#define NUMBER(name) printf(#name \"\\t%lld\\n\", (long long)(name));\n";
+    text += "int main(void) {\n";
+    for layout in layouts() {
+        let name = layout.name;
+        writeln!(text, "SIZE({name})").unwrap();
+        for (path, ..) in layout.members.iter().filter(|member| !member.0.is_empty()) {
+            writeln!(text, "MEMBER({name}, {path})").unwrap();
+        }
+    }
+    for (name, _) in constants::CONSTANTS {
+        writeln!(text, "NUMBER({name})").unwrap();
+    }
+    text + "return 0; }\n"
+}
+
+/// Where the headers are: `SOFTND_VERBS_HEADERS` names other ones, of a newer release.
+fn headers() -> Option<Vec<String>> {
+    if let Some(folder) = env::var_os("SOFTND_VERBS_HEADERS") {
+        let folder = folder
+            .into_string()
+            .expect("the folder's name is valid UTF-8");
+        return Some(vec![format!("-I{folder}")]);
+    }
+    let installed = HEADERS
+        .iter()
+        .all(|header| Path::new("/usr/include").join(header).exists());
+    installed.then(Vec::new)
+}
+
+#[test]
+fn structures_and_numbers_are_those_of_the_headers() {
+    let Some(flags) = headers() else {
+        let missing = "the headers of libibverbs-dev and librdmacm-dev are not installed";
+        assert!(env::var_os("CI").is_none(), "{missing}");
+        eprintln!("skipped: structures_and_numbers_are_those_of_the_headers: {missing}");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (source, binary) = (folder.path().join("layout.c"), folder.path().join("layout"));
+    fs::write(&source, program()).unwrap();
+    let compiled = Command::new("cc")
+        .args(flags)
+        .arg("-o")
+        .args([&binary, &source])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success(), "{said}");
+    let output = Command::new(&binary).output().unwrap();
+    let theirs = String::from_utf8(output.stdout).unwrap();
+    let theirs: BTreeMap<_, _> = theirs
+        .lines()
+        .filter_map(|line| line.split_once('\t'))
+        .collect();
+    let ours = ours();
+    let mut wrong = String::new();
+    for (what, figure) in &ours {
+        match theirs.get(&**what) {
+            Some(theirs) if theirs == figure => {}
+            other => writeln!(wrong, "{what}: {figure} here, {other:?} in C").unwrap(),
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(ours.len() > 900, "only {} figures are compared", ours.len());
+}
