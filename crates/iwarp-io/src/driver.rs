@@ -127,6 +127,11 @@ impl Driver {
         polling::polled(domain, &self.background);
     }
 
+    /// Has the background thread take over a domain at once, because this thread stops polling it.
+    pub fn hand_over(&self, domain: &Domain) {
+        self.background.hand_over(domain);
+    }
+
     /// Makes sure that unfinished work of a domain is taken up even if its driver never comes back.
     pub fn notice(&self, domain: &Domain) {
         self.background.notice(domain);

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Instant;
 
 use crate::progress::Set;
+use crate::progress::readiness::event_descriptor::EventDescriptor;
 use crate::transport::sim::World;
 
 /// Where the time, readiness and random numbers of an adapter come from.
@@ -35,6 +36,18 @@ impl Environment {
         match self {
             Self::System => Set::of_system(),
             Self::Sim(world) => Ok(Set::of_world(world)),
+        }
+    }
+
+    /// A descriptor that tells a program whether an event waits for it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, when it has no descriptors left.
+    pub fn event_descriptor(&self) -> io::Result<EventDescriptor> {
+        match self {
+            Self::System => EventDescriptor::of_system(),
+            Self::Sim(_) => Ok(EventDescriptor::simulated()),
         }
     }
 

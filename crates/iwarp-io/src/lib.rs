@@ -13,6 +13,7 @@ pub mod driver;
 pub mod endpoint;
 pub mod environment;
 pub mod faults;
+pub mod interfaces;
 #[macro_use]
 pub mod log;
 pub mod memory;

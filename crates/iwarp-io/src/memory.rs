@@ -2,5 +2,6 @@
 
 pub use iwarp::{BindError, Pd, STag, WindowId};
 pub use iwarp_mem::{
-    Busy, OnLenientSink, RegisterError, Registration, Rights, Table, TableOptions, Window,
+    Busy, OnLenientSink, ProtectionDomain, RegisterError, Registration, Rights, Table,
+    TableOptions, Window,
 };

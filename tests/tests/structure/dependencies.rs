@@ -22,6 +22,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("libibverbs", &["version-nodes"]),
     // A name and version nodes alone.
     ("librdmacm", &["version-nodes"]),
+    // Verbs' objects know no type of NetworkDirect. The memory of programs comes in as buffers.
+    ("softverbs", &["iwarp-io", "rdma-buffer"]),
     ("conform-report", &[]),
     // The suite has an encoder of its own, so that a mistake of the engine cannot hide in both ends.
     ("iwarp-conform", &["conform-report"]),

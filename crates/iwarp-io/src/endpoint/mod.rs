@@ -309,6 +309,30 @@ impl<O: Owner> Endpoint<O> {
         (gone, state.into_news())
     }
 
+    /// This side ends the connection as [`disconnect`](Self::disconnect) does, for a client that may go on posting: from now on every
+    /// request is accepted and comes back flushed.
+    ///
+    /// Returns whether the endpoint [was gone](Self::is_gone) before. If not, [`Signals::GONE`] follows.
+    pub fn end(&self) -> (bool, News<O>) {
+        let mut state = self.lock();
+        let gone = state.is_gone();
+        let has_ended = state.phase == Phase::Ended && state.connection.is_disconnected();
+        if has_ended || matches!(state.phase, Phase::Disconnected | Phase::Shut) {
+            return (gone, state.into_news());
+        }
+        let State { connection, io, .. } = &mut *state;
+        connection.disconnect();
+        if let Some(io) = io {
+            io.reading = true;
+            io.drop_unsent(connection);
+        }
+        state.phase = Phase::Ended;
+        state.set_deadline(&self.fixed);
+        self.fixed.owner.draws_no_more(&mut state.owner);
+        state.work(Edges::KICK);
+        (gone, state.into_news())
+    }
+
     /// Ends the connection with a reset. An endpoint that never was connected cannot be connected any more.
     pub fn abort(&self) -> News<O> {
         let mut state = self.lock();
@@ -356,7 +380,13 @@ impl<O: Owner> Endpoint<O> {
         let octets = wqe.operation.octets();
         let mut state = self.lock();
         match state.phase {
-            Phase::Open | Phase::Ended => {}
+            Phase::Open => {}
+            Phase::Ended if state.connection.is_disconnected() => {
+                state.connection.post_flushed(wqe)?;
+                state.work(Edges::KICK);
+                return Ok(());
+            }
+            Phase::Ended => {}
             Phase::Unheard => {
                 let local = wqe.operation.is_local();
                 self.speak_first(&mut state, local)?;

@@ -317,7 +317,7 @@ impl<O: Owner> State<O> {
         }
     }
 
-    fn set_deadline(&mut self, fixed: &Fixed<O>) {
+    pub(super) fn set_deadline(&mut self, fixed: &Fixed<O>) {
         if self.deadline.is_none() {
             self.deadline = fixed.end_within.map(|limit| fixed.driver.now() + limit);
         }

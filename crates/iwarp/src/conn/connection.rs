@@ -171,6 +171,26 @@ impl Connection {
         Ok(())
     }
 
+    /// Posts an initiator request that comes back flushed, to a connection that this side has [disconnected](Self::disconnect). For
+    /// clients that may go on posting then.
+    ///
+    /// # Errors
+    ///
+    /// See [`PostError`]; the connection is as it was.
+    #[cold]
+    pub fn post_flushed(&mut self, wqe: InitiatorWqe<'_>) -> Result<(), PostError> {
+        debug_assert!(
+            self.is_disconnected(),
+            "requests are carried out until then"
+        );
+        let length = self.sizes.length_of(&wqe.operation)?;
+        let flags = (wqe.silent, wqe.fence);
+        self.initiator
+            .post(wqe.context, wqe.operation, flags, length)?;
+        self.initiator.flush(None);
+        Ok(())
+    }
+
     /// Posts a Receive, connected or not. After the end of the connection it comes back flushed. If an inbound Send waits
     /// for a Receive, call [`Connection::handle_bytes`] again.
     ///

@@ -6,6 +6,7 @@
 
 #[cfg(target_os = "linux")]
 pub mod epoll;
+pub mod event_descriptor;
 pub mod interface;
 pub mod kqueue_rules;
 pub mod mio;

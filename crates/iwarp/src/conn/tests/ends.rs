@@ -478,10 +478,12 @@ fn iw_020_disconnect_flushes_and_drops() {
     assert_eq!(raw.end.conn.counters().dropped_octets, 27);
     // AMB-046
     assert_eq!(raw.end.post(3, inline(&[])), Err(PostError::NotConnected));
+    raw.end.conn.post_flushed(wqe(5, inline(&[]))).unwrap();
     raw.end.conn.post_receive(4, &[]).unwrap();
     raw.end.conn.handle_stream_end(StreamEnd::Fin, 0);
     raw.end.collect();
-    assert_eq!(raw.end.completions().len(), 3);
+    assert_eq!(raw.end.completions().len(), 4);
+    assert_eq!(outcomes(&raw.end)[2..], [Flushed; 2]);
     assert_eq!(
         raw.end
             .events

@@ -1,0 +1,125 @@
+//! Completion channels.
+
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use iwarp_io::progress::parking::Parking;
+
+use crate::context::{Context, EventSubject};
+use crate::error::Result;
+use crate::events::EventQueue;
+use crate::process::Engine;
+use crate::users::{Acknowledgements, Tag, User, Users};
+
+/// A completion channel: armed completion queues leave events here.
+pub struct CompletionChannel {
+    context: Arc<Context>,
+    engine: Arc<Engine>,
+    pub(crate) parking: Arc<Parking>,
+    events: EventQueue<CompletionEvent>,
+    pub(crate) users: Users,
+    tag: Tag,
+    #[expect(dead_code, reason = "counts until it is dropped")]
+    user: User,
+}
+
+/// An event of a completion queue. The program acknowledges it at the completion queue
+/// ([`acknowledge_events`](crate::CompletionQueue::acknowledge_events)).
+pub struct CompletionEvent(Arc<dyn EventSubject>);
+
+impl CompletionEvent {
+    /// The [tag](Tag) of the completion queue.
+    pub fn tag(&self) -> u64 {
+        self.0.tag().get()
+    }
+}
+
+impl fmt::Debug for CompletionEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CompletionEvent").field(&self.tag()).finish()
+    }
+}
+
+impl fmt::Debug for CompletionChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionChannel")
+            .field("events", &self.events)
+            .finish_non_exhaustive()
+    }
+}
+
+impl CompletionChannel {
+    /// Makes a channel.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, when it has no descriptors left.
+    pub fn create(context: &Arc<Context>) -> Result<Arc<Self>> {
+        let engine = context.engine()?;
+        let events = EventQueue::new(&engine.driver.environment)?;
+        let parking = engine.parking()?;
+        events.wait_in(&parking);
+        Ok(Arc::new(Self {
+            user: context.users.add(),
+            context: Arc::clone(context),
+            engine,
+            parking,
+            events,
+            users: Users::default(),
+            tag: Tag::default(),
+        }))
+    }
+
+    /// The context.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// The caller's number.
+    pub fn tag(&self) -> &Tag {
+        &self.tag
+    }
+
+    /// The descriptor that is readable while an event waits; `None` in a simulation.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.events.descriptor()
+    }
+
+    /// Returns true while an event waits.
+    pub fn has_event(&self) -> bool {
+        self.events.is_ready()
+    }
+
+    /// The next event. Waits for it, and drives the connections meanwhile, unless the descriptor has `O_NONBLOCK`.
+    ///
+    /// # Errors
+    ///
+    /// EAGAIN where the call must not wait. In a simulation EDEADLK when nothing is left that could lead to an event.
+    pub fn get_event(&self) -> Result<CompletionEvent> {
+        self.events.get(|| Ok(Arc::clone(&self.engine)))
+    }
+
+    /// Prepares to release the channel.
+    ///
+    /// # Errors
+    ///
+    /// EBUSY while completion queues use the channel.
+    pub fn destroy(&self) -> Result<()> {
+        self.users
+            .check_none("the completion channel", "completion queues")
+    }
+
+    pub(crate) fn push(&self, subject: Arc<dyn EventSubject>) {
+        subject.acknowledgements().handed_out();
+        self.events.push(CompletionEvent(subject));
+    }
+
+    /// Drops the events of a completion queue that the program has not got.
+    pub(crate) fn forget_subject(&self, subject: &Acknowledgements) {
+        let is_of = |event: &CompletionEvent| std::ptr::eq(event.0.acknowledgements(), subject);
+        for event in self.events.extract(is_of) {
+            event.0.acknowledgements().acknowledge(1);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What the connection manager tells of: kinds of events, and the parameters of connections.
+
+/// The kind of an event, with the values of `enum rdma_cm_event_type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CmEventKind {
+    /// An address was resolved.
+    AddrResolved = 0,
+    /// An address cannot be resolved.
+    AddrError = 1,
+    /// A route was resolved.
+    RouteResolved = 2,
+    /// A route cannot be resolved.
+    RouteError = 3,
+    /// A peer asks for a connection.
+    ConnectRequest = 4,
+    /// The peer has accepted, and the program completes the connection by `rdma_establish`.
+    ConnectResponse = 5,
+    /// A connection was not made, because of an error.
+    ConnectError = 6,
+    /// The peer cannot be reached, or does not answer.
+    Unreachable = 7,
+    /// The peer has rejected the connection, or does not listen.
+    Rejected = 8,
+    /// A connection stands.
+    Established = 9,
+    /// A connection has ended.
+    Disconnected = 10,
+    /// The device has gone.
+    DeviceRemoval = 11,
+    /// The queue pair of an ended connection may be used again.
+    TimewaitExit = 15,
+}
+
+/// The parameters of a connection, as in `struct rdma_conn_param`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConnParameters {
+    /// Octets for the peer's program, or from it.
+    pub private_data: Vec<u8>,
+    /// Reads of the peer that this side serves at a time.
+    pub responder_resources: u8,
+    /// Reads of this side that may be outstanding at a time.
+    pub initiator_depth: u8,
+    /// The queue pair, where the program has not made one for the identifier.
+    pub qp_num: u32,
+}
+
+/// How an event names an error: as a negative errno.
+pub(super) fn status_of(errno: rustix::io::Errno) -> i32 {
+    -errno.raw_os_error()
+}

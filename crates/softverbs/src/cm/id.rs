@@ -1,0 +1,512 @@
+//! The calls of identifiers, and what comes in from queue pairs, streams and deadlines. Each locks the identifier. The lock is held while
+//! the queue pair is called, so the queue pair's signals are left in an atomic and taken up by whoever holds the lock, before it goes.
+
+use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use iwarp_io::progress::Edges;
+use iwarp_io::progress::domain::{Source, Turn};
+use iwarp_io::progress::timers::{Timed, TimerKey};
+use iwarp_io::setup::{AcceptorOwner, Incoming};
+use parking_lot::MutexGuard;
+
+use super::carrier::{init_attributes, initialize};
+use super::event::{CmEventKind, ConnParameters};
+use super::state::{CmEvent, CmId, IdState, Phase};
+use crate::device::{Device, DeviceKind};
+use crate::error::{Errno, Error, Result, fail};
+use crate::pd::ProtectionDomain;
+use crate::qp::{
+    ConnectionOwner, PendingConnection, QpAttributes, QpMask, QpOptions, QpState, QueuePair,
+    Signals,
+};
+
+/// How long after the end of a connection its queue pair may be used again, as devices of InfiniBand tell.
+const TIMEWAIT: Duration = Duration::from_secs(1);
+
+impl CmId {
+    fn lock(&self) -> LockedId<'_> {
+        LockedId {
+            id: self,
+            state: Some(self.state.lock()),
+        }
+    }
+
+    /// The device, once it is known.
+    pub fn device(&self) -> Option<Arc<Device>> {
+        self.lock().device.clone()
+    }
+
+    /// The local address, once it is known.
+    pub fn local(&self) -> Option<SocketAddr> {
+        self.lock().local
+    }
+
+    /// The peer's address, once it is known.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.lock().peer
+    }
+
+    /// The queue pair that was made for the identifier.
+    pub fn queue_pair(&self) -> Option<Arc<QueuePair>> {
+        let state = self.lock();
+        state.qp.clone().filter(|_| state.owns_qp)
+    }
+
+    /// Listens for one address family only (`RDMA_OPTION_ID_AFONLY`).
+    ///
+    /// # Errors
+    ///
+    /// EINVAL once the identifier is bound.
+    pub fn set_one_family(&self, one_family: bool) -> Result<()> {
+        let mut state = self.lock();
+        if state.local.is_some() {
+            return fail(Errno::INVAL, "the identifier is bound already");
+        }
+        state.one_family = one_family;
+        Ok(())
+    }
+
+    /// Reserves a local address; port 0 stands for any port.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL if the identifier is bound, ENODEV if no device has the address, EADDRINUSE.
+    pub fn bind(&self, address: SocketAddr) -> Result<()> {
+        self.bind_locked(&mut self.lock(), address)
+    }
+
+    /// Finds the device and the local address from which `peer` is reached. [`CmEventKind::AddrResolved`] follows, or
+    /// [`CmEventKind::AddrError`].
+    ///
+    /// # Errors
+    ///
+    /// EINVAL in a wrong state; those of [`bind`](Self::bind) for `source`.
+    pub fn resolve_addr(&self, source: Option<SocketAddr>, peer: SocketAddr) -> Result<()> {
+        self.resolve_locked(&mut self.lock(), source, peer)
+    }
+
+    /// Finds the route to the peer. [`CmEventKind::RouteResolved`] follows.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL unless the address was resolved.
+    pub fn resolve_route(&self) -> Result<()> {
+        let mut state = self.lock();
+        if !matches!(state.phase, Phase::AddressResolved) {
+            return fail(Errno::INVAL, "the address was not resolved");
+        }
+        state.phase = Phase::RouteResolved;
+        self.tell(CmEventKind::RouteResolved, 0, ConnParameters::default());
+        Ok(())
+    }
+
+    /// Makes a queue pair for the identifier, in INIT, which the connection then uses.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL if there is one, or if the protection domain is of another device; those of [`QueuePair::create`].
+    pub fn create_queue_pair(
+        &self,
+        pd: &Arc<ProtectionDomain>,
+        options: QpOptions,
+    ) -> Result<Arc<QueuePair>> {
+        let mut state = self.lock();
+        if state.qp.is_some() {
+            return fail(Errno::INVAL, "the identifier has a queue pair");
+        }
+        let of = pd.context().device();
+        if !state
+            .device
+            .as_ref()
+            .is_some_and(|own| Arc::ptr_eq(own, of))
+        {
+            return fail(
+                Errno::INVAL,
+                "the protection domain is of another device than the identifier",
+            );
+        }
+        let qp = QueuePair::create(pd, options)?;
+        initialize(&qp)?;
+        state.qp = Some(Arc::clone(&qp));
+        state.owns_qp = true;
+        Ok(qp)
+    }
+
+    /// Destroys the queue pair that was made for the identifier.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL if there is none.
+    pub fn destroy_queue_pair(&self) -> Result<()> {
+        let mut state = self.lock();
+        if !state.owns_qp {
+            return fail(Errno::INVAL, "the identifier has no queue pair");
+        }
+        let qp = state.qp.take();
+        state.owns_qp = false;
+        drop(state);
+        qp.map_or(Ok(()), |qp| qp.destroy())
+    }
+
+    /// Listens. [`CmEventKind::ConnectRequest`] follows for each peer, with a new identifier.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL in a wrong state; EADDRINUSE.
+    pub fn listen(&self, backlog: i32) -> Result<()> {
+        self.listen_locked(&mut self.lock(), backlog)
+    }
+
+    /// Asks the peer for a connection. With a queue pair of the identifier [`CmEventKind::Established`] follows, without one
+    /// [`CmEventKind::ConnectResponse`]; or an event that says why there is no connection.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL in a wrong state, or with too much private data.
+    pub fn connect(&self, parameters: &ConnParameters) -> Result<()> {
+        self.connect_locked(&mut self.lock(), parameters)
+    }
+
+    /// Completes a connection that the peer has accepted, where the program has moved its queue pair itself, or where the connection has
+    /// none.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL in a wrong state; ECONNRESET if the peer has gone.
+    pub fn establish(&self) -> Result<()> {
+        self.establish_locked(&mut self.lock())
+    }
+
+    /// Accepts the peer's request. [`CmEventKind::Established`] follows.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL in a wrong state, or with too much private data; ECONNRESET if the peer has given up.
+    pub fn accept(&self, parameters: &ConnParameters) -> Result<()> {
+        self.accept_locked(&mut self.lock(), parameters)
+    }
+
+    /// Rejects the peer's request, or its acceptance.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL if there is nothing to reject, or with too much private data.
+    pub fn reject(&self, private_data: &[u8]) -> Result<()> {
+        self.reject_locked(&mut self.lock(), private_data)
+    }
+
+    /// Ends the connection: the queue pair goes to ERR, and [`CmEventKind::Disconnected`] follows at both ends.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL without a connection.
+    pub fn disconnect(&self) -> Result<()> {
+        let mut state = self.lock();
+        let state = &mut *state;
+        match state.phase {
+            Phase::Connected | Phase::Accepting(_) => {}
+            Phase::Disconnecting => return Ok(()),
+            Phase::Over if state.end_told => return Ok(()),
+            _ => return fail(Errno::INVAL, "the identifier has no connection"),
+        }
+        let Some(qp) = state.qp.clone() else {
+            state.phase = Phase::Over;
+            self.tell_end(state);
+            return Ok(());
+        };
+        state.phase = Phase::Disconnecting;
+        let (gone, news) = qp.end();
+        state.done.news.push(news);
+        state.done.guard = state.guard.take();
+        if gone {
+            self.gone(state);
+        }
+        Ok(())
+    }
+
+    /// The attributes for the change of a queue pair to a state, where the program moves its queue pair itself.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL for other states than INIT, RTR and RTS.
+    pub fn init_qp_attributes(&self, to: QpState) -> Result<(QpAttributes, QpMask)> {
+        let state = self.lock();
+        let limit = |limit: u32| u8::try_from(limit).unwrap_or(u8::MAX);
+        let attributes = QpAttributes {
+            state: to,
+            ..QpAttributes::default()
+        };
+        let device = state.device.as_ref();
+        if to == QpState::Init {
+            return Ok(init_attributes());
+        }
+        match to {
+            QpState::Rtr => {
+                let mtu = device.map_or(1024, |device| device.mtu());
+                let attributes = QpAttributes {
+                    path_mtu: mtu.ilog2() - 7, // IBV_MTU_256 is 1
+                    dest_qp_num: self.number,
+                    max_dest_rd_atomic: limit(state.limits.ird),
+                    ..attributes
+                };
+                let mask = QpMask::STATE
+                    | QpMask::AV
+                    | QpMask::PATH_MTU
+                    | QpMask::DEST_QPN
+                    | QpMask::RQ_PSN
+                    | QpMask::MAX_DEST_RD_ATOMIC
+                    | QpMask::MIN_RNR_TIMER;
+                Ok((attributes, mask))
+            }
+            QpState::Rts => {
+                let attributes = QpAttributes {
+                    timeout: 14,
+                    retry_cnt: 7,
+                    rnr_retry: 7,
+                    max_rd_atomic: limit(state.limits.ord),
+                    ..attributes
+                };
+                let mask = QpMask::STATE
+                    | QpMask::TIMEOUT
+                    | QpMask::RETRY_CNT
+                    | QpMask::RNR_RETRY
+                    | QpMask::SQ_PSN
+                    | QpMask::MAX_QP_RD_ATOMIC;
+                Ok((attributes, mask))
+            }
+            other => fail(
+                Errno::INVAL,
+                format!("there are no attributes for {other:?}"),
+            ),
+        }
+    }
+
+    /// Prepares to release the identifier: ends what it does, drops its events that the program has not got, and waits until the others
+    /// are acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// In a simulation EDEADLK if events are not acknowledged.
+    pub fn destroy(&self) -> Result<()> {
+        self.give_up_all();
+        let is_simulated = self.process.environment().world().is_some();
+        self.acknowledgements.wait(is_simulated)
+    }
+
+    /// Ends what the identifier does.
+    fn give_up_all(&self) {
+        let mut locked = self.lock();
+        let state = &mut *locked;
+        self.clear_timer(state);
+        let mut acceptor = None;
+        match std::mem::replace(&mut state.phase, Phase::Over) {
+            Phase::Connecting(attempt) => self.give_up(*attempt),
+            Phase::Offered(startup) => startup.reject(&[]),
+            Phase::Answered(answered) => answered.startup.close(),
+            Phase::Listening(listening) => acceptor = Some(listening),
+            Phase::Accepting(_) | Phase::Connected | Phase::Disconnecting => {
+                if let Some(qp) = &state.qp {
+                    state.done.news.push(qp.end().1);
+                }
+            }
+            _ => {}
+        }
+        state.done.guard = state.guard.take();
+        let qp = state.qp.take();
+        if !std::mem::take(&mut state.owns_qp) {
+            state.done.carrier = qp;
+        }
+        drop(locked);
+        // The acceptor locks what it has accepted, so it is not called under the lock.
+        if let Some(acceptor) = acceptor {
+            acceptor.close();
+        }
+        let channel = self.channel();
+        // The identifiers of requests that the program has not got refuse their peers when they are dropped.
+        let events = channel.events.extract(|event| self.is_of(event));
+        for event in &events {
+            if event.listener.is_some() {
+                event.id.give_up_all();
+            }
+        }
+    }
+
+    /// The next event of an identifier that has a channel of its own, for calls that wait (`rdma_create_id` without a channel).
+    ///
+    /// # Errors
+    ///
+    /// What an event of failure says: ECONNREFUSED if the peer has rejected.
+    pub fn complete(&self) -> Result<CmEvent> {
+        let event = self.channel().get_event()?;
+        if event.status == 0 {
+            return Ok(event);
+        }
+        let errno = match event.kind {
+            CmEventKind::Rejected => Errno::CONNREFUSED,
+            _ => Errno::from_raw_os_error(event.status.abs()),
+        };
+        let what = format!("{:?}: {errno}", event.kind);
+        event.acknowledge();
+        Err(Error::new(errno, what))
+    }
+
+    // ---- called by the queue pair and by deadlines ----
+
+    fn attend(&self) {
+        // A thread that finds the identifier locked leaves its signals to the thread with the lock, which looks for signals after it has
+        // unlocked. Both threads have a fence, so that at least one of them sees what the other one has done.
+        fence(Ordering::SeqCst);
+        while self.signals.load(Ordering::SeqCst) != 0 {
+            let Some(mut state) = self.state.try_lock() else {
+                return;
+            };
+            let signals = Signals::from_bits_truncate(self.take_signals());
+            self.take(&mut state, signals);
+            let done = std::mem::take(&mut state.done);
+            drop(state);
+            done.deliver();
+        }
+    }
+
+    fn take(&self, state: &mut IdState, signals: Signals) {
+        self.accepting(state, signals);
+        let end = Signals::PEER_CLOSED | Signals::FAILED | Signals::RESET | Signals::GONE;
+        if !signals.intersects(end) {
+            return;
+        }
+        match state.phase {
+            Phase::Connected => {
+                self.tell_end(state);
+                if signals.contains(Signals::GONE) {
+                    self.gone(state);
+                }
+            }
+            Phase::Disconnecting if signals.contains(Signals::GONE) => self.gone(state),
+            _ => state.done.guard = state.guard.take(),
+        }
+    }
+
+    /// The connection is over, and its stream is gone.
+    fn gone(&self, state: &mut IdState) {
+        self.tell_end(state);
+        state.phase = Phase::Over;
+        let kind = state.device.as_ref().map(|device| device.kind());
+        if kind == Some(DeviceKind::Roce) {
+            self.set_timer(state, TIMEWAIT);
+        }
+    }
+}
+
+/// The locked state of an identifier. Dropping it unlocks the identifier, does what is left to do, then takes up the signals that other
+/// threads left meanwhile. Every holder of the lock that may change the connection has to do this.
+struct LockedId<'a> {
+    id: &'a CmId,
+    /// Taken only in the drop.
+    state: Option<MutexGuard<'a, IdState>>,
+}
+
+impl Deref for LockedId<'_> {
+    type Target = IdState;
+
+    fn deref(&self) -> &IdState {
+        self.state.as_ref().expect("taken only in the drop")
+    }
+}
+
+impl DerefMut for LockedId<'_> {
+    fn deref_mut(&mut self) -> &mut IdState {
+        self.state.as_mut().expect("taken only in the drop")
+    }
+}
+
+impl Drop for LockedId<'_> {
+    fn drop(&mut self) {
+        let done = std::mem::take(&mut self.done);
+        drop(self.state.take());
+        done.deliver();
+        self.id.attend();
+    }
+}
+
+impl ConnectionOwner for CmId {
+    fn signalled(&self, signals: Signals) {
+        self.signals.fetch_or(signals.bits(), Ordering::SeqCst);
+        self.attend();
+    }
+}
+
+impl PendingConnection for CmId {
+    fn attach(&self, queue_pair: &Arc<QueuePair>) -> Result<()> {
+        let mut state = self.lock();
+        match state.phase {
+            Phase::Offered(_) => {
+                let owner: Weak<dyn ConnectionOwner> = self.this.clone();
+                queue_pair.claim(owner)?;
+                state.qp = Some(Arc::clone(queue_pair));
+                Ok(())
+            }
+            Phase::Answered(_) => self.complete_locked(&mut state, queue_pair),
+            _ => fail(Errno::INVAL, "the connection has no peer that waits"),
+        }
+    }
+}
+
+impl Source for CmId {
+    fn ready(&self, edges: Edges) -> Turn {
+        let mut state = self.lock();
+        match state.phase {
+            Phase::Connecting(_) => self.advance(&mut state, edges),
+            Phase::Offered(_) => self.look_for_end(&mut state),
+            _ => {}
+        }
+        Turn::default()
+    }
+}
+
+impl Timed for CmId {
+    fn expired(&self, key: TimerKey, _: Instant) {
+        let mut state = self.lock();
+        if state.timer.take_if(|own| *own == key).is_some() {
+            match state.phase {
+                Phase::Connecting(_) => self.dial_expired(&mut state),
+                Phase::Over => {
+                    self.tell(CmEventKind::TimewaitExit, 0, ConnParameters::default());
+                }
+                _ => {}
+            }
+            return;
+        }
+        match &mut state.phase {
+            Phase::Connecting(attempt) => {
+                let outcome = attempt.startup.expired(key);
+                self.initiator_came_to(&mut state, outcome);
+            }
+            Phase::Offered(startup) | Phase::Accepting(startup) => {
+                let outcome = startup.expired(key);
+                self.responder_came_to(&mut state, outcome);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl AcceptorOwner for CmId {
+    fn requested(&self, incoming: Arc<Incoming>) {
+        if let Some(refused) = self.take_request(incoming) {
+            refused.refuse();
+        }
+    }
+
+    /// Requests are taken at once, so none is here that could end.
+    fn ended(&self, _: u64) {}
+}
+
+impl Drop for CmId {
+    fn drop(&mut self) {
+        self.process.numbers.release(self.number);
+    }
+}

@@ -1,0 +1,257 @@
+//! The passive side: listeners, requests, `rdma_accept` and `rdma_reject`.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use iwarp_io::descriptors;
+use iwarp_io::endpoint::Drivers;
+use iwarp_io::limited;
+use iwarp_io::setup::{
+    Acceptance, Acceptor, AcceptorConfig, AcceptorOwner, HalfOpenLimits, Incoming, ReadLimits,
+    ReadyKinds, ResponderConfig, ResponderFailure, ResponderOutcome, Role, StreamEnd,
+};
+
+use super::carrier::carrier;
+use super::event::{CmEventKind, ConnParameters, status_of};
+use super::resolve::any;
+use super::state::{CmEvent, CmId, IdState, Phase, UNSTATED_READ_LIMIT};
+use crate::device::limits;
+use crate::error::{Errno, Error, Result, fail};
+use crate::qp::{ConnectionOwner, QpState, QueuePair, Signals};
+
+/// How long a peer may take from its connection to its whole Request, and from our Reply to its ready-to-receive message.
+const REQUEST_WITHIN: Duration = Duration::from_secs(10);
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// The most requests that wait where the program names no number.
+const LONGEST_BACKLOG: usize = 16 * 1024;
+/// The most half-open connections of a listener.
+const HALF_OPEN: usize = 1024;
+
+impl CmId {
+    pub(super) fn listen_locked(&self, state: &mut IdState, backlog: i32) -> Result<()> {
+        if !matches!(state.phase, Phase::Idle) {
+            return fail(Errno::INVAL, "the identifier is in use");
+        }
+        if state.local.is_none() {
+            self.bind_locked(state, any(true))?;
+        }
+        let owner: Weak<dyn AcceptorOwner> = self.this.clone();
+        let most = limits::READS;
+        let config = AcceptorConfig {
+            responder: ResponderConfig {
+                most: ReadLimits {
+                    ird: most,
+                    ord: most,
+                },
+                unstated: UNSTATED_READ_LIMIT,
+                request_within: Some(REQUEST_WITHIN),
+                ready_within: Some(READY_WITHIN),
+            },
+            faults: None,
+            fault_owner: self.process.clone(),
+        };
+        let acceptor = Acceptor::new(&self.engine.driver, config, owner);
+        let total = (descriptors::limit() / 4).clamp(1, HALF_OPEN);
+        let half_open = HalfOpenLimits {
+            total,
+            per_peer: (total / 2).max(1),
+        };
+        state.backlog = usize::try_from(backlog)
+            .ok()
+            .filter(|backlog| (1..LONGEST_BACKLOG).contains(backlog))
+            .unwrap_or(LONGEST_BACKLOG);
+        let bound = std::mem::take(&mut state.bound);
+        acceptor
+            .listen(bound, state.local, half_open)
+            .map_err(|error| Error::of_system(&error, "cannot listen"))?;
+        state.phase = Phase::Listening(acceptor);
+        Ok(())
+    }
+
+    /// A whole Request is here: makes an identifier for it, and tells the program. Returns what has to be refused.
+    pub(super) fn take_request(&self, incoming: Arc<Incoming>) -> Option<Arc<Incoming>> {
+        let backlog = {
+            let state = self.state.lock();
+            match state.phase {
+                Phase::Listening(_) => state.backlog,
+                _ => return Some(incoming),
+            }
+        };
+        let channel = self.channel();
+        if channel.events.count(|event| self.is_of(event)) >= backlog {
+            limited!(
+                warn,
+                "a listener's backlog is full, and a peer is refused: get its events sooner, or give rdma_listen a longer backlog"
+            );
+            return Some(incoming);
+        }
+        let made = Self::create(&channel);
+        let (Some(listener), Ok(id)) = (self.this.upgrade(), made) else {
+            return Some(incoming);
+        };
+        // A peer that has ended meanwhile is nobody's.
+        let request = incoming.take()?;
+        let Some(device) = self.process.device_of(request.local().ip()).cloned() else {
+            return None; // The drop resets the stream: no device has this address.
+        };
+        let offered = request.offered();
+        let parameters = ConnParameters {
+            private_data: request.private_data().to_vec(),
+            responder_resources: u8::try_from(offered.ird).unwrap_or(u8::MAX),
+            initiator_depth: u8::try_from(offered.ord).unwrap_or(u8::MAX),
+            qp_num: 0,
+        };
+        {
+            let mut state = id.state.lock();
+            state.device = Some(device);
+            (state.local, state.peer) = (Some(request.local()), Some(request.peer()));
+            state.limits = offered;
+            match request.watch(&self.engine.driver, id.this.clone()) {
+                Ok(startup) => state.phase = Phase::Offered(Box::new(startup)),
+                Err(error) => {
+                    limited!(warn, %error, "cannot watch a peer that asks for a connection");
+                    return None;
+                }
+            }
+        }
+        channel.events.push(CmEvent {
+            kind: CmEventKind::ConnectRequest,
+            id,
+            listener: Some(listener),
+            status: 0,
+            parameters,
+        });
+        None
+    }
+
+    /// Notices a peer that has given up before the program decided.
+    pub(super) fn look_for_end(&self, state: &mut IdState) {
+        if let Phase::Offered(startup) = &mut state.phase
+            && let Some(ResponderOutcome::Failed(_)) = startup.ready()
+        {
+            state.phase = Phase::Gone;
+        }
+    }
+
+    pub(super) fn accept_locked(
+        &self,
+        state: &mut IdState,
+        parameters: &ConnParameters,
+    ) -> Result<()> {
+        Self::check_private_data(&parameters.private_data)?;
+        self.look_for_end(state);
+        match state.phase {
+            Phase::Offered(_) => {}
+            Phase::Gone => return fail(Errno::CONNRESET, "the peer has given up"),
+            _ => return fail(Errno::INVAL, "no request has arrived here"),
+        }
+        let qp = self.queue_pair_for(state)?;
+        let owner: Weak<dyn ConnectionOwner> = self.this.clone();
+        qp.claim(owner)?;
+        let Phase::Offered(mut startup) = std::mem::replace(&mut state.phase, Phase::Over) else {
+            return Ok(());
+        };
+        let accepted = startup.accept(Acceptance {
+            crc: self.process.options().crc,
+            markers: false,
+            ready: ReadyKinds::UNSEEN,
+            // The set-up cuts them to what the peer offers.
+            limits: ReadLimits {
+                ird: u32::from(parameters.responder_resources),
+                ord: u32::from(parameters.initiator_depth),
+            },
+            private_data: parameters.private_data.clone(),
+        });
+        let Some((stream, agreed, sent)) = accepted else {
+            return fail(Errno::CONNRESET, "the peer has given up");
+        };
+        state.qp = Some(Arc::clone(&qp));
+        let started = sent.and_then(|()| self.start(state, &qp, stream, Role::Responder, &agreed));
+        if let Err(error) = started {
+            state.done.guard = state.guard.take();
+            return Err(Error::of_system(&error, "the peer was gone"));
+        }
+        qp.advance(QpState::Rts);
+        if agreed.ready.is_none() {
+            state.phase = Phase::Connected;
+            self.tell(CmEventKind::Established, 0, ConnParameters::default());
+        } else {
+            state.phase = Phase::Accepting(startup);
+        }
+        Ok(())
+    }
+
+    /// The queue pair that the program has made for the identifier or attached; without one, one of our own.
+    fn queue_pair_for(&self, state: &IdState) -> Result<Arc<QueuePair>> {
+        if let Some(qp) = &state.qp {
+            return Ok(Arc::clone(qp));
+        }
+        let device = state.device.as_ref();
+        let device = device.ok_or_else(|| Error::new(Errno::NODEV, "there is no device"))?;
+        carrier(&self.process, device)
+    }
+
+    pub(super) fn reject_locked(&self, state: &mut IdState, private_data: &[u8]) -> Result<()> {
+        Self::check_private_data(private_data)?;
+        self.look_for_end(state);
+        match std::mem::replace(&mut state.phase, Phase::Over) {
+            Phase::Offered(startup) => startup.reject(private_data),
+            // MPA has no message that could carry the private data of the active side's rejection.
+            Phase::Answered(answered) => answered.startup.close(),
+            Phase::Gone => {}
+            other => {
+                state.phase = other;
+                return fail(Errno::INVAL, "there is nothing to reject");
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes up signals while the ready-to-receive message is awaited.
+    pub(super) fn accepting(&self, state: &mut IdState, signals: Signals) {
+        let Phase::Accepting(startup) = &mut state.phase else {
+            return;
+        };
+        let outcome = if signals.contains(Signals::READY) {
+            startup.handle_ready()
+        } else if signals.intersects(Signals::PEER_CLOSED | Signals::TERMINATED) {
+            startup.handle_end(StreamEnd::Fin)
+        } else if signals.intersects(Signals::RESET | Signals::FAILED | Signals::GONE) {
+            startup.handle_end(StreamEnd::Reset)
+        } else {
+            None
+        };
+        self.responder_came_to(state, outcome);
+    }
+
+    /// Ends the wait for the ready-to-receive message.
+    pub(super) fn responder_came_to(&self, state: &mut IdState, outcome: Option<ResponderOutcome>) {
+        let failure = match outcome {
+            None | Some(ResponderOutcome::Requested) => return,
+            Some(ResponderOutcome::Connected) => {
+                if let Some(qp) = &state.qp {
+                    let news = qp.endpoint().drive_from(Drivers::Queues);
+                    state.done.news.push(news);
+                }
+                state.phase = Phase::Connected;
+                self.tell(CmEventKind::Established, 0, ConnParameters::default());
+                return;
+            }
+            Some(ResponderOutcome::Failed(failure)) => failure,
+        };
+        if matches!(state.phase, Phase::Offered(_)) {
+            state.phase = Phase::Gone;
+            return;
+        }
+        state.phase = Phase::Over;
+        if let Some(qp) = &state.qp {
+            state.done.news.push(qp.endpoint().abort());
+        }
+        state.done.guard = state.guard.take();
+        let (kind, errno) = match failure {
+            ResponderFailure::TimedOut => (CmEventKind::Unreachable, Errno::TIMEDOUT),
+            _ => (CmEventKind::ConnectError, Errno::CONNRESET),
+        };
+        self.tell(kind, status_of(errno), ConnParameters::default());
+    }
+}

@@ -1,0 +1,203 @@
+//! Local addresses, and how a peer is reached.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use iwarp_io::interfaces;
+use iwarp_io::system_call::errno;
+use iwarp_io::transport::Bound;
+use iwarp_io::transport::ports::{self, BindError};
+use iwarp_io::transport::purpose::Purpose;
+
+use super::event::{CmEventKind, ConnParameters, status_of};
+use super::state::{CmId, IdState, Phase};
+use crate::device::Device;
+use crate::error::{Errno, Error, Result, fail};
+use crate::process::Process;
+
+impl CmId {
+    /// Reserves a local address. The unspecified address stands for all addresses; that of IPv6 for those of IPv4 too, unless the program
+    /// wants one family.
+    pub(super) fn bind_locked(&self, state: &mut IdState, address: SocketAddr) -> Result<()> {
+        if !matches!(state.phase, Phase::Idle) || state.local.is_some() {
+            return fail(Errno::INVAL, "the identifier is bound already");
+        }
+        let ip = address.ip();
+        let device = match ip.is_unspecified() {
+            true => None,
+            false => Some(device_of(&self.process, ip)?),
+        };
+        let covered = self.covered(ip, state.one_family);
+        let (bound, port) = bind(&self.process, &covered, address.port(), Purpose::Listening)?;
+        state.bound = bound;
+        state.device = device;
+        state.local = Some(SocketAddr::new(ip, port));
+        Ok(())
+    }
+
+    fn covered(&self, ip: IpAddr, one_family: bool) -> Vec<IpAddr> {
+        if !ip.is_unspecified() {
+            return vec![ip];
+        }
+        let both = ip.is_ipv6() && !one_family;
+        if self.process.environment().world().is_some() {
+            // A simulated host has no sockets for all of its addresses.
+            let devices = self.process.devices().iter();
+            let addresses = devices.flat_map(|device| device.interface().addresses.clone());
+            return addresses
+                .filter(|own| both || own.is_ipv4() == ip.is_ipv4())
+                .collect();
+        }
+        match both {
+            true => vec![ip, Ipv4Addr::UNSPECIFIED.into()],
+            false => vec![ip],
+        }
+    }
+
+    /// Finds the device and the local address from which `peer` is reached, and tells the program.
+    pub(super) fn resolve_locked(
+        &self,
+        state: &mut IdState,
+        source: Option<SocketAddr>,
+        peer: SocketAddr,
+    ) -> Result<()> {
+        if !matches!(state.phase, Phase::Idle) {
+            return fail(Errno::INVAL, "the identifier has an address already");
+        }
+        if let Some(source) = source
+            && state.local.is_none()
+            && (source.port() != 0 || !source.ip().is_unspecified())
+        {
+            self.bind_locked(state, source)?;
+        }
+        match self.route(state.local, peer) {
+            Ok((device, source)) => {
+                let port = state.local.map_or(0, |local| local.port());
+                if state.local.is_none_or(|local| local.ip() != source) {
+                    state.bound.clear();
+                }
+                state.device = Some(device);
+                state.local = Some(SocketAddr::new(source, port));
+                state.peer = Some(peer);
+                state.phase = Phase::AddressResolved;
+                self.tell(CmEventKind::AddrResolved, 0, ConnParameters::default());
+            }
+            Err(error) => {
+                tracing::debug!(%peer, %error, "an address was not resolved");
+                let status = status_of(error.errno());
+                self.tell(CmEventKind::AddrError, status, ConnParameters::default());
+            }
+        }
+        Ok(())
+    }
+
+    fn route(&self, local: Option<SocketAddr>, peer: SocketAddr) -> Result<(Arc<Device>, IpAddr)> {
+        if peer.ip().is_unspecified() {
+            return fail(Errno::INVAL, "the peer's address is the unspecified one");
+        }
+        let local = local.map(|local| local.ip());
+        let source = match local.filter(|local| !local.is_unspecified()) {
+            Some(local) => local,
+            None => source_for(&self.process, peer)?,
+        };
+        Ok((device_of(&self.process, source)?, source))
+    }
+
+    /// The local address and a reservation of it, for a connection attempt.
+    pub(super) fn binding(&self, state: &mut IdState) -> Result<Bound> {
+        if let Some(bound) = state.bound.pop() {
+            return Ok(bound);
+        }
+        let Some(local) = state.local else {
+            return fail(Errno::INVAL, "the identifier has no local address");
+        };
+        let (mut bound, _) = bind(
+            &self.process,
+            &[local.ip()],
+            local.port(),
+            Purpose::Connecting,
+        )?;
+        bound.pop().ok_or_else(no_port)
+    }
+}
+
+fn device_of(process: &Process, address: IpAddr) -> Result<Arc<Device>> {
+    process
+        .device_of(address)
+        .cloned()
+        .ok_or_else(|| Error::new(Errno::NODEV, format!("no device has the address {address}")))
+}
+
+fn source_for(process: &Process, peer: SocketAddr) -> Result<IpAddr> {
+    if process.environment().world().is_none() {
+        return interfaces::source_for(peer)
+            .map_err(|error| Error::of_system(&error, "there is no route"));
+    }
+    let devices = process.devices().iter();
+    let mut addresses = devices.flat_map(|device| device.interface().addresses.iter());
+    let own = addresses.find(|own| own.is_ipv4() == peer.is_ipv4());
+    own.copied()
+        .ok_or_else(|| Error::new(Errno::NETUNREACH, "there is no route"))
+}
+
+/// Binds to all of these addresses at one port; with port 0 to a port of the range that the options name.
+fn bind(
+    process: &Process,
+    addresses: &[IpAddr],
+    port: u16,
+    purpose: Purpose,
+) -> Result<(Vec<Bound>, u16)> {
+    let transport = process.transport();
+    let Some(range) = process.options().ports.clone().filter(|_| port == 0) else {
+        return ports::bind_all(transport, addresses, port, purpose)
+            .map_err(|why| bind_error(&why));
+    };
+    // The search begins at a port that nobody can predict, so that processes seldom try the same ones.
+    let start = process
+        .environment()
+        .random()
+        .map_err(|error| Error::of_system(&error, "cannot choose a port"))?;
+    let count = u64::from(*range.end()).saturating_sub(u64::from(*range.start())) + 1;
+    for step in 0..count {
+        let offset = u16::try_from((start % count + step) % count).unwrap_or(0);
+        let port = range.start().saturating_add(offset);
+        match ports::bind_all(transport, addresses, port, purpose) {
+            Err(BindError::Refused(_, error)) if errno(&error) == Some(Errno::ADDRINUSE) => {}
+            other => return other.map_err(|why| bind_error(&why)),
+        }
+    }
+    Err(no_port())
+}
+
+fn no_port() -> Error {
+    Error::new(
+        Errno::ADDRINUSE,
+        "every port of the range is in use: give a longer range of ports",
+    )
+}
+
+fn bind_error(why: &BindError) -> Error {
+    match why {
+        BindError::Refused(_, error) => {
+            let errno = errno(error).unwrap_or(Errno::IO);
+            Error::new(errno, why.to_string())
+        }
+        BindError::Random(_) => Error::new(Errno::IO, why.to_string()),
+        BindError::NoPort => Error::new(Errno::ADDRINUSE, why.to_string()),
+    }
+}
+
+/// The unspecified address of a family, with port 0.
+pub(super) fn any(is_ipv4: bool) -> SocketAddr {
+    let ip: IpAddr = match is_ipv4 {
+        true => Ipv4Addr::UNSPECIFIED.into(),
+        false => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    SocketAddr::new(ip, 0)
+}
+
+/// Returns true for errors after which another local port may work.
+pub(super) fn is_taken(error: &io::Error) -> bool {
+    matches!(errno(error), Some(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL))
+}

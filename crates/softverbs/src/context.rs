@@ -1,0 +1,192 @@
+//! Opened devices, and their asynchronous events.
+
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Weak};
+
+use crate::device::Device;
+use crate::error::{Errno, Result, fail};
+use crate::events::EventQueue;
+use crate::process::{Engine, FatalWitness, Process};
+use crate::users::{Acknowledgements, Tag, Users};
+
+/// The kind of an asynchronous event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AsyncEventKind {
+    /// A completion queue has lost completions (`IBV_EVENT_CQ_ERR`).
+    CompletionQueueError,
+    /// A queue pair is in error, for a reason that no completion tells (`IBV_EVENT_QP_FATAL`).
+    QueuePairFatal,
+    /// A queue pair that draws Receives from a shared receive queue draws no more (`IBV_EVENT_QP_LAST_WQE_REACHED`).
+    LastReceiveReached,
+    /// A shared receive queue has fewer Receives than its limit (`IBV_EVENT_SRQ_LIMIT_REACHED`).
+    SharedReceiveLimit,
+    /// The device cannot be used any more (`IBV_EVENT_DEVICE_FATAL`).
+    DeviceFatal,
+}
+
+/// What an asynchronous event is about. The events of an object count at the object, which is not destroyed before they are acknowledged.
+pub(crate) trait EventSubject: Send + Sync {
+    fn tag(&self) -> &Tag;
+    fn acknowledgements(&self) -> &Acknowledgements;
+}
+
+/// An asynchronous event. The program [acknowledges](Self::acknowledge) each.
+#[must_use = "an object is not destroyed before its events are acknowledged"]
+pub struct AsyncEvent {
+    kind: AsyncEventKind,
+    subject: Option<Arc<dyn EventSubject>>,
+}
+
+impl fmt::Debug for AsyncEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let subject = self.subject.as_ref().map(|subject| subject.tag().get());
+        f.debug_struct("AsyncEvent")
+            .field("kind", &self.kind)
+            .field("subject", &subject)
+            .finish()
+    }
+}
+
+impl AsyncEvent {
+    /// The kind of the event.
+    pub fn kind(&self) -> AsyncEventKind {
+        self.kind
+    }
+
+    /// The [tag](Tag) of the object that the event is about; `None` for events of the device.
+    pub fn tag(&self) -> Option<u64> {
+        self.subject.as_ref().map(|subject| subject.tag().get())
+    }
+
+    /// The program has acted on the event.
+    pub fn acknowledge(self) {
+        if let Some(subject) = self.subject {
+            subject.acknowledgements().acknowledge(1);
+        }
+    }
+}
+
+/// An opened device.
+pub struct Context {
+    process: Arc<Process>,
+    device: Arc<Device>,
+    events: EventQueue<AsyncEvent>,
+    pub(crate) users: Users,
+    tag: Tag,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("device", &self.device.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Context {
+    /// Opens a device.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, when it has no descriptors left.
+    pub fn open(process: &Arc<Process>, device: &Arc<Device>) -> Result<Arc<Self>> {
+        let context = Arc::new(Self {
+            process: Arc::clone(process),
+            device: Arc::clone(device),
+            events: EventQueue::new(&process.environment())?,
+            users: Users::default(),
+            tag: Tag::default(),
+        });
+        let witness: Weak<dyn FatalWitness> = Arc::<Self>::downgrade(&context);
+        process.witness(witness);
+        Ok(context)
+    }
+
+    /// The process.
+    pub fn process(&self) -> &Arc<Process> {
+        &self.process
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// The caller's number.
+    pub fn tag(&self) -> &Tag {
+        &self.tag
+    }
+
+    /// The descriptor that is readable while an asynchronous event waits; `None` in a simulation.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.events.descriptor()
+    }
+
+    /// Returns true while an asynchronous event waits.
+    pub fn has_event(&self) -> bool {
+        self.events.is_ready()
+    }
+
+    /// The next asynchronous event. Waits for it unless the descriptor has `O_NONBLOCK`.
+    ///
+    /// # Errors
+    ///
+    /// EAGAIN where the call must not wait.
+    pub fn get_async_event(&self) -> Result<AsyncEvent> {
+        self.events.get(|| self.engine())
+    }
+
+    /// Prepares to release the context.
+    ///
+    /// # Errors
+    ///
+    /// EBUSY while objects of the context exist.
+    pub fn close(&self) -> Result<()> {
+        self.users.check_none("the context", "objects")
+    }
+
+    pub(crate) fn engine(&self) -> Result<Arc<Engine>> {
+        self.process.engine()
+    }
+
+    pub(crate) fn raise(&self, kind: AsyncEventKind, subject: Arc<dyn EventSubject>) {
+        subject.acknowledgements().handed_out();
+        self.events.push(AsyncEvent {
+            kind,
+            subject: Some(subject),
+        });
+    }
+
+    /// An object is about to be destroyed: drops its events that the program has not got, and waits for the acknowledgements of the others.
+    pub(crate) fn forget_subject(&self, subject: &Acknowledgements) -> Result<()> {
+        let is_of = |event: &AsyncEvent| {
+            let of = event.subject.as_ref();
+            of.is_some_and(|of| std::ptr::eq(of.acknowledgements(), subject))
+        };
+        for event in self.events.extract(is_of) {
+            event.acknowledge();
+        }
+        subject.wait(self.process.environment().world().is_some())
+    }
+}
+
+impl FatalWitness for Context {
+    fn device_broke(&self) {
+        self.events.push(AsyncEvent {
+            kind: AsyncEventKind::DeviceFatal,
+            subject: None,
+        });
+    }
+}
+
+/// Returns EINVAL unless `port` is the one port that devices have.
+pub fn check_port(port: u8) -> Result<()> {
+    match port {
+        1 => Ok(()),
+        _ => fail(
+            Errno::INVAL,
+            format!("there is no port {port}: devices have port 1"),
+        ),
+    }
+}

@@ -1,0 +1,247 @@
+//! Work completions, and how they are stored in a completion queue's ring.
+
+use std::num::NonZeroU32;
+
+use iwarp_io::cq::{self, Reason, Word};
+use iwarp_io::endpoint::{RequestKind, WqeStatus};
+
+/// How a request has ended, with the values of `enum ibv_wc_status`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum WcStatus {
+    /// `IBV_WC_SUCCESS`.
+    #[default]
+    Success = 0,
+    /// `IBV_WC_LOC_LEN_ERR`: a message was longer than its Receive.
+    LocalLength = 1,
+    /// `IBV_WC_LOC_QP_OP_ERR`: the queue pair cannot carry the request out.
+    LocalQpOperation = 2,
+    /// `IBV_WC_LOC_PROT_ERR`: a local key or range is wrong.
+    LocalProtection = 4,
+    /// `IBV_WC_WR_FLUSH_ERR`: given up, because the queue pair is in error.
+    Flushed = 5,
+    /// `IBV_WC_REM_ACCESS_ERR`: the peer refused access to its memory.
+    RemoteAccess = 10,
+    /// `IBV_WC_REM_OP_ERR`: the peer found another fault.
+    RemoteOperation = 11,
+    /// `IBV_WC_RNR_RETRY_EXC_ERR`: the peer had no Receive.
+    NoReceive = 13,
+    /// `IBV_WC_FATAL_ERR`.
+    Fatal = 19,
+}
+
+/// All statuses, and the place of each in a stored entry.
+const STATUSES: [WcStatus; 9] = [
+    WcStatus::Success,
+    WcStatus::LocalLength,
+    WcStatus::LocalQpOperation,
+    WcStatus::LocalProtection,
+    WcStatus::Flushed,
+    WcStatus::RemoteAccess,
+    WcStatus::RemoteOperation,
+    WcStatus::NoReceive,
+    WcStatus::Fatal,
+];
+
+impl WcStatus {
+    /// The status of a request that the engine has ended like this.
+    pub(crate) fn of(status: WqeStatus) -> Self {
+        match status {
+            WqeStatus::Success => Self::Success,
+            WqeStatus::Flushed => Self::Flushed,
+            WqeStatus::LocalAccess => Self::LocalProtection,
+            WqeStatus::RemoteAccess => Self::RemoteAccess,
+            WqeStatus::RemoteError => Self::RemoteOperation,
+            WqeStatus::ReceiveTooShort => Self::LocalLength,
+            WqeStatus::InvalidRequest => Self::LocalQpOperation,
+            WqeStatus::NoReceive => Self::NoReceive,
+            WqeStatus::Internal => Self::Fatal,
+        }
+    }
+
+    fn from_bits(bits: u32) -> Self {
+        let mut statuses = STATUSES.into_iter();
+        let known = statuses.find(|status| *status as u32 == bits);
+        known.unwrap_or(Self::Fatal)
+    }
+}
+
+/// The kind of a request, with the values of `enum ibv_wc_opcode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum WcOpcode {
+    /// `IBV_WC_SEND`.
+    #[default]
+    Send = 0,
+    /// `IBV_WC_RDMA_WRITE`.
+    Write = 1,
+    /// `IBV_WC_RDMA_READ`.
+    Read = 2,
+    /// `IBV_WC_COMP_SWAP` and `IBV_WC_FETCH_ADD`.
+    Atomic = 3,
+    /// `IBV_WC_BIND_MW`.
+    Bind = 5,
+    /// `IBV_WC_LOCAL_INV`.
+    LocalInvalidate = 6,
+    /// `IBV_WC_RECV`.
+    Receive = 128,
+}
+
+/// The kinds, each at the place that its tag in the ring says.
+const OPCODES: [WcOpcode; 8] = [
+    WcOpcode::Send,
+    WcOpcode::Write,
+    WcOpcode::Read,
+    WcOpcode::Atomic,
+    WcOpcode::Receive,
+    WcOpcode::Bind,
+    WcOpcode::LocalInvalidate,
+    WcOpcode::Send,
+];
+
+impl WcOpcode {
+    pub(crate) fn of(kind: RequestKind) -> Self {
+        match kind {
+            RequestKind::Receive => Self::Receive,
+            RequestKind::Send | RequestKind::Immediate => Self::Send,
+            RequestKind::Write => Self::Write,
+            RequestKind::Read => Self::Read,
+            RequestKind::Atomic => Self::Atomic,
+            RequestKind::Bind => Self::Bind,
+            RequestKind::Invalidate => Self::LocalInvalidate,
+        }
+    }
+
+    fn tag(self) -> u64 {
+        match self {
+            Self::Send => 0,
+            Self::Write => 1,
+            Self::Read => 2,
+            Self::Atomic => 3,
+            Self::Receive => 4,
+            Self::Bind => 5,
+            Self::LocalInvalidate => 6,
+        }
+    }
+}
+
+/// The end of one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkCompletion {
+    /// The number that the program gave the request.
+    pub wr_id: u64,
+    /// How the request ended.
+    pub status: WcStatus,
+    /// The kind of the request. C programs may rely on it in successful completions only.
+    pub opcode: WcOpcode,
+    /// Octets moved, in successful completions.
+    pub byte_len: u32,
+    /// The number of the queue pair.
+    pub qp_num: u32,
+    /// The key of ours that the peer's message has invalidated (`IBV_WC_WITH_INV`).
+    pub invalidated: Option<u32>,
+}
+
+/// One completion on its way into a queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CqEntry {
+    pub(crate) completion: WorkCompletion,
+    /// A Receive whose Send asked for an event.
+    pub(crate) solicited: bool,
+}
+
+/// A completion in the ring.
+#[derive(Debug, Default)]
+pub(crate) struct CqEntryWords {
+    wr_id: Word,
+    /// Status and octets.
+    outcome: Word,
+    /// The number of the queue pair, and the invalidated key, which is valid only if the tag says so.
+    queue_pair: Word,
+}
+
+/// The bits of a tag that hold the kind, and the one that says that a key was invalidated.
+const KIND: u64 = OPCODES.len() as u64 - 1;
+const INVALIDATED: u64 = OPCODES.len() as u64;
+
+impl cq::Entry for CqEntry {
+    type Result = WorkCompletion;
+    type Words = CqEntryWords;
+
+    const OVERFLOW: Reason = Reason(NonZeroU32::MIN);
+
+    /// A failed request satisfies a program that waits for solicited completions as well.
+    fn wakes(&self) -> bool {
+        self.solicited || self.completion.status != WcStatus::Success
+    }
+
+    fn tag(&self) -> u64 {
+        let invalidated = match self.completion.invalidated {
+            Some(_) => INVALIDATED,
+            None => 0,
+        };
+        invalidated | self.completion.opcode.tag()
+    }
+
+    fn store(&self, words: &CqEntryWords) {
+        let completion = &self.completion;
+        let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+        words.wr_id.set(completion.wr_id);
+        let status = completion.status as u32;
+        words.outcome.set(pair(status, completion.byte_len));
+        let invalidated = completion.invalidated.unwrap_or(0);
+        words.queue_pair.set(pair(completion.qp_num, invalidated));
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "each half of a word is one value"
+    )]
+    fn load(words: &CqEntryWords, tag: u64) -> WorkCompletion {
+        let halves = |word: &Word| ((word.get() >> 32) as u32, word.get() as u32);
+        let (status, byte_len) = halves(&words.outcome);
+        let (qp_num, invalidated) = halves(&words.queue_pair);
+        WorkCompletion {
+            wr_id: words.wr_id.get(),
+            status: WcStatus::from_bits(status),
+            opcode: OPCODES[(tag & KIND) as usize],
+            byte_len,
+            qp_num,
+            invalidated: (tag & INVALIDATED != 0).then_some(invalidated),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iwarp_io::cq::Entry as _;
+
+    use super::*;
+
+    #[test]
+    fn a_completion_is_loaded_as_it_was_stored() {
+        let words = CqEntryWords::default();
+        for status in STATUSES {
+            for opcode in OPCODES {
+                for invalidated in [None, Some(0), Some(u32::MAX)] {
+                    let completion = WorkCompletion {
+                        wr_id: u64::MAX - opcode as u64,
+                        status,
+                        opcode,
+                        byte_len: 1 << 30,
+                        qp_num: 0x00FF_FFFF,
+                        invalidated,
+                    };
+                    let entry = CqEntry {
+                        completion,
+                        solicited: false,
+                    };
+                    entry.store(&words);
+                    assert!(entry.tag() < 16);
+                    assert_eq!(CqEntry::load(&words, entry.tag()), completion);
+                    assert_eq!(entry.wakes(), status != WcStatus::Success);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Completion queues.
+
+mod entry;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
+
+use iwarp_io::cq::{self, CannotResize, NotifyOn, Queue};
+use iwarp_io::limited;
+use iwarp_io::progress::domain::Domain;
+use iwarp_io::progress::parking::Parking;
+use parking_lot::Mutex;
+
+pub(crate) use entry::CqEntry;
+pub use entry::{WcOpcode, WcStatus, WorkCompletion};
+
+use crate::channel::CompletionChannel;
+use crate::context::{AsyncEventKind, Context, EventSubject};
+use crate::device::limits;
+use crate::error::{Errno, Error, Result, fail};
+use crate::process::Engine;
+use crate::users::{Acknowledgements, Tag, User, Users};
+
+/// A completion queue.
+pub struct CompletionQueue {
+    context: Arc<Context>,
+    engine: Arc<Engine>,
+    channel: Option<Arc<CompletionChannel>>,
+    /// Where threads wait that drive the queue's streams.
+    parking: Arc<Parking>,
+    parking_token: u64,
+    pub(crate) domain: Arc<Domain>,
+    queue: Queue<CqEntry, Armed>,
+    /// What the program waits for: one of the constants below.
+    armed: AtomicU8,
+    queue_pairs: Mutex<Vec<Weak<dyn QueueUser>>>,
+    acknowledgements: Acknowledgements,
+    pub(crate) users: Users,
+    tag: Tag,
+    this: Weak<Self>,
+    /// The completion queue counts as a user of its context, and of its channel.
+    #[expect(dead_code, reason = "counts until it is dropped")]
+    user_of: (User, Option<User>),
+    is_destroyed: AtomicBool,
+}
+
+/// The completion queue is not armed, or waits for a solicited completion, or for any.
+const NOT_ARMED: u8 = 0;
+const SOLICITED: u8 = 1;
+const ANY: u8 = 2;
+
+/// The request for one event.
+#[derive(Debug)]
+pub(crate) struct Armed;
+
+/// Events to be delivered once no lock is held.
+pub(crate) type DueEvents = cq::CompletedNotifies<Armed>;
+
+/// A queue pair, as seen by a completion queue that has lost completions.
+pub(crate) trait QueueUser: Send + Sync {
+    /// The queue has broken down. Called with no lock held.
+    fn queue_broke(&self);
+}
+
+impl fmt::Debug for CompletionQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionQueue").finish_non_exhaustive()
+    }
+}
+
+impl CompletionQueue {
+    /// Makes a completion queue for at least `depth` completions. With a channel the queue can be
+    /// [armed](Self::request_notification).
+    ///
+    /// # Errors
+    ///
+    /// EINVAL if `depth` is 0 or above the device's limit; ENOMEM; those of the system, when it has no descriptors left.
+    pub fn create(
+        context: &Arc<Context>,
+        depth: u32,
+        channel: Option<&Arc<CompletionChannel>>,
+    ) -> Result<Arc<Self>> {
+        check_depth(depth)?;
+        let engine = context.engine()?;
+        let queue = Queue::new(depth).map_err(|_| no_memory())?;
+        let parking = channel.map_or(&engine.parking, |channel| &channel.parking);
+        let parking = Arc::clone(parking);
+        let domain = engine.driver.domain(&parking);
+        let domain =
+            domain.map_err(|error| Error::of_system(&error, "cannot create a completion queue"))?;
+        let parking_token = parking.add_queue(&domain);
+        Ok(Arc::new_cyclic(|this| Self {
+            user_of: (
+                context.users.add(),
+                channel.map(|channel| channel.users.add()),
+            ),
+            context: Arc::clone(context),
+            engine,
+            channel: channel.cloned(),
+            parking,
+            parking_token,
+            domain,
+            queue,
+            armed: AtomicU8::new(NOT_ARMED),
+            queue_pairs: Mutex::default(),
+            acknowledgements: Acknowledgements::default(),
+            users: Users::default(),
+            tag: Tag::default(),
+            this: this.clone(),
+            is_destroyed: AtomicBool::new(false),
+        }))
+    }
+
+    /// The context.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// The channel.
+    pub fn channel(&self) -> Option<&Arc<CompletionChannel>> {
+        self.channel.as_ref()
+    }
+
+    /// The caller's number.
+    pub fn tag(&self) -> &Tag {
+        &self.tag
+    }
+
+    /// Takes completions out: as many as there are and `completions` has room for; returns how many. If there are none, drives the
+    /// connections of the queue. Never blocks.
+    #[inline]
+    pub fn poll(&self, completions: &mut [WorkCompletion]) -> usize {
+        let Engine { driver, .. } = &*self.engine;
+        driver.polled(&self.domain);
+        let taken = self.queue.take(completions);
+        // When completions are there, the streams are not read, so that the program can handle its completions first.
+        if taken == completions.len() || taken > 0 && !self.domain.has_unfinished() {
+            return taken;
+        }
+        if self.engine.driving(|| self.domain.poll()) {
+            driver.notice(&self.domain);
+        }
+        let taken = taken + self.queue.take(&mut completions[taken..]);
+        if taken == 0 {
+            self.polled_in_vain();
+        }
+        taken
+    }
+
+    fn polled_in_vain(&self) {
+        // A program that polls an armed queue in vain is about to sleep.
+        if self.armed.load(Ordering::Relaxed) != NOT_ARMED {
+            self.engine.driver.hand_over(&self.domain);
+        }
+        self.engine.driver.environment.polled_in_vain();
+    }
+
+    /// Asks for one event in the channel, when a completion comes that the program has not been told of; with `solicited_only` when one
+    /// comes that failed or whose Send asked for an event. Without a channel nothing happens.
+    pub fn request_notification(&self, solicited_only: bool) {
+        if self.channel.is_none() {
+            return;
+        }
+        let (wanted, on) = match solicited_only {
+            true => (SOLICITED, NotifyOn::Solicited),
+            false => (ANY, NotifyOn::Any),
+        };
+        // A queue that is armed for as much already stays as it is: there is one event for all requests.
+        if self.armed.fetch_max(wanted, Ordering::SeqCst) < wanted {
+            let due = self.queue.notify(on, Armed, |waits| self.interest(waits));
+            if self.domain.has_interest() {
+                self.parking.arm(&self.domain, self.parking_token);
+            }
+            if let Some(due) = due {
+                self.deliver(due);
+            }
+        }
+        self.engine.driver.hand_over(&self.domain);
+    }
+
+    /// The program has handled this many events of the channel that are of this queue.
+    pub fn acknowledge_events(&self, count: u64) {
+        self.acknowledgements.acknowledge(count);
+    }
+
+    /// Changes the depth. Completions that are in the queue stay.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL if the depth is 0, above the device's limit or below the number of completions in the queue; ENOMEM.
+    pub fn resize(&self, depth: u32) -> Result<()> {
+        check_depth(depth)?;
+        self.queue.resize(depth).map_err(|why| match why {
+            CannotResize::TooMany => Error::new(
+                Errno::INVAL,
+                "more completions are queued than the new depth holds: poll first",
+            ),
+            CannotResize::OutOfMemory => no_memory(),
+        })
+    }
+
+    /// Prepares to release the queue: waits until its events are acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// EBUSY while queue pairs or shared receive queues use the queue.
+    pub fn destroy(&self) -> Result<()> {
+        self.users
+            .check_none("the completion queue", "queue pairs")?;
+        if self.is_destroyed.swap(true, Ordering::SeqCst) {
+            return fail(Errno::INVAL, "the completion queue was destroyed before");
+        }
+        drop(self.queue.cancel(|waits| self.interest(waits)));
+        if let Some(channel) = &self.channel {
+            channel.forget_subject(&self.acknowledgements);
+        }
+        self.context.forget_subject(&self.acknowledgements)
+    }
+
+    /// Wakes a thread that waits and drives, to look for unfinished work.
+    pub(crate) fn wake(&self) {
+        self.parking.call_driver();
+    }
+
+    pub(crate) fn attach(&self, queue_pair: Weak<dyn QueueUser>) {
+        let mut queue_pairs = self.queue_pairs.lock();
+        if queue_pairs.len() == queue_pairs.capacity() {
+            queue_pairs.retain(|known| known.strong_count() > 0);
+            let more = queue_pairs.len().max(8);
+            queue_pairs.reserve(more);
+        }
+        queue_pairs.push(queue_pair);
+    }
+
+    /// Places completions. The caller delivers what is returned when it holds no lock. The caller has locked the queue pair, which keeps
+    /// the queue pair's completions in order.
+    pub(crate) fn place(
+        &self,
+        entries: impl Iterator<Item = CqEntry> + Clone,
+    ) -> Option<DueEvents> {
+        self.queue.place(entries, |waits| self.interest(waits))
+    }
+
+    /// Tells the domain whether the program waits.
+    fn interest(&self, waits: bool) {
+        if waits {
+            self.domain.add_interest();
+        } else {
+            self.domain.drop_interest();
+        }
+    }
+
+    /// Delivers events, with no lock held. After an overrun, ends every queue pair of the queue first.
+    pub(crate) fn deliver(&self, due: DueEvents) {
+        if due.broken {
+            self.broke();
+        }
+        let fires = due.into_requests().count() > 0;
+        if fires
+            && self.armed.swap(NOT_ARMED, Ordering::SeqCst) != NOT_ARMED
+            && let (Some(channel), Some(this)) = (&self.channel, self.this.upgrade())
+        {
+            channel.push(this);
+        }
+    }
+
+    #[cold]
+    fn broke(&self) {
+        limited!(
+            error,
+            "a completion queue was overrun, and its connections end; create it with room for the completions of all its requests"
+        );
+        if let Some(this) = self.this.upgrade() {
+            self.context
+                .raise(AsyncEventKind::CompletionQueueError, this);
+        }
+        let queue_pairs = std::mem::take(&mut *self.queue_pairs.lock());
+        for queue_pair in queue_pairs.iter().filter_map(Weak::upgrade) {
+            queue_pair.queue_broke();
+        }
+    }
+}
+
+impl EventSubject for CompletionQueue {
+    fn tag(&self) -> &Tag {
+        &self.tag
+    }
+
+    fn acknowledgements(&self) -> &Acknowledgements {
+        &self.acknowledgements
+    }
+}
+
+impl Drop for CompletionQueue {
+    fn drop(&mut self) {
+        self.parking.remove_queue(&self.domain, self.parking_token);
+        self.engine.driver.remove_domain(&self.domain);
+    }
+}
+
+fn check_depth(depth: u32) -> Result<()> {
+    if depth == 0 || depth > limits::COMPLETIONS {
+        return fail(
+            Errno::INVAL,
+            format!(
+                "a completion queue has 1 to {} completions",
+                limits::COMPLETIONS
+            ),
+        );
+    }
+    Ok(())
+}
+
+fn no_memory() -> Error {
+    Error::new(Errno::NOMEM, "there is no memory for the completion queue")
+}

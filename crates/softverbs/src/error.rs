@@ -1,0 +1,54 @@
+//! Errors of calls: the number that C programs get, and a sentence for people.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io;
+
+pub use rustix::io::Errno;
+
+/// The result of a call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call failed: an errno as the manual pages name it, and what happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    errno: Errno,
+    what: Cow<'static, str>,
+}
+
+impl Error {
+    /// An error with this number.
+    pub fn new(errno: Errno, what: impl Into<Cow<'static, str>>) -> Self {
+        let what = what.into();
+        Self { errno, what }
+    }
+
+    /// The number.
+    pub fn errno(&self) -> Errno {
+        self.errno
+    }
+
+    /// The number as C programs see it, a positive one.
+    pub fn raw(&self) -> i32 {
+        self.errno.raw_os_error()
+    }
+
+    /// An error of the system, which happened while `what` was done.
+    pub(crate) fn of_system(error: &io::Error, what: &str) -> Self {
+        let errno = iwarp_io::system_call::errno(error).unwrap_or(Errno::IO);
+        Self::new(errno, format!("{what}: {error}"))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Returns an error.
+pub(crate) fn fail<T>(errno: Errno, what: impl Into<Cow<'static, str>>) -> Result<T> {
+    Err(Error::new(errno, what))
+}

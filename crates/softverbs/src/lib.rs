@@ -1,0 +1,66 @@
+//! The objects of libibverbs and librdmacm, over the iWARP driver.
+//!
+//! Every object of verbs is a type here, with the calls of the manual pages as methods and an [`Error`] that has their errno. Nothing here
+//! is `unsafe`, no object is a C structure, and no thread is started but the driver's. The objects run in a simulated network as well
+//! as on sockets.
+//!
+//! ```text
+//! cm        event channels, identifiers, set-up and end of connections
+//! qp        queue pairs: states, requests, the owner of the driver's endpoint
+//! srq, cq   shared receive queues; completion queues and completions
+//! mr, pd    memory regions, protection domains
+//! channel   completion channels, over queues of events with descriptors (events)
+//! context   opened devices, asynchronous events
+//! process   the driver, the table of memory, numbers of queue pairs and connections
+//! device    devices over network interfaces
+//! ```
+//!
+//! A module uses those below it in this list, and no others.
+//!
+//! # How a C library uses the objects
+//!
+//! - One [`Process`] for a program, made when the devices are listed for the first time. After a fork the child calls
+//!   [`Process::forget`], leaks what it has of the old objects, and makes a new [`Process`].
+//! - A C structure holds the [`Arc`](std::sync::Arc) of its object, and the object's [`Tag`] holds the address of the structure. Events name objects
+//!   by their tags.
+//! - To destroy an object, call its `destroy` (`close`, `deregister`), which fails with EBUSY as long as other objects use it, and waits
+//!   for acknowledgements; if it succeeds, drop the `Arc`.
+//! - An [`Error`] has the errno: functions that return an errno return [`Error::raw`], the others set it and return -1 or NULL.
+//! - [`CompletionQueue::poll`] fills an array of [`WorkCompletion`]s, whose numbers are those of the headers. [`Sge`] is laid out as
+//!   `struct ibv_sge`. A list of requests is posted one by one; the first that fails is the `bad_wr`.
+//! - Memory of the program becomes a `rdma_buffer::Buffer` by `Buffer::from_pages`, for which the C library vouches.
+#![forbid(unsafe_code)]
+
+mod channel;
+mod cm;
+mod context;
+mod cq;
+mod device;
+mod error;
+mod events;
+mod mr;
+mod pd;
+mod process;
+mod qp;
+mod sge;
+mod srq;
+mod users;
+
+pub use channel::{CompletionChannel, CompletionEvent};
+pub use cm::{CmEvent, CmEventKind, CmId, ConnParameters, EventChannel};
+pub use context::{AsyncEvent, AsyncEventKind, Context, check_port};
+pub use cq::{CompletionQueue, WcOpcode, WcStatus, WorkCompletion};
+pub use device::{Device, DeviceKind, Gid, GidEntry, gid, limits};
+pub use error::{Errno, Error, Result};
+pub use iwarp_io::interfaces::NetworkInterface;
+pub use iwarp_io::transport::sim::{Conditions, World};
+pub use mr::{AccessFlags, MemoryRegion};
+pub use pd::ProtectionDomain;
+pub use process::{Process, ProcessOptions};
+pub use qp::{
+    QpAttributes, QpCaps, QpMask, QpOptions, QpState, QueuePair, RemotePlace, SendData,
+    SendOperation, SendRequest,
+};
+pub use sge::Sge;
+pub use srq::{SharedReceiveQueue, SrqAttributes};
+pub use users::Tag;

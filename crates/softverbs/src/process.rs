@@ -1,0 +1,492 @@
+//! What all objects of a process share: the devices, one driver, one table of registered memory, and the numbers of queue pairs and
+//! connections.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use iwarp_io::descriptors;
+use iwarp_io::driver::Driver;
+use iwarp_io::endpoint::StreamId;
+use iwarp_io::endpoint::buffers::Buffers;
+use iwarp_io::environment::Environment;
+use iwarp_io::faults::FaultOwner;
+use iwarp_io::interfaces::{self, NetworkInterface};
+use iwarp_io::memory::{Table, TableOptions};
+use iwarp_io::progress::background::DriverOwner;
+use iwarp_io::progress::parking::{ANYTHING, Parking};
+use iwarp_io::progress::polling;
+use iwarp_io::transport::Transport;
+use iwarp_io::transport::sim::World;
+use iwarp_io::transport::sim::world::SimAdapter;
+use iwarp_io::transport::tcp::Tcp;
+use parking_lot::Mutex;
+
+use crate::device::{Device, DeviceKind, limits};
+use crate::error::{Errno, Error, Result, fail};
+
+/// The options of a process.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ProcessOptions {
+    /// How devices present themselves.
+    pub kind: DeviceKind,
+    /// The only interface to have a device for. Without a name every interface has one, but the loopback interface only if there is no
+    /// other.
+    pub interface: Option<String>,
+    /// The ports that connections and listeners take where the program names none; without it, those of the transport's own range.
+    pub ports: Option<RangeInclusive<u16>>,
+    /// Streams carry CRCs. They also do if the peer asks for CRCs.
+    pub crc: bool,
+}
+
+impl Default for ProcessOptions {
+    fn default() -> Self {
+        Self {
+            kind: DeviceKind::default(),
+            interface: None,
+            ports: None,
+            crc: true,
+        }
+    }
+}
+
+/// The devices of a process and what their objects share.
+///
+/// A program has one. The driver, with its thread, starts with the first object that needs it.
+///
+/// After a fork the child makes a new one and never again touches an object that belongs to the old one: it calls [`forget`](Self::forget),
+/// which neither closes nor sends anything.
+pub struct Process {
+    options: ProcessOptions,
+    transport: Transport,
+    devices: Vec<Arc<Device>>,
+    engine: Mutex<Option<Arc<Engine>>>,
+    this: Weak<Self>,
+    next_stream: AtomicU32,
+    pub(crate) numbers: Numbers,
+    /// Queue pairs that the program has destroyed and whose connections have not ended.
+    lingering: Mutex<HashMap<StreamId, Arc<dyn Any + Send + Sync>>>,
+    witnesses: Mutex<Vec<Weak<dyn FatalWitness>>>,
+    is_broken: AtomicBool,
+    /// A simulated network exists as long as the program holds something of it.
+    #[expect(dead_code, reason = "kept until it is dropped")]
+    world: Option<World>,
+}
+
+/// The driver, and the table of registered memory.
+pub(crate) struct Engine {
+    pub(crate) driver: Arc<Driver>,
+    pub(crate) table: Arc<Table>,
+    /// For completion queues without a channel, and for asynchronous events.
+    pub(crate) parking: Arc<Parking>,
+    process: Weak<Process>,
+}
+
+/// Learns that the devices cannot be used any more.
+pub(crate) trait FatalWitness: Send + Sync {
+    /// A panic has passed through the driver.
+    fn device_broke(&self);
+}
+
+/// Numbers by which a program names objects: 24 bits for queue pairs, 16 bits for connections, so that no connection has the number of
+/// a queue pair.
+#[derive(Default)]
+pub(crate) struct Numbers {
+    state: Mutex<NumbersInUse>,
+}
+
+#[derive(Default)]
+struct NumbersInUse {
+    objects: HashMap<u32, Weak<dyn Any + Send + Sync>>,
+    last_queue_pair: u32,
+    last_connection: u32,
+}
+
+/// The first number of a queue pair. Lower ones name connections.
+pub(crate) const FIRST_QUEUE_PAIR: u32 = 0x1_0000;
+const QUEUE_PAIRS: u32 = 0x100_0000 - FIRST_QUEUE_PAIR;
+
+impl Numbers {
+    /// Takes a number for a queue pair.
+    pub(crate) fn take_queue_pair(&self) -> Result<u32> {
+        let mut state = self.state.lock();
+        for _ in 0..=limits::OBJECTS {
+            state.last_queue_pair = (state.last_queue_pair + 1) % QUEUE_PAIRS;
+            let number = FIRST_QUEUE_PAIR + state.last_queue_pair;
+            if let Entry::Vacant(free) = state.objects.entry(number) {
+                free.insert(Weak::<()>::new());
+                return Ok(number);
+            }
+        }
+        fail(Errno::NOMEM, "there are too many queue pairs: destroy some")
+    }
+
+    /// Takes a number for a connection.
+    pub(crate) fn take_connection(&self) -> Result<u32> {
+        let mut state = self.state.lock();
+        for _ in 1..FIRST_QUEUE_PAIR {
+            state.last_connection = state.last_connection % (FIRST_QUEUE_PAIR - 1) + 1;
+            let number = state.last_connection;
+            if let Entry::Vacant(free) = state.objects.entry(number) {
+                free.insert(Weak::<()>::new());
+                return Ok(number);
+            }
+        }
+        fail(
+            Errno::NOMEM,
+            "there are too many connections: destroy identifiers of connections",
+        )
+    }
+
+    /// Says what has a number.
+    pub(crate) fn set(&self, number: u32, object: Weak<dyn Any + Send + Sync>) {
+        self.state.lock().objects.insert(number, object);
+    }
+
+    /// Finds the object with a number.
+    pub(crate) fn find<T: Any + Send + Sync>(&self, number: u32) -> Option<Arc<T>> {
+        let object = self.state.lock().objects.get(&number)?.upgrade()?;
+        object.downcast().ok()
+    }
+
+    /// Gives a number back.
+    pub(crate) fn release(&self, number: u32) {
+        self.state.lock().objects.remove(&number);
+    }
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Process")
+            .field("devices", &self.devices)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
+
+/// The interfaces that have devices.
+fn with_devices(
+    found: Vec<NetworkInterface>,
+    wanted: Option<&str>,
+) -> Result<Vec<NetworkInterface>> {
+    if let Some(wanted) = wanted {
+        let names: Vec<_> = found.iter().map(|one| one.name.clone()).collect();
+        let one = found.into_iter().find(|one| one.name == wanted);
+        let one = one.ok_or_else(|| {
+            let names = names.join(", ");
+            Error::new(
+                Errno::NODEV,
+                format!("there is no interface {wanted} with an address; there are: {names}"),
+            )
+        })?;
+        return Ok(vec![one]);
+    }
+    let has_others = found.iter().any(|one| !one.is_loopback);
+    let with_devices = found.into_iter();
+    Ok(with_devices
+        .filter(|one| !(one.is_loopback && has_others))
+        .collect())
+}
+
+impl Process {
+    /// The devices over the interfaces of this machine.
+    ///
+    /// # Errors
+    ///
+    /// ENODEV if the interface that the options name does not exist; errors of the system.
+    pub fn of_system(options: ProcessOptions) -> Result<Arc<Self>> {
+        let found = interfaces::of_system()
+            .map_err(|error| Error::of_system(&error, "cannot list the network interfaces"))?;
+        Self::new(Transport::Tcp(Tcp::default()), found, options, None)
+    }
+
+    /// The devices of a host in a simulated network.
+    ///
+    /// # Errors
+    ///
+    /// As [`of_system`](Self::of_system).
+    pub fn simulated(
+        world: &World,
+        interfaces: Vec<NetworkInterface>,
+        options: ProcessOptions,
+    ) -> Result<Arc<Self>> {
+        Self::new(
+            Transport::Sim(world.own()),
+            interfaces,
+            options,
+            Some(world.clone()),
+        )
+    }
+
+    fn new(
+        transport: Transport,
+        interfaces: Vec<NetworkInterface>,
+        options: ProcessOptions,
+        world: Option<World>,
+    ) -> Result<Arc<Self>> {
+        let interfaces = with_devices(interfaces, options.interface.as_deref())?;
+        let devices = interfaces.into_iter().enumerate();
+        let kind = options.kind;
+        let devices = devices.map(|(index, one)| Arc::new(Device::new(index, kind, one)));
+        Ok(Arc::new_cyclic(|this| Self {
+            devices: devices.collect(),
+            options,
+            transport,
+            engine: Mutex::default(),
+            this: this.clone(),
+            next_stream: AtomicU32::new(1),
+            numbers: Numbers::default(),
+            lingering: Mutex::default(),
+            witnesses: Mutex::default(),
+            is_broken: AtomicBool::new(false),
+            world,
+        }))
+    }
+
+    /// The devices.
+    pub fn devices(&self) -> &[Arc<Device>] {
+        &self.devices
+    }
+
+    /// The options.
+    pub fn options(&self) -> &ProcessOptions {
+        &self.options
+    }
+
+    /// The device of a local address. Addresses of the loopback interface belong to the first device.
+    pub fn device_of(&self, address: IpAddr) -> Option<&Arc<Device>> {
+        let address = address.to_canonical();
+        let mut devices = self.devices.iter();
+        let own = devices.find(|device| device.has_address(address));
+        own.or_else(|| self.devices.first().filter(|_| address.is_loopback()))
+    }
+
+    /// Leaves everything as it is, for good: nothing that belongs to this process object is closed, sent or waited for. For the child of a
+    /// fork, which shares the sockets with its parent.
+    pub fn forget(self: &Arc<Self>) {
+        // The engine keeps the sockets of its streams as long as it exists.
+        std::mem::forget(Arc::clone(self));
+        if let Some(engine) = self.engine.try_lock().and_then(|engine| engine.clone()) {
+            std::mem::forget(engine);
+        }
+    }
+
+    pub(crate) fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
+    pub(crate) fn environment(&self) -> Environment {
+        self.transport.environment()
+    }
+
+    /// The driver, which starts now if it has not started.
+    pub(crate) fn engine(&self) -> Result<Arc<Engine>> {
+        if self.is_broken.load(Ordering::Relaxed) {
+            return fail(
+                Errno::IO,
+                "a panic has passed through the driver; its message is on standard error",
+            );
+        }
+        let mut engine = self.engine.lock();
+        if let Some(engine) = &*engine {
+            return Ok(Arc::clone(engine));
+        }
+        let started = Engine::start(self)
+            .map_err(|error| Error::of_system(&error, "cannot start the driver"))?;
+        Ok(Arc::clone(engine.insert(Arc::new(started))))
+    }
+
+    pub(crate) fn next_stream(&self) -> StreamId {
+        StreamId(self.next_stream.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Keeps a destroyed queue pair until its connection has ended.
+    pub(crate) fn linger(&self, stream: StreamId, queue_pair: Arc<dyn Any + Send + Sync>) {
+        self.lingering.lock().insert(stream, queue_pair);
+    }
+
+    /// Gives up a destroyed queue pair whose connection has ended. The caller drops it with no lock held.
+    #[must_use]
+    pub(crate) fn unlinger(&self, stream: StreamId) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.lingering.lock().remove(&stream)
+    }
+
+    /// Tells `witness` when the devices break.
+    pub(crate) fn witness(&self, witness: Weak<dyn FatalWitness>) {
+        let mut witnesses = self.witnesses.lock();
+        witnesses.retain(|known| known.strong_count() > 0);
+        witnesses.push(witness);
+    }
+
+    fn break_down(&self) {
+        if self.is_broken.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        tracing::error!("a panic has passed through the driver, and the devices end");
+        let witnesses = std::mem::take(&mut *self.witnesses.lock());
+        for witness in witnesses.iter().filter_map(Weak::upgrade) {
+            witness.device_broke();
+        }
+    }
+}
+
+impl Engine {
+    fn start(process: &Process) -> io::Result<Self> {
+        descriptors::allow();
+        let environment = process.environment();
+        let options = TableOptions::default().capacity(limits::REGIONS);
+        let options = match environment {
+            // In a simulation STags follow from the seed.
+            Environment::Sim(_) => options.seed(environment.random()?),
+            Environment::System => options,
+        };
+        let table = Arc::new(Table::with_options(&options).map_err(io::Error::other)?);
+        let buffers = Buffers::new(Arc::clone(&table));
+        let driver = Arc::new(Driver::start(process.transport.clone(), buffers, None)?);
+        let owner: Weak<dyn DriverOwner> = process.this.clone();
+        driver.owned_by(owner);
+        if let Some(world) = environment.world() {
+            let adapter: Weak<dyn SimAdapter> = process.this.clone();
+            world.add_adapter(adapter);
+        }
+        Ok(Self {
+            parking: Arc::new(driver.parking()?),
+            driver,
+            table,
+            process: process.this.clone(),
+        })
+    }
+
+    /// A place for threads to wait in.
+    pub(crate) fn parking(&self) -> Result<Arc<Parking>> {
+        let parking = self.driver.parking();
+        let parking = parking.map_err(|error| Error::of_system(&error, "cannot make a channel"))?;
+        Ok(Arc::new(parking))
+    }
+
+    /// Calls `drive`, which makes progress for connections. If it panics, the devices break: what `drive` was at may stay undone for ever.
+    #[inline]
+    pub(crate) fn driving<T>(&self, drive: impl FnOnce() -> T) -> T {
+        let guard = BreakOnPanic(&self.process);
+        let done = drive();
+        std::mem::forget(guard);
+        done
+    }
+
+    /// Waits in `parking`, and drives, until `done` returns true or the deadline has passed.
+    pub(crate) fn park(
+        &self,
+        parking: &Parking,
+        done: &dyn Fn() -> bool,
+        deadline: Option<Instant>,
+    ) -> Result<()> {
+        let parked = self.driving(|| parking.park(ANYTHING, done, deadline, polling::stop));
+        parked.map_err(|error| match error.kind() {
+            io::ErrorKind::Deadlock => {
+                let world = self.driver.environment.world();
+                let waits = world.map_or_else(Vec::new, World::report).join("; ");
+                Error::new(Errno::DEADLK, format!("{error}; {waits}"))
+            }
+            _ => Error::of_system(&error, "cannot wait"),
+        })
+    }
+}
+
+/// Breaks the devices when it is dropped, which only a panic brings about.
+struct BreakOnPanic<'a>(&'a Weak<Process>);
+
+impl Drop for BreakOnPanic<'_> {
+    fn drop(&mut self) {
+        if let Some(process) = self.0.upgrade() {
+            process.break_down();
+        }
+    }
+}
+
+impl DriverOwner for Process {
+    fn driver_panicked(&self) {
+        self.break_down();
+    }
+}
+
+impl FaultOwner for Process {
+    /// Processes of verbs have no fault plans.
+    fn remove_device(&self) {}
+}
+
+impl SimAdapter for Process {
+    fn waits(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn abandoned(&self) {
+        let lingering = std::mem::take(&mut *self.lingering.lock());
+        drop(lingering);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(name: &str, is_loopback: bool) -> NetworkInterface {
+        let mut interface = NetworkInterface::simulated(1, vec![[10, 0, 0, 1].into()]);
+        interface.name = name.to_owned();
+        interface.is_loopback = is_loopback;
+        interface
+    }
+
+    #[test]
+    fn the_loopback_interface_has_a_device_only_alone_or_by_name() {
+        let both = || vec![interface("eth0", false), interface("lo", true)];
+        let names = |found: Vec<NetworkInterface>, wanted| {
+            let found = with_devices(found, wanted).unwrap();
+            found.into_iter().map(|one| one.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(both(), None), ["eth0"]);
+        assert_eq!(names(both(), Some("lo")), ["lo"]);
+        assert_eq!(names(vec![interface("lo", true)], None), ["lo"]);
+        let error = with_devices(both(), Some("eth1")).unwrap_err();
+        assert_eq!(error.errno(), Errno::NODEV);
+        assert!(error.to_string().contains("eth0, lo"));
+    }
+
+    #[test]
+    fn connections_and_queue_pairs_never_share_a_number() {
+        let numbers = Numbers::default();
+        let connection = numbers.take_connection().unwrap();
+        let queue_pair = numbers.take_queue_pair().unwrap();
+        assert!(connection > 0 && connection < FIRST_QUEUE_PAIR);
+        assert!((FIRST_QUEUE_PAIR..0x100_0000).contains(&queue_pair));
+        let object = Arc::new(7_u8);
+        numbers.set(queue_pair, Arc::<u8>::downgrade(&object));
+        assert_eq!(numbers.find::<u8>(queue_pair).as_deref(), Some(&7));
+        assert!(numbers.find::<u16>(queue_pair).is_none());
+        numbers.release(queue_pair);
+        assert!(numbers.find::<u8>(queue_pair).is_none());
+    }
+
+    #[test]
+    fn connections_get_numbers_until_all_are_in_use() {
+        let numbers = Numbers::default();
+        for _ in 1..FIRST_QUEUE_PAIR {
+            numbers.take_connection().unwrap();
+        }
+        assert_eq!(numbers.take_connection().unwrap_err().errno(), Errno::NOMEM);
+        numbers.release(9);
+        assert_eq!(numbers.take_connection().unwrap(), 9);
+    }
+}

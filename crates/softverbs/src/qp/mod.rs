@@ -1,0 +1,435 @@
+//! Queue pairs of the reliable connected service. A queue pair is an endpoint of the driver, with the states of verbs around it.
+//!
+//! The connection manager gives a queue pair its stream. Either it moves the queue pair itself, which the program made for an identifier
+//! (`rdma_create_qp`), or the program moves the queue pair: the number of the peer's queue pair is then the number of the connection,
+//! which `rdma_init_qp_attr` names.
+
+mod owner;
+mod post;
+mod state;
+
+use std::any::Any;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use iwarp_io::endpoint::{COPIED_BELOW, EARLY};
+use iwarp_io::endpoint::{EndpointOptions, QueueSizes, Scope};
+use iwarp_io::setup::{Agreed, Role, StreamConfig};
+use iwarp_io::transport::stream::Stream;
+use parking_lot::Mutex;
+
+pub(crate) use owner::{ConnectionOwner, QpFlushGuard, QpNews, Signals};
+use owner::{QpEndpoint, QpOwner, QpOwnerState, QpSubject, SharedMember};
+pub use post::{RemotePlace, SendData, SendOperation, SendRequest};
+use state::check_transition;
+pub use state::{QpAttributes, QpMask, QpState};
+
+use crate::cq::{CompletionQueue, QueueUser};
+use crate::device::{DeviceKind, limits};
+use crate::error::{Errno, Error, Result, fail};
+use crate::pd::ProtectionDomain;
+use crate::process::FIRST_QUEUE_PAIR;
+use crate::srq::SharedReceiveQueue;
+use crate::users::{Tag, User};
+
+/// How long the peer may take to end its direction after this side has ended the connection.
+const END_WITHIN: Duration = Duration::from_secs(10);
+
+/// The properties of a new queue pair, as in `struct ibv_qp_init_attr`.
+#[derive(Clone, Debug)]
+pub struct QpOptions {
+    /// Where requests of the send queue complete.
+    pub send_cq: Arc<CompletionQueue>,
+    /// Where Receives complete.
+    pub receive_cq: Arc<CompletionQueue>,
+    /// Where Receives come from, if not from the queue pair's own queue.
+    pub srq: Option<Arc<SharedReceiveQueue>>,
+    /// The sizes.
+    pub caps: QpCaps,
+    /// Every request of the send queue yields a completion (`sq_sig_all`).
+    pub signal_all: bool,
+}
+
+/// The sizes of a queue pair, as in `struct ibv_qp_cap`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QpCaps {
+    /// Requests in the send queue.
+    pub max_send_wr: u32,
+    /// Receives.
+    pub max_recv_wr: u32,
+    /// SGEs of a request in the send queue.
+    pub max_send_sge: u32,
+    /// SGEs of a Receive.
+    pub max_recv_sge: u32,
+    /// Octets of inline data.
+    pub max_inline_data: u32,
+}
+
+impl QpCaps {
+    fn check(self) -> Result<()> {
+        let limits = [
+            ("max_send_wr", self.max_send_wr, limits::REQUESTS),
+            ("max_recv_wr", self.max_recv_wr, limits::REQUESTS),
+            ("max_send_sge", self.max_send_sge, limits::SGES),
+            ("max_recv_sge", self.max_recv_sge, limits::SGES),
+            ("max_inline_data", self.max_inline_data, limits::INLINE),
+        ];
+        for (name, wanted, most) in limits {
+            if wanted > most {
+                return fail(
+                    Errno::INVAL,
+                    format!("{name} is {wanted}; the device allows {most}"),
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A queue pair. Dropping it ends its connection.
+pub struct QueuePair {
+    pd: Arc<ProtectionDomain>,
+    endpoint: Arc<QpEndpoint>,
+    options: QpOptions,
+    attributes: Mutex<QpAttributes>,
+    is_destroyed: AtomicBool,
+    /// The queue pair counts as a user of its protection domain and its queues.
+    #[expect(dead_code, reason = "counts until it is dropped")]
+    users: Vec<User>,
+}
+
+/// A connection that waits for the queue pair that carries it.
+pub(crate) trait PendingConnection: Send + Sync {
+    /// The program has named the connection in its change of a queue pair to RTR.
+    fn attach(&self, queue_pair: &Arc<QueuePair>) -> Result<()>;
+}
+
+/// What the number of a connection names.
+pub(crate) struct ConnectionNumber(pub(crate) Weak<dyn PendingConnection>);
+
+impl fmt::Debug for QueuePair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueuePair")
+            .field("number", &self.number())
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+impl QueuePair {
+    /// Makes a queue pair in RESET.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL above the device's limits, and for queues of another context or protection domain; ENOMEM.
+    pub fn create(pd: &Arc<ProtectionDomain>, options: QpOptions) -> Result<Arc<Self>> {
+        options.caps.check()?;
+        let context = pd.context();
+        for cq in [&options.send_cq, &options.receive_cq] {
+            if !Arc::ptr_eq(cq.context(), context) {
+                return fail(Errno::INVAL, "the completion queue is of another context");
+            }
+        }
+        let process = context.process();
+        let engine = process.engine()?;
+        let number = process.numbers.take_queue_pair()?;
+        let stream = process.next_stream();
+        let srq = options.srq.clone();
+        let owner = |this: &Weak<QpEndpoint>| QpOwner {
+            process: Arc::clone(process),
+            context: Arc::clone(context),
+            number,
+            stream: AtomicU32::new(stream.0),
+            send_cq: Arc::clone(&options.send_cq),
+            receive_cq: Arc::clone(&options.receive_cq),
+            shared: srq.clone().map(|srq| SharedMember {
+                membership: srq.receives.join(this.clone()),
+                srq,
+            }),
+            state: AtomicU8::new(QpState::Reset as u8),
+            subject: Arc::new(QpSubject::default()),
+            is_destroyed: AtomicBool::new(false),
+        };
+        let endpoint_options = EndpointOptions {
+            sizes: sizes(&options),
+            scope: Scope {
+                pd: pd.number(),
+                stream,
+            },
+            receive_pd: srq.as_ref().map_or(pd, |srq| srq.pd()).number(),
+            end_within: Some(END_WITHIN),
+        };
+        let driver = Arc::clone(&engine.driver);
+        let made = QpEndpoint::new(driver, endpoint_options, owner, QpOwnerState::default());
+        let endpoint = made.map_err(|_| {
+            process.numbers.release(number);
+            Error::new(Errno::NOMEM, "there is no memory for the queue pair")
+        })?;
+        let user: Weak<dyn QueueUser> = Arc::<QpEndpoint>::downgrade(&endpoint);
+        options.receive_cq.attach(user.clone());
+        if !Arc::ptr_eq(&options.receive_cq, &options.send_cq) {
+            options.send_cq.attach(user);
+        }
+        let mut users = vec![
+            pd.users.add(),
+            options.send_cq.users.add(),
+            options.receive_cq.users.add(),
+        ];
+        users.extend(srq.map(|srq| srq.users.add()));
+        let queue_pair = Arc::new(Self {
+            users,
+            pd: Arc::clone(pd),
+            endpoint,
+            options,
+            attributes: Mutex::default(),
+            is_destroyed: AtomicBool::new(false),
+        });
+        let named: Weak<dyn Any + Send + Sync> = Arc::<Self>::downgrade(&queue_pair);
+        process.numbers.set(number, named);
+        Ok(queue_pair)
+    }
+
+    /// The number of the queue pair: 24 bits, at least 0x10000.
+    pub fn number(&self) -> u32 {
+        self.endpoint.owner().number
+    }
+
+    /// The protection domain.
+    pub fn pd(&self) -> &Arc<ProtectionDomain> {
+        &self.pd
+    }
+
+    /// What the queue pair was made with. The sizes are those that were asked for, and are kept.
+    pub fn options(&self) -> &QpOptions {
+        &self.options
+    }
+
+    /// The caller's number.
+    pub fn tag(&self) -> &Tag {
+        &self.endpoint.owner().subject.tag
+    }
+
+    /// The state.
+    pub fn state(&self) -> QpState {
+        self.endpoint.owner().state()
+    }
+
+    /// The attributes, with the present state.
+    pub fn query(&self) -> QpAttributes {
+        let state = self.state();
+        QpAttributes {
+            state,
+            cur_state: state,
+            ..*self.attributes.lock()
+        }
+    }
+
+    /// Changes attributes and the state.
+    ///
+    /// A change to RTR names a connection of the connection manager as `dest_qp_num`; the connection then uses this queue pair.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL for a change that is not allowed, for missing attributes, and for values that do not exist; EOPNOTSUPP where `dest_qp_num`
+    /// names no connection.
+    pub fn modify(self: &Arc<Self>, attributes: &QpAttributes, mask: QpMask) -> Result<()> {
+        let from = self.state();
+        if mask.contains(QpMask::CUR_STATE) && attributes.cur_state != from {
+            return fail(
+                Errno::INVAL,
+                format!(
+                    "the queue pair is in {from:?}, not in {:?}",
+                    attributes.cur_state
+                ),
+            );
+        }
+        let to = match mask.contains(QpMask::STATE) {
+            true => attributes.state,
+            false => from,
+        };
+        let is_iwarp = self.kind() == DeviceKind::Iwarp;
+        check_transition(from, to, mask, is_iwarp)?;
+        attributes.check(mask)?;
+        match to {
+            QpState::Reset => self.reset()?,
+            QpState::Err => self.fail(),
+            QpState::Rtr if from == QpState::Init => self.make_ready(attributes, mask)?,
+            to => self.endpoint.owner().set_state(to),
+        }
+        self.attributes.lock().take(attributes, mask);
+        Ok(())
+    }
+
+    fn kind(&self) -> DeviceKind {
+        self.pd.context().device().kind()
+    }
+
+    /// The change to RTR.
+    fn make_ready(self: &Arc<Self>, attributes: &QpAttributes, mask: QpMask) -> Result<()> {
+        let owner = self.endpoint.owner();
+        let number = attributes.dest_qp_num;
+        let is_named = mask.contains(QpMask::DEST_QPN) && number < FIRST_QUEUE_PAIR;
+        let connection = match is_named {
+            true => owner.process.numbers.find::<ConnectionNumber>(number),
+            false => None,
+        };
+        let connection = connection.and_then(|connection| connection.0.upgrade());
+        let Some(connection) = connection else {
+            return fail(
+                Errno::OPNOTSUPP,
+                format!(
+                    "queue pair {number:#x} is no connection of rdma_cm here: connect queue pairs with rdma_connect and rdma_accept"
+                ),
+            );
+        };
+        owner.set_state(QpState::Rtr);
+        let attached = connection.attach(self);
+        attached.inspect_err(|_| owner.set_state(QpState::Init))
+    }
+
+    /// Back to RESET: the connection is reset, and requests vanish.
+    fn reset(&self) -> Result<()> {
+        let owner = self.endpoint.owner();
+        drop(self.endpoint.abort());
+        let stream = owner.process.next_stream();
+        if !self.endpoint.renew(stream) {
+            return fail(
+                Errno::BUSY,
+                "the last connection of the queue pair is about to end: try again",
+            );
+        }
+        owner.stream.store(stream.0, Ordering::Relaxed);
+        self.endpoint.with(|_, state| state.connection_owner = None);
+        owner.set_state(QpState::Reset);
+        *self.attributes.lock() = QpAttributes::default();
+        Ok(())
+    }
+
+    /// To ERR: the connection ends, and requests come back flushed.
+    fn fail(&self) {
+        self.endpoint.owner().set_state(QpState::Err);
+        drop(self.endpoint.end().1);
+    }
+
+    /// Prepares to release the queue pair: ends its connection, drops its requests, and waits until its events are acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL if the queue pair was destroyed before.
+    pub fn destroy(&self) -> Result<()> {
+        if self.is_destroyed.swap(true, Ordering::SeqCst) {
+            return fail(Errno::INVAL, "the queue pair was destroyed before");
+        }
+        self.release();
+        let owner = self.endpoint.owner();
+        owner
+            .context
+            .forget_subject(&owner.subject.acknowledgements)
+    }
+
+    fn release(&self) {
+        let owner = self.endpoint.owner();
+        if owner.is_destroyed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        owner.process.numbers.release(owner.number);
+        let (gone, news) = self.endpoint.disconnect();
+        drop(news);
+        if !gone {
+            let stream = owner.stream();
+            owner.process.linger(stream, self.endpoint.clone());
+            // The connection may have ended before `linger` kept the endpoint.
+            if self.endpoint.is_gone() {
+                drop(owner.process.unlinger(stream));
+            }
+        }
+    }
+
+    // ---- called by the connection manager ----
+
+    /// Makes the queue pair ready for a connection, which `owner` sets up and ends.
+    pub(crate) fn claim(&self, owner: Weak<dyn ConnectionOwner>) -> Result<()> {
+        self.endpoint.with(|_, state| {
+            let before = state.connection_owner.as_ref();
+            let is_other = before.is_some_and(|before| {
+                before.strong_count() > 0 && !std::ptr::addr_eq(before.as_ptr(), owner.as_ptr())
+            });
+            if is_other {
+                return fail(Errno::INVAL, "the queue pair belongs to another connection");
+            }
+            state.connection_owner = Some(owner);
+            Ok(())
+        })
+    }
+
+    /// From INIT on, to a state of a connected queue pair.
+    pub(crate) fn advance(&self, to: QpState) {
+        let owner = self.endpoint.owner();
+        if matches!(owner.state(), QpState::Init | QpState::Rtr) {
+            owner.set_state(to);
+        }
+    }
+
+    /// The connection's part of a queue pair.
+    pub(crate) fn endpoint(&self) -> &Arc<QpEndpoint> {
+        &self.endpoint
+    }
+
+    /// Moves the queue pair to ERR, and leaves what is to be delivered to the caller. Returns whether the stream was gone before.
+    pub(crate) fn end(&self) -> (bool, QpNews) {
+        self.endpoint.owner().set_state(QpState::Err);
+        self.endpoint.end()
+    }
+
+    /// How the stream runs once the start-up is over.
+    pub(crate) fn stream_config(role: Role, agreed: &Agreed, stream: &Stream) -> StreamConfig {
+        StreamConfig {
+            role,
+            crc: agreed.crc,
+            markers: agreed.markers,
+            limits: agreed.limits,
+            ready: agreed.ready,
+            // A message waits for its Receive as long as it takes, as with a retry count without end.
+            receive_wait: Duration::MAX,
+            copied: stream.copied_payload(),
+            copied_below: COPIED_BELOW,
+            confirm_writes: false,
+            early: EARLY,
+        }
+    }
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+impl QueueUser for QpEndpoint {
+    fn queue_broke(&self) {
+        self.owner().set_state(QpState::Err);
+        drop(self.abort());
+    }
+}
+
+/// The sizes of the engine's queues.
+fn sizes(options: &QpOptions) -> QueueSizes {
+    let caps = options.caps;
+    let (receive_depth, receive_sges) = match &options.srq {
+        // The engine needs room for one drawn Receive.
+        Some(srq) => (1, srq.receives.sges()),
+        None => (caps.max_recv_wr, caps.max_recv_sge.max(1)),
+    };
+    let initiator_sges = caps.max_send_sge.max(1);
+    QueueSizes {
+        initiator_depth: caps.max_send_wr,
+        receive_depth,
+        initiator_sges,
+        receive_sges,
+        read_sges: initiator_sges,
+        inline: caps.max_inline_data,
+        max_transfer: limits::MESSAGE,
+    }
+}

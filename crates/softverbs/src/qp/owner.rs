@@ -1,0 +1,295 @@
+//! The owner of a queue pair's endpoint: turns the engine's completions into work completions.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+
+use iwarp_io::endpoint::shared_receives::{Membership, ReceiveSupply, Waiter, wake};
+use iwarp_io::endpoint::{self, Completion, Owner, RequestKind, StreamId, WorkQueue};
+use iwarp_io::progress::domain::Domain;
+
+pub(crate) use endpoint::Signals;
+
+use super::state::QpState;
+use crate::context::{AsyncEventKind, Context, EventSubject};
+use crate::cq::{CompletionQueue, CqEntry, DueEvents, WcOpcode, WcStatus, WorkCompletion};
+use crate::process::Process;
+use crate::srq::SharedReceiveQueue;
+use crate::users::{Acknowledgements, Tag};
+
+/// How many completions are placed in their queue at a time.
+const COMPLETIONS: usize = 16;
+
+/// The endpoint of a queue pair.
+pub(crate) type QpEndpoint = endpoint::Endpoint<QpOwner>;
+
+/// What is left to do after an endpoint was unlocked.
+pub(crate) type QpNews = endpoint::News<QpOwner>;
+
+/// Holds back what the end of a connection flushes.
+pub(crate) type QpFlushGuard = endpoint::FlushGuard<QpOwner>;
+
+/// Sets up and ends the connection of a queue pair. Called with the queue pair unlocked.
+pub(crate) trait ConnectionOwner: Send + Sync {
+    /// These events have happened to the connection.
+    fn signalled(&self, signals: Signals);
+}
+
+/// What a program sees of a queue pair in asynchronous events.
+#[derive(Debug, Default)]
+pub(crate) struct QpSubject {
+    pub(super) tag: Tag,
+    pub(super) acknowledgements: Acknowledgements,
+}
+
+impl EventSubject for QpSubject {
+    fn tag(&self) -> &Tag {
+        &self.tag
+    }
+
+    fn acknowledgements(&self) -> &Acknowledgements {
+        &self.acknowledgements
+    }
+}
+
+/// The parts of a queue pair beside its connection.
+pub(crate) struct QpOwner {
+    pub(super) process: Arc<Process>,
+    pub(super) context: Arc<Context>,
+    pub(super) number: u32,
+    /// The number of the connection in the driver.
+    pub(super) stream: AtomicU32,
+    pub(super) send_cq: Arc<CompletionQueue>,
+    pub(super) receive_cq: Arc<CompletionQueue>,
+    pub(super) shared: Option<SharedMember>,
+    /// A [`QpState`].
+    pub(super) state: AtomicU8,
+    pub(super) subject: Arc<QpSubject>,
+    /// The program has destroyed the queue pair, and wants no completions any more.
+    pub(super) is_destroyed: AtomicBool,
+}
+
+/// The shared receive queue of a queue pair.
+pub(super) struct SharedMember {
+    pub(super) srq: Arc<SharedReceiveQueue>,
+    pub(super) membership: Membership,
+}
+
+/// The data under the queue pair's lock beside its connection.
+#[derive(Default)]
+pub(crate) struct QpOwnerState {
+    pub(super) connection_owner: Option<Weak<dyn ConnectionOwner>>,
+    /// Completions on their way from the engine to the queues, in order.
+    completions: Vec<(bool, CqEntry)>,
+    due: DueOfQueues,
+    shared: SharedNews,
+    /// The event of the last Receive was raised for this connection.
+    pub(super) last_receive_told: bool,
+}
+
+/// News of the shared receive queue.
+#[derive(Default)]
+struct SharedNews {
+    /// The number of Receives may have fallen below the limit, or queue pairs may have to be driven.
+    look: bool,
+    /// The queue pair that gets the Receive promised to this queue pair.
+    next: Option<Weak<dyn Waiter>>,
+    /// The queue pair draws no more Receives.
+    last: bool,
+}
+
+/// Events of the two completion queues that placed completions have made due.
+#[derive(Default)]
+struct DueOfQueues {
+    receive: Option<DueEvents>,
+    send: Option<DueEvents>,
+}
+
+impl DueOfQueues {
+    fn add(of: &mut Option<DueEvents>, due: Option<DueEvents>) {
+        if let Some(due) = due {
+            *of = Some(match of.take() {
+                Some(before) => before.and(due),
+                None => due,
+            });
+        }
+    }
+}
+
+/// What others are told once the queue pair is unlocked.
+pub(crate) struct QpNotices {
+    due: DueOfQueues,
+    signals: Signals,
+    connection_owner: Option<Arc<dyn ConnectionOwner>>,
+    shared: SharedNews,
+}
+
+impl QpOwner {
+    pub(super) fn state(&self) -> QpState {
+        QpState::from_bits(self.state.load(Ordering::Acquire))
+    }
+
+    pub(super) fn set_state(&self, state: QpState) {
+        self.state.store(state as u8, Ordering::Release);
+    }
+
+    pub(super) fn stream(&self) -> StreamId {
+        StreamId(self.stream.load(Ordering::Relaxed))
+    }
+
+    fn cq(&self, queue: WorkQueue) -> &Arc<CompletionQueue> {
+        match queue {
+            WorkQueue::Initiator => &self.send_cq,
+            WorkQueue::Receive => &self.receive_cq,
+        }
+    }
+}
+
+impl Owner for QpOwner {
+    type State = QpOwnerState;
+    type Notices = QpNotices;
+    type Receives<'a> = ReceiveSupply<'a>;
+
+    fn receives(&self) -> ReceiveSupply<'_> {
+        match &self.shared {
+            None => ReceiveSupply::Own,
+            Some(shared) => ReceiveSupply::Shared(&shared.membership),
+        }
+    }
+
+    fn domain(&self, queue: WorkQueue) -> &Arc<Domain> {
+        &self.cq(queue).domain
+    }
+
+    fn wake(&self, queue: WorkQueue) {
+        self.cq(queue).wake();
+    }
+
+    fn started(&self, state: &mut QpOwnerState) {
+        state.completions.reserve(COMPLETIONS);
+        state.last_receive_told = false;
+    }
+
+    fn completed(&self, state: &mut QpOwnerState, completion: Completion) {
+        if self.is_destroyed.load(Ordering::Relaxed) {
+            return;
+        }
+        let entry = CqEntry {
+            completion: WorkCompletion {
+                wr_id: completion.context,
+                status: WcStatus::of(completion.status),
+                opcode: WcOpcode::of(completion.kind),
+                byte_len: completion.octets,
+                qp_num: self.number,
+                invalidated: completion.invalidated.map(|stag| stag.0),
+            },
+            solicited: completion.solicited,
+        };
+        let is_receive = completion.kind == RequestKind::Receive;
+        state.completions.push((is_receive, entry));
+        if state.completions.len() == COMPLETIONS {
+            self.place(state);
+        }
+    }
+
+    fn place(&self, state: &mut QpOwnerState) {
+        if let Some(shared) = &self.shared {
+            let receives = &shared.srq.receives;
+            state.shared.look |= receives.is_low() || receives.has_due();
+        }
+        let QpOwnerState {
+            completions, due, ..
+        } = state;
+        if completions.is_empty() {
+            return;
+        }
+        if Arc::ptr_eq(&self.receive_cq, &self.send_cq) {
+            let entries = completions.iter().map(|(_, entry)| *entry);
+            DueOfQueues::add(&mut due.receive, self.receive_cq.place(entries));
+        } else {
+            let of = |receive| {
+                let completions = completions.iter();
+                completions
+                    .filter(move |(is, _)| *is == receive)
+                    .map(|(_, entry)| *entry)
+            };
+            let (send, receive) = (
+                self.send_cq.place(of(false)),
+                self.receive_cq.place(of(true)),
+            );
+            DueOfQueues::add(&mut due.send, send);
+            DueOfQueues::add(&mut due.receive, receive);
+        }
+        completions.clear();
+    }
+
+    fn has_notices(state: &QpOwnerState) -> bool {
+        let QpOwnerState { due, shared, .. } = state;
+        due.receive.is_some()
+            || due.send.is_some()
+            || shared.look
+            || shared.last
+            || shared.next.is_some()
+    }
+
+    fn take_notices(&self, state: &mut QpOwnerState, signals: Signals) -> QpNotices {
+        let owner = state.connection_owner.as_ref();
+        QpNotices {
+            due: std::mem::take(&mut state.due),
+            signals,
+            connection_owner: match signals.is_empty() {
+                true => None,
+                false => owner.and_then(Weak::upgrade),
+            },
+            shared: std::mem::take(&mut state.shared),
+        }
+    }
+
+    fn deliver(&self, notices: QpNotices) {
+        let QpNotices {
+            due,
+            signals,
+            connection_owner,
+            shared,
+        } = notices;
+        if let Some(due) = due.receive {
+            self.receive_cq.deliver(due);
+        }
+        if let Some(due) = due.send {
+            self.send_cq.deliver(due);
+        }
+        if let Some(own) = &self.shared
+            && shared.look
+        {
+            own.srq.look();
+        }
+        if shared.last && !self.is_destroyed.load(Ordering::Relaxed) {
+            let subject = Arc::clone(&self.subject);
+            self.context
+                .raise(AsyncEventKind::LastReceiveReached, subject);
+        }
+        wake(shared.next);
+        let ends = Signals::PEER_CLOSED | Signals::FAILED | Signals::RESET | Signals::GONE;
+        if signals.intersects(ends) && matches!(self.state(), QpState::Rtr | QpState::Rts) {
+            self.set_state(QpState::Err);
+        }
+        if let Some(owner) = connection_owner {
+            owner.signalled(signals);
+        }
+        if signals.contains(Signals::GONE) {
+            drop(self.process.unlinger(self.stream()));
+        }
+    }
+
+    /// Passes on a Receive that was promised to this queue pair to another queue pair, and tells the program once that the queue pair draws
+    /// no more.
+    fn draws_no_more(&self, state: &mut QpOwnerState) {
+        if let Some(shared) = &self.shared {
+            if !std::mem::replace(&mut state.last_receive_told, true) {
+                state.shared.last = true;
+            }
+            if let Some(next) = shared.membership.step_back() {
+                state.shared.next = Some(next);
+            }
+        }
+    }
+}

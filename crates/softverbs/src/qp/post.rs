@@ -1,0 +1,158 @@
+//! Requests that a program posts to a queue pair.
+
+use std::sync::atomic::Ordering;
+
+use iwarp_io::endpoint::{InitiatorWqe, Operation, Payload, Refused, RemoteAddress};
+use iwarp_io::memory::STag;
+
+use super::QueuePair;
+use super::state::QpState;
+use crate::error::{Errno, Error, Result, fail};
+use crate::sge::{Sge, post_error, with_sges};
+
+/// What a request sends, or where the answer to a Read goes.
+#[derive(Clone, Copy, Debug)]
+pub enum SendData<'a> {
+    /// Registered memory.
+    Sges(&'a [Sge]),
+    /// Memory that is copied at once, the pieces one behind the other (`IBV_SEND_INLINE`).
+    Inline(&'a [&'a [u8]]),
+}
+
+/// A place in the peer's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemotePlace {
+    /// The offset.
+    pub addr: u64,
+    /// The key.
+    pub rkey: u32,
+}
+
+impl From<RemotePlace> for RemoteAddress {
+    fn from(place: RemotePlace) -> Self {
+        Self {
+            stag: STag(place.rkey),
+            to: place.addr,
+        }
+    }
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendOperation {
+    /// `IBV_WR_SEND`.
+    Send,
+    /// `IBV_WR_SEND_WITH_INV`: invalidates this key of the peer.
+    SendInvalidate(u32),
+    /// `IBV_WR_RDMA_WRITE`.
+    Write(RemotePlace),
+    /// `IBV_WR_RDMA_READ`.
+    Read(RemotePlace),
+}
+
+/// A request for the send queue.
+#[derive(Clone, Copy, Debug)]
+pub struct SendRequest<'a> {
+    /// Comes back with the completion.
+    pub wr_id: u64,
+    /// What the request does.
+    pub operation: SendOperation,
+    /// The octets.
+    pub data: SendData<'a>,
+    /// Success yields a completion (`IBV_SEND_SIGNALED`). A queue pair made with `signal_all` acts as if every request had this.
+    pub signaled: bool,
+    /// The peer's completion is a solicited one (`IBV_SEND_SOLICITED`).
+    pub solicited: bool,
+    /// The request waits for all Reads before it (`IBV_SEND_FENCE`).
+    pub fence: bool,
+}
+
+impl QueuePair {
+    /// Posts a request to the send queue. Of a list, the caller posts one after the other until one fails.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL before RTS, for too many SGEs or octets, and for inline data of a Read; ENOMEM when the queue is full. In error a request is
+    /// accepted and comes back flushed.
+    #[inline]
+    pub fn post_send(&self, request: &SendRequest<'_>) -> Result<()> {
+        match request.data {
+            SendData::Inline(pieces) => self.post_payload(request, Payload::Inline(pieces)),
+            SendData::Sges(sges) => {
+                with_sges(sges, |sges| self.post_payload(request, Payload::Sges(sges)))
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn post_payload(&self, request: &SendRequest<'_>, data: Payload<'_>) -> Result<()> {
+        let owner = self.endpoint.owner();
+        if owner.state.load(Ordering::Acquire) < QpState::Rts as u8 {
+            return fail(
+                Errno::INVAL,
+                "requests are posted to a queue pair in RTS: connect the queue pair first",
+            );
+        }
+        let operation = match request.operation {
+            SendOperation::Send => Operation::Send {
+                data,
+                solicited: request.solicited,
+                invalidate: None,
+            },
+            SendOperation::SendInvalidate(rkey) => Operation::Send {
+                data,
+                solicited: request.solicited,
+                invalidate: Some(STag(rkey)),
+            },
+            SendOperation::Write(place) => Operation::Write {
+                data,
+                remote: place.into(),
+            },
+            SendOperation::Read(place) => Operation::Read {
+                sink: data,
+                remote: place.into(),
+            },
+        };
+        let wqe = InitiatorWqe {
+            context: request.wr_id,
+            operation,
+            silent: !(request.signaled || self.options.signal_all),
+            fence: request.fence,
+        };
+        self.endpoint.post(wqe).map_err(refused)
+    }
+
+    /// Posts a Receive.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL in RESET, for too many SGEs, and if the queue pair uses a shared receive queue; ENOMEM when the queue is full. In error a
+    /// Receive is accepted and comes back flushed.
+    pub fn post_receive(&self, wr_id: u64, sges: &[Sge]) -> Result<()> {
+        let owner = self.endpoint.owner();
+        if owner.shared.is_some() {
+            return fail(
+                Errno::INVAL,
+                "the queue pair uses a shared receive queue: post the Receive to that queue",
+            );
+        }
+        if owner.state.load(Ordering::Acquire) == QpState::Reset as u8 {
+            return fail(
+                Errno::INVAL,
+                "Receives are posted to a queue pair in INIT or later",
+            );
+        }
+        with_sges(sges, |sges| {
+            self.endpoint.post_receive(wr_id, sges).map_err(refused)
+        })
+    }
+}
+
+/// The error of a refused request.
+#[cold]
+fn refused(refused: Refused) -> Error {
+    match refused {
+        Refused::Shut | Refused::SpeaksFirst => Error::new(Errno::IO, "the queue pair has ended"),
+        Refused::Request(error) => post_error(error),
+    }
+}

@@ -1,0 +1,299 @@
+//! The states of queue pairs, and which changes between them are allowed.
+
+use crate::error::{Errno, Result, fail};
+use crate::mr::AccessFlags;
+
+/// The state of a queue pair, with the values of `enum ibv_qp_state`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum QpState {
+    /// Made, or made anew.
+    #[default]
+    Reset = 0,
+    /// Receives can be posted.
+    Init = 1,
+    /// Messages can arrive.
+    Rtr = 2,
+    /// Requests are carried out.
+    Rts = 3,
+    /// Requests are held back. No queue pair of softnd gets into this state.
+    Sqd = 4,
+    /// A request failed, and messages can arrive. No queue pair of softnd gets into this state by itself.
+    Sqe = 5,
+    /// Requests come back flushed.
+    Err = 6,
+}
+
+impl QpState {
+    pub(super) fn from_bits(bits: u8) -> Self {
+        match bits {
+            0 => Self::Reset,
+            1 => Self::Init,
+            2 => Self::Rtr,
+            3 => Self::Rts,
+            4 => Self::Sqd,
+            5 => Self::Sqe,
+            _ => Self::Err,
+        }
+    }
+}
+
+bitflags::bitflags! {
+    /// Which attributes a call names, with the values of `enum ibv_qp_attr_mask`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct QpMask: u32 {
+        /// The new state.
+        const STATE = 1;
+        /// The state before.
+        const CUR_STATE = 1 << 1;
+        /// Whether peers are notified of the drained send queue.
+        const EN_SQD_ASYNC_NOTIFY = 1 << 2;
+        /// What peers may do.
+        const ACCESS_FLAGS = 1 << 3;
+        /// The partition.
+        const PKEY_INDEX = 1 << 4;
+        /// The port.
+        const PORT = 1 << 5;
+        /// The key of datagrams.
+        const QKEY = 1 << 6;
+        /// The address of the peer.
+        const AV = 1 << 7;
+        /// The MTU of the path.
+        const PATH_MTU = 1 << 8;
+        /// The time limit for acknowledgements.
+        const TIMEOUT = 1 << 9;
+        /// How often a message is repeated.
+        const RETRY_CNT = 1 << 10;
+        /// How often a message is repeated that found no Receive.
+        const RNR_RETRY = 1 << 11;
+        /// The first packet number of the receive queue.
+        const RQ_PSN = 1 << 12;
+        /// Outstanding Reads.
+        const MAX_QP_RD_ATOMIC = 1 << 13;
+        /// An alternate path.
+        const ALT_PATH = 1 << 14;
+        /// How long a peer waits for a Receive.
+        const MIN_RNR_TIMER = 1 << 15;
+        /// The first packet number of the send queue.
+        const SQ_PSN = 1 << 16;
+        /// Inbound Reads.
+        const MAX_DEST_RD_ATOMIC = 1 << 17;
+        /// Whether a path migrates.
+        const PATH_MIG_STATE = 1 << 18;
+        /// The sizes of the queues.
+        const CAP = 1 << 19;
+        /// The number of the peer's queue pair.
+        const DEST_QPN = 1 << 20;
+        /// A rate limit.
+        const RATE_LIMIT = 1 << 25;
+    }
+}
+
+/// The attributes of a queue pair that a program sets and gets back, as in `struct ibv_qp_attr`. Those that a stream of TCP has no use for
+/// are kept for the program alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QpAttributes {
+    /// The state.
+    pub state: QpState,
+    /// The state before.
+    pub cur_state: QpState,
+    /// The bits of [`AccessFlags`]: what peers may do.
+    pub access: u32,
+    /// The partition.
+    pub pkey_index: u16,
+    /// The port.
+    pub port: u8,
+    /// The number of the peer's queue pair; below 0x10000 the number of a connection of the connection manager.
+    pub dest_qp_num: u32,
+    /// The MTU of the path, as `enum ibv_mtu`.
+    pub path_mtu: u32,
+    /// The first packet numbers.
+    pub rq_psn: u32,
+    /// See `rq_psn`.
+    pub sq_psn: u32,
+    /// Outstanding Reads.
+    pub max_rd_atomic: u8,
+    /// Inbound Reads.
+    pub max_dest_rd_atomic: u8,
+    /// How long a peer waits for a Receive.
+    pub min_rnr_timer: u8,
+    /// The time limit for acknowledgements.
+    pub timeout: u8,
+    /// How often a message is repeated.
+    pub retry_cnt: u8,
+    /// How often a message is repeated that found no Receive.
+    pub rnr_retry: u8,
+}
+
+impl QpAttributes {
+    /// Takes over the attributes that `mask` names, but for the state.
+    pub(super) fn take(&mut self, from: &Self, mask: QpMask) {
+        macro_rules! take {
+            ($($bit:ident $field:ident),*) => {
+                $(if mask.contains(QpMask::$bit) { self.$field = from.$field; })*
+            };
+        }
+        take!(
+            ACCESS_FLAGS access, PKEY_INDEX pkey_index, PORT port, DEST_QPN dest_qp_num, PATH_MTU path_mtu, RQ_PSN rq_psn,
+            SQ_PSN sq_psn, MAX_QP_RD_ATOMIC max_rd_atomic, MAX_DEST_RD_ATOMIC max_dest_rd_atomic,
+            MIN_RNR_TIMER min_rnr_timer, TIMEOUT timeout, RETRY_CNT retry_cnt, RNR_RETRY rnr_retry
+        );
+    }
+
+    /// Checks values, whatever the state is.
+    pub(super) fn check(&self, mask: QpMask) -> Result<()> {
+        if mask.contains(QpMask::PORT) && self.port != 1 {
+            return fail(Errno::INVAL, format!("there is no port {}", self.port));
+        }
+        if mask.contains(QpMask::PKEY_INDEX) && self.pkey_index != 0 {
+            return fail(Errno::INVAL, "the only partition has index 0");
+        }
+        let remote = AccessFlags::all().bits();
+        if mask.contains(QpMask::ACCESS_FLAGS) && self.access & !remote != 0 {
+            return fail(Errno::INVAL, "the access flags have bits that do not exist");
+        }
+        let most = crate::device::limits::READS;
+        let reads = [
+            (QpMask::MAX_QP_RD_ATOMIC, self.max_rd_atomic),
+            (QpMask::MAX_DEST_RD_ATOMIC, self.max_dest_rd_atomic),
+        ];
+        for (bit, value) in reads {
+            if mask.contains(bit) && u32::from(value) > most {
+                return fail(
+                    Errno::INVAL,
+                    format!("{value} Reads at a time; the device has at most {most}"),
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The attributes that a change of an RC queue pair on InfiniBand has to name, and those that it may name besides.
+fn transition(from: QpState, to: QpState) -> Option<(QpMask, QpMask)> {
+    use QpState::{Err, Init, Reset, Rtr, Rts, Sqe};
+    const NONE: QpMask = QpMask::empty();
+    let ports = QpMask::PKEY_INDEX | QpMask::PORT | QpMask::ACCESS_FLAGS;
+    let path =
+        QpMask::ACCESS_FLAGS | QpMask::PKEY_INDEX | QpMask::ALT_PATH | QpMask::PATH_MIG_STATE;
+    Some(match (from, to) {
+        (_, Reset | Err) => (NONE, NONE),
+        (Reset, Init) => (ports, NONE),
+        (Init, Init) => (NONE, ports),
+        (Init, Rtr) => (
+            QpMask::AV
+                | QpMask::PATH_MTU
+                | QpMask::DEST_QPN
+                | QpMask::RQ_PSN
+                | QpMask::MAX_DEST_RD_ATOMIC
+                | QpMask::MIN_RNR_TIMER,
+            path,
+        ),
+        (Rtr, Rts) => (
+            QpMask::TIMEOUT
+                | QpMask::RETRY_CNT
+                | QpMask::RNR_RETRY
+                | QpMask::SQ_PSN
+                | QpMask::MAX_QP_RD_ATOMIC,
+            path | QpMask::MIN_RNR_TIMER | QpMask::CUR_STATE | QpMask::RATE_LIMIT,
+        ),
+        (Rts | Sqe, Rts) => (
+            NONE,
+            path | QpMask::MIN_RNR_TIMER | QpMask::CUR_STATE | QpMask::RATE_LIMIT,
+        ),
+        _ => return None,
+    })
+}
+
+/// Checks a change of state.
+pub(super) fn check_transition(
+    from: QpState,
+    to: QpState,
+    mask: QpMask,
+    is_iwarp: bool,
+) -> Result<()> {
+    let Some((needed, allowed)) = transition(from, to) else {
+        return fail(
+            Errno::INVAL,
+            format!("a queue pair does not go from {from:?} to {to:?}"),
+        );
+    };
+    let named = mask - QpMask::STATE;
+    // An iWARP queue pair has none of the attributes of packets.
+    if !is_iwarp && !named.contains(needed) {
+        let missing = needed - named;
+        return fail(
+            Errno::INVAL,
+            format!("the change from {from:?} to {to:?} needs {missing:?} as well"),
+        );
+    }
+    let surplus = named - needed - allowed - QpMask::CUR_STATE;
+    if !is_iwarp && !surplus.is_empty() && !matches!(to, QpState::Reset | QpState::Err) {
+        return fail(
+            Errno::INVAL,
+            format!("the change from {from:?} to {to:?} does not take {surplus:?}"),
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_way_and_no_other() {
+        use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
+        let all = [Reset, Init, Rtr, Rts, Sqd, Sqe, Err];
+        let mut allowed = Vec::new();
+        for from in all {
+            for to in all {
+                if transition(from, to).is_some() && !matches!(to, Reset | Err) {
+                    allowed.push((from, to));
+                }
+            }
+        }
+        let expected = [
+            (Reset, Init),
+            (Init, Init),
+            (Init, Rtr),
+            (Rtr, Rts),
+            (Rts, Rts),
+            (Sqe, Rts),
+        ];
+        assert_eq!(allowed, expected);
+        assert!(all.iter().all(|from| transition(*from, Err).is_some()));
+    }
+
+    #[test]
+    fn what_a_change_needs_is_named_in_the_error() {
+        let mask = QpMask::STATE | QpMask::PORT | QpMask::ACCESS_FLAGS;
+        let error = check_transition(QpState::Reset, QpState::Init, mask, false).unwrap_err();
+        assert_eq!(error.errno(), Errno::INVAL);
+        assert!(error.to_string().contains("PKEY_INDEX"), "{error}");
+        assert!(check_transition(QpState::Reset, QpState::Init, mask, true).is_ok());
+        let surplus = mask | QpMask::PKEY_INDEX | QpMask::TIMEOUT;
+        let error = check_transition(QpState::Reset, QpState::Init, surplus, false).unwrap_err();
+        assert!(error.to_string().contains("TIMEOUT"), "{error}");
+    }
+
+    #[test]
+    fn only_named_attributes_are_taken() {
+        let mut attributes = QpAttributes::default();
+        let from = QpAttributes {
+            access: 7,
+            dest_qp_num: 9,
+            timeout: 14,
+            ..QpAttributes::default()
+        };
+        attributes.take(&from, QpMask::DEST_QPN | QpMask::TIMEOUT);
+        assert_eq!(
+            (
+                attributes.access,
+                attributes.dest_qp_num,
+                attributes.timeout
+            ),
+            (0, 9, 14)
+        );
+    }
+}

@@ -1,0 +1,202 @@
+//! Shared receive queues.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use iwarp_io::endpoint::shared_receives::{CannotModify, SharedReceiveSizes, SharedReceives};
+use parking_lot::Mutex;
+
+use crate::context::{AsyncEventKind, EventSubject};
+use crate::device::limits;
+use crate::error::{Errno, Error, Result, fail};
+use crate::pd::ProtectionDomain;
+use crate::sge::{Sge, post_error, with_sges};
+use crate::users::{Acknowledgements, Tag, User, Users};
+
+/// A queue of Receives that several queue pairs draw from.
+pub struct SharedReceiveQueue {
+    pd: Arc<ProtectionDomain>,
+    pub(crate) receives: Arc<SharedReceives>,
+    attributes: Mutex<SrqAttributes>,
+    acknowledgements: Acknowledgements,
+    pub(crate) users: Users,
+    tag: Tag,
+    this: Weak<Self>,
+    #[expect(dead_code, reason = "counts until it is dropped")]
+    user: User,
+    is_destroyed: AtomicBool,
+}
+
+/// The attributes of a shared receive queue, as in `struct ibv_srq_attr`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrqAttributes {
+    /// Receives that can be posted.
+    pub max_wr: u32,
+    /// SGEs of a Receive.
+    pub max_sge: u32,
+    /// An event is raised once the queue has fewer Receives. 0 after the event, and while none is wanted.
+    pub limit: u32,
+}
+
+impl fmt::Debug for SharedReceiveQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedReceiveQueue")
+            .field("receives", &self.receives)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SharedReceiveQueue {
+    /// Makes a queue without Receives. `attributes.limit` is ignored, as in verbs.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL above the device's limits; ENOMEM.
+    pub fn create(pd: &Arc<ProtectionDomain>, attributes: SrqAttributes) -> Result<Arc<Self>> {
+        let SrqAttributes {
+            max_wr, max_sge, ..
+        } = attributes;
+        if max_wr == 0 || max_wr > limits::REQUESTS || max_sge > limits::SGES {
+            return fail(
+                Errno::INVAL,
+                format!(
+                    "a shared receive queue has 1 to {} Receives of at most {} SGEs",
+                    limits::REQUESTS,
+                    limits::SGES
+                ),
+            );
+        }
+        let max_sge = max_sge.max(1);
+        let sizes = SharedReceiveSizes {
+            depth: max_wr,
+            sges: max_sge,
+            max_transfer: limits::MESSAGE,
+        };
+        let receives = SharedReceives::new(sizes, 0).map_err(|_| no_memory())?;
+        Ok(Arc::new_cyclic(|this| Self {
+            user: pd.users.add(),
+            pd: Arc::clone(pd),
+            receives: Arc::new(receives),
+            attributes: Mutex::new(SrqAttributes {
+                max_wr,
+                max_sge,
+                limit: 0,
+            }),
+            acknowledgements: Acknowledgements::default(),
+            users: Users::default(),
+            tag: Tag::default(),
+            this: this.clone(),
+            is_destroyed: AtomicBool::new(false),
+        }))
+    }
+
+    /// The protection domain of the memory that Receives name.
+    pub fn pd(&self) -> &Arc<ProtectionDomain> {
+        &self.pd
+    }
+
+    /// The caller's number.
+    pub fn tag(&self) -> &Tag {
+        &self.tag
+    }
+
+    /// Posts a Receive.
+    ///
+    /// # Errors
+    ///
+    /// ENOMEM when the queue is full, EINVAL for too many SGEs.
+    pub fn post_receive(&self, wr_id: u64, sges: &[Sge]) -> Result<()> {
+        with_sges(sges, |sges| {
+            self.receives.post(wr_id, sges).map_err(post_error)
+        })
+    }
+
+    /// Changes the depth, the limit, or both. A limit asks for one event when there are fewer Receives.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL for values above what is possible; ENOMEM.
+    pub fn modify(&self, max_wr: Option<u32>, limit: Option<u32>) -> Result<()> {
+        let mut attributes = self.attributes.lock();
+        let depth = max_wr.unwrap_or(attributes.max_wr);
+        if depth == 0 || depth > limits::REQUESTS || limit.is_some_and(|limit| limit > depth) {
+            return fail(
+                Errno::INVAL,
+                "a shared receive queue's depth is within the device's limit, and its limit within its depth",
+            );
+        }
+        self.receives
+            .modify(max_wr, limit)
+            .map_err(|why| match why {
+                CannotModify::TooMany => Error::new(
+                    Errno::INVAL,
+                    "more Receives are posted than the new depth holds",
+                ),
+                CannotModify::OutOfMemory => no_memory(),
+            })?;
+        attributes.max_wr = depth;
+        attributes.limit = limit.unwrap_or(attributes.limit);
+        drop(attributes);
+        match limit {
+            None => {}
+            Some(0) => self.receives.disarm(),
+            Some(_) => self.receives.arm(),
+        }
+        self.look();
+        Ok(())
+    }
+
+    /// The attributes.
+    pub fn query(&self) -> SrqAttributes {
+        *self.attributes.lock()
+    }
+
+    /// Prepares to release the queue: waits until its events are acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// EBUSY while queue pairs use the queue.
+    pub fn destroy(&self) -> Result<()> {
+        self.users
+            .check_none("the shared receive queue", "queue pairs")?;
+        if self.is_destroyed.swap(true, Ordering::SeqCst) {
+            return fail(
+                Errno::INVAL,
+                "the shared receive queue was destroyed before",
+            );
+        }
+        self.receives.disarm();
+        self.pd.context().forget_subject(&self.acknowledgements)
+    }
+
+    /// Raises the event of the limit if it is due, and drives queue pairs that wait. Called with no lock held.
+    pub(crate) fn look(&self) {
+        if self.receives.take_low() {
+            self.attributes.lock().limit = 0;
+            if let Some(this) = self.this.upgrade() {
+                self.pd
+                    .context()
+                    .raise(AsyncEventKind::SharedReceiveLimit, this);
+            }
+        }
+        self.receives.drive_due();
+    }
+}
+
+impl EventSubject for SharedReceiveQueue {
+    fn tag(&self) -> &Tag {
+        &self.tag
+    }
+
+    fn acknowledgements(&self) -> &Acknowledgements {
+        &self.acknowledgements
+    }
+}
+
+fn no_memory() -> Error {
+    Error::new(
+        Errno::NOMEM,
+        "there is no memory for the shared receive queue",
+    )
+}

@@ -1,0 +1,100 @@
+//! Objects that other objects use: a parent with children is not destroyed, and an object with events that the program has not
+//! acknowledged waits for the acknowledgements.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::error::{Errno, Result, fail};
+
+/// Counts the objects that use another one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Users(Arc<AtomicUsize>);
+
+impl Users {
+    /// Counts one user until the value is dropped.
+    pub(crate) fn add(&self) -> User {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        User(Arc::clone(&self.0))
+    }
+
+    /// Fails with EBUSY while there are users. `what` names the object, and `by` its users.
+    pub(crate) fn check_none(&self, what: &str, by: &str) -> Result<()> {
+        match self.0.load(Ordering::Acquire) {
+            0 => Ok(()),
+            count => fail(
+                Errno::BUSY,
+                format!("{what} is in use by {count} {by}: destroy them first"),
+            ),
+        }
+    }
+}
+
+/// One user, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct User(Arc<AtomicUsize>);
+
+impl Drop for User {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// A number of the caller's at an object, 0 at first. The C library keeps the address of its structure there, and finds it again in events.
+#[derive(Debug, Default)]
+pub struct Tag(AtomicU64);
+
+impl Tag {
+    /// The number.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Changes the number.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Release);
+    }
+}
+
+/// Counts events that were handed out, and acknowledgements.
+#[derive(Debug, Default)]
+pub(crate) struct Acknowledgements {
+    /// Events that were handed out and not acknowledged.
+    open: Mutex<u64>,
+    none_open: Condvar,
+}
+
+impl Acknowledgements {
+    /// An event was handed out.
+    pub(crate) fn handed_out(&self) {
+        *self.open.lock() += 1;
+    }
+
+    /// The program has acknowledged this many events.
+    pub(crate) fn acknowledge(&self, count: u64) {
+        let mut open = self.open.lock();
+        *open = open.saturating_sub(count);
+        if *open == 0 {
+            self.none_open.notify_all();
+        }
+    }
+
+    /// Waits until every event is acknowledged. In a simulation, where no other thread could do that, fails instead.
+    pub(crate) fn wait(&self, is_simulated: bool) -> Result<()> {
+        let mut open = self.open.lock();
+        if *open > 0 && is_simulated {
+            return fail(
+                Errno::DEADLK,
+                format!(
+                    "{} events are not acknowledged: acknowledge them first",
+                    *open
+                ),
+            );
+        }
+        while *open > 0 {
+            self.none_open.wait(&mut open);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,235 @@
+//! Connections of rdma_cm: set-up, private data, rejections, ends.
+
+use softverbs::{
+    CmEventKind, CmId, ConnParameters, DeviceKind, Errno, QpState, SendOperation, WcStatus,
+};
+
+use crate::common::{Pair, errno, parameters};
+
+#[test]
+fn both_ends_learn_of_the_connection_and_of_its_end() {
+    for pair in [Pair::simulated(1, DeviceKind::Roce), Pair::on_sockets()] {
+        let (client, server) = pair.connect();
+        assert_eq!(
+            (client.qp.state(), server.qp.state()),
+            (QpState::Rts, QpState::Rts)
+        );
+        client.id.disconnect().unwrap();
+        pair.server.expect(CmEventKind::Disconnected);
+        server.id.disconnect().unwrap();
+        pair.client.expect(CmEventKind::Disconnected);
+        assert_eq!(
+            (client.qp.state(), server.qp.state()),
+            (QpState::Err, QpState::Err)
+        );
+        // Once more is no error, as programs do it.
+        client.id.disconnect().unwrap();
+        pair.client.expect(CmEventKind::TimewaitExit);
+        pair.server.expect(CmEventKind::TimewaitExit);
+    }
+}
+
+#[test]
+fn an_iwarp_adapter_tells_of_no_timewait() {
+    let pair = Pair::simulated(2, DeviceKind::Iwarp);
+    let (client, server) = pair.connect();
+    server.id.disconnect().unwrap();
+    pair.client.expect(CmEventKind::Disconnected);
+    pair.server.expect(CmEventKind::Disconnected);
+    assert_eq!(errno(pair.client.channel.get_event()), Errno::DEADLK);
+    drop(client);
+}
+
+#[test]
+fn private_data_has_the_length_that_was_sent() {
+    let pair = Pair::simulated(3, DeviceKind::Roce);
+    for octets in [0, 1, 56, 196, 508] {
+        let data: Vec<u8> = (0..octets).map(|at: u32| at.to_be_bytes()[3]).collect();
+        let (listener, address) = pair.server.listen();
+        let client = pair.client.resolved(address);
+        client.connect(&parameters(&data)).unwrap();
+        let (id, asked) = pair.server.request();
+        assert_eq!(asked.private_data, data);
+        assert_eq!((asked.responder_resources, asked.initiator_depth), (4, 4));
+        id.reject(&data).unwrap();
+        let event = pair.client.event(CmEventKind::Rejected);
+        assert_eq!(
+            (event.status(), &event.parameters().private_data),
+            (28, &data)
+        );
+        event.acknowledge();
+        for id in [client, id, listener] {
+            id.destroy().unwrap();
+        }
+    }
+    let id = pair.client.resolved(([10, 0, 0, 2], 7).into());
+    assert_eq!(errno(id.connect(&parameters(&[0; 509]))), Errno::INVAL);
+}
+
+#[test]
+fn a_port_without_a_listener_rejects() {
+    for (kind, status) in [
+        (DeviceKind::Roce, 8),
+        (DeviceKind::Iwarp, -Errno::CONNREFUSED.raw_os_error()),
+    ] {
+        let pair = Pair::simulated(4, kind);
+        let id = pair.client.resolved(([10, 0, 0, 2], 9).into());
+        id.connect(&parameters(b"")).unwrap();
+        let event = pair.client.event(CmEventKind::Rejected);
+        assert_eq!(event.status(), status);
+    }
+}
+
+#[test]
+fn connections_without_a_queue_pair_carry_private_data_and_an_end() {
+    for pair in [Pair::simulated(5, DeviceKind::Roce), Pair::on_sockets()] {
+        let (_listener, address) = pair.server.listen();
+        let client = pair.client.resolved(address);
+        let foreign = ConnParameters {
+            qp_num: 0x12_3456,
+            ..parameters(b"worker address")
+        };
+        client.connect(&foreign).unwrap();
+        let (server, asked) = pair.server.request();
+        assert_eq!(asked.private_data, b"worker address");
+        server.accept(&parameters(b"mine")).unwrap();
+        let answer = pair.client.expect(CmEventKind::ConnectResponse);
+        assert_eq!(answer.private_data, b"mine");
+        client.establish().unwrap();
+        pair.server.expect(CmEventKind::Established);
+        server.disconnect().unwrap();
+        pair.client.expect(CmEventKind::Disconnected);
+        client.disconnect().unwrap();
+        pair.server.expect(CmEventKind::Disconnected);
+        client.destroy().unwrap();
+        server.destroy().unwrap();
+    }
+}
+
+#[test]
+fn a_program_may_move_its_queue_pair_itself() {
+    use crate::common::CAPS;
+    use softverbs::{CompletionQueue, QpOptions, QueuePair};
+
+    let pair = Pair::simulated(6, DeviceKind::Roce);
+    let queue_pair = |host: &crate::common::Host| {
+        let cq = CompletionQueue::create(&host.context, 16, None).unwrap();
+        let options = QpOptions {
+            send_cq: cq.clone(),
+            receive_cq: cq.clone(),
+            srq: None,
+            caps: CAPS,
+            signal_all: true,
+        };
+        (QueuePair::create(&host.pd, options).unwrap(), cq)
+    };
+    let advance = |id: &CmId, qp: &std::sync::Arc<QueuePair>, states: &[QpState]| {
+        for state in states {
+            let (attributes, mask) = id.init_qp_attributes(*state).unwrap();
+            qp.modify(&attributes, mask).unwrap();
+        }
+    };
+    let (_listener, address) = pair.server.listen();
+    let client = pair.client.resolved(address);
+    let (qp, cq) = queue_pair(&pair.client);
+    advance(&client, &qp, &[QpState::Init]);
+    let named = ConnParameters {
+        qp_num: qp.number(),
+        ..parameters(b"")
+    };
+    client.connect(&named).unwrap();
+    let (server, _) = pair.server.request();
+    let (server_qp, server_cq) = queue_pair(&pair.server);
+    let states = [QpState::Init, QpState::Rtr, QpState::Rts];
+    advance(&server, &server_qp, &states);
+    server_qp.post_receive(3, &[]).unwrap();
+    server.accept(&parameters(b"")).unwrap();
+    pair.client.expect(CmEventKind::ConnectResponse);
+    advance(&client, &qp, &states[1..]);
+    client.establish().unwrap();
+    pair.server.expect(CmEventKind::Established);
+    let request = softverbs::SendRequest {
+        wr_id: 1,
+        operation: SendOperation::Send,
+        data: softverbs::SendData::Sges(&[]),
+        signaled: false,
+        solicited: false,
+        fence: false,
+    };
+    qp.post_send(&request).unwrap();
+    for (cq, wr_id) in [(&cq, 1), (&server_cq, 3)] {
+        let mut completions = [softverbs::WorkCompletion::default(); 2];
+        while cq.poll(&mut completions) == 0 {}
+        assert_eq!(
+            (completions[0].wr_id, completions[0].status),
+            (wr_id, WcStatus::Success)
+        );
+    }
+}
+
+#[test]
+fn calls_in_a_wrong_state_are_refused() {
+    let pair = Pair::simulated(7, DeviceKind::Roce);
+    let id = CmId::create(&pair.client.channel).unwrap();
+    assert_eq!(errno(id.resolve_route()), Errno::INVAL);
+    assert_eq!(errno(id.connect(&parameters(b""))), Errno::INVAL);
+    assert_eq!(errno(id.accept(&parameters(b""))), Errno::INVAL);
+    assert_eq!(errno(id.reject(b"")), Errno::INVAL);
+    assert_eq!(errno(id.disconnect()), Errno::INVAL);
+    assert_eq!(errno(id.establish()), Errno::INVAL);
+    assert_eq!(errno(id.destroy_queue_pair()), Errno::INVAL);
+    assert_eq!(errno(id.bind(([192, 0, 2, 1], 0).into())), Errno::NODEV);
+    id.bind(([10, 0, 0, 1], 0).into()).unwrap();
+    assert_ne!(id.local().unwrap().port(), 0);
+    assert_eq!(errno(id.bind(([10, 0, 0, 1], 0).into())), Errno::INVAL);
+    assert_eq!(errno(pair.client.channel.destroy()), Errno::BUSY);
+    drop(id);
+    pair.client.channel.destroy().unwrap();
+}
+
+#[test]
+fn a_listener_that_goes_refuses_the_peers_whose_requests_wait() {
+    let pair = Pair::simulated(8, DeviceKind::Roce);
+    let (listener, address) = pair.server.listen();
+    let client = pair.client.resolved(address);
+    client.connect(&parameters(b"")).unwrap();
+    let request = pair.server.event(CmEventKind::ConnectRequest);
+    let other = pair.client.resolved(address);
+    other.connect(&parameters(b"")).unwrap();
+    assert_eq!(errno(drive(&pair)), Errno::DEADLK);
+    assert!(pair.server.channel.has_event());
+    assert_eq!(
+        errno(listener.destroy()),
+        Errno::DEADLK,
+        "an event is not acknowledged"
+    );
+    let event = pair.client.event(CmEventKind::Rejected);
+    assert!(std::sync::Arc::ptr_eq(event.id(), &other));
+    let id = request.id().clone();
+    request.acknowledge();
+    listener.destroy().unwrap();
+    // The request that the program has got is the program's.
+    id.accept(&parameters(b"")).unwrap();
+    pair.client.expect(CmEventKind::ConnectResponse);
+}
+
+/// Lets happen what can happen, by a wait for an event that does not come.
+fn drive(pair: &Pair) -> softverbs::Result<softverbs::CmEvent> {
+    let spare = softverbs::EventChannel::create(&pair.client.process).unwrap();
+    spare.get_event()
+}
+
+#[test]
+fn an_identifier_takes_its_events_to_another_channel() {
+    let pair = Pair::simulated(9, DeviceKind::Roce);
+    let id = CmId::create(&pair.client.channel).unwrap();
+    id.resolve_addr(None, ([10, 0, 0, 2], 7).into()).unwrap();
+    let other = softverbs::EventChannel::create(&pair.client.process).unwrap();
+    id.migrate(&other).unwrap();
+    assert!(!pair.client.channel.has_event() && other.has_event());
+    let event = other.get_event().unwrap();
+    assert_eq!(errno(id.migrate(&pair.client.channel)), Errno::DEADLK);
+    event.acknowledge();
+    id.migrate(&pair.client.channel).unwrap();
+    other.destroy().unwrap();
+}

@@ -1,0 +1,163 @@
+//! Requests on a connection.
+
+use softverbs::{CmEventKind, DeviceKind, Errno, SendData, SendOperation, Sge, WcOpcode, WcStatus};
+
+use crate::common::{Pair, errno};
+
+const SIM: DeviceKind = DeviceKind::Roce;
+
+#[test]
+fn sends_writes_and_reads_move_octets() {
+    for pair in [Pair::simulated(20, SIM), Pair::on_sockets()] {
+        let (client, server) = pair.connect();
+        server.qp.post_receive(7, &[server.sge(100, 50)]).unwrap();
+        client.buffer.write(0, b"a message");
+        client.post(
+            1,
+            SendOperation::Send,
+            &[client.sge(0, 4), client.sge(4, 5)],
+        );
+        let received = server.completions(1)[0];
+        assert_eq!((received.wr_id, received.status), (7, WcStatus::Success));
+        assert_eq!((received.opcode, received.byte_len), (WcOpcode::Receive, 9));
+        assert_eq!(received.qp_num, server.qp.number());
+        assert_eq!(server.buffer.slice(100..109).to_vec(), b"a message");
+
+        client.post(
+            2,
+            SendOperation::Write(server.place(4096)),
+            &[client.sge(0, 9)],
+        );
+        client.post(
+            3,
+            SendOperation::Read(server.place(4096)),
+            &[client.sge(512, 9)],
+        );
+        let done = client.completions(3);
+        let kinds: Vec<_> = done.iter().map(|one| (one.wr_id, one.opcode)).collect();
+        let expected = [
+            (1, WcOpcode::Send),
+            (2, WcOpcode::Write),
+            (3, WcOpcode::Read),
+        ];
+        assert_eq!(kinds, expected);
+        assert_eq!(client.buffer.slice(512..521).to_vec(), b"a message");
+        assert_eq!(server.buffer.slice(4096..4105).to_vec(), b"a message");
+    }
+}
+
+#[test]
+fn inline_octets_are_copied_at_once() {
+    let pair = Pair::simulated(21, SIM);
+    let (client, server) = pair.connect();
+    server.qp.post_receive(1, &[server.sge(0, 64)]).unwrap();
+    let data = SendData::Inline(&[b"in", b"line"]);
+    client.try_post(2, SendOperation::Send, data).unwrap();
+    assert_eq!(server.completions(1)[0].byte_len, 6);
+    assert_eq!(server.buffer.slice(0..6).to_vec(), b"inline");
+    let long = SendData::Inline(&[&[0; 65]]);
+    assert_eq!(
+        errno(client.try_post(3, SendOperation::Send, long)),
+        Errno::INVAL
+    );
+}
+
+#[test]
+fn what_is_outstanding_comes_back_flushed_behind_the_event_of_the_end() {
+    let pair = Pair::simulated(22, SIM);
+    let (client, server) = pair.connect();
+    for wr_id in 0..3 {
+        server.qp.post_receive(wr_id, &[server.sge(0, 64)]).unwrap();
+    }
+    client.id.disconnect().unwrap();
+    let event = pair.server.event(CmEventKind::Disconnected);
+    let flushed: Vec<_> = (0..3).map(|wr_id| (wr_id, WcStatus::Flushed)).collect();
+    assert_eq!(server.statuses(3), flushed);
+    event.acknowledge();
+    // In error requests are accepted and come back.
+    server.qp.post_receive(9, &[]).unwrap();
+    server.post(10, SendOperation::Send, &[]);
+    let mut late = server.statuses(2);
+    late.sort_by_key(|(wr_id, _)| *wr_id);
+    assert_eq!(late, [(9, WcStatus::Flushed), (10, WcStatus::Flushed)]);
+    client.post(11, SendOperation::Send, &[]);
+    client.qp.post_receive(12, &[]).unwrap();
+    let mut late = client.statuses(2);
+    late.sort_by_key(|(wr_id, _)| *wr_id);
+    assert_eq!(late, [(11, WcStatus::Flushed), (12, WcStatus::Flushed)]);
+}
+
+#[test]
+fn a_wrong_key_of_the_peer_is_a_remote_access_error() {
+    let pair = Pair::simulated(23, SIM);
+    let (client, server) = pair.connect();
+    let mut place = server.place(0);
+    place.rkey ^= 1;
+    client.post(1, SendOperation::Read(place), &[client.sge(0, 8)]);
+    assert_eq!(client.statuses(1), [(1, WcStatus::RemoteAccess)]);
+    pair.client.expect(CmEventKind::Disconnected);
+    pair.server.expect(CmEventKind::Disconnected);
+}
+
+#[test]
+fn a_wrong_local_key_is_a_local_protection_error() {
+    let pair = Pair::simulated(24, SIM);
+    let (client, server) = pair.connect();
+    server.qp.post_receive(1, &[server.sge(0, 64)]).unwrap();
+    let wrong = Sge {
+        lkey: client.region.key() ^ 1,
+        ..client.sge(0, 8)
+    };
+    client.post(1, SendOperation::Send, &[wrong]);
+    assert_eq!(client.statuses(1), [(1, WcStatus::LocalProtection)]);
+    assert_eq!(server.statuses(1), [(1, WcStatus::Flushed)]);
+}
+
+#[test]
+fn a_message_longer_than_its_receive_is_a_length_error() {
+    let pair = Pair::simulated(25, SIM);
+    let (client, server) = pair.connect();
+    server.qp.post_receive(1, &[server.sge(0, 8)]).unwrap();
+    client.post(1, SendOperation::Send, &[client.sge(0, 9)]);
+    assert_eq!(server.statuses(1), [(1, WcStatus::LocalLength)]);
+}
+
+#[test]
+fn only_signaled_requests_complete() {
+    let pair = Pair::simulated(26, SIM);
+    let (client, server) = pair.connect();
+    for wr_id in 0..8 {
+        server.qp.post_receive(wr_id, &[server.sge(0, 64)]).unwrap();
+        client
+            .qp
+            .post_send(&softverbs::SendRequest {
+                wr_id,
+                operation: SendOperation::Send,
+                data: SendData::Sges(&[client.sge(0, 8)]),
+                signaled: wr_id % 4 == 3,
+                solicited: false,
+                fence: false,
+            })
+            .unwrap();
+    }
+    let expected = [(3, WcStatus::Success), (7, WcStatus::Success)];
+    assert_eq!(client.statuses(2), expected);
+    assert_eq!(server.completions(8).len(), 8);
+}
+
+#[test]
+fn full_queues_refuse() {
+    let pair = Pair::simulated(27, SIM);
+    let (client, _server) = pair.connect();
+    for wr_id in 0..32 {
+        client.qp.post_receive(wr_id, &[]).unwrap();
+    }
+    assert_eq!(errno(client.qp.post_receive(32, &[])), Errno::NOMEM);
+    let sges = [client.sge(0, 1); 5];
+    assert_eq!(errno(client.qp.post_receive(33, &sges)), Errno::INVAL);
+    let data = SendData::Sges(&sges);
+    assert_eq!(
+        errno(client.try_post(34, SendOperation::Send, data)),
+        Errno::INVAL
+    );
+}
