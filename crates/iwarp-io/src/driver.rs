@@ -123,6 +123,7 @@ impl Driver {
     }
 
     /// Counts a poll of a domain by this thread.
+    #[inline]
     pub fn polled(&self, domain: &Arc<Domain>) {
         polling::polled(domain, &self.background);
     }

@@ -33,6 +33,7 @@ impl SocketBuffer {
     }
 
     /// The octets of the buffer, to be changed.
+    #[inline]
     pub fn octets_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.from..]
     }

@@ -21,31 +21,36 @@ impl fmt::Display for SystemCallError {
 impl std::error::Error for SystemCallError {}
 
 /// Adds the name of the call to an error that [`is_refusal`]; [`errno`] still finds the error's number. Other errors stay as they are.
+#[inline] // a read of an idle connection ends with an error
 pub(crate) fn named<E: Into<io::Error>>(call: &'static str) -> impl Fn(E) -> io::Error {
     move |error| {
         let error = error.into();
-        match errno(&error) {
-            Some(errno) if is_refusal(&error) => {
-                io::Error::new(error.kind(), SystemCallError { call, errno })
-            }
-            _ => error,
+        match errno(&error).filter(|errno| refuses(*errno)) {
+            Some(errno) => io::Error::new(error.kind(), SystemCallError { call, errno }),
+            None => error,
         }
     }
 }
 
 /// The number of an error of the system, whether or not the error names the call.
+#[inline]
 pub fn errno(error: &io::Error) -> Option<Errno> {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
-    let named = inner.map(|SystemCallError { errno, .. }| *errno);
-    named.or_else(|| Errno::from_io_error(error))
+    Errno::from_io_error(error).or_else(|| {
+        let inner = error.get_ref()?.downcast_ref();
+        inner.map(|SystemCallError { errno, .. }| *errno)
+    })
 }
 
 /// Returns true if the system refuses the call itself: a rule of this machine forbids the call, or the system does not have it. What
 /// peers and networks do has other errors, as has a shortage.
 pub fn is_refusal(error: &io::Error) -> bool {
+    errno(error).is_some_and(refuses)
+}
+
+const fn refuses(errno: Errno) -> bool {
     matches!(
-        errno(error),
-        Some(Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::NOPROTOOPT | Errno::OPNOTSUPP)
+        errno,
+        Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::NOPROTOOPT | Errno::OPNOTSUPP
     )
 }
 

@@ -263,6 +263,7 @@ impl Slot {
     }
 
     /// Pins the slot's memory, if the slot is in use with this STag.
+    #[inline]
     pub(crate) fn pin_stag(&self, stag: STag) -> Option<(Pin<'_>, Use)> {
         if self.stag() != stag {
             return None; // a guess adds no pin, so that guesses do not delay a revocation
@@ -273,12 +274,14 @@ impl Slot {
     }
 
     /// The STag of the present use, or of the last one.
+    #[inline]
     pub(crate) fn stag(&self) -> STag {
         STag(self.stag.load(Ordering::Relaxed))
     }
 
     /// Adds a pin, whatever the slot is used for, and returns the word of before. The pin is dropped at once if this is not the
     /// expected use.
+    #[inline]
     fn pin_any(&self) -> (Pin<'_>, Word) {
         #[cfg(all(test, not(loom)))]
         tests::count_pin();
@@ -355,6 +358,7 @@ impl Pin<'_> {
     /// The address of the octets of `span`, and the extent of their memory. `None` if they are not all inside. Only a span
     /// made up by hand can cause this, because the check that made a span has found it inside, and this use has not
     /// changed.
+    #[inline]
     pub(crate) fn locate(&self, span: Span) -> Option<(*mut u8, Extent)> {
         let end = span.offset().checked_add(u64::from(span.len()))?;
         let len = self.slot.len.load(Ordering::Relaxed);

@@ -32,6 +32,7 @@ impl Slots {
     }
 
     /// The slot with this number, if it was ever made.
+    #[inline]
     pub(crate) fn get(&self, slot: u32) -> Option<&Slot> {
         let chunk = self.chunks.get((slot / CHUNK) as usize)?.get()?;
         chunk.get((slot % CHUNK) as usize)

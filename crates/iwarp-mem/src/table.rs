@@ -235,6 +235,7 @@ impl Table {
     }
 
     /// Finds and pins the slot that an STag names, if the slot is in use.
+    #[inline]
     pub(crate) fn pin_stag(&self, stag: STag) -> Option<Held<'_>> {
         let slot = self.shared.index.find(stag)?;
         let (pin, of) = self.shared.slots.get(slot)?.pin_stag(stag)?;
@@ -330,6 +331,7 @@ impl Held<'_> {
     }
 
     /// Copies `src` in. The lengths are equal.
+    #[inline]
     pub(crate) fn copy_in(&self, at: Span, src: &[u8], end: MessageEnd) -> Result<(), Revoked> {
         assert_eq!(
             src.len() as u64,
@@ -368,6 +370,7 @@ impl Held<'_> {
     }
 
     /// Copies out into `dst`, and adds the copy to the CRC. The lengths are equal.
+    #[inline]
     pub(crate) fn copy_out(
         &self,
         at: Span,

@@ -147,6 +147,7 @@ impl Span {
     ///
     /// If these octets are not inside the span.
     #[must_use]
+    #[inline]
     pub const fn slice(self, from: u32, len: u32) -> Self {
         assert!(
             from <= self.len && len <= self.len - from,

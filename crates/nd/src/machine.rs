@@ -3,6 +3,10 @@
 use std::fs;
 use std::thread;
 
+/// The cargo profile that this program was built with, as its folder below `target` is called: `release`, or `debug` for a build without
+/// optimisation.
+pub const PROFILE: &str = env!("ND_PROFILE");
+
 /// What is known of the machine, as names and values. Unknown values are left out.
 #[must_use]
 pub fn describe() -> Vec<(&'static str, String)> {

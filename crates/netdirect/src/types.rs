@@ -455,6 +455,7 @@ impl Sge {
     /// let sge = Sge::new(&buffer, 64..128, LocalToken(7));
     /// assert_eq!((sge.address - buffer.address(), sge.length), (64, 64));
     /// ```
+    #[inline]
     pub fn new(buffer: &Buffer, range: impl RangeBounds<usize>, token: LocalToken) -> Self {
         let part = buffer.slice(range);
         let length = u32::try_from(part.len()).expect("a scatter/gather entry is at most 4 GiB");

@@ -233,12 +233,14 @@ impl Buffer {
     }
 
     /// The virtual address of the first octet, for scatter/gather entries and for peers.
+    #[inline]
     pub fn address(&self) -> u64 {
         self.as_ptr().addr() as u64
     }
 
     /// A pointer to the first octet, for providers. As long as a view exists, atomic operations, system calls and devices may
     /// write through this pointer.
+    #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
         self.store.start().wrapping_add(self.offset)
     }

@@ -76,6 +76,7 @@ fn to_boundary(at: *const u8) -> usize {
 /// - `dst` is valid for reads and writes of `src.len()` octets while this runs. Rust code elsewhere accesses them only by
 ///   atomics of the kind used here, or not at the same time.
 /// - They lie in `extent`, all of which is such memory. The pointer may access all of it.
+#[inline]
 pub unsafe fn copy_in(dst: *mut u8, extent: Extent, src: &[u8], part: Part, backend: Backend) {
     let mut done = 0;
     if backend == Backend::Bulk && cfg!(target_arch = "x86_64") && src.len() >= BULK_MIN {
@@ -100,6 +101,7 @@ pub unsafe fn copy_in(dst: *mut u8, extent: Extent, src: &[u8], part: Part, back
 /// # Safety
 ///
 /// As for [`copy_in`], with `src` valid for `dst.len()` octets. Nothing is written to `src`.
+#[inline]
 pub unsafe fn copy_out(src: *mut u8, extent: Extent, dst: &mut [u8], backend: Backend) {
     if backend == Backend::Bulk && cfg!(target_arch = "x86_64") && dst.len() >= BULK_MIN {
         // SAFETY: the caller vouches for `src`, the slice for `dst`, which is private and so does not overlap it.
@@ -169,6 +171,7 @@ unsafe fn word<'a>(at: *mut u8) -> &'a AtomicU64 {
 /// # Safety
 ///
 /// As for [`copy_in`].
+#[inline]
 unsafe fn store_words(dst: *mut u8, extent: Extent, src: &[u8]) {
     let (head, rest) = src.split_at(to_boundary(dst).min(src.len()));
     let (body, tail) = rest.as_chunks::<WORD>();
@@ -218,6 +221,7 @@ unsafe fn store_part(dst: *mut u8, extent: Extent, src: &[u8]) {
 /// # Safety
 ///
 /// As for [`copy_out`].
+#[inline]
 unsafe fn load_words(src: *mut u8, extent: Extent, dst: &mut [u8]) {
     let head = to_boundary(src).min(dst.len());
     let (head, rest) = dst.split_at_mut(head);

@@ -66,6 +66,7 @@ impl Cq {
 
     /// Places results. The caller delivers the returned requests when no lock is held. The caller has locked the queue pair, which
     /// keeps the queue pair's results in order.
+    #[inline]
     pub(crate) fn place(
         &self,
         entries: impl Iterator<Item = Entry> + Clone,

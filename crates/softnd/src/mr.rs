@@ -158,6 +158,7 @@ impl MemoryRegion for Region {
         Ok(Started::Pending)
     }
 
+    #[inline]
     fn get_local_token(&self) -> LocalToken {
         LocalToken(self.stag.load(Ordering::Acquire))
     }

@@ -356,6 +356,7 @@ impl Owner for QpOwner {
         state.results.reserve(RESULTS);
     }
 
+    #[inline]
     fn completed(&self, state: &mut QpState, completion: Completion) {
         let kind = request_type(completion.kind);
         let result = CompletionResult::new(kind, completion.context)
@@ -380,6 +381,7 @@ impl Owner for QpOwner {
         }
     }
 
+    #[inline]
     fn place(&self, state: &mut QpState) {
         if let Some(shared) = &self.shared {
             let receives = &shared.srq.receives;

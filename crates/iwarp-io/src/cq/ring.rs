@@ -325,6 +325,7 @@ impl<E: Entry> Ring<E> {
 
     /// One more than the number of the last result, from result `from` on, that was published and before which all others are
     /// published as well.
+    #[inline]
     pub(super) fn published(&self, from: u64) -> u64 {
         let tail = Place(self.tail.0.load(Ordering::Acquire)).number();
         let head = Place(self.head.0.load(Ordering::Acquire));

@@ -45,6 +45,7 @@ pub(super) enum Leaves {
 
 impl Gather {
     /// A request of `octets` was posted, after so many polls of its completion queue; `most` octets are worth a call.
+    #[inline]
     pub(super) fn add(
         &mut self,
         polls: u32,

@@ -489,6 +489,7 @@ impl<O: Owner> Endpoint<O> {
     }
 
     /// Unlocks the endpoint, then calls the owner with its notices.
+    #[inline]
     fn release(&self, mut state: MutexGuard<'_, State<O>>) {
         if !state.has_news() {
             return;
@@ -500,6 +501,7 @@ impl<O: Owner> Endpoint<O> {
     }
 
     /// Makes progress, or leaves the edges to the thread that has locked the endpoint.
+    #[inline]
     fn drive(&self, edges: Edges) -> Turn {
         self.state.drive(edges, |mut state, edges| {
             let unfinished = state.work(&self.fixed, edges) == Visit::Unfinished;
@@ -567,6 +569,7 @@ impl<O: Owner> DerefMut for Locked<'_, O> {
 }
 
 impl<O: Owner> Drop for Locked<'_, O> {
+    #[inline]
     fn drop(&mut self) {
         let Some(state) = self.state.take() else {
             return;
@@ -596,6 +599,7 @@ impl<O: Owner> std::fmt::Debug for News<O> {
 }
 
 impl<O: Owner> Drop for News<O> {
+    #[inline]
     fn drop(&mut self) {
         if let Some(endpoint) = self.endpoint.upgrade() {
             let mut state = endpoint.lock();
@@ -615,6 +619,7 @@ impl<O: Owner> std::fmt::Debug for FlushGuard<O> {
 }
 
 impl<O: Owner> Drop for FlushGuard<O> {
+    #[inline]
     fn drop(&mut self) {
         if let Some(endpoint) = self.0.upgrade() {
             let mut state = endpoint.lock();

@@ -137,6 +137,7 @@ impl Ring {
         at & (self.receives.len() - 1)
     }
 
+    #[inline]
     fn push(&mut self, context: u64, length: u32, sges: &[Sge], each: usize) {
         let at = self.slot(self.first + self.count);
         let mut count = 1;
@@ -291,6 +292,7 @@ thread_local! {
 }
 
 impl DrawnAhead {
+    #[inline]
     fn push(&mut self, receive: Receive, sges: &[Sge]) {
         self.receives.push(receive);
         if let [one] = sges {
@@ -349,6 +351,7 @@ impl SharedReceives {
     /// # Errors
     ///
     /// [`PostError::TooManySges`], [`PostError::TooLong`] or [`PostError::QueueFull`]. The Receive is then not posted.
+    #[inline]
     pub fn post(&self, context: u64, sges: &[Sge]) -> Result<(), PostError> {
         if sges.len() > self.sges {
             return Err(PostError::TooManySges);

@@ -138,6 +138,7 @@ impl<O: Owner> State<O> {
 
     /// Makes as much progress as the budget allows. The results of received messages are placed before an answer leaves, because
     /// a Read Response proves that the Sends before it were delivered (RDMAP-094).
+    #[inline]
     pub(super) fn work(&mut self, fixed: &Fixed<O>, edges: Edges) -> Visit {
         self.gather.left();
         if let Some(io) = &mut self.io {

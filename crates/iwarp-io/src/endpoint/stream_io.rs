@@ -362,6 +362,7 @@ impl StreamIo {
 
     /// Reads and hands to the engine until nothing is there, a Receive is missing, or the budget is spent. Receives that were
     /// not posted to the connection come from `receives`.
+    #[inline]
     pub(super) fn receive(
         &mut self,
         connection: &mut Connection,
@@ -380,6 +381,7 @@ impl StreamIo {
     }
 
     /// Moves what was held to the front of the staging buffer; returns how much that is.
+    #[inline]
     fn unhold(&mut self, staging: &mut [u8], buffers: &Buffers) -> usize {
         let Some(held) = self.held.take() else {
             return 0;
@@ -391,6 +393,7 @@ impl StreamIo {
     }
 
     /// Keeps what the engine has not consumed until more comes.
+    #[inline]
     fn hold(&mut self, rest: &[u8], buffers: &Buffers) {
         if rest.is_empty() {
             return;
@@ -400,6 +403,7 @@ impl StreamIo {
         self.held = Some(held);
     }
 
+    #[inline]
     fn read_into(
         &mut self,
         staging: &mut [u8],
@@ -486,6 +490,7 @@ impl StreamIo {
 
     /// One read, to where the payload under way belongs, or into the staging buffer behind what is there; returns how much
     /// came and how much there was room for.
+    #[inline]
     fn read_some(
         &mut self,
         staging: &mut [u8],

@@ -133,6 +133,7 @@ impl<S: Readiness> Domain<S> {
         probe.left || self.has_unfinished()
     }
 
+    #[inline]
     fn poll_hot(&self, steady: bool) -> Probe {
         let probe = self.hot.ask(self, Edges::READ, steady, |probe, _| {
             if probe.work == 0 {
@@ -255,11 +256,13 @@ impl<S: Readiness> Domain<S> {
 
     /// Called by every poll. Two threads that poll at once may count as one, because it only matters that the count changes
     /// while somebody polls.
+    #[inline]
     pub fn polled(&self) {
         self.attendance.polled();
     }
 
     /// How often the domain was polled.
+    #[inline]
     pub fn polls(&self) -> u32 {
         self.attendance.polls()
     }
@@ -312,6 +315,7 @@ impl<S: Readiness> Domain<S> {
     }
 
     /// Whether requests make a parked thread drive this domain.
+    #[inline]
     pub fn has_interest(&self) -> bool {
         self.attendance.has_interest()
     }
@@ -351,6 +355,7 @@ impl<S: Readiness> Drive for Domain<S> {
         source.rejoin(self)
     }
 
+    #[inline]
     fn has_interest(&self) -> bool {
         self.attendance.has_interest()
     }

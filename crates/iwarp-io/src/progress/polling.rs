@@ -24,25 +24,30 @@ thread_local! {
 const REMEMBERED: usize = 8;
 
 /// Remembers that this thread polls a domain.
+#[inline]
 pub fn polled(domain: &Arc<Domain>, background: &Arc<Background>) {
     domain.polled();
     let address = Arc::as_ptr(domain).addr();
     POLLED.with_borrow_mut(|polled| {
-        if let Some(known) = polled.iter_mut().find(|known| known.address == address) {
-            known.lately = true;
-            return;
+        match polled.iter_mut().find(|known| known.address == address) {
+            Some(known) => known.lately = true,
+            None => remember(polled, domain, background),
         }
-        // The address of a domain is not used again as long as the domain is remembered.
-        polled.retain(|known| known.domain.strong_count() > 0);
-        if polled.len() == REMEMBERED {
-            polled.remove(0);
-        }
-        polled.push(Polled {
-            address,
-            domain: Arc::downgrade(domain),
-            background: Arc::downgrade(background),
-            lately: true,
-        });
+    });
+}
+
+#[cold]
+fn remember(polled: &mut Vec<Polled>, domain: &Arc<Domain>, background: &Arc<Background>) {
+    // The address of a domain is not used again as long as the domain is remembered.
+    polled.retain(|known| known.domain.strong_count() > 0);
+    if polled.len() == REMEMBERED {
+        polled.remove(0);
+    }
+    polled.push(Polled {
+        address: Arc::as_ptr(domain).addr(),
+        domain: Arc::downgrade(domain),
+        background: Arc::downgrade(background),
+        lately: true,
     });
 }
 

@@ -36,6 +36,7 @@ impl<T> Turns<T> {
     /// Calls `visit` with these edges and those that others have left, or leaves these edges to the holder of the lock.
     /// `visit` unlocks before it returns. It is called again if more edges were left meanwhile. Returns the result of all
     /// visits.
+    #[inline]
     pub fn drive(
         &self,
         mut edges: Edges,

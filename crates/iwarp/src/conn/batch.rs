@@ -394,6 +394,7 @@ impl TxBatch {
     }
 
     /// Registered memory becomes a piece.
+    #[inline]
     pub(super) fn push_payload(&mut self, span: Span) {
         self.remaining += u64::from(span.len());
         self.shared = true;
@@ -419,6 +420,7 @@ impl Part {
 }
 
 /// Positions in the buffer are below its capacity, which is cut to 32 bits at creation.
+#[inline]
 fn to_u32(position: usize) -> u32 {
     u32::try_from(position).expect("a batch is smaller than 4 GiB")
 }

@@ -29,6 +29,7 @@ pub struct QueueSizes {
 
 impl QueueSizes {
     /// Octets of a Receive with these SGEs, if they keep to the limits.
+    #[inline]
     pub(super) fn receive_length(&self, sges: &[Sge]) -> Result<u32, PostError> {
         if sges.len() > self.receive_sges as usize {
             return Err(PostError::TooManySges);
@@ -86,6 +87,7 @@ impl QueueSizes {
     }
 
     /// Octets of a list of SGEs, if one request may have as many octets. A message is shorter than 2^32 octets (DDP-041).
+    #[inline]
     fn sum(&self, list: &[Sge]) -> Result<u32, PostError> {
         u32::try_from(total(list))
             .ok()
@@ -95,6 +97,7 @@ impl QueueSizes {
 }
 
 /// Octets of a list of SGEs.
+#[inline]
 fn total(list: &[Sge]) -> u64 {
     list.iter().map(|sge| u64::from(sge.length)).sum()
 }

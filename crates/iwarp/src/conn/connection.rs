@@ -197,6 +197,7 @@ impl Connection {
     /// # Errors
     ///
     /// See [`PostError`]; the connection is as it was.
+    #[inline]
     pub fn post_receive(&mut self, context: u64, sges: &[Sge]) -> Result<(), PostError> {
         let length = self.sizes.receive_length(sges)?;
         self.receive.post(context, sges, length)?;
@@ -208,6 +209,7 @@ impl Connection {
 
     /// The next event. Initiator requests complete in the order of their posts, and so do Receives; the connection's own
     /// events come between the completions before and after which they happened.
+    #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         self.initiator.retire_silent();
         let (initiator, receive) = (self.initiator.fetched(), self.receive.fetched());
@@ -241,6 +243,7 @@ impl Connection {
     }
 
     /// Whether [`Connection::poll_transmit`] has something to do.
+    #[inline]
     pub fn wants_transmit(&self) -> bool {
         self.next_source().is_some()
     }
@@ -248,6 +251,7 @@ impl Connection {
     /// Whether an inbound Send waits for a Receive. Do not read from the transport meanwhile. TCP then closes its window,
     /// which RFC 5041 section 7.1 allows, and the peer slows down. After a post to a shared source, the next
     /// [`Connection::handle_bytes`] ends the wait.
+    #[inline]
     pub fn is_stalled(&self) -> bool {
         self.phase == Phase::Running && self.rx.has_stalled() && self.receive.current().is_none()
     }

@@ -69,6 +69,7 @@ impl Notices {
     }
 
     /// The next event, once completions up to its marks have been fetched.
+    #[inline]
     pub(super) fn take(&mut self, initiator: u64, receive: u64) -> Option<Notice> {
         let first = self.list[0]?;
         if first.initiator > initiator || first.receive > receive {

@@ -26,6 +26,7 @@ pub(super) struct Budget {
 
 impl Budget {
     /// The budget for FPDUs that go into `out`.
+    #[inline]
     pub(super) fn new(limit: TxLimit, out: &TxBatch, markers: bool) -> Self {
         let mut budget = Self {
             limit,
@@ -53,6 +54,7 @@ impl Budget {
     }
 
     /// The longest ULPDU (DDP-040, MPA-081, MPA-083).
+    #[inline]
     fn mulpdu(&self) -> u32 {
         let range = fpdu::MULPDU_RANGE;
         self.limit.mulpdu.clamp(*range.start(), *range.end())
@@ -64,6 +66,7 @@ impl Budget {
     /// Where segments are far longer than a packet, the path does not care where they end. The last two parts of a message
     /// then have the same length (instead of MPA-084). So the last part is never so short that it costs more than it
     /// carries, and the receiver handles one half while the other arrives.
+    #[inline]
     pub(super) fn payload(&self, header: usize, left: u32) -> u32 {
         let most = self.mulpdu() - to_u32(header);
         if most < HALVED_FROM || left <= most || left >= 2 * most {
@@ -196,6 +199,7 @@ fn put_marked(
 }
 
 /// Appends an FPDU whose payload is read in place, without CRC and markers. Returns the length of the FPDU.
+#[inline]
 pub(super) fn put_in_place(
     out: &mut TxBatch,
     header: &[u8],
@@ -239,6 +243,7 @@ fn write_trailer(trailer: &mut [u8], sum: Option<Crc>) {
 }
 
 /// Lengths within an FPDU have 16 bits.
+#[inline]
 pub(super) fn to_u32(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }

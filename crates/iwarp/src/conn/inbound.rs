@@ -277,6 +277,7 @@ impl Connection {
     }
 
     /// Checks that a segment of QN 0 continues the current message, or begins the next one.
+    #[inline]
     pub(super) fn check_on_send_queue(
         &self,
         opcode: Opcode,

@@ -112,6 +112,7 @@ impl InitiatorQueue {
     }
 
     /// The SGEs of a request.
+    #[inline]
     pub(super) fn sges(&self, at: u64) -> &[Sge] {
         let index = self.index(at);
         let start = index * self.sges_each;

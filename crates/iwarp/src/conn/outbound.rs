@@ -61,6 +61,7 @@ impl Connection {
     }
 
     /// Where the next FPDU, or local request, comes from.
+    #[inline]
     pub(super) fn next_source(&self) -> Option<Source> {
         match self.phase {
             Phase::Idle | Phase::Closed => return None, // MPA-030
@@ -142,6 +143,7 @@ impl Connection {
     }
 
     /// Whether the upcoming request may begin, or a Read may go on with its next part.
+    #[inline]
     fn may_start(&self) -> bool {
         let Some(request) = self.initiator.upcoming() else {
             return false;

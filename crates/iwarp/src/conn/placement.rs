@@ -62,6 +62,7 @@ impl Connection {
     ///
     /// Known for FPDUs of at least [`StreamConfig::early`](super::StreamConfig::early) octets, when
     /// [`Connection::handle_bytes`] has taken all it was given.
+    #[inline]
     pub fn next_place(&self) -> Option<Span> {
         let early = self.rx.early.as_ref()?;
         let free = early.free();
@@ -76,6 +77,7 @@ impl Connection {
     }
 
     /// [`next_place`](Self::next_place), for a transport that can read straight into it.
+    #[inline]
     pub fn direct_placement(&mut self) -> Option<DirectPlacement<'_>> {
         let place = self.next_place()?;
         Some(DirectPlacement {
@@ -199,6 +201,7 @@ impl Connection {
     }
 
     /// Places what has come of the arriving FPDU, if there is one. Returns how many octets were consumed.
+    #[inline]
     pub(super) fn continue_early(&mut self, input: &[u8], mem: &impl Memory) -> usize {
         let Some(early) = self.rx.early else {
             return 0;

@@ -136,6 +136,7 @@ impl ReceiveQueue {
         slot_of(at, self.slots.len())
     }
 
+    #[inline]
     pub(super) fn post(
         &mut self,
         context: u64,
@@ -174,6 +175,7 @@ impl ReceiveQueue {
         *self = larger;
     }
 
+    #[inline]
     fn push(&mut self, context: u64, sges: &[Sge], length: u32) {
         let index = self.index(self.tail);
         let start = index * self.sges_each;
@@ -210,6 +212,7 @@ impl ReceiveQueue {
     }
 
     /// The Receive for the message that arrives, if one is posted, and its SGEs.
+    #[inline]
     pub(super) fn current(&self) -> Option<(&Receive, &[Sge])> {
         if self.done == self.tail {
             return None;

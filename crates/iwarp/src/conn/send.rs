@@ -211,6 +211,7 @@ impl Connection {
     }
 
     /// Notes that `len` more octets of the current message are made.
+    #[inline]
     fn advance(&mut self, message: Message, mut current: RequestProgress, len: u32, last: bool) {
         if !last {
             current.offset += len;
@@ -617,6 +618,7 @@ pub fn terminate_frame(code: TerminateCode, crc: bool, markers: bool) -> Vec<u8>
 }
 
 /// The parts of buffers that hold the next `len` octets of a message.
+#[inline]
 fn pieces(spans: &[Span], current: RequestProgress, len: u32) -> impl Iterator<Item = Span> {
     let mut skip = current.skip;
     let mut left = len;

@@ -21,6 +21,7 @@ impl Header {
     /// # Errors
     ///
     /// If there are fewer octets than the T bit asks for.
+    #[inline]
     pub fn split(ulpdu: &[u8]) -> Result<(Self, &[u8]), Truncated> {
         match ulpdu.first() {
             Some(control) if control & TAGGED != 0 => {
@@ -96,6 +97,7 @@ impl<'a> Segment<'a> {
     /// # Errors
     ///
     /// The ULPDU is too short (MPA-076), or has another version than 1 (DDP-024).
+    #[inline]
     pub fn parse(ulpdu: &'a [u8]) -> Result<Self, Error> {
         let (header, payload) = Header::split(ulpdu).map_err(|Truncated| Error::Truncated)?;
         match header {

@@ -75,6 +75,7 @@ pub enum Fpdu<'a> {
 /// # Errors
 ///
 /// [`Error::Crc`]. The stream is lost then, and nothing behind this point may be delivered (MPA-061).
+#[inline]
 pub fn parse(input: &[u8], crc: bool) -> Result<Fpdu<'_>, Error> {
     let Some((length, rest)) = input.split_first_chunk() else {
         return Ok(Fpdu::Incomplete { wanted: MIN_LEN });

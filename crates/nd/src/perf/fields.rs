@@ -90,6 +90,8 @@ pub(super) fn of(outcome: &Outcome) -> Vec<(String, Value)> {
     fields.push(("ratio_p99".to_owned(), number(p99)));
     cores(&mut fields, &outcome.cores);
     connections(&mut fields, outcome);
+    let profile = Value::Text(nd::machine::PROFILE.to_owned());
+    fields.push(("profile".to_owned(), profile));
     fields
 }
 

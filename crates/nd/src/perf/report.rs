@@ -58,20 +58,24 @@ impl Report {
     pub(super) fn finish(&mut self) -> Result<()> {
         if self.format == Format::Table {
             self.print_table()?;
-            self.print_cores()?;
+            self.print_circumstances()?;
         }
         Ok(())
     }
 
-    /// What was seen of the cores in all rows.
-    fn print_cores(&self) -> Result<()> {
-        let mut all = Watch::default();
-        self.outcomes.iter().for_each(|row| all.add(&row.cores));
-        if all == Watch::default() {
+    /// What the figures depend on: the build, and what was seen of the cores in all rows.
+    fn print_circumstances(&self) -> Result<()> {
+        let mut cores = Watch::default();
+        self.outcomes.iter().for_each(|row| cores.add(&row.cores));
+        output::line("")?;
+        output::line(format_args!(
+            "nd was built with cargo's profile `{}`.",
+            nd::machine::PROFILE
+        ))?;
+        if cores == Watch::default() {
             return Ok(());
         }
-        output::line("")?;
-        output::line(all)
+        output::line(cores)
     }
 
     pub(super) fn outcomes(&self) -> &[Outcome] {

@@ -131,11 +131,13 @@ impl Overlapped {
 
     /// As [`wait`](Self::wait), for a limited time. Returns `None` if the time has run out; the request is then still in
     /// flight.
+    #[inline]
     pub fn wait_timeout(&self, limit: Duration) -> Option<Status> {
         let now = self.file().map_or_else(Instant::now, |file| file.now());
         self.wait_until(now.checked_add(limit))
     }
 
+    #[inline]
     fn wait_until(&self, deadline: Option<Instant>) -> Option<Status> {
         loop {
             let status = self.status();
@@ -176,6 +178,7 @@ impl Overlapped {
     /// # Errors
     ///
     /// [`Status::INVALID_PARAMETER_MIX`]: a request is in flight with this `Overlapped` already.
+    #[inline]
     pub fn begin(&self, file: &Arc<dyn OverlappedFile>) -> Result<PendingOverlapped> {
         let mut state = self.0.state.lock();
         if state.file.is_some() {
@@ -203,6 +206,7 @@ impl Overlapped {
         })
     }
 
+    #[inline]
     fn finish(&self, end: Error, notify: bool) {
         let status = end.status();
         debug_assert_ne!(
@@ -331,6 +335,7 @@ impl PendingOverlapped {
             .is_some_and(|own| own.is(overlapped))
     }
 
+    #[inline]
     fn finish(&mut self, end: Error, notify: bool) {
         if let Some(overlapped) = self.overlapped.take() {
             overlapped.finish(end, notify);

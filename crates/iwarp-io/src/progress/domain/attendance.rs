@@ -41,12 +41,14 @@ impl Attendance {
 
     /// Counts a poll. Two threads that poll at once may count as one, because it only matters that the count changes while
     /// somebody polls.
+    #[inline]
     pub(super) fn polled(&self) {
         let polls = self.polls.load(Ordering::Relaxed);
         self.polls.store(polls.wrapping_add(1), Ordering::Relaxed);
     }
 
     /// How often the domain was polled.
+    #[inline]
     pub(super) fn polls(&self) -> u32 {
         self.polls.load(Ordering::Relaxed)
     }
@@ -95,6 +97,7 @@ impl Attendance {
     }
 
     /// Whether requests make a parked thread drive the domain.
+    #[inline]
     pub(super) fn has_interest(&self) -> bool {
         self.interest.load(Ordering::SeqCst) > 0
     }

@@ -31,6 +31,7 @@ impl Behind {
     }
 
     /// The set is about to be asked for everything.
+    #[inline]
     pub(super) fn set_is_asked(&self) {
         self.0.store(Level::UpToDate as u8, Ordering::SeqCst);
     }
@@ -41,6 +42,7 @@ impl Behind {
     }
 
     /// What `level` asks for has been looked at.
+    #[inline]
     pub(super) fn seen_all(&self, level: Level) {
         if self.0.load(Ordering::SeqCst) != level as u8 {
             return; // most polls, to which the write below would be dear

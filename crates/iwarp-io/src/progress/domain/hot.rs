@@ -245,6 +245,7 @@ impl<T: ?Sized> HotSources<T> {
 
     /// Calls `act` with the hot sources, unless another thread holds them. Afterwards does what other threads have asked
     /// for meanwhile.
+    #[inline]
     fn with<R>(
         &self,
         domain: &impl Drive<Source = T>,

@@ -79,6 +79,7 @@ impl<S: Readiness, T: ?Sized> Streams<S, T> {
     }
 
     /// Asks the set what is ready, without waiting.
+    #[inline]
     pub(super) fn ready(&self, each: impl FnMut(Ready)) {
         if let Err(error) = self.set.wait(Some(Duration::ZERO), each) {
             limited!(error, %error, "a readiness set failed");

@@ -100,6 +100,7 @@ impl Readiness for Epoll {
         epoll::delete(&self.0, source.id()).map_err(named("epoll_ctl"))
     }
 
+    #[inline]
     fn wait(&self, limit: Option<Duration>, mut each: impl FnMut(Ready)) -> io::Result<usize> {
         let limit = limit.map(|limit| Timespec {
             tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),

@@ -58,18 +58,14 @@ fn changed(page: String, path: &Path, name: &str, new: impl Fn(&str) -> String) 
 
 /// How and where the tables were measured. `turns` says of each kind of comparison how often it was made.
 pub(super) fn remark(turns: &str, runs: u32, machine: &str, cores: &Watch) -> String {
-    let build = if cfg!(debug_assertions) {
-        ", a build without optimisation"
-    } else {
-        ""
-    };
     let runs = match runs {
         1 => "one run".to_owned(),
         runs => format!("the worst of {runs} runs"),
     };
     let text = format!(
-        "{machine}. Measured by nd {}{build} on {}, with {turns}, {runs}. {cores}",
+        "{machine}. Measured by nd {} (profile {}) on {}, with {turns}, {runs}. {cores}",
         env!("CARGO_PKG_VERSION"),
+        nd::machine::PROFILE,
         nd::machine::date(),
     );
     text.trim_end().to_owned()
