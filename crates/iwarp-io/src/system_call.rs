@@ -26,10 +26,16 @@ pub(crate) fn named<E: Into<io::Error>>(call: &'static str) -> impl Fn(E) -> io:
     move |error| {
         let error = error.into();
         match errno(&error).filter(|errno| refuses(*errno)) {
-            Some(errno) => io::Error::new(error.kind(), SystemCallError { call, errno }),
+            Some(errno) => of_call(call, errno),
             None => error,
         }
     }
+}
+
+/// An error of the system that names the call, whatever the error is.
+pub(crate) fn of_call(call: &'static str, errno: Errno) -> io::Error {
+    let kind = io::Error::from(errno).kind();
+    io::Error::new(kind, SystemCallError { call, errno })
 }
 
 /// The number of an error of the system, whether or not the error names the call.

@@ -565,6 +565,7 @@ pub(crate) fn refusal(detail: &str) -> Option<(&str, &'static str)> {
     let errno = number.strip_suffix(')')?.parse().ok()?;
     match Errno::from_raw_os_error(errno) {
         Errno::PERM | Errno::ACCESS => Some((text, FORBIDDEN)),
+        Errno::MSGSIZE => Some((text, NARROW)),
         errno if is_missing(errno) => Some((text, MISSING)),
         _ => None,
     }
@@ -576,6 +577,10 @@ fn is_missing(errno: Errno) -> bool {
 }
 
 const MISSING: &str = "run it on a newer system, or in a sandbox that has this call";
+
+/// The least that QUIC needs: 1,200 octets in a datagram (RFC 9000 §14), and the headers of UDP and IPv6.
+const NARROW: &str = "the way to the peer is too narrow for QUIC: raise the MTU of the interface or the route that leads there to 1280 or \
+    more, or connect over TCP";
 
 const FORBIDDEN: &str = "a rule of this machine forbids it: look at its firewall and routes, and at the sandbox or container \
     that the program runs in (seccomp, SELinux)";
@@ -697,6 +702,7 @@ mod tests {
         assert!(forbidden.starts_with(begins), "{forbidden}");
         assert!(forbidden.contains(" (ND_UNSUCCESSFUL); a rule of this machine forbids it"));
         assert!(text(Errno::NOSYS).ends_with(MISSING));
+        assert!(text(Errno::MSGSIZE).ends_with(NARROW));
         // A shortage keeps the advice of its status.
         assert!(!text(Errno::MFILE).contains("rule"));
     }

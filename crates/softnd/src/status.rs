@@ -16,7 +16,8 @@ fn connect_status(error: &io::Error) -> Status {
         Some(Errno::NETUNREACH | Errno::NETDOWN | Errno::INVAL | Errno::AFNOSUPPORT) => {
             Status::NETWORK_UNREACHABLE
         }
-        Some(Errno::HOSTUNREACH | Errno::HOSTDOWN) => Status::HOST_UNREACHABLE,
+        // EMSGSIZE: the way is too narrow for QUIC.
+        Some(Errno::HOSTUNREACH | Errno::HOSTDOWN | Errno::MSGSIZE) => Status::HOST_UNREACHABLE,
         Some(Errno::TIMEDOUT) => Status::IO_TIMEOUT,
         // The four-tuple is in use (AMB-026).
         Some(Errno::ADDRNOTAVAIL | Errno::ADDRINUSE) => Status::ADDRESS_ALREADY_EXISTS,
@@ -165,6 +166,7 @@ mod tests {
             (Errno::AFNOSUPPORT, Status::NETWORK_UNREACHABLE),
             (Errno::HOSTUNREACH, Status::HOST_UNREACHABLE),
             (Errno::HOSTDOWN, Status::HOST_UNREACHABLE),
+            (Errno::MSGSIZE, Status::HOST_UNREACHABLE),
             (Errno::ACCESS, Status::HOST_UNREACHABLE),
             (Errno::PERM, Status::HOST_UNREACHABLE),
             (Errno::TIMEDOUT, Status::IO_TIMEOUT),

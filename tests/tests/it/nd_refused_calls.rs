@@ -43,6 +43,7 @@ fn words_of(errno: &str) -> (&'static str, &'static str) {
         "EACCES" => ("permission denied", "a rule of this machine"),
         "ENOSYS" => ("Function not implemented", "run it on a newer system"),
         "ENOPROTOOPT" => ("Protocol not available", "run it on a newer system"),
+        "EMSGSIZE" => ("Message too long", "raise the MTU"),
         "EMFILE" => ("Too many open files", "raise the limits"),
         _ => panic!("no words for {errno}"),
     }
@@ -172,6 +173,12 @@ fn a_refused_call_is_named_and_an_optional_one_is_done_without() {
             "setsockopt:ENOPROTOOPT:1=0,2=8",
             Fails("IP_PKTINFO"),
         ),
+        // A path that is too narrow for QUIC, a firewall's rule for what leaves.
+        (Sender, udp, "sendmsg:EMSGSIZE", Fails("sendmsg")),
+        (Sender, udp, "sendmsg:EPERM", Fails("sendmsg")),
+        (Receiver, udp, "sendmsg:EPERM", Waits("sendmsg")),
+        (Sender, udp, "recvmmsg:ENOSYS", Fails("recvmmsg")),
+        (Receiver, udp, "recvmmsg:EPERM", Waits("recvmmsg")),
     ];
     for (side, protocol, refusal, outcome) in table {
         check(*side, protocol, &refusal.parse().unwrap(), *outcome);

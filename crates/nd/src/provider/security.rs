@@ -9,7 +9,7 @@ use netdirect::Status;
 use softnd::security::{Credentials, Fingerprint, KeyLog, Security, SecurityError, Trust};
 
 use crate::args::SecurityArgs;
-use crate::errors::{Failure, Result, one_line};
+use crate::errors::{Failure, Result, one_line, refusal};
 use crate::stderr::{Remarks, note};
 
 /// The fingerprint that stands for this text, as it is printed.
@@ -185,6 +185,10 @@ impl RefusedConnect {
     /// The provider's own advice is replaced by one with the options of this program, for the side that listens or for the other
     /// one.
     fn of(why: &str, listens: bool) -> Self {
+        if let Some((what, advice)) = refusal(why) {
+            let (what, advice) = (what.to_owned(), advice.to_owned());
+            return Self { what, advice };
+        }
         let advice = [": if that is what", ": pin it at"];
         let ends = advice.iter().filter_map(|advice| why.find(advice)).min();
         let what = &why[..ends.unwrap_or(why.len())];

@@ -268,3 +268,77 @@ fn a_connect_outlasts_a_cut() {
     let time = accept(&simulation, &passive, &listener, &call);
     assert!(time < 2 * cut, "{time:?}");
 }
+
+/// What a Connect ended with, and how long it took.
+fn ended(simulation: &Simulation, side: &Side, to: SocketAddr) -> (netdirect::Error, Duration) {
+    let begun = simulation.time();
+    let call = Call::new(side, to);
+    assert_ne!(wait(&call.connects), Status::SUCCESS);
+    let error = call.connects.result().unwrap_err();
+    (error, simulation.time() - begun)
+}
+
+#[test]
+fn conn_022_a_connect_whose_datagrams_this_machine_does_not_send_ends_at_once() {
+    let simulation = Simulation::new(1).over_udp();
+    let (active, passive) = sides(&simulation);
+    let (listener, address) = passive.listener(0);
+    let at_once = |wanted: &str| {
+        let (error, time) = ended(&simulation, &active, address);
+        assert_eq!(error.status(), Status::HOST_UNREACHABLE);
+        let what = error.what();
+        assert!(what.starts_with("the system refuses sendmsg: "), "{what}");
+        assert!(what.contains(wanted), "{what}");
+        assert!(time < Duration::from_millis(10), "{time:?}");
+    };
+    // RFC 9000 §14.1: a first packet has 1,200 octets.
+    simulation.change(|conditions| conditions.largest_datagram = 1199);
+    at_once("Message too long");
+    simulation.change(|conditions| {
+        conditions.largest_datagram = 1200;
+        conditions.unreachable.insert([10, 0, 0, 2].into());
+    });
+    at_once("No route to host");
+    simulation.change(|conditions| conditions.unreachable.clear());
+    let calls = [Call::new(&active, address)];
+    accept(&simulation, &passive, &listener, &calls);
+}
+
+#[test]
+fn a_handshake_outlasts_a_network_that_is_away_for_a_moment() {
+    let second = Duration::from_secs(1);
+    let slow = || {
+        let mut conditions = Conditions::default();
+        conditions.latency = second..=second;
+        Simulation::with(1, conditions).over_udp()
+    };
+    let simulation = slow();
+    let (active, passive) = sides(&simulation);
+    let (listener, address) = passive.listener(0);
+    let away = |is_away: bool| {
+        simulation.change(|conditions| {
+            conditions.unreachable.clear();
+            if is_away {
+                conditions.unreachable.insert([10, 0, 0, 2].into());
+            }
+        });
+    };
+    // The first datagram leaves, and the next one, a second later, does not.
+    let calls = [Call::new(&active, address)];
+    away(true);
+    simulation.pass(Duration::from_millis(1500));
+    away(false);
+    accept(&simulation, &passive, &listener, &calls);
+    drop(calls);
+
+    let simulation = slow();
+    let (active, passive) = sides(&simulation);
+    let (_listener, address) = passive.listener(0);
+    let call = Call::new(&active, address);
+    simulation.change(|conditions| {
+        conditions.unreachable = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()].into();
+    });
+    assert_eq!(wait(&call.connects), Status::HOST_UNREACHABLE);
+    let time = simulation.time();
+    assert!(time < Duration::from_secs(10), "{time:?}");
+}

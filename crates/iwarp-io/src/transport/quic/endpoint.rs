@@ -6,6 +6,7 @@ pub(super) mod connection;
 mod ends;
 mod forged;
 mod opening;
+mod refused_sends;
 #[cfg(all(test, feature = "ring"))]
 mod tests;
 
@@ -27,6 +28,7 @@ use self::admission::{Admission, Admittance};
 use self::connection::{Connection, Probing, read_all};
 use super::config::{GATHERED, LONGEST_FPDU, OFFLOAD, Settings};
 use super::congestion::{self, InFlight};
+use super::handshake_sends::{Handed, SENDING};
 use super::loss;
 use super::preamble::ErrorCode;
 use super::quic_stream::{QuicStream, Stage};
@@ -36,6 +38,7 @@ use super::send_buffers::SendBuffers;
 use super::socket::{Outgoing, Socket, Train};
 use crate::progress::carried::CarriedSource;
 use crate::progress::readiness::Edges;
+use crate::system_call::of_call;
 
 /// How soon a socket that was full is tried again.
 const FULL: Duration = Duration::from_millis(1);
@@ -69,6 +72,8 @@ pub(super) struct QuicEndpoint {
     packets: Vec<u8>,
     /// The socket was full: what has to leave first.
     blocked: VecDeque<(Transmit, Bytes)>,
+    /// Connections of ours whose handshakes this machine does not let out, with the errors.
+    hopeless: Vec<(usize, Errno)>,
     raised: Vec<(Arc<CarriedSource>, Edges)>,
     /// Connections for which datagrams have come.
     touched: Vec<usize>,
@@ -165,6 +170,7 @@ impl QuicEndpoint {
             admission: Admission::default(),
             packets: Vec::new(),
             blocked: VecDeque::new(),
+            hopeless: Vec::new(),
             raised: Vec::new(),
             touched: Vec::new(),
             owing: Vec::new(),
@@ -309,8 +315,12 @@ impl QuicEndpoint {
 
     /// Sends the answer that was made for a stranger. A socket that is full keeps none: the stranger asks again.
     fn answer(&self, outside: Outside<'_>, transmit: &Transmit) {
-        if self.blocked.is_empty() {
-            let _ = send(outside.socket, transmit, &self.packets[..transmit.size]);
+        if self.blocked.is_empty()
+            && let Handed::Refused(errno) =
+                send(outside.socket, transmit, &self.packets[..transmit.size])
+        {
+            let (peer, error) = (transmit.destination, of_call(SENDING, errno));
+            limited!(warn, %peer, "no answer over UDP: {error}");
         }
     }
 
@@ -339,6 +349,7 @@ impl QuicEndpoint {
             }
             self.see_deadline(outside, key);
         }
+        self.end_hopeless(outside);
     }
 
     /// A connection may have something to send, later.
@@ -422,6 +433,7 @@ impl QuicEndpoint {
         self.transmit(outside, key);
         self.pass_endpoint_events(key);
         self.see_deadline(outside, key);
+        self.end_hopeless(outside);
     }
 
     fn see_events(&mut self, outside: Outside<'_>, key: usize) -> Seen {
@@ -532,7 +544,7 @@ impl QuicEndpoint {
                 return;
             };
             sent += transmit.size;
-            self.send_packets(outside, transmit);
+            self.send_packets(outside, key, transmit);
         }
     }
 
@@ -563,7 +575,7 @@ impl QuicEndpoint {
                 return;
             };
             let begun = transmit.destination == to;
-            self.send_packets(outside, transmit);
+            self.send_packets(outside, key, transmit);
             if begun {
                 return;
             }
@@ -571,10 +583,14 @@ impl QuicEndpoint {
     }
 
     /// Sends the packets that were made, or keeps them if they are the first for which the socket has no room.
-    fn send_packets(&mut self, outside: Outside<'_>, transmit: Transmit) {
-        let octets = &self.packets[..transmit.size];
-        if !self.blocked.is_empty() || send(outside.socket, &transmit, octets) {
+    fn send_packets(&mut self, outside: Outside<'_>, key: usize, transmit: Transmit) {
+        if !self.blocked.is_empty() {
             return;
+        }
+        let octets = &self.packets[..transmit.size];
+        let handed = send(outside.socket, &transmit, octets);
+        if !matches!(handed, Handed::Full) {
+            return self.handed(key, &handed);
         }
         let octets = Bytes::copy_from_slice(octets);
         self.deadlines.insert((outside.now + FULL, Deadline::Full));
@@ -584,11 +600,14 @@ impl QuicEndpoint {
     /// Sends what the socket had no room for, and then what connections have to send.
     fn send_blocked(&mut self, outside: Outside<'_>) {
         while let Some((transmit, octets)) = self.blocked.front() {
-            if !send(outside.socket, transmit, octets) {
+            let handed = send(outside.socket, transmit, octets);
+            if matches!(handed, Handed::Full) {
                 self.deadlines.insert((outside.now + FULL, Deadline::Full));
                 return;
             }
+            let to = transmit.destination;
             self.blocked.pop_front();
+            self.handed_late(to, &handed);
         }
         let keys: Vec<_> = self.connections.iter().map(|(key, _)| key).collect();
         for key in keys {
@@ -786,20 +805,19 @@ impl QuicEndpoint {
     }
 }
 
-/// Sends datagrams; false if the socket is full. Other errors are losses, which QUIC repairs.
-fn send(socket: &Socket, transmit: &Transmit, octets: &[u8]) -> bool {
+/// Sends datagrams. Those that do not leave are losses for QUIC, which sends their contents again.
+fn send(socket: &Socket, transmit: &Transmit, octets: &[u8]) -> Handed {
     let outgoing = Outgoing {
         to: transmit.destination,
         ecn: transmit.ecn,
         octets,
         stride: transmit.segment_size,
     };
-    match socket.send(&outgoing) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
-        Err(error) => {
-            tracing::trace!(to = %outgoing.to, %error, "datagrams were not sent");
-            true
-        }
-        Ok(()) => true,
+    let outcome = socket.send(&outgoing);
+    if let Err(error) = &outcome
+        && error.kind() != io::ErrorKind::WouldBlock
+    {
+        tracing::trace!(to = %outgoing.to, %error, "datagrams were not sent");
     }
+    Handed::of(outcome)
 }

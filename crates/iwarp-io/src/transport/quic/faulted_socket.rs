@@ -95,7 +95,9 @@ impl FaultedSocket {
     pub(super) fn send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
         let now = self.environment.now();
         let mut state = self.state.lock();
-        self.flush(&mut state, now)?;
+        // What was delayed and does not leave is lost.
+        self.flush(&mut state, now).or_else(unless_full)?;
+        let mut refused = None;
         let stride = outgoing.stride.unwrap_or(outgoing.octets.len()).max(1);
         for octets in outgoing.octets.chunks(stride) {
             let datagram = passing(outgoing.to, outgoing.ecn, octets);
@@ -106,12 +108,16 @@ impl FaultedSocket {
                 self.rebind(&mut state);
             }
             // If the socket is full, it is tried again later.
-            let _ = self.flush(&mut state, now);
+            if let Err(error) = self.flush(&mut state, now)
+                && error.kind() != io::ErrorKind::WouldBlock
+            {
+                refused = Some(error);
+            }
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
-    /// Sends what has passed the plan.
+    /// Sends what has passed the plan. An error other than a full socket is that of the last datagram that did not leave.
     fn flush(&self, state: &mut State, now: Instant) -> io::Result<()> {
         let State {
             faults,
@@ -123,6 +129,7 @@ impl FaultedSocket {
         faults.awake(Direction::Sent, now, leaving);
         let socket = rebound.as_ref().map_or(&self.below, |new| &new.socket);
         *retry = None;
+        let mut refused = None;
         while let Some(datagram) = leaving.front() {
             let outgoing = Outgoing {
                 to: datagram.peer,
@@ -137,12 +144,13 @@ impl FaultedSocket {
                 }
                 Err(error) => {
                     tracing::trace!(to = %outgoing.to, %error, "a datagram was not sent");
+                    refused = Some(error);
                 }
                 Ok(()) => {}
             }
             leaving.pop_front();
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     /// As [`PlainSocket::receive`]. Sends what is due as well.
@@ -252,6 +260,14 @@ impl FaultedSocket {
             token,
             _source: source,
         })
+    }
+}
+
+/// Lets every error pass but that of a full socket.
+fn unless_full(error: io::Error) -> io::Result<()> {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -8,6 +8,7 @@ mod config;
 mod congestion;
 mod endpoint;
 mod faulted_socket;
+mod handshake_sends;
 mod loss;
 mod names;
 mod plain_socket;

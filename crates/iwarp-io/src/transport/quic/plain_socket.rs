@@ -162,7 +162,7 @@ impl PlainSocket {
         }
     }
 
-    /// Sends datagrams. Errors other than a full socket count as loss, which QUIC repairs.
+    /// Sends datagrams.
     pub(super) fn send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
         match self {
             Self::System { udp, state } => {
@@ -206,10 +206,10 @@ pub(super) struct AddressProbe(UdpSocket);
 impl AddressProbe {
     /// Sends one octet, which no endpoint of QUIC takes for a packet.
     pub(super) fn new(local: SocketAddr, remote: SocketAddr) -> io::Result<Self> {
-        let udp = UdpSocket::bind(SocketAddr::new(local.ip(), 0))?;
-        udp.set_nonblocking(true)?;
-        udp.connect(remote)?;
-        // If it cannot be sent, the time limit of the connect decides.
+        let udp = UdpSocket::bind(SocketAddr::new(local.ip(), 0)).map_err(named("bind"))?;
+        udp.set_nonblocking(true).map_err(named("O_NONBLOCK"))?;
+        udp.connect(remote).map_err(named("connect"))?;
+        // If it cannot be sent, neither can the first packet of the handshake, which tells why.
         let _ = udp.send(&[0]);
         Ok(Self(udp))
     }

@@ -27,6 +27,7 @@ use crate::progress::set::SourceId;
 use crate::progress::timers::{Timed, TimerKey};
 use crate::progress::{Edges, Readiness, Set, Watch};
 use crate::socket_buffer::SocketBuffer;
+use crate::system_call::is_refusal;
 
 /// How many times a driver receives, so that a flood keeps it from nothing else for long.
 const VISITS: usize = 32;
@@ -295,6 +296,11 @@ impl Port {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     received.clear();
                     state.unread = false;
+                }
+                Err(error) if is_refusal(&error) => {
+                    received.clear();
+                    state.unread = false;
+                    state.cannot_receive(outside, &error);
                 }
                 // What the network says of a datagram that was sent earlier.
                 Err(error) => {

@@ -61,6 +61,8 @@ pub(super) struct QuicStream {
     pub(super) stale: Option<Instant>,
     /// What broke it. Octets that are here can still be read, if the whole connection broke.
     pub(super) broken: Option<Errno>,
+    /// The call that this machine refused, if that broke it.
+    pub(super) refused_call: Option<&'static str>,
     /// Why the whole connection has ended, if that is for people to know.
     pub(super) complaint: Option<Arc<str>>,
 }
@@ -91,6 +93,7 @@ impl QuicStream {
             finished: false,
             stale: None,
             broken: None,
+            refused_call: None,
             complaint: None,
         }
     }

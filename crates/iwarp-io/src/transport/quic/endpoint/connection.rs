@@ -10,6 +10,7 @@ use quinn_proto::{ConnectionHandle, Dir, StreamId, VarInt};
 use crate::transport::quic::config::{
     ATTEMPT, FIRST_STREAMS, HANDSHAKE, UNUSED, WITHOUT_STREAMS, streams, window,
 };
+use crate::transport::quic::handshake_sends::HandshakeSends;
 use crate::transport::quic::preamble::ErrorCode;
 
 /// Asks whether anybody has a socket at a peer's address, until this is dropped.
@@ -28,6 +29,8 @@ pub(super) struct Connection {
     pub(super) proved: bool,
     /// It has ended, or is about to.
     pub(super) lost: bool,
+    /// Until it has come up.
+    pub(super) sends: HandshakeSends,
     pub(super) flows: HashMap<StreamId, usize>,
     /// Streams of ours that wait for the handshake, or for the peer's leave to open one more.
     pub(super) opening: VecDeque<usize>,
@@ -65,6 +68,7 @@ impl Connection {
             established: false,
             proved: false,
             lost: false,
+            sends: HandshakeSends::default(),
             flows: HashMap::new(),
             opening: VecDeque::new(),
             arriving: 0,

@@ -13,6 +13,7 @@ use super::connection::Connection;
 use super::{Deadline, Dial, Outside, QuicEndpoint, STALE};
 use crate::progress::carried::CarriedSource;
 use crate::progress::readiness::Edges;
+use crate::system_call::of_call;
 use crate::transport::quic::config::ATTEMPT;
 use crate::transport::quic::preamble::{ANSWER, ErrorCode, Preamble, TAKEN};
 use crate::transport::quic::quic_stream::{QuicStream, Stage};
@@ -81,15 +82,7 @@ impl QuicEndpoint {
         let Some(&key) = self.dialed.get(&remote) else {
             return;
         };
-        let connection = &mut self.connections[key];
-        if connection.established {
-            return;
-        }
-        let opening: Vec<_> = connection.opening.drain(..).collect();
-        for flow in opening {
-            self.break_flow(flow, errno);
-        }
-        self.close(outside, key);
+        self.give_up(outside, key, None, errno);
     }
 
     /// Opens streams as far as the peer lets us.
@@ -265,13 +258,15 @@ impl QuicEndpoint {
     /// Whether a stream of ours is open.
     pub(in crate::transport::quic) fn is_open(&self, key: usize) -> io::Result<bool> {
         let flow = &self.flows[key];
-        match (flow.broken, &flow.complaint) {
-            (Some(Errno::CONNREFUSED), Some(complaint)) => Err(io::Error::new(
-                io::ErrorKind::ConnectionRefused,
-                &**complaint,
-            )),
-            (Some(errno), _) => Err(errno.into()),
-            (None, _) => Ok(flow.stage == Stage::Open),
-        }
+        let Some(errno) = flow.broken else {
+            return Ok(flow.stage == Stage::Open);
+        };
+        Err(match (flow.refused_call, &flow.complaint) {
+            (Some(call), _) => of_call(call, errno),
+            (None, Some(complaint)) if errno == Errno::CONNREFUSED => {
+                io::Error::new(io::ErrorKind::ConnectionRefused, &**complaint)
+            }
+            (None, _) => errno.into(),
+        })
     }
 }

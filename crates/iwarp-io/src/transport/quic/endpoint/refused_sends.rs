@@ -1,0 +1,97 @@
+//! Datagrams that this machine does not let out while a connection comes up, and sockets from which it lets nothing be read.
+//!
+//! QUIC takes such a datagram for lost and sends it again until its time limit. The system has said more: the path is too narrow, no
+//! route leads to the peer, or a rule forbids it.
+
+use std::io;
+use std::net::SocketAddr;
+
+use rustix::io::Errno;
+
+use super::{Outside, QuicEndpoint};
+use crate::system_call::{errno, of_call};
+use crate::transport::quic::handshake_sends::{Handed, RECEIVING, SENDING};
+
+impl QuicEndpoint {
+    /// Notes what became of a datagram of a connection that has not come up. A connection of ours ends if it has no prospect.
+    pub(super) fn handed(&mut self, key: usize, handed: &Handed) {
+        let connection = &mut self.connections[key];
+        if connection.established || connection.lost {
+            return;
+        }
+        match handed {
+            Handed::Full => {}
+            Handed::Left => connection.sends.left(),
+            Handed::Refused(errno) => {
+                let was_told = connection.sends.are_hopeless();
+                connection.sends.refused();
+                if was_told || !connection.sends.are_hopeless() {
+                    return;
+                }
+                if connection.ours {
+                    return self.hopeless.push((key, *errno));
+                }
+                let (peer, error) = (connection.remote, of_call(SENDING, *errno));
+                self.on_failure.call(peer, &error.to_string());
+                limited!(warn, %peer, "no connection over UDP: {error}");
+            }
+        }
+    }
+
+    /// Notes what became of a datagram that was kept because the socket was full.
+    pub(super) fn handed_late(&mut self, to: SocketAddr, handed: &Handed) {
+        if let Some(&key) = self.dialed.get(&to) {
+            self.handed(key, handed);
+        }
+    }
+
+    /// Ends the connections of ours whose handshakes have no prospect.
+    pub(super) fn end_hopeless(&mut self, outside: Outside<'_>) {
+        while let Some((key, errno)) = self.hopeless.pop() {
+            if self.connections.contains(key) {
+                self.give_up(outside, key, Some(SENDING), errno);
+            }
+        }
+    }
+
+    /// The system does not let the socket receive: no handshake comes to its end.
+    pub(in crate::transport::quic) fn cannot_receive(
+        &mut self,
+        outside: Outside<'_>,
+        error: &io::Error,
+    ) {
+        let Some(errno) = errno(error) else {
+            return;
+        };
+        let (local, error) = (self.local, of_call(RECEIVING, errno));
+        if self.listener.is_some() {
+            limited!(error, %local, "nobody can connect over UDP: {error}");
+        }
+        let keys: Vec<_> = self.connections.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            if self.connections.contains(key) && self.connections[key].ours {
+                self.give_up(outside, key, Some(RECEIVING), errno);
+            }
+        }
+    }
+
+    /// Ends a connection of ours that has not come up, and the streams that wait for it. `call` is the call that the system refused.
+    pub(super) fn give_up(
+        &mut self,
+        outside: Outside<'_>,
+        key: usize,
+        call: Option<&'static str>,
+        errno: Errno,
+    ) {
+        let connection = &mut self.connections[key];
+        if connection.established || connection.lost {
+            return;
+        }
+        let opening: Vec<_> = connection.opening.drain(..).collect();
+        for flow in opening {
+            self.flows[flow].refused_call = call;
+            self.break_flow(flow, errno);
+        }
+        self.close(outside, key);
+    }
+}
