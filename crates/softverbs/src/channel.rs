@@ -20,7 +20,6 @@ pub struct CompletionChannel {
     events: EventQueue<CompletionEvent>,
     pub(crate) users: Users,
     tag: Tag,
-    #[expect(dead_code, reason = "counts until it is dropped")]
     user: User,
 }
 
@@ -107,7 +106,9 @@ impl CompletionChannel {
     /// EBUSY while completion queues use the channel.
     pub fn destroy(&self) -> Result<()> {
         self.users
-            .check_none("the completion channel", "completion queues")
+            .check_none("the completion channel", "completion queues")?;
+        self.user.release();
+        Ok(())
     }
 
     pub(crate) fn push(&self, subject: Arc<dyn EventSubject>) {

@@ -91,7 +91,7 @@ impl<E> EventQueue<E> {
         self.wait_in(&engine.parking);
         let parking = self.parking.get().unwrap_or(&engine.parking);
         loop {
-            engine.park(parking, &|| !self.is_empty(), None)?;
+            engine.wait(parking, &|| !self.is_empty())?;
             if let Some(event) = self.take() {
                 return Ok(event);
             }

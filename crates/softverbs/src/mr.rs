@@ -94,7 +94,6 @@ pub struct MemoryRegion {
     first: u64,
     len: u64,
     tag: Tag,
-    #[expect(dead_code, reason = "counts until it is dropped")]
     user: User,
 }
 
@@ -184,6 +183,7 @@ impl MemoryRegion {
         };
         // The drop waits for copies and system calls in progress, never for a peer.
         drop(registration);
+        self.user.release();
         Ok(())
     }
 }

@@ -15,7 +15,6 @@ pub struct ProtectionDomain {
     domain: iwarp_io::memory::ProtectionDomain,
     pub(crate) users: Users,
     tag: Tag,
-    #[expect(dead_code, reason = "counts until it is dropped")]
     user: User,
 }
 
@@ -57,7 +56,9 @@ impl ProtectionDomain {
     /// EBUSY while regions, queue pairs or shared receive queues of the domain exist.
     pub fn destroy(&self) -> Result<()> {
         let by = "memory regions, queue pairs and shared receive queues";
-        self.users.check_none("the protection domain", by)
+        self.users.check_none("the protection domain", by)?;
+        self.user.release();
+        Ok(())
     }
 
     pub(crate) fn number(&self) -> Pd {

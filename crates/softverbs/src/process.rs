@@ -2,6 +2,7 @@
 //! connections.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
@@ -10,7 +11,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use iwarp_io::descriptors;
 use iwarp_io::driver::Driver;
@@ -21,6 +22,7 @@ use iwarp_io::faults::FaultOwner;
 use iwarp_io::interfaces::{self, NetworkInterface};
 use iwarp_io::memory::{Table, TableOptions};
 use iwarp_io::progress::background::DriverOwner;
+use iwarp_io::progress::interrupts;
 use iwarp_io::progress::parking::{ANYTHING, Parking};
 use iwarp_io::progress::polling;
 use iwarp_io::transport::Transport;
@@ -43,6 +45,9 @@ pub struct ProcessOptions {
     pub interface: Option<String>,
     /// The ports that connections and listeners take where the program names none; without it, those of the transport's own range.
     pub ports: Option<RangeInclusive<u16>>,
+    /// Asked when a signal has ended a call of the system that waits: returns true if the waiting call is to end with EINTR. Without a
+    /// function, calls go on waiting.
+    pub interrupts: Option<fn() -> bool>,
     /// Streams carry CRCs. They also do if the peer asks for CRCs.
     pub crc: bool,
 }
@@ -53,10 +58,14 @@ impl Default for ProcessOptions {
             kind: DeviceKind::default(),
             interface: None,
             ports: None,
+            interrupts: None,
             crc: true,
         }
     }
 }
+
+/// How often [`Process::finish`] looks whether everything has arrived.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// The devices of a process and what their objects share.
 ///
@@ -75,6 +84,7 @@ pub struct Process {
     /// Queue pairs that the program has destroyed and whose connections have not ended.
     lingering: Mutex<HashMap<StreamId, Arc<dyn Any + Send + Sync>>>,
     witnesses: Mutex<Vec<Weak<dyn FatalWitness>>>,
+    connections: Mutex<Vec<Weak<dyn EndingConnection>>>,
     is_broken: AtomicBool,
     /// A simulated network exists as long as the program holds something of it.
     #[expect(dead_code, reason = "kept until it is dropped")]
@@ -94,6 +104,18 @@ pub(crate) struct Engine {
 pub(crate) trait FatalWitness: Send + Sync {
     /// A panic has passed through the driver.
     fn device_broke(&self);
+}
+
+/// A connection at the end of the process.
+pub(crate) trait EndingConnection: Send + Sync {
+    /// Returns true when everything that was posted has left and is answered.
+    fn is_sent(&self) -> bool;
+
+    /// Ends this side's direction.
+    fn end_direction(&self);
+
+    /// Returns true when the stream is gone.
+    fn has_ended(&self) -> bool;
 }
 
 /// Numbers by which a program names objects: 24 bits for queue pairs, 16 bits for connections, so that no connection has the number of
@@ -251,6 +273,7 @@ impl Process {
             numbers: Numbers::default(),
             lingering: Mutex::default(),
             witnesses: Mutex::default(),
+            connections: Mutex::default(),
             is_broken: AtomicBool::new(false),
             world,
         }))
@@ -282,6 +305,45 @@ impl Process {
         if let Some(engine) = self.engine.try_lock().and_then(|engine| engine.clone()) {
             std::mem::forget(engine);
         }
+    }
+
+    /// Ends all connections, for a program that exits: what was posted has `limit` to leave and to arrive.
+    pub fn finish(&self, limit: Duration) {
+        let Some(engine) = self.engine.lock().clone() else {
+            return;
+        };
+        let connections = std::mem::take(&mut *self.connections.lock());
+        let connections: Vec<_> = connections.iter().filter_map(Weak::upgrade).collect();
+        let end = engine.driver.now() + limit;
+        let all = |is: fn(&dyn EndingConnection) -> bool| {
+            let done = || connections.iter().all(|connection| is(&**connection));
+            // Nothing tells of the moment, so it is looked for.
+            while !done() && engine.driver.now() < end {
+                let soon = engine.driver.now() + LOOK;
+                if engine
+                    .park(&engine.parking, &done, Some(soon.min(end)))
+                    .is_err()
+                {
+                    return;
+                }
+            }
+        };
+        all(|connection| connection.is_sent());
+        for connection in &connections {
+            connection.end_direction();
+        }
+        all(|connection| connection.has_ended());
+    }
+
+    /// Has a connection ended by [`finish`](Self::finish).
+    pub(crate) fn ends(&self, connection: Weak<dyn EndingConnection>) {
+        let mut connections = self.connections.lock();
+        if connections.len() == connections.capacity() {
+            connections.retain(|known| known.strong_count() > 0);
+            let more = connections.len().max(8);
+            connections.reserve(more);
+        }
+        connections.push(connection);
     }
 
     pub(crate) fn transport(&self) -> &Transport {
@@ -384,6 +446,27 @@ impl Engine {
         let done = drive();
         std::mem::forget(guard);
         done
+    }
+
+    /// Waits in `parking`, and drives, until `done` returns true. Fails with EINTR after a signal, if the options say so.
+    pub(crate) fn wait(&self, parking: &Parking, done: &dyn Fn() -> bool) -> Result<()> {
+        let process = self.process.upgrade();
+        let Some(ends) = process.and_then(|process| process.options.interrupts) else {
+            return self.park(parking, done, None);
+        };
+        interrupts::take(); // of earlier waits
+        let is_interrupted = Cell::new(false);
+        let or_interrupted = || {
+            if interrupts::take() && ends() {
+                is_interrupted.set(true);
+            }
+            is_interrupted.get() || done()
+        };
+        self.park(parking, &or_interrupted, None)?;
+        if is_interrupted.get() && !done() {
+            return fail(Errno::INTR, "a signal has ended the wait");
+        }
+        Ok(())
     }
 
     /// Waits in `parking`, and drives, until `done` returns true or the deadline has passed.

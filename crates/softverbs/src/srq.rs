@@ -1,7 +1,6 @@
 //! Shared receive queues.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use iwarp_io::endpoint::shared_receives::{CannotModify, SharedReceiveSizes, SharedReceives};
@@ -23,9 +22,7 @@ pub struct SharedReceiveQueue {
     pub(crate) users: Users,
     tag: Tag,
     this: Weak<Self>,
-    #[expect(dead_code, reason = "counts until it is dropped")]
     user: User,
-    is_destroyed: AtomicBool,
 }
 
 /// The attributes of a shared receive queue, as in `struct ibv_srq_attr`.
@@ -87,7 +84,6 @@ impl SharedReceiveQueue {
             users: Users::default(),
             tag: Tag::default(),
             this: this.clone(),
-            is_destroyed: AtomicBool::new(false),
         }))
     }
 
@@ -160,13 +156,8 @@ impl SharedReceiveQueue {
     pub fn destroy(&self) -> Result<()> {
         self.users
             .check_none("the shared receive queue", "queue pairs")?;
-        if self.is_destroyed.swap(true, Ordering::SeqCst) {
-            return fail(
-                Errno::INVAL,
-                "the shared receive queue was destroyed before",
-            );
-        }
         self.receives.disarm();
+        self.user.release();
         self.pd.context().forget_subject(&self.acknowledgements)
     }
 

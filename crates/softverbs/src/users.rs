@@ -2,7 +2,7 @@
 //! acknowledged waits for the acknowledgements.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -16,7 +16,10 @@ impl Users {
     /// Counts one user until the value is dropped.
     pub(crate) fn add(&self) -> User {
         self.0.fetch_add(1, Ordering::Relaxed);
-        User(Arc::clone(&self.0))
+        User {
+            count: Arc::clone(&self.0),
+            counts: AtomicBool::new(true),
+        }
     }
 
     /// Fails with EBUSY while there are users. `what` names the object, and `by` its users.
@@ -31,13 +34,25 @@ impl Users {
     }
 }
 
-/// One user, until it is dropped.
+/// One user, until it is released or dropped. An object that the program has destroyed counts no more, also if a connection that is
+/// about to end keeps it.
 #[derive(Debug)]
-pub(crate) struct User(Arc<AtomicUsize>);
+pub(crate) struct User {
+    count: Arc<AtomicUsize>,
+    counts: AtomicBool,
+}
+
+impl User {
+    pub(crate) fn release(&self) {
+        if self.counts.swap(false, Ordering::Relaxed) {
+            self.count.fetch_sub(1, Ordering::Release);
+        }
+    }
+}
 
 impl Drop for User {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Release);
+        self.release();
     }
 }
 

@@ -178,6 +178,12 @@ impl<O: Owner> Endpoint<O> {
         self.lock().is_gone()
     }
 
+    /// Returns true if no initiator request is open and the transport has taken everything that there was to send.
+    pub fn is_idle(&self) -> bool {
+        let state = self.lock();
+        state.io.is_none() || state.connection.is_idle()
+    }
+
     /// Whether a Send of the peer waits for a Receive; `None` while the endpoint is locked.
     pub fn is_stalled(&self) -> Option<bool> {
         let state = self.try_lock()?;

@@ -522,6 +522,45 @@ fn flushed_requests_are_seen_after_the_owner_has_let_go_of_its_guard() {
 }
 
 #[test]
+fn after_an_end_that_lets_the_client_post_on_every_request_comes_back() {
+    for net in Net::each() {
+        let (active, passive) = net.pair();
+        active.receive(1, 0);
+        let (gone, news) = active.endpoint.end();
+        assert!(!gone);
+        drop(news);
+        active.send(2, b"too late").unwrap();
+        active.receive(3, 0);
+        let mut ends = active.ends();
+        ends.sort_unstable();
+        assert_eq!(ends, [(1, false), (2, false), (3, false)]);
+        net.until("the end is told", || {
+            passive.signals().contains(Signals::PEER_CLOSED)
+        });
+        net.until("gone", || active.signals().contains(Signals::GONE));
+        active.send(4, b"at last.").unwrap();
+        assert!(active.has_ended(4));
+        assert!(active.endpoint.end().0, "it was gone before");
+    }
+}
+
+#[test]
+fn an_endpoint_that_never_was_connected_can_be_ended_too() {
+    let net = Net::simulated();
+    let end = net.end();
+    end.receive(1, 0);
+    assert!(end.endpoint.end().0);
+    end.send(2, b"nobody..").unwrap();
+    end.receive(3, 0);
+    let mut ends = end.ends();
+    ends.sort_unstable();
+    assert_eq!(ends, [(1, false), (2, false), (3, false)]);
+    assert!(end.endpoint.renew(StreamId(9)));
+    let refused = Err(Refused::Request(PostError::NotConnected));
+    assert_eq!(end.send(4, b"not yet."), refused);
+}
+
+#[test]
 fn an_endpoint_that_is_shut_refuses_everything() {
     let net = Net::simulated();
     let (active, passive) = net.pair();

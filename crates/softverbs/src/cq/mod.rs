@@ -3,7 +3,7 @@
 mod entry;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
 use iwarp_io::cq::{self, CannotResize, NotifyOn, Queue};
@@ -40,9 +40,7 @@ pub struct CompletionQueue {
     tag: Tag,
     this: Weak<Self>,
     /// The completion queue counts as a user of its context, and of its channel.
-    #[expect(dead_code, reason = "counts until it is dropped")]
     user_of: (User, Option<User>),
-    is_destroyed: AtomicBool,
 }
 
 /// The completion queue is not armed, or waits for a solicited completion, or for any.
@@ -108,7 +106,6 @@ impl CompletionQueue {
             users: Users::default(),
             tag: Tag::default(),
             this: this.clone(),
-            is_destroyed: AtomicBool::new(false),
         }))
     }
 
@@ -208,14 +205,17 @@ impl CompletionQueue {
     pub fn destroy(&self) -> Result<()> {
         self.users
             .check_none("the completion queue", "queue pairs")?;
-        if self.is_destroyed.swap(true, Ordering::SeqCst) {
-            return fail(Errno::INVAL, "the completion queue was destroyed before");
-        }
         drop(self.queue.cancel(|waits| self.interest(waits)));
         if let Some(channel) = &self.channel {
             channel.forget_subject(&self.acknowledgements);
         }
-        self.context.forget_subject(&self.acknowledgements)
+        self.context.forget_subject(&self.acknowledgements)?;
+        let (context, channel) = &self.user_of;
+        context.release();
+        if let Some(channel) = channel {
+            channel.release();
+        }
+        Ok(())
     }
 
     /// Wakes a thread that waits and drives, to look for unfinished work.

@@ -30,7 +30,7 @@ use crate::cq::{CompletionQueue, QueueUser};
 use crate::device::{DeviceKind, limits};
 use crate::error::{Errno, Error, Result, fail};
 use crate::pd::ProtectionDomain;
-use crate::process::FIRST_QUEUE_PAIR;
+use crate::process::{EndingConnection, FIRST_QUEUE_PAIR};
 use crate::srq::SharedReceiveQueue;
 use crate::users::{Tag, User};
 
@@ -96,7 +96,6 @@ pub struct QueuePair {
     attributes: Mutex<QpAttributes>,
     is_destroyed: AtomicBool,
     /// The queue pair counts as a user of its protection domain and its queues.
-    #[expect(dead_code, reason = "counts until it is dropped")]
     users: Vec<User>,
 }
 
@@ -150,7 +149,7 @@ impl QueuePair {
             }),
             state: AtomicU8::new(QpState::Reset as u8),
             subject: Arc::new(QpSubject::default()),
-            is_destroyed: AtomicBool::new(false),
+            is_muted: AtomicBool::new(false),
         };
         let endpoint_options = EndpointOptions {
             sizes: sizes(&options),
@@ -172,6 +171,8 @@ impl QueuePair {
         if !Arc::ptr_eq(&options.receive_cq, &options.send_cq) {
             options.send_cq.attach(user);
         }
+        let ending: Weak<dyn EndingConnection> = Arc::<QpEndpoint>::downgrade(&endpoint);
+        process.ends(ending);
         let mut users = vec![
             pd.users.add(),
             options.send_cq.users.add(),
@@ -292,9 +293,12 @@ impl QueuePair {
     /// Back to RESET: the connection is reset, and requests vanish.
     fn reset(&self) -> Result<()> {
         let owner = self.endpoint.owner();
+        owner.is_muted.store(true, Ordering::SeqCst);
         drop(self.endpoint.abort());
         let stream = owner.process.next_stream();
-        if !self.endpoint.renew(stream) {
+        let is_new = self.endpoint.renew(stream);
+        owner.is_muted.store(false, Ordering::SeqCst);
+        if !is_new {
             return fail(
                 Errno::BUSY,
                 "the last connection of the queue pair is about to end: try again",
@@ -323,6 +327,7 @@ impl QueuePair {
             return fail(Errno::INVAL, "the queue pair was destroyed before");
         }
         self.release();
+        self.users.iter().for_each(User::release);
         let owner = self.endpoint.owner();
         owner
             .context
@@ -331,7 +336,7 @@ impl QueuePair {
 
     fn release(&self) {
         let owner = self.endpoint.owner();
-        if owner.is_destroyed.swap(true, Ordering::SeqCst) {
+        if owner.is_muted.swap(true, Ordering::SeqCst) {
             return;
         }
         owner.process.numbers.release(owner.number);
@@ -404,6 +409,20 @@ impl QueuePair {
 impl Drop for QueuePair {
     fn drop(&mut self) {
         self.release();
+    }
+}
+
+impl EndingConnection for QpEndpoint {
+    fn is_sent(&self) -> bool {
+        self.is_idle()
+    }
+
+    fn end_direction(&self) {
+        drop(self.end().1);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.is_gone()
     }
 }
 

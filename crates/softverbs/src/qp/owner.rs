@@ -19,6 +19,12 @@ use crate::users::{Acknowledgements, Tag};
 /// How many completions are placed in their queue at a time.
 const COMPLETIONS: usize = 16;
 
+/// After these a connection carries no more messages.
+const ENDS: Signals = Signals::PEER_CLOSED
+    .union(Signals::FAILED)
+    .union(Signals::RESET)
+    .union(Signals::GONE);
+
 /// The endpoint of a queue pair.
 pub(crate) type QpEndpoint = endpoint::Endpoint<QpOwner>;
 
@@ -64,8 +70,8 @@ pub(crate) struct QpOwner {
     /// A [`QpState`].
     pub(super) state: AtomicU8,
     pub(super) subject: Arc<QpSubject>,
-    /// The program has destroyed the queue pair, and wants no completions any more.
-    pub(super) is_destroyed: AtomicBool,
+    /// Requests vanish without a completion: the program has destroyed the queue pair, or resets it.
+    pub(super) is_muted: AtomicBool,
 }
 
 /// The shared receive queue of a queue pair.
@@ -136,6 +142,13 @@ impl QpOwner {
         StreamId(self.stream.load(Ordering::Relaxed))
     }
 
+    /// The queue pair draws no more Receives from its shared receive queue.
+    fn note_last_receive(&self, state: &mut QpOwnerState) {
+        if !std::mem::replace(&mut state.last_receive_told, true) {
+            state.shared.last = true;
+        }
+    }
+
     fn cq(&self, queue: WorkQueue) -> &Arc<CompletionQueue> {
         match queue {
             WorkQueue::Initiator => &self.send_cq,
@@ -170,7 +183,7 @@ impl Owner for QpOwner {
     }
 
     fn completed(&self, state: &mut QpOwnerState, completion: Completion) {
-        if self.is_destroyed.load(Ordering::Relaxed) {
+        if self.is_muted.load(Ordering::Relaxed) {
             return;
         }
         let entry = CqEntry {
@@ -232,6 +245,9 @@ impl Owner for QpOwner {
     }
 
     fn take_notices(&self, state: &mut QpOwnerState, signals: Signals) -> QpNotices {
+        if self.shared.is_some() && signals.intersects(ENDS) {
+            self.note_last_receive(state);
+        }
         let owner = state.connection_owner.as_ref();
         QpNotices {
             due: std::mem::take(&mut state.due),
@@ -262,14 +278,13 @@ impl Owner for QpOwner {
         {
             own.srq.look();
         }
-        if shared.last && !self.is_destroyed.load(Ordering::Relaxed) {
+        if shared.last && !self.is_muted.load(Ordering::Relaxed) {
             let subject = Arc::clone(&self.subject);
             self.context
                 .raise(AsyncEventKind::LastReceiveReached, subject);
         }
         wake(shared.next);
-        let ends = Signals::PEER_CLOSED | Signals::FAILED | Signals::RESET | Signals::GONE;
-        if signals.intersects(ends) && matches!(self.state(), QpState::Rtr | QpState::Rts) {
+        if signals.intersects(ENDS) && matches!(self.state(), QpState::Rtr | QpState::Rts) {
             self.set_state(QpState::Err);
         }
         if let Some(owner) = connection_owner {
@@ -284,9 +299,7 @@ impl Owner for QpOwner {
     /// no more.
     fn draws_no_more(&self, state: &mut QpOwnerState) {
         if let Some(shared) = &self.shared {
-            if !std::mem::replace(&mut state.last_receive_told, true) {
-                state.shared.last = true;
-            }
+            self.note_last_receive(state);
             if let Some(next) = shared.membership.step_back() {
                 state.shared.next = Some(next);
             }

@@ -1,5 +1,8 @@
 //! The objects of verbs, in a simulated network and on sockets.
 
+mod channels;
 mod common;
 mod connections;
 mod data;
+mod ending;
+mod queues;

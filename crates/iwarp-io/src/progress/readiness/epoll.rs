@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 
+use super::super::interrupts;
 use super::{BATCH, Edges, Readiness, Ready, Wake, Watch};
 use crate::system_call::named;
 
@@ -109,7 +110,10 @@ impl Readiness for Epoll {
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); BATCH];
         let (ready, _) = match epoll::wait(&self.0, &mut events[..], limit.as_ref()) {
             // A signal counts as nothing ready, because every caller looks again by itself.
-            Err(rustix::io::Errno::INTR) => return Ok(0),
+            Err(rustix::io::Errno::INTR) => {
+                interrupts::note();
+                return Ok(0);
+            }
             other => other.map_err(named("epoll_pwait"))?,
         };
         for event in ready.iter() {

@@ -20,6 +20,7 @@ use mio::unix::{SourceFd, pipe};
 use mio::{Events, Interest, Poll, Registry, Token};
 use parking_lot::{Mutex, MutexGuard};
 
+use super::super::interrupts;
 use super::{BATCH, Edges, Readiness, Ready, Wake, Watch};
 
 /// A set of sources, mio's `Poll`. It takes two descriptors.
@@ -224,7 +225,10 @@ fn take(
 ) -> io::Result<usize> {
     match poll.poll(events, limit) {
         // A signal counts as nothing ready, because every caller looks again by itself.
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => events.clear(),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+            interrupts::note();
+            events.clear();
+        }
         other => other?,
     }
     let mut count = 0;

@@ -1,0 +1,34 @@
+//! Whether a signal has ended a wait of this thread. The waits themselves go on.
+
+use std::cell::Cell;
+
+thread_local! {
+    static INTERRUPTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A signal has ended a system call of this thread that waits.
+pub(super) fn note() {
+    INTERRUPTED.set(true);
+}
+
+/// Returns true if a signal has ended a wait of this thread since the last call. A caller that parks asks in its `done`
+/// ([`Parking::park`](super::parking::Parking::park)), so that a signal can end the call.
+///
+/// Where more than two threads wait in one place, signals do not end the waits of those that follow.
+pub fn take() -> bool {
+    INTERRUPTED.replace(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interruption_is_told_once_and_to_its_own_thread() {
+        assert!(!take());
+        note();
+        note();
+        std::thread::spawn(|| assert!(!take())).join().unwrap();
+        assert!(take() && !take());
+    }
+}
