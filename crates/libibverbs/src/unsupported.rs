@@ -5,13 +5,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-/// Sets the calling thread's `errno`.
-pub(crate) fn set_errno(number: c_int) {
-    // SAFETY: the function has no requirements; glibc keeps one errno for each thread.
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: the pointer is valid for the life of this thread, and only this thread uses it.
-    unsafe { *errno = number };
-}
+use crate::border::set_errno;
 
 /// For functions that return an error number.
 pub(crate) extern "C" fn code() -> c_int {

@@ -393,7 +393,8 @@ impl Process {
         witnesses.push(witness);
     }
 
-    fn break_down(&self) {
+    /// Ends the devices after a panic: contexts get IBV_EVENT_DEVICE_FATAL, and calls that need the driver fail with EIO.
+    pub fn break_down(&self) {
         if self.is_broken.swap(true, Ordering::SeqCst) {
             return;
         }

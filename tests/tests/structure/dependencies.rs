@@ -19,7 +19,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("softnd", &["iwarp-io", "netdirect"]),
     // Called by build scripts.
     ("version-nodes", &[]),
-    ("libibverbs", &["version-nodes"]),
+    ("libibverbs", &["rdma-buffer", "softverbs", "version-nodes"]),
     // A name and version nodes alone.
     ("librdmacm", &["version-nodes"]),
     // Verbs' objects know no type of NetworkDirect. The memory of programs comes in as buffers.

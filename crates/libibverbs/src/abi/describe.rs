@@ -1,5 +1,11 @@
 //! Definitions that can also be listed, so that a test compares them with the headers.
 
+/// A structure that may consist of zeros.
+pub(crate) trait Zeroed: Copy {
+    /// Zeros, as `calloc` gives them.
+    fn zeroed() -> Self;
+}
+
 /// A structure as this library knows it.
 #[cfg(test)]
 #[derive(Debug)]
@@ -20,6 +26,13 @@ macro_rules! layouts {
             #[repr(C)]
             #[derive(Clone, Copy)]
             pub(crate) struct $name { $( pub(crate) $field: $ty ),* }
+
+            impl $crate::abi::describe::Zeroed for $name {
+                fn zeroed() -> Self {
+                    // SAFETY: the fields are integers, pointers, and structures of these, for which zeros are a value.
+                    unsafe { core::mem::zeroed() }
+                }
+            }
         )*
         #[cfg(test)]
         pub(super) const LAYOUTS: &[$crate::abi::describe::Layout] = &[$(

@@ -150,3 +150,11 @@ layouts! {
         port_cap_flags2: u16,
     }
 }
+
+/// A device as programs get it, with zeros behind it: drivers of adapters read beyond the end of devices that are not theirs.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct PaddedDevice {
+    pub(crate) device: ibv_device,
+    pub(crate) beyond: [u64; 256],
+}

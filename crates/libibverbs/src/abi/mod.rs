@@ -11,7 +11,7 @@
 )]
 
 #[macro_use]
-mod describe;
+pub(crate) mod describe;
 pub(crate) mod attributes;
 pub(crate) mod cm;
 pub(crate) mod constants;

@@ -3,6 +3,7 @@
 //! No driver finds an adapter here. So the names only have to exist: registering a driver does nothing, and what a driver would ask
 //! of the kernel is not supported. Each release of rdma-core has a node of its own for them.
 
+use crate::calls::port;
 use crate::unsupported;
 
 /// Exports the names under the node of one release.
@@ -74,7 +75,7 @@ macro_rules! of_release {
                 ibv_cmd_req_notify_cq = unsupported::code,
                 ibv_cmd_rereg_mr = unsupported::code,
                 ibv_cmd_resize_cq = unsupported::code,
-                ibv_query_gid_type = unsupported::minus_one,
+                ibv_query_gid_type = port::query_gid_type,
                 ibv_read_ibdev_sysfs_file = unsupported::minus_one,
                 verbs_init_cq = unsupported::nothing,
                 verbs_open_device = unsupported::null,

@@ -1,5 +1,6 @@
 //! The public names of libibverbs.
 
+use crate::calls::{channel, context, cq, device, fork, mr, pd, port, qp, srq, strings};
 use crate::unsupported;
 
 export! {
@@ -7,76 +8,76 @@ export! {
         ibv_copy_path_rec_from_kern = unsupported::nothing,
         ibv_copy_path_rec_to_kern = unsupported::nothing,
         ibv_copy_qp_attr_from_kern = unsupported::nothing,
-        ibv_create_comp_channel = unsupported::null,
-        ibv_destroy_comp_channel = unsupported::code,
-        ibv_get_sysfs_path = unsupported::null,
-        ibv_rate_to_mult = unsupported::code,
-        ibv_read_sysfs_file = unsupported::minus_one,
-        mult_to_ibv_rate = unsupported::code,
+        ibv_create_comp_channel = channel::create,
+        ibv_destroy_comp_channel = channel::destroy,
+        ibv_get_sysfs_path = device::sysfs_path,
+        ibv_rate_to_mult = strings::rate_to_mult,
+        ibv_read_sysfs_file = device::read_sysfs_file,
+        mult_to_ibv_rate = strings::mult_to_rate,
     }
     default "IBVERBS_1.1" {
-        ibv_ack_async_event = unsupported::nothing,
-        ibv_ack_cq_events = unsupported::nothing,
-        ibv_alloc_pd = unsupported::null,
+        ibv_ack_async_event = context::ack_async_event,
+        ibv_ack_cq_events = channel::ack_events,
+        ibv_alloc_pd = pd::allocate,
         ibv_attach_mcast = unsupported::code,
-        ibv_close_device = unsupported::code,
+        ibv_close_device = context::close,
         ibv_copy_ah_attr_from_kern = unsupported::nothing,
         ibv_create_ah = unsupported::null,
         ibv_create_ah_from_wc = unsupported::null,
-        ibv_create_cq = unsupported::null,
-        ibv_create_qp = unsupported::null,
-        ibv_create_srq = unsupported::null,
-        ibv_dealloc_pd = unsupported::code,
-        ibv_dereg_mr = unsupported::code,
+        ibv_create_cq = cq::create,
+        ibv_create_qp = qp::create,
+        ibv_create_srq = srq::create,
+        ibv_dealloc_pd = pd::deallocate,
+        ibv_dereg_mr = mr::dereg_mr,
         ibv_destroy_ah = unsupported::code,
-        ibv_destroy_cq = unsupported::code,
-        ibv_destroy_qp = unsupported::code,
-        ibv_destroy_srq = unsupported::code,
+        ibv_destroy_cq = cq::destroy,
+        ibv_destroy_qp = qp::destroy,
+        ibv_destroy_srq = srq::destroy,
         ibv_detach_mcast = unsupported::code,
-        ibv_dofork_range = unsupported::code,
-        ibv_dontfork_range = unsupported::code,
-        ibv_event_type_str = unsupported::null,
-        ibv_fork_init = unsupported::code,
-        ibv_free_device_list = unsupported::nothing,
-        ibv_get_async_event = unsupported::minus_one,
-        ibv_get_cq_event = unsupported::minus_one,
-        ibv_get_device_guid = unsupported::code,
-        ibv_get_device_list = unsupported::null,
-        ibv_get_device_name = unsupported::null,
+        ibv_dofork_range = fork::range,
+        ibv_dontfork_range = fork::range,
+        ibv_event_type_str = strings::event_type,
+        ibv_fork_init = fork::init,
+        ibv_free_device_list = device::free_array,
+        ibv_get_async_event = context::get_async_event,
+        ibv_get_cq_event = channel::get_event,
+        ibv_get_device_guid = device::guid,
+        ibv_get_device_list = device::list,
+        ibv_get_device_name = device::name,
         ibv_init_ah_from_wc = unsupported::minus_one,
-        ibv_modify_qp = unsupported::code,
-        ibv_modify_srq = unsupported::code,
-        ibv_node_type_str = unsupported::null,
-        ibv_open_device = unsupported::null,
-        ibv_port_state_str = unsupported::null,
-        ibv_query_device = unsupported::code,
-        ibv_query_gid = unsupported::minus_one,
-        ibv_query_pkey = unsupported::minus_one,
-        ibv_query_port = unsupported::code,
-        ibv_query_qp = unsupported::code,
-        ibv_query_srq = unsupported::code,
-        ibv_rate_to_mbps = unsupported::code,
-        ibv_reg_mr = unsupported::null,
+        ibv_modify_qp = qp::modify,
+        ibv_modify_srq = srq::modify,
+        ibv_node_type_str = strings::node_type,
+        ibv_open_device = context::open,
+        ibv_port_state_str = strings::port_state,
+        ibv_query_device = port::query_device,
+        ibv_query_gid = port::query_gid,
+        ibv_query_pkey = port::query_pkey,
+        ibv_query_port = port::query_port,
+        ibv_query_qp = qp::query,
+        ibv_query_srq = srq::query,
+        ibv_rate_to_mbps = strings::rate_to_mbps,
+        ibv_reg_mr = mr::reg_mr,
         ibv_rereg_mr = unsupported::code,
-        ibv_resize_cq = unsupported::code,
+        ibv_resize_cq = cq::resize,
         ibv_resolve_eth_l2_from_gid = unsupported::code,
-        ibv_wc_status_str = unsupported::null,
-        mbps_to_ibv_rate = unsupported::code,
+        ibv_wc_status_str = strings::wc_status,
+        mbps_to_ibv_rate = strings::mbps_to_rate,
     }
     default "IBVERBS_1.5" {
-        ibv_get_pkey_index = unsupported::minus_one,
+        ibv_get_pkey_index = port::pkey_index,
     }
     default "IBVERBS_1.6" {
-        ibv_qp_to_qp_ex = unsupported::null,
+        ibv_qp_to_qp_ex = qp::to_qp_ex,
     }
     default "IBVERBS_1.7" {
-        ibv_reg_mr_iova = unsupported::null,
+        ibv_reg_mr_iova = mr::reg_mr_iova,
     }
     default "IBVERBS_1.8" {
-        ibv_reg_mr_iova2 = unsupported::null,
+        ibv_reg_mr_iova2 = mr::reg_mr_iova2,
     }
     default "IBVERBS_1.9" {
-        ibv_get_device_index = unsupported::minus_one,
+        ibv_get_device_index = device::index,
     }
     default "IBVERBS_1.10" {
         ibv_import_device = unsupported::null,
@@ -88,18 +89,18 @@ export! {
         ibv_unimport_pd = unsupported::nothing,
     }
     default "IBVERBS_1.11" {
-        _ibv_query_gid_ex = unsupported::code,
-        _ibv_query_gid_table = unsupported::code,
+        _ibv_query_gid_ex = port::query_gid_ex,
+        _ibv_query_gid_table = port::query_gid_table,
     }
     default "IBVERBS_1.12" {
         ibv_reg_dmabuf_mr = unsupported::null,
     }
     default "IBVERBS_1.13" {
         ibv_import_dm = unsupported::null,
-        ibv_is_fork_initialized = unsupported::code,
+        ibv_is_fork_initialized = fork::status,
         ibv_unimport_dm = unsupported::nothing,
     }
     default "IBVERBS_1.14" {
-        ibv_query_qp_data_in_order = unsupported::code,
+        ibv_query_qp_data_in_order = qp::data_in_order,
     }
 }

@@ -1,0 +1,54 @@
+//! Panics end here, and results become those of C.
+
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use softverbs::{Errno, Error, Result};
+
+use super::{Facade, Handle};
+
+/// Sets the calling thread's `errno`.
+pub(crate) fn set_errno(number: c_int) {
+    // SAFETY: the function has no requirements; glibc keeps one errno for each thread.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: the pointer is valid for the life of this thread, and only this thread uses it.
+    unsafe { *errno = number };
+}
+
+/// Calls `body`. A panic in it becomes EIO: no panic may pass through the frames of a C program.
+#[inline]
+pub(crate) fn guarded<R>(body: impl FnOnce() -> Result<R>) -> Result<R> {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
+        crate::process::broke();
+        Err(Error::new(Errno::IO, "a panic within the library"))
+    })
+}
+
+/// For functions that return the number of an error. Programs print `errno` nevertheless.
+#[inline]
+pub(crate) fn code(body: impl FnOnce() -> Result<()>) -> c_int {
+    match guarded(body) {
+        Ok(()) => 0,
+        Err(error) => {
+            set_errno(error.raw());
+            error.raw()
+        }
+    }
+}
+
+/// For functions that return -1, with the number in `errno`.
+#[inline]
+pub(crate) fn minus_one(body: impl FnOnce() -> Result<c_int>) -> c_int {
+    guarded(body).unwrap_or_else(|error| {
+        set_errno(error.raw());
+        -1
+    })
+}
+
+/// For functions that return an object, or null with the number in `errno`.
+pub(crate) fn null<T: Facade>(body: impl FnOnce() -> Result<Handle<T>>) -> Handle<T> {
+    guarded(body).unwrap_or_else(|error| {
+        set_errno(error.raw());
+        Handle::NULL
+    })
+}

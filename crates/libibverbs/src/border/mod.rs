@@ -1,0 +1,21 @@
+//! The border between C and Rust: objects that C programs hold, what they pass, and panics.
+//!
+//! The functions of this library take [`Handle`]s, [`Input`]s and their like in place of pointers. Only C programs call these functions,
+//! and only they make such values. So the promise of every C interface is made here once: a pointer that a program passes is null, or
+//! what the manual page says, and no other thread of the program destroys it meanwhile.
+
+#[macro_use]
+mod object;
+mod guard;
+mod pointers;
+
+pub(crate) use guard::{code, guarded, minus_one, null, set_errno};
+pub(crate) use object::{Facade, Handle, Kept, Object, forked, watch_forks};
+pub(crate) use pointers::{Address, Elements, InOut, Input, Memory, Octets, Output, Text, storage};
+
+use softverbs::{Errno, Error};
+
+/// An error whose words nobody sees but a debugger: C programs get the number alone.
+pub(crate) fn error(errno: Errno, what: &'static str) -> Error {
+    Error::new(errno, what)
+}

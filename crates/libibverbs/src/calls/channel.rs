@@ -1,0 +1,59 @@
+//! Completion channels.
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::AsRawFd;
+
+use softverbs::{CompletionChannel, Result};
+
+use super::objects::{Channel, Context, Cq};
+use crate::abi::describe::Zeroed;
+use crate::abi::objects::ibv_comp_channel;
+use crate::border::{Handle, Output, code, guarded, minus_one, null};
+
+/// Makes a channel.
+pub(crate) fn make(context: Handle<Context>) -> Result<Handle<Channel>> {
+    let channel = CompletionChannel::create(&context.get()?.rust().0)?;
+    let mut c = ibv_comp_channel::zeroed();
+    c.context = context.raw();
+    c.fd = channel.descriptor().map_or(-1, |fd| fd.as_raw_fd());
+    Ok(Handle::new(c, Channel(channel)))
+}
+
+pub(crate) extern "C" fn create(context: Handle<Context>) -> Handle<Channel> {
+    null(|| make(context))
+}
+
+pub(crate) extern "C" fn destroy(channel: Handle<Channel>) -> c_int {
+    code(|| {
+        let object = channel.get()?;
+        if !object.is_of_parent() {
+            object.rust().0.destroy()?;
+            channel.release();
+        }
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn get_event(
+    channel: Handle<Channel>,
+    cq: Output<Handle<Cq>>,
+    context: Output<*mut c_void>,
+) -> c_int {
+    minus_one(|| {
+        let event = channel.get()?.rust().0.get_event()?;
+        let of = Handle::<Cq>::tagged(event.tag());
+        cq.set(of);
+        context.set(field!(of.get()?, cq_context));
+        Ok(0)
+    })
+}
+
+pub(crate) extern "C" fn ack_events(cq: Handle<Cq>, count: u32) {
+    let _ = guarded(|| {
+        let object = cq.get()?;
+        object.rust().cq.acknowledge_events(count.into());
+        let completed = field!(object, comp_events_completed).wrapping_add(count);
+        field!(object, comp_events_completed = completed);
+        Ok(())
+    });
+}

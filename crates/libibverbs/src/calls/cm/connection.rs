@@ -1,0 +1,54 @@
+//! Connections: their set-up and their end.
+
+use std::ffi::{c_int, c_void};
+
+use softverbs::{CmId, ConnParameters, limits};
+
+use super::id::{with, with_event};
+use super::objects::Id;
+use crate::abi::cm::rdma_conn_param;
+use crate::border::{Handle, Input, Octets, minus_one};
+
+/// The parameters of a program. Without any, as many Reads as the device allows.
+fn parameters(from: Input<rdma_conn_param>) -> ConnParameters {
+    let most = u8::try_from(limits::READS).unwrap_or(u8::MAX);
+    let Some(from) = from.get_if() else {
+        return ConnParameters {
+            responder_resources: most,
+            initiator_depth: most,
+            ..ConnParameters::default()
+        };
+    };
+    let private_data = Octets::passed(from.private_data);
+    ConnParameters {
+        private_data: private_data.get(from.private_data_len.into()),
+        responder_resources: from.responder_resources.min(most),
+        initiator_depth: from.initiator_depth.min(most),
+        qp_num: from.qp_num,
+    }
+}
+
+pub(crate) extern "C" fn connect(id: Handle<Id>, from: Input<rdma_conn_param>) -> c_int {
+    with_event(id, |id| id.connect(&parameters(from)))
+}
+
+pub(crate) extern "C" fn accept(id: Handle<Id>, from: Input<rdma_conn_param>) -> c_int {
+    with_event(id, |id| id.accept(&parameters(from)))
+}
+
+pub(crate) extern "C" fn establish(id: Handle<Id>) -> c_int {
+    with(id, CmId::establish)
+}
+
+pub(crate) extern "C" fn reject(id: Handle<Id>, data: *const c_void, len: u8) -> c_int {
+    with(id, |id| id.reject(&Octets::passed(data).get(len.into())))
+}
+
+pub(crate) extern "C" fn disconnect(id: Handle<Id>) -> c_int {
+    with_event(id, CmId::disconnect)
+}
+
+/// The program has seen data before the event of the connection: the connection stands then by itself.
+pub(crate) extern "C" fn notify(id: Handle<Id>, _event: c_int) -> c_int {
+    minus_one(|| id.get().map(|_| 0))
+}

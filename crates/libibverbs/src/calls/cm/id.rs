@@ -1,0 +1,224 @@
+//! Identifiers: life, addresses, options.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use softverbs::{CmId, Errno, QpState, Result};
+
+use super::channel;
+use super::events::{acknowledge, complete};
+use super::objects::{CmChannel, Id, contexts, make_id, refresh};
+use crate::abi::attributes::ibv_qp_attr;
+use crate::abi::constants::{
+    RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, RDMA_OPTION_ID_AFONLY, RDMA_OPTION_ID_REUSEADDR,
+    RDMA_OPTION_ID_TOS, RDMA_PS_TCP,
+};
+use crate::abi::objects::ibv_context;
+use crate::border::{Address, Handle, InOut, Input, Output, error, guarded, minus_one};
+use crate::calls::device::array;
+use crate::calls::qp::c_attributes;
+
+/// Makes an identifier; without a channel it gets one of its own, and its calls wait.
+pub(crate) fn make(channel: Handle<CmChannel>, context: *mut c_void) -> Result<Handle<Id>> {
+    let own = match channel.is_null() {
+        true => Some(channel::make()?),
+        false => None,
+    };
+    let channel = own.unwrap_or(channel);
+    let id = CmId::create(&channel.get()?.rust().0)?;
+    let handle = make_id(id, channel, context)?;
+    handle.get()?.rust().data().own_channel = own;
+    Ok(handle)
+}
+
+pub(crate) extern "C" fn create(
+    channel: Handle<CmChannel>,
+    to: Output<Handle<Id>>,
+    context: *mut c_void,
+    space: c_uint,
+) -> c_int {
+    minus_one(|| {
+        if space != RDMA_PS_TCP {
+            return Err(error(
+                Errno::OPNOTSUPP,
+                "the only port space is RDMA_PS_TCP",
+            ));
+        }
+        to.set(make(channel, context)?);
+        Ok(0)
+    })
+}
+
+/// Destroys an identifier, with the channel that it has for itself.
+pub(crate) fn destroy_handle(id: Handle<Id>) -> Result<()> {
+    let object = id.get()?;
+    if object.is_of_parent() {
+        return Ok(());
+    }
+    let event = object.rust().data().event.take();
+    if let Some(event) = event {
+        acknowledge(event)?;
+    }
+    object.rust().id.destroy()?;
+    let (own, route) = {
+        let mut data = object.rust().data();
+        (data.own_channel.take(), data.route.take())
+    };
+    id.release();
+    if let Some(route) = route {
+        route.release();
+    }
+    if let Some(own) = own {
+        own.release();
+    }
+    Ok(())
+}
+
+pub(crate) extern "C" fn destroy(id: Handle<Id>) -> c_int {
+    minus_one(|| destroy_handle(id).map(|()| 0))
+}
+
+/// Calls `body` with the identifier, then brings its structure up to date.
+pub(crate) fn with(id: Handle<Id>, body: impl FnOnce(&CmId) -> Result<()>) -> c_int {
+    minus_one(|| {
+        body(&id.get()?.rust().id)?;
+        refresh(id)?;
+        Ok(0)
+    })
+}
+
+/// As [`with`]; an event ends the call, for which identifiers with a channel of their own wait.
+pub(crate) fn with_event(id: Handle<Id>, body: impl FnOnce(&CmId) -> Result<()>) -> c_int {
+    minus_one(|| {
+        body(&id.get()?.rust().id)?;
+        complete(id)?;
+        Ok(0)
+    })
+}
+
+pub(crate) extern "C" fn bind(id: Handle<Id>, address: Address) -> c_int {
+    with(id, |id| id.bind(address.get()?))
+}
+
+pub(crate) extern "C" fn resolve_addr(
+    id: Handle<Id>,
+    source: Address,
+    peer: Address,
+    _timeout: c_int,
+) -> c_int {
+    with_event(id, |id| {
+        let source = match source.is_null() {
+            true => None,
+            false => Some(source.get()?),
+        };
+        id.resolve_addr(source, peer.get()?)
+    })
+}
+
+pub(crate) extern "C" fn resolve_route(id: Handle<Id>, _timeout: c_int) -> c_int {
+    with_event(id, CmId::resolve_route)
+}
+
+pub(crate) extern "C" fn listen(id: Handle<Id>, backlog: c_int) -> c_int {
+    with(id, |id| id.listen(backlog))
+}
+
+/// Moves an identifier to another channel, or to one of its own.
+pub(crate) fn migrate_to(id: Handle<Id>, channel: Handle<CmChannel>) -> Result<()> {
+    let object = id.get()?;
+    let own = match channel.is_null() {
+        true => Some(channel::make()?),
+        false => None,
+    };
+    let to = own.unwrap_or(channel);
+    let event = object.rust().data().event.take();
+    field!(object, event = std::ptr::null_mut());
+    if let Some(event) = event {
+        acknowledge(event)?;
+    }
+    object.rust().id.migrate(&to.get()?.rust().0)?;
+    field!(object, channel = to.raw());
+    let old = std::mem::replace(&mut object.rust().data().own_channel, own);
+    if let Some(old) = old {
+        old.release();
+    }
+    Ok(())
+}
+
+pub(crate) extern "C" fn migrate(id: Handle<Id>, channel: Handle<CmChannel>) -> c_int {
+    minus_one(|| migrate_to(id, channel).map(|()| 0))
+}
+
+fn port(id: Handle<Id>, which: impl FnOnce(&CmId) -> Option<std::net::SocketAddr>) -> u16 {
+    let port = guarded(|| Ok(which(&id.get()?.rust().id).map_or(0, |address| address.port())));
+    port.unwrap_or(0).to_be()
+}
+
+pub(crate) extern "C" fn source_port(id: Handle<Id>) -> u16 {
+    port(id, CmId::local)
+}
+
+pub(crate) extern "C" fn destination_port(id: Handle<Id>) -> u16 {
+    port(id, CmId::peer)
+}
+
+pub(crate) extern "C" fn set_option(
+    id: Handle<Id>,
+    level: c_int,
+    option: c_int,
+    value: Input<u8>,
+    len: usize,
+) -> c_int {
+    minus_one(|| {
+        let object = id.get()?;
+        if level != RDMA_OPTION_ID || len == 0 {
+            return Err(error(Errno::NOSYS, "an option that does not exist"));
+        }
+        match option {
+            // The first octet of an int on little-endian machines.
+            RDMA_OPTION_ID_AFONLY => object.rust().id.set_one_family(value.get()? != 0)?,
+            // Marks of packets, and the time limit of adapters: a socket of TCP has its own.
+            RDMA_OPTION_ID_TOS | RDMA_OPTION_ID_REUSEADDR | RDMA_OPTION_ID_ACK_TIMEOUT => {
+                value.get()?;
+            }
+            _ => return Err(error(Errno::NOSYS, "an option that does not exist")),
+        }
+        Ok(0)
+    })
+}
+
+pub(crate) extern "C" fn init_qp_attr(
+    id: Handle<Id>,
+    attributes: InOut<ibv_qp_attr>,
+    mask: Output<c_int>,
+) -> c_int {
+    minus_one(|| {
+        let to = match attributes.get()?.qp_state {
+            1 => QpState::Init,
+            2 => QpState::Rtr,
+            3 => QpState::Rts,
+            _ => return Err(error(Errno::INVAL, "no attributes lead to this state")),
+        };
+        let (of, bits) = id.get()?.rust().id.init_qp_attributes(to)?;
+        attributes.set(c_attributes(&of));
+        mask.set(bits.bits().cast_signed());
+        Ok(0)
+    })
+}
+
+pub(crate) extern "C" fn devices(count: Output<c_int>) -> *mut *mut ibv_context {
+    let made = guarded(|| {
+        let all: Vec<*mut ibv_context> = contexts()?.iter().map(|context| context.raw()).collect();
+        Ok((array(&all)?, all.len()))
+    });
+    match made {
+        Ok((array, len)) => {
+            count.set(c_int::try_from(len).unwrap_or(c_int::MAX));
+            array
+        }
+        Err(error) => {
+            crate::border::set_errno(error.raw());
+            count.set(0);
+            std::ptr::null_mut()
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Opened devices, and their asynchronous events.
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::AsRawFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use softverbs::{AsyncEvent, AsyncEventKind, Result};
+
+use super::objects::{Context, Device};
+use super::table;
+use crate::abi::constants::{
+    IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_LAST_WQE_REACHED,
+    IBV_EVENT_SRQ_LIMIT_REACHED,
+};
+use crate::abi::objects::ibv_async_event;
+use crate::border::{Handle, InOut, Output, guarded, minus_one, null};
+use crate::process;
+
+/// Opens the device at a place in the list.
+pub(crate) fn open_index(device: Handle<Device>) -> Result<Handle<Context>> {
+    let process = process::process()?;
+    let of_list = process::device(device.get()?.rust().index)?;
+    let context = softverbs::Context::open(&process, &of_list)?;
+    let mut c = table::functions();
+    c.context.device = device.raw();
+    // No call of the program goes to the kernel by this descriptor; some programs print it, or poll it in vain.
+    c.context.cmd_fd = -1;
+    c.context.async_fd = context.descriptor().map_or(-1, |fd| fd.as_raw_fd());
+    let handle = Handle::new(c, Context(context));
+    handle.get()?.rust().0.tag().set(handle.tag());
+    Ok(handle)
+}
+
+pub(crate) extern "C" fn open(device: Handle<Device>) -> Handle<Context> {
+    null(|| open_index(device))
+}
+
+pub(crate) extern "C" fn close(context: Handle<Context>) -> c_int {
+    minus_one(|| {
+        let object = context.get()?;
+        if !object.is_of_parent() {
+            object.rust().0.close()?;
+            context.release();
+        }
+        Ok(0)
+    })
+}
+
+/// Events that programs have got and not acknowledged. A program acknowledges by a copy of the structure.
+static OPEN: Mutex<Vec<(usize, c_int, AsyncEvent)>> = Mutex::new(Vec::new());
+
+fn open_events() -> MutexGuard<'static, Vec<(usize, c_int, AsyncEvent)>> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) extern "C" fn get_async_event(
+    context: Handle<Context>,
+    to: Output<ibv_async_event>,
+) -> c_int {
+    minus_one(|| {
+        let event = context.get()?.rust().0.get_async_event()?;
+        let event_type = match event.kind() {
+            AsyncEventKind::CompletionQueueError => IBV_EVENT_CQ_ERR,
+            AsyncEventKind::QueuePairFatal => IBV_EVENT_QP_FATAL,
+            AsyncEventKind::LastReceiveReached => IBV_EVENT_QP_LAST_WQE_REACHED,
+            AsyncEventKind::SharedReceiveLimit => IBV_EVENT_SRQ_LIMIT_REACHED,
+            _ => IBV_EVENT_DEVICE_FATAL,
+        };
+        let element = Handle::<Context>::tagged(event.tag().unwrap_or(0)).raw::<c_void>();
+        open_events().push((element.addr(), event_type, event));
+        to.set(ibv_async_event {
+            element,
+            event_type,
+        });
+        Ok(0)
+    })
+}
+
+pub(crate) extern "C" fn ack_async_event(event: InOut<ibv_async_event>) {
+    let _ = guarded(|| {
+        let acknowledged = event.get()?;
+        let (element, event_type) = (acknowledged.element.addr(), acknowledged.event_type);
+        let mut open = open_events();
+        let same = open
+            .iter()
+            .position(|(of, kind, _)| (*of, *kind) == (element, event_type));
+        let event = same.map(|index| open.swap_remove(index).2);
+        drop(open);
+        if let Some(event) = event {
+            event.acknowledge();
+        }
+        Ok(())
+    });
+}

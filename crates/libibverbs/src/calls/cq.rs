@@ -1,0 +1,129 @@
+//! Completion queues.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Mutex;
+
+use softverbs::{CompletionQueue, Errno, Result, WorkCompletion};
+
+use super::objects::{Channel, Context, Cq};
+use crate::abi::attributes::ibv_modify_cq_attr;
+use crate::abi::constants::IBV_WC_WITH_INV;
+use crate::abi::describe::Zeroed;
+use crate::abi::objects::{ibv_cq_ex, ibv_wc};
+use crate::border::{Handle, Output, code, error, guarded, null};
+
+/// Completions that are converted at a time.
+const BATCH: usize = 16;
+
+pub(crate) fn make(
+    context: Handle<Context>,
+    depth: u32,
+    cq_context: *mut c_void,
+    channel: Handle<Channel>,
+    vector: u32,
+) -> Result<Handle<Cq>> {
+    let of = context.get()?;
+    if vector != 0 {
+        return Err(error(Errno::INVAL, "the only completion vector is 0"));
+    }
+    let through = channel.get_if().map(|channel| &channel.rust().0);
+    let cq = CompletionQueue::create(&of.rust().0, depth, through)?;
+    let mut c = ibv_cq_ex::zeroed();
+    c.context = context.raw();
+    c.channel = channel.raw();
+    c.cq_context = cq_context;
+    c.cqe = c_int::try_from(depth).unwrap_or(c_int::MAX);
+    let current = Mutex::new(WorkCompletion::default());
+    let handle = Handle::new(c, Cq { cq, current });
+    handle.get()?.rust().cq.tag().set(handle.tag());
+    Ok(handle)
+}
+
+pub(crate) extern "C" fn create(
+    context: Handle<Context>,
+    depth: c_int,
+    cq_context: *mut c_void,
+    channel: Handle<Channel>,
+    vector: c_int,
+) -> Handle<Cq> {
+    null(|| {
+        let depth = u32::try_from(depth).unwrap_or(0);
+        let vector = u32::try_from(vector).unwrap_or(u32::MAX);
+        make(context, depth, cq_context, channel, vector)
+    })
+}
+
+pub(crate) extern "C" fn destroy(cq: Handle<Cq>) -> c_int {
+    code(|| {
+        let object = cq.get()?;
+        if !object.is_of_parent() {
+            object.rust().cq.destroy()?;
+            cq.release();
+        }
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn resize(cq: Handle<Cq>, depth: c_int) -> c_int {
+    code(|| {
+        let object = cq.get()?;
+        object.rust().cq.resize(u32::try_from(depth).unwrap_or(0))?;
+        field!(object, cqe = depth);
+        Ok(())
+    })
+}
+
+/// Moderation of events is not offered.
+pub(crate) extern "C" fn modify(_: Handle<Cq>, _: Output<ibv_modify_cq_attr>) -> c_int {
+    libc::EOPNOTSUPP
+}
+
+pub(crate) extern "C" fn request_notification(cq: Handle<Cq>, solicited_only: c_int) -> c_int {
+    code(|| {
+        cq.get()?
+            .rust()
+            .cq
+            .request_notification(solicited_only != 0);
+        Ok(())
+    })
+}
+
+fn convert(from: &WorkCompletion) -> ibv_wc {
+    ibv_wc {
+        wr_id: from.wr_id,
+        status: from.status as c_int,
+        opcode: from.opcode as c_int,
+        vendor_err: 0,
+        byte_len: from.byte_len,
+        invalidated_rkey: from.invalidated.unwrap_or(0),
+        qp_num: from.qp_num,
+        src_qp: 0,
+        wc_flags: from.invalidated.map_or(0, |_| IBV_WC_WITH_INV),
+        pkey_index: 0,
+        slid: 0,
+        sl: 0,
+        dlid_path_bits: 0,
+    }
+}
+
+pub(crate) extern "C" fn poll(cq: Handle<Cq>, room: c_int, to: Output<ibv_wc>) -> c_int {
+    let polled = guarded(|| {
+        let cq = &cq.get()?.rust().cq;
+        let room = usize::try_from(room).unwrap_or(0);
+        let mut batch = [WorkCompletion::default(); BATCH];
+        let mut done = 0;
+        while done < room {
+            let wanted = (room - done).min(BATCH);
+            let got = cq.poll(&mut batch[..wanted]);
+            for (index, completion) in batch[..got].iter().enumerate() {
+                to.set_at(done + index, convert(completion));
+            }
+            done += got;
+            if got < wanted {
+                break;
+            }
+        }
+        Ok(c_int::try_from(done).unwrap_or(c_int::MAX))
+    });
+    polled.unwrap_or(-1)
+}

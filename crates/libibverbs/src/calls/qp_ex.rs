@@ -1,0 +1,177 @@
+//! Requests that a program puts together by functions (`ibv_wr_…`), and posts together.
+
+use std::ffi::{c_int, c_void};
+use std::sync::{MutexGuard, PoisonError};
+
+use softverbs::{Errno, RemotePlace, Result, SendOperation, Sge};
+
+use super::objects::{Built, BuiltRequest, Qp};
+use super::requests::post_built;
+use crate::abi::constants::{
+    IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_SEND,
+    IBV_QP_EX_WITH_SEND_WITH_INV,
+};
+use crate::abi::objects::{ibv_data_buf, ibv_qp_ex};
+use crate::border::{Elements, Handle, Octets, code, error, guarded};
+
+/// Returns EOPNOTSUPP for operations that are not supported.
+pub(crate) fn check_operations(flags: u64) -> Result<()> {
+    let known = IBV_QP_EX_WITH_SEND
+        | IBV_QP_EX_WITH_SEND_WITH_INV
+        | IBV_QP_EX_WITH_RDMA_WRITE
+        | IBV_QP_EX_WITH_RDMA_READ;
+    match flags & !known {
+        0 => Ok(()),
+        _ => Err(error(Errno::OPNOTSUPP, "operations that are not supported")),
+    }
+}
+
+/// Sets the functions of the operations that the program has asked for.
+pub(crate) fn set_functions(c: &mut ibv_qp_ex, operations: u64) {
+    let has = |operation| operations & operation != 0;
+    if has(IBV_QP_EX_WITH_SEND) {
+        c.wr_send = send as *const c_void;
+    }
+    if has(IBV_QP_EX_WITH_SEND_WITH_INV) {
+        c.wr_send_inv = send_inv as *const c_void;
+    }
+    if has(IBV_QP_EX_WITH_RDMA_WRITE) {
+        c.wr_rdma_write = rdma_write as *const c_void;
+    }
+    if has(IBV_QP_EX_WITH_RDMA_READ) {
+        c.wr_rdma_read = rdma_read as *const c_void;
+    }
+    c.wr_set_inline_data = set_inline_data as *const c_void;
+    c.wr_set_inline_data_list = set_inline_data_list as *const c_void;
+    c.wr_set_sge = set_sge as *const c_void;
+    c.wr_set_sge_list = set_sge_list as *const c_void;
+    c.wr_start = start as *const c_void;
+    c.wr_complete = complete as *const c_void;
+    c.wr_abort = abort as *const c_void;
+}
+
+fn built(qp: &Qp) -> MutexGuard<'_, Built> {
+    qp.built.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From here to the end other threads wait.
+extern "C" fn start(qp: Handle<Qp>) {
+    let _ = guarded(|| {
+        let qp = qp.get()?.rust();
+        let mut built = built(qp);
+        while built.is_taken {
+            let woken = qp.is_free.wait(built);
+            built = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+        *built = Built {
+            is_taken: true,
+            ..Built::default()
+        };
+        Ok(())
+    });
+}
+
+/// Gives up what was put together, and lets the next thread begin.
+fn finish(qp: &Qp) -> Built {
+    let built = std::mem::take(&mut *built(qp));
+    qp.is_free.notify_one();
+    built
+}
+
+extern "C" fn abort(qp: Handle<Qp>) {
+    let _ = guarded(|| {
+        drop(finish(qp.get()?.rust()));
+        Ok(())
+    });
+}
+
+extern "C" fn complete(qp: Handle<Qp>) -> c_int {
+    code(|| {
+        let qp = qp.get()?.rust();
+        // Posted before others may begin, so that requests keep their order.
+        let requests = std::mem::take(&mut built(qp).requests);
+        let failed = built(qp).failed;
+        let posted = match failed {
+            0 => requests
+                .iter()
+                .try_for_each(|request| post_built(request, qp)),
+            errno => Err(softverbs::Error::new(
+                Errno::from_raw_os_error(errno),
+                "a request was put together wrongly",
+            )),
+        };
+        drop(finish(qp));
+        posted
+    })
+}
+
+fn begin(qp: Handle<Qp>, operation: SendOperation) {
+    let _ = guarded(|| {
+        let object = qp.get()?;
+        let request = BuiltRequest {
+            wr_id: field!(object, wr_id),
+            flags: field!(object, wr_flags),
+            operation,
+            sges: Vec::new(),
+            inline: None,
+        };
+        built(object.rust()).requests.push(request);
+        Ok(())
+    });
+}
+
+extern "C" fn send(qp: Handle<Qp>) {
+    begin(qp, SendOperation::Send);
+}
+
+extern "C" fn send_inv(qp: Handle<Qp>, rkey: u32) {
+    begin(qp, SendOperation::SendInvalidate(rkey));
+}
+
+extern "C" fn rdma_write(qp: Handle<Qp>, rkey: u32, addr: u64) {
+    begin(qp, SendOperation::Write(RemotePlace { addr, rkey }));
+}
+
+extern "C" fn rdma_read(qp: Handle<Qp>, rkey: u32, addr: u64) {
+    begin(qp, SendOperation::Read(RemotePlace { addr, rkey }));
+}
+
+/// Changes the request that was begun last.
+fn change(qp: Handle<Qp>, change: impl FnOnce(&mut BuiltRequest)) {
+    let _ = guarded(|| {
+        let mut built = built(qp.get()?.rust());
+        match built.requests.last_mut() {
+            Some(request) => change(request),
+            None => built.failed = libc::EINVAL,
+        }
+        Ok(())
+    });
+}
+
+extern "C" fn set_sge(qp: Handle<Qp>, lkey: u32, addr: u64, length: u32) {
+    change(qp, |request| {
+        request.sges = vec![Sge { addr, length, lkey }];
+    });
+}
+
+extern "C" fn set_sge_list(qp: Handle<Qp>, count: usize, list: Elements<Sge>) {
+    change(qp, |request| {
+        let count = c_int::try_from(count).unwrap_or(0);
+        request.sges = list.get(count).to_vec();
+    });
+}
+
+extern "C" fn set_inline_data(qp: Handle<Qp>, octets: Octets, len: usize) {
+    change(qp, |request| request.inline = Some(octets.get(len)));
+}
+
+extern "C" fn set_inline_data_list(qp: Handle<Qp>, count: usize, list: Elements<ibv_data_buf>) {
+    change(qp, |request| {
+        let mut all = Vec::new();
+        let count = c_int::try_from(count).unwrap_or(0);
+        for piece in list.get(count) {
+            Octets::passed(piece.addr).append(piece.length, &mut all);
+        }
+        request.inline = Some(all);
+    });
+}

@@ -1,0 +1,129 @@
+//! Work requests, from C's structures to those of `softverbs`.
+
+use std::ffi::c_uint;
+
+use softverbs::{Errno, RemotePlace, Result, SendData, SendOperation, SendRequest, Sge};
+
+use crate::abi::constants::{
+    IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, IBV_WR_RDMA_READ,
+    IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_SEND_WITH_INV,
+};
+use crate::abi::objects::{ibv_recv_wr, ibv_send_wr};
+use crate::border::{Elements, Input, Octets, Output, error};
+use crate::calls::objects::{BuiltRequest, Qp};
+
+/// Posts a request that was put together.
+pub(crate) fn post_built(built: &BuiltRequest, qp: &Qp) -> Result<()> {
+    let pieces = [built.inline.as_deref().unwrap_or_default()];
+    let data = match &built.inline {
+        Some(octets) => {
+            check_inline(octets.len(), qp)?;
+            SendData::Inline(&pieces)
+        }
+        None => SendData::Sges(&built.sges),
+    };
+    let request = request(built.wr_id, built.operation, built.flags, data);
+    qp.qp.post_send(&request)
+}
+
+fn request(
+    wr_id: u64,
+    operation: SendOperation,
+    flags: c_uint,
+    data: SendData<'_>,
+) -> SendRequest<'_> {
+    SendRequest {
+        wr_id,
+        operation,
+        data,
+        signaled: flags & IBV_SEND_SIGNALED != 0,
+        solicited: flags & IBV_SEND_SOLICITED != 0,
+        fence: flags & IBV_SEND_FENCE != 0,
+    }
+}
+
+fn check_inline(len: usize, qp: &Qp) -> Result<()> {
+    if len > qp.caps.max_inline_data as usize {
+        return Err(error(
+            Errno::INVAL,
+            "more inline data than max_inline_data of the queue pair",
+        ));
+    }
+    Ok(())
+}
+
+fn operation(wr: &ibv_send_wr) -> Result<SendOperation> {
+    let place = RemotePlace {
+        addr: wr.remote_addr,
+        rkey: wr.rkey,
+    };
+    Ok(match wr.opcode {
+        IBV_WR_SEND => SendOperation::Send,
+        IBV_WR_SEND_WITH_INV => SendOperation::SendInvalidate(wr.invalidate_rkey),
+        IBV_WR_RDMA_WRITE => SendOperation::Write(place),
+        IBV_WR_RDMA_READ => SendOperation::Read(place),
+        _ => return Err(error(Errno::INVAL, "an operation that is not supported")),
+    })
+}
+
+/// Posts one request of the send queue.
+#[inline]
+fn post(qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
+    let operation = operation(wr)?;
+    let list = Elements::<Sge>::passed(wr.sg_list);
+    let sges = list.get(wr.num_sge);
+    if wr.send_flags & IBV_SEND_INLINE == 0 {
+        let data = SendData::Sges(sges);
+        return qp
+            .qp
+            .post_send(&request(wr.wr_id, operation, wr.send_flags, data));
+    }
+    let len = sges.iter().map(|sge| sge.length as usize).sum();
+    check_inline(len, qp)?;
+    let mut octets = Vec::with_capacity(len);
+    for sge in sges {
+        Octets::at(sge.addr).append(sge.length as usize, &mut octets);
+    }
+    let pieces = [&*octets];
+    qp.qp.post_send(&request(
+        wr.wr_id,
+        operation,
+        wr.send_flags,
+        SendData::Inline(&pieces),
+    ))
+}
+
+/// Posts a list to the send queue. The first request that fails goes to `bad`.
+#[inline]
+pub(crate) fn post_list(
+    qp: &Qp,
+    mut next: *mut ibv_send_wr,
+    bad: Output<*mut ibv_send_wr>,
+) -> Result<()> {
+    while let Some(wr) = Input::passed(next).get_if() {
+        if let Err(error) = post(qp, &wr) {
+            bad.set(next);
+            return Err(error);
+        }
+        next = wr.next;
+    }
+    Ok(())
+}
+
+/// Posts a list of Receives by `post`. The first that fails goes to `bad`.
+#[inline]
+pub(crate) fn post_receives(
+    mut next: *mut ibv_recv_wr,
+    bad: Output<*mut ibv_recv_wr>,
+    mut post: impl FnMut(u64, &[Sge]) -> Result<()>,
+) -> Result<()> {
+    while let Some(wr) = Input::passed(next).get_if() {
+        let list = Elements::<Sge>::passed(wr.sg_list);
+        if let Err(error) = post(wr.wr_id, list.get(wr.num_sge)) {
+            bad.set(next);
+            return Err(error);
+        }
+        next = wr.next;
+    }
+    Ok(())
+}

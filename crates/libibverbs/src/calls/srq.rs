@@ -1,0 +1,126 @@
+//! Shared receive queues.
+
+use std::ffi::{c_int, c_void};
+
+use softverbs::{Errno, Result, SharedReceiveQueue, SrqAttributes};
+
+use super::objects::{Context, Pd, Srq};
+use super::requests::post_receives;
+use crate::abi::attributes::{ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex};
+use crate::abi::constants::{
+    IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_TYPE, IBV_SRQ_LIMIT, IBV_SRQ_MAX_WR, IBV_SRQT_BASIC,
+};
+use crate::abi::describe::Zeroed;
+use crate::abi::objects::{ibv_recv_wr, ibv_srq};
+use crate::border::{Handle, InOut, Output, code, error, null};
+
+fn make(pd: Handle<Pd>, srq_context: *mut c_void, attr: ibv_srq_attr) -> Result<Handle<Srq>> {
+    let of = pd.get()?;
+    let wanted = SrqAttributes {
+        max_wr: attr.max_wr,
+        max_sge: attr.max_sge,
+        limit: 0,
+    };
+    let srq = SharedReceiveQueue::create(&of.rust().pd, wanted)?;
+    let mut c = ibv_srq::zeroed();
+    c.context = field!(of, context);
+    c.srq_context = srq_context;
+    c.pd = pd.raw();
+    let handle = Handle::new(c, Srq(srq));
+    handle.get()?.rust().0.tag().set(handle.tag());
+    Ok(handle)
+}
+
+pub(crate) extern "C" fn create(
+    pd: Handle<Pd>,
+    attributes: InOut<ibv_srq_init_attr>,
+) -> Handle<Srq> {
+    null(|| {
+        let mut attr = attributes.get()?;
+        let handle = make(pd, attr.srq_context, attr.attr)?;
+        let made = handle.get()?.rust().0.query();
+        (attr.attr.max_wr, attr.attr.max_sge) = (made.max_wr, made.max_sge);
+        attributes.set(attr);
+        Ok(handle)
+    })
+}
+
+/// Makes a queue of the basic type, in the form of the extended call.
+pub(crate) fn make_ex(attr: &mut ibv_srq_init_attr_ex) -> Result<Handle<Srq>> {
+    let known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+    let has_type = attr.comp_mask & IBV_SRQ_INIT_ATTR_TYPE != 0;
+    if attr.comp_mask & !known != 0 || has_type && attr.srq_type != IBV_SRQT_BASIC {
+        return Err(error(
+            Errno::OPNOTSUPP,
+            "shared receive queues are those of the basic type",
+        ));
+    }
+    if attr.comp_mask & IBV_SRQ_INIT_ATTR_PD == 0 {
+        return Err(error(Errno::INVAL, "there is no protection domain"));
+    }
+    let handle = make(Handle::passed(attr.pd), attr.srq_context, attr.attr)?;
+    let made = handle.get()?.rust().0.query();
+    (attr.attr.max_wr, attr.attr.max_sge) = (made.max_wr, made.max_sge);
+    Ok(handle)
+}
+
+pub(crate) extern "C" fn create_ex(
+    _: Handle<Context>,
+    attributes: InOut<ibv_srq_init_attr_ex>,
+) -> Handle<Srq> {
+    null(|| {
+        let mut attr = attributes.get()?;
+        let handle = make_ex(&mut attr)?;
+        attributes.set(attr);
+        Ok(handle)
+    })
+}
+
+pub(crate) extern "C" fn modify(
+    srq: Handle<Srq>,
+    attributes: InOut<ibv_srq_attr>,
+    mask: c_int,
+) -> c_int {
+    code(|| {
+        let attr = attributes.get()?;
+        let max_wr = (mask & IBV_SRQ_MAX_WR != 0).then_some(attr.max_wr);
+        let limit = (mask & IBV_SRQ_LIMIT != 0).then_some(attr.srq_limit);
+        srq.get()?.rust().0.modify(max_wr, limit)
+    })
+}
+
+pub(crate) extern "C" fn query(srq: Handle<Srq>, to: Output<ibv_srq_attr>) -> c_int {
+    code(|| {
+        let of = srq.get()?.rust().0.query();
+        to.set(ibv_srq_attr {
+            max_wr: of.max_wr,
+            max_sge: of.max_sge,
+            srq_limit: of.limit,
+        });
+        Ok(())
+    })
+}
+
+pub(crate) fn destroy_handle(srq: Handle<Srq>) -> Result<()> {
+    let object = srq.get()?;
+    if !object.is_of_parent() {
+        object.rust().0.destroy()?;
+        srq.release();
+    }
+    Ok(())
+}
+
+pub(crate) extern "C" fn destroy(srq: Handle<Srq>) -> c_int {
+    code(|| destroy_handle(srq))
+}
+
+pub(crate) extern "C" fn post(
+    srq: Handle<Srq>,
+    first: *mut ibv_recv_wr,
+    bad: Output<*mut ibv_recv_wr>,
+) -> c_int {
+    code(|| {
+        let srq = &srq.get()?.rust().0;
+        post_receives(first, bad, |wr_id, sges| srq.post_receive(wr_id, sges))
+    })
+}

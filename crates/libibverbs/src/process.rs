@@ -1,0 +1,88 @@
+//! The devices of this process, and how `nd run` wants them.
+
+use std::env;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+
+use softverbs::{Device, DeviceKind, Process, ProcessOptions, Result};
+
+use crate::border::{forked, watch_forks};
+
+/// The process object, and how many forks the process had behind it then.
+static PROCESS: Mutex<Option<(u32, Arc<Process>)>> = Mutex::new(None);
+
+fn locked() -> MutexGuard<'static, Option<(u32, Arc<Process>)>> {
+    PROCESS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The devices. They are made with the first call, and anew in the child of a fork.
+pub(crate) fn process() -> Result<Arc<Process>> {
+    static WATCH: Once = Once::new();
+    WATCH.call_once(watch_forks);
+    let mut known = locked();
+    if let Some((forks, process)) = &*known {
+        if *forks == forked() {
+            return Ok(Arc::clone(process));
+        }
+        process.forget();
+    }
+    let process = Process::of_system(options())?;
+    *known = Some((forked(), Arc::clone(&process)));
+    Ok(process)
+}
+
+/// A panic was caught: devices are not to be trusted any more.
+pub(crate) fn broke() {
+    let known = locked().clone();
+    if let Some((_, process)) = known {
+        process.break_down();
+    }
+}
+
+/// What `nd run` has put into the environment.
+fn options() -> ProcessOptions {
+    let mut options = ProcessOptions::default();
+    if env::var("SOFTND_VERBS_AS").is_ok_and(|kind| kind == "iwarp") {
+        options.kind = DeviceKind::Iwarp;
+    }
+    options.interface = env::var("SOFTND_VERBS_INTERFACE").ok();
+    options.ports = env::var("SOFTND_VERBS_PORTS")
+        .ok()
+        .and_then(|text| ports(&text));
+    if env::var("SOFTND_VERBS_CRC").is_ok_and(|crc| crc == "off") {
+        options.crc = false;
+    }
+    options
+}
+
+/// Ports as `nd run` writes them: `FIRST-LAST`.
+fn ports(text: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = text.split_once('-')?;
+    let ports = first.parse().ok()?..=last.parse().ok()?;
+    (!ports.is_empty() && *ports.start() > 0).then_some(ports)
+}
+
+/// The device at a place in the list.
+pub(crate) fn device(index: usize) -> Result<Arc<Device>> {
+    let process = process()?;
+    let device = process.devices().get(index);
+    device.cloned().ok_or_else(|| {
+        crate::border::error(
+            softverbs::Errno::NODEV,
+            "the device does not exist any more",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ports;
+
+    #[test]
+    fn ports_are_a_range_that_has_some() {
+        assert_eq!(ports("7000-7010"), Some(7000..=7010));
+        for wrong in ["", "7", "7-6", "0-5", "7-70000"] {
+            assert_eq!(ports(wrong), None, "{wrong}");
+        }
+    }
+}
