@@ -53,7 +53,7 @@ pub use cq::{CompletionQueue, WcOpcode, WcStatus, WorkCompletion};
 pub use device::{Device, DeviceKind, Gid, GidEntry, gid, limits};
 pub use error::{Errno, Error, Result};
 pub use iwarp_io::interfaces::NetworkInterface;
-pub use iwarp_io::transport::sim::{Conditions, World};
+pub use iwarp_io::transport::sim::{Chance, Conditions, World};
 pub use mr::{AccessFlags, MemoryRegion};
 pub use pd::ProtectionDomain;
 pub use process::{Process, ProcessOptions};

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use iwarp_io::endpoint::shared_receives::{Membership, ReceiveSupply, Waiter, wake};
 use iwarp_io::endpoint::{self, Completion, Owner, RequestKind, StreamId, WorkQueue};
+use iwarp_io::planted;
 use iwarp_io::progress::domain::Domain;
 
 pub(crate) use endpoint::Signals;
@@ -88,6 +89,8 @@ pub(crate) struct QpOwnerState {
     completions: Vec<(bool, CqEntry)>,
     due: DueOfQueues,
     shared: SharedNews,
+    /// A request of the send queue has failed. Requests behind it count as flushed, also those that the transport has taken.
+    has_failed: bool,
     /// The event of the last Receive was raised for this connection.
     pub(super) last_receive_told: bool,
 }
@@ -180,16 +183,25 @@ impl Owner for QpOwner {
     fn started(&self, state: &mut QpOwnerState) {
         state.completions.reserve(COMPLETIONS);
         state.last_receive_told = false;
+        state.has_failed = false;
     }
 
     fn completed(&self, state: &mut QpOwnerState, completion: Completion) {
         if self.is_muted.load(Ordering::Relaxed) {
             return;
         }
+        let is_receive = completion.kind == RequestKind::Receive;
+        let mut status = WcStatus::of(completion.status);
+        if !is_receive {
+            if state.has_failed && status == WcStatus::Success {
+                status = WcStatus::Flushed;
+            }
+            state.has_failed |= status != WcStatus::Success;
+        }
         let entry = CqEntry {
             completion: WorkCompletion {
                 wr_id: completion.context,
-                status: WcStatus::of(completion.status),
+                status,
                 opcode: WcOpcode::of(completion.kind),
                 byte_len: completion.octets,
                 qp_num: self.number,
@@ -197,8 +209,13 @@ impl Owner for QpOwner {
             },
             solicited: completion.solicited,
         };
-        let is_receive = completion.kind == RequestKind::Receive;
+        if planted!(ResultLost) && state.completions.len() == 2 {
+            return;
+        }
         state.completions.push((is_receive, entry));
+        if planted!(ResultTwice) && state.completions.len() == 3 {
+            state.completions.push((is_receive, entry));
+        }
         if state.completions.len() == COMPLETIONS {
             self.place(state);
         }

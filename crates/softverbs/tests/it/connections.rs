@@ -233,3 +233,46 @@ fn an_identifier_takes_its_events_to_another_channel() {
     id.migrate(&pair.client.channel).unwrap();
     other.destroy().unwrap();
 }
+
+#[test]
+fn addresses_of_the_loopback_interface_resolve_to_the_first_device() {
+    use softverbs::{EventChannel, Process, ProcessOptions};
+
+    let process = Process::of_system(ProcessOptions::default()).unwrap();
+    let channel = EventChannel::create(&process).unwrap();
+    let listener = CmId::create(&channel).unwrap();
+    // All addresses of both families.
+    let has_ipv6 = listener.bind("[::]:0".parse().unwrap()).is_ok();
+    if !has_ipv6 {
+        listener.bind("0.0.0.0:0".parse().unwrap()).unwrap();
+    }
+    listener.listen(0).unwrap();
+    let port = listener.local().unwrap().port();
+    let expect = |kind| {
+        let event = channel.get_event().unwrap();
+        assert_eq!((event.kind(), event.status()), (kind, 0));
+        let id = event.id().clone();
+        event.acknowledge();
+        id
+    };
+    for peer in ["127.0.0.1", "::1"] {
+        let peer: std::net::IpAddr = peer.parse().unwrap();
+        if peer.is_ipv6() && (!has_ipv6 || std::net::UdpSocket::bind((peer, 0)).is_err()) {
+            continue; // this machine has IPv4 alone
+        }
+        let id = CmId::create(&channel).unwrap();
+        id.resolve_addr(None, (peer, port).into()).unwrap();
+        expect(CmEventKind::AddrResolved);
+        let device = id.device().unwrap();
+        assert_eq!(device.name(), "softnd0");
+        id.resolve_route().unwrap();
+        expect(CmEventKind::RouteResolved);
+        id.connect(&parameters(b"")).unwrap();
+        let server = expect(CmEventKind::ConnectRequest);
+        assert_eq!(server.device().unwrap().name(), "softnd0");
+        server.reject(b"").unwrap();
+        let event = channel.get_event().unwrap();
+        assert_eq!(event.kind(), CmEventKind::Rejected);
+        event.acknowledge();
+    }
+}

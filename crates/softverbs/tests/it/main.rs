@@ -6,3 +6,4 @@ mod connections;
 mod data;
 mod ending;
 mod queues;
+mod threads;

@@ -1,0 +1,418 @@
+//! One end of a connection, and the model of what is outstanding there.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use rdma_buffer::Buffer;
+use softverbs::{
+    AccessFlags, CmId, CompletionChannel, CompletionQueue, Context, MemoryRegion, ProtectionDomain,
+    QpCaps, QpOptions, QueuePair, RemotePlace, SendData, SendOperation, SendRequest, Sge,
+    SharedReceiveQueue, WcOpcode, WcStatus, WorkCompletion,
+};
+
+use crate::random::Random;
+
+/// The parts of an end's memory: what it sends, where Receives, the peer's Writes, and the answers to Reads go.
+const SOURCE: u64 = 0;
+const RECEIVES: u64 = 16 << 10;
+const TARGETS: u64 = 48 << 10;
+const SINKS: u64 = 56 << 10;
+const SIZE: u64 = 64 << 10;
+const SLOT: u64 = 2 << 10;
+const RECEIVE_SLOTS: usize = 16;
+const SLOTS: usize = 4;
+/// Requests that an end has outstanding at most.
+const REQUESTS: u32 = 24;
+
+/// A stretch of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    offset: u64,
+    length: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Send,
+    /// To a slot of the peer's targets.
+    Write(usize, Stretch),
+    /// To a slot of this end's sinks, with what the peer's targets hold then: the last Write of each that was posted before.
+    Read(usize, Stretch, [Option<u64>; SLOTS]),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    wr_id: u64,
+    kind: Kind,
+    signaled: bool,
+}
+
+/// One end.
+pub(crate) struct End {
+    pub(crate) qp: Arc<QueuePair>,
+    pub(crate) cq: Arc<CompletionQueue>,
+    pub(crate) region: Arc<MemoryRegion>,
+    buffer: Buffer,
+    seed: u64,
+    next: u64,
+    outstanding: VecDeque<Outstanding>,
+    /// Receives of the queue pair's own queue, in their order, and the slot of each.
+    receives: VecDeque<(u64, usize)>,
+    free_receives: Vec<usize>,
+    free_sinks: Vec<usize>,
+    /// The number of the last Write to each target of the peer, and what it wrote.
+    written: [Option<(u64, Stretch)>; SLOTS],
+    /// What was sent and not yet received by the peer.
+    pub(crate) sent: VecDeque<Stretch>,
+    pub(crate) received: u64,
+    has_failed: [bool; 2],
+    pub(crate) completed: u64,
+    pub(crate) flushed: u64,
+}
+
+/// Receives that ends of one host share.
+pub(crate) struct SharedReceives {
+    pub(crate) srq: Arc<SharedReceiveQueue>,
+    pub(crate) region: Arc<MemoryRegion>,
+    buffer: Buffer,
+    posted: HashMap<u64, usize>,
+    free: Vec<usize>,
+    next: u64,
+}
+
+impl SharedReceives {
+    pub(crate) fn new(pd: &Arc<ProtectionDomain>, srq: Arc<SharedReceiveQueue>) -> Self {
+        let buffer = Buffer::new(usize::try_from(SIZE).unwrap());
+        Self {
+            srq,
+            region: region(pd, &buffer),
+            buffer,
+            posted: HashMap::new(),
+            free: (0..RECEIVE_SLOTS).collect(),
+            next: 1 << 40,
+        }
+    }
+
+    pub(crate) fn post(&mut self) {
+        let Some(slot) = self.free.pop() else {
+            return;
+        };
+        self.next += 1;
+        let sge = Sge {
+            addr: self.region.first() + RECEIVES + slot as u64 * SLOT,
+            length: 2048,
+            lkey: self.region.key(),
+        };
+        self.srq.post_receive(self.next, &[sge]).unwrap();
+        assert_eq!(self.posted.insert(self.next, slot), None);
+    }
+}
+
+fn region(pd: &Arc<ProtectionDomain>, buffer: &Buffer) -> Arc<MemoryRegion> {
+    let access = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
+    MemoryRegion::register(pd, buffer, buffer.address(), access.bits()).unwrap()
+}
+
+/// The octet of a source.
+fn octet(seed: u64, at: u64) -> u8 {
+    let mixed = (seed.wrapping_mul(31) ^ at).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    mixed.to_be_bytes()[0]
+}
+
+fn holds(buffer: &Buffer, at: u64, seed: u64, stretch: Stretch) -> bool {
+    let mut octets = vec![0; stretch.length as usize];
+    buffer.read(usize::try_from(at).unwrap(), &mut octets);
+    let expected = (stretch.offset..).map(|at| octet(seed, at));
+    octets
+        .into_iter()
+        .zip(expected)
+        .all(|(is, wanted)| is == wanted)
+}
+
+impl End {
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        pd: &Arc<ProtectionDomain>,
+        channel: &Arc<CompletionChannel>,
+        id: &CmId,
+        shared: Option<&SharedReceives>,
+        seed: u64,
+    ) -> Self {
+        let cq = CompletionQueue::create(context, 256, Some(channel)).unwrap();
+        cq.tag().set(seed);
+        let options = QpOptions {
+            send_cq: cq.clone(),
+            receive_cq: cq.clone(),
+            srq: shared.map(|shared| shared.srq.clone()),
+            caps: QpCaps {
+                max_send_wr: REQUESTS,
+                max_recv_wr: 16,
+                max_send_sge: 2,
+                max_recv_sge: 1,
+                max_inline_data: 128,
+            },
+            signal_all: false,
+        };
+        let qp = id.create_queue_pair(pd, options).unwrap();
+        let buffer = Buffer::new(usize::try_from(SIZE).unwrap());
+        let source: Vec<u8> = (SOURCE..RECEIVES).map(|at| octet(seed, at)).collect();
+        buffer.write(0, &source);
+        Self {
+            qp,
+            cq,
+            region: region(pd, &buffer),
+            buffer,
+            seed,
+            next: 0,
+            outstanding: VecDeque::new(),
+            receives: VecDeque::new(),
+            free_receives: (0..RECEIVE_SLOTS).collect(),
+            free_sinks: (0..SLOTS).collect(),
+            written: [None; SLOTS],
+            sent: VecDeque::new(),
+            received: 0,
+            has_failed: [false; 2],
+            completed: 0,
+            flushed: 0,
+        }
+    }
+
+    /// Posts a Receive to the queue pair's own queue.
+    pub(crate) fn post_receive(&mut self) {
+        let Some(slot) = self.free_receives.pop() else {
+            return;
+        };
+        self.next += 1;
+        let sge = self.sge(RECEIVES + slot as u64 * SLOT, 2048);
+        self.qp.post_receive(self.next, &[sge]).unwrap();
+        self.receives.push_back((self.next, slot));
+    }
+
+    pub(crate) fn receives_posted(&self) -> usize {
+        self.receives.len()
+    }
+
+    fn sge(&self, offset: u64, length: u32) -> Sge {
+        Sge {
+            addr: self.region.first() + offset,
+            length,
+            lkey: self.region.key(),
+        }
+    }
+
+    /// Posts a request of a random kind, to a peer with this region.
+    pub(crate) fn post(&mut self, random: &mut Random, peer: &MemoryRegion) {
+        if self.outstanding.len() >= REQUESTS as usize {
+            return;
+        }
+        self.next += 1;
+        let wr_id = self.next;
+        let length = u32::try_from(match random.below(4) {
+            0 => 0,
+            1 => random.below(129),
+            _ => random.below(2049),
+        })
+        .unwrap();
+        let stretch = Stretch {
+            offset: random.below(RECEIVES - u64::from(length) + 1),
+            length,
+        };
+        let mut from = self.sge(stretch.offset, length);
+        let at_peer = |offset: u64| RemotePlace {
+            addr: peer.first() + offset,
+            rkey: peer.key(),
+        };
+        let (kind, operation) = match random.below(5) {
+            0 => {
+                let slot = usize::try_from(random.below(SLOTS as u64)).unwrap();
+                self.written[slot] = Some((wr_id, stretch));
+                let place = at_peer(TARGETS + slot as u64 * SLOT);
+                (Kind::Write(slot, stretch), SendOperation::Write(place))
+            }
+            1 => match self.free_sinks.pop() {
+                Some(slot) => {
+                    from = self.sge(SINKS + slot as u64 * SLOT, length);
+                    let before = self.written.map(|written| written.map(|(wr_id, _)| wr_id));
+                    let kind = Kind::Read(slot, stretch, before);
+                    (kind, SendOperation::Read(at_peer(SOURCE + stretch.offset)))
+                }
+                None => return,
+            },
+            _ => {
+                self.sent.push_back(stretch);
+                (Kind::Send, SendOperation::Send)
+            }
+        };
+        let signaled = random.once_in(2) || matches!(kind, Kind::Read(..));
+        let is_inline = length <= 128 && !matches!(kind, Kind::Read(..)) && random.once_in(2);
+        let source: Vec<u8> = (stretch.offset..)
+            .take(length as usize)
+            .map(|at| octet(self.seed, at))
+            .collect();
+        let half = length / 2;
+        let two = [
+            Sge {
+                length: half,
+                ..from
+            },
+            Sge {
+                addr: from.addr + u64::from(half),
+                length: length - half,
+                ..from
+            },
+        ];
+        let pieces = [&source[..]];
+        let one = [from];
+        let sges = match random.once_in(3) {
+            true => &two[..],
+            false => &one[..],
+        };
+        let data = match is_inline {
+            true => SendData::Inline(&pieces),
+            false => SendData::Sges(sges),
+        };
+        let posted = self.qp.post_send(&SendRequest {
+            wr_id,
+            operation,
+            data,
+            signaled,
+            solicited: random.once_in(4),
+            fence: random.once_in(8),
+        });
+        posted.unwrap();
+        self.outstanding.push_back(Outstanding {
+            wr_id,
+            kind,
+            signaled,
+        });
+    }
+
+    /// Polls once, and checks what comes.
+    pub(crate) fn poll(
+        &mut self,
+        peer: &mut PeerView<'_>,
+        shared: Option<&mut SharedReceives>,
+    ) -> usize {
+        let mut completions = [WorkCompletion::default(); 5];
+        let taken = self.cq.poll(&mut completions);
+        let mut shared = shared;
+        for completion in &completions[..taken] {
+            assert_eq!(completion.qp_num, self.qp.number());
+            let is_receive = completion.opcode == WcOpcode::Receive;
+            let failed = &mut self.has_failed[usize::from(is_receive)];
+            match completion.status {
+                WcStatus::Success => assert!(!*failed, "success behind a failure: {completion:?}"),
+                WcStatus::Flushed => *failed = true,
+                _ => panic!("{completion:?}"),
+            }
+            match is_receive {
+                true => self.received_one(completion, peer, shared.as_deref_mut()),
+                false => self.completed_one(completion, peer),
+            }
+        }
+        taken
+    }
+
+    fn received_one(
+        &mut self,
+        completion: &WorkCompletion,
+        peer: &mut PeerView<'_>,
+        shared: Option<&mut SharedReceives>,
+    ) {
+        let (slot, buffer) = match shared {
+            Some(shared) => {
+                let slot = shared.posted.remove(&completion.wr_id);
+                let slot = slot.expect("a Receive that was posted, once");
+                shared.free.push(slot);
+                (slot, &shared.buffer)
+            }
+            None => {
+                let (wr_id, slot) = self.receives.pop_front().expect("a Receive");
+                assert_eq!(wr_id, completion.wr_id, "Receives complete in their order");
+                self.free_receives.push(slot);
+                (slot, &self.buffer)
+            }
+        };
+        if completion.status == WcStatus::Success {
+            let stretch = peer.sent.pop_front().expect("a message that was sent");
+            assert_eq!(completion.byte_len, stretch.length);
+            let at = RECEIVES + slot as u64 * SLOT;
+            assert!(
+                holds(buffer, at, peer.seed, stretch),
+                "the message's octets"
+            );
+            self.received += 1;
+        }
+    }
+
+    fn completed_one(&mut self, completion: &WorkCompletion, peer: &PeerView<'_>) {
+        let request = loop {
+            let request = self.outstanding.pop_front();
+            let request = request.expect("a request that is outstanding");
+            if request.wr_id == completion.wr_id {
+                break request;
+            }
+            assert!(!request.signaled, "{request:?} before {completion:?}");
+            self.done(&request);
+        };
+        match completion.status {
+            WcStatus::Success => {
+                assert!(request.signaled, "{completion:?}");
+                self.completed += 1;
+                if let Kind::Read(slot, stretch, before) = request.kind {
+                    let at = SINKS + slot as u64 * SLOT;
+                    assert!(
+                        holds(&self.buffer, at, peer.seed, stretch),
+                        "the Read's octets"
+                    );
+                    assert_eq!(completion.byte_len, stretch.length);
+                    self.check_writes(before, peer);
+                }
+            }
+            _ => self.flushed += 1,
+        }
+        self.done(&request);
+    }
+
+    fn done(&mut self, request: &Outstanding) {
+        if let Kind::Read(slot, ..) = request.kind {
+            self.free_sinks.push(slot);
+        }
+    }
+
+    /// The answer to a Read proves that the Writes before it were placed. Those that a later one has replaced meanwhile say nothing.
+    fn check_writes(&self, before: [Option<u64>; SLOTS], peer: &PeerView<'_>) {
+        for (slot, (last, then)) in self.written.iter().zip(before).enumerate() {
+            if let (Some((wr_id, stretch)), Some(then)) = (last, then)
+                && *wr_id == then
+            {
+                let at = TARGETS + slot as u64 * SLOT;
+                assert!(
+                    holds(peer.buffer, at, self.seed, *stretch),
+                    "a Write's octets"
+                );
+            }
+        }
+    }
+
+    /// The requests that have not ended, without those that end silently.
+    pub(crate) fn signaled_left(&self) -> usize {
+        self.outstanding.iter().filter(|one| one.signaled).count()
+    }
+
+    /// Splits off what the other end's checks look at.
+    pub(crate) fn view(&mut self) -> PeerView<'_> {
+        PeerView {
+            seed: self.seed,
+            buffer: &self.buffer,
+            sent: &mut self.sent,
+        }
+    }
+}
+
+/// What an end's checks know of the other end.
+pub(crate) struct PeerView<'a> {
+    seed: u64,
+    buffer: &'a Buffer,
+    sent: &'a mut VecDeque<Stretch>,
+}
