@@ -123,6 +123,19 @@ impl Failure {
                 ..Self::new(what, advice)
             };
         }
+        if status == Status::UNSUCCESSFUL && !detail.is_empty() {
+            // The status says nothing that the provider does not say better.
+            let what = format!("cannot {doing}: {} ({status})", without_numbers(detail));
+            let advice = if detail.contains("netlink") {
+                NO_NETLINK
+            } else {
+                row.advice
+            };
+            return Self {
+                status: Some(status),
+                ..Self::new(what, advice)
+            };
+        }
         let advice = if is_shortage_of_threads(status, detail) {
             MORE_THREADS
         } else {
@@ -578,6 +591,9 @@ fn is_missing(errno: Errno) -> bool {
 
 const MISSING: &str = "run it on a newer system, or in a sandbox that has this call";
 
+const NO_NETLINK: &str = "name the address to use, or let the program have netlink sockets (in a unit of systemd: \
+    RestrictAddressFamilies=AF_NETLINK)";
+
 /// The least that QUIC needs: 1,200 octets in a datagram (RFC 9000 §14), and the headers of UDP and IPv6.
 const NARROW: &str = "the way to the peer is too narrow for QUIC: raise the MTU of the interface or the route that leads there to 1280 or \
     more, or connect over TCP";
@@ -595,6 +611,16 @@ fn without_number(text: &str) -> &str {
         Some(at) if text.ends_with(')') => &text[..at],
         _ => text,
     }
+}
+
+/// The same, wherever the numbers stand.
+fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        plain += part.split_once(')').map_or(part, |(_, rest)| rest);
+    }
+    plain
 }
 
 /// What to do about an error of the operating system.
@@ -705,6 +731,17 @@ mod tests {
         assert!(text(Errno::MSGSIZE).ends_with(NARROW));
         // A shortage keeps the advice of its status.
         assert!(!text(Errno::MFILE).contains("rule"));
+    }
+
+    #[test]
+    fn a_host_that_lists_no_interfaces_needs_a_name_for_the_address() {
+        let errno = io::Error::from(Errno::AFNOSUPPORT);
+        let what = format!("no list without a netlink socket: {errno}; name one");
+        let error = netdirect::Error::new(Status::UNSUCCESSFUL, what);
+        let text = Failure::nd("list the adapters", &error).to_string();
+        assert!(!text.contains("os error"), "{text}");
+        assert!(text.contains("; name one (ND_UNSUCCESSFUL); "), "{text}");
+        assert!(text.ends_with(NO_NETLINK), "{text}");
     }
 
     #[test]

@@ -164,7 +164,10 @@ impl Setup {
 
 /// A listener never serves several adapters (LSTN-010), and it is unknown which one the user means.
 fn wildcard(provider: &dyn Provider, local: SocketAddr) -> Failure {
-    let mut addresses = provider.query_address_list().unwrap_or_default();
+    let mut addresses = match provider.query_address_list() {
+        Ok(addresses) => addresses,
+        Err(error) => return Failure::nd(format_args!("use {}", local.ip()), &error),
+    };
     addresses.retain(|address| address.is_ipv4() == local.is_ipv4());
     let addresses = addresses
         .iter()

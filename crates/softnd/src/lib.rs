@@ -23,6 +23,7 @@ mod leniency;
 mod limits;
 mod mr;
 mod mw;
+mod named_addresses;
 mod options;
 pub mod peer;
 mod provider;

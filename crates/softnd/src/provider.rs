@@ -16,7 +16,9 @@ use crate::adapter::{self, cannot_happen};
 use crate::core::{NetworkHold, serves};
 use crate::device::Device;
 use crate::fault_names;
+use crate::named_addresses::NamedAddresses;
 use crate::options::Options;
+use crate::status::bind_status;
 
 /// The software provider. Over TCP, every network interface of the host is one adapter.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub(crate) struct Provider {
     /// Why the fault plan is unusable.
     wrong_setting: Option<String>,
     faults: Device,
+    /// Where the system does not list its interfaces.
+    named: NamedAddresses,
 }
 
 /// What carries the adapters' streams.
@@ -101,12 +105,17 @@ impl Provider {
             options,
             wrong_setting,
             faults: Device::new(plan.map(Faults::new)),
+            named: NamedAddresses::default(),
         }
     }
 
-    fn interfaces(&self) -> Result<Vec<Interface>> {
+    /// All interfaces. Somebody may have named an address of one of them.
+    fn interfaces(&self, named: Option<IpAddr>) -> Result<Vec<Interface>> {
         match &self.network {
-            Network::Host => self.interfaces_of_host(),
+            Network::Host => match if_addrs::get_if_addrs() {
+                Ok(found) => Ok(self.interfaces_of_host(found)),
+                Err(error) => self.named_interfaces(named, &error),
+            },
             Network::Simulated(_, addresses) => Ok(addresses
                 .iter()
                 .map(|address| Interface {
@@ -148,22 +157,11 @@ impl Provider {
     }
 
     /// The current interfaces of the host. The loopback interface comes last, because many callers take the first address.
-    fn interfaces_of_host(&self) -> Result<Vec<Interface>> {
-        let found = if_addrs::get_if_addrs().map_err(|error| {
-            Error::new(
-                Status::UNSUCCESSFUL,
-                format!("cannot list the network interfaces of this host: {error}"),
-            )
-        })?;
+    fn interfaces_of_host(&self, found: Vec<if_addrs::Interface>) -> Vec<Interface> {
         let mut by_name = BTreeMap::<_, Vec<IpAddr>>::new();
         for interface in found {
             let address = interface.ip();
-            let wanted = self
-                .options
-                .addresses
-                .as_ref()
-                .is_none_or(|wanted| wanted.contains(&address));
-            if wanted && !is_link_local(address) {
+            if self.is_wanted(address) && !is_link_local(address) {
                 by_name
                     .entry((interface.is_loopback(), interface.name))
                     .or_default()
@@ -178,7 +176,46 @@ impl Provider {
             })
             .collect();
         self.add_loopback_aliases(&mut interfaces);
-        Ok(interfaces)
+        interfaces
+    }
+
+    fn is_wanted(&self, address: IpAddr) -> bool {
+        let wanted = self.options.addresses.as_ref();
+        wanted.is_none_or(|wanted| wanted.contains(&address))
+    }
+
+    /// The addresses that the options or callers have named, each as an interface, where the system lists none because of `error`.
+    fn named_interfaces(
+        &self,
+        named: Option<IpAddr>,
+        error: &std::io::Error,
+    ) -> Result<Vec<Interface>> {
+        for &wanted in self.options.addresses.iter().flatten() {
+            if let Err(error) = self.named.add(wanted) {
+                tracing::debug!(%wanted, %error, "not an address of this host");
+            }
+        }
+        if let Some(address) = named.filter(|address| self.is_wanted(*address)) {
+            self.named.add(address).map_err(|error| {
+                Error::new(
+                    bind_status(&error),
+                    format!("cannot bind to {address}: {error}"),
+                )
+            })?;
+        }
+        let addresses = self.named.all();
+        if addresses.is_empty() && named.is_none() {
+            let what = format!(
+                "the system does not list the network interfaces of this host, for which a program needs a netlink socket: {error}; \
+                 an address that is named is tried by binding to it"
+            );
+            return Err(Error::new(Status::UNSUCCESSFUL, what));
+        }
+        let interface = |address: IpAddr| Interface {
+            id: adapter_id(&address.to_string()),
+            addresses: vec![address],
+        };
+        Ok(addresses.into_iter().map(interface).collect())
     }
 
     /// Adds the loopback addresses that the options ask for. The system lists 127.0.0.1 only, but all of 127.0.0.0/8 is local.
@@ -224,7 +261,7 @@ impl netdirect::Provider for Provider {
     }
 
     fn query_address_list(&self) -> Result<Vec<SocketAddr>> {
-        let interfaces = self.interfaces()?;
+        let interfaces = self.interfaces(None)?;
         Ok(interfaces
             .iter()
             .flat_map(|interface| &interface.addresses)
@@ -233,7 +270,7 @@ impl netdirect::Provider for Provider {
     }
 
     fn resolve_address(&self, address: SocketAddr) -> Result<AdapterId> {
-        let interfaces = self.interfaces()?;
+        let interfaces = self.interfaces(Some(address.ip()))?;
         let owner = interfaces
             .iter()
             .find(|interface| serves(&interface.addresses, address.ip()));
@@ -253,7 +290,7 @@ impl netdirect::Provider for Provider {
             return Err(Error::new(Status::INVALID_PARAMETER_MIX, error.clone()));
         }
         let interface = self
-            .interfaces()?
+            .interfaces(None)?
             .into_iter()
             .find(|interface| interface.id == id);
         let interface = interface.ok_or_else(|| {

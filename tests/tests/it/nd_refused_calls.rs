@@ -173,6 +173,10 @@ fn a_refused_call_is_named_and_an_optional_one_is_done_without() {
             "setsockopt:ENOPROTOOPT:1=0,2=8",
             Fails("IP_PKTINFO"),
         ),
+        // Netlink sockets
+        (Sender, &[], "socket:EAFNOSUPPORT:0=16", Works),
+        (Receiver, &[], "socket:EAFNOSUPPORT:0=16", Works),
+        (Receiver, udp, "socket:EAFNOSUPPORT:0=16", Works),
         // A path that is too narrow for QUIC, a firewall's rule for what leaves.
         (Sender, udp, "sendmsg:EMSGSIZE", Fails("sendmsg")),
         (Sender, udp, "sendmsg:EPERM", Fails("sendmsg")),
@@ -233,4 +237,31 @@ fn a_port_that_may_not_be_used_has_its_own_remedy() {
     let receiver = nd::start_by(&refusing(&refusal), line).finish();
     receiver.assert_failure("the system refuses bind: Permission denied");
     assert!(receiver.stderr.contains("a port above 1023"), "{receiver}");
+}
+
+/// Hardened services and Android refuse netlink sockets, from which the list of network interfaces comes.
+#[test]
+fn without_a_list_of_interfaces_an_address_has_to_be_named() {
+    let by = refusing(&"socket:EAFNOSUPPORT:0=16".parse().unwrap());
+    for line in [
+        &["info"][..],
+        &["cat", "recv", "--listen", "0.0.0.0:0", "--out", "/dev/null"],
+    ] {
+        let finished = nd::start_by(&by, line).finish();
+        finished.assert_failure("the system does not list the network interfaces");
+        finished.assert_failure("name the address to use");
+    }
+    let line = [
+        "cat",
+        "recv",
+        "--listen",
+        "192.0.2.7:0",
+        "--out",
+        "/dev/null",
+    ];
+    let finished = nd::start_by(&by, line).finish();
+    finished.assert_failure("cannot bind to 192.0.2.7: ");
+    nd::start_by(&by, ["info", "softnd+tcp://127.0.0.1"])
+        .finish()
+        .assert_success();
 }
