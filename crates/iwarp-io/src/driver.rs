@@ -102,7 +102,7 @@ impl Driver {
 
     /// Cancels a deadline. It is no error if the deadline has passed or was cancelled before.
     pub fn cancel_timer(&self, key: TimerKey) {
-        self.background.timers.cancel(key);
+        self.background.cancel_timer(key);
     }
 
     /// A new domain. Threads that wait in `parking` drive it, and the background thread serves it while no other thread

@@ -621,7 +621,7 @@ fn softnd_sim(options: &AdapterOptions, name: Option<&str>) -> Result<Started> {
     let provider = softnd::simulation::provider(name.unwrap_or_default(), chosen);
     // The status stands for an address; here it is the text of the URL that is wrong.
     let provider = provider.map_err(|error| {
-        let advice = "correct the URL; softnd+sim://seed=7 is one that works";
+        let advice = "correct the URL; softnd+sim://seed=7 is one that works, and each number is another run";
         Failure::new(
             format!("cannot simulate a network: {}", error.what()),
             advice,

@@ -366,6 +366,9 @@ impl Asked {
             network: Vec::new(),
         };
         let mut seed = None;
+        if name.trim().is_empty() {
+            return Err(without_seed(&[]));
+        }
         for part in name.split(',').map(str::trim) {
             let Some((key, value)) = part.split_once('=') else {
                 return Err(format!(
@@ -391,9 +394,18 @@ impl Asked {
                 _ => set_condition(&mut asked.conditions, key, value)?,
             }
         }
-        asked.seed = seed.ok_or("the seed is missing, as in seed=7")?;
+        let parts = || name.split(',').map(str::trim).collect::<Vec<_>>();
+        asked.seed = seed.ok_or_else(|| without_seed(&parts()))?;
         Ok(asked)
     }
+}
+
+/// The error for a URL without a seed. There is no default one: with it every run would be the same, and no failure would say so.
+fn without_seed(parts: &[&str]) -> String {
+    let parts: String = parts.iter().map(|part| format!(",{part}")).collect();
+    format!(
+        "the seed is missing, from which a run follows; a complete URL is {SCHEME}seed=7{parts}"
+    )
 }
 
 /// Sets the condition that a key of a URL names.
@@ -534,9 +546,13 @@ mod tests {
     #[test]
     fn what_a_url_gets_wrong_is_named() {
         for (text, named) in [
-            ("", "KEY=VALUE"),
+            ("", "a complete URL is softnd+sim://seed=7"),
+            (" ", "a complete URL is softnd+sim://seed=7"),
             ("7", "KEY=VALUE"),
-            ("latency=1ms", "seed is missing"),
+            (
+                "latency=1ms, reset=0.1",
+                "a complete URL is softnd+sim://seed=7,latency=1ms,reset=0.1",
+            ),
             ("seed=x", "\"x\" is not a number"),
             ("seed=1,latency=2ms..1ms", "5us..2ms"),
             ("seed=1,latency=2", "5us..2ms"),

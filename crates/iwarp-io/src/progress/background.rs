@@ -76,6 +76,7 @@ impl Background {
         let this = Self::new(environment.set()?)?;
         let shared = Arc::clone(&this);
         if let (Some(world), Some(set)) = (environment.world(), this.set.simulated()) {
+            this.timers.in_simulation();
             let thread = Mutex::new(Thread::new(shared));
             world.add_task(Arc::new(Simulated(world.clone(), thread)), set);
             return Ok(this);
@@ -226,6 +227,13 @@ impl<S: Readiness> Background<S> {
             self.waker.wake();
         }
         key
+    }
+
+    /// Cancels a deadline. It is no error if the deadline has passed or was cancelled before.
+    pub fn cancel_timer(&self, key: super::timers::TimerKey) {
+        if self.timers.cancel(key) {
+            self.waker.wake();
+        }
     }
 
     fn domain(&self, token: u64) -> Option<Arc<Domain<S>>> {

@@ -33,6 +33,8 @@ struct State {
     queue: BTreeMap<TimerKey, Weak<dyn Timed>>,
     /// Until when the background thread intends to sleep; `None`: without end.
     planned: Option<Instant>,
+    /// The thread is a task of a simulated world, in which a wake-up is an event.
+    simulated: bool,
 }
 
 impl Timers {
@@ -51,18 +53,35 @@ impl Timers {
         (key, earlier)
     }
 
-    /// Cancels a deadline. It is no error if the deadline has passed or was cancelled before.
-    pub fn cancel(&self, key: TimerKey) {
-        self.state.lock().queue.remove(&key);
+    /// The deadlines of a task of a simulated world. There a cancelled deadline is no event any more: it moves no clock.
+    pub(super) fn in_simulation(&self) {
+        self.state.lock().simulated = true;
+    }
+
+    /// Cancels a deadline. It is no error if the deadline has passed or was cancelled before. True if the task of a simulated world
+    /// has to plan anew.
+    #[must_use]
+    pub fn cancel(&self, key: TimerKey) -> bool {
+        let mut state = self.state.lock();
+        state.queue.remove(&key);
+        let next = state.queue.first_key_value().map(|(key, _)| key.0);
+        let is_withdrawn = state.planned == Some(key.0) && next != state.planned;
+        if !state.simulated || !is_withdrawn {
+            return false;
+        }
+        state.planned = next;
+        true
     }
 
     /// The time until which the background thread may sleep. The thread promises to wake then: at the next deadline, or
     /// sooner where it has promised that before. Most deadlines are taken back long before they pass, and later ones
-    /// follow. The later ones find a promise that is early enough, so that they wake nobody.
+    /// follow. The later ones find a promise that is early enough, so that they wake nobody. The task of a simulated world keeps no
+    /// promises.
     pub fn plan(&self, now: Instant) -> Option<Instant> {
         let mut state = self.state.lock();
         let next = state.queue.first_key_value().map(|(key, _)| key.0);
         let promised = state.planned.filter(|planned| *planned > now);
+        let promised = promised.filter(|_| !state.simulated);
         state.planned = [next, promised].into_iter().flatten().min();
         state.planned
     }
@@ -124,7 +143,7 @@ mod tests {
         let (early, wake_early) = timers.add(at(10), target());
         let (never, wake_never) = timers.add(at(20), target());
         assert!(wake_late && wake_early && !wake_never);
-        timers.cancel(never);
+        assert!(!timers.cancel(never));
         assert_eq!(timers.plan(at(0)), Some(at(10)));
         timers.run(at(9));
         assert!(log.0.lock().is_empty());
@@ -141,7 +160,7 @@ mod tests {
         let (first, wake) = timers.add(at(10), target());
         assert!(wake);
         assert_eq!(timers.plan(at(0)), Some(at(10)));
-        timers.cancel(first);
+        assert!(!timers.cancel(first));
         // Something else has woken the thread. It sleeps again until the time that it has promised.
         assert_eq!(timers.plan(at(1)), Some(at(10)));
         let (second, wake) = timers.add(at(11), target());
@@ -150,11 +169,35 @@ mod tests {
         // An earlier deadline wakes the thread.
         let (third, wake) = timers.add(at(5), target());
         assert!(wake);
-        timers.cancel(third);
+        assert!(!timers.cancel(third));
         assert_eq!(timers.plan(at(2)), Some(at(5)));
         // Once the thread has woken as promised, only the remaining deadlines count.
         assert_eq!(timers.plan(at(5)), Some(at(11)));
-        timers.cancel(second);
+        assert!(!timers.cancel(second));
         assert_eq!(timers.plan(at(11)), None);
+    }
+
+    #[test]
+    fn in_a_simulation_a_cancelled_deadline_is_withdrawn() {
+        let (timers, start) = (Timers::default(), Instant::now());
+        timers.in_simulation();
+        let at = |ms| start + Duration::from_millis(ms);
+        let target = || -> Weak<dyn Timed> { Weak::<Log>::new() };
+        let (first, _) = timers.add(at(10), target());
+        let (second, _) = timers.add(at(20), target());
+        assert_eq!(timers.plan(at(0)), Some(at(10)));
+        assert!(timers.cancel(first), "the task has planned for it");
+        assert_eq!(timers.plan(at(0)), Some(at(20)));
+        let (third, _) = timers.add(at(30), target());
+        assert!(
+            !timers.cancel(third),
+            "the task has planned for another one"
+        );
+        let (twin, wake) = timers.add(at(20), target());
+        assert!(!wake);
+        assert!(!timers.cancel(second), "another one has the same time");
+        assert!(timers.cancel(twin));
+        assert_eq!(timers.plan(at(0)), None);
+        assert!(!timers.cancel(twin));
     }
 }

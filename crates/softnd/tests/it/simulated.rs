@@ -397,6 +397,25 @@ fn conn_022_a_host_that_cannot_be_reached_has_a_status_of_its_own() {
     assert_eq!(status(extensions.inject(fault)), Status::NOT_SUPPORTED);
 }
 
+/// The limits of the set-up, of 10 s and of 60 s, are over when the connection is up.
+#[test]
+fn a_time_limit_that_was_cancelled_is_no_event() {
+    let simulation = Simulation::new(13);
+    let (active, passive) = sides(&simulation);
+    let pair = connect(active, passive, 4);
+    let begun = simulation.time();
+    while simulation.step() {
+        let time = simulation.time() - begun;
+        assert!(
+            time < Duration::from_secs(5),
+            "something happens at {time:?}"
+        );
+    }
+    pair.passive_qp.receive(1, &[]).unwrap();
+    pair.active_qp.send(2, &[], OpFlags::empty()).unwrap();
+    assert_eq!(pair.passive.result().status, Status::SUCCESS);
+}
+
 /// The MPA header of a Reply of revision 1 without private data.
 const REPLY: &[u8] = b"MPA ID Rep Frame\x40\x01\x00\x00";
 const SECOND: Duration = Duration::from_secs(1);

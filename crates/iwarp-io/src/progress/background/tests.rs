@@ -309,7 +309,7 @@ fn until_received(thread: &mut Thread<Scarce>, reader: &Reader, wanted: usize) {
         thread.round(later).unwrap();
         assert!(begun.elapsed() < limit / 2, "not served");
     }
-    thread.shared.timers.cancel(end);
+    thread.shared.cancel_timer(end);
     assert_eq!(reader.received(), wanted);
 }
 

@@ -74,6 +74,8 @@ pub(super) struct QuicEndpoint {
     blocked: VecDeque<(Transmit, Bytes)>,
     /// Connections of ours whose handshakes this machine does not let out, with the errors.
     hopeless: Vec<(usize, Errno)>,
+    /// The error with which the system last refused to let the socket receive.
+    deaf: Option<Errno>,
     raised: Vec<(Arc<CarriedSource>, Edges)>,
     /// Connections for which datagrams have come.
     touched: Vec<usize>,
@@ -171,6 +173,7 @@ impl QuicEndpoint {
             packets: Vec::new(),
             blocked: VecDeque::new(),
             hopeless: Vec::new(),
+            deaf: None,
             raised: Vec::new(),
             touched: Vec::new(),
             owing: Vec::new(),

@@ -400,7 +400,7 @@ impl Port {
             return;
         }
         if let Some(key) = timer.take() {
-            drivers.background.timers.cancel(key);
+            drivers.background.cancel_timer(key);
         }
         let target: Weak<dyn Timed> = self.this.clone();
         *timer = Some(drivers.background.set_timer(next, target));

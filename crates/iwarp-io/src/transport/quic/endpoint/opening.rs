@@ -27,6 +27,7 @@ impl QuicEndpoint {
         addresses: (SocketAddr, SocketAddr),
         dial: Dial,
     ) -> io::Result<usize> {
+        self.check_hearing()?;
         let remote = addresses.1;
         let known = self.dialed.get(&remote).copied();
         let key = match known {

@@ -63,6 +63,7 @@ impl QuicEndpoint {
         let Some(errno) = errno(error) else {
             return;
         };
+        self.deaf = Some(errno);
         let (local, error) = (self.local, of_call(RECEIVING, errno));
         if self.listener.is_some() {
             limited!(error, %local, "nobody can connect over UDP: {error}");
@@ -72,6 +73,14 @@ impl QuicEndpoint {
             if self.connections.contains(key) && self.connections[key].ours {
                 self.give_up(outside, key, Some(RECEIVING), errno);
             }
+        }
+    }
+
+    /// Fails if the socket cannot receive.
+    pub(super) fn check_hearing(&mut self) -> io::Result<()> {
+        match self.deaf.take() {
+            Some(errno) => Err(of_call(RECEIVING, errno)),
+            None => Ok(()),
         }
     }
 
