@@ -189,6 +189,14 @@ impl RefusedConnect {
             let (what, advice) = (what.to_owned(), advice.to_owned());
             return Self { what, advice };
         }
+        if why.contains("says that ")
+            && let Some((what, remedy)) = why.rsplit_once(": ")
+        {
+            return Self {
+                what: what.to_owned(),
+                advice: remedy.to_owned(),
+            };
+        }
         let advice = [": if that is what", ": pin it at"];
         let ends = advice.iter().filter_map(|advice| why.find(advice)).min();
         let what = &why[..ends.unwrap_or(why.len())];
@@ -297,6 +305,12 @@ mod tests {
                     "the peer ended the connection: the client shows the certificate {pin}, which this server does not trust"
                 ),
                 format!("give the server --pin {pin}; else give the client"),
+            ),
+            (
+                "the peer ended the connection: it says that its key is lost (in its words, a: b): try again".to_owned(),
+                false,
+                "the peer ended the connection: it says that its key is lost (in its words, a: b)".to_owned(),
+                "try again".to_owned(),
             ),
             (
                 "the peer does not speak QUIC version 1".to_owned(),

@@ -13,6 +13,7 @@ use super::error::SecurityError;
 use super::files;
 use super::fingerprint::Fingerprint;
 use super::provider;
+use super::words;
 
 /// A chain of certificates and the key of the first of them, by which a peer knows who we are.
 #[derive(Clone)]
@@ -92,11 +93,12 @@ impl Credentials {
                     "the key is not the one of the certificate".to_owned()
                 }
                 Error::InvalidCertificate(error) => {
-                    format!("the certificate cannot be used: {error}")
+                    let words = words::of_certificate(&error);
+                    format!("the certificate cannot be used: {words}")
                 }
-                error => format!(
-                    "the key cannot be used: {error} (known are Ed25519, ECDSA with P-256 and P-384, and RSA)"
-                ),
+                // The library has one sentence for all keys that it does not take.
+                _ => "the key is damaged, or of a kind that is not known here (known are Ed25519, ECDSA with P-256 and P-384, and RSA)"
+                    .to_owned(),
             })
         };
         let certified = CertifiedKey::from_der(chain, key, &provider).map_err(problem)?;

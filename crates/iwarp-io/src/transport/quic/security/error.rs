@@ -43,7 +43,10 @@ impl fmt::Display for SecurityError {
                 f,
                 "{name:?} is neither an IP address nor a DNS name, so no certificate can be valid for it"
             ),
-            Self::Cryptography(problem) => write!(f, "the cryptography of QUIC fails: {problem}"),
+            Self::Cryptography(problem) => write!(
+                f,
+                "the cryptography of QUIC fails ({problem}): check that the system has random numbers, or connect over TCP"
+            ),
             Self::NoCryptography => f.write_str(
                 "QUIC needs cryptography, and this program was built without it: build it with the feature `ring`",
             ),

@@ -9,6 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::ParsedCertificate;
 
 use super::error::SecurityError;
+use super::words;
 
 /// What every section of PEM begins with.
 const BEGIN: &str = "-----BEGIN ";
@@ -67,7 +68,10 @@ pub(super) fn authorities(path: &Path) -> Result<RootCertStore, SecurityError> {
         roots.add(certificate).map_err(|error| {
             SecurityError::file(
                 path,
-                format!("certificate {number} cannot be used: {error}"),
+                format!(
+                    "certificate {number} cannot be used: {}",
+                    words::of_error(&error)
+                ),
             )
         })?;
     }

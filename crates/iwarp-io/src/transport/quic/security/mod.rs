@@ -51,6 +51,7 @@ mod reason;
 mod settings;
 mod trust;
 mod verify;
+mod words;
 
 pub use credentials::Credentials;
 pub use error::SecurityError;

@@ -2,6 +2,7 @@
 
 use quinn_proto::{ConnectionError, TransportErrorCode};
 
+use super::words;
 use crate::printable::printable;
 
 /// The alerts of TLS (RFC 8446 §6.2) that have words of their own here.
@@ -20,16 +21,39 @@ pub fn explain(error: &ConnectionError) -> String {
     let text = match error {
         ConnectionError::VersionMismatch => "the peer does not speak QUIC version 1".to_owned(),
         ConnectionError::TransportError(error) => {
-            let other = || without_wrapping(&error.reason).unwrap_or_else(|| error.to_string());
-            of_handshake(error.code, "this side").unwrap_or_else(other)
+            let other = || words::of_code(error.code.into(), "this side", "");
+            let ours = || without_wrapping(&error.reason).unwrap_or_else(other);
+            of_handshake(error.code, "this side").unwrap_or_else(ours)
         }
         ConnectionError::ConnectionClosed(close) => {
             let said = String::from_utf8_lossy(&close.reason);
-            let other = || without_wrapping(&said).unwrap_or_else(|| close.to_string());
+            let code = || words::of_code(close.error_code.into(), "it", &said);
+            let other = || without_wrapping(&said).unwrap_or_else(code);
             let why = of_handshake(close.error_code, "the peer").unwrap_or_else(other);
             format!("the peer ended the connection: {why}")
         }
-        error => error.to_string(),
+        ConnectionError::ApplicationClosed(close) => {
+            let said = String::from_utf8_lossy(&close.reason);
+            let said = match &*said {
+                "" => String::new(),
+                said => format!(" (in its words, {said})"),
+            };
+            format!(
+                "closed by peer: its program has ended the connection with code {}{said}; look at what that side says",
+                close.error_code
+            )
+        }
+        ConnectionError::Reset => {
+            "the peer does not know the connection: its program has been started anew".to_owned()
+        }
+        ConnectionError::TimedOut => {
+            "the peer has not answered in time: check that it is alive, and that no firewall drops UDP"
+                .to_owned()
+        }
+        ConnectionError::LocallyClosed => "this side has closed the connection".to_owned(),
+        ConnectionError::CidsExhausted => {
+            "there are no numbers left for connections: close some, or open another adapter".to_owned()
+        }
     };
     text.chars().map(printable).collect()
 }

@@ -21,6 +21,7 @@ use super::credentials::Credentials;
 use super::error::SecurityError;
 use super::fingerprint::Fingerprint;
 use super::trust::Trust;
+use super::words;
 
 /// What the verifiers of servers and of clients have in common: the provider checks the peer's signature.
 macro_rules! checks_signatures {
@@ -125,7 +126,7 @@ impl ServerCertVerifier for ServerVerifier {
                 refused(format!(
                     "the server shows the certificate {fingerprint}, which is not pinned and not valid by the given CA \
                      ({}): if that is what the server printed, pin it; or give the server a valid certificate",
-                    invalid(error)
+                    words::of_error(&error)
                 ))
             })
     }
@@ -188,42 +189,12 @@ impl ClientCertVerifier for ClientVerifier {
                 refused(format!(
                     "the client shows the certificate {fingerprint}, which the server has not pinned and which is not valid \
                      by the server's CA ({}): pin it at the server, or give the client a valid certificate",
-                    invalid(error)
+                    words::of_error(&error)
                 ))
             })
     }
 
     checks_signatures!();
-}
-
-/// What is wrong with a certificate that an authority should have signed, in a few words.
-fn invalid(error: Error) -> String {
-    /// Of the text that the certificate itself contributes to.
-    const LONGEST: usize = 300;
-    const DAY: u64 = 24 * 60 * 60;
-    let days = |from: UnixTime, to: UnixTime| to.as_secs().saturating_sub(from.as_secs()) / DAY;
-    let Error::InvalidCertificate(error) = error else {
-        return error.to_string();
-    };
-    match error {
-        CertificateError::ExpiredContext { time, not_after } => {
-            format!("it expired {} days ago", days(not_after, time))
-        }
-        CertificateError::NotValidYetContext { time, not_before } => format!(
-            "it becomes valid in {} days; is the clock right?",
-            days(time, not_before)
-        ),
-        CertificateError::UnknownIssuer => "the CA has not signed it".to_owned(),
-        CertificateError::BadSignature => {
-            "a CA of the same name, with another key, has signed it".to_owned()
-        }
-        // rustls has no variant of its own for this error of webpki.
-        CertificateError::Other(OtherError(error)) if error.to_string() == "CaUsedAsEndEntity" => {
-            "it is the certificate of a CA itself, which can only be pinned".to_owned()
-        }
-        CertificateError::Other(OtherError(error)) => error.to_string(),
-        error => error.to_string().chars().take(LONGEST).collect(),
-    }
 }
 
 /// The error that ends the handshake with the alert certificate_unknown, and with this text as the reason.

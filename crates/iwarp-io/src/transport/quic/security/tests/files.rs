@@ -160,13 +160,13 @@ fn a_wrong_file_is_named_and_told_what_is_wrong_with_it() {
     wrong(
         "certificate",
         "not a key",
-        "certificate certificate and private key not a key: the key cannot be used: unexpected error: failed to parse \
-         private key as RSA, ECDSA, or EdDSA (known are Ed25519, ECDSA with P-256 and P-384, and RSA)",
+        "certificate certificate and private key not a key: the key is damaged, or of a kind that is not known \
+         here (known are Ed25519, ECDSA with P-256 and P-384, and RSA)",
     );
     wrong(
         "not a certificate",
         "key",
-        "certificate not a certificate and private key key: the certificate cannot be used: BadEncoding",
+        "certificate not a certificate and private key key: the certificate cannot be used: it is damaged, or no certificate",
     );
     let path = files.path().join("not base64");
     let error = Credentials::from_files(&path, files.path().join("key")).unwrap_err();

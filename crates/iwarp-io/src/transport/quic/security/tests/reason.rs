@@ -15,13 +15,19 @@ fn the_words_of_a_peer_cannot_confuse_a_terminal() {
     let error = closed(40, b"\x1b[2J one\ntwo \xff");
     assert_eq!(
         explain(&error),
-        "the peer ended the connection: the cryptographic handshake failed: error 40: \u{fffd}[2J one\u{fffd}two \u{fffd}"
+        "the peer ended the connection: it says that the two sides have no cipher or signature in common (in its words, \u{fffd}[2J \
+         one\u{fffd}two \u{fffd}): the two sides run versions that do not fit together; run the same version on both"
     );
     let error = ConnectionError::ApplicationClosed(ApplicationClose {
         error_code: 0x105u32.into(),
         reason: b"\x07".as_slice().into(),
     });
-    assert_eq!(explain(&error), "closed by peer: \u{fffd} (code 261)");
+    let program = "closed by peer: its program has ended the connection with code 261";
+    let remedy = "; look at what that side says";
+    assert_eq!(
+        explain(&error),
+        format!("{program} (in its words, \u{fffd}){remedy}")
+    );
     // Characters that reorder what stands around them, and one that is none.
     let reordered = ConnectionError::ApplicationClosed(ApplicationClose {
         error_code: 0x105u32.into(),
@@ -29,7 +35,7 @@ fn the_words_of_a_peer_cannot_confuse_a_terminal() {
     });
     assert_eq!(
         explain(&reordered),
-        "closed by peer: a\u{fffd}b\u{fffd}c\u{fffd} (code 261)"
+        format!("{program} (in its words, a\u{fffd}b\u{fffd}c\u{fffd}){remedy}")
     );
 }
 
@@ -42,5 +48,40 @@ fn a_refusal_that_was_cut_is_still_understood() {
         told(b"invalid peer certificate: Other(OtherError(the te"),
         "the peer ended the connection: the te"
     );
-    assert_eq!(explain(&ConnectionError::TimedOut), "timed out");
+}
+
+/// The match has no arm for others, so that a new error has to have words.
+#[test]
+fn every_end_of_a_connection_has_words_of_our_own() {
+    let ended = |error: &ConnectionError| match error {
+        ConnectionError::VersionMismatch => "does not speak QUIC version 1",
+        ConnectionError::TransportError(_) => "this side says that it got a frame that is damaged",
+        ConnectionError::ConnectionClosed(_) => "the peer ended the connection: it says that",
+        ConnectionError::ApplicationClosed(_) => "its program has ended the connection",
+        ConnectionError::Reset => "has been started anew",
+        ConnectionError::TimedOut => "has not answered in time",
+        ConnectionError::LocallyClosed => "this side has closed",
+        ConnectionError::CidsExhausted => "no numbers left",
+    };
+    for error in [
+        ConnectionError::VersionMismatch,
+        ConnectionError::TransportError(quinn_proto::TransportError {
+            code: TransportErrorCode::FRAME_ENCODING_ERROR,
+            frame: None,
+            reason: "UnexpectedEnd".to_owned(),
+        }),
+        closed(51, b""),
+        ConnectionError::ApplicationClosed(ApplicationClose {
+            error_code: 0x100u32.into(),
+            reason: b"".as_slice().into(),
+        }),
+        ConnectionError::Reset,
+        ConnectionError::TimedOut,
+        ConnectionError::LocallyClosed,
+        ConnectionError::CidsExhausted,
+    ] {
+        let (said, wanted) = (explain(&error), ended(&error));
+        assert!(said.contains(wanted), "{said}");
+        assert_ne!(said, error.to_string());
+    }
 }
