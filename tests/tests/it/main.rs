@@ -18,6 +18,7 @@ mod nd_perftest;
 mod nd_refused_calls;
 mod nd_rping;
 mod nd_strangers;
+mod nd_system_calls;
 mod nd_udp;
 mod nd_wire_conform;
 mod repository;
