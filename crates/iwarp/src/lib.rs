@@ -34,8 +34,8 @@ mod types;
 pub use conn::{
     Completion, Connection, CopiedPayload, Counters, DirectPlacement, Event, Fault, InitiatorWqe,
     Markers, Operation, OutOfMemory, OwnQueue, Payload, Piece, PieceRef, PostError, QueueSizes,
-    Ready, ReceiveSlot, ReceiveSource, RequestKind, Role, StreamConfig, StreamEnd, Traffic,
-    TxBatch, TxLimit, WqeStatus, terminate_frame,
+    Ready, ReceiveSlot, ReceiveSource, RemoteRights, RequestKind, Role, StreamConfig, StreamEnd,
+    Traffic, TxBatch, TxLimit, WqeStatus, terminate_frame,
 };
 pub use memory::{
     Access, AccessError, AtomicError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd,

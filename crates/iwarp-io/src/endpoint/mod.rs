@@ -39,8 +39,8 @@ use iwarp::{Pd, TerminateCode, mpa, terminate_frame};
 
 pub use iwarp::{
     AtomicOp, Completion, InitiatorWqe, Operation, OutOfMemory, OwnQueue, Payload, PostError,
-    QueueSizes, ReadLimits, ReceiveSlot, ReceiveSource, RemoteAddress, RequestKind, Role, STag,
-    Scope, Sge, StreamConfig, StreamId, WqeStatus,
+    QueueSizes, ReadLimits, ReceiveSlot, ReceiveSource, RemoteAddress, RemoteRights, RequestKind,
+    Role, STag, Scope, Sge, StreamConfig, StreamId, WqeStatus,
 };
 pub use owner::{Owner, ReceivesAhead, Signals, WorkQueue};
 pub use state::Phase;
@@ -182,6 +182,12 @@ impl<O: Owner> Endpoint<O> {
     pub fn is_idle(&self) -> bool {
         let state = self.lock();
         state.io.is_none() || state.connection.is_idle()
+    }
+
+    /// The peer may do no more than this, whatever the memory grants that it names. Holds until the endpoint is
+    /// [renewed](Self::renew).
+    pub fn set_remote_rights(&self, rights: RemoteRights) {
+        self.lock().connection.set_remote_rights(rights);
     }
 
     /// Whether a Send of the peer waits for a Receive; `None` while the endpoint is locked.

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use super::config::{CopiedPayload, QueueSizes, StreamConfig};
+use super::config::{CopiedPayload, QueueSizes, RemoteRights, StreamConfig};
 use super::counters::{Counters, Traffic};
 use super::event::{Event, Notice, Notices};
 use super::initiator::InitiatorQueue;
@@ -13,9 +13,9 @@ use super::ring::OutOfMemory;
 use super::rx::Rx;
 use super::tx::Tx;
 use super::work::{InitiatorWqe, PostError};
-use crate::memory::Scope;
+use crate::memory::{Access, AccessError, Memory, Scope, Span};
 use crate::mpa::{Markers, Ready, Role};
-use crate::types::{Pd, ReadLimits, Sge};
+use crate::types::{Pd, ReadLimits, RemoteAddress, Sge};
 
 /// One stream and its two queues.
 ///
@@ -27,6 +27,8 @@ pub struct Connection {
     pub(super) scope: Scope,
     /// The protection domain of the memory that Receives name.
     pub(super) receive_pd: Pd,
+    /// What the peer may do, whatever the memory grants.
+    pub(super) remote_rights: RemoteRights,
     pub(super) config: StreamConfig,
     pub(super) phase: Phase,
     pub(super) initiator: InitiatorQueue,
@@ -81,6 +83,7 @@ impl Connection {
             sizes,
             scope,
             receive_pd: scope.pd,
+            remote_rights: RemoteRights::default(),
             config: NOT_STARTED,
             phase: Phase::Idle,
             initiator: InitiatorQueue::new(&sizes)?,
@@ -100,6 +103,28 @@ impl Connection {
     /// protection domain of its own, whatever connections draw from it.
     pub const fn set_receive_pd(&mut self, pd: Pd) {
         self.receive_pd = pd;
+    }
+
+    /// The peer may do no more than this, whatever the memory grants that it names. Until the call the memory alone decides.
+    pub const fn set_remote_rights(&mut self, rights: RemoteRights) {
+        self.remote_rights = rights;
+    }
+
+    /// Checks an access of the peer.
+    #[inline]
+    pub(super) fn check_remote(
+        &self,
+        mem: &impl Memory,
+        at: RemoteAddress,
+        len: u32,
+        need: Access,
+    ) -> Result<Span, AccessError> {
+        let span = mem.check(at, len, need, self.scope)?;
+        if self.remote_rights.allow(need) {
+            Ok(span)
+        } else {
+            Err(AccessError::Rights)
+        }
     }
 
     /// Start-up is over: full operation begins (RFC 5044 section 7.1.2). Initiator requests may be posted from here on.

@@ -75,7 +75,7 @@ impl Connection {
         if self.tx.atomics_to_answer() >= self.config.limits.ird as usize {
             return Err(UntaggedError::NoBuffer.into());
         }
-        match mem.check(request.target, AtomicOp::LEN, Access::Atomic, self.scope) {
+        match self.check_remote(mem, request.target, AtomicOp::LEN, Access::Atomic) {
             Ok(span) => {
                 self.tx.answer(InboundRequest {
                     header: segment.header(),

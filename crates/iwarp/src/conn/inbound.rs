@@ -149,8 +149,8 @@ impl Connection {
                 to: segment.to,
             };
             // DDP-066, DDP-069, RDMAP-025: only what is allowed is placed
-            let span = mem
-                .check(at, len, Access::RemoteWrite, self.scope)
+            let span = self
+                .check_remote(mem, at, len, Access::RemoteWrite)
                 .map_err(write_refused)?;
             let Ok(()) = mem.place(span, segment.payload, end(segment.last)) else {
                 return Err(TaggedError::InvalidSTag.into()); // the memory was revoked since the check
@@ -471,7 +471,7 @@ impl Connection {
         let span = match request.size {
             0 => None, // RDMAP-039
             // RDMAP-042, RDMAP-043, RDMAP-045
-            size => match mem.check(request.source, size, Access::RemoteRead, self.scope) {
+            size => match self.check_remote(mem, request.source, size, Access::RemoteRead) {
                 Ok(span) => Some(span),
                 Err(error) => return self.refuse_request(read_refused(error).into(), ulpdu),
             },

@@ -177,7 +177,7 @@ impl Connection {
                     to: segment.to,
                 };
                 let access = Access::RemoteWrite;
-                Some(mem.check(at, size, access, self.scope).ok()?)
+                Some(self.check_remote(mem, at, size, access).ok()?)
             }
             (Opcode::ReadResponse, Segment::Tagged(segment)) => {
                 let last = header.control() & crate::ddp::LAST != 0;

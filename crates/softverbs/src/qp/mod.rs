@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use iwarp_io::endpoint::{COPIED_BELOW, EARLY};
-use iwarp_io::endpoint::{EndpointOptions, QueueSizes, Scope};
+use iwarp_io::endpoint::{EndpointOptions, QueueSizes, RemoteRights, Scope};
 use iwarp_io::setup::{Agreed, Role, StreamConfig};
 use iwarp_io::transport::stream::Stream;
 use parking_lot::Mutex;
@@ -29,6 +29,7 @@ pub use state::{QpAttributes, QpMask, QpState};
 use crate::cq::{CompletionQueue, QueueUser};
 use crate::device::{DeviceKind, limits};
 use crate::error::{Errno, Error, Result, fail};
+use crate::mr::AccessFlags;
 use crate::pd::ProtectionDomain;
 use crate::process::{EndingConnection, FIRST_QUEUE_PAIR};
 use crate::srq::SharedReceiveQueue;
@@ -258,6 +259,13 @@ impl QueuePair {
             QpState::Err => self.fail(),
             QpState::Rtr if from == QpState::Init => self.make_ready(attributes, mask)?,
             to => self.endpoint.owner().set_state(to),
+        }
+        if mask.contains(QpMask::ACCESS_FLAGS) {
+            let access = AccessFlags::from_bits_truncate(attributes.access);
+            self.endpoint.set_remote_rights(RemoteRights {
+                read: access.contains(AccessFlags::REMOTE_READ),
+                write: access.contains(AccessFlags::REMOTE_WRITE),
+            });
         }
         self.attributes.lock().take(attributes, mask);
         Ok(())

@@ -99,6 +99,49 @@ fn a_wrong_key_of_the_peer_is_a_remote_access_error() {
     pair.server.expect(CmEventKind::Disconnected);
 }
 
+/// Rights of region and of queue pair both hold.
+#[test]
+fn a_queue_pair_may_keep_its_peer_out_of_memory() {
+    use softverbs::{AccessFlags, QpAttributes, QpMask, QpState};
+
+    for (access, may_read, may_write) in [
+        (AccessFlags::REMOTE_READ, true, false),
+        (AccessFlags::REMOTE_WRITE, false, true),
+        (AccessFlags::LOCAL_WRITE, false, false),
+    ] {
+        for is_read in [true, false] {
+            let pair = Pair::simulated(28, SIM);
+            let (client, server) = pair.connect();
+            let attributes = QpAttributes {
+                state: QpState::Rts,
+                access: access.bits(),
+                ..QpAttributes::default()
+            };
+            let mask = QpMask::STATE | QpMask::ACCESS_FLAGS;
+            server.qp.modify(&attributes, mask).unwrap();
+            client.buffer.write(0, b"x");
+            let operation = match is_read {
+                true => SendOperation::Read(server.place(0)),
+                false => SendOperation::Write(server.place(0)),
+            };
+            client.post(1, operation, &[client.sge(0, 1)]);
+            let stands = if is_read { may_read } else { may_write };
+            let status = match is_read && !may_read {
+                true => WcStatus::RemoteAccess,
+                // A Write is complete when the transport has taken it.
+                false => WcStatus::Success,
+            };
+            assert_eq!(client.statuses(1), [(1, status)]);
+            if stands {
+                client.id.disconnect().unwrap();
+            }
+            pair.server.expect(CmEventKind::Disconnected);
+            let is_written = server.buffer.load(0) == b'x';
+            assert_eq!(is_written, !is_read && may_write);
+        }
+    }
+}
+
 #[test]
 fn a_wrong_local_key_is_a_local_protection_error() {
     let pair = Pair::simulated(24, SIM);

@@ -318,6 +318,28 @@ fn ddp_066_writes_to_other_domains_and_read_only_buffers() {
     }
 }
 
+/// What the connection does not allow is refused like what the memory does not grant.
+#[test]
+fn rights_of_the_connection_and_of_the_memory_both_hold() {
+    for (vector, read, write, code) in [
+        ("D2", true, false, Some((1, 1, 0))),
+        ("D3", false, true, Some((0, 1, 2))),
+        ("D2", false, true, None),
+        ("D3", true, false, None),
+    ] {
+        let mut raw = subject(true);
+        raw.end.conn.set_remote_rights(RemoteRights { read, write });
+        raw.ulpdu(&changed(vector, 0, &[]));
+        let Some((layer, etype, code)) = code else {
+            assert_eq!(raw.end.fault(), None, "{vector}");
+            continue;
+        };
+        assert_eq!(raw.end.mem.placed(), 0, "{vector}");
+        let terminate = raw.last_terminate().unwrap();
+        assert_eq!(terminate.code, TerminateCode::new(layer, etype, code));
+    }
+}
+
 #[test]
 fn ddp_044_an_empty_write_names_anything() {
     let mut raw = subject(true);
