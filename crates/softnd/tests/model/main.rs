@@ -135,7 +135,8 @@ fn many(links: Links, seeds: u64) {
 
 #[test]
 fn many_seeds() {
-    many(Links::Streams, 500);
+    // The rarest thing that has to be met, a shared Receive that a lost connection cancels, is met between seed 500 and seed 800.
+    many(Links::Streams, 800);
 }
 
 #[test]
