@@ -18,6 +18,7 @@ pub mod side_by_side;
 pub mod structure;
 pub mod tool;
 pub mod verbs;
+pub mod verbs_programs;
 
 /// The programs in the readme and the guide are compiled and run.
 #[cfg(doctest)]

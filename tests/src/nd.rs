@@ -56,6 +56,20 @@ fn build() -> PathBuf {
     program(&profile)
 }
 
+/// Builds the libraries for verbs programs beside the program, once.
+pub fn build_libraries() {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let (profile, target) = target();
+        // With the features of the whole workspace, as in `build`.
+        let mut options = vec!["--workspace", "--lib", "--bin", "nd", "--test", "book"];
+        if profile.file_name() == Some(OsStr::new("release")) {
+            options.push("--release");
+        }
+        cargo_build(&target, &options);
+    });
+}
+
 /// The folder of this test's profile, and the target directory that it lies in.
 fn target() -> (PathBuf, PathBuf) {
     let test = env::current_exe().expect("a test knows its own path");

@@ -4,7 +4,7 @@ use std::env;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
-use softverbs::{Device, DeviceKind, Process, ProcessOptions, Result};
+use softverbs::{Device, DeviceKind, Error, Process, ProcessOptions, Result};
 
 use crate::border::{forked, watch_forks};
 
@@ -26,9 +26,15 @@ pub(crate) fn process() -> Result<Arc<Process>> {
         }
         process.forget();
     }
-    let process = Process::of_system(options())?;
+    let process = Process::of_system(options()).inspect_err(say)?;
     *known = Some((forked(), Arc::clone(&process)));
     Ok(process)
+}
+
+/// Says why there are no devices: the program learns of a number alone.
+fn say(error: &Error) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| eprintln!("softnd's libibverbs has no devices: {error}"));
 }
 
 /// A panic was caught: devices are not to be trusted any more.

@@ -13,6 +13,7 @@ use crate::perf::args::Perf;
 use crate::perftest::PerftestArgs;
 use crate::provider;
 use crate::rping::args::RpingArgs;
+use crate::run::ProgramArgs;
 use crate::wire_conform::args::WireConform;
 
 /// RDMA with the interface of NetworkDirect v2 over ordinary TCP and UDP sockets or a simulated network, without special hardware or privileges.
@@ -123,6 +124,8 @@ pub(crate) enum Command {
     Perftest(PerftestArgs),
     /// Pings with Send, RDMA Read and RDMA Write; the other side runs rping of rdma-core, or nd rping
     Rping(RpingArgs),
+    /// Runs a program for libibverbs and librdmacm over ordinary sockets
+    Run(ProgramArgs),
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! - arguments that several commands have, and the providers: `args`, `provider`;
 //! - connections: `session`, `admission`, `mailbox`, `peer`;
 //! - the commands, each with its arguments: `info`, `demo`, `cat`, `perf`, `perftest`, `rping`, `conform`,
-//!   `wire_conform`;
+//!   `wire_conform`, `run`;
 //! - the command line: `cli`.
 
 #![forbid(unsafe_code)]
@@ -33,6 +33,7 @@ mod perf;
 mod perftest;
 mod provider;
 mod rping;
+mod run;
 mod session;
 mod stderr;
 mod strangers;
@@ -63,6 +64,10 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(status) => return status,
     };
+    // The program keeps its own signals, standard streams and exit status.
+    if let Command::Run(args) = &cli.command {
+        return run::run(args).map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
+    }
     interrupt::outlive_file_limits();
     interrupt::handle_aborts();
     // rping's own -v is about the data of its pings.
@@ -90,6 +95,7 @@ fn run(cli: &Cli) -> ExitCode {
         Command::WireConform(command) => return wire_conform::run(command),
         Command::Perftest(args) => perftest::run(args),
         Command::Rping(args) => rping::run(args, cli.verbose > 0),
+        Command::Run(args) => run::run(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -15,10 +15,16 @@ enum RunBy {
     NightAndTest,
 }
 
-const COMMANDS: [(&str, RunBy); 4] = [
+const COMMANDS: [(&str, RunBy); 7] = [
     ("cargo run --release -- demo", RunBy::EachChange),
     ("cargo test --workspace", RunBy::EachChange),
     ("cargo install --path crates/nd", RunBy::Night),
+    ("cargo build --release", RunBy::Night),
+    ("target/release/nd run -- ib_send_lat -R -F &", RunBy::Night),
+    (
+        "target/release/nd run -- ib_send_lat -R -F 127.0.0.1",
+        RunBy::Night,
+    ),
     (
         "nd conform softnd+sim://seed=1 --format junit --output nd.xml",
         RunBy::NightAndTest,

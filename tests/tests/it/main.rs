@@ -17,6 +17,8 @@ mod nd_perf;
 mod nd_perftest;
 mod nd_refused_calls;
 mod nd_rping;
+#[cfg(target_os = "linux")]
+mod nd_run;
 mod nd_strangers;
 mod nd_system_calls;
 mod nd_udp;

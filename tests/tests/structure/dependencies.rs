@@ -40,6 +40,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "netdirect-conform",
             "netdirect-verbs",
             "softnd",
+            // `nd run` checks that there are devices.
+            "softverbs",
         ],
     ),
     (

@@ -275,12 +275,14 @@ fn nd_names_its_providers_in_one_place() {
     let files: Vec<_> = code.iter().flat_map(|code| code.files()).collect();
     let place = root().join("crates/nd/src/provider.rs");
     let parts = place.with_extension("");
+    // `nd run` is about softnd's libraries alone.
+    let libraries = root().join("crates/nd/src/run");
     for path in &files {
         let text = fs::read_to_string(path).unwrap().to_lowercase();
         let names = text.contains("softnd");
         if **path == place {
             assert!(names, "{}: the place has moved", path.display());
-        } else if !path.starts_with(&parts) {
+        } else if !path.starts_with(&parts) && !path.starts_with(&libraries) {
             assert!(!names, "{} names a provider", path.display());
         }
     }

@@ -60,14 +60,26 @@ pub(crate) fn handles() -> Result<Vec<Handle<Device>>> {
         .collect())
 }
 
+/// Memory with zeros that the program may release by `free`.
+fn calloc(count: usize, size: usize) -> Result<*mut c_void> {
+    // SAFETY: the function has no requirements.
+    let memory = unsafe { libc::calloc(count, size) };
+    match memory.is_null() {
+        true => Err(error(Errno::NOMEM, "out of memory")),
+        false => Ok(memory),
+    }
+}
+
+/// Memory for one structure, which [`free_array`] releases, or the program by `free`.
+pub(crate) fn allocate<C: Copy>(structure: C) -> Result<*mut C> {
+    let memory = calloc(1, size_of::<C>())?.cast::<C>();
+    Output::passed(memory).set(structure);
+    Ok(memory)
+}
+
 /// An array of pointers with a null behind them, which [`free_array`] releases.
 pub(crate) fn array<P>(pointers: &[*mut P]) -> Result<*mut *mut P> {
-    let size = size_of::<*mut P>();
-    // SAFETY: the function has no requirements.
-    let memory = unsafe { libc::calloc(pointers.len() + 1, size) };
-    if memory.is_null() {
-        return Err(error(Errno::NOMEM, "out of memory"));
-    }
+    let memory = calloc(pointers.len() + 1, size_of::<*mut P>())?;
     let array = Output::passed(memory.cast::<*mut P>());
     for (index, pointer) in pointers.iter().enumerate() {
         array.set_at(index, *pointer);
@@ -75,7 +87,7 @@ pub(crate) fn array<P>(pointers: &[*mut P]) -> Result<*mut *mut P> {
     Ok(memory.cast())
 }
 
-/// Releases what [`array`] has made.
+/// Releases what [`array`] or [`allocate`] has made.
 pub(crate) extern "C" fn free_array(array: *mut c_void) {
     // SAFETY: the program passes an array that `calloc` has allocated, once (border).
     unsafe { libc::free(array) };

@@ -3,23 +3,13 @@
 use std::ffi::{CStr, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
-use libc::sockaddr_storage;
 use softverbs::{Errno, Result};
 
 use crate::abi::cm::rdma_addrinfo;
 use crate::abi::constants::{IBV_QPT_RC, RAI_FAMILY, RAI_NUMERICHOST, RAI_PASSIVE, RDMA_PS_TCP};
 use crate::abi::describe::Zeroed;
-use crate::border::{Address, Facade, Handle, Input, Output, Text, error, minus_one, storage};
-
-/// What the structure points to. It stays in its place as long as the structure.
-pub(crate) struct Info {
-    source: Box<sockaddr_storage>,
-    destination: Box<sockaddr_storage>,
-}
-
-impl Facade for Info {
-    type C = rdma_addrinfo;
-}
+use crate::border::{Address, Input, Output, Text, error, minus_one, storage};
+use crate::calls::device::{allocate, free_array};
 
 fn text(text: Option<&CStr>) -> Result<Option<&str>> {
     let text = text.map(CStr::to_str).transpose();
@@ -64,7 +54,7 @@ pub(crate) extern "C" fn get(
     node: Text,
     service: Text,
     hints: Input<rdma_addrinfo>,
-    to: Output<Handle<Info>>,
+    to: Output<*mut rdma_addrinfo>,
 ) -> c_int {
     minus_one(|| {
         let hints = hints.get_if().unwrap_or_else(rdma_addrinfo::zeroed);
@@ -93,12 +83,13 @@ pub(crate) extern "C" fn get(
     })
 }
 
+/// Makes the structure. It and its addresses are pieces of memory of their own, because programs free and replace the addresses.
 fn make(
     hints: &rdma_addrinfo,
     source: Option<SocketAddr>,
     destination: Option<SocketAddr>,
     is_ipv6: bool,
-) -> Result<Handle<Info>> {
+) -> Result<*mut rdma_addrinfo> {
     let mut c = rdma_addrinfo::zeroed();
     c.ai_flags = hints.ai_flags;
     c.ai_family = if is_ipv6 {
@@ -108,27 +99,32 @@ fn make(
     };
     c.ai_qp_type = IBV_QPT_RC.cast_signed();
     c.ai_port_space = RDMA_PS_TCP.cast_signed();
-    let (source_storage, source_len) = storage(source);
-    let (destination_storage, destination_len) = storage(destination);
-    (c.ai_src_len, c.ai_dst_len) = (source_len, destination_len);
-    let handle = Handle::new(
-        c,
-        Info {
-            source: Box::new(source_storage),
-            destination: Box::new(destination_storage),
-        },
-    );
-    let object = handle.get()?;
-    let pointer = |storage: &sockaddr_storage| std::ptr::from_ref(storage).cast_mut().cast();
-    if source.is_some() {
-        field!(object, ai_src_addr = pointer(&object.rust().source));
+    for (address, to, len) in [
+        (source, &mut c.ai_src_addr, &mut c.ai_src_len),
+        (destination, &mut c.ai_dst_addr, &mut c.ai_dst_len),
+    ] {
+        if address.is_some() {
+            let stored = storage(address);
+            *to = allocate(stored.0)?.cast();
+            *len = stored.1;
+        }
     }
-    if destination.is_some() {
-        field!(object, ai_dst_addr = pointer(&object.rust().destination));
-    }
-    Ok(handle)
+    allocate(c)
 }
 
-pub(crate) extern "C" fn free(info: Handle<Info>) {
-    info.release();
+pub(crate) extern "C" fn free(mut info: *mut rdma_addrinfo) {
+    while let Some(c) = Input::passed(info).get_if() {
+        let pieces = [
+            c.ai_src_addr.cast(),
+            c.ai_dst_addr.cast(),
+            c.ai_route,
+            c.ai_connect,
+        ];
+        let names = [c.ai_src_canonname, c.ai_dst_canonname];
+        let names = names.map(<*mut _>::cast);
+        for piece in pieces.into_iter().chain(names).chain([info.cast()]) {
+            free_array(piece);
+        }
+        info = c.ai_next;
+    }
 }

@@ -1,0 +1,76 @@
+//! The arguments of `nd run`.
+
+use std::ffi::OsString;
+
+use clap::{Args, ValueEnum};
+
+/// How devices present themselves to the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Presents {
+    /// As adapters for RoCE v2: what most programs are tested with
+    Roce,
+    /// As adapters for iWARP: for peers on iWARP adapters or the kernel's siw
+    Iwarp,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProgramArgs {
+    /// How the devices present themselves; on the wire they speak iWARP either way
+    #[arg(long = "as", value_enum, default_value_t = Presents::Roce)]
+    pub(super) present: Presents,
+
+    /// The only network interface that gets a device [default: all with an address; lo if there is no other]
+    #[arg(long, value_name = "NAME")]
+    pub(super) interface: Option<String>,
+
+    /// The ports that connections take where the program names none, for example 7000-7999
+    #[arg(long, value_name = "FIRST-LAST", value_parser = ports)]
+    pub(super) ports: Option<(u16, u16)>,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub(super) command: Vec<OsString>,
+}
+
+impl ProgramArgs {
+    /// What the libraries read from the environment. A variable that is not named here keeps the value that the user has set.
+    pub(super) fn environment(&self) -> Vec<(&'static str, String)> {
+        let kind = match self.present {
+            Presents::Roce => "roce",
+            Presents::Iwarp => "iwarp",
+        };
+        let mut all = vec![("SOFTND_VERBS_AS", kind.to_owned())];
+        if let Some(interface) = &self.interface {
+            all.push(("SOFTND_VERBS_INTERFACE", interface.clone()));
+        }
+        if let Some((first, last)) = self.ports {
+            all.push(("SOFTND_VERBS_PORTS", format!("{first}-{last}")));
+        }
+        all
+    }
+}
+
+fn ports(text: &str) -> Result<(u16, u16), String> {
+    let wrong = || "must be two ports from 1 to 65535, as 7000-7999".to_owned();
+    let (first, last) = text.split_once('-').ok_or_else(wrong)?;
+    let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
+    let (first, last) = port(first).zip(port(last)).ok_or_else(wrong)?;
+    if first > last {
+        return Err(format!("{first} is above {last}"));
+    }
+    Ok((first, last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ports;
+
+    #[test]
+    fn ports_are_a_range() {
+        assert_eq!(ports("7000-7010"), Ok((7000, 7010)));
+        assert_eq!(ports("9-8"), Err("9 is above 8".to_owned()));
+        for wrong in ["", "7000", "0-1", "1-65536"] {
+            assert!(ports(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Where the libraries for verbs programs are.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::private_folder;
+use crate::errors::Failure;
+
+/// The libraries as cargo names them, and the names by which programs load them.
+const NAMES: [(&str, &str); 2] = [
+    ("libibverbs.so", "libibverbs.so.1"),
+    ("librdmacm.so", "librdmacm.so.1"),
+];
+
+/// What stands in front of the reason in a library that was built without its functions.
+const EMPTY: &[u8] = b"softnd-verbs-empty: ";
+
+/// A folder with all libraries.
+pub(super) struct Libraries(PathBuf);
+
+/// Finds the libraries beside this program, or in `../lib/softnd`.
+pub(super) fn find() -> Result<Libraries, Failure> {
+    if !cfg!(target_os = "linux") {
+        return Err(Failure::new(
+            "nd run needs Linux with glibc",
+            "run the program on such a machine",
+        ));
+    }
+    let program =
+        env::current_exe().map_err(|error| Failure::io("looking for nd itself", &error))?;
+    let beside = program.parent().unwrap_or(Path::new("/")).to_owned();
+    let installed = beside.parent().unwrap_or(Path::new("/")).join("lib/softnd");
+    let found = [&beside, &installed]
+        .into_iter()
+        .find(|folder| has_all(folder));
+    let Some(found) = found else {
+        let (beside, installed) = (beside.display(), installed.display());
+        return Err(Failure::new(
+            format!("the libraries for verbs programs are neither in {beside} nor in {installed}"),
+            format!(
+                "in softnd's sources, run `cargo build --release && install -Dt {installed} \
+                 target/release/libibverbs.so target/release/librdmacm.so`"
+            ),
+        ));
+    };
+    let libraries = Libraries(found.clone());
+    libraries.check()?;
+    Ok(libraries)
+}
+
+fn has_all(folder: &Path) -> bool {
+    NAMES.iter().all(|(file, _)| folder.join(file).is_file())
+}
+
+impl Libraries {
+    /// The paths to preload.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        NAMES.iter().map(|(file, _)| self.0.join(file)).collect()
+    }
+
+    /// A library that was built on a machine that cannot link it says why.
+    fn check(&self) -> Result<(), Failure> {
+        let library = self.0.join(NAMES[0].0);
+        let octets = fs::read(&library)
+            .map_err(|error| Failure::io(format!("reading {}", library.display()), &error))?;
+        let Some(why) = reason(&octets) else {
+            return Ok(());
+        };
+        Err(Failure::new(
+            format!("{} holds no functions: {why}", library.display()),
+            "build softnd again where this is mended",
+        ))
+    }
+
+    /// A folder in which the libraries have the names that programs load them by.
+    pub(super) fn versioned_names(&self) -> Result<PathBuf, Failure> {
+        let digest = Sha256::digest(self.0.as_os_str().as_encoded_bytes());
+        let name: String = digest
+            .iter()
+            .take(8)
+            .map(|octet| format!("{octet:02x}"))
+            .collect();
+        let folder = private_folder::make()?.join(name);
+        let doing = |error: &std::io::Error| {
+            Failure::io(format!("making links in {}", folder.display()), error)
+        };
+        fs::create_dir_all(&folder).map_err(|error| doing(&error))?;
+        for (file, versioned) in NAMES {
+            private_folder::link(&self.0.join(file), &folder.join(versioned))
+                .map_err(|error| doing(&error))?;
+        }
+        Ok(folder)
+    }
+}
+
+/// The reason within a library that was built without its functions.
+fn reason(octets: &[u8]) -> Option<String> {
+    let at = octets
+        .windows(EMPTY.len())
+        .position(|window| window == EMPTY)?;
+    let text = &octets[at + EMPTY.len()..];
+    let end = text.iter().position(|octet| *octet == 0)?;
+    Some(String::from_utf8_lossy(&text[..end]).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_what_stands_behind_the_mark() {
+        let library = [b"\x7fELF\0\x01", EMPTY, b"no linker\0more"].concat();
+        assert_eq!(reason(&library).as_deref(), Some("no linker"));
+        assert_eq!(reason(b"\x7fELF"), None);
+    }
+}

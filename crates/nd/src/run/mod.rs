@@ -1,0 +1,83 @@
+//! `nd run`: puts softnd's libraries for verbs in front of a program, and becomes the program.
+//!
+//! The dynamic linker takes preloaded libraries for those of the same SONAME that a program asks for, wherever the program looks. What
+//! loads a library later finds it by a folder of versioned names in `LD_LIBRARY_PATH`.
+
+mod args;
+mod libraries;
+mod private_folder;
+mod program;
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::process::Command;
+
+use softverbs::{DeviceKind, Process, ProcessOptions};
+
+use self::args::Presents;
+pub(crate) use self::args::ProgramArgs;
+use crate::errors::Failure;
+
+/// Executes the program. Returns only if that fails.
+pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
+    let (name, arguments) = args.command.split_first().expect("clap asks for a program");
+    let program = program::find(name)?;
+    program::check(&program)?;
+    check_devices(args)?;
+    let libraries = libraries::find()?;
+    let names = libraries.versioned_names()?;
+    let mut command = Command::new(&program);
+    command.args(arguments);
+    for (name, value) in args.environment() {
+        command.env(name, value);
+    }
+    command.env("LD_LIBRARY_PATH", in_front("LD_LIBRARY_PATH", [names]));
+    command.env("LD_PRELOAD", in_front("LD_PRELOAD", libraries.paths()));
+    Err(program::execute(command, &program))
+}
+
+/// A list of paths in the environment, behind new ones.
+fn in_front<P: AsRef<OsStr>>(variable: &str, paths: impl IntoIterator<Item = P>) -> OsString {
+    let old = env::var_os(variable).filter(|old| !old.is_empty());
+    let paths = paths.into_iter().map(|path| path.as_ref().to_owned());
+    let all: Vec<OsString> = paths.chain(old).collect();
+    all.join(OsStr::new(":"))
+}
+
+/// Says what is wrong with the interfaces before the program starts, which would only find no device.
+fn check_devices(args: &ProgramArgs) -> Result<(), Failure> {
+    let mut options = ProcessOptions::default();
+    options.interface.clone_from(&args.interface);
+    if args.present == Presents::Iwarp {
+        options.kind = DeviceKind::Iwarp;
+    }
+    let process = Process::of_system(options).map_err(|error| {
+        Failure::new(
+            error.to_string(),
+            "name another interface with --interface, or leave the option out",
+        )
+    })?;
+    if process.devices().is_empty() {
+        return Err(Failure::new(
+            "no network interface has an address",
+            "set one up: `ip link set lo up` is enough for programs on one machine",
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_stand_in_front_of_what_is_there() {
+        let paths = ["/a", "/b"].map(OsStr::new);
+        assert_eq!(in_front("A_VARIABLE_THAT_IS_NOT_SET", paths), "/a:/b");
+        let old = env::var("PATH").unwrap();
+        assert_eq!(
+            in_front("PATH", paths),
+            OsString::from(format!("/a:/b:{old}"))
+        );
+    }
+}
