@@ -26,3 +26,5 @@ mod nd_wire_conform;
 mod repository;
 mod rows;
 mod udp_capture;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+mod verbs_exports;

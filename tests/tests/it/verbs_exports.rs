@@ -5,6 +5,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use softnd_tests::nd;
+
 /// Where Debian has the libraries.
 const INSTALLED: &str = "/usr/lib/x86_64-linux-gnu";
 
@@ -28,12 +30,11 @@ fn exports(library: &Path) -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Our libraries, which cargo has built beside this test.
+/// One of our libraries.
 fn ours(name: &str) -> PathBuf {
-    let test = env::current_exe().unwrap();
-    let beside = test.parent().unwrap().join(name);
-    assert!(beside.is_file(), "{} is not there", beside.display());
-    beside
+    nd::build_libraries();
+    let binary = nd::binary();
+    binary.parent().expect("nd is in a folder").join(name)
 }
 
 fn skipped(test: &str, why: &str) {
