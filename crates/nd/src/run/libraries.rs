@@ -65,7 +65,7 @@ impl Libraries {
     fn check(&self) -> Result<(), Failure> {
         let library = self.0.join(NAMES[0].0);
         let octets = fs::read(&library)
-            .map_err(|error| Failure::io(format!("reading {}", library.display()), &error))?;
+            .map_err(|error| Failure::io(format!("read {}", library.display()), &error))?;
         let Some(why) = reason(&octets) else {
             return Ok(());
         };

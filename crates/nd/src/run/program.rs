@@ -34,7 +34,7 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
 
 /// Refuses programs for which the dynamic linker preloads nothing.
 pub(super) fn check(path: &Path) -> Result<(), Failure> {
-    let doing = || format!("reading {}", path.display());
+    let doing = || format!("read {}", path.display());
     let mut file = File::open(path).map_err(|error| Failure::io(doing(), &error))?;
     let metadata = file
         .metadata()
