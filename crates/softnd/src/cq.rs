@@ -318,11 +318,16 @@ impl CompletionQueue for CqHandle {
         let taken = cq.queue.take(results);
         // When results are there, the streams are not read, so that the client can handle its results first.
         if taken == results.len() || taken > 0 && !cq.domain.has_unfinished() {
+            cq.domain.found();
             return taken;
         }
         if cq.core.driving(|| cq.domain.poll()) {
             cq.core.driver.notice(&cq.domain);
         }
-        taken + cq.queue.take(&mut results[taken..])
+        let taken = taken + cq.queue.take(&mut results[taken..]);
+        if taken > 0 {
+            cq.domain.found();
+        }
+        taken
     }
 }

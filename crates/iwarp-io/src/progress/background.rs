@@ -5,6 +5,10 @@
 //! ticks double to 16 ms while the domain stays attended, to 4 ms where requests are held back for the next poll. When a
 //! tick finds that nobody attends the domain any more, the thread takes over: after two ticks, at most 32 ms.
 //!
+//! A poll that finds what it looked for promises no other one: its thread may now look at the memory into which its peer
+//! writes. An event or a tick after such a poll is followed by another look in 0.1 ms. If there was no other poll until then, the
+//! next event after a poll that finds something is served at once, until a look finds that the thread polls in vain again.
+//!
 //! So a domain is in the set, or watched in ticks, or both, and never neither. If a domain cannot be put back into the set,
 //! because memory or the system's allowance for such entries is short, the domain stays watched, is served in every tick,
 //! and is put back as soon as that works.
@@ -31,7 +35,7 @@ const FIRST_TICK: Duration = Duration::from_millis(1);
 const LAST_TICK: Duration = Duration::from_millis(16);
 /// The longest tick while there are requests that wait for a poll, or streams that only ticks find.
 const HELD_TICK: Duration = Duration::from_millis(4);
-/// How long unfinished work of a domain may wait where nobody polls.
+/// How long unfinished work of a domain may wait where nobody polls, and how soon a thread that goes on polling polls again.
 const GRACE: Duration = Duration::from_micros(100);
 
 /// What the background thread and its adapter share.
@@ -251,6 +255,8 @@ pub(super) struct Thread<S: Readiness> {
     busy: Vec<u64>,
     tick: Duration,
     next_tick: Option<Instant>,
+    /// The last poll of a watched domain has found what it looked for. Whether another one follows shows in a moment.
+    in_doubt: bool,
     /// The tokens that the set has reported, and an empty list of notices to be swapped with the full list.
     ready: Vec<u64>,
     notices: Vec<u64>,
@@ -264,6 +270,8 @@ struct WatchedDomain {
     counts: (u32, u32),
     /// The domain is in the set as well.
     reported: bool,
+    /// At the last look the last poll had found what it looked for, and the next look comes in a moment.
+    doubted: bool,
 }
 
 impl<S: Readiness> Thread<S> {
@@ -274,6 +282,7 @@ impl<S: Readiness> Thread<S> {
             busy: Vec::new(),
             tick: FIRST_TICK,
             next_tick: None,
+            in_doubt: false,
             ready: Vec::new(),
             notices: Vec::with_capacity(16),
             cpu_placement: CpuPlacement::new(),
@@ -377,6 +386,7 @@ impl<S: Readiness> Thread<S> {
         self.watched.entry(token).or_insert_with(|| WatchedDomain {
             counts: domain.unfinished_counts(),
             reported: true,
+            doubted: false,
         })
     }
 
@@ -400,18 +410,23 @@ impl<S: Readiness> Thread<S> {
 
     /// A domain has something to do. If somebody attends the domain, the work is left to them.
     fn go_on(&mut self, token: u64) {
-        if let Some(domain) = self.shared.domain(token) {
-            if !domain.is_attended() {
-                self.serve(token, &domain);
-                return;
-            }
-            self.watch(token, &domain);
-            // The thread that polled hands a domain over only if it sees that the domain is watched.
-            if !domain.stays_attended()
-                && let Some(watched) = self.watched.remove(&token)
-            {
-                self.take_over(token, &domain, watched);
-            }
+        let Some(domain) = self.shared.domain(token) else {
+            return;
+        };
+        let looks_elsewhere = domain.looks_elsewhere();
+        if !domain.is_attended() || looks_elsewhere && domain.has_found() {
+            self.serve(token, &domain);
+            return;
+        }
+        self.watch(token, &domain);
+        // The thread that polled hands a domain over only if it sees that the domain is watched.
+        if !domain.stays_attended()
+            && let Some(watched) = self.watched.remove(&token)
+        {
+            self.take_over(token, &domain, watched);
+        } else if looks_elsewhere || domain.has_found() {
+            self.entry(token, &domain).doubted = true;
+            self.in_doubt = true;
         }
     }
 
@@ -449,15 +464,26 @@ impl<S: Readiness> Thread<S> {
     fn tick(&mut self, now: Instant) {
         if self.watched.is_empty() {
             self.next_tick = None;
+            self.in_doubt = false;
             self.tick = FIRST_TICK;
             return;
         }
         match self.next_tick {
-            Some(at) if now < at => return,
+            Some(at) if now < at => {
+                if std::mem::take(&mut self.in_doubt) {
+                    self.next_tick = Some(at.min(now + GRACE));
+                }
+                return;
+            }
             Some(_) => self.look(),
             None => self.tick = FIRST_TICK,
         }
-        self.next_tick = (!self.watched.is_empty()).then(|| now + self.tick);
+        let wait = if std::mem::take(&mut self.in_doubt) {
+            GRACE
+        } else {
+            self.tick
+        };
+        self.next_tick = (!self.watched.is_empty()).then(|| now + wait);
     }
 
     /// Looks at the domains that others attend, and takes over those that nobody attends any more. It leaves the other
@@ -465,15 +491,23 @@ impl<S: Readiness> Thread<S> {
     /// poller could find a queue pair locked by this thread while this thread waits for the core on which the poller spins.
     fn look(&mut self) {
         let mut most = LAST_TICK;
+        let mut in_doubt = false;
         let mut watched = std::mem::take(&mut self.watched);
         watched.retain(|token, watched| {
             let Some(domain) = self.shared.domain(*token) else {
                 return false;
             };
             if !domain.is_attended() {
+                domain.set_looks_elsewhere(watched.doubted && domain.has_found());
                 self.take_over(*token, &domain, *watched);
                 return false;
             }
+            let has_found = domain.has_found();
+            if !has_found {
+                domain.set_looks_elsewhere(false);
+            }
+            watched.doubted = has_found && !watched.doubted;
+            in_doubt |= watched.doubted;
             let counts = domain.unfinished_counts();
             let left = counts.0 != watched.counts.0;
             let resumed = counts.1 != watched.counts.1;
@@ -495,6 +529,7 @@ impl<S: Readiness> Thread<S> {
         watched.append(&mut self.watched);
         self.watched = watched;
         self.tick = (self.tick * 2).min(most);
+        self.in_doubt = in_doubt;
     }
 }
 

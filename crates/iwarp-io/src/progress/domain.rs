@@ -261,6 +261,27 @@ impl<S: Readiness> Domain<S> {
         self.attendance.polled();
     }
 
+    /// Called by a poll that has found what it looked for.
+    #[inline]
+    pub fn found(&self) {
+        self.attendance.found();
+    }
+
+    /// Whether the last poll has found what it looked for, so that it may be the last one for some time.
+    pub(super) fn has_found(&self) -> bool {
+        self.attendance.has_found()
+    }
+
+    /// Whether the thread that polls this domain waits for something else after a poll that has found what it looked for.
+    pub(super) fn looks_elsewhere(&self) -> bool {
+        self.attendance.looks_elsewhere()
+    }
+
+    /// Says what the background thread has seen; see [`looks_elsewhere`](Self::looks_elsewhere).
+    pub(super) fn set_looks_elsewhere(&self, looks: bool) {
+        self.attendance.set_looks_elsewhere(looks);
+    }
+
     /// How often the domain was polled.
     #[inline]
     pub fn polls(&self) -> u32 {

@@ -133,6 +133,7 @@ impl CompletionQueue {
         let taken = self.queue.take(completions);
         // When completions are there, the streams are not read, so that the program can handle its completions first.
         if taken == completions.len() || taken > 0 && !self.domain.has_unfinished() {
+            self.domain.found();
             return taken;
         }
         if self.engine.driving(|| self.domain.poll()) {
@@ -141,6 +142,8 @@ impl CompletionQueue {
         let taken = taken + self.queue.take(&mut completions[taken..]);
         if taken == 0 {
             self.polled_in_vain();
+        } else {
+            self.domain.found();
         }
         taken
     }

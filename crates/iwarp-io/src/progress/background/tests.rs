@@ -346,6 +346,57 @@ fn a_queue_that_cannot_be_put_back_is_served_until_it_can() {
 }
 
 #[test]
+fn a_thread_that_polls_only_until_it_finds_something_is_served_between_its_polls() {
+    let shared = Background::<Scarce>::new(Scarce(Epoll::new().unwrap())).unwrap();
+    let (domain, token) = added(&shared);
+    let (reader, mut peer) = Reader::new(&domain);
+    let mut thread = Thread::new(Arc::clone(&shared));
+    let mut event = |thread: &mut Thread<Scarce>| {
+        peer.write_all(b".").unwrap();
+        thread.round(Instant::now).unwrap();
+    };
+
+    // The first event is left to a thread that may poll again, which shows in a moment.
+    domain.polled();
+    domain.found();
+    event(&mut thread);
+    assert!(thread.watched[&token].doubted);
+    assert_eq!(reader.received(), 0);
+    until_received(&mut thread, &reader, 1);
+    assert!(thread.watched.is_empty());
+    for wanted in 2..=4 {
+        domain.polled();
+        domain.found();
+        event(&mut thread);
+        assert_eq!(reader.received(), wanted);
+        assert!(thread.watched.is_empty());
+    }
+
+    // The thread polls in vain, and goes on polling: events are left to it.
+    domain.polled();
+    event(&mut thread);
+    domain.polled();
+    thread.look();
+    assert!(!thread.in_doubt && !domain.looks_elsewhere());
+    for _ in 0..3 {
+        // Polls that find something make doubts, and other polls end them.
+        domain.polled();
+        domain.found();
+        thread.look();
+        assert!(thread.in_doubt);
+        domain.polled();
+        domain.found();
+        thread.look();
+        assert!(!thread.in_doubt);
+    }
+    assert_eq!(reader.received(), 4);
+    // Its last poll finds something.
+    thread.look();
+    assert!(thread.watched.is_empty());
+    until_received(&mut thread, &reader, 5);
+}
+
+#[test]
 fn a_stream_that_cannot_be_put_back_is_asked_until_it_can() {
     let shared = Background::<Scarce>::new(Scarce(Epoll::new().unwrap())).unwrap();
     let mut thread = Thread::new(Arc::clone(&shared));

@@ -12,6 +12,10 @@ pub(super) struct Attendance {
     seen: AtomicU32,
     /// The value of `polls` when a thread that polled went to sleep last.
     ended: AtomicU32,
+    /// The value of `polls` when a poll found what it looked for last.
+    found: AtomicU32,
+    /// Such a poll was not followed by another one lately: the thread waits for something that no poll shows it.
+    looks_elsewhere: AtomicBool,
     /// Requests that make a parked thread drive this domain.
     interest: AtomicUsize,
     /// Threads parked in the parking that drives this domain.
@@ -31,6 +35,8 @@ impl Attendance {
             polls: AtomicU32::new(0),
             seen: AtomicU32::new(0),
             ended: AtomicU32::new(0),
+            found: AtomicU32::new(0),
+            looks_elsewhere: AtomicBool::new(false),
             interest: AtomicUsize::new(0),
             parked,
             armed: AtomicBool::new(false),
@@ -45,6 +51,18 @@ impl Attendance {
     pub(super) fn polled(&self) {
         let polls = self.polls.load(Ordering::Relaxed);
         self.polls.store(polls.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// A poll has found what it looked for. The thread may look elsewhere now, for instance at the memory into which its peer
+    /// writes, so this poll does not promise another one.
+    #[inline]
+    pub(super) fn found(&self) {
+        self.found.store(self.polls(), Ordering::Relaxed);
+    }
+
+    /// Whether the last poll has found what it looked for.
+    pub(super) fn has_found(&self) -> bool {
+        self.found.load(Ordering::Relaxed) == self.polls()
     }
 
     /// How often the domain was polled.
@@ -75,6 +93,15 @@ impl Attendance {
     /// What [`take_polled`](Self::take_polled) would return now.
     pub(super) fn was_polled(&self) -> bool {
         self.seen.load(Ordering::Relaxed) != self.polls() && self.polls_go_on()
+    }
+
+    /// Whether the thread that polled waits for something that no poll shows it, as far as the background thread has seen.
+    pub(super) fn looks_elsewhere(&self) -> bool {
+        self.looks_elsewhere.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_looks_elsewhere(&self, looks: bool) {
+        self.looks_elsewhere.store(looks, Ordering::Relaxed);
     }
 
     /// Whether a thread sleeps that an event in the domain's set would wake.
