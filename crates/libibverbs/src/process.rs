@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use softverbs::{Device, DeviceKind, Error, Process, ProcessOptions, Result};
 
-use crate::border::{forked, watch_forks};
+use crate::border::{end_waits, forked, watch_forks};
 
 /// The process object, and how many forks the process had behind it then.
 static PROCESS: Mutex<Option<(u32, Arc<Process>)>> = Mutex::new(None);
@@ -48,6 +48,7 @@ pub(crate) fn broke() {
 /// What `nd run` has put into the environment.
 fn options() -> ProcessOptions {
     let mut options = ProcessOptions::default();
+    options.interrupts = Some(end_waits);
     if env::var("SOFTND_VERBS_AS").is_ok_and(|kind| kind == "iwarp") {
         options.kind = DeviceKind::Iwarp;
     }

@@ -143,6 +143,7 @@ const UNSAFE: &[&str] = &[
     "libibverbs/src/border/guard.rs",
     "libibverbs/src/border/object.rs",
     "libibverbs/src/border/pointers.rs",
+    "libibverbs/src/border/signals.rs",
     "libibverbs/src/calls/device.rs",
     "libibverbs/src/why_empty.rs",
     // The libraries of rdma-core, and one owned handle for each kind of their objects.

@@ -26,6 +26,10 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(21);
 const REPLY_FRAME_WITHIN: Duration = Duration::from_secs(10);
 /// How many ports are tried where the program has chosen none and the first ones are taken.
 const PORTS: u32 = 256;
+/// How long after the first refusal the transport connects again; the time doubles with each further refusal.
+const FIRST_RETRY_AFTER: Duration = Duration::from_millis(10);
+/// How many refusals are followed by another attempt: the last attempt is 1.27 s after the first.
+const RETRIES: u32 = 7;
 
 /// The reasons of InfiniBand for which a peer rejects: no program listens, and the program decides so.
 const NO_LISTENER: i32 = 8;
@@ -63,6 +67,7 @@ impl CmId {
         state.phase = Phase::Connecting(Box::new(Attempt {
             destination,
             dial: Dial::Idle,
+            refusals: 0,
             startup,
         }));
         self.dial(state);
@@ -146,6 +151,7 @@ impl CmId {
                 Ok(false) => {}
                 Err(error) => self.dial_failed(state, &error),
             },
+            Dial::Refused => {}
             Dial::Idle => {
                 let outcome = attempt.startup.ready();
                 self.initiator_came_to(state, outcome);
@@ -222,8 +228,15 @@ impl CmId {
         }
     }
 
-    /// The time for the transport to connect is over.
+    /// The time for the transport to connect is over, or that between two attempts.
     pub(super) fn dial_expired(&self, state: &mut IdState) {
+        if let Phase::Connecting(attempt) = &mut state.phase
+            && matches!(attempt.dial, Dial::Refused)
+        {
+            attempt.dial = Dial::Idle;
+            self.dial(state);
+            return;
+        }
         let status = status_of(Errno::TIMEDOUT);
         let none = ConnParameters::default();
         self.attempt_failed(state, CmEventKind::Unreachable, status, none);
@@ -231,6 +244,9 @@ impl CmId {
 
     fn dial_failed(&self, state: &mut IdState, error: &io::Error) {
         let errno = errno(error).unwrap_or(Errno::IO);
+        if errno == Errno::CONNREFUSED && self.dial_later(state) {
+            return;
+        }
         let (kind, status) = match errno {
             Errno::CONNREFUSED | Errno::CONNRESET => (
                 CmEventKind::Rejected,
@@ -242,6 +258,26 @@ impl CmId {
             _ => (CmEventKind::ConnectError, status_of(errno)),
         };
         self.attempt_failed(state, kind, status, ConnParameters::default());
+    }
+
+    /// Plans another attempt after a refusal. Programs such as qperf send their port to the peer before they listen at it; with an adapter the
+    /// peer's request takes long enough. Returns false when the peer has refused often enough.
+    fn dial_later(&self, state: &mut IdState) -> bool {
+        let Phase::Connecting(attempt) = &mut state.phase else {
+            return false;
+        };
+        if attempt.refusals == RETRIES {
+            return false;
+        }
+        let after = FIRST_RETRY_AFTER * (1 << attempt.refusals);
+        attempt.refusals += 1;
+        if let Dial::UnderWay { dialer, token } =
+            std::mem::replace(&mut attempt.dial, Dial::Refused)
+        {
+            self.engine.driver.control.remove(&dialer, token);
+        }
+        self.set_timer(state, after);
+        true
     }
 
     fn attempt_failed(

@@ -23,7 +23,7 @@ impl CmId {
         if !matches!(state.phase, Phase::Idle) || state.local.is_some() {
             return fail(Errno::INVAL, "the identifier is bound already");
         }
-        let ip = address.ip();
+        let ip = this_network_is_any(address.ip());
         let device = match ip.is_unspecified() {
             true => None,
             false => Some(device_of(&self.process, ip)?),
@@ -119,6 +119,15 @@ impl CmId {
             Purpose::Connecting,
         )?;
         bound.pop().ok_or_else(no_port)
+    }
+}
+
+/// Takes an address of 0.0.0.0/8, which names a host of "this network" and no interface, for the unspecified address. The server of fio 3.33
+/// makes 0.0.0.49 of the option `--bindname=192.0.2.1`, from its first letter.
+fn this_network_is_any(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) if ip.octets()[0] == 0 => Ipv4Addr::UNSPECIFIED.into(),
+        ip => ip,
     }
 }
 

@@ -202,6 +202,8 @@ pub(super) enum Phase {
 pub(super) struct Attempt {
     pub(super) destination: SocketAddr,
     pub(super) dial: Dial,
+    /// How often the peer has refused the transport's attempt, because no program listens at the port.
+    pub(super) refusals: u32,
     pub(super) startup: MpaStartup<Initiator>,
 }
 
@@ -211,6 +213,8 @@ pub(super) enum Dial {
         dialer: Dialer,
         token: u64,
     },
+    /// The peer has refused, and is asked again when the timer expires.
+    Refused,
     /// It has connected, or has not begun.
     Idle,
 }
@@ -243,7 +247,7 @@ pub(super) struct IdState {
     pub(super) guard: Option<Arc<QpFlushGuard>>,
     /// The event of the end is in the channel.
     pub(super) end_told: bool,
-    /// The end of the transport's attempt to connect, or the time for [`CmEventKind::TimewaitExit`].
+    /// The end of the transport's attempt to connect, the next attempt, or the time for [`CmEventKind::TimewaitExit`].
     pub(super) timer: Option<TimerKey>,
     pub(super) done: Done,
 }

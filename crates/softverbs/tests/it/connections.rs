@@ -81,6 +81,27 @@ fn a_port_without_a_listener_rejects() {
 }
 
 #[test]
+fn a_listener_may_begin_after_its_peer_has_connected() {
+    for kind in [DeviceKind::Roce, DeviceKind::Iwarp] {
+        let pair = Pair::simulated(10, kind);
+        let listener = CmId::create(&pair.server.channel).unwrap();
+        listener.bind((pair.server.address, 0).into()).unwrap();
+        let client = pair.client.resolved(listener.local().unwrap());
+        let end = crate::common::End::new(&pair.client, client, None);
+        end.id.connect(&parameters(b"early")).unwrap();
+        // Each poll moves the simulation, beyond the first refusals.
+        for _ in 0..10 {
+            assert_eq!(end.cq.poll(&mut [softverbs::WorkCompletion::default()]), 0);
+        }
+        listener.listen(8).unwrap();
+        let (id, asked) = pair.server.request();
+        assert_eq!(asked.private_data, b"early");
+        id.accept(&parameters(b"")).unwrap();
+        pair.client.expect(CmEventKind::Established);
+    }
+}
+
+#[test]
 fn connections_without_a_queue_pair_carry_private_data_and_an_end() {
     for pair in [Pair::simulated(5, DeviceKind::Roce), Pair::on_sockets()] {
         let (_listener, address) = pair.server.listen();
@@ -179,6 +200,11 @@ fn calls_in_a_wrong_state_are_refused() {
     assert_eq!(errno(id.establish()), Errno::INVAL);
     assert_eq!(errno(id.destroy_queue_pair()), Errno::INVAL);
     assert_eq!(errno(id.bind(([192, 0, 2, 1], 0).into())), Errno::NODEV);
+    // No interface has an address of 0.0.0.0/8; fio listens there.
+    let any = CmId::create(&pair.client.channel).unwrap();
+    any.bind(([0, 0, 0, 49], 0).into()).unwrap();
+    assert!(any.local().unwrap().ip().is_unspecified());
+    drop(any);
     id.bind(([10, 0, 0, 1], 0).into()).unwrap();
     assert_ne!(id.local().unwrap().port(), 0);
     assert_eq!(errno(id.bind(([10, 0, 0, 1], 0).into())), Errno::INVAL);
