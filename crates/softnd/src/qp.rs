@@ -175,6 +175,7 @@ fn new(
         scope: Scope { pd: PD, stream: id },
         receive_pd: PD,
         end_within: core.options.timeouts.disconnect, // IW-065
+        early_posts: false,
     };
     let driver = Arc::clone(&core.driver);
     let owner = |this: &Weak<Qp>| QpOwner {

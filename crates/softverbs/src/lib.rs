@@ -58,7 +58,7 @@ pub use mr::{AccessFlags, MemoryRegion};
 pub use pd::ProtectionDomain;
 pub use process::{Process, ProcessOptions};
 pub use qp::{
-    QpAttributes, QpCaps, QpMask, QpOptions, QpState, QueuePair, RemotePlace, SendData,
+    QpAttributes, QpCaps, QpMask, QpOptions, QpState, QueuePair, RemotePlace, SendData, SendList,
     SendOperation, SendRequest,
 };
 pub use sge::Sge;

@@ -44,11 +44,13 @@ pub(super) enum Leaves {
 }
 
 impl Gather {
-    /// A request of `octets` was posted, after so many polls of its completion queue; `most` octets are worth a call.
+    /// A request, or a list of `requests`, of `octets` was posted, after so many polls of its completion queue; `most` octets are worth
+    /// a call.
     #[inline]
     pub(super) fn add(
         &mut self,
         polls: u32,
+        requests: u32,
         (octets, most): (u64, u64),
         clock: impl FnOnce() -> Instant,
     ) -> Leaves {
@@ -60,23 +62,23 @@ impl Gather {
             self.posted = 0;
         }
         self.posted = self.posted.saturating_add(1);
-        if self.held + 1 >= REQUESTS || self.octets + octets >= most {
+        if self.held + requests >= REQUESTS || self.octets + octets >= most {
             return Leaves::Now;
         }
         if self.held > 0 {
-            self.hold(octets);
+            self.hold(requests, octets);
             return Leaves::Later { first: false };
         }
         let lone = self.posted <= AT_ONCE && self.before <= ROW;
         if lone || (!polled && self.is_apart(clock())) {
             return Leaves::Now;
         }
-        self.hold(octets);
+        self.hold(requests, octets);
         Leaves::Later { first: true }
     }
 
-    fn hold(&mut self, octets: u64) {
-        self.held += 1;
+    fn hold(&mut self, requests: u32, octets: u64) {
+        self.held += requests;
         self.octets += octets;
     }
 
@@ -117,46 +119,64 @@ mod tests {
         let start = Instant::now();
         let mut gather = Gather::default();
         for polls in 1..5 {
-            assert_eq!(gather.add(polls, (8, MOST), never), Leaves::Now);
-            assert_eq!(gather.add(polls, (8, MOST), never), Leaves::Now);
+            assert_eq!(gather.add(polls, 1, (8, MOST), never), Leaves::Now);
+            assert_eq!(gather.add(polls, 1, (8, MOST), never), Leaves::Now);
         }
         gather.sent(|| start);
         assert_eq!(
-            gather.add(4, (8, MOST), || start),
+            gather.add(4, 1, (8, MOST), || start),
             Leaves::Later { first: true }
         );
         for _ in 2..REQUESTS {
             assert_eq!(
-                gather.add(4, (8, MOST), never),
+                gather.add(4, 1, (8, MOST), never),
                 Leaves::Later { first: false }
             );
         }
-        assert_eq!(gather.add(4, (8, MOST), never), Leaves::Now);
+        assert_eq!(gather.add(4, 1, (8, MOST), never), Leaves::Now);
         gather.left();
         // The next row is gathered from its first request on, a request much later is a lone one again.
         assert_eq!(
-            gather.add(5, (8, MOST), never),
+            gather.add(5, 1, (8, MOST), never),
             Leaves::Later { first: true }
         );
         gather.left();
-        assert_eq!(gather.add(50, (8, MOST), never), Leaves::Now);
+        assert_eq!(gather.add(50, 1, (8, MOST), never), Leaves::Now);
         gather.sent(never);
+    }
+
+    #[test]
+    fn a_list_counts_as_one_request_until_it_is_long() {
+        let start = Instant::now();
+        let mut gather = Gather::default();
+        for _ in 0..2 {
+            assert_eq!(gather.add(1, 16, (128, MOST), never), Leaves::Now);
+        }
+        gather.sent(|| start);
+        for first in [true, false] {
+            let leaves = gather.add(1, 40, (320, MOST), || start);
+            assert_eq!(leaves, Leaves::Later { first });
+        }
+        assert_eq!(gather.add(1, 16, (128, MOST), never), Leaves::Now);
+        gather.left();
+        assert_eq!(gather.add(2, REQUESTS, (768, MOST), never), Leaves::Now);
+        assert_eq!(gather.add(2, 2, (MOST, MOST), never), Leaves::Now);
     }
 
     #[test]
     fn without_polls_the_clock_tells_lone_requests_from_rows() {
         let start = Instant::now();
         let mut gather = Gather::default();
-        assert_eq!(gather.add(0, (8, MOST), never), Leaves::Now);
-        assert_eq!(gather.add(0, (8, MOST), never), Leaves::Now);
+        assert_eq!(gather.add(0, 1, (8, MOST), never), Leaves::Now);
+        assert_eq!(gather.add(0, 1, (8, MOST), never), Leaves::Now);
         let far = [0, 10, 20, 30].map(|us| start + Duration::from_micros(us));
         for now in far {
-            assert_eq!(gather.add(0, (8, MOST), || now), Leaves::Now);
+            assert_eq!(gather.add(0, 1, (8, MOST), || now), Leaves::Now);
             gather.left();
         }
         let near = far[3] + APART;
         assert_eq!(
-            gather.add(0, (8, MOST), || near),
+            gather.add(0, 1, (8, MOST), || near),
             Leaves::Later { first: true }
         );
     }
@@ -165,7 +185,7 @@ mod tests {
     fn large_requests_do_not_wait_for_company() {
         let mut gather = Gather::default();
         for _ in 0..10 {
-            assert_eq!(gather.add(4, (MOST, MOST), never), Leaves::Now);
+            assert_eq!(gather.add(4, 1, (MOST, MOST), never), Leaves::Now);
         }
     }
 }

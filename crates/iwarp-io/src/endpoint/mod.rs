@@ -3,7 +3,7 @@
 //! The [`Owner`] of an endpoint is a queue pair of some interface. The endpoint tells the owner which requests have ended and what
 //! becomes of the connection. The owner decides what its client may do and when.
 //!
-//! `stream_io` reads and sends for the connection, in visits with a budget. `gather` decides which posts leave at once and which
+//! `stream_io` reads and sends for the connection, in visits with a budget. `posts` takes the client's requests, and `gather` decides which posts leave at once and which
 //! wait for more posts.
 //!
 //! # The order at the end of a connection
@@ -22,6 +22,7 @@ pub mod buffers;
 mod gather;
 mod mulpdu;
 mod owner;
+mod posts;
 pub mod shared_receives;
 mod state;
 mod stream_io;
@@ -43,6 +44,7 @@ pub use iwarp::{
     Role, STag, Scope, Sge, StreamConfig, StreamId, WqeStatus,
 };
 pub use owner::{Owner, ReceivesAhead, Signals, WorkQueue};
+pub use posts::Posts;
 pub use state::Phase;
 pub use stream_io::EARLY;
 pub use tx_buffers::COPIED_BELOW;
@@ -55,7 +57,6 @@ use crate::progress::timers::{Timed, TimerKey};
 use crate::progress::turns::Turns;
 use crate::sync::MutexGuard;
 use crate::transport::stream::Stream;
-use gather::Leaves;
 use shared_receives::Waiter;
 use state::{Fixed, Flush, State};
 use stream_io::{StreamIo, Visit};
@@ -72,6 +73,8 @@ pub struct EndpointOptions {
     /// How long the peer may take to end its direction after this side has ended the connection. After that time the endpoint resets
     /// the stream. `None`: without limit.
     pub end_within: Option<Duration>,
+    /// Initiator requests may be posted before the client may send, and are carried out from then on. Otherwise they are refused.
+    pub early_posts: bool,
 }
 
 /// How the stream of an endpoint starts.
@@ -154,6 +157,7 @@ impl<O: Owner> Endpoint<O> {
                 owner: owner(this),
                 driver,
                 end_within: options.end_within,
+                early_posts: options.early_posts,
                 timed: this.clone(),
             },
             state: Turns::new(state),
@@ -351,6 +355,9 @@ impl<O: Owner> Endpoint<O> {
         state.cut(&self.fixed);
         if state.phase == Phase::Idle {
             state.phase = Phase::Ended;
+            if self.fixed.early_posts {
+                state.connection.disconnect(); // what was posted early comes back flushed
+            }
         }
         state.work(Edges::empty());
         state.into_news()
@@ -376,100 +383,6 @@ impl<O: Owner> Endpoint<O> {
         let mut state = self.lock();
         let may = state.is_gone() && state.flush == Flush::Free && state.phase != Phase::Shut;
         may && state.renew(stream).is_ok()
-    }
-
-    // ---- requests of the client ----
-
-    /// Posts an initiator request. The first posts after a poll leave at once, in this thread. Posts that follow in a row are gathered.
-    /// They leave with the next poll, with the post with which enough has come together, or by the background thread.
-    ///
-    /// # Errors
-    ///
-    /// See [`Refused`].
-    #[inline(always)]
-    pub fn post(&self, wqe: InitiatorWqe<'_>) -> Result<(), Refused> {
-        let polls = self.fixed.owner.domain(WorkQueue::Initiator).polls();
-        let octets = wqe.operation.octets();
-        let mut state = self.lock();
-        match state.phase {
-            Phase::Open => {}
-            Phase::Ended if state.connection.is_disconnected() => {
-                state.connection.post_flushed(wqe)?;
-                state.work(Edges::KICK);
-                return Ok(());
-            }
-            Phase::Ended => {}
-            Phase::Unheard => {
-                let local = wqe.operation.is_local();
-                self.speak_first(&mut state, local)?;
-            }
-            Phase::Shut => return Err(Refused::Shut),
-            Phase::Idle | Phase::Starting | Phase::Disconnected => {
-                return Err(PostError::NotConnected.into());
-            }
-        }
-        state.connection.post_initiator(wqe)?;
-        let most = stream_io::batch_octets(&state.connection) as u64;
-        let clock = || self.fixed.driver.now();
-        match state.gather.add(polls, (octets, most), clock) {
-            Leaves::Now => {
-                state.send();
-                state.gather.sent(clock);
-            }
-            Leaves::Later { first: false } => {}
-            Leaves::Later { first: true } => {
-                drop(state);
-                self.defer(WorkQueue::Initiator);
-            }
-        }
-        Ok(())
-    }
-
-    /// The first post of a Responder, except those that the peer cannot notice.
-    #[cold]
-    fn speak_first(&self, state: &mut State<O>, local: bool) -> Result<(), Refused> {
-        if local {
-            return Ok(());
-        }
-        let first = state.connection.would_speak_first();
-        if first && !self.fixed.owner.may_speak_first(&mut state.owner) {
-            return Err(Refused::SpeaksFirst);
-        }
-        state.phase = Phase::Open;
-        Ok(())
-    }
-
-    /// Posts a Receive, connected or not.
-    ///
-    /// # Errors
-    ///
-    /// See [`Refused`].
-    pub fn post_receive(&self, context: u64, sges: &[Sge]) -> Result<(), Refused> {
-        let mut state = self.lock();
-        let flushed = match state.phase {
-            Phase::Shut => return Err(Refused::Shut),
-            Phase::Ended | Phase::Disconnected => true,
-            Phase::Idle => false,
-            // After the peer's end in good order the engine flushes the Receive.
-            Phase::Starting | Phase::Unheard | Phase::Open => !state.connection.is_running(),
-        };
-        let stalled = state.connection.is_stalled();
-        state.connection.post_receive(context, sges)?;
-        if stalled || flushed {
-            state.work(Edges::KICK);
-        }
-        Ok(())
-    }
-
-    /// All requests come back flushed. A connection that is in use fails.
-    pub fn flush(&self) {
-        let mut state = self.lock();
-        state.connection.flush();
-        if matches!(state.phase, Phase::Unheard | Phase::Open) {
-            state.phase = Phase::Ended;
-            self.fixed.owner.draws_no_more(&mut state.owner);
-        }
-        state.work(Edges::KICK);
     }
 
     // ---- progress ----

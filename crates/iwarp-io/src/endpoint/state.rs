@@ -61,6 +61,8 @@ pub(super) struct Fixed<O> {
     pub(super) driver: Arc<Driver>,
     /// See [`EndpointOptions`](super::EndpointOptions).
     pub(super) end_within: Option<Duration>,
+    /// See [`EndpointOptions`](super::EndpointOptions).
+    pub(super) early_posts: bool,
     /// The endpoint itself, for the timers.
     pub(super) timed: Weak<dyn Timed>,
 }

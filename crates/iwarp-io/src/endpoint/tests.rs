@@ -165,6 +165,23 @@ struct End {
     region: Registration,
 }
 
+fn wqe(context: u64, operation: Operation<Payload<'_>>) -> InitiatorWqe<'_> {
+    InitiatorWqe {
+        context,
+        operation,
+        silent: false,
+        fence: false,
+    }
+}
+
+const fn send_of(data: Payload<'_>) -> Operation<Payload<'_>> {
+    Operation::Send {
+        data,
+        solicited: false,
+        invalidate: None,
+    }
+}
+
 impl End {
     fn sge(&self, at: u64, length: u32) -> Sge {
         Sge {
@@ -180,22 +197,11 @@ impl End {
     }
 
     fn post(&self, context: u64, operation: Operation<Payload<'_>>) -> Result<(), Refused> {
-        self.endpoint.post(InitiatorWqe {
-            context,
-            operation,
-            silent: false,
-            fence: false,
-        })
+        self.endpoint.post(wqe(context, operation))
     }
 
     fn send(&self, context: u64, octets: &[u8; 8]) -> Result<(), Refused> {
-        let data = Payload::Inline(&[octets]);
-        let operation = Operation::Send {
-            data,
-            solicited: false,
-            invalidate: None,
-        };
-        self.post(context, operation)
+        self.post(context, send_of(Payload::Inline(&[octets])))
     }
 
     /// The ends of requests: contexts, and whether they succeeded.
@@ -271,6 +277,10 @@ impl Net {
     }
 
     fn end_with(&self, polite: bool) -> End {
+        self.end_that(polite, false)
+    }
+
+    fn end_that(&self, polite: bool, early_posts: bool) -> End {
         let buffer = Buffer::new(4096);
         let all = Rights::LOCAL_WRITE | Rights::REMOTE_READ | Rights::REMOTE_WRITE;
         let region = self.table.register(&buffer, all, PD).unwrap();
@@ -281,6 +291,7 @@ impl Net {
             scope: Scope { pd: PD, stream },
             receive_pd: PD,
             end_within: Some(END_WITHIN),
+            early_posts,
         };
         let owner = Plain {
             domain: Arc::clone(&self.domain),
@@ -558,6 +569,67 @@ fn an_endpoint_that_never_was_connected_can_be_ended_too() {
     assert!(end.endpoint.renew(StreamId(9)));
     let refused = Err(Refused::Request(PostError::NotConnected));
     assert_eq!(end.send(4, b"not yet."), refused);
+}
+
+#[test]
+fn what_is_posted_early_leaves_when_it_may() {
+    for net in Net::each() {
+        let (active, passive) = (net.end_that(false, true), net.end_that(false, true));
+        for (end, other) in [(&active, 1), (&passive, 2)] {
+            end.receive(0, 0);
+            end.receive(1, 8);
+            end.send(10 + other, b"early...").unwrap();
+        }
+        let (from, to) = net.streams();
+        let start = Start::Awaited;
+        let (started, news) = passive.endpoint.start(to, config(Role::Responder), start);
+        started.unwrap();
+        drop(news);
+        // It waits for the peer's first FPDU.
+        passive.send(22, b"starting").unwrap();
+        let start = Start::Open;
+        let (started, news) = active.endpoint.start(from, config(Role::Initiator), start);
+        started.unwrap();
+        drop(news);
+        net.until("received", || active.has_ended(1) && passive.has_ended(0));
+        assert_eq!(active.buffer.slice(0..16).to_vec(), b"early...starting");
+        assert_eq!(passive.buffer.slice(0..8).to_vec(), b"early...");
+    }
+
+    let net = Net::simulated();
+    for end in [Endpoint::abort, |end: &Endpoint<Plain>| end.end().1] {
+        let unconnected = net.end_that(false, true);
+        unconnected.send(1, b"nobody..").unwrap();
+        drop(end(&unconnected.endpoint));
+        unconnected.send(2, b"nobody..").unwrap();
+        assert_eq!(unconnected.ends(), [(1, false), (2, false)]);
+    }
+}
+
+#[test]
+fn a_list_is_posted_up_to_the_request_that_is_refused() {
+    for net in Net::each() {
+        let (active, passive) = net.pair();
+        for context in 0..4 {
+            passive.receive(context, 8 * context);
+        }
+        let mut list = active.endpoint.posts();
+        for (context, octets) in [(0, b"the firs"), (1, b"t in a l"), (2, b"ist.....")] {
+            let data = Payload::Inline(&[octets]);
+            list.post(wqe(context, send_of(data))).unwrap();
+        }
+        let long = [0; 4096];
+        let refused = list.post(wqe(3, send_of(Payload::Inline(&[&long]))));
+        assert!(matches!(refused, Err(Refused::Request(_))));
+        drop(list);
+        drop(active.endpoint.posts());
+        net.until("received", || passive.has_ended(2));
+        assert_eq!(
+            passive.buffer.slice(0..24).to_vec(),
+            b"the first in a list....."
+        );
+        assert!(!passive.has_ended(3));
+    }
 }
 
 #[test]

@@ -196,6 +196,23 @@ impl Connection {
         Ok(())
     }
 
+    /// Posts an initiator request before the [start](Self::start), for clients that may post early. It is carried out after the start.
+    /// If there is none, [`flush`](Self::flush) or [`disconnect`](Self::disconnect) gives it back.
+    ///
+    /// # Errors
+    ///
+    /// See [`PostError`]; [`PostError::NotConnected`] after the start. The connection is as it was.
+    #[cold]
+    pub fn post_early(&mut self, wqe: InitiatorWqe<'_>) -> Result<(), PostError> {
+        if self.phase != Phase::Idle {
+            return Err(PostError::NotConnected);
+        }
+        let length = self.sizes.length_of(&wqe.operation)?;
+        let flags = (wqe.silent, wqe.fence);
+        self.initiator
+            .post(wqe.context, wqe.operation, flags, length)
+    }
+
     /// Posts an initiator request that comes back flushed, to a connection that this side has [disconnected](Self::disconnect). For
     /// clients that may go on posting then.
     ///

@@ -151,6 +151,16 @@ impl Octets {
         unsafe { to.set_len(len) };
     }
 
+    /// Copies octets to the begin of `to`, as many as there is room for.
+    pub(crate) fn copy_to(self, len: usize, to: &mut [u8]) {
+        let len = len.min(to.len());
+        if self.0.is_null() {
+            return;
+        }
+        // SAFETY: the program passes this many octets (border), and there is room for as many.
+        unsafe { ptr::copy_nonoverlapping(self.0.cast::<u8>(), to.as_mut_ptr(), len) };
+    }
+
     /// A copy of the octets.
     pub(crate) fn get(self, len: usize) -> Vec<u8> {
         let mut all = Vec::new();

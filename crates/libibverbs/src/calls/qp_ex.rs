@@ -92,9 +92,11 @@ extern "C" fn complete(qp: Handle<Qp>) -> c_int {
         let requests = std::mem::take(&mut built(qp).requests);
         let failed = built(qp).failed;
         let posted = match failed {
-            0 => requests
-                .iter()
-                .try_for_each(|request| post_built(request, qp)),
+            0 => {
+                let mut list = qp.qp.post_sends();
+                let mut all = requests.iter();
+                all.try_for_each(|request| post_built(request, qp, |request| list.post(request)))
+            }
             errno => Err(softverbs::Error::new(
                 Errno::from_raw_os_error(errno),
                 "a request was put together wrongly",

@@ -13,7 +13,11 @@ use crate::border::{Elements, Input, Octets, Output, error};
 use crate::calls::objects::{BuiltRequest, Qp};
 
 /// Posts a request that was put together.
-pub(crate) fn post_built(built: &BuiltRequest, qp: &Qp) -> Result<()> {
+pub(crate) fn post_built(
+    built: &BuiltRequest,
+    qp: &Qp,
+    post: impl FnOnce(&SendRequest<'_>) -> Result<()>,
+) -> Result<()> {
     let pieces = [built.inline.as_deref().unwrap_or_default()];
     let data = match &built.inline {
         Some(octets) => {
@@ -22,8 +26,7 @@ pub(crate) fn post_built(built: &BuiltRequest, qp: &Qp) -> Result<()> {
         }
         None => SendData::Sges(&built.sges),
     };
-    let request = request(built.wr_id, built.operation, built.flags, data);
-    qp.qp.post_send(&request)
+    post(&request(built.wr_id, built.operation, built.flags, data))
 }
 
 fn request(
@@ -66,45 +69,60 @@ fn operation(wr: &ibv_send_wr) -> Result<SendOperation> {
     })
 }
 
-/// Posts one request of the send queue.
+/// Inline data up to this length is copied without a vector.
+const SHORT: usize = 256;
+
+/// Calls `post` with one request of the send queue.
 #[inline]
-fn post(qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
+fn with_request(
+    qp: &Qp,
+    wr: &ibv_send_wr,
+    post: impl FnOnce(&SendRequest<'_>) -> Result<()>,
+) -> Result<()> {
     let operation = operation(wr)?;
     let list = Elements::<Sge>::passed(wr.sg_list);
     let sges = list.get(wr.num_sge);
+    let post = |data| post(&request(wr.wr_id, operation, wr.send_flags, data));
     if wr.send_flags & IBV_SEND_INLINE == 0 {
-        let data = SendData::Sges(sges);
-        return qp
-            .qp
-            .post_send(&request(wr.wr_id, operation, wr.send_flags, data));
+        return post(SendData::Sges(sges));
     }
     let len = sges.iter().map(|sge| sge.length as usize).sum();
     check_inline(len, qp)?;
+    if len <= SHORT {
+        let mut octets = [0; SHORT];
+        let mut at = 0;
+        for sge in sges {
+            let len = sge.length as usize;
+            Octets::at(sge.addr).copy_to(len, &mut octets[at..]);
+            at += len;
+        }
+        return post(SendData::Inline(&[&octets[..len]]));
+    }
     let mut octets = Vec::with_capacity(len);
     for sge in sges {
         Octets::at(sge.addr).append(sge.length as usize, &mut octets);
     }
-    let pieces = [&*octets];
-    qp.qp.post_send(&request(
-        wr.wr_id,
-        operation,
-        wr.send_flags,
-        SendData::Inline(&pieces),
-    ))
+    post(SendData::Inline(&[&octets]))
 }
 
 /// Posts a list to the send queue. The first request that fails goes to `bad`.
 #[inline]
 pub(crate) fn post_list(
     qp: &Qp,
-    mut next: *mut ibv_send_wr,
+    first: *mut ibv_send_wr,
     bad: Output<*mut ibv_send_wr>,
 ) -> Result<()> {
+    let Some(wr) = Input::passed(first).get_if() else {
+        return Ok(());
+    };
+    let told = |at| move |_: &softverbs::Error| bad.set(at);
+    if wr.next.is_null() {
+        return with_request(qp, &wr, |request| qp.qp.post_send(request)).inspect_err(told(first));
+    }
+    let mut next = first;
+    let mut list = qp.qp.post_sends();
     while let Some(wr) = Input::passed(next).get_if() {
-        if let Err(error) = post(qp, &wr) {
-            bad.set(next);
-            return Err(error);
-        }
+        with_request(qp, &wr, |request| list.post(request)).inspect_err(told(next))?;
         next = wr.next;
     }
     Ok(())

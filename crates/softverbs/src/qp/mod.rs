@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 
 pub(crate) use owner::{ConnectionOwner, QpFlushGuard, QpNews, Signals};
 use owner::{QpEndpoint, QpOwner, QpOwnerState, QpSubject, SharedMember};
-pub use post::{RemotePlace, SendData, SendOperation, SendRequest};
+pub use post::{RemotePlace, SendData, SendList, SendOperation, SendRequest};
 use state::check_transition;
 pub use state::{QpAttributes, QpMask, QpState};
 
@@ -160,6 +160,7 @@ impl QueuePair {
             },
             receive_pd: srq.as_ref().map_or(pd, |srq| srq.pd()).number(),
             end_within: Some(END_WITHIN),
+            early_posts: true,
         };
         let driver = Arc::clone(&engine.driver);
         let made = QpEndpoint::new(driver, endpoint_options, owner, QpOwnerState::default());

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use iwarp_io::endpoint::{InitiatorWqe, Operation, Payload, Refused, RemoteAddress};
+use iwarp_io::endpoint::{InitiatorWqe, Operation, Payload, Posts, Refused, RemoteAddress};
 use iwarp_io::memory::STag;
 
 use super::QueuePair;
+use super::owner::QpOwner;
 use super::state::QpState;
 use crate::error::{Errno, Error, Result, fail};
 use crate::sge::{Sge, post_error, with_sges};
@@ -68,7 +69,7 @@ pub struct SendRequest<'a> {
 }
 
 impl QueuePair {
-    /// Posts a request to the send queue. Of a list, the caller posts one after the other until one fails.
+    /// Posts a request to the send queue.
     ///
     /// # Errors
     ///
@@ -76,23 +77,46 @@ impl QueuePair {
     /// accepted and comes back flushed.
     #[inline]
     pub fn post_send(&self, request: &SendRequest<'_>) -> Result<()> {
-        match request.data {
-            SendData::Inline(pieces) => self.post_payload(request, Payload::Inline(pieces)),
-            SendData::Sges(sges) => {
-                with_sges(sges, |sges| self.post_payload(request, Payload::Sges(sges)))
-            }
+        self.check_may_post()?;
+        self.with_wqe(request, |wqe| self.endpoint.post(wqe).map_err(refused))
+    }
+
+    /// Posts a list of requests to the send queue, which leave together.
+    pub fn post_sends(&self) -> SendList<'_> {
+        SendList {
+            qp: self,
+            posts: self.endpoint.posts(),
         }
     }
 
     #[inline(always)]
-    fn post_payload(&self, request: &SendRequest<'_>, data: Payload<'_>) -> Result<()> {
-        let owner = self.endpoint.owner();
-        if owner.state.load(Ordering::Acquire) < QpState::Rts as u8 {
+    fn check_may_post(&self) -> Result<()> {
+        if self.endpoint.owner().state.load(Ordering::Acquire) < QpState::Rts as u8 {
             return fail(
                 Errno::INVAL,
                 "requests are posted to a queue pair in RTS: connect the queue pair first",
             );
         }
+        Ok(())
+    }
+
+    /// Calls `post` with the engine's form of a request.
+    #[inline(always)]
+    fn with_wqe(
+        &self,
+        request: &SendRequest<'_>,
+        post: impl FnOnce(InitiatorWqe<'_>) -> Result<()>,
+    ) -> Result<()> {
+        match request.data {
+            SendData::Inline(pieces) => post(self.wqe(request, Payload::Inline(pieces))),
+            SendData::Sges(sges) => {
+                with_sges(sges, |sges| post(self.wqe(request, Payload::Sges(sges))))
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn wqe<'a>(&self, request: &SendRequest<'_>, data: Payload<'a>) -> InitiatorWqe<'a> {
         let operation = match request.operation {
             SendOperation::Send => Operation::Send {
                 data,
@@ -113,13 +137,12 @@ impl QueuePair {
                 remote: place.into(),
             },
         };
-        let wqe = InitiatorWqe {
+        InitiatorWqe {
             context: request.wr_id,
             operation,
             silent: !(request.signaled || self.options.signal_all),
             fence: request.fence,
-        };
-        self.endpoint.post(wqe).map_err(refused)
+        }
     }
 
     /// Posts a Receive.
@@ -145,6 +168,27 @@ impl QueuePair {
         with_sges(sges, |sges| {
             self.endpoint.post_receive(wr_id, sges).map_err(refused)
         })
+    }
+}
+
+/// A list of requests for the send queue, which is locked meanwhile. They leave together when the list is dropped, at the latest.
+#[derive(Debug)]
+pub struct SendList<'a> {
+    qp: &'a QueuePair,
+    posts: Posts<'a, QpOwner>,
+}
+
+impl SendList<'_> {
+    /// Posts one more request. Those before it stay posted if this one fails.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueuePair::post_send`].
+    #[inline]
+    pub fn post(&mut self, request: &SendRequest<'_>) -> Result<()> {
+        let Self { qp, posts } = self;
+        qp.check_may_post()?;
+        qp.with_wqe(request, |wqe| posts.post(wqe).map_err(refused))
     }
 }
 

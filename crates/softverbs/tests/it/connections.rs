@@ -164,27 +164,34 @@ fn a_program_may_move_its_queue_pair_itself() {
     let states = [QpState::Init, QpState::Rtr, QpState::Rts];
     advance(&server, &server_qp, &states);
     server_qp.post_receive(3, &[]).unwrap();
-    server.accept(&parameters(b"")).unwrap();
-    pair.client.expect(CmEventKind::ConnectResponse);
-    advance(&client, &qp, &states[1..]);
-    client.establish().unwrap();
-    pair.server.expect(CmEventKind::Established);
-    let request = softverbs::SendRequest {
-        wr_id: 1,
+    // Before the connection stands: between RTS and the accept, and behind that.
+    qp.post_receive(5, &[]).unwrap();
+    qp.post_receive(6, &[]).unwrap();
+    let empty = |wr_id| softverbs::SendRequest {
+        wr_id,
         operation: SendOperation::Send,
         data: softverbs::SendData::Sges(&[]),
         signaled: false,
         solicited: false,
         fence: false,
     };
-    qp.post_send(&request).unwrap();
-    for (cq, wr_id) in [(&cq, 1), (&server_cq, 3)] {
-        let mut completions = [softverbs::WorkCompletion::default(); 2];
-        while cq.poll(&mut completions) == 0 {}
-        assert_eq!(
-            (completions[0].wr_id, completions[0].status),
-            (wr_id, WcStatus::Success)
-        );
+    server_qp.post_send(&empty(7)).unwrap();
+    server.accept(&parameters(b"")).unwrap();
+    server_qp.post_send(&empty(8)).unwrap();
+    pair.client.expect(CmEventKind::ConnectResponse);
+    advance(&client, &qp, &states[1..]);
+    client.establish().unwrap();
+    pair.server.expect(CmEventKind::Established);
+    qp.post_send(&empty(1)).unwrap();
+    for (cq, mut expected) in [(&cq, vec![1, 5, 6]), (&server_cq, vec![3, 7, 8])] {
+        while !expected.is_empty() {
+            let mut completions = [softverbs::WorkCompletion::default(); 4];
+            let taken = cq.poll(&mut completions);
+            for completion in &completions[..taken] {
+                assert_eq!(completion.status, WcStatus::Success);
+                expected.retain(|wr_id| *wr_id != completion.wr_id);
+            }
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Requests on a connection.
 
-use softverbs::{CmEventKind, DeviceKind, Errno, SendData, SendOperation, Sge, WcOpcode, WcStatus};
+use softverbs::{
+    CmEventKind, DeviceKind, Errno, SendData, SendOperation, SendRequest, Sge, WcOpcode, WcStatus,
+};
 
 use crate::common::{Pair, errno};
 
@@ -43,6 +45,38 @@ fn sends_writes_and_reads_move_octets() {
         assert_eq!(kinds, expected);
         assert_eq!(client.buffer.slice(512..521).to_vec(), b"a message");
         assert_eq!(server.buffer.slice(4096..4105).to_vec(), b"a message");
+    }
+}
+
+const fn request(wr_id: u64, data: SendData<'_>) -> SendRequest<'_> {
+    SendRequest {
+        wr_id,
+        operation: SendOperation::Send,
+        data,
+        signaled: true,
+        solicited: false,
+        fence: false,
+    }
+}
+
+#[test]
+fn a_list_is_posted_up_to_the_request_that_fails() {
+    for pair in [Pair::simulated(27, SIM), Pair::on_sockets()] {
+        let (client, server) = pair.connect();
+        for wr_id in 0..9 {
+            server.qp.post_receive(wr_id, &[server.sge(0, 64)]).unwrap();
+        }
+        let mut list = client.qp.post_sends();
+        for wr_id in 0..8 {
+            let sges = [client.sge(0, 4)];
+            list.post(&request(wr_id, SendData::Sges(&sges))).unwrap();
+        }
+        let long = SendData::Inline(&[&[0; 65]]);
+        assert_eq!(errno(list.post(&request(8, long))), Errno::INVAL);
+        drop(list);
+        let all: Vec<_> = (0..8).map(|wr_id| (wr_id, WcStatus::Success)).collect();
+        assert_eq!(server.statuses(8), all);
+        assert_eq!(client.statuses(8), all);
     }
 }
 

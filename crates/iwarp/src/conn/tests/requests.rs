@@ -15,6 +15,41 @@ fn qp_011_nothing_is_posted_before_the_start() {
     assert!(!conn.wants_transmit() && !conn.write_side_done());
 }
 
+#[test]
+fn what_is_posted_early_is_sent_after_the_start_or_comes_back() {
+    let early = || {
+        let mut conn = Connection::new(SIZES, SCOPE).unwrap();
+        conn.post_early(wqe(1, inline(&[b"x"]))).unwrap();
+        assert!(!conn.wants_transmit());
+        conn
+    };
+    for role in [Role::Initiator, Role::Responder] {
+        let mut conn = early();
+        conn.start(stream(role));
+        // MPA-031
+        assert_eq!(conn.wants_transmit(), role == Role::Initiator);
+        let late = conn.post_early(wqe(2, inline(&[])));
+        assert_eq!(late, Err(PostError::NotConnected));
+    }
+    for end in [Connection::flush, Connection::disconnect] {
+        let mut conn = early();
+        end(&mut conn);
+        let Some(Event::Completed(completion)) = conn.poll_event() else {
+            panic!("no completion");
+        };
+        assert_eq!(
+            (completion.context, completion.status),
+            (1, WqeStatus::Flushed)
+        );
+    }
+    let mut conn = early();
+    for context in 2..=u64::from(SIZES.initiator_depth) {
+        conn.post_early(wqe(context, inline(&[]))).unwrap();
+    }
+    let full = conn.post_early(wqe(0, inline(&[])));
+    assert_eq!(full, Err(PostError::QueueFull));
+}
+
 /// What only a stream that has started can have, or only an Initiator, is no call for a connection that has not, or for the
 /// other end.
 #[test]
