@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alignment;
+pub mod c_programs;
 pub mod citations;
 pub mod conformance;
 pub mod dissect;

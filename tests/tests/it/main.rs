@@ -28,3 +28,5 @@ mod rows;
 mod udp_capture;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod verbs_exports;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+mod verbs_paths;

@@ -20,6 +20,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     // Called by build scripts.
     ("version-nodes", &[]),
     ("libibverbs", &["rdma-buffer", "softverbs", "version-nodes"]),
+    // Preloaded into every program that `nd run` starts.
+    ("nd-paths", &[]),
     // A name and version nodes alone.
     ("librdmacm", &["version-nodes"]),
     // Verbs' objects know no type of NetworkDirect. The memory of programs comes in as buffers.

@@ -48,6 +48,8 @@ const RULES: &[Rule] = &[
             "iwarp-mem/src/io.rs",
             // Types and numbers of C.
             "libibverbs/src",
+            // The same, and the loader.
+            "nd-paths/src",
             "nd/src/admission.rs",
             "nd/src/perf",
             // Which ports are free.
@@ -146,6 +148,15 @@ const UNSAFE: &[&str] = &[
     "libibverbs/src/border/signals.rs",
     "libibverbs/src/calls/device.rs",
     "libibverbs/src/why_empty.rs",
+    // Functions that stand before those of the C library, and paths that C programs pass to them.
+    "nd-paths/src/c.rs",
+    "nd-paths/src/calls.rs",
+    "nd-paths/src/globs.rs",
+    "nd-paths/src/start.rs",
+    "nd-paths/src/next.rs",
+    "nd-paths/src/paths.rs",
+    "nd-paths/src/results.rs",
+    "nd-paths/src/walks.rs",
     // The libraries of rdma-core, and one owned handle for each kind of their objects.
     "netdirect-verbs/src/handle/cm.rs",
     "netdirect-verbs/src/handle/completion.rs",

@@ -15,6 +15,9 @@ const NAMES: [(&str, &str); 2] = [
     ("librdmacm.so", "librdmacm.so.1"),
 ];
 
+/// The library that shows the devices below `/sys` and `/dev`. Programs do not load it.
+const PATHS: &str = "libnd_paths.so";
+
 /// What stands in front of the reason in a library that was built without its functions.
 const EMPTY: &[u8] = b"softnd-verbs-empty: ";
 
@@ -42,7 +45,7 @@ pub(super) fn find() -> Result<Libraries, Failure> {
             format!("the libraries for verbs programs are neither in {beside} nor in {installed}"),
             format!(
                 "in softnd's sources, run `cargo build --release && install -Dt {installed} \
-                 target/release/libibverbs.so target/release/librdmacm.so`"
+                 target/release/libibverbs.so target/release/librdmacm.so target/release/{PATHS}`"
             ),
         ));
     };
@@ -51,14 +54,19 @@ pub(super) fn find() -> Result<Libraries, Failure> {
     Ok(libraries)
 }
 
+/// The names of all files.
+fn files() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().map(|(file, _)| *file).chain([PATHS])
+}
+
 fn has_all(folder: &Path) -> bool {
-    NAMES.iter().all(|(file, _)| folder.join(file).is_file())
+    files().all(|file| folder.join(file).is_file())
 }
 
 impl Libraries {
     /// The paths to preload.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
-        NAMES.iter().map(|(file, _)| self.0.join(file)).collect()
+        files().map(|file| self.0.join(file)).collect()
     }
 
     /// A library that was built on a machine that cannot link it says why.

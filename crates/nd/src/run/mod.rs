@@ -1,16 +1,20 @@
 //! `nd run`: puts softnd's libraries for verbs in front of a program, and becomes the program.
 //!
 //! The dynamic linker takes preloaded libraries for those of the same SONAME that a program asks for, wherever the program looks. What
-//! loads a library later finds it by a folder of versioned names in `LD_LIBRARY_PATH`.
+//! loads a library later finds it by a folder of versioned names in `LD_LIBRARY_PATH`. A third library shows the program the devices below
+//! `/sys/class/infiniband` and `/dev/infiniband`, from a tree of files that is made here.
 
 mod args;
+mod attributes;
 mod libraries;
 mod private_folder;
 mod program;
+mod tree;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::process::Command;
+use std::sync::Arc;
 
 use softverbs::{DeviceKind, Process, ProcessOptions};
 
@@ -23,14 +27,16 @@ pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
     let (name, arguments) = args.command.split_first().expect("clap asks for a program");
     let program = program::find(name)?;
     program::check(&program)?;
-    check_devices(args)?;
+    let devices = devices(args)?;
     let libraries = libraries::find()?;
     let names = libraries.versioned_names()?;
+    let tree = tree::make(devices.devices())?;
     let mut command = Command::new(&program);
     command.args(arguments);
     for (name, value) in args.environment() {
         command.env(name, value);
     }
+    command.env("SOFTND_VERBS_PATHS", tree);
     command.env("LD_LIBRARY_PATH", in_front("LD_LIBRARY_PATH", [names]));
     command.env("LD_PRELOAD", in_front("LD_PRELOAD", libraries.paths()));
     Err(program::execute(command, &program))
@@ -44,8 +50,9 @@ fn in_front<P: AsRef<OsStr>>(variable: &str, paths: impl IntoIterator<Item = P>)
     all.join(OsStr::new(":"))
 }
 
-/// Says what is wrong with the interfaces before the program starts, which would only find no device.
-fn check_devices(args: &ProgramArgs) -> Result<(), Failure> {
+/// The devices that the program will find. Says what is wrong with the interfaces before the program starts, which would only find no
+/// device.
+fn devices(args: &ProgramArgs) -> Result<Arc<Process>, Failure> {
     let mut options = ProcessOptions::default();
     options.interface.clone_from(&args.interface);
     if args.present == Presents::Iwarp {
@@ -63,7 +70,7 @@ fn check_devices(args: &ProgramArgs) -> Result<(), Failure> {
             "set one up: `ip link set lo up` is enough for programs on one machine",
         ));
     }
-    Ok(())
+    Ok(process)
 }
 
 #[cfg(test)]

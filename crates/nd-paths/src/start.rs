@@ -1,0 +1,18 @@
+//! Prepares everything when the library is loaded.
+
+use crate::{calls, globs, results, root, walks};
+
+/// Before the constructors of the program, where the dynamic linker allows it.
+extern "C" fn prepare() {
+    root::prepare();
+    let all = [calls::ALL, globs::ALL, results::ALL, walks::ALL];
+    for next in all.into_iter().flatten() {
+        next.find();
+    }
+}
+
+/// The dynamic linker calls what this section names.
+// SAFETY: the section is an array of functions that take no argument, or those of `main`, which the callee may ignore.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static PREPARE: extern "C" fn() = prepare;

@@ -1,0 +1,340 @@
+/* Calls every function of glibc that takes a path, for files below /sys/class/infiniband and /dev/infiniband and for others. */
+#define _GNU_SOURCE
+#define _LARGEFILE64_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <glob.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#define FOLDER "/sys/class/infiniband"
+#define DEVICE FOLDER "/softnd0"
+#define TYPE DEVICE "/node_type"
+#define NODE "/dev/infiniband/uverbs0"
+#define LINK "/sys/class/infiniband_verbs/uverbs0/device"
+/* What no header declares. */
+int __open_2(const char *, int), __open64_2(const char *, int);
+int __openat_2(int, const char *, int), __openat64_2(int, const char *, int);
+int __open(const char *, int, ...), __open64(const char *, int, ...);
+int __xstat(int, const char *, struct stat *), __xstat64(int, const char *, struct stat64 *);
+int __lxstat(int, const char *, struct stat *), __lxstat64(int, const char *, struct stat64 *);
+int __fxstatat(int, int, const char *, struct stat *, int), __fxstatat64(int, int, const char *, struct stat64 *, int);
+ssize_t __readlink_chk(const char *, char *, size_t, size_t);
+ssize_t __readlinkat_chk(int, const char *, char *, size_t, size_t);
+char *__realpath_chk(const char *, char *, size_t);
+FILE *_IO_fopen(const char *, const char *);
+
+static int failures;
+
+#define CHECK(what) \
+    do { \
+        errno = 0; \
+        if (!(what)) { \
+            printf("line %d: %s: errno %d\n", __LINE__, #what, errno); \
+            failures++; \
+        } \
+    } while (0)
+
+/* The descriptor is open, and its file begins as node_type does. */
+static int reads(int fd)
+{
+    char text[16] = "";
+    if (fd < 0)
+        return 0;
+    ssize_t got = read(fd, text, sizeof text - 1);
+    close(fd);
+    return got > 0 && strcmp(text, "1: CA\n") == 0;
+}
+
+static int streams(FILE *stream)
+{
+    char text[16] = "";
+    if (!stream)
+        return 0;
+    char *got = fgets(text, sizeof text, stream);
+    fclose(stream);
+    return got && strcmp(text, "1: CA\n") == 0;
+}
+
+static int is(char *path, const char *expected)
+{
+    int same = path && strcmp(path, expected) == 0;
+    if (!same)
+        printf("  %s\n", path ? path : "NULL");
+    free(path);
+    return same;
+}
+
+static void opens(void)
+{
+    int root = open("/", O_RDONLY | O_DIRECTORY), class = open("/sys/class", O_RDONLY | O_DIRECTORY);
+    int folder = open(FOLDER, O_RDONLY | O_DIRECTORY);
+    CHECK(folder >= 0);
+    CHECK(reads(open(TYPE, O_RDONLY)));
+    CHECK(reads(open64(TYPE, O_RDONLY)));
+    CHECK(reads(__open(TYPE, O_RDONLY)));
+    CHECK(reads(__open64(TYPE, O_RDONLY)));
+    CHECK(reads(__open_2(TYPE, O_RDONLY)));
+    CHECK(reads(__open64_2(TYPE, O_RDONLY)));
+    CHECK(reads(openat(AT_FDCWD, TYPE, O_RDONLY)));
+    CHECK(reads(openat64(root, TYPE, O_RDONLY)));
+    CHECK(reads(openat(root, TYPE + 1, O_RDONLY)));
+    CHECK(reads(openat(class, "infiniband/softnd0/node_type", O_RDONLY)));
+    CHECK(reads(openat(folder, "softnd0/node_type", O_RDONLY)));
+    CHECK(reads(__openat_2(root, TYPE + 1, O_RDONLY)));
+    CHECK(reads(__openat64_2(root, TYPE + 1, O_RDONLY)));
+    CHECK(reads(open("//sys/./class/infiniband/../infiniband//softnd0/node_type", O_RDONLY)));
+    CHECK(openat(folder, "infiniband/softnd0", O_RDONLY) == -1 && errno == ENOENT);
+    CHECK(openat(-1, TYPE + 1, O_RDONLY) == -1 && errno == EBADF);
+    CHECK(open(DEVICE "/none", O_RDONLY) == -1 && errno == ENOENT);
+    CHECK(creat(DEVICE "/none/none", 0600) == -1 && errno == ENOENT);
+    CHECK(creat64(DEVICE "/none/none", 0600) == -1 && errno == ENOENT);
+    CHECK(open(NULL, O_RDONLY) == -1 && errno == EFAULT);
+    CHECK(streams(fopen(TYPE, "r")));
+    CHECK(streams(fopen64(TYPE, "r")));
+    CHECK(streams(_IO_fopen(TYPE, "r")));
+    CHECK(streams(freopen(TYPE, "r", fopen("/dev/null", "r"))));
+    CHECK(streams(freopen64(TYPE, "r", fopen("/dev/null", "r"))));
+    /* Devices are character devices that can be read and written. */
+    int node = open(NODE, O_RDWR | O_CLOEXEC);
+    CHECK(node >= 0 && write(node, "x", 1) == 1);
+    close(node), close(root), close(class), close(folder);
+}
+
+static void stats(void)
+{
+    struct stat s;
+    struct stat64 s64;
+    struct statx x;
+    struct statfs f;
+    struct statfs64 f64;
+    struct statvfs v;
+    struct statvfs64 v64;
+    CHECK(stat(TYPE, &s) == 0 && S_ISREG(s.st_mode) && s.st_size == 6);
+    CHECK(stat64(TYPE, &s64) == 0 && s64.st_size == 6);
+    CHECK(lstat(LINK, &s) == 0 && S_ISLNK(s.st_mode));
+    CHECK(lstat64(LINK, &s64) == 0 && S_ISLNK(s64.st_mode));
+    CHECK(stat(LINK, &s) == 0 && S_ISDIR(s.st_mode));
+    CHECK(stat(NODE, &s) == 0 && S_ISCHR(s.st_mode));
+    CHECK(fstatat(AT_FDCWD, TYPE, &s, 0) == 0 && s.st_size == 6);
+    CHECK(fstatat64(AT_FDCWD, TYPE, &s64, AT_SYMLINK_NOFOLLOW) == 0 && s64.st_size == 6);
+    CHECK(__xstat(1, TYPE, &s) == 0 && s.st_size == 6);
+    CHECK(__xstat64(1, TYPE, &s64) == 0 && s64.st_size == 6);
+    CHECK(__lxstat(1, LINK, &s) == 0 && S_ISLNK(s.st_mode));
+    CHECK(__lxstat64(1, LINK, &s64) == 0 && S_ISLNK(s64.st_mode));
+    CHECK(__fxstatat(1, AT_FDCWD, TYPE, &s, 0) == 0 && s.st_size == 6);
+    CHECK(__fxstatat64(1, AT_FDCWD, TYPE, &s64, 0) == 0 && s64.st_size == 6);
+    CHECK(statx(AT_FDCWD, TYPE, 0, STATX_SIZE, &x) == 0 && x.stx_size == 6);
+    CHECK(statfs(TYPE, &f) == 0 && statfs64(TYPE, &f64) == 0);
+    CHECK(statvfs(TYPE, &v) == 0 && statvfs64(TYPE, &v64) == 0);
+    CHECK(access(NODE, R_OK | W_OK) == 0);
+    CHECK(access(DEVICE "/none", F_OK) == -1 && errno == ENOENT);
+    CHECK(faccessat(AT_FDCWD, TYPE, R_OK, 0) == 0);
+    CHECK(euidaccess(TYPE, R_OK) == 0 && eaccess(TYPE, R_OK) == 0);
+    CHECK(getxattr(TYPE, "user.none", NULL, 0) == -1 && errno != ENOENT);
+    CHECK(lgetxattr(TYPE, "user.none", NULL, 0) == -1 && errno != ENOENT);
+    CHECK(listxattr(TYPE, NULL, 0) >= 0 || errno == ENOTSUP);
+    CHECK(llistxattr(TYPE, NULL, 0) >= 0 || errno == ENOTSUP);
+    int watch = inotify_init();
+    CHECK(inotify_add_watch(watch, FOLDER, IN_CREATE) >= 0);
+    close(watch);
+}
+
+static void links(void)
+{
+    const char *text = "../../infiniband/softnd0/device";
+    char to[PATH_MAX] = "";
+    size_t len = strlen(text);
+    CHECK((size_t)readlink(LINK, to, sizeof to) == len && strncmp(to, text, len) == 0);
+    CHECK((size_t)readlinkat(AT_FDCWD, LINK, to, sizeof to) == len);
+    CHECK((size_t)__readlink_chk(LINK, to, sizeof to, sizeof to) == len);
+    CHECK((size_t)__readlinkat_chk(AT_FDCWD, LINK, to, sizeof to, sizeof to) == len);
+    CHECK(is(realpath(LINK, NULL), DEVICE "/device"));
+    CHECK(realpath(LINK, to) == to && strcmp(to, DEVICE "/device") == 0);
+    CHECK(__realpath_chk(LINK, to, sizeof to) == to && strcmp(to, DEVICE "/device") == 0);
+    CHECK(is(canonicalize_file_name(NODE), "/dev/null"));
+    CHECK(is(realpath("/usr/..", NULL), "/"));
+    CHECK(realpath(DEVICE "/none", NULL) == NULL && errno == ENOENT);
+}
+
+static int first_is(struct dirent **list, int count, const char *name)
+{
+    int same = count >= 1 && strcmp(list[0]->d_name, name) == 0;
+    for (int i = 0; i < count; i++)
+        free(list[i]);
+    if (count >= 0)
+        free(list);
+    return same;
+}
+
+static int is_visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+static int walked, walked_wrong;
+
+static int on_path(const char *path, const struct stat *s, int kind, struct FTW *position)
+{
+    (void)s, (void)kind;
+    walked++;
+    const char *name = strrchr(path, '/') + 1;
+    walked_wrong += strncmp(path, DEVICE, strlen(DEVICE)) != 0 || name != path + position->base;
+    return 0;
+}
+
+static int on_old_path(const char *path, const struct stat *s, int kind)
+{
+    (void)s, (void)kind;
+    walked++;
+    walked_wrong += strncmp(path, DEVICE, strlen(DEVICE)) != 0;
+    return 0;
+}
+
+static void folders(void)
+{
+    struct dirent **list = NULL;
+    DIR *folder = opendir("/sys/class/infiniband_verbs/");
+    CHECK(folder != NULL);
+    if (folder)
+        closedir(folder);
+    int count = scandir("/sys/class/infiniband_verbs/uverbs0", &list, is_visible, alphasort);
+    CHECK(first_is(list, count, "abi_version"));
+    count = scandir64("/sys/class/infiniband_verbs/uverbs0", (struct dirent64 ***)&list, NULL, NULL);
+    CHECK(count >= 7);
+    first_is(list, count, "");
+    int root = open("/", O_RDONLY | O_DIRECTORY);
+    count = scandirat(root, "dev/infiniband", &list, is_visible, alphasort);
+    CHECK(first_is(list, count, "rdma_cm"));
+    count = scandirat64(root, "dev/infiniband", (struct dirent64 ***)&list, NULL, NULL);
+    CHECK(count >= 4);
+    first_is(list, count, "");
+    close(root);
+    CHECK(nftw(DEVICE, on_path, 8, FTW_PHYS) == 0 && walked > 30 && !walked_wrong);
+    walked = 0;
+    CHECK(nftw64(DEVICE, (__nftw64_func_t)on_path, 8, FTW_PHYS) == 0 && walked > 30 && !walked_wrong);
+    walked = 0;
+    CHECK(ftw(DEVICE, on_old_path, 8) == 0 && walked > 30 && !walked_wrong);
+    walked = 0;
+    CHECK(ftw64(DEVICE, (__ftw64_func_t)on_old_path, 8) == 0 && walked > 30 && !walked_wrong);
+    glob_t found;
+    CHECK(glob(FOLDER "/softnd0/node_*", 0, NULL, &found) == 0 && found.gl_pathc == 3);
+    CHECK(strcmp(found.gl_pathv[2], TYPE) == 0);
+    globfree(&found);
+    glob64_t found64;
+    CHECK(glob64(FOLDER "/*/ports/1/state", 0, NULL, &found64) == 0 && found64.gl_pathc >= 1);
+    globfree64(&found64);
+    CHECK(glob("/etc/host*", 0, NULL, &found) == 0 && strncmp(found.gl_pathv[0], "/etc/", 5) == 0);
+    globfree(&found);
+    CHECK(chdir("/sys/class") == 0 && reads(open("infiniband/softnd0/node_type", O_RDONLY)));
+    CHECK(chdir(FOLDER) == 0 && reads(open("softnd0/node_type", O_RDONLY)));
+    CHECK(is(realpath(".", NULL), FOLDER));
+    CHECK(chdir("/") == 0);
+}
+
+/* Files that are none of ours, modes included. */
+static void others(const char *folder)
+{
+    char path[PATH_MAX];
+    struct stat s;
+    umask(0);
+    snprintf(path, sizeof path, "%s/made", folder);
+    int fd = open(path, O_CREAT | O_EXCL | O_WRONLY, 0640);
+    CHECK(fd >= 0 && fstat(fd, &s) == 0 && (s.st_mode & 0777) == 0640);
+    close(fd), unlink(path);
+    fd = openat(AT_FDCWD, path, O_CREAT | O_EXCL | O_WRONLY, 0604);
+    CHECK(fd >= 0 && fstat(fd, &s) == 0 && (s.st_mode & 0777) == 0604);
+    close(fd), unlink(path);
+    fd = open64(folder, O_TMPFILE | O_RDWR, 0600);
+    CHECK((fd >= 0 && fstat(fd, &s) == 0 && (s.st_mode & 0777) == 0600) || errno == EOPNOTSUPP);
+    close(fd);
+    CHECK(creat(path, 0611) >= 0 && stat(path, &s) == 0 && (s.st_mode & 0777) == 0611);
+    unlink(path);
+    errno = 7;
+    CHECK(stat("/sys/class/infiniband_mad", &s) == -1 && errno == ENOENT);
+    errno = 7;
+    fd = open(TYPE, O_RDONLY);
+    if (fd < 0 || errno != 7) {
+        printf("errno is not kept\n");
+        failures++;
+    }
+    close(fd);
+    char *longer = malloc(5000);
+    memset(longer, 'a', 5000);
+    memcpy(longer, DEVICE "/", strlen(DEVICE) + 1);
+    longer[4090] = 0;
+    CHECK(open(longer, O_RDONLY) == -1 && errno == ENAMETOOLONG);
+    free(longer);
+}
+
+static void *cancelled(void *path)
+{
+    open(path, O_RDONLY);
+    return NULL;
+}
+
+static void on_signal(int number)
+{
+    (void)number;
+    int fd = open(TYPE, O_RDONLY);
+    if (fd >= 0)
+        close(fd);
+    else
+        failures++;
+}
+
+/* A child of vfork, a signal handler, and a thread that is cancelled while it opens a pipe. */
+static void elsewhere(const char *folder)
+{
+    pid_t child = vfork();
+    if (child == 0)
+        _exit(access(TYPE, R_OK) == 0 ? 0 : 1);
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    signal(SIGUSR1, on_signal);
+    raise(SIGUSR1);
+    char pipe[PATH_MAX];
+    snprintf(pipe, sizeof pipe, "%s/pipe", folder);
+    CHECK(mkfifo(pipe, 0600) == 0);
+    pthread_t thread;
+    void *result;
+    CHECK(pthread_create(&thread, NULL, cancelled, pipe) == 0);
+    CHECK(pthread_cancel(thread) == 0);
+    CHECK(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+    unlink(pipe);
+}
+
+int main(int count, char **arguments)
+{
+    (void)count;
+    opens();
+    stats();
+    links();
+    folders();
+    others(arguments[1]);
+    elsewhere(arguments[1]);
+    /* The environment of a program is its own. */
+    clearenv();
+    CHECK(reads(open(TYPE, O_RDONLY)));
+    printf("%d failures\n", failures);
+    return failures > 0;
+}
+
+/* Before main, and before other libraries' constructors where the linker has it so. */
+__attribute__((constructor(101))) static void early(void)
+{
+    CHECK(reads(open(TYPE, O_RDONLY)));
+}
