@@ -1,5 +1,5 @@
-//! softnd beside raw TCP, a bare QUIC stream, UCX and libfabric, in one run and in short alternating turns; and, on an RDMA device, the
-//! provider over verbs beside perftest.
+//! softnd beside raw TCP, a bare QUIC stream, UCX and libfabric, in one run and in short alternating turns; perftest's programs by
+//! `nd run` beside `nd perf`; and, on an RDMA device, the provider over verbs beside perftest.
 //!
 //! `cargo run --release -p softnd-benches --bin compare`, after `cargo build --release`. Run it on a machine that does
 //! nothing else.
@@ -18,6 +18,7 @@ use softnd_benches::compare::congestion::{self, Chosen};
 use softnd_benches::compare::nd::Nd;
 use softnd_benches::compare::page::{Findings, PagePart, Round};
 use softnd_benches::compare::peers::{Fabric, Ucx};
+use softnd_benches::compare::programs::{self, ProgramRow};
 use softnd_benches::compare::turns::{
     Measurement, ON_DEVICE, OVER_TCP, OVER_UDP, Peers, Size, Test,
 };
@@ -28,15 +29,15 @@ use softnd_benches::octets;
 /// it is there.
 ///
 /// Over TCP all programs have the same congestion control: first the system's default, then, where this process may change the
-/// default for the length of the run, cubic. Then softnd runs over UDP, where QUIC has a congestion control of its own. With --device
-/// none of this runs, but `nd perftest` over verbs and perftest's own programs on that device.
+/// default for the length of the run, cubic. Then softnd runs over UDP, where QUIC has a congestion control of its own. Then perftest's
+/// programs run over softnd's libraries for verbs, beside `nd perf`. With --device none of this runs, but `nd perftest` over verbs and perftest's own programs on that device.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Octets per message [default: all powers of two from 8 to 1 MiB]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     size: Vec<u32>,
 
-    /// Measures over one of the two alone [default: both]
+    /// Measures one part alone: over TCP, over UDP, or verbs programs by `nd run` beside `nd perf` [default: all]
     #[arg(long, value_name = "TRANSPORT", value_delimiter = ',')]
     over: Vec<Over>,
 
@@ -93,8 +94,12 @@ impl Arguments {
             return vec![PagePart::Device];
         }
         let chosen = |over: &Over| self.over.is_empty() || self.over.contains(over);
-        let both = [(Over::Tcp, PagePart::Tcp), (Over::Udp, PagePart::Udp)];
-        let parts = both.into_iter().filter(|(over, _)| chosen(over));
+        let all = [
+            (Over::Tcp, PagePart::Tcp),
+            (Over::Udp, PagePart::Udp),
+            (Over::Programs, PagePart::Programs),
+        ];
+        let parts = all.into_iter().filter(|(over, _)| chosen(over));
         parts.map(|(_, part)| part).collect()
     }
 }
@@ -104,6 +109,7 @@ impl Arguments {
 enum Over {
     Tcp,
     Udp,
+    Programs,
 }
 
 /// Each part is printed and written when it is done, because the next one takes as long again.
@@ -133,6 +139,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
             PagePart::Tcp => over_tcp(arguments, &nd, &mut findings)?,
             PagePart::Udp => over_udp(arguments, &nd, &mut findings)?,
             PagePart::Device => on_device(arguments, &nd, &mut findings)?,
+            PagePart::Programs => of_programs(arguments, &nd, &mut findings)?,
         }
         let text = findings.print();
         println!("{text}");
@@ -154,7 +161,7 @@ const fn packages(part: PagePart) -> &'static [(&'static str, &'static str)] {
     match part {
         PagePart::Tcp => &[("UCX", "ucx-utils"), ("libfabric", "libfabric-bin")],
         PagePart::Udp => &[("libfabric", "libfabric-bin")],
-        PagePart::Device => &[("perftest", "perftest")],
+        PagePart::Device | PagePart::Programs => &[("perftest", "perftest")],
     }
 }
 
@@ -249,6 +256,31 @@ fn over_udp(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Result<(
     };
     let cores = (&mut findings.cores, &mut { PATIENCE });
     findings.udp = part.measure(nd, &peers, arguments.turns, cores)?;
+    Ok(())
+}
+
+/// perftest's programs over softnd's libraries for verbs.
+fn of_programs(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Result<(), Failure> {
+    let (tests, missing) = programs::installed();
+    for program in missing {
+        skip(findings, not_installed(&program, "perftest"));
+    }
+    if !programs::has_libraries(&nd.program) {
+        let program = nd.program.display();
+        skip(
+            findings,
+            format!("the libraries for verbs are not beside {program}"),
+        );
+        return Ok(());
+    }
+    let nd = Nd {
+        turn: nd.turn.max(programs::SHORTEST),
+        ..nd.clone()
+    };
+    for test in tests {
+        let row = ProgramRow::measure(test, &nd, arguments.turns.into())?;
+        findings.programs.push(row);
+    }
     Ok(())
 }
 

@@ -13,6 +13,7 @@ pub mod nd;
 pub mod page;
 pub mod peers;
 pub mod plot;
+pub mod programs;
 pub mod turns;
 
 use std::fmt;

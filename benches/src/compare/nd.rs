@@ -172,6 +172,48 @@ impl Nd {
         side_times(&self.ping_pong_row(size, Way::Shared)?, "")
     }
 
+    /// One turn of ping-pong, or of Reads one after the other, over TCP: the median of half a round trip of a Send, or of a whole one of
+    /// a Read, in nanoseconds.
+    ///
+    /// # Errors
+    ///
+    /// See [`Nd::ping_pong`].
+    pub fn latency(&self, op: &str, size: usize, events: bool) -> Result<f64, Failure> {
+        let mode: &[&str] = if events { &["--mode", "event"] } else { &[] };
+        let more = ["--op", op, "--test", "latency", "--size", &size.to_string()];
+        number(&self.row(op, &[&more, mode].concat())?, "p50_ns")
+    }
+
+    /// One turn one way over TCP, with so many outstanding messages, in octets per second.
+    ///
+    /// # Errors
+    ///
+    /// See [`Nd::ping_pong`].
+    pub fn bandwidth_at(&self, op: &str, size: usize, depth: usize) -> Result<f64, Failure> {
+        let (size, depth) = (size.to_string(), depth.to_string());
+        let more = [
+            "--op",
+            op,
+            "--test",
+            "bandwidth",
+            "--size",
+            &size,
+            "--depth",
+            &depth,
+        ];
+        number(&self.row(op, &more)?, "bytes_per_s")
+    }
+
+    /// The row of an operation, in the last mode that is named: `nd perf` runs all modes that it is given.
+    fn row(&self, op: &str, more: &[&str]) -> Result<Value, Failure> {
+        let mut command = Command::new(&self.program);
+        self.arguments(&mut command);
+        command.args(more);
+        let mut rows = rows(&process::run(command)?)?;
+        rows.reverse();
+        one(&rows, op)
+    }
+
     /// One turn of Send and one of Write, one way, in octets per second, beside raw TCP.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use ::nd::cores::Watch;
 
 use super::Failure;
 use super::calls::{CLASSES, Histogram, Traffic};
+use super::programs::ProgramRow;
 use super::turns::{
     AHEAD, ALIGNED_ONE_WAY, ALIGNED_PING_PONG, ALIGNED_SHARES, DEVICE_ONE_WAY,
     DEVICE_ONE_WAY_SHARES, DEVICE_PING_PONG, DEVICE_PING_PONG_SHARES, Figure, LEAST, ONE_WAY,
@@ -23,6 +24,8 @@ pub enum PagePart {
     Udp,
     /// On a device.
     Device,
+    /// Verbs programs.
+    Programs,
 }
 
 impl PagePart {
@@ -31,6 +34,7 @@ impl PagePart {
             Self::Tcp => "compare over TCP",
             Self::Udp => "compare over UDP",
             Self::Device => "compare of verbs",
+            Self::Programs => "compare of verbs programs",
         }
     }
 }
@@ -52,6 +56,8 @@ pub struct Findings {
     pub udp: Vec<Size>,
     /// The name of a device, and all sizes on it, in order.
     pub device: Option<(String, Vec<Size>)>,
+    /// Verbs programs, in the order of their tests.
+    pub programs: Vec<ProgramRow>,
     /// FPDUs per system call.
     pub calls: Vec<(Traffic, Histogram)>,
     /// What was left out, and why.
@@ -76,7 +82,7 @@ impl Findings {
         let rounds = self.rounds.iter().map(|round| round.print(self.crc));
         let mut text = self.head();
         text.extend(rounds);
-        text + &self.over_udp() + &self.on_device() + &self.histogram()
+        text + &self.over_udp() + &self.on_device() + &self.of_programs() + &self.histogram()
     }
 
     /// What was measured on, how, and what was left out.
@@ -153,6 +159,60 @@ impl Findings {
             &in_unit(&DEVICE_ONE_WAY, MEGABYTES),
             &DEVICE_ONE_WAY_SHARES,
         );
+        text
+    }
+
+    fn of_programs(&self) -> String {
+        let mut text = String::new();
+        let Some(first) = self.programs.first() else {
+            return text;
+        };
+        line(
+            &mut text,
+            format_args!(
+                "Medians of {} turns of {} ms each; ratios are medians of the ratios within each turn. In brackets is what half of the turns \
+                 lie between.\n",
+                first.turns.len(),
+                self.turn_ms
+            ),
+        );
+        head(
+            &mut text,
+            "perftest by `nd run` beside `nd perf`",
+            crc(self.crc),
+        );
+        line(
+            &mut text,
+            format_args!(
+                "| program | size | by `nd run` | `nd perf` | ratio | required | holds |\n|---|--:|--:|--:|--:|---|---|"
+            ),
+        );
+        for row in &self.programs {
+            let ProgramRow { test, .. } = row;
+            let (Some(medians), Some((ratio, low, high))) = (row.medians(), row.ratio()) else {
+                continue;
+            };
+            let bandwidth = test.program.is_bandwidth();
+            let (unit, name, bound) = if bandwidth {
+                (GIGABYTES, "GB/s", "at least")
+            } else {
+                (MICROSECONDS, "µs", "at most")
+            };
+            let figure = |figure: f64| format!("{} {name}", number(Some(figure * unit)));
+            line(
+                &mut text,
+                format_args!(
+                    "| `{}` | {} | {} | {} | {ratio:.2} ({low:.2}–{high:.2}) | {bound} {:.2} | {} |",
+                    test.name(),
+                    octets(test.size as usize),
+                    figure(medians.program),
+                    figure(medians.perf),
+                    test.bound(),
+                    if row.holds() { "yes" } else { "missed" }
+                ),
+            );
+        }
+        text.push('\n');
         text
     }
 
@@ -406,6 +466,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::calls::TRAFFIC;
+    use super::super::programs::tests::rows as programs_of_test;
     use super::super::turns::tests::sizes;
     use super::*;
 
@@ -429,6 +490,7 @@ mod tests {
             }],
             udp: sizes(),
             device: Some(("siw0".to_owned(), sizes())),
+            programs: programs_of_test(),
             calls: vec![(TRAFFIC[1], histogram)],
             skipped: vec!["fi_pingpong is not installed".to_owned()],
         }
@@ -467,6 +529,9 @@ mod tests {
             "| Send ping-pong | 0.95 at every size, median above 1 | 1.10 (1.10–1.10) | 8 B | 1.10 | yes |",
             "| Send one way | 0.95 at every size, median above 1 | 0.80 (0.80–0.80) | 8 B | 0.80 | missed |",
             "| send rate, 64 B | 128 | 25.0 | 25.0 % |  |  |  |  | 75.0 % |  |  |",
+            "| `ib_send_lat` | 8 B | 8.40 µs | 8.00 µs | 1.05 (1.00–1.20) | at most 1.10 | yes |",
+            "| `ib_read_bw` | 64 KiB | ",
+            " | 0.60 (0.50–0.90) | at least 0.95 | missed |",
             "Skipped: fi_pingpong is not installed.",
             "one \\| two",
         ] {
@@ -497,7 +562,12 @@ mod tests {
     #[test]
     fn the_page_of_the_book_has_the_marks_of_all_parts() {
         let page = include_str!("../../../docs/performance-compared.md");
-        for part in [PagePart::Tcp, PagePart::Udp, PagePart::Device] {
+        for part in [
+            PagePart::Tcp,
+            PagePart::Udp,
+            PagePart::Device,
+            PagePart::Programs,
+        ] {
             replace(page, part, "new").unwrap();
         }
     }

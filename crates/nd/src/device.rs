@@ -122,6 +122,12 @@ impl DeviceTest {
         }
     }
 
+    /// The figure in what perftest's program has printed.
+    #[must_use]
+    pub fn figure_of_perftest(self, printed: &str) -> Option<f64> {
+        self.figure(Side::Theirs, printed)
+    }
+
     /// The figure in what a side has printed.
     fn figure(self, side: Side, printed: &str) -> Option<f64> {
         let size = self.size.to_string();

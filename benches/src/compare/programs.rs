@@ -1,0 +1,316 @@
+//! perftest's programs over softnd's libraries for verbs, beside `nd perf`.
+//!
+//! Both run over TCP on the loopback interface. What a program pays for verbs' calls is the difference.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use ::nd::device::{DeviceTest, Program};
+use ::nd::process::{self, on_core};
+
+use super::nd::Nd;
+use super::peers::Pace;
+use super::{Failure, median};
+
+/// What is required of a test.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProgramTest {
+    /// The program.
+    pub program: Program,
+    /// It sleeps until an event comes, and does not poll.
+    pub events: bool,
+    /// Octets of a message.
+    pub size: u32,
+}
+
+/// Latencies may be this much longer than those of `nd perf`, where both poll, and where both sleep.
+const POLLING: f64 = 1.10;
+const SLEEPING: f64 = 1.20;
+/// Bandwidth is at least this much of that of `nd perf`.
+const BANDWIDTH: f64 = 0.95;
+
+/// All tests, in the order of the table.
+pub const ALL: [ProgramTest; 15] = {
+    const fn test(program: Program, events: bool, size: u32) -> ProgramTest {
+        ProgramTest {
+            program,
+            events,
+            size,
+        }
+    }
+    use Program::{ReadBw, ReadLat, SendBw, SendLat, WriteBw};
+    [
+        test(SendLat, false, 8),
+        test(SendLat, false, 4096),
+        test(SendLat, false, 65536),
+        test(ReadLat, false, 8),
+        test(ReadLat, false, 4096),
+        test(ReadLat, false, 65536),
+        test(SendLat, true, 8),
+        test(SendLat, true, 4096),
+        test(SendLat, true, 65536),
+        test(SendBw, false, 65536),
+        test(SendBw, false, 1 << 20),
+        test(WriteBw, false, 65536),
+        test(WriteBw, false, 1 << 20),
+        test(ReadBw, false, 65536),
+        test(ReadBw, false, 1 << 20),
+    ]
+};
+
+/// One turn of a test: nanoseconds (half a round trip of a Send, a whole one of a Read), or octets per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProgramTurn {
+    /// Of the program.
+    pub program: f64,
+    /// Of `nd perf`.
+    pub perf: f64,
+}
+
+/// A test and its turns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProgramRow {
+    /// The test.
+    pub test: ProgramTest,
+    /// The turns, in order.
+    pub turns: Vec<ProgramTurn>,
+}
+
+impl ProgramTest {
+    /// The test in words.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let how = if self.events { " -e" } else { "" };
+        format!("{}{how}", self.program.installed_name())
+    }
+
+    /// The bound of the ratio to `nd perf`: an upper one of latencies, a lower one of bandwidth.
+    #[must_use]
+    pub const fn bound(&self) -> f64 {
+        match (self.program.is_bandwidth(), self.events) {
+            (true, _) => BANDWIDTH,
+            (false, true) => SLEEPING,
+            (false, false) => POLLING,
+        }
+    }
+
+    const fn op(&self) -> &'static str {
+        if self.program.reads() {
+            "read"
+        } else if self.program.writes() {
+            "write"
+        } else {
+            "send"
+        }
+    }
+
+    /// Outstanding messages.
+    fn depth(&self) -> usize {
+        super::nd::depth(self.size as usize).min(16) // Reads outstanding, at most
+    }
+
+    /// One turn of both. Which begins, changes from turn to turn.
+    fn turn(&self, nd: &Nd, pace: &Pace, number: usize) -> Result<ProgramTurn, Failure> {
+        if number.is_multiple_of(2) {
+            let program = self.of_program(nd, pace)?;
+            let perf = self.of_perf(nd)?;
+            Ok(ProgramTurn { program, perf })
+        } else {
+            let perf = self.of_perf(nd)?;
+            let program = self.of_program(nd, pace)?;
+            Ok(ProgramTurn { program, perf })
+        }
+    }
+
+    fn of_perf(&self, nd: &Nd) -> Result<f64, Failure> {
+        let size = self.size as usize;
+        if self.program.is_bandwidth() {
+            nd.bandwidth_at(self.op(), size, self.depth())
+        } else {
+            nd.latency(self.op(), size, self.events)
+        }
+    }
+
+    fn of_program(&self, nd: &Nd, pace: &Pace) -> Result<f64, Failure> {
+        let port = process::free_port()?;
+        let messages = pace.messages();
+        let server = self.command(nd, 1, port, messages);
+        let mut client = self.command(nd, 0, port, messages);
+        client.arg("127.0.0.1");
+        let printed = process::run_pair(server, client, port)?;
+        let test = DeviceTest {
+            program: self.program,
+            size: self.size,
+            messages,
+        };
+        let figure = test
+            .figure_of_perftest(&printed)
+            .ok_or_else(|| Failure::new(format!("{} printed no figure: {printed}", self.name())))?;
+        let size = f64::from(self.size);
+        Ok(if self.program.is_bandwidth() {
+            let rate = figure * f64::from(1 << 20); // MiB
+            pace.learn(1e9 * size / rate);
+            rate
+        } else {
+            let time = 1e3 * figure;
+            pace.learn(if self.program.reads() {
+                time
+            } else {
+                2.0 * time
+            });
+            time
+        })
+    }
+
+    fn command(&self, nd: &Nd, core: usize, port: u16, messages: u32) -> Command {
+        let mut command = on_core(core, &nd.program);
+        command.args(["run", "--", &self.program.installed_name(), "-R", "-F"]);
+        command.args(["-p", &port.to_string(), "-s", &self.size.to_string()]);
+        command.args(["-n", &messages.to_string()]);
+        if self.program.is_bandwidth() {
+            command.args(["-t", &self.depth().to_string()]);
+        }
+        if self.events {
+            command.arg("-e");
+        }
+        command.env("SOFTND_VERBS_CRC", if nd.crc { "on" } else { "off" });
+        command
+    }
+}
+
+impl ProgramRow {
+    /// Measures a test.
+    ///
+    /// # Errors
+    ///
+    /// When a program fails, or prints something unknown.
+    pub fn measure(test: ProgramTest, nd: &Nd, turns: usize) -> Result<Self, Failure> {
+        let pace = Pace::new(nd.turn, test.size as usize);
+        let turns = (0..turns).map(|turn| {
+            eprintln!("{} {}: turn {turn} of {turns}", test.name(), test.size);
+            test.turn(nd, &pace, turn)
+        });
+        Ok(Self {
+            test,
+            turns: turns.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The medians of the program's and of `nd perf`'s figures.
+    #[must_use]
+    pub fn medians(&self) -> Option<ProgramTurn> {
+        Some(ProgramTurn {
+            program: median(self.turns.iter().map(|turn| turn.program))?,
+            perf: median(self.turns.iter().map(|turn| turn.perf))?,
+        })
+    }
+
+    /// The median of the ratios within each turn, and what half of them lie between.
+    #[must_use]
+    pub fn ratio(&self) -> Option<(f64, f64, f64)> {
+        let mut ratios: Vec<_> = self
+            .turns
+            .iter()
+            .map(|turn| turn.program / turn.perf)
+            .collect();
+        ratios.sort_by(f64::total_cmp);
+        let last = ratios.len().checked_sub(1)?;
+        let middle = median(ratios.iter().copied())?;
+        Some((middle, ratios[last / 4], ratios[last - last / 4]))
+    }
+
+    /// Whether the ratio is within its bound.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        let bound = self.test.bound();
+        self.ratio().is_some_and(|(ratio, ..)| {
+            if self.test.program.is_bandwidth() {
+                ratio >= bound
+            } else {
+                ratio <= bound
+            }
+        })
+    }
+}
+
+/// The tests whose programs are installed, and the names of those that are not.
+#[must_use]
+pub fn installed() -> (Vec<ProgramTest>, Vec<String>) {
+    let (there, missing): (Vec<_>, Vec<_>) = ALL
+        .into_iter()
+        .partition(|test| test.program.is_installed());
+    let mut missing: Vec<_> = missing
+        .iter()
+        .map(|test| test.program.installed_name())
+        .collect();
+    missing.dedup();
+    (there, missing)
+}
+
+/// Whether the libraries lie beside `nd`.
+#[must_use]
+pub fn has_libraries(nd: &Path) -> bool {
+    nd.with_file_name("libibverbs.so").is_file()
+}
+
+/// The shortest turn: these programs take some time to start.
+pub const SHORTEST: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Rows that hold, and rows that do not.
+    #[must_use]
+    pub(in super::super) fn rows() -> Vec<ProgramRow> {
+        let row = |test, ratios: [f64; 3]| {
+            let turn = |ratio| ProgramTurn {
+                program: ratio * 8_000.0,
+                perf: 8_000.0,
+            };
+            let turns = ratios.map(turn).to_vec();
+            ProgramRow { test, turns }
+        };
+        vec![
+            row(ALL[0], [1.0, 1.05, 1.2]),
+            row(ALL[3], [1.2, 1.3, 1.0]),
+            row(ALL[9], [0.96, 0.9, 1.0]),
+            row(ALL[13], [0.5, 0.9, 0.6]),
+        ]
+    }
+
+    #[test]
+    fn latencies_have_an_upper_bound_and_bandwidth_a_lower_one() {
+        let holds: Vec<_> = rows().iter().map(ProgramRow::holds).collect();
+        assert_eq!(holds, [true, false, true, false]);
+        assert_eq!(rows()[0].ratio(), Some((1.05, 1.0, 1.2)));
+        let none = ProgramRow {
+            test: ALL[0],
+            turns: Vec::new(),
+        };
+        assert!(!none.holds() && none.medians().is_none());
+    }
+
+    #[test]
+    fn the_program_makes_the_test_that_nd_perf_makes() {
+        let nd = Nd {
+            program: "nd".into(),
+            crc: false,
+            turn: SHORTEST,
+            systems_congestion: false,
+        };
+        let line = |test: ProgramTest| {
+            let command = test.command(&nd, usize::MAX, 4000, 500);
+            format!("{command:?}").replace('"', "")
+        };
+        for (test, wanted) in [
+            (ALL[6], "ib_send_lat -R -F -p 4000 -s 8 -n 500 -e"),
+            (ALL[14], "ib_read_bw -R -F -p 4000 -s 1048576 -n 500 -t 2"),
+        ] {
+            let line = line(test);
+            assert!(line.ends_with(wanted), "{line}");
+            assert!(line.contains("SOFTND_VERBS_CRC=off"), "{line}");
+        }
+    }
+}
