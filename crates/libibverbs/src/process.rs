@@ -2,11 +2,17 @@
 
 use std::env;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use softverbs::{Device, DeviceKind, Error, Process, ProcessOptions, Result};
 
-use crate::border::{end_waits, forked, watch_forks};
+use crate::border::{at_exit, end_waits, forked, watch_forks};
+
+/// How long the end of the program may take.
+const EXIT_WITHIN: Duration = Duration::from_secs(2);
 
 /// The process object, and how many forks the process had behind it then.
 static PROCESS: Mutex<Option<(u32, Arc<Process>)>> = Mutex::new(None);
@@ -18,7 +24,10 @@ fn locked() -> MutexGuard<'static, Option<(u32, Arc<Process>)>> {
 /// The devices. They are made with the first call, and anew in the child of a fork.
 pub(crate) fn process() -> Result<Arc<Process>> {
     static WATCH: Once = Once::new();
-    WATCH.call_once(watch_forks);
+    WATCH.call_once(|| {
+        watch_forks();
+        at_exit(finish);
+    });
     let mut known = locked();
     if let Some((forks, process)) = &*known {
         if *forks == forked() {
@@ -37,6 +46,27 @@ fn say(error: &Error) {
     SAID.call_once(|| eprintln!("softnd's libibverbs has no devices: {error}"));
 }
 
+/// The program exits: what it has sent arrives. In the child of a fork that has opened no device, nothing is its own.
+///
+/// Programs also exit in handlers of signals, which may have interrupted this library while it held a lock. So another thread does the
+/// work, and the program waits for it as long as it may take.
+extern "C" fn finish() {
+    let Some((forks, process)) = PROCESS.try_lock().ok().and_then(|known| known.clone()) else {
+        return;
+    };
+    if forks != forked() {
+        return;
+    }
+    let (done, is_done) = mpsc::channel();
+    let finishing = thread::Builder::new().spawn(move || {
+        process.finish(EXIT_WITHIN);
+        let _ = done.send(());
+    });
+    if finishing.is_ok() {
+        let _ = is_done.recv_timeout(EXIT_WITHIN);
+    }
+}
+
 /// A panic was caught: devices are not to be trusted any more.
 pub(crate) fn broke() {
     let known = locked().clone();
@@ -53,6 +83,7 @@ fn options() -> ProcessOptions {
         options.kind = DeviceKind::Iwarp;
     }
     options.interface = env::var("SOFTND_VERBS_INTERFACE").ok();
+    options.capture = env::var_os("SOFTND_VERBS_CAPTURE").map(|folder| capture(folder.as_ref()));
     options.ports = env::var("SOFTND_VERBS_PORTS")
         .ok()
         .and_then(|text| ports(&text));
@@ -60,6 +91,13 @@ fn options() -> ProcessOptions {
         options.crc = false;
     }
     options
+}
+
+/// The file for what this process captures.
+fn capture(folder: &Path) -> PathBuf {
+    let program = env::current_exe().unwrap_or_default();
+    let program = program.file_name().unwrap_or_default().display();
+    folder.join(format!("{program}-{}.pcapng", std::process::id()))
 }
 
 /// Ports as `nd run` writes them: `FIRST-LAST`.

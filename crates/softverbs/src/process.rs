@@ -9,10 +9,12 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use iwarp_io::capture::Capture;
 use iwarp_io::descriptors;
 use iwarp_io::driver::Driver;
 use iwarp_io::endpoint::StreamId;
@@ -50,6 +52,9 @@ pub struct ProcessOptions {
     pub interrupts: Option<fn() -> bool>,
     /// Streams carry CRCs. They also do if the peer asks for CRCs.
     pub crc: bool,
+    /// The file into which everything is captured that connections send and receive, as pcapng. It is made with the first object that
+    /// needs the driver.
+    pub capture: Option<PathBuf>,
 }
 
 impl Default for ProcessOptions {
@@ -60,6 +65,7 @@ impl Default for ProcessOptions {
             ports: None,
             interrupts: None,
             crc: true,
+            capture: None,
         }
     }
 }
@@ -97,6 +103,7 @@ pub(crate) struct Engine {
     pub(crate) table: Arc<Table>,
     /// For completion queues without a channel, and for asynchronous events.
     pub(crate) parking: Arc<Parking>,
+    capture: Option<Capture>,
     process: Weak<Process>,
 }
 
@@ -312,6 +319,13 @@ impl Process {
         let Some(engine) = self.engine.lock().clone() else {
             return;
         };
+        self.finish_connections(&engine, limit);
+        if let Some(Err(error)) = engine.capture.as_ref().map(Capture::flush) {
+            tracing::warn!(%error, "the capture is not complete");
+        }
+    }
+
+    fn finish_connections(&self, engine: &Engine, limit: Duration) {
         let connections = std::mem::take(&mut *self.connections.lock());
         let connections: Vec<_> = connections.iter().filter_map(Weak::upgrade).collect();
         let end = engine.driver.now() + limit;
@@ -418,7 +432,10 @@ impl Engine {
         };
         let table = Arc::new(Table::with_options(&options).map_err(io::Error::other)?);
         let buffers = Buffers::new(Arc::clone(&table));
-        let driver = Arc::new(Driver::start(process.transport.clone(), buffers, None)?);
+        let capture = process.options.capture.as_ref();
+        let capture = capture.map(Capture::create).transpose()?;
+        let driver = Driver::start(process.transport.clone(), buffers, capture.clone())?;
+        let driver = Arc::new(driver);
         let owner: Weak<dyn DriverOwner> = process.this.clone();
         driver.owned_by(owner);
         if let Some(world) = environment.world() {
@@ -429,6 +446,7 @@ impl Engine {
             parking: Arc::new(driver.parking()?),
             driver,
             table,
+            capture,
             process: process.this.clone(),
         })
     }

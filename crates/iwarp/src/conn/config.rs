@@ -54,9 +54,9 @@ impl QueueSizes {
     #[inline(always)]
     pub(super) fn length_of(&self, operation: &Operation<Payload<'_>>) -> Result<u32, PostError> {
         let (data, sges, inline) = match *operation {
-            Operation::Send { data, .. } | Operation::Write { data, .. } => {
-                (data, self.initiator_sges, self.inline)
-            }
+            Operation::Send { data, .. }
+            | Operation::Write { data, .. }
+            | Operation::WriteImmediate { data, .. } => (data, self.initiator_sges, self.inline),
             Operation::Read { sink, .. } => (sink, self.read_sges, 0),
             Operation::Atomic { sink, .. } => (sink, self.read_sges.min(1), 0),
             Operation::Immediate { .. } | Operation::Bind(_) | Operation::Invalidate(_) => {

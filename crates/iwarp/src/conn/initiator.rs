@@ -305,7 +305,13 @@ impl InitiatorQueue {
     /// The oldest open request of a kind among those that are [leaving](Self::leaving).
     pub(super) fn oldest_open(&self, kind: RequestKind, leaving: (u64, u64)) -> Option<u64> {
         let mut open = self.leaving(leaving);
-        let oldest = open.find(|(_, request)| request.operation.kind() == kind);
+        let is_of_kind = |operation: &Operation| match operation {
+            Operation::WriteImmediate { .. } => {
+                matches!(kind, RequestKind::Write | RequestKind::Immediate)
+            }
+            operation => operation.kind() == kind,
+        };
+        let oldest = open.find(|(_, request)| is_of_kind(&request.operation));
         oldest.map(|(at, _)| at)
     }
 
@@ -331,7 +337,9 @@ impl InitiatorQueue {
     ) -> Option<u64> {
         let mut open = self.leaving(leaving);
         let covering = open.find(|(_, request)| {
-            let Operation::Write { remote, .. } = request.operation else {
+            let (Operation::Write { remote, .. } | Operation::WriteImmediate { remote, .. }) =
+                request.operation
+            else {
                 return false;
             };
             let offset = place.to.wrapping_sub(remote.to);

@@ -27,7 +27,11 @@ enum Message {
     /// A Send, with the value of its STag field (RDMAP-008, RDMAP-010).
     Send { opcode: Opcode, word: u32 },
     /// A Write, with the address of its first octet.
-    Write { remote: RemoteAddress },
+    Write {
+        remote: RemoteAddress,
+        /// Immediate Data of the same request follows.
+        is_followed: bool,
+    },
 }
 
 impl Connection {
@@ -47,7 +51,25 @@ impl Connection {
                 opcode: Opcode::send(solicited, invalidate.is_some()),
                 word: invalidate.map_or(0, |stag| stag.0),
             },
-            Operation::Write { remote, .. } => Message::Write { remote },
+            Operation::Write { remote, .. } => Message::Write {
+                remote,
+                is_followed: false,
+            },
+            Operation::WriteImmediate {
+                remote,
+                immediate,
+                solicited,
+                ..
+            } => {
+                let made = self.tx.current.map_or(0, |current| current.offset);
+                if made == self.initiator.get(self.initiator.next).length {
+                    return self.send_immediate((immediate, solicited), mem, budget, out);
+                }
+                Message::Write {
+                    remote,
+                    is_followed: true,
+                }
+            }
             Operation::Read { remote, .. } => {
                 return self.send_read_request(remote, mem, budget, out);
             }
@@ -164,7 +186,7 @@ impl Connection {
         let last = len == left; // DDP-021
         let (tagged, untagged);
         let header: &[u8] = match message {
-            Message::Write { remote } => {
+            Message::Write { remote, .. } => {
                 let to = remote.to.wrapping_add(u64::from(current.offset));
                 tagged = TaggedHeader::new(last, control(Opcode::Write), remote.stag, to);
                 tagged.as_bytes()
@@ -225,7 +247,16 @@ impl Connection {
             self.tx.current = Some(current);
             return;
         }
-        self.finish_message(matches!(message, Message::Write { .. }));
+        let Message::Write { is_followed, .. } = message else {
+            return self.finish_message(false);
+        };
+        if is_followed {
+            self.counters.sent.writes += 1;
+            current.offset += len;
+            self.tx.current = Some(current);
+            return;
+        }
+        self.finish_message(true);
     }
 
     /// Notes that all of the current message is made: of a Write, or of a Send.

@@ -16,6 +16,17 @@ pub enum Payload<'a> {
     Inline(&'a [&'a [u8]]),
 }
 
+impl Payload<'_> {
+    /// How many octets these are.
+    #[inline(always)]
+    pub fn octets(&self) -> u64 {
+        match self {
+            Self::Sges(sges) => sges.iter().map(|sge| u64::from(sge.length)).sum(),
+            Self::Inline(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),
+        }
+    }
+}
+
 /// What an initiator request does. The same value is used from the post to the headers on the wire.
 ///
 /// `D` is the type of the octets. A post names them ([`Payload`]). The queue copies them to the request's slot, and keeps
@@ -37,6 +48,17 @@ pub enum Operation<D = ()> {
         data: D,
         /// Where the data goes.
         remote: RemoteAddress,
+    },
+    /// RDMA Write with Immediate Data behind it, as one request (RFC 7306 section 6). A Write of no octets is left out.
+    WriteImmediate {
+        /// The data.
+        data: D,
+        /// Where the data goes.
+        remote: RemoteAddress,
+        /// The octets of the Immediate Data in their order on the wire.
+        immediate: [u8; 8],
+        /// Raise an event at the peer.
+        solicited: bool,
     },
     /// RDMA Read, RFC 5040 section 5.2. Each SGE becomes a Read of its own on the wire, because a Read Request names one
     /// sink (RDMAP-053).
@@ -74,7 +96,7 @@ impl<D> Operation<D> {
     pub const fn kind(&self) -> RequestKind {
         match self {
             Self::Send { .. } => RequestKind::Send,
-            Self::Write { .. } => RequestKind::Write,
+            Self::Write { .. } | Self::WriteImmediate { .. } => RequestKind::Write,
             Self::Read { .. } => RequestKind::Read,
             Self::Immediate { .. } => RequestKind::Immediate,
             Self::Atomic { .. } => RequestKind::Atomic,
@@ -98,7 +120,10 @@ impl<D> Operation<D> {
     pub(super) const fn is_sent(&self) -> bool {
         matches!(
             self,
-            Self::Send { .. } | Self::Write { .. } | Self::Immediate { .. }
+            Self::Send { .. }
+                | Self::Write { .. }
+                | Self::WriteImmediate { .. }
+                | Self::Immediate { .. }
         )
     }
 
@@ -121,6 +146,20 @@ impl<D> Operation<D> {
             }
             Self::Write { data, remote } => {
                 *slot = Operation::Write { data: (), remote };
+                Some(data)
+            }
+            Self::WriteImmediate {
+                data,
+                remote,
+                immediate,
+                solicited,
+            } => {
+                *slot = Operation::WriteImmediate {
+                    data: (),
+                    remote,
+                    immediate,
+                    solicited,
+                };
                 Some(data)
             }
             Self::Read { sink, remote } => {
@@ -157,10 +196,10 @@ impl Operation<Payload<'_>> {
     #[inline(always)]
     pub fn octets(&self) -> u64 {
         match *self {
-            Self::Send { data, .. } | Self::Write { data, .. } => match data {
-                Payload::Sges(sges) => sges.iter().map(|sge| u64::from(sge.length)).sum(),
-                Payload::Inline(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),
-            },
+            Self::Send { data, .. } | Self::Write { data, .. } => data.octets(),
+            Self::WriteImmediate {
+                data, immediate, ..
+            } => data.octets() + immediate.len() as u64,
             Self::Immediate { data, .. } => data.len() as u64,
             Self::Read { .. } | Self::Atomic { .. } | Self::Bind(_) | Self::Invalidate(_) => 0,
         }
@@ -222,7 +261,7 @@ pub enum RequestKind {
     Invalidate,
     /// Read.
     Read,
-    /// Write.
+    /// Write, with or without Immediate Data.
     Write,
     /// Immediate Data, at its sender.
     Immediate,

@@ -166,7 +166,7 @@ layouts! {
         wr_local_inv: Function,
         wr_rdma_read: Function,
         wr_rdma_write: Function,
-        wr_rdma_write_imm: usize,
+        wr_rdma_write_imm: Function,
         wr_send: Function,
         wr_send_imm: usize,
         wr_send_inv: Function,

@@ -1,7 +1,9 @@
 //! Panics end here, and results become those of C.
 
 use std::ffi::c_int;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 
 use softverbs::{Errno, Error, Result};
 
@@ -18,10 +20,23 @@ pub(crate) fn set_errno(number: c_int) {
 /// Calls `body`. A panic in it becomes EIO: no panic may pass through the frames of a C program.
 #[inline]
 pub(crate) fn guarded<R>(body: impl FnOnce() -> Result<R>) -> Result<R> {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
+    let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         crate::process::broke();
         Err(Error::new(Errno::IO, "a panic within the library"))
-    })
+    });
+    result.inspect_err(explain)
+}
+
+/// Prints the sentence of an error, where `nd run --explain` asks for it.
+#[cold]
+fn explain(error: &Error) {
+    static IS_WANTED: OnceLock<bool> = OnceLock::new();
+    let is_wanted = || std::env::var_os("SOFTND_VERBS_EXPLAIN").is_some();
+    if *IS_WANTED.get_or_init(is_wanted) {
+        let errno = error.errno();
+        // The program may have closed its standard error.
+        let _ = writeln!(std::io::stderr(), "softnd's libibverbs: {error} ({errno})");
+    }
 }
 
 /// For functions that return the number of an error. Programs print `errno` nevertheless.

@@ -11,7 +11,7 @@ mod pointers;
 mod signals;
 
 pub(crate) use guard::{code, guarded, minus_one, null, set_errno};
-pub(crate) use object::{Facade, Handle, Kept, Object, forked, watch_forks};
+pub(crate) use object::{Facade, Handle, Kept, Object, at_exit, forked, watch_forks};
 pub(crate) use pointers::{Address, Elements, InOut, Input, Memory, Octets, Output, Text, storage};
 pub(crate) use signals::end_waits;
 

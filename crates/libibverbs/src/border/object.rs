@@ -175,3 +175,9 @@ pub(crate) fn watch_forks() {
     // SAFETY: the function is part of a library that is never unloaded (`-z nodelete`), and it only counts.
     let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
 }
+
+/// Calls `hook` when the program exits.
+pub(crate) fn at_exit(hook: extern "C" fn()) {
+    // SAFETY: the function is part of a library that is never unloaded (`-z nodelete`), and lets no panic out.
+    let _ = unsafe { libc::atexit(hook) };
+}

@@ -1,13 +1,13 @@
 //! Completion queues.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Mutex;
 
 use softverbs::{CompletionQueue, Errno, Result, WorkCompletion};
 
 use super::objects::{Channel, Context, Cq};
 use crate::abi::attributes::ibv_modify_cq_attr;
-use crate::abi::constants::IBV_WC_WITH_INV;
+use crate::abi::constants::{IBV_WC_WITH_IMM, IBV_WC_WITH_INV};
 use crate::abi::describe::Zeroed;
 use crate::abi::objects::{ibv_cq_ex, ibv_wc};
 use crate::border::{Handle, Output, code, error, guarded, null};
@@ -95,15 +95,27 @@ fn convert(from: &WorkCompletion) -> ibv_wc {
         opcode: from.opcode as c_int,
         vendor_err: 0,
         byte_len: from.byte_len,
-        invalidated_rkey: from.invalidated.unwrap_or(0),
+        invalidated_rkey: besides(from),
         qp_num: from.qp_num,
         src_qp: 0,
-        wc_flags: from.invalidated.map_or(0, |_| IBV_WC_WITH_INV),
+        wc_flags: flags(from),
         pkey_index: 0,
         slid: 0,
         sl: 0,
         dlid_path_bits: 0,
     }
+}
+
+/// The invalidated key, or the number that came with a Write in the order of its octets.
+pub(crate) fn besides(from: &WorkCompletion) -> u32 {
+    let immediate = from.immediate.map(u32::from_ne_bytes);
+    from.invalidated.or(immediate).unwrap_or(0)
+}
+
+pub(crate) fn flags(from: &WorkCompletion) -> c_uint {
+    let invalidated = from.invalidated.map_or(0, |_| IBV_WC_WITH_INV);
+    let immediate = from.immediate.map_or(0, |_| IBV_WC_WITH_IMM);
+    invalidated | immediate
 }
 
 pub(crate) extern "C" fn poll(cq: Handle<Cq>, room: c_int, to: Output<ibv_wc>) -> c_int {

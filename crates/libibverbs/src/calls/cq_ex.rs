@@ -5,14 +5,14 @@ use std::sync::PoisonError;
 
 use softverbs::{Errno, Result, WorkCompletion};
 
-use super::cq;
+use super::cq::{self, besides, flags};
 use super::objects::{Channel, Context, Cq};
 use crate::abi::attributes::ibv_cq_init_attr_ex;
 use crate::abi::constants::{
     IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CQ_INIT_ATTR_MASK_PD, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN,
     IBV_CREATE_CQ_ATTR_SINGLE_THREADED, IBV_WC_EX_WITH_BYTE_LEN, IBV_WC_EX_WITH_DLID_PATH_BITS,
     IBV_WC_EX_WITH_IMM, IBV_WC_EX_WITH_QP_NUM, IBV_WC_EX_WITH_SL, IBV_WC_EX_WITH_SLID,
-    IBV_WC_EX_WITH_SRC_QP, IBV_WC_WITH_INV,
+    IBV_WC_EX_WITH_SRC_QP,
 };
 use crate::border::{Handle, InOut, error, guarded, null};
 
@@ -122,7 +122,7 @@ extern "C" fn read_byte_len(cq: Handle<Cq>) -> u32 {
 }
 
 extern "C" fn read_imm_data(cq: Handle<Cq>) -> u32 {
-    current(cq).invalidated.unwrap_or(0)
+    besides(&current(cq))
 }
 
 extern "C" fn read_qp_num(cq: Handle<Cq>) -> u32 {
@@ -130,7 +130,7 @@ extern "C" fn read_qp_num(cq: Handle<Cq>) -> u32 {
 }
 
 extern "C" fn read_wc_flags(cq: Handle<Cq>) -> c_uint {
-    current(cq).invalidated.map_or(0, |_| IBV_WC_WITH_INV)
+    flags(&current(cq))
 }
 
 extern "C" fn read_zero(_: Handle<Cq>) -> u32 {

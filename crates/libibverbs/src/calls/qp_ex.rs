@@ -8,8 +8,8 @@ use softverbs::{Errno, RemotePlace, Result, SendOperation, Sge};
 use super::objects::{Built, BuiltRequest, Qp};
 use super::requests::post_built;
 use crate::abi::constants::{
-    IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_SEND,
-    IBV_QP_EX_WITH_SEND_WITH_INV,
+    IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
+    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_INV,
 };
 use crate::abi::objects::{ibv_data_buf, ibv_qp_ex};
 use crate::border::{Elements, Handle, Octets, code, error, guarded};
@@ -19,6 +19,7 @@ pub(crate) fn check_operations(flags: u64) -> Result<()> {
     let known = IBV_QP_EX_WITH_SEND
         | IBV_QP_EX_WITH_SEND_WITH_INV
         | IBV_QP_EX_WITH_RDMA_WRITE
+        | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
         | IBV_QP_EX_WITH_RDMA_READ;
     match flags & !known {
         0 => Ok(()),
@@ -37,6 +38,9 @@ pub(crate) fn set_functions(c: &mut ibv_qp_ex, operations: u64) {
     }
     if has(IBV_QP_EX_WITH_RDMA_WRITE) {
         c.wr_rdma_write = rdma_write as *const c_void;
+    }
+    if has(IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM) {
+        c.wr_rdma_write_imm = rdma_write_imm as *const c_void;
     }
     if has(IBV_QP_EX_WITH_RDMA_READ) {
         c.wr_rdma_read = rdma_read as *const c_void;
@@ -132,6 +136,14 @@ extern "C" fn send_inv(qp: Handle<Qp>, rkey: u32) {
 
 extern "C" fn rdma_write(qp: Handle<Qp>, rkey: u32, addr: u64) {
     begin(qp, SendOperation::Write(RemotePlace { addr, rkey }));
+}
+
+extern "C" fn rdma_write_imm(qp: Handle<Qp>, rkey: u32, addr: u64, number: u32) {
+    let place = RemotePlace { addr, rkey };
+    begin(
+        qp,
+        SendOperation::WriteImmediate(place, number.to_ne_bytes()),
+    );
 }
 
 extern "C" fn rdma_read(qp: Handle<Qp>, rkey: u32, addr: u64) {

@@ -6,7 +6,7 @@ use softverbs::{Errno, RemotePlace, Result, SendData, SendOperation, SendRequest
 
 use crate::abi::constants::{
     IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, IBV_WR_RDMA_READ,
-    IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_SEND_WITH_INV,
+    IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_INV,
 };
 use crate::abi::objects::{ibv_recv_wr, ibv_send_wr};
 use crate::border::{Elements, Input, Octets, Output, error};
@@ -64,6 +64,10 @@ fn operation(wr: &ibv_send_wr) -> Result<SendOperation> {
         IBV_WR_SEND => SendOperation::Send,
         IBV_WR_SEND_WITH_INV => SendOperation::SendInvalidate(wr.invalidate_rkey),
         IBV_WR_RDMA_WRITE => SendOperation::Write(place),
+        // The key to invalidate and the number of a Write share their place.
+        IBV_WR_RDMA_WRITE_WITH_IMM => {
+            SendOperation::WriteImmediate(place, wr.invalidate_rkey.to_ne_bytes())
+        }
         IBV_WR_RDMA_READ => SendOperation::Read(place),
         _ => return Err(error(Errno::INVAL, "an operation that is not supported")),
     })

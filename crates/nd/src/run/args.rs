@@ -1,6 +1,7 @@
 //! The arguments of `nd run`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
@@ -27,6 +28,14 @@ pub(crate) struct ProgramArgs {
     #[arg(long, value_name = "FIRST-LAST", value_parser = ports)]
     pub(super) ports: Option<(u16, u16)>,
 
+    /// Capture what connections send and receive: each process writes PROGRAM-PID.pcapng in this folder, which is made if need be
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) capture: Option<PathBuf>,
+
+    /// Print on standard error why calls of the libraries fail, which programs learn as a number alone
+    #[arg(long)]
+    pub(super) explain: bool,
+
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub(super) command: Vec<OsString>,
@@ -45,6 +54,12 @@ impl ProgramArgs {
         }
         if let Some((first, last)) = self.ports {
             all.push(("SOFTND_VERBS_PORTS", format!("{first}-{last}")));
+        }
+        if let Some(folder) = &self.capture {
+            all.push(("SOFTND_VERBS_CAPTURE", folder.display().to_string()));
+        }
+        if self.explain {
+            all.push(("SOFTND_VERBS_EXPLAIN", "1".to_owned()));
         }
         all
     }

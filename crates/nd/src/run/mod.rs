@@ -13,6 +13,7 @@ mod tree;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
     let program = program::find(name)?;
     program::check(&program)?;
     let devices = devices(args)?;
+    make_capture_folder(args)?;
     let libraries = libraries::find()?;
     let names = libraries.versioned_names()?;
     let tree = tree::make(devices.devices())?;
@@ -48,6 +50,18 @@ fn in_front<P: AsRef<OsStr>>(variable: &str, paths: impl IntoIterator<Item = P>)
     let paths = paths.into_iter().map(|path| path.as_ref().to_owned());
     let all: Vec<OsString> = paths.chain(old).collect();
     all.join(OsStr::new(":"))
+}
+
+fn make_capture_folder(args: &ProgramArgs) -> Result<(), Failure> {
+    let Some(folder) = &args.capture else {
+        return Ok(());
+    };
+    fs::create_dir_all(folder).map_err(|error| {
+        Failure::new(
+            format!("cannot make the folder {}: {error}", folder.display()),
+            "name another folder for --capture",
+        )
+    })
 }
 
 /// The devices that the program will find. Says what is wrong with the interfaces before the program starts, which would only find no

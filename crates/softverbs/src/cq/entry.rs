@@ -85,6 +85,8 @@ pub enum WcOpcode {
     LocalInvalidate = 6,
     /// `IBV_WC_RECV`.
     Receive = 128,
+    /// `IBV_WC_RECV_RDMA_WITH_IMM`: a Receive that the peer's Write with Immediate Data has taken.
+    ReceiveImmediate = 129,
 }
 
 /// The kinds, each at the place that its tag in the ring says.
@@ -96,7 +98,7 @@ const OPCODES: [WcOpcode; 8] = [
     WcOpcode::Receive,
     WcOpcode::Bind,
     WcOpcode::LocalInvalidate,
-    WcOpcode::Send,
+    WcOpcode::ReceiveImmediate,
 ];
 
 impl WcOpcode {
@@ -121,6 +123,7 @@ impl WcOpcode {
             Self::Receive => 4,
             Self::Bind => 5,
             Self::LocalInvalidate => 6,
+            Self::ReceiveImmediate => 7,
         }
     }
 }
@@ -140,6 +143,8 @@ pub struct WorkCompletion {
     pub qp_num: u32,
     /// The key of ours that the peer's message has invalidated (`IBV_WC_WITH_INV`).
     pub invalidated: Option<u32>,
+    /// The number that came with the peer's Write (`IBV_WC_WITH_IMM`), with [`WcOpcode::ReceiveImmediate`].
+    pub immediate: Option<[u8; 4]>,
 }
 
 /// One completion on its way into a queue.
@@ -156,7 +161,7 @@ pub(crate) struct CqEntryWords {
     wr_id: Word,
     /// Status and octets.
     outcome: Word,
-    /// The number of the queue pair, and the invalidated key, which is valid only if the tag says so.
+    /// The number of the queue pair, and the invalidated key or the number that came with a Write, if the tag says so.
     queue_pair: Word,
 }
 
@@ -189,8 +194,9 @@ impl cq::Entry for CqEntry {
         words.wr_id.set(completion.wr_id);
         let status = completion.status as u32;
         words.outcome.set(pair(status, completion.byte_len));
-        let invalidated = completion.invalidated.unwrap_or(0);
-        words.queue_pair.set(pair(completion.qp_num, invalidated));
+        let immediate = completion.immediate.map(u32::from_ne_bytes);
+        let besides = completion.invalidated.or(immediate).unwrap_or(0);
+        words.queue_pair.set(pair(completion.qp_num, besides));
     }
 
     #[expect(
@@ -200,14 +206,16 @@ impl cq::Entry for CqEntry {
     fn load(words: &CqEntryWords, tag: u64) -> WorkCompletion {
         let halves = |word: &Word| ((word.get() >> 32) as u32, word.get() as u32);
         let (status, byte_len) = halves(&words.outcome);
-        let (qp_num, invalidated) = halves(&words.queue_pair);
+        let (qp_num, besides) = halves(&words.queue_pair);
+        let opcode = OPCODES[(tag & KIND) as usize];
         WorkCompletion {
             wr_id: words.wr_id.get(),
             status: WcStatus::from_bits(status),
-            opcode: OPCODES[(tag & KIND) as usize],
+            opcode,
             byte_len,
             qp_num,
-            invalidated: (tag & INVALIDATED != 0).then_some(invalidated),
+            invalidated: (tag & INVALIDATED != 0).then_some(besides),
+            immediate: (opcode == WcOpcode::ReceiveImmediate).then_some(besides.to_ne_bytes()),
         }
     }
 }
@@ -223,7 +231,9 @@ mod tests {
         let words = CqEntryWords::default();
         for status in STATUSES {
             for opcode in OPCODES {
+                let has_immediate = opcode == WcOpcode::ReceiveImmediate;
                 for invalidated in [None, Some(0), Some(u32::MAX)] {
+                    let invalidated = invalidated.filter(|_| !has_immediate);
                     let completion = WorkCompletion {
                         wr_id: u64::MAX - opcode as u64,
                         status,
@@ -231,6 +241,7 @@ mod tests {
                         byte_len: 1 << 30,
                         qp_num: 0x00FF_FFFF,
                         invalidated,
+                        immediate: has_immediate.then_some([1, 2, 3, 4]),
                     };
                     let entry = CqEntry {
                         completion,

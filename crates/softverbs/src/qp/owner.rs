@@ -198,14 +198,22 @@ impl Owner for QpOwner {
             }
             state.has_failed |= status != WcStatus::Success;
         }
+        let mut opcode = WcOpcode::of(completion.kind);
+        let mut byte_len = completion.octets;
+        let immediate = completion.immediate.map(|[a, b, c, d, length @ ..]| {
+            opcode = WcOpcode::ReceiveImmediate;
+            byte_len = u32::from_be_bytes(length);
+            [a, b, c, d]
+        });
         let entry = CqEntry {
             completion: WorkCompletion {
                 wr_id: completion.context,
                 status,
-                opcode: WcOpcode::of(completion.kind),
-                byte_len: completion.octets,
+                opcode,
+                byte_len,
                 qp_num: self.number,
                 invalidated: completion.invalidated.map(|stag| stag.0),
+                immediate,
             },
             solicited: completion.solicited,
         };

@@ -47,6 +47,8 @@ pub enum SendOperation {
     SendInvalidate(u32),
     /// `IBV_WR_RDMA_WRITE`.
     Write(RemotePlace),
+    /// `IBV_WR_RDMA_WRITE_WITH_IMM`: the peer's Receive completes when the octets are placed, with this number.
+    WriteImmediate(RemotePlace, [u8; 4]),
     /// `IBV_WR_RDMA_READ`.
     Read(RemotePlace),
 }
@@ -132,6 +134,12 @@ impl QueuePair {
                 data,
                 remote: place.into(),
             },
+            SendOperation::WriteImmediate(place, number) => Operation::WriteImmediate {
+                data,
+                remote: place.into(),
+                immediate: immediate_data(number, data.octets()),
+                solicited: request.solicited,
+            },
             SendOperation::Read(place) => Operation::Read {
                 sink: data,
                 remote: place.into(),
@@ -190,6 +198,16 @@ impl SendList<'_> {
         qp.check_may_post()?;
         qp.with_wqe(request, |wqe| posts.post(wqe).map_err(refused))
     }
+}
+
+/// The Immediate Data of a Write: the program's number, then the length of the Write, which the peer's completion names.
+fn immediate_data(number: [u8; 4], length: u64) -> [u8; 8] {
+    // A Write that is longer is refused.
+    let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
+    let mut data = [0; 8];
+    data[..4].copy_from_slice(&number);
+    data[4..].copy_from_slice(&length);
+    data
 }
 
 /// The error of a refused request.

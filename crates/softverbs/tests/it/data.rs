@@ -81,6 +81,36 @@ fn a_list_is_posted_up_to_the_request_that_fails() {
 }
 
 #[test]
+fn a_write_brings_a_number_to_the_peers_receive() {
+    for pair in [Pair::simulated(29, SIM), Pair::on_sockets()] {
+        let (client, server) = pair.connect();
+        client.buffer.write(0, b"written");
+        for (wr_id, length) in [(1, 7), (2, 0), (3, 30_000)] {
+            server.qp.post_receive(wr_id, &[]).unwrap();
+            let place = server.place(4096);
+            client.post(
+                wr_id,
+                SendOperation::WriteImmediate(place, [9, 8, 7, 6]),
+                &[client.sge(0, length)],
+            );
+            let received = server.completions(1)[0];
+            assert_eq!(
+                (received.wr_id, received.status),
+                (wr_id, WcStatus::Success)
+            );
+            assert_eq!(
+                (received.opcode, received.byte_len),
+                (WcOpcode::ReceiveImmediate, length)
+            );
+            assert_eq!(received.immediate, Some([9, 8, 7, 6]));
+            assert_eq!(server.buffer.slice(4096..4103).to_vec(), b"written");
+            let sent = client.completions(1)[0];
+            assert_eq!((sent.wr_id, sent.opcode), (wr_id, WcOpcode::Write));
+        }
+    }
+}
+
+#[test]
 fn inline_octets_are_copied_at_once() {
     let pair = Pair::simulated(21, SIM);
     let (client, server) = pair.connect();

@@ -79,6 +79,94 @@ fn d10_d11_immediate_data_both_ways() {
     assert!(raw.end.events.contains(&Event::Ready));
 }
 
+/// RFC 7306 section 6: one request and one completion at each end; the Write is placed when the Receive completes.
+#[test]
+fn a_write_with_immediate_data_is_one_request() {
+    for (length, inline) in [
+        (0, false),
+        (1, false),
+        (9, true),
+        (100, false),
+        (40_000, false),
+    ] {
+        let b = StreamConfig {
+            role: Role::Responder,
+            ..stream(Role::Initiator)
+        };
+        let mut pair = Pair::with(stream(Role::Initiator), b, Knobs::default());
+        pair.a.conn.send_ready();
+        let rights = Rights::ALL;
+        let octets = pattern(length, 7);
+        pair.b
+            .mem
+            .register_as(TARGET, 0x1000, vec![0; length + 1], rights, PD);
+        let source = pair.a.mem.register(octets.clone(), rights, PD);
+        let (pieces, list) = ([&*octets], [source]);
+        for context in 0..2 {
+            pair.b.conn.post_receive(context, &[]).unwrap();
+            let both = Operation::WriteImmediate {
+                data: match inline {
+                    true => Payload::Inline(&pieces),
+                    false => Payload::Sges(&list),
+                },
+                remote: remote(TARGET, 0x1000),
+                immediate: [1, 2, 3, 4, 5, 6, 7, 8],
+                solicited: context == 1,
+            };
+            pair.a.post(context, both).unwrap();
+        }
+        pair.run();
+        assert_eq!(
+            statuses(&pair.a, RequestKind::Write),
+            [WqeStatus::Success; 2]
+        );
+        let done = pair.b.completions();
+        assert_eq!(done.len(), 2);
+        for (done, context) in done.iter().zip(0..) {
+            assert_eq!((done.context, done.solicited), (context, context == 1));
+            assert_eq!(done.immediate, Some([1, 2, 3, 4, 5, 6, 7, 8]));
+        }
+        let placed = pair.b.mem.bytes(TARGET);
+        assert_eq!(placed, [&*octets, &[0]].concat());
+        let sent = pair.a.conn.counters().sent;
+        // The first Write is the ready-to-receive message.
+        let writes = if length == 0 { 1 } else { 3 };
+        assert_eq!((sent.writes, sent.immediates), (writes, 2));
+    }
+}
+
+/// The peer has no room for the Immediate Data, or refuses the Write: the request fails, and once.
+#[test]
+fn a_write_with_immediate_data_fails_as_one() {
+    for stag in [TARGET, STag(0xdead)] {
+        let mut pair = pair(Knobs::default());
+        let source = pair.a.mem.register(vec![1; 8], Rights::ALL, PD);
+        pair.b.conn.post_receive(1, &[]).unwrap();
+        let both = |context, pair: &mut Pair| {
+            let list = [source];
+            let both = Operation::WriteImmediate {
+                data: Payload::Sges(&list),
+                remote: remote(stag, 0x1000),
+                immediate: [0; 8],
+                solicited: false,
+            };
+            pair.a.post(context, both).unwrap();
+        };
+        both(1, &mut pair);
+        both(2, &mut pair);
+        pair.run();
+        let outcomes = outcomes(&pair.a);
+        assert_eq!(outcomes.len(), 2, "{outcomes:?}");
+        let received = pair.b.completions();
+        let expected = match stag {
+            TARGET => WqeStatus::Success,
+            _ => WqeStatus::Flushed,
+        };
+        assert_eq!(received[0].status, expected);
+        assert_eq!(received.len(), 1);
+    }
+}
+
 /// RDMAPX-004, RDMAPX-008, RDMAPX-012: D12 alone is answered by D14, D13 by another.
 #[test]
 fn d12_d13_d14_atomics_at_the_responder() {

@@ -64,23 +64,58 @@ pub(crate) extern "C" fn get(
                 "the only port space is RDMA_PS_TCP",
             ));
         }
-        let family = match hints.ai_flags & RAI_FAMILY {
-            0 => 0,
-            _ => hints.ai_family,
+        let asked = Asked {
+            node: text(node.get())?,
+            service: text(service.get())?,
+            source: given(hints.ai_src_addr)?,
+            destination: given(hints.ai_dst_addr)?,
+            flags: hints.ai_flags,
+            family: hints.ai_family,
         };
-        let port = port(text(service.get())?)?;
-        let address = resolve(text(node.get())?, port, hints.ai_flags, family)?;
-        let is_passive = hints.ai_flags & RAI_PASSIVE != 0;
-        let given = Address::passed(hints.ai_src_addr);
-        let source = match (is_passive, given.is_null()) {
-            (true, _) => Some(address),
-            (false, true) => None,
-            (false, false) => Some(given.get()?),
-        };
-        let destination = (!is_passive).then_some(address);
-        to.set(make(&hints, source, destination, address.is_ipv6())?);
+        let (source, destination) = asked.addresses()?;
+        to.set(make(&hints, source, destination)?);
         Ok(0)
     })
+}
+
+fn given(address: *mut libc::sockaddr) -> Result<Option<SocketAddr>> {
+    let address = Address::passed(address);
+    match address.is_null() {
+        true => Ok(None),
+        false => address.get().map(Some),
+    }
+}
+
+/// What a program asks for.
+struct Asked<'a> {
+    node: Option<&'a str>,
+    service: Option<&'a str>,
+    /// The addresses of the hints.
+    source: Option<SocketAddr>,
+    destination: Option<SocketAddr>,
+    flags: c_int,
+    family: c_int,
+}
+
+impl Asked<'_> {
+    /// The source and the destination. Without a host and a service they are those of the hints.
+    fn addresses(&self) -> Result<(Option<SocketAddr>, Option<SocketAddr>)> {
+        if self.node.is_none() && self.service.is_none() {
+            return match (self.source, self.destination) {
+                (None, None) => Err(error(Errno::INVAL, "no host, no service and no address")),
+                given => Ok(given),
+            };
+        }
+        let family = match self.flags & RAI_FAMILY {
+            0 => 0,
+            _ => self.family,
+        };
+        let address = resolve(self.node, port(self.service)?, self.flags, family)?;
+        Ok(match self.flags & RAI_PASSIVE {
+            0 => (self.source, Some(address)),
+            _ => (Some(address), None),
+        })
+    }
 }
 
 /// Makes the structure. It and its addresses are pieces of memory of their own, because programs free and replace the addresses.
@@ -88,10 +123,10 @@ fn make(
     hints: &rdma_addrinfo,
     source: Option<SocketAddr>,
     destination: Option<SocketAddr>,
-    is_ipv6: bool,
 ) -> Result<*mut rdma_addrinfo> {
     let mut c = rdma_addrinfo::zeroed();
     c.ai_flags = hints.ai_flags;
+    let is_ipv6 = source.or(destination).is_some_and(|one| one.is_ipv6());
     c.ai_family = if is_ipv6 {
         libc::AF_INET6
     } else {
@@ -126,5 +161,57 @@ pub(crate) extern "C" fn free(mut info: *mut rdma_addrinfo) {
             free_array(piece);
         }
         info = c.ai_next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTHING: Asked<'_> = Asked {
+        node: None,
+        service: None,
+        source: None,
+        destination: None,
+        flags: 0,
+        family: 0,
+    };
+
+    fn address(text: &str) -> Option<SocketAddr> {
+        Some(text.parse().unwrap())
+    }
+
+    #[test]
+    fn a_host_is_the_destination_or_what_a_passive_side_binds_to() {
+        let host = Asked {
+            node: Some("192.0.2.1"),
+            service: Some("7471"),
+            ..NOTHING
+        };
+        assert_eq!(host.addresses().unwrap(), (None, address("192.0.2.1:7471")));
+        let passive = Asked {
+            flags: RAI_PASSIVE,
+            ..host
+        };
+        assert_eq!(
+            passive.addresses().unwrap(),
+            (address("192.0.2.1:7471"), None)
+        );
+    }
+
+    #[test]
+    fn without_a_host_the_addresses_of_the_hints_are_taken() {
+        // As libfabric asks before it connects.
+        let hints = Asked {
+            destination: address("192.0.2.1:57776"),
+            flags: RAI_FAMILY,
+            family: libc::AF_INET,
+            ..NOTHING
+        };
+        assert_eq!(
+            hints.addresses().unwrap(),
+            (None, address("192.0.2.1:57776"))
+        );
+        assert_eq!(NOTHING.addresses().unwrap_err().errno(), Errno::INVAL);
     }
 }
