@@ -27,6 +27,7 @@ pub mod setup;
 pub mod socket_buffer;
 mod sync;
 pub mod system_call;
+mod thread_value;
 pub mod transport;
 
 #[doc(hidden)]

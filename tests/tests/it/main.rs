@@ -30,3 +30,5 @@ mod udp_capture;
 mod verbs_exports;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod verbs_paths;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+mod verbs_promises;

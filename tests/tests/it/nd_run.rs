@@ -1,5 +1,7 @@
 //! `nd run`: Debian's programs for verbs, unmodified, over softnd's libraries.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use softnd_tests::verbs_programs::{Server, free_port, nd_run, run};
@@ -105,4 +107,73 @@ fn what_cannot_be_run_is_one_line() {
         assert!(said.contains(expected), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
+}
+
+/// What `nd run`, started by another program, says when it fails.
+fn refused(by: &mut Command) -> String {
+    let output = by.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert_eq!(said.lines().count(), 1, "{said}");
+    said
+}
+
+#[test]
+fn programs_that_take_no_libraries_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let set_uid = folder.path().join("set_uid");
+    fs::copy("/bin/true", &set_uid).unwrap();
+    fs::set_permissions(&set_uid, Permissions::from_mode(0o4755)).unwrap();
+    let said = refused(&mut nd_run(&[set_uid.to_str().unwrap()]));
+    assert!(said.contains("set-uid"), "{said}");
+    let (source, linked) = (folder.path().join("a.c"), folder.path().join("static"));
+    fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    let Some(compiler) = tool::find("cc") else {
+        return;
+    };
+    let mut compiler = Command::new(compiler);
+    let compiled = compiler.arg("-static").arg("-o").args([&linked, &source]);
+    if !compiled.output().unwrap().status.success() {
+        return tool::skip_here("this machine links no static programs");
+    }
+    let said = refused(&mut nd_run(&[linked.to_str().unwrap()]));
+    assert!(said.contains("linked statically"), "{said}");
+}
+
+#[test]
+fn missing_libraries_are_named_with_the_command_that_makes_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let alone = folder.path().join("nd");
+    fs::copy(nd::binary(), &alone).unwrap();
+    let said = refused(Command::new(alone).args(["run", "--", "true"]));
+    for part in [
+        "libraries for verbs programs",
+        "cargo build --release",
+        "lib/softnd",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn a_machine_without_addresses_is_one_line() {
+    let Some(unshare) = tool::find("unshare") else {
+        return;
+    };
+    let alone = ["--user", "--map-root-user", "--net"];
+    let tried = Command::new(&unshare).args(alone).arg("true").output();
+    if !tried.unwrap().status.success() {
+        return tool::skip_here("this machine gives no network of its own");
+    }
+    let _ = nd_run(&["true"]);
+    let mut command = Command::new(unshare);
+    command
+        .args(alone)
+        .arg(nd::binary())
+        .args(["run", "--", "true"]);
+    let said = refused(&mut command);
+    assert!(
+        said.contains("no network interface has an address"),
+        "{said}"
+    );
 }

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use slab::Slab;
 
 use super::owner::ReceivesAhead;
+use crate::thread_value::{is_there, with_value};
 
 /// A connection that can wait for a shared Receive.
 pub trait Waiter: Send + Sync {
@@ -272,6 +273,7 @@ impl State {
 const AHEAD: usize = 64;
 
 /// Receives that the driving thread has drawn together, in their order. The list is empty except while a connection handles octets.
+#[derive(Default)]
 struct DrawnAhead {
     receives: Vec<Receive>,
     sges: Vec<Sge>,
@@ -503,7 +505,7 @@ impl Membership {
     /// Gives the oldest Receive to `take`, first of those that were drawn ahead. Without a Receive, the connection waits.
     #[inline(always)]
     fn draw_to(&self, take: impl FnOnce(Receive, &[Sge])) {
-        DRAWN_AHEAD.with_borrow_mut(|drawn| {
+        with_value(&DRAWN_AHEAD, |drawn| {
             if let Some((receive, sges)) = drawn.next() {
                 return take(receive, sges);
             }
@@ -583,6 +585,9 @@ impl Membership {
     /// Takes up to `count` Receives out of the queue, in one go. Takes none while connections wait, whose turns come first. Returns
     /// whether it has taken any.
     fn draw_ahead(&self, count: usize) -> bool {
+        if !is_there(&DRAWN_AHEAD) {
+            return false;
+        }
         DRAWN_AHEAD.with_borrow_mut(|drawn| {
             debug_assert!(drawn.receives.is_empty(), "some were not given back");
             let mut state = self.queue.state.lock();
@@ -602,7 +607,7 @@ impl Membership {
 
     /// Puts the Receives back that were drawn ahead and not taken.
     fn give_back(&self) {
-        DRAWN_AHEAD.with_borrow_mut(|drawn| {
+        with_value(&DRAWN_AHEAD, |drawn| {
             if drawn.receives.is_empty() {
                 return;
             }

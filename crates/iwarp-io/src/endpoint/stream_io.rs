@@ -15,6 +15,7 @@ use super::tx_buffers::{BATCH_FPDUS, TxBuffers};
 use crate::progress::Edges;
 use crate::progress::domain::{Domain, Source};
 use crate::socket_buffer::SocketBuffer;
+use crate::thread_value::with_value;
 use crate::transport::stream::Stream;
 
 /// The largest read, and the most octets that a visit may leave with the connection.
@@ -34,7 +35,7 @@ thread_local! {
 }
 
 fn with_staging<T>(act: impl FnOnce(&mut [u8]) -> T) -> T {
-    STAGED.with_borrow_mut(|staging| {
+    with_value(&STAGED, |staging| {
         let staging = staging.get_or_insert_with(|| SocketBuffer::zeroed(STAGING));
         act(staging.octets_mut())
     })

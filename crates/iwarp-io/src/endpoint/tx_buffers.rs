@@ -12,6 +12,7 @@ use iwarp::TxBatch;
 
 use super::buffers::{COPIED, LONGEST_FPDU};
 use crate::socket_buffer::SocketBuffer;
+use crate::thread_value::with_value;
 
 /// Payload shorter than this is copied next to its header, so that the kernel copies an FPDU from one place
 /// (`StreamConfig::copied_below`). To copy from three places costs the kernel as much as a copy of 12 KiB costs here.
@@ -54,7 +55,7 @@ impl TxBuffers {
         if self.total.load(Ordering::Relaxed) >= WAITING_MOST {
             return new_batch(SMALL_OCTETS, SMALL_FPDUS);
         }
-        let spare = BATCHES.with_borrow_mut(Vec::pop);
+        let spare = with_value(&BATCHES, Vec::pop);
         spare.unwrap_or_else(|| new_batch(BATCH_OCTETS, BATCH_FPDUS))
     }
 
@@ -65,7 +66,7 @@ impl TxBuffers {
         if batch.capacity() != BATCH_OCTETS {
             return;
         }
-        BATCHES.with_borrow_mut(|spare| {
+        with_value(&BATCHES, |spare| {
             if spare.len() < 2 {
                 spare.push(batch);
             }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use super::background::Background;
 use super::domain::Domain;
+use crate::thread_value::with_value;
 
 /// A domain that a thread polls.
 struct Polled {
@@ -28,7 +29,7 @@ const REMEMBERED: usize = 8;
 pub fn polled(domain: &Arc<Domain>, background: &Arc<Background>) {
     domain.polled();
     let address = Arc::as_ptr(domain).addr();
-    POLLED.with_borrow_mut(|polled| {
+    with_value(&POLLED, |polled| {
         match polled.iter_mut().find(|known| known.address == address) {
             Some(known) => known.lately = true,
             None => remember(polled, domain, background),
@@ -56,7 +57,7 @@ fn remember(polled: &mut Vec<Polled>, domain: &Arc<Domain>, background: &Arc<Bac
 /// thread would wait for ticks.
 pub fn stop() {
     // The list is taken out because the last reference to a domain may be dropped here.
-    let mut polled = POLLED.take();
+    let mut polled = with_value(&POLLED, std::mem::take);
     for known in polled.iter_mut().filter(|known| known.lately) {
         known.lately = false;
         if let (Some(domain), Some(background)) =
@@ -66,5 +67,5 @@ pub fn stop() {
             background.hand_over(&domain);
         }
     }
-    POLLED.set(polled);
+    with_value(&POLLED, |known| *known = polled);
 }

@@ -67,3 +67,25 @@ pub(crate) fn null<T: Facade>(body: impl FnOnce() -> Result<Handle<T>>) -> Handl
         Handle::NULL
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The panic's own message is on standard error.
+    fn panics() -> Result<()> {
+        panic!("planted")
+    }
+
+    #[test]
+    fn a_panic_becomes_an_error_of_c() {
+        assert_eq!(code(panics), libc::EIO);
+        set_errno(0);
+        assert_eq!(minus_one(|| panics().map(|()| 0)), -1);
+        assert_eq!(
+            std::io::Error::last_os_error().raw_os_error(),
+            Some(libc::EIO)
+        );
+        assert_eq!(code(|| Ok(())), 0);
+    }
+}

@@ -14,6 +14,8 @@ pub(crate) trait Facade: Send + Sync + Sized + 'static {
     type C: Copy;
     /// Where in this structure the pointer points that programs hold.
     const SEEN_AT: usize = 0;
+    /// The child of a fork may use the objects of its parent.
+    const OUTLIVES_FORKS: bool = false;
 }
 
 /// An object of a C program.
@@ -37,7 +39,7 @@ impl<T: Facade> Object<T> {
     }
 
     /// Returns true in a process that has forked since the object was made: the object is its parent's.
-    pub(crate) fn is_of_parent(&self) -> bool {
+    fn is_of_parent(&self) -> bool {
         self.forks != forked()
     }
 }
@@ -113,11 +115,24 @@ impl<T: Facade> Handle<T> {
     ///
     /// # Errors
     ///
-    /// EINVAL for null.
+    /// EINVAL for null; EIO for an object of the parent process, whose sockets a child of a fork must not touch.
     #[inline]
     pub(crate) fn get(&self) -> Result<&Object<T>, Error> {
-        self.get_if()
-            .ok_or_else(|| super::error(Errno::INVAL, "a null pointer in place of an object"))
+        self.get_own()?
+            .ok_or_else(|| super::error(Errno::IO, "an object of the parent process"))
+    }
+
+    /// The object, to be destroyed; `None` for one of the parent process, of which nothing may be touched.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL for null.
+    #[inline]
+    pub(crate) fn get_own(&self) -> Result<Option<&Object<T>>, Error> {
+        let object = self
+            .get_if()
+            .ok_or_else(|| super::error(Errno::INVAL, "a null pointer in place of an object"))?;
+        Ok((T::OUTLIVES_FORKS || !object.is_of_parent()).then_some(object))
     }
 
     /// The object, or `None` for null.

@@ -25,8 +25,7 @@ pub(crate) extern "C" fn create(context: Handle<Context>) -> Handle<Channel> {
 
 pub(crate) extern "C" fn destroy(channel: Handle<Channel>) -> c_int {
     code(|| {
-        let object = channel.get()?;
-        if !object.is_of_parent() {
+        if let Some(object) = channel.get_own()? {
             object.rust().0.destroy()?;
             channel.release();
         }

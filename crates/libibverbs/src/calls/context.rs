@@ -37,8 +37,7 @@ pub(crate) extern "C" fn open(device: Handle<Device>) -> Handle<Context> {
 
 pub(crate) extern "C" fn close(context: Handle<Context>) -> c_int {
     minus_one(|| {
-        let object = context.get()?;
-        if !object.is_of_parent() {
+        if let Some(object) = context.get_own()? {
             object.rust().0.close()?;
             context.release();
         }

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Mutex;
 
-use softverbs::{CompletionQueue, Errno, Result, WorkCompletion};
+use softverbs::{CompletionQueue, Errno, Error, Result, WorkCompletion};
 
 use super::objects::{Channel, Context, Cq};
 use crate::abi::attributes::ibv_modify_cq_attr;
@@ -55,8 +55,7 @@ pub(crate) extern "C" fn create(
 
 pub(crate) extern "C" fn destroy(cq: Handle<Cq>) -> c_int {
     code(|| {
-        let object = cq.get()?;
-        if !object.is_of_parent() {
+        if let Some(object) = cq.get_own()? {
             object.rust().cq.destroy()?;
             cq.release();
         }
@@ -118,6 +117,12 @@ pub(crate) fn flags(from: &WorkCompletion) -> c_uint {
     invalidated | immediate
 }
 
+/// The error of a queue that has lost completions, once the program has taken those that it has not lost.
+#[cold]
+pub(crate) fn overrun() -> Error {
+    error(Errno::IO, "the completion queue was overrun")
+}
+
 pub(crate) extern "C" fn poll(cq: Handle<Cq>, room: c_int, to: Output<ibv_wc>) -> c_int {
     let polled = guarded(|| {
         let cq = &cq.get()?.rust().cq;
@@ -134,6 +139,9 @@ pub(crate) extern "C" fn poll(cq: Handle<Cq>, room: c_int, to: Output<ibv_wc>) -
             if got < wanted {
                 break;
             }
+        }
+        if done == 0 && cq.is_broken() {
+            return Err(overrun());
         }
         Ok(c_int::try_from(done).unwrap_or(c_int::MAX))
     });

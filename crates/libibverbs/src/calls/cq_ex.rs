@@ -82,8 +82,12 @@ fn take(cq: Handle<Cq>) -> c_int {
     let taken = guarded(|| {
         let object = cq.get()?;
         let mut one = [WorkCompletion::default()];
-        if object.rust().cq.poll(&mut one) == 0 {
-            return Ok(libc::ENOENT);
+        let cq = &object.rust().cq;
+        if cq.poll(&mut one) == 0 {
+            return match cq.is_broken() {
+                true => Err(cq::overrun()),
+                false => Ok(libc::ENOENT),
+            };
         }
         let [one] = one;
         field!(object, wr_id = one.wr_id);

@@ -61,8 +61,7 @@ pub(crate) extern "C" fn reg_mr_iova2(
 
 pub(crate) extern "C" fn dereg_mr(mr: Handle<Mr>) -> c_int {
     code(|| {
-        let object = mr.get()?;
-        if !object.is_of_parent() {
+        if let Some(object) = mr.get_own()? {
             object.rust().0.deregister()?;
             mr.release();
         }

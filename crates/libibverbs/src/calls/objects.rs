@@ -23,6 +23,7 @@ pub(crate) struct Device {
 
 impl Facade for Device {
     type C = PaddedDevice;
+    const OUTLIVES_FORKS: bool = true;
 }
 
 /// An opened device.

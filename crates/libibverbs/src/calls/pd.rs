@@ -40,10 +40,9 @@ pub(crate) extern "C" fn allocate(context: Handle<Context>) -> Handle<Pd> {
 
 pub(crate) extern "C" fn deallocate(pd: Handle<Pd>) -> c_int {
     code(|| {
-        let object = pd.get()?;
-        if object.is_of_parent() {
+        let Some(object) = pd.get_own()? else {
             return Ok(());
-        }
+        };
         if !object.rust().is_parent_domain {
             object.rust().pd.destroy()?;
         }

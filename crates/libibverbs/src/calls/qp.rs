@@ -162,8 +162,7 @@ pub(crate) extern "C" fn create_ex(
 }
 
 pub(crate) fn destroy_handle(qp: Handle<Qp>) -> Result<()> {
-    let object = qp.get()?;
-    if !object.is_of_parent() {
+    if let Some(object) = qp.get_own()? {
         object.rust().qp.destroy()?;
         qp.release();
     }

@@ -6,7 +6,7 @@ use softverbs::{Errno, RemotePlace, Result, SendData, SendOperation, SendRequest
 
 use crate::abi::constants::{
     IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, IBV_WR_RDMA_READ,
-    IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_INV,
+    IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_INV, IBV_WR_TSO,
 };
 use crate::abi::objects::{ibv_recv_wr, ibv_send_wr};
 use crate::border::{Elements, Input, Octets, Output, error};
@@ -26,7 +26,20 @@ pub(crate) fn post_built(
         }
         None => SendData::Sges(&built.sges),
     };
+    check_flags(built.flags)?;
     post(&request(built.wr_id, built.operation, built.flags, data))
+}
+
+#[inline]
+fn check_flags(flags: c_uint) -> Result<()> {
+    const KNOWN: c_uint = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
+    match flags & !KNOWN {
+        0 => Ok(()),
+        _ => Err(error(
+            Errno::INVAL,
+            "flags that a queue pair of type RC does not have",
+        )),
+    }
 }
 
 fn request(
@@ -69,7 +82,13 @@ fn operation(wr: &ibv_send_wr) -> Result<SendOperation> {
             SendOperation::WriteImmediate(place, wr.invalidate_rkey.to_ne_bytes())
         }
         IBV_WR_RDMA_READ => SendOperation::Read(place),
-        _ => return Err(error(Errno::INVAL, "an operation that is not supported")),
+        number if number <= IBV_WR_TSO => {
+            return Err(error(
+                Errno::OPNOTSUPP,
+                "an operation that is not supported",
+            ));
+        }
+        _ => return Err(error(Errno::INVAL, "an operation that does not exist")),
     })
 }
 
@@ -84,6 +103,7 @@ fn with_request(
     post: impl FnOnce(&SendRequest<'_>) -> Result<()>,
 ) -> Result<()> {
     let operation = operation(wr)?;
+    check_flags(wr.send_flags)?;
     let list = Elements::<Sge>::passed(wr.sg_list);
     let sges = list.get(wr.num_sge);
     let post = |data| post(&request(wr.wr_id, operation, wr.send_flags, data));

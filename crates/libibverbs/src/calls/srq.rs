@@ -102,8 +102,7 @@ pub(crate) extern "C" fn query(srq: Handle<Srq>, to: Output<ibv_srq_attr>) -> c_
 }
 
 pub(crate) fn destroy_handle(srq: Handle<Srq>) -> Result<()> {
-    let object = srq.get()?;
-    if !object.is_of_parent() {
+    if let Some(object) = srq.get_own()? {
         object.rust().0.destroy()?;
         srq.release();
     }

@@ -148,6 +148,11 @@ impl CompletionQueue {
         taken
     }
 
+    /// Returns true after an overrun: the completions that [`poll`](Self::poll) has not taken yet are the last.
+    pub fn is_broken(&self) -> bool {
+        self.queue.is_broken()
+    }
+
     fn polled_in_vain(&self) {
         // A program that polls an armed queue in vain is about to sleep.
         if self.armed.load(Ordering::Relaxed) != NOT_ARMED {

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use softverbs::{CmEventKind, DeviceKind, SendOperation, WcStatus};
+use softverbs::{
+    AsyncEventKind, CmEventKind, CompletionQueue, DeviceKind, Errno, SendOperation, WcStatus,
+};
 
-use crate::common::Pair;
+use crate::common::{Pair, errno};
 
 #[test]
 fn what_was_posted_before_the_program_exits_arrives() {
@@ -33,4 +35,20 @@ fn what_was_posted_before_the_program_exits_arrives() {
 fn a_process_without_connections_ends_at_once() {
     let pair = Pair::simulated(81, DeviceKind::Roce);
     pair.client.process.finish(Duration::from_secs(2));
+}
+
+#[test]
+fn devices_that_broke_say_so_and_refuse_new_objects() {
+    let pair = Pair::simulated(82, DeviceKind::Roce);
+    let context = &pair.client.context;
+    assert!(!context.has_event());
+    for _ in 0..2 {
+        pair.client.process.break_down();
+    }
+    let event = context.get_async_event().unwrap();
+    assert_eq!(event.kind(), AsyncEventKind::DeviceFatal);
+    event.acknowledge();
+    assert!(!context.has_event(), "it is one event");
+    let refused = CompletionQueue::create(context, 16, None);
+    assert_eq!(errno(refused), Errno::IO);
 }

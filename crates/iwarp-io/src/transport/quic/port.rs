@@ -28,6 +28,7 @@ use crate::progress::timers::{Timed, TimerKey};
 use crate::progress::{Edges, Readiness, Set, Watch};
 use crate::socket_buffer::SocketBuffer;
 use crate::system_call::is_refusal;
+use crate::thread_value::with_value;
 
 /// How many times a driver receives, so that a flood keeps it from nothing else for long.
 const VISITS: usize = 32;
@@ -42,17 +43,11 @@ thread_local! {
 
 /// Runs `act` with memory for a batch of trains, and a list for what arrives.
 fn with_memory<T>(act: impl FnOnce(&mut [u8], &mut Vec<Train>) -> T) -> T {
-    let act = |(buffers, received): &mut (Option<SocketBuffer>, _)| {
+    // A thread that ends may drop an adapter after its memory.
+    with_value(&RECEIVED, |(buffers, received)| {
         let buffers = buffers.get_or_insert_with(|| SocketBuffer::zeroed(BATCH * LONGEST_TRAIN));
         act(buffers.octets_mut(), received)
-    };
-    // A thread that ends may drop an adapter after its memory.
-    let mut own = (None, Vec::new());
-    if RECEIVED.try_with(|_| ()).is_ok() {
-        RECEIVED.with_borrow_mut(act)
-    } else {
-        act(&mut own)
-    }
+    })
 }
 
 /// What a socket needs to know of its adapter.

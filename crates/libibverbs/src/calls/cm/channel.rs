@@ -24,7 +24,7 @@ pub(crate) extern "C" fn create() -> Handle<CmChannel> {
 
 pub(crate) extern "C" fn destroy(channel: Handle<CmChannel>) {
     let _ = guarded(|| {
-        if !channel.get()?.is_of_parent() {
+        if channel.get_own()?.is_some() {
             channel.release();
         }
         Ok(())

@@ -50,10 +50,9 @@ pub(crate) extern "C" fn create(
 
 /// Destroys an identifier, with the channel that it has for itself.
 pub(crate) fn destroy_handle(id: Handle<Id>) -> Result<()> {
-    let object = id.get()?;
-    if object.is_of_parent() {
+    let Some(object) = id.get_own()? else {
         return Ok(());
-    }
+    };
     let event = object.rust().data().event.take();
     if let Some(event) = event {
         acknowledge(event)?;

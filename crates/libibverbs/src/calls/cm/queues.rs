@@ -143,9 +143,11 @@ pub(crate) extern "C" fn create_qp_ex(
 
 /// Destroys the queue pair of an identifier, and the queues that were made with it.
 pub(crate) fn destroy_qp_of(id: Handle<Id>) -> Result<()> {
-    let object = id.get()?;
+    let Some(object) = id.get_own()? else {
+        return Ok(());
+    };
     let qp = Handle::<Qp>::passed(field!(object, qp));
-    if qp.is_null() || object.is_of_parent() {
+    if qp.is_null() {
         return Ok(());
     }
     object.rust().id.destroy_queue_pair()?;

@@ -1,0 +1,84 @@
+//! What the libraries promise to C programs under `nd run`: each program in `tests/verbs` is about one promise.
+
+use std::process::{Output, Stdio};
+
+use softnd_tests::c_programs::CProgram;
+use softnd_tests::verbs_programs::nd_run;
+
+const HEADERS: [&str; 2] = ["infiniband/verbs.h", "rdma/rdma_cma.h"];
+const LIBRARIES: [&str; 3] = ["-libverbs", "-lrdmacm", "-pthread"];
+
+/// Runs a program, and checks that it and the libraries report nothing.
+#[track_caller]
+fn keeps(name: &str, environment: &[(&str, &str)]) {
+    let Some(program) = CProgram::compile(name, &HEADERS, &LIBRARIES) else {
+        return;
+    };
+    // A limit that only ends a hang.
+    let mut command = nd_run(&["timeout", "120", program.path()]);
+    command.envs(environment.iter().copied());
+    command.stdin(Stdio::null());
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
+    let (stdout, stderr) = (
+        String::from_utf8_lossy(&stdout),
+        String::from_utf8_lossy(&stderr),
+    );
+    assert!(
+        status.success() && stdout == "0 failures\n" && stderr.is_empty(),
+        "{name}: {status}\n{stdout}\n{stderr}"
+    );
+}
+
+#[test]
+fn descriptors_are_readable_exactly_while_an_event_waits() {
+    keeps("descriptors", &[]);
+}
+
+#[test]
+fn a_peer_that_leaves_flushes_requests() {
+    keeps("leaves", &[]);
+}
+
+#[test]
+fn a_fork_leaves_the_connections_of_the_parent_alone() {
+    keeps("forks", &[]);
+}
+
+#[test]
+fn what_was_posted_before_the_end_of_a_program_arrives() {
+    keeps("exits", &[]);
+}
+
+#[test]
+fn signals_end_calls_unless_all_handlers_restart() {
+    keeps("signals", &[]);
+}
+
+#[test]
+fn registrations_overlap() {
+    keeps("memory", &[]);
+}
+
+/// Where the kernel copies all long payload: without CRCs, and whatever the processor.
+#[test]
+fn memory_that_is_unmapped_ends_its_queue_pair_alone() {
+    let kernel_copies = [
+        ("SOFTND_VERBS_CRC", "off"),
+        ("SOFTND_PAGE_OFFSETS", "equal"),
+    ];
+    keeps("memory", &kernel_copies);
+}
+
+#[test]
+fn threads_share_a_completion_queue() {
+    keeps("threads", &[]);
+}
+
+#[test]
+fn bad_input_gets_the_documented_errors() {
+    keeps("errors", &[]);
+}
