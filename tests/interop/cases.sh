@@ -21,6 +21,7 @@ readonly pings=100     # pings of the cases of nd rping
 out=$PWD/out
 work=$(mktemp -d)
 cp nd siw_peer groups "$work"
+if [[ -e libibverbs.so ]]; then cp ./*.so "$work"; fi
 cd "$work" || exit
 
 port=7200 failed=0
@@ -345,6 +346,88 @@ conform_cases() {
     conform responder-crc-off off 0
 }
 
+# --- unmodified programs: one end by nd run over softnd, the other one over siw
+
+# program PROGRAM CRC MTU: in both roles
+program() {
+    local name=$1 crc=$2 role side why crcs=() tries
+    if [[ $crc == off ]]; then crcs=(--no-crc); fi
+    for role in client server; do
+        # A server of perftest listens anew for its second connection, and a client on siw that is faster is refused. That is a race of
+        # the program's own, so such a pair is tried again.
+        tries=3
+        while :; do
+            ((tries -= 1))
+            program_pair "$@" || return
+            if [[ -z $why || $tries == 0 ]] || ! grep -q '^ERRNO: Connection refused' client.log; then break; fi
+        done
+        verdict "$crc" none "programs-$role/$name/crc-$crc/mtu-$3" "$why"
+    done
+}
+
+# program_pair PROGRAM CRC MTU: runs both sides, and leaves in `why` why the case failed, or nothing. `role` is softnd's.
+program_pair() {
+    next "$crc" none "programs-$role/$name/crc-$crc/mtu-$3" || return
+    siw_modes "$crc" on
+    case $name in
+        rping)
+            server=(rping -s -a "$v4" -p "$port" -S 4096 -C "$pings" -V)
+            client=(rping -c -a "$v4" -p "$port" -S 4096 -C "$pings" -V)
+            ;;
+        ucmatose)
+            server=(ucmatose -b "$v4" -p "$port" -c 10 -C 10 -S 1000)
+            client=(ucmatose -s "$v4" -p "$port" -c 10 -C 10 -S 1000)
+            ;;
+        rdma_server)
+            server=(rdma_server -s "$v4" -p "$port")
+            client=(rdma_client -s "$v4" -p "$port")
+            ;;
+        qperf)
+            # Its data goes to ports of its own choice, which are not captured. siw refuses the queue pairs of its other tests
+            # ("failed to create QP"), also where both ends are siw's, and has no Write with Immediate Data. `quit` ends the server.
+            server=(qperf -lp "$port")
+            client=(qperf -lp "$port" "$v4" -cm 1 -t 1 rc_lat quit)
+            ;;
+        *)
+            server=("ib_$name" -R -F -p "$port" -n 100 -s 4096)
+            client=("${server[@]}" "$v4")
+            ;;
+    esac
+    case $role in
+        client) client=(./nd run --as iwarp "${crcs[@]}" -- "${client[@]}") ;;
+        server) server=(./nd run --as iwarp "${crcs[@]}" -- "${server[@]}") ;;
+    esac
+    pair
+    why=''
+    for side in server client; do
+        local status=${side}_status
+        status=${!status}
+        # At its end rping may close what its thread still reads from: that is no failure, though it exits with 255.
+        if [[ $name == rping && $status == 255 ]] &&
+            grep -q '^rdma_get_cm_event: Bad file descriptor' "$side.log"; then
+            status=0
+        fi
+        if [[ $status != 0 ]]; then why+="${why:+, }the $side ends with $status"; fi
+    done
+    case $name in
+        *_lat | *_bw) figure=$(perftest_figure client.log 4096 100) ;;
+        qperf)
+            figure=$(sed -n 's/^ *latency *= *//p' client.log)
+            if [[ -z $figure ]]; then why+="${why:+, }qperf has measured nothing"; fi
+            ;;
+    esac
+}
+
+programs_cases() {
+    local mtu crc name
+    for mtu in 1500 65536; do
+        link_mtu $mtu
+        for crc in on off; do
+            for name in rping {send,write,read}_{lat,bw} ucmatose rdma_server qperf; do program $name $crc $mtu; done
+        done
+    done
+}
+
 half_open_cases() {
     # Takes the listener away: the suite has to see that, and says so by its status. The targets are left to the end of
     # the guest, since siw has let go of that listener already.
@@ -397,6 +480,7 @@ for name in $(<groups); do
         perftest) group perftest 7600 ;;
         conform) group conform 7800 ;;
         half_open) group half_open 8000 ;;
+        programs) group programs 8200 ;;
         *)
             echo "no group $name"
             exit 1

@@ -18,6 +18,9 @@ const MESSAGES: usize = 100;
 /// How the names of the suite's cases begin.
 pub const CONFORMANCE: &str = "wire-conform/";
 
+/// How the names of the cases of unmodified programs begin, one end of which runs by `nd run`.
+pub const PROGRAMS: &str = "programs-";
+
 /// RDMAP opcodes.
 const WRITE: u8 = 0;
 const READ: u8 = 1;
@@ -105,6 +108,11 @@ impl Case {
         self.count(packets);
     }
 
+    /// Whether nothing of the case's RDMA was captured: `qperf` chooses its ports by itself.
+    pub fn is_elsewhere(&self) -> bool {
+        self.is_of(PROGRAMS) && self.name.contains("/qperf/")
+    }
+
     /// Where the segments begin that softnd sends (MPA-085).
     pub fn alignment(&self, packets: &[&Packet]) -> Alignment {
         let softnd_listens = self.is_of("siw-connects") || self.name.contains("-server/");
@@ -124,8 +132,12 @@ impl Case {
         for packet in packets.iter().filter(|packet| packet.is_iwarp()) {
             streams.entry(packet.stream).or_default().push(packet);
         }
-        let wanted = if self.is_of("nd-perftest") { 2 } else { 1 };
-        assert_eq!(streams.len(), wanted, "{name}: connections");
+        if self.is_of(PROGRAMS) {
+            assert!(!streams.is_empty(), "{name}: no connection");
+        } else {
+            let wanted = if self.is_of("nd-perftest") { 2 } else { 1 };
+            assert_eq!(streams.len(), wanted, "{name}: connections");
+        }
         for packets in streams.values() {
             for (i, (what, passive)) in [("Request", false), ("Reply", true)]
                 .into_iter()
@@ -339,6 +351,35 @@ impl Report<'_> {
     }
 }
 
+/// The part of the chapter about verbs programs that these cases fill.
+pub const PROGRAMS_PART: &str = "programs and siw";
+
+/// The table of the cases of unmodified programs, for the chapter about them: a row for each program, CRC and MTU, by role.
+pub fn programs_table(cases: &[Case]) -> String {
+    let mut rows: BTreeMap<&str, [&Case; 2]> = BTreeMap::new();
+    for case in cases {
+        let Some(rest) = case.name.strip_prefix(PROGRAMS) else {
+            continue;
+        };
+        if let Some((role, what)) = rest.split_once('/') {
+            let row = rows.entry(what).or_insert([case; 2]);
+            row[usize::from(role == "server")] = case;
+        }
+    }
+    let mut table =
+        "| program | over softnd as the client | over softnd as the server |\n|---|---|---|\n"
+            .to_owned();
+    for (what, row) in rows {
+        let cells = row.map(|case| {
+            let result = if case.passed { "works" } else { "FAILED" };
+            let gap = if case.figure.is_empty() { "" } else { ", " };
+            format!("{result}{gap}{}", case.figure)
+        });
+        let _ = writeln!(table, "| {what} | {} |", cells.join(" | "));
+    }
+    table
+}
+
 /// Cases that belong together.
 struct Section {
     title: &'static str,
@@ -436,6 +477,25 @@ mod tests {
         assert!(!case.passed && !case.crc);
         assert_eq!(case.refusal, Some((false, 1, 0)));
         assert!(Case::parse("tcpdump: 3 packets").is_none());
+    }
+
+    #[test]
+    fn programs_have_a_row_for_both_roles() {
+        let lines = [
+            "PASS 8201 on none programs-client/send_lat/crc-on/mtu-1500 12.00 us",
+            "FAIL 8202 on none programs-server/send_lat/crc-on/mtu-1500 why",
+            "PASS 8203 off none programs-client/qperf/crc-off/mtu-1500",
+            "PASS 8204 off none programs-server/qperf/crc-off/mtu-1500",
+        ];
+        let cases: Vec<_> = lines.into_iter().filter_map(Case::parse).collect();
+        assert!(cases[2].is_elsewhere() && !cases[0].is_elsewhere());
+        let table = programs_table(&cases);
+        for row in [
+            "| send_lat/crc-on/mtu-1500 | works, 12.00 us | FAILED, why |",
+            "| qperf/crc-off/mtu-1500 | works | works |",
+        ] {
+            assert!(table.contains(row), "{table}");
+        }
     }
 
     #[test]

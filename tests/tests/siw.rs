@@ -14,7 +14,7 @@ use softnd_tests::alignment::Alignment;
 use softnd_tests::conformance::{self, Findings};
 use softnd_tests::dissect::{Dissection, Packet};
 use softnd_tests::guest::Guest;
-use softnd_tests::interop::{CONFORMANCE, Case, Report};
+use softnd_tests::interop::{CONFORMANCE, Case, PROGRAMS_PART, Report, programs_table};
 use softnd_tests::{nd, tool};
 
 /// The limit for the start of a guest and its cases: a little more than the guest's script allows.
@@ -45,6 +45,10 @@ fn run(
     fs::copy(script, share.join("main")).expect("the guest's script is copied");
     fs::copy(env!("CARGO_BIN_EXE_siw_peer"), share.join("siw_peer")).expect("siw_peer is copied");
     fs::copy(program, share.join("nd")).expect("nd is copied");
+    for library in ["libibverbs.so", "librdmacm.so", "libnd_paths.so"] {
+        let built = program.with_file_name(library);
+        fs::copy(built, share.join(library)).expect("the libraries are copied");
+    }
     let out = folder.join("out");
     // Removes the file of the guest before, because its absence tells the script that a guest has failed.
     let _ = fs::remove_file(out.join("status"));
@@ -78,6 +82,9 @@ fn check(cases: &[Case], tshark: &Path, capture: &Path) -> (BTreeMap<u16, usize>
         if let Some(packets) = ports.get(&case.port) {
             let of_packet = |packet: &&Packet| packet.opcodes.len();
             let found: usize = packets.iter().map(of_packet).sum();
+            if case.is_elsewhere() {
+                continue;
+            }
             if case.name.starts_with(CONFORMANCE) {
                 assert!(found > 0, "{}: no FPDU was dissected", case.name);
             } else {
@@ -196,5 +203,33 @@ fn kernel_siw_and_softnd_understand_each_other() {
     }
     if env::var_os("SOFTND_REPORT").is_some() {
         write_report(&guest, &tshark, &cases, (fpdus, alignment), time, &known);
+    }
+}
+
+/// Programs that were compiled for libibverbs and librdmacm, with one end over softnd and the other one over siw.
+#[test]
+#[ignore = "needs a guest: cargo make interop"]
+fn unmodified_programs_run_between_softnd_and_kernel_siw() {
+    let Some(guest) = Guest::find() else { return };
+    let Some(tshark) = tool::find("tshark") else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = nd::optimized();
+    let group = "programs";
+    let cases = run(&guest, &program, folder.path(), (2, &[group]));
+    // Ten programs, two roles, with and without CRC, two MTUs.
+    assert_eq!(cases.len(), 80, "{cases:?}");
+    let capture = folder.path().join("out").join(group).with_extension("pcap");
+    let (fpdus, _) = check(&cases, &tshark, &capture);
+    for case in cases.iter().filter(|case| !case.is_elsewhere()) {
+        let of_case = fpdus.get(&case.port).copied().unwrap_or_default();
+        assert!(of_case > 0, "{}: no FPDU was captured", case.name);
+    }
+    if env::var_os("SOFTND_REPORT").is_some() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/verbs.md");
+        let page = fs::read_to_string(&path).expect("the chapter");
+        let page = ::nd::page::replace(&page, PROGRAMS_PART, &programs_table(&cases));
+        fs::write(path, page.expect("the chapter has the marks")).expect("the table is written");
     }
 }

@@ -36,6 +36,10 @@ pub(crate) struct ProgramArgs {
     #[arg(long)]
     pub(super) explain: bool,
 
+    /// Ask for no CRCs: they are used only if the peer wants them
+    #[arg(long)]
+    pub(super) no_crc: bool,
+
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub(super) command: Vec<OsString>,
@@ -60,6 +64,9 @@ impl ProgramArgs {
         }
         if self.explain {
             all.push(("SOFTND_VERBS_EXPLAIN", "1".to_owned()));
+        }
+        if self.no_crc {
+            all.push(("SOFTND_VERBS_CRC", "off".to_owned()));
         }
         all
     }
