@@ -360,9 +360,13 @@ impl Owner for QpOwner {
     #[inline]
     fn completed(&self, state: &mut QpState, completion: Completion) {
         let kind = request_type(completion.kind);
+        let octets = match completion.immediate {
+            None => completion.octets,
+            Some(_) => 0, // nothing is placed in the Receive
+        };
         let result = CompletionResult::new(kind, completion.context)
             .status(result_status(completion.status))
-            .bytes_transferred(completion.octets)
+            .bytes_transferred(octets)
             .queue_pair_context(self.context)
             .immediate(completion.immediate.map(Immediate::from));
         let entry = Entry {

@@ -54,7 +54,9 @@ impl Connection {
             return self.stall(ulpdu);
         }
         self.take_receive();
-        self.receive.deliver_immediate(*data, opcode.is_solicited()); // RDMAPX-022, RDMAPX-025
+        let written = u32::try_from(std::mem::take(&mut self.rx.written)).unwrap_or(u32::MAX);
+        self.receive
+            .deliver_immediate(*data, opcode.is_solicited(), written); // RDMAPX-022, RDMAPX-025
         self.counters.received.immediates += 1;
         Ok(Handled::Done)
     }

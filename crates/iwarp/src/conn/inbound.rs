@@ -156,6 +156,7 @@ impl Connection {
                 return Err(TaggedError::InvalidSTag.into()); // the memory was revoked since the check
             };
             self.counters.received.payload += u64::from(len);
+            self.rx.written += u64::from(len);
         }
         self.advance_tagged(Opcode::Write, segment);
         if segment.last {

@@ -104,7 +104,9 @@ impl Connection {
                 self.rx.send_goes_on(opcode, received);
             }
         }
-        if opcode == Opcode::ReadResponse
+        if opcode == Opcode::Write {
+            self.rx.written += u64::from(octets);
+        } else if opcode == Opcode::ReadResponse
             && let Some(read) = self.tx.reads.front_mut()
         {
             read.received += octets;

@@ -228,9 +228,9 @@ impl ReceiveQueue {
         self.settle(octets, solicited, invalidated, None);
     }
 
-    /// The Receive was taken by Immediate Data (RDMAPX-022).
-    pub(super) fn deliver_immediate(&mut self, data: [u8; 8], solicited: bool) {
-        self.settle(0, solicited, None, Some(data));
+    /// The Receive was taken by Immediate Data (RDMAPX-022), behind Writes of so many octets.
+    pub(super) fn deliver_immediate(&mut self, data: [u8; 8], solicited: bool, written: u32) {
+        self.settle(written, solicited, None, Some(data));
     }
 
     fn settle(

@@ -43,6 +43,8 @@ pub(super) struct Rx {
     pub(super) refusal: Option<(Fault, TerminatedHeaders)>,
     /// Why the stream failed.
     pub(super) cause: Option<Cause>,
+    /// Octets that Writes have placed since the last Immediate Data.
+    pub(super) written: u64,
     /// Position in the stream of the first octet of the input, as markers count it.
     pub(super) origin: u64,
     /// The ULPDU of an FPDU with markers inside. Empty between two calls.
@@ -96,6 +98,7 @@ impl Rx {
             end_waits: false,
             refusal: None,
             cause: None,
+            written: 0,
             origin,
             unmarked: Vec::new(),
         }

@@ -302,7 +302,8 @@ pub struct Completion {
     pub kind: RequestKind,
     /// How the request ended.
     pub status: WqeStatus,
-    /// Octets moved. 0 unless the request succeeded.
+    /// Octets moved. 0 unless the request succeeded. For a Receive that Immediate Data has taken, into which nothing was placed: those
+    /// of the peer's Writes since the Immediate Data before.
     pub octets: u32,
     /// For a Receive: the message asked for an event.
     pub solicited: bool,

@@ -200,10 +200,11 @@ impl Owner for QpOwner {
         }
         let mut opcode = WcOpcode::of(completion.kind);
         let mut byte_len = completion.octets;
-        let immediate = completion.immediate.map(|[a, b, c, d, length @ ..]| {
+        let immediate = completion.immediate.map(|data| {
             opcode = WcOpcode::ReceiveImmediate;
-            byte_len = u32::from_be_bytes(length);
-            [a, b, c, d]
+            let (number, length) = parse_immediate(data, completion.octets);
+            byte_len = length;
+            number
         });
         let entry = CqEntry {
             completion: WorkCompletion {
@@ -329,5 +330,27 @@ impl Owner for QpOwner {
                 state.shared.next = Some(next);
             }
         }
+    }
+}
+
+/// The number in the Immediate Data of a peer, and the length of its Write. A peer of this library says how long that was. Whoever says more
+/// than it has `written` is not believed, because the program may read as many octets.
+fn parse_immediate([a, b, c, d, length @ ..]: [u8; 8], written: u32) -> ([u8; 4], u32) {
+    ([a, b, c, d], u32::from_be_bytes(length).min(written))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_immediate;
+
+    #[test]
+    fn a_write_is_no_longer_than_what_was_written() {
+        let said = |length: u32| {
+            let [a, b, c, d] = length.to_be_bytes();
+            [9, 8, 7, 6, a, b, c, d]
+        };
+        assert_eq!(parse_immediate(said(7), 7), ([9, 8, 7, 6], 7));
+        assert_eq!(parse_immediate(said(7), 100), ([9, 8, 7, 6], 7));
+        assert_eq!(parse_immediate(said(u32::MAX), 100), ([9, 8, 7, 6], 100));
     }
 }

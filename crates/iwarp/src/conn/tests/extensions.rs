@@ -125,6 +125,7 @@ fn a_write_with_immediate_data_is_one_request() {
         for (done, context) in done.iter().zip(0..) {
             assert_eq!((done.context, done.solicited), (context, context == 1));
             assert_eq!(done.immediate, Some([1, 2, 3, 4, 5, 6, 7, 8]));
+            assert_eq!(done.octets as usize, length);
         }
         let placed = pair.b.mem.bytes(TARGET);
         assert_eq!(placed, [&*octets, &[0]].concat());
