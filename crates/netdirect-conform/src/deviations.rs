@@ -7,7 +7,13 @@ use crate::checks;
 use crate::need::Profile;
 
 /// The files that come with the suite, by name.
-const SHIPPED: &[(&str, &str)] = &[("siw-6.1", include_str!("../deviations/siw-6.1.toml"))];
+const SHIPPED: &[(&str, &str)] = &[
+    ("siw-6.1", include_str!("../deviations/siw-6.1.toml")),
+    (
+        "softnd-verbs",
+        include_str!("../deviations/softnd-verbs.toml"),
+    ),
+];
 
 /// Reads known deviations of a provider. A deviation may have the condition `profile`.
 ///

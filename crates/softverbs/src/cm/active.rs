@@ -54,6 +54,7 @@ impl CmId {
                 "cannot connect to port 0: give the port the peer listens on",
             );
         }
+        self.take_named(state, parameters.qp_num);
         if let Some(qp) = &state.qp {
             let owner: std::sync::Weak<dyn ConnectionOwner> = self.this.clone();
             qp.claim(owner)?;

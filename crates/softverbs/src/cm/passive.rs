@@ -145,6 +145,7 @@ impl CmId {
             Phase::Gone => return fail(Errno::CONNRESET, "the peer has given up"),
             _ => return fail(Errno::INVAL, "no request has arrived here"),
         }
+        self.take_named(state, parameters.qp_num);
         let qp = self.queue_pair_for(state)?;
         let owner: Weak<dyn ConnectionOwner> = self.this.clone();
         qp.claim(owner)?;

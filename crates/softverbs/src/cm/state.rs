@@ -16,7 +16,7 @@ use iwarp_io::transport::{Bound, Dialer};
 use parking_lot::Mutex;
 
 use super::event::{CmEventKind, ConnParameters};
-use crate::device::{Device, limits};
+use crate::device::{Device, DeviceKind, limits};
 use crate::error::{Errno, Result, fail};
 use crate::events::EventQueue;
 use crate::process::{Engine, Process};
@@ -384,6 +384,15 @@ impl CmId {
             );
         }
         Ok(())
+    }
+
+    /// Takes the queue pair with this number for the connection, where the device presents itself as an iWARP adapter. There the connection
+    /// manager moves a queue pair that the program has made itself; with InfiniBand the program moves it.
+    pub(super) fn take_named(&self, state: &mut IdState, number: u32) {
+        let kind = state.device.as_ref().map(|device| device.kind());
+        if state.qp.is_none() && kind == Some(DeviceKind::Iwarp) {
+            state.qp = self.process.numbers.find(number);
+        }
     }
 
     /// Gives the queue pair its stream.

@@ -196,6 +196,62 @@ fn a_program_may_move_its_queue_pair_itself() {
 }
 
 #[test]
+fn an_iwarp_adapter_connects_the_queue_pair_that_the_program_names() {
+    use crate::common::{CAPS, Host};
+    use softverbs::{CompletionQueue, QpOptions, QueuePair, SendRequest};
+
+    let pair = Pair::simulated(11, DeviceKind::Iwarp);
+    let queue_pair = |host: &Host, id: &CmId| {
+        let cq = CompletionQueue::create(&host.context, 16, None).unwrap();
+        let options = QpOptions {
+            send_cq: cq.clone(),
+            receive_cq: cq.clone(),
+            srq: None,
+            caps: CAPS,
+            signal_all: true,
+        };
+        let qp = QueuePair::create(&host.pd, options).unwrap();
+        let (attributes, mask) = id.init_qp_attributes(QpState::Init).unwrap();
+        qp.modify(&attributes, mask).unwrap();
+        (qp, cq)
+    };
+    let named = |qp: &QueuePair| ConnParameters {
+        qp_num: qp.number(),
+        ..parameters(b"")
+    };
+    let (_listener, address) = pair.server.listen();
+    let client = pair.client.resolved(address);
+    let (qp, cq) = queue_pair(&pair.client, &client);
+    client.connect(&named(&qp)).unwrap();
+    let (server, _) = pair.server.request();
+    let (server_qp, server_cq) = queue_pair(&pair.server, &server);
+    server_qp.post_receive(3, &[]).unwrap();
+    server.accept(&named(&server_qp)).unwrap();
+    pair.client.expect(CmEventKind::Established);
+    pair.server.expect(CmEventKind::Established);
+    let states = (qp.state(), server_qp.state());
+    assert_eq!(states, (QpState::Rts, QpState::Rts));
+    let empty = SendRequest {
+        wr_id: 1,
+        operation: SendOperation::Send,
+        data: softverbs::SendData::Sges(&[]),
+        signaled: false,
+        solicited: false,
+        fence: false,
+    };
+    qp.post_send(&empty).unwrap();
+    for (cq, wr_id) in [(&cq, 1), (&server_cq, 3)] {
+        let mut completions = [softverbs::WorkCompletion::default(); 2];
+        while cq.poll(&mut completions) == 0 {}
+        let status = (completions[0].wr_id, completions[0].status);
+        assert_eq!(status, (wr_id, WcStatus::Success));
+    }
+    client.disconnect().unwrap();
+    pair.server.expect(CmEventKind::Disconnected);
+    assert_eq!(server_qp.state(), QpState::Err);
+}
+
+#[test]
 fn calls_in_a_wrong_state_are_refused() {
     let pair = Pair::simulated(7, DeviceKind::Roce);
     let id = CmId::create(&pair.client.channel).unwrap();
