@@ -111,6 +111,11 @@ impl CompletionChannel {
         Ok(())
     }
 
+    /// Whether the program waits for events in [`get_event`](Self::get_event).
+    pub(crate) fn is_waited_for_here(&self) -> bool {
+        self.events.is_waited_for_here()
+    }
+
     pub(crate) fn push(&self, subject: Arc<dyn EventSubject>) {
         subject.acknowledgements().handed_out();
         self.events.push(CompletionEvent(subject));

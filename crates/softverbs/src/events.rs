@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use iwarp_io::environment::Environment;
@@ -16,11 +17,23 @@ use crate::process::Engine;
 /// A queue of events.
 #[derive(Debug)]
 pub(crate) struct EventQueue<E> {
-    events: Mutex<VecDeque<E>>,
+    waiting: Mutex<Waiting<E>>,
     descriptor: EventDescriptor,
+    /// How many more events may be found at once until the program counts as one that waits in its own way.
+    blocks: AtomicU8,
     /// Where threads wait for an event.
     parking: OnceLock<Arc<Parking>>,
 }
+
+/// The events that wait, and the threads that wait for one.
+#[derive(Debug)]
+struct Waiting<E> {
+    events: VecDeque<E>,
+    threads: usize,
+}
+
+/// A program that has waited in a call counts as one that does so until so many events in a row were there before the call.
+const AT_ONCE: u8 = 2;
 
 impl<E> EventQueue<E> {
     pub(crate) fn new(environment: &Environment) -> Result<Self> {
@@ -28,8 +41,12 @@ impl<E> EventQueue<E> {
             .event_descriptor()
             .map_err(|error: io::Error| Error::of_system(&error, "cannot make a descriptor"))?;
         Ok(Self {
-            events: Mutex::default(),
+            waiting: Mutex::new(Waiting {
+                events: VecDeque::new(),
+                threads: 0,
+            }),
             descriptor,
+            blocks: AtomicU8::new(0),
             parking: OnceLock::new(),
         })
     }
@@ -40,18 +57,21 @@ impl<E> EventQueue<E> {
         let _ = self.parking.set(Arc::clone(parking));
     }
 
+    /// If a thread waits for an event in [`get`](Self::get), the event is that thread's, and the descriptor stays as it is.
     pub(crate) fn push(&self, event: E) {
-        let mut events = self.events.lock();
-        events.push_back(event);
-        self.descriptor.set(true);
-        drop(events);
+        let mut waiting = self.waiting.lock();
+        waiting.events.push_back(event);
+        if waiting.threads == 0 {
+            self.descriptor.set(true);
+        }
+        drop(waiting);
         if let Some(parking) = self.parking.get() {
             parking.wake();
         }
     }
 
     pub(crate) fn take(&self) -> Option<E> {
-        let mut events = self.events.lock();
+        let events = &mut self.waiting.lock().events;
         let event = events.pop_front();
         self.descriptor.set(!events.is_empty());
         event
@@ -59,7 +79,7 @@ impl<E> EventQueue<E> {
 
     /// Takes out all events that `wanted` chooses, in their order.
     pub(crate) fn extract(&self, wanted: impl FnMut(&E) -> bool) -> Vec<E> {
-        let mut events = self.events.lock();
+        let events = &mut self.waiting.lock().events;
         let (taken, kept): (Vec<_>, Vec<_>) = events.drain(..).partition(wanted);
         events.extend(kept);
         self.descriptor.set(!events.is_empty());
@@ -68,20 +88,20 @@ impl<E> EventQueue<E> {
 
     /// Counts the events that `wanted` chooses.
     pub(crate) fn count(&self, wanted: impl Fn(&E) -> bool) -> usize {
-        self.events
-            .lock()
-            .iter()
-            .filter(|event| wanted(event))
-            .count()
+        let events = &self.waiting.lock().events;
+        events.iter().filter(|event| wanted(event)).count()
     }
 
     fn is_empty(&self) -> bool {
-        self.events.lock().is_empty()
+        self.waiting.lock().events.is_empty()
     }
 
     /// The next event. Waits for it, and drives the connections meanwhile, unless the program has set `O_NONBLOCK` on the descriptor.
     pub(crate) fn get(&self, engine: impl FnOnce() -> Result<Arc<Engine>>) -> Result<E> {
         if let Some(event) = self.take() {
+            let blocks = self.blocks.load(Ordering::Relaxed);
+            self.blocks
+                .store(blocks.saturating_sub(1), Ordering::Relaxed);
             return Ok(event);
         }
         if self.descriptor.is_nonblocking() {
@@ -90,12 +110,27 @@ impl<E> EventQueue<E> {
         let engine = engine()?;
         self.wait_in(&engine.parking);
         let parking = self.parking.get().unwrap_or(&engine.parking);
-        loop {
-            engine.wait(parking, &|| !self.is_empty())?;
-            if let Some(event) = self.take() {
-                return Ok(event);
+        self.blocks.store(AT_ONCE, Ordering::Relaxed);
+        self.waiting.lock().threads += 1;
+        let waited = loop {
+            if let Err(error) = engine.wait(parking, &|| !self.is_empty()) {
+                break Err(error);
             }
-        }
+            if let Some(event) = self.take() {
+                break Ok(event);
+            }
+        };
+        let mut waiting = self.waiting.lock();
+        waiting.threads -= 1;
+        // Events that came for this thread, and that it leaves.
+        self.descriptor
+            .set(waiting.threads == 0 && !waiting.events.is_empty());
+        waited
+    }
+
+    /// Whether the program waits for events in [`get`](Self::get), which drives the connections, and not at the descriptor.
+    pub(crate) fn is_waited_for_here(&self) -> bool {
+        self.blocks.load(Ordering::Relaxed) > 0
     }
 
     /// Returns true while an event waits.

@@ -156,9 +156,18 @@ impl CompletionQueue {
     fn polled_in_vain(&self) {
         // A program that polls an armed queue in vain is about to sleep.
         if self.armed.load(Ordering::Relaxed) != NOT_ARMED {
-            self.engine.driver.hand_over(&self.domain);
+            self.leave();
         }
         self.engine.driver.environment.polled_in_vain();
+    }
+
+    /// The program is about to sleep. If it will do so in its own way, as far as is known, the background thread drives the connections from
+    /// now on. Otherwise the program's thread does, in the channel.
+    fn leave(&self) {
+        let channel = self.channel.as_ref();
+        if !channel.is_some_and(|channel| channel.is_waited_for_here()) {
+            self.engine.driver.hand_over(&self.domain);
+        }
     }
 
     /// Asks for one event in the channel, when a completion comes that the program has not been told of; with `solicited_only` when one
@@ -181,7 +190,7 @@ impl CompletionQueue {
                 self.deliver(due);
             }
         }
-        self.engine.driver.hand_over(&self.domain);
+        self.leave();
     }
 
     /// The program has handled this many events of the channel that are of this queue.

@@ -93,6 +93,51 @@ fn a_program_that_waits_in_the_channel_drives_its_streams() {
     }
 }
 
+/// The descriptor is not touched for events that a waiting thread takes, and is for those that are left.
+#[test]
+fn a_thread_that_waits_in_vain_leaves_the_descriptor_to_the_next_event() {
+    let pair = Pair::simulated(43, DeviceKind::Roce);
+    let (client, server, channel) = with_channel(&pair);
+    server.cq.request_notification(false);
+    assert_eq!(errno(channel.get_event()), Errno::DEADLK);
+    assert!(!channel.has_event());
+    send(&client, 1, false);
+    assert_eq!(client.statuses(1), [(1, WcStatus::Success)]);
+    while !channel.has_event() {
+        assert_eq!(client.cq.poll(&mut [Default::default()]), 0);
+    }
+    channel.get_event().unwrap();
+    assert!(!channel.has_event());
+    server.cq.acknowledge_events(1);
+    assert_eq!(server.statuses(1), [(0, WcStatus::Success)]);
+}
+
+/// A program that has waited in the channel goes on in its own `poll`.
+#[test]
+fn a_program_may_change_how_it_waits() {
+    let pair = Pair::on_sockets();
+    let (client, server, channel) = with_channel(&pair);
+    let descriptor = channel.descriptor().unwrap();
+    for round in 0..12 {
+        server.cq.request_notification(false);
+        if round % 6 < 2 {
+            std::thread::scope(|scope| {
+                let waiting = scope.spawn(|| channel.get_event().unwrap().tag());
+                send(&client, round, false);
+                assert_eq!(waiting.join().unwrap(), 42);
+            });
+        } else {
+            send(&client, round, false);
+            assert!(is_readable(descriptor, LONG), "no event in round {round}");
+            assert_eq!(channel.get_event().unwrap().tag(), 42);
+        }
+        assert!(!is_readable(descriptor, Some(0)), "in vain");
+        server.cq.acknowledge_events(1);
+        assert_eq!(server.statuses(1), [(round, WcStatus::Success)]);
+        assert_eq!(client.statuses(1), [(round, WcStatus::Success)]);
+    }
+}
+
 #[test]
 fn one_event_for_all_requests_and_none_without_one() {
     let pair = Pair::simulated(41, DeviceKind::Roce);
