@@ -10,6 +10,7 @@ use crate::environment::Environment;
 use crate::faults::{FaultOwner, Faults};
 use crate::progress::background::{Background, DriverOwner};
 use crate::progress::domain::Domain;
+use crate::progress::helping;
 use crate::progress::parking::Parking;
 use crate::progress::polling;
 use crate::progress::readiness::Readiness;
@@ -126,6 +127,12 @@ impl Driver {
     #[inline]
     pub fn polled(&self, domain: &Arc<Domain>) {
         polling::polled(domain, &self.background);
+    }
+
+    /// A poll of a domain by this thread was in vain. A thread that polls without a pause polls the adapter's other domains in passing,
+    /// because it keeps the core busy that the background thread may need.
+    pub fn help(&self, polled: &Domain) {
+        helping::help(&self.background, polled, &self.control, || self.now());
     }
 
     /// Has the background thread take over a domain at once, because this thread stops polling it.

@@ -240,6 +240,28 @@ impl<S: Readiness> Background<S> {
         }
     }
 
+    /// A domain beside these, another one in each turn, if there are at most so many. `None` also while another thread looks at the list.
+    pub(super) fn another(
+        &self,
+        without: [&Domain<S>; 2],
+        most: usize,
+        turn: usize,
+    ) -> Option<Arc<Domain<S>>> {
+        let domains = self.domains.try_lock()?;
+        let count = domains.len();
+        if count > most {
+            return None;
+        }
+        let is_other = |domain: &Weak<Domain<S>>| {
+            let domain = domain.as_ptr();
+            !without.iter().any(|one| std::ptr::eq(*one, domain))
+        };
+        let all = domains.iter().map(|(_, domain)| domain);
+        let mut others = all.filter(|domain| is_other(domain));
+        let turn = turn % count.saturating_sub(without.len()).max(1);
+        others.nth(turn)?.upgrade()
+    }
+
     fn domain(&self, token: u64) -> Option<Arc<Domain<S>>> {
         self.domains.lock().get(token)?.upgrade()
     }

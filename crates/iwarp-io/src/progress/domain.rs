@@ -267,6 +267,21 @@ impl<S: Readiness> Domain<S> {
         self.attendance.found();
     }
 
+    /// Whether a thread that polls another domain may poll this one in passing.
+    pub(super) fn may_be_helped_by(&self, thread: u32) -> bool {
+        self.attendance.may_be_helped_by(thread)
+    }
+
+    /// A thread has polled this domain in passing.
+    pub(super) fn helped_by(&self, thread: u32) {
+        self.attendance.helped_by(thread);
+    }
+
+    /// The number of the last poll that has found what it looked for.
+    pub(super) fn found_at(&self) -> u32 {
+        self.attendance.found_at()
+    }
+
     /// Whether the last poll has found what it looked for, so that it may be the last one for some time.
     pub(super) fn has_found(&self) -> bool {
         self.attendance.has_found()

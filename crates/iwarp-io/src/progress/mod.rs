@@ -8,6 +8,7 @@ pub mod background;
 pub mod carried;
 mod cpu_placement;
 pub mod domain;
+pub(crate) mod helping;
 pub mod interrupts;
 #[cfg(all(test, loom))]
 mod loom_model;

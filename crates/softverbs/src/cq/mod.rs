@@ -10,6 +10,7 @@ use iwarp_io::cq::{self, CannotResize, NotifyOn, Queue};
 use iwarp_io::limited;
 use iwarp_io::progress::domain::Domain;
 use iwarp_io::progress::parking::Parking;
+use iwarp_io::progress::polling;
 use parking_lot::Mutex;
 
 pub(crate) use entry::CqEntry;
@@ -155,19 +156,28 @@ impl CompletionQueue {
 
     fn polled_in_vain(&self) {
         // A program that polls an armed queue in vain is about to sleep.
+        let Engine { driver, .. } = &*self.engine;
         if self.armed.load(Ordering::Relaxed) != NOT_ARMED {
-            self.leave();
+            if !self.is_waited_for_here() {
+                polling::stop(); // also what the thread has polled in passing
+            }
+        } else if driver.environment.world().is_none() {
+            self.engine.driving(|| driver.help(&self.domain));
         }
-        self.engine.driver.environment.polled_in_vain();
+        driver.environment.polled_in_vain();
     }
 
     /// The program is about to sleep. If it will do so in its own way, as far as is known, the background thread drives the connections from
     /// now on. Otherwise the program's thread does, in the channel.
     fn leave(&self) {
-        let channel = self.channel.as_ref();
-        if !channel.is_some_and(|channel| channel.is_waited_for_here()) {
+        if !self.is_waited_for_here() {
             self.engine.driver.hand_over(&self.domain);
         }
+    }
+
+    fn is_waited_for_here(&self) -> bool {
+        let channel = self.channel.as_ref();
+        channel.is_some_and(|channel| channel.is_waited_for_here())
     }
 
     /// Asks for one event in the channel, when a completion comes that the program has not been told of; with `solicited_only` when one

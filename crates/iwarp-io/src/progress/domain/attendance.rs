@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// What shows who attends a domain, and what the background thread knows of it.
 pub(super) struct Attendance {
@@ -16,6 +16,8 @@ pub(super) struct Attendance {
     found: AtomicU32,
     /// Such a poll was not followed by another one lately: the thread waits for something that no poll shows it.
     looks_elsewhere: AtomicBool,
+    /// The thread that polled the domain in passing last, and the value of `polls` then.
+    helper: AtomicU64,
     /// Requests that make a parked thread drive this domain.
     interest: AtomicUsize,
     /// Threads parked in the parking that drives this domain.
@@ -37,6 +39,7 @@ impl Attendance {
             ended: AtomicU32::new(0),
             found: AtomicU32::new(0),
             looks_elsewhere: AtomicBool::new(false),
+            helper: AtomicU64::new(0),
             interest: AtomicUsize::new(0),
             parked,
             armed: AtomicBool::new(false),
@@ -60,9 +63,26 @@ impl Attendance {
         self.found.store(self.polls(), Ordering::Relaxed);
     }
 
+    /// The number of the last poll that has found what it looked for.
+    pub(super) fn found_at(&self) -> u32 {
+        self.found.load(Ordering::Relaxed)
+    }
+
     /// Whether the last poll has found what it looked for.
     pub(super) fn has_found(&self) -> bool {
         self.found.load(Ordering::Relaxed) == self.polls()
+    }
+
+    /// Whether a thread may poll the domain in passing: nobody attends the domain, or that thread alone has polled since it did so last.
+    pub(super) fn may_be_helped_by(&self, thread: u32) -> bool {
+        let is_own = self.helper.load(Ordering::Relaxed) == of_helper(thread, self.polls());
+        (is_own || !self.was_polled()) && !self.has_sleeper()
+    }
+
+    /// A thread has polled in passing, and has counted its poll.
+    pub(super) fn helped_by(&self, thread: u32) {
+        let helper = of_helper(thread, self.polls());
+        self.helper.store(helper, Ordering::Relaxed);
     }
 
     /// How often the domain was polled.
@@ -144,6 +164,10 @@ impl Attendance {
     }
 }
 
+fn of_helper(thread: u32, polls: u32) -> u64 {
+    u64::from(thread) << 32 | u64::from(polls)
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -157,6 +181,24 @@ mod tests {
         assert!(attendance.was_polled() && attendance.was_polled());
         assert!(attendance.take_polled());
         assert!(!attendance.was_polled() && !attendance.take_polled());
+    }
+
+    #[test]
+    fn a_thread_may_help_where_nobody_else_polls() {
+        let attendance = Attendance::new(Arc::default());
+        for _ in 0..3 {
+            assert!(attendance.may_be_helped_by(1));
+            attendance.polled();
+            attendance.helped_by(1);
+            assert!(!attendance.may_be_helped_by(2));
+        }
+        assert!(attendance.take_polled(), "its polls count");
+        // The owner polls.
+        attendance.polled();
+        assert!(!attendance.may_be_helped_by(1));
+        // And does not any more.
+        assert!(attendance.take_polled());
+        assert!(attendance.may_be_helped_by(2));
     }
 
     #[test]
