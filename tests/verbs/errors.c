@@ -176,9 +176,11 @@ static void of_posts(void)
     NEED(ibv_query_qp(end->id->qp, &attributes, IBV_QP_CAP, &created) == 0);
     sge.length = created.cap.max_inline_data + 1;
     RETURNS(EINVAL, ibv_post_send(end->id->qp, &wr, &bad));
-    wr.send_flags = 0, wr.num_sge = created.cap.max_send_sge + 1;
+    struct ibv_sge many[32] = { sge };
+    NEED(created.cap.max_send_sge < 32);
+    wr.sg_list = many, wr.send_flags = 0, wr.num_sge = created.cap.max_send_sge + 1;
     RETURNS(EINVAL, ibv_post_send(end->id->qp, &wr, &bad));
-    wr.num_sge = 1, wr.opcode = 99;
+    wr.sg_list = &sge, wr.num_sge = 1, wr.opcode = 99;
     RETURNS(EINVAL, ibv_post_send(end->id->qp, &wr, &bad));
     wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
     RETURNS(EOPNOTSUPP, ibv_post_send(end->id->qp, &wr, &bad));

@@ -19,7 +19,7 @@ static void at_end(void)
 /* Posts, and ends without looking for completions: by a return from main, or by exit in another function. */
 static int sender(const char *role, int port)
 {
-    struct end end = { 0 };
+    static struct end end;
     connect_to(&end, port, NULL, 0);
     event_is(end.events, RDMA_CM_EVENT_ESTABLISHED);
     for (int index = 0; index < COUNT; index++) {

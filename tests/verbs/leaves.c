@@ -6,7 +6,7 @@
 /* The peer connects, sends once, and then waits for its end or disconnects. */
 static int peer(const char *role, int port)
 {
-    struct end end = { 0 };
+    static struct end end;
     struct rdma_cm_event *event;
     connect_to(&end, port, NULL, 0);
     event_is(end.events, RDMA_CM_EVENT_ESTABLISHED);
