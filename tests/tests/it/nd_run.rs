@@ -156,6 +156,33 @@ fn missing_libraries_are_named_with_the_command_that_makes_them() {
 }
 
 #[test]
+fn the_libraries_may_lie_in_a_folder_with_a_space() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("a b");
+    fs::create_dir(&folder).unwrap();
+    let _ = nd_run(&["true"]);
+    let built = nd::binary().parent().unwrap();
+    for name in ["nd", "libibverbs.so", "librdmacm.so", "libnd_paths.so"] {
+        fs::hard_link(built.join(name), folder.join(name))
+            .or_else(|_| fs::copy(built.join(name), folder.join(name)).map(drop))
+            .unwrap();
+    }
+    let shown = [
+        "run",
+        "--",
+        "cat",
+        "/sys/class/infiniband/softnd0/node_type",
+    ];
+    let output = Command::new(folder.join("nd"))
+        .args(shown)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.is_empty(), "{said}");
+    assert_eq!(output.stdout, b"1: CA\n");
+}
+
+#[test]
 fn a_machine_without_addresses_is_one_line() {
     let Some(unshare) = tool::find("unshare") else {
         return;

@@ -9,14 +9,13 @@ use sha2::{Digest, Sha256};
 use super::private_folder;
 use crate::errors::Failure;
 
-/// The libraries as cargo names them, and the names by which programs load them.
-const NAMES: [(&str, &str); 2] = [
+/// The libraries as cargo names them, and the names by which programs load them. Programs do not load the last one, which shows the devices
+/// below `/sys` and `/dev`.
+const NAMES: [(&str, &str); 3] = [
     ("libibverbs.so", "libibverbs.so.1"),
     ("librdmacm.so", "librdmacm.so.1"),
+    ("libnd_paths.so", "libnd_paths.so"),
 ];
-
-/// The library that shows the devices below `/sys` and `/dev`. Programs do not load it.
-const PATHS: &str = "libnd_paths.so";
 
 /// What stands in front of the reason in a library that was built without its functions.
 const EMPTY: &[u8] = b"softnd-verbs-empty: ";
@@ -45,7 +44,7 @@ pub(super) fn find() -> Result<Libraries, Failure> {
             format!("the libraries for verbs programs are neither in {beside} nor in {installed}"),
             format!(
                 "in softnd's sources, run `cargo build --release && install -Dt {installed} \
-                 target/release/libibverbs.so target/release/librdmacm.so target/release/{PATHS}`"
+                 target/release/libibverbs.so target/release/librdmacm.so target/release/libnd_paths.so`"
             ),
         ));
     };
@@ -54,21 +53,11 @@ pub(super) fn find() -> Result<Libraries, Failure> {
     Ok(libraries)
 }
 
-/// The names of all files.
-fn files() -> impl Iterator<Item = &'static str> {
-    NAMES.iter().map(|(file, _)| *file).chain([PATHS])
-}
-
 fn has_all(folder: &Path) -> bool {
-    files().all(|file| folder.join(file).is_file())
+    NAMES.iter().all(|(file, _)| folder.join(file).is_file())
 }
 
 impl Libraries {
-    /// The paths to preload.
-    pub(super) fn paths(&self) -> Vec<PathBuf> {
-        files().map(|file| self.0.join(file)).collect()
-    }
-
     /// A library that was built on a machine that cannot link it says why.
     fn check(&self) -> Result<(), Failure> {
         let library = self.0.join(NAMES[0].0);
@@ -83,8 +72,8 @@ impl Libraries {
         ))
     }
 
-    /// A folder in which the libraries have the names that programs load them by.
-    pub(super) fn versioned_names(&self) -> Result<PathBuf, Failure> {
+    /// Makes a folder in which the libraries have the names that programs load them by.
+    pub(super) fn versioned_names(&self) -> Result<VersionedNames, Failure> {
         let digest = Sha256::digest(self.0.as_os_str().as_encoded_bytes());
         let name: String = digest
             .iter()
@@ -100,7 +89,37 @@ impl Libraries {
             private_folder::link(&self.0.join(file), &folder.join(versioned))
                 .map_err(|error| doing(&error))?;
         }
-        Ok(folder)
+        VersionedNames::checked(folder)
+    }
+}
+
+/// A folder of links to the libraries, whose path the dynamic linker takes in its lists.
+pub(super) struct VersionedNames(PathBuf);
+
+impl VersionedNames {
+    fn checked(folder: PathBuf) -> Result<Self, Failure> {
+        let divides = |octet: &u8| matches!(octet, b' ' | b':' | b';');
+        if folder.as_os_str().as_encoded_bytes().iter().any(divides) {
+            return Err(Failure::new(
+                format!(
+                    "the path {} has a space, colon or semicolon, which divide the dynamic linker's lists of libraries",
+                    folder.display()
+                ),
+                "name a folder without them with TMPDIR",
+            ));
+        }
+        Ok(Self(folder))
+    }
+
+    /// The paths to preload. They are those of the links, because the libraries themselves may lie in a folder with a space in its name.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        let names = NAMES.iter().map(|(_, versioned)| self.0.join(versioned));
+        names.collect()
+    }
+
+    /// The folder.
+    pub(super) fn folder(&self) -> &Path {
+        &self.0
     }
 }
 
@@ -117,6 +136,20 @@ fn reason(octets: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_of_libraries_take_no_folder_that_would_divide_them() {
+        let folder = |path: &str| VersionedNames::checked(PathBuf::from(path));
+        let names = folder("/tmp/a-b_c").ok().map(|names| names.paths());
+        assert_eq!(names.unwrap()[2], Path::new("/tmp/a-b_c/libnd_paths.so"));
+        for path in ["/tmp/a b", "/tmp/a:b", "/a;b"] {
+            let refused = folder(path).err().unwrap().to_string();
+            assert!(
+                refused.contains(path) && refused.contains("TMPDIR"),
+                "{refused}"
+            );
+        }
+    }
 
     #[test]
     fn the_reason_is_what_stands_behind_the_mark() {

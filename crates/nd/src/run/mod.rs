@@ -30,8 +30,7 @@ pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
     program::check(&program)?;
     let devices = devices(args)?;
     make_capture_folder(args)?;
-    let libraries = libraries::find()?;
-    let names = libraries.versioned_names()?;
+    let names = libraries::find()?.versioned_names()?;
     let tree = tree::make(devices.devices())?;
     let mut command = Command::new(&program);
     command.args(arguments);
@@ -39,8 +38,11 @@ pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
         command.env(name, value);
     }
     command.env("SOFTND_VERBS_PATHS", tree);
-    command.env("LD_LIBRARY_PATH", in_front("LD_LIBRARY_PATH", [names]));
-    command.env("LD_PRELOAD", in_front("LD_PRELOAD", libraries.paths()));
+    command.env(
+        "LD_LIBRARY_PATH",
+        in_front("LD_LIBRARY_PATH", [names.folder()]),
+    );
+    command.env("LD_PRELOAD", in_front("LD_PRELOAD", names.paths()));
     Err(program::execute(command, &program))
 }
 
