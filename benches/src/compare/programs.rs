@@ -173,7 +173,9 @@ impl ProgramTest {
         command.args(["-p", &port.to_string(), "-s", &self.size.to_string()]);
         command.args(["-n", &messages.to_string()]);
         if self.program.is_bandwidth() {
-            command.args(["-t", &self.depth().to_string()]);
+            // A completion for each message, as in `nd perf`. perftest's own choice is one for as many as fit the queue: it would wait until
+            // all of them are through before it posts the next ones.
+            command.args(["-t", &self.depth().to_string(), "-Q", "1"]);
         }
         if self.events {
             command.arg("-e");
@@ -309,7 +311,10 @@ pub(super) mod tests {
         };
         for (test, wanted) in [
             (ALL[6], "ib_send_lat -R -F -p 4000 -s 8 -n 500 -e"),
-            (ALL[14], "ib_read_bw -R -F -p 4000 -s 1048576 -n 500 -t 2"),
+            (
+                ALL[14],
+                "ib_read_bw -R -F -p 4000 -s 1048576 -n 500 -t 2 -Q 1",
+            ),
         ] {
             let line = line(test);
             assert!(line.ends_with(wanted), "{line}");
