@@ -166,6 +166,10 @@ pub(super) struct StreamIo {
     /// Octets that the engine has not consumed: a cut FPDU, octets behind a Send that waits for a Receive, or FPDUs that were too many for
     /// one visit.
     held: Option<SocketBuffer>,
+    /// How many of these the engine has consumed since.
+    held_from: usize,
+    /// There may be whole FPDUs among them: nothing has to be read before the engine goes on.
+    held_is_whole: bool,
     readable: bool,
     writable: bool,
     hangup: bool,
@@ -193,6 +197,8 @@ impl StreamIo {
             mean: 0,
             window_is_open: false,
             held: None,
+            held_from: 0,
+            held_is_whole: false,
             readable: true,
             writable: true,
             hangup: false,
@@ -373,12 +379,48 @@ impl StreamIo {
         if !self.reading || self.read_ended {
             return Ok(Visit::Finished);
         }
+        if self.held_is_whole
+            && let Some(visit) = self.handle_held(connection, buffers, receives)
+        {
+            return visit;
+        }
         with_staging(|staging| {
             let mut have = self.unhold(staging, buffers);
             let visit = self.read_into(staging, &mut have, connection, buffers, receives);
+            self.held_is_whole = matches!(visit, Ok(Visit::Unfinished)) || connection.is_stalled();
             self.hold(&staging[..have], buffers);
             visit
         })
+    }
+
+    /// Hands what is held to the engine where it lies, because it may be a long row of short messages of which each waits for a Receive.
+    /// `None` if nothing has to be waited for but further octets.
+    fn handle_held(
+        &mut self,
+        connection: &mut Connection,
+        buffers: &Buffers,
+        receives: impl ReceivesAhead,
+    ) -> Option<io::Result<Visit>> {
+        let held = self.held.take()?;
+        let mut fpdus = FPDUS;
+        let input = &held.octets()[self.held_from..];
+        let used = self.handle(input, &mut fpdus, connection, buffers, receives);
+        let is_rest = used < input.len();
+        self.held_from += used;
+        self.held = Some(held);
+        if is_rest && fpdus == 0 {
+            self.mean = used / FPDUS;
+            return Some(Ok(Visit::Unfinished));
+        }
+        if is_rest && connection.is_stalled() {
+            let unread = if self.readable {
+                self.check_unread()
+            } else {
+                Ok(())
+            };
+            return Some(unread.map(|()| Visit::Finished));
+        }
+        None
     }
 
     /// Moves what was held to the front of the staging buffer; returns how much that is.
@@ -387,8 +429,9 @@ impl StreamIo {
         let Some(held) = self.held.take() else {
             return 0;
         };
-        let have = held.octets().len();
-        staging[..have].copy_from_slice(held.octets());
+        let rest = &held.octets()[std::mem::take(&mut self.held_from)..];
+        let have = rest.len();
+        staging[..have].copy_from_slice(rest);
         buffers.return_spare(held);
         have
     }
@@ -402,6 +445,32 @@ impl StreamIo {
         let mut held = buffers.take_spare();
         held.set(rest);
         self.held = Some(held);
+    }
+
+    /// Hands octets to the engine, at most `fpdus` FPDUs; returns how many octets the engine has consumed.
+    #[inline]
+    fn handle(
+        &mut self,
+        input: &[u8],
+        fpdus: &mut usize,
+        connection: &mut Connection,
+        buffers: &Buffers,
+        receives: impl ReceivesAhead,
+    ) -> usize {
+        let ahead = receives.draw_ahead(connection, input);
+        let before = connection.counters().received.fpdus;
+        let table = buffers.table().pinned();
+        let used = connection.handle_fpdus(*fpdus as u64, input, &table, receives);
+        drop(table);
+        if ahead {
+            receives.give_back();
+        }
+        let handled = connection.counters().received.fpdus - before;
+        // No more than were asked for.
+        let handled = usize::try_from(handled).unwrap_or(*fpdus);
+        *fpdus = fpdus.saturating_sub(handled);
+        self.activity.handled(handled);
+        used
     }
 
     #[inline]
@@ -420,22 +489,10 @@ impl StreamIo {
         loop {
             if *have > 0 {
                 let input = &staging[..*have];
-                let ahead = receives.draw_ahead(connection, input);
-                let before = connection.counters().received.fpdus;
-                let table = buffers.table().pinned();
-                let used = connection.handle_fpdus(fpdus as u64, input, &table, receives);
-                drop(table);
-                if ahead {
-                    receives.give_back();
-                }
+                let used = self.handle(input, &mut fpdus, connection, buffers, receives);
                 staging.copy_within(used..*have, 0);
                 *have -= used;
                 consumed += used;
-                let handled = connection.counters().received.fpdus - before;
-                // No more than were asked for.
-                let handled = usize::try_from(handled).unwrap_or(fpdus);
-                fpdus = fpdus.saturating_sub(handled);
-                self.activity.handled(handled);
                 if fpdus == 0 {
                     self.mean = consumed / FPDUS;
                     return Ok(Visit::Unfinished);

@@ -681,6 +681,37 @@ fn what_comes_in_stays_in_the_transport_until_the_client_agrees() {
     net.until("sent", || passive.has_ended(1));
 }
 
+/// Messages that have come, and of which each waits for its Receive, are taken one by one where they lie.
+#[test]
+fn a_row_of_messages_that_wait_for_receives_is_taken_in_order() {
+    for net in Net::each() {
+        let (active, passive) = net.pair();
+        let mut sent = 0;
+        for context in 0..400_u64 {
+            // More come while others wait.
+            while sent < 400 && sent < 3 * (context + 40) {
+                if active.send(sent, &sent.to_be_bytes()).is_err() {
+                    break;
+                }
+                sent += 1;
+            }
+            passive.receive(context, 8);
+            net.until("received", || passive.has_ended(context));
+            let octets = passive.buffer.slice(8..16).to_vec();
+            assert_eq!(octets, context.to_be_bytes());
+        }
+        assert_eq!(sent, 400);
+        // The end waits behind the last message.
+        active.send(400, b"the end.").unwrap();
+        net.until("sent", || active.has_ended(400));
+        drop(active.endpoint.disconnect().1);
+        passive.receive(400, 8);
+        net.until("received", || passive.has_ended(400));
+        assert_eq!(passive.buffer.slice(8..16).to_vec(), b"the end.");
+        net.until("ended", || passive.signals().contains(Signals::PEER_CLOSED));
+    }
+}
+
 #[test]
 fn a_peer_that_does_not_end_its_direction_is_reset_in_time() {
     let net = Net::simulated();
