@@ -20,6 +20,7 @@ pub mod structure;
 pub mod tool;
 pub mod verbs;
 pub mod verbs_programs;
+pub mod verbs_table;
 
 /// The programs in the readme and the guide are compiled and run.
 #[cfg(doctest)]

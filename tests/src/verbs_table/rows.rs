@@ -1,0 +1,273 @@
+//! The pairs of commands. `PORT` stands for a port that the test chooses.
+
+/// A server and a client that run together.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The server's command; empty if the client needs none.
+    pub server: &'static str,
+    /// The client's command.
+    pub client: &'static str,
+    /// Clients that run at a time. Each begins when the one before has connected.
+    pub clients: usize,
+    /// What the client's output contains.
+    pub says: &'static str,
+    /// The server ends by itself, and successfully. Otherwise the test ends it.
+    pub server_ends: bool,
+    /// The options that both commands get for the run that is captured, so that it moves few octets. `None`: it is not captured.
+    pub captured: Option<&'static str>,
+    /// Devices present themselves as adapters for iWARP.
+    pub as_iwarp: bool,
+    /// Needs an IPv6 address.
+    pub ipv6: bool,
+}
+
+impl Row {
+    const fn new(server: &'static str, client: &'static str) -> Self {
+        Self {
+            server,
+            client,
+            clients: 1,
+            says: "",
+            server_ends: true,
+            captured: None,
+            as_iwarp: false,
+            ipv6: false,
+        }
+    }
+
+    const fn captured(mut self, few: &'static str) -> Self {
+        self.captured = Some(few);
+        self
+    }
+
+    const fn says(mut self, text: &'static str) -> Self {
+        self.says = text;
+        self
+    }
+
+    const fn endless(mut self) -> Self {
+        self.server_ends = false;
+        self
+    }
+
+    const fn as_iwarp(mut self) -> Self {
+        self.as_iwarp = true;
+        self
+    }
+}
+
+/// Programs of perftest with the same options on both sides.
+macro_rules! perftest {
+    ($($program:literal),* $(,)?) => {
+        [$(Row::new(
+            concat!($program, " -R -F -p PORT"),
+            concat!($program, " -R -F -p PORT 127.0.0.1"),
+        )),*]
+    };
+}
+
+/// All rows, in the order of the table.
+pub fn rows() -> Vec<Row> {
+    let mut all = Vec::new();
+    all.extend(alone());
+    all.extend(connections());
+    all.extend(perftest());
+    all.extend(others());
+    all.extend(with_nd());
+    all
+}
+
+fn alone() -> [Row; 4] {
+    [
+        Row::new("", "ibv_devices").says("softnd0"),
+        Row::new("", "ibv_devinfo -v").says("RoCE v2"),
+        Row::new("", "ibv_devinfo").says("iWARP (1)").as_iwarp(),
+        Row::new("", "fi_info -p verbs -t FI_EP_MSG").says("softnd0"),
+    ]
+}
+
+fn connections() -> [Row; 8] {
+    [
+        Row::new(
+            "rping -s -a 127.0.0.1 -p PORT -C 100 -V -S 65535",
+            "rping -c -a 127.0.0.1 -p PORT -C 100 -V -S 65535",
+        )
+        .captured("-C 5"),
+        Row::new(
+            "rping -s -q -a 127.0.0.1 -p PORT -C 100 -V -S 65535",
+            "rping -c -q -a 127.0.0.1 -p PORT -C 100 -V -S 65535",
+        )
+        .captured("-C 5"),
+        Row {
+            ipv6: true,
+            ..Row::new(
+                "rping -s -a ::1 -p PORT -C 100 -V -S 65535",
+                "rping -c -a ::1 -p PORT -C 100 -V -S 65535",
+            )
+            .captured("-C 5")
+        },
+        // One begins after the other, because this server loses requests that come at the same moment: rdma-core has mended it in 2025
+        // (linux-rdma/rdma-core, pull request 1568).
+        Row {
+            clients: 50,
+            ..Row::new(
+                "rping -s -P -a 127.0.0.1 -p PORT -V",
+                "rping -c -a 127.0.0.1 -p PORT -C 100 -V",
+            )
+            .endless()
+        },
+        Row::new(
+            "ucmatose -b 127.0.0.1 -p PORT -c 100 -C 10 -S 1000",
+            "ucmatose -s 127.0.0.1 -p PORT -c 100 -C 10 -S 1000",
+        )
+        .says("return status 0")
+        .captured("-c 3"),
+        Row::new(
+            "ucmatose -m -b 127.0.0.1 -p PORT -c 100 -C 10 -S 1000",
+            "ucmatose -m -s 127.0.0.1 -p PORT -c 100 -C 10 -S 1000",
+        )
+        .says("return status 0")
+        .captured("-c 3"),
+        // Its server waits for connections until it is ended.
+        Row::new(
+            "cmtime -b 127.0.0.1 -p PORT -c 100",
+            "cmtime -s 127.0.0.1 -p PORT -c 100",
+        )
+        .says("disconnect")
+        .endless(),
+        Row::new("rdma_server -p PORT", "rdma_client -s 127.0.0.1 -p PORT")
+            .says("end 0")
+            .captured(""),
+    ]
+}
+
+const PERFTEST: [Row; 31] = perftest![
+    "ib_send_lat",
+    "ib_send_lat -a -n 20",
+    "ib_send_lat -s 65536",
+    "ib_send_lat -e",
+    "ib_send_lat --use-srq",
+    "ib_write_lat",
+    "ib_write_lat -a -n 20",
+    "ib_write_lat -s 65536",
+    "ib_read_lat",
+    "ib_read_lat -a -n 20",
+    "ib_read_lat -s 65536",
+    "ib_send_bw",
+    "ib_send_bw -a -n 20",
+    "ib_send_bw -s 65536",
+    "ib_send_bw -e",
+    "ib_send_bw --use-srq",
+    "ib_send_bw -q 8",
+    "ib_send_bw -b",
+    // The number of messages has to be a multiple of the list's length.
+    "ib_send_bw -l 16 -n 1600",
+    "ib_write_bw",
+    "ib_write_bw -a -n 20",
+    "ib_write_bw -s 65536",
+    "ib_write_bw -q 8",
+    "ib_write_bw -b",
+    "ib_write_bw -l 16 -n 1600",
+    "ib_read_bw",
+    "ib_read_bw -a -n 20",
+    "ib_read_bw -s 65536",
+    "ib_read_bw -q 8",
+    "ib_read_bw -b",
+    "ib_read_bw -l 16 -n 1600",
+];
+
+/// A capture of all sizes would have gigabytes.
+fn perftest() -> impl Iterator<Item = Row> {
+    PERFTEST
+        .into_iter()
+        .map(|row| match row.client.contains(" -a ") {
+            true => row,
+            false => row.captured("-n 16"),
+        })
+}
+
+fn others() -> [Row; 6] {
+    const FIO: &str = "fio --name=s --ioengine=rdma --bindname=127.0.0.1 --port=PORT --rw=read --bs=64k --size=256m";
+    [
+        Row::new(
+            "qperf -lp PORT",
+            "qperf 127.0.0.1 -lp PORT -t 1 -cm 1 rc_lat",
+        )
+        .endless()
+        .says("latency")
+        .captured(""),
+        Row::new(
+            "qperf -lp PORT",
+            "qperf 127.0.0.1 -lp PORT -t 1 -cm 1 rc_lat rc_bw rc_rdma_read_lat rc_rdma_read_bw rc_rdma_write_lat \
+             rc_rdma_write_bw rc_rdma_write_poll_lat",
+        )
+        .endless()
+        .says("rc_rdma_write_poll_lat:\n    latency"),
+        Row::new(
+            FIO,
+            "fio --name=c --ioengine=rdma --hostname=127.0.0.1 --port=PORT --verb=write --rw=write --bs=64k --size=256m --iodepth=16",
+        )
+        .says("err= 0")
+        .captured("--size=1m"),
+        Row::new(
+            FIO,
+            "fio --name=c --ioengine=rdma --hostname=127.0.0.1 --port=PORT --verb=read --rw=write --bs=64k --size=256m --iodepth=16",
+        )
+        .says("err= 0")
+        .captured("--size=1m"),
+        Row::new(
+            FIO,
+            "fio --name=c --ioengine=rdma --hostname=127.0.0.1 --port=PORT --verb=send --rw=write --bs=64k --size=256m --iodepth=16",
+        )
+        .says("err= 0")
+        .captured("--size=1m"),
+        Row::new(
+            "fi_pingpong -p verbs -e msg -c -B PORT",
+            "fi_pingpong -p verbs -e msg -c -P PORT 127.0.0.1",
+        )
+        .says("1m ")
+        .captured("-S 64"),
+    ]
+}
+
+/// `nd perftest` with a program of perftest, in both roles. The clients get the same size and number of messages as the servers.
+macro_rules! with_perftest {
+    ($($test:literal),* $(,)?) => {
+        [$(
+            Row::new(
+                concat!("nd perftest ", $test, " --listen 127.0.0.1 -p PORT -n 100 -s 4096"),
+                concat!("ib_", $test, " -R -F -p PORT -n 100 -s 4096 127.0.0.1"),
+            )
+            .as_iwarp()
+            .captured(""),
+            Row::new(
+                concat!("ib_", $test, " -R -F -p PORT -n 100 -s 4096"),
+                concat!("nd perftest ", $test, " -p PORT -n 100 -s 4096 127.0.0.1"),
+            )
+            .as_iwarp(),
+        )*]
+    };
+}
+
+fn with_nd() -> Vec<Row> {
+    let mut all = vec![
+        Row::new(
+            "nd rping -s -a 127.0.0.1 -p PORT -C 20 -V",
+            "rping -c -a 127.0.0.1 -p PORT -C 20 -V",
+        )
+        .captured("-C 5"),
+        Row::new(
+            "rping -s -a 127.0.0.1 -p PORT -C 20 -V",
+            "nd rping -c -a 127.0.0.1 -p PORT -C 20 -V",
+        ),
+    ];
+    all.extend(with_perftest![
+        "send_lat",
+        "write_lat",
+        "read_lat",
+        "send_bw",
+        "write_bw",
+        "read_bw",
+    ]);
+    all
+}
