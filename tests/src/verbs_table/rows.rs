@@ -255,7 +255,7 @@ fn with_nd() -> Vec<Row> {
             "nd rping -s -a 127.0.0.1 -p PORT -C 20 -V",
             "rping -c -a 127.0.0.1 -p PORT -C 20 -V",
         )
-        .captured("-C 5"),
+        .captured(""),
         Row::new(
             "rping -s -a 127.0.0.1 -p PORT -C 20 -V",
             "nd rping -c -a 127.0.0.1 -p PORT -C 20 -V",
