@@ -205,10 +205,12 @@ impl Nd {
     }
 
     /// The row of an operation, in the last mode that is named: `nd perf` runs all modes that it is given.
+    ///
+    /// Its memory begins with a page, as that of most programs does. That is not the best place on every processor.
     fn row(&self, op: &str, more: &[&str]) -> Result<Value, Failure> {
         let mut command = Command::new(&self.program);
         self.arguments(&mut command);
-        command.args(more);
+        command.args(Way::Aligned.options()).args(more);
         let mut rows = rows(&process::run(command)?)?;
         rows.reverse();
         one(&rows, op)
