@@ -30,7 +30,8 @@ use softnd_benches::octets;
 ///
 /// Over TCP all programs have the same congestion control: first the system's default, then, where this process may change the
 /// default for the length of the run, cubic. Then softnd runs over UDP, where QUIC has a congestion control of its own. Then perftest's
-/// programs run over softnd's libraries for verbs, beside `nd perf`. With --device none of this runs, but `nd perftest` over verbs and perftest's own programs on that device.
+/// programs run over softnd's libraries for verbs, beside `nd perf`. With --device none of this runs, but `nd perftest` over verbs and
+/// perftest's own programs on that device.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Octets per message [default: all powers of two from 8 to 1 MiB]

@@ -184,7 +184,7 @@ impl Nd {
         number(&self.row(op, &[&more, mode].concat())?, "p50_ns")
     }
 
-    /// One turn one way over TCP, with so many outstanding messages, in octets per second.
+    /// One turn one way over TCP, in octets per second. `depth` is the number of outstanding messages.
     ///
     /// # Errors
     ///

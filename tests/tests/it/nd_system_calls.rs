@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::process::{Pid, Signal, kill_process};
 use softnd_tests::nd::{self, Finished, Nd};
 use softnd_tests::{args, tool};
 
@@ -68,6 +69,16 @@ fn strace() -> Option<PathBuf> {
 /// `strace`, which writes what a command does into this file.
 fn tracing(strace: &Path, file: &Path) -> Vec<OsString> {
     args![strace, "-f", "-qq", "-o", file].to_vec()
+}
+
+/// Ends a command that `strace` runs. If its tracer were killed, it would go on.
+fn end_traced(server: Nd, file: &Path) {
+    let text = std::fs::read_to_string(file).expect("strace has written the file");
+    let traced = text.split_whitespace().next().map(str::parse);
+    let traced = traced.and_then(Result::ok).and_then(Pid::from_raw);
+    // Fails if it has ended by itself.
+    let _ = kill_process(traced.expect("lines begin with a process"), Signal::KILL);
+    let _ = server.finish();
 }
 
 /// The names of the calls in what `strace` has written.
@@ -209,7 +220,7 @@ fn every_call_of_every_command_has_a_row() {
         let by = [tracing(&strace, &files[0]), tracing(&strace, &files[1])];
         let (server, client) = run_pair(*pair, [&by[0], &by[1]]);
         client.assert_success();
-        drop(server);
+        end_traced(server, &files[0]);
         for (file, command) in files.iter().zip(pair) {
             note(file, command);
         }

@@ -3,8 +3,8 @@
 //! The [`Owner`] of an endpoint is a queue pair of some interface. The endpoint tells the owner which requests have ended and what
 //! becomes of the connection. The owner decides what its client may do and when.
 //!
-//! `stream_io` reads and sends for the connection, in visits with a budget. `posts` takes the client's requests, and `gather` decides which posts leave at once and which
-//! wait for more posts.
+//! `stream_io` reads and sends for the connection, in visits with a budget. `posts` takes the client's requests, and `gather` decides
+//! which of them leave at once and which wait for more.
 //!
 //! # The order at the end of a connection
 //!

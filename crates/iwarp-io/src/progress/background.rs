@@ -35,7 +35,7 @@ const FIRST_TICK: Duration = Duration::from_millis(1);
 const LAST_TICK: Duration = Duration::from_millis(16);
 /// The longest tick while there are requests that wait for a poll, or streams that only ticks find.
 const HELD_TICK: Duration = Duration::from_millis(4);
-/// How long unfinished work of a domain may wait where nobody polls, and how soon a thread that goes on polling polls again.
+/// How long unfinished work of a domain may wait where nobody polls, and within what time a thread polls again that has not stopped.
 const GRACE: Duration = Duration::from_micros(100);
 
 /// What the background thread and its adapter share.
@@ -240,7 +240,8 @@ impl<S: Readiness> Background<S> {
         }
     }
 
-    /// A domain beside these, another one in each turn, if there are at most so many. `None` also while another thread looks at the list.
+    /// One of the other domains, the next one in each turn. `None` if there are more than `most` domains in all, or while another thread
+    /// has locked the list.
     pub(super) fn another(
         &self,
         without: [&Domain<S>; 2],

@@ -15,12 +15,12 @@ use super::domain::Domain;
 use super::polling;
 use crate::thread_value::with_value;
 
-/// Polls in vain in a row, after which the clock is read.
+/// The clock is read after this many polls in vain.
 const ROUND: u32 = 64;
-/// A thread that makes so many polls within this time does not pause.
+/// A thread that makes [`ROUND`] polls within this time does not pause.
 const WITHOUT_PAUSE: Duration = Duration::from_micros(500);
-/// A thread helps an adapter with at most so many domains, because each waits for its turn. As many are remembered, so that all are handed
-/// over when the thread goes to sleep.
+/// With more domains than this a thread does not help, because each would wait long for its turn. `polling` remembers as many for a thread,
+/// so that all of them are handed over when the thread goes to sleep.
 const DOMAINS: usize = 8;
 
 /// How a thread polls.
