@@ -6,11 +6,11 @@ use std::sync::Arc;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use softverbs::{
-    CmEventKind, CompletionChannel, CompletionQueue, DeviceKind, Errno, SendData, SendOperation,
-    SendRequest, WcStatus,
+    CmEventKind, CompletionChannel, CompletionQueue, DeviceKind, Errno, SendData, SendRequest,
+    WcStatus,
 };
 
-use crate::common::{End, Host, Pair, errno};
+use crate::common::{End, Host, Pair, errno, send_of};
 
 fn channel(host: &Host) -> Arc<CompletionChannel> {
     let channel = CompletionChannel::create(&host.context).unwrap();
@@ -42,12 +42,8 @@ fn send(client: &End, wr_id: u64, solicited: bool) {
     client
         .qp
         .post_send(&SendRequest {
-            wr_id,
-            operation: SendOperation::Send,
-            data: SendData::Sges(&[client.sge(0, 8)]),
-            signaled: true,
             solicited,
-            fence: false,
+            ..send_of(wr_id, SendData::Sges(&[client.sge(0, 8)]))
         })
         .unwrap();
 }

@@ -99,6 +99,18 @@ pub(crate) const CAPS: QpCaps = QpCaps {
     max_inline_data: 64,
 };
 
+/// A signaled Send.
+pub(crate) const fn send_of(wr_id: u64, data: SendData<'_>) -> SendRequest<'_> {
+    SendRequest {
+        wr_id,
+        operation: SendOperation::Send,
+        data,
+        signaled: true,
+        solicited: false,
+        fence: false,
+    }
+}
+
 /// One end of a connection.
 pub(crate) struct End {
     pub(crate) id: Arc<CmId>,
@@ -162,12 +174,8 @@ impl End {
         data: SendData<'_>,
     ) -> softverbs::Result<()> {
         self.qp.post_send(&SendRequest {
-            wr_id,
             operation,
-            data,
-            signaled: true,
-            solicited: false,
-            fence: false,
+            ..send_of(wr_id, data)
         })
     }
 

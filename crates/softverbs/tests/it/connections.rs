@@ -1,10 +1,8 @@
 //! Connections of rdma_cm: set-up, private data, rejections, ends.
 
-use softverbs::{
-    CmEventKind, CmId, ConnParameters, DeviceKind, Errno, QpState, SendOperation, WcStatus,
-};
+use softverbs::{CmEventKind, CmId, ConnParameters, DeviceKind, Errno, QpState, WcStatus};
 
-use crate::common::{Pair, errno, parameters};
+use crate::common::{Pair, errno, parameters, send_of};
 
 #[test]
 fn both_ends_learn_of_the_connection_and_of_its_end() {
@@ -168,12 +166,8 @@ fn a_program_may_move_its_queue_pair_itself() {
     qp.post_receive(5, &[]).unwrap();
     qp.post_receive(6, &[]).unwrap();
     let empty = |wr_id| softverbs::SendRequest {
-        wr_id,
-        operation: SendOperation::Send,
-        data: softverbs::SendData::Sges(&[]),
         signaled: false,
-        solicited: false,
-        fence: false,
+        ..send_of(wr_id, softverbs::SendData::Sges(&[]))
     };
     server_qp.post_send(&empty(7)).unwrap();
     server.accept(&parameters(b"")).unwrap();
@@ -232,12 +226,8 @@ fn an_iwarp_adapter_connects_the_queue_pair_that_the_program_names() {
     let states = (qp.state(), server_qp.state());
     assert_eq!(states, (QpState::Rts, QpState::Rts));
     let empty = SendRequest {
-        wr_id: 1,
-        operation: SendOperation::Send,
-        data: softverbs::SendData::Sges(&[]),
         signaled: false,
-        solicited: false,
-        fence: false,
+        ..send_of(1, softverbs::SendData::Sges(&[]))
     };
     qp.post_send(&empty).unwrap();
     for (cq, wr_id) in [(&cq, 1), (&server_cq, 3)] {

@@ -1,10 +1,8 @@
 //! Requests on a connection.
 
-use softverbs::{
-    CmEventKind, DeviceKind, Errno, SendData, SendOperation, SendRequest, Sge, WcOpcode, WcStatus,
-};
+use softverbs::{CmEventKind, DeviceKind, Errno, SendData, SendOperation, Sge, WcOpcode, WcStatus};
 
-use crate::common::{Pair, errno};
+use crate::common::{Pair, errno, send_of};
 
 const SIM: DeviceKind = DeviceKind::Roce;
 
@@ -48,17 +46,6 @@ fn sends_writes_and_reads_move_octets() {
     }
 }
 
-const fn request(wr_id: u64, data: SendData<'_>) -> SendRequest<'_> {
-    SendRequest {
-        wr_id,
-        operation: SendOperation::Send,
-        data,
-        signaled: true,
-        solicited: false,
-        fence: false,
-    }
-}
-
 #[test]
 fn a_list_is_posted_up_to_the_request_that_fails() {
     for pair in [Pair::simulated(27, SIM), Pair::on_sockets()] {
@@ -69,10 +56,10 @@ fn a_list_is_posted_up_to_the_request_that_fails() {
         let mut list = client.qp.post_sends();
         for wr_id in 0..8 {
             let sges = [client.sge(0, 4)];
-            list.post(&request(wr_id, SendData::Sges(&sges))).unwrap();
+            list.post(&send_of(wr_id, SendData::Sges(&sges))).unwrap();
         }
         let long = SendData::Inline(&[&[0; 65]]);
-        assert_eq!(errno(list.post(&request(8, long))), Errno::INVAL);
+        assert_eq!(errno(list.post(&send_of(8, long))), Errno::INVAL);
         drop(list);
         let all: Vec<_> = (0..8).map(|wr_id| (wr_id, WcStatus::Success)).collect();
         assert_eq!(server.statuses(8), all);
@@ -238,12 +225,8 @@ fn only_signaled_requests_complete() {
         client
             .qp
             .post_send(&softverbs::SendRequest {
-                wr_id,
-                operation: SendOperation::Send,
-                data: SendData::Sges(&[client.sge(0, 8)]),
                 signaled: wr_id % 4 == 3,
-                solicited: false,
-                fence: false,
+                ..send_of(wr_id, SendData::Sges(&[client.sge(0, 8)]))
             })
             .unwrap();
     }
