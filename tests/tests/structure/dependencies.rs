@@ -31,6 +31,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("iwarp-conform", &["conform-report"]),
     // Clients of any provider.
     ("netdirect-async", &["netdirect"]),
+    // The border of COM knows the traits, and no provider.
+    ("netdirect-com", &["netdirect"]),
     ("netdirect-conform", &["conform-report", "netdirect"]),
     // A provider beside softnd, which nothing of iWARP is in.
     ("netdirect-verbs", &["netdirect"]),

@@ -159,6 +159,8 @@ const UNSAFE: &[&str] = &[
     "nd-paths/src/paths.rs",
     "nd-paths/src/results.rs",
     "nd-paths/src/walks.rs",
+    // Tables of functions of C.
+    "netdirect-com/src/abi/tables.rs",
     // The libraries of rdma-core, and one owned handle for each kind of their objects.
     "netdirect-verbs/src/handle/cm.rs",
     "netdirect-verbs/src/handle/completion.rs",

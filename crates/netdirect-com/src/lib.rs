@@ -1,0 +1,17 @@
+//! ND2's COM interface.
+//!
+//! ND2 programs are written in C and C++ and call tables of functions: an interface pointer points to a pointer to a table, whose first
+//! three functions are those of `IUnknown`. This crate is the border between such programs and the traits of the crate [`netdirect`].
+//!
+//! - [`abi`] has what both sides of the border agree on: tables, structures, numbers, interface identifiers, and on systems without
+//!   Windows' handles the tables that events, completion ports and overlapped files begin with.
+//!
+//! # Why the tables are our own
+//!
+//! The crate `windows-core` can declare such tables and implement them, on Linux too. Its objects do not serve here for two reasons.
+//! They have one count of references, which the client and the library share, and are freed while their last method still runs; ND2
+//! wants Release to count the client's references alone (AMB-070), and to be called while another thread waits in a method of the same
+//! object. And an argument is recognised by the Rust type of the object, which a second copy of the same library has as well, whose
+//! objects have to count as foreign (GEN-022). What would remain is the declaration of 13 tables.
+
+pub mod abi;
