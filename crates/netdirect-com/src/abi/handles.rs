@@ -2,8 +2,8 @@
 //!
 //! A handle points to an object whose first word points to a table of functions. So a program, a library that it is linked with and one
 //! that it loads at run time use each other's events, completion ports and overlapped files, each through the table of whoever made the
-//! object. Every object counts its references. `CloseHandle` gives back the reference that the creator got; whoever keeps a handle
-//! beyond a call takes a reference of its own.
+//! object. Every object counts its references. `CloseHandle` calls `close`, which gives back the reference that the creator got; whoever
+//! keeps a handle beyond a call takes a reference of its own.
 //!
 //! A table says how long it is, so that later versions can append functions; whoever calls one of those looks at `size` first.
 
@@ -41,6 +41,8 @@ pub struct HandleTable {
     pub add_ref: unsafe extern "system" fn(handle: Handle),
     /// Gives a reference back. The last one frees the object.
     pub release: unsafe extern "system" fn(handle: Handle),
+    /// `CloseHandle`: gives back the reference of the creator. A completion port lets the threads that wait in it go.
+    pub close: unsafe extern "system" fn(handle: Handle),
 }
 
 /// The table of an event.
@@ -49,26 +51,37 @@ pub struct HandleTable {
 pub struct EventTable {
     /// Size, kind and references.
     pub handle: HandleTable,
-    /// Sets the event. An event with automatic reset releases one thread.
+    /// Sets the event and calls its watchers, the oldest first. A watcher that answers true takes the signal: an event with automatic
+    /// reset is then reset at once, and no other watcher is called.
     pub set: unsafe extern "system" fn(event: Handle),
     /// Resets the event.
     pub reset: unsafe extern "system" fn(event: Handle),
-    /// Whether the event is set. An event with automatic reset is reset, so that one caller gets true.
+    /// Returns true if the event is set. An event with automatic reset is reset, so that one caller gets true.
     pub take: unsafe extern "system" fn(event: Handle) -> Bool,
-    /// Calls `watcher` whenever the event is set, until [`unwatch`](Self::unwatch). Whoever watches looks with
-    /// [`take`](Self::take) after this call, and after each call of the watcher.
+    /// Adds a watcher, which is called whenever the event is set, until [`unwatch`](Self::unwatch). If the event is set already, the
+    /// watcher is called before this returns, as by [`set`](Self::set).
     pub watch: unsafe extern "system" fn(event: Handle, watcher: *const Watcher),
     /// The watcher is called no more; a call under way in another thread has ended when this returns.
     pub unwatch: unsafe extern "system" fn(event: Handle, watcher: *const Watcher),
+    /// Keeps the event as it is until [`let_go`](Self::let_go), and returns true if it is set. Other threads' calls for this event
+    /// wait that long. A wait for all of several events takes all of them or none: it holds them in the order of their addresses, and in
+    /// between calls nothing but `hold` and `let_go`.
+    pub hold: unsafe extern "system" fn(event: Handle) -> Bool,
+    /// Ends a [`hold`](Self::hold). If `take` is true, an event with automatic reset is reset.
+    pub let_go: unsafe extern "system" fn(event: Handle, take: Bool),
 }
 
-/// Somebody who waits for events. It lives until [`EventTable::unwatch`] has returned.
+/// Somebody who waits for events, or for the ends of a file's requests. It lives until `unwatch` has returned.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Watcher {
-    /// The event was set. Called by any thread, with a lock of the event held: it calls no function of the event.
-    pub wake: unsafe extern "system" fn(watcher: *const Self),
+    /// The event was set, or a request has ended. Called by any thread, with a lock of the event or file held: it calls no function of
+    /// either. Returns true if it takes the signal of the event, which ends the wait; a file ignores the answer.
+    pub wake: unsafe extern "system" fn(watcher: *const Self) -> Bool,
 }
+
+/// What [`PortTable::take`] returns when the port was closed.
+pub const PORT_CLOSED: u32 = u32::MAX;
 
 /// The table of a completion port.
 #[derive(Clone, Copy, Debug)]
@@ -76,10 +89,10 @@ pub struct Watcher {
 pub struct PortTable {
     /// Size, kind and references.
     pub handle: HandleTable,
-    /// Appends a packet. Calls no code of the client.
+    /// Appends a packet. A closed port drops it. Calls no code of the client.
     pub post: unsafe extern "system" fn(port: Handle, packet: *const Packet),
     /// Takes up to `count` packets, the oldest first, and returns how many it took. Waits up to `milliseconds` for the first one;
-    /// `0xFFFFFFFF` is for ever.
+    /// `0xFFFFFFFF` is for ever. Returns 0 when this time has passed, and [`PORT_CLOSED`] when the port was closed before or meanwhile.
     pub take: unsafe extern "system" fn(
         port: Handle,
         packets: *mut Packet,
@@ -112,4 +125,9 @@ pub struct FileTable {
     ///
     /// Answers [`INVALID_PARAMETER`](Status::INVALID_PARAMETER) if the file has a port already.
     pub associate: unsafe extern "system" fn(file: Handle, port: Handle, key: usize) -> Status,
+    /// Adds a watcher, which is called at the end of each request of the file's objects, after `OVERLAPPED.Internal` was written, until
+    /// [`unwatch`](Self::unwatch). Win32's GetOverlappedResult sleeps by it where an `OVERLAPPED` has no event.
+    pub watch: unsafe extern "system" fn(file: Handle, watcher: *const Watcher),
+    /// The watcher is called no more; a call under way in another thread has ended when this returns.
+    pub unwatch: unsafe extern "system" fn(file: Handle, watcher: *const Watcher),
 }

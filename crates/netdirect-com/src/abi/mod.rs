@@ -11,7 +11,8 @@ mod tables;
 mod words;
 
 pub use handles::{
-    EventTable, FileTable, HandleKind, HandleTable, Packet, PortTable, WAKE_EVENT_BIT, Watcher,
+    EventTable, FileTable, HandleKind, HandleTable, PORT_CLOSED, Packet, PortTable, WAKE_EVENT_BIT,
+    Watcher,
 };
 pub use identifiers::{
     Guid, IID_CLASS_FACTORY, IID_IUNKNOWN, IID_ND2_ADAPTER, IID_ND2_COMPLETION_QUEUE,
