@@ -5,6 +5,8 @@
 //!
 //! - [`abi`] has what both sides of the border agree on: tables, structures, numbers, interface identifiers, and on systems without
 //!   Windows' handles the tables that events, completion ports and overlapped files begin with.
+//! - [`export`] makes objects of COM from any provider of the traits, and has what a provider's library exports.
+//! - [`handle`] has Windows' handles on systems that have none.
 //!
 //! # Why the tables are our own
 //!
@@ -15,3 +17,7 @@
 //! objects have to count as foreign (GEN-022). What would remain is the declaration of 13 tables.
 
 pub mod abi;
+#[cfg(unix)]
+pub mod export;
+#[cfg(unix)]
+pub mod handle;

@@ -33,6 +33,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("netdirect-async", &["netdirect"]),
     // The border of COM knows the traits, and no provider.
     ("netdirect-com", &["netdirect"]),
+    // A provider behind this border.
+    ("libsoftnd", &["netdirect", "netdirect-com", "softnd"]),
     ("netdirect-conform", &["conform-report", "netdirect"]),
     // A provider beside softnd, which nothing of iWARP is in.
     ("netdirect-verbs", &["netdirect"]),
@@ -80,6 +82,7 @@ const OF_TESTS: &[(&str, &str)] = &[
     // The Memory of the engine's tests is copied to and from.
     ("rdma-buffer", "iwarp"),
     ("netdirect-async", "softnd"),
+    ("netdirect-com", "softnd"),
     // The readme's program.
     ("softnd-tests", "netdirect-async"),
     // The example runs on both.

@@ -48,7 +48,9 @@ const RULES: &[Rule] = &[
             "iwarp-mem/src/io.rs",
             // Types and numbers of C.
             "libibverbs/src",
-            // The same, and the loader.
+            // The loader.
+            "libsoftnd/src/pin.rs",
+            // Types and numbers of C, and the loader.
             "nd-paths/src",
             "nd/src/admission.rs",
             "nd/src/perf",
@@ -150,6 +152,9 @@ const UNSAFE: &[&str] = &[
     "libibverbs/src/border/signals.rs",
     "libibverbs/src/calls/device.rs",
     "libibverbs/src/why_empty.rs",
+    // Two functions that programs in C find by their names, and the dynamic linker.
+    "libsoftnd/src/exports.rs",
+    "libsoftnd/src/pin.rs",
     // Functions that stand before those of the C library, and paths that C programs pass to them.
     "nd-paths/src/c.rs",
     "nd-paths/src/calls.rs",
@@ -161,6 +166,16 @@ const UNSAFE: &[&str] = &[
     "nd-paths/src/walks.rs",
     // Tables of functions of C.
     "netdirect-com/src/abi/tables.rs",
+    // What programs in C pass, and objects that they count the references of.
+    "netdirect-com/src/export/file.rs",
+    "netdirect-com/src/export/library.rs",
+    "netdirect-com/src/export/object.rs",
+    "netdirect-com/src/export/overlapped.rs",
+    "netdirect-com/src/export/pointers.rs",
+    "netdirect-com/src/export/probe.rs",
+    "netdirect-com/src/export/requests.rs",
+    // Functions of the tables of others.
+    "netdirect-com/src/handle/refs.rs",
     // The libraries of rdma-core, and one owned handle for each kind of their objects.
     "netdirect-verbs/src/handle/cm.rs",
     "netdirect-verbs/src/handle/completion.rs",

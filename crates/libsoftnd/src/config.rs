@@ -1,0 +1,263 @@
+//! What the environment and a file choose.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use netdirect::Provider;
+use serde::Deserialize;
+use softnd::capture::Capture;
+use softnd::faults::Plan;
+use softnd::security::{Credentials, Fingerprint, Security, Trust};
+use softnd::{Options, Profile};
+use toml::{Table, Value};
+
+const PREFIX: &str = "SOFTND_COM_";
+
+/// The variable that names the file.
+const FILE: &str = "SOFTND_COM_CONFIG";
+
+/// A line that says what is wrong, and where.
+type Result<T> = std::result::Result<T, String>;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Protocol {
+    #[default]
+    Tcp,
+    Udp,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Strictness {
+    #[default]
+    Lenient,
+    Strict,
+}
+
+/// The configuration of the provider; the readme has a table of it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    protocol: Protocol,
+    addresses: Vec<IpAddr>,
+    profile: Strictness,
+    crc: Option<bool>,
+    capture: Option<PathBuf>,
+    faults: Option<String>,
+    pins: Vec<String>,
+    authorities: Vec<PathBuf>,
+    server_name: Option<String>,
+    insecure: bool,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    log: Option<String>,
+}
+
+/// The value that the text of a variable stands for.
+type Parse = fn(&str) -> Option<Value>;
+
+/// The keys, and how a variable of the environment says their values.
+const KEYS: &[(&str, Parse)] = &[
+    ("protocol", text),
+    ("addresses", list),
+    ("profile", text),
+    ("crc", switch),
+    ("capture", text),
+    ("faults", text),
+    ("pins", list),
+    ("authorities", list),
+    ("server_name", text),
+    ("insecure", switch),
+    ("certificate", text),
+    ("key", text),
+    ("log", text),
+];
+
+#[expect(clippy::unnecessary_wraps, reason = "one of several kinds of values")]
+fn text(value: &str) -> Option<Value> {
+    Some(Value::String(value.to_owned()))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "one of several kinds of values")]
+fn list(value: &str) -> Option<Value> {
+    let parts = value.split(',').map(str::trim);
+    let parts = parts.filter(|part| !part.is_empty());
+    Some(Value::Array(
+        parts.map(|part| Value::String(part.to_owned())).collect(),
+    ))
+}
+
+fn switch(value: &str) -> Option<Value> {
+    match value {
+        "on" | "true" | "1" => Some(Value::Boolean(true)),
+        "off" | "false" | "0" => Some(Value::Boolean(false)),
+        _ => None,
+    }
+}
+
+impl Config {
+    /// What the environment of this process says.
+    pub(crate) fn of_environment() -> Result<Self> {
+        let mut variables = BTreeMap::new();
+        for (name, value) in std::env::vars_os() {
+            let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else {
+                continue;
+            };
+            let value = value
+                .into_string()
+                .map_err(|_| format!("the variable {name} is not UTF-8"))?;
+            variables.insert(name.to_owned(), value);
+        }
+        Self::of(&variables)
+    }
+
+    fn of(variables: &BTreeMap<String, String>) -> Result<Self> {
+        let mut table = match variables.get(FILE) {
+            Some(file) => read(file)?,
+            None => Table::new(),
+        };
+        for (name, value) in variables {
+            if name == FILE {
+                continue;
+            }
+            let key = name[PREFIX.len()..].to_lowercase();
+            let known = KEYS.iter().find(|(known, _)| *known == key);
+            let Some((key, parse)) = known else {
+                return Err(format!("there is no variable {name}; {}", names()));
+            };
+            let value = parse(value)
+                .ok_or_else(|| format!("{name} is \"{value}\", and can be on or off"))?;
+            table.insert((*key).to_owned(), value);
+            // Each variable by itself, so that the line names it.
+            let alone = Table::from_iter([((*key).to_owned(), table[*key].clone())]);
+            Self::from_table(alone).map_err(|why| format!("{name}: {why}"))?;
+        }
+        Self::from_table(table)
+    }
+
+    fn from_table(table: Table) -> Result<Self> {
+        table
+            .try_into()
+            .map_err(|error: toml::de::Error| one_line(error.message()))
+    }
+
+    /// The provider that is configured.
+    pub(crate) fn provider(self) -> Result<Arc<dyn Provider>> {
+        if let Some(filter) = &self.log {
+            log(filter)?;
+        }
+        let mut options = Options::default();
+        if let Some(crc) = self.crc {
+            options = options.crc(crc);
+        }
+        if self.profile == Strictness::Strict {
+            options = options.profile(Profile::Strict);
+        }
+        if !self.addresses.is_empty() {
+            options = options.addresses(self.addresses.iter().copied());
+        }
+        if let Some(plan) = &self.faults {
+            let wrong = |error: &dyn std::fmt::Display| one_line(&format!("faults: {error}"));
+            let plan = Plan::load(plan).map_err(|error| wrong(&error))?;
+            options = options.faults(plan).map_err(|error| wrong(&error))?;
+        }
+        if let Some(path) = &self.capture {
+            let capture = Capture::create(path).map_err(|error| {
+                format!("cannot create the capture {}: {error}", path.display())
+            })?;
+            options = options.capture(capture);
+        }
+        let security = self.security()?;
+        Ok(match self.protocol {
+            Protocol::Tcp => softnd::provider(options),
+            Protocol::Udp => softnd::udp_provider(options.security(security)),
+        })
+    }
+
+    fn security(&self) -> Result<Security> {
+        if self.protocol == Protocol::Tcp && self.names_security() {
+            return Err("certificates and trust need the protocol udp".to_owned());
+        }
+        let mut trust = Trust::own_process();
+        for pin in &self.pins {
+            let pin: Fingerprint = pin
+                .parse()
+                .map_err(|error| one_line(&format!("pins: {error}")))?;
+            trust = trust.pin(pin);
+        }
+        for file in &self.authorities {
+            trust = trust
+                .authorities(file)
+                .map_err(|error| one_line(&format!("authorities: {error}")))?;
+        }
+        let mut security = Security::default();
+        if !self.pins.is_empty() || !self.authorities.is_empty() {
+            security = security
+                .trust_servers(trust.clone())
+                .demand_client_certificate(trust);
+        }
+        if self.insecure {
+            security = security.insecure();
+        }
+        if let Some(name) = &self.server_name {
+            security = security
+                .server_name(name)
+                .map_err(|error| one_line(&format!("server_name: {error}")))?;
+        }
+        match (&self.certificate, &self.key) {
+            (Some(certificate), Some(key)) => {
+                let credentials = Credentials::from_files(certificate, key)
+                    .map_err(|error| one_line(&format!("certificate and key: {error}")))?;
+                security = security.credentials(credentials);
+            }
+            (None, None) => {}
+            _ => return Err("certificate and key have to be given together".to_owned()),
+        }
+        Ok(security)
+    }
+
+    fn names_security(&self) -> bool {
+        !self.pins.is_empty()
+            || !self.authorities.is_empty()
+            || self.server_name.is_some()
+            || self.insecure
+            || self.certificate.is_some()
+            || self.key.is_some()
+    }
+}
+
+fn read(file: &str) -> Result<Table> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| format!("cannot read {file}, which {FILE} names: {error}"))?;
+    let table: Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| format!("{file}: {}", one_line(error.message())))?;
+    Config::from_table(table.clone()).map_err(|why| format!("{file}: {why}"))?;
+    Ok(table)
+}
+
+fn names() -> String {
+    let names = KEYS.iter().map(|(key, _)| key.to_uppercase());
+    format!(
+        "the names after {PREFIX} are CONFIG, {}",
+        names.collect::<Vec<_>>().join(", ")
+    )
+}
+
+fn log(filter: &str) -> Result<()> {
+    let parsed = tracing_subscriber::EnvFilter::try_new(filter)
+        .map_err(|error| format!("log: \"{filter}\": {error}"))?;
+    // A second provider of the process, or a log of the program's own, changes nothing.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(parsed)
+        .with_writer(std::io::stderr)
+        .try_init();
+    Ok(())
+}
+
+fn one_line(text: &str) -> String {
+    text.trim().replace('\n', "; ")
+}

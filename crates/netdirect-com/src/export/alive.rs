@@ -1,0 +1,6 @@
+//! How many objects there are.
+
+use std::sync::atomic::AtomicUsize;
+
+/// The objects and overlapped files of this library that clients have. Code of a library must not be unloaded while there are some.
+pub(super) static ALIVE: AtomicUsize = AtomicUsize::new(0);

@@ -1,0 +1,151 @@
+//! Overlapped files: handles of this library.
+
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use netdirect::{Error, OverlappedFile, Result, Status};
+use parking_lot::Mutex;
+
+use super::alive::ALIVE;
+use crate::abi::{FileTable, Handle, HandleKind, HandleTable, Packet, Watcher};
+use crate::handle::PortRef;
+
+/// An overlapped file. Its handle is a pointer to it.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct File {
+    table: &'static FileTable,
+    file: Arc<dyn OverlappedFile>,
+    port: Mutex<Option<(PortRef, usize)>>,
+    watchers: Mutex<Vec<Watching>>,
+}
+
+/// A watcher, which lives until `unwatch`.
+#[derive(Debug, PartialEq, Eq)]
+struct Watching(*const Watcher);
+
+// SAFETY: any thread may call a watcher.
+unsafe impl Send for Watching {}
+
+static TABLE: FileTable = FileTable {
+    handle: HandleTable {
+        #[expect(clippy::cast_possible_truncation, reason = "a table of a few words")]
+        size: size_of::<FileTable>() as u32,
+        kind: HandleKind::FILE,
+        add_ref,
+        release,
+        // Objects of a closed file go on, and their requests still go to its port.
+        close: release,
+    },
+    associate,
+    watch,
+    unwatch,
+};
+
+impl File {
+    /// The handle of a new file.
+    pub(super) fn create(file: Arc<dyn OverlappedFile>) -> Handle {
+        ALIVE.fetch_add(1, Ordering::Relaxed);
+        let file = Arc::new(Self {
+            table: &TABLE,
+            file,
+            port: Mutex::new(None),
+            watchers: Mutex::new(Vec::new()),
+        });
+        Arc::into_raw(file).cast_mut().cast()
+    }
+
+    /// The file of this image behind a handle.
+    ///
+    /// # Errors
+    ///
+    /// [`INVALID_HANDLE`](Status::INVALID_HANDLE): null, an object of another kind, or a file of another library (ADPT-086).
+    pub(super) fn of(handle: Handle) -> Result<Arc<Self>> {
+        let wrong = |what| Error::new(Status::INVALID_HANDLE, what);
+        let object = handle.cast::<*const FileTable>();
+        if object.is_null() || !object.is_aligned() {
+            return Err(wrong("no overlapped file"));
+        }
+        // SAFETY: a handle points to an object that begins with a pointer to its table, and is not closed (export, "the promise of
+        // clients").
+        let table = unsafe { object.read() };
+        if !ptr::eq(table, &raw const TABLE) {
+            return Err(wrong("not an overlapped file of this library"));
+        }
+        let file = handle.cast::<Self>().cast_const();
+        // SAFETY: the table is that of `create`, which has made the object by `Arc::into_raw`, and the client has a reference.
+        unsafe { Arc::increment_strong_count(file) };
+        // SAFETY: the reference that was just counted.
+        Ok(unsafe { Arc::from_raw(file) })
+    }
+
+    /// The provider's file.
+    pub(super) fn file(&self) -> &Arc<dyn OverlappedFile> {
+        &self.file
+    }
+
+    /// The status of a request of an object of this file has been written.
+    pub(super) fn ended(&self) {
+        let watchers = self.watchers.lock();
+        for watcher in &*watchers {
+            // SAFETY: a watcher lives until `unwatch` has returned, which takes the lock.
+            let wake = unsafe { (*watcher.0).wake };
+            // SAFETY: the watcher's own function; it calls no function of this file.
+            unsafe { wake(watcher.0) };
+        }
+    }
+
+    /// Queues the end of a request of an object of this file.
+    pub(super) fn post(&self, mut packet: Packet) {
+        let port = self.port.lock().clone();
+        if let Some((port, key)) = port {
+            packet.key = key;
+            port.post(&packet);
+        }
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        ALIVE.fetch_sub(1, Ordering::Release);
+    }
+}
+
+unsafe extern "system" fn add_ref(handle: Handle) {
+    // SAFETY: only files of this library have this table, and the caller has a reference.
+    unsafe { Arc::increment_strong_count(handle.cast::<File>().cast_const()) };
+}
+
+unsafe extern "system" fn release(handle: Handle) {
+    // SAFETY: as above, and the caller gives its reference back.
+    unsafe { Arc::decrement_strong_count(handle.cast::<File>().cast_const()) };
+}
+
+unsafe extern "system" fn watch(handle: Handle, watcher: *const Watcher) {
+    // SAFETY: only files of this library have this table, and the caller has a reference.
+    let file = unsafe { &*handle.cast::<File>() };
+    file.watchers.lock().push(Watching(watcher));
+}
+
+unsafe extern "system" fn unwatch(handle: Handle, watcher: *const Watcher) {
+    // SAFETY: as above.
+    let file = unsafe { &*handle.cast::<File>() };
+    file.watchers.lock().retain(|known| known.0 != watcher);
+}
+
+unsafe extern "system" fn associate(handle: Handle, port: Handle, key: usize) -> Status {
+    // SAFETY: only files of this library have this table, and the caller has a reference.
+    let file = unsafe { &*handle.cast::<File>() };
+    // SAFETY: the caller has a reference to the port (export, "the promise of clients").
+    let port = match unsafe { PortRef::retain(port) } {
+        Ok(port) => port,
+        Err(status) => return status,
+    };
+    let mut tie = file.port.lock();
+    if tie.is_some() {
+        return Status::INVALID_PARAMETER;
+    }
+    *tie = Some((port, key));
+    Status::SUCCESS
+}

@@ -1,0 +1,106 @@
+//! Panics end here, and results become statuses.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use netdirect::{Adapter, Fault, Result, Started, Status};
+
+/// What a method of a class returns, and what its function in the table returns.
+pub(super) trait Answer {
+    /// What the client gets.
+    type C;
+
+    /// Tells the client.
+    fn into_c(self) -> Self::C;
+
+    /// What the client gets in place of a panic.
+    fn broken() -> Self::C;
+}
+
+impl Answer for Result<()> {
+    type C = Status;
+
+    fn into_c(self) -> Status {
+        match self {
+            Ok(()) => Status::SUCCESS,
+            Err(error) => {
+                explain(&error);
+                error.status()
+            }
+        }
+    }
+
+    fn broken() -> Status {
+        Status::INTERNAL_ERROR
+    }
+}
+
+impl Answer for Result<Started> {
+    type C = Status;
+
+    fn into_c(self) -> Status {
+        match self {
+            Ok(Started::Pending) => Status::PENDING,
+            Ok(Started::Done) => Status::SUCCESS,
+            Err(error) => Err::<(), _>(error).into_c(),
+        }
+    }
+
+    fn broken() -> Status {
+        Status::INTERNAL_ERROR
+    }
+}
+
+impl Answer for Status {
+    type C = Self;
+
+    fn into_c(self) -> Self {
+        self
+    }
+
+    fn broken() -> Self {
+        Self::INTERNAL_ERROR
+    }
+}
+
+impl Answer for u32 {
+    type C = Self;
+
+    fn into_c(self) -> Self {
+        self
+    }
+
+    fn broken() -> Self {
+        0
+    }
+}
+
+/// The sentence of an error, for the log.
+#[cold]
+fn explain(error: &netdirect::Error) {
+    tracing::debug!("{error}");
+}
+
+/// Calls `body`, which works for `adapter`. A panic in it ends the adapter, because nobody knows in what state its objects are, and becomes
+/// ND_INTERNAL_ERROR: no panic may pass through the frames of a C program.
+#[inline]
+pub(super) fn guarded<A: Answer>(adapter: Option<&dyn Adapter>, body: impl FnOnce() -> A) -> A::C {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(answer) => answer.into_c(),
+        Err(_) => {
+            broke(adapter);
+            A::broken()
+        }
+    }
+}
+
+#[cold]
+fn broke(adapter: Option<&dyn Adapter>) {
+    tracing::error!("a panic in the provider; its adapter ends");
+    let end = || {
+        let extensions = adapter.and_then(Adapter::extensions);
+        extensions.map(|extensions| extensions.inject(Fault::RemoveDevice))
+    };
+    if catch_unwind(AssertUnwindSafe(end)).is_err() {
+        tracing::error!("another panic while the adapter was ended");
+    }
+}

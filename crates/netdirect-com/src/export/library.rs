@@ -1,0 +1,116 @@
+//! The two functions of a provider's library.
+
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use netdirect::{Provider, Result, Status};
+
+use super::alive::ALIVE;
+use super::guard::guarded;
+use super::object::{Class, Object, method, no_interface, unknown};
+use super::pointers::{In, Out, Passed};
+use super::provider::ProviderObject;
+use crate::abi::{
+    Bool, ClassFactoryTable, Guid, IID_CLASS_FACTORY, IID_IUNKNOWN, IID_ND2_PROVIDER, This,
+};
+
+/// A library that exports a provider.
+#[derive(Clone, Copy, Debug)]
+pub struct Library {
+    /// Makes the provider. Called for each client that asks for one.
+    pub open: fn() -> Result<Arc<dyn Provider>>,
+    /// Keeps the library loaded for good. Called when an adapter is opened, because threads run the library's code from then on.
+    pub pin: fn(),
+}
+
+impl Library {
+    fn provider(&self, iid: Guid) -> Result<This> {
+        ProviderObject::create((self.open)()?, self.pin, iid)
+    }
+}
+
+/// `DllGetClassObject` for a library: the provider itself for `IID_IND2Provider` (DLL-003), and a class factory for
+/// `IID_IClassFactory`. The identifier of the class, which a registration would name, is not looked at.
+///
+/// # Safety
+///
+/// `iid` is null or points to an identifier, and `object` is null or points to room for a pointer.
+pub unsafe fn get_class_object(
+    library: &'static Library,
+    iid: *const Guid,
+    object: *mut This,
+) -> Status {
+    // SAFETY: the contract of this function.
+    let iid = unsafe { In::passed(iid) };
+    // SAFETY: as above.
+    let object = unsafe { Out::passed(object) };
+    guarded(None, || {
+        object.required(3)?.set(ptr::null_mut());
+        if iid.is_null() {
+            return Err(Status::INVALID_PARAMETER_2.into());
+        }
+        let iid = iid.iid()?;
+        object.set(match iid {
+            IID_CLASS_FACTORY => Object::create(Factory(library), iid)?,
+            IID_ND2_PROVIDER | IID_IUNKNOWN => library.provider(iid)?,
+            _ => return Err(no_interface(iid)),
+        });
+        Ok(())
+    })
+}
+
+/// `DllCanUnloadNow`: [`SUCCESS`](Status::SUCCESS) while clients have no object and no overlapped file, else [`FALSE`](Status::FALSE) (DLL-005).
+pub fn can_unload_now() -> Status {
+    if ALIVE.load(Ordering::Acquire) == 0 {
+        Status::SUCCESS
+    } else {
+        Status::FALSE
+    }
+}
+
+/// The class factory that clients of ND's version 1 ask for.
+struct Factory(&'static Library);
+
+static FACTORY: ClassFactoryTable = ClassFactoryTable {
+    unknown: unknown::<Factory>(),
+    create_instance: method!(Factory, create_instance(outer: This, iid: In<Guid>, object: Out<This>) -> Result<()>),
+    lock_server: method!(Factory, lock_server(lock: Bool) -> Result<()>),
+};
+
+impl Class for Factory {
+    type Table = ClassFactoryTable;
+    const INTERFACES: &'static [Guid] = &[IID_CLASS_FACTORY];
+
+    fn table() -> &'static ClassFactoryTable {
+        &FACTORY
+    }
+}
+
+/// `CLASS_E_NOAGGREGATION`: an object of ND2 cannot be a part of another one.
+const NO_AGGREGATION: Status = Status::from_bits(0x8004_0110);
+
+impl Factory {
+    fn create_instance(&self, outer: This, iid: In<Guid>, object: Out<This>) -> Result<()> {
+        object.required(3)?.set(ptr::null_mut());
+        if !outer.is_null() {
+            return Err(NO_AGGREGATION.into());
+        }
+        if iid.is_null() {
+            return Err(Status::INVALID_PARAMETER_2.into());
+        }
+        object.set(self.0.provider(iid.iid()?)?);
+        Ok(())
+    }
+
+    /// Keeps the library loaded without an object.
+    #[expect(clippy::unused_self, reason = "a method of the class")]
+    fn lock_server(&self, lock: Bool) -> Result<()> {
+        if lock == 0 {
+            ALIVE.fetch_sub(1, Ordering::Release);
+        } else {
+            ALIVE.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}

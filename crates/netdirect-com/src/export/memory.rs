@@ -1,0 +1,152 @@
+//! `IND2MemoryRegion` and `IND2MemoryWindow`.
+
+use std::sync::Arc;
+
+use netdirect::{Adapter, Error, MemoryRegion, MemoryWindow, MrFlags, Result, Started, Status};
+
+use super::file::File;
+use super::object::{Class, Object, method, unknown};
+use super::overlapped::get_overlapped_result;
+use super::parts::Parts;
+use super::pointers::{ClientOverlapped, Octets};
+use super::probe;
+use super::requests::Requests;
+use crate::abi::{
+    Guid, IID_ND2_MEMORY_REGION, IID_ND2_MEMORY_WINDOW, IID_ND2_OVERLAPPED, MemoryRegionTable,
+    MemoryWindowTable, OverlappedTable, This,
+};
+
+pub(super) struct RegionObject {
+    region: Arc<dyn MemoryRegion>,
+    requests: Arc<Requests>,
+    parts: Parts,
+}
+
+static REGION: MemoryRegionTable = MemoryRegionTable {
+    overlapped: OverlappedTable {
+        unknown: unknown::<RegionObject>(),
+        cancel_overlapped_requests: method!(RegionObject, cancel() -> Result<()>),
+        get_overlapped_result,
+    },
+    register: method!(RegionObject, register(buffer: Octets, size: usize, flags: u32, overlapped: ClientOverlapped) -> Result<Started>),
+    deregister: method!(RegionObject, deregister(overlapped: ClientOverlapped) -> Result<Started>),
+    get_local_token: method!(RegionObject, get_local_token() -> u32),
+    get_remote_token: method!(RegionObject, get_remote_token() -> u32),
+};
+
+impl Class for RegionObject {
+    type Table = MemoryRegionTable;
+    const INTERFACES: &'static [Guid] = &[IID_ND2_MEMORY_REGION, IID_ND2_OVERLAPPED];
+
+    fn table() -> &'static MemoryRegionTable {
+        &REGION
+    }
+
+    fn adapter(&self) -> Option<&dyn Adapter> {
+        Some(&*self.parts.adapter)
+    }
+
+    fn release(self) {
+        self.requests.release(self.region);
+    }
+}
+
+impl RegionObject {
+    pub(super) fn create(
+        region: Arc<dyn MemoryRegion>,
+        file: Arc<File>,
+        parts: Parts,
+        iid: Guid,
+    ) -> Result<This> {
+        let object = Self {
+            region,
+            requests: Requests::new(file),
+            parts,
+        };
+        Object::create(object, iid)
+    }
+
+    pub(super) fn region(&self) -> &Arc<dyn MemoryRegion> {
+        &self.region
+    }
+
+    fn cancel(&self) -> Result<()> {
+        self.region.cancel_overlapped_requests()
+    }
+
+    /// The statuses for missing memory are AMB-012's.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments of a method")]
+    fn register(
+        &self,
+        buffer: Octets,
+        size: usize,
+        flags: u32,
+        overlapped: ClientOverlapped,
+    ) -> Result<Started> {
+        let flags = MrFlags::from_bits_retain(flags);
+        let start = buffer.memory();
+        let refuse = |status, what| Err(Error::new(status, what));
+        match (start.is_null(), size) {
+            (true, 0) => return refuse(Status::INVALID_PARAMETER, "a null pointer and no octets"),
+            (true, _) => return refuse(Status::ACCESS_VIOLATION, "a null pointer"),
+            (false, 0) => return refuse(Status::INVALID_BUFFER_SIZE, "a buffer of no octets"),
+            (false, _) => {}
+        }
+        let is_written = flags.intersects(MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK);
+        probe::check(start, size, is_written)?;
+        let buffer = buffer.buffer(size);
+        self.requests.submit(overlapped, 4, |request| {
+            self.region.register(&buffer, flags, request)
+        })
+    }
+
+    fn deregister(&self, overlapped: ClientOverlapped) -> Result<Started> {
+        self.requests
+            .submit(overlapped, 1, |request| self.region.deregister(request))
+    }
+
+    fn get_local_token(&self) -> u32 {
+        self.region.get_local_token().0
+    }
+
+    fn get_remote_token(&self) -> u32 {
+        self.region.get_remote_token().0
+    }
+}
+
+pub(super) struct WindowObject {
+    window: Arc<dyn MemoryWindow>,
+    parts: Parts,
+}
+
+static WINDOW: MemoryWindowTable = MemoryWindowTable {
+    unknown: unknown::<WindowObject>(),
+    get_remote_token: method!(WindowObject, get_remote_token() -> u32),
+};
+
+impl Class for WindowObject {
+    type Table = MemoryWindowTable;
+    const INTERFACES: &'static [Guid] = &[IID_ND2_MEMORY_WINDOW];
+
+    fn table() -> &'static MemoryWindowTable {
+        &WINDOW
+    }
+
+    fn adapter(&self) -> Option<&dyn Adapter> {
+        Some(&*self.parts.adapter)
+    }
+}
+
+impl WindowObject {
+    pub(super) fn create(window: Arc<dyn MemoryWindow>, parts: Parts, iid: Guid) -> Result<This> {
+        Object::create(Self { window, parts }, iid)
+    }
+
+    pub(super) fn window(&self) -> &Arc<dyn MemoryWindow> {
+        &self.window
+    }
+
+    fn get_remote_token(&self) -> u32 {
+        self.window.get_remote_token().0
+    }
+}

@@ -1,0 +1,259 @@
+//! Objects of COM: tables, the client's references, and arguments that are objects.
+
+use std::any::TypeId;
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::mem::offset_of;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use netdirect::{Adapter, Error, Result, Status};
+
+use super::alive::ALIVE;
+use super::guard::{Answer, guarded};
+use super::pointers::Passed;
+use crate::abi::{Guid, IID_IUNKNOWN, This, UnknownTable};
+
+/// A class of objects.
+pub(super) trait Class: Send + Sync + Sized + 'static {
+    /// The table of its main interface, which begins with [`UnknownTable`].
+    type Table: Sync + 'static;
+    /// The interfaces that the main table serves, beside `IUnknown`.
+    const INTERFACES: &'static [Guid];
+
+    /// The table.
+    fn table() -> &'static Self::Table;
+
+    /// The adapter that ends when a method panics.
+    fn adapter(&self) -> Option<&dyn Adapter> {
+        None
+    }
+
+    /// The client has given its last reference back.
+    fn release(self) {}
+}
+
+/// An object, as a client sees it: it begins with a pointer to a table.
+#[repr(C)]
+pub(super) struct Object<C: Class> {
+    table: &'static C::Table,
+    /// At one place in objects of all classes, so that an argument can be asked for its class.
+    class_is: TypeId,
+    /// The references of the client.
+    references: AtomicU32,
+    class: C,
+}
+
+/// What objects of all classes begin with.
+#[repr(C)]
+struct Head {
+    table: *const c_void,
+    class_is: TypeId,
+}
+
+/// Answers only objects of this image: the identifier has an address in it. A second copy of the same library has another.
+fn private_interface() -> Guid {
+    let address = ptr::from_ref(&ALIVE).addr() as u64;
+    Guid::new(0x6B3C_5A70, 0x2E14, 0x4F0D, address)
+}
+
+impl<C: Class> Object<C> {
+    /// Makes an object, with one reference for the client, whose interface `iid` is asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`NO_INTERFACE`](Status::NO_INTERFACE): the class does not have the interface.
+    pub(super) fn create(class: C, iid: Guid) -> Result<This> {
+        if iid != IID_IUNKNOWN && !C::INTERFACES.contains(&iid) {
+            return Err(no_interface(iid));
+        }
+        ALIVE.fetch_add(1, Ordering::Relaxed);
+        let object = Box::new(Self {
+            table: C::table(),
+            class_is: TypeId::of::<C>(),
+            references: AtomicU32::new(1),
+            class,
+        });
+        Ok(Box::into_raw(object).cast())
+    }
+
+    /// What stands behind an interface pointer.
+    ///
+    /// # Safety
+    ///
+    /// `this` was made by [`create`](Self::create) of the same class, and the client has a reference as long as the result lives.
+    pub(super) unsafe fn of<'a>(this: This) -> &'a C {
+        // SAFETY: the contract of this function; objects are shared only.
+        let object = unsafe { &*this.cast::<Self>() };
+        &object.class
+    }
+}
+
+pub(super) fn no_interface(iid: Guid) -> Error {
+    Error::new(
+        Status::NO_INTERFACE,
+        format!("the object has no interface {iid}"),
+    )
+}
+
+/// `IUnknown` for a class.
+pub(super) const fn unknown<C: Class>() -> UnknownTable {
+    UnknownTable {
+        query_interface: query_interface::<C>,
+        add_ref: add_ref::<C>,
+        release: release::<C>,
+    }
+}
+
+unsafe extern "system" fn query_interface<C: Class>(
+    this: This,
+    iid: *const Guid,
+    object: *mut This,
+) -> Status {
+    if object.is_null() {
+        return Status::INVALID_PARAMETER_2;
+    }
+    if iid.is_null() {
+        // SAFETY: not null, so the client has room for a pointer (export, "the promise of clients").
+        unsafe { object.write(ptr::null_mut()) };
+        return Status::INVALID_PARAMETER_1;
+    }
+    // SAFETY: not null, so it is an identifier (export, "the promise of clients").
+    let iid = unsafe { iid.read_unaligned() };
+    let is_known =
+        iid == IID_IUNKNOWN || C::INTERFACES.contains(&iid) || iid == private_interface();
+    let answer = if is_known { this } else { ptr::null_mut() };
+    // SAFETY: as above.
+    unsafe { object.write(answer) };
+    if !is_known {
+        return Status::NO_INTERFACE;
+    }
+    // SAFETY: the client called this function of the object's own table.
+    unsafe { add_ref::<C>(this) };
+    Status::SUCCESS
+}
+
+unsafe extern "system" fn add_ref<C: Class>(this: This) -> u32 {
+    let references = this
+        .wrapping_byte_add(offset_of!(Object<C>, references))
+        .cast::<AtomicU32>();
+    // SAFETY: the object is alive, since the client has a reference.
+    let references = unsafe { &*references };
+    references.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+unsafe extern "system" fn release<C: Class>(this: This) -> u32 {
+    let references = this
+        .wrapping_byte_add(offset_of!(Object<C>, references))
+        .cast::<AtomicU32>();
+    // SAFETY: the object is alive, since the client has the reference that it gives back.
+    let references = unsafe { &*references };
+    let left = references.fetch_sub(1, Ordering::AcqRel) - 1;
+    if left == 0 {
+        // SAFETY: `create` has made the box, and this was the last reference.
+        let object = unsafe { Box::from_raw(this.cast::<Object<C>>()) };
+        guarded(None, || {
+            object.class.release();
+            0
+        });
+        // Last: the library may be unloaded from here on, as far as this object is concerned.
+        ALIVE.fetch_sub(1, Ordering::Release);
+    }
+    left
+}
+
+/// An object of this image that a client has passed as an argument, with a reference while this lives.
+pub(super) struct Argument<C: Class> {
+    object: This,
+    class: PhantomData<fn() -> C>,
+}
+
+impl<C: Class> Argument<C> {
+    /// What stands behind the pointer.
+    pub(super) fn get(&self) -> &C {
+        // SAFETY: `Interface::of_class` has seen that it is an object of this class, and this value has a reference.
+        unsafe { Object::<C>::of(self.object) }
+    }
+}
+
+impl<C: Class> Drop for Argument<C> {
+    fn drop(&mut self) {
+        // SAFETY: the reference that QueryInterface has given.
+        unsafe { release::<C>(self.object) };
+    }
+}
+
+/// `IUnknown*` in an argument: any interface pointer of an object of anybody, or null.
+pub(super) struct Interface(This);
+
+impl Interface {
+    /// The object of this image behind the pointer.
+    ///
+    /// # Errors
+    ///
+    /// `INVALID_PARAMETER_<position>`: null, an object of another library or of another class (GEN-022).
+    pub(super) fn of_class<C: Class>(self, position: u32) -> Result<Argument<C>> {
+        let wrong = |what| Error::new(Status::invalid_parameter(position), what);
+        if self.0.is_null() {
+            return Err(wrong("a null pointer in place of an object"));
+        }
+        // SAFETY: an interface pointer points to a pointer to a table that begins with IUnknown (export, "the promise of clients").
+        let table = unsafe { *self.0.cast::<*const UnknownTable>() };
+        // SAFETY: as above.
+        let query_interface = unsafe { (*table).query_interface };
+        let (private, mut object) = (private_interface(), ptr::null_mut());
+        // SAFETY: the function is the object's own.
+        let status = unsafe { query_interface(self.0, &raw const private, &raw mut object) };
+        if status != Status::SUCCESS || object.is_null() {
+            return Err(wrong("an object of another library"));
+        }
+        // SAFETY: only objects of this image know the interface, and all begin with `Head`.
+        let head = unsafe { &*object.cast::<Head>() };
+        if head.class_is != TypeId::of::<C>() {
+            // SAFETY: every table of this image begins with IUnknown.
+            let release = unsafe { (*head.table.cast::<UnknownTable>()).release };
+            // SAFETY: the reference that QueryInterface has given, by a function of the object's own table.
+            unsafe { release(object) };
+            return Err(wrong("an object of another kind"));
+        }
+        Ok(Argument {
+            object,
+            class: PhantomData,
+        })
+    }
+}
+
+impl Passed for Interface {
+    type Raw = This;
+
+    unsafe fn passed(raw: This) -> Self {
+        Self(raw)
+    }
+}
+
+/// Calls a method of a class for a function of its table.
+pub(super) fn call<C: Class, A: Answer>(object: &C, method: impl FnOnce(&C) -> A) -> A::C {
+    guarded(object.adapter(), || method(object))
+}
+
+/// A function of a table that calls a method of a class.
+macro_rules! method {
+    ($class:ty, $method:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty) => {{
+        unsafe extern "system" fn function(
+            this: $crate::abi::This,
+            $($arg: <$type as $crate::export::pointers::Passed>::Raw,)*
+        ) -> <$ret as $crate::export::guard::Answer>::C {
+            // SAFETY: a client calls the function in the table of an object of this class, and has a reference (export, "the promise of
+            // clients").
+            let object = unsafe { $crate::export::object::Object::<$class>::of(this) };
+            $(
+                // SAFETY: the promise of clients.
+                let $arg = unsafe { <$type as $crate::export::pointers::Passed>::passed($arg) };
+            )*
+            $crate::export::object::call(object, |object: &$class| -> $ret { object.$method($($arg),*) })
+        }
+        function
+    }};
+}
+
+pub(super) use method;

@@ -1,0 +1,498 @@
+//! What clients pass beside objects: memory to read, room to fill, numbers.
+
+use std::ffi::c_void;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::{ptr, slice};
+
+use netdirect::{Buffer, Error, Result, Status};
+
+use crate::abi::{Guid, Handle, Overlapped, SocketAddress, SocketAddressList, This};
+
+/// A type that stands for an argument.
+pub(super) trait Passed {
+    /// The argument's type in the table.
+    type Raw;
+
+    /// The value of an argument.
+    ///
+    /// # Safety
+    ///
+    /// The promise of clients holds for `raw` ([`export`](super)), for a method whose argument this type stands for.
+    unsafe fn passed(raw: Self::Raw) -> Self;
+}
+
+macro_rules! passed_as_is {
+    ($($type:ty),*) => {
+        $(impl Passed for $type {
+            type Raw = Self;
+
+            unsafe fn passed(raw: Self) -> Self {
+                raw
+            }
+        })*
+    };
+}
+
+passed_as_is!(i32, u16, u32, u64, usize, Handle);
+
+/// An argument that is missing: a null pointer.
+fn missing(position: u32) -> Error {
+    Error::new(
+        Status::invalid_parameter(position),
+        format!("argument {position} is a null pointer"),
+    )
+}
+
+/// A context: a pointer of the client that nobody follows.
+#[derive(Clone, Copy)]
+pub(super) struct Context(pub(super) u64);
+
+impl Passed for Context {
+    type Raw = *mut c_void;
+
+    unsafe fn passed(raw: *mut c_void) -> Self {
+        Self(raw.expose_provenance() as u64)
+    }
+}
+
+/// The pointer that a client has passed as a [`Context`].
+pub(super) fn context(number: u64) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(usize::try_from(number).unwrap_or(0))
+}
+
+/// `const T*` of a client, or null: one `T`, or an array.
+pub(super) struct In<T>(*const T);
+
+impl<T> Passed for In<T> {
+    type Raw = *const T;
+
+    unsafe fn passed(raw: *const T) -> Self {
+        Self(raw)
+    }
+}
+
+impl<T> In<T> {
+    pub(super) fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+}
+
+impl In<Guid> {
+    /// The identifier of the interface that a method is to return, its first argument.
+    pub(super) fn iid(&self) -> Result<Guid> {
+        if self.0.is_null() {
+            return Err(missing(1));
+        }
+        // SAFETY: not null, so it is an identifier (export, "the promise of clients").
+        Ok(unsafe { self.0.read_unaligned() })
+    }
+}
+
+impl In<crate::abi::Sge> {
+    /// The entries of a request, which are in argument `position`.
+    pub(super) fn sges<R>(
+        &self,
+        count: u32,
+        position: u32,
+        use_them: impl FnOnce(&[netdirect::Sge]) -> Result<R>,
+    ) -> Result<R> {
+        if count == 0 {
+            return use_them(&[]);
+        }
+        if self.0.is_null() {
+            return Err(missing(position));
+        }
+        // SAFETY: the client passes as many entries (export, "the promise of clients"), for the length of the call, and changes none
+        // meanwhile. `netdirect::Sge` has the layout of ND2_SGE.
+        let sges =
+            unsafe { slice::from_raw_parts(self.0.cast::<netdirect::Sge>(), count as usize) };
+        use_them(sges)
+    }
+}
+
+/// Copies up to `limit` octets of the memory that entries name, for inline data: it need not be registered, and another thread may change it
+/// meanwhile.
+pub(super) fn copy_inline(sges: &[netdirect::Sge], limit: usize) -> Vec<u8> {
+    let mut data = Vec::new();
+    for sge in sges {
+        let len = (sge.length as usize).min(limit - data.len());
+        let Some(from) =
+            Some(context(sge.address).cast::<u8>()).filter(|from| len > 0 && !from.is_null())
+        else {
+            continue;
+        };
+        // SAFETY: the client may read the memory of inline data for the length of the call (export, "the promise of clients"); an
+        // octet that it changes meanwhile is sent in either form, as with every such library in C.
+        let part = unsafe { Buffer::from_pages(from, len) };
+        let start = data.len();
+        data.resize(start + len, 0);
+        part.read(0, &mut data[start..]);
+    }
+    data
+}
+
+/// `const VOID*` with a length: private data.
+pub(super) struct Octets(*const c_void);
+
+impl Passed for Octets {
+    type Raw = *const c_void;
+
+    unsafe fn passed(raw: *const c_void) -> Self {
+        Self(raw)
+    }
+}
+
+impl Octets {
+    /// A copy of `len` octets, in argument `position`, up to one more than `limit`, so that whoever checks the length finds it too long.
+    pub(super) fn copy(&self, len: u32, limit: u32, position: u32) -> Result<Vec<u8>> {
+        let len = len.min(limit.saturating_add(1)) as usize;
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        if self.0.is_null() {
+            return Err(missing(position));
+        }
+        // SAFETY: the client passes as many octets (export, "the promise of clients"), and changes none meanwhile.
+        Ok(unsafe { slice::from_raw_parts(self.0.cast::<u8>(), len) }.to_vec())
+    }
+
+    /// The address of memory, which nobody reads here.
+    pub(super) fn memory(&self) -> *mut u8 {
+        self.0.cast_mut().cast()
+    }
+
+    /// The memory as a buffer to register.
+    pub(super) fn buffer(&self, size: usize) -> Buffer {
+        let start = self.memory();
+        start.expose_provenance();
+        // SAFETY: the client keeps the memory as long as it is registered (export, "the promise of clients"), and is a program in another
+        // language or uses atomics.
+        unsafe { Buffer::from_pages(start, size) }
+    }
+
+    /// The socket address of `len` octets in argument `position`, whose length is the argument behind it.
+    pub(super) fn address(&self, len: u32, position: u32) -> Result<SocketAddr> {
+        if self.0.is_null() {
+            return Err(missing(position));
+        }
+        let short = |_| {
+            Error::new(
+                Status::INVALID_PARAMETER_2,
+                format!("{len} octets are too short for a socket address of its family"),
+            )
+        };
+        let mut octets = [0; V6];
+        let known = (len as usize).min(V6);
+        // SAFETY: the client passes `len` octets (export, "the promise of clients").
+        unsafe { ptr::copy_nonoverlapping(self.0.cast::<u8>(), octets.as_mut_ptr(), known) };
+        if known < FAMILY.end {
+            return Err(short(()));
+        }
+        let family = family(&octets);
+        let need = match family {
+            AF_INET => V4,
+            AF_INET6 => V6,
+            _ => {
+                return Err(Error::new(
+                    Status::INVALID_ADDRESS,
+                    format!("address family {family} is neither IPv4 nor IPv6"),
+                ));
+            }
+        };
+        if known < need {
+            return Err(short(()));
+        }
+        Ok(address_of(&octets))
+    }
+}
+
+/// Octets of `sockaddr_in`.
+const V4: usize = 16;
+/// Octets of `sockaddr_in6`.
+const V6: usize = 28;
+
+const AF_INET: u16 = 2;
+#[cfg(target_os = "linux")]
+const AF_INET6: u16 = 10;
+#[cfg(windows)]
+const AF_INET6: u16 = 23;
+#[cfg(target_os = "freebsd")]
+const AF_INET6: u16 = 28;
+#[cfg(not(any(target_os = "linux", target_os = "freebsd", windows)))]
+const AF_INET6: u16 = 30;
+
+/// Where the family stands. The BSDs have the length of the structure before it.
+#[cfg(any(target_os = "linux", windows))]
+const FAMILY: std::ops::Range<usize> = 0..2;
+#[cfg(not(any(target_os = "linux", windows)))]
+const FAMILY: std::ops::Range<usize> = 1..2;
+
+fn family(octets: &[u8; V6]) -> u16 {
+    match octets[FAMILY] {
+        [one] => u16::from(one),
+        [low, high] => u16::from_ne_bytes([low, high]),
+        _ => unreachable!("the family has one or two octets"),
+    }
+}
+
+/// The address in a structure that is long enough for its family.
+fn address_of(octets: &[u8; V6]) -> SocketAddr {
+    let word = |at: usize| [octets[at], octets[at + 1], octets[at + 2], octets[at + 3]];
+    let port = u16::from_be_bytes([octets[2], octets[3]]);
+    if family(octets) == AF_INET {
+        return SocketAddr::from((Ipv4Addr::from(word(4)), port));
+    }
+    let mut ip = [0; 16];
+    ip.copy_from_slice(&octets[8..24]);
+    let (flow, scope) = (u32::from_be_bytes(word(4)), u32::from_ne_bytes(word(24)));
+    SocketAddrV6::new(Ipv6Addr::from(ip), port, flow, scope).into()
+}
+
+/// The structure of an address, and its length.
+fn sockaddr(address: SocketAddr) -> ([u8; V6], usize) {
+    let mut octets = [0; V6];
+    let len = if address.is_ipv4() { V4 } else { V6 };
+    let family = if address.is_ipv4() { AF_INET } else { AF_INET6 };
+    if FAMILY.start == 1 {
+        octets[..2].copy_from_slice(&family.to_be_bytes());
+        octets[0] = u8::try_from(len).expect("a length of at most 28");
+    } else {
+        octets[..2].copy_from_slice(&family.to_ne_bytes());
+    }
+    octets[2..4].copy_from_slice(&address.port().to_be_bytes());
+    match address {
+        SocketAddr::V4(v4) => octets[4..8].copy_from_slice(&v4.ip().octets()),
+        SocketAddr::V6(v6) => {
+            octets[4..8].copy_from_slice(&v6.flowinfo().to_be_bytes());
+            octets[8..24].copy_from_slice(&v6.ip().octets());
+            octets[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
+        }
+    }
+    (octets, len)
+}
+
+/// `T*` of a client, or null: room for one value, or for an array.
+pub(super) struct Out<T>(*mut T);
+
+impl<T> Passed for Out<T> {
+    type Raw = *mut T;
+
+    unsafe fn passed(raw: *mut T) -> Self {
+        Self(raw)
+    }
+}
+
+impl<T: Copy> Out<T> {
+    /// Whether the client wants no value.
+    pub(super) fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Leaves a value, unless the client wants none.
+    #[inline]
+    pub(super) fn set(&self, value: T) {
+        self.set_at(0, value);
+    }
+
+    /// Leaves a value in an array, unless the client wants none.
+    #[inline]
+    pub(super) fn set_at(&self, index: usize, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: the client has room for the value, and says how long its array is (export, "the promise of clients").
+            unsafe { self.0.wrapping_add(index).write_unaligned(value) };
+        }
+    }
+
+    /// Leaves a value that the method has to return, in argument `position`.
+    pub(super) fn required(&self, position: u32) -> Result<&Self> {
+        if self.0.is_null() {
+            return Err(missing(position));
+        }
+        Ok(self)
+    }
+}
+
+impl Out<This> {
+    /// Leaves the object that a method makes, in argument `position`, or null if it fails.
+    pub(super) fn object(&self, position: u32, make: impl FnOnce() -> Result<This>) -> Result<()> {
+        self.required(position)?.set(ptr::null_mut());
+        self.set(make()?);
+        Ok(())
+    }
+}
+
+/// A buffer with its size in a variable of the client, in arguments 1 and 2 of every method that has them (GEN-016).
+pub(super) struct Room {
+    start: *mut u8,
+    size: Out<u32>,
+}
+
+impl Room {
+    pub(super) fn of<T>(start: &Out<T>, size: Out<u32>) -> Self {
+        Self {
+            start: start.0.cast(),
+            size,
+        }
+    }
+
+    /// Octets that the client has room for.
+    pub(super) fn capacity(&self) -> Result<usize> {
+        self.size.required(2)?;
+        // SAFETY: not null, so the client has written the size (export, "the promise of clients").
+        Ok(unsafe { self.size.0.read_unaligned() } as usize)
+    }
+
+    /// Octet `at` of what the client has written.
+    pub(super) fn given<const N: usize>(&self) -> Result<Option<[u8; N]>> {
+        if self.start.is_null() || self.capacity()? < N {
+            return Ok(None);
+        }
+        // SAFETY: the client's buffer has as many octets (export, "the promise of clients").
+        Ok(Some(unsafe {
+            self.start.cast::<[u8; N]>().read_unaligned()
+        }))
+    }
+
+    /// Leaves `octets`, or says how many there are.
+    pub(super) fn fill(&self, octets: &[u8]) -> Result<()> {
+        let capacity = self.capacity()?;
+        self.size
+            .set(u32::try_from(octets.len()).unwrap_or(u32::MAX));
+        if capacity < octets.len() {
+            return Err(Status::BUFFER_OVERFLOW.into());
+        }
+        self.copy(octets)
+    }
+
+    /// Leaves as many octets as fit, and says how many there are (CONN-085, AMB-043).
+    pub(super) fn fill_partly(&self, octets: &[u8]) -> Result<()> {
+        let capacity = self.capacity()?;
+        self.size
+            .set(u32::try_from(octets.len()).unwrap_or(u32::MAX));
+        if capacity < octets.len() {
+            if !self.start.is_null() {
+                self.copy(&octets[..capacity])?;
+            }
+            return Err(Status::BUFFER_OVERFLOW.into());
+        }
+        self.copy(octets)
+    }
+
+    fn copy(&self, octets: &[u8]) -> Result<()> {
+        if octets.is_empty() {
+            return Ok(());
+        }
+        if self.start.is_null() {
+            return Err(missing(1));
+        }
+        // SAFETY: the caller has compared the length with the room that the client has (export, "the promise of clients").
+        unsafe { ptr::copy_nonoverlapping(octets.as_ptr(), self.start, octets.len()) };
+        Ok(())
+    }
+
+    /// Leaves the limits of an adapter.
+    pub(super) fn fill_info(&self, info: &crate::abi::AdapterInfo) -> Result<()> {
+        let start = ptr::from_ref(info).cast::<u8>();
+        // SAFETY: the structure consists of numbers without a gap between them.
+        self.fill(unsafe { slice::from_raw_parts(start, size_of_val(info)) })
+    }
+
+    /// Leaves an address.
+    pub(super) fn fill_address(&self, address: SocketAddr) -> Result<()> {
+        let (octets, len) = sockaddr(address);
+        self.fill(&octets[..len])
+    }
+
+    /// Leaves a SOCKET_ADDRESS_LIST: the entries, and behind them the addresses that they point to (PROV-011). Port 0.
+    pub(super) fn fill_list(&self, addresses: &[SocketAddr]) -> Result<()> {
+        let head = std::mem::offset_of!(SocketAddressList, addresses);
+        let entries = size_of::<SocketAddress>();
+        let mut list = vec![0; head + entries * addresses.len()];
+        let count = i32::try_from(addresses.len()).unwrap_or(i32::MAX);
+        list[..4].copy_from_slice(&count.to_ne_bytes());
+        for (index, address) in addresses.iter().enumerate() {
+            let (octets, len) = sockaddr(*address);
+            let at = self.start.wrapping_add(list.len()).expose_provenance();
+            let entry = head + entries * index;
+            let length = i32::try_from(len).expect("a length of at most 28");
+            list[entry..entry + size_of::<usize>()].copy_from_slice(&at.to_ne_bytes());
+            let place = entry + std::mem::offset_of!(SocketAddress, length);
+            list[place..place + 4].copy_from_slice(&length.to_ne_bytes());
+            list.extend_from_slice(&octets[..len]);
+        }
+        self.fill(&list)
+    }
+}
+
+/// The OVERLAPPED of a request, which the client keeps until the request has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ClientOverlapped(*mut Overlapped);
+
+// SAFETY: any thread may end a request, and the client leaves the structure to the library until then (export, "the promise of clients").
+unsafe impl Send for ClientOverlapped {}
+// SAFETY: as above; this module writes one word, and the client reads it.
+unsafe impl Sync for ClientOverlapped {}
+
+impl Passed for ClientOverlapped {
+    type Raw = *mut Overlapped;
+
+    unsafe fn passed(raw: *mut Overlapped) -> Self {
+        Self(raw)
+    }
+}
+
+impl ClientOverlapped {
+    pub(super) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The address, by which requests are found, and which packets carry.
+    pub(super) fn pointer(self) -> *mut Overlapped {
+        self.0
+    }
+
+    /// The structure, in argument `position`.
+    pub(super) fn required(self, position: u32) -> Result<Self> {
+        if self.0.is_null() {
+            return Err(missing(position));
+        }
+        Ok(self)
+    }
+
+    /// `hEvent`, with its lowest bit.
+    pub(super) fn event(self) -> Handle {
+        let event = self
+            .0
+            .wrapping_byte_add(std::mem::offset_of!(Overlapped, event));
+        // SAFETY: the structure is the client's for this request (export, "the promise of clients").
+        unsafe { event.cast::<Handle>().read_unaligned() }
+    }
+
+    /// Writes the status, which the client may read at any time.
+    pub(super) fn write(self, status: Status) {
+        // SAFETY: as above. `internal` is the first field. A client that looks at it in a loop does so by an atomic or volatile access;
+        // the structure is aligned, as every structure with pointers is.
+        let internal = unsafe { &*self.0.cast::<std::sync::atomic::AtomicUsize>() };
+        internal.store(status.bits() as usize, std::sync::atomic::Ordering::Release);
+    }
+
+    /// The status in the structure.
+    #[expect(clippy::cast_possible_truncation, reason = "a status has 32 bits")]
+    pub(super) fn read(self) -> Status {
+        // SAFETY: as above.
+        let internal = unsafe { &*self.0.cast::<std::sync::atomic::AtomicUsize>() };
+        Status::from_bits(internal.load(std::sync::atomic::Ordering::Acquire) as u32)
+    }
+}
+
+/// Drops the port, which address lists do not have.
+pub(super) fn without_port(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) => (ip, 0).into(),
+        IpAddr::V6(_) => {
+            let mut address = address;
+            address.set_port(0);
+            address
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! `IND2CompletionQueue`, `IND2SharedReceiveQueue` and `IND2QueuePair`.
+
+use std::sync::Arc;
+
+use netdirect::{
+    Adapter, Affinity, CompletionQueue, NotifyType, OpFlags, QueuePair, RemoteAddress, RemoteToken,
+    Result, SharedReceiveQueue, Started,
+};
+
+use super::file::File;
+use super::memory::{RegionObject, WindowObject};
+use super::object::{Class, Interface, Object, method, unknown};
+use super::overlapped::get_overlapped_result;
+use super::parts::Parts;
+use super::pointers::{ClientOverlapped, Context, In, Octets, Out, context, copy_inline};
+use super::requests::Requests;
+use crate::abi::{
+    CompletionQueueTable, CompletionResult, Guid, IID_ND2_COMPLETION_QUEUE, IID_ND2_OVERLAPPED,
+    IID_ND2_QUEUE_PAIR, IID_ND2_SHARED_RECEIVE_QUEUE, OverlappedTable, QueuePairTable, Sge,
+    SharedReceiveQueueTable, This,
+};
+
+pub(super) struct CompletionQueueObject {
+    queue: Arc<dyn CompletionQueue>,
+    requests: Arc<Requests>,
+    parts: Parts,
+}
+
+static COMPLETION_QUEUE: CompletionQueueTable = CompletionQueueTable {
+    overlapped: OverlappedTable {
+        unknown: unknown::<CompletionQueueObject>(),
+        cancel_overlapped_requests: method!(CompletionQueueObject, cancel() -> Result<()>),
+        get_overlapped_result,
+    },
+    get_notify_affinity: method!(CompletionQueueObject, get_notify_affinity(group: Out<u16>, affinity: Out<usize>) -> Result<()>),
+    resize: method!(CompletionQueueObject, resize(depth: u32) -> Result<()>),
+    notify: method!(CompletionQueueObject, notify(kind: u32, overlapped: ClientOverlapped) -> Result<Started>),
+    get_results: method!(CompletionQueueObject, get_results(results: Out<CompletionResult>, count: u32) -> u32),
+};
+
+impl Class for CompletionQueueObject {
+    type Table = CompletionQueueTable;
+    const INTERFACES: &'static [Guid] = &[IID_ND2_COMPLETION_QUEUE, IID_ND2_OVERLAPPED];
+
+    fn table() -> &'static CompletionQueueTable {
+        &COMPLETION_QUEUE
+    }
+
+    fn adapter(&self) -> Option<&dyn Adapter> {
+        Some(&*self.parts.adapter)
+    }
+
+    fn release(self) {
+        self.requests.release(self.queue);
+    }
+}
+
+/// Results that are taken at once.
+const RESULTS: usize = 16;
+
+impl CompletionQueueObject {
+    pub(super) fn create(
+        queue: Arc<dyn CompletionQueue>,
+        file: Arc<File>,
+        parts: Parts,
+        iid: Guid,
+    ) -> Result<This> {
+        let object = Self {
+            queue,
+            requests: Requests::new(file),
+            parts,
+        };
+        Object::create(object, iid)
+    }
+
+    pub(super) fn queue(&self) -> &Arc<dyn CompletionQueue> {
+        &self.queue
+    }
+
+    fn cancel(&self) -> Result<()> {
+        self.queue.cancel_overlapped_requests()
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "arguments of a method")]
+    fn get_notify_affinity(&self, group: Out<u16>, affinity: Out<usize>) -> Result<()> {
+        tell_affinity(self.queue.get_notify_affinity()?, &group, &affinity)
+    }
+
+    fn resize(&self, depth: u32) -> Result<()> {
+        self.queue.resize(depth)
+    }
+
+    fn notify(&self, kind: u32, overlapped: ClientOverlapped) -> Result<Started> {
+        let kind = NotifyType::try_from(kind)?;
+        self.requests
+            .submit(overlapped, 2, |request| self.queue.notify(kind, request))
+    }
+
+    #[inline]
+    #[expect(clippy::needless_pass_by_value, reason = "arguments of a method")]
+    fn get_results(&self, results: Out<CompletionResult>, count: u32) -> u32 {
+        if results.is_null() {
+            return 0;
+        }
+        let mut taken = [netdirect::CompletionResult::default(); RESULTS];
+        let mut told = 0;
+        while told < count as usize {
+            let room = RESULTS.min(count as usize - told);
+            let taken = &mut taken[..room];
+            let number = if told == 0 {
+                self.queue.get_results(taken)
+            } else {
+                self.queue.take_results(taken)
+            };
+            for result in &taken[..number] {
+                results.set_at(told, result_of(result));
+                told += 1;
+            }
+            if number < room {
+                break;
+            }
+        }
+        if told == 0 && !self.requests.is_idle() {
+            // The client has asked to be told, and is about to sleep in code that is not ours: from here on a thread of the provider's
+            // does the work.
+            self.requests.file().file().hand_over();
+        }
+        u32::try_from(told).unwrap_or(u32::MAX)
+    }
+}
+
+fn result_of(result: &netdirect::CompletionResult) -> CompletionResult {
+    CompletionResult {
+        status: result.status,
+        bytes_transferred: result.bytes_transferred,
+        queue_pair_context: context(result.queue_pair_context),
+        request_context: context(result.request_context),
+        request_type: result.request_type.value(),
+    }
+}
+
+fn tell_affinity(is: Affinity, group: &Out<u16>, affinity: &Out<usize>) -> Result<()> {
+    group.required(1)?.set(is.group);
+    affinity
+        .required(2)?
+        .set(usize::try_from(is.mask).unwrap_or(usize::MAX));
+    Ok(())
+}
+
+pub(super) struct SharedReceiveQueueObject {
+    queue: Arc<dyn SharedReceiveQueue>,
+    requests: Arc<Requests>,
+    parts: Parts,
+}
+
+static SHARED_RECEIVE_QUEUE: SharedReceiveQueueTable = SharedReceiveQueueTable {
+    overlapped: OverlappedTable {
+        unknown: unknown::<SharedReceiveQueueObject>(),
+        cancel_overlapped_requests: method!(SharedReceiveQueueObject, cancel() -> Result<()>),
+        get_overlapped_result,
+    },
+    get_notify_affinity: method!(SharedReceiveQueueObject, get_notify_affinity(group: Out<u16>, affinity: Out<usize>) -> Result<()>),
+    modify: method!(SharedReceiveQueueObject, modify(depth: u32, notify_threshold: u32) -> Result<()>),
+    notify: method!(SharedReceiveQueueObject, notify(overlapped: ClientOverlapped) -> Result<Started>),
+    receive: method!(SharedReceiveQueueObject, receive(context: Context, sges: In<Sge>, count: u32) -> Result<()>),
+};
+
+impl Class for SharedReceiveQueueObject {
+    type Table = SharedReceiveQueueTable;
+    const INTERFACES: &'static [Guid] = &[IID_ND2_SHARED_RECEIVE_QUEUE, IID_ND2_OVERLAPPED];
+
+    fn table() -> &'static SharedReceiveQueueTable {
+        &SHARED_RECEIVE_QUEUE
+    }
+
+    fn adapter(&self) -> Option<&dyn Adapter> {
+        Some(&*self.parts.adapter)
+    }
+
+    fn release(self) {
+        self.requests.release(self.queue);
+    }
+}
+
+impl SharedReceiveQueueObject {
+    pub(super) fn create(
+        queue: Arc<dyn SharedReceiveQueue>,
+        file: Arc<File>,
+        parts: Parts,
+        iid: Guid,
+    ) -> Result<This> {
+        let object = Self {
+            queue,
+            requests: Requests::new(file),
+            parts,
+        };
+        Object::create(object, iid)
+    }
+
+    pub(super) fn queue(&self) -> &Arc<dyn SharedReceiveQueue> {
+        &self.queue
+    }
+
+    fn cancel(&self) -> Result<()> {
+        self.queue.cancel_overlapped_requests()
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "arguments of a method")]
+    fn get_notify_affinity(&self, group: Out<u16>, affinity: Out<usize>) -> Result<()> {
+        tell_affinity(self.queue.get_notify_affinity()?, &group, &affinity)
+    }
+
+    fn modify(&self, depth: u32, notify_threshold: u32) -> Result<()> {
+        self.queue.modify(depth, notify_threshold)
+    }
+
+    fn notify(&self, overlapped: ClientOverlapped) -> Result<Started> {
+        self.requests
+            .submit(overlapped, 1, |request| self.queue.notify(request))
+    }
+
+    #[inline]
+    #[expect(clippy::needless_pass_by_value, reason = "arguments of a method")]
+    fn receive(&self, context: Context, sges: In<Sge>, count: u32) -> Result<()> {
+        sges.sges(count, 2, |sges| self.queue.receive(context.0, sges))
+    }
+}
+
+pub(super) struct QueuePairObject {
+    qp: Arc<dyn QueuePair>,
+    parts: Parts,
+}
+
+static QUEUE_PAIR: QueuePairTable = QueuePairTable {
+    unknown: unknown::<QueuePairObject>(),
+    flush: method!(QueuePairObject, flush() -> Result<()>),
+    send: method!(QueuePairObject, send(context: Context, sges: In<Sge>, count: u32, flags: u32) -> Result<()>),
+    receive: method!(QueuePairObject, receive(context: Context, sges: In<Sge>, count: u32) -> Result<()>),
+    bind: method!(QueuePairObject, bind(
+        context: Context, region: Interface, window: Interface, buffer: Octets, size: usize, flags: u32) -> Result<()>),
+    invalidate: method!(QueuePairObject, invalidate(context: Context, window: Interface, flags: u32) -> Result<()>),
+    read: method!(QueuePairObject, read(
+        context: Context, sges: In<Sge>, count: u32, remote_address: u64, remote_token: u32, flags: u32) -> Result<()>),
+    write: method!(QueuePairObject, write(
+        context: Context, sges: In<Sge>, count: u32, remote_address: u64, remote_token: u32, flags: u32) -> Result<()>),
+};
+
+impl Class for QueuePairObject {
+    type Table = QueuePairTable;
+    const INTERFACES: &'static [Guid] = &[IID_ND2_QUEUE_PAIR];
+
+    fn table() -> &'static QueuePairTable {
+        &QUEUE_PAIR
+    }
+
+    fn adapter(&self) -> Option<&dyn Adapter> {
+        Some(&*self.parts.adapter)
+    }
+}
+
+fn remote(address: u64, token: u32) -> RemoteAddress {
+    RemoteAddress {
+        address,
+        token: RemoteToken(token),
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "arguments of methods")]
+impl QueuePairObject {
+    pub(super) fn create(qp: Arc<dyn QueuePair>, parts: Parts, iid: Guid) -> Result<This> {
+        Object::create(Self { qp, parts }, iid)
+    }
+
+    pub(super) fn qp(&self) -> &Arc<dyn QueuePair> {
+        &self.qp
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.qp.flush()
+    }
+
+    #[inline]
+    fn send(&self, context: Context, sges: In<Sge>, count: u32, flags: u32) -> Result<()> {
+        let flags = OpFlags::from_bits_retain(flags);
+        sges.sges(count, 2, |sges| {
+            if !flags.contains(OpFlags::INLINE) {
+                return self.qp.send(context.0, sges, flags);
+            }
+            let data = copy_inline(sges, self.parts.max_inline + 1);
+            self.qp.send_inline(context.0, &[&data], flags)
+        })
+    }
+
+    #[inline]
+    fn receive(&self, context: Context, sges: In<Sge>, count: u32) -> Result<()> {
+        sges.sges(count, 2, |sges| self.qp.receive(context.0, sges))
+    }
+
+    fn bind(
+        &self,
+        context: Context,
+        region: Interface,
+        window: Interface,
+        buffer: Octets,
+        size: usize,
+        flags: u32,
+    ) -> Result<()> {
+        let region = region.of_class::<RegionObject>(2)?;
+        let window = window.of_class::<WindowObject>(3)?;
+        self.qp.bind(
+            context.0,
+            region.get().region(),
+            window.get().window(),
+            buffer.memory().expose_provenance() as u64,
+            size as u64,
+            OpFlags::from_bits_retain(flags),
+        )
+    }
+
+    fn invalidate(&self, context: Context, window: Interface, flags: u32) -> Result<()> {
+        let window = window.of_class::<WindowObject>(2)?;
+        self.qp.invalidate(
+            context.0,
+            window.get().window(),
+            OpFlags::from_bits_retain(flags),
+        )
+    }
+
+    #[inline]
+    fn read(
+        &self,
+        context: Context,
+        sges: In<Sge>,
+        count: u32,
+        remote_address: u64,
+        remote_token: u32,
+        flags: u32,
+    ) -> Result<()> {
+        let flags = OpFlags::from_bits_retain(flags);
+        sges.sges(count, 2, |sges| {
+            self.qp
+                .read(context.0, sges, remote(remote_address, remote_token), flags)
+        })
+    }
+
+    #[inline]
+    fn write(
+        &self,
+        context: Context,
+        sges: In<Sge>,
+        count: u32,
+        remote_address: u64,
+        remote_token: u32,
+        flags: u32,
+    ) -> Result<()> {
+        let flags = OpFlags::from_bits_retain(flags);
+        let remote = remote(remote_address, remote_token);
+        sges.sges(count, 2, |sges| {
+            if !flags.contains(OpFlags::INLINE) {
+                return self.qp.write(context.0, sges, remote, flags);
+            }
+            let data = copy_inline(sges, self.parts.max_inline + 1);
+            self.qp.write_inline(context.0, &[&data], remote, flags)
+        })
+    }
+}

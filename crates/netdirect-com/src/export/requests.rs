@@ -1,0 +1,233 @@
+//! Requests of clients: from the call that makes one to the last access of the client's memory.
+//!
+//! Each request has an [`Overlapped`](netdirect::Overlapped) of its own, whose sink is the [`Request`]. The end writes the client's status,
+//! takes the record away, queues the packet and sets the event. Nothing of the client's is touched after its status was written: packet and
+//! event go to objects to which the request has references.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use netdirect::{CompletionSink, Error, OverlappedObject, Result, Started, Status};
+use parking_lot::{Condvar, Mutex};
+
+use super::file::File;
+use super::pointers::ClientOverlapped;
+use crate::abi::{Handle, Packet, WAKE_EVENT_BIT};
+use crate::handle::EventRef;
+
+/// The requests of one object.
+#[derive(Debug)]
+pub(super) struct Requests {
+    file: Arc<File>,
+    under_way: Mutex<usize>,
+    none: Condvar,
+}
+
+/// One request.
+struct Request {
+    client: ClientOverlapped,
+    event: Option<EventRef>,
+    goes_to_port: bool,
+    of: Arc<Requests>,
+    /// [`Status::PENDING`] until the client's status is written.
+    ended: Mutex<Status>,
+    has_ended: Condvar,
+}
+
+/// What answers GetOverlappedResult while a request is in flight, on any object of the library (OVL-023).
+struct Record {
+    request: Arc<Request>,
+    overlapped: netdirect::Overlapped,
+}
+
+/// The records, by the address of the client's OVERLAPPED. One address may have several: a client may use an OVERLAPPED twice (TST-024).
+type Records = Mutex<HashMap<usize, Vec<Record>>>;
+
+/// Shards, so that threads seldom meet.
+static RECORDS: LazyLock<[Records; 64]> =
+    LazyLock::new(|| std::array::from_fn(|_| Mutex::default()));
+
+fn records(client: ClientOverlapped) -> (&'static Records, usize) {
+    let address = client.pointer().addr();
+    // An OVERLAPPED has 32 octets.
+    (&RECORDS[(address >> 5) % RECORDS.len()], address)
+}
+
+impl Requests {
+    pub(super) fn new(file: Arc<File>) -> Arc<Self> {
+        Arc::new(Self {
+            file,
+            under_way: Mutex::new(0),
+            none: Condvar::new(),
+        })
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Makes a request with the client's OVERLAPPED, which is argument `position`.
+    pub(super) fn submit(
+        self: &Arc<Self>,
+        client: ClientOverlapped,
+        position: u32,
+        start: impl FnOnce(&netdirect::Overlapped) -> Result<Started>,
+    ) -> Result<Started> {
+        let client = client.required(position)?;
+        let (event, goes_to_port) = event_of(client)?;
+        let request = Arc::new(Request {
+            client,
+            event,
+            goes_to_port,
+            of: Arc::clone(self),
+            ended: Mutex::new(Status::PENDING),
+            has_ended: Condvar::new(),
+        });
+        let overlapped = netdirect::Overlapped::with_sink(Arc::clone(&request) as _);
+        client.write(Status::PENDING);
+        if let Some(event) = &request.event {
+            event.reset();
+        }
+        *self.under_way.lock() += 1;
+        let record = Record {
+            request: Arc::clone(&request),
+            overlapped: overlapped.clone(),
+        };
+        let (records, address) = records(client);
+        records.lock().entry(address).or_default().push(record);
+        let started = start(&overlapped);
+        match &started {
+            Ok(Started::Pending) => {}
+            Ok(Started::Done) => request.end(Status::SUCCESS, false),
+            Err(error) => request.end(error.status(), false),
+        }
+        started
+    }
+
+    /// Whether no request is in flight, nor being ended.
+    pub(super) fn is_idle(&self) -> bool {
+        *self.under_way.lock() == 0
+    }
+
+    /// Gives back the client's object of these requests: they end, and when this returns, no thread uses the client's memory for them.
+    pub(super) fn release<T: OverlappedObject + ?Sized>(&self, object: Arc<T>) {
+        let weak = Arc::downgrade(&object);
+        drop(object);
+        if !self.is_idle()
+            && let Some(object) = weak.upgrade()
+        {
+            // An error says that some could not be cancelled; they are waited for.
+            let _ = object.cancel_overlapped_requests();
+        }
+        let mut under_way = self.under_way.lock();
+        while *under_way > 0 {
+            self.none.wait(&mut under_way);
+        }
+    }
+}
+
+/// The event of a request, and whether its end goes to the completion port.
+fn event_of(client: ClientOverlapped) -> Result<(Option<EventRef>, bool)> {
+    let handle = client.event();
+    let goes_to_port = handle.addr() & WAKE_EVENT_BIT == 0;
+    let event: Handle = handle.map_addr(|address| address & !WAKE_EVENT_BIT);
+    if event.is_null() {
+        return Ok((None, goes_to_port));
+    }
+    // SAFETY: a handle that is not null points to an object that is not closed (export, "the promise of clients").
+    match unsafe { EventRef::retain(event) } {
+        Ok(event) => Ok((Some(event), goes_to_port)),
+        Err(status) => Err(Error::new(status, "hEvent is not an event")),
+    }
+}
+
+impl CompletionSink for Request {
+    fn completed(&self, status: Status) {
+        self.end(status, true);
+    }
+}
+
+impl Request {
+    fn end(&self, status: Status, notify: bool) {
+        self.client.write(status);
+        // From here on the OVERLAPPED is the client's again.
+        let (records, address) = records(self.client);
+        let mut all = records.lock();
+        let taken = all.get_mut(&address).and_then(|of_address| {
+            let at = of_address
+                .iter()
+                .position(|record| std::ptr::eq(&raw const *record.request, self));
+            at.map(|at| of_address.swap_remove(at))
+        });
+        if all.get(&address).is_some_and(Vec::is_empty) {
+            all.remove(&address);
+        }
+        drop(all);
+        *self.ended.lock() = status;
+        self.has_ended.notify_all();
+        self.of.file.ended();
+        if notify {
+            if self.goes_to_port {
+                self.of.file.post(Packet {
+                    key: 0,
+                    overlapped: self.client.pointer(),
+                    internal: status.bits() as usize,
+                    bytes: 0,
+                });
+            }
+            if let Some(event) = &self.event {
+                event.set();
+            }
+        }
+        let mut under_way = self.of.under_way.lock();
+        *under_way -= 1;
+        if *under_way == 0 {
+            self.of.none.notify_all();
+        }
+        drop(under_way);
+        drop(taken);
+    }
+
+    fn status(&self) -> Status {
+        *self.ended.lock()
+    }
+
+    /// Waits until the client's status is written.
+    fn wait(&self) -> Status {
+        let mut ended = self.ended.lock();
+        while *ended == Status::PENDING {
+            self.has_ended.wait(&mut ended);
+        }
+        *ended
+    }
+}
+
+/// GetOverlappedResult: the library's record answers while the request is in flight, and the OVERLAPPED afterwards (AMB-068), also one that
+/// was never used (TST-005).
+///
+/// The object on which the client asks is not used: its last reference may be given back while this waits.
+pub(super) fn overlapped_result(client: ClientOverlapped, wait: bool) -> Status {
+    if client.is_null() {
+        return Status::INVALID_PARAMETER_1;
+    }
+    let (records, address) = records(client);
+    let all = records.lock();
+    let newest = all.get(&address).and_then(|of_address| of_address.last());
+    let Some((request, overlapped)) =
+        newest.map(|record| (Arc::clone(&record.request), record.overlapped.clone()))
+    else {
+        drop(all);
+        return client.read();
+    };
+    drop(all);
+    if wait {
+        match overlapped.wait() {
+            // A simulated network in which nothing is left to happen.
+            Status::POSSIBLE_DEADLOCK => Status::POSSIBLE_DEADLOCK,
+            _ => request.wait(),
+        }
+    } else {
+        let _ = overlapped.poll();
+        request.status()
+    }
+}
