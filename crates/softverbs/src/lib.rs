@@ -47,7 +47,11 @@ mod srq;
 mod users;
 
 pub use channel::{CompletionChannel, CompletionEvent};
-pub use cm::{CmEvent, CmEventKind, CmId, ConnParameters, EventChannel};
+pub use cm::{
+    AddrInfo, AddrInfoError, AddrInfoFlags, AddrInfoHints, AddressFamily, CmEvent, CmEventKind,
+    CmId, ConnParameters, EventChannel, NameFailure, NameQuery, PORT_SPACE_TCP, QP_TYPE_RC,
+    Resolver, address_info,
+};
 pub use context::{AsyncEvent, AsyncEventKind, Context, check_port};
 pub use cq::{CompletionQueue, WcOpcode, WcStatus, WorkCompletion};
 pub use device::{Device, DeviceKind, Gid, GidEntry, gid, limits};

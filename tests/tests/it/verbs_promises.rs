@@ -82,3 +82,8 @@ fn threads_share_a_completion_queue() {
 fn bad_input_gets_the_documented_errors() {
     keeps("errors", &[]);
 }
+
+#[test]
+fn names_lead_to_addresses_or_to_the_codes_of_getaddrinfo() {
+    keeps("names", &[]);
+}

@@ -29,7 +29,7 @@ pub(crate) fn guarded<R>(body: impl FnOnce() -> Result<R>) -> Result<R> {
 
 /// Prints the sentence of an error, where `nd run --explain` asks for it.
 #[cold]
-fn explain(error: &Error) {
+pub(crate) fn explain(error: &Error) {
     static IS_WANTED: OnceLock<bool> = OnceLock::new();
     let is_wanted = || std::env::var_os("SOFTND_VERBS_EXPLAIN").is_some();
     if *IS_WANTED.get_or_init(is_wanted) {

@@ -5,6 +5,7 @@
 //! number of a peer's queue pair is unknown; a connection's own number stands for it.
 
 mod active;
+mod addrinfo;
 mod carrier;
 mod event;
 mod id;
@@ -12,5 +13,9 @@ mod passive;
 mod resolve;
 mod state;
 
+pub use addrinfo::{
+    AddrInfo, AddrInfoError, AddrInfoFlags, AddrInfoHints, AddressFamily, NameFailure, NameQuery,
+    PORT_SPACE_TCP, QP_TYPE_RC, Resolver, address_info,
+};
 pub use event::{CmEventKind, ConnParameters};
 pub use state::{CmEvent, CmId, EventChannel};
