@@ -8,6 +8,8 @@
 //! - [`export`] makes objects of COM from any provider of the traits, and has what a provider's library exports.
 //! - [`handle`] has Windows' handles on systems that have none.
 //!
+//! C and C++ programs have [`abi`] as `include/netdirect.h` of the repository. The tests of this crate compare both.
+//!
 //! # Why the tables are our own
 //!
 //! The crate `windows-core` can declare such tables and implement them, on Linux too. Its objects do not serve here for two reasons.

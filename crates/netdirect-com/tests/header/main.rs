@@ -1,0 +1,69 @@
+//! `include/netdirect.h` against [`netdirect_com::abi`]: with gcc and clang for this system, and with mingw for Windows, in C and C++.
+#![cfg(unix)]
+
+mod compilers;
+mod facts;
+mod interfaces;
+mod list;
+mod names;
+mod recorder;
+
+use netdirect_com::abi::Guid;
+
+use crate::compilers::{Compiler, HOST, WINDOWS};
+use crate::list::interfaces;
+
+#[test]
+fn sizes_offsets_and_values_are_equal() {
+    let here = |compiler: &Compiler| compiler.is_here();
+    for compiler in HOST.into_iter().chain(WINDOWS).filter(here) {
+        compiler.object(&facts::assertions(), &[]);
+    }
+}
+
+#[test]
+fn identifiers_are_equal() {
+    for compiler in HOST.into_iter().filter(|compiler| compiler.is_here()) {
+        let loaded = compiler.load(&facts::identifiers());
+        // SAFETY: the source declares this type.
+        let identifier: unsafe extern "C" fn(u32) -> *const Guid =
+            unsafe { loaded.function("identifier") };
+        for (index, interface) in (0..).zip(interfaces()) {
+            // SAFETY: the function can be called with any index.
+            let iid = unsafe { identifier(index) };
+            // SAFETY: it returns a constant of the library, which is loaded.
+            let iid = unsafe { *iid };
+            assert_eq!(iid, interface.iid, "{compiler:?}: {}", interface.name);
+        }
+    }
+}
+
+/// What is made for Windows is not run, so this looks for the octets of each identifier of ND2.
+#[test]
+fn windows_programs_have_the_identifiers() {
+    for compiler in WINDOWS.into_iter().filter(|compiler| compiler.is_here()) {
+        let object = compiler.object(&facts::identifiers(), &[]);
+        for interface in interfaces() {
+            let Guid {
+                data1,
+                data2,
+                data3,
+                data4,
+            } = interface.iid;
+            let (data1, data2, data3) = (
+                data1.to_le_bytes(),
+                data2.to_le_bytes(),
+                data3.to_le_bytes(),
+            );
+            let octets = [&data1[..], &data2, &data3, &data4].concat();
+            let is_there = object.windows(octets.len()).any(|window| window == octets);
+            // Windows' own libraries have those of COM.
+            assert_eq!(
+                is_there,
+                interface.name.starts_with("IND2"),
+                "{compiler:?}: {}",
+                interface.name
+            );
+        }
+    }
+}
