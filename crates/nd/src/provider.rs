@@ -86,6 +86,15 @@ const SCHEMES: &[Scheme] = &[
         start: verbs,
         address: by_device,
     },
+    Scheme {
+        name: "com",
+        example: "com:///usr/lib/libsoftnd.so",
+        what: "a library in C or C++ that exports a NetworkDirect provider",
+        takes: &[],
+        place: Place::Library,
+        start: com,
+        address: first_address,
+    },
 ];
 
 /// A URL as it may be typed on any machine.
@@ -120,6 +129,8 @@ enum Place {
     Simulation,
     /// They are devices of this machine, which are listed without a URL where the machine has what they need.
     Devices,
+    /// They are those of a library that the URL names.
+    Library,
 }
 
 /// An option of adapters that the traits do not have. Not every provider knows each option.
@@ -313,7 +324,8 @@ impl Backend {
     /// Every provider that this machine has.
     pub(crate) fn all(options: &AdapterOptions) -> impl Iterator<Item = Result<Self>> {
         let schemes = SCHEMES.iter();
-        let schemes = schemes.filter(|scheme| scheme.place != Place::Simulation);
+        let schemes =
+            schemes.filter(|scheme| !matches!(scheme.place, Place::Simulation | Place::Library));
         schemes.filter_map(|scheme| match Self::start(scheme, None, options) {
             Err(failure) if scheme.place == Place::Devices => {
                 tracing::info!("no adapters of {}://: {failure}", scheme.name);
@@ -382,7 +394,7 @@ impl Backend {
     /// adapter, else the same one.
     pub(crate) fn other_end(&self, address: SocketAddr) -> SocketAddr {
         let others = match self.scheme.place {
-            Place::Machine | Place::Devices => Vec::new(),
+            Place::Machine | Place::Devices | Place::Library => Vec::new(),
             Place::Simulation => self.provider.query_address_list().unwrap_or_default(),
         };
         let mut others = others.into_iter().filter(|other| *other != address);
@@ -393,6 +405,7 @@ impl Backend {
         let adapter = match self.scheme.place {
             Place::Machine => ", with an adapter that `nd info` shows",
             Place::Simulation => "",
+            Place::Library => ", with the path of a library whose adapters have addresses",
             Place::Devices => ", with a device that `rdma link` shows",
         };
         let failure = not_opened(format_args!("open {url}"), error);
@@ -646,6 +659,23 @@ fn verbs(options: &AdapterOptions, _: Option<&str>) -> Result<Started> {
     let provider = netdirect_verbs::provider(chosen).map_err(|error| {
         let what = format!("cannot use RDMA devices: {}", error.reason());
         Failure::new(what, error.advice())
+    })?;
+    Ok(Started {
+        provider,
+        capture: None,
+        fingerprint: None,
+        refusals: Arc::default(),
+    })
+}
+
+fn com(_: &AdapterOptions, path: Option<&str>) -> Result<Started> {
+    let path = path.filter(|path| !path.is_empty()).ok_or_else(|| {
+        let advice = "write the path of the library behind it: com:///usr/lib/libsoftnd.so";
+        Failure::new("com:// names no library", advice)
+    })?;
+    let provider = netdirect_com::import::provider(Path::new(path)).map_err(|error| {
+        let advice = "name a library that exports DllGetClassObject and DllCanUnloadNow";
+        Failure::new(format!("cannot use {error}"), advice)
     })?;
     Ok(Started {
         provider,

@@ -6,6 +6,7 @@
 //! - [`abi`] has what both sides of the border agree on: tables, structures, numbers, interface identifiers, and on systems without
 //!   Windows' handles the tables that events, completion ports and overlapped files begin with.
 //! - [`export`] makes objects of COM from any provider of the traits, and has what a provider's library exports.
+//! - [`import`] makes a provider of the traits from a library that exports such objects.
 //! - [`handle`] has Windows' handles on systems that have none.
 //!
 //! C and C++ programs have [`abi`] as `include/netdirect.h` of the repository. The tests of this crate compare both.
@@ -20,6 +21,12 @@
 
 pub mod abi;
 #[cfg(unix)]
+mod context;
+#[cfg(unix)]
 pub mod export;
 #[cfg(unix)]
 pub mod handle;
+#[cfg(unix)]
+pub mod import;
+#[cfg(unix)]
+mod sockaddr;

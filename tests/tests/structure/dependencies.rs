@@ -43,6 +43,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         &[
             "iwarp-conform",
             "netdirect",
+            "netdirect-com",
             "netdirect-conform",
             "netdirect-verbs",
             "softnd",

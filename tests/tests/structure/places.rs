@@ -59,6 +59,8 @@ const RULES: &[Rule] = &[
             "nd/src/session.rs",
             "nd/src/wire_conform/suite.rs",
             "netdirect-conform/src/checks/iwarp_setup.rs",
+            // A descriptor for event loops.
+            "netdirect-com/src/import/file.rs",
             // Errno, the readiness of rdma-core's descriptors, and the addresses that devices have.
             "netdirect-verbs/src",
             "softnd/src/provider.rs",
@@ -85,6 +87,8 @@ const RULES: &[Rule] = &[
             // A check that hangs is left behind.
             "netdirect-conform/src/run.rs",
             "netdirect-conform/src/checks/common.rs",
+            // Ends requests at a library that nobody waits for.
+            "netdirect-com/src/import/requests.rs",
             // Calls of drivers that block.
             "netdirect-verbs/src/connect/connector/active.rs",
             "netdirect-verbs/src/core.rs",
@@ -118,6 +122,7 @@ const RULES: &[Rule] = &[
             "netdirect/src/event.rs",
             "netdirect/src/ext.rs",
             "netdirect/src/overlapped",
+            "netdirect-com/src/import/port.rs",
             "netdirect-verbs/src/file.rs",
             // A time limit for peers.
             "netdirect-verbs/src/driver.rs",
@@ -177,6 +182,12 @@ const UNSAFE: &[&str] = &[
     "netdirect-com/src/export/requests.rs",
     // Functions of the tables of others.
     "netdirect-com/src/handle/refs.rs",
+    // Libraries that export objects: their functions, and what they write.
+    "netdirect-com/src/import/file.rs",
+    "netdirect-com/src/import/library.rs",
+    "netdirect-com/src/import/pointer.rs",
+    "netdirect-com/src/import/port.rs",
+    "netdirect-com/src/import/requests.rs",
     // The libraries of rdma-core, and one owned handle for each kind of their objects.
     "netdirect-verbs/src/handle/cm.rs",
     "netdirect-verbs/src/handle/completion.rs",

@@ -1,12 +1,14 @@
 //! What clients pass beside objects: memory to read, room to fill, numbers.
 
 use std::ffi::c_void;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, SocketAddr};
 use std::{ptr, slice};
 
 use netdirect::{Buffer, Error, Result, Status};
 
 use crate::abi::{Guid, Handle, Overlapped, SocketAddress, SocketAddressList, This};
+use crate::context;
+use crate::sockaddr::{self, V6};
 
 /// A type that stands for an argument.
 pub(super) trait Passed {
@@ -51,13 +53,8 @@ impl Passed for Context {
     type Raw = *mut c_void;
 
     unsafe fn passed(raw: *mut c_void) -> Self {
-        Self(raw.expose_provenance() as u64)
+        Self(context::number(raw))
     }
-}
-
-/// The pointer that a client has passed as a [`Context`].
-pub(super) fn context(number: u64) -> *mut c_void {
-    ptr::with_exposed_provenance_mut(usize::try_from(number).unwrap_or(0))
 }
 
 /// `const T*` of a client, or null: one `T`, or an array.
@@ -116,8 +113,8 @@ pub(super) fn copy_inline(sges: &[netdirect::Sge], limit: usize) -> Vec<u8> {
     let mut data = Vec::new();
     for sge in sges {
         let len = (sge.length as usize).min(limit - data.len());
-        let Some(from) =
-            Some(context(sge.address).cast::<u8>()).filter(|from| len > 0 && !from.is_null())
+        let Some(from) = Some(context::pointer(sge.address).cast::<u8>())
+            .filter(|from| len > 0 && !from.is_null())
         else {
             continue;
         };
@@ -175,100 +172,12 @@ impl Octets {
         if self.0.is_null() {
             return Err(missing(position));
         }
-        let short = |_| {
-            Error::new(
-                Status::INVALID_PARAMETER_2,
-                format!("{len} octets are too short for a socket address of its family"),
-            )
-        };
         let mut octets = [0; V6];
         let known = (len as usize).min(V6);
         // SAFETY: the client passes `len` octets (export, "the promise of clients").
         unsafe { ptr::copy_nonoverlapping(self.0.cast::<u8>(), octets.as_mut_ptr(), known) };
-        if known < FAMILY.end {
-            return Err(short(()));
-        }
-        let family = family(&octets);
-        let need = match family {
-            AF_INET => V4,
-            AF_INET6 => V6,
-            _ => {
-                return Err(Error::new(
-                    Status::INVALID_ADDRESS,
-                    format!("address family {family} is neither IPv4 nor IPv6"),
-                ));
-            }
-        };
-        if known < need {
-            return Err(short(()));
-        }
-        Ok(address_of(&octets))
+        sockaddr::parse(&octets, known)
     }
-}
-
-/// Octets of `sockaddr_in`.
-const V4: usize = 16;
-/// Octets of `sockaddr_in6`.
-const V6: usize = 28;
-
-const AF_INET: u16 = 2;
-#[cfg(target_os = "linux")]
-const AF_INET6: u16 = 10;
-#[cfg(windows)]
-const AF_INET6: u16 = 23;
-#[cfg(target_os = "freebsd")]
-const AF_INET6: u16 = 28;
-#[cfg(not(any(target_os = "linux", target_os = "freebsd", windows)))]
-const AF_INET6: u16 = 30;
-
-/// Where the family stands. The BSDs have the length of the structure before it.
-#[cfg(any(target_os = "linux", windows))]
-const FAMILY: std::ops::Range<usize> = 0..2;
-#[cfg(not(any(target_os = "linux", windows)))]
-const FAMILY: std::ops::Range<usize> = 1..2;
-
-fn family(octets: &[u8; V6]) -> u16 {
-    match octets[FAMILY] {
-        [one] => u16::from(one),
-        [low, high] => u16::from_ne_bytes([low, high]),
-        _ => unreachable!("the family has one or two octets"),
-    }
-}
-
-/// The address in a structure that is long enough for its family.
-fn address_of(octets: &[u8; V6]) -> SocketAddr {
-    let word = |at: usize| [octets[at], octets[at + 1], octets[at + 2], octets[at + 3]];
-    let port = u16::from_be_bytes([octets[2], octets[3]]);
-    if family(octets) == AF_INET {
-        return SocketAddr::from((Ipv4Addr::from(word(4)), port));
-    }
-    let mut ip = [0; 16];
-    ip.copy_from_slice(&octets[8..24]);
-    let (flow, scope) = (u32::from_be_bytes(word(4)), u32::from_ne_bytes(word(24)));
-    SocketAddrV6::new(Ipv6Addr::from(ip), port, flow, scope).into()
-}
-
-/// The structure of an address, and its length.
-fn sockaddr(address: SocketAddr) -> ([u8; V6], usize) {
-    let mut octets = [0; V6];
-    let len = if address.is_ipv4() { V4 } else { V6 };
-    let family = if address.is_ipv4() { AF_INET } else { AF_INET6 };
-    if FAMILY.start == 1 {
-        octets[..2].copy_from_slice(&family.to_be_bytes());
-        octets[0] = u8::try_from(len).expect("a length of at most 28");
-    } else {
-        octets[..2].copy_from_slice(&family.to_ne_bytes());
-    }
-    octets[2..4].copy_from_slice(&address.port().to_be_bytes());
-    match address {
-        SocketAddr::V4(v4) => octets[4..8].copy_from_slice(&v4.ip().octets()),
-        SocketAddr::V6(v6) => {
-            octets[4..8].copy_from_slice(&v6.flowinfo().to_be_bytes());
-            octets[8..24].copy_from_slice(&v6.ip().octets());
-            octets[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
-        }
-    }
-    (octets, len)
 }
 
 /// `T*` of a client, or null: room for one value, or for an array.
@@ -399,7 +308,7 @@ impl Room {
 
     /// Leaves an address.
     pub(super) fn fill_address(&self, address: SocketAddr) -> Result<()> {
-        let (octets, len) = sockaddr(address);
+        let (octets, len) = sockaddr::of(address);
         self.fill(&octets[..len])
     }
 
@@ -411,7 +320,7 @@ impl Room {
         let count = i32::try_from(addresses.len()).unwrap_or(i32::MAX);
         list[..4].copy_from_slice(&count.to_ne_bytes());
         for (index, address) in addresses.iter().enumerate() {
-            let (octets, len) = sockaddr(*address);
+            let (octets, len) = sockaddr::of(*address);
             let at = self.start.wrapping_add(list.len()).expose_provenance();
             let entry = head + entries * index;
             let length = i32::try_from(len).expect("a length of at most 28");

@@ -12,13 +12,14 @@ use super::memory::{RegionObject, WindowObject};
 use super::object::{Class, Interface, Object, method, unknown};
 use super::overlapped::get_overlapped_result;
 use super::parts::Parts;
-use super::pointers::{ClientOverlapped, Context, In, Octets, Out, context, copy_inline};
+use super::pointers::{ClientOverlapped, Context, In, Octets, Out, copy_inline};
 use super::requests::Requests;
 use crate::abi::{
     CompletionQueueTable, CompletionResult, Guid, IID_ND2_COMPLETION_QUEUE, IID_ND2_OVERLAPPED,
     IID_ND2_QUEUE_PAIR, IID_ND2_SHARED_RECEIVE_QUEUE, OverlappedTable, QueuePairTable, Sge,
     SharedReceiveQueueTable, This,
 };
+use crate::context;
 
 pub(super) struct CompletionQueueObject {
     queue: Arc<dyn CompletionQueue>,
@@ -133,8 +134,8 @@ fn result_of(result: &netdirect::CompletionResult) -> CompletionResult {
     CompletionResult {
         status: result.status,
         bytes_transferred: result.bytes_transferred,
-        queue_pair_context: context(result.queue_pair_context),
-        request_context: context(result.request_context),
+        queue_pair_context: context::pointer(result.queue_pair_context),
+        request_context: context::pointer(result.request_context),
         request_type: result.request_type.value(),
     }
 }

@@ -1,0 +1,33 @@
+//! A library that exports COM's objects as a provider of the traits.
+//!
+//! # The promise of libraries
+//!
+//! A library does what ND2's pages say: it fills in the tables of its objects, keeps an object alive as long as somebody has a reference, writes
+//! into memory that it is given within the sizes that it is told, uses an OVERLAPPED until the request has ended, and a registered buffer until
+//! it is deregistered. `pointer` and `requests` rely on this, and nothing that a Rust program can do breaks it. A library that does not keep
+//! the promise can do what any code of this process can do.
+//!
+//! # Who calls whom
+//!
+//! ```text
+//! a client of the traits > a class: provider, adapter, queues, memory, connection > the object's table (pointer)
+//! the library > port: a packet > ImportedRequests::drain: GetOverlappedResult > the client's Overlapped
+//! ```
+//!
+//! Packets are taken by threads that wait in files or call methods, and by a thread of the adapter's if there are none.
+
+mod adapter;
+mod addresses;
+mod connection;
+mod file;
+mod library;
+mod loaded;
+mod memory;
+mod overlapping;
+mod pointer;
+mod port;
+mod provider;
+mod queues;
+mod requests;
+
+pub use library::{LoadError, provider};

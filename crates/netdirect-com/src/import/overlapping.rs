@@ -1,0 +1,78 @@
+//! Objects that have requests.
+
+use std::sync::Arc;
+
+use netdirect::{Overlapped, OverlappedFile, Result, Started, Status};
+
+use super::file::ImportedFile;
+use super::pointer::{Pointer, call, check};
+use super::requests::Then;
+use crate::abi::{self, IID_ND2_OVERLAPPED, OverlappedTable};
+
+/// An object by its main interface with the table `T`, its requests, and the file where they end.
+#[derive(Debug)]
+pub(super) struct Overlapping<T> {
+    main: Pointer<T>,
+    overlapped: Arc<Pointer<OverlappedTable>>,
+    /// Last: the release of the object ends its requests, whose packets are taken then.
+    file: Drained,
+}
+
+#[derive(Debug)]
+struct Drained(Arc<dyn OverlappedFile>);
+
+impl Drained {
+    fn file(&self) -> &ImportedFile {
+        ImportedFile::of(&self.0).expect("made with a file of this provider")
+    }
+}
+
+impl Drop for Drained {
+    fn drop(&mut self) {
+        self.file().requests().drain();
+    }
+}
+
+impl<T> Overlapping<T> {
+    /// `file` is one of this provider's, with which `main` was made.
+    pub(super) fn new(main: Pointer<T>, file: &Arc<dyn OverlappedFile>) -> Result<Self> {
+        Ok(Self {
+            overlapped: Arc::new(main.query(IID_ND2_OVERLAPPED)?),
+            main,
+            file: Drained(Arc::clone(file)),
+        })
+    }
+
+    pub(super) fn main(&self) -> &Pointer<T> {
+        &self.main
+    }
+
+    /// Makes a request: `start` calls a method of the object with the OVERLAPPED.
+    pub(super) fn submit(
+        &self,
+        overlapped: &Overlapped,
+        then: Option<Then>,
+        start: impl FnOnce(&Pointer<T>, *mut abi::Overlapped) -> Status,
+    ) -> Result<Started> {
+        self.file.file().requests().submit(
+            &self.file.0,
+            &self.overlapped,
+            overlapped,
+            then,
+            |pointer| start(&self.main, pointer),
+        )
+    }
+
+    /// Ends the requests whose packets have come.
+    #[inline]
+    pub(super) fn drain(&self) {
+        self.file.file().requests().drain();
+    }
+
+    /// Cancels all requests. Their packets are in the client's port when this returns (AMB-023).
+    pub(super) fn cancel(&self) -> Result<()> {
+        let status = call!(&*self.overlapped, cancel_overlapped_requests());
+        self.drain();
+        check(status)
+    }
+}

@@ -1,0 +1,181 @@
+//! Requests of clients of the traits, at a library.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ptr;
+use std::sync::{Arc, Weak};
+use std::thread;
+
+use netdirect::{Error, Overlapped, OverlappedFile, PendingOverlapped, Result, Started, Status};
+use parking_lot::{Mutex, ReentrantMutex};
+
+use super::pointer::Pointer;
+use super::port::Port;
+use crate::abi::{self, OverlappedTable, Packet};
+
+impl fmt::Debug for ImportedRequests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ImportedRequests")
+            .field("in_flight", &self.in_flight.lock().len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What happens to the object of a request when the request has ended, before the client learns of it.
+pub(super) type Then = Box<dyn FnOnce(Status) + Send>;
+
+/// A request that the library works on.
+struct InFlight {
+    /// The library's, until the request has ended.
+    overlapped: Box<Shared>,
+    pending: PendingOverlapped,
+    /// Who is asked for the final status.
+    object: Weak<Pointer<OverlappedTable>>,
+    then: Option<Then>,
+}
+
+/// An OVERLAPPED that a library may write at any time.
+struct Shared(std::cell::UnsafeCell<abi::Overlapped>);
+
+// SAFETY: this side only takes the address.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+/// The requests of an adapter.
+pub(super) struct ImportedRequests {
+    in_flight: Mutex<HashMap<usize, InFlight>>,
+    /// Packets are ended one after the other. The end of one may call code that cancels others.
+    ending: ReentrantMutex<()>,
+    pub(super) port: Arc<Port>,
+}
+
+impl ImportedRequests {
+    /// With a thread that ends requests while no other thread does.
+    ///
+    /// # Errors
+    ///
+    /// [`INSUFFICIENT_RESOURCES`](Status::INSUFFICIENT_RESOURCES): there is no thread.
+    pub(super) fn new() -> Result<Arc<Self>> {
+        let requests = Arc::new(Self {
+            in_flight: Mutex::default(),
+            ending: ReentrantMutex::new(()),
+            port: Port::new(),
+        });
+        let (port, own) = (Arc::clone(&requests.port), Arc::downgrade(&requests));
+        let serve = move || {
+            while port.wait_alone() {
+                let Some(requests) = own.upgrade() else { break };
+                requests.drain();
+            }
+        };
+        let thread = thread::Builder::new().name("netdirect-com".to_owned());
+        thread.spawn(serve).map_err(|error| {
+            Error::new(
+                Status::INSUFFICIENT_RESOURCES,
+                format!("no thread for the adapter's requests: {error}"),
+            )
+        })?;
+        Ok(requests)
+    }
+
+    /// Makes a request: `start` calls the method of `object` with the OVERLAPPED.
+    pub(super) fn submit(
+        &self,
+        file: &Arc<dyn OverlappedFile>,
+        object: &Arc<Pointer<OverlappedTable>>,
+        overlapped: &Overlapped,
+        then: Option<Then>,
+        start: impl FnOnce(*mut abi::Overlapped) -> Status,
+    ) -> Result<Started> {
+        let shared = Box::new(Shared(std::cell::UnsafeCell::new(abi::Overlapped {
+            internal: 0,
+            internal_high: 0,
+            offset: 0,
+            offset_high: 0,
+            event: ptr::null_mut(),
+        })));
+        let pointer = shared.0.get();
+        let request = InFlight {
+            overlapped: shared,
+            pending: overlapped.begin(file)?,
+            object: Arc::downgrade(object),
+            then,
+        };
+        // Before the call, because the end may come before the call returns.
+        self.in_flight.lock().insert(pointer.addr(), request);
+        let status = start(pointer);
+        if status == Status::PENDING {
+            self.drain();
+            return Ok(Started::Pending);
+        }
+        // Nothing was submitted, or it is done: no packet comes (GEN-008, GEN-009).
+        if let Some(request) = self.in_flight.lock().remove(&pointer.addr()) {
+            if let Some(then) = request.then {
+                then(status);
+            }
+            request.pending.abandon(status);
+        }
+        status.ok().map(|()| Started::Done)
+    }
+
+    /// Ends the requests whose packets have come.
+    ///
+    /// Every method that the library may have ended requests in does so before it returns, so that a client of the traits sees the ends in the
+    /// order in which the library made them (CONN-106).
+    #[inline]
+    pub(super) fn drain(&self) {
+        if !self.port.is_empty() {
+            self.drain_some();
+        }
+    }
+
+    fn drain_some(&self) {
+        let _one_at_a_time = self.ending.lock();
+        while let Some(packet) = self.port.pop() {
+            self.end(&packet);
+        }
+    }
+
+    fn end(&self, packet: &Packet) {
+        let pointer = packet.overlapped;
+        let object = match self.in_flight.lock().get(&pointer.addr()) {
+            Some(request) => request.object.upgrade(),
+            None => {
+                tracing::debug!("a packet for {pointer:p}, which is no request");
+                return;
+            }
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "a status has 32 bits")]
+        let of_packet = Status::from_bits(packet.internal as u32);
+        let status = object.map_or(of_packet, |object| result(&object, pointer));
+        // Only now, because the library may use the OVERLAPPED until it has said the final status.
+        let request = self.in_flight.lock().remove(&pointer.addr());
+        if let Some(request) = request {
+            if let Some(then) = request.then {
+                then(status);
+            }
+            drop(request.overlapped);
+            request.pending.complete(status);
+        }
+    }
+}
+
+/// The final status. A library may go on with a request when it is asked for it (OVL-018); then this waits.
+fn result(object: &Pointer<OverlappedTable>, pointer: *mut abi::Overlapped) -> Status {
+    let ask = |wait| super::pointer::call!(object, get_overlapped_result(pointer, wait));
+    match ask(0) {
+        Status::PENDING => ask(1),
+        status => status,
+    }
+}
+
+impl Drop for ImportedRequests {
+    fn drop(&mut self) {
+        self.port.close();
+        for (_, request) in self.in_flight.get_mut().drain() {
+            // The library may still write it.
+            std::mem::forget(request.overlapped);
+        }
+    }
+}
