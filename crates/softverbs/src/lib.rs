@@ -5,7 +5,7 @@
 //! as on sockets.
 //!
 //! ```text
-//! cm        event channels, identifiers, set-up and end of connections
+//! cm        event channels, identifiers, set-up and end of connections, calls that wait, addresses by names
 //! qp        queue pairs: states, requests, the owner of the driver's endpoint
 //! srq, cq   shared receive queues; completion queues and completions
 //! mr, pd    memory regions, protection domains
@@ -48,9 +48,9 @@ mod users;
 
 pub use channel::{CompletionChannel, CompletionEvent};
 pub use cm::{
-    AddrInfo, AddrInfoError, AddrInfoFlags, AddrInfoHints, AddressFamily, CmEvent, CmEventKind,
-    CmId, ConnParameters, EventChannel, NameFailure, NameQuery, PORT_SPACE_TCP, QP_TYPE_RC,
-    Resolver, address_info,
+    AddrInfo, AddrInfoError, AddrInfoFlags, AddrInfoHints, AddressFamily, ChannelOf, CmEvent,
+    CmEventKind, CmId, ConnParameters, EventChannel, EventOf, IdQpOptions, LastEvent, NameFailure,
+    NameQuery, PORT_SPACE_TCP, QP_TYPE_RC, Resolver, SharedDevice, address_info,
 };
 pub use context::{AsyncEvent, AsyncEventKind, Context, check_port};
 pub use cq::{CompletionQueue, WcOpcode, WcStatus, WorkCompletion};

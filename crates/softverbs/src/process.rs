@@ -89,6 +89,8 @@ pub struct Process {
     pub(crate) numbers: Numbers,
     /// Queue pairs that the program has destroyed and whose connections have not ended.
     lingering: Mutex<HashMap<StreamId, Arc<dyn Any + Send + Sync>>>,
+    /// What the identifiers of a device share, by the index of the device.
+    pub(crate) shared_devices: Mutex<HashMap<usize, Weak<dyn Any + Send + Sync>>>,
     witnesses: Mutex<Vec<Weak<dyn FatalWitness>>>,
     connections: Mutex<Vec<Weak<dyn EndingConnection>>>,
     is_broken: AtomicBool,
@@ -279,6 +281,7 @@ impl Process {
             next_stream: AtomicU32::new(1),
             numbers: Numbers::default(),
             lingering: Mutex::default(),
+            shared_devices: Mutex::default(),
             witnesses: Mutex::default(),
             connections: Mutex::default(),
             is_broken: AtomicBool::new(false),

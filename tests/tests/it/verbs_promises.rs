@@ -87,3 +87,8 @@ fn bad_input_gets_the_documented_errors() {
 fn names_lead_to_addresses_or_to_the_codes_of_getaddrinfo() {
     keeps("names", &[]);
 }
+
+#[test]
+fn identifiers_without_a_channel_wait_and_endpoints_come_and_go_in_one_call() {
+    keeps("endpoints", &[]);
+}

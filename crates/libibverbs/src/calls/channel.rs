@@ -2,25 +2,28 @@
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
-use softverbs::{CompletionChannel, Result};
+use softverbs::CompletionChannel;
 
 use super::objects::{Channel, Context, Cq};
 use crate::abi::describe::Zeroed;
 use crate::abi::objects::ibv_comp_channel;
 use crate::border::{Handle, Output, code, guarded, minus_one, null};
 
-/// Makes a channel.
-pub(crate) fn make(context: Handle<Context>) -> Result<Handle<Channel>> {
-    let channel = CompletionChannel::create(&context.get()?.rust().0)?;
+/// Makes the structure of a channel.
+pub(crate) fn show(context: Handle<Context>, channel: Arc<CompletionChannel>) -> Handle<Channel> {
     let mut c = ibv_comp_channel::zeroed();
     c.context = context.raw();
     c.fd = channel.descriptor().map_or(-1, |fd| fd.as_raw_fd());
-    Ok(Handle::new(c, Channel(channel)))
+    Handle::new(c, Channel(channel))
 }
 
 pub(crate) extern "C" fn create(context: Handle<Context>) -> Handle<Channel> {
-    null(|| make(context))
+    null(|| {
+        let channel = CompletionChannel::create(&context.get()?.rust().0)?;
+        Ok(show(context, channel))
+    })
 }
 
 pub(crate) extern "C" fn destroy(channel: Handle<Channel>) -> c_int {

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use softverbs::{AsyncEvent, AsyncEventKind, Result};
 
@@ -16,11 +16,11 @@ use crate::abi::objects::ibv_async_event;
 use crate::border::{Handle, InOut, Output, guarded, minus_one, null};
 use crate::process;
 
-/// Opens the device at a place in the list.
-pub(crate) fn open_index(device: Handle<Device>) -> Result<Handle<Context>> {
-    let process = process::process()?;
-    let of_list = process::device(device.get()?.rust().index)?;
-    let context = softverbs::Context::open(&process, &of_list)?;
+/// Makes the structure of an opened device.
+pub(crate) fn show(
+    device: Handle<Device>,
+    context: Arc<softverbs::Context>,
+) -> Result<Handle<Context>> {
     let mut c = table::functions();
     c.context.device = device.raw();
     // No call of the program goes to the kernel by this descriptor; some programs print it, or poll it in vain.
@@ -32,7 +32,13 @@ pub(crate) fn open_index(device: Handle<Device>) -> Result<Handle<Context>> {
 }
 
 pub(crate) extern "C" fn open(device: Handle<Device>) -> Handle<Context> {
-    null(|| open_index(device))
+    null(|| {
+        let of_list = process::device(device.get()?.rust().index)?;
+        show(
+            device,
+            softverbs::Context::open(&process::process()?, &of_list)?,
+        )
+    })
 }
 
 pub(crate) extern "C" fn close(context: Handle<Context>) -> c_int {

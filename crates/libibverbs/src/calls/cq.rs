@@ -1,7 +1,7 @@
 //! Completion queues.
 
 use std::ffi::{c_int, c_uint, c_void};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use softverbs::{CompletionQueue, Errno, Error, Result, WorkCompletion};
 
@@ -28,11 +28,21 @@ pub(crate) fn make(
     }
     let through = channel.get_if().map(|channel| &channel.rust().0);
     let cq = CompletionQueue::create(&of.rust().0, depth, through)?;
+    show(context, cq_context, channel, cq)
+}
+
+/// Makes the structure of a completion queue.
+pub(crate) fn show(
+    context: Handle<Context>,
+    cq_context: *mut c_void,
+    channel: Handle<Channel>,
+    cq: Arc<CompletionQueue>,
+) -> Result<Handle<Cq>> {
     let mut c = ibv_cq_ex::zeroed();
     c.context = context.raw();
     c.channel = channel.raw();
     c.cq_context = cq_context;
-    c.cqe = c_int::try_from(depth).unwrap_or(c_int::MAX);
+    c.cqe = c_int::try_from(cq.depth()).unwrap_or(c_int::MAX);
     let current = Mutex::new(WorkCompletion::default());
     let handle = Handle::new(c, Cq { cq, current });
     handle.get()?.rust().cq.tag().set(handle.tag());

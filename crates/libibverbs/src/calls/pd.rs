@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use softverbs::{Errno, ProtectionDomain, Result};
+use softverbs::{Errno, ProtectionDomain};
 
 use super::objects::{Context, Pd, Td};
 use crate::abi::attributes::{ibv_parent_domain_init_attr, ibv_td_init_attr};
@@ -12,7 +12,8 @@ use crate::abi::describe::Zeroed;
 use crate::abi::objects::{ibv_pd, ibv_td};
 use crate::border::{Handle, Input, code, error, null};
 
-fn handle(
+/// Makes the structure of a protection domain, or of a parent domain.
+pub(crate) fn show(
     context: Handle<Context>,
     pd: Arc<ProtectionDomain>,
     is_parent_domain: bool,
@@ -28,14 +29,11 @@ fn handle(
     )
 }
 
-/// Makes a protection domain.
-pub(crate) fn make(context: Handle<Context>) -> Result<Handle<Pd>> {
-    let pd = ProtectionDomain::allocate(&context.get()?.rust().0)?;
-    Ok(handle(context, pd, false))
-}
-
 pub(crate) extern "C" fn allocate(context: Handle<Context>) -> Handle<Pd> {
-    null(|| make(context))
+    null(|| {
+        let pd = ProtectionDomain::allocate(&context.get()?.rust().0)?;
+        Ok(show(context, pd, false))
+    })
 }
 
 pub(crate) extern "C" fn deallocate(pd: Handle<Pd>) -> c_int {
@@ -86,6 +84,6 @@ pub(crate) extern "C" fn allocate_parent_domain(
         }
         let pd = Handle::<Pd>::passed(attributes.pd);
         let pd = Arc::clone(&pd.get()?.rust().pd);
-        Ok(handle(context, pd, true))
+        Ok(show(context, pd, true))
     })
 }

@@ -18,40 +18,55 @@ use crate::abi::describe::Zeroed;
 use crate::abi::objects::{ibv_qp_ex, ibv_recv_wr, ibv_send_wr};
 use crate::border::{Handle, InOut, Input, Output, code, error, null};
 
-/// How `softverbs` makes the queue pair of a program: by itself, or for an identifier of the connection manager.
-type Make<'a> = dyn FnOnce(QpOptions) -> Result<Arc<QueuePair>> + 'a;
-
-fn options(attr: &ibv_qp_init_attr_ex) -> Result<QpOptions> {
+/// Checks the attributes that a queue pair may have.
+pub(crate) fn check_attributes(attr: &ibv_qp_init_attr_ex) -> Result<()> {
     if attr.qp_type != IBV_QPT_RC {
         return Err(error(
             Errno::OPNOTSUPP,
             "queue pairs are those of the type IBV_QPT_RC",
         ));
     }
+    let known =
+        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    let has_flags = attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && attr.create_flags != 0;
+    if attr.comp_mask & !known != 0 || has_flags {
+        return Err(error(
+            Errno::OPNOTSUPP,
+            "attributes of a queue pair that are not supported",
+        ));
+    }
+    qp_ex::check_operations(send_ops(attr).unwrap_or(0))
+}
+
+fn send_ops(attr: &ibv_qp_init_attr_ex) -> Option<u64> {
+    let has_operations = attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0;
+    has_operations.then_some(attr.send_ops_flags)
+}
+
+fn options(attr: &ibv_qp_init_attr_ex) -> Result<QpOptions> {
     let cq = |pointer| {
         let handle = Handle::<Cq>::passed(pointer);
         handle.get().map(|cq| Arc::clone(&cq.rust().cq))
     };
     let srq = Handle::<Srq>::passed(attr.srq);
-    let srq = srq.get_if().map(|srq| Arc::clone(&srq.rust().0));
     Ok(QpOptions {
         send_cq: cq(attr.send_cq)?,
         receive_cq: cq(attr.recv_cq)?,
-        caps: QpCaps {
-            max_send_wr: attr.cap.max_send_wr,
-            // The queue pair's own queue is not used beside a shared one.
-            max_recv_wr: if srq.is_some() {
-                0
-            } else {
-                attr.cap.max_recv_wr
-            },
-            max_send_sge: attr.cap.max_send_sge,
-            max_recv_sge: attr.cap.max_recv_sge,
-            max_inline_data: attr.cap.max_inline_data,
-        },
-        srq,
+        caps: caps_of(&attr.cap),
+        srq: srq.get_if().map(|srq| Arc::clone(&srq.rust().0)),
         signal_all: attr.sq_sig_all != 0,
     })
+}
+
+/// Capabilities as `softverbs` has them.
+pub(crate) fn caps_of(c: &ibv_qp_cap) -> QpCaps {
+    QpCaps {
+        max_send_wr: c.max_send_wr,
+        max_recv_wr: c.max_recv_wr,
+        max_send_sge: c.max_send_sge,
+        max_recv_sge: c.max_recv_sge,
+        max_inline_data: c.max_inline_data,
+    }
 }
 
 fn c_caps(caps: QpCaps) -> ibv_qp_cap {
@@ -64,31 +79,15 @@ fn c_caps(caps: QpCaps) -> ibv_qp_cap {
     }
 }
 
-/// Makes a queue pair from extended attributes, by `make`.
-pub(crate) fn make_by(
+/// Makes the structure of a queue pair, with the pointers of its attributes, and fills the capabilities in there.
+pub(crate) fn show(
     pd: Handle<Pd>,
     attr: &mut ibv_qp_init_attr_ex,
-    make: Box<Make<'_>>,
+    qp: Arc<QueuePair>,
 ) -> Result<Handle<Qp>> {
     let of = pd.get()?;
-    let options = options(attr)?;
-    let known =
-        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    let has_flags = attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && attr.create_flags != 0;
-    if attr.comp_mask & !known != 0 || has_flags {
-        return Err(error(
-            Errno::OPNOTSUPP,
-            "attributes of a queue pair that are not supported",
-        ));
-    }
-    let send_ops = match attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS {
-        0 => None,
-        _ => Some(attr.send_ops_flags),
-    };
-    qp_ex::check_operations(send_ops.unwrap_or(0))?;
-    let caps = c_caps(options.caps);
-    let signal_all = options.signal_all;
-    let qp = make(options)?;
+    let caps = c_caps(qp.options().caps);
+    let signal_all = qp.options().signal_all;
     attr.cap = caps;
     let mut c = ibv_qp_ex::zeroed();
     let base = &mut c.qp_base;
@@ -99,6 +98,7 @@ pub(crate) fn make_by(
     (base.handle, base.qp_num) = (qp.number(), qp.number());
     base.state = qp.state() as c_uint;
     base.qp_type = attr.qp_type;
+    let send_ops = send_ops(attr);
     if let Some(operations) = send_ops {
         qp_ex::set_functions(&mut c, operations);
     }
@@ -127,12 +127,10 @@ pub(crate) fn extended(attr: &ibv_qp_init_attr) -> ibv_qp_init_attr_ex {
 }
 
 fn make(pd: Handle<Pd>, attr: &mut ibv_qp_init_attr_ex) -> Result<Handle<Qp>> {
-    let of = Arc::clone(&pd.get()?.rust().pd);
-    make_by(
-        pd,
-        attr,
-        Box::new(move |options| QueuePair::create(&of, options)),
-    )
+    let of = pd.get()?;
+    check_attributes(attr)?;
+    let qp = QueuePair::create(&of.rust().pd, options(attr)?)?;
+    show(pd, attr, qp)
 }
 
 pub(crate) extern "C" fn create(pd: Handle<Pd>, attributes: InOut<ibv_qp_init_attr>) -> Handle<Qp> {

@@ -1,6 +1,7 @@
 //! Shared receive queues.
 
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
 use softverbs::{Errno, Result, SharedReceiveQueue, SrqAttributes};
 
@@ -14,21 +15,41 @@ use crate::abi::describe::Zeroed;
 use crate::abi::objects::{ibv_recv_wr, ibv_srq};
 use crate::border::{Handle, InOut, Output, code, error, null};
 
-fn make(pd: Handle<Pd>, srq_context: *mut c_void, attr: ibv_srq_attr) -> Result<Handle<Srq>> {
-    let of = pd.get()?;
-    let wanted = SrqAttributes {
-        max_wr: attr.max_wr,
-        max_sge: attr.max_sge,
+/// Attributes as `softverbs` has them.
+pub(crate) fn attributes_of(c: ibv_srq_attr) -> SrqAttributes {
+    SrqAttributes {
+        max_wr: c.max_wr,
+        max_sge: c.max_sge,
         limit: 0,
-    };
-    let srq = SharedReceiveQueue::create(&of.rust().pd, wanted)?;
+    }
+}
+
+/// Makes the structure of a shared receive queue.
+pub(crate) fn show(
+    pd: Handle<Pd>,
+    srq_context: *mut c_void,
+    srq: Arc<SharedReceiveQueue>,
+) -> Result<Handle<Srq>> {
     let mut c = ibv_srq::zeroed();
-    c.context = field!(of, context);
+    c.context = field!(pd.get()?, context);
     c.srq_context = srq_context;
     c.pd = pd.raw();
     let handle = Handle::new(c, Srq(srq));
     handle.get()?.rust().0.tag().set(handle.tag());
     Ok(handle)
+}
+
+fn make(pd: Handle<Pd>, srq_context: *mut c_void, attr: ibv_srq_attr) -> Result<Handle<Srq>> {
+    let of = pd.get()?;
+    let srq = SharedReceiveQueue::create(&of.rust().pd, attributes_of(attr))?;
+    show(pd, srq_context, srq)
+}
+
+/// The sizes that a queue has got, for the attributes of the call that has made it.
+pub(crate) fn sizes(srq: Handle<Srq>, attr: &mut ibv_srq_attr) -> Result<()> {
+    let made = srq.get()?.rust().0.query();
+    (attr.max_wr, attr.max_sge) = (made.max_wr, made.max_sge);
+    Ok(())
 }
 
 pub(crate) extern "C" fn create(
@@ -38,15 +59,14 @@ pub(crate) extern "C" fn create(
     null(|| {
         let mut attr = attributes.get()?;
         let handle = make(pd, attr.srq_context, attr.attr)?;
-        let made = handle.get()?.rust().0.query();
-        (attr.attr.max_wr, attr.attr.max_sge) = (made.max_wr, made.max_sge);
+        sizes(handle, &mut attr.attr)?;
         attributes.set(attr);
         Ok(handle)
     })
 }
 
-/// Makes a queue of the basic type, in the form of the extended call.
-pub(crate) fn make_ex(attr: &mut ibv_srq_init_attr_ex) -> Result<Handle<Srq>> {
+/// Checks that a queue is to be of the basic type.
+pub(crate) fn check_type(attr: &ibv_srq_init_attr_ex) -> Result<()> {
     let known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
     let has_type = attr.comp_mask & IBV_SRQ_INIT_ATTR_TYPE != 0;
     if attr.comp_mask & !known != 0 || has_type && attr.srq_type != IBV_SRQT_BASIC {
@@ -55,13 +75,7 @@ pub(crate) fn make_ex(attr: &mut ibv_srq_init_attr_ex) -> Result<Handle<Srq>> {
             "shared receive queues are those of the basic type",
         ));
     }
-    if attr.comp_mask & IBV_SRQ_INIT_ATTR_PD == 0 {
-        return Err(error(Errno::INVAL, "there is no protection domain"));
-    }
-    let handle = make(Handle::passed(attr.pd), attr.srq_context, attr.attr)?;
-    let made = handle.get()?.rust().0.query();
-    (attr.attr.max_wr, attr.attr.max_sge) = (made.max_wr, made.max_sge);
-    Ok(handle)
+    Ok(())
 }
 
 pub(crate) extern "C" fn create_ex(
@@ -70,7 +84,12 @@ pub(crate) extern "C" fn create_ex(
 ) -> Handle<Srq> {
     null(|| {
         let mut attr = attributes.get()?;
-        let handle = make_ex(&mut attr)?;
+        check_type(&attr)?;
+        if attr.comp_mask & IBV_SRQ_INIT_ATTR_PD == 0 {
+            return Err(error(Errno::INVAL, "there is no protection domain"));
+        }
+        let handle = make(Handle::passed(attr.pd), attr.srq_context, attr.attr)?;
+        sizes(handle, &mut attr.attr)?;
         attributes.set(attr);
         Ok(handle)
     })

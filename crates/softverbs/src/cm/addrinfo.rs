@@ -247,16 +247,19 @@ fn check(hints: &AddrInfoHints) -> Result<(), AddrInfoError> {
     }
     match (hints.qp_type, hints.port_space) {
         (QP_TYPE_UD, PORT_SPACE_TCP) => Err(NameFailure::QpType.into()),
-        (0 | QP_TYPE_RC, 0 | PORT_SPACE_TCP) => Ok(()),
-        _ => Err(unsupported().into()),
+        (qp_type, port_space) => Ok(check_type(qp_type, port_space)?),
     }
 }
 
-fn unsupported() -> Error {
-    Error::new(
-        Errno::OPNOTSUPP,
-        "queue pairs are those of the type IBV_QPT_RC, in the port space RDMA_PS_TCP",
-    )
+/// Checks that queue pairs and port space are for reliable connections.
+pub(super) fn check_type(qp_type: u32, port_space: u32) -> Result<(), Error> {
+    match (qp_type, port_space) {
+        (0 | QP_TYPE_RC, 0 | PORT_SPACE_TCP) => Ok(()),
+        _ => Err(Error::new(
+            Errno::OPNOTSUPP,
+            "queue pairs are those of the type IBV_QPT_RC, in the port space RDMA_PS_TCP",
+        )),
+    }
 }
 
 /// The first address of a host, of the wanted family.

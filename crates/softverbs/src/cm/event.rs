@@ -45,6 +45,17 @@ pub struct ConnParameters {
     pub qp_num: u32,
 }
 
+/// What the event has said that answered the last call of a synchronous identifier. It needs no acknowledgement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastEvent {
+    /// The kind.
+    pub kind: CmEventKind,
+    /// 0, a negative errno, or a reason for which a peer rejects.
+    pub status: i32,
+    /// The parameters.
+    pub parameters: ConnParameters,
+}
+
 /// How an event names an error: as a negative errno.
 pub(super) fn status_of(errno: rustix::io::Errno) -> i32 {
     -errno.raw_os_error()

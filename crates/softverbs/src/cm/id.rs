@@ -13,22 +13,21 @@ use iwarp_io::progress::timers::{Timed, TimerKey};
 use iwarp_io::setup::{AcceptorOwner, Incoming};
 use parking_lot::MutexGuard;
 
-use super::carrier::{init_attributes, initialize};
+use super::carrier::init_attributes;
 use super::event::{CmEventKind, ConnParameters};
-use super::state::{CmEvent, CmId, IdState, Phase};
+use super::state::{CmId, IdState, Phase};
 use crate::device::{Device, DeviceKind};
-use crate::error::{Errno, Error, Result, fail};
-use crate::pd::ProtectionDomain;
+use crate::error::{Errno, Result, fail};
 use crate::qp::{
-    ConnectionOwner, PendingConnection, QpAttributes, QpMask, QpOptions, QpState, QueuePair,
-    Signals,
+    ConnectionOwner, PendingConnection, QpAttributes, QpMask, QpState, QueuePair, Signals,
 };
 
 /// How long after the end of a connection its queue pair may be used again, as devices of InfiniBand tell.
 const TIMEWAIT: Duration = Duration::from_secs(1);
 
 impl CmId {
-    fn lock(&self) -> LockedId<'_> {
+    /// Locks the identifier. What is in it is not locked in another way, except by the thread that makes it.
+    pub(super) fn lock(&self) -> LockedId<'_> {
         LockedId {
             id: self,
             state: Some(self.state.lock()),
@@ -48,12 +47,6 @@ impl CmId {
     /// The peer's address, once it is known.
     pub fn peer(&self) -> Option<SocketAddr> {
         self.lock().peer
-    }
-
-    /// The queue pair that was made for the identifier.
-    pub fn queue_pair(&self) -> Option<Arc<QueuePair>> {
-        let state = self.lock();
-        state.qp.clone().filter(|_| state.owns_qp)
     }
 
     /// Listens for one address family only (`RDMA_OPTION_ID_AFONLY`).
@@ -86,7 +79,8 @@ impl CmId {
     ///
     /// EINVAL in a wrong state; those of [`bind`](Self::bind) for `source`.
     pub fn resolve_addr(&self, source: Option<SocketAddr>, peer: SocketAddr) -> Result<()> {
-        self.resolve_locked(&mut self.lock(), source, peer)
+        self.resolve_locked(&mut self.lock(), source, peer)?;
+        self.wait_for_answer()
     }
 
     /// Finds the route to the peer. [`CmEventKind::RouteResolved`] follows.
@@ -101,55 +95,8 @@ impl CmId {
         }
         state.phase = Phase::RouteResolved;
         self.tell(CmEventKind::RouteResolved, 0, ConnParameters::default());
-        Ok(())
-    }
-
-    /// Makes a queue pair for the identifier, in INIT, which the connection then uses.
-    ///
-    /// # Errors
-    ///
-    /// EINVAL if there is one, or if the protection domain is of another device; those of [`QueuePair::create`].
-    pub fn create_queue_pair(
-        &self,
-        pd: &Arc<ProtectionDomain>,
-        options: QpOptions,
-    ) -> Result<Arc<QueuePair>> {
-        let mut state = self.lock();
-        if state.qp.is_some() {
-            return fail(Errno::INVAL, "the identifier has a queue pair");
-        }
-        let of = pd.context().device();
-        if !state
-            .device
-            .as_ref()
-            .is_some_and(|own| Arc::ptr_eq(own, of))
-        {
-            return fail(
-                Errno::INVAL,
-                "the protection domain is of another device than the identifier",
-            );
-        }
-        let qp = QueuePair::create(pd, options)?;
-        initialize(&qp)?;
-        state.qp = Some(Arc::clone(&qp));
-        state.owns_qp = true;
-        Ok(qp)
-    }
-
-    /// Destroys the queue pair that was made for the identifier.
-    ///
-    /// # Errors
-    ///
-    /// EINVAL if there is none.
-    pub fn destroy_queue_pair(&self) -> Result<()> {
-        let mut state = self.lock();
-        if !state.owns_qp {
-            return fail(Errno::INVAL, "the identifier has no queue pair");
-        }
-        let qp = state.qp.take();
-        state.owns_qp = false;
         drop(state);
-        qp.map_or(Ok(()), |qp| qp.destroy())
+        self.wait_for_answer()
     }
 
     /// Listens. [`CmEventKind::ConnectRequest`] follows for each peer, with a new identifier.
@@ -168,7 +115,8 @@ impl CmId {
     ///
     /// EINVAL in a wrong state, or with too much private data.
     pub fn connect(&self, parameters: &ConnParameters) -> Result<()> {
-        self.connect_locked(&mut self.lock(), parameters)
+        self.connect_locked(&mut self.lock(), parameters)?;
+        self.wait_for_answer()
     }
 
     /// Completes a connection that the peer has accepted, where the program has moved its queue pair itself, or where the connection has
@@ -187,7 +135,8 @@ impl CmId {
     ///
     /// EINVAL in a wrong state, or with too much private data; ECONNRESET if the peer has given up.
     pub fn accept(&self, parameters: &ConnParameters) -> Result<()> {
-        self.accept_locked(&mut self.lock(), parameters)
+        self.accept_locked(&mut self.lock(), parameters)?;
+        self.wait_for_answer()
     }
 
     /// Rejects the peer's request, or its acceptance.
@@ -205,8 +154,16 @@ impl CmId {
     ///
     /// EINVAL without a connection.
     pub fn disconnect(&self) -> Result<()> {
-        let mut state = self.lock();
-        let state = &mut *state;
+        let had_ended = self.lock().end_told;
+        self.disconnect_locked(&mut self.lock())?;
+        // The event of an end that the program had got before does not come again.
+        if had_ended && !self.channel().has_event() {
+            return Ok(());
+        }
+        self.wait_for_answer()
+    }
+
+    fn disconnect_locked(&self, state: &mut IdState) -> Result<()> {
         match state.phase {
             Phase::Connected | Phase::Accepting(_) => {}
             Phase::Disconnecting => return Ok(()),
@@ -292,9 +249,9 @@ impl CmId {
     ///
     /// In a simulation EDEADLK if events are not acknowledged.
     pub fn destroy(&self) -> Result<()> {
+        self.forget_last_event();
         self.give_up_all();
-        let is_simulated = self.process.environment().world().is_some();
-        self.acknowledgements.wait(is_simulated)
+        self.wait_for_acknowledgements()
     }
 
     /// Ends what the identifier does.
@@ -325,33 +282,12 @@ impl CmId {
         if let Some(acceptor) = acceptor {
             acceptor.close();
         }
-        let channel = self.channel();
         // The identifiers of requests that the program has not got refuse their peers when they are dropped.
-        let events = channel.events.extract(|event| self.is_of(event));
-        for event in &events {
+        for event in &self.withdraw_events() {
             if event.listener.is_some() {
                 event.id.give_up_all();
             }
         }
-    }
-
-    /// The next event of an identifier that has a channel of its own, for calls that wait (`rdma_create_id` without a channel).
-    ///
-    /// # Errors
-    ///
-    /// What an event of failure says: ECONNREFUSED if the peer has rejected.
-    pub fn complete(&self) -> Result<CmEvent> {
-        let event = self.channel().get_event()?;
-        if event.status == 0 {
-            return Ok(event);
-        }
-        let errno = match event.kind {
-            CmEventKind::Rejected => Errno::CONNREFUSED,
-            _ => Errno::from_raw_os_error(event.status.abs()),
-        };
-        let what = format!("{:?}: {errno}", event.kind);
-        event.acknowledge();
-        Err(Error::new(errno, what))
     }
 
     // ---- called by the queue pair and by deadlines ----
@@ -403,7 +339,7 @@ impl CmId {
 
 /// The locked state of an identifier. Dropping it unlocks the identifier, does what is left to do, then takes up the signals that other
 /// threads left meanwhile. Every holder of the lock that may change the connection has to do this.
-struct LockedId<'a> {
+pub(super) struct LockedId<'a> {
     id: &'a CmId,
     /// Taken only in the drop.
     state: Option<MutexGuard<'a, IdState>>,

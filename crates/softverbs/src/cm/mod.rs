@@ -1,21 +1,32 @@
 //! The connection manager: `rdma_cm` over the start-up exchange of MPA, for the port space `RDMA_PS_TCP`.
 //!
-//! [`state`] has identifiers, channels and events; [`resolve`] local addresses and routes; [`active`] and [`passive`] the two sides of a
-//! connection; [`id`] the calls. They use each other in this order. Nothing but private data and read limits crosses the wire, so the
-//! number of a peer's queue pair is unknown; a connection's own number stands for it.
+//! [`channel`] has channels and their events, [`state`] identifiers; [`resolve`] has local addresses and routes; [`active`] and [`passive`]
+//! are the two sides of a connection; [`sync`] makes calls wait for their events; [`id`] has the calls. [`queues`] and [`shared`] have the
+//! objects that identifiers make or share, and [`options`] how they are made. [`endpoint`] has the calls that do several steps, for the
+//! addresses that [`addrinfo`] finds. Nothing but private data and read limits crosses the wire, so the number of a peer's queue pair is
+//! unknown; a connection's own number stands for it.
 
 mod active;
 mod addrinfo;
 mod carrier;
+mod channel;
+mod endpoint;
 mod event;
 mod id;
+mod options;
 mod passive;
+mod queues;
 mod resolve;
+mod shared;
 mod state;
+mod sync;
 
 pub use addrinfo::{
     AddrInfo, AddrInfoError, AddrInfoFlags, AddrInfoHints, AddressFamily, NameFailure, NameQuery,
     PORT_SPACE_TCP, QP_TYPE_RC, Resolver, address_info,
 };
-pub use event::{CmEventKind, ConnParameters};
+pub use channel::{ChannelOf, EventOf};
+pub use event::{CmEventKind, ConnParameters, LastEvent};
+pub use options::IdQpOptions;
+pub use shared::SharedDevice;
 pub use state::{CmEvent, CmId, EventChannel};

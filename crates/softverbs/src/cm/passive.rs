@@ -14,7 +14,7 @@ use iwarp_io::setup::{
 use super::carrier::carrier;
 use super::event::{CmEventKind, ConnParameters, status_of};
 use super::resolve::any;
-use super::state::{CmEvent, CmId, IdState, Phase, UNSTATED_READ_LIMIT};
+use super::state::{CmId, IdState, Phase, UNSTATED_READ_LIMIT};
 use crate::device::limits;
 use crate::error::{Errno, Error, Result, fail};
 use crate::qp::{ConnectionOwner, QpState, QueuePair, Signals};
@@ -77,16 +77,14 @@ impl CmId {
                 _ => return Some(incoming),
             }
         };
-        let channel = self.channel();
-        if channel.events.count(|event| self.is_of(event)) >= backlog {
+        if self.events_that_wait() >= backlog {
             limited!(
                 warn,
                 "a listener's backlog is full, and a peer is refused: get its events sooner, or give rdma_listen a longer backlog"
             );
             return Some(incoming);
         }
-        let made = Self::create(&channel);
-        let (Some(listener), Ok(id)) = (self.this.upgrade(), made) else {
+        let Ok(id) = Self::create(&self.channel()) else {
             return Some(incoming);
         };
         // A peer that has ended meanwhile is nobody's.
@@ -114,13 +112,7 @@ impl CmId {
                 }
             }
         }
-        channel.events.push(CmEvent {
-            kind: CmEventKind::ConnectRequest,
-            id,
-            listener: Some(listener),
-            status: 0,
-            parameters,
-        });
+        self.tell_request(id, parameters);
         None
     }
 

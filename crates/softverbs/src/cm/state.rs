@@ -1,9 +1,8 @@
-//! Identifiers, event channels and events: what they are, and what all parts of the connection manager do with them.
+//! Identifiers: what they are, and what all parts of the connection manager do with them.
 
 use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,150 +14,35 @@ use iwarp_io::transport::stream::Stream;
 use iwarp_io::transport::{Bound, Dialer};
 use parking_lot::Mutex;
 
-use super::event::{CmEventKind, ConnParameters};
+use super::channel::{Attachment, ChannelOf, EventOf};
+use super::event::{CmEventKind, ConnParameters, LastEvent};
+use super::options::IdQpOptions;
+use super::shared::SharedDevice;
+use crate::cq::CompletionQueue;
 use crate::device::{Device, DeviceKind, limits};
 use crate::error::{Errno, Result, fail};
-use crate::events::EventQueue;
 use crate::process::{Engine, Process};
 use crate::qp::{ConnectionNumber, QpFlushGuard, QpNews, QueuePair};
-use crate::users::{Acknowledgements, Tag, User, Users};
+use crate::srq::SharedReceiveQueue;
+use crate::users::{Acknowledgements, Tag};
 
 /// The read limit that a peer is assumed to have where it states none.
 pub(super) const UNSTATED_READ_LIMIT: u32 = 32;
 
-/// A channel of the connection manager's events.
-pub struct EventChannel {
-    pub(super) process: Arc<Process>,
-    pub(super) engine: Arc<Engine>,
-    pub(super) events: EventQueue<CmEvent>,
-    users: Users,
-    tag: Tag,
-}
+/// The channel of identifiers.
+pub type EventChannel = ChannelOf<CmId>;
 
-impl fmt::Debug for EventChannel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventChannel").finish_non_exhaustive()
-    }
-}
-
-impl EventChannel {
-    /// Makes a channel.
-    ///
-    /// # Errors
-    ///
-    /// Those of the system, when it has no descriptors left.
-    pub fn create(process: &Arc<Process>) -> Result<Arc<Self>> {
-        let engine = process.engine()?;
-        let events = EventQueue::new(&engine.driver.environment)?;
-        events.wait_in(&engine.parking()?);
-        Ok(Arc::new(Self {
-            process: Arc::clone(process),
-            engine,
-            events,
-            users: Users::default(),
-            tag: Tag::default(),
-        }))
-    }
-
-    /// The caller's number.
-    pub fn tag(&self) -> &Tag {
-        &self.tag
-    }
-
-    /// The descriptor that is readable while an event waits; `None` in a simulation.
-    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.events.descriptor()
-    }
-
-    /// Returns true while an event waits.
-    pub fn has_event(&self) -> bool {
-        self.events.is_ready()
-    }
-
-    /// The next event. Waits for it, and drives the connections meanwhile, unless the descriptor has `O_NONBLOCK`.
-    ///
-    /// # Errors
-    ///
-    /// EAGAIN where the call must not wait. In a simulation EDEADLK when nothing is left that could lead to an event.
-    pub fn get_event(&self) -> Result<CmEvent> {
-        let event = self.events.get(|| Ok(Arc::clone(&self.engine)))?;
-        event.counts_at().acknowledgements.handed_out();
-        Ok(event)
-    }
-
-    /// Prepares to release the channel.
-    ///
-    /// # Errors
-    ///
-    /// EBUSY while identifiers use the channel.
-    pub fn destroy(&self) -> Result<()> {
-        self.users.check_none("the event channel", "identifiers")
-    }
-}
-
-/// An event of the connection manager. The program [acknowledges](Self::acknowledge) each.
-#[must_use = "an identifier is not destroyed before its events are acknowledged"]
-pub struct CmEvent {
-    pub(super) kind: CmEventKind,
-    pub(super) id: Arc<CmId>,
-    pub(super) listener: Option<Arc<CmId>>,
-    pub(super) status: i32,
-    pub(super) parameters: ConnParameters,
-}
-
-impl fmt::Debug for CmEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CmEvent")
-            .field("kind", &self.kind)
-            .field("id", &self.id)
-            .field("status", &self.status)
-            .field("parameters", &self.parameters)
-            .finish_non_exhaustive()
-    }
-}
-
-impl CmEvent {
-    /// The kind of the event.
-    pub fn kind(&self) -> CmEventKind {
-        self.kind
-    }
-
-    /// The identifier; with [`CmEventKind::ConnectRequest`] a new one.
-    pub fn id(&self) -> &Arc<CmId> {
-        &self.id
-    }
-
-    /// The identifier at which the peer has asked for a connection.
-    pub fn listener(&self) -> Option<&Arc<CmId>> {
-        self.listener.as_ref()
-    }
-
-    /// 0, a negative errno, or a reason for which a peer rejects.
-    pub fn status(&self) -> i32 {
-        self.status
-    }
-
-    /// The parameters. The private data has the length that the peer has sent.
-    pub fn parameters(&self) -> &ConnParameters {
-        &self.parameters
-    }
-
-    /// The program has acted on the event.
-    pub fn acknowledge(self) {
-        self.counts_at().acknowledgements.acknowledge(1);
-    }
-
-    fn counts_at(&self) -> &CmId {
-        self.listener.as_ref().unwrap_or(&self.id)
-    }
-}
+/// An event of an identifier.
+pub type CmEvent = EventOf<CmId>;
 
 /// An identifier of the connection manager: a connection or a listener, as `struct rdma_cm_id`.
 pub struct CmId {
     pub(super) process: Arc<Process>,
     pub(super) engine: Arc<Engine>,
-    /// The channel, in which the identifier counts as a user. Locked after the state, where both are.
-    pub(super) channel: Mutex<(Arc<EventChannel>, User)>,
+    /// Locked after the state, where both are; that of a listener before that of a request.
+    pub(super) channel: Mutex<Attachment<Self>>,
+    /// The event that a call of a synchronous identifier has waited for last.
+    pub(super) last_event: Mutex<Option<LastEvent>>,
     pub(super) state: Mutex<IdState>,
     /// What the queue pair has signalled and nobody has taken up yet.
     pub(super) signals: AtomicU8,
@@ -167,7 +51,7 @@ pub struct CmId {
     /// What the number names.
     #[expect(dead_code, reason = "the table of numbers refers to it")]
     named: Arc<ConnectionNumber>,
-    pub(super) acknowledgements: Acknowledgements,
+    pub(super) acknowledgements: Arc<Acknowledgements>,
     tag: Tag,
     pub(super) this: Weak<Self>,
 }
@@ -241,6 +125,14 @@ pub(super) struct IdState {
     pub(super) qp: Option<Arc<QueuePair>>,
     /// The program has made the queue pair for this identifier.
     pub(super) owns_qp: bool,
+    /// The completion queues that were made with the queue pair.
+    pub(super) own_queues: Vec<Arc<CompletionQueue>>,
+    /// The shared receive queue of the program.
+    pub(super) srq: Option<Arc<SharedReceiveQueue>>,
+    /// The context and the protection domain of objects for which the program names none.
+    pub(super) shared: Option<Arc<SharedDevice>>,
+    /// How a listener makes the queue pairs of its connections.
+    pub(super) template: Option<IdQpOptions>,
     /// What a request asks for, or what was agreed on.
     pub(super) limits: ReadLimits,
     /// Holds flushed requests back until the program can get the event of the end.
@@ -279,7 +171,12 @@ impl CmId {
     ///
     /// ENOMEM if all numbers of connections are in use.
     pub fn create(channel: &Arc<EventChannel>) -> Result<Arc<Self>> {
-        let process = &channel.process;
+        Self::attached(Attachment::to(channel))
+    }
+
+    pub(super) fn attached(attachment: Attachment<Self>) -> Result<Arc<Self>> {
+        let channel = attachment.channel();
+        let (process, engine) = (Arc::clone(&channel.process), Arc::clone(&channel.engine));
         let number = process.numbers.take_connection()?;
         Ok(Arc::new_cyclic(|this: &Weak<Self>| {
             let named = Arc::new(ConnectionNumber(this.clone()));
@@ -287,13 +184,14 @@ impl CmId {
             process.numbers.set(number, weak);
             Self {
                 named,
-                process: Arc::clone(process),
-                engine: Arc::clone(&channel.engine),
-                channel: Mutex::new((Arc::clone(channel), channel.users.add())),
+                process,
+                engine,
+                channel: Mutex::new(attachment),
+                last_event: Mutex::default(),
                 state: Mutex::default(),
                 signals: AtomicU8::new(0),
                 number,
-                acknowledgements: Acknowledgements::default(),
+                acknowledgements: Arc::default(),
                 tag: Tag::default(),
                 this: this.clone(),
             }
@@ -310,31 +208,51 @@ impl CmId {
         self.number
     }
 
-    /// The channel.
+    /// The channel. A [synchronous](Self::create_synchronous) identifier has one for itself.
     pub fn channel(&self) -> Arc<EventChannel> {
-        Arc::clone(&self.channel.lock().0)
+        Arc::clone(self.channel.lock().channel())
     }
 
-    /// Moves the identifier, with the events that wait, to another channel. Waits until the events that the program has got are
-    /// acknowledged.
+    /// Returns true if the identifier has a channel for itself, so that its calls wait for their events.
+    pub fn is_synchronous(&self) -> bool {
+        self.channel.lock().is_own()
+    }
+
+    /// Moves the identifier, with the events that wait, to another channel; without one, to a channel for itself, so that the identifier
+    /// becomes [synchronous](Self::create_synchronous). The identifiers of requests that wait move with their listener. Waits until the
+    /// events that the program has got are acknowledged.
     ///
     /// # Errors
     ///
-    /// In a simulation EDEADLK if events are not acknowledged.
-    pub fn migrate(&self, to: &Arc<EventChannel>) -> Result<()> {
-        let is_simulated = self.process.environment().world().is_some();
-        self.acknowledgements.wait(is_simulated)?;
-        let mut channel = self.channel.lock();
-        let from = std::mem::replace(&mut *channel, (Arc::clone(to), to.users.add()));
-        for event in from.0.events.extract(|event| self.is_of(event)) {
-            to.events.push(event);
+    /// Those of the system, when it has no descriptors left. In a simulation EDEADLK if events are not acknowledged.
+    pub fn migrate(&self, to: Option<&Arc<EventChannel>>) -> Result<()> {
+        let attachment = match to {
+            Some(channel) => Attachment::to(channel),
+            None => Attachment::own(&self.process)?,
+        };
+        self.forget_last_event();
+        self.wait_for_acknowledgements()?;
+        let mut own = self.channel.lock();
+        let from = std::mem::replace(&mut *own, attachment);
+        for event in from.channel().events.extract(|event| self.is_of(event)) {
+            Self::push(&own, event);
         }
         Ok(())
     }
 
+    pub(super) fn forget_last_event(&self) {
+        *self.last_event.lock() = None;
+    }
+
+    /// Waits until the program has acknowledged all events that it has got.
+    pub(super) fn wait_for_acknowledgements(&self) -> Result<()> {
+        let is_simulated = self.process.environment().world().is_some();
+        self.acknowledgements.wait(is_simulated)
+    }
+
     /// Returns true for events that count at this identifier.
-    pub(super) fn is_of(&self, event: &CmEvent) -> bool {
-        std::ptr::eq(event.counts_at(), self)
+    fn is_of(&self, event: &CmEvent) -> bool {
+        Arc::ptr_eq(&event.counter, &self.acknowledgements)
     }
 
     /// Leaves an event in the channel. Called with the state locked, so that the events of an identifier keep their order.
@@ -348,8 +266,45 @@ impl CmId {
             listener: None,
             status,
             parameters,
+            counter: Arc::clone(&self.acknowledgements),
         };
-        self.channel.lock().0.events.push(event);
+        self.channel.lock().channel().events.push(event);
+    }
+
+    /// Leaves the request of a peer in the channel of this listener.
+    pub(super) fn tell_request(&self, id: Arc<Self>, parameters: ConnParameters) {
+        let Some(listener) = self.this.upgrade() else {
+            return;
+        };
+        let event = CmEvent {
+            kind: CmEventKind::ConnectRequest,
+            id,
+            listener: Some(listener),
+            status: 0,
+            parameters,
+            counter: Arc::clone(&self.acknowledgements),
+        };
+        Self::push(&self.channel.lock(), event);
+    }
+
+    /// Leaves an event in the channel of `attachment`, to which the identifier of a request goes as well: it was made for the channel that
+    /// its listener had before.
+    fn push(attachment: &Attachment<Self>, event: CmEvent) {
+        if event.listener.is_some() {
+            *event.id.channel.lock() = Attachment::to(attachment.channel());
+        }
+        attachment.channel().events.push(event);
+    }
+
+    /// How many events of the identifier wait in its channel.
+    pub(super) fn events_that_wait(&self) -> usize {
+        let channel = self.channel();
+        channel.events.count(|event| self.is_of(event))
+    }
+
+    /// Takes the events of the identifier that the program has not got out of the channel.
+    pub(super) fn withdraw_events(&self) -> Vec<CmEvent> {
+        self.channel().events.extract(|event| self.is_of(event))
     }
 
     /// The end of a connection: one event, then the flushed requests.

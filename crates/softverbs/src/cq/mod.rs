@@ -3,7 +3,7 @@
 mod entry;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use iwarp_io::cq::{self, CannotResize, NotifyOn, Queue};
@@ -33,6 +33,7 @@ pub struct CompletionQueue {
     parking_token: u64,
     pub(crate) domain: Arc<Domain>,
     queue: Queue<CqEntry, Armed>,
+    depth: AtomicU32,
     /// What the program waits for: one of the constants below.
     armed: AtomicU8,
     queue_pairs: Mutex<Vec<Weak<dyn QueueUser>>>,
@@ -101,6 +102,7 @@ impl CompletionQueue {
             parking_token,
             domain,
             queue,
+            depth: AtomicU32::new(depth),
             armed: AtomicU8::new(NOT_ARMED),
             queue_pairs: Mutex::default(),
             acknowledgements: Acknowledgements::default(),
@@ -118,6 +120,11 @@ impl CompletionQueue {
     /// The channel.
     pub fn channel(&self) -> Option<&Arc<CompletionChannel>> {
         self.channel.as_ref()
+    }
+
+    /// How many completions the queue has room for at least.
+    pub fn depth(&self) -> u32 {
+        self.depth.load(Ordering::Relaxed)
     }
 
     /// The caller's number.
@@ -221,7 +228,9 @@ impl CompletionQueue {
                 "more completions are queued than the new depth holds: poll first",
             ),
             CannotResize::OutOfMemory => no_memory(),
-        })
+        })?;
+        self.depth.store(depth, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Prepares to release the queue: waits until its events are acknowledged.

@@ -124,7 +124,11 @@ impl QueuePair {
     /// # Errors
     ///
     /// EINVAL above the device's limits, and for queues of another context or protection domain; ENOMEM.
-    pub fn create(pd: &Arc<ProtectionDomain>, options: QpOptions) -> Result<Arc<Self>> {
+    pub fn create(pd: &Arc<ProtectionDomain>, mut options: QpOptions) -> Result<Arc<Self>> {
+        if options.srq.is_some() {
+            // The queue pair's own queue is not used.
+            options.caps.max_recv_wr = 0;
+        }
         options.caps.check()?;
         let context = pd.context();
         for cq in [&options.send_cq, &options.receive_cq] {

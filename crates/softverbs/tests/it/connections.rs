@@ -304,13 +304,38 @@ fn an_identifier_takes_its_events_to_another_channel() {
     let id = CmId::create(&pair.client.channel).unwrap();
     id.resolve_addr(None, ([10, 0, 0, 2], 7).into()).unwrap();
     let other = softverbs::EventChannel::create(&pair.client.process).unwrap();
-    id.migrate(&other).unwrap();
+    id.migrate(Some(&other)).unwrap();
     assert!(!pair.client.channel.has_event() && other.has_event());
     let event = other.get_event().unwrap();
-    assert_eq!(errno(id.migrate(&pair.client.channel)), Errno::DEADLK);
+    assert_eq!(errno(id.migrate(Some(&pair.client.channel))), Errno::DEADLK);
     event.acknowledge();
-    id.migrate(&pair.client.channel).unwrap();
+    id.migrate(Some(&pair.client.channel)).unwrap();
     other.destroy().unwrap();
+}
+
+#[test]
+fn a_listener_takes_the_requests_that_wait_to_another_channel() {
+    let pair = Pair::simulated(12, DeviceKind::Roce);
+    let (listener, address) = pair.server.listen();
+    let client = pair.client.resolved(address);
+    client.connect(&parameters(b"waits")).unwrap();
+    assert_eq!(errno(drive(&pair)), Errno::DEADLK);
+    assert!(pair.server.channel.has_event());
+    let other = softverbs::EventChannel::create(&pair.server.process).unwrap();
+    listener.migrate(Some(&other)).unwrap();
+    // Neither the listener nor the new identifier uses the old channel.
+    pair.server.channel.destroy().unwrap();
+    let event = other.get_event().unwrap();
+    assert_eq!(event.kind(), CmEventKind::ConnectRequest);
+    let id = event.id().clone();
+    event.acknowledge();
+    assert!(std::sync::Arc::ptr_eq(&id.channel(), &other));
+    id.accept(&parameters(b"")).unwrap();
+    pair.client.expect(CmEventKind::ConnectResponse);
+    client.establish().unwrap();
+    let event = other.get_event().unwrap();
+    assert_eq!(event.kind(), CmEventKind::Established);
+    event.acknowledge();
 }
 
 #[test]

@@ -6,4 +6,5 @@ mod connections;
 mod data;
 mod ending;
 mod queues;
+mod synchronous;
 mod threads;

@@ -73,6 +73,19 @@ fn given(address: *mut libc::sockaddr, len: libc::socklen_t) -> Result<Option<So
     }
 }
 
+/// The information that a program passes to `rdma_create_ep`.
+pub(crate) fn info_of(c: &rdma_addrinfo) -> Result<AddrInfo> {
+    let hints = hints_of(c)?;
+    Ok(AddrInfo {
+        flags: hints.flags,
+        family: hints.family,
+        qp_type: hints.qp_type,
+        port_space: hints.port_space,
+        source: hints.source,
+        destination: hints.destination,
+    })
+}
+
 /// Makes the structure. It and its addresses are pieces of memory of their own, because programs free and replace the addresses.
 fn make(info: &AddrInfo) -> Result<*mut rdma_addrinfo> {
     let mut c = rdma_addrinfo::zeroed();

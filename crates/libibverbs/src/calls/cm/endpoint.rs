@@ -2,63 +2,21 @@
 
 use std::ffi::c_int;
 
-use softverbs::{Errno, Result};
+use softverbs::CmId;
 
-use super::events::{acknowledge, next};
-use super::id::{bind, destroy_handle, make, migrate_to, resolve_addr, resolve_route};
-use super::objects::{CmChannel, Id};
-use super::queues::{destroy_qp_of, destroy_srq_of, make_qp};
-use crate::abi::attributes::ibv_qp_init_attr;
+use super::addrinfo::info_of;
+use super::events::show_last;
+use super::id::release;
+use super::objects::{Id, Template, make_id};
+use super::queues;
+use crate::abi::attributes::{ibv_qp_init_attr, ibv_qp_init_attr_ex};
 use crate::abi::cm::rdma_addrinfo;
-use crate::abi::constants::{RAI_PASSIVE, RDMA_CM_EVENT_CONNECT_REQUEST};
-use crate::border::{Address, Handle, InOut, Input, Kept, Output, error, guarded, minus_one};
+use crate::abi::constants::IBV_QPT_RC;
+use crate::abi::describe::Zeroed;
+use crate::border::{Handle, InOut, Input, Kept, Output, guarded, minus_one};
 use crate::calls::objects::Pd;
 use crate::calls::qp::extended;
-
-/// The error of a call of this library that has returned -1.
-fn checked(result: c_int) -> Result<()> {
-    match result {
-        0 => Ok(()),
-        _ => {
-            let errno = std::io::Error::last_os_error().raw_os_error();
-            let errno = Errno::from_raw_os_error(errno.unwrap_or(libc::EIO));
-            Err(error(errno, "a step of the call failed"))
-        }
-    }
-}
-
-/// The steps that lead to an endpoint, after its identifier was made.
-fn prepare(
-    id: Handle<Id>,
-    info: &rdma_addrinfo,
-    pd: Handle<Pd>,
-    attributes: InOut<ibv_qp_init_attr>,
-) -> Result<()> {
-    let source = Address::passed(info.ai_src_addr);
-    if info.ai_flags & RAI_PASSIVE != 0 {
-        checked(bind(id, source))?;
-        if let Some(mut attr) = attributes.get_if() {
-            attr.qp_type = info.ai_qp_type.cast_unsigned();
-            id.get()?.rust().data().template = Some((pd, Kept(attr)));
-        }
-        return Ok(());
-    }
-    checked(resolve_addr(
-        id,
-        source,
-        Address::passed(info.ai_dst_addr),
-        2000,
-    ))?;
-    checked(resolve_route(id, 2000))?;
-    if let Some(mut attr) = attributes.get_if() {
-        attr.qp_type = info.ai_qp_type.cast_unsigned();
-        let mut all = extended(&attr);
-        make_qp(id, pd, &mut all)?;
-        (attr.cap, attr.send_cq, attr.recv_cq) = (all.cap, all.send_cq, all.recv_cq);
-        attributes.set(attr);
-    }
-    Ok(())
-}
+use crate::process;
 
 pub(crate) extern "C" fn create(
     to: Output<Handle<Id>>,
@@ -67,11 +25,25 @@ pub(crate) extern "C" fn create(
     attributes: InOut<ibv_qp_init_attr>,
 ) -> c_int {
     minus_one(|| {
-        let info = info.get()?;
-        let id = make(Handle::NULL, std::ptr::null_mut())?;
-        if let Err(error) = prepare(id, &info, pd, attributes) {
-            destroy_handle(id)?;
-            return Err(error);
+        let info = info_of(&info.get()?)?;
+        let mut attr = attributes.get_if();
+        let mut all = attr.as_mut().map(|attr| {
+            attr.qp_type = info.qp_type;
+            extended(attr)
+        });
+        let options = all.as_ref().map(|all| queues::options(pd, all));
+        let made = CmId::create_endpoint(&process::process()?, &info, options.transpose()?)?;
+        let id = make_id(made, std::ptr::null_mut())?;
+        show_last(id, Handle::NULL)?;
+        if let (Some(all), Some(attr)) = (&mut all, &mut attr) {
+            if id.get()?.rust().id.queue_pair().is_some() {
+                queues::show_qp(id, pd, all)?;
+                (attr.cap, attr.send_cq, attr.recv_cq) = (all.cap, all.send_cq, all.recv_cq);
+                attributes.set(*attr);
+            } else {
+                let qp_context = Kept(all.qp_context);
+                id.get()?.rust().data().template = Some(Template { pd, qp_context });
+            }
         }
         to.set(id);
         Ok(0)
@@ -80,43 +52,30 @@ pub(crate) extern "C" fn create(
 
 pub(crate) extern "C" fn destroy(id: Handle<Id>) {
     let _ = guarded(|| {
-        destroy_qp_of(id)?;
-        destroy_srq_of(id)?;
-        destroy_handle(id)
+        let Some(object) = id.get_own()? else {
+            return Ok(());
+        };
+        queues::destroy_foreign(id)?;
+        let destroyed = object.rust().id.destroy_endpoint();
+        queues::hide(id)?;
+        destroyed?;
+        release(id)
     });
 }
 
 pub(crate) extern "C" fn get_request(listener: Handle<Id>, to: Output<Handle<Id>>) -> c_int {
     minus_one(|| {
         let object = listener.get()?;
-        let own = object.rust().data().own_channel;
-        let Some(channel) = own else {
-            return Err(error(
-                Errno::INVAL,
-                "the listener has a channel: get its events from there",
-            ));
-        };
-        let event = next(channel)?;
-        let kind = field!(event.get()?, event);
-        let status = field!(event.get()?, status);
-        if kind != RDMA_CM_EVENT_CONNECT_REQUEST || status != 0 {
-            acknowledge(event)?;
-            return Err(error(Errno::INVAL, "the event is no request"));
-        }
-        let id = Handle::<Id>::passed(field!(event.get()?, id));
-        migrate_to(id, Handle::<CmChannel>::NULL)?;
+        let requested = object.rust().id.get_request();
+        show_last(listener, Handle::NULL)?;
+        let id = make_id(requested?, field!(object, context))?;
         let template = object.rust().data().template;
-        if let Some((pd, Kept(attr))) = template {
-            let made = make_qp(id, pd, &mut extended(&attr));
-            if let Err(error) = made {
-                acknowledge(event)?;
-                destroy_handle(id)?;
-                return Err(error);
-            }
+        if let Some(template) = template {
+            let mut all = ibv_qp_init_attr_ex::zeroed();
+            (all.qp_context, all.qp_type) = (template.qp_context.0, IBV_QPT_RC);
+            queues::show_qp(id, template.pd, &mut all)?;
         }
-        let new = id.get()?;
-        new.rust().data().event = Some(event);
-        field!(new, event = event.raw());
+        show_last(id, listener)?;
         to.set(id);
         Ok(0)
     })

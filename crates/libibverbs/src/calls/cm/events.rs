@@ -3,12 +3,13 @@
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use softverbs::{CmEvent, CmEventKind, Errno, Result};
+use softverbs::{CmEvent, CmEventKind, ConnParameters, Result};
 
-use super::objects::{CmChannel, Event, Id, make_id, refresh, set_route};
+use super::channel::CmChannel;
+use super::objects::{Event, Id, make_id, refresh, set_route};
 use crate::abi::cm::rdma_cm_event;
 use crate::abi::describe::Zeroed;
-use crate::border::{Handle, Output, error, minus_one};
+use crate::border::{Handle, Output, minus_one};
 
 /// The structure of the identifier that an event is about. That of a new connection is made now.
 fn id_of(event: &CmEvent) -> Result<Handle<Id>> {
@@ -17,39 +18,40 @@ fn id_of(event: &CmEvent) -> Result<Handle<Id>> {
     if !known.is_null() {
         return Ok(known);
     }
-    let listener = event.listener().map_or(0, |listener| listener.tag().get());
-    let listener = Handle::<Id>::tagged(listener);
-    let listener = listener.get()?;
-    let channel = Handle::<CmChannel>::passed(field!(listener, channel));
-    make_id(Arc::clone(id), channel, field!(listener, context))
+    let listener = listener_of(event);
+    make_id(Arc::clone(id), field!(listener.get()?, context))
 }
 
-/// Makes the structure of an event.
-pub(crate) fn make(event: CmEvent) -> Result<Handle<Event>> {
-    let id = id_of(&event)?;
-    refresh(id)?;
-    if event.kind() == CmEventKind::RouteResolved {
-        set_route(id)?;
-    }
+fn listener_of(event: &CmEvent) -> Handle<Id> {
+    Handle::tagged(event.listener().map_or(0, |listener| listener.tag().get()))
+}
+
+/// The structure of an event, which points to no private data yet.
+fn structure(kind: CmEventKind, status: c_int, parameters: &ConnParameters) -> rdma_cm_event {
     let mut c = rdma_cm_event::zeroed();
-    c.id = id.raw();
-    let listener = event.listener().map_or(0, |listener| listener.tag().get());
-    c.listen_id = Handle::<Id>::tagged(listener).raw();
-    c.event = event.kind() as c_int;
-    c.status = event.status();
-    let parameters = event.parameters();
+    c.event = kind as c_int;
+    c.status = status;
     c.conn.private_data_len = u8::try_from(parameters.private_data.len()).unwrap_or(u8::MAX);
     c.conn.responder_resources = parameters.responder_resources;
     c.conn.initiator_depth = parameters.initiator_depth;
     c.conn.qp_num = parameters.qp_num;
     (c.conn.retry_count, c.conn.rnr_retry_count) = (7, 7);
-    let private_data = parameters.private_data.clone();
+    c
+}
+
+/// Makes an event of a structure and its private data.
+fn handle(
+    c: rdma_cm_event,
+    event: Option<CmEvent>,
+    private_data: Vec<u8>,
+) -> Result<Handle<Event>> {
     let has_data = !private_data.is_empty();
     let data = private_data.as_ptr();
+    let event = Mutex::new(event);
     let handle = Handle::new(
         c,
         Event {
-            event: Mutex::new(Some(event)),
+            event,
             private_data,
         },
     );
@@ -59,55 +61,61 @@ pub(crate) fn make(event: CmEvent) -> Result<Handle<Event>> {
     Ok(handle)
 }
 
-/// Waits for the next event of a channel.
-pub(crate) fn next(channel: Handle<CmChannel>) -> Result<Handle<Event>> {
-    make(channel.get()?.rust().0.get_event()?)
+/// Makes the structure of an event.
+fn make(event: CmEvent) -> Result<Handle<Event>> {
+    let id = id_of(&event)?;
+    refresh(id)?;
+    if event.kind() == CmEventKind::RouteResolved {
+        set_route(id)?;
+    }
+    let parameters = event.parameters().clone();
+    let mut c = structure(event.kind(), event.status(), &parameters);
+    c.id = id.raw();
+    c.listen_id = listener_of(&event).raw();
+    handle(c, Some(event), parameters.private_data)
+}
+
+/// Shows the event that the last call of a synchronous identifier has waited for, in place of the one before.
+pub(crate) fn show_last(id: Handle<Id>, listener: Handle<Id>) -> Result<()> {
+    let object = id.get()?;
+    let old = object.rust().data().event.take();
+    // A program that has taken the event from the field releases it itself.
+    if let Some(old) = old
+        && Handle::<Event>::passed(field!(object, event)).tag() == old.tag()
+    {
+        field!(object, event = std::ptr::null_mut());
+        old.release();
+    }
+    let Some(last) = object.rust().id.last_event() else {
+        return Ok(());
+    };
+    if last.kind == CmEventKind::RouteResolved {
+        set_route(id)?;
+    }
+    let mut c = structure(last.kind, last.status, &last.parameters);
+    (c.id, c.listen_id) = (id.raw(), listener.raw());
+    let event = handle(c, None, last.parameters.private_data)?;
+    object.rust().data().event = Some(event);
+    field!(object, event = event.raw());
+    Ok(())
 }
 
 pub(crate) extern "C" fn get(channel: Handle<CmChannel>, to: Output<Handle<Event>>) -> c_int {
     minus_one(|| {
-        to.set(next(channel)?);
+        to.set(make(channel.get()?.rust().0.get_event()?)?);
         Ok(0)
     })
 }
 
-/// Acknowledges an event, and releases its structure.
-pub(crate) fn acknowledge(event: Handle<Event>) -> Result<()> {
-    let object = event.get()?;
-    let taken = object.rust().event.lock();
-    let taken = taken.unwrap_or_else(PoisonError::into_inner).take();
-    event.release();
-    let taken = taken.ok_or_else(|| error(Errno::INVAL, "the event was acknowledged before"))?;
-    taken.acknowledge();
-    Ok(())
-}
-
+/// Acknowledges an event, and releases its structure. Events of synchronous identifiers need no acknowledgement.
 pub(crate) extern "C" fn ack(event: Handle<Event>) -> c_int {
-    minus_one(|| acknowledge(event).map(|()| 0))
-}
-
-/// Where an identifier has a channel of its own: waits for the event that ends the call. Its failure is the call's failure.
-pub(crate) fn complete(id: Handle<Id>) -> Result<()> {
-    let object = id.get()?;
-    let own = object.rust().data().own_channel;
-    let Some(channel) = own else {
-        return Ok(());
-    };
-    let old = object.rust().data().event.take();
-    field!(object, event = std::ptr::null_mut());
-    if let Some(old) = old {
-        acknowledge(old)?;
-    }
-    let event = next(channel)?;
-    object.rust().data().event = Some(event);
-    field!(object, event = event.raw());
-    let (kind, status) = (field!(event.get()?, event), field!(event.get()?, status));
-    if status == 0 {
-        return Ok(());
-    }
-    let errno = match kind == CmEventKind::Rejected as c_int {
-        true => Errno::CONNREFUSED,
-        false => Errno::from_raw_os_error(status.wrapping_abs()),
-    };
-    Err(error(errno, "the connection manager reports a failure"))
+    minus_one(|| {
+        let taken = event.get()?.rust().event.lock();
+        let taken = taken.unwrap_or_else(PoisonError::into_inner).take();
+        event.release();
+        if let Some(taken) = taken {
+            taken.acknowledge();
+        }
+        Ok(0)
+    })
 }

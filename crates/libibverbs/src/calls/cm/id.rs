@@ -4,9 +4,9 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use softverbs::{CmId, Errno, QpState, Result};
 
-use super::channel;
-use super::events::{acknowledge, complete};
-use super::objects::{CmChannel, Id, contexts, make_id, refresh};
+use super::channel::CmChannel;
+use super::events::show_last;
+use super::objects::{Id, contexts, make_id, refresh, show_channel};
 use crate::abi::attributes::ibv_qp_attr;
 use crate::abi::constants::{
     RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, RDMA_OPTION_ID_AFONLY, RDMA_OPTION_ID_REUSEADDR,
@@ -16,18 +16,14 @@ use crate::abi::objects::ibv_context;
 use crate::border::{Address, Handle, InOut, Input, Output, error, guarded, minus_one};
 use crate::calls::device::array;
 use crate::calls::qp::c_attributes;
+use crate::process;
 
-/// Makes an identifier; without a channel it gets one of its own, and its calls wait.
-pub(crate) fn make(channel: Handle<CmChannel>, context: *mut c_void) -> Result<Handle<Id>> {
-    let own = match channel.is_null() {
-        true => Some(channel::make()?),
-        false => None,
+fn make(channel: Handle<CmChannel>, context: *mut c_void) -> Result<Handle<Id>> {
+    let id = match channel.is_null() {
+        true => CmId::create_synchronous(&process::process()?)?,
+        false => CmId::create(&channel.get()?.rust().0)?,
     };
-    let channel = own.unwrap_or(channel);
-    let id = CmId::create(&channel.get()?.rust().0)?;
-    let handle = make_id(id, channel, context)?;
-    handle.get()?.rust().data().own_channel = own;
-    Ok(handle)
+    make_id(id, context)
 }
 
 pub(crate) extern "C" fn create(
@@ -48,18 +44,11 @@ pub(crate) extern "C" fn create(
     })
 }
 
-/// Destroys an identifier, with the channel that it has for itself.
-pub(crate) fn destroy_handle(id: Handle<Id>) -> Result<()> {
-    let Some(object) = id.get_own()? else {
-        return Ok(());
-    };
-    let event = object.rust().data().event.take();
-    if let Some(event) = event {
-        acknowledge(event)?;
-    }
-    object.rust().id.destroy()?;
+/// Releases the structure of an identifier, and those that belong to it.
+pub(crate) fn release(id: Handle<Id>) -> Result<()> {
+    show_last(id, Handle::NULL)?;
     let (own, route) = {
-        let mut data = object.rust().data();
+        let mut data = id.get()?.rust().data();
         (data.own_channel.take(), data.route.take())
     };
     id.release();
@@ -73,7 +62,13 @@ pub(crate) fn destroy_handle(id: Handle<Id>) -> Result<()> {
 }
 
 pub(crate) extern "C" fn destroy(id: Handle<Id>) -> c_int {
-    minus_one(|| destroy_handle(id).map(|()| 0))
+    minus_one(|| {
+        if let Some(object) = id.get_own()? {
+            object.rust().id.destroy()?;
+            release(id)?;
+        }
+        Ok(0)
+    })
 }
 
 /// Calls `body` with the identifier, then brings its structure up to date.
@@ -85,12 +80,13 @@ pub(crate) fn with(id: Handle<Id>, body: impl FnOnce(&CmId) -> Result<()>) -> c_
     })
 }
 
-/// As [`with`]; an event ends the call, for which identifiers with a channel of their own wait.
+/// As [`with`], for calls that an event answers, which synchronous identifiers show.
 pub(crate) fn with_event(id: Handle<Id>, body: impl FnOnce(&CmId) -> Result<()>) -> c_int {
     minus_one(|| {
-        body(&id.get()?.rust().id)?;
-        complete(id)?;
-        Ok(0)
+        let answered = body(&id.get()?.rust().id);
+        refresh(id)?;
+        show_last(id, Handle::NULL)?;
+        answered.map(|()| 0)
     })
 }
 
@@ -121,30 +117,17 @@ pub(crate) extern "C" fn listen(id: Handle<Id>, backlog: c_int) -> c_int {
     with(id, |id| id.listen(backlog))
 }
 
-/// Moves an identifier to another channel, or to one of its own.
-pub(crate) fn migrate_to(id: Handle<Id>, channel: Handle<CmChannel>) -> Result<()> {
-    let object = id.get()?;
-    let own = match channel.is_null() {
-        true => Some(channel::make()?),
-        false => None,
-    };
-    let to = own.unwrap_or(channel);
-    let event = object.rust().data().event.take();
-    field!(object, event = std::ptr::null_mut());
-    if let Some(event) = event {
-        acknowledge(event)?;
-    }
-    object.rust().id.migrate(&to.get()?.rust().0)?;
-    field!(object, channel = to.raw());
-    let old = std::mem::replace(&mut object.rust().data().own_channel, own);
-    if let Some(old) = old {
-        old.release();
-    }
-    Ok(())
-}
-
 pub(crate) extern "C" fn migrate(id: Handle<Id>, channel: Handle<CmChannel>) -> c_int {
-    minus_one(|| migrate_to(id, channel).map(|()| 0))
+    minus_one(|| {
+        let to = match channel.is_null() {
+            true => None,
+            false => Some(&channel.get()?.rust().0),
+        };
+        id.get()?.rust().id.migrate(to)?;
+        show_channel(id)?;
+        show_last(id, Handle::NULL)?;
+        Ok(0)
+    })
 }
 
 fn port(id: Handle<Id>, which: impl FnOnce(&CmId) -> Option<std::net::SocketAddr>) -> u16 {

@@ -3,27 +3,21 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use softverbs::{CmEvent, CmId, Device, EventChannel, Result};
+use softverbs::{CmEvent, CmId, Device, Result, SharedDevice};
 
-use crate::abi::attributes::ibv_qp_init_attr;
-use crate::abi::cm::{ibv_sa_path_rec, rdma_cm_event, rdma_cm_id, rdma_event_channel};
+use super::channel::{self, CmChannel};
+use crate::abi::cm::{ibv_sa_path_rec, rdma_cm_event, rdma_cm_id};
 use crate::abi::constants::{IBV_QPT_RC, RDMA_PS_TCP};
 use crate::abi::describe::Zeroed;
 use crate::abi::device::ibv_gid;
 use crate::border::{Facade, Handle, Kept, forked, storage};
-use crate::calls::context::open_index;
 use crate::calls::device::handles;
-use crate::calls::objects::{Context, Cq, Pd};
-use crate::calls::pd;
+use crate::calls::objects::{Context, Cq, Pd, Qp, Srq};
 use crate::calls::port::mtu_number;
+use crate::calls::{context, pd};
+use crate::process;
 
-pub(crate) struct CmChannel(pub(crate) Arc<EventChannel>);
-
-impl Facade for CmChannel {
-    type C = rdma_event_channel;
-}
-
-/// An event, until the program acknowledges it.
+/// An event, until the program acknowledges it; without one, what a synchronous identifier has waited for.
 pub(crate) struct Event {
     pub(crate) event: Mutex<Option<CmEvent>>,
     /// What the structure points to.
@@ -44,19 +38,30 @@ impl Facade for Id {
     type C = rdma_cm_id;
 }
 
-/// What the library keeps at an identifier for the program.
+/// The structures that belong to an identifier's.
 #[derive(Default)]
 pub(crate) struct IdData {
-    /// The channel of the identifier's own, whose calls wait.
+    /// That of the channel which the identifier has for itself.
     pub(crate) own_channel: Option<Handle<CmChannel>>,
     /// The event that a call which waits has got last.
     pub(crate) event: Option<Handle<Event>>,
+    /// The queue pair.
+    pub(crate) qp: Option<Handle<Qp>>,
     /// The completion queues that were made with the queue pair.
     pub(crate) own_queues: Vec<Handle<Cq>>,
-    /// How a listener by `rdma_create_ep` makes the queue pairs of its connections.
-    pub(crate) template: Option<(Handle<Pd>, Kept<ibv_qp_init_attr>)>,
+    /// The shared receive queue.
+    pub(crate) srq: Option<Handle<Srq>>,
+    /// What the program wants to find in the queue pairs of a listener's requests.
+    pub(crate) template: Option<Template>,
     /// The route, to which the structure points.
     pub(crate) route: Option<Handle<Route>>,
+}
+
+/// The pointers of the queue pairs that a listener by `rdma_create_ep` makes.
+#[derive(Clone, Copy)]
+pub(crate) struct Template {
+    pub(crate) pd: Handle<Pd>,
+    pub(crate) qp_context: Kept<*mut c_void>,
 }
 
 /// A path record.
@@ -73,21 +78,41 @@ impl Id {
 }
 
 /// Makes the structure of an identifier.
-pub(crate) fn make_id(
-    id: Arc<CmId>,
-    channel: Handle<CmChannel>,
-    context: *mut c_void,
-) -> Result<Handle<Id>> {
+pub(crate) fn make_id(id: Arc<CmId>, context: *mut c_void) -> Result<Handle<Id>> {
     let mut c = rdma_cm_id::zeroed();
-    c.channel = channel.raw();
     c.context = context;
     c.ps = RDMA_PS_TCP;
     c.qp_type = IBV_QPT_RC;
     let data = Mutex::default();
     let handle = Handle::new(c, Id { id, data });
     handle.get()?.rust().id.tag().set(handle.tag());
+    show_channel(handle)?;
     refresh(handle)?;
     Ok(handle)
+}
+
+/// Shows the channel of an identifier. That of a synchronous identifier gets its structure here.
+pub(crate) fn show_channel(id: Handle<Id>) -> Result<()> {
+    let object = id.get()?;
+    let channel = object.rust().id.channel();
+    let known = Handle::<CmChannel>::tagged(channel.tag().get());
+    let (shown, own) = match known.is_null() {
+        true => {
+            let made = channel::show(channel)?;
+            (made, Some(made))
+        }
+        false => (known, None),
+    };
+    field!(object, channel = shown.raw());
+    let mut data = object.rust().data();
+    let is_kept = |old: &mut Handle<CmChannel>| old.tag() != shown.tag();
+    let old = data.own_channel.take_if(is_kept);
+    data.own_channel = own.or(data.own_channel);
+    drop(data);
+    if let Some(old) = old {
+        old.release();
+    }
+    Ok(())
 }
 
 /// Brings the structure up to date: the device, and the addresses.
@@ -95,11 +120,11 @@ pub(crate) fn refresh(id: Handle<Id>) -> Result<()> {
     let object = id.get()?;
     let of = &object.rust().id;
     if let Some(device) = of.device() {
-        let (context, _) = of_device(&device)?;
+        let (context, pd) = shared(&device)?;
         field!(object, verbs = context.raw());
         field!(object, port_num = 1);
         if field!(object, pd).is_null() {
-            field!(object, pd = default_pd(&device)?.raw());
+            field!(object, pd = pd.raw());
         }
     }
     let (local, peer) = (of.local(), of.peer());
@@ -141,46 +166,46 @@ pub(crate) fn set_route(id: Handle<Id>) -> Result<()> {
     Ok(())
 }
 
-/// The contexts and protection domains that identifiers share, one of each for a device.
-type Shared = (u32, Vec<(Handle<Context>, Option<Handle<Pd>>)>);
+/// What the identifiers of a device share, with its structures, which are never released.
+struct SharedRow {
+    device: usize,
+    #[expect(dead_code, reason = "kept so that later identifiers get the same")]
+    of: Arc<SharedDevice>,
+    context: Handle<Context>,
+    pd: Handle<Pd>,
+}
 
-static SHARED: Mutex<Option<Shared>> = Mutex::new(None);
+/// The rows, and how many forks the process had behind it when it made them.
+static SHARED: Mutex<(u32, Vec<SharedRow>)> = Mutex::new((0, Vec::new()));
 
-/// The context that identifiers of a device share, and its place in the list.
-pub(crate) fn of_device(device: &Device) -> Result<(Handle<Context>, usize)> {
-    let all = contexts()?;
+/// The context and the protection domain that the identifiers of a device share.
+fn shared(device: &Arc<Device>) -> Result<(Handle<Context>, Handle<Pd>)> {
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    let (forks, rows) = &mut *shared;
+    if std::mem::replace(forks, forked()) != forked() {
+        // The parent's objects stay as they are.
+        std::mem::forget(std::mem::take(rows));
+    }
     let index = device.index();
-    let context = all.get(index).copied().unwrap_or(Handle::NULL);
-    Ok((context, index))
+    if let Some(row) = rows.iter().find(|row| row.device == index) {
+        return Ok((row.context, row.pd));
+    }
+    let of = SharedDevice::of(&process::process()?, device)?;
+    let device = handles()?.get(index).copied().unwrap_or(Handle::NULL);
+    let context = context::show(device, Arc::clone(of.context()))?;
+    let pd = pd::show(context, Arc::clone(of.pd()), false);
+    rows.push(SharedRow {
+        device: index,
+        of,
+        context,
+        pd,
+    });
+    Ok((context, pd))
 }
 
 /// The contexts of all devices.
 pub(crate) fn contexts() -> Result<Vec<Handle<Context>>> {
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_current = shared.as_ref().is_some_and(|shared| shared.0 == forked());
-    if !is_current {
-        let opened: Result<Vec<_>> = handles()?
-            .into_iter()
-            .map(|device| Ok((open_index(device)?, None)))
-            .collect();
-        *shared = Some((forked(), opened?));
-    }
-    let all = shared.iter().flat_map(|shared| &shared.1);
-    Ok(all.map(|(context, _)| *context).collect())
-}
-
-/// The protection domain of identifiers for which the program names none.
-fn default_pd(device: &Device) -> Result<Handle<Pd>> {
-    let (context, index) = of_device(device)?;
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    let row = shared.as_mut().and_then(|shared| shared.1.get_mut(index));
-    match row {
-        Some((_, Some(pd))) => Ok(*pd),
-        Some((_, empty)) => {
-            let made = pd::make(context)?;
-            *empty = Some(made);
-            Ok(made)
-        }
-        None => Ok(Handle::NULL),
-    }
+    let process = process::process()?;
+    let devices = process.devices().iter();
+    devices.map(|device| Ok(shared(device)?.0)).collect()
 }
