@@ -93,6 +93,8 @@ const RULES: &[Rule] = &[
             "netdirect-verbs/src/connect/connector/active.rs",
             "netdirect-verbs/src/core.rs",
             "netdirect-verbs/src/driver.rs",
+            // The functions of clients that completion ports call.
+            "netdirect-com/src/handle/pool.rs",
         ],
     },
     Rule {
@@ -122,6 +124,7 @@ const RULES: &[Rule] = &[
             "netdirect/src/event.rs",
             "netdirect/src/ext.rs",
             "netdirect/src/overlapped",
+            "netdirect-com/src/handle/limit.rs",
             "netdirect-com/src/import/port.rs",
             "netdirect-verbs/src/file.rs",
             // A time limit for peers.
@@ -180,8 +183,13 @@ const UNSAFE: &[&str] = &[
     "netdirect-com/src/export/pointers.rs",
     "netdirect-com/src/export/probe.rs",
     "netdirect-com/src/export/requests.rs",
-    // Functions of the tables of others.
+    // Events, completion ports and files through the tables of whoever made them, and objects with such tables.
+    "netdirect-com/src/handle/event.rs",
+    "netdirect-com/src/handle/pool.rs",
+    "netdirect-com/src/handle/port.rs",
     "netdirect-com/src/handle/refs.rs",
+    "netdirect-com/src/handle/result.rs",
+    "netdirect-com/src/handle/wait.rs",
     // Libraries that export objects: their functions, and what they write.
     "netdirect-com/src/import/file.rs",
     "netdirect-com/src/import/library.rs",

@@ -1,0 +1,4 @@
+mod events;
+mod foreign;
+mod ports;
+mod requests;
