@@ -56,13 +56,11 @@
 #ifdef __cplusplus
 #define ND_BEGIN_C_ extern "C" {
 #define ND_END_C_ }
-#define ND_EXTERN_ extern "C"
 #define ND_EXTERN_C_ extern "C"
 #define ND_UNDERLYING_INT_ : int
 #else
 #define ND_BEGIN_C_
 #define ND_END_C_
-#define ND_EXTERN_ extern
 #define ND_EXTERN_C_
 #define ND_UNDERLYING_INT_
 #endif
@@ -569,7 +567,6 @@ typedef struct _ND2_SGE {
 #define ND_ONCE_ __attribute__((weak, visibility("hidden")))
 #endif
 #define ND_IID_(name, d1, d2, d3, a, b, c, d, e, f, g, h) \
-    ND_EXTERN_ const IID name; \
     ND_EXTERN_C_ ND_ONCE_ const IID name = {0x##d1, 0x##d2, 0x##d3, {0x##a, 0x##b, 0x##c, 0x##d, 0x##e, 0x##f, 0x##g, 0x##h}};
 
 #ifndef _WIN32
@@ -1022,7 +1019,6 @@ ND_END_C_
 
 #undef ND_BEGIN_C_
 #undef ND_END_C_
-#undef ND_EXTERN_
 #undef ND_EXTERN_C_
 #undef ND_UNDERLYING_INT_
 #undef ND_ONCE_
