@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use netdirect::Provider;
 use serde::Deserialize;
@@ -53,6 +54,9 @@ pub(crate) struct Config {
     insecure: bool,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
+    time_limit: Option<f64>,
+    patience: Option<f64>,
+    largest_registration: Option<u64>,
     log: Option<String>,
 }
 
@@ -73,6 +77,9 @@ const KEYS: &[(&str, Parse)] = &[
     ("insecure", switch),
     ("certificate", text),
     ("key", text),
+    ("time_limit", number),
+    ("patience", number),
+    ("largest_registration", number),
     ("log", text),
 ];
 
@@ -98,9 +105,15 @@ fn switch(value: &str) -> Option<Value> {
     }
 }
 
+/// A number that is whole stays so, because some keys want one.
+fn number(value: &str) -> Option<Value> {
+    let whole = value.parse().map(Value::Integer).ok();
+    whole.or_else(|| value.parse().map(Value::Float).ok())
+}
+
 impl Config {
-    /// What the environment of this process says.
-    pub(crate) fn of_environment() -> Result<Self> {
+    /// What the environment of this process says, and lines of a configuration file that go before it.
+    pub(crate) fn of_environment(lines: &str) -> Result<Self> {
         let mut variables = BTreeMap::new();
         for (name, value) in std::env::vars_os() {
             let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else {
@@ -111,10 +124,10 @@ impl Config {
                 .map_err(|_| format!("the variable {name} is not UTF-8"))?;
             variables.insert(name.to_owned(), value);
         }
-        Self::of(&variables)
+        Self::of(&variables, lines)
     }
 
-    fn of(variables: &BTreeMap<String, String>) -> Result<Self> {
+    fn of(variables: &BTreeMap<String, String>, lines: &str) -> Result<Self> {
         let mut table = match variables.get(FILE) {
             Some(file) => read(file)?,
             None => Table::new(),
@@ -129,12 +142,16 @@ impl Config {
                 return Err(format!("there is no variable {name}; {}", names()));
             };
             let value = parse(value)
-                .ok_or_else(|| format!("{name} is \"{value}\", and can be on or off"))?;
+                .ok_or_else(|| format!("{name} is \"{value}\", which is no value for it"))?;
             table.insert((*key).to_owned(), value);
             // Each variable by itself, so that the line names it.
             let alone = Table::from_iter([((*key).to_owned(), table[*key].clone())]);
             Self::from_table(alone).map_err(|why| format!("{name}: {why}"))?;
         }
+        let lines: Table = lines
+            .parse()
+            .map_err(|error: toml::de::Error| one_line(error.message()))?;
+        table.extend(lines);
         Self::from_table(table)
     }
 
@@ -169,6 +186,22 @@ impl Config {
                 format!("cannot create the capture {}: {error}", path.display())
             })?;
             options = options.capture(capture);
+        }
+        if let Some(limit) = seconds("time_limit", self.time_limit)? {
+            options = options.timeouts(|limits| {
+                limits.connect = Some(limit);
+                limits.reply = Some(limit);
+                limits.request = Some(limit);
+                limits.ready = Some(limit);
+                limits.hold_ready = Some(limit);
+                limits.disconnect = Some(limit);
+            });
+        }
+        if let Some(patience) = seconds("patience", self.patience)? {
+            options = options.timeouts(|limits| limits.hold_ready = Some(patience));
+        }
+        if let Some(octets) = self.largest_registration {
+            options = options.limits(|limits| limits.registration_size = octets);
         }
         let security = self.security()?;
         Ok(match self.protocol {
@@ -227,6 +260,11 @@ impl Config {
             || self.certificate.is_some()
             || self.key.is_some()
     }
+}
+
+fn seconds(key: &str, number: Option<f64>) -> Result<Option<Duration>> {
+    let limit = number.map(Duration::try_from_secs_f64).transpose();
+    limit.map_err(|error| format!("{key}: {error}"))
 }
 
 fn read(file: &str) -> Result<Table> {

@@ -10,9 +10,9 @@ use netdirect_com::export::{Library, can_unload_now, get_class_object};
 use crate::config::Config;
 use crate::pin;
 
-/// Makes softnd's provider, by the configuration.
-fn open() -> Result<Arc<dyn Provider>> {
-    let config = Config::of_environment();
+/// Makes softnd's provider, by the configuration of the environment and these lines.
+fn open(lines: &str) -> Result<Arc<dyn Provider>> {
+    let config = Config::of_environment(lines);
     config.and_then(|config| config.provider()).map_err(|what| {
         // The client may show the status alone.
         let _ = writeln!(std::io::stderr(), "softnd: {what}");

@@ -668,21 +668,43 @@ fn verbs(options: &AdapterOptions, _: Option<&str>) -> Result<Started> {
     })
 }
 
-fn com(_: &AdapterOptions, path: Option<&str>) -> Result<Started> {
+fn com(options: &AdapterOptions, path: Option<&str>) -> Result<Started> {
     let path = path.filter(|path| !path.is_empty()).ok_or_else(|| {
         let advice = "write the path of the library behind it: com:///usr/lib/libsoftnd.so";
         Failure::new("com:// names no library", advice)
     })?;
-    let provider = netdirect_com::import::provider(Path::new(path)).map_err(|error| {
-        let advice = "name a library that exports DllGetClassObject and DllCanUnloadNow";
-        Failure::new(format!("cannot use {error}"), advice)
-    })?;
+    let provider = netdirect_com::import::provider(Path::new(path))
+        .map_err(|error| Failure::new(format!("cannot use {error}"), error.advice()))?;
+    let configured = netdirect_com::import::configure(&*provider, &configuration(options));
+    configured.map_err(|error| Failure::nd(format_args!("configure {path}"), &error))?;
     Ok(Started {
         provider,
         capture: None,
         fingerprint: None,
         refusals: Arc::default(),
     })
+}
+
+/// Lines of the configuration of a library that can be configured, for the options that every provider may know or not. A vendor's
+/// library stays as it is.
+fn configuration(options: &AdapterOptions) -> String {
+    let mut lines = String::new();
+    if options.strict {
+        lines += "profile = \"strict\"\n";
+    }
+    let limits = [
+        ("time_limit", options.time_limits),
+        ("patience", options.patience),
+    ];
+    for (key, limit) in limits {
+        if let Some(limit) = limit {
+            lines += &format!("{key} = {:?}\n", limit.as_secs_f64());
+        }
+    }
+    if let Some(octets) = options.largest_registration {
+        lines += &format!("largest_registration = {octets}\n");
+    }
+    lines
 }
 
 fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<Box<dyn Flush>>)> {

@@ -10,7 +10,7 @@ use netdirect_com::abi::*;
 use netdirect_com::export::{Library, can_unload_now, get_class_object};
 
 static LIBRARY: Library = Library {
-    open: || Ok(softnd::provider(softnd::Options::default())),
+    open: |_| Ok(softnd::provider(softnd::Options::default())),
     pin: || {},
 };
 

@@ -174,8 +174,10 @@ const UNSAFE: &[&str] = &[
     "nd-paths/src/results.rs",
     "nd-paths/src/walks.rs",
     // Tables of functions of C.
+    "netdirect-com/src/abi/extensions.rs",
     "netdirect-com/src/abi/tables.rs",
     // What programs in C pass, and objects that they count the references of.
+    "netdirect-com/src/export/faults.rs",
     "netdirect-com/src/export/file.rs",
     "netdirect-com/src/export/library.rs",
     "netdirect-com/src/export/object.rs",

@@ -4,12 +4,19 @@
 //! and `KAFFINITY` have the host's size. An `HRESULT` is a [`Status`](netdirect::Status), which has the same layout. Functions have the
 //! calling convention `system`, which is COM's (GEN-018).
 
+mod extensions;
 mod handles;
 mod identifiers;
 mod structures;
 mod tables;
 mod words;
 
+pub use extensions::{
+    AdapterExtensionTable, Atomic, CompletionQueueExtensionTable, ExtendedResult, FaultKind,
+    IID_ADAPTER_EXTENSION, IID_COMPLETION_QUEUE_EXTENSION, IID_LISTENER_EXTENSION,
+    IID_PROVIDER_EXTENSION, IID_QUEUE_PAIR_EXTENSION, InjectedFault, ListenerExtensionTable,
+    ProviderExtensionTable, QueuePairExtensionTable,
+};
 pub use handles::{
     EventTable, FileTable, HandleKind, HandleTable, PORT_CLOSED, Packet, PortTable, WAKE_EVENT_BIT,
     Watcher,

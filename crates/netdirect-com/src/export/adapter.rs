@@ -1,5 +1,6 @@
 //! `IND2Adapter`.
 
+use std::ffi::c_char;
 use std::sync::Arc;
 
 use netdirect::{
@@ -8,17 +9,18 @@ use netdirect::{
 };
 
 use super::connection::{ConnectorObject, ListenerObject};
+use super::faults;
 use super::file::File;
 use super::memory::{RegionObject, WindowObject};
-use super::object::{Class, Interface, Object, method, no_interface, unknown};
+use super::object::{Class, Interface, Object, method, no_interface, unknown, unknown_of_more};
 use super::parts::Parts;
 use super::pointers::{Context, In, Out, Room, without_port};
 use super::queues::{CompletionQueueObject, QueuePairObject, SharedReceiveQueueObject};
 use crate::abi::{
-    AdapterInfo, AdapterTable, Guid, Handle, IID_IUNKNOWN, IID_ND2_ADAPTER,
-    IID_ND2_COMPLETION_QUEUE, IID_ND2_CONNECTOR, IID_ND2_LISTENER, IID_ND2_MEMORY_REGION,
-    IID_ND2_MEMORY_WINDOW, IID_ND2_OVERLAPPED, IID_ND2_QUEUE_PAIR, IID_ND2_SHARED_RECEIVE_QUEUE,
-    SocketAddressList, This,
+    AdapterExtensionTable, AdapterInfo, AdapterTable, Guid, Handle, IID_ADAPTER_EXTENSION,
+    IID_IUNKNOWN, IID_ND2_ADAPTER, IID_ND2_COMPLETION_QUEUE, IID_ND2_CONNECTOR, IID_ND2_LISTENER,
+    IID_ND2_MEMORY_REGION, IID_ND2_MEMORY_WINDOW, IID_ND2_OVERLAPPED, IID_ND2_QUEUE_PAIR,
+    IID_ND2_SHARED_RECEIVE_QUEUE, InjectedFault, SocketAddressList, This,
 };
 
 pub(super) struct AdapterObject(Parts);
@@ -46,9 +48,27 @@ static TABLE: AdapterTable = AdapterTable {
     create_listener: method!(AdapterObject, create_listener(iid: In<Guid>, file: Handle, listener: Out<This>) -> Result<()>),
 };
 
+static EXTENSION: AdapterExtensionTable = AdapterExtensionTable {
+    unknown: unknown_of_more::<AdapterObject>(),
+    get_capabilities: method!(more AdapterObject, get_capabilities() -> u64),
+    get_counters: method!(more AdapterObject, get_counters(text: Out<c_char>, size: Out<u32>) -> Result<()>),
+    inject: method!(more AdapterObject, inject(fault: In<InjectedFault>) -> Result<()>),
+};
+
 impl Class for AdapterObject {
     type Table = AdapterTable;
     const INTERFACES: &'static [Guid] = &[IID_ND2_ADAPTER];
+
+    type More = AdapterExtensionTable;
+    const MORE: Option<Guid> = Some(IID_ADAPTER_EXTENSION);
+
+    fn more() -> &'static AdapterExtensionTable {
+        &EXTENSION
+    }
+
+    fn has_more(&self) -> bool {
+        self.0.adapter.extensions().is_some()
+    }
 
     fn table() -> &'static AdapterTable {
         &TABLE
@@ -87,6 +107,23 @@ impl AdapterObject {
             max_private_data: info.max_caller_data.max(info.max_callee_data),
         };
         Object::create(Self(parts), iid)
+    }
+
+    fn get_capabilities(&self) -> u64 {
+        self.0.adapter.capabilities().bits()
+    }
+
+    fn get_counters(&self, text: Out<c_char>, size: Out<u32>) -> Result<()> {
+        let extensions = self.0.adapter.extensions();
+        let counters = extensions.map(netdirect::AdapterExtensions::counters);
+        Room::of(&text, size).fill(counters.unwrap_or_default().to_string().as_bytes())
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "arguments of a method")]
+    fn inject(&self, fault: In<InjectedFault>) -> Result<()> {
+        let extensions = self.0.adapter.extensions();
+        let extensions = extensions.ok_or(Status::NOT_SUPPORTED)?;
+        faults::inject(&fault, |fault| extensions.inject(fault))
     }
 
     fn create_overlapped_file(&self, file: Out<Handle>) -> Result<()> {

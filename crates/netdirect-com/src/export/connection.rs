@@ -6,15 +6,15 @@ use std::sync::Arc;
 use netdirect::{Adapter, Connector, Listener, Result, Started};
 
 use super::file::File;
-use super::object::{Class, Interface, Object, method, unknown};
+use super::object::{Class, Interface, Object, method, no_more, unknown, unknown_of_more};
 use super::overlapped::get_overlapped_result;
 use super::parts::Parts;
 use super::pointers::{ClientOverlapped, Octets, Out, Room};
 use super::queues::QueuePairObject;
 use super::requests::Requests;
 use crate::abi::{
-    ConnectorTable, Guid, IID_ND2_CONNECTOR, IID_ND2_LISTENER, IID_ND2_OVERLAPPED, ListenerTable,
-    OverlappedTable, This,
+    ConnectorTable, Guid, IID_LISTENER_EXTENSION, IID_ND2_CONNECTOR, IID_ND2_LISTENER,
+    IID_ND2_OVERLAPPED, ListenerExtensionTable, ListenerTable, OverlappedTable, This,
 };
 
 pub(super) struct ConnectorObject {
@@ -49,6 +49,8 @@ static CONNECTOR: ConnectorTable = ConnectorTable {
 impl Class for ConnectorObject {
     type Table = ConnectorTable;
     const INTERFACES: &'static [Guid] = &[IID_ND2_CONNECTOR, IID_ND2_OVERLAPPED];
+
+    no_more!();
 
     fn table() -> &'static ConnectorTable {
         &CONNECTOR
@@ -188,9 +190,21 @@ static LISTENER: ListenerTable = ListenerTable {
         connector: Interface, overlapped: ClientOverlapped) -> Result<Started>),
 };
 
+static LISTENER_EXTENSION: ListenerExtensionTable = ListenerExtensionTable {
+    unknown: unknown_of_more::<ListenerObject>(),
+    withdraw: method!(more ListenerObject, withdraw(connector: Interface) -> Result<()>),
+};
+
 impl Class for ListenerObject {
     type Table = ListenerTable;
     const INTERFACES: &'static [Guid] = &[IID_ND2_LISTENER, IID_ND2_OVERLAPPED];
+
+    type More = ListenerExtensionTable;
+    const MORE: Option<Guid> = Some(IID_LISTENER_EXTENSION);
+
+    fn more() -> &'static ListenerExtensionTable {
+        &LISTENER_EXTENSION
+    }
 
     fn table() -> &'static ListenerTable {
         &LISTENER
@@ -235,6 +249,11 @@ impl ListenerObject {
 
     fn get_local_address(&self, address: Out<c_void>, size: Out<u32>) -> Result<()> {
         Room::of(&address, size).fill_address(self.listener.get_local_address()?)
+    }
+
+    fn withdraw(&self, connector: Interface) -> Result<()> {
+        let connector = connector.of_class::<ConnectorObject>(1)?;
+        self.listener.withdraw(&connector.get().connector)
     }
 
     fn get_connection_request(

@@ -62,17 +62,23 @@ impl Answer for Status {
     }
 }
 
-impl Answer for u32 {
-    type C = Self;
+macro_rules! numbers {
+    ($($type:ty),*) => {
+        $(impl Answer for $type {
+            type C = Self;
 
-    fn into_c(self) -> Self {
-        self
-    }
+            fn into_c(self) -> Self {
+                self
+            }
 
-    fn broken() -> Self {
-        0
-    }
+            fn broken() -> Self {
+                0
+            }
+        })*
+    };
 }
+
+numbers!(u32, u64);
 
 /// The sentence of an error, for the log.
 #[cold]

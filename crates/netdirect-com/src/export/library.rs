@@ -1,34 +1,19 @@
 //! The two functions of a provider's library.
 
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use netdirect::{Provider, Result, Status};
+use netdirect::{Result, Status};
 
 use super::alive::ALIVE;
 use super::guard::guarded;
-use super::object::{Class, Object, method, no_interface, unknown};
+use super::image::Library;
+use super::object::{Class, Object, method, no_interface, no_more, unknown};
 use super::pointers::{In, Out, Passed};
 use super::provider::ProviderObject;
 use crate::abi::{
     Bool, ClassFactoryTable, Guid, IID_CLASS_FACTORY, IID_IUNKNOWN, IID_ND2_PROVIDER, This,
 };
-
-/// A library that exports a provider.
-#[derive(Clone, Copy, Debug)]
-pub struct Library {
-    /// Makes the provider. Called for each client that asks for one.
-    pub open: fn() -> Result<Arc<dyn Provider>>,
-    /// Keeps the library loaded for good. Called when an adapter is opened, because threads run the library's code from then on.
-    pub pin: fn(),
-}
-
-impl Library {
-    fn provider(&self, iid: Guid) -> Result<This> {
-        ProviderObject::create((self.open)()?, self.pin, iid)
-    }
-}
 
 /// `DllGetClassObject` for a library: the provider itself for `IID_IND2Provider` (DLL-003), and a class factory for
 /// `IID_IClassFactory`. The identifier of the class, which a registration would name, is not looked at.
@@ -53,7 +38,7 @@ pub unsafe fn get_class_object(
         let iid = iid.iid()?;
         object.set(match iid {
             IID_CLASS_FACTORY => Object::create(Factory(library), iid)?,
-            IID_ND2_PROVIDER | IID_IUNKNOWN => library.provider(iid)?,
+            IID_ND2_PROVIDER | IID_IUNKNOWN => ProviderObject::create(library, iid)?,
             _ => return Err(no_interface(iid)),
         });
         Ok(())
@@ -82,6 +67,8 @@ impl Class for Factory {
     type Table = ClassFactoryTable;
     const INTERFACES: &'static [Guid] = &[IID_CLASS_FACTORY];
 
+    no_more!();
+
     fn table() -> &'static ClassFactoryTable {
         &FACTORY
     }
@@ -99,7 +86,7 @@ impl Factory {
         if iid.is_null() {
             return Err(Status::INVALID_PARAMETER_2.into());
         }
-        object.set(self.0.provider(iid.iid()?)?);
+        object.set(ProviderObject::create(self.0, iid.iid()?)?);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use netdirect::{Adapter, Error, MemoryRegion, MemoryWindow, MrFlags, Result, Started, Status};
 
 use super::file::File;
-use super::object::{Class, Object, method, unknown};
+use super::object::{Class, Object, method, no_more, unknown};
 use super::overlapped::get_overlapped_result;
 use super::parts::Parts;
 use super::pointers::{ClientOverlapped, Octets};
@@ -37,6 +37,8 @@ static REGION: MemoryRegionTable = MemoryRegionTable {
 impl Class for RegionObject {
     type Table = MemoryRegionTable;
     const INTERFACES: &'static [Guid] = &[IID_ND2_MEMORY_REGION, IID_ND2_OVERLAPPED];
+
+    no_more!();
 
     fn table() -> &'static MemoryRegionTable {
         &REGION
@@ -127,6 +129,8 @@ static WINDOW: MemoryWindowTable = MemoryWindowTable {
 impl Class for WindowObject {
     type Table = MemoryWindowTable;
     const INTERFACES: &'static [Guid] = &[IID_ND2_MEMORY_WINDOW];
+
+    no_more!();
 
     fn table() -> &'static MemoryWindowTable {
         &WINDOW

@@ -21,8 +21,10 @@
 mod adapter;
 mod alive;
 mod connection;
+mod faults;
 mod file;
 mod guard;
+mod image;
 mod library;
 mod memory;
 mod object;
@@ -34,4 +36,5 @@ mod provider;
 mod queues;
 mod requests;
 
-pub use library::{Library, can_unload_now, get_class_object};
+pub use image::Library;
+pub use library::{can_unload_now, get_class_object};

@@ -21,8 +21,21 @@ pub(super) trait Class: Send + Sync + Sized + 'static {
     /// The interfaces that the main table serves, beside `IUnknown`.
     const INTERFACES: &'static [Guid];
 
+    /// The table of a second interface, which begins with [`UnknownTable`] by [`unknown_of_more`]; `()` if there is none.
+    type More: Sync + 'static;
+    /// The second interface.
+    const MORE: Option<Guid>;
+
     /// The table.
     fn table() -> &'static Self::Table;
+
+    /// The table of the second interface.
+    fn more() -> &'static Self::More;
+
+    /// Whether this object has the second interface.
+    fn has_more(&self) -> bool {
+        true
+    }
 
     /// The adapter that ends when a method panics.
     fn adapter(&self) -> Option<&dyn Adapter> {
@@ -37,6 +50,8 @@ pub(super) trait Class: Send + Sync + Sized + 'static {
 #[repr(C)]
 pub(super) struct Object<C: Class> {
     table: &'static C::Table,
+    /// The second interface's pointer points here.
+    more: &'static C::More,
     /// At one place in objects of all classes, so that an argument can be asked for its class.
     class_is: TypeId,
     /// The references of the client.
@@ -48,6 +63,7 @@ pub(super) struct Object<C: Class> {
 #[repr(C)]
 struct Head {
     table: *const c_void,
+    _more: *const c_void,
     class_is: TypeId,
 }
 
@@ -70,6 +86,7 @@ impl<C: Class> Object<C> {
         ALIVE.fetch_add(1, Ordering::Relaxed);
         let object = Box::new(Self {
             table: C::table(),
+            more: C::more(),
             class_is: TypeId::of::<C>(),
             references: AtomicU32::new(1),
             class,
@@ -87,6 +104,11 @@ impl<C: Class> Object<C> {
         let object = unsafe { &*this.cast::<Self>() };
         &object.class
     }
+
+    /// The main interface pointer of an object whose second one is `more`.
+    pub(super) fn main(more: This) -> This {
+        more.wrapping_byte_sub(offset_of!(Self, more))
+    }
 }
 
 pub(super) fn no_interface(iid: Guid) -> Error {
@@ -102,6 +124,31 @@ pub(super) const fn unknown<C: Class>() -> UnknownTable {
         query_interface: query_interface::<C>,
         add_ref: add_ref::<C>,
         release: release::<C>,
+    }
+}
+
+/// `IUnknown` in the table of the second interface of a class.
+pub(super) const fn unknown_of_more<C: Class>() -> UnknownTable {
+    unsafe extern "system" fn query<C: Class>(
+        this: This,
+        iid: *const Guid,
+        object: *mut This,
+    ) -> Status {
+        // SAFETY: the caller's promises; the object's main interface has this function.
+        unsafe { query_interface::<C>(Object::<C>::main(this), iid, object) }
+    }
+    unsafe extern "system" fn add<C: Class>(this: This) -> u32 {
+        // SAFETY: as above.
+        unsafe { add_ref::<C>(Object::<C>::main(this)) }
+    }
+    unsafe extern "system" fn give<C: Class>(this: This) -> u32 {
+        // SAFETY: as above.
+        unsafe { release::<C>(Object::<C>::main(this)) }
+    }
+    UnknownTable {
+        query_interface: query::<C>,
+        add_ref: add::<C>,
+        release: give::<C>,
     }
 }
 
@@ -122,10 +169,16 @@ unsafe extern "system" fn query_interface<C: Class>(
     let iid = unsafe { iid.read_unaligned() };
     let is_known =
         iid == IID_IUNKNOWN || C::INTERFACES.contains(&iid) || iid == private_interface();
-    let answer = if is_known { this } else { ptr::null_mut() };
+    // SAFETY: the client calls the function in the table of an object of this class.
+    let is_more = C::MORE == Some(iid) && unsafe { Object::<C>::of(this) }.has_more();
+    let answer = match (is_known, is_more) {
+        (true, _) => this,
+        (_, true) => this.wrapping_byte_add(offset_of!(Object<C>, more)),
+        _ => ptr::null_mut(),
+    };
     // SAFETY: as above.
     unsafe { object.write(answer) };
-    if !is_known {
+    if answer.is_null() {
         return Status::NO_INTERFACE;
     }
     // SAFETY: the client called this function of the object's own table.
@@ -154,7 +207,7 @@ unsafe extern "system" fn release<C: Class>(this: This) -> u32 {
         let object = unsafe { Box::from_raw(this.cast::<Object<C>>()) };
         guarded(None, || {
             object.class.release();
-            0
+            0_u32
         });
         // Last: the library may be unloaded from here on, as far as this object is concerned.
         ALIVE.fetch_sub(1, Ordering::Release);
@@ -236,13 +289,20 @@ pub(super) fn call<C: Class, A: Answer>(object: &C, method: impl FnOnce(&C) -> A
     guarded(object.adapter(), || method(object))
 }
 
-/// A function of a table that calls a method of a class.
+/// A function of a table that calls a method of a class. With `more`, of the table of its second interface.
 macro_rules! method {
-    ($class:ty, $method:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty) => {{
+    ($class:ty, $method:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty) => {
+        $crate::export::object::method!(@ std::convert::identity, $class, $method($($arg: $type),*) -> $ret)
+    };
+    (more $class:ty, $method:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty) => {
+        $crate::export::object::method!(@ $crate::export::object::Object::<$class>::main, $class, $method($($arg: $type),*) -> $ret)
+    };
+    (@ $main:expr, $class:ty, $method:ident($($arg:ident: $type:ty),*) -> $ret:ty) => {{
         unsafe extern "system" fn function(
             this: $crate::abi::This,
             $($arg: <$type as $crate::export::pointers::Passed>::Raw,)*
         ) -> <$ret as $crate::export::guard::Answer>::C {
+            let this = $main(this);
             // SAFETY: a client calls the function in the table of an object of this class, and has a reference (export, "the promise of
             // clients").
             let object = unsafe { $crate::export::object::Object::<$class>::of(this) };
@@ -257,3 +317,17 @@ macro_rules! method {
 }
 
 pub(super) use method;
+
+/// A class without a second interface.
+macro_rules! no_more {
+    () => {
+        type More = ();
+        const MORE: Option<Guid> = None;
+
+        fn more() -> &'static () {
+            &()
+        }
+    };
+}
+
+pub(super) use no_more;

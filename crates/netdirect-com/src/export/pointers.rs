@@ -74,14 +74,31 @@ impl<T> In<T> {
     }
 }
 
+impl<T: Copy> In<T> {
+    /// The structure, in argument `position`.
+    pub(super) fn value(&self, position: u32) -> Result<T> {
+        if self.0.is_null() {
+            return Err(missing(position));
+        }
+        // SAFETY: not null, so it is a structure (export, "the promise of clients").
+        Ok(unsafe { self.0.read_unaligned() })
+    }
+}
+
+impl In<std::ffi::c_char> {
+    /// A copy of `len` octets of text, in argument `position`.
+    pub(super) fn octets(&self, len: u32, position: u32) -> Result<Vec<u8>> {
+        Octets(self.0.cast()).copy(len, LONGEST_TEXT, position)
+    }
+}
+
+/// The most octets of a text that a client passes.
+const LONGEST_TEXT: u32 = 1 << 20;
+
 impl In<Guid> {
     /// The identifier of the interface that a method is to return, its first argument.
     pub(super) fn iid(&self) -> Result<Guid> {
-        if self.0.is_null() {
-            return Err(missing(1));
-        }
-        // SAFETY: not null, so it is an identifier (export, "the promise of clients").
-        Ok(unsafe { self.0.read_unaligned() })
+        self.value(1)
     }
 }
 
@@ -156,6 +173,11 @@ impl Octets {
     /// The address of memory, which nobody reads here.
     pub(super) fn memory(&self) -> *mut u8 {
         self.0.cast_mut().cast()
+    }
+
+    /// The octets behind a pointer in a structure of the client.
+    pub(super) fn at(pointer: *const c_void) -> Self {
+        Self(pointer)
     }
 
     /// The memory as a buffer to register.

@@ -3,21 +3,22 @@
 use std::sync::Arc;
 
 use netdirect::{
-    Adapter, Affinity, CompletionQueue, NotifyType, OpFlags, QueuePair, RemoteAddress, RemoteToken,
-    Result, SharedReceiveQueue, Started,
+    Adapter, Affinity, AtomicOp, CompletionQueue, Error, Immediate, NotifyType, OpFlags, QueuePair,
+    QueuePairExtensions, RemoteAddress, RemoteToken, Result, SharedReceiveQueue, Started, Status,
 };
 
 use super::file::File;
 use super::memory::{RegionObject, WindowObject};
-use super::object::{Class, Interface, Object, method, unknown};
+use super::object::{Class, Interface, Object, method, no_more, unknown, unknown_of_more};
 use super::overlapped::get_overlapped_result;
 use super::parts::Parts;
 use super::pointers::{ClientOverlapped, Context, In, Octets, Out, copy_inline};
 use super::requests::Requests;
 use crate::abi::{
-    CompletionQueueTable, CompletionResult, Guid, IID_ND2_COMPLETION_QUEUE, IID_ND2_OVERLAPPED,
-    IID_ND2_QUEUE_PAIR, IID_ND2_SHARED_RECEIVE_QUEUE, OverlappedTable, QueuePairTable, Sge,
-    SharedReceiveQueueTable, This,
+    Atomic, CompletionQueueExtensionTable, CompletionQueueTable, CompletionResult, ExtendedResult,
+    Guid, IID_COMPLETION_QUEUE_EXTENSION, IID_ND2_COMPLETION_QUEUE, IID_ND2_OVERLAPPED,
+    IID_ND2_QUEUE_PAIR, IID_ND2_SHARED_RECEIVE_QUEUE, IID_QUEUE_PAIR_EXTENSION, OverlappedTable,
+    QueuePairExtensionTable, QueuePairTable, Sge, SharedReceiveQueueTable, This,
 };
 use crate::context;
 
@@ -39,9 +40,21 @@ static COMPLETION_QUEUE: CompletionQueueTable = CompletionQueueTable {
     get_results: method!(CompletionQueueObject, get_results(results: Out<CompletionResult>, count: u32) -> u32),
 };
 
+static COMPLETION_QUEUE_EXTENSION: CompletionQueueExtensionTable = CompletionQueueExtensionTable {
+    unknown: unknown_of_more::<CompletionQueueObject>(),
+    get_results: method!(more CompletionQueueObject, get_extended_results(results: Out<ExtendedResult>, count: u32) -> u32),
+};
+
 impl Class for CompletionQueueObject {
     type Table = CompletionQueueTable;
     const INTERFACES: &'static [Guid] = &[IID_ND2_COMPLETION_QUEUE, IID_ND2_OVERLAPPED];
+
+    type More = CompletionQueueExtensionTable;
+    const MORE: Option<Guid> = Some(IID_COMPLETION_QUEUE_EXTENSION);
+
+    fn more() -> &'static CompletionQueueExtensionTable {
+        &COMPLETION_QUEUE_EXTENSION
+    }
 
     fn table() -> &'static CompletionQueueTable {
         &COMPLETION_QUEUE
@@ -103,6 +116,34 @@ impl CompletionQueueObject {
         if results.is_null() {
             return 0;
         }
+        self.take(count, |index, result| {
+            results.set_at(index, result_of(result))
+        })
+    }
+
+    #[inline]
+    #[expect(clippy::needless_pass_by_value, reason = "arguments of a method")]
+    fn get_extended_results(&self, results: Out<ExtendedResult>, count: u32) -> u32 {
+        if results.is_null() {
+            return 0;
+        }
+        self.take(count, |index, result| {
+            let octets = result.immediate.as_ref();
+            let octets = octets.map_or(&[][..], netdirect::Immediate::as_bytes);
+            let mut immediate = [0; 8];
+            immediate[..octets.len()].copy_from_slice(octets);
+            let extended = ExtendedResult {
+                result: result_of(result),
+                immediate_length: u32::try_from(octets.len()).expect("at most 8 octets"),
+                immediate,
+            };
+            results.set_at(index, extended);
+        })
+    }
+
+    /// Takes up to `count` results, and tells each.
+    #[inline]
+    fn take(&self, count: u32, tell: impl Fn(usize, &netdirect::CompletionResult)) -> u32 {
         let mut taken = [netdirect::CompletionResult::default(); RESULTS];
         let mut told = 0;
         while told < count as usize {
@@ -114,7 +155,7 @@ impl CompletionQueueObject {
                 self.queue.take_results(taken)
             };
             for result in &taken[..number] {
-                results.set_at(told, result_of(result));
+                tell(told, result);
                 told += 1;
             }
             if number < room {
@@ -169,6 +210,8 @@ static SHARED_RECEIVE_QUEUE: SharedReceiveQueueTable = SharedReceiveQueueTable {
 impl Class for SharedReceiveQueueObject {
     type Table = SharedReceiveQueueTable;
     const INTERFACES: &'static [Guid] = &[IID_ND2_SHARED_RECEIVE_QUEUE, IID_ND2_OVERLAPPED];
+
+    no_more!();
 
     fn table() -> &'static SharedReceiveQueueTable {
         &SHARED_RECEIVE_QUEUE
@@ -246,9 +289,27 @@ static QUEUE_PAIR: QueuePairTable = QueuePairTable {
         context: Context, sges: In<Sge>, count: u32, remote_address: u64, remote_token: u32, flags: u32) -> Result<()>),
 };
 
+static QUEUE_PAIR_EXTENSION: QueuePairExtensionTable = QueuePairExtensionTable {
+    unknown: unknown_of_more::<QueuePairObject>(),
+    send_immediate: method!(more QueuePairObject, send_immediate(context: Context, data: Octets, size: u32, flags: u32) -> Result<()>),
+    atomic: method!(more QueuePairObject, atomic(
+        context: Context, op: In<Atomic>, sink: In<Sge>, remote_address: u64, remote_token: u32, flags: u32) -> Result<()>),
+};
+
 impl Class for QueuePairObject {
     type Table = QueuePairTable;
     const INTERFACES: &'static [Guid] = &[IID_ND2_QUEUE_PAIR];
+
+    type More = QueuePairExtensionTable;
+    const MORE: Option<Guid> = Some(IID_QUEUE_PAIR_EXTENSION);
+
+    fn more() -> &'static QueuePairExtensionTable {
+        &QUEUE_PAIR_EXTENSION
+    }
+
+    fn has_more(&self) -> bool {
+        self.qp.extensions().is_some()
+    }
 
     fn table() -> &'static QueuePairTable {
         &QUEUE_PAIR
@@ -362,6 +423,64 @@ impl QueuePairObject {
             }
             let data = copy_inline(sges, self.parts.max_inline + 1);
             self.qp.write_inline(context.0, &[&data], remote, flags)
+        })
+    }
+
+    fn extensions(&self) -> Result<&dyn QueuePairExtensions> {
+        let extensions = self.qp.extensions();
+        extensions.ok_or_else(|| Status::NOT_SUPPORTED.into())
+    }
+
+    fn send_immediate(&self, context: Context, data: Octets, size: u32, flags: u32) -> Result<()> {
+        let octets = data.copy(size, 8, 2)?;
+        let immediate = match *octets {
+            [a, b, c, d] => Immediate::from([a, b, c, d]),
+            [a, b, c, d, e, f, g, h] => Immediate::from([a, b, c, d, e, f, g, h]),
+            _ => {
+                return Err(Error::new(
+                    Status::INVALID_PARAMETER_2,
+                    "Immediate Data has 4 or 8 octets",
+                ));
+            }
+        };
+        let flags = OpFlags::from_bits_retain(flags);
+        self.extensions()?
+            .send_immediate(context.0, immediate, flags)
+    }
+
+    fn atomic(
+        &self,
+        context: Context,
+        op: In<Atomic>,
+        sink: In<Sge>,
+        remote_address: u64,
+        remote_token: u32,
+        flags: u32,
+    ) -> Result<()> {
+        let op = op.value(2)?;
+        let op = match op.kind {
+            1 => AtomicOp::FetchAdd {
+                add: op.operand,
+                mask: op.mask,
+            },
+            2 => AtomicOp::CompareSwap {
+                compare: op.compare,
+                compare_mask: op.compare_mask,
+                swap: op.operand,
+                swap_mask: op.mask,
+            },
+            _ => {
+                return Err(Error::new(
+                    Status::INVALID_PARAMETER_2,
+                    "no such Atomic operation",
+                ));
+            }
+        };
+        let flags = OpFlags::from_bits_retain(flags);
+        let target = remote(remote_address, remote_token);
+        sink.sges(1, 3, |sinks| {
+            self.extensions()?
+                .atomic(context.0, op, &sinks[0], target, flags)
         })
     }
 }

@@ -5,14 +5,15 @@ use std::ptr;
 use std::sync::Arc;
 
 use netdirect::{
-    Adapter, AdapterFlags, AdapterId, AdapterInfo, Affinity, CompletionQueue, Connector, Listener,
-    MemoryRegion, MemoryWindow, OverlappedFile, QueuePair, QueuePairOptions, Result,
-    SharedReceiveQueue, SharedReceiveQueueOptions, VERSION_2,
+    Adapter, AdapterExtensions, AdapterFlags, AdapterId, AdapterInfo, Affinity, CompletionQueue,
+    Connector, Listener, MemoryRegion, MemoryWindow, OverlappedFile, QueuePair, QueuePairOptions,
+    Result, SharedReceiveQueue, SharedReceiveQueueOptions, VERSION_2,
 };
 use parking_lot::Mutex;
 
 use super::addresses;
 use super::connection::{ImportedConnector, ImportedListener};
+use super::extensions::OfAdapter;
 use super::file::ImportedFile;
 use super::memory::{ImportedRegion, ImportedWindow};
 use super::overlapping::Overlapping;
@@ -20,22 +21,31 @@ use super::pointer::{Pointer, call, check, create, of};
 use super::queues::{ImportedCompletionQueue, ImportedQueuePair, ImportedSharedReceiveQueue};
 use super::requests::ImportedRequests;
 use crate::abi::{
-    self, AdapterTable, IID_ND2_COMPLETION_QUEUE, IID_ND2_CONNECTOR, IID_ND2_LISTENER,
-    IID_ND2_MEMORY_REGION, IID_ND2_MEMORY_WINDOW, IID_ND2_QUEUE_PAIR, IID_ND2_SHARED_RECEIVE_QUEUE,
+    self, AdapterTable, IID_ADAPTER_EXTENSION, IID_ND2_COMPLETION_QUEUE, IID_ND2_CONNECTOR,
+    IID_ND2_LISTENER, IID_ND2_MEMORY_REGION, IID_ND2_MEMORY_WINDOW, IID_ND2_QUEUE_PAIR,
+    IID_ND2_SHARED_RECEIVE_QUEUE,
 };
 
 #[derive(Debug)]
 pub(super) struct ImportedAdapter {
     object: Pointer<AdapterTable>,
     /// Made with the first file.
-    requests: Mutex<Option<Arc<ImportedRequests>>>,
+    requests: Arc<Mutex<Option<Arc<ImportedRequests>>>>,
+    extension: Option<OfAdapter>,
 }
 
 impl ImportedAdapter {
     pub(super) fn new(object: Pointer<AdapterTable>) -> Self {
+        let requests = Arc::default();
+        let extension = object.query(IID_ADAPTER_EXTENSION).ok();
+        let extension = extension.map(|object| OfAdapter {
+            object,
+            requests: Arc::clone(&requests),
+        });
         Self {
             object,
-            requests: Mutex::default(),
+            requests,
+            extension,
         }
     }
 
@@ -220,5 +230,9 @@ impl Adapter for ImportedAdapter {
         let made = create!(&self.object, create_listener(IID_ND2_LISTENER, handle));
         let object = Overlapping::new(made?, file)?;
         Ok(Arc::new(ImportedListener::new(object)))
+    }
+
+    fn extensions(&self) -> Option<&dyn AdapterExtensions> {
+        self.extension.as_ref().map(|extension| extension as _)
     }
 }

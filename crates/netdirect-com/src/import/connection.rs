@@ -5,15 +5,17 @@ use std::ptr;
 use std::sync::Arc;
 
 use netdirect::{
-    Connector, Listener, Overlapped, OverlappedObject, QueuePair, ReadLimits, Result, Started,
-    Status,
+    Connector, Error, Listener, Overlapped, OverlappedObject, QueuePair, ReadLimits, Result,
+    Started, Status,
 };
 
 use super::addresses;
 use super::overlapping::Overlapping;
-use super::pointer::{call, check, of};
+use super::pointer::{Pointer, call, check, of};
 use super::queues::ImportedQueuePair;
-use crate::abi::{ConnectorTable, ListenerTable, This};
+use crate::abi::{
+    ConnectorTable, IID_LISTENER_EXTENSION, ListenerExtensionTable, ListenerTable, This,
+};
 
 #[derive(Debug)]
 pub(super) struct ImportedConnector(Overlapping<ConnectorTable>);
@@ -152,33 +154,39 @@ impl Connector for ImportedConnector {
 }
 
 #[derive(Debug)]
-pub(super) struct ImportedListener(Overlapping<ListenerTable>);
+pub(super) struct ImportedListener {
+    object: Overlapping<ListenerTable>,
+    extension: Option<Pointer<ListenerExtensionTable>>,
+}
 
 impl ImportedListener {
     pub(super) fn new(object: Overlapping<ListenerTable>) -> Self {
-        Self(object)
+        Self {
+            extension: object.main().query(IID_LISTENER_EXTENSION).ok(),
+            object,
+        }
     }
 }
 
 impl OverlappedObject for ImportedListener {
     fn cancel_overlapped_requests(&self) -> Result<()> {
-        self.0.cancel()
+        self.object.cancel()
     }
 }
 
 impl Listener for ImportedListener {
     fn bind(&self, address: SocketAddr) -> Result<()> {
         let (octets, len) = addresses::sockaddr(address);
-        check(call!(self.0.main(), bind(octets.as_ptr().cast(), len)))
+        check(call!(self.object.main(), bind(octets.as_ptr().cast(), len)))
     }
 
     fn listen(&self, backlog: u32) -> Result<()> {
-        check(call!(self.0.main(), listen(backlog)))
+        check(call!(self.object.main(), listen(backlog)))
     }
 
     fn get_local_address(&self) -> Result<SocketAddr> {
         addresses::one(|address, size| {
-            call!(self.0.main(), get_local_address(address.cast(), size))
+            call!(self.object.main(), get_local_address(address.cast(), size))
         })
     }
 
@@ -188,8 +196,21 @@ impl Listener for ImportedListener {
         overlapped: &Overlapped,
     ) -> Result<Started> {
         let connector = of::<ImportedConnector>(&**connector, 1)?.this();
-        self.0.submit(overlapped, None, |listener, pointer| {
+        self.object.submit(overlapped, None, |listener, pointer| {
             call!(listener, get_connection_request(connector, pointer))
         })
+    }
+
+    fn withdraw(&self, connector: &Arc<dyn Connector>) -> Result<()> {
+        let Some(extension) = &self.extension else {
+            return Err(Error::new(
+                Status::NOT_SUPPORTED,
+                "this library withdraws no connectors",
+            ));
+        };
+        let connector = of::<ImportedConnector>(&**connector, 1)?.this();
+        let withdrawn = call!(extension, withdraw(connector));
+        self.object.drain();
+        check(withdrawn)
     }
 }

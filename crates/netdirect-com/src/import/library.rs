@@ -18,6 +18,14 @@ use crate::abi::{Guid, IID_ND2_PROVIDER, ProviderTable, This};
 pub struct LoadError {
     path: PathBuf,
     why: String,
+    advice: &'static str,
+}
+
+impl LoadError {
+    /// What to do, in a few words.
+    pub fn advice(&self) -> &'static str {
+        self.advice
+    }
 }
 
 impl fmt::Display for LoadError {
@@ -46,6 +54,7 @@ pub fn provider(path: &Path) -> Result<Arc<dyn Provider>, LoadError> {
     let failed = |why: String| LoadError {
         path: path.to_owned(),
         why,
+        advice: "name a library that exports DllGetClassObject and DllCanUnloadNow",
     };
     // SAFETY: the library is a part of the program from here on (this function's documentation, "Trust").
     let library = unsafe { Library::new(path) };
@@ -66,8 +75,22 @@ pub fn provider(path: &Path) -> Result<Arc<dyn Provider>, LoadError> {
     let status = unsafe { get(&raw const class, &raw const IID_PROVIDER, &raw mut object) };
     // SAFETY: the interface was asked for by its identifier.
     let made = unsafe { Pointer::<ProviderTable>::made(&loaded, status, object) };
-    let made = made.map_err(|error| failed(format!("gives no provider: {error}")))?;
+    let made = made.map_err(|error| LoadError {
+        advice: "correct its configuration, which the library may have named above",
+        ..failed(format!("gives no provider: {error}"))
+    })?;
     Ok(Arc::new(Imported::new(name(path), made)))
+}
+
+/// Hands lines of its configuration file to the library of a provider that [`provider`] has made, for adapters that are opened from now on.
+/// Returns false if `provider` is no such provider, or its library cannot be configured so.
+///
+/// # Errors
+///
+/// The library does not understand the lines.
+pub fn configure(provider: &dyn Provider, lines: &str) -> netdirect::Result<bool> {
+    let imported = (provider as &dyn std::any::Any).downcast_ref::<Imported>();
+    imported.map_or(Ok(false), |imported| imported.configure(lines))
 }
 
 static IID_PROVIDER: Guid = IID_ND2_PROVIDER;

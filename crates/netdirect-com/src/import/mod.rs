@@ -19,10 +19,12 @@
 mod adapter;
 mod addresses;
 mod connection;
+mod extensions;
 mod file;
 mod library;
 mod loaded;
 mod memory;
+mod of_queue_pair;
 mod overlapping;
 mod pointer;
 mod port;
@@ -30,4 +32,4 @@ mod provider;
 mod queues;
 mod requests;
 
-pub use library::{LoadError, provider};
+pub use library::{LoadError, configure, provider};

@@ -3,22 +3,39 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use netdirect::{Adapter, AdapterId, Provider, Result};
+use netdirect::{Adapter, AdapterId, Provider, ProviderExtensions, Result};
 
 use super::adapter::ImportedAdapter;
 use super::addresses;
+use super::extensions::OfProvider;
 use super::pointer::{Pointer, call, check, create};
-use crate::abi::{IID_ND2_ADAPTER, ProviderTable, SocketAddressList};
+use crate::abi::{IID_ND2_ADAPTER, IID_PROVIDER_EXTENSION, ProviderTable, SocketAddressList};
 
 #[derive(Debug)]
 pub(super) struct Imported {
     name: String,
     object: Pointer<ProviderTable>,
+    extension: Option<OfProvider>,
 }
 
 impl Imported {
     pub(super) fn new(name: String, object: Pointer<ProviderTable>) -> Self {
-        Self { name, object }
+        let extension = object.query(IID_PROVIDER_EXTENSION).ok();
+        Self {
+            name,
+            object,
+            extension: extension.map(OfProvider),
+        }
+    }
+}
+
+impl Imported {
+    /// Whether the library can be configured so, and is.
+    pub(super) fn configure(&self, lines: &str) -> Result<bool> {
+        let Some(extension) = &self.extension else {
+            return Ok(false);
+        };
+        extension.configure(lines).map(|()| true)
     }
 }
 
@@ -47,5 +64,9 @@ impl Provider for Imported {
     fn open_adapter(&self, id: AdapterId) -> Result<Arc<dyn Adapter>> {
         let made = create!(&self.object, open_adapter(IID_ND2_ADAPTER, id.0));
         Ok(Arc::new(ImportedAdapter::new(made?)))
+    }
+
+    fn extensions(&self) -> Option<&dyn ProviderExtensions> {
+        self.extension.as_ref().map(|extension| extension as _)
     }
 }

@@ -4,30 +4,41 @@ use std::ptr;
 use std::sync::Arc;
 
 use netdirect::{
-    Affinity, CompletionQueue, CompletionResult, Error, MemoryRegion, MemoryWindow, NotifyType,
-    OpFlags, Overlapped, OverlappedObject, QueuePair, RemoteAddress, RequestType, Result, Sge,
-    SharedReceiveQueue, Started, Status,
+    Affinity, CompletionQueue, CompletionResult, Error, Immediate, MemoryRegion, MemoryWindow,
+    NotifyType, OpFlags, Overlapped, OverlappedObject, QueuePair, QueuePairExtensions,
+    RemoteAddress, RequestType, Result, Sge, SharedReceiveQueue, Started, Status,
 };
 
 use super::memory::{ImportedRegion, ImportedWindow};
+use super::of_queue_pair::OfQueuePair;
 use super::overlapping::Overlapping;
 use super::pointer::{Pointer, call, check, of};
-use crate::abi::{self, CompletionQueueTable, QueuePairTable, SharedReceiveQueueTable, This};
+use crate::abi::{
+    self, CompletionQueueExtensionTable, CompletionQueueTable, ExtendedResult,
+    IID_COMPLETION_QUEUE_EXTENSION, IID_QUEUE_PAIR_EXTENSION, QueuePairTable,
+    SharedReceiveQueueTable, This,
+};
 use crate::context;
 
 #[derive(Debug)]
-pub(super) struct ImportedCompletionQueue(Overlapping<CompletionQueueTable>);
+pub(super) struct ImportedCompletionQueue {
+    object: Overlapping<CompletionQueueTable>,
+    extension: Option<Pointer<CompletionQueueExtensionTable>>,
+}
 
 /// Results that are taken at once.
 const RESULTS: usize = 16;
 
 impl ImportedCompletionQueue {
     pub(super) fn new(object: Overlapping<CompletionQueueTable>) -> Self {
-        Self(object)
+        Self {
+            extension: object.main().query(IID_COMPLETION_QUEUE_EXTENSION).ok(),
+            object,
+        }
     }
 
     pub(super) fn this(&self) -> This {
-        self.0.main().this()
+        self.object.main().this()
     }
 }
 
@@ -42,51 +53,80 @@ fn affinity(query: impl FnOnce(*mut u16, *mut usize) -> Status) -> Result<Affini
 
 impl OverlappedObject for ImportedCompletionQueue {
     fn cancel_overlapped_requests(&self) -> Result<()> {
-        self.0.cancel()
+        self.object.cancel()
     }
 }
 
 impl CompletionQueue for ImportedCompletionQueue {
     fn get_notify_affinity(&self) -> Result<Affinity> {
-        affinity(|group, mask| call!(self.0.main(), get_notify_affinity(group, mask)))
+        affinity(|group, mask| call!(self.object.main(), get_notify_affinity(group, mask)))
     }
 
     fn resize(&self, depth: u32) -> Result<()> {
-        check(call!(self.0.main(), resize(depth)))
+        check(call!(self.object.main(), resize(depth)))
     }
 
     fn notify(&self, kind: NotifyType, overlapped: &Overlapped) -> Result<Started> {
-        self.0.submit(overlapped, None, |queue, pointer| {
+        self.object.submit(overlapped, None, |queue, pointer| {
             call!(queue, notify(kind as u32, pointer))
         })
     }
 
     #[inline]
     fn get_results(&self, results: &mut [CompletionResult]) -> usize {
-        let empty = abi::CompletionResult {
-            status: Status::SUCCESS,
-            bytes_transferred: 0,
-            queue_pair_context: ptr::null_mut(),
-            request_context: ptr::null_mut(),
-            request_type: 0,
+        let total = match &self.extension {
+            Some(extension) => take(
+                results,
+                ExtendedResult {
+                    result: NOTHING,
+                    immediate_length: 0,
+                    immediate: [0; 8],
+                },
+                |taken, count| call!(extension, get_results(taken, count)),
+                extended_result_of,
+            ),
+            None => take(
+                results,
+                NOTHING,
+                |taken, count| call!(self.object.main(), get_results(taken, count)),
+                result_of,
+            ),
         };
-        let mut taken = [empty; RESULTS];
-        let mut total = 0;
-        for results in results.chunks_mut(RESULTS) {
-            let room = u32::try_from(results.len()).expect("at most 16");
-            let count = call!(self.0.main(), get_results(taken.as_mut_ptr(), room));
-            let count = (count as usize).min(results.len());
-            for (result, taken) in results.iter_mut().zip(&taken[..count]) {
-                *result = result_of(taken);
-            }
-            total += count;
-            if count < results.len() {
-                break;
-            }
-        }
-        self.0.drain();
+        self.object.drain();
         total
     }
+}
+
+const NOTHING: abi::CompletionResult = abi::CompletionResult {
+    status: Status::SUCCESS,
+    bytes_transferred: 0,
+    queue_pair_context: ptr::null_mut(),
+    request_context: ptr::null_mut(),
+    request_type: 0,
+};
+
+/// Takes results by `get`, at most 16 at once.
+#[inline]
+fn take<T: Copy>(
+    results: &mut [CompletionResult],
+    empty: T,
+    get: impl Fn(*mut T, u32) -> u32,
+    of: impl Fn(&T) -> CompletionResult,
+) -> usize {
+    let mut taken = [empty; RESULTS];
+    let mut total = 0;
+    for results in results.chunks_mut(RESULTS) {
+        let room = u32::try_from(results.len()).expect("at most 16");
+        let count = (get(taken.as_mut_ptr(), room) as usize).min(results.len());
+        for (result, taken) in results.iter_mut().zip(&taken[..count]) {
+            *result = of(taken);
+        }
+        total += count;
+        if count < results.len() {
+            break;
+        }
+    }
+    total
 }
 
 fn result_of(result: &abi::CompletionResult) -> CompletionResult {
@@ -95,6 +135,16 @@ fn result_of(result: &abi::CompletionResult) -> CompletionResult {
         .status(result.status)
         .bytes_transferred(result.bytes_transferred)
         .queue_pair_context(context::number(result.queue_pair_context))
+}
+
+fn extended_result_of(extended: &ExtendedResult) -> CompletionResult {
+    let [a, b, c, d, ..] = extended.immediate;
+    let immediate = match extended.immediate_length {
+        4 => Some(Immediate::from([a, b, c, d])),
+        8 => Some(Immediate::from(extended.immediate)),
+        _ => None,
+    };
+    result_of(&extended.result).immediate(immediate)
 }
 
 #[derive(Debug)]
@@ -147,22 +197,32 @@ fn list(sges: &[Sge]) -> (*const abi::Sge, u32) {
 }
 
 #[derive(Debug)]
-pub(super) struct ImportedQueuePair(Pointer<QueuePairTable>);
+pub(super) struct ImportedQueuePair {
+    object: Pointer<QueuePairTable>,
+    extension: Option<OfQueuePair>,
+}
 
 impl ImportedQueuePair {
     pub(super) fn new(object: Pointer<QueuePairTable>) -> Self {
-        Self(object)
+        let extension = object.query(IID_QUEUE_PAIR_EXTENSION).ok();
+        Self {
+            object,
+            extension: extension.map(OfQueuePair),
+        }
     }
 
     pub(super) fn this(&self) -> This {
-        self.0.this()
+        self.object.this()
     }
 
     #[inline]
     fn send_any(&self, context: u64, sges: &[Sge], flags: OpFlags) -> Result<()> {
         let (list, count) = list(sges);
         let context = context::pointer(context);
-        check(call!(&self.0, send(context, list, count, flags.bits())))
+        check(call!(
+            &self.object,
+            send(context, list, count, flags.bits())
+        ))
     }
 
     #[inline]
@@ -177,7 +237,7 @@ impl ImportedQueuePair {
         let context = context::pointer(context);
         let RemoteAddress { address, token } = remote;
         check(call!(
-            &self.0,
+            &self.object,
             write(context, list, count, address, token.0, flags.bits())
         ))
     }
@@ -210,7 +270,7 @@ fn inline_list(data: &[&[u8]]) -> Result<Vec<Sge>> {
 
 impl QueuePair for ImportedQueuePair {
     fn flush(&self) -> Result<()> {
-        check(call!(&self.0, flush()))
+        check(call!(&self.object, flush()))
     }
 
     #[inline]
@@ -223,7 +283,7 @@ impl QueuePair for ImportedQueuePair {
     fn receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
         let (list, count) = list(sges);
         check(call!(
-            &self.0,
+            &self.object,
             receive(context::pointer(context), list, count)
         ))
     }
@@ -243,7 +303,7 @@ impl QueuePair for ImportedQueuePair {
         let length = usize::try_from(length).map_err(too_long)?;
         let (context, buffer) = (context::pointer(context), context::pointer(address));
         check(call!(
-            &self.0,
+            &self.object,
             bind(context, region, window, buffer, length, flags.bits())
         ))
     }
@@ -256,7 +316,10 @@ impl QueuePair for ImportedQueuePair {
     ) -> Result<()> {
         let window = of::<ImportedWindow>(&**window, 2)?.this();
         let context = context::pointer(context);
-        check(call!(&self.0, invalidate(context, window, flags.bits())))
+        check(call!(
+            &self.object,
+            invalidate(context, window, flags.bits())
+        ))
     }
 
     #[inline]
@@ -271,7 +334,7 @@ impl QueuePair for ImportedQueuePair {
         let context = context::pointer(context);
         let RemoteAddress { address, token } = remote;
         check(call!(
-            &self.0,
+            &self.object,
             read(context, list, count, address, token.0, flags.bits())
         ))
     }
@@ -301,5 +364,9 @@ impl QueuePair for ImportedQueuePair {
     ) -> Result<()> {
         let list = inline_list(data)?;
         self.write_any(context, &list, remote, flags | OpFlags::INLINE)
+    }
+
+    fn extensions(&self) -> Option<&dyn QueuePairExtensions> {
+        self.extension.as_ref().map(|extension| extension as _)
     }
 }
