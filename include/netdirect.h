@@ -16,7 +16,7 @@
  *     7. Interfaces
  *     8. What a provider exports
  *     9. Helper functions            NdStartup to NdOpenAdapter
- *    10. Interfaces of softnd's own  none yet
+ *    10. Interfaces of softnd's own  capabilities, counters, faults, Atomics, Immediate Data
  *
  * In C an interface is a structure whose first member points to the table: adapter->lpVtbl->Query(adapter, &info, &size), or for short
  * IND2Adapter_Query(adapter, &info, &size). In C++ it is a class with pure virtual functions: adapter->Query(&info, &size).
@@ -802,10 +802,6 @@ ND_INTERFACE_(IND2Listener, IND2Overlapped)
 ND_END_INTERFACE_
 #undef ND_INTERFACE_NAME_
 
-#if defined(__cplusplus) && (defined(__GNUC__) || defined(__clang__))
-#pragma GCC diagnostic pop
-#endif
-
 #ifndef __cplusplus
 
 /* Short forms for C. They name `This` twice. */
@@ -985,6 +981,8 @@ ND_END_C_
 #define ND_QUERY_EXCLUDE_NDv1_ADDRESSES 0x00000002
 #define ND_QUERY_EXCLUDE_NDv2_ADDRESSES 0x00000004
 
+struct INDAdapter;
+
 #ifdef _WIN32
 #define ND_HELPER_API __stdcall
 #else
@@ -1011,11 +1009,190 @@ HRESULT ND_HELPER_API NdCheckAddress(const struct sockaddr *pAddress, SIZE_T cbA
 /* The adapter of the provider that has this local address. iid is IID_IND2Adapter. */
 HRESULT ND_HELPER_API NdOpenAdapter(REFIID iid, const struct sockaddr *pAddress, SIZE_T cbAddress, VOID **ppIAdapter);
 
+/* The same for version 1, which no provider of softnd's has. */
+HRESULT ND_HELPER_API NdOpenV1Adapter(const struct sockaddr *pAddress, SIZE_T cbAddress, struct INDAdapter **ppIAdapter);
+
 ND_END_C_
 
 /* ---- 10. Interfaces of softnd's own ------------------------------------------------------------------------------------------------ */
 
-/* None yet. */
+/*
+ * What softnd has beyond ND2. QueryInterface of the object finds them: an IND2Adapter has INDXAdapter, and so on. Other providers answer
+ * E_NOINTERFACE.
+ */
+ND_IID_(IID_INDXProvider, 2F6A91D4, 5B0E, 4C7B, 9A, 41, 30, C5, 77, E2, 1D, 01)
+ND_IID_(IID_INDXAdapter, 2F6A91D4, 5B0E, 4C7B, 9A, 41, 30, C5, 77, E2, 1D, 02)
+ND_IID_(IID_INDXCompletionQueue, 2F6A91D4, 5B0E, 4C7B, 9A, 41, 30, C5, 77, E2, 1D, 03)
+ND_IID_(IID_INDXQueuePair, 2F6A91D4, 5B0E, 4C7B, 9A, 41, 30, C5, 77, E2, 1D, 04)
+ND_IID_(IID_INDXListener, 2F6A91D4, 5B0E, 4C7B, 9A, 41, 30, C5, 77, E2, 1D, 05)
+
+/* INDXAdapter::GetCapabilities. The first two are what ND2 expects of every adapter. */
+#define NDX_CAPABILITY_MEMORY_WINDOWS 0x00000001
+#define NDX_CAPABILITY_SOLICITED_EVENTS 0x00000002
+#define NDX_CAPABILITY_FETCH_ADD 0x00000004
+#define NDX_CAPABILITY_FETCH_ADD_MASK 0x00000008
+#define NDX_CAPABILITY_COMPARE_SWAP 0x00000010
+#define NDX_CAPABILITY_COMPARE_SWAP_MASK 0x00000020
+#define NDX_CAPABILITY_IMMEDIATE_4 0x00000040 /* Immediate Data of 4 octets */
+#define NDX_CAPABILITY_IMMEDIATE_8 0x00000080 /* Immediate Data of 8 octets */
+
+/* ND2_RESULT.RequestType of requests that ND2 does not have. */
+#define NDX_REQUEST_TYPE_SEND_IMMEDIATE ((ND2_REQUEST_TYPE)0x1000)
+#define NDX_REQUEST_TYPE_ATOMIC ((ND2_REQUEST_TYPE)0x1001)
+
+/* NDX_FAULT.Kind */
+#define NDX_FAULT_REMOVE_DEVICE 1
+#define NDX_FAULT_CALL 2
+#define NDX_FAULT_BREAK_COMPLETION_QUEUE 3
+#define NDX_FAULT_BREAK_SHARED_RECEIVE_QUEUE 4
+#define NDX_FAULT_UNREACHABLE_HOST 5
+
+/* NDX_FAULT.Call */
+typedef enum _NDX_CALL ND_UNDERLYING_INT_ {
+    NdxCallAny = 0,
+    NdxCallResolveAddress = 1,
+    NdxCallOpenAdapter = 2,
+    NdxCallCreateOverlappedFile = 3,
+    NdxCallCreateCompletionQueue = 4,
+    NdxCallCreateMemoryRegion = 5,
+    NdxCallCreateMemoryWindow = 6,
+    NdxCallCreateSharedReceiveQueue = 7,
+    NdxCallCreateQueuePair = 8,
+    NdxCallCreateQueuePairWithSrq = 9,
+    NdxCallCreateConnector = 10,
+    NdxCallCreateListener = 11,
+    NdxCallResizeCompletionQueue = 12,
+    NdxCallNotifyCompletionQueue = 13,
+    NdxCallModifySharedReceiveQueue = 14,
+    NdxCallNotifySharedReceiveQueue = 15,
+    NdxCallRegister = 16,
+    NdxCallBindListener = 17,
+    NdxCallListen = 18,
+    NdxCallBindConnector = 19
+} NDX_CALL;
+
+/* A fault that the provider is to have, for tests of programs. */
+typedef struct _NDX_FAULT {
+    ULONG Kind;
+    /* NDX_FAULT_CALL: the kind of call (NDX_CALL), and which one of them fails, counted from 1. */
+    ULONG Call;
+    ULONG Nth;
+    /* What the call or the queue fails with. */
+    HRESULT Status;
+    /* The queue that breaks down. */
+    IUnknown *Object;
+    /* The address of the host that cannot be reached. */
+    const struct sockaddr *Address;
+    ULONG AddressLength;
+} NDX_FAULT;
+
+/* NDX_ATOMIC.Kind */
+#define NDX_ATOMIC_FETCH_ADD 1
+#define NDX_ATOMIC_COMPARE_SWAP 2
+
+/* An operation on a word of 64 bits in the peer's memory (RFC 7306). */
+typedef struct _NDX_ATOMIC {
+    ULONG Kind;
+    /* The number to add, or to swap in. */
+    UINT64 Operand;
+    /* FetchAdd: the highest bit of each field; 0 for one field. CompareSwap: the bits to swap. */
+    UINT64 Mask;
+    /* CompareSwap: the number to compare with, and the bits to compare. */
+    UINT64 Compare;
+    UINT64 CompareMask;
+} NDX_ATOMIC;
+
+/* A result with the Immediate Data that came with it. */
+typedef struct _NDX_RESULT {
+    ND2_RESULT Result;
+    /* 0, 4 or 8 octets, in the order in which the peer passed them. */
+    ULONG ImmediateLength;
+    BYTE Immediate[8];
+} NDX_RESULT;
+
+#define ND_INTERFACE_NAME_ INDXProvider
+ND_INTERFACE_(INDXProvider, IUnknown)
+    ND_UNKNOWN_METHODS_
+    /* Lines of softnd's configuration file, for adapters that this object opens from now on. */
+    ND_METHOD_(HRESULT, Configure)(ND_THIS_AND_ const CHAR *pText, ULONG cbText) ND_PURE_;
+    ND_METHOD_(HRESULT, Inject)(ND_THIS_AND_ const NDX_FAULT *pFault) ND_PURE_;
+ND_END_INTERFACE_
+#undef ND_INTERFACE_NAME_
+
+#define ND_INTERFACE_NAME_ INDXAdapter
+ND_INTERFACE_(INDXAdapter, IUnknown)
+    ND_UNKNOWN_METHODS_
+    ND_METHOD_(UINT64, GetCapabilities)(ND_THIS_) ND_PURE_;
+    /* A line for each counter: its name, a space and its number. */
+    ND_METHOD_(HRESULT, GetCounters)(ND_THIS_AND_ CHAR *pText, ULONG *pcbText) ND_PURE_;
+    ND_METHOD_(HRESULT, Inject)(ND_THIS_AND_ const NDX_FAULT *pFault) ND_PURE_;
+ND_END_INTERFACE_
+#undef ND_INTERFACE_NAME_
+
+#define ND_INTERFACE_NAME_ INDXCompletionQueue
+ND_INTERFACE_(INDXCompletionQueue, IUnknown)
+    ND_UNKNOWN_METHODS_
+    ND_METHOD_(ULONG, GetResultsEx)(ND_THIS_AND_ NDX_RESULT results[], ULONG nResults) ND_PURE_;
+ND_END_INTERFACE_
+#undef ND_INTERFACE_NAME_
+
+#define ND_INTERFACE_NAME_ INDXQueuePair
+ND_INTERFACE_(INDXQueuePair, IUnknown)
+    ND_UNKNOWN_METHODS_
+    /* 4 or 8 octets, which the peer finds in the result of a Receive. */
+    ND_METHOD_(HRESULT, SendImmediate)(ND_THIS_AND_ VOID *requestContext, const VOID *pData, ULONG cbData, ULONG flags) ND_PURE_;
+    /* The old value of the word comes into the 8 octets of the entry. */
+    ND_METHOD_(HRESULT, Atomic)(ND_THIS_AND_ VOID *requestContext, const NDX_ATOMIC *pOperation, const ND2_SGE *pSge, UINT64 remoteAddress,
+                                UINT32 remoteToken, ULONG flags) ND_PURE_;
+ND_END_INTERFACE_
+#undef ND_INTERFACE_NAME_
+
+#define ND_INTERFACE_NAME_ INDXListener
+ND_INTERFACE_(INDXListener, IUnknown)
+    ND_UNKNOWN_METHODS_
+    /* Ends the GetConnectionRequest that waits with this connector, and no other. */
+    ND_METHOD_(HRESULT, Withdraw)(ND_THIS_AND_ IUnknown *pConnector) ND_PURE_;
+ND_END_INTERFACE_
+#undef ND_INTERFACE_NAME_
+
+#ifndef __cplusplus
+
+#define INDXProvider_QueryInterface(This, riid, ppvObject) ((This)->lpVtbl->QueryInterface(This, riid, ppvObject))
+#define INDXProvider_AddRef(This) ((This)->lpVtbl->AddRef(This))
+#define INDXProvider_Release(This) ((This)->lpVtbl->Release(This))
+#define INDXProvider_Configure(This, pText, cbText) ((This)->lpVtbl->Configure(This, pText, cbText))
+#define INDXProvider_Inject(This, pFault) ((This)->lpVtbl->Inject(This, pFault))
+
+#define INDXAdapter_QueryInterface(This, riid, ppvObject) ((This)->lpVtbl->QueryInterface(This, riid, ppvObject))
+#define INDXAdapter_AddRef(This) ((This)->lpVtbl->AddRef(This))
+#define INDXAdapter_Release(This) ((This)->lpVtbl->Release(This))
+#define INDXAdapter_GetCapabilities(This) ((This)->lpVtbl->GetCapabilities(This))
+#define INDXAdapter_GetCounters(This, pText, pcbText) ((This)->lpVtbl->GetCounters(This, pText, pcbText))
+#define INDXAdapter_Inject(This, pFault) ((This)->lpVtbl->Inject(This, pFault))
+
+#define INDXCompletionQueue_QueryInterface(This, riid, ppvObject) ((This)->lpVtbl->QueryInterface(This, riid, ppvObject))
+#define INDXCompletionQueue_AddRef(This) ((This)->lpVtbl->AddRef(This))
+#define INDXCompletionQueue_Release(This) ((This)->lpVtbl->Release(This))
+#define INDXCompletionQueue_GetResultsEx(This, results, nResults) ((This)->lpVtbl->GetResultsEx(This, results, nResults))
+
+#define INDXQueuePair_QueryInterface(This, riid, ppvObject) ((This)->lpVtbl->QueryInterface(This, riid, ppvObject))
+#define INDXQueuePair_AddRef(This) ((This)->lpVtbl->AddRef(This))
+#define INDXQueuePair_Release(This) ((This)->lpVtbl->Release(This))
+#define INDXQueuePair_SendImmediate(This, requestContext, pData, cbData, flags) \
+    ((This)->lpVtbl->SendImmediate(This, requestContext, pData, cbData, flags))
+#define INDXQueuePair_Atomic(This, requestContext, pOperation, pSge, remoteAddress, remoteToken, flags) \
+    ((This)->lpVtbl->Atomic(This, requestContext, pOperation, pSge, remoteAddress, remoteToken, flags))
+
+#define INDXListener_QueryInterface(This, riid, ppvObject) ((This)->lpVtbl->QueryInterface(This, riid, ppvObject))
+#define INDXListener_AddRef(This) ((This)->lpVtbl->AddRef(This))
+#define INDXListener_Release(This) ((This)->lpVtbl->Release(This))
+#define INDXListener_Withdraw(This, pConnector) ((This)->lpVtbl->Withdraw(This, pConnector))
+
+#endif /* !__cplusplus */
+
+#if defined(__cplusplus) && (defined(__GNUC__) || defined(__clang__))
+#pragma GCC diagnostic pop
+#endif
 
 #undef ND_BEGIN_C_
 #undef ND_END_C_

@@ -181,6 +181,25 @@ static void exchange(IND2Adapter *adapter)
     ND_HANDLE_TABLE_OF(file)->Close(file);
 }
 
+/* What softnd has beyond ND2. */
+static void extensions(IND2Adapter *adapter)
+{
+    INDXAdapter *more;
+    HANDLE file;
+    char text[4096];
+    ULONG size = 0;
+    NDX_FAULT fault = {.Kind = NDX_FAULT_CALL, .Call = NdxCallCreateOverlappedFile, .Nth = 1, .Status = ND_NO_MEMORY};
+    CHECK(IND2Adapter_QueryInterface(adapter, &IID_INDXAdapter, (void **)&more) == S_OK);
+    CHECK(INDXAdapter_GetCapabilities(more) & NDX_CAPABILITY_MEMORY_WINDOWS);
+    CHECK(INDXAdapter_GetCounters(more, NULL, &size) == ND_BUFFER_OVERFLOW && size > 0 && size <= sizeof(text));
+    CHECK(INDXAdapter_GetCounters(more, text, &size) == ND_SUCCESS && memchr(text, ' ', size) != NULL);
+    CHECK(INDXAdapter_Inject(more, &fault) == ND_SUCCESS);
+    CHECK(IND2Adapter_CreateOverlappedFile(adapter, &file) == ND_NO_MEMORY);
+    CHECK(IND2Adapter_CreateOverlappedFile(adapter, &file) == ND_SUCCESS);
+    ND_HANDLE_TABLE_OF(file)->Close(file);
+    CHECK(INDXAdapter_Release(more) == 1);
+}
+
 static void send_a_message(void)
 {
     loaded it = load();
@@ -188,6 +207,7 @@ static void send_a_message(void)
     IND2Adapter *adapter = open_adapter(provider);
     CHECK(IND2Provider_Release(provider) == 0);
     exchange(adapter);
+    extensions(adapter);
     CHECK(it.can_unload_now() == S_FALSE);
     CHECK(IND2Adapter_Release(adapter) == 0);
     CHECK(it.can_unload_now() == S_OK);

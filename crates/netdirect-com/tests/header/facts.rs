@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::mem::{align_of, offset_of, size_of};
 
-use netdirect::{AdapterFlags, MrFlags, NotifyType, OpFlags, QueryFlags, RequestType, Status};
+use netdirect::{
+    AdapterFlags, Call, Capabilities, MrFlags, NotifyType, OpFlags, QueryFlags, RequestType, Status,
+};
 use netdirect_com::abi::*;
 
 use crate::list::interfaces;
@@ -75,6 +77,11 @@ fn structures() -> String {
             RequestContext = request_context,
             RequestType = request_type,
         }
+        NDX_FAULT = InjectedFault {
+            Kind = kind, Call = call, Nth = nth, Status = status, Object = object, Address = address, AddressLength = address_length,
+        }
+        NDX_ATOMIC = Atomic { Kind = kind, Operand = operand, Mask = mask, Compare = compare, CompareMask = compare_mask }
+        NDX_RESULT = ExtendedResult { Result = result, ImmediateLength = immediate_length, Immediate = immediate }
         ND2_SGE = Sge { Buffer = buffer, BufferLength = buffer_length, MemoryRegionToken = memory_region_token }
     }
 }
@@ -162,11 +169,47 @@ fn numbers() -> Vec<(String, u32)> {
         ),
         ("Nd2RequestTypeRead".to_owned(), RequestType::Read.value()),
         ("Nd2RequestTypeWrite".to_owned(), RequestType::Write.value()),
+        (
+            "NDX_REQUEST_TYPE_SEND_IMMEDIATE".to_owned(),
+            RequestType::SendImmediate.value(),
+        ),
+        (
+            "NDX_REQUEST_TYPE_ATOMIC".to_owned(),
+            RequestType::Atomic.value(),
+        ),
+        (
+            "NDX_FAULT_REMOVE_DEVICE".to_owned(),
+            FaultKind::REMOVE_DEVICE,
+        ),
+        ("NDX_FAULT_CALL".to_owned(), FaultKind::CALL),
+        (
+            "NDX_FAULT_BREAK_COMPLETION_QUEUE".to_owned(),
+            FaultKind::BREAK_COMPLETION_QUEUE,
+        ),
+        (
+            "NDX_FAULT_BREAK_SHARED_RECEIVE_QUEUE".to_owned(),
+            FaultKind::BREAK_SHARED_RECEIVE_QUEUE,
+        ),
+        (
+            "NDX_FAULT_UNREACHABLE_HOST".to_owned(),
+            FaultKind::UNREACHABLE_HOST,
+        ),
+        ("NdxCallAny".to_owned(), 0),
+        // By the documentation of `Atomic::kind`.
+        ("NDX_ATOMIC_FETCH_ADD".to_owned(), 1),
+        ("NDX_ATOMIC_COMPARE_SWAP".to_owned(), 2),
     ];
+    let calls = (1..).zip(Call::ALL);
+    values.extend(calls.map(|(number, call)| (format!("NdxCall{call:?}"), number)));
     let flags = |prefix: &str, names: Vec<(&'static str, u32)>| -> Vec<_> {
         let named = |(name, bits): (&str, u32)| (format!("{prefix}{name}"), bits);
         names.into_iter().map(named).collect()
     };
+    let capabilities = Capabilities::all().iter_names();
+    let low = |(name, flag): (&'static str, Capabilities)| {
+        (name, u32::try_from(flag.bits()).expect("there are few"))
+    };
+    values.extend(flags("NDX_CAPABILITY_", capabilities.map(low).collect()));
     let bits = AdapterFlags::all().iter_names();
     values.extend(flags(
         "ND_ADAPTER_FLAG_",

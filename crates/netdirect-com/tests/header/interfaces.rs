@@ -31,7 +31,7 @@ pub(crate) struct Method {
     pub(crate) slot: usize,
     pub(crate) returns: &'static str,
     /// What the recorders return.
-    pub(crate) answer: u32,
+    pub(crate) answer: u64,
     pub(crate) arguments: Vec<Argument>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Interface {
     /// A table of recorders, whose functions note themselves.
     pub(crate) recorder: *const c_void,
     /// Calls every method of an object, with the values of [`Argument::value`], and returns what they return.
-    pub(crate) call: unsafe fn(object: This, interface: usize) -> Vec<u32>,
+    pub(crate) call: unsafe fn(object: This, interface: usize) -> Vec<u64>,
 }
 
 /// A call that a recorder got: its interface, its slot, the object and the arguments.
@@ -148,24 +148,34 @@ impl<T> Word for *mut T {
 
 /// A type that methods return.
 pub(crate) trait Answer {
-    fn from_bits(bits: u32) -> Self;
-    fn to_bits(self) -> u32;
+    /// The answer that belongs to a number.
+    fn make(number: u32) -> Self;
+    fn to_bits(self) -> u64;
 }
 
 impl Answer for Status {
-    fn from_bits(bits: u32) -> Self {
-        Self::from_bits(bits)
+    fn make(number: u32) -> Self {
+        Self::from_bits(number)
     }
-    fn to_bits(self) -> u32 {
-        self.bits()
+    fn to_bits(self) -> u64 {
+        self.bits().into()
     }
 }
 
 impl Answer for u32 {
-    fn from_bits(bits: u32) -> Self {
-        bits
+    fn make(number: u32) -> Self {
+        number
     }
-    fn to_bits(self) -> u32 {
+    fn to_bits(self) -> u64 {
+        self.into()
+    }
+}
+
+impl Answer for u64 {
+    fn make(number: u32) -> Self {
+        (Self::from(number) << 32) | 0x1234_5678
+    }
+    fn to_bits(self) -> u64 {
         self
     }
 }

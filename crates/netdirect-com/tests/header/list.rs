@@ -1,6 +1,6 @@
 //! Every method of every interface: its name and types in C, a function in Rust that notes its arguments, and a call from Rust.
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 use std::mem::{offset_of, size_of};
 
 use netdirect::Status;
@@ -30,7 +30,7 @@ macro_rules! interfaces {
                 let interface = unsafe { (*this.cast::<Object>()).interface };
                 let slot = offset_of!($table, $method) / size_of::<usize>();
                 note(Call { interface, slot, object: this.bits(), arguments: vec![$($arg.bits()),*] });
-                <$ret>::from_bits(answer(interface, slot))
+                <$ret>::make(answer(interface, slot))
             })*
 
             pub(super) fn methods(interface: usize) -> Vec<Method> {
@@ -47,16 +47,16 @@ macro_rules! interfaces {
                     }),*];
                     // A method without arguments does not use it.
                     let _ = &mut positions;
-                    Method { name: stringify!($c_name), slot, returns: $c_ret, answer: answer(interface, slot), arguments }
+                    Method { name: stringify!($c_name), slot, returns: $c_ret, answer: <$ret>::make(answer(interface, slot)).to_bits(), arguments }
                 });)*
                 methods
             }
 
             /// # Safety
             /// The object has this interface, and takes arguments that point nowhere.
-            pub(super) unsafe fn call(object: This, interface: usize) -> Vec<u32> {
+            pub(super) unsafe fn call(object: This, interface: usize) -> Vec<u64> {
                 #[allow(unused_mut, reason = "not every interface has a base")]
-                let mut answers: Vec<u32> = Vec::new();
+                let mut answers: Vec<u64> = Vec::new();
                 $(
                     // SAFETY: the object has the interfaces of its bases.
                     answers.extend(unsafe { $base_module::call(object, interface) });
@@ -309,5 +309,41 @@ interfaces! {
             connector: This = "IUnknown *",
             overlapped: *mut Overlapped = "OVERLAPPED *",
         ) -> Status = "HRESULT";
+    }
+
+    provider_extension: INDXProvider = ProviderExtensionTable, IID_PROVIDER_EXTENSION, unknown is unknown {
+        configure is Configure(text: *const c_char = "const CHAR *", size: u32 = "ULONG") -> Status = "HRESULT";
+        inject is Inject(fault: *const InjectedFault = "const NDX_FAULT *") -> Status = "HRESULT";
+    }
+
+    adapter_extension: INDXAdapter = AdapterExtensionTable, IID_ADAPTER_EXTENSION, unknown is unknown {
+        get_capabilities is GetCapabilities() -> u64 = "UINT64";
+        get_counters is GetCounters(text: *mut c_char = "CHAR *", size: *mut u32 = "ULONG *") -> Status = "HRESULT";
+        inject is Inject(fault: *const InjectedFault = "const NDX_FAULT *") -> Status = "HRESULT";
+    }
+
+    completion_queue_extension: INDXCompletionQueue = CompletionQueueExtensionTable, IID_COMPLETION_QUEUE_EXTENSION, unknown is unknown {
+        get_results is GetResultsEx(results: *mut ExtendedResult = "NDX_RESULT *", count: u32 = "ULONG") -> u32 = "ULONG";
+    }
+
+    queue_pair_extension: INDXQueuePair = QueuePairExtensionTable, IID_QUEUE_PAIR_EXTENSION, unknown is unknown {
+        send_immediate is SendImmediate(
+            context: *mut c_void = "VOID *",
+            data: *const c_void = "const VOID *",
+            size: u32 = "ULONG",
+            flags: u32 = "ULONG",
+        ) -> Status = "HRESULT";
+        atomic is Atomic(
+            context: *mut c_void = "VOID *",
+            op: *const Atomic = "const NDX_ATOMIC *",
+            sink: *const Sge = "const ND2_SGE *",
+            remote_address: u64 = "UINT64",
+            remote_token: u32 = "UINT32",
+            flags: u32 = "ULONG",
+        ) -> Status = "HRESULT";
+    }
+
+    listener_extension: INDXListener = ListenerExtensionTable, IID_LISTENER_EXTENSION, unknown is unknown {
+        withdraw is Withdraw(connector: This = "IUnknown *") -> Status = "HRESULT";
     }
 }

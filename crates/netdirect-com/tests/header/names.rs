@@ -44,7 +44,10 @@ fn every_value_is_compared() {
     let mut left_out = Vec::new();
     let mut seen = 0;
     for (name, _) in macros(&header()) {
-        let is_value = name.starts_with("ND_") || name.starts_with("STATUS_") || name == "NDVER";
+        let is_value = name.starts_with("ND_")
+            || name.starts_with("NDX_")
+            || name.starts_with("STATUS_")
+            || name == "NDVER";
         if !is_value || name.ends_with('_') || NO_VALUES.contains(&name.as_str()) {
             continue;
         }

@@ -80,7 +80,13 @@ fn caller(interface: &Interface, language: Language) -> String {
             }
             Language::Cpp => format!("o->{function}({})", arguments.join(", ")),
         };
-        writeln!(code, "    wrong += (uint32_t){call} != {answer:#x}U;").unwrap();
+        // An HRESULT is negative; its bits are compared.
+        let bits = if method.returns == "UINT64" {
+            "uint64_t"
+        } else {
+            "uint32_t"
+        };
+        writeln!(code, "    wrong += ({bits}){call} != {answer:#x}ULL;").unwrap();
     }
     code + "    return wrong;\n}\n"
 }
@@ -101,7 +107,7 @@ fn body(number_of_interface: usize, method: &Method, language: Language) -> Stri
         ..
     } = method;
     format!(
-        "{{ const uint64_t values[] = {{{}}}; note({number_of_interface}, {slot}, {}, values); return ({returns}){answer:#x}U; }}",
+        "{{ const uint64_t values[] = {{{}}}; note({number_of_interface}, {slot}, {}, values); return ({returns}){answer:#x}ULL; }}",
         values.join(", "),
         values.len(),
     )
