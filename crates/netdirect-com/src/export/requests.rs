@@ -228,6 +228,11 @@ pub(super) fn overlapped_result(client: ClientOverlapped, wait: bool) -> Status 
         }
     } else {
         let _ = overlapped.poll();
-        request.status()
+        let status = request.status();
+        if status == Status::PENDING {
+            // The poll took the connection's work over, and the client may sleep now in code that is not ours.
+            request.of.file.file().hand_over();
+        }
+        status
     }
 }

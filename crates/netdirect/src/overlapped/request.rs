@@ -43,6 +43,16 @@ impl Overlapped {
         }))
     }
 
+    /// With an event and a sink: at the end of a request the event is set, and then the sink is called. Otherwise as
+    /// [`with_sink`](Self::with_sink).
+    pub fn with_event_and_sink(event: &Event, sink: Arc<dyn CompletionSink>) -> Self {
+        Self(Arc::new(Shared {
+            event: Some(event.clone()),
+            sink: Some(sink),
+            ..Shared::default()
+        }))
+    }
+
     /// Queues no packets in the completion port, as with an event handle whose lowest bit is set (OVL-021).
     #[must_use]
     pub fn without_port(self) -> Self {
@@ -197,8 +207,8 @@ impl Overlapped {
             .status
             .store(Status::PENDING.bits(), Ordering::SeqCst);
         drop(state);
-        if self.0.sink.is_some() && self.0.event.is_none() {
-            // No later call may show that the thread waits.
+        if self.0.sink.is_some() {
+            // No later call may show that the thread waits, even if there is an event: whoever has a sink may sleep elsewhere.
             file.hand_over();
         }
         Ok(PendingOverlapped {

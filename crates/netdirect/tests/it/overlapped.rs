@@ -384,8 +384,29 @@ fn a_request_that_only_a_sink_waits_for_hands_its_work_over_at_once() {
     let sink = Arc::new(|_: Status| {});
     drop(Overlapped::new().begin(&file).unwrap());
     assert_eq!(mock.handed_over(), 0);
-    drop(Overlapped::with_sink(sink).begin(&file).unwrap());
+    drop(Overlapped::with_sink(sink.clone()).begin(&file).unwrap());
     assert_eq!(mock.handed_over(), 1);
+    // With an event too, because nobody need ever wait for it.
+    let both = Overlapped::with_event_and_sink(&Event::new(), sink);
+    drop(both.begin(&file).unwrap());
+    assert_eq!(mock.handed_over(), 2);
+}
+
+#[test]
+fn an_event_is_set_before_the_sink_of_the_same_request_is_called() {
+    let (_, file) = MockFile::shared();
+    let event = Event::new();
+    let seen = Arc::new(AtomicBool::new(false));
+    let sink = {
+        let (event, seen) = (event.clone(), Arc::clone(&seen));
+        move |_: Status| seen.store(event.wait_timeout(Duration::ZERO), Ordering::SeqCst)
+    };
+    let overlapped = Overlapped::with_event_and_sink(&event, Arc::new(sink));
+    event.set();
+    let pending = overlapped.begin(&file).unwrap();
+    assert!(!event.wait_timeout(Duration::ZERO));
+    pending.complete(Status::SUCCESS);
+    assert!(seen.load(Ordering::SeqCst));
 }
 
 #[test]

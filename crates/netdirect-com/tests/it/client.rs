@@ -1,15 +1,13 @@
-//! softnd as objects of COM, used by their tables as a program in C uses them.
-
-#![cfg(unix)]
+//! A client that uses tables as a program in C does.
 
 use std::ffi::c_void;
 use std::ptr;
 
 use netdirect::{MrFlags, Status};
 use netdirect_com::abi::*;
-use netdirect_com::export::{Library, can_unload_now, get_class_object};
+use netdirect_com::export::{Library, get_class_object};
 
-static LIBRARY: Library = Library {
+pub(crate) static SOFTND: Library = Library {
     open: |_| Ok(softnd::provider(softnd::Options::default())),
     pin: || {},
 };
@@ -25,7 +23,9 @@ macro_rules! call {
     }};
 }
 
-fn overlapped() -> Overlapped {
+pub(crate) use call;
+
+pub(crate) fn overlapped() -> Overlapped {
     // As a careless program has it: `internal` holds anything (TST-006).
     Overlapped {
         internal: usize::MAX,
@@ -37,7 +37,7 @@ fn overlapped() -> Overlapped {
 }
 
 /// The final status of a request, asked of `object`, which has requests.
-fn end(object: This, status: Status, overlapped: &mut Overlapped) -> Status {
+pub(crate) fn end(object: This, status: Status, overlapped: &mut Overlapped) -> Status {
     match status {
         Status::PENDING => {
             call!(
@@ -50,22 +50,22 @@ fn end(object: This, status: Status, overlapped: &mut Overlapped) -> Status {
     }
 }
 
-fn release(object: This) -> u32 {
+pub(crate) fn release(object: This) -> u32 {
     call!(object, UnknownTable, release())
 }
 
-const LOOPBACK: [u8; 16] = [2, 0, 0, 0, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+pub(crate) const LOOPBACK: [u8; 16] = [2, 0, 0, 0, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
 
-fn provider() -> This {
+pub(crate) fn provider(library: &'static Library) -> This {
     let mut provider = ptr::null_mut();
     // SAFETY: an identifier, and room for a pointer.
-    let status = unsafe { get_class_object(&LIBRARY, &IID_ND2_PROVIDER, &raw mut provider) };
+    let status = unsafe { get_class_object(library, &IID_ND2_PROVIDER, &raw mut provider) };
     assert_eq!(status, Status::SUCCESS);
     provider
 }
 
-fn adapter() -> This {
-    let provider = provider();
+pub(crate) fn adapter(library: &'static Library) -> This {
+    let provider = provider(library);
     let (mut id, mut adapter) = (0, ptr::null_mut());
     let status = call!(
         provider,
@@ -84,16 +84,16 @@ fn adapter() -> This {
 }
 
 /// One of the two ends of a connection.
-struct End {
-    cq: This,
-    region: This,
-    qp: This,
-    connector: This,
-    buffer: Vec<u8>,
+pub(crate) struct End {
+    pub(crate) cq: This,
+    pub(crate) region: This,
+    pub(crate) qp: This,
+    pub(crate) connector: This,
+    pub(crate) buffer: Vec<u8>,
 }
 
 impl End {
-    fn new(adapter: This, file: Handle) -> Self {
+    pub(crate) fn new(adapter: This, file: Handle) -> Self {
         let (mut cq, mut region, mut qp, mut connector) = (
             ptr::null_mut(),
             ptr::null_mut(),
@@ -153,7 +153,7 @@ impl End {
         this
     }
 
-    fn sge(&mut self) -> Sge {
+    pub(crate) fn sge(&mut self) -> Sge {
         Sge {
             buffer: self.buffer.as_mut_ptr().cast(),
             buffer_length: 64,
@@ -162,7 +162,7 @@ impl End {
     }
 
     /// Waits for one result by Notify and GetResults.
-    fn result(&self) -> CompletionResult {
+    pub(crate) fn result(&self) -> CompletionResult {
         loop {
             let mut results = [CompletionResult {
                 status: Status::PENDING,
@@ -187,140 +187,27 @@ impl End {
     }
 
     /// Releases everything, the queue before its queue pair (TST-026).
-    fn release(self) {
+    pub(crate) fn release(self) {
         for object in [self.region, self.cq, self.qp, self.connector] {
             assert_eq!(release(object), 0); // AMB-070
         }
     }
 }
 
-#[test]
-fn two_ends_connect_and_send_through_tables() {
-    let adapter = adapter();
+/// An overlapped file of an adapter.
+pub(crate) fn file(adapter: This) -> Handle {
     let mut file = ptr::null_mut();
     let status = call!(adapter, AdapterTable, create_overlapped_file(&raw mut file));
     assert_eq!(status, Status::SUCCESS);
-    let (mut active, mut passive) = (End::new(adapter, file), End::new(adapter, file));
-    let mut listener = ptr::null_mut();
-    let id = &IID_ND2_LISTENER;
-    let status = call!(
-        adapter,
-        AdapterTable,
-        create_listener(id, file, &raw mut listener)
-    );
-    assert_eq!(status, Status::SUCCESS);
-    let status = call!(listener, ListenerTable, bind(LOOPBACK.as_ptr().cast(), 16));
-    assert_eq!(status, Status::SUCCESS);
-    let status = call!(listener, ListenerTable, listen(0));
-    assert_eq!(status, Status::SUCCESS);
-    let (mut address, mut size) = ([0_u8; 28], 28);
-    let status = call!(
-        listener,
-        ListenerTable,
-        get_local_address(address.as_mut_ptr().cast(), &raw mut size)
-    );
-    assert_eq!((status, size), (Status::SUCCESS, 16));
+    file
+}
 
-    let mut request = overlapped();
-    let started = call!(
-        listener,
-        ListenerTable,
-        get_connection_request(passive.connector, &raw mut request)
-    );
-    let mut connect = overlapped();
-    let data = *b"hello";
-    let connected = call!(
-        active.connector,
-        ConnectorTable,
-        connect(
-            active.qp,
-            address.as_ptr().cast(),
-            16,
-            1,
-            1,
-            data.as_ptr().cast(),
-            5,
-            &raw mut connect
-        )
-    );
-    assert_eq!(end(listener, started, &mut request), Status::SUCCESS);
-    // A buffer that is too short gets what fits (CONN-085).
-    let (mut told, mut told_size) = ([0_u8; 2], 2);
-    let status = call!(
-        passive.connector,
-        ConnectorTable,
-        get_private_data(told.as_mut_ptr().cast(), &raw mut told_size)
-    );
-    assert_eq!(
-        (status, told_size, told),
-        (Status::BUFFER_OVERFLOW, 5, *b"he")
-    );
-
-    let sge = passive.sge();
-    let context = ptr::without_provenance_mut(5);
-    let status = call!(
-        passive.qp,
-        QueuePairTable,
-        receive(context, &raw const sge, 1)
-    );
-    assert_eq!(status, Status::SUCCESS);
-    let mut accept = overlapped();
-    let accepted = call!(
-        passive.connector,
-        ConnectorTable,
-        accept(passive.qp, 1, 1, ptr::null(), 0, &raw mut accept)
-    );
-    assert_eq!(
-        end(active.connector, connected, &mut connect),
-        Status::SUCCESS
-    );
-    let mut complete = overlapped();
-    let completed = call!(
-        active.connector,
-        ConnectorTable,
-        complete_connect(&raw mut complete)
-    );
-    assert_eq!(end(active.cq, completed, &mut complete), Status::SUCCESS); // OVL-023
-    assert_eq!(
-        end(passive.connector, accepted, &mut accept),
-        Status::SUCCESS
-    );
-
-    active.buffer.copy_from_slice(&[b'x'; 64]);
-    let sge = active.sge();
-    let status = call!(
-        active.qp,
-        QueuePairTable,
-        send(ptr::null_mut(), &raw const sge, 1, 0)
-    );
-    assert_eq!(status, Status::SUCCESS);
-    assert_eq!(active.result().status, Status::SUCCESS);
-    let received = passive.result();
-    assert_eq!(
-        (received.status, received.bytes_transferred),
-        (Status::SUCCESS, 64)
-    );
-    assert_eq!(received.queue_pair_context.addr(), 77);
-    assert_eq!(received.request_context.addr(), 5);
-    assert_eq!(received.request_type, 0);
-    assert_eq!(passive.buffer, [b'x'; 64]);
-
-    // TST-024: neither result is waited for, and both use one OVERLAPPED.
-    let mut last = overlapped();
-    let _ = call!(active.connector, ConnectorTable, disconnect(&raw mut last));
-    let _ = call!(active.region, MemoryRegionTable, deregister(&raw mut last));
-    active.release();
-    // The OVERLAPPED is not used any more, and is still what the last release left.
-    assert_ne!(last.internal, Status::PENDING.bits() as usize);
-    passive.release();
-    assert_eq!(release(listener), 0);
-    assert_eq!(can_unload_now(), Status::FALSE);
-    // The file is closed after its objects, by a function of its own table.
+/// CloseHandle.
+pub(crate) fn close(handle: Handle) {
     // SAFETY: a handle points to a pointer to its table.
-    let table = unsafe { file.cast::<*const HandleTable>().read() };
+    let table = unsafe { handle.cast::<*const HandleTable>().read() };
     // SAFETY: the table lives as long as the library.
     let table = unsafe { &*table };
-    // SAFETY: the reference that CreateOverlappedFile gave.
-    unsafe { (table.release)(file) };
-    assert_eq!(release(adapter), 0);
+    // SAFETY: the reference of the creator.
+    unsafe { (table.close)(handle) };
 }
