@@ -234,16 +234,48 @@ typedef struct _OVERLAPPED_ENTRY {
 #define WAIT_FAILED ((DWORD)0xFFFFFFFF)
 #define MAXIMUM_WAIT_OBJECTS 64
 
-/* Values of GetLastError. */
+/* Values of GetLastError. Most stand for the status of a request, as on Windows. */
 #define ERROR_SUCCESS ((DWORD)0)
+#define ERROR_INVALID_FUNCTION ((DWORD)1)
 #define ERROR_INVALID_HANDLE ((DWORD)6)
 #define ERROR_NOT_ENOUGH_MEMORY ((DWORD)8)
+#define ERROR_NOT_READY ((DWORD)21)
+#define ERROR_BAD_COMMAND ((DWORD)22)
+#define ERROR_CRC ((DWORD)23)
+#define ERROR_GEN_FAILURE ((DWORD)31)
+#define ERROR_SHARING_VIOLATION ((DWORD)32)
 #define ERROR_NOT_SUPPORTED ((DWORD)50)
+#define ERROR_REM_NOT_LIST ((DWORD)51)
+#define ERROR_DUP_NAME ((DWORD)52)
+#define ERROR_UNEXP_NET_ERR ((DWORD)59)
+#define ERROR_NETNAME_DELETED ((DWORD)64)
+#define ERROR_BAD_NET_NAME ((DWORD)67)
+#define ERROR_TOO_MANY_NAMES ((DWORD)68)
 #define ERROR_INVALID_PARAMETER ((DWORD)87)
+#define ERROR_SEM_TIMEOUT ((DWORD)121)
+#define ERROR_BUSY ((DWORD)170)
+#define ERROR_MORE_DATA ((DWORD)234)
+#define ERROR_NO_MORE_ITEMS ((DWORD)259)
+#define ERROR_MR_MID_NOT_FOUND ((DWORD)317)
 #define ERROR_ABANDONED_WAIT_0 ((DWORD)735)
 #define ERROR_OPERATION_ABORTED ((DWORD)995)
 #define ERROR_IO_INCOMPLETE ((DWORD)996)
 #define ERROR_IO_PENDING ((DWORD)997)
+#define ERROR_NOACCESS ((DWORD)998)
+#define ERROR_IO_DEVICE ((DWORD)1117)
+#define ERROR_POSSIBLE_DEADLOCK ((DWORD)1131)
+#define ERROR_CONNECTION_REFUSED ((DWORD)1225)
+#define ERROR_ADDRESS_ALREADY_ASSOCIATED ((DWORD)1227)
+#define ERROR_CONNECTION_INVALID ((DWORD)1229)
+#define ERROR_CONNECTION_ACTIVE ((DWORD)1230)
+#define ERROR_NETWORK_UNREACHABLE ((DWORD)1231)
+#define ERROR_HOST_UNREACHABLE ((DWORD)1232)
+#define ERROR_CONNECTION_ABORTED ((DWORD)1236)
+#define ERROR_INTERNAL_ERROR ((DWORD)1359)
+#define ERROR_NO_SYSTEM_RESOURCES ((DWORD)1450)
+#define ERROR_TIMEOUT ((DWORD)1460)
+#define ERROR_DEVICE_REMOVED ((DWORD)1617)
+#define ERROR_INVALID_USER_BUFFER ((DWORD)1784)
 
 ND_BEGIN_C_
 
@@ -274,7 +306,7 @@ BOOL WINAPI GetQueuedCompletionStatusEx(HANDLE CompletionPort, LPOVERLAPPED_ENTR
 BOOL WINAPI PostQueuedCompletionStatus(HANDLE CompletionPort, DWORD dwNumberOfBytesTransferred, ULONG_PTR dwCompletionKey,
                                        LPOVERLAPPED lpOverlapped);
 
-/* Called by a thread of the library's for each end of a request. dwErrorCode is the status of the request. */
+/* A thread of the library calls Function at the end of each request. dwErrorCode is the status of the request. */
 typedef VOID(CALLBACK *LPOVERLAPPED_COMPLETION_ROUTINE)(DWORD dwErrorCode, DWORD dwNumberOfBytesTransfered, LPOVERLAPPED lpOverlapped);
 BOOL WINAPI BindIoCompletionCallback(HANDLE FileHandle, LPOVERLAPPED_COMPLETION_ROUTINE Function, ULONG Flags);
 
@@ -287,7 +319,7 @@ VOID WINAPI SetLastError(DWORD dwErrCode);
 
 ND_END_C_
 
-/* Whether the request has ended: its status is no longer ND_PENDING. The provider's writes before the end are visible then. */
+/* TRUE if the request has ended: its status is no longer ND_PENDING. The provider's writes before the end are visible then. */
 static inline BOOL HasOverlappedIoCompleted(const OVERLAPPED *lpOverlapped)
 {
 #if defined(__GNUC__) || defined(__clang__)
