@@ -1,5 +1,6 @@
 //! `nd run`: Debian's programs for verbs, unmodified, over softnd's libraries.
 
+use std::env;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -180,6 +181,43 @@ fn the_libraries_may_lie_in_a_folder_with_a_space() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success() && said.is_empty(), "{said}");
     assert_eq!(output.stdout, b"1: CA\n");
+}
+
+/// The library that cargo builds where no linker takes version nodes is this file alone.
+#[test]
+fn libraries_that_were_built_empty_say_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let _ = nd_run(&["true"]);
+    let nd = folder.path().join("nd");
+    fs::hard_link(nd::binary(), &nd)
+        .or_else(|_| fs::copy(nd::binary(), &nd).map(drop))
+        .unwrap();
+    let source = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../crates/libibverbs/src/why_empty.rs"
+    );
+    let compiled = Command::new(env::var_os("RUSTC").unwrap_or("rustc".into()))
+        .args([
+            "--edition",
+            "2024",
+            "--crate-type",
+            "cdylib",
+            "-Adead_code",
+            "-o",
+        ])
+        .arg(folder.path().join("libibverbs.so"))
+        .arg(source)
+        .env("WHY_EMPTY", "no linker takes version nodes")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success(), "{said}");
+    for other in ["librdmacm.so", "libnd_paths.so"] {
+        fs::write(folder.path().join(other), "").unwrap();
+    }
+    let said = refused(Command::new(&nd).args(["run", "--", "true"]));
+    let expected = "libibverbs.so holds no functions: no linker takes version nodes";
+    assert!(said.contains(expected), "{said}");
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Where the libraries for verbs programs are.
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::private_folder;
+use super::{elf, private_folder};
 use crate::errors::Failure;
 
 /// The libraries as cargo names them, and the names by which programs load them. Programs do not load the last one, which shows the devices
@@ -17,8 +17,8 @@ const NAMES: [(&str, &str); 3] = [
     ("libnd_paths.so", "libnd_paths.so"),
 ];
 
-/// What stands in front of the reason in a library that was built without its functions.
-const EMPTY: &[u8] = b"softnd-verbs-empty: ";
+/// The section of a library that was built without its functions: the reason.
+const EMPTY: &str = ".softnd.empty";
 
 /// A folder with all libraries.
 pub(super) struct Libraries(PathBuf);
@@ -61,11 +61,13 @@ impl Libraries {
     /// A library that was built on a machine that cannot link it says why.
     fn check(&self) -> Result<(), Failure> {
         let library = self.0.join(NAMES[0].0);
-        let octets = fs::read(&library)
-            .map_err(|error| Failure::io(format!("read {}", library.display()), &error))?;
-        let Some(why) = reason(&octets) else {
+        let reason = File::open(&library).and_then(|mut file| elf::section(&mut file, EMPTY));
+        let reason = reason
+            .map_err(|error| Failure::io(format!("reading {}", library.display()), &error))?;
+        let Some(why) = reason else {
             return Ok(());
         };
+        let why = String::from_utf8_lossy(&why);
         Err(Failure::new(
             format!("{} holds no functions: {why}", library.display()),
             "build softnd again where this is mended",
@@ -124,15 +126,6 @@ impl VersionedNames {
 }
 
 /// The reason within a library that was built without its functions.
-fn reason(octets: &[u8]) -> Option<String> {
-    let at = octets
-        .windows(EMPTY.len())
-        .position(|window| window == EMPTY)?;
-    let text = &octets[at + EMPTY.len()..];
-    let end = text.iter().position(|octet| *octet == 0)?;
-    Some(String::from_utf8_lossy(&text[..end]).into_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,12 +142,5 @@ mod tests {
                 "{refused}"
             );
         }
-    }
-
-    #[test]
-    fn the_reason_is_what_stands_behind_the_mark() {
-        let library = [b"\x7fELF\0\x01", EMPTY, b"no linker\0more"].concat();
-        assert_eq!(reason(&library).as_deref(), Some("no linker"));
-        assert_eq!(reason(b"\x7fELF"), None);
     }
 }

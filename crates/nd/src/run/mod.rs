@@ -6,6 +6,7 @@
 
 mod args;
 mod attributes;
+mod elf;
 mod libraries;
 mod private_folder;
 mod program;
