@@ -3,47 +3,54 @@
 use std::env;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, mpsc};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use softverbs::{Device, DeviceKind, Error, Process, ProcessOptions, Result};
 
-use crate::border::{at_exit, end_waits, forked, watch_forks};
+use crate::border::{PerProcess, at_exit, end_waits, watch_forks};
 
 /// How long the end of the program may take.
 const EXIT_WITHIN: Duration = Duration::from_secs(2);
 
-/// The process object, and how many forks the process had behind it then.
-static PROCESS: Mutex<Option<(u32, Arc<Process>)>> = Mutex::new(None);
+/// The process object. The child of a fork makes its own, and leaves its parent's as it is.
+static PROCESS: PerProcess<Mutex<Option<Arc<Process>>>> = PerProcess::new();
 
-fn locked() -> MutexGuard<'static, Option<(u32, Arc<Process>)>> {
-    PROCESS.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked() -> MutexGuard<'static, Option<Arc<Process>>> {
+    PROCESS.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The devices. They are made with the first call, and anew in the child of a fork.
 pub(crate) fn process() -> Result<Arc<Process>> {
-    static WATCH: Once = Once::new();
-    WATCH.call_once(|| {
-        watch_forks();
-        at_exit(finish);
-    });
+    watch();
     let mut known = locked();
-    if let Some((forks, process)) = &*known {
-        if *forks == forked() {
-            return Ok(Arc::clone(process));
-        }
-        process.forget();
+    if let Some(process) = &*known {
+        return Ok(Arc::clone(process));
     }
     let process = Process::of_system(options()).inspect_err(say)?;
-    *known = Some((forked(), Arc::clone(&process)));
+    *known = Some(Arc::clone(&process));
     Ok(process)
+}
+
+/// Has forks and the end of the program noticed. Threads that come first at the same moment may all do so, which does no harm. With a `Once`
+/// a child that was forked in this moment would wait for a thread that it does not have.
+fn watch() {
+    static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+    if !IS_WATCHED.load(Ordering::Acquire) {
+        watch_forks();
+        at_exit(finish);
+        IS_WATCHED.store(true, Ordering::Release);
+    }
 }
 
 /// Says why there are no devices: the program learns of a number alone.
 fn say(error: &Error) {
-    static SAID: Once = Once::new();
-    SAID.call_once(|| eprintln!("softnd's libibverbs has no devices: {error}"));
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if !IS_SAID.swap(true, Ordering::Relaxed) {
+        eprintln!("softnd's libibverbs has no devices: {error}");
+    }
 }
 
 /// The program exits: what it has sent arrives. In the child of a fork that has opened no device, nothing is its own.
@@ -51,12 +58,10 @@ fn say(error: &Error) {
 /// Programs also exit in handlers of signals, which may have interrupted this library while it held a lock. So another thread does the
 /// work, and the program waits for it as long as it may take.
 extern "C" fn finish() {
-    let Some((forks, process)) = PROCESS.try_lock().ok().and_then(|known| known.clone()) else {
+    let known = PROCESS.get_if().and_then(|known| known.try_lock().ok());
+    let Some(process) = known.and_then(|known| known.clone()) else {
         return;
     };
-    if forks != forked() {
-        return;
-    }
     let (done, is_done) = mpsc::channel();
     let finishing = thread::Builder::new().spawn(move || {
         process.finish(EXIT_WITHIN);
@@ -70,7 +75,7 @@ extern "C" fn finish() {
 /// A panic was caught: devices are not to be trusted any more.
 pub(crate) fn broke() {
     let known = locked().clone();
-    if let Some((_, process)) = known {
+    if let Some(process) = known {
         process.break_down();
     }
 }

@@ -49,6 +49,11 @@ fn a_fork_leaves_the_connections_of_the_parent_alone() {
 }
 
 #[test]
+fn a_child_finds_no_lock_that_a_thread_of_its_parent_holds() {
+    keeps("fork_locks", &[]);
+}
+
+#[test]
 fn what_was_posted_before_the_end_of_a_program_arrives() {
     keeps("exits", &[]);
 }

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use softverbs::{Errno, Error, Result};
 
@@ -30,9 +30,15 @@ pub(crate) fn guarded<R>(body: impl FnOnce() -> Result<R>) -> Result<R> {
 /// Prints the sentence of an error, where `nd run --explain` asks for it.
 #[cold]
 pub(crate) fn explain(error: &Error) {
-    static IS_WANTED: OnceLock<bool> = OnceLock::new();
-    let is_wanted = || std::env::var_os("SOFTND_VERBS_EXPLAIN").is_some();
-    if *IS_WANTED.get_or_init(is_wanted) {
+    // 0 until the environment was asked. A lock might be held for ever in the child of a fork.
+    static IS_WANTED: AtomicU8 = AtomicU8::new(0);
+    const NO: u8 = 1;
+    const YES: u8 = 2;
+    if IS_WANTED.load(Ordering::Relaxed) == 0 {
+        let is_wanted = std::env::var_os("SOFTND_VERBS_EXPLAIN").is_some();
+        IS_WANTED.store(if is_wanted { YES } else { NO }, Ordering::Relaxed);
+    }
+    if IS_WANTED.load(Ordering::Relaxed) == YES {
         let errno = error.errno();
         // The program may have closed its standard error.
         let _ = writeln!(std::io::stderr(), "softnd's libibverbs: {error} ({errno})");

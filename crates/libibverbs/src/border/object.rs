@@ -4,9 +4,10 @@ use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use softverbs::{Errno, Error};
+
+use super::forked;
 
 /// What stands behind the octets that C programs see.
 pub(crate) trait Facade: Send + Sync + Sized + 'static {
@@ -172,23 +173,6 @@ macro_rules! field {
         // SAFETY: the program reads the field only after the call that writes it (border).
         unsafe { place.write(value) }
     }};
-}
-
-static FORKS: AtomicU32 = AtomicU32::new(0);
-
-/// How many forks lie between this process and the one that has loaded the library.
-pub(crate) fn forked() -> u32 {
-    FORKS.load(Ordering::Relaxed)
-}
-
-extern "C" fn in_child() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
-}
-
-/// Counts forks from now on.
-pub(crate) fn watch_forks() {
-    // SAFETY: the function is part of a library that is never unloaded (`-z nodelete`), and it only counts.
-    let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
 }
 
 /// Calls `hook` when the program exits.

@@ -13,7 +13,7 @@ use crate::abi::constants::{
     IBV_EVENT_SRQ_LIMIT_REACHED,
 };
 use crate::abi::objects::ibv_async_event;
-use crate::border::{Handle, InOut, Output, guarded, minus_one, null};
+use crate::border::{Handle, InOut, Output, PerProcess, guarded, minus_one, null};
 use crate::process;
 
 /// Makes the structure of an opened device.
@@ -51,11 +51,14 @@ pub(crate) extern "C" fn close(context: Handle<Context>) -> c_int {
     })
 }
 
-/// Events that programs have got and not acknowledged. A program acknowledges by a copy of the structure.
-static OPEN: Mutex<Vec<(usize, c_int, AsyncEvent)>> = Mutex::new(Vec::new());
+/// An event of a kind at an element.
+type OpenEvent = (usize, c_int, AsyncEvent);
 
-fn open_events() -> MutexGuard<'static, Vec<(usize, c_int, AsyncEvent)>> {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+/// Events that programs have got and not acknowledged. A program acknowledges by a copy of the structure.
+static OPEN: PerProcess<Mutex<Vec<OpenEvent>>> = PerProcess::new();
+
+fn open_events() -> MutexGuard<'static, Vec<OpenEvent>> {
+    OPEN.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) extern "C" fn get_async_event(

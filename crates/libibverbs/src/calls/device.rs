@@ -11,11 +11,12 @@ use super::objects::Device;
 use crate::abi::constants::{IBV_NODE_CA, IBV_NODE_RNIC, IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP};
 use crate::abi::describe::Zeroed;
 use crate::abi::device::{PaddedDevice, ibv_device};
-use crate::border::{Handle, Output, error, guarded, set_errno};
+use crate::border::{Handle, Output, PerProcess, error, guarded, set_errno};
 use crate::process;
 
-/// The structures of the devices, which live as long as the process: a program may keep the pointer of a device that it has opened.
-static STRUCTURES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+/// The structures of the devices, which live as long as the process: a program may keep the pointer of a device that it has opened. The child
+/// of a fork makes its own, and may use those of its parent.
+static STRUCTURES: PerProcess<Mutex<Vec<usize>>> = PerProcess::new();
 
 /// Copies a text to an array of a structure, cut to leave a zero at the end.
 fn copy_text(text: &str, to: &mut [c_char]) {
@@ -46,7 +47,8 @@ fn structure(device: &softverbs::Device) -> PaddedDevice {
 /// The handles of all devices, in order.
 pub(crate) fn handles() -> Result<Vec<Handle<Device>>> {
     let process = process::process()?;
-    let mut known = STRUCTURES.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = STRUCTURES.get().lock();
+    let mut known = known.unwrap_or_else(PoisonError::into_inner);
     for device in process.devices().iter().skip(known.len()) {
         let index = device.index();
         let handle = Handle::new(structure(device), Device { index });

@@ -10,7 +10,7 @@ use crate::abi::cm::{ibv_sa_path_rec, rdma_cm_event, rdma_cm_id};
 use crate::abi::constants::{IBV_QPT_RC, RDMA_PS_TCP};
 use crate::abi::describe::Zeroed;
 use crate::abi::device::ibv_gid;
-use crate::border::{Facade, Handle, Kept, forked, storage};
+use crate::border::{Facade, Handle, Kept, PerProcess, storage};
 use crate::calls::device::handles;
 use crate::calls::objects::{Context, Cq, Pd, Qp, Srq};
 use crate::calls::port::mtu_number;
@@ -175,17 +175,12 @@ struct SharedRow {
     pd: Handle<Pd>,
 }
 
-/// The rows, and how many forks the process had behind it when it made them.
-static SHARED: Mutex<(u32, Vec<SharedRow>)> = Mutex::new((0, Vec::new()));
+static SHARED: PerProcess<Mutex<Vec<SharedRow>>> = PerProcess::new();
 
 /// The context and the protection domain that the identifiers of a device share.
 fn shared(device: &Arc<Device>) -> Result<(Handle<Context>, Handle<Pd>)> {
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    let (forks, rows) = &mut *shared;
-    if std::mem::replace(forks, forked()) != forked() {
-        // The parent's objects stay as they are.
-        std::mem::forget(std::mem::take(rows));
-    }
+    let rows = SHARED.get().lock();
+    let mut rows = rows.unwrap_or_else(PoisonError::into_inner);
     let index = device.index();
     if let Some(row) = rows.iter().find(|row| row.device == index) {
         return Ok((row.context, row.pd));
