@@ -69,13 +69,17 @@ impl<T: Copy> Output<T> {
         Output(self.0.wrapping_add(offset).cast())
     }
 
-    /// Leaves the first `len` octets of a result, for structures that have grown since the program was compiled.
+    /// Leaves a result in a structure of `len` octets: as much of it as an older program has room for, and zeros in the members that a newer
+    /// program knows beyond.
     pub(crate) fn set_start(self, value: &T, len: usize) {
         if !self.0.is_null() {
-            let len = len.min(size_of::<T>());
+            let known = len.min(size_of::<T>());
             let from = ptr::from_ref(value).cast::<u8>();
-            // SAFETY: the program has room for `len` octets (border), and the value has as many.
-            unsafe { ptr::copy_nonoverlapping(from, self.0.cast(), len) };
+            // SAFETY: the program has room for `len` octets (border), and the value has `known`, which is not more.
+            unsafe { ptr::copy_nonoverlapping(from, self.0.cast(), known) };
+            let beyond = self.0.cast::<u8>().wrapping_add(known);
+            // SAFETY: the program has room for `len` octets (border), of which these are the last.
+            unsafe { beyond.write_bytes(0, len - known) };
         }
     }
 }
@@ -316,5 +320,24 @@ impl Memory {
             at += len;
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_of_older_and_of_newer_programs_are_filled() {
+        let value = 0x0403_0201_u32.to_le();
+        for (len, expected) in [
+            (2, [1, 2, 9, 9, 9, 9, 9, 9]),
+            (4, [1, 2, 3, 4, 9, 9, 9, 9]),
+            (6, [1, 2, 3, 4, 0, 0, 9, 9]),
+        ] {
+            let mut structure = [9_u8; 8];
+            Output::<u32>(structure.as_mut_ptr().cast()).set_start(&value, len);
+            assert_eq!(structure, expected);
+        }
     }
 }

@@ -26,6 +26,7 @@ macro_rules! of_release {
                 ibv_cmd_create_counters = unsupported::code,
                 ibv_cmd_create_cq = unsupported::code,
                 ibv_cmd_create_cq_ex = unsupported::code,
+                ibv_cmd_create_cq_ex2 = unsupported::code,
                 ibv_cmd_create_flow = unsupported::code,
                 ibv_cmd_create_flow_action_esp = unsupported::code,
                 ibv_cmd_create_qp = unsupported::code,
@@ -77,6 +78,7 @@ macro_rules! of_release {
                 ibv_cmd_resize_cq = unsupported::code,
                 ibv_query_gid_type = port::query_gid_type,
                 ibv_read_ibdev_sysfs_file = unsupported::minus_one,
+                ibv_wr_opcode_str = unsupported::null,
                 verbs_init_cq = unsupported::nothing,
                 verbs_open_device = unsupported::null,
                 verbs_set_ops = unsupported::nothing,
@@ -99,16 +101,30 @@ macro_rules! of_release {
     };
 }
 
-/// Names that newer releases have as well.
+/// Names that newer releases have as well. Releases add names to the node of an earlier one, so every node has all of them.
 macro_rules! of_newer_release {
     ($which:ident $node:literal) => {
         export! {
             $which $node {
                 ibv_cmd_alloc_dmah = unsupported::code,
-                ibv_cmd_create_cq_ex2 = unsupported::code,
+                ibv_cmd_create_comp_cntr = unsupported::code,
+                ibv_cmd_destroy_comp_cntr = unsupported::code,
+                ibv_cmd_export_dmabuf_fd = unsupported::code,
                 ibv_cmd_free_dmah = unsupported::code,
+                ibv_cmd_inc_comp_cntr = unsupported::code,
+                ibv_cmd_inc_err_comp_cntr = unsupported::code,
+                ibv_cmd_qp_attach_comp_cntr = unsupported::code,
+                ibv_cmd_query_comp_cntr_caps = unsupported::code,
+                ibv_cmd_query_port_speed = unsupported::code,
+                ibv_cmd_read_comp_cntr = unsupported::code,
+                ibv_cmd_read_err_comp_cntr = unsupported::code,
                 ibv_cmd_reg_mr_ex = unsupported::code,
-                ibv_wr_opcode_str = unsupported::null,
+                ibv_cmd_set_comp_cntr = unsupported::code,
+                ibv_cmd_set_err_comp_cntr = unsupported::code,
+                ibv_dmabuf_heap_alloc = unsupported::null,
+                ibv_dmabuf_heap_cc_shared_init = unsupported::null,
+                ibv_dmabuf_heap_destroy = unsupported::nothing,
+                ibv_dmabuf_heap_free = unsupported::nothing,
             }
         }
     };
