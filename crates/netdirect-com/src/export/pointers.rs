@@ -116,25 +116,38 @@ impl In<crate::abi::Sge> {
         if self.0.is_null() {
             return Err(missing(position));
         }
+        let entries = self.0.cast::<netdirect::Sge>();
+        if !entries.is_aligned() {
+            // A structure without padding of the client's.
+            let entry = |index| {
+                // SAFETY: the client passes as many entries (export, "the promise of clients").
+                unsafe { entries.wrapping_add(index).read_unaligned() }
+            };
+            return use_them(&(0..count as usize).map(entry).collect::<Vec<_>>());
+        }
         // SAFETY: the client passes as many entries (export, "the promise of clients"), for the length of the call, and changes none
         // meanwhile. `netdirect::Sge` has the layout of ND2_SGE.
-        let sges =
-            unsafe { slice::from_raw_parts(self.0.cast::<netdirect::Sge>(), count as usize) };
+        let sges = unsafe { slice::from_raw_parts(entries, count as usize) };
         use_them(sges)
     }
 }
 
 /// Copies up to `limit` octets of the memory that entries name, for inline data: it need not be registered, and another thread may change it
 /// meanwhile.
-pub(super) fn copy_inline(sges: &[netdirect::Sge], limit: usize) -> Vec<u8> {
+pub(super) fn copy_inline(sges: &[netdirect::Sge], limit: usize) -> Result<Vec<u8>> {
     let mut data = Vec::new();
     for sge in sges {
         let len = (sge.length as usize).min(limit - data.len());
-        let Some(from) = Some(context::pointer(sge.address).cast::<u8>())
-            .filter(|from| len > 0 && !from.is_null())
-        else {
+        let from = context::pointer(sge.address).cast::<u8>();
+        if len == 0 {
             continue;
-        };
+        }
+        if from.is_null() {
+            return Err(Error::new(
+                Status::ACCESS_VIOLATION,
+                "an entry of inline data with a null pointer",
+            ));
+        }
         // SAFETY: the client may read the memory of inline data for the length of the call (export, "the promise of clients"); an
         // octet that it changes meanwhile is sent in either form, as with every such library in C.
         let part = unsafe { Buffer::from_pages(from, len) };
@@ -142,7 +155,7 @@ pub(super) fn copy_inline(sges: &[netdirect::Sge], limit: usize) -> Vec<u8> {
         data.resize(start + len, 0);
         part.read(0, &mut data[start..]);
     }
-    data
+    Ok(data)
 }
 
 /// `const VOID*` with a length: private data.
@@ -373,10 +386,6 @@ impl Passed for ClientOverlapped {
 }
 
 impl ClientOverlapped {
-    pub(super) fn is_null(self) -> bool {
-        self.0.is_null()
-    }
-
     /// The address, by which requests are found, and which packets carry.
     pub(super) fn pointer(self) -> *mut Overlapped {
         self.0
@@ -386,6 +395,12 @@ impl ClientOverlapped {
     pub(super) fn required(self, position: u32) -> Result<Self> {
         if self.0.is_null() {
             return Err(missing(position));
+        }
+        if !self.0.is_aligned() {
+            return Err(Error::new(
+                Status::invalid_parameter(position),
+                "an OVERLAPPED at an address that is no multiple of a pointer's size",
+            ));
         }
         Ok(self)
     }

@@ -348,7 +348,7 @@ impl QueuePairObject {
             if !flags.contains(OpFlags::INLINE) {
                 return self.qp.send(context.0, sges, flags);
             }
-            let data = copy_inline(sges, self.parts.max_inline + 1);
+            let data = copy_inline(sges, self.parts.max_inline + 1)?;
             self.qp.send_inline(context.0, &[&data], flags)
         })
     }
@@ -421,7 +421,7 @@ impl QueuePairObject {
             if !flags.contains(OpFlags::INLINE) {
                 return self.qp.write(context.0, sges, remote, flags);
             }
-            let data = copy_inline(sges, self.parts.max_inline + 1);
+            let data = copy_inline(sges, self.parts.max_inline + 1)?;
             self.qp.write_inline(context.0, &[&data], remote, flags)
         })
     }

@@ -207,9 +207,9 @@ impl Request {
 ///
 /// The object on which the client asks is not used: its last reference may be given back while this waits.
 pub(super) fn overlapped_result(client: ClientOverlapped, wait: bool) -> Status {
-    if client.is_null() {
+    let Ok(client) = client.required(1) else {
         return Status::INVALID_PARAMETER_1;
-    }
+    };
     let (records, address) = records(client);
     let all = records.lock();
     let newest = all.get(&address).and_then(|of_address| of_address.last());

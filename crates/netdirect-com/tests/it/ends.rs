@@ -140,3 +140,51 @@ fn something_else_in_place_of_an_event_is_refused() {
     close(file);
     assert_eq!(release(adapter), 0);
 }
+
+#[test]
+fn missing_entries_and_missing_memory_have_statuses() {
+    let adapter = adapter(&SOFTND);
+    let file = file(adapter);
+    let mut end = End::new(adapter, file);
+    let sge = end.sge();
+    let missing = Sge {
+        buffer: ptr::null_mut(),
+        ..sge
+    };
+    let receive = |sges, count| {
+        call!(
+            end.qp,
+            QueuePairTable,
+            receive(ptr::null_mut(), sges, count)
+        )
+    };
+    assert_eq!(receive(ptr::null(), 1), Status::INVALID_PARAMETER_2);
+    assert_eq!(receive(ptr::null(), 0), Status::SUCCESS);
+    // A structure of the client's without padding.
+    let mut packed = [0_u8; 24];
+    let unaligned = packed.as_mut_ptr().wrapping_add(1).cast::<Sge>();
+    // SAFETY: there is room for the entry behind the first octet.
+    unsafe { unaligned.write_unaligned(sge) };
+    assert_eq!(receive(unaligned, 1), Status::SUCCESS);
+    let inline = netdirect::OpFlags::INLINE.bits();
+    let send = |sge: &Sge| {
+        call!(
+            end.qp,
+            QueuePairTable,
+            send(ptr::null_mut(), ptr::from_ref(sge), 1, inline)
+        )
+    };
+    assert_eq!(send(&missing), Status::ACCESS_VIOLATION);
+    let mut octets = [0_u64; 5];
+    let odd = octets
+        .as_mut_ptr()
+        .wrapping_byte_add(1)
+        .cast::<Overlapped>();
+    assert_eq!(
+        call!(end.cq, CompletionQueueTable, notify(1, odd)),
+        Status::INVALID_PARAMETER_2
+    );
+    end.release();
+    close(file);
+    assert_eq!(release(adapter), 0);
+}
