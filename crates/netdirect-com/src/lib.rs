@@ -7,6 +7,7 @@
 //!   Windows' handles the tables that events, completion ports and overlapped files begin with.
 //! - [`export`] makes objects of COM from any provider of the traits, and has what a provider's library exports.
 //! - [`import`] makes a provider of the traits from a library that exports such objects.
+//! - [`sockaddr`] reads and writes socket addresses as structures of C.
 //! - [`handle`] has Windows' handles on systems that have none.
 //!
 //! C and C++ programs have [`abi`] as `include/netdirect.h` of the repository. The tests of this crate compare both.
@@ -29,4 +30,4 @@ pub mod handle;
 #[cfg(unix)]
 pub mod import;
 #[cfg(unix)]
-mod sockaddr;
+pub mod sockaddr;

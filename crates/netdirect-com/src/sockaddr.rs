@@ -1,13 +1,16 @@
 //! Socket addresses as structures of C.
 
+use std::mem::offset_of;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use netdirect::{Error, Result, Status};
 
+use crate::abi::{SocketAddress, SocketAddressList};
+
 /// Octets of `sockaddr_in`.
 const V4: usize = 16;
-/// Octets of `sockaddr_in6`.
-pub(crate) const V6: usize = 28;
+/// Octets of `sockaddr_in6`, the longest structure that ND2 knows.
+pub const V6: usize = 28;
 
 const AF_INET: u16 = 2;
 #[cfg(target_os = "linux")]
@@ -47,7 +50,7 @@ fn address_of(octets: &[u8; V6]) -> SocketAddr {
 }
 
 /// The structure of an address, and its length.
-pub(crate) fn of(address: SocketAddr) -> ([u8; V6], usize) {
+pub fn of(address: SocketAddr) -> ([u8; V6], usize) {
     let mut octets = [0; V6];
     let len = if address.is_ipv4() { V4 } else { V6 };
     let family = if address.is_ipv4() { AF_INET } else { AF_INET6 };
@@ -69,13 +72,33 @@ pub(crate) fn of(address: SocketAddr) -> ([u8; V6], usize) {
     (octets, len)
 }
 
+/// The octets of a SOCKET_ADDRESS_LIST that will stand at `start`: the entries, and behind them the addresses that they point to (PROV-011).
+pub fn list_at(start: *mut u8, addresses: &[SocketAddr]) -> Vec<u8> {
+    let head = offset_of!(SocketAddressList, addresses);
+    let entries = size_of::<SocketAddress>();
+    let mut list = vec![0; head + entries * addresses.len()];
+    let count = i32::try_from(addresses.len()).unwrap_or(i32::MAX);
+    list[..4].copy_from_slice(&count.to_ne_bytes());
+    for (index, address) in addresses.iter().enumerate() {
+        let (octets, len) = of(*address);
+        let at = start.wrapping_add(list.len()).expose_provenance();
+        let entry = head + entries * index;
+        let length = i32::try_from(len).expect("a length of at most 28");
+        list[entry..entry + size_of::<usize>()].copy_from_slice(&at.to_ne_bytes());
+        let place = entry + offset_of!(SocketAddress, length);
+        list[place..place + 4].copy_from_slice(&length.to_ne_bytes());
+        list.extend_from_slice(&octets[..len]);
+    }
+    list
+}
+
 /// The address in a structure of which `len` octets are known.
 ///
 /// # Errors
 ///
 /// [`INVALID_PARAMETER_2`](Status::INVALID_PARAMETER_2): too short for its family (DLL-016);
 /// [`INVALID_ADDRESS`](Status::INVALID_ADDRESS): a family that is neither IPv4 nor IPv6.
-pub(crate) fn parse(octets: &[u8; V6], len: usize) -> Result<SocketAddr> {
+pub fn parse(octets: &[u8; V6], len: usize) -> Result<SocketAddr> {
     let short = || {
         Error::new(
             Status::INVALID_PARAMETER_2,

@@ -34,6 +34,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     // The border of COM knows the traits, and no provider.
     ("netdirect-com", &["netdirect"]),
     // A provider behind this border.
+    // The traits are of no use to C: what it needs of the tables is in the border.
+    ("libnetdirect", &["netdirect-com"]),
     ("libsoftnd", &["netdirect", "netdirect-com", "softnd"]),
     ("netdirect-conform", &["conform-report", "netdirect"]),
     // A provider beside softnd, which nothing of iWARP is in.

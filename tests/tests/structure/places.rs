@@ -50,6 +50,8 @@ const RULES: &[Rule] = &[
             "libibverbs/src",
             // The loader.
             "libsoftnd/src/pin.rs",
+            // Which address reaches a peer.
+            "libnetdirect/src/route.rs",
             // Types and numbers of C, and the loader.
             "nd-paths/src",
             "nd/src/admission.rs",
@@ -163,6 +165,15 @@ const UNSAFE: &[&str] = &[
     "libibverbs/src/calls/device.rs",
     "libibverbs/src/why_empty.rs",
     // Two functions that programs in C find by their names, and the dynamic linker.
+    // What programs in C pass, and the libraries of providers.
+    "libnetdirect/src/arguments.rs",
+    "libnetdirect/src/events.rs",
+    "libnetdirect/src/handles.rs",
+    "libnetdirect/src/helper.rs",
+    "libnetdirect/src/library.rs",
+    "libnetdirect/src/ports.rs",
+    "libnetdirect/src/provider.rs",
+    "libnetdirect/src/requests.rs",
     "libsoftnd/src/exports.rs",
     "libsoftnd/src/pin.rs",
     // Functions that stand before those of the C library, and paths that C programs pass to them.

@@ -35,3 +35,6 @@ pub use tables::{
     SharedReceiveQueueTable, UnknownTable,
 };
 pub use words::{Bool, Handle, This};
+
+/// `HRESULT`.
+pub use netdirect::Status;

@@ -6,7 +6,7 @@ use std::{ptr, slice};
 
 use netdirect::{Buffer, Error, Result, Status};
 
-use crate::abi::{Guid, Handle, Overlapped, SocketAddress, SocketAddressList, This};
+use crate::abi::{Guid, Handle, Overlapped, This};
 use crate::context;
 use crate::sockaddr::{self, V6};
 
@@ -349,21 +349,7 @@ impl Room {
 
     /// Leaves a SOCKET_ADDRESS_LIST: the entries, and behind them the addresses that they point to (PROV-011). Port 0.
     pub(super) fn fill_list(&self, addresses: &[SocketAddr]) -> Result<()> {
-        let head = std::mem::offset_of!(SocketAddressList, addresses);
-        let entries = size_of::<SocketAddress>();
-        let mut list = vec![0; head + entries * addresses.len()];
-        let count = i32::try_from(addresses.len()).unwrap_or(i32::MAX);
-        list[..4].copy_from_slice(&count.to_ne_bytes());
-        for (index, address) in addresses.iter().enumerate() {
-            let (octets, len) = sockaddr::of(*address);
-            let at = self.start.wrapping_add(list.len()).expose_provenance();
-            let entry = head + entries * index;
-            let length = i32::try_from(len).expect("a length of at most 28");
-            list[entry..entry + size_of::<usize>()].copy_from_slice(&at.to_ne_bytes());
-            let place = entry + std::mem::offset_of!(SocketAddress, length);
-            list[place..place + 4].copy_from_slice(&length.to_ne_bytes());
-            list.extend_from_slice(&octets[..len]);
-        }
+        let list = sockaddr::list_at(self.start, addresses);
         self.fill(&list)
     }
 }

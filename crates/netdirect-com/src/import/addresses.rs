@@ -27,9 +27,7 @@ pub(super) fn one(query: impl FnOnce(*mut u8, *mut u32) -> Status) -> Result<Soc
 }
 
 /// The addresses that a method leaves in a SOCKET_ADDRESS_LIST. The list may change between two calls (PROV-010).
-pub(super) fn list(
-    query: impl Fn(*mut SocketAddressList, *mut u32) -> Status,
-) -> Result<Vec<SocketAddr>> {
+pub fn list(query: impl Fn(*mut SocketAddressList, *mut u32) -> Status) -> Result<Vec<SocketAddr>> {
     let mut room: Vec<u64> = Vec::new();
     loop {
         let octets = room.len() * 8;

@@ -32,4 +32,5 @@ mod provider;
 mod queues;
 mod requests;
 
+pub use addresses::list as address_list;
 pub use library::{LoadError, configure, provider};

@@ -1,0 +1,99 @@
+//! A library that exports a provider. The import of `netdirect-com` leaves libraries loaded; here each is unloaded when it can be.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::ptr;
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use netdirect_com::abi::Status;
+
+use crate::provider::ForeignProvider;
+use netdirect_com::abi::{Guid, IID_ND2_PROVIDER, This};
+
+type DllGetClassObject =
+    unsafe extern "system" fn(class: *const Guid, iid: *const Guid, object: *mut This) -> Status;
+type DllCanUnloadNow = unsafe extern "system" fn() -> Status;
+
+/// A loaded library. It is unloaded when the value is dropped.
+pub(crate) struct ProviderLibrary {
+    library: Library,
+    get_class_object: DllGetClassObject,
+    can_unload_now: DllCanUnloadNow,
+}
+
+impl ProviderLibrary {
+    /// Loads a library, as `dlopen` finds it. A library without DllGetClassObject or DllCanUnloadNow is unloaded again (DLL-001, DLL-002).
+    ///
+    /// # Errors
+    ///
+    /// A sentence.
+    pub(crate) fn load(path: &OsStr) -> Result<Self, String> {
+        // SAFETY: the user names the library, and answers for what its constructors do.
+        let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
+        let library = library.map_err(|error| format!("cannot be loaded: {}", reason(&error)))?;
+        // SAFETY: a provider's function of this name has this type (DLL-001).
+        let get_class_object = unsafe { library.get::<DllGetClassObject>(b"DllGetClassObject\0") };
+        let get_class_object = *get_class_object.map_err(|_| missing("DllGetClassObject"))?;
+        // SAFETY: a provider's function of this name has this type (DLL-002).
+        let can_unload_now = unsafe { library.get::<DllCanUnloadNow>(b"DllCanUnloadNow\0") };
+        let can_unload_now = *can_unload_now.map_err(|_| missing("DllCanUnloadNow"))?;
+        Ok(Self {
+            library,
+            get_class_object,
+            can_unload_now,
+        })
+    }
+
+    /// The library's provider.
+    ///
+    /// # Errors
+    ///
+    /// What DllGetClassObject answers. [`NO_INTERFACE`](Status::NO_INTERFACE), if it succeeds without an object.
+    pub(crate) fn provider(&self) -> Result<ForeignProvider<'_>, Status> {
+        // Whoever loads a library by its path knows no class.
+        let class = Guid::new(0, 0, 0, 0);
+        let mut object = ptr::null_mut();
+        // SAFETY: the library is loaded, and all three point to what the function reads or writes.
+        let status = unsafe { (self.get_class_object)(&class, &IID_ND2_PROVIDER, &mut object) };
+        if !status.is_success() {
+            return Err(status);
+        }
+        if object.is_null() {
+            return Err(Status::NO_INTERFACE);
+        }
+        // SAFETY: the library has issued the object for this interface, with a reference for the caller, and stays loaded.
+        Ok(unsafe { ForeignProvider::from_issued(object) })
+    }
+
+    /// Returns true if no object of the library is alive (DLL-005).
+    pub(crate) fn can_unload(&self) -> bool {
+        // SAFETY: the library is loaded.
+        unsafe { (self.can_unload_now)() == Status::SUCCESS }
+    }
+
+    /// Leaves the library loaded for good, because objects of it are alive.
+    pub(crate) fn keep(self) {
+        std::mem::forget(self.library);
+    }
+}
+
+fn missing(function: &str) -> String {
+    format!("is not a NetworkDirect provider: it does not export {function}")
+}
+
+/// The words of the dynamic linker, without the path that they begin with.
+fn reason(error: &libloading::Error) -> String {
+    let libloading::Error::DlOpen { desc } = error else {
+        return error.to_string();
+    };
+    let text = format!("{desc:?}");
+    let text = text.trim_matches('"');
+    let rest = text.split_once(": ").map(|(_, rest)| rest);
+    rest.unwrap_or(text).to_owned()
+}
+
+impl fmt::Debug for ProviderLibrary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProviderLibrary").finish_non_exhaustive()
+    }
+}

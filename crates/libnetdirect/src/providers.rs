@@ -1,0 +1,236 @@
+//! The providers that ND_PROVIDER names, from the first NdStartup to the last NdCleanup.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use netdirect_com::abi::{Guid, Status, This};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::library::ProviderLibrary;
+use crate::provider::ForeignProvider;
+
+/// Names the providers' libraries.
+const VARIABLE: &str = "ND_PROVIDER";
+
+static STARTED: Mutex<Started> = Mutex::new(Started {
+    times: 0,
+    providers: None,
+});
+
+struct Started {
+    /// Calls of NdStartup without one of NdCleanup.
+    times: usize,
+    providers: Option<Arc<Providers>>,
+}
+
+/// NdStartup.
+pub(crate) fn start() {
+    let mut started = STARTED.lock();
+    started.times += 1;
+    started.providers.get_or_insert_with(|| {
+        Arc::new(Providers::named(&env::var_os(VARIABLE).unwrap_or_default()))
+    });
+}
+
+/// NdCleanup. Providers whose objects are alive stay loaded.
+pub(crate) fn clean_up() -> Result<(), Status> {
+    let mut started = STARTED.lock();
+    started.times = started
+        .times
+        .checked_sub(1)
+        .ok_or(Status::DEVICE_NOT_READY)?;
+    let last = if started.times == 0 {
+        started.providers.take()
+    } else {
+        None
+    };
+    drop(started);
+    // Here libraries are unloaded, without the lock.
+    drop(last);
+    Ok(())
+}
+
+/// The providers, between NdStartup and NdCleanup.
+pub(crate) fn providers() -> Result<Arc<Providers>, Status> {
+    STARTED
+        .lock()
+        .providers
+        .clone()
+        .ok_or(Status::DEVICE_NOT_READY)
+}
+
+/// The providers in the order of the variable.
+pub(crate) struct Providers(Vec<Provider>);
+
+impl Providers {
+    fn named(list: &OsStr) -> Self {
+        let paths = list.as_bytes().split(|octet| *octet == b':');
+        let paths = paths.filter(|path| !path.is_empty());
+        Self(
+            paths
+                .map(|path| Provider::new(OsStr::from_bytes(path)))
+                .collect(),
+        )
+    }
+
+    /// The addresses of all providers.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        let each = self.0.iter();
+        let each = each.filter_map(|provider| provider.with(|object| object.addresses()));
+        each.flatten().collect()
+    }
+
+    /// Returns true if a provider has this address. Port and scope are not looked at (DLL-014).
+    pub(crate) fn have(&self, address: SocketAddr) -> bool {
+        let mut each = self.0.iter();
+        each.any(|provider| provider.with(|object| has(object, address)) == Some(true))
+    }
+
+    /// Opens the adapter that has a local address, at the first provider that can (DLL-015).
+    pub(crate) fn open_adapter(&self, iid: &Guid, address: SocketAddr) -> Result<This, Status> {
+        let mut failed = Status::INVALID_ADDRESS;
+        for provider in &self.0 {
+            let open = |object: &ForeignProvider<'_>| {
+                has(object, address).then(|| open(object, iid, address))
+            };
+            match provider.with(open).flatten() {
+                Some(Ok(adapter)) => return Ok(adapter),
+                Some(Err(status)) => failed = status,
+                None => {}
+            }
+        }
+        Err(failed)
+    }
+
+    /// NdFlushProviders.
+    pub(crate) fn flush(&self) {
+        self.0.iter().for_each(Provider::try_unload);
+    }
+}
+
+fn has(object: &ForeignProvider<'_>, address: SocketAddr) -> bool {
+    object
+        .addresses()
+        .iter()
+        .any(|own| own.ip() == address.ip())
+}
+
+fn open(object: &ForeignProvider<'_>, iid: &Guid, address: SocketAddr) -> Result<This, Status> {
+    let id = object
+        .resolve(address)
+        .map_err(|_| Status::INVALID_ADDRESS)?;
+    let adapter = object.open_adapter(iid, id)?;
+    if adapter.is_null() {
+        return Err(Status::INTERNAL_ERROR);
+    }
+    Ok(adapter)
+}
+
+/// A provider, whose library is loaded while it is used, or its objects are alive.
+struct Provider {
+    path: OsString,
+    /// Held for reading while the library is used.
+    library: RwLock<Option<ProviderLibrary>>,
+    /// The user was told that the provider cannot be used.
+    is_reported: AtomicBool,
+}
+
+impl Provider {
+    fn new(path: &OsStr) -> Self {
+        Self {
+            path: path.to_owned(),
+            library: RwLock::new(None),
+            is_reported: AtomicBool::new(false),
+        }
+    }
+
+    /// Calls `body` with the library's provider, and unloads the library if it can be (DLL-006). `None` if there is no provider.
+    fn with<T>(&self, body: impl FnOnce(&ForeignProvider<'_>) -> T) -> Option<T> {
+        let value = self.with_library(|library| {
+            let object = library
+                .provider()
+                .map_err(|status| format!("gives no provider: {status}"))?;
+            Ok(body(&object))
+        });
+        self.try_unload();
+        value.map_err(|why| self.report(&why)).ok()
+    }
+
+    fn with_library<T>(
+        &self,
+        body: impl FnOnce(&ProviderLibrary) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let mut loaded = self.library.read();
+        if loaded.is_none() {
+            drop(loaded);
+            loaded = self.load()?;
+        }
+        let library = loaded
+            .as_ref()
+            .expect("a library that is in use stays loaded");
+        body(library)
+    }
+
+    fn load(&self) -> Result<RwLockReadGuard<'_, Option<ProviderLibrary>>, String> {
+        let mut place = self.library.write();
+        if place.is_none() {
+            *place = Some(ProviderLibrary::load(&self.path)?);
+        }
+        Ok(RwLockWriteGuard::downgrade(place))
+    }
+
+    fn try_unload(&self) {
+        // Another thread that uses the library unloads it.
+        if let Some(mut place) = self.library.try_write() {
+            place.take_if(|library| library.can_unload());
+        }
+    }
+
+    fn report(&self, why: &str) {
+        if !self.is_reported.swap(true, Ordering::Relaxed) {
+            let path = self.path.display();
+            let _ = writeln!(
+                std::io::stderr(),
+                "netdirect: {path}, named by {VARIABLE}, {why}"
+            );
+        }
+    }
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        self.try_unload();
+        if let Some(library) = self.library.get_mut().take() {
+            library.keep();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_is_a_list_of_paths() {
+        let paths = |list: &str| {
+            let providers = Providers::named(OsStr::new(list)).0;
+            let paths = providers.iter().map(|provider| provider.path.clone());
+            paths.collect::<Vec<_>>()
+        };
+        assert!(paths("").is_empty() && paths(":").is_empty());
+        assert_eq!(paths("/a/libx.so::liby.so:"), ["/a/libx.so", "liby.so"]);
+    }
+
+    #[test]
+    fn a_library_that_is_missing_has_no_addresses() {
+        let providers = Providers::named(OsStr::new("/nonexistent/libnone.so"));
+        assert!(providers.addresses().is_empty());
+        assert!(!providers.have("127.0.0.1:0".parse().unwrap()));
+        assert!(providers.0[0].is_reported.load(Ordering::Relaxed));
+    }
+}
