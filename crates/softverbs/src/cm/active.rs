@@ -84,10 +84,7 @@ impl CmId {
             ready: ReadyKinds::UNSEEN,
             crc: self.process.options().crc,
             markers: false,
-            limits: ReadLimits {
-                ird: u32::from(parameters.responder_resources).min(most),
-                ord: u32::from(parameters.initiator_depth).min(most),
-            },
+            limits: parameters.read_limits(),
             private_data: parameters.private_data.clone(),
         };
         InitiatorConfig {

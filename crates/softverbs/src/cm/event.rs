@@ -1,5 +1,9 @@
 //! What the connection manager tells of: kinds of events, and the parameters of connections.
 
+use iwarp_io::setup::ReadLimits;
+
+use crate::device::limits;
+
 /// The kind of an event, with the values of `enum rdma_cm_event_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -43,6 +47,27 @@ pub struct ConnParameters {
     pub initiator_depth: u8,
     /// The queue pair, where the program has not made one for the identifier.
     pub qp_num: u32,
+}
+
+impl ConnParameters {
+    /// Those of a program that states none: as many Reads as the device allows, and no private data.
+    pub fn unstated() -> Self {
+        let most = u8::try_from(limits::READS).unwrap_or(u8::MAX);
+        Self {
+            responder_resources: most,
+            initiator_depth: most,
+            ..Self::default()
+        }
+    }
+
+    /// The Reads of both sides, as many as the device allows.
+    pub(super) fn read_limits(&self) -> ReadLimits {
+        let most = limits::READS;
+        ReadLimits {
+            ird: u32::from(self.responder_resources).min(most),
+            ord: u32::from(self.initiator_depth).min(most),
+        }
+    }
 }
 
 /// What the event has said that answered the last call of a synchronous identifier. It needs no acknowledgement.

@@ -149,10 +149,7 @@ impl CmId {
             markers: false,
             ready: ReadyKinds::UNSEEN,
             // The set-up cuts them to what the peer offers.
-            limits: ReadLimits {
-                ird: u32::from(parameters.responder_resources),
-                ord: u32::from(parameters.initiator_depth),
-            },
+            limits: parameters.read_limits(),
             private_data: parameters.private_data.clone(),
         });
         let Some((stream, agreed, sent)) = accepted else {

@@ -65,6 +65,31 @@ fn private_data_has_the_length_that_was_sent() {
 }
 
 #[test]
+fn reads_are_as_many_as_both_devices_allow() {
+    let pair = Pair::simulated(13, DeviceKind::Roce);
+    let most = u8::try_from(softverbs::limits::READS).unwrap();
+    let all = ConnParameters {
+        responder_resources: u8::MAX,
+        initiator_depth: u8::MAX,
+        ..ConnParameters::default()
+    };
+    let reads = |of: &ConnParameters| (of.responder_resources, of.initiator_depth);
+    for parameters in [all, ConnParameters::unstated()] {
+        let (listener, address) = pair.server.listen();
+        let client = pair.client.resolved(address);
+        client.connect(&parameters).unwrap();
+        let (server, asked) = pair.server.request();
+        assert_eq!(reads(&asked), (most, most));
+        server.accept(&parameters).unwrap();
+        let answer = pair.client.expect(CmEventKind::ConnectResponse);
+        assert_eq!(reads(&answer), (most, most));
+        for id in [client, server, listener] {
+            id.destroy().unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_port_without_a_listener_rejects() {
     for (kind, status) in [
         (DeviceKind::Roce, 8),

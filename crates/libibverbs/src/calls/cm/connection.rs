@@ -2,28 +2,23 @@
 
 use std::ffi::{c_int, c_void};
 
-use softverbs::{CmId, ConnParameters, limits};
+use softverbs::{CmId, ConnParameters};
 
 use super::id::{with, with_event};
 use super::objects::Id;
 use crate::abi::cm::rdma_conn_param;
 use crate::border::{Handle, Input, Octets, minus_one};
 
-/// The parameters of a program. Without any, as many Reads as the device allows.
+/// The parameters of a program, or those that stand for none.
 fn parameters(from: Input<rdma_conn_param>) -> ConnParameters {
-    let most = u8::try_from(limits::READS).unwrap_or(u8::MAX);
     let Some(from) = from.get_if() else {
-        return ConnParameters {
-            responder_resources: most,
-            initiator_depth: most,
-            ..ConnParameters::default()
-        };
+        return ConnParameters::unstated();
     };
     let private_data = Octets::passed(from.private_data);
     ConnParameters {
         private_data: private_data.get(from.private_data_len.into()),
-        responder_resources: from.responder_resources.min(most),
-        initiator_depth: from.initiator_depth.min(most),
+        responder_resources: from.responder_resources,
+        initiator_depth: from.initiator_depth,
         qp_num: from.qp_num,
     }
 }
