@@ -1,4 +1,5 @@
-//! Drivers of newer releases of rdma-core, which find every name that they need in softnd's library.
+//! Newer releases of rdma-core than the installed one: their drivers find every name that they need in softnd's library, and their programs
+//! run over it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,6 +8,7 @@ use std::process::Command;
 
 use softnd_tests::c_programs::CProgram;
 use softnd_tests::nd;
+use softnd_tests::verbs_programs::{Server, free_port, run};
 
 /// Where Debian has libraries.
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
@@ -28,12 +30,25 @@ fn drivers(release: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// `SOFTND_NEWER_RDMA_CORE` is where a release is unpacked, with the C library that it was built for.
+/// Where a release is unpacked, with the C library that it was built for.
+fn release() -> PathBuf {
+    let release = std::env::var_os("SOFTND_NEWER_RDMA_CORE");
+    PathBuf::from(release.expect("SOFTND_NEWER_RDMA_CORE names a folder"))
+}
+
+/// The release's own dynamic linker with its option, because what is newer may need a newer C library than this machine's. Libraries that the
+/// release lacks are this machine's.
+fn dynamic_linker(release: &Path) -> [String; 3] {
+    let release = release.to_str().expect("the folder's name is valid UTF-8");
+    let linker = format!("{release}/usr/lib64/ld-linux-x86-64.so.2");
+    let libraries = format!("{release}/{LIBRARIES}");
+    [linker, "--library-path".to_owned(), libraries]
+}
+
 #[test]
 #[ignore = "needs a newer release of rdma-core, which .ci/newer-rdma-core fetches"]
 fn drivers_load_with_every_name_that_they_need() {
-    let release = std::env::var_os("SOFTND_NEWER_RDMA_CORE");
-    let release = PathBuf::from(release.expect("SOFTND_NEWER_RDMA_CORE names a folder"));
+    let release = release();
     let Some(program) = CProgram::compile("drivers", &[], &["-ldl"]) else {
         return;
     };
@@ -41,11 +56,9 @@ fn drivers_load_with_every_name_that_they_need() {
     assert!(drivers.len() > 20, "only {drivers:?}");
     nd::build_libraries();
     let ours = nd::binary().with_file_name("libibverbs.so");
-    // The release's own dynamic linker, because drivers may need a newer C library than this machine's. Libraries that the release lacks
-    // are this machine's.
-    let output = Command::new(release.join("usr/lib64/ld-linux-x86-64.so.2"))
-        .arg("--library-path")
-        .arg(release.join(LIBRARIES))
+    let [linker, library_path, libraries] = dynamic_linker(&release);
+    let output = Command::new(linker)
+        .args([library_path, libraries])
         .arg("--preload")
         .arg(ours)
         .arg(program.path())
@@ -61,4 +74,25 @@ fn drivers_load_with_every_name_that_they_need() {
         "{}\n{stdout}\n{stderr}",
         output.status
     );
+}
+
+#[test]
+#[ignore = "needs a newer release of rdma-core, which .ci/newer-rdma-core fetches"]
+fn programs_connect() {
+    let release = release();
+    let [linker, option, libraries] = dynamic_linker(&release);
+    // `nd run` wants a program that names a dynamic linker, which the linker itself does not.
+    let before = ["env", &*linker, &*option, &*libraries];
+    let of_release = |name| format!("{}/usr/bin/{name}", release.display());
+    let port = free_port();
+    let rping = of_release("rping");
+    let common = ["-a", "127.0.0.1", "-p", &*port, "-C", "20", "-V"];
+    let server = Server::start(&[&before[..], &[&*rping, "-s"], &common].concat());
+    run(&[&before[..], &[&*rping, "-c"], &common].concat());
+    drop(server);
+    let port = free_port();
+    let (server, client) = (of_release("rdma_server"), of_release("rdma_client"));
+    let server = Server::start(&[&before[..], &[&*server, "-p", &*port]].concat());
+    run(&[&before[..], &[&*client, "-s", "127.0.0.1", "-p", &*port]].concat());
+    server.ends_well();
 }
