@@ -8,9 +8,12 @@ mod list;
 mod names;
 mod recorder;
 
+use std::fs;
+use std::path::Path;
+
 use netdirect_com::abi::Guid;
 
-use crate::compilers::{Compiler, HOST, WINDOWS};
+use crate::compilers::{Compiler, HOST, Language, WINDOWS};
 use crate::list::interfaces;
 
 #[test]
@@ -66,4 +69,27 @@ fn windows_programs_have_the_identifiers() {
             );
         }
     }
+}
+
+/// The samples use nothing that only one system has.
+#[test]
+fn samples_compile_for_this_system_and_for_windows() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
+    let mut seen = 0;
+    for entry in fs::read_dir(&folder).expect("the samples are there") {
+        let path = entry.expect("the folder can be read").path();
+        let language = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("c") => Language::C,
+            Some("cpp") => Language::Cpp,
+            _ => continue,
+        };
+        seen += 1;
+        let source = fs::read_to_string(&path).expect("the sample can be read");
+        let header = format!("-I{}", folder.display());
+        let is_its = |compiler: &Compiler| compiler.language == language && compiler.is_here();
+        for compiler in HOST.into_iter().chain(WINDOWS).filter(is_its) {
+            compiler.object(&source, &[&header]);
+        }
+    }
+    assert_eq!(seen, 3, "there are other samples");
 }
