@@ -57,6 +57,7 @@ static void lists(void)
         SOCKET_ADDRESS_LIST list;
         char octets[256];
     } room;
+    const SOCKET_ADDRESS *entries = room.list.Address;
     SIZE_T size = 0, exact;
     CHECK(NdQueryAddressList(0, NULL, &size) == ND_BUFFER_OVERFLOW);
     /* Three addresses: the entries that are too short or of another family are left out. */
@@ -66,10 +67,10 @@ static void lists(void)
     CHECK(NdQueryAddressList(ND_QUERY_EXCLUDE_EMULATOR_ADDRESSES | ND_QUERY_EXCLUDE_NDv1_ADDRESSES, &room.list, &size) == ND_SUCCESS);
     CHECK(room.list.iAddressCount == 3);
     for (int i = 0; i < 3; ++i) {
-        const SOCKET_ADDRESS *entry = &room.list.Address[i];
+        const SOCKET_ADDRESS *entry = &entries[i];
         const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)entry->lpSockaddr;
         CHECK(entry->iSockaddrLength == sizeof(*v4) && v4->sin_family == AF_INET);
-        CHECK((const char *)(v4 + 1) <= room.octets + exact && (const char *)v4 > (const char *)&room.list.Address[3] - 1);
+        CHECK((const char *)(v4 + 1) <= room.octets + exact && (const char *)v4 >= (const char *)(entries + 3));
         CHECK(v4->sin_addr.s_addr == htonl(i < 2 ? 0xC0000201 : 0xC0000202));
     }
     CHECK(NdQueryAddressList(ND_QUERY_EXCLUDE_NDv2_ADDRESSES, &room.list, &size) == ND_SUCCESS && size == 0);
