@@ -61,6 +61,8 @@ const RULES: &[Rule] = &[
             "nd/src/session.rs",
             "nd/src/wire_conform/suite.rs",
             "netdirect-conform/src/checks/iwarp_setup.rs",
+            // The system's word on memory.
+            "netdirect-com/src/export/probe.rs",
             // A descriptor for event loops.
             "netdirect-com/src/import/file.rs",
             // Errno, the readiness of rdma-core's descriptors, and the addresses that devices have.

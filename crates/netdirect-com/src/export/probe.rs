@@ -4,8 +4,9 @@ use netdirect::{Error, Result, Status};
 
 /// Checks that all of the memory can be read, and written if `is_written` (AMB-012).
 ///
-/// Memory of up to [`TOUCHED`] octets is made present by one system call, as an adapter that pins memory does. For more, and where the system
-/// has no such call, the list of the process's mappings is read once, so the number of system calls does not depend on the size.
+/// Of memory in up to [`PAGES_ASKED`](linux::PAGES_ASKED) pages, one word of each is read or written as it is, by a system call each. Memory of
+/// up to [`TOUCHED`](linux::TOUCHED) octets is made present by one system call, as an adapter that pins memory does. For more, and where the
+/// system has no such call, the list of the process's mappings is read once. So the number of system calls has a bound.
 ///
 /// # Errors
 ///
@@ -15,11 +16,8 @@ pub(super) fn check(start: *mut u8, len: usize, is_written: bool) -> Result<()> 
     if start.addr().checked_add(len).is_none() {
         return Err(refused(start, len, is_written));
     }
-    let is_good = if len <= linux::TOUCHED {
-        linux::touch(start, len, is_written)
-    } else {
-        None
-    };
+    let is_good = linux::ask(start, len, is_written);
+    let is_good = is_good.or_else(|| linux::touch(start, len, is_written));
     if is_good.unwrap_or_else(|| linux::is_mapped(start.addr(), len, is_written)) {
         Ok(())
     } else {
@@ -60,8 +58,69 @@ mod linux {
 
     const PAGE: usize = 4096;
 
+    /// The most pages of which a word each is asked for.
+    pub(super) const PAGES_ASKED: usize = 4;
+
+    /// Asks for a word of each page. `None` for more pages, and where the system does not say.
+    pub(super) fn ask(start: *mut u8, len: usize, is_written: bool) -> Option<bool> {
+        let (first, last) = (start.addr() / PAGE, (start.addr() + len - 1) / PAGE);
+        if last - first >= PAGES_ASKED {
+            return None;
+        }
+        for page in first..=last {
+            // The word is within the page.
+            let address = start.addr().max(page * PAGE) & !3;
+            if !has_word(start.with_addr(address), is_written)? {
+                return Some(false);
+            }
+        }
+        Some(true)
+    }
+
+    /// Whether the aligned word at an address can be read, and written if `is_written`: a wait for a value at this address, which does not
+    /// wait, or a wake-up of nobody that adds 0 to it in one step with regard to all other accesses.
+    fn has_word(word: *mut u8, is_written: bool) -> Option<bool> {
+        let own = 0_u32;
+        let now = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let answer = if is_written {
+            let operation = libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG;
+            // FUTEX_OP_ADD with 0 is 1 << 28. A thread that waits for this word, which no program does in memory for an adapter, could be woken
+            // in vain.
+            // SAFETY: the kernel checks the second address, and leaves the word as it is.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_futex,
+                    &raw const own,
+                    operation,
+                    0_usize,
+                    0_usize,
+                    word,
+                    1_usize << 28,
+                )
+            }
+        } else {
+            let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+            // SAFETY: the kernel checks the address and reads the word; the time limit is over at once.
+            unsafe { libc::syscall(libc::SYS_futex, word, operation, 0_usize, &raw const now) }
+        };
+        if answer >= 0 {
+            return Some(true);
+        }
+        match std::io::Error::last_os_error().raw_os_error() {
+            Some(libc::EAGAIN | libc::ETIMEDOUT | libc::EINTR) => Some(true),
+            Some(libc::EFAULT) => Some(false),
+            _ => None,
+        }
+    }
+
     /// Makes memory present. `None` if the system does not know the call, or the answer depends on the kind of memory.
     pub(super) fn touch(start: *mut u8, len: usize, is_written: bool) -> Option<bool> {
+        if len > TOUCHED {
+            return None;
+        }
         let from = start.map_addr(|address| address & !(PAGE - 1));
         let whole = (start.addr() - from.addr() + len).next_multiple_of(PAGE);
         let advice = if is_written {
@@ -141,7 +200,12 @@ mod tests {
 
     #[test]
     fn own_memory_is_good_and_memory_that_nobody_has_is_not() {
-        let mut own = vec![1_u8; 10_000];
+        let mut own = vec![1_u8; 100_000];
+        for len in [1, 4096, 10_000] {
+            check(own.as_mut_ptr(), len, false).unwrap();
+            check(own.as_mut_ptr(), len, true).unwrap();
+        }
+        assert!(own.iter().all(|octet| *octet == 1));
         let large = vec![0_u8; linux::TOUCHED + 1];
         for is_written in [false, true] {
             check(own.as_mut_ptr(), own.len(), is_written).unwrap();
@@ -151,7 +215,7 @@ mod tests {
         check(constant.as_ptr().cast_mut(), constant.len(), false).unwrap();
         let error = check(constant.as_ptr().cast_mut(), constant.len(), true).unwrap_err();
         assert_eq!(error.status(), Status::ACCESS_VIOLATION);
-        for len in [16, linux::TOUCHED + 1] {
+        for len in [16, 100_000, linux::TOUCHED + 1] {
             let nowhere = std::ptr::without_provenance_mut(4096);
             let error = check(nowhere, len, false).unwrap_err();
             assert_eq!(error.status(), Status::ACCESS_VIOLATION);

@@ -89,15 +89,10 @@ impl Requests {
             event.reset();
         }
         *self.under_way.lock() += 1;
-        let record = Record {
-            request: Arc::clone(&request),
-            overlapped: overlapped.clone(),
-        };
-        let (records, address) = records(client);
-        records.lock().entry(address).or_default().push(record);
         let started = start(&overlapped);
         match &started {
-            Ok(Started::Pending) => {}
+            // Most requests on regions have ended by now; for them nobody asks the library.
+            Ok(Started::Pending) => request.keep_record(overlapped),
             Ok(Started::Done) => request.end(Status::SUCCESS, false),
             Err(error) => request.end(error.status(), false),
         }
@@ -148,11 +143,26 @@ impl CompletionSink for Request {
 }
 
 impl Request {
+    /// The call has returned, and the request may be in flight: from here on the library's record answers.
+    fn keep_record(self: &Arc<Self>, overlapped: netdirect::Overlapped) {
+        let (records, address) = records(self.client);
+        let mut all = records.lock();
+        // `end` writes this under the same lock.
+        if *self.ended.lock() == Status::PENDING {
+            let record = Record {
+                request: Arc::clone(self),
+                overlapped,
+            };
+            all.entry(address).or_default().push(record);
+        }
+    }
+
     fn end(&self, status: Status, notify: bool) {
         self.client.write(status);
         // From here on the OVERLAPPED is the client's again.
         let (records, address) = records(self.client);
         let mut all = records.lock();
+        *self.ended.lock() = status;
         let taken = all.get_mut(&address).and_then(|of_address| {
             let at = of_address
                 .iter()
@@ -163,7 +173,6 @@ impl Request {
             all.remove(&address);
         }
         drop(all);
-        *self.ended.lock() = status;
         self.has_ended.notify_all();
         self.of.file.ended();
         if notify {

@@ -1,0 +1,332 @@
+//! Measures what NetworkDirect's COM interface costs: a program in C (`benches/com/border.c`) with `libsoftnd.so` beside the traits, in turns
+//! within one run. And what a client costs that sleeps in code of its own: a sink that signals a condition variable beside
+//! `Overlapped::wait`.
+//!
+//! `cargo build --release -p libsoftnd -p libnetdirect && cargo run --release -p softnd-benches --bin border`
+#![forbid(unsafe_code)]
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use netdirect::{
+    Affinity, Buffer, CompletionQueue, CompletionResult, Event, MrFlags, NotifyType, OpFlags,
+    Overlapped, OverlappedFile, QueuePair, QueuePairOptions, ReadLimits, Sge, Started, Status, ext,
+};
+
+/// Octets of a message.
+const LENGTH: usize = 8;
+/// Rounds before the measurement.
+const WARM_UP: usize = 200;
+
+/// Measures what the COM interface costs beside the traits.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Rounds of each measurement
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    rounds: usize,
+
+    /// Measurements of each way, in turn
+    #[arg(long, value_name = "N", default_value_t = 9)]
+    turns: usize,
+
+    /// The folder with libsoftnd.so and libnetdirect.so
+    #[arg(long, value_name = "DIR", default_value = "target/release")]
+    libraries: PathBuf,
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// How a client of the traits waits for a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Polled,
+    Wait,
+    Event,
+    Sink,
+}
+
+fn main() -> ExitCode {
+    match measure(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("border: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(arguments: &Arguments) -> Result<(), Failure> {
+    let folder = tempfile::tempdir()?;
+    let program = compile(folder.path(), &arguments.libraries)?;
+    let in_c = |way: &str| in_c(&program, &arguments.libraries, way, arguments.rounds);
+    let rounds = arguments.rounds;
+    let mut polled = (Vec::new(), Vec::new());
+    let mut by_event = (Vec::new(), Vec::new());
+    let (mut by_port, mut by_sink, mut by_wait) = (Vec::new(), Vec::new(), Vec::new());
+    let mut registered = (Vec::new(), Vec::new());
+    for turn in 0..arguments.turns {
+        eprintln!("turn {} of {}", turn + 1, arguments.turns);
+        polled.0.push(round_trips(Way::Polled, rounds)?);
+        polled.1.push(in_c("polled")?);
+        by_event.0.push(round_trips(Way::Event, rounds)?);
+        by_event.1.push(in_c("event")?);
+        by_port.push(in_c("port")?);
+        by_wait.push(round_trips(Way::Wait, rounds)?);
+        by_sink.push(round_trips(Way::Sink, rounds)?);
+        registered.0.push(registrations(rounds)?);
+        registered.1.push(in_c("register")?);
+    }
+    let rows = [
+        ("round trip, polled", &polled.0, &polled.1),
+        (
+            "round trip, by event; the traits by Event",
+            &by_event.0,
+            &by_event.1,
+        ),
+        (
+            "round trip, by port; the traits by Event",
+            &by_event.0,
+            &by_port,
+        ),
+        (
+            "round trip, by event; the traits by Overlapped::wait",
+            &by_wait,
+            &by_event.1,
+        ),
+        (
+            "Register and Deregister of 4 KiB",
+            &registered.0,
+            &registered.1,
+        ),
+        (
+            "round trip, by a sink of the traits; by Overlapped::wait",
+            &by_wait,
+            &by_sink,
+        ),
+    ];
+    let mut table = String::from("| what | the traits | beside | ratio |\n|--|--:|--:|--:|\n");
+    for (what, traits, beside) in rows {
+        let (traits, beside) = (median(traits), median(beside));
+        let us = |time: Duration| time.as_secs_f64() * 1e6;
+        let ratio = us(beside) / us(traits);
+        writeln!(
+            table,
+            "| {what} | {:.2} µs | {:.2} µs | {ratio:.2} |",
+            us(traits),
+            us(beside)
+        )?;
+    }
+    print!("{table}");
+    Ok(())
+}
+
+fn median(times: &[Duration]) -> Duration {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+}
+
+/// The program in C, linked with libnetdirect.
+fn compile(folder: &Path, libraries: &Path) -> Result<PathBuf, Failure> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = folder.join("border");
+    let status = Command::new("cc")
+        .args(["-std=c11", "-O2", "-pthread", "-I"])
+        .arg(root.join("../include"))
+        .arg(root.join("com/border.c"))
+        .arg("-L")
+        .arg(libraries)
+        .args(["-lnetdirect", "-o"])
+        .arg(&program)
+        .status()?;
+    if !status.success() {
+        return Err("cc has failed; build libsoftnd and libnetdirect first".into());
+    }
+    Ok(program)
+}
+
+fn in_c(program: &Path, libraries: &Path, way: &str, rounds: usize) -> Result<Duration, Failure> {
+    let output = Command::new(program)
+        .arg(libraries.canonicalize()?.join("libsoftnd.so"))
+        .args([way, &rounds.to_string()])
+        .env("LD_LIBRARY_PATH", libraries)
+        .output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(format!("the program in C has failed: {said}").into());
+    }
+    let text = String::from_utf8(output.stdout)?;
+    Ok(Duration::from_nanos(text.trim().parse()?))
+}
+
+/// The median of the round trips of one connection.
+fn round_trips(way: Way, rounds: usize) -> Result<Duration, Failure> {
+    let (tell, told) = mpsc::channel();
+    thread::scope(|scope| {
+        let server = scope.spawn(move || serve(way, rounds, &tell));
+        let measured = match told.recv() {
+            Ok(address) => ping(way, rounds, address),
+            Err(_) => Ok(Duration::ZERO), // the server says why
+        };
+        server.join().map_err(|_| "the server has panicked")??;
+        measured
+    })
+}
+
+/// One end of a connection.
+struct End {
+    way: Way,
+    file: Arc<dyn OverlappedFile>,
+    adapter: Arc<dyn netdirect::Adapter>,
+    cq: Arc<dyn CompletionQueue>,
+    qp: Arc<dyn QueuePair>,
+    incoming: Sge,
+    outgoing: Sge,
+    _buffer: Buffer,
+    _region: Arc<dyn netdirect::MemoryRegion>,
+    overlapped: Overlapped,
+    event: Event,
+    ended: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl End {
+    fn new(way: Way) -> Result<Self, Failure> {
+        let adapter = softnd::open("softnd+tcp://127.0.0.1", softnd::Options::default())?;
+        let file = adapter.create_overlapped_file()?;
+        let cq = adapter.create_completion_queue(&file, 64, Affinity::default())?;
+        let qp = adapter.create_queue_pair(&cq, &cq, QueuePairOptions::default())?;
+        let buffer = Buffer::new(2 * LENGTH);
+        let region = adapter.create_memory_region(&file)?;
+        let registered = Overlapped::new();
+        let started = region.register(&buffer, MrFlags::ALLOW_LOCAL_WRITE, &registered);
+        ext::wait(started, &registered)?;
+        let token = region.get_local_token();
+        let event = Event::new();
+        let ended = Arc::new((Mutex::new(false), Condvar::new()));
+        let overlapped = match way {
+            Way::Polled | Way::Wait => Overlapped::new(),
+            Way::Event => Overlapped::with_event(&event),
+            Way::Sink => {
+                let ended = Arc::clone(&ended);
+                Overlapped::with_sink(Arc::new(move |_: Status| {
+                    if let Ok(mut is) = ended.0.lock() {
+                        *is = true;
+                        ended.1.notify_one();
+                    }
+                }))
+            }
+        };
+        Ok(Self {
+            way,
+            incoming: Sge::new(&buffer, ..LENGTH, token),
+            outgoing: Sge::new(&buffer, LENGTH.., token),
+            file,
+            adapter,
+            cq,
+            qp,
+            _buffer: buffer,
+            _region: region,
+            overlapped,
+            event,
+            ended,
+        })
+    }
+
+    fn receive(&self) -> netdirect::Result<()> {
+        self.qp.receive(0, &[self.incoming])
+    }
+
+    fn send(&self) -> netdirect::Result<()> {
+        self.qp.send(0, &[self.outgoing], OpFlags::SILENT_SUCCESS)
+    }
+
+    fn received(&self) -> netdirect::Result<()> {
+        let mut results = [CompletionResult::default()];
+        loop {
+            if self.cq.get_results(&mut results) == 1 {
+                return results[0].status.ok();
+            }
+            if self.way == Way::Polled {
+                continue;
+            }
+            let started = self.cq.notify(NotifyType::Any, &self.overlapped)?;
+            if started == Started::Pending {
+                self.sleep();
+            }
+        }
+    }
+
+    fn sleep(&self) {
+        match self.way {
+            Way::Polled => {}
+            Way::Wait => drop(self.overlapped.wait().ok()),
+            Way::Event => drop(self.event.wait()),
+            Way::Sink => {
+                let Ok(mut ended) = self.ended.0.lock() else {
+                    return;
+                };
+                while !std::mem::take(&mut *ended) {
+                    let Ok(woken) = self.ended.1.wait(ended) else {
+                        return;
+                    };
+                    ended = woken;
+                }
+            }
+        }
+    }
+}
+
+fn serve(way: Way, rounds: usize, tell: &mpsc::Sender<SocketAddr>) -> Result<(), Failure> {
+    let end = End::new(way)?;
+    let listener = end.adapter.create_listener(&end.file)?;
+    listener.bind("127.0.0.1:0".parse()?)?;
+    listener.listen(1)?;
+    end.receive()?;
+    tell.send(listener.get_local_address()?)?;
+    let connector = end.adapter.create_connector(&end.file)?;
+    ext::get_connection_request(&listener, &connector)?;
+    ext::accept(&connector, &end.qp, ReadLimits::default(), &[])?;
+    for _ in 0..rounds + WARM_UP {
+        end.received()?;
+        end.receive()?;
+        end.send()?;
+    }
+    Ok(())
+}
+
+fn ping(way: Way, rounds: usize, server: SocketAddr) -> Result<Duration, Failure> {
+    let end = End::new(way)?;
+    let connector = end.adapter.create_connector(&end.file)?;
+    ext::connect(&connector, &end.qp, server, ReadLimits::default(), &[])?;
+    let mut times = Vec::with_capacity(rounds);
+    for _ in 0..rounds + WARM_UP {
+        end.receive()?;
+        let start = Instant::now();
+        end.send()?;
+        end.received()?;
+        times.push(start.elapsed());
+    }
+    Ok(median(&times.split_off(WARM_UP)))
+}
+
+fn registrations(rounds: usize) -> Result<Duration, Failure> {
+    let end = End::new(Way::Wait)?;
+    let region = end.adapter.create_memory_region(&end.file)?;
+    let buffer = Buffer::new(4096);
+    let mut times = Vec::with_capacity(rounds);
+    for _ in 0..rounds + WARM_UP {
+        let start = Instant::now();
+        let started = region.register(&buffer, MrFlags::ALLOW_LOCAL_WRITE, &end.overlapped);
+        ext::wait(started, &end.overlapped)?;
+        let started = region.deregister(&end.overlapped);
+        ext::wait(started, &end.overlapped)?;
+        times.push(start.elapsed());
+    }
+    Ok(median(&times.split_off(WARM_UP)))
+}
