@@ -30,22 +30,27 @@ static void has_queues(struct rdma_cm_id *id, void *context)
 static int listener_tag;
 static struct rdma_cm_id *listener;
 
+/* Whole words, because the library reads and writes the word in which a registered octet is. */
+static union word {
+    uint64_t whole;
+    char octet;
+} sent = { .octet = 'x' }, received;
+
 static void *serve(void *unused)
 {
     struct rdma_cm_id *id;
-    char octet = 0;
     NEED(rdma_get_request(listener, &id) == 0);
     CHECK(id->event && id->event->event == RDMA_CM_EVENT_CONNECT_REQUEST && id->event->listen_id == listener && id->event->id == id);
     CHECK(id->event->param.conn.private_data_len == 5 && memcmp(id->event->param.conn.private_data, "hello", 5) == 0);
     CHECK(id->channel && id->channel != listener->channel && id->context == listener->context);
     has_queues(id, &listener_tag);
-    struct ibv_mr *mr = rdma_reg_msgs(id, &octet, 1);
-    NEED(mr && rdma_post_recv(id, NULL, &octet, 1, mr) == 0);
+    struct ibv_mr *mr = rdma_reg_msgs(id, &received, 1);
+    NEED(mr && rdma_post_recv(id, NULL, &received, 1, mr) == 0);
     NEED(rdma_accept(id, NULL) == 0);
     CHECK(id->event && id->event->event == RDMA_CM_EVENT_ESTABLISHED);
     struct ibv_wc wc;
     NEED(rdma_get_recv_comp(id, &wc) == 1);
-    CHECK(wc.status == IBV_WC_SUCCESS && octet == 'x');
+    CHECK(wc.status == IBV_WC_SUCCESS && received.octet == 'x');
     CHECK(rdma_disconnect(id) == 0);
     /* There is no second event to wait for. */
     CHECK(rdma_disconnect(id) == 0);
@@ -66,7 +71,7 @@ static void connections(void)
     pthread_t server;
     NEED(pthread_create(&server, NULL, serve, NULL) == 0);
 
-    char port[8], octet = 'x';
+    char port[8];
     snprintf(port, sizeof port, "%d", ntohs(rdma_get_src_port(listener)));
     info = address(port, 0);
     struct rdma_cm_id *id;
@@ -81,8 +86,8 @@ static void connections(void)
     with.private_data_len = 5;
     NEED(rdma_connect(id, &with) == 0);
     CHECK(id->event->event == RDMA_CM_EVENT_ESTABLISHED);
-    struct ibv_mr *mr = rdma_reg_msgs(id, &octet, 1);
-    NEED(mr && rdma_post_send(id, NULL, &octet, 1, mr, IBV_SEND_SIGNALED) == 0);
+    struct ibv_mr *mr = rdma_reg_msgs(id, &sent, 1);
+    NEED(mr && rdma_post_send(id, NULL, &sent, 1, mr, IBV_SEND_SIGNALED) == 0);
     struct ibv_wc wc;
     NEED(rdma_get_send_comp(id, &wc) == 1);
     CHECK(wc.status == IBV_WC_SUCCESS);
