@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use super::cpu_placement::{self, CpuPlacement, ThreadId};
+use super::cpu_placement::{self, CpuPlacement, Moving, ThreadId};
 use super::domain::Domain;
 use super::timers::Timers;
 use super::tokens::{RESERVED, Tokens};
@@ -52,6 +52,7 @@ pub struct Background<S: Readiness = Set> {
     stop: AtomicBool,
     /// The ID of the thread, once the thread runs.
     thread: OnceLock<ThreadId>,
+    moving: Moving,
     owner: OnceLock<Weak<dyn DriverOwner>>,
 }
 
@@ -104,7 +105,7 @@ impl Background {
     pub fn processors(&self) -> Option<u64> {
         match self.set.simulated() {
             Some(_) => None,
-            None => cpu_placement::allowed(*self.thread.wait()),
+            None => cpu_placement::allowed(*self.thread.wait(), &self.moving),
         }
     }
 
@@ -171,6 +172,7 @@ impl<S: Readiness> Background<S> {
             timers: Timers::default(),
             stop: AtomicBool::new(false),
             thread: OnceLock::new(),
+            moving: Moving::default(),
             owner: OnceLock::new(),
         }))
     }
@@ -428,7 +430,8 @@ impl<S: Readiness> Thread<S> {
         if domain.progress() && !self.busy.contains(&token) {
             self.busy.push(token);
         }
-        self.cpu_placement.served(|| domain.incoming_core());
+        let moving = &self.shared.moving;
+        self.cpu_placement.served(|| domain.incoming_core(), moving);
     }
 
     /// A domain has something to do. If somebody attends the domain, the work is left to them.

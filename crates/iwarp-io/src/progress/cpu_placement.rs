@@ -7,9 +7,18 @@
 //! there. So now and then the thread compares the two cores, and moves. The thread is not bound to the core, and may still
 //! run wherever it was allowed to run before.
 
+use parking_lot::Mutex;
+
 /// How often the two cores are compared, in events: often at first, seldom where a move changes nothing.
 const OFTEN: u32 = 8;
 const SELDOM: u32 = 1024;
+
+/// Held while a thread is allowed on one core only, which lasts as long as the move to this core. Each background thread has one: in the child
+/// of a fork, which has other threads, nobody waits for a thread of the parent that was about to move.
+#[derive(Debug, Default)]
+pub(crate) struct Moving(
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "no thread moves"))] Mutex<()>,
+);
 
 /// Keeps the calling thread on the core that its data comes from.
 #[derive(Debug)]
@@ -31,8 +40,10 @@ impl CpuPlacement {
     }
 
     /// Called when an event was served. `source` returns the core that the data came from.
-    pub(crate) fn served(&mut self, source: impl FnOnce() -> Option<usize>) {
-        self.count(source, system::current, system::move_to);
+    pub(crate) fn served(&mut self, source: impl FnOnce() -> Option<usize>, moving: &Moving) {
+        self.count(source, system::current, |core| {
+            system::move_to(core, moving)
+        });
     }
 
     fn count(
@@ -60,11 +71,8 @@ pub(crate) use system::{ThreadId, allowed, this_thread};
 
 #[cfg(target_os = "linux")]
 mod system {
-    use parking_lot::Mutex;
+    use super::Moving;
     use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_getcpu, sched_setaffinity};
-
-    /// Held while a thread is allowed on one core only, which lasts as long as the move to this core.
-    static MOVING: Mutex<()> = Mutex::new(());
 
     pub(crate) type ThreadId = rustix::thread::Pid;
 
@@ -74,8 +82,8 @@ mod system {
 
     /// One bit for each of the first 64 processors that a thread may run on; `None` when it may run on none of them, or
     /// has ended.
-    pub(crate) fn allowed(thread: ThreadId) -> Option<u64> {
-        let _still = MOVING.lock();
+    pub(crate) fn allowed(thread: ThreadId, moving: &Moving) -> Option<u64> {
+        let _still = moving.0.lock();
         let set = sched_getaffinity(Some(thread)).ok()?;
         let first = 0..64.min(CpuSet::MAX_CPU);
         let mask = first.filter(|cpu| set.is_set(*cpu));
@@ -88,8 +96,8 @@ mod system {
     }
 
     /// Moves the calling thread to a core, if the thread may run there.
-    pub(super) fn move_to(core: usize) -> bool {
-        let _moving = MOVING.lock();
+    pub(super) fn move_to(core: usize, moving: &Moving) -> bool {
+        let _moving = moving.0.lock();
         let Ok(allowed) = sched_getaffinity(None) else {
             return false;
         };
@@ -112,7 +120,7 @@ mod system {
 
     pub(crate) fn this_thread() -> ThreadId {}
 
-    pub(crate) fn allowed(_: ThreadId) -> Option<u64> {
+    pub(crate) fn allowed(_: ThreadId, _: &super::Moving) -> Option<u64> {
         None
     }
 
@@ -120,7 +128,7 @@ mod system {
         0
     }
 
-    pub(super) fn move_to(_: usize) -> bool {
+    pub(super) fn move_to(_: usize, _: &super::Moving) -> bool {
         false
     }
 }
