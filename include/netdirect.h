@@ -743,7 +743,10 @@ ND_INTERFACE_(IND2CompletionQueue, IND2Overlapped)
     ND_OVERLAPPED_METHODS_
     ND_METHOD_(HRESULT, GetNotifyAffinity)(ND_THIS_AND_ USHORT *pGroup, KAFFINITY *pAffinity) ND_PURE_;
     ND_METHOD_(HRESULT, Resize)(ND_THIS_AND_ ULONG queueDepth) ND_PURE_;
-    /* Ends at the next result that type asks for (ND_CQ_NOTIFY_...). Take the results that are there before and after. */
+    /*
+     * Ends at a result that type asks for (ND_CQ_NOTIFY_...) and that has ended no Notify before, also one that is queued already. Take
+     * results until there are none, call Notify, and take results again when it has ended.
+     */
     ND_METHOD_(HRESULT, Notify)(ND_THIS_AND_ ULONG type, OVERLAPPED *pOverlapped) ND_PURE_;
     /* Takes up to nResults results, and returns how many. */
     ND_METHOD_(ULONG, GetResults)(ND_THIS_AND_ ND2_RESULT results[], ULONG nResults) ND_PURE_;
