@@ -5,41 +5,10 @@
  *
  * It ends with status 0 and says nothing if all is well.
  */
+#include "habits.hpp"
 #include "own_handles.h"
 
-#include <dlfcn.h>
-
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-
-#define CHECK(is)                                                                  \
-    do {                                                                           \
-        if (!(is)) {                                                               \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #is); \
-            exit(1);                                                               \
-        }                                                                          \
-    } while (0)
-
 namespace {
-
-IND2Adapter *open_adapter(const char *path)
-{
-    void *library = dlopen(path, RTLD_NOW);
-    CHECK(library != nullptr);
-    auto get = reinterpret_cast<ND_DLL_GET_CLASS_OBJECT>(dlsym(library, "DllGetClassObject"));
-    IND2Provider *provider = nullptr;
-    CHECK(get(CLSID{}, IID_IND2Provider, reinterpret_cast<void **>(&provider)) == S_OK);
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    UINT64 id = 0;
-    IND2Adapter *adapter = nullptr;
-    CHECK(provider->ResolveAddress(reinterpret_cast<sockaddr *>(&address), sizeof(address), &id) == ND_SUCCESS);
-    CHECK(provider->OpenAdapter(IID_IND2Adapter, id, reinterpret_cast<void **>(&adapter)) == ND_SUCCESS);
-    CHECK(provider->Release() == 0);
-    return adapter;
-}
 
 /* A completion queue and its file. */
 struct Queue {
@@ -174,7 +143,8 @@ int main(int argc, char **argv)
 {
     if (argc != 2)
         return 2;
-    IND2Adapter *adapter = open_adapter(argv[1]);
+    const Library library(argv[1]);
+    IND2Adapter *adapter = library.open(first_address(library));
     events(adapter);
     ports(adapter);
     watchers(adapter);

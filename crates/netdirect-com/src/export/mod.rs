@@ -30,6 +30,7 @@ mod memory;
 mod object;
 mod overlapped;
 mod parts;
+mod planted;
 mod pointers;
 mod probe;
 mod provider;

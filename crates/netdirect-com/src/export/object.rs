@@ -11,6 +11,7 @@ use netdirect::{Adapter, Error, Result, Status};
 
 use super::alive::ALIVE;
 use super::guard::{Answer, guarded};
+use super::planted::planted;
 use super::pointers::Passed;
 use crate::abi::{Guid, IID_IUNKNOWN, This, UnknownTable};
 
@@ -246,6 +247,7 @@ impl Interface {
     ///
     /// `INVALID_PARAMETER_<position>`: null, an object of another library or of another class (GEN-022).
     pub(super) fn of_class<C: Class>(self, position: u32) -> Result<Argument<C>> {
+        let position = position + u32::from(planted!(other_position));
         let wrong = |what| Error::new(Status::invalid_parameter(position), what);
         if self.0.is_null() {
             return Err(wrong("a null pointer in place of an object"));

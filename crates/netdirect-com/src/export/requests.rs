@@ -11,6 +11,7 @@ use netdirect::{CompletionSink, Error, OverlappedObject, Result, Started, Status
 use parking_lot::{Condvar, Mutex};
 
 use super::file::File;
+use super::planted::planted;
 use super::pointers::ClientOverlapped;
 use crate::abi::{Handle, Packet, WAKE_EVENT_BIT};
 use crate::handle::EventRef;
@@ -106,6 +107,10 @@ impl Requests {
 
     /// Gives back the client's object of these requests: they end, and when this returns, no thread uses the client's memory for them.
     pub(super) fn release<T: OverlappedObject + ?Sized>(&self, object: Arc<T>) {
+        if planted!(release_forgets) {
+            std::mem::forget(object);
+            return;
+        }
         let weak = Arc::downgrade(&object);
         drop(object);
         if !self.is_idle()
@@ -158,7 +163,9 @@ impl Request {
     }
 
     fn end(&self, status: Status, notify: bool) {
-        self.client.write(status);
+        if notify || !planted!(status_unwritten) {
+            self.client.write(status);
+        }
         // From here on the OVERLAPPED is the client's again.
         let (records, address) = records(self.client);
         let mut all = records.lock();
@@ -195,6 +202,10 @@ impl Request {
         }
         drop(under_way);
         drop(taken);
+        #[cfg(feature = "planted-bugs")]
+        if self.goes_to_port && planted!(late_status) {
+            super::planted::write_later(self.client);
+        }
     }
 
     fn status(&self) -> Status {
@@ -219,6 +230,9 @@ pub(super) fn overlapped_result(client: ClientOverlapped, wait: bool) -> Status 
     let Ok(client) = client.required(1) else {
         return Status::INVALID_PARAMETER_1;
     };
+    if !wait && planted!(record_ignored) {
+        return client.read();
+    }
     let (records, address) = records(client);
     let all = records.lock();
     let newest = all.get(&address).and_then(|of_address| of_address.last());
