@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::ptr;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -5,6 +6,7 @@ use std::thread;
 use netdirect::Status;
 
 use super::foreign;
+use crate::abi::{Bool, Watcher};
 use crate::handle::{EventRef, INFINITE, PortRef, close, wait, wait_for_all, wait_for_any};
 
 #[test]
@@ -89,34 +91,46 @@ fn any_takes_the_first_in_the_order_of_the_list_and_leaves_the_others() {
 
 #[test]
 fn any_ends_by_one_signal_and_takes_no_second_one() {
-    let (last, watched) = foreign::Event::create(false, false);
-    let events = [
-        EventRef::create(false, false),
-        EventRef::create(false, false),
-        last,
-    ];
-    let waits = events.clone();
-    let thread = thread::spawn(move || wait_for_any(&waits, INFINITE));
-    watched.recv().unwrap();
-    events[1].set();
-    events[0].set();
-    assert_eq!(thread.join().unwrap(), Some(1));
-    assert!(events[0].take(), "the signal of the other event is left");
-    assert!(!events[1].take());
+    // The thread may run between the two signals. In some rounds it does not.
+    for _ in 0..100 {
+        let (last, watched) = foreign::Event::create(false, false);
+        let events = [
+            EventRef::create(false, false),
+            EventRef::create(false, false),
+            last,
+        ];
+        let waits = events.clone();
+        let thread = thread::spawn(move || wait_for_any(&waits, INFINITE));
+        watched.recv().unwrap();
+        events[1].set();
+        events[0].set();
+        assert_eq!(thread.join().unwrap(), Some(1));
+        assert!(events[0].take(), "the signal of the other event is left");
+        assert!(!events[1].take());
+    }
 }
 
 #[test]
 fn all_takes_nothing_until_everything_is_set() {
+    let events = [(); 3].map(|()| EventRef::create(false, false));
+    for missing in 0..3 {
+        let others = || (0..3).filter(move |index| *index != missing);
+        others().for_each(|index| events[index].set());
+        assert_eq!(wait_for_all(&events, 0), Ok(false));
+        assert_eq!(wait_for_all(&events, 1), Ok(false));
+        assert!(others().all(|index| events[index].take()), "{missing}");
+        assert!(!events[missing].take());
+    }
+}
+
+#[test]
+fn all_takes_everything_once_it_is_set() {
     let (last, watched) = foreign::Event::create(false, false);
     let events = [
         EventRef::create(false, true),
         EventRef::create(true, false),
         last,
     ];
-    assert_eq!(wait_for_all(&events, 0), Ok(false));
-    assert_eq!(wait_for_all(&events, 1), Ok(false));
-    assert!(events[0].take(), "its signal was left");
-    watched.recv().unwrap();
     let waits = events.clone();
     let thread = thread::spawn(move || wait_for_all(&waits, INFINITE));
     watched.recv().unwrap();
@@ -129,6 +143,60 @@ fn all_takes_nothing_until_everything_is_set() {
         [false, true, false],
         "automatic ones are reset"
     );
+}
+
+/// A watcher that counts its calls.
+#[repr(C)]
+struct Counter {
+    watcher: Watcher,
+    takes: bool,
+    calls: Cell<u32>,
+}
+
+impl Counter {
+    fn new(takes: bool) -> Self {
+        Self {
+            watcher: Watcher { wake: count },
+            takes,
+            calls: Cell::new(0),
+        }
+    }
+
+    fn pointer(&self) -> *const Watcher {
+        (&raw const *self).cast()
+    }
+}
+
+unsafe extern "system" fn count(watcher: *const Watcher) -> Bool {
+    // SAFETY: only these watchers have the function.
+    let counter = unsafe { &*watcher.cast::<Counter>() };
+    counter.calls.set(counter.calls.get() + 1);
+    counter.takes.into()
+}
+
+#[test]
+fn a_watcher_is_called_for_each_signal_and_at_once_if_the_event_is_set() {
+    let looks = Counter::new(false);
+    let (takes, later) = (Counter::new(true), Counter::new(true));
+    let calls = || [&looks, &takes, &later].map(|counter| counter.calls.get());
+    let event = EventRef::create(false, true);
+    for counter in [&looks, &takes, &later] {
+        // SAFETY: the counter lives longer than its watch.
+        unsafe { event.watch(counter.pointer()) };
+    }
+    assert_eq!(calls(), [1, 1, 0], "the second one has taken the signal");
+    event.set();
+    assert_eq!(calls(), [2, 2, 0]);
+    assert!(!event.take());
+    event.unwatch(takes.pointer());
+    event.set();
+    assert_eq!(calls(), [3, 2, 1]);
+    event.unwatch(later.pointer());
+    event.set();
+    assert!(event.take(), "nobody has taken the signal");
+    event.unwatch(looks.pointer());
+    event.set();
+    assert_eq!(calls(), [4, 2, 1]);
 }
 
 /// Each thread waits for both events, in another order.

@@ -71,18 +71,22 @@ fn each_packet_goes_to_one_thread() {
 
 #[test]
 fn a_port_that_is_closed_lets_its_threads_go_and_drops_packets() {
-    let port = PortRef::create();
-    let threads = [(); 3].map(|()| {
-        let port = port.clone();
-        thread::spawn(move || port.take_one(INFINITE).map(drop))
-    });
-    // As a file has it.
-    let of_file = port.clone();
-    // SAFETY: the reference of the creator.
-    unsafe { close(port.into_handle()) }.unwrap();
-    for thread in threads {
-        assert_eq!(thread.join().unwrap(), Err(PortClosed));
+    // In some rounds the threads wait already.
+    for _ in 0..100 {
+        let port = PortRef::create();
+        let threads = [(); 3].map(|()| {
+            let port = port.clone();
+            thread::spawn(move || port.take_one(INFINITE).map(drop))
+        });
+        // As a file has it.
+        let of_file = port.clone();
+        thread::yield_now();
+        // SAFETY: the reference of the creator.
+        unsafe { close(port.into_handle()) }.unwrap();
+        for thread in threads {
+            assert_eq!(thread.join().unwrap(), Err(PortClosed));
+        }
+        of_file.post(&packet(1));
+        assert_eq!(of_file.take_one(0).map(drop), Err(PortClosed));
     }
-    of_file.post(&packet(1));
-    assert_eq!(of_file.take_one(0).map(drop), Err(PortClosed));
 }

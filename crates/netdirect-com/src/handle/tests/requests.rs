@@ -8,7 +8,7 @@ use std::thread;
 use netdirect::Status;
 use parking_lot::Mutex;
 
-use super::foreign::File;
+use super::foreign::{self, File};
 use crate::abi::{Overlapped, WAKE_EVENT_BIT};
 use crate::handle::{EventRef, FileRef, INFINITE, PortRef, bind, overlapped_result, wait};
 
@@ -72,12 +72,13 @@ fn without_an_event_the_wait_sleeps_until_requests_of_the_file_end() {
 #[test]
 fn the_lowest_bit_of_the_event_is_no_part_of_it() {
     let (file, reference, _) = File::create();
-    let event = EventRef::create(true, false);
-    let client = Arc::new(Client::in_flight(Some(&event)));
+    let (event, watched) = foreign::Event::create(true, false);
+    let client = Arc::new(Client::in_flight(None));
     // SAFETY: no thread uses the field yet.
     unsafe { (*client.0).event = event.handle().map_addr(|address| address | WAKE_EVENT_BIT) };
     let waits = Arc::clone(&client);
     let thread = thread::spawn(move || waits.result(&reference, true));
+    watched.recv().unwrap();
     // The file of the tests sets events without the bit only.
     file.end(client.0, Status::SUCCESS);
     event.set();
