@@ -267,9 +267,10 @@ inline int run_habits(int count, char **arguments, const std::vector<Habit> &hab
             continue;
         }
         habit.run(library);
-        /* Every object was released. A thread of the provider may have to leave the end of a request first. */
-        while (habit.when != When::ALONE && library.can_unload_now() != S_OK)
-            std::this_thread::yield();
+        if (habit.when != When::ALONE && library.can_unload_now() != S_OK) {
+            fprintf(stderr, "%s: objects are left\n", habit.name);
+            return 1;
+        }
     }
     return is_known ? 0 : 2;
 }

@@ -2,7 +2,7 @@
 
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use netdirect::{Error, OverlappedFile, Result, Status};
 use parking_lot::Mutex;
@@ -16,6 +16,8 @@ use crate::handle::PortRef;
 #[derive(Debug)]
 pub(super) struct File {
     table: &'static FileTable,
+    /// The references of clients, which share one of the `Arc`. Objects and requests of the file have their own.
+    references: AtomicUsize,
     file: Arc<dyn OverlappedFile>,
     port: Mutex<Option<(PortRef, usize)>>,
     watchers: Mutex<Vec<Watching>>,
@@ -49,6 +51,7 @@ impl File {
         ALIVE.fetch_add(1, Ordering::Relaxed);
         let file = Arc::new(Self {
             table: &TABLE,
+            references: AtomicUsize::new(1),
             file,
             port: Mutex::new(None),
             watchers: Mutex::new(Vec::new()),
@@ -106,20 +109,22 @@ impl File {
     }
 }
 
-impl Drop for File {
-    fn drop(&mut self) {
-        ALIVE.fetch_sub(1, Ordering::Release);
-    }
-}
-
 unsafe extern "system" fn add_ref(handle: Handle) {
     // SAFETY: only files of this library have this table, and the caller has a reference.
-    unsafe { Arc::increment_strong_count(handle.cast::<File>().cast_const()) };
+    let file = unsafe { &*handle.cast::<File>() };
+    file.references.fetch_add(1, Ordering::Relaxed);
 }
 
 unsafe extern "system" fn release(handle: Handle) {
-    // SAFETY: as above, and the caller gives its reference back.
-    unsafe { Arc::decrement_strong_count(handle.cast::<File>().cast_const()) };
+    let file = handle.cast::<File>().cast_const();
+    // SAFETY: as above; the caller gives its reference back.
+    let references = unsafe { &(*file).references };
+    if references.fetch_sub(1, Ordering::AcqRel) == 1 {
+        // SAFETY: `create` has made the `Arc`, and this was the last reference of clients.
+        unsafe { Arc::decrement_strong_count(file) };
+        // Last, as for objects. A request that is just being ended may have the file a little longer, and its object has waited for it.
+        ALIVE.fetch_sub(1, Ordering::Release);
+    }
 }
 
 unsafe extern "system" fn watch(handle: Handle, watcher: *const Watcher) {
