@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use netdirect_conform::rows::{self, Row};
-use netdirect_conform::{checks, report};
+use netdirect_conform::{Check, report};
 
 /// The families of rows in the order of the catalogue, with what each is about.
 pub const FAMILIES: [(&str, &str); 18] = [
@@ -28,9 +28,9 @@ pub const FAMILIES: [(&str, &str); 18] = [
     ("AMB", "Open questions and their answers"),
 ];
 
-/// The reasons for which no program that uses the traits can prove a row, as the data and as the page has them.
+/// The reasons for which no check can prove a row, as the data and as the page has them.
 pub const UNPROVEN: [(&str, &str); 5] = [
-    ("com", "COM's border"),
+    ("com", "around the library"),
     ("caller", "binds the client"),
     ("inside", "inside the provider"),
     ("free", "asks for nothing"),
@@ -40,19 +40,24 @@ pub const UNPROVEN: [(&str, &str); 5] = [
 /// The line of the page behind which everything is made from the data.
 pub const MARK: &str = "<!-- generated from here on -->\n\n";
 
+/// All checks of NetworkDirect: those of the traits, and those of COM's border.
+pub fn checks() -> impl Iterator<Item = &'static Check> {
+    netdirect_conform::checks().chain(netdirect_com::checks::all())
+}
+
 /// The rows of one family, in the order of their file.
 pub fn family(name: &str) -> impl Iterator<Item = &'static Row> {
     let all = rows::all().iter();
     all.filter(move |row| row.id.rsplit_once('-').is_some_and(|(of, _)| of == name))
 }
 
-/// The checks that prove a row, or why no program can.
+/// The checks that prove a row, or why none can.
 fn proof(row: &Row) -> String {
     let why = UNPROVEN.iter().find(|(name, _)| *name == row.unproven);
     if let Some((_, words)) = why {
         return format!("{words}: {}", row.because);
     }
-    let checks = rows::checks_of(&row.id).into_iter();
+    let checks = rows::checks_of(&row.id, checks()).into_iter();
     let checks: Vec<_> = checks.map(|name| format!("`{name}`")).collect();
     checks.join(", ")
 }
@@ -65,7 +70,7 @@ pub fn page() -> String {
     // Writing to a String cannot fail, here and below.
     let _ = writeln!(
         out,
-        "Of {} rows, checks prove {}, and no program can prove {unproven}.",
+        "Of {} rows, checks prove {}, and no check can prove {unproven}.",
         all.len(),
         all.len() - unproven
     );

@@ -548,6 +548,11 @@ pub(crate) fn check_for_two_processes(url: Option<&str>) -> Result<()> {
     }
 }
 
+/// Whether the adapters of a URL are those of a library with COM's entry points.
+pub(crate) fn is_library(url: &str) -> bool {
+    find(SCHEMES, url).is_ok_and(|(scheme, _)| scheme.place == Place::Library)
+}
+
 /// Whether the URL is of a network that only this process has, and that no other adapter reaches.
 pub(crate) fn is_simulated(url: &str) -> Result<bool> {
     find(SCHEMES, url).map(|(scheme, _)| scheme.place == Place::Simulation)

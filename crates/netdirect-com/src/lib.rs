@@ -8,6 +8,7 @@
 //! - [`export`] makes objects of COM from any provider of the traits, and has what a provider's library exports.
 //! - [`import`] makes a provider of the traits from a library that exports such objects.
 //! - [`sockaddr`] reads and writes socket addresses as structures of C.
+//! - [`checks`] has what `nd conform` checks of a library beside what the traits show: its tables and entry points.
 //! - [`handle`] has Windows' handles on systems that have none.
 //!
 //! C and C++ programs have [`abi`] as `include/netdirect.h` of the repository. The tests of this crate compare both.
@@ -21,6 +22,8 @@
 //! objects have to count as foreign (GEN-022). What would remain is the declaration of 13 tables.
 
 pub mod abi;
+#[cfg(unix)]
+pub mod checks;
 #[cfg(unix)]
 mod context;
 #[cfg(unix)]

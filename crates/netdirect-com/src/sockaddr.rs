@@ -92,6 +92,12 @@ pub fn list_at(start: *mut u8, addresses: &[SocketAddr]) -> Vec<u8> {
     list
 }
 
+/// The structure of an address and its length, as methods take them.
+pub(crate) fn raw(address: SocketAddr) -> ([u8; V6], u32) {
+    let (octets, len) = of(address);
+    (octets, u32::try_from(len).expect("a length of at most 28"))
+}
+
 /// The address in a structure of which `len` octets are known.
 ///
 /// # Errors

@@ -6,6 +6,7 @@ use conform_report::{About, Level, Verdict};
 
 use crate::bench::Bench;
 use crate::need::Need;
+use crate::unopened::Unopened;
 
 /// The interfaces of ND2, in the order in which their checks run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,6 +35,8 @@ pub enum Interface {
     Iwarp,
     /// What programs that exist expect of every provider.
     Clients,
+    /// The border between programs in C and a provider: the checks of `netdirect-com`.
+    Border,
 }
 
 impl Interface {
@@ -52,8 +55,18 @@ impl Interface {
             Self::Listener => "Listeners",
             Self::Iwarp => "ND2 over iWARP",
             Self::Clients => "What clients expect",
+            Self::Border => "COM's border",
         }
     }
+}
+
+/// How a check is made.
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
+    /// On two adapters that were opened for it.
+    Opened(fn(&Bench) -> Verdict),
+    /// On the providers alone: the check opens what it uses. Its [needs](Check::needs) are up to the check.
+    Unopened(fn(Unopened) -> Verdict),
 }
 
 /// One check: one question, answered on objects of its own.
@@ -76,10 +89,30 @@ pub struct Check {
     /// How long the provider is to wait for its own client to complete a connection, if the check waits for that.
     pub patience: Option<Duration>,
     /// Makes the check.
-    pub run: fn(&Bench) -> Verdict,
+    pub run: Work,
 }
 
 impl Check {
+    /// A check of another crate, which opens what it uses by itself.
+    pub const fn unopened(
+        interface: Interface,
+        name: &'static str,
+        title: &'static str,
+        run: fn(Unopened) -> Verdict,
+    ) -> Self {
+        Self {
+            name,
+            also: &[],
+            interface,
+            title,
+            needs: &[],
+            time_limits: None,
+            largest_registration: None,
+            patience: None,
+            run: Work::Unopened(run),
+        }
+    }
+
     /// The check in the words of reports.
     pub fn about(&self) -> About {
         About {
@@ -102,7 +135,8 @@ impl Check {
     }
 
     /// Further rows that the check proves.
-    pub(crate) const fn also(mut self, rows: &'static [&'static str]) -> Self {
+    #[must_use]
+    pub const fn also(mut self, rows: &'static [&'static str]) -> Self {
         self.also = rows;
         self
     }
@@ -148,6 +182,6 @@ pub(crate) const fn check(
         time_limits: None,
         largest_registration: None,
         patience: None,
-        run,
+        run: Work::Opened(run),
     }
 }

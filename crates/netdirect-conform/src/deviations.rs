@@ -21,7 +21,19 @@ const SHIPPED: &[(&str, &str)] = &[
 ///
 /// What is wrong with the text: syntax, unknown keys, checks that do not exist.
 pub fn parse(text: &str) -> Result<Deviations, String> {
-    let checks: Vec<About> = checks::all().map(Check::about).collect();
+    parse_for(text, checks::all())
+}
+
+/// As [`parse`], for a run of these checks, which need not be those of the suite.
+///
+/// # Errors
+///
+/// As [`parse`].
+pub fn parse_for(
+    text: &str,
+    checks: impl Iterator<Item = &'static Check>,
+) -> Result<Deviations, String> {
+    let checks: Vec<About> = checks.map(Check::about).collect();
     let profiles = [Profile::Default.name(), Profile::Strict.name()];
     let known = Known {
         checks: &checks,

@@ -37,9 +37,10 @@ mod run;
 mod side;
 mod steps;
 mod target;
+mod unopened;
 
 pub use bench::Bench;
-pub use check::{Check, Interface};
+pub use check::{Check, Interface, Work};
 pub use checks::all as checks;
 pub use conform_report::{
     About, Deviation, Deviations, Entry, Failure, Level, Outcome, Pass, Race, Step, Stop, Verdict,
@@ -51,6 +52,7 @@ pub use run::{Facts, Run, Selection, run, run_these};
 pub use side::{Memory, Side};
 pub use steps::Steps;
 pub use target::{End, Ends, Target, Wants};
+pub use unopened::Unopened;
 
 /// The programs of the readme are compiled.
 #[cfg(doctest)]

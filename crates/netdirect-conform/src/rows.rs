@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-use crate::checks;
+use crate::check::Check;
 
 /// One row.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -22,7 +22,7 @@ pub struct Row {
     /// What softnd does where the row leaves a choice.
     #[serde(default)]
     pub softnd: String,
-    /// Why no program that uses the traits can prove the row, in one word; empty if one can.
+    /// Why no check can prove the row, in one word; empty if one can.
     #[serde(default)]
     pub unproven: String,
     /// The reason.
@@ -78,9 +78,9 @@ pub fn find(id: &str) -> Option<&'static Row> {
     all().iter().find(|row| row.id == id)
 }
 
-/// The names of the checks that prove a row.
-pub fn checks_of(id: &str) -> Vec<&'static str> {
-    checks::all()
+/// The names of those of the checks that prove a row.
+pub fn checks_of(id: &str, checks: impl Iterator<Item = &'static Check>) -> Vec<&'static str> {
+    checks
         .filter(|check| check.rows().any(|row| row == id))
         .map(|check| check.name)
         .collect()

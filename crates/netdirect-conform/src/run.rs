@@ -15,13 +15,14 @@ use netdirect::Capabilities;
 use serde_json::{Map, Value, json as value};
 
 use crate::bench::Bench;
-use crate::check::Check;
+use crate::check::{Check, Work};
 use crate::checks;
 use crate::limits::Limits;
 use crate::need::Profile;
 use crate::rows;
 use crate::steps::Steps;
 use crate::target::{Target, Wants};
+use crate::unopened::Unopened;
 
 /// What to run, and how to judge it.
 #[derive(Clone, Debug)]
@@ -294,16 +295,30 @@ fn make(
 ) -> Option<Verdict> {
     let wants = selection.wants(Some(check));
     let (one_adapter, limits) = (selection.one_adapter, selection.limits);
+    let profile = selection.profile;
     let unreachable_host = selection.unreachable_host;
     let (target, own) = (target.clone(), steps.clone());
     let stop = &selection.stop;
     let within = within((limits.check, stop), check.name, move || {
+        let run = match check.run {
+            Work::Opened(run) => run,
+            Work::Unopened(run) => {
+                own.begin("make the providers");
+                let ends = target.open(&wants)?;
+                return run(Unopened {
+                    ends,
+                    limits,
+                    profile,
+                    steps: own,
+                });
+            }
+        };
         let bench = Bench::open(&target, &wants, one_adapter, limits, &own)?;
         let bench = bench.with_unreachable_host(unreachable_host);
         if let Some(need) = bench.lacks(check.needs) {
             return Err(need.stop());
         }
-        let verdict = (check.run)(&bench);
+        let verdict = run(&bench);
         if verdict.is_ok() {
             own.begin("release all objects");
         }

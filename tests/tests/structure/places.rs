@@ -98,6 +98,7 @@ const RULES: &[Rule] = &[
             "netdirect-verbs/src/core.rs",
             "netdirect-verbs/src/driver.rs",
             // The functions of clients that completion ports call.
+            "netdirect-com/src/checks/entry.rs",
             "netdirect-com/src/handle/pool.rs",
         ],
     },
@@ -191,6 +192,8 @@ const UNSAFE: &[&str] = &[
     "netdirect-com/src/abi/extensions.rs",
     "netdirect-com/src/abi/tables.rs",
     // What programs in C pass, and objects that they count the references of.
+    "netdirect-com/src/checks/client.rs",
+    "netdirect-com/src/checks/request.rs",
     "netdirect-com/src/export/faults.rs",
     "netdirect-com/src/export/file.rs",
     "netdirect-com/src/export/library.rs",
@@ -209,6 +212,7 @@ const UNSAFE: &[&str] = &[
     // Libraries that export objects: their functions, and what they write.
     "netdirect-com/src/import/file.rs",
     "netdirect-com/src/import/library.rs",
+    "netdirect-com/src/import/loaded.rs",
     "netdirect-com/src/import/pointer.rs",
     "netdirect-com/src/import/port.rs",
     "netdirect-com/src/import/requests.rs",

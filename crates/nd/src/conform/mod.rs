@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use netdirect_conform::{
-    Deviations, End, Ends, Entry, Limits, Outcome, Profile, Run, Selection, Step, Stop, Target,
-    Wants, report,
+    Check, Deviations, End, Ends, Entry, Interface, Limits, Outcome, Profile, Run, Selection, Step,
+    Stop, Target, Wants, report,
 };
 
 use self::args::{Conform, Format};
@@ -53,7 +53,9 @@ fn check(args: &Conform) -> Result<bool> {
     let interrupt = Interrupt::watch();
     selection.stop = interrupt.flag();
     let mut shown = Shown::new(args, &selection);
-    let found = netdirect_conform::run(&target, &selection, |entry| shown.entry(entry));
+    let checks = checks(args.url.as_deref(), &args.only);
+    let run = |entry: &Entry| shown.entry(entry);
+    let found = netdirect_conform::run_these(checks, &target, &selection, run);
     let found = found.map_err(|why| {
         Failure::new(
             format!("cannot check {}: {why}", target.name()),
@@ -79,6 +81,18 @@ fn check(args: &Conform) -> Result<bool> {
     }
 }
 
+/// The checks of the traits, and those of COM's border.
+fn all_checks() -> impl Iterator<Item = &'static Check> {
+    netdirect_conform::checks().chain(netdirect_com::checks::all())
+}
+
+/// The checks of a run. Those of the border are among them where the provider is a library; else a run that asks for some says why it has
+/// none.
+fn checks(url: Option<&str>, only: &[String]) -> impl Iterator<Item = &'static Check> + use<> {
+    let has_border = url.is_none_or(provider::is_library) || !only.is_empty();
+    all_checks().filter(move |check| has_border || check.interface != Interface::Border)
+}
+
 /// What is seen while the suite runs: the checks where the report is not on standard output, and a bar on standard error.
 struct Shown {
     lines: bool,
@@ -90,7 +104,8 @@ struct Shown {
 
 impl Shown {
     fn new(args: &Conform, selection: &Selection) -> Self {
-        let checks = netdirect_conform::checks().filter(|check| selection.takes(check));
+        let checks = checks(args.url.as_deref(), &args.only);
+        let checks = checks.filter(|check| selection.takes(check));
         let bar = ProgressBar::new(checks.count() as u64);
         let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}");
         if let Ok(style) = style {
@@ -166,7 +181,8 @@ fn write(text: &str) -> Result<()> {
 }
 
 fn list(args: &Conform, selection: &Selection) -> Result<()> {
-    let checks = netdirect_conform::checks().filter(|check| selection.takes(check));
+    let checks = checks(args.url.as_deref(), &args.only);
+    let checks = checks.filter(|check| selection.takes(check));
     let text = match args.format {
         Format::Markdown => report::page(checks),
         Format::Text => report::list(checks),
@@ -185,8 +201,8 @@ fn list(args: &Conform, selection: &Selection) -> Result<()> {
 
 fn select(args: &Conform) -> Result<Selection> {
     for text in &args.only {
-        let is_meant = |check: &netdirect_conform::Check| check.about().is_meant_by(text);
-        if !netdirect_conform::checks().any(is_meant) {
+        let is_meant = |check: &Check| check.about().is_meant_by(text);
+        if !all_checks().any(is_meant) {
             return Err(Failure::new(
                 format!("no check has the name '{text}' or begins with it"),
                 "see `nd conform --list`",
@@ -217,7 +233,7 @@ fn profile(chosen: args::Profile) -> Profile {
 
 fn known(name: &str) -> Result<Deviations> {
     let shipped = Shipped {
-        parse: netdirect_conform::deviations::parse,
+        parse: |text| netdirect_conform::deviations::parse_for(text, all_checks()),
         named: netdirect_conform::deviations::shipped,
         names: netdirect_conform::deviations::names().collect(),
     };

@@ -6,6 +6,7 @@ use std::{ptr, slice};
 
 use netdirect::{Buffer, Error, Result, Status};
 
+use super::probe;
 use crate::abi::{Guid, Handle, Overlapped, This};
 use crate::context;
 use crate::sockaddr::{self, V6};
@@ -179,6 +180,8 @@ impl Octets {
         if self.0.is_null() {
             return Err(missing(position));
         }
+        // CONN-025, CONN-057, CONN-072.
+        probe::check(self.memory(), len, false)?;
         // SAFETY: the client passes as many octets (export, "the promise of clients"), and changes none meanwhile.
         Ok(unsafe { slice::from_raw_parts(self.0.cast::<u8>(), len) }.to_vec())
     }

@@ -7,11 +7,7 @@ use netdirect::{Error, Result, Status};
 use crate::abi::{SocketAddress, SocketAddressList};
 use crate::sockaddr::{self, V6};
 
-/// The structure of an address, and its length.
-pub(super) fn sockaddr(address: SocketAddr) -> ([u8; V6], u32) {
-    let (octets, len) = sockaddr::of(address);
-    (octets, u32::try_from(len).expect("a length of at most 28"))
-}
+pub(super) use crate::sockaddr::raw as sockaddr;
 
 fn wrong(what: &'static str) -> Error {
     Error::new(Status::INTERNAL_ERROR, what)

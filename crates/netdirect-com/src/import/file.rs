@@ -22,7 +22,7 @@ pub(super) struct ImportedFile {
 }
 
 /// The handle that CreateOverlappedFile gave.
-struct OwnedHandle(Handle);
+pub(crate) struct OwnedHandle(Handle);
 
 // SAFETY: any thread may use a handle.
 unsafe impl Send for OwnedHandle {}
@@ -30,6 +30,22 @@ unsafe impl Send for OwnedHandle {}
 unsafe impl Sync for OwnedHandle {}
 
 impl OwnedHandle {
+    /// Owns a handle that the library has just given, which is not null.
+    pub(crate) fn new(handle: Handle) -> Self {
+        Self(handle)
+    }
+
+    pub(crate) fn handle(&self) -> Handle {
+        self.0
+    }
+
+    /// Ties the file to a port, which is not closed during the call.
+    pub(crate) fn associate(&self, port: Handle, key: usize) -> Status {
+        let associate = self.table::<FileTable>().associate;
+        // SAFETY: both handles are live.
+        unsafe { associate(self.0, port, key) }
+    }
+
     fn table<T>(&self) -> &T {
         // SAFETY: a handle points to an object that begins with a pointer to its table, which is that of a file.
         let table = unsafe { *self.0.cast::<*const T>() };
@@ -54,10 +70,7 @@ impl ImportedFile {
         handle: Handle,
     ) -> Result<Arc<Self>> {
         let handle = OwnedHandle(handle);
-        let associate = handle.table::<FileTable>().associate;
-        // SAFETY: both handles are live.
-        let status = unsafe { associate(handle.0, requests.port.handle(), 0) };
-        status.ok()?;
+        handle.associate(requests.port.handle(), 0).ok()?;
         Ok(Arc::new(Self {
             association: Association::new(),
             handle,

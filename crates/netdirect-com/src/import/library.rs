@@ -2,16 +2,15 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::ptr;
 use std::sync::Arc;
 
 use libloading::Library;
-use netdirect::{Provider, Status};
+use netdirect::Provider;
 
-use super::loaded::Loaded;
+use super::loaded::{CanUnloadNow, GetClassObject, Linked, Loaded, Source};
 use super::pointer::Pointer;
 use super::provider::Imported;
-use crate::abi::{Guid, IID_ND2_PROVIDER, ProviderTable, This};
+use crate::abi::{IID_ND2_PROVIDER, ProviderTable};
 
 /// Why a library cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,10 +34,6 @@ impl fmt::Display for LoadError {
 }
 
 impl std::error::Error for LoadError {}
-
-type GetClassObject =
-    unsafe extern "system" fn(class: *const Guid, iid: *const Guid, object: *mut This) -> Status;
-type CanUnloadNow = unsafe extern "system" fn() -> Status;
 
 /// The provider that the library at `path` exports. Its name is that of the file, without `lib` and what follows a dot.
 ///
@@ -66,20 +61,44 @@ pub fn provider(path: &Path) -> Result<Arc<dyn Provider>, LoadError> {
     let get = *get;
     // SAFETY: as above.
     let unload = unsafe { library.get::<CanUnloadNow>(b"DllCanUnloadNow\0") };
-    unload.map_err(|_| failed(no_function("DllCanUnloadNow")))?;
-    let loaded = Arc::new(Loaded::new(library, path.to_owned()));
-    // The class identifier of a registration, which providers need not look at.
-    let class = Guid::new(0, 0, 0, 0);
-    let mut object = ptr::null_mut();
-    // SAFETY: two identifiers, and room for a pointer.
-    let status = unsafe { get(&raw const class, &raw const IID_PROVIDER, &raw mut object) };
+    let unload = unload.map_err(|_| failed(no_function("DllCanUnloadNow")))?;
+    let unload = *unload;
+    let loaded = Loaded::new(Source::File(library), path.to_owned(), get, unload);
+    of(loaded, path, name(path))
+}
+
+/// The provider of a library that the program is linked with, under this name.
+///
+/// # Errors
+///
+/// It gives no provider.
+///
+/// # Safety
+///
+/// The functions do what ND2's pages say of those whose names they have.
+pub unsafe fn linked(name: &str, library: Linked) -> Result<Arc<dyn Provider>, LoadError> {
+    let Linked {
+        get_class_object: get,
+        can_unload_now: unload,
+        exports,
+    } = library;
+    let path = Path::new(name);
+    let loaded = Loaded::new(Source::Program(exports), path.to_owned(), get, unload);
+    of(loaded, path, name.to_owned())
+}
+
+/// The provider of the library.
+fn of(loaded: Loaded, path: &Path, name: String) -> Result<Arc<dyn Provider>, LoadError> {
+    let loaded = Arc::new(loaded);
+    let (status, object) = loaded.class_object(IID_ND2_PROVIDER);
     // SAFETY: the interface was asked for by its identifier.
     let made = unsafe { Pointer::<ProviderTable>::made(&loaded, status, object) };
     let made = made.map_err(|error| LoadError {
+        path: path.to_owned(),
+        why: format!("gives no provider: {error}"),
         advice: "correct its configuration, which the library may have named above",
-        ..failed(format!("gives no provider: {error}"))
     })?;
-    Ok(Arc::new(Imported::new(name(path), made)))
+    Ok(Arc::new(Imported::new(name, made)))
 }
 
 /// Hands lines of its configuration file to the library of a provider that [`provider`] has made, for adapters that are opened from now on.
@@ -92,8 +111,6 @@ pub fn configure(provider: &dyn Provider, lines: &str) -> netdirect::Result<bool
     let imported = (provider as &dyn std::any::Any).downcast_ref::<Imported>();
     imported.map_or(Ok(false), |imported| imported.configure(lines))
 }
-
-static IID_PROVIDER: Guid = IID_ND2_PROVIDER;
 
 fn no_function(name: &str) -> String {
     format!("is no NetworkDirect provider, because it exports no {name}")

@@ -12,7 +12,7 @@ use super::loaded::Loaded;
 use crate::abi::{Guid, This, UnknownTable};
 
 /// An object of a library, by its interface with the table `T`. It keeps the library loaded.
-pub(super) struct Pointer<T> {
+pub(crate) struct Pointer<T> {
     this: This,
     // Last: the object is released first.
     _library: Arc<Loaded>,
@@ -34,7 +34,7 @@ impl<T> Pointer<T> {
     /// # Safety
     ///
     /// If `status` is a success, `this` is null or an interface pointer with the table `T`.
-    pub(super) unsafe fn made(library: &Arc<Loaded>, status: Status, this: This) -> Result<Self> {
+    pub(crate) unsafe fn made(library: &Arc<Loaded>, status: Status, this: This) -> Result<Self> {
         check(status)?;
         if this.is_null() {
             return Err(Error::new(
@@ -49,31 +49,57 @@ impl<T> Pointer<T> {
         })
     }
 
-    pub(super) fn library(&self) -> &Arc<Loaded> {
+    pub(crate) fn library(&self) -> &Arc<Loaded> {
         &self._library
     }
 
     /// The pointer, for arguments, and for functions of the table.
-    pub(super) fn this(&self) -> This {
+    pub(crate) fn this(&self) -> This {
         self.this
     }
 
     /// The table.
-    pub(super) fn table(&self) -> &T {
+    pub(crate) fn table(&self) -> &T {
         // SAFETY: an interface pointer points to a pointer to its table.
         let table = unsafe { *self.this.cast::<*const T>() };
         // SAFETY: the table lives as long as the object (import, "the promise of libraries").
         unsafe { &*table }
     }
 
-    /// Another interface of the object.
-    pub(super) fn query<U>(&self, iid: Guid) -> Result<Pointer<U>> {
-        let mut other = ptr::null_mut();
+    /// The object by its first three functions.
+    pub(crate) fn into_unknown(self) -> Pointer<UnknownTable> {
+        let this = std::mem::ManuallyDrop::new(self);
+        Pointer {
+            this: this.this,
+            // SAFETY: the library's count goes with this value, which is not dropped.
+            _library: unsafe { ptr::read(&raw const this._library) },
+            table: PhantomData,
+        }
+    }
+
+    /// What QueryInterface says of an interface, and what it leaves in place of the pointer `left`.
+    pub(crate) fn ask(&self, iid: Guid, mut left: This) -> (Status, This) {
         // SAFETY: every table begins with IUnknown.
         let unknown = unsafe { &*ptr::from_ref(self.table()).cast::<UnknownTable>() };
         // SAFETY: an identifier, and room for a pointer.
-        let status =
-            unsafe { (unknown.query_interface)(self.this, &raw const iid, &raw mut other) };
+        let status = unsafe { (unknown.query_interface)(self.this, &raw const iid, &raw mut left) };
+        (status, left)
+    }
+
+    /// Gives the reference back, and returns what Release says.
+    pub(crate) fn give_back(self) -> u32 {
+        let object = std::mem::ManuallyDrop::new(self.into_unknown());
+        // SAFETY: the library's count goes with this value, which is not dropped.
+        let library = unsafe { ptr::read(&raw const object._library) };
+        // SAFETY: the reference is this one's, and is given back once.
+        let left = unsafe { (object.table().release)(object.this) };
+        drop(library);
+        left
+    }
+
+    /// Another interface of the object.
+    pub(crate) fn query<U>(&self, iid: Guid) -> Result<Pointer<U>> {
+        let (status, other) = self.ask(iid, ptr::null_mut());
         // SAFETY: the interface was asked for by its identifier.
         unsafe { Pointer::made(self.library(), status, other) }
     }
@@ -101,7 +127,7 @@ macro_rules! call {
         let function = object.table().$($path).+;
         let this = object.this();
         // SAFETY: the function is the object's own, and the arguments are what the method wants: values, memory that outlives the call or,
-        // for requests, the request (import, "the promise of libraries").
+        // for requests, the request (import, "the promise of libraries"). Checks also pass what ND2 has a status for.
         unsafe { function(this, $($arg),*) }
     }};
 }
@@ -118,15 +144,15 @@ macro_rules! create {
     }};
 }
 
-pub(super) use {call, create};
+pub(crate) use {call, create};
 
 /// A status as a result. A library gives no reasons.
-pub(super) fn check(status: Status) -> Result<()> {
+pub(crate) fn check(status: Status) -> Result<()> {
     status.ok()
 }
 
 /// What stands behind an argument, if it is an object of the type `T`.
-pub(super) fn of<T: Any>(object: &dyn Any, position: u32) -> Result<&T> {
+pub(crate) fn of<T: Any>(object: &dyn Any, position: u32) -> Result<&T> {
     object.downcast_ref().ok_or_else(|| {
         Error::new(
             Status::invalid_parameter(position),

@@ -8,11 +8,12 @@ use netdirect::{Adapter, AdapterId, Provider, ProviderExtensions, Result};
 use super::adapter::ImportedAdapter;
 use super::addresses;
 use super::extensions::OfProvider;
+use super::loaded::Loaded;
 use super::pointer::{Pointer, call, check, create};
 use crate::abi::{IID_ND2_ADAPTER, IID_PROVIDER_EXTENSION, ProviderTable, SocketAddressList};
 
 #[derive(Debug)]
-pub(super) struct Imported {
+pub(crate) struct Imported {
     name: String,
     object: Pointer<ProviderTable>,
     extension: Option<OfProvider>,
@@ -26,6 +27,11 @@ impl Imported {
             object,
             extension: extension.map(OfProvider),
         }
+    }
+
+    /// The library whose provider this is.
+    pub(crate) fn library(&self) -> &Arc<Loaded> {
+        self.object.library()
     }
 }
 

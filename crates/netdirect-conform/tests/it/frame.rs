@@ -8,7 +8,7 @@ use std::time::Duration;
 use netdirect::{NotifyType, Overlapped, Provider};
 use netdirect_conform::{
     Bench, Check, End, Ends, Interface, Limits, Need, Outcome, Pass, Run, Selection, Stop, Target,
-    deviations, report, run, run_these,
+    Work, deviations, report, run, run_these,
 };
 use softnd::Options;
 
@@ -22,7 +22,7 @@ const fn check(name: &'static str, run: fn(&Bench) -> netdirect_conform::Verdict
         time_limits: None,
         largest_registration: None,
         patience: None,
-        run,
+        run: Work::Opened(run),
     }
 }
 

@@ -1,0 +1,23 @@
+//! What the files of checks have in common.
+
+use conform_report::{Step, Verdict, ensure};
+use netdirect::Status;
+use netdirect_conform::{Check, Interface, Unopened};
+
+/// A check of the border.
+pub(super) const fn of(
+    name: &'static str,
+    title: &'static str,
+    run: fn(Unopened) -> Verdict,
+) -> Check {
+    Check::unopened(Interface::Border, name, title, run)
+}
+
+/// A call has this status.
+pub(super) fn status(what: &str, wanted: Status, is: Status) -> Step {
+    ensure(
+        is == wanted,
+        format!("{wanted} from {what}"),
+        is.to_string(),
+    )
+}

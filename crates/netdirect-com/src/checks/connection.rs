@@ -1,0 +1,250 @@
+//! Connectors and listeners.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use conform_report::{Pass, Step, Verdict, ensure};
+use netdirect::Status;
+use netdirect_conform::{Check, Unopened};
+
+use super::client::Client;
+use super::common::{of, status};
+use super::link::{End, Offer, bind};
+use super::memory::nowhere;
+use super::open_adapter::OpenAdapter;
+use super::query::Query;
+use super::request::{Request, end};
+use crate::import::pointer::call;
+use crate::sockaddr;
+
+pub(super) const CHECKS: &[Check] = &[
+    of(
+        "CONN-025.unreadable",
+        "connects with private data at an address that cannot be read",
+        connect_unreadable,
+    ),
+    of(
+        "CONN-057.unreadable",
+        "accepts with private data at an address that cannot be read",
+        accept_unreadable,
+    ),
+    of(
+        "CONN-072.unreadable",
+        "rejects with private data at an address that cannot be read",
+        reject_unreadable,
+    ),
+    of(
+        "CONN-082.null",
+        "asks for one read limit of an offer, or for none",
+        read_limits,
+    ),
+    of(
+        "CONN-085.partly",
+        "asks for private data with room for two octets",
+        private_data_partly,
+    )
+    .also(&["AMB-043"]),
+    of(
+        "CONN-086.none",
+        "asks how much room private data needs",
+        private_data_size,
+    ),
+    of(
+        "CONN-093.small",
+        "asks a bound connector for its address with a buffer that is much too small, and with one that lacks an octet",
+        |unopened| local_address(unopened, |query| query.too_small(4)),
+    ),
+    of(
+        "CONN-095.sizes",
+        "asks a bound connector how much room its address needs, and for it with a buffer that is too large",
+        |unopened| local_address(unopened, sizes),
+    ),
+    of(
+        "CONN-098.small",
+        "asks for the address of the peer with a buffer that is much too small, and with one that lacks an octet",
+        |unopened| peer_address(unopened, |query| query.too_small(4)),
+    ),
+    of(
+        "CONN-100.sizes",
+        "asks how much room the address of the peer needs, and for it with a buffer that is too large",
+        |unopened| peer_address(unopened, sizes),
+    ),
+    of(
+        "LSTN-020.small",
+        "asks a bound listener for its address with a buffer that is much too small, and with one that lacks an octet",
+        |unopened| listening_address(unopened, |query| query.too_small(4)),
+    ),
+    of(
+        "LSTN-022.sizes",
+        "asks a bound listener how much room its address needs, and for it with a buffer that is too large",
+        |unopened| listening_address(unopened, sizes),
+    ),
+];
+
+fn sizes(query: &Query<'_>) -> Step {
+    query.none()?;
+    query.large().map(drop)
+}
+
+fn local_address(unopened: Unopened, look: impl FnOnce(&Query<'_>) -> Step) -> Verdict {
+    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let connector = near.connector()?;
+    bind(&near, &connector)?;
+    look(&Query {
+        client: &near.client,
+        name: "a connector's GetLocalAddress",
+        head: None,
+        call: &|address, size| call!(&connector, get_local_address(address, size)),
+    })?;
+    Ok(Pass::Right)
+}
+
+fn peer_address(unopened: Unopened, look: impl FnOnce(&Query<'_>) -> Step) -> Verdict {
+    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let offer = Offer::of(&near, &[])?;
+    let connector = &offer.passive.connector;
+    look(&Query {
+        client: &near.client,
+        name: "GetPeerAddress",
+        head: None,
+        call: &|address, size| call!(connector, get_peer_address(address, size)),
+    })?;
+    Ok(Pass::Right)
+}
+
+fn listening_address(unopened: Unopened, look: impl FnOnce(&Query<'_>) -> Step) -> Verdict {
+    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let listener = near.listener()?;
+    let (octets, len) = sockaddr::raw(near.client.address);
+    near.step("Bind");
+    let is = call!(&listener, bind(octets.as_ptr().cast(), len));
+    status("the listener's Bind", Status::SUCCESS, is)?;
+    look(&Query {
+        client: &near.client,
+        name: "a listener's GetLocalAddress",
+        head: None,
+        call: &|address, size| call!(&listener, get_local_address(address, size)),
+    })?;
+    Ok(Pass::Right)
+}
+
+fn private_data(unopened: Unopened, data: &[u8], look: impl FnOnce(&Query<'_>) -> Step) -> Verdict {
+    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let offer = Offer::of(&near, data)?;
+    let connector = &offer.passive.connector;
+    look(&Query {
+        client: &near.client,
+        name: "GetPrivateData",
+        head: None,
+        call: &|data, size| call!(connector, get_private_data(data, size)),
+    })?;
+    Ok(Pass::Right)
+}
+
+/// An adapter may hand over more octets than the peer has sent, because some networks carry a fixed number.
+fn private_data_partly(unopened: Unopened) -> Verdict {
+    private_data(unopened, b"hello", |query| {
+        let (is, room) = query.with(2);
+        status("GetPrivateData with 2 octets", Status::BUFFER_OVERFLOW, is)?;
+        let needed = room.size();
+        ensure(
+            needed >= 5 && room.octets().starts_with(b"he") && room.is_untouched_from(2),
+            "the first 2 octets, and the size needed, which is at least 5",
+            format!("{:?}, and {needed}", &room.octets()[..8]),
+        )?;
+        let whole = query.exactly(needed)?;
+        ensure(
+            whole.octets().starts_with(b"hello"),
+            "the private data of the peer",
+            format!("{:?}", &whole.octets()[..8]),
+        )
+    })
+}
+
+fn private_data_size(unopened: Unopened) -> Verdict {
+    private_data(unopened, b"hello", |query| query.none())
+}
+
+fn read_limits(unopened: Unopened) -> Verdict {
+    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let offer = Offer::of(&near, &[])?;
+    let connector = &offer.passive.connector;
+    let ask = |what: &str, inbound: *mut u32, outbound: *mut u32| -> Step {
+        let what = format!("GetReadLimits {what}");
+        near.step(&*what);
+        let is = call!(connector, get_read_limits(inbound, outbound));
+        status(&what, Status::SUCCESS, is)
+    };
+    let (mut both, mut one) = ([77, 77], [99, 99]);
+    let [inbound, outbound] = &mut both;
+    ask("for both limits", inbound, outbound)?;
+    let [inbound, outbound] = &mut one;
+    ask("without the outbound limit", inbound, ptr::null_mut())?;
+    ask("without the inbound limit", ptr::null_mut(), outbound)?;
+    ask("without either limit", ptr::null_mut(), ptr::null_mut())?;
+    ensure(
+        one == both,
+        format!("the limits {both:?}, one by one as together"),
+        format!("{one:?}"),
+    )?;
+    Ok(Pass::Right)
+}
+
+fn connect_unreadable(unopened: Unopened) -> Verdict {
+    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    near.needs_connections()?;
+    let end = End::of(&near)?;
+    bind(&near, &end.connector)?;
+    // Nobody listens there, which the call does not find out.
+    let (octets, len) = sockaddr::raw((near.client.address.ip(), 9).into());
+    let what = "Connect with private data that cannot be read";
+    near.step(what);
+    let mut request = Request::new();
+    let started = call!(
+        &end.connector,
+        connect(
+            end.qp.this(),
+            octets.as_ptr().cast(),
+            len,
+            1,
+            1,
+            nowhere(),
+            16,
+            request.pointer()
+        )
+    );
+    let is = end!(request, &end.connector, started);
+    status(what, Status::ACCESS_VIOLATION, is)?;
+    Ok(Pass::Right)
+}
+
+fn accept_unreadable(unopened: Unopened) -> Verdict {
+    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let offer = Offer::of(&near, &[])?;
+    let passive = &offer.passive;
+    let what = "Accept with private data that cannot be read";
+    near.step(what);
+    let mut request = Request::new();
+    let started = call!(
+        &passive.connector,
+        accept(passive.qp.this(), 1, 1, nowhere(), 16, request.pointer())
+    );
+    if started == Status::PENDING {
+        // It may wait for its peer, which completes nothing here.
+        return status(what, Status::ACCESS_VIOLATION, started).map(|()| Pass::Right);
+    }
+    let is = end!(request, &passive.connector, started);
+    status(what, Status::ACCESS_VIOLATION, is)?;
+    Ok(Pass::Right)
+}
+
+fn reject_unreadable(unopened: Unopened) -> Verdict {
+    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let offer = Offer::of(&near, &[])?;
+    let what = "Reject with private data that cannot be read";
+    near.step(what);
+    let start: *const c_void = nowhere();
+    let is = call!(&offer.passive.connector, reject(start, 16));
+    status(what, Status::ACCESS_VIOLATION, is)?;
+    Ok(Pass::Right)
+}

@@ -1,0 +1,228 @@
+//! `IUnknown` of all objects: their identity, interfaces and references.
+
+use std::ptr;
+
+use conform_report::{Pass, Step, Verdict, ensure};
+use netdirect::Status;
+use netdirect_conform::{Check, Unopened};
+
+use super::client::Client;
+use super::common::{of, status};
+use super::link::Link;
+use super::open_adapter::OpenAdapter;
+use crate::abi::{
+    Guid, IID_IUNKNOWN, IID_ND2_ADAPTER, IID_ND2_OVERLAPPED, IID_ND2_PROVIDER, OverlappedTable,
+    This, UnknownTable,
+};
+use crate::import::pointer::{Pointer, call};
+
+/// An identifier that nothing has.
+const NOBODY: Guid = Guid::new(0x7E5C_AE11, 0x3B0D, 0x4D57, 0x9F1A_6C20_83E4_D5B6);
+
+pub(super) const CHECKS: &[Check] = &[
+    of(
+        "GEN-001.references",
+        "takes a second reference to an object of each kind, and gives it back: the object is still there",
+        |unopened| {
+            each(unopened, |_, one| {
+                let what = one.name;
+                let twice = call!(&one.object, add_ref());
+                let once = call!(&one.object, release());
+                if once == 0 {
+                    // Nobody touches it any more.
+                    std::mem::forget(one.object);
+                }
+                ensure(
+                    twice > once && once > 0,
+                    format!(
+                        "more references to {what} after AddRef than after Release, which leaves one"
+                    ),
+                    format!("{twice} and {once}"),
+                )
+            })
+        },
+    ),
+    of(
+        "GEN-003.unknown",
+        "asks an object of each kind for an interface that nobody has",
+        |unopened| {
+            each(unopened, |near, one| {
+                let what = format!("QueryInterface of {} for an unknown interface", one.name);
+                near.step(&*what);
+                let (is, found) = asked(&one.object, NOBODY);
+                status(&what, Status::NO_INTERFACE, is)?;
+                ensure(
+                    found.is_null(),
+                    format!("a null pointer from {what}"),
+                    "something else",
+                )
+            })
+        },
+    ),
+    of(
+        "GEN-004.own",
+        "makes an object of each kind by the interface that its page names, and asks the object for it",
+        |unopened| {
+            each(unopened, |near, one| {
+                let what = format!("QueryInterface of {} for its own interface", one.name);
+                near.step(&*what);
+                let (is, found) = asked(&one.object, one.iid);
+                near.client.made::<UnknownTable>(&what, is, found).map(drop)
+            })
+        },
+    ),
+    of(
+        "GEN-021.same",
+        "asks an object of each kind for each of its interfaces, and each of these for IUnknown: it is the same object",
+        |unopened| each(unopened, same),
+    ),
+    of(
+        "PROV-020.unknown",
+        "opens an adapter by an interface that nobody has",
+        |unopened| open_unknown(&Client::of(unopened)?),
+    ),
+    of(
+        "AMB-070.references",
+        "releases objects that others still use, and one of each kind: no reference is left",
+        last_references,
+    ),
+    of(
+        "TST-027.connector",
+        "releases a connected connector, whose queue pair exists and whose NotifyDisconnect is in flight",
+        |unopened| {
+            let near = OpenAdapter::of(Client::of(unopened)?)?;
+            let link = Link::of(&near)?;
+            let left = link.release_busy_connector(&near)?;
+            none(
+                left,
+                "the last Release of a connector with a request in flight",
+            )?;
+            Ok(Pass::Right)
+        },
+    ),
+];
+
+/// What QueryInterface says and leaves. The pointer holds something before.
+pub(super) fn asked<T>(object: &Pointer<T>, iid: Guid) -> (Status, This) {
+    object.ask(iid, ptr::without_provenance_mut(8))
+}
+
+/// An object, as everybody sees it.
+struct AnyObject {
+    name: &'static str,
+    iid: Guid,
+    is_overlapped: bool,
+    object: Pointer<UnknownTable>,
+}
+
+/// Looks at an object of each kind, one after the other.
+fn each(unopened: Unopened, look: impl Fn(&OpenAdapter, AnyObject) -> Step) -> Verdict {
+    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let provider = near.client.provider()?;
+    let adapter = near.client.adapter(&provider)?;
+    let both = [
+        ("a provider", IID_ND2_PROVIDER, provider.into_unknown()),
+        ("an adapter", IID_ND2_ADAPTER, adapter.into_unknown()),
+    ];
+    for (name, iid, object) in both {
+        let is_overlapped = false;
+        look(
+            &near,
+            AnyObject {
+                name,
+                iid,
+                is_overlapped,
+                object,
+            },
+        )?;
+    }
+    for kind in near.kinds() {
+        let one = AnyObject {
+            name: kind.name(),
+            iid: kind.iid(),
+            is_overlapped: kind.is_overlapped(),
+            object: near.any(kind)?,
+        };
+        look(&near, one)?;
+    }
+    Ok(Pass::Right)
+}
+
+/// The interface of the object, which is the same object.
+fn interface<T>(near: &OpenAdapter, one: &AnyObject, iid: Guid) -> Step<Pointer<T>> {
+    let what = format!("QueryInterface of {} for {iid}", one.name);
+    near.step(&*what);
+    let (is, found) = asked(&one.object, iid);
+    let found = near.client.made::<T>(&what, is, found)?;
+    let (is, unknown) = asked(&found, IID_IUNKNOWN);
+    let unknown = near.client.made::<UnknownTable>(&what, is, unknown)?;
+    let (is, first) = asked(&one.object, IID_IUNKNOWN);
+    let first = near.client.made::<UnknownTable>(&what, is, first)?;
+    ensure(
+        unknown.this() == first.this(),
+        format!("one IUnknown for all interfaces of {}", one.name),
+        format!("another one by the interface {iid}"),
+    )?;
+    Ok(found)
+}
+
+fn same(near: &OpenAdapter, one: AnyObject) -> Step {
+    for iid in [IID_IUNKNOWN, one.iid] {
+        interface::<UnknownTable>(near, &one, iid)?;
+    }
+    if one.is_overlapped {
+        let overlapped: Pointer<OverlappedTable> = interface(near, &one, IID_ND2_OVERLAPPED)?;
+        let is = call!(&overlapped, cancel_overlapped_requests());
+        status(
+            "CancelOverlappedRequests without requests",
+            Status::SUCCESS,
+            is,
+        )?;
+    }
+    Ok(())
+}
+
+fn open_unknown(client: &Client) -> Verdict {
+    let provider = client.provider()?;
+    let id = client.adapter_id(&provider)?;
+    client.step("OpenAdapter by an unknown interface");
+    let (iid, mut object) = (NOBODY, ptr::without_provenance_mut(8));
+    let is = call!(&provider, open_adapter(&raw const iid, id, &raw mut object));
+    status(
+        "OpenAdapter by an unknown interface",
+        Status::NO_INTERFACE,
+        is,
+    )?;
+    Ok(Pass::Right)
+}
+
+fn none(left: u32, what: &str) -> Step {
+    ensure(left == 0, format!("0 from {what}"), left.to_string())
+}
+
+fn last_references(unopened: Unopened) -> Verdict {
+    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let provider = near.client.provider()?;
+    let adapter = near.client.adapter(&provider)?;
+    none(
+        provider.give_back(),
+        "Release of a provider whose adapter is open",
+    )?;
+    none(adapter.give_back(), "Release of an adapter")?;
+    let queue = near.completion_queue()?;
+    let qp = near.queue_pair(&queue)?;
+    near.step("Release of a completion queue");
+    none(
+        queue.give_back(),
+        "Release of a completion queue with a queue pair",
+    )?;
+    near.step("Release of a queue pair");
+    none(qp.give_back(), "Release of a queue pair")?;
+    for kind in near.kinds() {
+        let object = near.any(kind)?;
+        let what = format!("Release of {}", kind.name());
+        near.step(&*what);
+        none(object.give_back(), &what)?;
+    }
+    Ok(Pass::Right)
+}

@@ -1,0 +1,236 @@
+//! Two ends of one adapter: an offer, and a connection.
+
+use std::ptr;
+
+use conform_report::{Step, ensure};
+use netdirect::{Buffer, MrFlags, Status};
+
+use super::common::status;
+use super::open_adapter::OpenAdapter;
+use super::request::{Request, end};
+use crate::abi::{
+    CompletionQueueTable, CompletionResult, ConnectorTable, ListenerTable, MemoryRegionTable,
+    QueuePairTable, Sge,
+};
+use crate::import::pointer::{Pointer, call};
+use crate::sockaddr::{self, V6};
+
+/// One end of a connection. Objects are given back before the memory that they use.
+pub(super) struct End {
+    pub(super) connector: Pointer<ConnectorTable>,
+    pub(super) qp: Pointer<QueuePairTable>,
+    pub(super) region: Pointer<MemoryRegionTable>,
+    queue: Pointer<CompletionQueueTable>,
+    pub(super) buffer: Buffer,
+}
+
+impl End {
+    pub(super) fn of(near: &OpenAdapter) -> Step<Self> {
+        let queue = near.completion_queue()?;
+        let end = Self {
+            connector: near.connector()?,
+            qp: near.queue_pair(&queue)?,
+            region: near.region()?,
+            queue,
+            buffer: Buffer::new(64),
+        };
+        near.step("Register");
+        let (start, len) = (end.buffer.as_ptr(), end.buffer.len());
+        let flags = MrFlags::ALLOW_LOCAL_WRITE | MrFlags::ALLOW_REMOTE_WRITE;
+        let (flags, mut request) = (flags.bits(), Request::new());
+        let started = call!(
+            &end.region,
+            register(start.cast_const().cast(), len, flags, request.pointer())
+        );
+        let is = end!(request, &end.region, started);
+        status("Register", Status::SUCCESS, is)?;
+        Ok(end)
+    }
+
+    /// All of the buffer.
+    pub(super) fn sge(&self) -> Sge {
+        Sge {
+            buffer: self.buffer.as_ptr().cast(),
+            buffer_length: 64,
+            memory_region_token: call!(&self.region, get_local_token()),
+        }
+    }
+
+    pub(super) fn receive(&self, near: &OpenAdapter, context: usize) -> Step {
+        near.step("Receive");
+        let (sge, context) = (self.empty(), ptr::without_provenance_mut(context));
+        let is = call!(&self.qp, receive(context, &raw const sge, 1));
+        status("Receive", Status::SUCCESS, is)
+    }
+
+    /// Sends no octets.
+    pub(super) fn send(&self, near: &OpenAdapter, context: usize) -> Step {
+        near.step("Send");
+        let (sge, context) = (self.empty(), ptr::without_provenance_mut(context));
+        let is = call!(&self.qp, send(context, &raw const sge, 1, 0));
+        status("Send", Status::SUCCESS, is)
+    }
+
+    fn empty(&self) -> Sge {
+        Sge {
+            buffer_length: 0,
+            ..self.sge()
+        }
+    }
+
+    /// The next result is this request's, and a success.
+    pub(super) fn succeeds(&self, near: &OpenAdapter, context: usize) -> Step {
+        near.step(format!("the result of request {context}"));
+        let result = self.result()?;
+        let seen = (result.request_context.addr(), result.status);
+        ensure(
+            seen == (context, Status::SUCCESS),
+            format!("a success of request {context}"),
+            format!("{} of request {}", seen.1, seen.0),
+        )
+    }
+
+    fn result(&self) -> Step<CompletionResult> {
+        loop {
+            let mut result = CompletionResult {
+                status: Status::PENDING,
+                bytes_transferred: 0,
+                queue_pair_context: ptr::null_mut(),
+                request_context: ptr::null_mut(),
+                request_type: 99,
+            };
+            if call!(&self.queue, get_results(&raw mut result, 1)) == 1 {
+                return Ok(result);
+            }
+            let mut request = Request::new();
+            let started = call!(&self.queue, notify(1, request.pointer()));
+            let is = end!(request, &self.queue, started);
+            status("Notify", Status::SUCCESS, is)?;
+        }
+    }
+}
+
+/// A connection that one end wants and the other has heard of.
+pub(super) struct Offer {
+    connect: Request,
+    connected: Status,
+    pub(super) active: End,
+    pub(super) passive: End,
+    _listener: Pointer<ListenerTable>,
+}
+
+impl Offer {
+    /// With these octets as private data.
+    pub(super) fn of(near: &OpenAdapter, data: &[u8]) -> Step<Self> {
+        near.needs_connections()?;
+        let (active, passive) = (End::of(near)?, End::of(near)?);
+        let listener = near.listener()?;
+        let (octets, len) = sockaddr::raw(near.client.address);
+        near.step("Bind");
+        let is = call!(&listener, bind(octets.as_ptr().cast(), len));
+        status("the listener's Bind", Status::SUCCESS, is)?;
+        near.step("Listen");
+        let is = call!(&listener, listen(0));
+        status("Listen", Status::SUCCESS, is)?;
+        near.step("the listener's GetLocalAddress");
+        let (mut address, mut size) = ([0_u8; V6], len);
+        let is = call!(
+            &listener,
+            get_local_address(address.as_mut_ptr().cast(), &raw mut size)
+        );
+        status("the listener's GetLocalAddress", Status::SUCCESS, is)?;
+        near.step("GetConnectionRequest");
+        let mut asked = Request::new();
+        let asking = call!(
+            &listener,
+            get_connection_request(passive.connector.this(), asked.pointer())
+        );
+        bind(near, &active.connector)?;
+        near.step("Connect");
+        let mut connect = Request::new();
+        let octets = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let connected = call!(
+            &active.connector,
+            connect(
+                active.qp.this(),
+                address.as_ptr().cast(),
+                len,
+                1,
+                1,
+                data.as_ptr().cast(),
+                octets,
+                connect.pointer()
+            )
+        );
+        near.step("the end of GetConnectionRequest");
+        let is = end!(asked, &listener, asking);
+        status("GetConnectionRequest", Status::SUCCESS, is)?;
+        Ok(Self {
+            connect,
+            connected,
+            active,
+            passive,
+            _listener: listener,
+        })
+    }
+}
+
+/// Binds a connector to the adapter's address.
+pub(super) fn bind(near: &OpenAdapter, connector: &Pointer<ConnectorTable>) -> Step {
+    let (octets, len) = sockaddr::raw(near.client.address);
+    near.step("Bind");
+    let is = call!(connector, bind(octets.as_ptr().cast(), len));
+    status("Bind", Status::SUCCESS, is)
+}
+
+/// Two connected ends.
+pub(super) struct Link {
+    pub(super) active: End,
+    pub(super) passive: End,
+    _listener: Pointer<ListenerTable>,
+}
+
+impl Link {
+    pub(super) fn of(near: &OpenAdapter) -> Step<Self> {
+        let Offer {
+            mut connect,
+            connected,
+            active,
+            passive,
+            _listener,
+        } = Offer::of(near, &[])?;
+        near.step("Accept");
+        let mut accept = Request::new();
+        let accepted = call!(
+            &passive.connector,
+            accept(passive.qp.this(), 1, 1, ptr::null(), 0, accept.pointer())
+        );
+        near.step("the end of Connect");
+        let is = end!(connect, &active.connector, connected);
+        status("Connect", Status::SUCCESS, is)?;
+        near.step("CompleteConnect");
+        let mut complete = Request::new();
+        let completed = call!(&active.connector, complete_connect(complete.pointer()));
+        let is = end!(complete, &active.connector, completed);
+        status("CompleteConnect", Status::SUCCESS, is)?;
+        near.step("the end of Accept");
+        let is = end!(accept, &passive.connector, accepted);
+        status("Accept", Status::SUCCESS, is)?;
+        Ok(Self {
+            active,
+            passive,
+            _listener,
+        })
+    }
+
+    /// Releases the active connector while its NotifyDisconnect is in flight, and says what Release returns.
+    pub(super) fn release_busy_connector(self, near: &OpenAdapter) -> Step<u32> {
+        let connector = self.active.connector;
+        near.step("NotifyDisconnect");
+        let mut request = Request::new();
+        let is = call!(&connector, notify_disconnect(request.pointer()));
+        status("NotifyDisconnect", Status::PENDING, is)?;
+        near.step("Release of the connector");
+        Ok(connector.give_back())
+    }
+}

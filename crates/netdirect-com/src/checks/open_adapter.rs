@@ -1,0 +1,285 @@
+//! An open adapter, and the objects that it makes.
+
+use std::ptr;
+
+use conform_report::{Step, Stop, ensure};
+use netdirect::{AdapterFlags, Status, VERSION_2};
+
+use super::client::Client;
+use super::common::status;
+use crate::abi::{
+    AdapterInfo, AdapterTable, CompletionQueueTable, ConnectorTable, Guid, Handle,
+    IID_ND2_COMPLETION_QUEUE, IID_ND2_CONNECTOR, IID_ND2_LISTENER, IID_ND2_MEMORY_REGION,
+    IID_ND2_MEMORY_WINDOW, IID_ND2_QUEUE_PAIR, IID_ND2_SHARED_RECEIVE_QUEUE, ListenerTable,
+    MemoryRegionTable, MemoryWindowTable, OverlappedTable, QueuePairTable, SharedReceiveQueueTable,
+    This, UnknownTable,
+};
+use crate::import::file::OwnedHandle;
+use crate::import::pointer::{Pointer, call};
+
+/// The objects that an adapter makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ObjectKind {
+    CompletionQueue,
+    MemoryRegion,
+    MemoryWindow,
+    SharedReceiveQueue,
+    QueuePair,
+    Connector,
+    Listener,
+}
+
+impl ObjectKind {
+    pub(super) const ALL: [Self; 7] = [
+        Self::CompletionQueue,
+        Self::MemoryRegion,
+        Self::MemoryWindow,
+        Self::SharedReceiveQueue,
+        Self::QueuePair,
+        Self::Connector,
+        Self::Listener,
+    ];
+
+    /// One of them, in words.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::CompletionQueue => "a completion queue",
+            Self::MemoryRegion => "a memory region",
+            Self::MemoryWindow => "a memory window",
+            Self::SharedReceiveQueue => "a shared receive queue",
+            Self::QueuePair => "a queue pair",
+            Self::Connector => "a connector",
+            Self::Listener => "a listener",
+        }
+    }
+
+    /// The method that makes it.
+    pub(super) fn method(self) -> &'static str {
+        match self {
+            Self::CompletionQueue => "CreateCompletionQueue",
+            Self::MemoryRegion => "CreateMemoryRegion",
+            Self::MemoryWindow => "CreateMemoryWindow",
+            Self::SharedReceiveQueue => "CreateSharedReceiveQueue",
+            Self::QueuePair => "CreateQueuePair",
+            Self::Connector => "CreateConnector",
+            Self::Listener => "CreateListener",
+        }
+    }
+
+    /// The interface that the method's page names.
+    pub(super) fn iid(self) -> Guid {
+        match self {
+            Self::CompletionQueue => IID_ND2_COMPLETION_QUEUE,
+            Self::MemoryRegion => IID_ND2_MEMORY_REGION,
+            Self::MemoryWindow => IID_ND2_MEMORY_WINDOW,
+            Self::SharedReceiveQueue => IID_ND2_SHARED_RECEIVE_QUEUE,
+            Self::QueuePair => IID_ND2_QUEUE_PAIR,
+            Self::Connector => IID_ND2_CONNECTOR,
+            Self::Listener => IID_ND2_LISTENER,
+        }
+    }
+
+    /// Whether it has overlapped requests, and so the interface `IND2Overlapped`.
+    pub(super) fn is_overlapped(self) -> bool {
+        !matches!(self, Self::MemoryWindow | Self::QueuePair)
+    }
+}
+
+/// An open adapter with an overlapped file. The fields are given back in their order.
+pub(super) struct OpenAdapter {
+    pub(super) adapter: Pointer<AdapterTable>,
+    pub(super) file: OwnedHandle,
+    pub(super) info: AdapterInfo,
+    pub(super) client: Client,
+}
+
+/// How many results a completion queue of a check takes.
+const DEPTH: u32 = 16;
+
+impl OpenAdapter {
+    /// Opens the adapter. Its provider is given back.
+    pub(super) fn of(client: Client) -> Step<Self> {
+        let provider = client.provider()?;
+        let adapter = client.adapter(&provider)?;
+        drop(provider);
+        let file = file(&client, &adapter)?;
+        client.step("Query");
+        // More room than any version of the structure takes.
+        let mut infos = [AdapterInfo::default(); 8];
+        infos[0].info_version = VERSION_2;
+        let mut size = u32::try_from(size_of_val(&infos)).unwrap_or(u32::MAX);
+        let is = call!(&adapter, query(infos.as_mut_ptr(), &raw mut size));
+        status("Query", Status::SUCCESS, is)?;
+        Ok(Self {
+            adapter,
+            file,
+            info: infos[0],
+            client,
+        })
+    }
+
+    pub(super) fn step(&self, what: impl Into<String>) {
+        self.client.step(what);
+    }
+
+    /// Connections of the adapter with itself.
+    pub(super) fn needs_connections(&self) -> Step {
+        let flags = AdapterFlags::from_bits_retain(self.info.adapter_flags);
+        if flags.contains(AdapterFlags::LOOPBACK_CONNECTIONS_SUPPORTED) {
+            return Ok(());
+        }
+        let why = "the adapter lacks the flag LOOPBACK_CONNECTIONS_SUPPORTED";
+        Err(Stop::Skip(why.to_owned()))
+    }
+
+    /// Whether the adapter can make these at all.
+    pub(super) fn has(&self, kind: ObjectKind) -> bool {
+        kind != ObjectKind::SharedReceiveQueue || self.info.max_shared_receive_queue_depth > 0
+    }
+
+    /// What the adapter can make.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = ObjectKind> + use<> {
+        let without =
+            (!self.has(ObjectKind::SharedReceiveQueue)).then_some(ObjectKind::SharedReceiveQueue);
+        let all = ObjectKind::ALL.into_iter();
+        all.filter(move |kind| Some(*kind) != without)
+    }
+
+    /// Calls the method that makes such an object. `object` gets what it leaves.
+    pub(super) fn create(&self, kind: ObjectKind, iid: Guid, object: &mut This) -> Step<Status> {
+        self.create_on(kind, iid, self.file.handle(), object)
+    }
+
+    fn create_on(
+        &self,
+        kind: ObjectKind,
+        iid: Guid,
+        file: Handle,
+        object: &mut This,
+    ) -> Step<Status> {
+        let queue = match kind {
+            ObjectKind::QueuePair => Some(self.completion_queue()?),
+            _ => None,
+        };
+        self.step(kind.method());
+        let (iid, out): (*const Guid, *mut This) = (&raw const iid, object);
+        Ok(match kind {
+            ObjectKind::CompletionQueue => {
+                call!(
+                    &self.adapter,
+                    create_completion_queue(iid, file, DEPTH, 0, 0, out)
+                )
+            }
+            ObjectKind::MemoryRegion => call!(&self.adapter, create_memory_region(iid, file, out)),
+            ObjectKind::MemoryWindow => call!(&self.adapter, create_memory_window(iid, out)),
+            ObjectKind::SharedReceiveQueue => call!(
+                &self.adapter,
+                create_shared_receive_queue(iid, file, 4, 1, 0, 0, 0, out)
+            ),
+            ObjectKind::QueuePair => {
+                let queue = queue.as_ref().map_or(ptr::null_mut(), Pointer::this);
+                let context = ptr::without_provenance_mut(77);
+                call!(
+                    &self.adapter,
+                    create_queue_pair(iid, queue, queue, context, 4, 4, 1, 1, 0, out)
+                )
+            }
+            ObjectKind::Connector => call!(&self.adapter, create_connector(iid, file, out)),
+            ObjectKind::Listener => call!(&self.adapter, create_listener(iid, file, out)),
+        })
+    }
+
+    fn make<T>(&self, kind: ObjectKind) -> Step<Pointer<T>> {
+        let mut object = ptr::null_mut();
+        let is = self.create(kind, kind.iid(), &mut object)?;
+        self.client.made(kind.method(), is, object)
+    }
+
+    /// An object of any kind, by `IUnknown`'s methods.
+    pub(super) fn any(&self, kind: ObjectKind) -> Step<Pointer<UnknownTable>> {
+        self.make(kind)
+    }
+
+    /// An object with overlapped requests, by their methods.
+    pub(super) fn overlapped(&self, kind: ObjectKind) -> Step<Pointer<OverlappedTable>> {
+        self.make(kind)
+    }
+
+    pub(super) fn completion_queue(&self) -> Step<Pointer<CompletionQueueTable>> {
+        self.make(ObjectKind::CompletionQueue)
+    }
+
+    pub(super) fn region(&self) -> Step<Pointer<MemoryRegionTable>> {
+        self.make(ObjectKind::MemoryRegion)
+    }
+
+    pub(super) fn window(&self) -> Step<Pointer<MemoryWindowTable>> {
+        self.make(ObjectKind::MemoryWindow)
+    }
+
+    /// A shared receive queue, if the adapter has some.
+    pub(super) fn shared_receive_queue(&self) -> Step<Pointer<SharedReceiveQueueTable>> {
+        if self.has(ObjectKind::SharedReceiveQueue) {
+            return self.make(ObjectKind::SharedReceiveQueue);
+        }
+        let why = "the adapter has no shared receive queues (MaxSharedReceiveQueueDepth is 0)";
+        Err(Stop::Skip(why.to_owned()))
+    }
+
+    pub(super) fn connector(&self) -> Step<Pointer<ConnectorTable>> {
+        self.make(ObjectKind::Connector)
+    }
+
+    pub(super) fn listener(&self) -> Step<Pointer<ListenerTable>> {
+        self.make(ObjectKind::Listener)
+    }
+
+    /// A queue pair whose results go to this queue.
+    pub(super) fn queue_pair(
+        &self,
+        queue: &Pointer<CompletionQueueTable>,
+    ) -> Step<Pointer<QueuePairTable>> {
+        self.step("CreateQueuePair");
+        let (iid, mut object) = (IID_ND2_QUEUE_PAIR, ptr::null_mut());
+        let (queue, context) = (queue.this(), ptr::without_provenance_mut(77));
+        let is = call!(
+            &self.adapter,
+            create_queue_pair(
+                &raw const iid,
+                queue,
+                queue,
+                context,
+                4,
+                4,
+                1,
+                1,
+                0,
+                &raw mut object
+            )
+        );
+        self.client.made("CreateQueuePair", is, object)
+    }
+
+    /// An object that uses a file is not made with this handle, which is none of CreateOverlappedFile's.
+    pub(super) fn refuses_file(&self, kind: ObjectKind, file: Handle) -> Step {
+        let mut object = ptr::without_provenance_mut(8);
+        let is = self.create_on(kind, kind.iid(), file, &mut object)?;
+        let what = format!("{} with a handle that is no file", kind.method());
+        status(&what, Status::INVALID_HANDLE, is)?;
+        ensure(object.is_null(), "a null pointer", "something else")
+    }
+}
+
+/// The handle that CreateOverlappedFile gives.
+pub(super) fn file(client: &Client, adapter: &Pointer<AdapterTable>) -> Step<OwnedHandle> {
+    client.step("CreateOverlappedFile");
+    let mut file: Handle = ptr::null_mut();
+    let is = call!(adapter, create_overlapped_file(&raw mut file));
+    status("CreateOverlappedFile", Status::SUCCESS, is)?;
+    ensure(
+        !file.is_null(),
+        "a file from CreateOverlappedFile",
+        "a null handle",
+    )?;
+    Ok(OwnedHandle::new(file))
+}

@@ -1,0 +1,170 @@
+//! Buffers of queries, and what methods leave in them and in the variable with the size.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use conform_report::{Step, ensure};
+use netdirect::Status;
+
+use super::client::Client;
+use super::common::status;
+
+/// What the words of a buffer hold before the call.
+const FILLED: u64 = 0xA5A5_A5A5_A5A5_A5A5;
+/// More octets than any query here needs.
+pub(super) const PLENTY: u32 = 16 * 1024;
+
+/// A buffer with its size in a variable.
+pub(super) struct QueryBuffer {
+    words: Vec<u64>,
+    before: Vec<u64>,
+    size: u32,
+}
+
+impl QueryBuffer {
+    /// `size` octets, and more behind them that nobody is told of. The first word may say something to the method.
+    fn new(size: u32, head: Option<u32>) -> Self {
+        let mut words = vec![FILLED; (size as usize).div_ceil(8) + 8];
+        if let Some(head) = head {
+            words[0] = u64::from_ne_bytes(
+                [head.to_ne_bytes(), [0xA5; 4]]
+                    .concat()
+                    .try_into()
+                    .expect("8 octets"),
+            );
+        }
+        Self {
+            before: words.clone(),
+            words,
+            size,
+        }
+    }
+
+    /// What the method says of the size.
+    pub(super) fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Where the buffer is.
+    pub(super) fn start(&self) -> usize {
+        self.words.as_ptr().addr()
+    }
+
+    /// What the method has left.
+    pub(super) fn octets(&self) -> Vec<u8> {
+        self.words
+            .iter()
+            .flat_map(|word| word.to_ne_bytes())
+            .collect()
+    }
+
+    /// Whether the octets from this one on are as they were.
+    pub(super) fn is_untouched_from(&self, octet: u32) -> bool {
+        let before: Vec<u8> = self
+            .before
+            .iter()
+            .flat_map(|word| word.to_ne_bytes())
+            .collect();
+        self.octets()[octet as usize..] == before[octet as usize..]
+    }
+}
+
+/// A method that fills a buffer.
+pub(super) struct Query<'a> {
+    pub(super) client: &'a Client,
+    pub(super) name: &'static str,
+    /// What the first word of the buffer says to the method.
+    pub(super) head: Option<u32>,
+    pub(super) call: &'a dyn Fn(*mut c_void, *mut u32) -> Status,
+}
+
+impl Query<'_> {
+    /// Calls the method with so much room.
+    pub(super) fn with(&self, size: u32) -> (Status, QueryBuffer) {
+        self.client
+            .step(format!("{} with {size} octets", self.name));
+        let mut room = QueryBuffer::new(size, self.head);
+        let is = (self.call)(room.words.as_mut_ptr().cast(), &raw mut room.size);
+        (is, room)
+    }
+
+    /// QueryBuffer for `size` octets is enough, and all of it is used.
+    pub(super) fn exactly(&self, size: u32) -> Step<QueryBuffer> {
+        let (is, room) = self.with(size);
+        let name = self.name;
+        let what = format!("{name} with the {size} octets that it needs");
+        status(&what, Status::SUCCESS, is)?;
+        ensure(
+            room.size() == size && room.is_untouched_from(size),
+            format!("the size {size} from {what}, and nothing written behind it"),
+            format!("{}, or something behind it", room.size()),
+        )?;
+        Ok(room)
+    }
+
+    /// A buffer that is too small is left alone, by much or by one octet (GEN-016).
+    pub(super) fn too_small(&self, tiny: u32) -> Step {
+        let needed = self.refused(tiny)?;
+        let again = self.refused(needed - 1)?;
+        let name = self.name;
+        ensure(
+            again == needed,
+            format!("the same size from {name} whatever the room"),
+            format!("{needed} and {again}"),
+        )?;
+        self.exactly(needed).map(drop)
+    }
+
+    fn refused(&self, size: u32) -> Step<u32> {
+        let (is, room) = self.with(size);
+        let what = format!("{} with {size} octets", self.name);
+        status(&what, Status::BUFFER_OVERFLOW, is)?;
+        let needed = room.size();
+        ensure(
+            needed > size && needed <= PLENTY,
+            format!("the size needed from {what}"),
+            needed.to_string(),
+        )?;
+        ensure(
+            room.is_untouched_from(0),
+            format!("a buffer that {what} leaves alone"),
+            "something written into it",
+        )?;
+        Ok(needed)
+    }
+
+    /// Without a buffer the method says how much it needs.
+    pub(super) fn none(&self) -> Step {
+        self.client.step(format!("{} without a buffer", self.name));
+        let mut size = 0;
+        let is = (self.call)(ptr::null_mut(), &raw mut size);
+        let what = format!("{} without a buffer", self.name);
+        status(&what, Status::BUFFER_OVERFLOW, is)?;
+        ensure(
+            (1..=PLENTY).contains(&size),
+            format!("the size needed from {what}"),
+            size.to_string(),
+        )?;
+        self.exactly(size).map(drop)
+    }
+
+    /// With more room than needed the method says what it used, and uses no more.
+    pub(super) fn large(&self) -> Step<QueryBuffer> {
+        let (is, room) = self.with(PLENTY);
+        let what = format!("{} with {PLENTY} octets", self.name);
+        status(&what, Status::SUCCESS, is)?;
+        let used = room.size();
+        ensure(
+            (1..PLENTY).contains(&used),
+            format!("the size used from {what}"),
+            used.to_string(),
+        )?;
+        ensure(
+            room.is_untouched_from(used),
+            format!("{what} to write {used} octets, as it says"),
+            "more that was written",
+        )?;
+        self.exactly(used).map(drop)?;
+        Ok(room)
+    }
+}

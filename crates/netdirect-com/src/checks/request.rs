@@ -1,0 +1,105 @@
+//! An OVERLAPPED of a check.
+
+use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use netdirect::Status;
+
+use crate::abi::{Handle, Overlapped};
+
+/// The OVERLAPPED of one request. The library may use it until the request has ended; one that never ends is leaked.
+pub(super) struct Request {
+    overlapped: ManuallyDrop<Box<UnsafeCell<Overlapped>>>,
+    is_in_flight: bool,
+}
+
+impl Request {
+    /// As a careless program has it: `Internal` holds anything (TST-006).
+    pub(super) fn new() -> Self {
+        Self::with_event(ptr::null_mut())
+    }
+
+    /// With this in `hEvent`.
+    pub(super) fn with_event(event: Handle) -> Self {
+        Self::of(Overlapped {
+            internal: 0x5A5A_5A5A,
+            internal_high: 7,
+            offset: 7,
+            offset_high: 7,
+            event,
+        })
+    }
+
+    /// As a careful program has it.
+    pub(super) fn zeroed() -> Self {
+        Self::of(Overlapped {
+            internal: 0,
+            internal_high: 0,
+            offset: 0,
+            offset_high: 0,
+            event: ptr::null_mut(),
+        })
+    }
+
+    fn of(overlapped: Overlapped) -> Self {
+        Self {
+            overlapped: ManuallyDrop::new(Box::new(UnsafeCell::new(overlapped))),
+            is_in_flight: false,
+        }
+    }
+
+    /// For the call that makes the request.
+    pub(super) fn pointer(&mut self) -> *mut Overlapped {
+        self.is_in_flight = true;
+        self.overlapped.get()
+    }
+
+    /// The call has started nothing.
+    pub(super) fn is_free(&mut self) {
+        self.is_in_flight = false;
+    }
+
+    /// `Internal`.
+    pub(super) fn internal(&self) -> usize {
+        let internal = self.overlapped.get().cast::<AtomicUsize>();
+        // SAFETY: `internal` is the first field; this value keeps the structure, and the library writes the field as a whole.
+        unsafe { &*internal }.load(Ordering::Acquire)
+    }
+
+    /// The final status of the request, which was started with the status `started`. `ask` calls GetOverlappedResult, and waits.
+    pub(super) fn end(
+        &mut self,
+        started: Status,
+        ask: impl FnOnce(*mut Overlapped) -> Status,
+    ) -> Status {
+        let status = match started {
+            Status::PENDING => ask(self.overlapped.get()),
+            other => other,
+        };
+        self.is_in_flight = status == Status::PENDING;
+        status
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if !self.is_in_flight {
+            // SAFETY: dropped once, here, when the library does not use it any more.
+            unsafe { ManuallyDrop::drop(&mut self.overlapped) };
+        }
+    }
+}
+
+/// The end of a request, asked of an object that has overlapped requests.
+macro_rules! end {
+    ($request:expr, $object:expr, $started:expr) => {{
+        let started = $started;
+        $request.end(started, |pointer| {
+            $crate::import::pointer::call!($object, overlapped.get_overlapped_result(pointer, 1))
+        })
+    }};
+}
+
+pub(super) use end;

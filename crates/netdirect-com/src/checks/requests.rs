@@ -1,0 +1,203 @@
+//! Requests: what their OVERLAPPED, event and completion port see of them.
+
+use conform_report::{Pass, Step, Verdict, ensure, fail};
+use netdirect::{Buffer, MrFlags, Status};
+use netdirect_conform::{Check, Unopened};
+
+use super::client::Client;
+use super::common::{of, status};
+use super::open_adapter::OpenAdapter;
+use super::request::{Request, end};
+use crate::abi::{Handle, MemoryRegionTable, WAKE_EVENT_BIT};
+use crate::handle::{EventRef, PortRef, wait};
+use crate::import::pointer::{Pointer, call};
+
+pub(super) const CHECKS: &[Check] = &[
+    of(
+        "TST-005.unused",
+        "asks each object with requests for the result of an OVERLAPPED of zeros that was never used",
+        unused,
+    ),
+    of(
+        "TST-006.internal",
+        "registers and deregisters with an OVERLAPPED that has old content, and looks at its Internal",
+        old_content,
+    ),
+    of(
+        "GEN-007.border",
+        "registers with an event on a file with a port: the event is set, and one packet arrives with key, status and OVERLAPPED",
+        notified,
+    )
+    .also(&["ADPT-007"]),
+    of(
+        "OVL-021.border",
+        "registers with the lowest bit of the event's handle set: no packet arrives, and the event is set",
+        without_packet,
+    ),
+    of(
+        "ADPT-086.kinds",
+        "passes an event for a file, and a file and a port for an event",
+        wrong_handles,
+    ),
+];
+
+fn unused(unopened: Unopened) -> Verdict {
+    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    for kind in near.kinds().filter(|kind| kind.is_overlapped()) {
+        let object = near.overlapped(kind)?;
+        let mut request = Request::zeroed();
+        let what = format!(
+            "GetOverlappedResult of {} for an unused OVERLAPPED",
+            kind.name()
+        );
+        near.step(&*what);
+        let is = call!(&object, get_overlapped_result(request.pointer(), 1));
+        request.is_free();
+        status(&what, Status::SUCCESS, is)?;
+    }
+    Ok(Pass::Right)
+}
+
+/// A region, and memory for it.
+struct TestRegion {
+    region: Pointer<MemoryRegionTable>,
+    buffer: Buffer,
+}
+
+impl TestRegion {
+    fn of(near: &OpenAdapter) -> Step<Self> {
+        Ok(Self {
+            region: near.region()?,
+            buffer: Buffer::new(4096),
+        })
+    }
+
+    fn register(&self, near: &OpenAdapter, request: &mut Request) -> Status {
+        near.step("Register");
+        let (start, len) = (self.buffer.as_ptr().cast_const().cast(), self.buffer.len());
+        let flags = MrFlags::ALLOW_LOCAL_WRITE.bits();
+        call!(&self.region, register(start, len, flags, request.pointer()))
+    }
+}
+
+fn old_content(unopened: Unopened) -> Verdict {
+    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let place = TestRegion::of(&near)?;
+    let written = |what: &str, request: &Request| {
+        let internal = request.internal();
+        let wanted = Status::SUCCESS.bits() as usize;
+        ensure(
+            internal == wanted,
+            format!("{wanted:#x} in Internal after {what}"),
+            format!("{internal:#x}"),
+        )
+    };
+    let mut request = Request::new();
+    let started = place.register(&near, &mut request);
+    let is = end!(request, &place.region, started);
+    status("Register", Status::SUCCESS, is)?;
+    written("Register", &request)?;
+    near.step("Deregister");
+    let mut request = Request::new();
+    let started = call!(&place.region, deregister(request.pointer()));
+    let is = end!(request, &place.region, started);
+    status("Deregister", Status::SUCCESS, is)?;
+    written("Deregister", &request)?;
+    Ok(Pass::Right)
+}
+
+/// The key of the port's packets.
+const KEY: usize = 0x1234;
+
+fn port(near: &OpenAdapter) -> Step<PortRef> {
+    let port = PortRef::create();
+    near.step("tie the file to a port");
+    let is = near.file.associate(port.handle(), KEY);
+    status("the file's association with a port", Status::SUCCESS, is)?;
+    Ok(port)
+}
+
+/// The next packet is this request's.
+fn packet(near: &OpenAdapter, port: &PortRef, request: &mut Request) -> Step {
+    near.step("wait for a packet");
+    let packet = port.take_one(near.client.answer).ok().flatten();
+    let packet = packet.ok_or_else(|| fail("a packet in the port", "none"))?;
+    let seen = (packet.key, packet.internal, packet.overlapped);
+    ensure(
+        seen == (KEY, Status::SUCCESS.bits() as usize, request.pointer()),
+        format!("a packet with the key {KEY:#x}, status 0 and the request's OVERLAPPED"),
+        format!("{packet:?}"),
+    )
+}
+
+/// Programs with a port depend on it (AMB-065).
+fn is_pending(started: Status) -> Step {
+    status("Register", Status::PENDING, started)
+}
+
+fn notified(unopened: Unopened) -> Verdict {
+    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let port = port(&near)?;
+    let (place, event) = (TestRegion::of(&near)?, EventRef::create(true, false));
+    let mut request = Request::with_event(event.handle());
+    let started = place.register(&near, &mut request);
+    is_pending(started)?;
+    packet(&near, &port, &mut request)?;
+    near.step("wait for the event");
+    ensure(
+        wait(&event, near.client.answer),
+        "a set event after the packet",
+        "none",
+    )?;
+    let is = end!(request, &place.region, started);
+    status("Register", Status::SUCCESS, is)?;
+    let more = port.take_one(0).ok().flatten();
+    ensure(
+        more.is_none(),
+        "one packet for one request",
+        format!("{more:?} behind it"),
+    )?;
+    Ok(Pass::Right)
+}
+
+fn without_packet(unopened: Unopened) -> Verdict {
+    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let port = port(&near)?;
+    let event = EventRef::create(false, false);
+    let marked: Handle = event.handle().map_addr(|address| address | WAKE_EVENT_BIT);
+    let first = TestRegion::of(&near)?;
+    let mut quiet = Request::with_event(marked);
+    let started = first.register(&near, &mut quiet);
+    is_pending(started)?;
+    near.step("wait for the event");
+    ensure(wait(&event, near.client.answer), "a set event", "none")?;
+    let is = end!(quiet, &first.region, started);
+    status("Register", Status::SUCCESS, is)?;
+    // A packet of the first request would have come before that of the second.
+    let second = TestRegion::of(&near)?;
+    let mut loud = Request::new();
+    let started = second.register(&near, &mut loud);
+    is_pending(started)?;
+    packet(&near, &port, &mut loud)?;
+    let is = end!(loud, &second.region, started);
+    status("Register", Status::SUCCESS, is)?;
+    Ok(Pass::Right)
+}
+
+fn wrong_handles(unopened: Unopened) -> Verdict {
+    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let (event, port) = (EventRef::create(false, false), PortRef::create());
+    for kind in near.kinds().filter(|kind| kind.is_overlapped()) {
+        near.refuses_file(kind, event.handle())?;
+    }
+    let queue = near.completion_queue()?;
+    for (what, handle) in [("a file", near.file.handle()), ("a port", port.handle())] {
+        let mut request = Request::with_event(handle);
+        let what = format!("Notify with {what} in hEvent");
+        near.step(&*what);
+        let is = call!(&queue, notify(1, request.pointer()));
+        status(&what, Status::INVALID_HANDLE, is)?;
+        request.is_free();
+    }
+    Ok(Pass::Right)
+}

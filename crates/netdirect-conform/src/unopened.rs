@@ -1,0 +1,19 @@
+//! What a check starts from that opens what it uses by itself.
+
+use crate::limits::Limits;
+use crate::need::Profile;
+use crate::steps::Steps;
+use crate::target::Ends;
+
+/// The providers of a check, of which nothing is opened. Whoever looks at how a provider itself comes and goes begins here.
+#[derive(Debug)]
+pub struct Unopened {
+    /// Both ends.
+    pub ends: Ends,
+    /// How long to wait.
+    pub limits: Limits,
+    /// The profile of the run.
+    pub profile: Profile,
+    /// Where the check says what it does: a hang is blamed on the last step.
+    pub steps: Steps,
+}
