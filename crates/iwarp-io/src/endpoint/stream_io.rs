@@ -508,6 +508,13 @@ impl StreamIo {
                 self.check_unread()?;
                 return Ok(Visit::Finished);
             }
+            if connection.has_terminated() && self.keeps_window_shut() {
+                return Ok(if connection.write_side_done() {
+                    Visit::Finished
+                } else {
+                    Visit::Unfinished
+                });
+            }
             if budget == 0 {
                 return Ok(Visit::Unfinished);
             }
@@ -532,6 +539,21 @@ impl StreamIo {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable = false,
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Returns true if the peer gets no room for further octets yet, because our Terminate is on its way to it. In that room the peer would
+    /// send messages that nobody takes, and would count them as sent, if the room reached it before the Terminate. Where our Terminate
+    /// itself waits for room, the stream is read: the peer may have failed too, and wait for us.
+    #[cold]
+    fn keeps_window_shut(&self) -> bool {
+        if !self.stream.knows_arrival() || self.stream.check().is_err() {
+            return false; // what broke the stream is read behind the octets that are here
+        }
+        if self.write_closed {
+            self.stream.end_is_under_way()
+        } else {
+            self.writable
         }
     }
 

@@ -442,7 +442,7 @@ impl Wire {
     }
 
     /// Checks that the connection is not broken, without reading. A reset is found also behind octets that wait to be read.
-    /// The orderly end of the peer's direction is no error. Only for a connection whose own direction is open.
+    /// The orderly end of the peer's direction is no error. Over TCP only for a connection whose own direction is open.
     ///
     /// # Errors
     ///
@@ -500,6 +500,24 @@ impl Wire {
             Self::Quic(wire) => wire.close_write(),
             #[cfg(test)]
             Self::Pipe(wire) => wire.close_write(),
+        }
+    }
+
+    /// Returns true if the transport says when the peer has everything that was sent, and if the end of our direction arrives whatever is
+    /// left unread. With TCP, octets that are unread when a socket is closed make the close a reset.
+    pub fn knows_arrival(&self) -> bool {
+        matches!(self, Self::Quic(_))
+    }
+
+    /// Returns true if our direction has ended and the peer's transport has not confirmed that end, although it has room for it. After that
+    /// confirmation, or when the stream breaks, the sets report the wire as readable. False where the transport does not
+    /// [know](Self::knows_arrival).
+    pub fn end_is_under_way(&self) -> bool {
+        match self {
+            Self::Quic(wire) => wire.end_is_under_way(),
+            Self::Tcp(_) | Self::Sim(_) => false,
+            #[cfg(test)]
+            Self::Pipe(_) => false,
         }
     }
 

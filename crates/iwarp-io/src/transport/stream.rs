@@ -264,6 +264,16 @@ impl Stream {
         }
     }
 
+    /// See [`Wire::knows_arrival`].
+    pub fn knows_arrival(&self) -> bool {
+        self.wire.knows_arrival()
+    }
+
+    /// See [`Wire::end_is_under_way`].
+    pub fn end_is_under_way(&self) -> bool {
+        self.wire.end_is_under_way()
+    }
+
     /// Sends a start-up frame or a message of our own, in one write and below any segment size (PEER-053).
     ///
     /// # Errors

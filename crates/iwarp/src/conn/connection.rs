@@ -309,6 +309,11 @@ impl Connection {
         }
     }
 
+    /// Returns true if this side has found a fault and has answered it, or will answer it, with a Terminate.
+    pub const fn has_terminated(&self) -> bool {
+        self.tx.has_terminate()
+    }
+
     /// Whether no initiator request is open and the transport has taken everything that was made.
     pub fn is_idle(&self) -> bool {
         self.initiator.is_idle() && self.tx.is_drained()

@@ -203,6 +203,10 @@ impl Tx {
         self.terminate = None;
     }
 
+    pub(super) const fn has_terminate(&self) -> bool {
+        self.terminate.is_some()
+    }
+
     pub(super) const fn terminate_is_due(&self) -> bool {
         matches!(self.terminate, Some(QueuedTerminate { made_at: None, .. }))
     }

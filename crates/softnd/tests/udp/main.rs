@@ -10,3 +10,4 @@ mod example;
 mod names;
 mod peer;
 mod streams;
+mod terminates;

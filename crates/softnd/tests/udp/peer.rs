@@ -26,6 +26,8 @@ pub(crate) struct Peer {
     pub(crate) connections: BTreeMap<usize, Known>,
     /// Datagrams are neither sent nor received.
     pub(crate) silent: bool,
+    /// So many datagrams that arrive next are lost.
+    pub(crate) lose: usize,
     buffer: Vec<u8>,
 }
 
@@ -73,6 +75,7 @@ impl Peer {
             endpoint,
             connections: BTreeMap::new(),
             silent: false,
+            lose: 0,
             buffer: vec![0; 65_535],
         }
     }
@@ -131,6 +134,10 @@ impl Peer {
         let now = self.now();
         let mut datagram = std::mem::take(&mut self.buffer);
         while let Ok(received) = self.socket.recv_from(&mut datagram) {
+            if self.lose > 0 {
+                self.lose -= 1;
+                continue;
+            }
             let data = BytesMut::from(&datagram[..received.len]);
             let mut answer = Vec::new();
             let event = self
@@ -231,6 +238,19 @@ impl Peer {
         let written = self.of().quic.send_stream(stream).write(octets);
         assert_eq!(written, Ok(octets.len()));
         self.drive();
+    }
+
+    /// Writes as many octets as the stream has room for. Returns how many.
+    pub(crate) fn fill(&mut self, stream: StreamId) -> usize {
+        let mut sending = self.of().quic.send_stream(stream);
+        let mut count = 0;
+        while let Ok(more) = sending.write(&[0; 16 * 1024]) {
+            count += more;
+        }
+        if count > 0 {
+            self.drive();
+        }
+        count
     }
 
     pub(crate) fn finish(&mut self, stream: StreamId) {

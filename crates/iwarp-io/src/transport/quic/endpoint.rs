@@ -632,7 +632,12 @@ impl QuicEndpoint {
                 self.stopped(key, id, error_code);
             }
             Event::Stream(StreamEvent::Available { dir: Dir::Bi }) => self.open_more(key),
-            Event::Stream(StreamEvent::Finished { .. }) => self.may_be_unused = true,
+            Event::Stream(StreamEvent::Finished { id }) => {
+                self.may_be_unused = true;
+                if let Some(&flow) = self.connections[key].flows.get(&id) {
+                    self.confirmed(flow);
+                }
+            }
             Event::HandshakeDataReady
             | Event::Stream(
                 StreamEvent::Opened { .. }

@@ -57,6 +57,8 @@ pub(super) struct QuicStream {
     pub(super) closing: bool,
     /// Our direction has ended.
     pub(super) finished: bool,
+    /// The peer has confirmed the end of our direction, and everything before it.
+    pub(super) confirmed: bool,
     /// When another connection is tried, because the one that was there does not answer.
     pub(super) stale: Option<Instant>,
     /// What broke it. Octets that are here can still be read, if the whole connection broke.
@@ -91,6 +93,7 @@ impl QuicStream {
             stopped: false,
             closing: false,
             finished: false,
+            confirmed: false,
             stale: None,
             broken: None,
             refused_call: None,

@@ -335,6 +335,11 @@ impl Wire {
         })
     }
 
+    pub(in crate::transport) fn end_is_under_way(&self) -> bool {
+        let StreamHandle { port, key } = &self.flow;
+        port.with(|state, _| state.end_is_under_way(*key))
+    }
+
     pub(in crate::transport) fn break_off(&self) {
         *self.name.lock() = None;
         let StreamHandle { port, key } = &self.flow;

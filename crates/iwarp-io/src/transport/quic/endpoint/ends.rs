@@ -367,6 +367,23 @@ impl QuicEndpoint {
         }
     }
 
+    /// Returns true if our direction has ended and the peer has not confirmed the end. The source is raised when the peer has.
+    pub(in crate::transport::quic) fn end_is_under_way(&self, key: usize) -> bool {
+        let flow = &self.flows[key];
+        let is_open = flow.stream.is_some() && flow.broken.is_none() && !flow.stopped;
+        is_open && flow.finished && !flow.confirmed
+    }
+
+    /// The peer has everything that was sent on a stream, and its end.
+    pub(super) fn confirmed(&mut self, key: usize) {
+        let flow = &mut self.flows[key];
+        flow.confirmed = true;
+        if !flow.ended {
+            // The owner of the end may have left unread what came before.
+            self.raise(key, Edges::READ);
+        }
+    }
+
     /// Ends a stream with a reset.
     pub(in crate::transport::quic) fn break_off(&mut self, key: usize) {
         let flow = &mut self.flows[key];
