@@ -4,6 +4,7 @@ use std::io;
 use std::time::Instant;
 
 use crate::progress::Set;
+#[cfg(unix)]
 use crate::progress::readiness::event_descriptor::EventDescriptor;
 use crate::transport::sim::World;
 
@@ -44,6 +45,7 @@ impl Environment {
     /// # Errors
     ///
     /// Those of the system, when it has no descriptors left.
+    #[cfg(unix)]
     pub fn event_descriptor(&self) -> io::Result<EventDescriptor> {
         match self {
             Self::System => EventDescriptor::of_system(),

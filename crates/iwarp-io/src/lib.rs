@@ -12,6 +12,7 @@ pub mod descriptors;
 pub mod driver;
 pub mod endpoint;
 pub mod environment;
+pub mod error_number;
 pub mod faults;
 pub mod interfaces;
 #[macro_use]

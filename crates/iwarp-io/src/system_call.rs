@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-use rustix::io::Errno;
+use crate::error_number::{ENOSYS, EPERM, Errno};
 
 /// An error of the system that names the call.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub fn is_refusal(error: &io::Error) -> bool {
 const fn refuses(errno: Errno) -> bool {
     matches!(
         errno,
-        Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::NOPROTOOPT | Errno::OPNOTSUPP
+        EPERM | Errno::ACCESS | ENOSYS | Errno::NOPROTOOPT | Errno::OPNOTSUPP
     )
 }
 
@@ -66,8 +66,8 @@ mod tests {
 
     #[test]
     fn a_named_error_keeps_its_number_and_kind() {
-        let error = named("epoll_create1")(Errno::PERM);
-        assert_eq!(errno(&error), Some(Errno::PERM));
+        let error = named("epoll_create1")(EPERM);
+        assert_eq!(errno(&error), Some(EPERM));
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         assert!(is_refusal(&error));
         let text = error.to_string();
@@ -75,7 +75,7 @@ mod tests {
             text.starts_with("the system refuses epoll_create1: "),
             "{text}"
         );
-        let number = format!("(os error {})", Errno::PERM.raw_os_error());
+        let number = format!("(os error {})", EPERM.raw_os_error());
         assert!(text.ends_with(&number), "{text}");
     }
 

@@ -23,6 +23,7 @@ use smallvec::SmallVec;
 use iwarp::{PieceRef, Revoked, Span, TxBatch};
 
 use crate::table::{Held, Table};
+use crate::transfer::{Received, Sent};
 
 /// The most pieces of one call, enough for 40 FPDUs of header, payload and CRC. All systems take at least this many (POSIX
 /// asks for only 16, IOV_MAX is 1024 on Linux and the BSDs).
@@ -30,20 +31,6 @@ const PIECES: usize = 128;
 
 /// Pins of one call. Neighbouring pieces of one region share a pin.
 const PINS: usize = 64;
-
-/// The result of a [`send`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sent {
-    /// The batch is empty now.
-    All,
-    /// Some octets went out and some are left. Call again, because the socket may take more.
-    Partly,
-    /// The socket takes no more at present.
-    WouldBlock,
-    /// The memory of the first FPDU was revoked before any of the FPDU was sent, or is not mapped. Nothing was sent, and the batch is
-    /// empty ([`TxBatch::revoke`]).
-    Revoked,
-}
 
 /// Sends what the batch holds in one `sendmsg`, as far as the socket takes it, and returns the octets sent. If the socket takes only a
 /// part of an FPDU, a second `sendmsg` offers it the rest of the FPDU.
@@ -247,18 +234,6 @@ fn so_far(batch: &impl Outgoing) -> Sent {
 /// Returns true if a system call has failed because memory that it was given is not mapped.
 fn is_unmapped(error: &Error) -> bool {
     error.raw_os_error() == Some(libc::EFAULT)
-}
-
-/// The result of a [`receive`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
-    /// This many octets have come. 0 is the end of the peer's direction.
-    Octets(usize),
-    /// The memory was revoked, or cannot be read to. Nothing was taken from the socket.
-    Revoked,
-    /// The memory is registered, but the application has unmapped it. Nothing was taken from the socket. The front of the place may
-    /// have been written.
-    Unmapped,
 }
 
 /// Reads from the socket in one `recvmsg`: first into registered memory at `place`, then into `rest`. For readers of the memory this is like a device's write (`copy`). The last word of a message must not be read

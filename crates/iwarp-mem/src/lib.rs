@@ -47,6 +47,7 @@ mod table;
 #[cfg(all(unix, any(all(test, not(any(loom, miri))), feature = "testing")))]
 #[doc(hidden)]
 pub mod testing;
+mod transfer;
 mod window;
 
 pub use error::{Busy, RegisterError};
@@ -57,4 +58,5 @@ pub use rdma_buffer::Backend;
 pub use region::Registration;
 pub use rights::Rights;
 pub use table::Table;
+pub use transfer::{Received, Sent};
 pub use window::Window;

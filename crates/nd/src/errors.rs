@@ -576,17 +576,19 @@ pub(crate) fn refusal(detail: &str) -> Option<(&str, &'static str)> {
     let refusal = &detail[detail.find("the system refuses ")?..];
     let (text, number) = refusal.rsplit_once(" (os error ")?;
     let errno = number.strip_suffix(')')?.parse().ok()?;
-    match Errno::from_raw_os_error(errno) {
-        Errno::PERM | Errno::ACCESS => Some((text, FORBIDDEN)),
-        Errno::MSGSIZE => Some((text, NARROW)),
-        errno if is_missing(errno) => Some((text, MISSING)),
+    let errno = Errno::from_raw_os_error(errno);
+    match io::Error::from(errno).kind() {
+        io::ErrorKind::PermissionDenied => Some((text, FORBIDDEN)),
+        _ if errno == Errno::MSGSIZE => Some((text, NARROW)),
+        _ if is_missing(errno) => Some((text, MISSING)),
         _ => None,
     }
 }
 
 /// Returns true for the errors of calls and options that the system does not have.
 fn is_missing(errno: Errno) -> bool {
-    [Errno::NOSYS, Errno::NOPROTOOPT, Errno::OPNOTSUPP].contains(&errno)
+    [Errno::NOPROTOOPT, Errno::OPNOTSUPP].contains(&errno)
+        || io::Error::from(errno).kind() == io::ErrorKind::Unsupported // ENOSYS
 }
 
 const MISSING: &str = "run it on a newer system, or in a sandbox that has this call";

@@ -1,5 +1,6 @@
 //! The overlapped file. Threads wait here for requests, and drive connections while they wait.
 
+#[cfg(unix)]
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
@@ -88,6 +89,7 @@ impl OverlappedFile for File {
         }
     }
 
+    #[cfg(unix)]
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.parking.outside().descriptor()
     }

@@ -4,10 +4,10 @@ use std::io;
 
 use iwarp_io::descriptors::is_shortage;
 use iwarp_io::endpoint::{PostError, RequestKind, WqeStatus};
+use iwarp_io::error_number::{ENOMEM, Errno};
 use iwarp_io::system_call::{errno, is_refusal};
 use iwarp_io::transport::ports::BindError;
 use netdirect::{Error, RequestType, Status};
-use rustix::io::Errno;
 
 /// The status of a Connect whose TCP connection failed (CONN-021 to CONN-024).
 fn connect_status(error: &io::Error) -> Status {
@@ -67,9 +67,11 @@ pub(crate) fn is_taken(error: &io::Error) -> bool {
 pub(crate) fn shortage(what: &'static str) -> impl Fn(io::Error) -> Error {
     move |error| {
         let status = match errno(&error) {
-            Some(Errno::NOMEM) => Status::NO_MEMORY,
+            Some(ENOMEM) => Status::NO_MEMORY,
             _ if is_refusal(&error) => Status::UNSUCCESSFUL,
             None if error.kind() == io::ErrorKind::InvalidInput => Status::INVALID_PARAMETER,
+            // softnd itself does not have it on this system.
+            None if error.kind() == io::ErrorKind::Unsupported => Status::NOT_SUPPORTED,
             _ => Status::INSUFFICIENT_RESOURCES,
         };
         Error::new(status, format!("{what}: {error}"))
@@ -146,13 +148,15 @@ pub(crate) fn fail<T>(status: Status, what: &'static str) -> Result<T, Error> {
 
 #[cfg(test)]
 mod tests {
+    use iwarp_io::error_number::{ENFILE, EPERM};
+
     use super::*;
 
     #[test]
     fn adpt_021_adpt_022_want_of_memory_is_told_from_want_of_descriptors() {
         let status = |errno: Errno| shortage("cannot")(errno.into()).status();
-        assert_eq!(status(Errno::NOMEM), Status::NO_MEMORY);
-        for other in [Errno::MFILE, Errno::NFILE, Errno::NOSPC, Errno::AGAIN] {
+        assert_eq!(status(ENOMEM), Status::NO_MEMORY);
+        for other in [Errno::MFILE, ENFILE, Errno::NOBUFS, Errno::AGAIN] {
             assert_eq!(status(other), Status::INSUFFICIENT_RESOURCES);
         }
     }
@@ -168,7 +172,7 @@ mod tests {
             (Errno::HOSTDOWN, Status::HOST_UNREACHABLE),
             (Errno::MSGSIZE, Status::HOST_UNREACHABLE),
             (Errno::ACCESS, Status::HOST_UNREACHABLE),
-            (Errno::PERM, Status::HOST_UNREACHABLE),
+            (EPERM, Status::HOST_UNREACHABLE),
             (Errno::TIMEDOUT, Status::IO_TIMEOUT),
             (Errno::CONNREFUSED, Status::CONNECTION_REFUSED),
             (Errno::CONNRESET, Status::CONNECTION_REFUSED),

@@ -29,6 +29,11 @@
 //! - [`CompletionQueue::poll`] fills an array of [`WorkCompletion`]s, whose numbers are those of the headers. [`Sge`] is laid out as
 //!   `struct ibv_sge`. A list of requests is posted one by one; the first that fails is the `bad_wr`.
 //! - Memory of the program becomes a `rdma_buffer::Buffer` by `Buffer::from_pages`, for which the C library vouches.
+//!
+//! # Systems
+//!
+//! On Windows the crate is empty: programs for verbs wait by descriptors, which Windows does not have.
+#![cfg(unix)]
 #![forbid(unsafe_code)]
 
 mod channel;

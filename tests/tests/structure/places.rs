@@ -43,7 +43,7 @@ const RULES: &[Rule] = &[
             "iwarp-io/src/interfaces.rs",
             "iwarp-io/src/progress/readiness",
             "iwarp-io/src/transport/quic/plain_socket.rs",
-            "iwarp-io/src/transport/tcp.rs",
+            "iwarp-io/src/transport/tcp/sockets.rs",
             // The one system call over registered memory.
             "iwarp-mem/src/io.rs",
             // Types and numbers of C.
@@ -85,7 +85,7 @@ const RULES: &[Rule] = &[
             "libibverbs/src/process.rs",
             "nd/src/admission.rs",
             "nd/src/cores.rs",
-            "nd/src/interrupt.rs",
+            "nd/src/interrupt",
             // Reads what another program says.
             "nd/src/process.rs",
             // A check that hangs is left behind.

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 
 use iwarp::{Connection, DirectPlacement, StreamEnd, TxBatch, TxLimit};
-use iwarp_mem::io::{Received, Sent};
+use iwarp_mem::{Received, Sent};
 use rdma_buffer::prefers_strings;
 
 use super::buffers::{Buffers, COPIED};

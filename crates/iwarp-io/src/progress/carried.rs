@@ -7,8 +7,9 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
+
+use rustix::fd::BorrowedFd;
 
 use super::readiness::{Edges, Readiness, Ready, Wake};
 use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, Mutex, Ordering};
@@ -17,7 +18,7 @@ use crate::transport::sim::world::SimSource;
 /// What a set waits for in place of the sources of a carrier.
 #[derive(Clone, Copy, Debug)]
 pub enum CarrierId<'a> {
-    /// A descriptor of the system.
+    /// A descriptor of the system; on Windows a socket.
     Descriptor(BorrowedFd<'a>),
     /// A source of a simulated world.
     Sim(SimSource),

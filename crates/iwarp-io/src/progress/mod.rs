@@ -9,6 +9,7 @@ pub mod carried;
 mod cpu_placement;
 pub mod domain;
 pub(crate) mod helping;
+#[cfg(unix)]
 pub mod interrupts;
 #[cfg(all(test, loom))]
 mod loom_model;

@@ -1,17 +1,25 @@
 //! The sets that an adapter waits on: sets of the system's descriptors, or of a simulated world's sources.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+use rustix::fd::{AsFd, BorrowedFd};
 
 use super::carried::{CarriedSource, CarriedSources, CarrierId};
 #[cfg(target_os = "linux")]
 use super::readiness::epoll::{Epoll, EventFd};
-use super::readiness::interface::Interface;
-use super::readiness::kqueue_rules::KqueueRules;
-use super::readiness::mio::{Mio, Pipe};
+#[cfg(windows)]
+use super::readiness::no_sets::{
+    NoInterface as Interface, NoSet as KqueueRules, NoSet as Mio, NoWaker as Pipe,
+};
 use super::readiness::{BATCH, Edges, Readiness, Ready, Wake, Watch};
+#[cfg(unix)]
+use super::readiness::{
+    interface::Interface,
+    kqueue_rules::KqueueRules,
+    mio::{Mio, Pipe},
+};
 use super::tokens::RESERVED;
 use crate::transport::sim::World;
 use crate::transport::sim::world::{Mode, SimSet, SimSource, SimWaker};
@@ -56,7 +64,7 @@ pub enum Waker {
 /// What a [`Set`] knows a source by.
 #[derive(Clone, Copy, Debug)]
 pub enum SourceId<'a> {
-    /// A descriptor of the system.
+    /// A descriptor of the system; on Windows a socket.
     Descriptor(BorrowedFd<'a>),
     /// A set of descriptors with a rule of kqueue.
     KqueueRules(&'a KqueueRules),
@@ -90,7 +98,7 @@ impl Set {
     /// # Errors
     ///
     /// `InvalidInput`, if it asks for an interface that does not exist; those of the system, when it has no descriptors or
-    /// memory left.
+    /// memory left; `Unsupported` on Windows.
     pub fn of_system() -> io::Result<Self> {
         Ok(Self::from(match Interface::chosen()? {
             #[cfg(target_os = "linux")]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use iwarp::{PieceRef, TxBatch};
-use iwarp_mem::io::Sent;
+use iwarp_mem::Sent;
 use parking_lot::Mutex;
 
 use super::Wire;

@@ -5,7 +5,7 @@
 //! [`Wire`]. [`Stream`](stream::Stream) is a wire with its capture.
 
 mod faulted;
-#[cfg(test)]
+#[cfg(all(test, unix))]
 pub mod pipe;
 pub mod ports;
 pub mod purpose;
@@ -19,10 +19,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use iwarp::{Span, TxBatch};
-use iwarp_mem::{
-    Table,
-    io::{Received, Sent},
-};
+use iwarp_mem::{Received, Sent, Table};
 
 use purpose::Purpose;
 
@@ -43,7 +40,7 @@ pub enum Transport {
     /// QUIC, over the system's UDP or simulated datagrams.
     Quic(quic::Quic),
     /// A pipe, for tests.
-    #[cfg(test)]
+    #[cfg(all(test, unix))]
     Pipe(pipe::Pipes),
 }
 
@@ -54,7 +51,7 @@ impl Transport {
             Self::Tcp(_) => Environment::System,
             Self::Sim(world) => Environment::Sim(world.clone()),
             Self::Quic(quic) => quic.environment().clone(),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(_) => Environment::System,
         }
     }
@@ -99,7 +96,7 @@ impl Transport {
             Self::Tcp(tcp) => Bound::Tcp(tcp.bind(address)?),
             Self::Sim(world) => Bound::Sim(sim::Bound::new(world, address)?),
             Self::Quic(quic) => Bound::Quic(quic.bind(address, purpose)?),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(pipes) => Bound::Pipe(pipes.bind(address)?),
         })
     }
@@ -127,7 +124,7 @@ pub enum Bound {
     /// Of QUIC.
     Quic(quic::Bound),
     /// A pipe, for tests.
-    #[cfg(test)]
+    #[cfg(all(test, unix))]
     Pipe(pipe::Bound),
 }
 
@@ -142,7 +139,7 @@ impl Bound {
             Self::Tcp(bound) => bound.local(),
             Self::Sim(bound) => Ok(bound.local()),
             Self::Quic(bound) => Ok(bound.local()),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(bound) => Ok(bound.local()),
         }
     }
@@ -157,7 +154,7 @@ impl Bound {
             Self::Tcp(bound) => Dialer::Tcp(bound.connect(remote)?),
             Self::Sim(bound) => Dialer::Sim(bound.connect(remote)?),
             Self::Quic(bound) => Dialer::Quic(Box::new(bound.connect(remote)?)),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(bound) => Dialer::Pipe(bound.connect(remote)?),
         })
     }
@@ -172,7 +169,7 @@ impl Bound {
             Self::Tcp(bound) => Listener::Tcp(bound.listen()?),
             Self::Sim(bound) => Listener::Sim(bound.listen()?),
             Self::Quic(bound) => Listener::Quic(bound.listen()?),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(bound) => Listener::Pipe(bound.listen()?),
         })
     }
@@ -188,7 +185,7 @@ pub enum Dialer {
     /// Over QUIC.
     Quic(Box<quic::Dialer>),
     /// A pipe, for tests.
-    #[cfg(test)]
+    #[cfg(all(test, unix))]
     Pipe(pipe::Dialer),
 }
 
@@ -203,7 +200,7 @@ impl Dialer {
             Self::Tcp(dialer) => dialer.is_connected(edges),
             Self::Sim(dialer) => dialer.is_connected(),
             Self::Quic(dialer) => dialer.is_connected(),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(_) => Ok(true),
         }
     }
@@ -218,7 +215,7 @@ impl Dialer {
             Self::Tcp(dialer) => Wire::Tcp(dialer.into_wire()?),
             Self::Sim(dialer) => Wire::Sim(dialer.into_wire()),
             Self::Quic(dialer) => Wire::Quic(Box::new(dialer.into_wire())),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(dialer) => Wire::Pipe(dialer.into_wire()),
         })
     }
@@ -229,7 +226,7 @@ impl Dialer {
             Self::Tcp(dialer) => dialer.reset(),
             Self::Sim(dialer) => dialer.reset(),
             Self::Quic(dialer) => dialer.reset(),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(dialer) => drop(dialer),
         }
     }
@@ -241,7 +238,7 @@ impl Watch<Set> for Dialer {
             Self::Tcp(dialer) => dialer.id(),
             Self::Sim(dialer) => SourceId::Sim(dialer.source()),
             Self::Quic(dialer) => dialer.id(),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(dialer) => dialer.id(),
         }
     }
@@ -257,7 +254,7 @@ pub enum Listener {
     /// Over QUIC.
     Quic(quic::Listener),
     /// A pipe, for tests.
-    #[cfg(test)]
+    #[cfg(all(test, unix))]
     Pipe(pipe::Listener),
 }
 
@@ -272,7 +269,7 @@ impl Listener {
             Self::Tcp(listener) => Wire::Tcp(listener.accept()?),
             Self::Sim(listener) => Wire::Sim(listener.accept()?),
             Self::Quic(listener) => Wire::Quic(Box::new(listener.accept()?)),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(listener) => Wire::Pipe(listener.accept()?),
         })
     }
@@ -283,7 +280,7 @@ impl Listener {
             Self::Tcp(listener) => listener.is_somebody_there(),
             Self::Sim(listener) => listener.is_somebody_there(),
             Self::Quic(listener) => listener.is_somebody_there(),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(listener) => listener.is_somebody_there(),
         }
     }
@@ -295,7 +292,7 @@ impl Watch<Set> for Listener {
             Self::Tcp(listener) => listener.id(),
             Self::Sim(listener) => SourceId::Sim(listener.source()),
             Self::Quic(listener) => listener.id(),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(listener) => listener.id(),
         }
     }
@@ -311,7 +308,7 @@ pub enum Wire {
     /// Over QUIC.
     Quic(Box<quic::Wire>),
     /// A pipe, for tests.
-    #[cfg(test)]
+    #[cfg(all(test, unix))]
     Pipe(pipe::Wire),
 }
 
@@ -322,7 +319,7 @@ impl Wire {
             Self::Tcp(wire) => wire.addresses(),
             Self::Sim(wire) => wire.addresses(),
             Self::Quic(wire) => wire.addresses(),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(wire) => wire.addresses(),
         }
     }
@@ -333,7 +330,7 @@ impl Wire {
             Self::Tcp(_) => None,
             Self::Sim(wire) => Some(wire.world()),
             Self::Quic(wire) => wire.world(),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(_) => None,
         }
     }
@@ -343,7 +340,7 @@ impl Wire {
         match self {
             Self::Tcp(_) | Self::Quic(_) => true,
             Self::Sim(_) => false,
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(_) => true,
         }
     }
@@ -359,7 +356,7 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.open_window(octets),
             Self::Quic(_) | Self::Sim(_) => {}
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(_) => {}
         }
     }
@@ -370,7 +367,7 @@ impl Wire {
             Self::Tcp(wire) => wire.segment(),
             Self::Sim(wire) => wire.segment(),
             Self::Quic(wire) => Some(wire.segment()),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(_) => None,
         }
     }
@@ -380,7 +377,7 @@ impl Wire {
         match self {
             Self::Tcp(wire) => wire.incoming_core(),
             Self::Sim(_) | Self::Quic(_) => None,
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(_) => None,
         }
     }
@@ -396,7 +393,7 @@ impl Wire {
             Self::Tcp(wire) => wire.read(into),
             Self::Sim(wire) => wire.read(into),
             Self::Quic(wire) => wire.read(into),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(wire) => wire.read(into),
         }
     }
@@ -421,7 +418,7 @@ impl Wire {
                 Ok(octets.map_or(Received::Revoked, Received::Octets))
             }
             Self::Sim(_) => Ok(Received::Revoked),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(wire) => wire.read_to_place(table, place, rest),
         }
     }
@@ -436,7 +433,7 @@ impl Wire {
             Self::Tcp(wire) => wire.peek(),
             Self::Sim(wire) => wire.peek(),
             Self::Quic(wire) => wire.peek(),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(wire) => wire.peek(),
         }
     }
@@ -452,7 +449,7 @@ impl Wire {
             Self::Tcp(wire) => wire.check(),
             Self::Sim(wire) => wire.check(),
             Self::Quic(wire) => wire.check(),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(wire) => wire.check(),
         }
     }
@@ -467,7 +464,7 @@ impl Wire {
             Self::Tcp(wire) => wire.write(octets),
             Self::Sim(wire) => wire.write(octets),
             Self::Quic(wire) => wire.write(octets),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(wire) => wire.write(octets),
         }
     }
@@ -476,14 +473,14 @@ impl Wire {
     ///
     /// # Errors
     ///
-    /// As [`iwarp_mem::io::send`].
+    /// As `iwarp_mem::io::send`.
     #[inline]
     pub fn send(&self, table: &Table, batch: &mut TxBatch) -> io::Result<(u64, Sent)> {
         match self {
             Self::Tcp(wire) => wire.send(table, batch),
             Self::Sim(wire) => wire.send(batch),
             Self::Quic(wire) => wire.send(table, batch),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(wire) => wire.send(table, batch),
         }
     }
@@ -498,7 +495,7 @@ impl Wire {
             Self::Tcp(wire) => wire.close_write(),
             Self::Sim(wire) => wire.close_write(),
             Self::Quic(wire) => wire.close_write(),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(wire) => wire.close_write(),
         }
     }
@@ -527,7 +524,7 @@ impl Wire {
             Self::Tcp(wire) => wire.break_off(),
             Self::Sim(wire) => wire.break_off(),
             Self::Quic(wire) => wire.break_off(),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(wire) => wire.break_off(),
         }
     }
@@ -538,7 +535,7 @@ impl Wire {
             Self::Tcp(wire) => wire.reset(),
             Self::Sim(wire) => wire.reset(),
             Self::Quic(wire) => wire.reset(),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(wire) => drop(wire),
         }
     }
@@ -550,11 +547,11 @@ impl Watch<Set> for Wire {
             Self::Tcp(wire) => wire.id(),
             Self::Sim(wire) => SourceId::Sim(wire.source()),
             Self::Quic(wire) => wire.id(),
-            #[cfg(test)]
+            #[cfg(all(test, unix))]
             Self::Pipe(wire) => wire.id(),
         }
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;

@@ -10,10 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use iwarp::{Span, TxBatch};
-use iwarp_mem::{
-    Table,
-    io::{Received, Sent},
-};
+use iwarp_mem::{Received, Sent, Table};
 use rustix::io::Errno;
 
 use crate::progress::readiness::Watch;

@@ -6,10 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use iwarp::{CopiedPayload, PieceRef, Span, TxBatch};
-use iwarp_mem::{
-    Table,
-    io::{Received, Sent},
-};
+use iwarp_mem::{Received, Sent, Table};
 use rdma_buffer::page_offsets_matter;
 
 use super::Wire;
@@ -298,7 +295,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// As [`iwarp_mem::io::send`].
+    /// As `iwarp_mem::io::send`.
     #[inline]
     pub fn send(&self, table: &Table, batch: &mut TxBatch) -> io::Result<(u64, Sent)> {
         if let Some(faulted) = &self.faulted {

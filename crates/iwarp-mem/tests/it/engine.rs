@@ -12,10 +12,7 @@ use iwarp::{
     Payload, Pd, PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress, Role, Scope, Sge,
     StreamConfig, StreamId, TxBatch, TxLimit, WqeStatus,
 };
-use iwarp_mem::{
-    Registration, Rights, Table,
-    io::{self, Sent},
-};
+use iwarp_mem::{Registration, Rights, Sent, Table, io};
 use rdma_buffer::Buffer;
 use socket2::SockRef;
 

@@ -26,10 +26,7 @@ pub(super) struct Libraries(PathBuf);
 /// Finds the libraries beside this program, or in `../lib/softnd`.
 pub(super) fn find() -> Result<Libraries, Failure> {
     if !cfg!(target_os = "linux") {
-        return Err(Failure::new(
-            "nd run needs Linux with glibc",
-            "run the program on such a machine",
-        ));
+        return Err(super::needs_linux());
     }
     let program =
         env::current_exe().map_err(|error| Failure::io("looking for nd itself", &error))?;

@@ -4,104 +4,41 @@
 //! loads a library later finds it by a folder of versioned names in `LD_LIBRARY_PATH`. A third library shows the program the devices below
 //! `/sys/class/infiniband` and `/dev/infiniband`, from a tree of files that is made here.
 
+#[cfg_attr(
+    windows,
+    expect(dead_code, reason = "the command is there to say that it needs Linux")
+)]
 mod args;
+#[cfg(unix)]
 mod attributes;
+#[cfg(unix)]
 mod elf;
+#[cfg(unix)]
 mod libraries;
+#[cfg(unix)]
 mod private_folder;
+#[cfg(unix)]
 mod program;
+#[cfg(unix)]
+mod start;
+#[cfg(unix)]
 mod tree;
 
-use std::env;
-use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::process::Command;
-use std::sync::Arc;
-
-use softverbs::{DeviceKind, Process, ProcessOptions};
-
-use self::args::Presents;
 pub(crate) use self::args::ProgramArgs;
+#[cfg(unix)]
+pub(crate) use self::start::run;
 use crate::errors::Failure;
 
-/// Executes the program. Returns only if that fails.
-pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
-    let (name, arguments) = args.command.split_first().expect("clap asks for a program");
-    let program = program::find(name)?;
-    program::check(&program)?;
-    let devices = devices(args)?;
-    make_capture_folder(args)?;
-    let names = libraries::find()?.versioned_names()?;
-    let tree = tree::make(devices.devices())?;
-    let mut command = Command::new(&program);
-    command.args(arguments);
-    for (name, value) in args.environment() {
-        command.env(name, value);
-    }
-    command.env("SOFTND_VERBS_PATHS", tree);
-    command.env(
-        "LD_LIBRARY_PATH",
-        in_front("LD_LIBRARY_PATH", [names.folder()]),
-    );
-    command.env("LD_PRELOAD", in_front("LD_PRELOAD", names.paths()));
-    Err(program::execute(command, &program))
+/// Fails.
+#[cfg(windows)]
+pub(crate) fn run(_: &ProgramArgs) -> Result<(), Failure> {
+    Err(needs_linux())
 }
 
-/// A list of paths in the environment, behind new ones.
-fn in_front<P: AsRef<OsStr>>(variable: &str, paths: impl IntoIterator<Item = P>) -> OsString {
-    let old = env::var_os(variable).filter(|old| !old.is_empty());
-    let paths = paths.into_iter().map(|path| path.as_ref().to_owned());
-    let all: Vec<OsString> = paths.chain(old).collect();
-    all.join(OsStr::new(":"))
-}
-
-fn make_capture_folder(args: &ProgramArgs) -> Result<(), Failure> {
-    let Some(folder) = &args.capture else {
-        return Ok(());
-    };
-    fs::create_dir_all(folder).map_err(|error| {
-        Failure::new(
-            format!("cannot make the folder {}: {error}", folder.display()),
-            "name another folder for --capture",
-        )
-    })
-}
-
-/// The devices that the program will find. Says what is wrong with the interfaces before the program starts, which would only find no
-/// device.
-fn devices(args: &ProgramArgs) -> Result<Arc<Process>, Failure> {
-    let mut options = ProcessOptions::default();
-    options.interface.clone_from(&args.interface);
-    if args.present == Presents::Iwarp {
-        options.kind = DeviceKind::Iwarp;
-    }
-    let process = Process::of_system(options).map_err(|error| {
-        Failure::new(
-            error.to_string(),
-            "name another interface with --interface, or leave the option out",
-        )
-    })?;
-    if process.devices().is_empty() {
-        return Err(Failure::new(
-            "no network interface has an address",
-            "set one up: `ip link set lo up` is enough for programs on one machine",
-        ));
-    }
-    Ok(process)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_stand_in_front_of_what_is_there() {
-        let paths = ["/a", "/b"].map(OsStr::new);
-        assert_eq!(in_front("A_VARIABLE_THAT_IS_NOT_SET", paths), "/a:/b");
-        let old = env::var("PATH").unwrap();
-        assert_eq!(
-            in_front("PATH", paths),
-            OsString::from(format!("/a:/b:{old}"))
-        );
-    }
+/// The libraries for verbs programs are for Linux.
+fn needs_linux() -> Failure {
+    Failure::new(
+        "nd run needs Linux with glibc",
+        "run the program on such a machine",
+    )
 }

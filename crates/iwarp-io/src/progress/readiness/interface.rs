@@ -20,8 +20,6 @@ pub enum Interface {
 }
 
 /// All interfaces that this system has, by their names. The first one is the default.
-///
-/// Windows has no interface yet. docs/architecture.md says what is needed there.
 const ALL: &[(&str, Interface)] = &[
     #[cfg(target_os = "linux")]
     ("epoll", Interface::Epoll),

@@ -2,10 +2,10 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
 
 use quinn_proto::EcnCodepoint;
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
+use rustix::fd::{AsFd, BorrowedFd};
 use socket2::{Domain, Protocol, SockRef, Type};
 
 use crate::progress::carried::CarrierId;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use iwarp::{Span, TxBatch};
-use iwarp_mem::{Table, io::Sent};
+use iwarp_mem::{Sent, Table};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 

@@ -27,6 +27,7 @@ use datagrams::DatagramSockets;
 pub use datagrams::Datagrams;
 
 use super::conditions::Conditions;
+use crate::error_number::EPIPE;
 use crate::progress::readiness::Edges;
 
 /// The phase of an end's life.
@@ -352,8 +353,8 @@ impl Network {
         let buffer = self.common.conditions.buffer;
         let end = self.end_mut(end);
         match end.phase {
-            EndPhase::Broken(_) => return Err(Errno::PIPE.into()),
-            _ if end.closing => return Err(Errno::PIPE.into()),
+            EndPhase::Broken(_) => return Err(EPIPE.into()),
+            _ if end.closing => return Err(EPIPE.into()),
             EndPhase::Connecting | EndPhase::Open => {}
         }
         let room = buffer.saturating_sub(end.unsent.len());

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use iwarp::{PieceRef, TxBatch};
-use iwarp_mem::io::Sent;
+use iwarp_mem::Sent;
 
 use super::network::ListenerId;
 use super::world::{SimEnd, SimSource, World};

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use iwarp::{Memory, MessageEnd, PieceRef, Revoked, Span, TxBatch};
+use iwarp_mem::Sent;
 use iwarp_mem::Table;
-use iwarp_mem::io::Sent;
 use quinn_proto::{ReadError, StreamId, VarInt, WriteError};
 use rustix::io::Errno;
 
 use super::connection::Connection;
 use super::{Deadline, Outside, QuicEndpoint};
+use crate::error_number::EPIPE;
 use crate::progress::carried::CarriedSource;
 use crate::progress::readiness::Edges;
 use crate::transport::quic::config::{GATHERED, ORPHAN, URGENT};
@@ -218,7 +219,7 @@ impl QuicEndpoint {
                 Err(WriteError::Blocked) if count > 0 => return Ok(count),
                 Err(WriteError::Blocked) => return Err(io::ErrorKind::WouldBlock.into()),
                 Err(WriteError::Stopped(_) | WriteError::ClosedStream) => {
-                    return Err(Errno::PIPE.into());
+                    return Err(EPIPE.into());
                 }
             }
             if count == octets.len() {
@@ -295,7 +296,7 @@ impl QuicEndpoint {
             return Err(errno.into());
         }
         let stream = flow.stream.filter(|_| !flow.finished && !flow.stopped);
-        let stream = stream.ok_or(Errno::PIPE)?;
+        let stream = stream.ok_or(EPIPE)?;
         Ok((&mut self.connections[flow.connection].quic, stream))
     }
 
@@ -321,7 +322,7 @@ impl QuicEndpoint {
                 self.flows[key].unsent = rest;
                 Ok(false)
             }
-            Err(WriteError::Stopped(_) | WriteError::ClosedStream) => Err(Errno::PIPE.into()),
+            Err(WriteError::Stopped(_) | WriteError::ClosedStream) => Err(EPIPE.into()),
         }
     }
 

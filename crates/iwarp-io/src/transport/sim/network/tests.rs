@@ -48,10 +48,7 @@ fn what_was_written_before_the_end_arrives_before_the_end() {
     let text: Vec<u8> = (0..10_000u32).flat_map(u32::to_be_bytes).collect();
     assert_eq!(network.write(a, &text).unwrap(), text.len());
     network.close_write(a);
-    assert_eq!(
-        errno(network.write(a, b"late").unwrap_err()),
-        Some(Errno::PIPE)
-    );
+    assert_eq!(errno(network.write(a, b"late").unwrap_err()), Some(EPIPE));
     run(&mut network);
     assert_eq!(read_all(&mut network, b), text);
     assert_eq!(network.read(b, 1, |_| {}).unwrap(), 0);
@@ -186,10 +183,7 @@ fn unread_octets_make_a_close_a_reset_behind_what_was_sent() {
         errno(network.read(a, 1, |_| {}).unwrap_err()),
         Some(Errno::CONNRESET)
     );
-    assert_eq!(
-        errno(network.write(a, b"x").unwrap_err()),
-        Some(Errno::PIPE)
-    );
+    assert_eq!(errno(network.write(a, b"x").unwrap_err()), Some(EPIPE));
 }
 
 #[test]
@@ -200,10 +194,7 @@ fn octets_for_an_end_that_was_let_go_of_are_answered_by_a_reset() {
     assert_eq!(network.read(a, 1, |_| {}).unwrap(), 0);
     network.write(a, b"anybody?").unwrap();
     run(&mut network);
-    assert_eq!(
-        errno(network.write(a, b"x").unwrap_err()),
-        Some(Errno::PIPE)
-    );
+    assert_eq!(errno(network.write(a, b"x").unwrap_err()), Some(EPIPE));
 }
 
 #[test]
@@ -389,7 +380,7 @@ fn story(seed: u64, buffer: usize, acts: &[Act]) -> Vec<String> {
                 let octets: Vec<u8> = (0..len as u64).map(|i| octet(written[at] + i)).collect();
                 match network.write(ends[at], &octets) {
                     Ok(count) => written[at] += count as u64,
-                    Err(error) if closed[at] => assert_eq!(errno(error), Some(Errno::PIPE)),
+                    Err(error) if closed[at] => assert_eq!(errno(error), Some(EPIPE)),
                     Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
                 }
             }

@@ -1,8 +1,4 @@
-//! Files whose content is for this user alone: captures, and logs of keys.
-//!
-//! What a name leads to may change at any time, so each decision is made about the opened file. A name that is a link is
-//! followed only to pipes and devices (`/dev/stdout` is such a link): a link to a regular file could have been put there by
-//! another user, to have this process overwrite a file of its own, or write into one that others read.
+//! Private files on Unix. A link is followed to pipes and devices alone (`/dev/stdout` is such a link).
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! TCP over the system's sockets.
+//! TCP over the sockets of Unix.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -7,15 +7,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use iwarp::{Span, TxBatch};
-use iwarp_mem::{
-    Table,
-    io::{Received, Sent},
-};
+use iwarp_mem::{Received, Sent, Table};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
+use super::Boundaries;
 use crate::descriptors::Freed;
 use crate::progress::readiness::{Edges, Watch};
 use crate::progress::set::{Set, SourceId};
@@ -29,17 +27,6 @@ const SYSTEM_BACKLOG: i32 = i32::MAX;
 pub struct Tcp {
     segment: Option<u16>,
     boundaries: Boundaries,
-}
-
-/// Where the segments of a connection begin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Boundaries {
-    /// Not inside the CRC field or the padding of an FPDU, as far as the system allows that. siw of Linux takes a CRC field that comes in
-    /// two pieces for a wrong one.
-    #[default]
-    OutsideCrcs,
-    /// Anywhere.
-    Any,
 }
 
 impl Tcp {
@@ -56,7 +43,7 @@ impl Tcp {
     /// If the plain attempt fails, a second attempt asks for address reuse, and switches it off again at once. A live
     /// socket then still refuses later binds, with reuse or without. [`release`] switches reuse on again before a
     /// connection ends.
-    pub(super) fn bind(&self, address: SocketAddr) -> io::Result<Bound> {
+    pub(in crate::transport) fn bind(&self, address: SocketAddr) -> io::Result<Bound> {
         let socket = socket(address)?;
         match socket.bind(&address.into()) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::ADDRINUSE) => {
@@ -73,7 +60,7 @@ impl Tcp {
 
     /// As [`bind`](Self::bind), but refuses a port that old connections hold. Where a program has bound such a port with address reuse
     /// before it connected, as siw does, Linux before 6.8 lets later binds with reuse have the port too, whoever holds it.
-    pub(super) fn bind_fresh(&self, address: SocketAddr) -> io::Result<Bound> {
+    pub(in crate::transport) fn bind_fresh(&self, address: SocketAddr) -> io::Result<Bound> {
         let socket = socket(address)?;
         socket.bind(&address.into()).map_err(named("bind"))?;
         self.bound(socket)
@@ -133,12 +120,12 @@ fn no_address() -> io::Error {
 pub struct Bound(Socket, Boundaries);
 
 impl Bound {
-    pub(super) fn local(&self) -> io::Result<SocketAddr> {
+    pub(in crate::transport) fn local(&self) -> io::Result<SocketAddr> {
         let local = self.0.local_addr().map_err(named("getsockname"))?;
         local.as_socket().ok_or_else(no_address)
     }
 
-    pub(super) fn connect(self, remote: SocketAddr) -> io::Result<Dialer> {
+    pub(in crate::transport) fn connect(self, remote: SocketAddr) -> io::Result<Dialer> {
         match self.0.connect(&remote.into()) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => {}
             other => other.map_err(named("connect"))?,
@@ -146,7 +133,7 @@ impl Bound {
         Ok(Dialer(self.0, self.1))
     }
 
-    pub(super) fn listen(self) -> io::Result<Listener> {
+    pub(in crate::transport) fn listen(self) -> io::Result<Listener> {
         // Connections of an earlier listener may still be in TIME-WAIT on the port. A system that refuses this says so here, if it matters.
         let _ = self.0.set_reuse_address(true);
         self.0.listen(SYSTEM_BACKLOG).map_err(named("listen"))?;
@@ -159,11 +146,11 @@ impl Bound {
 pub struct Dialer(Socket, Boundaries);
 
 impl Dialer {
-    pub(super) fn id(&self) -> SourceId<'_> {
+    pub(in crate::transport) fn id(&self) -> SourceId<'_> {
         Watch::<Set>::id(&self.0)
     }
 
-    pub(super) fn is_connected(&self, edges: Edges) -> io::Result<bool> {
+    pub(in crate::transport) fn is_connected(&self, edges: Edges) -> io::Result<bool> {
         let error = self.0.take_error().map_err(named("getsockopt SO_ERROR"))?;
         if let Some(error) = error {
             return Err(error);
@@ -177,11 +164,11 @@ impl Dialer {
         }
     }
 
-    pub(super) fn into_wire(self) -> io::Result<Wire> {
+    pub(in crate::transport) fn into_wire(self) -> io::Result<Wire> {
         Wire::new(self.0, self.1)
     }
 
-    pub(super) fn reset(self) {
+    pub(in crate::transport) fn reset(self) {
         let _ = self.0.set_linger(Some(Duration::ZERO));
     }
 }
@@ -191,11 +178,11 @@ impl Dialer {
 pub struct Listener(Socket, Boundaries);
 
 impl Listener {
-    pub(super) fn id(&self) -> SourceId<'_> {
+    pub(in crate::transport) fn id(&self) -> SourceId<'_> {
         Watch::<Set>::id(&self.0)
     }
 
-    pub(super) fn accept(&self) -> io::Result<Wire> {
+    pub(in crate::transport) fn accept(&self) -> io::Result<Wire> {
         let (socket, _) = self.0.accept().map_err(named("accept"))?;
         Wire::new(socket, self.1).map_err(|error| {
             if is_refusal(&error) {
@@ -207,7 +194,7 @@ impl Listener {
         })
     }
 
-    pub(super) fn is_somebody_there(&self) -> bool {
+    pub(in crate::transport) fn is_somebody_there(&self) -> bool {
         is_reported(&self.0, PollFlags::IN)
     }
 }
@@ -259,34 +246,34 @@ impl Wire {
         })
     }
 
-    pub(super) fn id(&self) -> SourceId<'_> {
+    pub(in crate::transport) fn id(&self) -> SourceId<'_> {
         SourceId::Descriptor(self.tcp.as_fd())
     }
 
-    pub(super) fn addresses(&self) -> (SocketAddr, SocketAddr) {
+    pub(in crate::transport) fn addresses(&self) -> (SocketAddr, SocketAddr) {
         (self.local, self.peer)
     }
 
-    pub(super) fn segment(&self) -> Option<u32> {
+    pub(in crate::transport) fn segment(&self) -> Option<u32> {
         let segment = SockRef::from(&self.tcp).tcp_mss().ok()?;
         self.segment.store(segment, Ordering::Relaxed);
         Some(segment)
     }
 
     #[cfg(target_os = "linux")]
-    pub(super) fn incoming_core(&self) -> Option<usize> {
+    pub(in crate::transport) fn incoming_core(&self) -> Option<usize> {
         let core = rustix::net::sockopt::socket_incoming_cpu(&self.tcp).ok()?;
         usize::try_from(core).ok()
     }
 
     /// Only Linux tells it.
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn incoming_core(&self) -> Option<usize> {
+    pub(in crate::transport) fn incoming_core(&self) -> Option<usize> {
         None
     }
 
     #[inline]
-    pub(super) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+    pub(in crate::transport) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             // This is a bare system call, because the standard library's call is a cancellation point of threads, which
             // costs time.
@@ -298,7 +285,7 @@ impl Wire {
         }
     }
 
-    pub(super) fn read_to_place(
+    pub(in crate::transport) fn read_to_place(
         &self,
         table: &Table,
         place: Span,
@@ -309,27 +296,27 @@ impl Wire {
 
     /// If the system refuses, the connection is at times slower than it could be.
     #[cfg(target_os = "linux")]
-    pub(super) fn open_window(&self, octets: i32) {
+    pub(in crate::transport) fn open_window(&self, octets: i32) {
         let _ = iwarp_mem::io::open_window(self.tcp.as_fd(), octets);
     }
 
     /// Other systems have no option for it that would leave the window to grow by itself afterwards.
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn open_window(&self, _octets: i32) {}
+    pub(in crate::transport) fn open_window(&self, _octets: i32) {}
 
     /// How many octets the system keeps for a reader.
     #[cfg(all(test, target_os = "linux"))]
-    pub(super) fn receive_buffer(&self) -> io::Result<usize> {
+    pub(in crate::transport) fn receive_buffer(&self) -> io::Result<usize> {
         SockRef::from(&self.tcp).recv_buffer_size()
     }
 
-    pub(super) fn peek(&self) -> io::Result<usize> {
+    pub(in crate::transport) fn peek(&self) -> io::Result<usize> {
         self.tcp.peek(&mut [0])
     }
 
     /// The error of the socket alone would not do: Linux also tells errors there that TCP itself tolerates, such as a host that
     /// cannot be reached for now.
-    pub(super) fn check(&self) -> io::Result<()> {
+    pub(in crate::transport) fn check(&self) -> io::Result<()> {
         if !is_reported(&self.tcp, PollFlags::empty()) {
             return Ok(());
         }
@@ -337,7 +324,7 @@ impl Wire {
         Err(error.unwrap_or_else(|| Errno::CONNRESET.into()))
     }
 
-    pub(super) fn write(&self, octets: &[u8]) -> io::Result<usize> {
+    pub(in crate::transport) fn write(&self, octets: &[u8]) -> io::Result<usize> {
         iwarp_mem::io::send_frame(
             self.tcp.as_fd(),
             octets,
@@ -357,7 +344,11 @@ impl Wire {
     }
 
     #[inline]
-    pub(super) fn send(&self, table: &Table, batch: &mut TxBatch) -> io::Result<(u64, Sent)> {
+    pub(in crate::transport) fn send(
+        &self,
+        table: &Table,
+        batch: &mut TxBatch,
+    ) -> io::Result<(u64, Sent)> {
         let segment = match self.boundaries {
             Boundaries::OutsideCrcs => self.segment_of(batch),
             Boundaries::Any => None,
@@ -365,17 +356,17 @@ impl Wire {
         iwarp_mem::io::send(self.tcp.as_fd(), table, batch, segment)
     }
 
-    pub(super) fn close_write(&self) -> io::Result<()> {
+    pub(in crate::transport) fn close_write(&self) -> io::Result<()> {
         release(&self.tcp);
         self.tcp.shutdown(std::net::Shutdown::Write)
     }
 
-    pub(super) fn break_off(&self) {
+    pub(in crate::transport) fn break_off(&self) {
         release(&self.tcp);
         let _ = SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO));
     }
 
-    pub(super) fn reset(self) {
+    pub(in crate::transport) fn reset(self) {
         self.break_off();
     }
 }

@@ -1,0 +1,73 @@
+//! The signals of Unix.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+use std::thread;
+
+use nd::signals;
+use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
+use signal_hook::flag;
+use signal_hook::iterator::Signals;
+
+/// Makes a write beyond the limit of file sizes (`ulimit -f`) fail with an error message. The signal would end the program
+/// without a message.
+pub(crate) fn outlive_file_limits() {
+    // Without a handler the signal ends the program.
+    let _ = flag::register(SIGXFSZ, Arc::default());
+}
+
+/// Makes an abort, such as that for lack of memory, end process 1 with the status of SIGABRT. Without a handler the system would not
+/// let this signal end process 1, and `abort` would then end it by an instruction that is not allowed, as a segmentation fault.
+pub(crate) fn handle_aborts() {
+    if signals::is_process_1() {
+        // Without a handler the status is another one.
+        let _ = flag::register_conditional_shutdown(
+            SIGABRT,
+            128 + SIGABRT,
+            Arc::new(AtomicBool::new(true)),
+        );
+    }
+}
+
+/// Calls `each` for every signal that ends the program, in a thread.
+pub(super) fn each_signal(mut each: impl FnMut(i32) + Send + 'static) {
+    let (sender, begun) = mpsc::sync_channel(1);
+    let thread = thread::Builder::new().name("signals".into());
+    // Without this thread, signals end the program at once.
+    let thread = thread.spawn(move || {
+        let signals = watched();
+        let _ = sender.send(());
+        if let Ok(mut signals) = signals {
+            signals.forever().for_each(&mut each);
+        }
+    });
+    if thread.is_ok() {
+        // What the thread takes of the system is taken before the command begins.
+        let _ = begun.recv();
+    }
+}
+
+fn watched() -> io::Result<Signals> {
+    let mut signals = vec![SIGINT, SIGTERM];
+    // Elsewhere the system ends the program, and dumps its memory.
+    if signals::is_process_1() {
+        signals.push(SIGQUIT);
+    }
+    // A program that `nohup` has started outlives its terminal.
+    if is_ignored(SIGHUP) == Some(false) {
+        signals.push(SIGHUP);
+    }
+    Signals::new(signals)
+}
+
+/// Whether the program was started with this signal ignored, if the system tells.
+fn is_ignored(signal: i32) -> Option<bool> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))?;
+    let ignored = u64::from_str_radix(ignored.trim(), 16).ok()?;
+    Some(ignored >> (signal - 1) & 1 == 1)
+}
