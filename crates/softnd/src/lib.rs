@@ -81,7 +81,8 @@ pub fn udp_provider(options: Options) -> Arc<dyn netdirect::Provider> {
 /// # Errors
 ///
 /// `ND_INVALID_ADDRESS` when the URL has another form, or when this host does not have the address.
-/// `ND_INSUFFICIENT_RESOURCES` when the system has no descriptors or threads left.
+/// `ND_INSUFFICIENT_RESOURCES` when the system has no descriptors or threads left. `ND_NOT_SUPPORTED` on Windows, except for simulated
+/// networks.
 pub fn open(url: &str, options: Options) -> Result<Arc<dyn Adapter>> {
     if let Some(name) = url.strip_prefix(simulation::SCHEME) {
         return simulation::open(name, options);

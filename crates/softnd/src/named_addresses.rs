@@ -42,7 +42,7 @@ impl NamedAddresses {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
 

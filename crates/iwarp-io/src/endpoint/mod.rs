@@ -28,7 +28,7 @@ mod state;
 mod stream_io;
 mod tx_buffers;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, unix, not(loom)))]
 mod tests;
 
 use std::io;

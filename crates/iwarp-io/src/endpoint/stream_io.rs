@@ -688,5 +688,5 @@ impl StreamIo {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;

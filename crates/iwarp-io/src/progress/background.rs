@@ -559,5 +559,5 @@ impl<S: Readiness> Thread<S> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, unix, not(loom)))]
 mod tests;

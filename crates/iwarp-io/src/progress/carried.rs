@@ -449,5 +449,5 @@ impl<S: Readiness<Waker: Send + Sync> + 'static> CarriedSources<S> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;

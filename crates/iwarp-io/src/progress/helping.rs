@@ -100,7 +100,7 @@ pub(crate) fn help(
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, unix, not(loom)))]
 mod tests {
     use super::*;
     use crate::environment::Environment;

@@ -1,5 +1,6 @@
 //! Both machines on a virtual clock, against each other and against what is wrong.
 
+#[cfg(unix)]
 mod driven;
 
 use std::time::{Duration, Instant};

@@ -158,7 +158,7 @@ fn bind_each(
         .collect()
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
     use crate::transport::sim::{Conditions, World};

@@ -30,9 +30,11 @@ fn play(kind: Kind, scenes: &[Scene]) {
 /// Makes a test over each transport of functions that take a [`Kind`].
 macro_rules! on_each_transport {
     ($($name:ident),+ $(,)?) => {
+        #[cfg(unix)]
         mod tcp {
             $(#[test] fn $name() { super::$name(crate::released::Kind::Tcp) })+
         }
+        #[cfg(unix)]
         mod udp {
             $(#[test] fn $name() { super::$name(crate::released::Kind::Udp) })+
         }

@@ -99,7 +99,7 @@ impl<S: Readiness, T: ?Sized> Streams<S, T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, unix, not(loom)))]
 mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;

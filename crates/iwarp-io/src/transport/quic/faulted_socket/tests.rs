@@ -1,7 +1,9 @@
 //! What others see of a socket that a plan has rebound: it connects to somebody who never answers, so that its first packet is sent
 //! again and again.
 
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+#[cfg(unix)]
+use std::net::UdpSocket;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use iwarp_mem::Table;
@@ -20,6 +22,7 @@ use crate::transport::sim::{Conditions, DatagramSocket, World};
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Only to end a hang.
+#[cfg(unix)]
 const LONG: Duration = Duration::from_secs(60);
 
 /// The ports from which `count` datagrams came that a plan was followed for.
@@ -53,6 +56,7 @@ fn are_rebound(ports: &[u16]) {
 
 const PLAN: &str = "when 2nd datagram sent: rebind; when each datagram sent: duplicate";
 
+#[cfg(unix)]
 #[test]
 fn a_socket_of_the_system_gets_another_port() {
     let silent = UdpSocket::bind((HERE, 0)).unwrap();
