@@ -673,6 +673,16 @@ fn verbs(options: &AdapterOptions, _: Option<&str>) -> Result<Started> {
     })
 }
 
+/// Libraries for Windows have handles of Windows, which the import does not know yet.
+#[cfg(windows)]
+fn com(_: &AdapterOptions, _: Option<&str>) -> Result<Started> {
+    Err(Failure::new(
+        "com:// does not work on Windows yet",
+        "use softnd+sim://, or run the library on Linux",
+    ))
+}
+
+#[cfg(unix)]
 fn com(options: &AdapterOptions, path: Option<&str>) -> Result<Started> {
     let path = path.filter(|path| !path.is_empty()).ok_or_else(|| {
         let advice = "write the path of the library behind it: com:///usr/lib/libsoftnd.so";
@@ -692,6 +702,7 @@ fn com(options: &AdapterOptions, path: Option<&str>) -> Result<Started> {
 
 /// Lines of the configuration of a library that can be configured, for the options that every provider may know or not. A vendor's
 /// library stays as it is.
+#[cfg(unix)]
 fn configuration(options: &AdapterOptions) -> String {
     let mut lines = String::new();
     if options.strict {
