@@ -65,7 +65,7 @@ impl Interface {
 pub enum Work {
     /// On two adapters that were opened for it.
     Opened(fn(&Bench) -> Verdict),
-    /// On the providers alone: the check opens what it uses. Its [needs](Check::needs) are up to the check.
+    /// On the providers alone: the check opens what it uses. What it needs is up to the check.
     Unopened(fn(Unopened) -> Verdict),
 }
 
