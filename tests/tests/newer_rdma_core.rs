@@ -36,8 +36,8 @@ fn release() -> PathBuf {
     PathBuf::from(release.expect("SOFTND_NEWER_RDMA_CORE names a folder"))
 }
 
-/// The release's own dynamic linker with its option, because what is newer may need a newer C library than this machine's. Libraries that the
-/// release lacks are this machine's.
+/// The release's own dynamic linker with its option, because what is newer may need a newer C library than this machine's. Libraries that
+/// the release lacks are this machine's.
 fn dynamic_linker(release: &Path) -> [String; 3] {
     let release = release.to_str().expect("the folder's name is valid UTF-8");
     let linker = format!("{release}/usr/lib64/ld-linux-x86-64.so.2");

@@ -1,6 +1,6 @@
-//! Measures what NetworkDirect's COM interface costs: a program in C (`benches/com/border.c`) with `libsoftnd.so` beside the traits, in turns
-//! within one run. And what a client costs that sleeps in code of its own: a sink that signals a condition variable beside
-//! `Overlapped::wait`.
+//! Measures what NetworkDirect's COM interface costs: a program in C (`benches/com/border.c`) with `libsoftnd.so` beside the traits, in
+//! turns within one run. It also measures a client of the traits that sleeps outside the provider: its sink signals a condition variable.
+//! This client is compared with `Overlapped::wait`.
 //!
 //! `cargo build --release -p libsoftnd -p libnetdirect && cargo run --release -p softnd-benches --bin border`
 #![forbid(unsafe_code)]

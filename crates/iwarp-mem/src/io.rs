@@ -51,8 +51,8 @@ const PINS: usize = 64;
 ///
 /// Those of `sendmsg(2)` other than EAGAIN and EINTR; after a reset `BrokenPipe` or `ConnectionReset`. The batch is advanced by what was
 /// sent before the error. EFAULT if the rest of an FPDU that was sent in part is not mapped. The batch is empty then
-/// ([`TxBatch::abandon`]), and the stream has to be reset. `Other` if the memory of an FPDU that has begun is gone, which cannot happen to a
-/// batch that only this function sends.
+/// ([`TxBatch::abandon`]), and the stream has to be reset. `Other` if the memory of an FPDU that has begun is gone, which cannot happen to
+/// a batch that only this function sends.
 pub fn send(
     socket: BorrowedFd<'_>,
     table: &Table,
@@ -236,8 +236,9 @@ fn is_unmapped(error: &Error) -> bool {
     error.raw_os_error() == Some(libc::EFAULT)
 }
 
-/// Reads from the socket in one `recvmsg`: first into registered memory at `place`, then into `rest`. For readers of the memory this is like a device's write (`copy`). The last word of a message must not be read
-/// by this function, because the kernel does not say in which order it writes.
+/// Reads from the socket in one `recvmsg`: first into registered memory at `place`, then into `rest`. For readers of the memory this is
+/// like a device's write (`copy`). The last word of a message must not be read by this function, because the kernel does not say in which
+/// order it writes.
 ///
 /// Interrupted calls are repeated.
 ///

@@ -34,8 +34,8 @@ pub(crate) fn process() -> Result<Arc<Process>> {
     Ok(process)
 }
 
-/// Has forks and the end of the program noticed. Threads that come first at the same moment may all do so, which does no harm. With a `Once`
-/// a child that was forked in this moment would wait for a thread that it does not have.
+/// Has forks and the end of the program noticed. Threads that come first at the same moment may all do so, which does no harm. With a
+/// `Once` a child that was forked in this moment would wait for a thread that it does not have.
 fn watch() {
     static IS_WATCHED: AtomicBool = AtomicBool::new(false);
     if !IS_WATCHED.load(Ordering::Acquire) {

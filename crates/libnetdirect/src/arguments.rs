@@ -11,8 +11,8 @@ use netdirect_com::sockaddr;
 ///
 /// # Errors
 ///
-/// ND_INVALID_PARAMETER of its position for null. ND_INVALID_PARAMETER_2 if it is too short, ND_INVALID_ADDRESS for another family than IPv4
-/// and IPv6 (DLL-016).
+/// ND_INVALID_PARAMETER of its position for null. ND_INVALID_PARAMETER_2 if it is too short, ND_INVALID_ADDRESS for another family than
+/// IPv4 and IPv6 (DLL-016).
 ///
 /// # Safety
 ///

@@ -11,8 +11,8 @@
 //!
 //! # The promise of programs
 //!
-//! A program passes, in each argument, what Windows' or ND2's page for the function says, or null. A handle is one that was not closed. Memory
-//! that a function reads or fills is valid while the call lasts, and an OVERLAPPED until its request has ended.
+//! A program passes, in each argument, what Windows' or ND2's page for the function says, or null. A handle is one that was not closed.
+//! Memory that a function reads or fills is valid while the call lasts, and an OVERLAPPED until its request has ended.
 //!
 //! Windows has these functions itself; there the library is empty.
 

@@ -126,7 +126,7 @@ pub(crate) unsafe extern "system" fn GetQueuedCompletionStatus(
     if let Err(error) = taken {
         return answer(Err(error));
     }
-    // SAFETY: a packet has come.
+    // SAFETY: `take` has filled the place, because it has returned without an error.
     let packet = unsafe { room[0].assume_init() };
     // SAFETY: the program passes room for a number.
     unsafe { bytes.write(packet.bytes) };

@@ -35,8 +35,8 @@ impl ForeignProvider<'_> {
         unsafe { &*table }
     }
 
-    /// QueryAddressList. Entries that are neither IPv4 nor IPv6, or too short, are left out (DLL-013). A provider that has no list to give has
-    /// no addresses.
+    /// QueryAddressList. Entries that are neither IPv4 nor IPv6, or too short, are left out (DLL-013). A provider that has no list to give
+    /// has no addresses.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         let query = self.table().query_address_list;
         // SAFETY: the object is alive, and the list has room for as many octets as the size says.

@@ -136,7 +136,7 @@ struct Provider {
     path: OsString,
     /// Held for reading while the library is used.
     library: RwLock<Option<ProviderLibrary>>,
-    /// The user was told that the provider cannot be used.
+    /// The line about a provider that cannot be used has been printed.
     is_reported: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! Contexts: numbers on one side, pointers that nobody follows on the other.
+//! Contexts: numbers on one side, pointers that are never dereferenced on the other.
 
 use std::ffi::c_void;
 use std::ptr;

@@ -72,7 +72,8 @@ pub fn of(address: SocketAddr) -> ([u8; V6], usize) {
     (octets, len)
 }
 
-/// The octets of a SOCKET_ADDRESS_LIST that will stand at `start`: the entries, and behind them the addresses that they point to (PROV-011).
+/// The octets of a SOCKET_ADDRESS_LIST that will stand at `start`: the entries, and behind them the addresses that they point to
+/// (PROV-011).
 pub fn list_at(start: *mut u8, addresses: &[SocketAddr]) -> Vec<u8> {
     let head = offset_of!(SocketAddressList, addresses);
     let entries = size_of::<SocketAddress>();

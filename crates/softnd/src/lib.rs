@@ -71,8 +71,9 @@ pub fn udp_provider(options: Options) -> Arc<dyn netdirect::Provider> {
     Arc::new(Provider::new(Protocol::Quic, options))
 }
 
-/// Opens the adapter that owns an address. The address is given as `softnd+tcp://127.0.0.1`, as `softnd+tcp://[::1]`, or by
-/// itself. With `softnd+udp://` in front of it the adapter is one over [UDP](udp_provider). A URL such as `softnd+sim://seed=7` opens an adapter of a [simulated network](simulation).
+/// Opens the adapter that owns an address. The address is given as `softnd+tcp://127.0.0.1`, as `softnd+tcp://[::1]`, or by itself. With
+/// `softnd+udp://` in front of it the adapter is one over [UDP](udp_provider). A URL such as `softnd+sim://seed=7` opens an adapter of a
+/// [simulated network](simulation).
 ///
 /// Adapters of a simulated network that one thread opens by URLs that differ only in their `address` share the network. Without an address
 /// in the URL, the first adapter has 10.0.0.1, the next one 10.0.0.2, and so on. The network exists [as long as anything of it is

@@ -542,9 +542,9 @@ impl StreamIo {
         }
     }
 
-    /// Returns true if the peer gets no room for further octets yet, because our Terminate is on its way to it. In that room the peer would
-    /// send messages that nobody takes, and would count them as sent, if the room reached it before the Terminate. Where our Terminate
-    /// itself waits for room, the stream is read: the peer may have failed too, and wait for us.
+    /// Returns true while reading has to pause until the peer has acknowledged the Terminate. Reading would reopen the peer's flow-control
+    /// window. If the peer learnt of the window first, it would send further messages and count them as sent, although they are dropped
+    /// here. While the Terminate itself waits for room, the stream is read: both sides may have failed and wait for each other.
     #[cold]
     fn keeps_window_shut(&self) -> bool {
         if !self.stream.knows_arrival() || self.stream.check().is_err() {

@@ -35,7 +35,7 @@ const FIRST_TICK: Duration = Duration::from_millis(1);
 const LAST_TICK: Duration = Duration::from_millis(16);
 /// The longest tick while there are requests that wait for a poll, or streams that only ticks find.
 const HELD_TICK: Duration = Duration::from_millis(4);
-/// How long unfinished work of a domain may wait where nobody polls, and within what time a thread polls again that has not stopped.
+/// How long unfinished work of a domain may wait if no thread polls. A thread that polls again within this time has not stopped polling.
 const GRACE: Duration = Duration::from_micros(100);
 
 /// What the background thread and its adapter share.

@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 const OFTEN: u32 = 8;
 const SELDOM: u32 = 1024;
 
-/// Held while a thread is allowed on one core only, which lasts as long as the move to this core. Each background thread has one: in the child
-/// of a fork, which has other threads, nobody waits for a thread of the parent that was about to move.
+/// Held while a thread moves to a core, during which it is allowed on this core only. Each background thread has a lock of its own. A lock
+/// for the whole process could stay locked in the child of a fork, because the thread that held it does not exist there.
 #[derive(Debug, Default)]
 pub(crate) struct Moving(
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "no thread moves"))] Mutex<()>,

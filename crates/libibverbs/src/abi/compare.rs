@@ -23,8 +23,8 @@ fn layouts() -> impl Iterator<Item = &'static Layout> {
     all.into_iter().flatten()
 }
 
-/// Structures to whose end newer releases have added members. Programs say how long theirs are, or name the added members only where they were
-/// promised.
+/// Structures to whose end newer releases have added members. Programs say how long theirs are, or name the added members only where they
+/// were promised.
 const GROWN: [&str; 2] = ["sizeof struct ibv_port_attr", "sizeof struct ibv_qp_ex"];
 
 /// The members of the structure to whose front newer releases add some, and the line of its length. Its member `sz` says how long it is.

@@ -1,14 +1,15 @@
 //! Forks: how many lie behind this process, and state that a child does not take over.
 //!
-//! Another thread of the parent may hold a lock at the moment of the fork. That thread does not exist in the child, where nobody would
-//! unlock. So statics with locks are [`PerProcess`].
+//! Another thread of the parent may hold a lock at the moment of the fork. That thread does not exist in the child, so the lock would stay
+//! locked there. So statics with locks are [`PerProcess`].
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// How many forks lie between this process and the one that has loaded the library. Only equal or not equal matters: a fork may count twice.
+/// How many forks lie between this process and the one that has loaded the library. Only equal or not equal matters: a fork may count
+/// twice.
 pub(crate) fn forked() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }

@@ -41,7 +41,7 @@ pub(crate) fn look_up(query: &NameQuery<'_>) -> Result<Vec<SocketAddr>, NameFail
     let mut found = Vec::new();
     let mut next = first;
     while !next.is_null() {
-        // SAFETY: the resolver has made the list, which nobody else knows and which ends with null.
+        // SAFETY: the resolver has made the list for this function alone, and its last entry has a null pointer.
         let one = unsafe { next.read() };
         found.extend(Address::passed(one.ai_addr.cast_const().cast::<sockaddr>()).get());
         next = one.ai_next;

@@ -69,8 +69,8 @@ impl<T: Copy> Output<T> {
         Output(self.0.wrapping_add(offset).cast())
     }
 
-    /// Leaves a result in a structure of `len` octets: as much of it as an older program has room for, and zeros in the members that a newer
-    /// program knows beyond.
+    /// Leaves a result in a structure of `len` octets: as much of it as an older program has room for, and zeros in the members that a
+    /// newer program knows beyond.
     pub(crate) fn set_start(self, value: &T, len: usize) {
         if !self.0.is_null() {
             let known = len.min(size_of::<T>());

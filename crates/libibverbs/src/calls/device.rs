@@ -14,8 +14,8 @@ use crate::abi::device::{PaddedDevice, ibv_device};
 use crate::border::{Handle, Output, PerProcess, error, guarded, set_errno};
 use crate::process;
 
-/// The structures of the devices, which live as long as the process: a program may keep the pointer of a device that it has opened. The child
-/// of a fork makes its own, and may use those of its parent.
+/// The structures of the devices, which live as long as the process: a program may keep the pointer of a device that it has opened. The
+/// child of a fork makes its own, and may use those of its parent.
 static STRUCTURES: PerProcess<Mutex<Vec<usize>>> = PerProcess::new();
 
 /// Copies a text to an array of a structure, cut to leave a zero at the end.

@@ -1,8 +1,8 @@
 //! What a `HANDLE` points to on systems that have no handles of Windows.
 //!
 //! A handle points to an object whose first word points to a table of functions. So a program, a library that it is linked with and one
-//! that it loads at run time use each other's events, completion ports and overlapped files, each through the table of whoever made the
-//! object. Every object counts its references. `CloseHandle` calls `close`, which gives back the reference that the creator got; whoever
+//! that it loads at run time use each other's events, completion ports and overlapped files, each through the table that the object's maker
+//! gave it. Every object counts its references. `CloseHandle` calls `close`, which gives back the reference that the creator got; whoever
 //! keeps a handle beyond a call takes a reference of its own.
 //!
 //! A table says how long it is, so that later versions can append functions; whoever calls one of those looks at `size` first.

@@ -86,7 +86,7 @@ fn explain(error: &netdirect::Error) {
     tracing::debug!("{error}");
 }
 
-/// Calls `body`, which works for `adapter`. A panic in it ends the adapter, because nobody knows in what state its objects are, and becomes
+/// Calls `body`, which works for `adapter`. A panic in it ends the adapter, because its objects may be in any state, and becomes
 /// ND_INTERNAL_ERROR: no panic may pass through the frames of a C program.
 #[inline]
 pub(super) fn guarded<A: Answer>(adapter: Option<&dyn Adapter>, body: impl FnOnce() -> A) -> A::C {

@@ -45,7 +45,8 @@ pub unsafe fn get_class_object(
     })
 }
 
-/// `DllCanUnloadNow`: [`SUCCESS`](Status::SUCCESS) while clients have no object and no overlapped file, else [`FALSE`](Status::FALSE) (DLL-005).
+/// `DllCanUnloadNow`: [`SUCCESS`](Status::SUCCESS) while clients have no object and no overlapped file, else [`FALSE`](Status::FALSE)
+/// (DLL-005).
 pub fn can_unload_now() -> Status {
     if ALIVE.load(Ordering::Acquire) == 0 {
         Status::SUCCESS

@@ -33,7 +33,7 @@ pub(super) trait Class: Send + Sync + Sized + 'static {
     /// The table of the second interface.
     fn more() -> &'static Self::More;
 
-    /// Whether this object has the second interface.
+    /// Returns true if this object has the second interface.
     fn has_more(&self) -> bool {
         true
     }

@@ -46,7 +46,7 @@ fn missing(position: u32) -> Error {
     )
 }
 
-/// A context: a pointer of the client that nobody follows.
+/// A context: a pointer of the client that is never dereferenced.
 #[derive(Clone, Copy)]
 pub(super) struct Context(pub(super) u64);
 
@@ -133,8 +133,8 @@ impl In<crate::abi::Sge> {
     }
 }
 
-/// Copies up to `limit` octets of the memory that entries name, for inline data: it need not be registered, and another thread may change it
-/// meanwhile.
+/// Copies up to `limit` octets of the memory that entries name, for inline data: it need not be registered, and another thread may change
+/// it meanwhile.
 pub(super) fn copy_inline(sges: &[netdirect::Sge], limit: usize) -> Result<Vec<u8>> {
     let mut data = Vec::new();
     for sge in sges {
@@ -171,7 +171,7 @@ impl Passed for Octets {
 }
 
 impl Octets {
-    /// A copy of `len` octets, in argument `position`, up to one more than `limit`, so that whoever checks the length finds it too long.
+    /// A copy of `len` octets, in argument `position`, up to one more than `limit`, so that the provider finds it too long.
     pub(super) fn copy(&self, len: u32, limit: u32, position: u32) -> Result<Vec<u8>> {
         let len = len.min(limit.saturating_add(1)) as usize;
         if len == 0 {
@@ -186,7 +186,7 @@ impl Octets {
         Ok(unsafe { slice::from_raw_parts(self.0.cast::<u8>(), len) }.to_vec())
     }
 
-    /// The address of memory, which nobody reads here.
+    /// The address alone; the memory is not read here.
     pub(super) fn memory(&self) -> *mut u8 {
         self.0.cast_mut().cast()
     }
@@ -230,7 +230,7 @@ impl<T> Passed for Out<T> {
 }
 
 impl<T: Copy> Out<T> {
-    /// Whether the client wants no value.
+    /// Returns true if the client wants no value.
     pub(super) fn is_null(&self) -> bool {
         self.0.is_null()
     }

@@ -4,9 +4,9 @@ use netdirect::{Error, Result, Status};
 
 /// Checks that all of the memory can be read, and written if `is_written` (AMB-012).
 ///
-/// Of memory in up to [`PAGES_ASKED`](linux::PAGES_ASKED) pages, one word of each is read or written as it is, by a system call each. Memory of
-/// up to [`TOUCHED`](linux::TOUCHED) octets is made present by one system call, as an adapter that pins memory does. For more, and where the
-/// system has no such call, the list of the process's mappings is read once. So the number of system calls has a bound.
+/// Of memory in up to [`PAGES_ASKED`](linux::PAGES_ASKED) pages, one word of each is read or written as it is, by a system call each.
+/// Memory of up to [`TOUCHED`](linux::TOUCHED) octets is made present by one system call, as an adapter that pins memory does. For more,
+/// and where the system has no such call, the list of the process's mappings is read once. So the number of system calls has a bound.
 ///
 /// # Errors
 ///
@@ -77,8 +77,8 @@ mod linux {
         Some(true)
     }
 
-    /// Whether the aligned word at an address can be read, and written if `is_written`: a wait for a value at this address, which does not
-    /// wait, or a wake-up of nobody that adds 0 to it in one step with regard to all other accesses.
+    /// Returns true if the aligned word at an address can be read, and written if `is_written`. The kernel is asked by a futex call that
+    /// leaves the word as it is: a wait whose time limit is over at once, or a wake-up that adds 0 to the word.
     fn has_word(word: *mut u8, is_written: bool) -> Option<bool> {
         let own = 0_u32;
         let now = libc::timespec {
@@ -87,8 +87,8 @@ mod linux {
         };
         let answer = if is_written {
             let operation = libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG;
-            // FUTEX_OP_ADD with 0 is 1 << 28. A thread that waits for this word, which no program does in memory for an adapter, could be woken
-            // in vain.
+            // FUTEX_OP_ADD with 0 is 1 << 28. A thread that waits for this word, which no program does in memory for an adapter, could be
+            // woken in vain.
             // SAFETY: the kernel checks the second address, and leaves the word as it is.
             unsafe {
                 libc::syscall(
@@ -147,7 +147,7 @@ mod linux {
         covers(&maps, start, start + len, is_written)
     }
 
-    /// Whether the mappings of a list, which are in the order of addresses, cover `start..end` without a gap.
+    /// Returns true if the mappings of a list, which are in the order of addresses, cover `start..end` without a gap.
     pub(super) fn covers(maps: &str, start: usize, end: usize, is_written: bool) -> bool {
         let mut covered = start;
         for line in maps.lines() {

@@ -92,7 +92,7 @@ impl Requests {
         *self.under_way.lock() += 1;
         let started = start(&overlapped);
         match &started {
-            // Most requests on regions have ended by now; for them nobody asks the library.
+            // Most requests on regions have ended by now, and need no record.
             Ok(Started::Pending) => request.keep_record(overlapped),
             Ok(Started::Done) => request.end(Status::SUCCESS, false),
             Err(error) => request.end(error.status(), false),
@@ -100,7 +100,7 @@ impl Requests {
         started
     }
 
-    /// Whether no request is in flight, nor being ended.
+    /// Returns true if no request is in flight, and none is being ended.
     pub(super) fn is_idle(&self) -> bool {
         *self.under_way.lock() == 0
     }

@@ -1,8 +1,8 @@
 //! The threads behind BindIoCompletionCallback.
 //!
 //! One completion port, and threads that take its packets and call the client's functions. One thread at least always waits for packets,
-//! unless [`MOST`] are in functions of the client: a function may sleep until another one was called. Threads that are not needed end after a
-//! while.
+//! unless [`MOST`] are in functions of the client: a function may sleep until another one was called. Threads that are not needed end after
+//! a while.
 
 use std::io;
 use std::mem::transmute;
@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use super::refs::{FileRef, PortRef};
 use crate::abi::{Overlapped, Packet};
 
-/// `LPOVERLAPPED_COMPLETION_ROUTINE`: status, transferred octets and OVERLAPPED of a request that has ended. As on Windows the first argument
-/// is the status itself, in spite of its name `dwErrorCode`.
+/// `LPOVERLAPPED_COMPLETION_ROUTINE`: status, transferred octets and OVERLAPPED of a request that has ended. As on Windows the first
+/// argument is the status itself, in spite of its name `dwErrorCode`.
 pub type CompletionRoutine =
     unsafe extern "system" fn(status: u32, bytes: u32, overlapped: *mut Overlapped);
 
@@ -47,7 +47,8 @@ struct Threads {
 ///
 /// # Errors
 ///
-/// [`INVALID_PARAMETER`](Status::INVALID_PARAMETER): the file has a port already. [`NO_MEMORY`](Status::NO_MEMORY): the system starts no thread.
+/// [`INVALID_PARAMETER`](Status::INVALID_PARAMETER): the file has a port already. [`NO_MEMORY`](Status::NO_MEMORY): the system starts no
+/// thread.
 ///
 /// # Safety
 ///

@@ -21,8 +21,8 @@ use crate::abi::{Bool, Handle, Overlapped, WAKE_EVENT_BIT, Watcher};
 ///
 /// # Safety
 ///
-/// `overlapped` points to an OVERLAPPED that lives during the call, and is written by others only by atomic stores to `Internal`. `file` and
-/// `hEvent` are null or handles that are not closed before the request ends.
+/// `overlapped` points to an OVERLAPPED that lives during the call, and is written by others only by atomic stores to `Internal`. `file`
+/// and `hEvent` are null or handles that are not closed before the request ends.
 pub unsafe fn overlapped_result(
     file: Handle,
     overlapped: *mut Overlapped,

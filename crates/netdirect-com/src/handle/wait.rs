@@ -1,8 +1,8 @@
 //! Waits for events, of this library or of anybody's.
 //!
 //! A wait for one event or for any of several takes the first signal that comes. A wait for all of several takes none until all are set at
-//! one moment. It leaves a signal in its event until then, so a second signal of the same event is lost meanwhile; on Windows the wait would
-//! have ended in the call that set the last event.
+//! one moment. It leaves a signal in its event until then, so a second signal of the same event is lost meanwhile; on Windows the wait
+//! would have ended in the call that set the last event.
 
 use std::time::Instant;
 

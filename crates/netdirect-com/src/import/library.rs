@@ -43,8 +43,8 @@ impl std::error::Error for LoadError {}
 ///
 /// # Trust
 ///
-/// The library becomes a part of this program, as if the program were linked with it: nobody can check what its code does. It has to do what
-/// ND2's pages say.
+/// The library becomes a part of this program, as if the program were linked with it. What its code does cannot be checked. It has to do
+/// what ND2's pages say.
 pub fn provider(path: &Path) -> Result<Arc<dyn Provider>, LoadError> {
     let failed = |why: String| LoadError {
         path: path.to_owned(),

@@ -33,14 +33,14 @@ struct State {
     /// Threads that wait in files.
     parked: usize,
     is_closed: bool,
-    /// Called when a packet comes, or somebody is woken: for event loops.
+    /// Called when a packet arrives and by `wake`: for event loops.
     bells: Vec<Ring>,
 }
 
 /// A packet. The pointer is a name only.
 struct Arrived(Packet);
 
-// SAFETY: nobody follows the pointer by the packet.
+// SAFETY: the pointer in the packet is a name only, and is not dereferenced.
 unsafe impl Send for Arrived {}
 
 static TABLE: PortTable = PortTable {
@@ -92,7 +92,7 @@ impl Port {
         self.changed.notify_all();
     }
 
-    /// Calls `ring` whenever a packet comes, or somebody is woken.
+    /// Calls `ring` whenever a packet arrives, and in `wake`.
     pub(super) fn add_bell(&self, ring: Ring) {
         self.state.lock().bells.push(ring);
     }
@@ -103,7 +103,7 @@ impl Port {
         state.bells.retain(|known| !Arc::ptr_eq(known, ring));
     }
 
-    /// Whether no packet waits.
+    /// Returns true if no packet waits.
     pub(super) fn is_empty(&self) -> bool {
         self.queued.load(Ordering::SeqCst) == 0
     }

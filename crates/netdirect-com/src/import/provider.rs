@@ -36,7 +36,7 @@ impl Imported {
 }
 
 impl Imported {
-    /// Whether the library can be configured so, and is.
+    /// Configures the library. Returns false if it cannot be configured so.
     pub(super) fn configure(&self, lines: &str) -> Result<bool> {
         let Some(extension) = &self.extension else {
             return Ok(false);

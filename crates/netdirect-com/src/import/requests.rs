@@ -121,8 +121,8 @@ impl ImportedRequests {
 
     /// Ends the requests whose packets have come.
     ///
-    /// Every method that the library may have ended requests in does so before it returns, so that a client of the traits sees the ends in the
-    /// order in which the library made them (CONN-106).
+    /// Every method that the library may have ended requests in does so before it returns, so that a client of the traits sees the ends in
+    /// the order in which the library made them (CONN-106).
     #[inline]
     pub(super) fn drain(&self) {
         if !self.port.is_empty() {

@@ -24,8 +24,8 @@ const SEND: [u8; 28] = [
 /// The window of a stream.
 const WINDOW: usize = 4 << 20;
 
-/// Has the peer send until the adapter takes no more, which waits with a Send for a Receive. The request is told when the adapter has failed
-/// the connection.
+/// Has the peer send until the adapter takes no more, which waits with a Send for a Receive. The request is told when the adapter has
+/// failed the connection.
 fn filled(ends: &mut Ends) -> Overlapped {
     let told = Overlapped::new();
     let _ = ends.connector.notify_disconnect(&told).unwrap();

@@ -258,8 +258,8 @@ impl CmId {
         self.attempt_failed(state, kind, status, ConnParameters::default());
     }
 
-    /// Plans another attempt after a refusal. Programs such as qperf send their port to the peer before they listen at it; with an adapter the
-    /// peer's request takes long enough. Returns false when the peer has refused often enough.
+    /// Plans another attempt after a refusal. Programs such as qperf send their port to the peer before they listen at it; with an adapter
+    /// the peer's request takes long enough. Returns false when the peer has refused often enough.
     fn dial_later(&self, state: &mut IdState) -> bool {
         let Phase::Connecting(attempt) = &mut state.phase else {
             return false;

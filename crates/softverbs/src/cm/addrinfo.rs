@@ -66,7 +66,8 @@ impl AddressFamily {
     }
 }
 
-/// What a program knows of the address already, as in the hints of `rdma_getaddrinfo`. Numbers are those of the headers; 0 leaves the choice.
+/// What a program knows of the address already, as in the hints of `rdma_getaddrinfo`. Numbers are those of the headers; 0 leaves the
+/// choice.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AddrInfoHints {
     /// Flags; bits without a meaning are refused.

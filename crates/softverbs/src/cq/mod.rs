@@ -174,8 +174,8 @@ impl CompletionQueue {
         driver.environment.polled_in_vain();
     }
 
-    /// The program is about to sleep. If it will do so in its own way, as far as is known, the background thread drives the connections from
-    /// now on. Otherwise the program's thread does, in the channel.
+    /// The program is about to sleep. If it will do so in its own way, as far as is known, the background thread drives the connections
+    /// from now on. Otherwise the program's thread does, in the channel.
     fn leave(&self) {
         if !self.is_waited_for_here() {
             self.engine.driver.hand_over(&self.domain);

@@ -1,5 +1,5 @@
-//! Windows, where softnd cannot wait for sockets yet. The types that the sets of Unix have are here without values, so that every call is
-//! one that cannot happen, and [`refused`] says so to whoever asks for a set.
+//! Windows, where softnd cannot wait for sockets yet. The types of Unix' sets exist here without values, so none of their methods can be
+//! called. Making a set fails with [`refused`].
 //!
 //! docs/architecture.md says what readiness needs on Windows.
 

@@ -9,7 +9,7 @@ use super::objects::Id;
 use crate::abi::cm::rdma_conn_param;
 use crate::border::{Handle, Input, Octets, minus_one};
 
-/// The parameters of a program, or those that stand for none.
+/// The parameters that a program passes, or the defaults for a null pointer.
 fn parameters(from: Input<rdma_conn_param>) -> ConnParameters {
     let Some(from) = from.get_if() else {
         return ConnParameters::unstated();
