@@ -271,8 +271,8 @@ impl AdapterObject {
                 .max_initiator_request_sge(max_initiator_request_sge)
                 .inline_data_size(inline_data_size);
             let made = self.0.adapter.create_queue_pair(
-                receive_cq.get().queue(),
-                initiator_cq.get().queue(),
+                &receive_cq.get().object,
+                &initiator_cq.get().object,
                 options,
             )?;
             QueuePairObject::create(made, self.0.clone(), iid)
@@ -303,9 +303,9 @@ impl AdapterObject {
                 .max_initiator_request_sge(max_initiator_request_sge)
                 .inline_data_size(inline_data_size);
             let made = self.0.adapter.create_queue_pair_with_srq(
-                receive_cq.get().queue(),
-                initiator_cq.get().queue(),
-                srq.get().queue(),
+                &receive_cq.get().object,
+                &initiator_cq.get().object,
+                &srq.get().object,
                 options,
             )?;
             QueuePairObject::create(made, self.0.clone(), iid)

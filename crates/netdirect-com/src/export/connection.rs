@@ -1,34 +1,22 @@
 //! `IND2Connector` and `IND2Listener`.
 
 use std::ffi::c_void;
-use std::sync::Arc;
 
-use netdirect::{Adapter, Connector, Listener, Result, Started};
+use netdirect::{Connector, Listener, Result, Started};
 
-use super::file::File;
-use super::object::{Class, Interface, Object, method, no_more, unknown, unknown_of_more};
-use super::overlapped::get_overlapped_result;
-use super::parts::Parts;
+use super::object::{Interface, method, no_more, unknown_of_more};
+use super::overlapped::{Kind, ObjectWithRequests, overlapped};
 use super::pointers::{ClientOverlapped, Octets, Out, Room};
 use super::queues::QueuePairObject;
-use super::requests::Requests;
 use crate::abi::{
     ConnectorTable, Guid, IID_LISTENER_EXTENSION, IID_ND2_CONNECTOR, IID_ND2_LISTENER,
-    IID_ND2_OVERLAPPED, ListenerExtensionTable, ListenerTable, OverlappedTable, This,
+    IID_ND2_OVERLAPPED, ListenerExtensionTable, ListenerTable,
 };
 
-pub(super) struct ConnectorObject {
-    connector: Arc<dyn Connector>,
-    requests: Arc<Requests>,
-    parts: Parts,
-}
+pub(super) type ConnectorObject = ObjectWithRequests<dyn Connector>;
 
 static CONNECTOR: ConnectorTable = ConnectorTable {
-    overlapped: OverlappedTable {
-        unknown: unknown::<ConnectorObject>(),
-        cancel_overlapped_requests: method!(ConnectorObject, cancel() -> Result<()>),
-        get_overlapped_result,
-    },
+    overlapped: overlapped::<dyn Connector>(),
     bind: method!(ConnectorObject, bind(address: Octets, size: u32) -> Result<()>),
     connect: method!(ConnectorObject, connect(
         qp: Interface, address: Octets, size: u32, inbound: u32, outbound: u32, private_data: Octets, private_data_size: u32,
@@ -46,7 +34,7 @@ static CONNECTOR: ConnectorTable = ConnectorTable {
     disconnect: method!(ConnectorObject, disconnect(overlapped: ClientOverlapped) -> Result<Started>),
 };
 
-impl Class for ConnectorObject {
+impl Kind for dyn Connector {
     type Table = ConnectorTable;
     const INTERFACES: &'static [Guid] = &[IID_ND2_CONNECTOR, IID_ND2_OVERLAPPED];
 
@@ -55,38 +43,12 @@ impl Class for ConnectorObject {
     fn table() -> &'static ConnectorTable {
         &CONNECTOR
     }
-
-    fn adapter(&self) -> Option<&dyn Adapter> {
-        Some(&*self.parts.adapter)
-    }
-
-    fn release(self) {
-        self.requests.release(self.connector);
-    }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "arguments of methods")]
 impl ConnectorObject {
-    pub(super) fn create(
-        connector: Arc<dyn Connector>,
-        file: Arc<File>,
-        parts: Parts,
-        iid: Guid,
-    ) -> Result<This> {
-        let object = Self {
-            connector,
-            requests: Requests::new(file),
-            parts,
-        };
-        Object::create(object, iid)
-    }
-
-    fn cancel(&self) -> Result<()> {
-        self.connector.cancel_overlapped_requests()
-    }
-
     fn bind(&self, address: Octets, size: u32) -> Result<()> {
-        self.connector.bind(address.address(size, 1)?)
+        self.object.bind(address.address(size, 1)?)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the arguments are ND2's")]
@@ -106,14 +68,14 @@ impl ConnectorObject {
         let data = private_data.copy(private_data_size, self.parts.max_private_data, 6)?;
         self.requests.submit(overlapped, 8, |request| {
             let qp = qp.get().qp();
-            self.connector
+            self.object
                 .connect(qp, address, inbound, outbound, &data, request)
         })
     }
 
     fn complete_connect(&self, overlapped: ClientOverlapped) -> Result<Started> {
         self.requests.submit(overlapped, 1, |request| {
-            self.connector.complete_connect(request)
+            self.object.complete_connect(request)
         })
     }
 
@@ -130,59 +92,51 @@ impl ConnectorObject {
         let data = private_data.copy(private_data_size, self.parts.max_private_data, 4)?;
         self.requests.submit(overlapped, 6, |request| {
             let qp = qp.get().qp();
-            self.connector.accept(qp, inbound, outbound, &data, request)
+            self.object.accept(qp, inbound, outbound, &data, request)
         })
     }
 
     fn reject(&self, private_data: Octets, size: u32) -> Result<()> {
         let data = private_data.copy(size, self.parts.max_private_data, 1)?;
-        self.connector.reject(&data)
+        self.object.reject(&data)
     }
 
     /// Either pointer may be null (CONN-082).
     fn get_read_limits(&self, inbound: Out<u32>, outbound: Out<u32>) -> Result<()> {
-        let limits = self.connector.get_read_limits()?;
+        let limits = self.object.get_read_limits()?;
         inbound.set(limits.inbound);
         outbound.set(limits.outbound);
         Ok(())
     }
 
     fn get_private_data(&self, data: Out<c_void>, size: Out<u32>) -> Result<()> {
-        Room::of(&data, size).fill_partly(&self.connector.get_private_data()?)
+        Room::of(&data, size).fill_partly(&self.object.get_private_data()?)
     }
 
     fn get_local_address(&self, address: Out<c_void>, size: Out<u32>) -> Result<()> {
-        Room::of(&address, size).fill_address(self.connector.get_local_address()?)
+        Room::of(&address, size).fill_address(self.object.get_local_address()?)
     }
 
     fn get_peer_address(&self, address: Out<c_void>, size: Out<u32>) -> Result<()> {
-        Room::of(&address, size).fill_address(self.connector.get_peer_address()?)
+        Room::of(&address, size).fill_address(self.object.get_peer_address()?)
     }
 
     fn notify_disconnect(&self, overlapped: ClientOverlapped) -> Result<Started> {
         self.requests.submit(overlapped, 1, |request| {
-            self.connector.notify_disconnect(request)
+            self.object.notify_disconnect(request)
         })
     }
 
     fn disconnect(&self, overlapped: ClientOverlapped) -> Result<Started> {
         self.requests
-            .submit(overlapped, 1, |request| self.connector.disconnect(request))
+            .submit(overlapped, 1, |request| self.object.disconnect(request))
     }
 }
 
-pub(super) struct ListenerObject {
-    listener: Arc<dyn Listener>,
-    requests: Arc<Requests>,
-    parts: Parts,
-}
+pub(super) type ListenerObject = ObjectWithRequests<dyn Listener>;
 
 static LISTENER: ListenerTable = ListenerTable {
-    overlapped: OverlappedTable {
-        unknown: unknown::<ListenerObject>(),
-        cancel_overlapped_requests: method!(ListenerObject, cancel() -> Result<()>),
-        get_overlapped_result,
-    },
+    overlapped: overlapped::<dyn Listener>(),
     bind: method!(ListenerObject, bind(address: Octets, size: u32) -> Result<()>),
     listen: method!(ListenerObject, listen(backlog: u32) -> Result<()>),
     get_local_address: method!(ListenerObject, get_local_address(address: Out<c_void>, size: Out<u32>) -> Result<()>),
@@ -195,7 +149,7 @@ static LISTENER_EXTENSION: ListenerExtensionTable = ListenerExtensionTable {
     withdraw: method!(more ListenerObject, withdraw(connector: Interface) -> Result<()>),
 };
 
-impl Class for ListenerObject {
+impl Kind for dyn Listener {
     type Table = ListenerTable;
     const INTERFACES: &'static [Guid] = &[IID_ND2_LISTENER, IID_ND2_OVERLAPPED];
 
@@ -209,51 +163,25 @@ impl Class for ListenerObject {
     fn table() -> &'static ListenerTable {
         &LISTENER
     }
-
-    fn adapter(&self) -> Option<&dyn Adapter> {
-        Some(&*self.parts.adapter)
-    }
-
-    fn release(self) {
-        self.requests.release(self.listener);
-    }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "arguments of methods")]
 impl ListenerObject {
-    pub(super) fn create(
-        listener: Arc<dyn Listener>,
-        file: Arc<File>,
-        parts: Parts,
-        iid: Guid,
-    ) -> Result<This> {
-        let object = Self {
-            listener,
-            requests: Requests::new(file),
-            parts,
-        };
-        Object::create(object, iid)
-    }
-
-    fn cancel(&self) -> Result<()> {
-        self.listener.cancel_overlapped_requests()
-    }
-
     fn bind(&self, address: Octets, size: u32) -> Result<()> {
-        self.listener.bind(address.address(size, 1)?)
+        self.object.bind(address.address(size, 1)?)
     }
 
     fn listen(&self, backlog: u32) -> Result<()> {
-        self.listener.listen(backlog)
+        self.object.listen(backlog)
     }
 
     fn get_local_address(&self, address: Out<c_void>, size: Out<u32>) -> Result<()> {
-        Room::of(&address, size).fill_address(self.listener.get_local_address()?)
+        Room::of(&address, size).fill_address(self.object.get_local_address()?)
     }
 
     fn withdraw(&self, connector: Interface) -> Result<()> {
         let connector = connector.of_class::<ConnectorObject>(1)?;
-        self.listener.withdraw(&connector.get().connector)
+        self.object.withdraw(&connector.get().object)
     }
 
     fn get_connection_request(
@@ -263,8 +191,8 @@ impl ListenerObject {
     ) -> Result<Started> {
         let connector = connector.of_class::<ConnectorObject>(1)?;
         self.requests.submit(overlapped, 2, |request| {
-            self.listener
-                .get_connection_request(&connector.get().connector, request)
+            self.object
+                .get_connection_request(&connector.get().object, request)
         })
     }
 }

@@ -25,14 +25,14 @@ pub(super) fn inject(
         FaultKind::BREAK_COMPLETION_QUEUE => {
             let queue = object.of_class::<CompletionQueueObject>(1)?;
             inject(Fault::BreakCompletionQueue {
-                queue: queue.get().queue().clone(),
+                queue: queue.get().object.clone(),
                 status: fault.status,
             })
         }
         FaultKind::BREAK_SHARED_RECEIVE_QUEUE => {
             let queue = object.of_class::<SharedReceiveQueueObject>(1)?;
             inject(Fault::BreakSharedReceiveQueue {
-                queue: queue.get().queue().clone(),
+                queue: queue.get().object.clone(),
                 status: fault.status,
             })
         }

@@ -4,37 +4,27 @@ use std::sync::Arc;
 
 use netdirect::{Adapter, Error, MemoryRegion, MemoryWindow, MrFlags, Result, Started, Status};
 
-use super::file::File;
 use super::object::{Class, Object, method, no_more, unknown};
-use super::overlapped::get_overlapped_result;
+use super::overlapped::{Kind, ObjectWithRequests, overlapped};
 use super::parts::Parts;
 use super::pointers::{ClientOverlapped, Octets};
 use super::probe;
-use super::requests::Requests;
 use crate::abi::{
     Guid, IID_ND2_MEMORY_REGION, IID_ND2_MEMORY_WINDOW, IID_ND2_OVERLAPPED, MemoryRegionTable,
-    MemoryWindowTable, OverlappedTable, This,
+    MemoryWindowTable, This,
 };
 
-pub(super) struct RegionObject {
-    region: Arc<dyn MemoryRegion>,
-    requests: Arc<Requests>,
-    parts: Parts,
-}
+pub(super) type RegionObject = ObjectWithRequests<dyn MemoryRegion>;
 
 static REGION: MemoryRegionTable = MemoryRegionTable {
-    overlapped: OverlappedTable {
-        unknown: unknown::<RegionObject>(),
-        cancel_overlapped_requests: method!(RegionObject, cancel() -> Result<()>),
-        get_overlapped_result,
-    },
+    overlapped: overlapped::<dyn MemoryRegion>(),
     register: method!(RegionObject, register(buffer: Octets, size: usize, flags: u32, overlapped: ClientOverlapped) -> Result<Started>),
     deregister: method!(RegionObject, deregister(overlapped: ClientOverlapped) -> Result<Started>),
     get_local_token: method!(RegionObject, get_local_token() -> u32),
     get_remote_token: method!(RegionObject, get_remote_token() -> u32),
 };
 
-impl Class for RegionObject {
+impl Kind for dyn MemoryRegion {
     type Table = MemoryRegionTable;
     const INTERFACES: &'static [Guid] = &[IID_ND2_MEMORY_REGION, IID_ND2_OVERLAPPED];
 
@@ -43,39 +33,9 @@ impl Class for RegionObject {
     fn table() -> &'static MemoryRegionTable {
         &REGION
     }
-
-    fn adapter(&self) -> Option<&dyn Adapter> {
-        Some(&*self.parts.adapter)
-    }
-
-    fn release(self) {
-        self.requests.release(self.region);
-    }
 }
 
 impl RegionObject {
-    pub(super) fn create(
-        region: Arc<dyn MemoryRegion>,
-        file: Arc<File>,
-        parts: Parts,
-        iid: Guid,
-    ) -> Result<This> {
-        let object = Self {
-            region,
-            requests: Requests::new(file),
-            parts,
-        };
-        Object::create(object, iid)
-    }
-
-    pub(super) fn region(&self) -> &Arc<dyn MemoryRegion> {
-        &self.region
-    }
-
-    fn cancel(&self) -> Result<()> {
-        self.region.cancel_overlapped_requests()
-    }
-
     /// The statuses for missing memory are AMB-012's.
     #[expect(clippy::needless_pass_by_value, reason = "arguments of a method")]
     fn register(
@@ -98,21 +58,21 @@ impl RegionObject {
         probe::check(start, size, is_written)?;
         let buffer = buffer.buffer(size);
         self.requests.submit(overlapped, 4, |request| {
-            self.region.register(&buffer, flags, request)
+            self.object.register(&buffer, flags, request)
         })
     }
 
     fn deregister(&self, overlapped: ClientOverlapped) -> Result<Started> {
         self.requests
-            .submit(overlapped, 1, |request| self.region.deregister(request))
+            .submit(overlapped, 1, |request| self.object.deregister(request))
     }
 
     fn get_local_token(&self) -> u32 {
-        self.region.get_local_token().0
+        self.object.get_local_token().0
     }
 
     fn get_remote_token(&self) -> u32 {
-        self.region.get_remote_token().0
+        self.object.get_remote_token().0
     }
 }
 

@@ -1,11 +1,89 @@
-//! `IND2Overlapped` of all objects that have requests.
+//! `IND2Overlapped`, and the objects that have it.
 
-use netdirect::Status;
+use std::sync::Arc;
 
+use netdirect::{Adapter, OverlappedObject, Result, Status};
+
+use super::file::File;
 use super::guard::guarded;
+use super::object::{Class, Object, unknown};
+use super::parts::Parts;
 use super::pointers::{ClientOverlapped, Passed};
-use super::requests::overlapped_result;
-use crate::abi::{Bool, Overlapped, This};
+use super::requests::{Requests, overlapped_result};
+use crate::abi::{Bool, Guid, Overlapped, OverlappedTable, This};
+
+/// An object that has requests, over the provider's object.
+pub(super) struct ObjectWithRequests<T: ?Sized> {
+    pub(super) object: Arc<T>,
+    pub(super) requests: Arc<Requests>,
+    pub(super) parts: Parts,
+}
+
+/// What differs between the classes of such objects; as in [`Class`].
+pub(super) trait Kind: OverlappedObject {
+    type Table: Sync + 'static;
+    const INTERFACES: &'static [Guid];
+    type More: Sync + 'static;
+    const MORE: Option<Guid>;
+
+    fn table() -> &'static Self::Table;
+
+    fn more() -> &'static Self::More;
+}
+
+impl<T: Kind + ?Sized> Class for ObjectWithRequests<T> {
+    type Table = T::Table;
+    const INTERFACES: &'static [Guid] = T::INTERFACES;
+    type More = T::More;
+    const MORE: Option<Guid> = T::MORE;
+
+    fn table() -> &'static T::Table {
+        T::table()
+    }
+
+    fn more() -> &'static T::More {
+        T::more()
+    }
+
+    fn adapter(&self) -> Option<&dyn Adapter> {
+        Some(&*self.parts.adapter)
+    }
+
+    fn release(self) {
+        self.requests.release(self.object);
+    }
+}
+
+impl<T: Kind + ?Sized> ObjectWithRequests<T> {
+    /// Makes the object, with one reference for the client, for its interface `iid`.
+    pub(super) fn create(object: Arc<T>, file: Arc<File>, parts: Parts, iid: Guid) -> Result<This> {
+        let object = Self {
+            object,
+            requests: Requests::new(file),
+            parts,
+        };
+        Object::create(object, iid)
+    }
+
+    fn cancel(&self) -> Result<()> {
+        self.object.cancel_overlapped_requests()
+    }
+}
+
+/// `IND2Overlapped` in the table of a class.
+pub(super) const fn overlapped<T: Kind + ?Sized>() -> OverlappedTable {
+    unsafe extern "system" fn cancel<T: Kind + ?Sized>(this: This) -> Status {
+        // SAFETY: a client calls the function in the table of an object of this class, and has a reference (export, "the promise of
+        // clients").
+        let object = unsafe { Object::<ObjectWithRequests<T>>::of(this) };
+        super::object::call(object, ObjectWithRequests::cancel)
+    }
+    OverlappedTable {
+        unknown: unknown::<ObjectWithRequests<T>>(),
+        cancel_overlapped_requests: cancel::<T>,
+        get_overlapped_result,
+    }
+}
 
 /// GetOverlappedResult of all objects. It does not look at the object: another thread may give the last reference back while this one
 /// waits, which then learns that the request was cancelled.

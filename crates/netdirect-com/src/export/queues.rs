@@ -7,33 +7,23 @@ use netdirect::{
     QueuePairExtensions, RemoteAddress, RemoteToken, Result, SharedReceiveQueue, Started, Status,
 };
 
-use super::file::File;
 use super::memory::{RegionObject, WindowObject};
 use super::object::{Class, Interface, Object, method, no_more, unknown, unknown_of_more};
-use super::overlapped::get_overlapped_result;
+use super::overlapped::{Kind, ObjectWithRequests, overlapped};
 use super::parts::Parts;
 use super::pointers::{ClientOverlapped, Context, In, Octets, Out, copy_inline};
-use super::requests::Requests;
 use crate::abi::{
     Atomic, CompletionQueueExtensionTable, CompletionQueueTable, CompletionResult, ExtendedResult,
     Guid, IID_COMPLETION_QUEUE_EXTENSION, IID_ND2_COMPLETION_QUEUE, IID_ND2_OVERLAPPED,
-    IID_ND2_QUEUE_PAIR, IID_ND2_SHARED_RECEIVE_QUEUE, IID_QUEUE_PAIR_EXTENSION, OverlappedTable,
+    IID_ND2_QUEUE_PAIR, IID_ND2_SHARED_RECEIVE_QUEUE, IID_QUEUE_PAIR_EXTENSION,
     QueuePairExtensionTable, QueuePairTable, Sge, SharedReceiveQueueTable, This,
 };
 use crate::context;
 
-pub(super) struct CompletionQueueObject {
-    queue: Arc<dyn CompletionQueue>,
-    requests: Arc<Requests>,
-    parts: Parts,
-}
+pub(super) type CompletionQueueObject = ObjectWithRequests<dyn CompletionQueue>;
 
 static COMPLETION_QUEUE: CompletionQueueTable = CompletionQueueTable {
-    overlapped: OverlappedTable {
-        unknown: unknown::<CompletionQueueObject>(),
-        cancel_overlapped_requests: method!(CompletionQueueObject, cancel() -> Result<()>),
-        get_overlapped_result,
-    },
+    overlapped: overlapped::<dyn CompletionQueue>(),
     get_notify_affinity: method!(CompletionQueueObject, get_notify_affinity(group: Out<u16>, affinity: Out<usize>) -> Result<()>),
     resize: method!(CompletionQueueObject, resize(depth: u32) -> Result<()>),
     notify: method!(CompletionQueueObject, notify(kind: u32, overlapped: ClientOverlapped) -> Result<Started>),
@@ -45,7 +35,7 @@ static COMPLETION_QUEUE_EXTENSION: CompletionQueueExtensionTable = CompletionQue
     get_results: method!(more CompletionQueueObject, get_extended_results(results: Out<ExtendedResult>, count: u32) -> u32),
 };
 
-impl Class for CompletionQueueObject {
+impl Kind for dyn CompletionQueue {
     type Table = CompletionQueueTable;
     const INTERFACES: &'static [Guid] = &[IID_ND2_COMPLETION_QUEUE, IID_ND2_OVERLAPPED];
 
@@ -59,55 +49,25 @@ impl Class for CompletionQueueObject {
     fn table() -> &'static CompletionQueueTable {
         &COMPLETION_QUEUE
     }
-
-    fn adapter(&self) -> Option<&dyn Adapter> {
-        Some(&*self.parts.adapter)
-    }
-
-    fn release(self) {
-        self.requests.release(self.queue);
-    }
 }
 
 /// Results that are taken at once.
 const RESULTS: usize = 16;
 
 impl CompletionQueueObject {
-    pub(super) fn create(
-        queue: Arc<dyn CompletionQueue>,
-        file: Arc<File>,
-        parts: Parts,
-        iid: Guid,
-    ) -> Result<This> {
-        let object = Self {
-            queue,
-            requests: Requests::new(file),
-            parts,
-        };
-        Object::create(object, iid)
-    }
-
-    pub(super) fn queue(&self) -> &Arc<dyn CompletionQueue> {
-        &self.queue
-    }
-
-    fn cancel(&self) -> Result<()> {
-        self.queue.cancel_overlapped_requests()
-    }
-
     #[expect(clippy::needless_pass_by_value, reason = "arguments of a method")]
     fn get_notify_affinity(&self, group: Out<u16>, affinity: Out<usize>) -> Result<()> {
-        tell_affinity(self.queue.get_notify_affinity()?, &group, &affinity)
+        tell_affinity(self.object.get_notify_affinity()?, &group, &affinity)
     }
 
     fn resize(&self, depth: u32) -> Result<()> {
-        self.queue.resize(depth)
+        self.object.resize(depth)
     }
 
     fn notify(&self, kind: u32, overlapped: ClientOverlapped) -> Result<Started> {
         let kind = NotifyType::try_from(kind)?;
         self.requests
-            .submit(overlapped, 2, |request| self.queue.notify(kind, request))
+            .submit(overlapped, 2, |request| self.object.notify(kind, request))
     }
 
     #[inline]
@@ -150,9 +110,9 @@ impl CompletionQueueObject {
             let room = RESULTS.min(count as usize - told);
             let taken = &mut taken[..room];
             let number = if told == 0 {
-                self.queue.get_results(taken)
+                self.object.get_results(taken)
             } else {
-                self.queue.take_results(taken)
+                self.object.take_results(taken)
             };
             for result in &taken[..number] {
                 tell(told, result);
@@ -189,25 +149,17 @@ fn tell_affinity(is: Affinity, group: &Out<u16>, affinity: &Out<usize>) -> Resul
     Ok(())
 }
 
-pub(super) struct SharedReceiveQueueObject {
-    queue: Arc<dyn SharedReceiveQueue>,
-    requests: Arc<Requests>,
-    parts: Parts,
-}
+pub(super) type SharedReceiveQueueObject = ObjectWithRequests<dyn SharedReceiveQueue>;
 
 static SHARED_RECEIVE_QUEUE: SharedReceiveQueueTable = SharedReceiveQueueTable {
-    overlapped: OverlappedTable {
-        unknown: unknown::<SharedReceiveQueueObject>(),
-        cancel_overlapped_requests: method!(SharedReceiveQueueObject, cancel() -> Result<()>),
-        get_overlapped_result,
-    },
+    overlapped: overlapped::<dyn SharedReceiveQueue>(),
     get_notify_affinity: method!(SharedReceiveQueueObject, get_notify_affinity(group: Out<u16>, affinity: Out<usize>) -> Result<()>),
     modify: method!(SharedReceiveQueueObject, modify(depth: u32, notify_threshold: u32) -> Result<()>),
     notify: method!(SharedReceiveQueueObject, notify(overlapped: ClientOverlapped) -> Result<Started>),
     receive: method!(SharedReceiveQueueObject, receive(context: Context, sges: In<Sge>, count: u32) -> Result<()>),
 };
 
-impl Class for SharedReceiveQueueObject {
+impl Kind for dyn SharedReceiveQueue {
     type Table = SharedReceiveQueueTable;
     const INTERFACES: &'static [Guid] = &[IID_ND2_SHARED_RECEIVE_QUEUE, IID_ND2_OVERLAPPED];
 
@@ -216,57 +168,27 @@ impl Class for SharedReceiveQueueObject {
     fn table() -> &'static SharedReceiveQueueTable {
         &SHARED_RECEIVE_QUEUE
     }
-
-    fn adapter(&self) -> Option<&dyn Adapter> {
-        Some(&*self.parts.adapter)
-    }
-
-    fn release(self) {
-        self.requests.release(self.queue);
-    }
 }
 
 impl SharedReceiveQueueObject {
-    pub(super) fn create(
-        queue: Arc<dyn SharedReceiveQueue>,
-        file: Arc<File>,
-        parts: Parts,
-        iid: Guid,
-    ) -> Result<This> {
-        let object = Self {
-            queue,
-            requests: Requests::new(file),
-            parts,
-        };
-        Object::create(object, iid)
-    }
-
-    pub(super) fn queue(&self) -> &Arc<dyn SharedReceiveQueue> {
-        &self.queue
-    }
-
-    fn cancel(&self) -> Result<()> {
-        self.queue.cancel_overlapped_requests()
-    }
-
     #[expect(clippy::needless_pass_by_value, reason = "arguments of a method")]
     fn get_notify_affinity(&self, group: Out<u16>, affinity: Out<usize>) -> Result<()> {
-        tell_affinity(self.queue.get_notify_affinity()?, &group, &affinity)
+        tell_affinity(self.object.get_notify_affinity()?, &group, &affinity)
     }
 
     fn modify(&self, depth: u32, notify_threshold: u32) -> Result<()> {
-        self.queue.modify(depth, notify_threshold)
+        self.object.modify(depth, notify_threshold)
     }
 
     fn notify(&self, overlapped: ClientOverlapped) -> Result<Started> {
         self.requests
-            .submit(overlapped, 1, |request| self.queue.notify(request))
+            .submit(overlapped, 1, |request| self.object.notify(request))
     }
 
     #[inline]
     #[expect(clippy::needless_pass_by_value, reason = "arguments of a method")]
     fn receive(&self, context: Context, sges: In<Sge>, count: u32) -> Result<()> {
-        sges.sges(count, 2, |sges| self.queue.receive(context.0, sges))
+        sges.sges(count, 2, |sges| self.object.receive(context.0, sges))
     }
 }
 
@@ -371,7 +293,7 @@ impl QueuePairObject {
         let window = window.of_class::<WindowObject>(3)?;
         self.qp.bind(
             context.0,
-            region.get().region(),
+            &region.get().object,
             window.get().window(),
             buffer.memory().expose_provenance() as u64,
             size as u64,
