@@ -33,7 +33,14 @@ pub(crate) fn start() {
     let mut started = STARTED.lock();
     started.times += 1;
     started.providers.get_or_insert_with(|| {
-        Arc::new(Providers::named(&env::var_os(VARIABLE).unwrap_or_default()))
+        let providers = Providers::named(&env::var_os(VARIABLE).unwrap_or_default());
+        if providers.0.is_empty() {
+            let _ = writeln!(
+                std::io::stderr(),
+                "netdirect: {VARIABLE} names no library, so there is no provider; set it to the path of one, such as libsoftnd.so"
+            );
+        }
+        Arc::new(providers)
     });
 }
 
