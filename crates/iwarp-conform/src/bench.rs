@@ -15,6 +15,9 @@ use crate::stream::Stream;
 use crate::wire::{Enhanced, ReadRequest, Segment, StartFrame, flag, opcode};
 use conform_report::{Step, Stop, fail};
 
+/// So many connections of a target that connects may end before their first octet, one after the other.
+const GIVEN_UP: usize = 3;
+
 /// What the suite asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wants {
@@ -261,7 +264,7 @@ impl Bench {
             }
             #[cfg(feature = "ring")]
             Source::Take(quic) => {
-                let stream = quic.accept(limits.startup).map_err(|error| {
+                let stream = quic.accept(limits.startup, GIVEN_UP).map_err(|error| {
                     Stop::Broken(format!("the target has not connected over UDP: {error}"))
                 })?;
                 Stream::Quic(stream)
@@ -271,20 +274,25 @@ impl Bench {
             .map_err(|error| Stop::Broken(format!("cannot use the connection: {error}")))
     }
 
-    /// A stream, and the target's Request.
+    /// A stream, and the target's Request. A few connections that end before their first octet are passed over: an initiator
+    /// whose patience has ended, before the suite came to it, tries again.
     ///
     /// # Errors
     ///
     /// If there is no connection, or no Request on it.
     pub fn request(&mut self) -> Step<(Conn, StartFrame)> {
-        let mut conn = self.dial()?;
-        let limit = conn.limits().startup;
-        match conn.start_frame(limit)? {
-            Seen::It(frame) => {
-                conn.frame = Some(frame.clone());
-                Ok((conn, frame))
+        let mut given_up = 0;
+        loop {
+            let mut conn = self.dial()?;
+            let limit = conn.limits().startup;
+            match conn.start_frame(limit)? {
+                Seen::It(frame) => {
+                    conn.frame = Some(frame.clone());
+                    return Ok((conn, frame));
+                }
+                Seen::End(_, 0) if given_up < GIVEN_UP => given_up += 1,
+                other => return Err(fail("an MPA Request", describe(&other, limit))),
             }
-            other => Err(fail("an MPA Request", describe(&other, limit))),
         }
     }
 

@@ -133,11 +133,24 @@ impl Quic {
         Ok(handle)
     }
 
-    /// Waits for the next stream of a target, and answers its preamble.
-    pub(crate) fn accept(&self, limit: Duration) -> io::Result<QuicStream> {
+    /// Waits for the next stream of a target, and answers its preamble. Passes over at most so many that the target has reset
+    /// meanwhile.
+    pub(crate) fn accept(&self, limit: Duration, given_up: usize) -> io::Result<QuicStream> {
         let end = Instant::now() + limit;
-        let (handle, id) = self.until(end, |socket| Ok(socket.arrived.pop_front()))?;
-        let stream = self.stream(handle, id, limit);
+        let mut left = given_up;
+        loop {
+            let (handle, id) = self.until(end, |socket| Ok(socket.arrived.pop_front()))?;
+            match Self::take(self.stream(handle, id, limit), end) {
+                Err(error) if error.kind() == ErrorKind::ConnectionReset && left > 0 => {
+                    left -= 1;
+                }
+                taken => return taken,
+            }
+        }
+    }
+
+    /// Answers the preamble of a stream.
+    fn take(stream: QuicStream, end: Instant) -> io::Result<QuicStream> {
         let mut preamble = [0; PREAMBLE];
         stream.read_whole(&mut preamble, end)?;
         let [version, flags, source @ ..] = preamble;

@@ -2,6 +2,8 @@
 
 mod broken;
 mod catalogue;
+#[cfg(feature = "ring")]
+mod given_up;
 mod reference;
 mod sample;
 mod vectors;

@@ -25,7 +25,7 @@ fn target_at(url: &str, crc: bool, markers: bool) -> Arc<Target> {
         .revision_1_fallback(false)
         .timeouts(|limits| {
             limits.request = Some(Duration::from_secs(2));
-            limits.reply = Some(Duration::from_secs(2));
+            limits.reply = Some(Duration::from_secs(5));
         });
     let adapter = softnd::open(url, options).unwrap();
     let session = Session::new(adapter, Duration::from_secs(60)).unwrap();
