@@ -95,10 +95,15 @@ fn sections(octets: &[u8]) -> Option<String> {
 }
 
 fn damaged(error: &pem::Error) -> String {
-    match error {
-        pem::Error::MissingSectionEnd { .. } => {
-            "the PEM is damaged: the line `-----END …` of a section is missing".to_owned()
+    let what = match error {
+        pem::Error::MissingSectionEnd { .. } => "the line `-----END …` of a section is missing",
+        pem::Error::IllegalSectionStart { .. } => {
+            "a line that begins a section has no `-----` at its end"
         }
-        error => format!("the PEM is damaged: {error}"),
-    }
+        pem::Error::Base64Decode(_) => "a section holds something else than Base64",
+        pem::Error::SectionTooLarge => "a section has more than 256 MB",
+        // A file of PEM always has a section, and reading it is not left to the library.
+        _ => "it cannot be read",
+    };
+    format!("the PEM is damaged: {what}; copy the file again, or have it made anew")
 }

@@ -107,6 +107,12 @@ fn a_wrong_file_is_named_and_told_what_is_wrong_with_it() {
         ("cut", cut.as_bytes()),
         ("not base64", as_pem.replace('M', "%").as_bytes()),
         (
+            "no begin",
+            as_pem
+                .replacen("CERTIFICATE-----", "CERTIFICATE", 1)
+                .as_bytes(),
+        ),
+        (
             "not a certificate",
             pem("CERTIFICATE", b"no DER").as_bytes(),
         ),
@@ -138,7 +144,7 @@ fn a_wrong_file_is_named_and_told_what_is_wrong_with_it() {
     wrong(
         "cut",
         "key",
-        "cut: the PEM is damaged: the line `-----END …` of a section is missing",
+        "cut: the PEM is damaged: the line `-----END …` of a section is missing; copy the file again, or have it made anew",
     );
     wrong(
         "certificate",
@@ -168,6 +174,12 @@ fn a_wrong_file_is_named_and_told_what_is_wrong_with_it() {
         "key",
         "certificate not a certificate and private key key: the certificate cannot be used: it is damaged, or no certificate",
     );
+    wrong(
+        "no begin",
+        "key",
+        "no begin: the PEM is damaged: a line that begins a section has no `-----` at its end; copy the file again, \
+         or have it made anew",
+    );
     let path = files.path().join("not base64");
     let error = Credentials::from_files(&path, files.path().join("key")).unwrap_err();
     let SecurityError::File {
@@ -178,7 +190,10 @@ fn a_wrong_file_is_named_and_told_what_is_wrong_with_it() {
         panic!("{error:?}");
     };
     assert_eq!(*named, path);
-    assert!(problem.starts_with("the PEM is damaged: "), "{problem}");
+    assert_eq!(
+        problem,
+        "the PEM is damaged: a section holds something else than Base64; copy the file again, or have it made anew"
+    );
     assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidInput);
 }
 
