@@ -88,7 +88,7 @@ impl AdapterHandle {
 
     /// Fails if no queue can break down with this status now.
     fn check_break(&self, status: Status) -> Result<()> {
-        self.0.present()?;
+        self.0.device.present()?;
         if status.is_success() {
             return fail(
                 Status::INVALID_PARAMETER,
@@ -145,7 +145,7 @@ impl AdapterHandle {
 
 impl Adapter for AdapterHandle {
     fn create_overlapped_file(&self) -> Result<Arc<dyn OverlappedFile>> {
-        self.0.admit(Call::CreateOverlappedFile)?;
+        self.0.device.admit(Call::CreateOverlappedFile)?;
         let file = File::new(Arc::clone(&self.0));
         Ok(Arc::new(
             file.map_err(shortage("cannot create an overlapped file"))?,
@@ -153,12 +153,12 @@ impl Adapter for AdapterHandle {
     }
 
     fn query(&self) -> Result<AdapterInfo> {
-        self.0.present()?; // GEN-015
+        self.0.device.present()?; // GEN-015
         Ok(self.info())
     }
 
     fn query_address_list(&self) -> Result<Vec<SocketAddr>> {
-        self.0.present()?; // GEN-015
+        self.0.device.present()?; // GEN-015
         let own = self.0.addresses.iter();
         Ok(own.map(|ip| SocketAddr::new(*ip, 0)).collect())
     }
@@ -176,7 +176,7 @@ impl Adapter for AdapterHandle {
                 "the depth is 0 or above MaxCompletionQueueDepth",
             ); // ADPT-023
         }
-        self.0.admit(Call::CreateCompletionQueue)?;
+        self.0.device.admit(Call::CreateCompletionQueue)?;
         let core = Arc::clone(&self.0);
         Ok(Arc::new(CqHandle::new(core, file, depth, affinity)?))
     }
@@ -186,12 +186,12 @@ impl Adapter for AdapterHandle {
         file: &Arc<dyn OverlappedFile>,
     ) -> Result<Arc<dyn MemoryRegion>> {
         let file = self.file(file)?;
-        self.0.admit(Call::CreateMemoryRegion)?;
+        self.0.device.admit(Call::CreateMemoryRegion)?;
         Ok(Arc::new(Region::new(Arc::clone(&self.0), file)))
     }
 
     fn create_memory_window(&self) -> Result<Arc<dyn MemoryWindow>> {
-        self.0.admit(Call::CreateMemoryWindow)?;
+        self.0.device.admit(Call::CreateMemoryWindow)?;
         let Some(kind) = self.0.limits.windows else {
             return fail(
                 Status::NOT_SUPPORTED,
@@ -207,7 +207,7 @@ impl Adapter for AdapterHandle {
         options: SharedReceiveQueueOptions, // the affinity is ignored (ADPT-048)
     ) -> Result<Arc<dyn SharedReceiveQueue>> {
         let file = self.file(file)?;
-        self.0.present()?; // ADPT-046
+        self.0.device.present()?; // ADPT-046
         let limits = &self.0.limits;
         if limits.shared_receive_depth == 0 {
             return fail(Status::NOT_SUPPORTED, NO_SHARED_RECEIVE_QUEUES); // SRQ-001
@@ -221,7 +221,7 @@ impl Adapter for AdapterHandle {
         let mut info = self.info();
         info.max_receive_sge = limits.shared_receive_sges;
         info.check_shared_receive_queue(&options)?;
-        self.0.admit(Call::CreateSharedReceiveQueue)?; // ADPT-042, ADPT-043
+        self.0.device.admit(Call::CreateSharedReceiveQueue)?; // ADPT-042, ADPT-043
         let core = Arc::clone(&self.0);
         Ok(Arc::new(SrqHandle::new(core, file, options)?))
     }
@@ -235,7 +235,7 @@ impl Adapter for AdapterHandle {
         let receive_cq = self.queue(receive_cq, Status::INVALID_PARAMETER_2)?;
         let initiator_cq = self.queue(initiator_cq, Status::INVALID_PARAMETER_3)?;
         self.info().check_queue_pair(&options)?;
-        self.0.admit(Call::CreateQueuePair)?;
+        self.0.device.admit(Call::CreateQueuePair)?;
         self.new_queue_pair(receive_cq, initiator_cq, None, options)
     }
 
@@ -248,26 +248,26 @@ impl Adapter for AdapterHandle {
     ) -> Result<Arc<dyn QueuePair>> {
         let most = &self.0.limits;
         if most.shared_receive_depth == 0 {
-            self.0.present()?; // ADPT-074
+            self.0.device.present()?; // ADPT-074
             return fail(Status::NOT_SUPPORTED, NO_SHARED_RECEIVE_QUEUES); // ADPT-066
         }
         let receive_cq = self.queue(receive_cq, Status::INVALID_PARAMETER_2)?; // ADPT-067
         let initiator_cq = self.queue(initiator_cq, Status::INVALID_PARAMETER_3)?; // ADPT-068
         let srq = self.shared_queue(srq, Status::INVALID_PARAMETER_4)?; // ADPT-069
         self.info().check_queue_pair_with_srq(&options)?;
-        self.0.admit(Call::CreateQueuePairWithSrq)?; // ADPT-073
+        self.0.device.admit(Call::CreateQueuePairWithSrq)?; // ADPT-073
         self.new_queue_pair(receive_cq, initiator_cq, Some(srq), options)
     }
 
     fn create_connector(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Connector>> {
         let file = self.file(file)?;
-        self.0.admit(Call::CreateConnector)?;
+        self.0.device.admit(Call::CreateConnector)?;
         Ok(Arc::new(ConnectorHandle::new(Arc::clone(&self.0), file)))
     }
 
     fn create_listener(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Listener>> {
         let file = self.file(file)?;
-        self.0.admit(Call::CreateListener)?;
+        self.0.device.admit(Call::CreateListener)?;
         Ok(Arc::new(ListenerHandle::new(Arc::clone(&self.0), file)))
     }
 
@@ -286,10 +286,10 @@ impl AdapterExtensions for AdapterHandle {
             Fault::Call { call, nth, status }
                 if !matches!(call, Call::ResolveAddress | Call::OpenAdapter) =>
             {
-                self.0.plan(call, nth, status)
+                self.0.device.plan(call, nth, status)
             }
             Fault::RemoveDevice => {
-                self.0.present()?;
+                self.0.device.present()?;
                 self.0.remove_device();
                 Ok(())
             }

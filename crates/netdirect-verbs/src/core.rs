@@ -5,14 +5,13 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use netdirect::{AdapterId, Buffer, Call, Capabilities, Error, Result, Sge, Status};
+use netdirect::{AdapterId, Buffer, Capabilities, Error, Result, Sge, Status};
 use parking_lot::{Mutex, RwLock};
 
+use crate::device::Device;
 use crate::driver::{Driver, Source};
-use crate::faults::PlannedFaults;
 use crate::handle::{
     Access, AsyncEvent, CmEvent, CmId, CmNews, CompletionChannelQueue, Context, EventChannel,
     LocalSge, ProtectionDomain, Registration,
@@ -20,7 +19,7 @@ use crate::handle::{
 use crate::limits::Limits;
 use crate::options::{Options, Timeouts};
 use crate::quirks::Needs;
-use crate::status::{bind_status, removed, shortage};
+use crate::status::{bind_status, shortage};
 use crate::sys::Libraries;
 
 /// The first of the ports that are picked (CONN-005).
@@ -36,33 +35,6 @@ pub(crate) trait CmOwner: Send + Sync {
 /// The owner of an object that breaks down, or tells something, by itself.
 pub(crate) trait AsyncOwner: Send + Sync {
     fn told(&self, event: AsyncEvent);
-}
-
-/// The order in which the objects of a removed device end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum RemovalOrder {
-    Listener,
-    Connector,
-    CompletionQueue,
-    SharedReceiveQueue,
-    QueuePair,
-}
-
-/// An object that learns when the device is removed.
-pub(crate) trait DeviceObject: Send + Sync {
-    fn removal_order(&self) -> RemovalOrder;
-
-    fn device_removed(&self);
-
-    /// The device tells that the queue pair with this number, which has failed, has no more results.
-    fn last_receive_ended(&self, number: u32) {
-        let _ = number;
-    }
-
-    /// The device tells that the queue pair with this number has failed.
-    fn queue_pair_failed(&self, number: u32) {
-        let _ = number;
-    }
 }
 
 pub(crate) struct Core {
@@ -81,12 +53,10 @@ pub(crate) struct Core {
     spare: Registration,
     tokens: (u64, u64),
     pub(crate) timeouts: Timeouts,
-    removed: AtomicBool,
     events: Mutex<Events>,
     cm_owners: Mutex<HashMap<u64, Weak<dyn CmOwner>>>,
     async_owners: Mutex<HashMap<u64, Weak<dyn AsyncOwner>>>,
-    objects: Mutex<Vec<Weak<dyn DeviceObject>>>,
-    faults: PlannedFaults,
+    pub(crate) device: Device,
     /// The registered memory by its local keys, for drivers that do not tell why they fail a request.
     regions: RwLock<HashMap<u32, RegisteredRange>>,
 }
@@ -150,12 +120,10 @@ impl Core {
             spare,
             tokens,
             timeouts: options.timeouts,
-            removed: AtomicBool::new(false),
             events: Mutex::default(),
             cm_owners: Mutex::default(),
             async_owners: Mutex::default(),
-            objects: Mutex::default(),
-            faults: PlannedFaults::default(),
+            device: Device::default(),
             regions: RwLock::default(),
         });
         let this: Weak<Self> = Arc::downgrade(&core);
@@ -191,30 +159,6 @@ impl Core {
             capabilities |= Capabilities::FETCH_ADD | Capabilities::COMPARE_SWAP;
         }
         capabilities
-    }
-
-    /// Fails if the device was removed (GEN-015).
-    pub(crate) fn present(&self) -> Result<()> {
-        if self.removed.load(Ordering::SeqCst) {
-            return Err(removed());
-        }
-        Ok(())
-    }
-
-    /// Fails if the device was removed, or if this call is to fail.
-    pub(crate) fn admit(&self, call: Call) -> Result<()> {
-        self.present()?;
-        self.faults.admit(call)
-    }
-
-    /// Makes the `nth` call of a kind from now on fail with this status.
-    pub(crate) fn plan(&self, call: Call, nth: u32, status: Status) -> Result<()> {
-        self.present()?;
-        self.faults.plan(call, nth, status)
-    }
-
-    pub(crate) fn is_removed(&self) -> bool {
-        self.removed.load(Ordering::SeqCst)
     }
 
     /// Whether this is an address of the adapter.
@@ -346,21 +290,6 @@ impl Core {
         self.async_owners.lock().remove(&key);
     }
 
-    /// Tells the object when the device is removed, which may be now.
-    pub(crate) fn add_object(&self, object: Weak<dyn DeviceObject>) {
-        let mut objects = self.objects.lock();
-        if objects.len() == objects.capacity() {
-            objects.retain(|object| object.strong_count() > 0);
-        }
-        objects.push(object.clone());
-        drop(objects);
-        if self.is_removed()
-            && let Some(object) = object.upgrade()
-        {
-            object.device_removed();
-        }
-    }
-
     /// Drops something whose end may block, in a thread of its own.
     pub(crate) fn bury(what: impl Send + 'static) {
         let mut kept = Some(what);
@@ -442,12 +371,12 @@ impl Core {
                     }
                 }
                 AsyncEvent::QueuePairBroke(number) => {
-                    for object in self.device_objects() {
+                    for object in self.device.objects() {
                         object.queue_pair_failed(number);
                     }
                 }
                 AsyncEvent::LastReceiveEnded(number) => {
-                    for object in self.device_objects() {
+                    for object in self.device.objects() {
                         object.last_receive_ended(number);
                     }
                 }
@@ -456,32 +385,22 @@ impl Core {
         }
     }
 
-    fn device_objects(&self) -> Vec<Arc<dyn DeviceObject>> {
-        let objects = self.objects.lock();
-        objects.iter().filter_map(Weak::upgrade).collect()
-    }
-
     /// The device is gone: every request ends, and every later call fails (GEN-015).
     pub(crate) fn remove_device(&self) {
-        if self.removed.swap(true, Ordering::SeqCst) {
+        if !self.device.begin_removal() {
             return;
         }
         for (_, descriptor) in self.control() {
             // They stay readable, and say nothing more.
             self.driver.unwatch(descriptor);
         }
-        let objects = std::mem::take(&mut *self.objects.lock());
-        let mut objects: Vec<_> = objects.iter().filter_map(Weak::upgrade).collect();
-        objects.sort_by_key(|object| object.removal_order());
-        for object in objects {
-            object.device_removed();
-        }
+        self.device.end_objects();
     }
 }
 
 impl Source for Core {
     fn ready(&self) {
-        if self.is_removed() {
+        if self.device.is_removed() {
             return;
         }
         self.take_device_events();

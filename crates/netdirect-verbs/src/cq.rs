@@ -12,7 +12,8 @@ use netdirect::{
 };
 use parking_lot::Mutex;
 
-use crate::core::{AsyncOwner, Core, DeviceObject, RemovalOrder};
+use crate::core::{AsyncOwner, Core};
+use crate::device::{DeviceObject, RemovalOrder};
 use crate::driver::Source;
 use crate::file::File;
 use crate::handle::{AsyncEvent, CompletionChannelQueue, WorkCompletion};
@@ -327,7 +328,7 @@ impl Cq {
     /// The channel has failed, which it does when the device was pulled out.
     fn lose_channel(&self, error: &io::Error) {
         self.unwatch();
-        if self.core.is_removed() {
+        if self.core.device.is_removed() {
             return;
         }
         tracing::error!(%error, "the device tells of no results any more");
@@ -464,7 +465,7 @@ impl CqHandle {
         added.map_err(&cannot)?;
         cq.file.watch(descriptor, token).map_err(&cannot)?;
         cq.core.own_object(token, source.clone());
-        cq.core.add_object(source);
+        cq.core.device.add_object(source);
         Ok(Self(cq))
     }
 }
@@ -494,7 +495,7 @@ impl OverlappedObject for CqHandle {
 
 impl CompletionQueue for CqHandle {
     fn get_notify_affinity(&self) -> Result<Affinity> {
-        self.0.core.present()?;
+        self.0.core.device.present()?;
         fail(
             Status::NOT_SUPPORTED,
             "the processors of notifications are not known",
@@ -503,7 +504,7 @@ impl CompletionQueue for CqHandle {
 
     fn resize(&self, depth: u32) -> Result<()> {
         let cq = &self.0;
-        cq.core.present()?;
+        cq.core.device.present()?;
         if !cq.core.limits.resizes_queues {
             return fail(
                 Status::NOT_SUPPORTED,
@@ -522,7 +523,7 @@ impl CompletionQueue for CqHandle {
                 "the completion queue has broken down; create a new completion queue",
             ); // CQ-022
         }
-        cq.core.admit(Call::ResizeCompletionQueue)?;
+        cq.core.device.admit(Call::ResizeCompletionQueue)?;
         cq.poll();
         let mut ring = cq.ring.lock();
         let wanted = depth as usize;
@@ -545,7 +546,7 @@ impl CompletionQueue for CqHandle {
         let cq = &self.0;
         let file: Arc<dyn OverlappedFile> = cq.file.clone();
         let request = overlapped.begin(&file)?;
-        if let Err(error) = cq.core.admit(Call::NotifyCompletionQueue) {
+        if let Err(error) = cq.core.device.admit(Call::NotifyCompletionQueue) {
             request.abandon(error.status());
             return Err(error);
         }
@@ -581,7 +582,7 @@ impl CompletionQueue for CqHandle {
                 cq.settle();
             }
         }
-        if cq.core.is_removed() {
+        if cq.core.device.is_removed() {
             DeviceObject::device_removed(&**cq);
         }
         Ok(Started::Pending)

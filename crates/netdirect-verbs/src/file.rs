@@ -74,7 +74,7 @@ impl File {
         if is_watcher {
             self.set.reset();
         }
-        if self.core.is_removed() {
+        if self.core.device.is_removed() {
             for (_, descriptor) in self.core.control() {
                 self.set.unwatch(descriptor);
             }

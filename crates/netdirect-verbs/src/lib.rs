@@ -33,11 +33,13 @@ mod core;
 #[cfg(target_os = "linux")]
 mod cq;
 #[cfg(target_os = "linux")]
+mod device;
+#[cfg(target_os = "linux")]
 mod driver;
 #[cfg(target_os = "linux")]
 mod entries;
 #[cfg(target_os = "linux")]
-mod faults;
+mod fault_plan;
 #[cfg(target_os = "linux")]
 mod file;
 #[cfg(target_os = "linux")]

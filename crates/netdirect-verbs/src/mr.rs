@@ -110,7 +110,7 @@ impl MemoryRegion for Region {
         flags: MrFlags,
         overlapped: &Overlapped,
     ) -> Result<Started> {
-        self.core.present()?; // MR-010
+        self.core.device.present()?; // MR-010
         let access = self.check(buffer, flags)?;
         let mut slot = self.registration.lock();
         if slot.is_some() {
@@ -120,7 +120,7 @@ impl MemoryRegion for Region {
             ); // MR-002
         }
         let request = overlapped.begin(&self.file())?;
-        if let Err(error) = self.core.admit(Call::Register) {
+        if let Err(error) = self.core.device.admit(Call::Register) {
             drop(slot); // unlocked first, because the end of a request wakes tasks that may call this object
             request.abandon(error.status());
             return Err(error);

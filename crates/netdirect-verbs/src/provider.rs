@@ -10,7 +10,7 @@ use netdirect::{
 use crate::UnlistedDevice;
 use crate::adapter::AdapterHandle;
 use crate::core::Core;
-use crate::faults::PlannedFaults;
+use crate::fault_plan::PlannedFaults;
 use crate::handle::{CmId, Context, EventChannel};
 use crate::options::Options;
 use crate::status::shortage;

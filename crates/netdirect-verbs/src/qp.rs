@@ -15,8 +15,9 @@ use std::time::Duration;
 use netdirect::{Immediate, QueuePairOptions, RequestType, Result, Sge, Status};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::core::{Core, DeviceObject, RemovalOrder};
+use crate::core::Core;
 use crate::cq::{Cq, CqUser};
+use crate::device::{DeviceObject, RemovalOrder};
 use crate::driver::{Deadline, Timed};
 use crate::entries::{NotPosted, Posting, check_sizes, full, has_ended, not_posted, with_entries};
 use crate::handle::{
@@ -184,7 +185,7 @@ impl Qp {
             srq.attach(user);
         }
         let object: Weak<Self> = qp.this.clone();
-        qp.core.add_object(object);
+        qp.core.device.add_object(object);
         Ok(qp)
     }
 
@@ -328,7 +329,7 @@ impl Qp {
     /// Reserves the queue pair for a connection.
     pub(crate) fn claim(&self, owner: Arc<dyn ConnectionOwner>) -> Result<Arc<QueuePairHandle>> {
         let mut state = self.state.lock();
-        self.core.present()?;
+        self.core.device.present()?;
         match state.phase {
             QpPhase::Idle => {}
             QpPhase::Claimed | QpPhase::Open => {
@@ -497,7 +498,7 @@ impl Qp {
             state.when_ended.push(Box::new(then));
             if state.ending {
                 drop(state);
-                if self.core.is_removed() {
+                if self.core.device.is_removed() {
                     self.drained(|_| true);
                 }
                 return;
@@ -525,7 +526,7 @@ impl Qp {
         drop(raw);
         self.poll();
         // The device may have been removed before it was waited for.
-        if !matches!(failed, Some(Ok(()))) || self.core.is_removed() {
+        if !matches!(failed, Some(Ok(()))) || self.core.device.is_removed() {
             self.drained(|_| true);
         }
     }
@@ -533,7 +534,7 @@ impl Qp {
     /// Whether the device may have results of Receives of a shared queue that it only tells of later.
     fn drains(&self, state: &QpState) -> bool {
         let was_open = !matches!(state.phase, QpPhase::Idle | QpPhase::Claimed);
-        let can_wait = !self.core.needs.flushes_at_once && !self.core.is_removed();
+        let can_wait = !self.core.needs.flushes_at_once && !self.core.device.is_removed();
         self.srq.is_some() && state.raw.is_some() && was_open && can_wait
     }
 
@@ -636,7 +637,7 @@ impl Qp {
         let depth = self.options.initiator_queue_depth;
         let is_full = |state: &QpState| state.initiator.len() >= depth as usize;
         let mut state = self.with_room(is_full, &self.initiator_cq);
-        self.core.present()?;
+        self.core.device.present()?;
         match state.phase {
             QpPhase::Open | QpPhase::Ended => {}
             QpPhase::Idle | QpPhase::Claimed | QpPhase::Disconnected => {
@@ -735,7 +736,7 @@ impl Qp {
         let depth = self.options.receive_queue_depth;
         let is_full = |state: &QpState| state.receives.len() >= depth as usize;
         let mut state = self.with_room(is_full, &self.receive_cq);
-        self.core.present()?;
+        self.core.device.present()?;
         let octets = sges.iter().map(|sge| u64::from(sge.length)).sum();
         check_sizes(
             (sges.len(), self.options.max_receive_request_sge),

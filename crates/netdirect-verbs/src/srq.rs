@@ -9,8 +9,9 @@ use netdirect::{
 };
 use parking_lot::Mutex;
 
-use crate::core::{AsyncOwner, Core, DeviceObject, RemovalOrder};
+use crate::core::{AsyncOwner, Core};
 use crate::cq::CqUser;
+use crate::device::{DeviceObject, RemovalOrder};
 use crate::entries::{check_sizes, full, not_posted, with_entries};
 use crate::file::File;
 use crate::handle::{AsyncEvent, SharedReceivesHandle};
@@ -130,7 +131,7 @@ impl Srq {
         }
         self.look(); // AMB-052
         self.arm(threshold);
-        if self.core.is_removed() {
+        if self.core.device.is_removed() {
             DeviceObject::device_removed(self); // The call was admitted before.
         }
     }
@@ -218,7 +219,7 @@ impl SrqHandle {
         });
         let weak: Weak<Srq> = Arc::downgrade(&srq);
         srq.core.own_object(token, weak.clone());
-        srq.core.add_object(weak);
+        srq.core.device.add_object(weak);
         Ok(Self(srq))
     }
 }
@@ -238,7 +239,7 @@ impl OverlappedObject for SrqHandle {
 
 impl SharedReceiveQueue for SrqHandle {
     fn get_notify_affinity(&self) -> Result<Affinity> {
-        self.0.core.present()?;
+        self.0.core.device.present()?;
         fail(
             Status::NOT_SUPPORTED,
             "the processors of notifications are not known",
@@ -247,7 +248,7 @@ impl SharedReceiveQueue for SrqHandle {
 
     fn modify(&self, queue_depth: u32, notify_threshold: u32) -> Result<()> {
         let srq = &self.0;
-        srq.core.present()?; // SRQ-015
+        srq.core.device.present()?; // SRQ-015
         if queue_depth > srq.core.limits.shared_receive_depth {
             return fail(
                 Status::INVALID_PARAMETER,
@@ -261,7 +262,7 @@ impl SharedReceiveQueue for SrqHandle {
                 "the shared receive queue has broken down; create a new shared receive queue",
             );
         }
-        srq.core.admit(Call::ModifySharedReceiveQueue)?;
+        srq.core.device.admit(Call::ModifySharedReceiveQueue)?;
         if queue_depth > 0 {
             if state.receives.len() as u64 > u64::from(queue_depth) {
                 return fail(
@@ -293,7 +294,7 @@ impl SharedReceiveQueue for SrqHandle {
         let srq = &self.0;
         let file: Arc<dyn OverlappedFile> = srq.file.clone();
         let request = overlapped.begin(&file)?;
-        if let Err(error) = srq.core.admit(Call::NotifySharedReceiveQueue) {
+        if let Err(error) = srq.core.device.admit(Call::NotifySharedReceiveQueue) {
             request.abandon(error.status());
             return Err(error);
         }
@@ -310,7 +311,7 @@ impl SharedReceiveQueue for SrqHandle {
             srq.look_for_results();
             state = srq.state.lock();
         }
-        srq.core.present()?; // GEN-015
+        srq.core.device.present()?; // GEN-015
         let octets = sges.iter().map(|sge| u64::from(sge.length)).sum();
         check_sizes(
             (sges.len(), srq.sges),

@@ -11,7 +11,7 @@ use netdirect::{
     SharedReceiveQueueOptions, Status,
 };
 
-use crate::cm::{connector, listener};
+use crate::connect::{connector, listener};
 use crate::core::{BreakableQueue, Core, NetworkHold, downcast};
 use crate::file::File;
 use crate::options::Options;

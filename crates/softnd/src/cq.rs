@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::core::{BreakableQueue, Core, QueueUser, QueueUsers};
 use crate::device::{DeviceListEntry, DeviceObject, RemovalOrder};
-use crate::fault_names;
+use crate::fault_plan;
 use crate::file::File;
 use crate::status::{fail, no_memory, shortage};
 use iwarp_io::cq::{self, CannotResize, HeldResults, Queue};
@@ -88,7 +88,7 @@ impl Cq {
         let effect = |effect| match effect {
             Effect::RemoveDevice => self.core.device.remove_by_plan(),
             Effect::BreakQueue(name) => {
-                if let Some(status) = fault_names::status(&name) {
+                if let Some(status) = fault_plan::status(&name) {
                     self.core.break_soon(self.this.clone(), status);
                 }
             }

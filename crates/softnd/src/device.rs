@@ -13,7 +13,7 @@ use netdirect::{Call, Counters, Error, Result, Status};
 use parking_lot::Mutex;
 use slab::Slab;
 
-use crate::fault_names;
+use crate::fault_plan;
 use crate::status::fail;
 
 /// An object that ends when the device is removed.
@@ -173,7 +173,7 @@ impl Device {
     #[cold]
     fn look(&self, call: Call) -> Result<()> {
         self.present()?;
-        let is = |name: &str| fault_names::call(name).is_some_and(|named| named.covers(call));
+        let is = |name: &str| fault_plan::call(name).is_some_and(|named| named.covers(call));
         let planned = self.plan.as_ref().and_then(|plan| plan.call(is));
         let mut due = planned.map(status_of);
         self.injected.lock().retain(|plan| {
@@ -212,8 +212,8 @@ impl Device {
                 "a call fails with an error: give a status that is an error",
             );
         }
-        let event = Event::Call(Which::Nth(nth.into()), fault_names::call_name(call));
-        let action = Action::Fail(fault_names::status_name(status));
+        let event = Event::Call(Which::Nth(nth.into()), fault_plan::call_name(call));
+        let action = Action::Fail(fault_plan::status_name(status));
         let plan = Plan::new().with_rule(Rule::new(event, action));
         let plan =
             plan.map_err(|error| Error::new(Status::INVALID_PARAMETER, error.to_string()))?;
@@ -288,7 +288,7 @@ pub(crate) fn end_all<'a>(objects: impl Iterator<Item = &'a Arc<dyn DeviceObject
 /// The status that a fault makes a call fail with. `None` if the fault removes the device.
 fn status_of(fault: CallFault<'_>) -> Option<Status> {
     match fault {
-        CallFault::Fail(name) => Some(fault_names::status(name).unwrap_or(Status::UNSUCCESSFUL)),
+        CallFault::Fail(name) => Some(fault_plan::status(name).unwrap_or(Status::UNSUCCESSFUL)),
         CallFault::RemoveDevice => None,
     }
 }

@@ -13,11 +13,11 @@
 #![forbid(unsafe_code)]
 
 mod adapter;
-mod cm;
+mod connect;
 mod core;
 mod cq;
 mod device;
-mod fault_names;
+mod fault_plan;
 mod file;
 mod leniency;
 mod limits;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use netdirect::ReadLimits;
 
-use crate::fault_names;
+use crate::fault_plan;
 use crate::limits::{LONGEST_PRIVATE_DATA, Limits};
 use crate::peer::Peer;
 use iwarp_io::capture::Capture;
@@ -222,7 +222,7 @@ impl Options {
     ///
     /// The plan names a call that this provider cannot make fail, an unknown status, or a status that is not an error.
     pub fn faults(mut self, plan: Plan) -> Result<Self, PlanError> {
-        fault_names::check(&plan)?;
+        fault_plan::check(&plan)?;
         self.faults = Some(plan);
         Ok(self)
     }

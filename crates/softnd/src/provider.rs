@@ -15,7 +15,7 @@ use netdirect::{Adapter, AdapterId, Call, Error, Fault, ProviderExtensions, Resu
 use crate::adapter::{self, cannot_happen};
 use crate::core::{NetworkHold, serves};
 use crate::device::Device;
-use crate::fault_names;
+use crate::fault_plan;
 use crate::named_addresses::NamedAddresses;
 use crate::options::Options;
 use crate::status::bind_status;
@@ -81,15 +81,15 @@ impl Provider {
         let mut wrong_setting = None;
         let mut whose = String::new();
         if options.faults.is_none() {
-            match fault_names::of_environment() {
+            match fault_plan::of_environment() {
                 Ok(plan) => options.faults = plan,
                 Err(error) => wrong_setting = Some(error),
             }
-            whose = format!("{}: ", fault_names::VARIABLE);
+            whose = format!("{}: ", fault_plan::VARIABLE);
         }
         if protocol == Protocol::Streams
             && let Some(plan) = &options.faults
-            && let Err(error) = fault_names::check_streams(plan)
+            && let Err(error) = fault_plan::check_streams(plan)
         {
             wrong_setting = Some(format!("{whose}fault plan, {error}"));
         }

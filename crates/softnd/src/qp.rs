@@ -22,7 +22,7 @@ use netdirect::{CompletionResult, Error, Immediate, QueuePairOptions, Result, St
 use crate::core::{BreakableQueue, Core, PD, QueueUser};
 use crate::cq::{CompletedNotifies, Cq, Entry};
 use crate::device::DeviceObject;
-use crate::fault_names;
+use crate::fault_plan;
 use crate::leniency::LenientCase;
 use crate::options::Profile;
 use crate::srq::Srq;
@@ -494,7 +494,7 @@ impl Owner for QpOwner {
     /// Breaks down both completion queues for a fault plan, at a time when no lock is held.
     #[cold]
     fn break_queues(&self, status: &str) {
-        if let Some(status) = fault_names::status(status) {
+        if let Some(status) = fault_plan::status(status) {
             for queue in [&self.receive_cq, &self.initiator_cq] {
                 let queue = Arc::downgrade(&(Arc::clone(queue) as Arc<dyn BreakableQueue>));
                 self.core.break_soon(queue, status);

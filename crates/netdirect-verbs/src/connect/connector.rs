@@ -5,6 +5,7 @@
 
 mod active;
 mod passive;
+mod removal;
 mod state;
 
 use std::net::SocketAddr;
@@ -15,7 +16,7 @@ use netdirect::{
 };
 
 use super::private_data::CmMessage;
-use crate::core::{CmOwner, Core, DeviceObject, RemovalOrder};
+use crate::core::{CmOwner, Core};
 use crate::file::File;
 use crate::handle::CmEvent;
 use crate::qp::{self, ConnectionOwner};
@@ -50,7 +51,7 @@ impl Connector {
 
     fn bind(&self, address: SocketAddr) -> Result<()> {
         let mut state = self.lock();
-        self.core.present()?; // CONN-007
+        self.core.device.present()?; // CONN-007
         match state.phase {
             Phase::Idle if state.local.is_none() || state.failed => {}
             Phase::Dead | Phase::Disconnected => {
@@ -70,7 +71,7 @@ impl Connector {
             let what = format!("{} is not an address of this adapter", address.ip());
             return Err(Error::new(Status::INVALID_ADDRESS, what)); // CONN-012
         }
-        self.core.admit(Call::BindConnector)?;
+        self.core.device.admit(Call::BindConnector)?;
         state.bound = None; // The client may ask for the same port again.
         let binding = self.binding(address)?;
         state.take_binding(binding);
@@ -79,7 +80,7 @@ impl Connector {
 
     fn reject(&self, private_data: &[u8]) -> Result<()> {
         let mut state = self.lock();
-        self.core.present()?; // CONN-070
+        self.core.device.present()?; // CONN-070
         self.check_private_data(private_data, self.core.limits.callee_data, "MaxCalleeData")?;
         match state.phase {
             Phase::Offered(_) => {
@@ -106,7 +107,7 @@ impl Connector {
 
     fn disconnect(&self, overlapped: &Overlapped) -> Result<Started> {
         let mut state = self.lock();
-        self.core.present()?; // CONN-111
+        self.core.device.present()?; // CONN-111
         if !matches!(state.phase, Phase::Connected) {
             return fail(Status::CONNECTION_INVALID, "the connector is not connected"); // CONN-112
         }
@@ -125,7 +126,7 @@ impl Connector {
 
     fn notify_disconnect(&self, overlapped: &Overlapped) -> Result<Started> {
         let mut state = self.lock();
-        self.core.present()?; // GEN-015
+        self.core.device.present()?; // GEN-015
         match state.phase {
             Phase::Connected | Phase::Disconnecting | Phase::Disconnected => {}
             _ => {
@@ -283,30 +284,6 @@ impl ConnectionOwner for Connector {
     }
 }
 
-impl DeviceObject for Connector {
-    fn removal_order(&self) -> RemovalOrder {
-        RemovalOrder::Connector
-    }
-
-    fn device_removed(&self) {
-        let mut state = self.lock();
-        if let Phase::Connecting(_) | Phase::Accepting = state.phase {
-            self.abandon(&mut state);
-        }
-        state.phase = Phase::Dead;
-        self.forget_deadline(&mut state);
-        (state.local, state.peer) = (None, None);
-        (state.private_data, state.limits) = (None, None);
-        let (bound, id, qp) = (state.bound.take(), state.id.take(), state.qp.take());
-        let requests = state.requests.take_all();
-        state.done.push(requests, Status::DEVICE_REMOVED);
-        state.done.after(move || {
-            drop((bound, qp));
-            Core::bury(id);
-        });
-    }
-}
-
 /// The client's reference to a connector.
 #[derive(Debug)]
 pub(crate) struct ConnectorHandle(pub(crate) Arc<Connector>);
@@ -315,7 +292,7 @@ impl ConnectorHandle {
     pub(crate) fn new(core: Arc<Core>, file: Arc<File>) -> Self {
         let connector = Connector::new(core, file);
         let object: Weak<Connector> = Arc::downgrade(&connector);
-        connector.core().add_object(object);
+        connector.core().device.add_object(object);
         Self(connector)
     }
 }

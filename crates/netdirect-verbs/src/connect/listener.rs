@@ -14,7 +14,8 @@ use super::connector::{
     AwaitedListener, Connector, ConnectorHandle, PeerRequest, received, reject,
 };
 use super::requests::Done;
-use crate::core::{CmOwner, Core, DeviceObject, RemovalOrder, downcast};
+use crate::core::{CmOwner, Core, downcast};
+use crate::device::{DeviceObject, RemovalOrder};
 use crate::file::File;
 use crate::handle::{CmEvent, CmId, CmNews};
 use crate::status::{bind_status, fail};
@@ -82,7 +83,7 @@ impl Listener {
 
     fn bind(&self, address: SocketAddr) -> Result<()> {
         let mut state = self.state.lock();
-        self.core.present()?;
+        self.core.device.present()?;
         if state.address.is_some() {
             return fail(
                 Status::ADDRESS_ALREADY_ASSOCIATED,
@@ -90,7 +91,7 @@ impl Listener {
             ); // LSTN-011
         }
         let covered = self.covered(address)?;
-        self.core.admit(Call::BindListener)?;
+        self.core.device.admit(Call::BindListener)?;
         let mut bound = self.bind_all(&covered, address.port());
         for _ in 1..PICKS {
             match &bound {
@@ -125,14 +126,14 @@ impl Listener {
 
     fn listen(&self, backlog: u32) -> Result<()> {
         let mut state = self.state.lock();
-        self.core.present()?; // GEN-015
+        self.core.device.present()?; // GEN-015
         if state.ids.is_empty() || state.listens {
             return fail(
                 Status::INVALID_DEVICE_STATE,
                 "the listener is not bound, or listens already",
             ); // LSTN-017, -018
         }
-        self.core.admit(Call::Listen)?;
+        self.core.device.admit(Call::Listen)?;
         state.backlog = match backlog {
             0 => LONGEST_BACKLOG,
             some => usize::try_from(some).map_or(LONGEST_BACKLOG, |some| some.min(LONGEST_BACKLOG)),
@@ -185,7 +186,7 @@ impl Listener {
         overlapped: &Overlapped,
     ) -> Result<Started> {
         let mut state = self.state.lock();
-        self.core.present()?; // LSTN-026
+        self.core.device.present()?; // LSTN-026
         if !state.listens {
             return fail(Status::INVALID_DEVICE_STATE, "the listener does not listen"); // LSTN-030
         }
@@ -375,7 +376,7 @@ impl ListenerHandle {
             this: this.clone(),
         });
         let object: Weak<Listener> = Arc::downgrade(&listener);
-        listener.core.add_object(object);
+        listener.core.device.add_object(object);
         Self(listener)
     }
 

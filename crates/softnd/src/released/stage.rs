@@ -14,7 +14,7 @@ use netdirect::{
 };
 
 use crate::adapter::AdapterHandle;
-use crate::cm::{connector::ConnectorHandle, listener::ListenerHandle};
+use crate::connect::{connector::ConnectorHandle, listener::ListenerHandle};
 use crate::core::downcast;
 use crate::cq::CqHandle;
 use crate::file::File;

@@ -44,7 +44,7 @@ impl Connector {
         private_data: &[u8],
         overlapped: &Overlapped,
     ) -> Result<Started> {
-        self.core.present()?; // CONN-019
+        self.core.device.present()?; // CONN-019
         Self::check_idle(state)?;
         self.check_private_data(private_data, self.core.limits.caller_data, "MaxCallerData")?;
         if destination.ip().is_unspecified() {
@@ -263,7 +263,7 @@ impl Connector {
         state: &mut ConnectorState,
         overlapped: &Overlapped,
     ) -> Result<Started> {
-        self.core.present()?; // CONN-045
+        self.core.device.present()?; // CONN-045
         if !matches!(state.phase, Phase::Answered) {
             return fail(Status::CONNECTION_INVALID, "no Connect has succeeded here"); // CONN-044
         }

@@ -78,7 +78,7 @@ impl Connector {
         private_data: &[u8],
         overlapped: &Overlapped,
     ) -> Result<Started> {
-        self.core.present()?; // CONN-053
+        self.core.device.present()?; // CONN-053
         self.check_private_data(private_data, self.core.limits.callee_data, "MaxCalleeData")?;
         match state.phase {
             Phase::Offered(_) => {}

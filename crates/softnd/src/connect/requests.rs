@@ -1,6 +1,10 @@
-//! The requests of a connector that are in flight.
+//! The requests of a connector that are in flight, and those that end once no lock is held.
 
-use netdirect::PendingOverlapped;
+use std::sync::Arc;
+
+use netdirect::{Error, PendingOverlapped};
+
+use crate::qp::{FlushGuard, News};
 
 /// Requests in the order in which they were made: a cancel ends them in this order (OVL-001).
 #[derive(Debug, Default)]
@@ -42,5 +46,37 @@ impl Requests {
     fn take(&mut self, kind: Kind) -> impl Iterator<Item = PendingOverlapped> {
         let of_kind = self.0.extract_if(.., move |(of, _)| *of == kind);
         of_kind.map(|(_, request)| request)
+    }
+}
+
+/// What is to be done once no lock is held.
+#[must_use]
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// Requests to be completed.
+    requests: Vec<(PendingOverlapped, Error)>,
+    /// Delivered after the requests have been completed.
+    pub(super) news: Vec<News>,
+    /// Dropped last, so that flushed requests are seen after that (CONN-106).
+    pub(super) guard: Option<Arc<FlushGuard>>,
+}
+
+impl Done {
+    pub(super) fn push(
+        &mut self,
+        requests: impl IntoIterator<Item = PendingOverlapped>,
+        end: impl Into<Error>,
+    ) {
+        let (requests, end) = (requests.into_iter(), end.into());
+        self.requests
+            .extend(requests.map(|request| (request, end.clone())));
+    }
+
+    pub(super) fn deliver(self) {
+        for (request, end) in self.requests {
+            request.complete(end);
+        }
+        drop(self.news);
+        drop(self.guard);
     }
 }

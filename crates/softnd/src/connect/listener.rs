@@ -13,9 +13,9 @@ use netdirect::{
 };
 use parking_lot::Mutex;
 
-use super::Done;
 use super::backlog::Backlog;
 use super::connector::{self, AwaitedListener, Connector};
+use super::requests::Done;
 use crate::core::{Core, UNSTATED_READ_LIMIT, downcast};
 use crate::device::{Device, DeviceListEntry, DeviceObject, RemovalOrder};
 use crate::file::File;

@@ -10,8 +10,7 @@ use netdirect::{
 };
 use parking_lot::Mutex;
 
-use super::requests::Requests;
-use crate::cm::Done;
+use crate::connect::requests::{Done, Requests};
 use crate::core::{Core, downcast};
 use crate::file::File;
 use crate::qp::{self, FlushGuard, Qp};

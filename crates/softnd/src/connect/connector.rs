@@ -7,7 +7,6 @@
 mod active;
 mod passive;
 mod removal;
-mod requests;
 mod state;
 
 use std::net::SocketAddr;
