@@ -234,11 +234,15 @@ impl Bench {
         let initiator = self.target_is_initiator();
         let stream: Stream = match &self.source {
             Source::Connect(target) => {
-                let stream =
-                    TcpStream::connect_timeout(target, limits.answer).map_err(|error| {
-                        Stop::Broken(format!("cannot connect to {target}: {error}"))
-                    })?;
-                stream.into()
+                let explain = |error: io::Error| {
+                    let whose = match error.kind() {
+                        io::ErrorKind::PermissionDenied => "the system refuses connect: ",
+                        _ => "",
+                    };
+                    Stop::Broken(format!("cannot connect to {target}: {whose}{error}"))
+                };
+                let stream = TcpStream::connect_timeout(target, limits.answer);
+                stream.map_err(explain)?.into()
             }
             Source::Accept(acceptor) => {
                 let stream = match acceptor.arrived.recv_timeout(limits.startup) {

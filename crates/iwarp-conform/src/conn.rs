@@ -13,7 +13,7 @@ use crate::inbound::{Fault, Inbound};
 use crate::service::Offer;
 use crate::stream::Stream;
 use crate::wire::{Fpdu, Markers, Segment, StartFrame, hex, pad_length};
-use conform_report::{Step, fail};
+use conform_report::{Step, Stop, fail};
 
 /// How long the suite waits.
 #[derive(Clone, Copy, Debug)]
@@ -174,6 +174,10 @@ impl Conn {
                 "the target reads what is sent to it",
                 "it took nothing for too long",
             )),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Err(Stop::Broken(format!("the system refuses to send: {error}")))
+            }
+            // The target may have ended the connection, and what it sent before says more.
             Err(error) => {
                 self.log.note(format!("suite  cannot send: {error}"));
                 Ok(())

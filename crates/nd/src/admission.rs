@@ -12,8 +12,8 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Display;
-use std::io::ErrorKind;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -166,10 +166,7 @@ impl<T: Send + 'static> Admission<T> {
         };
         while !acceptor.is_finished() {
             match &self.source {
-                // Ends a waiting accept.
-                ConnectionSource::Tcp(listener) => {
-                    let _ = SockRef::from(listener.as_ref()).shutdown(Shutdown::Both);
-                }
+                ConnectionSource::Tcp(listener) => end_accept(listener),
                 ConnectionSource::Requests(listener) => {
                     let _ = listener.cancel_overlapped_requests();
                 }
@@ -191,6 +188,23 @@ impl<T: Send + 'static> Drop for Admission<T> {
     }
 }
 
+/// Ends a waiting accept. Where the system does not shut listeners down, a connection of our own ends it.
+fn end_accept(listener: &TcpListener) {
+    if SockRef::from(listener).shutdown(Shutdown::Both).is_ok() {
+        return;
+    }
+    let Ok(mut address) = listener.local_addr() else {
+        return;
+    };
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    let _ = TcpStream::connect_timeout(&address, Duration::from_secs(1));
+}
+
 fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
     thread.map_err(|error| Failure::start("a thread", &error))
@@ -206,10 +220,17 @@ where
     T: Send + 'static,
     G: Fn(TcpStream, &PendingPeer<T>) -> Result<()> + Send + Sync + 'static,
 {
+    /// So often in a row a rule may forbid single connections; from then on it forbids the call.
+    const FORBIDDEN: usize = 8;
+    let mut forbidden = 0;
     loop {
         let accepted = listener.accept();
         if pending_peers.is_closed() {
             return Ok(());
+        }
+        match &accepted {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => forbidden += 1,
+            _ => forbidden = 0,
         }
         // A second handle, to end the first one's waiting.
         let accepted = accepted.and_then(|(stream, peer)| Ok((stream.try_clone()?, stream, peer)));
@@ -219,14 +240,18 @@ where
                 let turn_away = move || drop(handle.shutdown(Shutdown::Both));
                 pending_peers.receive(peer, turn_away, move |pending| greet(stream, pending));
             }
-            Err(error) if error.kind() == ErrorKind::InvalidInput => {
-                // This error does not come from a connection, so it will not go away.
+            Err(error) if is_lasting(&error) || forbidden == FORBIDDEN => {
                 return Err(Failure::socket("accept connections", &error));
             }
-            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted || forbidden > 1 => {}
             Err(error) => pending_peers.make_room(&Failure::socket("accept a connection", &error)),
         }
     }
+}
+
+/// Returns true for errors that do not come from a connection, so that they will not go away.
+fn is_lasting(error: &io::Error) -> bool {
+    [ErrorKind::InvalidInput, ErrorKind::Unsupported].contains(&error.kind())
 }
 
 /// Takes requests until the admission closes, or until that fails for good.

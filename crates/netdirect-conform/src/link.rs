@@ -167,8 +167,7 @@ impl Bench {
             &answered,
         );
         let connect = self.near.started("connect", connect)?;
-        let arriving = "the arrival of the connection request";
-        self.far.done(arriving, Ok(request), &arrived)?;
+        self.far.arrives(request, &arrived, &answered)?;
         let accept = accepting.accept(&far.qp, inbound, outbound, &[], &accepted);
         let accept = self.far.started("accept", accept)?;
         self.near

@@ -234,7 +234,47 @@ impl Side {
             return Err(fail(format!("success of: {what}"), error.to_string()));
         }
         let status = self.ended(&what, started, overlapped)?;
-        self.status(what, status, Status::SUCCESS)
+        if status == Status::SUCCESS {
+            return Ok(());
+        }
+        // It knows the reason as well.
+        let seen = overlapped.result().err();
+        let seen = seen.map_or_else(|| status.to_string(), |error| error.to_string());
+        Err(fail(format!("success of: {what}"), seen))
+    }
+
+    /// A connection request has to arrive. A Connect that fails meanwhile ends the wait.
+    ///
+    /// # Errors
+    ///
+    /// The failure if no request arrives, with the reason if Connect has failed.
+    pub fn arrives(&self, started: Started, arrived: &Overlapped, connect: &Overlapped) -> Step {
+        /// A Connect that has failed is noticed so late.
+        const LOOK: Duration = Duration::from_millis(100);
+        let what = "the arrival of the connection request";
+        self.step(what);
+        if started == Started::Done {
+            return Ok(());
+        }
+        let mut left = self.limits.answer;
+        loop {
+            let look = LOOK.min(left);
+            match arrived.wait_timeout(look) {
+                Some(Status::POSSIBLE_DEADLOCK) => return Err(self.hang()),
+                Some(_) => return self.done(what, Ok(started), arrived),
+                None => {}
+            }
+            match connect.result() {
+                Err(error) if error.status() != Status::PENDING => {
+                    return Err(fail(what, format!("the failure of Connect: {error}")));
+                }
+                _ => {}
+            }
+            left -= look;
+            if left.is_zero() {
+                return Err(self.hang());
+            }
+        }
     }
 
     /// A call that has to return without an error, its request pending or done.

@@ -14,7 +14,7 @@ use netdirect_conform::{
 use self::args::{Conform, Format};
 use crate::args::Stack;
 use crate::deviations::{self, Shipped};
-use crate::errors::{Failure, Result};
+use crate::errors::{self, Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::output_file::OutputFile;
@@ -57,10 +57,10 @@ fn check(args: &Conform) -> Result<bool> {
     let run = |entry: &Entry| shown.entry(entry);
     let found = netdirect_conform::run_these(checks, &target, &selection, run);
     let found = found.map_err(|why| {
-        Failure::new(
-            format!("cannot check {}: {why}", target.name()),
-            "check the URL, and with `nd info` that there is such an adapter",
-        )
+        let refusal = errors::refusal(&why).map(|(_, advice)| advice);
+        let usual = "check the URL, and with `nd info` that there is such an adapter";
+        let what = format!("cannot check {}: {why}", target.name());
+        Failure::new(what, refusal.unwrap_or(usual))
     })?;
     let told = shown.end((args.format, file), &found);
     interrupt.end_if_came();

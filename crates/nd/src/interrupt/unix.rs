@@ -1,15 +1,15 @@
 //! The signals of Unix.
 
-use std::io;
+use std::io::{self, Read};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
 use nd::signals;
 use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
-use signal_hook::iterator::Signals;
+use signal_hook::low_level::pipe;
 
 /// Makes a write beyond the limit of file sizes (`ulimit -f`) fail with an error message. The signal would end the program
 /// without a message.
@@ -37,10 +37,13 @@ pub(super) fn each_signal(mut each: impl FnMut(i32) + Send + 'static) {
     let thread = thread::Builder::new().name("signals".into());
     // Without this thread, signals end the program at once.
     let thread = thread.spawn(move || {
-        let signals = watched();
+        let watched = Watched::new();
         let _ = sender.send(());
-        if let Ok(mut signals) = signals {
-            signals.forever().for_each(&mut each);
+        if let Ok(mut watched) = watched {
+            // The pipe has no end, because the handlers keep its other side.
+            while watched.wait().is_ok() {
+                watched.take().for_each(&mut each);
+            }
         }
     });
     if thread.is_ok() {
@@ -49,7 +52,40 @@ pub(super) fn each_signal(mut each: impl FnMut(i32) + Send + 'static) {
     }
 }
 
-fn watched() -> io::Result<Signals> {
+/// The signals that end the program. Their handlers write to a pipe and not to a socket, so that a sandbox without sockets does not
+/// take them away.
+struct Watched {
+    came: Vec<(i32, Arc<AtomicBool>)>,
+    woken: io::PipeReader,
+}
+
+impl Watched {
+    fn new() -> io::Result<Self> {
+        let (woken, wake) = io::pipe()?;
+        let mut came = Vec::new();
+        for signal in ending() {
+            let flag = Arc::new(AtomicBool::new(false));
+            flag::register(signal, Arc::clone(&flag))?;
+            // The handlers of a signal run in the order of their registration.
+            pipe::register(signal, wake.try_clone()?)?;
+            came.push((signal, flag));
+        }
+        Ok(Self { came, woken })
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        self.woken.read_exact(&mut [0])
+    }
+
+    /// Those that have come since the last call.
+    fn take(&self) -> impl Iterator<Item = i32> {
+        let came = self.came.iter();
+        let came = came.filter(|(_, flag)| flag.swap(false, Ordering::SeqCst));
+        came.map(|(signal, _)| *signal)
+    }
+}
+
+fn ending() -> Vec<i32> {
     let mut signals = vec![SIGINT, SIGTERM];
     // Elsewhere the system ends the program, and dumps its memory.
     if signals::is_process_1() {
@@ -59,7 +95,7 @@ fn watched() -> io::Result<Signals> {
     if is_ignored(SIGHUP) == Some(false) {
         signals.push(SIGHUP);
     }
-    Signals::new(signals)
+    signals
 }
 
 /// Whether the program was started with this signal ignored, if the system tells.

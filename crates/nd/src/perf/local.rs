@@ -73,7 +73,10 @@ impl Second {
 }
 
 impl Drop for Second {
+    /// What has failed here may have failed because of an error over there, so the process may say it before it is ended.
     fn drop(&mut self) {
+        const LAST_WORDS: Duration = Duration::from_secs(1);
+        let _ = process::wait(&mut self.child, LAST_WORDS);
         end(&mut self.child);
     }
 }

@@ -60,10 +60,16 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let limits = (QUEUING, args.silence().unwrap_or(THINKING));
     let clients = Clients::new(listener, Bounds::default(), limits, &WAITING)?;
     if args.once {
-        // The client is the process that has started this one. It is told why something fails, and tells its user. It never
-        // comes if it was killed.
+        // The client is the process that has started this one. It never comes if it was killed. What keeps it from coming is told
+        // here; from then on it is told why something fails, and tells its user.
+        let client = clients.next(Some(LIMIT)).map_err(|failure| {
+            if failure.is_ours() {
+                failure
+            } else {
+                failure.told()
+            }
+        })?;
         stderr::silence();
-        let client = clients.next(Some(LIMIT)).map_err(Failure::told)?;
         return serve(client, args).map(drop).map_err(Failure::told);
     }
     if affinity::is_on_one_processor() {

@@ -1,5 +1,6 @@
 //! Measures rows one after the other, and shows each when it is done.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -97,8 +98,11 @@ pub(super) fn certificates(control: &mut Control, over_udp: bool) -> Result<Opti
 /// The control connection to the process at the other side. Errors call that process `name`.
 pub(super) fn connect(addresses: &[SocketAddr], name: &str) -> Result<Control> {
     let stream = TcpStream::connect(addresses).map_err(|error| {
-        Failure::socket(format_args!("connect to {name}"), &error)
-            .advise("check address and port, and that `nd perf serve` runs there")
+        let failure = Failure::socket(format_args!("connect to {name}"), &error);
+        match error.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::Unsupported => failure,
+            _ => failure.advise("check address and port, and that `nd perf serve` runs there"),
+        }
     })?;
     Control::new(stream, ANSWER)
 }

@@ -8,7 +8,7 @@ use iwarp_conform::{Bench, Deviations, Limits, Selection, Wants, report};
 
 use super::args::{Format, Suite, Switch};
 use crate::deviations::{self, Shipped};
-use crate::errors::{Failure, Result};
+use crate::errors::{self, Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::session;
@@ -53,10 +53,11 @@ pub(super) fn run(args: &Suite) -> Result<bool> {
                 format!("if that is what the target printed, add --pin {shown}"),
             );
         }
-        Failure::new(
-            format!("cannot check the target: {why}"),
-            "check its address, and that it is an iWARP peer; `nd wire-conform target` makes one of any provider",
-        )
+        let refusal = errors::refusal(&why).map(|(_, advice)| advice);
+        let usual =
+            "check its address, and that it is an iWARP peer; `nd wire-conform target` makes one of any provider";
+        let what = format!("cannot check the target: {why}");
+        Failure::new(what, refusal.unwrap_or(usual))
     })?;
     if let Some(failure) = broken {
         return Err(failure);

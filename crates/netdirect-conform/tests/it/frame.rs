@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use netdirect::{NotifyType, Overlapped, Provider};
+use netdirect::{NotifyType, Overlapped, Provider, QueuePairOptions};
 use netdirect_conform::{
     Bench, Check, End, Ends, Interface, Limits, Need, Outcome, Pass, Run, Selection, Stop, Target,
     Work, deviations, report, run, run_these,
@@ -108,6 +108,34 @@ fn a_wait_without_end_is_a_failure_that_names_the_step() {
         }
         assert!(!found.succeeded());
     }
+}
+
+const REFUSED: &[Check] = &[check("CONN-001.refused", |bench| {
+    let listening = bench.far.listening()?;
+    let (connecting, accepting) = (bench.near.connector()?, bench.far.connector()?);
+    let queues = bench.near.queues(8, QueuePairOptions::default())?;
+    let (arrived, answered) = (Overlapped::new(), Overlapped::new());
+    let (arrived, answered) = (arrived.without_port(), answered.without_port());
+    let request = listening
+        .listener
+        .get_connection_request(&accepting, &arrived);
+    let request = bench.far.started("get a connection request", request)?;
+    // Nobody listens there.
+    let elsewhere = SocketAddr::new(listening.address.ip(), listening.address.port() ^ 1);
+    let connect = connecting.connect(&queues.qp, elsewhere, 0, 0, &[], &answered);
+    let _ = bench.near.started("connect", connect)?;
+    bench.far.arrives(request, &arrived, &answered)?;
+    Ok(Pass::Right)
+})];
+
+#[test]
+fn a_connect_that_fails_ends_the_wait_for_its_arrival() {
+    let found = found(&simulated(), REFUSED, &Selection::default());
+    let seen = seen(&found, 0);
+    assert!(
+        seen.starts_with("the failure of Connect: ND_CONNECTION_REFUSED"),
+        "{seen}"
+    );
 }
 
 #[test]
