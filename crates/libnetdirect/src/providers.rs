@@ -1,6 +1,5 @@
 //! The providers that ND_PROVIDER names, from the first NdStartup to the last NdCleanup.
 
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -9,12 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use netdirect_com::abi::{Guid, Status, This};
+use netdirect_com::environment;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::library::ProviderLibrary;
 use crate::provider::ForeignProvider;
 
-/// Names the providers' libraries.
+/// Names the providers' libraries. A program that has more rights than its user does not follow it.
 const VARIABLE: &str = "ND_PROVIDER";
 
 static STARTED: Mutex<Started> = Mutex::new(Started {
@@ -33,7 +33,7 @@ pub(crate) fn start() {
     let mut started = STARTED.lock();
     started.times += 1;
     started.providers.get_or_insert_with(|| {
-        let providers = Providers::named(&env::var_os(VARIABLE).unwrap_or_default());
+        let providers = Providers::named(&environment::variable(VARIABLE).unwrap_or_default());
         if providers.0.is_empty() {
             let _ = writeln!(
                 std::io::stderr(),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use netdirect::Provider;
+use netdirect_com::environment;
 use serde::Deserialize;
 use softnd::capture::Capture;
 use softnd::faults::Plan;
@@ -115,7 +116,7 @@ impl Config {
     /// What the environment of this process says, and lines of a configuration file that go before it.
     pub(crate) fn of_environment(lines: &str) -> Result<Self> {
         let mut variables = BTreeMap::new();
-        for (name, value) in std::env::vars_os() {
+        for (name, value) in environment::variables() {
             let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else {
                 continue;
             };

@@ -9,6 +9,7 @@
 //! - [`import`] makes a provider of the traits from a library that exports such objects.
 //! - [`sockaddr`] reads and writes socket addresses as structures of C.
 //! - [`checks`] has what `nd conform` checks of a library beside what the traits show: its tables and entry points.
+//! - [`environment`] has the variables that a library of ours may follow.
 //! - [`handle`] has Windows' handles on systems that have none.
 //!
 //! C and C++ programs have [`abi`] as `include/netdirect.h` of the repository. The tests of this crate compare both.
@@ -26,6 +27,8 @@ pub mod abi;
 pub mod checks;
 #[cfg(unix)]
 mod context;
+#[cfg(unix)]
+pub mod environment;
 #[cfg(unix)]
 pub mod export;
 #[cfg(unix)]
