@@ -11,10 +11,10 @@ use crate::faults::{FaultOwner, Faults};
 use crate::progress::background::{Background, DriverOwner};
 use crate::progress::domain::Domain;
 use crate::progress::helping;
-use crate::progress::parking::Parking;
 use crate::progress::polling;
 use crate::progress::readiness::Readiness;
 use crate::progress::timers::{Timed, TimerKey};
+use crate::progress::waiters::Waiters;
 use crate::protection_faults::ProtectionFaults;
 use crate::sync::AtomicUsize;
 use crate::transport::stream::Stream;
@@ -26,14 +26,14 @@ pub struct Driver {
     pub transport: Transport,
     /// The clock, the sets and the random numbers.
     pub environment: Environment,
-    /// Connection set-up and tear-down, which every thread drives that waits in a [`Parking`].
+    /// Connection set-up and tear-down, which every thread drives that waits in a [`Waiters`].
     pub control: Arc<Domain>,
     /// The buffers from which connections send, and into which they receive.
     pub buffers: Buffers,
     /// What peers did to memory that they may not use.
     pub protection_faults: ProtectionFaults,
     capture: Option<Capture>,
-    /// Threads parked in any [`Parking`] of the adapter.
+    /// Threads parked in any [`Waiters`] of the adapter.
     parked: Arc<AtomicUsize>,
     background: Arc<Background>,
 }
@@ -66,7 +66,7 @@ impl Driver {
         }
         let control = Arc::new(Domain::new(set, Arc::clone(&parked)));
         control.add_interest(); // every parked thread drives it
-        control.set_armed(true); // no parking is without it
+        control.set_armed(true); // every group of waiters has it
         let background = Background::start(&environment)?;
         let driver = Self {
             transport,
@@ -106,14 +106,14 @@ impl Driver {
         self.background.cancel_timer(key);
     }
 
-    /// A new domain. Threads that wait in `parking` drive it, and the background thread serves it while no other thread
+    /// A new domain. Threads among these `waiters` drive it, and the background thread serves it while no other thread
     /// does.
     ///
     /// # Errors
     ///
     /// Those of the system, when it has no descriptors left.
-    pub fn domain(&self, parking: &Parking) -> io::Result<Arc<Domain>> {
-        let domain = Arc::new(Domain::new(self.environment.set()?, parking.parked()));
+    pub fn domain(&self, waiters: &Waiters) -> io::Result<Arc<Domain>> {
+        let domain = Arc::new(Domain::new(self.environment.set()?, waiters.parked()));
         self.background.add(&domain)?;
         Ok(domain)
     }
@@ -150,9 +150,9 @@ impl Driver {
     /// # Errors
     ///
     /// Those of the system, when it has no descriptors left.
-    pub fn parking(&self) -> io::Result<Parking> {
+    pub fn waiters(&self) -> io::Result<Waiters> {
         let environment = self.environment.clone();
-        Parking::new(&self.control, &self.background, &self.parked, environment)
+        Waiters::new(&self.control, &self.background, &self.parked, environment)
     }
 
     /// The processors on which the background thread may run: one bit for each of the first 64. `None` if unknown.

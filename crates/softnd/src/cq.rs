@@ -20,8 +20,8 @@ use iwarp_io::cq::{self, CannotResize, HeldResults, Queue};
 use iwarp_io::faults::Effect;
 use iwarp_io::limited;
 use iwarp_io::progress::domain::Domain;
-use iwarp_io::progress::parking::Parking;
 use iwarp_io::progress::timers::{Timed, TimerKey};
+use iwarp_io::progress::waiters::Waiters;
 
 pub(crate) use entry::Entry;
 use entry::{notify_on, reason, status};
@@ -31,7 +31,7 @@ use entry::{notify_on, reason, status};
 pub(crate) struct Cq {
     core: Arc<Core>,
     /// Where threads wait for the queue.
-    parking: Arc<Parking>,
+    waiters: Arc<Waiters>,
     /// The queue's token there.
     parking_token: u64,
     pub(crate) domain: Arc<Domain>,
@@ -52,7 +52,7 @@ impl Cq {
 
     /// Wakes a thread that is parked on the file and drives, to look for unfinished work.
     pub(crate) fn wake(&self) {
-        self.parking.call_driver();
+        self.waiters.call_driver();
     }
 
     /// Whether the queue has broken down, and its queue pairs with the queue.
@@ -193,7 +193,7 @@ impl DeviceObject for Cq {
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        self.parking.remove_queue(&self.domain, self.parking_token);
+        self.waiters.remove_queue(&self.domain, self.parking_token);
         self.core.driver.remove_domain(&self.domain);
     }
 }
@@ -214,10 +214,10 @@ impl CqHandle {
             "cannot create a completion queue",
         );
         let queue = queue.map_err(short)?;
-        let parking = Arc::clone(&file.parking);
-        let domain = core.driver.domain(&parking);
+        let waiters = Arc::clone(&file.waiters);
+        let domain = core.driver.domain(&waiters);
         let domain = domain.map_err(shortage("cannot create a completion queue"))?;
-        let parking_token = parking.add_queue(&domain);
+        let parking_token = waiters.add_queue(&domain);
         let device = Arc::clone(&core.device);
         let queue_pairs = Mutex::default();
         let faults = core.device.faults().and_then(|faults| faults.queue());
@@ -225,7 +225,7 @@ impl CqHandle {
             held: faults.map(HeldResults::new),
             this: this.clone(),
             core,
-            parking,
+            waiters,
             parking_token,
             domain,
             queue,
@@ -294,7 +294,7 @@ impl CompletionQueue for CqHandle {
             .queue
             .notify(notify_on(kind), request, |waits| cq.interest(waits));
         if cq.domain.has_interest() {
-            cq.parking.arm(&cq.domain, cq.parking_token);
+            cq.waiters.arm(&cq.domain, cq.parking_token);
         }
         if let Some(notifies) = notifies {
             cq.deliver(notifies);

@@ -8,27 +8,27 @@ use std::time::Instant;
 use netdirect::{Association, Awaited, OverlappedFile, Result, SimulatedTime};
 
 use crate::core::{Core, NetworkHold};
-use iwarp_io::progress::parking::{ANYTHING, Parking};
 use iwarp_io::progress::polling;
+use iwarp_io::progress::waiters::{ANYTHING, Waiters};
 
 /// An overlapped file, ND2's `IND2Adapter::CreateOverlappedFile`. Only the handles that clients have keep it, and their requests in
-/// flight: what connections keep beyond them, such as the queues, keeps no more than the [`Parking`].
+/// flight: what connections keep beyond them, such as the queues, keeps no more than the [`Waiters`].
 #[derive(Debug)]
 pub(crate) struct File {
     core: Arc<Core>,
     association: Association,
-    pub(crate) parking: Arc<Parking>,
+    pub(crate) waiters: Arc<Waiters>,
     #[expect(dead_code, reason = "kept until it is dropped")]
     hold: NetworkHold,
 }
 
 impl File {
     pub(crate) fn new(core: Arc<Core>, hold: NetworkHold) -> std::io::Result<Self> {
-        let parking = Arc::new(core.driver.parking()?);
+        let waiters = Arc::new(core.driver.waiters()?);
         Ok(Self {
             core,
             association: Association::default(),
-            parking,
+            waiters,
             hold,
         })
     }
@@ -44,7 +44,7 @@ impl File {
         done: &dyn Fn() -> bool,
         deadline: Option<Instant>,
     ) -> Result<()> {
-        let park = || (self.parking).park(awaited, done, deadline, polling::stop);
+        let park = || (self.waiters).park(awaited, done, deadline, polling::stop);
         let parked = self.core.driving(park);
         parked.map_err(|error| self.core.cannot_wait(&error))
     }
@@ -56,7 +56,7 @@ impl OverlappedFile for File {
     }
 
     fn progress(&self) {
-        self.core.driving(|| self.parking.progress());
+        self.core.driving(|| self.waiters.progress());
     }
 
     fn park(&self, done: &dyn Fn() -> bool, deadline: Option<Instant>) -> Result<()> {
@@ -73,25 +73,25 @@ impl OverlappedFile for File {
     }
 
     fn wake(&self) {
-        self.parking.wake();
+        self.waiters.wake();
     }
 
     fn wake_for(&self, awaited: &[Awaited]) {
         let has_happened = |number| awaited.iter().any(|one| one.number() == number);
-        self.parking.wake_for(&has_happened);
+        self.waiters.wake_for(&has_happened);
     }
 
     /// The background thread takes over what this thread has polled, unless the program drives the file itself: it has asked for the
     /// descriptor, which serves no other purpose. Otherwise each event would wake both threads.
     fn hand_over(&self) {
-        if !self.parking.is_watched_outside() {
+        if !self.waiters.is_watched_outside() {
             polling::stop();
         }
     }
 
     #[cfg(unix)]
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.parking.outside().descriptor()
+        self.waiters.outside().descriptor()
     }
 
     fn simulation(&self) -> Option<Arc<dyn SimulatedTime>> {

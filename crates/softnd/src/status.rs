@@ -6,7 +6,7 @@ use iwarp_io::descriptors::is_shortage;
 use iwarp_io::endpoint::{PostError, RequestKind, WqeStatus};
 use iwarp_io::error_number::{ENOMEM, Errno};
 use iwarp_io::system_call::{errno, is_refusal};
-use iwarp_io::transport::ports::BindError;
+use iwarp_io::transport::local_ports::BindError;
 use netdirect::{Error, RequestType, Status};
 
 /// The status of a Connect whose TCP connection failed (CONN-021 to CONN-024).

@@ -4,7 +4,7 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use iwarp_io::progress::parking::Parking;
+use iwarp_io::progress::waiters::Waiters;
 
 use crate::context::{Context, EventSubject};
 use crate::error::Result;
@@ -16,7 +16,7 @@ use crate::users::{Acknowledgements, Tag, User, Users};
 pub struct CompletionChannel {
     context: Arc<Context>,
     engine: Arc<Engine>,
-    pub(crate) parking: Arc<Parking>,
+    pub(crate) waiters: Arc<Waiters>,
     events: EventQueue<CompletionEvent>,
     pub(crate) users: Users,
     tag: Tag,
@@ -57,13 +57,13 @@ impl CompletionChannel {
     pub fn create(context: &Arc<Context>) -> Result<Arc<Self>> {
         let engine = context.engine()?;
         let events = EventQueue::new(&engine.driver.environment)?;
-        let parking = engine.parking()?;
-        events.wait_in(&parking);
+        let waiters = engine.waiters()?;
+        events.wait_in(&waiters);
         Ok(Arc::new(Self {
             user: context.users.add(),
             context: Arc::clone(context),
             engine,
-            parking,
+            waiters,
             events,
             users: Users::default(),
             tag: Tag::default(),

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use iwarp_io::environment::Environment;
-use iwarp_io::progress::parking::Parking;
 use iwarp_io::progress::readiness::event_descriptor::EventDescriptor;
+use iwarp_io::progress::waiters::Waiters;
 use parking_lot::Mutex;
 
 use crate::error::{Errno, Error, Result, fail};
@@ -22,7 +22,7 @@ pub(crate) struct EventQueue<E> {
     /// How many more events may be found at once until the program counts as one that waits in its own way.
     blocks: AtomicU8,
     /// Where threads wait for an event.
-    parking: OnceLock<Arc<Parking>>,
+    waiters: OnceLock<Arc<Waiters>>,
 }
 
 /// The events that wait, and the threads that wait for one.
@@ -47,14 +47,14 @@ impl<E> EventQueue<E> {
             }),
             descriptor,
             blocks: AtomicU8::new(0),
-            parking: OnceLock::new(),
+            waiters: OnceLock::new(),
         })
     }
 
     /// Threads that wait for an event park here.
-    pub(crate) fn wait_in(&self, parking: &Arc<Parking>) {
-        // Of several threads that come first, each brings a parking that serves.
-        let _ = self.parking.set(Arc::clone(parking));
+    pub(crate) fn wait_in(&self, waiters: &Arc<Waiters>) {
+        // Of several threads that come first, each brings waiters that serve.
+        let _ = self.waiters.set(Arc::clone(waiters));
     }
 
     /// If a thread waits for an event in [`get`](Self::get), the event is that thread's, and the descriptor stays as it is.
@@ -65,8 +65,8 @@ impl<E> EventQueue<E> {
             self.descriptor.set(true);
         }
         drop(waiting);
-        if let Some(parking) = self.parking.get() {
-            parking.wake();
+        if let Some(waiters) = self.waiters.get() {
+            waiters.wake();
         }
     }
 
@@ -108,12 +108,12 @@ impl<E> EventQueue<E> {
             return fail(Errno::AGAIN, "no event waits");
         }
         let engine = engine()?;
-        self.wait_in(&engine.parking);
-        let parking = self.parking.get().unwrap_or(&engine.parking);
+        self.wait_in(&engine.waiters);
+        let waiters = self.waiters.get().unwrap_or(&engine.waiters);
         self.blocks.store(AT_ONCE, Ordering::Relaxed);
         self.waiting.lock().threads += 1;
         let waited = loop {
-            if let Err(error) = engine.wait(parking, &|| !self.is_empty()) {
+            if let Err(error) = engine.wait(waiters, &|| !self.is_empty()) {
                 break Err(error);
             }
             if let Some(event) = self.take() {

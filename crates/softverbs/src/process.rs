@@ -25,8 +25,8 @@ use iwarp_io::interfaces::{self, NetworkInterface};
 use iwarp_io::memory::{Table, TableOptions};
 use iwarp_io::progress::background::DriverOwner;
 use iwarp_io::progress::interrupts;
-use iwarp_io::progress::parking::{ANYTHING, Parking};
 use iwarp_io::progress::polling;
+use iwarp_io::progress::waiters::{ANYTHING, Waiters};
 use iwarp_io::transport::Transport;
 use iwarp_io::transport::sim::World;
 use iwarp_io::transport::sim::world::SimAdapter;
@@ -104,7 +104,7 @@ pub(crate) struct Engine {
     pub(crate) driver: Arc<Driver>,
     pub(crate) table: Arc<Table>,
     /// For completion queues without a channel, and for asynchronous events.
-    pub(crate) parking: Arc<Parking>,
+    pub(crate) waiters: Arc<Waiters>,
     capture: Option<Capture>,
     process: Weak<Process>,
 }
@@ -338,7 +338,7 @@ impl Process {
             while !done() && engine.driver.now() < end {
                 let soon = engine.driver.now() + LOOK;
                 if engine
-                    .park(&engine.parking, &done, Some(soon.min(end)))
+                    .park(&engine.waiters, &done, Some(soon.min(end)))
                     .is_err()
                 {
                     return;
@@ -446,7 +446,7 @@ impl Engine {
             world.add_adapter(adapter);
         }
         Ok(Self {
-            parking: Arc::new(driver.parking()?),
+            waiters: Arc::new(driver.waiters()?),
             driver,
             table,
             capture,
@@ -455,10 +455,10 @@ impl Engine {
     }
 
     /// A place for threads to wait in.
-    pub(crate) fn parking(&self) -> Result<Arc<Parking>> {
-        let parking = self.driver.parking();
-        let parking = parking.map_err(|error| Error::of_system(&error, "cannot make a channel"))?;
-        Ok(Arc::new(parking))
+    pub(crate) fn waiters(&self) -> Result<Arc<Waiters>> {
+        let waiters = self.driver.waiters();
+        let waiters = waiters.map_err(|error| Error::of_system(&error, "cannot make a channel"))?;
+        Ok(Arc::new(waiters))
     }
 
     /// Calls `drive`, which makes progress for connections. If it panics, the devices break: what `drive` was at may stay undone for ever.
@@ -470,11 +470,11 @@ impl Engine {
         done
     }
 
-    /// Waits in `parking`, and drives, until `done` returns true. Fails with EINTR after a signal, if the options say so.
-    pub(crate) fn wait(&self, parking: &Parking, done: &dyn Fn() -> bool) -> Result<()> {
+    /// Waits in `waiters`, and drives, until `done` returns true. Fails with EINTR after a signal, if the options say so.
+    pub(crate) fn wait(&self, waiters: &Waiters, done: &dyn Fn() -> bool) -> Result<()> {
         let process = self.process.upgrade();
         let Some(ends) = process.and_then(|process| process.options.interrupts) else {
-            return self.park(parking, done, None);
+            return self.park(waiters, done, None);
         };
         interrupts::take(); // of earlier waits
         let is_interrupted = Cell::new(false);
@@ -484,21 +484,21 @@ impl Engine {
             }
             is_interrupted.get() || done()
         };
-        self.park(parking, &or_interrupted, None)?;
+        self.park(waiters, &or_interrupted, None)?;
         if is_interrupted.get() && !done() {
             return fail(Errno::INTR, "a signal has ended the wait");
         }
         Ok(())
     }
 
-    /// Waits in `parking`, and drives, until `done` returns true or the deadline has passed.
+    /// Waits in `waiters`, and drives, until `done` returns true or the deadline has passed.
     pub(crate) fn park(
         &self,
-        parking: &Parking,
+        waiters: &Waiters,
         done: &dyn Fn() -> bool,
         deadline: Option<Instant>,
     ) -> Result<()> {
-        let parked = self.driving(|| parking.park(ANYTHING, done, deadline, polling::stop));
+        let parked = self.driving(|| waiters.park(ANYTHING, done, deadline, polling::stop));
         parked.map_err(|error| match error.kind() {
             io::ErrorKind::Deadlock => {
                 let world = self.driver.environment.world();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use softnd::capture::{Capture, FlowRole, Side};
+use softnd::capture::{Capture, FlowRole, SentBy};
 use softnd_tests::dissect::{Dissection, Startup};
 use softnd_tests::tool;
 
@@ -54,8 +54,8 @@ fn record(path: &Path, ends: [&str; 2], extra: &str) {
     for octet in [D4, T1].map(octets).concat() {
         flow.received(&[octet]);
     }
-    flow.closed(Side::Peer);
-    flow.closed(Side::Local);
+    flow.closed(SentBy::Peer);
+    flow.closed(SentBy::Local);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_stream_that_is_no_mpa_is_not_taken_for_it() {
         FlowRole::Passive,
     );
     flow.received(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n");
-    flow.reset(Side::Local);
+    flow.reset(SentBy::Local);
     let found = Dissection::of(&tshark, &path);
     assert!(
         found

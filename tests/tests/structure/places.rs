@@ -43,7 +43,7 @@ const RULES: &[Rule] = &[
             "iwarp-io/src/interfaces.rs",
             "iwarp-io/src/progress/readiness",
             "iwarp-io/src/transport/quic/plain_socket.rs",
-            "iwarp-io/src/transport/tcp/sockets.rs",
+            "iwarp-io/src/transport/tcp/wire.rs",
             // The one system call over registered memory.
             "iwarp-mem/src/io.rs",
             // Types and numbers of C.

@@ -13,10 +13,10 @@
 //! Capturing costs a copy of all octets, and a lock for the whole file. An adapter without capture has no [`Flow`] and pays
 //! nothing.
 
-mod cut;
-mod frame;
+mod packet_headers;
 mod pcapng;
-mod side;
+mod sent_by;
+mod splitter;
 #[cfg(test)]
 mod tests;
 
@@ -32,11 +32,11 @@ use parking_lot::Mutex;
 
 use crate::private_file;
 use crate::transport::sim::World;
-use cut::Cutter;
-use frame::{Ends, Flags, Header};
+use packet_headers::{Ends, Flags, Header};
 use pcapng::Sink;
+use splitter::Splitter;
 
-pub use side::Side;
+pub use sent_by::SentBy;
 
 /// Which side opened the TCP connection of a [`Flow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,13 +58,13 @@ pub enum FlowRole {
 ///
 /// ```
 /// # fn main() -> std::io::Result<()> {
-/// use iwarp_io::capture::{Capture, FlowRole, Side};
+/// use iwarp_io::capture::{Capture, FlowRole, SentBy};
 ///
 /// let capture = Capture::to_writer(std::io::sink())?;
 /// let flow = capture.flow(([127, 0, 0, 1], 40000).into(), ([127, 0, 0, 1], 7174).into(), FlowRole::Active);
 /// flow.opened();
 /// flow.sent(&[b"MPA ID Req Frame", &[0x40, 1, 0, 0]]);
-/// flow.closed(Side::Local);
+/// flow.closed(SentBy::Local);
 /// capture.flush()
 /// # }
 /// ```
@@ -208,7 +208,7 @@ struct FlowDirection {
     /// Frames of this side so far: the IP identification.
     frames: u16,
     closed: bool,
-    cutter: Cutter,
+    cutter: Splitter,
 }
 
 /// How far the other side's acknowledgements may lag before a segment is written for the acknowledgement alone. This is far
@@ -222,16 +222,16 @@ impl FlowDirection {
             acknowledged: 0,
             frames: 0,
             closed: false,
-            cutter: Cutter::new(),
+            cutter: Splitter::new(),
         }
     }
 }
 
 impl State {
-    fn half(&mut self, side: Side) -> &mut FlowDirection {
+    fn half(&mut self, side: SentBy) -> &mut FlowDirection {
         match side {
-            Side::Local => &mut self.local,
-            Side::Peer => &mut self.peer,
+            SentBy::Local => &mut self.local,
+            SentBy::Peer => &mut self.peer,
         }
     }
 }
@@ -259,16 +259,16 @@ impl Flow {
 
     /// Records octets that the socket took, in this order.
     pub fn sent(&self, octets: &[&[u8]]) {
-        self.record(Side::Local, octets);
+        self.record(SentBy::Local, octets);
     }
 
     /// Records octets that the socket gave.
     pub fn received(&self, octets: &[u8]) {
-        self.record(Side::Peer, &[octets]);
+        self.record(SentBy::Peer, &[octets]);
     }
 
     /// Records that `by` has closed its direction: a FIN, and the other side's acknowledgement.
-    pub fn closed(&self, by: Side) {
+    pub fn closed(&self, by: SentBy) {
         let state = &mut *self.state.lock();
         self.open(state);
         if state.phase == FlowPhase::Reset || state.half(by).closed {
@@ -282,7 +282,7 @@ impl Flow {
     }
 
     /// Records that `by` has reset the connection: an RST, the last frame of this flow.
-    pub fn reset(&self, by: Side) {
+    pub fn reset(&self, by: SentBy) {
         let state = &mut *self.state.lock();
         self.open(state);
         if state.phase == FlowPhase::Reset {
@@ -301,15 +301,15 @@ impl Flow {
         }
         state.phase = FlowPhase::Open;
         let opener = match self.role {
-            FlowRole::Active => Side::Local,
-            FlowRole::Passive => Side::Peer,
+            FlowRole::Active => SentBy::Local,
+            FlowRole::Passive => SentBy::Peer,
         };
         self.segment(state, opener, Flags::SYN, &[]);
         self.segment(state, opener.other(), Flags::SYN_ACK, &[]);
         self.segment(state, opener, Flags::ACK, &[]);
     }
 
-    fn record(&self, side: Side, octets: &[&[u8]]) {
+    fn record(&self, side: SentBy, octets: &[&[u8]]) {
         let state = &mut *self.state.lock();
         self.open(state);
         if state.phase == FlowPhase::Reset || state.half(side).closed {
@@ -330,7 +330,7 @@ impl Flow {
     }
 
     /// Writes the octets of an incomplete frame that are held back, because nothing more will come.
-    fn release(&self, state: &mut State, side: Side) {
+    fn release(&self, state: &mut State, side: SentBy) {
         let mut cutter = std::mem::take(&mut state.half(side).cutter);
         cutter.give_up();
         while let Some(unit) = cutter.next_unit() {
@@ -339,7 +339,7 @@ impl Flow {
         state.half(side).cutter = cutter;
     }
 
-    fn unit(&self, state: &mut State, side: Side, octets: &[u8]) {
+    fn unit(&self, state: &mut State, side: SentBy, octets: &[u8]) {
         for payload in octets.chunks(self.ends.max_payload()) {
             self.segment(state, side, Flags::PSH_ACK, payload);
             let sent = state.half(side).next;
@@ -349,7 +349,7 @@ impl Flow {
         }
     }
 
-    fn segment(&self, state: &mut State, side: Side, flags: Flags, payload: &[u8]) {
+    fn segment(&self, state: &mut State, side: SentBy, flags: Flags, payload: &[u8]) {
         let acknowledgement = if flags == Flags::SYN {
             0
         } else {
@@ -375,7 +375,7 @@ impl Flow {
             None => self.shared.clock.nanoseconds(),
         };
         sink.packet(now, side, |block| {
-            frame::write(block, &self.ends, &header, payload)
+            packet_headers::write(block, &self.ends, &header, payload)
         });
     }
 
@@ -390,8 +390,8 @@ impl Drop for Flow {
     fn drop(&mut self) {
         let state = &mut *self.state.lock();
         if state.phase == FlowPhase::Open {
-            self.release(state, Side::Local);
-            self.release(state, Side::Peer);
+            self.release(state, SentBy::Local);
+            self.release(state, SentBy::Peer);
         }
     }
 }

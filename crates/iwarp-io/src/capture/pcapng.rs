@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io;
 
-use super::side::Side;
+use super::sent_by::SentBy;
 
 const SECTION_HEADER: u32 = 0x0A0D_0D0A;
 const BYTE_ORDER_MAGIC: u32 = 0x1A2B_3C4D;
@@ -76,7 +76,7 @@ impl Sink {
     }
 
     /// One frame, captured at `now` nanoseconds since 1970; `by` sent it.
-    pub(super) fn packet(&mut self, now: u64, by: Side, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn packet(&mut self, now: u64, by: SentBy, write: impl FnOnce(&mut Vec<u8>)) {
         if self.failed.is_some() {
             return;
         }
@@ -92,8 +92,8 @@ impl Sink {
             body[lengths + 4..start].copy_from_slice(&length); // original
             pad(body);
             let direction = match by {
-                Side::Local => OUTBOUND,
-                Side::Peer => INBOUND,
+                SentBy::Local => OUTBOUND,
+                SentBy::Peer => INBOUND,
             };
             option(body, EPB_FLAGS, &direction.to_le_bytes());
             option(body, OPTION_END, &[]);

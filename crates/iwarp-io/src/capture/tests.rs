@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
-use super::{Capture, Flow, FlowRole, Side};
+use super::{Capture, Flow, FlowRole, SentBy};
 
 /// A writer whose octets a test can read.
 #[derive(Clone, Default)]
@@ -34,7 +34,7 @@ impl SharedWriter {
 #[derive(Debug)]
 struct Frame {
     nanoseconds: u64,
-    by: Side,
+    by: SentBy,
     stations: [[u8; 6]; 2],
     source: SocketAddr,
     target: SocketAddr,
@@ -120,14 +120,14 @@ fn packet(kind: u32, body: &[u8]) -> Frame {
         "epb_flags, then the end"
     );
     let by = match le32(options, 4) {
-        1 => Side::Peer,
-        2 => Side::Local,
+        1 => SentBy::Peer,
+        2 => SentBy::Local,
         other => panic!("direction {other}"),
     };
     ethernet(nanoseconds, by, &body[20..20 + length])
 }
 
-fn ethernet(nanoseconds: u64, by: Side, frame: &[u8]) -> Frame {
+fn ethernet(nanoseconds: u64, by: SentBy, frame: &[u8]) -> Frame {
     let stations = [
         frame[6..12].try_into().unwrap(),
         frame[..6].try_into().unwrap(),
@@ -222,7 +222,7 @@ fn fpdu(ulpdu: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn flags_of(frames: &[Frame]) -> Vec<(Side, u8)> {
+fn flags_of(frames: &[Frame]) -> Vec<(SentBy, u8)> {
     frames.iter().map(|frame| (frame.by, frame.flags)).collect()
 }
 
@@ -232,12 +232,12 @@ fn an_active_flow_begins_and_ends_like_tcp() {
     flow.opened();
     flow.sent(&[&request()]);
     flow.received(&reply());
-    flow.closed(Side::Local);
-    flow.closed(Side::Peer);
+    flow.closed(SentBy::Local);
+    flow.closed(SentBy::Peer);
     capture.flush().unwrap();
 
     let frames = writer.frames();
-    let (local, peer) = (Side::Local, Side::Peer);
+    let (local, peer) = (SentBy::Local, SentBy::Peer);
     let expected = [
         (local, SYN),
         (peer, SYN | ACK),
@@ -276,12 +276,15 @@ fn a_passive_flow_is_opened_by_the_peer() {
     assert_eq!(
         flags_of(&frames[..3]),
         [
-            (Side::Peer, SYN),
-            (Side::Local, SYN | ACK),
-            (Side::Peer, ACK)
+            (SentBy::Peer, SYN),
+            (SentBy::Local, SYN | ACK),
+            (SentBy::Peer, ACK)
         ]
     );
-    assert_eq!((frames[3].by, &frames[3].payload), (Side::Peer, &request()));
+    assert_eq!(
+        (frames[3].by, &frames[3].payload),
+        (SentBy::Peer, &request())
+    );
 }
 
 #[test]
@@ -343,8 +346,8 @@ fn one_fpdu_makes_one_segment_however_the_socket_cut_it() {
 #[test]
 fn a_cut_fpdu_is_written_when_the_stream_ends() {
     for end in [
-        |flow: Flow| flow.closed(Side::Local),
-        |flow: Flow| flow.reset(Side::Peer),
+        |flow: Flow| flow.closed(SentBy::Local),
+        |flow: Flow| flow.reset(SentBy::Peer),
         drop,
     ] {
         let (writer, capture, flow) = flow_over(v4(), FlowRole::Active);
@@ -406,23 +409,23 @@ fn a_direction_with_markers_is_cut_at_its_fpdus() {
 #[test]
 fn nothing_follows_a_reset_or_ones_own_fin() {
     let (writer, capture, flow) = flow_over(v4(), FlowRole::Active);
-    flow.closed(Side::Peer);
+    flow.closed(SentBy::Peer);
     flow.received(b"late");
-    flow.closed(Side::Peer);
+    flow.closed(SentBy::Peer);
     flow.sent(&[&request()]);
-    flow.reset(Side::Local);
+    flow.reset(SentBy::Local);
     flow.sent(&[b"late"]);
-    flow.reset(Side::Peer);
-    flow.closed(Side::Local);
+    flow.reset(SentBy::Peer);
+    flow.closed(SentBy::Local);
     capture.flush().unwrap();
     let frames = writer.frames();
     assert_eq!(frames.len(), 7);
     assert_eq!(
         (frames[5].by, frames[5].payload.len()),
-        (Side::Local, 24),
+        (SentBy::Local, 24),
         "half-closed is not closed"
     );
-    assert_eq!((frames[6].by, frames[6].flags), (Side::Local, RST | ACK));
+    assert_eq!((frames[6].by, frames[6].flags), (SentBy::Local, RST | ACK));
 }
 
 #[test]
@@ -442,7 +445,7 @@ fn sequence_numbers_wrap_and_a_one_way_stream_is_acknowledged() {
     assert_eq!(pure.len(), 4, "one per 256 KiB and a bit");
     assert!(
         pure.iter()
-            .all(|frame| (frame.by, frame.flags) == (Side::Peer, ACK))
+            .all(|frame| (frame.by, frame.flags) == (SentBy::Peer, ACK))
     );
     check_stream(&frames);
 }
@@ -506,7 +509,7 @@ fn a_full_disk_is_remembered_and_disturbs_nobody() {
     for _ in 0..100 {
         flow.sent(&[&[0; 60_000]]);
     }
-    flow.closed(Side::Local);
+    flow.closed(SentBy::Local);
     for _ in 0..2 {
         assert_eq!(
             capture.flush().unwrap_err().kind(),
@@ -560,12 +563,12 @@ fn threads_share_one_file() {
 /// Returns the two streams.
 fn check_stream(frames: &[Frame]) -> [Vec<u8>; 2] {
     let mut next = [frames[0].sequence, frames[1].sequence];
-    if frames[0].by == Side::Peer {
+    if frames[0].by == SentBy::Peer {
         next.reverse();
     }
     let mut streams = [Vec::new(), Vec::new()];
     for frame in frames {
-        let (own, other) = if frame.by == Side::Local {
+        let (own, other) = if frame.by == SentBy::Local {
             (0, 1)
         } else {
             (1, 0)
@@ -621,8 +624,8 @@ proptest! {
         }
         flow.sent(&[out]);
         flow.received(inward);
-        flow.closed(Side::Peer);
-        flow.closed(Side::Local);
+        flow.closed(SentBy::Peer);
+        flow.closed(SentBy::Local);
         capture.flush().unwrap();
         let frames = writer.frames();
         let [sent, received] = check_stream(&frames);

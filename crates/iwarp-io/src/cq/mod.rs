@@ -4,14 +4,14 @@
 //! [`Reason`], a number that means something to the owner alone.
 
 mod entry;
-mod held;
+mod held_results;
 mod queue;
 mod ring;
 
 #[cfg(test)]
-mod sample;
+mod test_entry;
 
 pub use entry::{Entry, NotifyOn, Reason, Word};
-pub use held::HeldResults;
+pub use held_results::HeldResults;
 pub use queue::{CompletedNotifies, Queue};
 pub use ring::{CannotResize, GREATEST_DEPTH};

@@ -12,10 +12,10 @@ use super::buffers::Buffers;
 use super::*;
 use crate::capture::FlowRole;
 use crate::memory::{Pd, Registration, Rights, Table};
-use crate::progress::parking::Parking;
+use crate::progress::waiters::Waiters;
 use crate::transport::Transport;
+use crate::transport::local_ports::bind;
 use crate::transport::pipe::Pipes;
-use crate::transport::ports::bind;
 use crate::transport::purpose::Purpose;
 use crate::transport::sim::{Conditions, World};
 
@@ -229,7 +229,7 @@ struct Net {
     table: Arc<Table>,
     pool: Pool,
     next: std::cell::Cell<u32>,
-    _parking: Parking,
+    _parking: Waiters,
 }
 
 impl Net {
@@ -237,15 +237,15 @@ impl Net {
         let world = transport.environment().world().cloned();
         let table = Arc::new(Table::new());
         let driver = Driver::start(transport, Buffers::new(Arc::clone(&table)), None).unwrap();
-        let parking = driver.parking().unwrap();
+        let waiters = driver.waiters().unwrap();
         Self {
             world,
-            domain: driver.domain(&parking).unwrap(),
+            domain: driver.domain(&waiters).unwrap(),
             driver: Arc::new(driver),
             table,
             pool: Pool::default(),
             next: 1.into(),
-            _parking: parking,
+            _parking: waiters,
         }
     }
 

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::half::CountedRule;
+use super::active_plan::{Faults, is_in_scope};
+use super::direction::CountedRule;
 use super::plan::{Action, Direction, Event, Lateness};
-use super::run::{Faults, is_in_scope};
 
 /// How many octets of late datagrams one direction keeps. What would be too much is lost.
 const LATE: usize = 64 * 1024 * 1024;
@@ -54,8 +54,8 @@ struct SocketRule {
 #[derive(Clone, Copy, Debug)]
 enum Due {
     At(Instant),
-    /// Behind the datagram with this number.
-    Behind(u64),
+    /// Lookback the datagram with this number.
+    Lookback(u64),
 }
 
 /// What has to be done when a datagram has come.
@@ -147,7 +147,7 @@ impl DatagramFaults {
                     None => copies = 0,
                 },
                 Action::Delay(Lateness::Datagrams(count)) => {
-                    due = Some(Due::Behind(way.count.saturating_add(count)));
+                    due = Some(Due::Lookback(way.count.saturating_add(count)));
                 }
                 Action::Flip { bit, .. } => match datagram.octets.get_mut(bit as usize / 8) {
                     Some(octet) => *octet ^= 0x80 >> (bit % 8),
@@ -169,7 +169,7 @@ impl DatagramFaults {
         }
         let count = way.count;
         way.release(
-            |due| matches!(due, Due::Behind(number) if number <= count),
+            |due| matches!(due, Due::Lookback(number) if number <= count),
             out,
         );
         passed
@@ -216,7 +216,7 @@ impl Way {
     fn wake_at(&self) -> Option<Instant> {
         self.late.iter().find_map(|(due, _)| match due {
             Due::At(at) => Some(*at),
-            Due::Behind(_) => None,
+            Due::Lookback(_) => None,
         })
     }
 

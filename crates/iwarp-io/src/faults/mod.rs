@@ -5,21 +5,21 @@
 //! This module does not know who owns the streams and the sockets: names of calls and of statuses are words, which the owner resolves
 //! ([`Plan::check_names`]).
 
+mod active_plan;
 mod datagrams;
+mod direction;
 mod error;
-mod frames;
-mod half;
+mod frame_finder;
 mod plan;
-mod run;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod text;
 
+pub use active_plan::{CallFault, Effect, Faults, QueueFaults, Verdict};
 pub use datagrams::{DatagramFaults, Passed, PassingDatagram};
 pub use error::{LoadError, PlanError};
 pub use plan::{
     Action, Direction, Event, Field, Kind, Lateness, Peer, Place, Plan, Rule, Scope, Unit, Which,
 };
-pub use run::{CallFault, Effect, Faults, QueueFaults, Verdict};
 pub use stream::{Blocked, FaultOwner, StreamFaults};

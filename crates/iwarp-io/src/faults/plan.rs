@@ -224,10 +224,10 @@ impl Field {
 /// The octet of the passing unit at which an action is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// Behind the last octet.
+    /// Lookback the last octet.
     #[default]
     End,
-    /// Behind so many octets; 0 is before the first octet. If the unit is shorter, the action is not done.
+    /// Lookback so many octets; 0 is before the first octet. If the unit is shorter, the action is not done.
     Octet(u64),
 }
 

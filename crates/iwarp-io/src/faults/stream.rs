@@ -8,15 +8,15 @@ use std::time::Instant;
 use iwarp::Role;
 use iwarp::mpa::startup::FrameKind;
 
-use super::half::{Half, Identity, Step};
+use super::active_plan::{Effect, Faults};
+use super::direction::{DirectionFaults, Identity, Step};
 use super::plan::Direction;
-use super::run::{Effect, Faults};
 
 /// What a plan does to one stream. This does no I/O: each call gets the transport as an argument.
 #[derive(Debug)]
 pub struct StreamFaults {
-    sent: Half,
-    received: Half,
+    sent: DirectionFaults,
+    received: DirectionFaults,
     reset: bool,
     effects: Vec<Effect>,
 }
@@ -47,8 +47,8 @@ impl Faults {
         };
         let number = self.next_stream();
         let identity = Identity { number, peer };
-        let sent = Half::new(self, identity, Direction::Sent, own);
-        let received = Half::new(self, identity, Direction::Received, peers);
+        let sent = DirectionFaults::new(self, identity, Direction::Sent, own);
+        let received = DirectionFaults::new(self, identity, Direction::Received, peers);
         let watched = sent.is_watched() || received.is_watched();
         watched.then_some(StreamFaults {
             sent,

@@ -1,23 +1,22 @@
 //! A [`Domain`]: streams that are driven together, by the threads that poll or wait for them.
 
-mod attendance;
-mod behind;
 mod hot;
+mod lookback;
 mod streams;
-mod turn;
 mod unfinished;
+mod who_drives;
 
 use std::io;
 use std::sync::{Arc, Weak};
 
 use super::{BATCH, Edges, Readiness, Ready, Set, Watch};
 use crate::sync::AtomicUsize;
-use attendance::Attendance;
-use behind::{Behind, Level};
+pub use hot::Turn;
 use hot::{Drive, HotSources, Probe};
+use lookback::{Level, Lookback};
 use streams::Streams;
-pub use turn::Turn;
 use unfinished::Unfinished;
+use who_drives::WhoDrives;
 
 /// Something that can make progress when its stream is ready.
 pub trait Source<S: Readiness = Set>: Send + Sync {
@@ -46,8 +45,8 @@ pub struct Domain<S: Readiness = Set> {
     streams: Streams<S, dyn Source<S>>,
     hot: HotSources<dyn Source<S>>,
     unfinished: Unfinished<dyn Source<S>>,
-    attendance: Attendance,
-    behind: Behind,
+    attendance: WhoDrives,
+    behind: Lookback,
 }
 
 impl<S: Readiness> std::fmt::Debug for Domain<S> {
@@ -59,15 +58,15 @@ impl<S: Readiness> std::fmt::Debug for Domain<S> {
 }
 
 impl<S: Readiness> Domain<S> {
-    /// Makes a domain without sources over an empty set. `parked` counts the threads that sleep in the parking which drives
+    /// Makes a domain without sources over an empty set. `parked` counts the threads that sleep in the waiters which drive
     /// the domain.
     pub fn new(set: S, parked: Arc<AtomicUsize>) -> Self {
         Self {
             streams: Streams::new(set),
             hot: HotSources::new(),
             unfinished: Unfinished::new(),
-            attendance: Attendance::new(parked),
-            behind: Behind::new(),
+            attendance: WhoDrives::new(parked),
+            behind: Lookback::new(),
         }
     }
 

@@ -12,7 +12,7 @@ pub(super) fn note() {
 }
 
 /// Returns true if a signal has ended a wait of this thread since the last call. A caller that parks asks in its `done`
-/// ([`Parking::park`](super::parking::Parking::park)), so that a signal can end the call.
+/// ([`Waiters::park`](super::waiters::Waiters::park)), so that a signal can end the call.
 ///
 /// Where more than two threads wait in one place, signals do not end the waits of those that follow.
 pub fn take() -> bool {

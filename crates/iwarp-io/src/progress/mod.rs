@@ -1,11 +1,10 @@
 //! Progress: which thread drives which streams, and how it learns that they are ready.
 //!
 //! The thread that waits is the thread that drives. A poll of a completion queue drives that queue's set. A thread that
-//! waits in a [`parking`] drives the control set and the completion queues armed there. The [`background`] thread serves
+//! waits among [`waiters`] drives the control set and the completion queues armed there. The [`background`] thread serves
 //! only the domains that nobody attends. `loom_model` runs all of them over a model of sets.
 
 pub mod background;
-pub mod carried;
 mod cpu_placement;
 pub mod domain;
 pub(crate) mod helping;
@@ -13,13 +12,14 @@ pub(crate) mod helping;
 pub mod interrupts;
 #[cfg(all(test, loom))]
 mod loom_model;
-pub mod parking;
 pub mod polling;
 pub mod readiness;
 pub mod set;
+pub mod shared_descriptor;
 pub mod timers;
 mod tokens;
 pub mod turns;
+pub mod waiters;
 
 use readiness::BATCH;
 pub use readiness::{Edges, Readiness, Ready, Wake, Watch};

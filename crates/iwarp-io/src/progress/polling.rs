@@ -53,7 +53,7 @@ fn remember(polled: &mut Vec<Polled>, domain: &Arc<Domain>, background: &Arc<Bac
 }
 
 /// Called when this thread goes to sleep, or its task waits. The background thread takes over the domains that this thread has polled, unless
-/// a parking in which a thread sleeps drives them. Otherwise a client that holds both ends of a connection in one
+/// `Waiters` in which a thread sleeps drive them. Otherwise a client that holds both ends of a connection in one
 /// thread would wait for ticks.
 pub fn stop() {
     // The list is taken out because the last reference to a domain may be dropped here.

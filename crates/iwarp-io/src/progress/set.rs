@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use rustix::fd::{AsFd, BorrowedFd};
 
-use super::carried::{CarriedSource, CarriedSources, CarrierId};
 #[cfg(target_os = "linux")]
 use super::readiness::epoll::{Epoll, EventFd};
 #[cfg(windows)]
@@ -20,11 +19,12 @@ use super::readiness::{
     kqueue_rules::KqueueRules,
     mio::{Mio, Pipe},
 };
+use super::shared_descriptor::{CarriedSource, CarriedSources, CarrierId};
 use super::tokens::RESERVED;
 use crate::transport::sim::World;
 use crate::transport::sim::world::{Mode, SimSet, SimSource, SimWaker};
 
-/// The token of the waker of a set's [carried sources](super::carried), and from there on those of their carriers.
+/// The token of the waker of a set's [carried sources](super::shared_descriptor), and from there on those of their carriers.
 const CARRIED: u64 = RESERVED + (1 << 16);
 
 /// A set of sources.

@@ -8,7 +8,7 @@ use iwarp::mpa::startup::{
 };
 use iwarp::{ReadLimits, StreamEnd, TerminateCode, terminate_frame};
 
-use super::machine::{Machine, deadline};
+use super::exchange::{Machine, deadline};
 
 /// A Responder that ends the stream within this time of a Request of revision 2, without an octet, may speak revision 1 only.
 const FALLBACK_WITHIN: Duration = Duration::from_secs(5);

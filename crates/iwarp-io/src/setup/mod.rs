@@ -18,10 +18,10 @@
 //! Requests.
 
 mod acceptor;
+mod exchange;
 mod half_open;
 mod incoming;
 mod initiator;
-mod machine;
 mod mpa_startup;
 mod responder;
 
@@ -34,8 +34,8 @@ pub use iwarp::mpa::startup::{
 };
 pub use iwarp::{ReadLimits, Role, StreamConfig, StreamEnd, TerminateCode, terminate_frame};
 
+pub use exchange::Machine;
 pub use initiator::{Agreement, Initiator, InitiatorConfig, InitiatorFailure, InitiatorOutcome};
-pub use machine::Machine;
 pub use mpa_startup::{ConnectionRequest, MpaStartup, StartupOwner};
 pub use responder::{Accepted, Responder, ResponderConfig, ResponderFailure, ResponderOutcome};
 

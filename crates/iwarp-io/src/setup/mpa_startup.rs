@@ -8,8 +8,8 @@ use std::time::Instant;
 use iwarp::mpa::startup::{Acceptance, Agreed, Frame, MAX_FRAME, Offer};
 use iwarp::{ReadLimits, StreamEnd};
 
+use super::exchange::Machine;
 use super::initiator::{Initiator, InitiatorFailure, InitiatorOutcome};
-use super::machine::Machine;
 use super::responder::{Responder, ResponderConfig, ResponderOutcome};
 use crate::driver::Driver;
 use crate::progress::Edges;

@@ -8,7 +8,7 @@ use iwarp::mpa::startup::{
 };
 use iwarp::{ReadLimits, StreamEnd};
 
-use super::machine::{Machine, deadline};
+use super::exchange::{Machine, deadline};
 
 /// What holds for all connections that a [`Responder`] is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

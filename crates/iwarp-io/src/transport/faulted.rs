@@ -9,7 +9,7 @@ use iwarp_mem::Sent;
 use parking_lot::Mutex;
 
 use super::Wire;
-use crate::capture::{Flow, Side};
+use crate::capture::{Flow, SentBy};
 use crate::environment::Environment;
 use crate::faults::{Blocked, Effect, FaultOwner, StreamFaults};
 
@@ -43,7 +43,7 @@ impl RecordedWire<'_> {
     fn read(self, into: &mut [u8]) -> io::Result<usize> {
         let count = self.wire.read(into)?;
         match self.flow {
-            Some(flow) if count == 0 => flow.closed(Side::Peer),
+            Some(flow) if count == 0 => flow.closed(SentBy::Peer),
             Some(flow) => flow.received(&into[..count]),
             None => {}
         }
@@ -64,7 +64,7 @@ impl RecordedWire<'_> {
         if self.wire.close_write().is_ok()
             && let Some(flow) = self.flow
         {
-            flow.closed(Side::Local);
+            flow.closed(SentBy::Local);
         }
     }
 }

@@ -5,9 +5,9 @@
 //! [`Wire`]. [`Stream`](stream::Stream) is a wire with its capture.
 
 mod faulted;
+pub mod local_ports;
 #[cfg(all(test, unix))]
 pub mod pipe;
-pub mod ports;
 pub mod purpose;
 pub mod quic;
 pub mod sim;

@@ -11,7 +11,7 @@ use rdma_buffer::page_offsets_matter;
 
 use super::Wire;
 use super::faulted::{Faulted, RecordedWire};
-use crate::capture::{Capture, Flow, FlowRole, Side};
+use crate::capture::{Capture, Flow, FlowRole, SentBy};
 use crate::environment::Environment;
 use crate::faults::{FaultOwner, StreamFaults};
 use crate::progress::readiness::Watch;
@@ -231,7 +231,7 @@ impl Stream {
 
     fn saw(&self, octets: &[u8]) {
         match &self.flow {
-            Some(flow) if octets.is_empty() => flow.closed(Side::Peer),
+            Some(flow) if octets.is_empty() => flow.closed(SentBy::Peer),
             Some(flow) => flow.received(octets),
             None => {}
         }
@@ -338,7 +338,7 @@ impl Stream {
         if self.wire.close_write().is_ok()
             && let Some(flow) = &self.flow
         {
-            flow.closed(Side::Local);
+            flow.closed(SentBy::Local);
         }
     }
 
@@ -346,14 +346,14 @@ impl Stream {
     pub fn reset(self) {
         self.wire.reset();
         if let Some(flow) = &self.flow {
-            flow.reset(Side::Local);
+            flow.reset(SentBy::Local);
         }
     }
 
     /// Records that the peer has reset the connection.
     pub fn was_reset(&self) {
         if let Some(flow) = &self.flow {
-            flow.reset(Side::Peer);
+            flow.reset(SentBy::Peer);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::ports::bind;
+use super::local_ports::bind;
 use super::*;
 use crate::driver::Driver;
 use crate::endpoint::buffers::Buffers;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Weak};
 
 use iwarp_io::transport::purpose::Purpose;
-use iwarp_io::transport::{Bound, ports};
+use iwarp_io::transport::{Bound, local_ports};
 use netdirect::{
     Call, Error, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, Result, Started,
     Status,
@@ -146,7 +146,7 @@ impl Listener {
         }
         let covered = self.covered(address)?;
         self.core.device.admit(Call::BindListener)?;
-        let bound = ports::bind_all(
+        let bound = local_ports::bind_all(
             &self.core.driver.transport,
             &covered,
             address.port(),

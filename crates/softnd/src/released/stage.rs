@@ -300,7 +300,7 @@ impl<'a> Side<'a> {
         let stage = self.stage;
         let file = downcast::<File>(self.file.clone(), |_| true).unwrap();
         stage.watch("an overlapped file", &file);
-        stage.watch("a parking", &file.parking);
+        stage.watch("a waiters", &file.waiters);
         let cq = downcast::<CqHandle>(self.cq.clone(), |_| true).unwrap();
         stage.watch("a completion queue", &cq.0);
         stage.watch("a domain", &cq.0.domain);

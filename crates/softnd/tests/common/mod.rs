@@ -228,7 +228,7 @@ impl Side {
         self.register(&Buffer::new(len), flags)
     }
 
-    /// Waits for `count` results by Notify and parking.
+    /// Waits for `count` results by Notify and waiters.
     pub fn results(&self, count: usize) -> Vec<CompletionResult> {
         let mut results = Vec::new();
         let mut batch = [CompletionResult::default(); 16];

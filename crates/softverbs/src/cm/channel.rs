@@ -34,7 +34,7 @@ impl<I> ChannelOf<I> {
     pub fn create(process: &Arc<Process>) -> Result<Arc<Self>> {
         let engine = process.engine()?;
         let events = EventQueue::new(&engine.driver.environment)?;
-        events.wait_in(&engine.parking()?);
+        events.wait_in(&engine.waiters()?);
         Ok(Arc::new(Self {
             process: Arc::clone(process),
             engine,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use iwarp_io::interfaces;
 use iwarp_io::system_call::errno;
 use iwarp_io::transport::Bound;
-use iwarp_io::transport::ports::{self, BindError};
+use iwarp_io::transport::local_ports::{self, BindError};
 use iwarp_io::transport::purpose::Purpose;
 
 use super::event::{CmEventKind, ConnParameters, status_of};
@@ -159,7 +159,7 @@ fn bind(
 ) -> Result<(Vec<Bound>, u16)> {
     let transport = process.transport();
     let Some(range) = process.options().ports.clone().filter(|_| port == 0) else {
-        return ports::bind_all(transport, addresses, port, purpose)
+        return local_ports::bind_all(transport, addresses, port, purpose)
             .map_err(|why| bind_error(&why));
     };
     // The search begins at a port that nobody can predict, so that processes seldom try the same ones.
@@ -171,7 +171,7 @@ fn bind(
     for step in 0..count {
         let offset = u16::try_from((start % count + step) % count).unwrap_or(0);
         let port = range.start().saturating_add(offset);
-        match ports::bind_all(transport, addresses, port, purpose) {
+        match local_ports::bind_all(transport, addresses, port, purpose) {
             Err(BindError::Refused(_, error)) if errno(&error) == Some(Errno::ADDRINUSE) => {}
             other => return other.map_err(|why| bind_error(&why)),
         }

@@ -9,8 +9,8 @@ use std::sync::{Arc, Weak};
 use iwarp_io::cq::{self, CannotResize, NotifyOn, Queue};
 use iwarp_io::limited;
 use iwarp_io::progress::domain::Domain;
-use iwarp_io::progress::parking::Parking;
 use iwarp_io::progress::polling;
+use iwarp_io::progress::waiters::Waiters;
 use parking_lot::Mutex;
 
 pub(crate) use entry::CqEntry;
@@ -29,7 +29,7 @@ pub struct CompletionQueue {
     engine: Arc<Engine>,
     channel: Option<Arc<CompletionChannel>>,
     /// Where threads wait that drive the queue's streams.
-    parking: Arc<Parking>,
+    waiters: Arc<Waiters>,
     parking_token: u64,
     pub(crate) domain: Arc<Domain>,
     queue: Queue<CqEntry, Armed>,
@@ -84,12 +84,12 @@ impl CompletionQueue {
         check_depth(depth)?;
         let engine = context.engine()?;
         let queue = Queue::new(depth).map_err(|_| no_memory())?;
-        let parking = channel.map_or(&engine.parking, |channel| &channel.parking);
-        let parking = Arc::clone(parking);
-        let domain = engine.driver.domain(&parking);
+        let waiters = channel.map_or(&engine.waiters, |channel| &channel.waiters);
+        let waiters = Arc::clone(waiters);
+        let domain = engine.driver.domain(&waiters);
         let domain =
             domain.map_err(|error| Error::of_system(&error, "cannot create a completion queue"))?;
-        let parking_token = parking.add_queue(&domain);
+        let parking_token = waiters.add_queue(&domain);
         Ok(Arc::new_cyclic(|this| Self {
             user_of: (
                 context.users.add(),
@@ -98,7 +98,7 @@ impl CompletionQueue {
             context: Arc::clone(context),
             engine,
             channel: channel.cloned(),
-            parking,
+            waiters,
             parking_token,
             domain,
             queue,
@@ -201,7 +201,7 @@ impl CompletionQueue {
         if self.armed.fetch_max(wanted, Ordering::SeqCst) < wanted {
             let due = self.queue.notify(on, Armed, |waits| self.interest(waits));
             if self.domain.has_interest() {
-                self.parking.arm(&self.domain, self.parking_token);
+                self.waiters.arm(&self.domain, self.parking_token);
             }
             if let Some(due) = due {
                 self.deliver(due);
@@ -256,7 +256,7 @@ impl CompletionQueue {
 
     /// Wakes a thread that waits and drives, to look for unfinished work.
     pub(crate) fn wake(&self) {
-        self.parking.call_driver();
+        self.waiters.call_driver();
     }
 
     pub(crate) fn attach(&self, queue_pair: Weak<dyn QueueUser>) {
@@ -330,7 +330,7 @@ impl EventSubject for CompletionQueue {
 
 impl Drop for CompletionQueue {
     fn drop(&mut self) {
-        self.parking.remove_queue(&self.domain, self.parking_token);
+        self.waiters.remove_queue(&self.domain, self.parking_token);
         self.engine.driver.remove_domain(&self.domain);
     }
 }

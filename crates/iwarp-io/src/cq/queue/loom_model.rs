@@ -3,7 +3,7 @@
 
 use loom::{sync::Arc, thread};
 
-use super::super::sample::{Sample, Taken, reason, sample};
+use super::super::test_entry::{Taken, TestEntry, reason, sample};
 use super::*;
 
 fn model(run: impl Fn() + Send + Sync + 'static) {
@@ -23,7 +23,7 @@ fn released(notifies: Option<CompletedNotifies<u32>>) -> Vec<(u32, Option<Reason
 }
 
 fn placing(
-    queue: &Arc<Queue<Sample, u32>>,
+    queue: &Arc<Queue<TestEntry, u32>>,
     number: u64,
 ) -> thread::JoinHandle<(Vec<(u32, Option<Reason>)>, bool)> {
     let queue = Arc::clone(queue);
@@ -38,7 +38,7 @@ fn placing(
 #[test]
 fn a_request_meets_two_results() {
     model(|| {
-        let queue = Arc::new(Queue::<Sample, u32>::new(2).unwrap());
+        let queue = Arc::new(Queue::<TestEntry, u32>::new(2).unwrap());
         let placers = [0, 2].map(|number| placing(&queue, number));
         let mut all = released(queue.notify(NotifyOn::Any, 1, |_| {}));
         for placer in placers {
@@ -52,7 +52,7 @@ fn a_request_meets_two_results() {
 #[test]
 fn no_result_is_left_beside_a_waiting_request() {
     model(|| {
-        let queue = Arc::new(Queue::<Sample, u32>::new(2).unwrap());
+        let queue = Arc::new(Queue::<TestEntry, u32>::new(2).unwrap());
         let placers = [0, 2].map(|number| placing(&queue, number));
         let mut results = [Taken::default(); 4];
         let mut taken = 0;
@@ -74,7 +74,7 @@ fn no_result_is_left_beside_a_waiting_request() {
 #[test]
 fn a_solicited_request_meets_a_plain_and_a_solicited_result() {
     model(|| {
-        let queue = Arc::new(Queue::<Sample, u32>::new(2).unwrap());
+        let queue = Arc::new(Queue::<TestEntry, u32>::new(2).unwrap());
         let placers = [0, 1].map(|number| placing(&queue, number));
         let mut all = released(queue.notify(NotifyOn::Solicited, 1, |_| {}));
         for placer in placers {
@@ -90,7 +90,7 @@ fn a_solicited_request_meets_a_plain_and_a_solicited_result() {
 #[test]
 fn a_request_meets_a_breakdown_and_the_end_of_requests() {
     model(|| {
-        let queue = Arc::new(Queue::<Sample, u32>::new(1).unwrap());
+        let queue = Arc::new(Queue::<TestEntry, u32>::new(1).unwrap());
         let breaks = thread::spawn({
             let queue = Arc::clone(&queue);
             move || {
@@ -122,7 +122,7 @@ fn a_request_meets_a_breakdown_and_the_end_of_requests() {
 #[test]
 fn a_request_meets_an_overflow() {
     model(|| {
-        let queue = Arc::new(Queue::<Sample, u32>::new(1).unwrap());
+        let queue = Arc::new(Queue::<TestEntry, u32>::new(1).unwrap());
         assert!(queue.place(std::iter::once(sample(0)), |_| {}).is_none());
         let placers = [2, 4].map(|number| placing(&queue, number));
         let mut all = released(queue.notify(NotifyOn::Breakdown, 1, |_| {}));
@@ -132,7 +132,7 @@ fn a_request_meets_an_overflow() {
             all.extend(released);
             broken += u32::from(broke);
         }
-        assert_eq!(all, [(1, Some(Sample::OVERFLOW))]);
+        assert_eq!(all, [(1, Some(TestEntry::OVERFLOW))]);
         assert_eq!(broken, 1);
     });
 }

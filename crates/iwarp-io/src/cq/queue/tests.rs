@@ -5,12 +5,12 @@ use std::thread;
 use parking_lot::Condvar;
 use proptest::prelude::*;
 
-use super::super::sample::{Sample, Taken, reason, sample};
+use super::super::test_entry::{Taken, TestEntry, reason, sample};
 use super::*;
 
 /// The same queue as plain counters behind one lock: what the lock-free one must not be told from.
 struct Plain {
-    ring: VecDeque<Sample>,
+    ring: VecDeque<TestEntry>,
     depth: usize,
     placed: u64,
     solicited: u64,
@@ -22,12 +22,12 @@ struct Plain {
 }
 
 impl Plain {
-    fn place(&mut self, entry: Sample) {
+    fn place(&mut self, entry: TestEntry) {
         if self.broken.is_some() {
             return;
         }
         if self.ring.len() == self.depth {
-            self.broken = Some(Sample::OVERFLOW);
+            self.broken = Some(TestEntry::OVERFLOW);
             return;
         }
         self.placed += 1;
@@ -69,7 +69,7 @@ enum Step {
     End,
 }
 
-const BREAKDOWNS: [Reason; 2] = [reason(2), Sample::OVERFLOW];
+const BREAKDOWNS: [Reason; 2] = [reason(2), TestEntry::OVERFLOW];
 const REMOVED: Reason = reason(3);
 
 fn step() -> impl Strategy<Value = Step> {
@@ -100,7 +100,7 @@ proptest! {
     /// Whatever is done to it, in whatever order.
     #[test]
     fn queue_is_one_behind_a_lock(depth in 1u32..20, steps in prop::collection::vec(step(), 1..100)) {
-        let queue = Queue::<Sample, u32>::new(depth).unwrap();
+        let queue = Queue::<TestEntry, u32>::new(depth).unwrap();
         let mut plain = Plain {
             ring: VecDeque::new(), depth: depth as usize, placed: 0, solicited: 0, fired: 0, taken: 0,
             requests: Vec::new(), broken: None, ended: None,
@@ -125,7 +125,7 @@ proptest! {
                     let mut results = [Taken::default(); 8];
                     let taken = queue.take(&mut results[..most]);
                     let count = most.min(plain.ring.len());
-                    let expected: Vec<_> = plain.ring.drain(..count).map(Sample::taken).collect();
+                    let expected: Vec<_> = plain.ring.drain(..count).map(TestEntry::taken).collect();
                     plain.taken += count as u64;
                     prop_assert_eq!(&results[..taken], &expected[..]);
                 }
@@ -173,7 +173,7 @@ proptest! {
 /// While only a breakdown is waited for, or a solicited result and none comes, placers take no lock.
 #[test]
 fn requests_that_nothing_satisfies_cost_placers_no_lock() {
-    let queue = Queue::<Sample, u32>::new(8).unwrap();
+    let queue = Queue::<TestEntry, u32>::new(8).unwrap();
     assert!(queue.notify(NotifyOn::Breakdown, 1, |_| {}).is_none());
     assert!(queue.notify(NotifyOn::Solicited, 2, |_| {}).is_none());
     let plain = [0, 2];
@@ -190,7 +190,7 @@ fn requests_that_nothing_satisfies_cost_placers_no_lock() {
 fn a_client_that_waits_gets_everything() {
     const EACH: u64 = 3_000;
     const PLACERS: u64 = 3;
-    let queue = Queue::<Sample, u64>::new(1 << 14).unwrap();
+    let queue = Queue::<TestEntry, u64>::new(1 << 14).unwrap();
     let (rung, bell) = (parking_lot::Mutex::new(0u64), Condvar::new());
     let ring = |notifies: Option<CompletedNotifies<u64>>| {
         for request in notifies

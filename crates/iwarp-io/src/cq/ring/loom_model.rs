@@ -6,7 +6,7 @@
 
 use loom::{sync::Arc, thread};
 
-use super::super::sample::{Sample, Taken, sample};
+use super::super::test_entry::{Taken, TestEntry, sample};
 use super::*;
 
 fn model(run: impl Fn() + Send + Sync + 'static) {
@@ -15,12 +15,12 @@ fn model(run: impl Fn() + Send + Sync + 'static) {
     builder.check(run);
 }
 
-fn place(ring: &Ring<Sample>, numbers: &[u64]) -> usize {
+fn place(ring: &Ring<TestEntry>, numbers: &[u64]) -> usize {
     ring.place(numbers.iter().map(|&number| sample(number)), numbers.len())
 }
 
 /// Takes at most `most` results, each whole, and returns their numbers.
-fn take(ring: &Ring<Sample>, most: usize) -> Vec<u64> {
+fn take(ring: &Ring<TestEntry>, most: usize) -> Vec<u64> {
     let mut results = [Taken::default(); 4];
     let taken = ring.take(&mut results[..most]);
     let number = |result: &Taken| {

@@ -4,16 +4,16 @@ use std::thread;
 
 use proptest::prelude::*;
 
-use super::super::sample::{Sample, Taken, sample};
+use super::super::test_entry::{Taken, TestEntry, sample};
 use super::*;
 
-fn place(ring: &Ring<Sample>, numbers: std::ops::Range<u64>) -> usize {
+fn place(ring: &Ring<TestEntry>, numbers: std::ops::Range<u64>) -> usize {
     let wanted = numbers.clone().count();
     ring.place(numbers.map(sample), wanted)
 }
 
 /// Takes at most `most` results, each whole, and returns their numbers.
-fn take(ring: &Ring<Sample>, most: usize) -> Vec<u64> {
+fn take(ring: &Ring<TestEntry>, most: usize) -> Vec<u64> {
     let mut results = vec![Taken::default(); most];
     let taken = ring.take(&mut results);
     let number = |result: &Taken| {
@@ -99,7 +99,7 @@ const EACH: u64 = if cfg!(debug_assertions) {
 const THREADS: u64 = 2;
 
 /// Places the numbers of one thread, all of them, in rows of changing length.
-fn place_all(ring: &Ring<Sample>, thread: u64) {
+fn place_all(ring: &Ring<TestEntry>, thread: u64) {
     let (mut next, end) = (thread * EACH, (thread + 1) * EACH);
     while next < end {
         let row = (1 + next % 7).min(end - next);
@@ -111,7 +111,7 @@ fn place_all(ring: &Ring<Sample>, thread: u64) {
 }
 
 /// Takes until all threads together have taken everything.
-fn take_all(ring: &Ring<Sample>, count: &AtomicU64) -> Vec<u64> {
+fn take_all(ring: &Ring<TestEntry>, count: &AtomicU64) -> Vec<u64> {
     let mut mine = Vec::new();
     while count.load(Ordering::Relaxed) < THREADS * EACH {
         let taken = take(ring, 1 + mine.len() % 9);

@@ -16,8 +16,8 @@ use super::*;
 use crate::capture::FlowRole;
 use crate::endpoint::COPIED_BELOW;
 use crate::transport::Transport;
+use crate::transport::local_ports::bind;
 use crate::transport::pipe::Pipes;
-use crate::transport::ports::bind;
 use crate::transport::purpose::Purpose;
 
 const PD: Pd = Pd(1);

@@ -7,7 +7,6 @@
 
 use std::sync::{Arc, Weak};
 
-use super::turn::Turn;
 use crate::progress::Edges;
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, after_unlocking, fence};
 
@@ -22,6 +21,17 @@ const STEADY: u32 = if cfg!(loom) { 1 } else { 32 };
 /// busy streams do not keep small requests on other streams waiting.
 const LOOK: usize = if cfg!(loom) { 2 } else { 32 };
 const WEIGHT: usize = 16 * 1024;
+
+/// The result of one turn of a source.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Turn {
+    /// A budget ended the turn, and more could be done at once.
+    pub unfinished: bool,
+    /// Octets wait until the socket takes data again.
+    pub blocked: bool,
+    /// What was received, in octets. What costs time beside its octets adds to them.
+    pub work: usize,
+}
 
 /// What the hot sources ask their domain for.
 pub(super) trait Drive {

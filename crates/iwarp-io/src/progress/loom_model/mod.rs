@@ -2,7 +2,7 @@
 //! every interleaving that loom's memory model allows, up to a number of preemptions:
 //! `RUSTFLAGS="--cfg loom" cargo test -p iwarp-io --lib loom`.
 //!
-//! The domain, the parking, the background thread and the lock of a source are the real ones. The system below them, and
+//! The domain, the waiters, the background thread and the lock of a source are the real ones. The system below them, and
 //! the streams above, are models. A lost wake-up shows as a deadlock, or as more branches than any run needs, because the
 //! background thread ticks for ever.
 
@@ -18,8 +18,8 @@ use loom::thread;
 
 use super::background::{Background, Thread};
 use super::domain::{Domain, Source, Turn};
-use super::parking::{ANYTHING, Parking};
 use super::turns::Turns;
+use super::waiters::{ANYTHING, Waiters};
 use super::{BATCH, Edges, Readiness};
 use crate::environment::Environment;
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, Ordering};
@@ -54,7 +54,7 @@ impl Request {
 struct World {
     control: Arc<Domain<Set>>,
     background: Arc<Background<Set>>,
-    parking: Arc<Parking<Set>>,
+    waiters: Arc<Waiters<Set>>,
 }
 
 impl World {
@@ -65,12 +65,12 @@ impl World {
         control.set_armed(true);
         let background = Background::new(Set::new()).unwrap();
         background.add(&control).unwrap();
-        let parking =
-            Arc::new(Parking::new(&control, &background, &parked, Environment::System).unwrap());
+        let waiters =
+            Arc::new(Waiters::new(&control, &background, &parked, Environment::System).unwrap());
         Arc::new(Self {
             control,
             background,
-            parking,
+            waiters,
         })
     }
 
@@ -112,7 +112,7 @@ impl World {
 
     fn wait_until(&self, number: usize, request: &Request, begin: impl Fn()) {
         while !request.is_done() {
-            self.parking
+            self.waiters
                 .park(number, &|| request.is_done(), None, &begin)
                 .unwrap();
         }
@@ -141,9 +141,9 @@ struct Results {
 
 impl Queue {
     fn new(world: &Arc<World>) -> io::Result<Arc<Self>> {
-        let domain = Arc::new(Domain::new(Set::new(), world.parking.parked()));
+        let domain = Arc::new(Domain::new(Set::new(), world.waiters.parked()));
         world.background.add(&domain)?;
-        let token = world.parking.add_queue(&domain);
+        let token = world.waiters.add_queue(&domain);
         Ok(Arc::new(Self {
             world: Arc::clone(world),
             domain,
@@ -156,7 +156,7 @@ impl Queue {
     /// A Notify that waits.
     fn arm(&self) {
         self.domain.add_interest();
-        self.world.parking.arm(&self.domain, self.token);
+        self.world.waiters.arm(&self.domain, self.token);
     }
 
     /// A poll that finds no result.
@@ -194,7 +194,7 @@ impl Queue {
         }
         drop(results);
         if self.domain.has_interest() {
-            self.world.parking.arm(&self.domain, self.token);
+            self.world.waiters.arm(&self.domain, self.token);
         }
     }
 
@@ -223,7 +223,7 @@ impl Drop for Queue {
         if std::thread::panicking() {
             return;
         }
-        self.world.parking.remove_queue(&self.domain, self.token);
+        self.world.waiters.remove_queue(&self.domain, self.token);
         self.world.background.remove(&self.domain);
     }
 }
@@ -305,10 +305,10 @@ impl Connection {
             }
             if received >= self.received.0 && self.received.1.end() {
                 self.queue.domain.drop_interest();
-                self.world.parking.wake();
+                self.world.waiters.wake();
             }
             if ended && self.ended.end() {
-                self.world.parking.wake();
+                self.world.waiters.wake();
             }
             Turn {
                 unfinished,
@@ -324,7 +324,7 @@ impl Connection {
         if self.turns.has_left() && self.drive(Edges::empty()).unfinished {
             self.queue.domain.defer(self.source());
             self.world.background.notice(&self.queue.domain);
-            self.world.parking.wake();
+            self.world.waiters.wake();
         }
         done
     }
@@ -639,7 +639,7 @@ impl Second {
     }
 }
 
-/// Threads that wait in the parking do not take wake-ups away from one that waits outside.
+/// Threads that wait in the waiters do not take wake-ups away from one that waits outside.
 #[test]
 fn a_thread_that_waits_outside_is_woken() {
     model(2, || {
@@ -650,17 +650,17 @@ fn a_thread_that_waits_outside_is_woken() {
         let peer = move || {
             for request in requests {
                 request.end();
-                at.parking.wake();
+                at.waiters.wake();
             }
         };
-        world.parking.outside();
+        world.waiters.outside();
         beside_nobody(peer, || {
             let loops = {
                 let world = Arc::clone(&world);
                 thread::spawn(move || {
                     while !outside.is_done() {
-                        world.parking.outside().wait(None, |_| {}).unwrap();
-                        world.parking.progress();
+                        world.waiters.outside().wait(None, |_| {}).unwrap();
+                        world.waiters.progress();
                     }
                 })
             };
@@ -729,7 +729,7 @@ fn a_queue_that_cannot_be_put_back_is_served() {
     });
 }
 
-/// The parking's set cannot report a queue, so that the background thread has to serve the queue.
+/// The waiters' set cannot report a queue, so that the background thread has to serve the queue.
 #[test]
 fn a_queue_that_cannot_be_armed_is_served() {
     model(3, || {
@@ -853,7 +853,7 @@ fn a_late_wake_up_does_not_stay() {
         beside_nobody(
             move || {
                 sender.stream.peer_sends(1, false);
-                at.parking.wake();
+                at.waiters.wake();
                 thread::yield_now();
                 sender.stream.peer_sends(0, true);
             },

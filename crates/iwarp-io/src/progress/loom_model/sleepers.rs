@@ -1,4 +1,4 @@
-//! Several threads that sleep in one parking: each is woken for its own request, and who leaves hands its place on.
+//! Several threads that sleep in one group of waiters: each is woken for its own request, and who leaves hands its place on.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn a_thread_goes_from_the_control_set(kind: Second) {
         let peer = move || {
             sender.stream.peer_sends(0, true);
             ended.end();
-            at.parking.wake();
+            at.waiters.wake();
         };
         beside_nobody(peer, || {
             let second = {
@@ -70,7 +70,7 @@ fn a_thread_goes_with_work_undone(kind: Second) {
         let peer = move || {
             sender.stream.peer_sends(1, false);
             ended.end();
-            at.parking.wake();
+            at.waiters.wake();
         };
         beside_nobody(peer, || {
             let second = {
@@ -104,7 +104,7 @@ fn each_thread_is_woken_for_its_own_request(kind: Second) {
         let peer = move || {
             for (request, number) in requests.iter().zip(1..) {
                 request.end();
-                at.parking.wake_for(&|awaited| awaited == number);
+                at.waiters.wake_for(&|awaited| awaited == number);
             }
         };
         beside_nobody(peer, || {
@@ -129,7 +129,7 @@ fn a_third_thread_makes_the_second_one_follow() {
         let peer = move || {
             for (request, number) in requests.iter().zip(1..) {
                 request.end();
-                at.parking.wake_for(&|awaited| awaited == number);
+                at.waiters.wake_for(&|awaited| awaited == number);
             }
         };
         beside_nobody(peer, || {

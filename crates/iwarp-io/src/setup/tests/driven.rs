@@ -15,8 +15,8 @@ use crate::progress::Edges;
 use crate::progress::domain::{Source, Turn};
 use crate::progress::timers::{Timed, TimerKey};
 use crate::setup::*;
+use crate::transport::local_ports::bind;
 use crate::transport::pipe::Pipes;
-use crate::transport::ports::bind;
 use crate::transport::purpose::Purpose;
 use crate::transport::sim::{Conditions, World};
 use crate::transport::stream::Stream;
@@ -441,7 +441,7 @@ fn mpa_015_who_does_not_wait_for_the_reply_is_reset() {
         wire.write(&[&request()[..], b"more"].concat()).unwrap();
         assert!(net.read(&wire, 1).1.is_some());
         assert_eq!(listener.count(), 0);
-        // Behind a whole Request, while nobody has asked for it.
+        // Lookback a whole Request, while nobody has asked for it.
         let wire = net.wire(address);
         wire.write(&request()).unwrap();
         net.until("a request", || listener.count() > 0);

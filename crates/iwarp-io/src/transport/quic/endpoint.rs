@@ -3,10 +3,10 @@
 mod admission;
 mod arriving;
 pub(super) mod connection;
-mod ends;
-mod forged;
 mod opening;
+mod packet_filter;
 mod refused_sends;
+mod stream_io;
 #[cfg(all(test, feature = "ring"))]
 mod tests;
 
@@ -26,18 +26,18 @@ use slab::Slab;
 
 use self::admission::{Admission, Admittance};
 use self::connection::{Connection, Probing, read_all};
+use super::close_reason;
 use super::config::{GATHERED, LONGEST_FPDU, OFFLOAD, Settings};
 use super::congestion::{self, InFlight};
 use super::handshake_sends::{Handed, SENDING};
-use super::loss;
 use super::preamble::ErrorCode;
 use super::quic_stream::{QuicStream, Stage};
 use super::refusals::{Refusal, Refusals};
 use super::security::OnFailure;
 use super::send_buffers::SendBuffers;
 use super::socket::{Outgoing, Socket, Train};
-use crate::progress::carried::CarriedSource;
 use crate::progress::readiness::Edges;
+use crate::progress::shared_descriptor::CarriedSource;
 use crate::system_call::of_call;
 
 /// How soon a socket that was full is tried again.
@@ -229,7 +229,7 @@ impl QuicEndpoint {
             // A socket with a listener opens no connections.
             if self.listener.is_some() {
                 let whole = datagram.len();
-                datagram = forged::before_retry(datagram);
+                datagram = packet_filter::before_retry(datagram);
                 if datagram.len() < whole {
                     self.refusals.count(Refusal::Datagram);
                 }
@@ -307,7 +307,7 @@ impl QuicEndpoint {
             }
             Err(error) => {
                 self.refusals.count(Refusal::Connection);
-                let why = loss::words(&error.cause);
+                let why = close_reason::words(&error.cause);
                 limited!(warn, peer = %from, "no connection over UDP: {why}");
                 if let Some(transmit) = error.response {
                     self.answer(outside, &transmit);
@@ -686,16 +686,16 @@ impl QuicEndpoint {
             self.admission.failed(remote.ip(), connection.proved);
             self.refusals.count(Refusal::Connection);
         }
-        let complaint = loss::complaint(reason);
+        let complaint = close_reason::complaint(reason);
         if let Some(complaint) = &complaint {
             self.on_failure.call(remote, complaint);
             limited!(warn, peer = %remote, "no connection over UDP: {complaint}");
         } else {
-            let reason = loss::words(reason);
+            let reason = close_reason::words(reason);
             tracing::debug!(peer = %remote, reason, "a QUIC connection has ended");
         }
         let complaint: Option<Arc<str>> = complaint.map(Arc::from);
-        let errno = loss::errno(reason, established);
+        let errno = close_reason::errno(reason, established);
         let mut flows: Vec<_> = connection.flows.values().copied().collect();
         let opening: Vec<_> = connection.opening.drain(..).collect();
         for flow in &opening {

@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 use quinn_proto::EcnCodepoint;
 
 use super::plain_socket::{BATCH, LONGEST_TRAIN, Outgoing, PlainSocket, Train};
-use super::port_drivers::PortDrivers;
+use super::socket_drivers::SocketDrivers;
 use crate::environment::Environment;
 use crate::faults::{DatagramFaults, Direction, Passed, PassingDatagram};
 use crate::progress::Edges;
-use crate::progress::carried::Carrier;
 use crate::progress::domain::{Domain, Source, Turn};
+use crate::progress::shared_descriptor::Carrier;
 
 /// How soon a socket that was full is tried again.
 const FULL: Duration = Duration::from_millis(1);
@@ -28,7 +28,7 @@ pub(super) struct FaultedSocket {
     below: PlainSocket,
     state: Mutex<State>,
     environment: Environment,
-    drivers: Arc<OnceLock<PortDrivers>>,
+    drivers: Arc<OnceLock<SocketDrivers>>,
     port: Weak<dyn Carrier>,
 }
 
@@ -59,7 +59,7 @@ impl FaultedSocket {
         below: PlainSocket,
         faults: DatagramFaults,
         environment: Environment,
-        drivers: Arc<OnceLock<PortDrivers>>,
+        drivers: Arc<OnceLock<SocketDrivers>>,
         port: Weak<dyn Carrier>,
     ) -> Self {
         Self {

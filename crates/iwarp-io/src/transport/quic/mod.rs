@@ -1,25 +1,25 @@
 //! iWARP over QUIC: one UDP socket for all streams of an adapter to others, and one for each address at which it listens.
 //!
-//! `docs/iwarp-over-quic.md` specifies what is sent. A [`Quic`] is the transport of one adapter. A `Port` is one UDP socket
+//! `docs/iwarp-over-quic.md` specifies what is sent. A [`Quic`] is the transport of one adapter. A `SharedSocket` is one UDP socket
 //! with the connections of QUIC on it; a stream of one of them is a connection of NetworkDirect.
 
-mod adapter_ports;
+mod adapter_sockets;
+mod addresses_in_use;
+mod close_reason;
 mod config;
 mod congestion;
 mod endpoint;
 mod faulted_socket;
 mod handshake_sends;
-mod loss;
-mod names;
 mod plain_socket;
-mod port;
-mod port_drivers;
 pub mod preamble;
 mod quic_stream;
 mod refusals;
 pub mod security;
 mod send_buffers;
+mod shared_socket;
 mod socket;
+mod socket_drivers;
 mod wire;
 
 use std::io;
@@ -27,8 +27,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::adapter_ports::AdapterPorts;
-use self::names::BoundName;
+use self::adapter_sockets::AdapterSockets;
+use self::addresses_in_use::AddressInUse;
 use self::security::Security;
 pub use self::wire::{Bound, Dialer, Listener, Wire};
 use super::purpose::Purpose;
@@ -40,12 +40,12 @@ use crate::progress::domain::Domain;
 /// Closes the connections of all transports of this process over the sockets of the system, so that peers learn of their end at
 /// once: when what was sent has arrived, or after `limit`. Meant for a process that ends while its transports are in use.
 pub fn close_all(limit: Duration) {
-    adapter_ports::close_all(limit);
+    adapter_sockets::close_all(limit);
 }
 
 /// The transport of one adapter.
 #[derive(Clone, Debug)]
-pub struct Quic(Arc<AdapterPorts>);
+pub struct Quic(Arc<AdapterSockets>);
 
 impl Quic {
     /// A transport without sockets.
@@ -54,7 +54,7 @@ impl Quic {
     ///
     /// Those of `security`, as [`io::ErrorKind::InvalidInput`].
     pub fn new(environment: Environment, security: &Security) -> io::Result<Self> {
-        AdapterPorts::new(environment, security).map(Self)
+        AdapterSockets::new(environment, security).map(Self)
     }
 
     pub(super) fn environment(&self) -> &Environment {
@@ -79,11 +79,11 @@ impl Quic {
     }
 
     pub(super) fn bind(&self, address: SocketAddr, purpose: Purpose) -> io::Result<Bound> {
-        let name = BoundName::new(self.environment(), address)?;
+        let name = AddressInUse::new(self.environment(), address)?;
         Ok(match purpose {
             Purpose::Connecting => Bound::for_connecting(Arc::clone(&self.0), name),
             Purpose::Listening => {
-                let port = self.0.port_to_listen(address)?;
+                let port = self.0.socket_to_listen(address)?;
                 Bound::for_listening(Arc::clone(&self.0), name, port)
             }
         })

@@ -8,7 +8,7 @@ use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use rustix::fd::{AsFd, BorrowedFd};
 use socket2::{Domain, Protocol, SockRef, Type};
 
-use crate::progress::carried::CarrierId;
+use crate::progress::shared_descriptor::CarrierId;
 use crate::system_call::named;
 use crate::transport::sim;
 

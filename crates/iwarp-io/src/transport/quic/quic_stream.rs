@@ -9,7 +9,7 @@ use quinn_proto::StreamId;
 use rustix::io::Errno;
 
 use super::preamble::PREAMBLE;
-use crate::progress::carried::CarriedSource;
+use crate::progress::shared_descriptor::CarriedSource;
 
 /// How far a stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

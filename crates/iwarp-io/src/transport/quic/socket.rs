@@ -8,7 +8,7 @@ use super::faulted_socket::FaultedSocket;
 pub(super) use super::plain_socket::{
     AddressProbe, BATCH, LONGEST_TRAIN, Outgoing, PlainSocket, Train,
 };
-use crate::progress::carried::CarrierId;
+use crate::progress::shared_descriptor::CarrierId;
 
 /// See the [module](self).
 #[derive(Debug)]

@@ -9,21 +9,21 @@ use iwarp_mem::{Sent, Table};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::adapter_ports::AdapterPorts;
+use super::adapter_sockets::AdapterSockets;
+use super::addresses_in_use::{AddressInUse, ConnectionInUse};
 use super::config;
 use super::endpoint::QuicEndpoint;
-use super::names::{BoundName, ConnectedNames};
-use super::port::{Port, PortOwner};
-use crate::progress::carried::CarriedSource;
+use super::shared_socket::{SharedSocket, SharedSocketOwner};
 use crate::progress::readiness::Edges;
 use crate::progress::set::SourceId;
+use crate::progress::shared_descriptor::CarriedSource;
 use crate::transport::sim::World;
 
 /// A reserved address.
 #[derive(Debug)]
 pub struct Bound {
-    ports: Arc<AdapterPorts>,
-    name: BoundName,
+    ports: Arc<AdapterSockets>,
+    name: AddressInUse,
     /// The UDP socket of a listener.
     port: Option<ListeningPort>,
 }
@@ -31,8 +31,8 @@ pub struct Bound {
 /// The UDP socket of a listener, which is closed if nobody listens or has a stream there when this is dropped.
 #[derive(Debug)]
 struct ListeningPort {
-    port: Arc<Port>,
-    ports: Arc<AdapterPorts>,
+    port: Arc<SharedSocket>,
+    ports: Arc<AdapterSockets>,
 }
 
 impl Drop for ListeningPort {
@@ -43,7 +43,7 @@ impl Drop for ListeningPort {
 
 impl Bound {
     /// For a connection: the address needs no socket of its own.
-    pub(super) fn for_connecting(ports: Arc<AdapterPorts>, name: BoundName) -> Self {
+    pub(super) fn for_connecting(ports: Arc<AdapterSockets>, name: AddressInUse) -> Self {
         Self {
             ports,
             name,
@@ -53,9 +53,9 @@ impl Bound {
 
     /// For a listener, on this socket.
     pub(super) fn for_listening(
-        ports: Arc<AdapterPorts>,
-        name: BoundName,
-        port: Arc<Port>,
+        ports: Arc<AdapterSockets>,
+        name: AddressInUse,
+        port: Arc<SharedSocket>,
     ) -> Self {
         let port = ListeningPort {
             port,
@@ -74,11 +74,11 @@ impl Bound {
 
     pub(in crate::transport) fn connect(self, remote: SocketAddr) -> io::Result<Dialer> {
         let local = self.local();
-        if super::names::is_apart(local.ip(), remote.ip()) {
+        if super::addresses_in_use::is_apart(local.ip(), remote.ip()) {
             return Err(Errno::NETUNREACH.into());
         }
-        let names = ConnectedNames::new(self.ports.environment(), local, remote)?;
-        let port = self.ports.port_to_connect(local.ip())?;
+        let names = ConnectionInUse::new(self.ports.environment(), local, remote)?;
+        let port = self.ports.socket_to_connect(local.ip())?;
         let source = port.source();
         port.moved();
         let flow = port.dial(Arc::clone(&source), (local, remote))?;
@@ -134,9 +134,9 @@ impl Dialer {
 /// Where peers connect to.
 #[derive(Debug)]
 pub struct Listener {
-    port: Arc<Port>,
+    port: Arc<SharedSocket>,
     source: Arc<CarriedSource>,
-    _name: BoundName,
+    _name: AddressInUse,
 }
 
 impl Listener {
@@ -162,7 +162,7 @@ impl Listener {
         let (local, remote) = addresses;
         Ok(Wire {
             // Peers on one host may have chosen the same port, because no system keeps their ports apart.
-            _names: ConnectedNames::new(self.port.environment(), local, remote).ok(),
+            _names: ConnectionInUse::new(self.port.environment(), local, remote).ok(),
             flow: StreamHandle {
                 port: Arc::clone(&self.port),
                 key,
@@ -188,7 +188,7 @@ impl Drop for Listener {
 /// The end of a stream, which lets go of it when dropped.
 #[derive(Debug)]
 struct StreamHandle {
-    port: Arc<Port>,
+    port: Arc<SharedSocket>,
     key: usize,
 }
 
@@ -207,8 +207,8 @@ pub struct Wire {
     source: Arc<CarriedSource>,
     addresses: (SocketAddr, SocketAddr),
     /// Held until our direction ends: the address can be bound again from then on.
-    name: Mutex<Option<BoundName>>,
-    _names: Option<ConnectedNames>,
+    name: Mutex<Option<AddressInUse>>,
+    _names: Option<ConnectionInUse>,
 }
 
 impl Wire {

@@ -5,12 +5,12 @@
 #[cfg(windows)]
 mod no_sockets;
 #[cfg(unix)]
-mod sockets;
+mod wire;
 
 #[cfg(windows)]
 pub use no_sockets::{Bound, Dialer, Listener, NoTcp as Tcp, Wire, check_environment, check_own};
 #[cfg(unix)]
-pub use sockets::{Bound, Dialer, Listener, Tcp, Wire, check_environment, check_own};
+pub use wire::{Bound, Dialer, Listener, Tcp, Wire, check_environment, check_own};
 
 /// Where the segments of a connection begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use iwarp_io::progress::timers::TimerKey;
 use iwarp_io::setup::{Agreed, Initiator, MpaStartup, Responder, Role, StreamConfig};
 use iwarp_io::transport::purpose::Purpose;
 use iwarp_io::transport::stream::Stream;
-use iwarp_io::transport::{Bound, Dialer, ports};
+use iwarp_io::transport::{Bound, Dialer, local_ports};
 
 /// The connector itself.
 pub(crate) struct Connector {
@@ -223,7 +223,7 @@ impl Connector {
 
     pub(super) fn binding(&self, address: SocketAddr) -> Result<Binding> {
         let transport = &self.core.driver.transport;
-        let bound = ports::bind(transport, address, Purpose::Connecting);
+        let bound = local_ports::bind(transport, address, Purpose::Connecting);
         let bound = bound.map_err(|why| bind_error(&why))?;
         Ok(Binding {
             local: bound.local().unwrap_or(address),

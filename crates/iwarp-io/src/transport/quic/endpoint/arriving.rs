@@ -10,8 +10,8 @@ use rustix::io::Errno;
 
 use super::connection::code_of;
 use super::{Listening, Outside, QuicEndpoint};
-use crate::progress::carried::CarriedSource;
 use crate::progress::readiness::Edges;
+use crate::progress::shared_descriptor::CarriedSource;
 use crate::transport::quic::config::{ARRIVING, BACKLOG};
 use crate::transport::quic::preamble::{ErrorCode, PREAMBLE, Preamble, TAKEN};
 use crate::transport::quic::quic_stream::{QuicStream, Stage};

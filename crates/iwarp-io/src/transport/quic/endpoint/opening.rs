@@ -11,8 +11,8 @@ use rustix::io::Errno;
 
 use super::connection::Connection;
 use super::{Deadline, Dial, Outside, QuicEndpoint, STALE};
-use crate::progress::carried::CarriedSource;
 use crate::progress::readiness::Edges;
+use crate::progress::shared_descriptor::CarriedSource;
 use crate::system_call::of_call;
 use crate::transport::quic::config::ATTEMPT;
 use crate::transport::quic::preamble::{ANSWER, ErrorCode, Preamble, TAKEN};

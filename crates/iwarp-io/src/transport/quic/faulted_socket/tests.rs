@@ -13,7 +13,7 @@ use crate::driver::Driver;
 use crate::endpoint::buffers::Buffers;
 use crate::faults::Faults;
 use crate::transport::Transport;
-use crate::transport::ports::bind;
+use crate::transport::local_ports::bind;
 use crate::transport::purpose::Purpose;
 use crate::transport::quic::Quic;
 use crate::transport::quic::security::Security;

@@ -10,13 +10,13 @@ use quinn_proto::{
     VarInt,
 };
 
-use crate::progress::carried::{CarriedSource, Carrier};
 use crate::progress::readiness::Edges;
+use crate::progress::shared_descriptor::{CarriedSource, Carrier};
 use crate::transport::quic::config::{self, Settings};
 use crate::transport::quic::endpoint::{Outside, QuicEndpoint};
-use crate::transport::quic::port::Port;
 use crate::transport::quic::preamble::{ErrorCode, Preamble, TAKEN};
 use crate::transport::quic::security::Security;
+use crate::transport::quic::shared_socket::SharedSocket;
 use crate::transport::quic::socket::{LONGEST_TRAIN, PlainSocket, Socket, Train};
 use crate::transport::sim::{Conditions, DatagramSocket, World};
 
@@ -40,7 +40,7 @@ pub(super) struct Rig {
 }
 
 fn source() -> Arc<CarriedSource> {
-    let nobody: Weak<dyn Carrier> = Weak::<Port>::new();
+    let nobody: Weak<dyn Carrier> = Weak::<SharedSocket>::new();
     CarriedSource::silent(nobody)
 }
 

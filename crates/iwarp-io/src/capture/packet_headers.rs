@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::side::Side;
+use super::sent_by::SentBy;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86DD;
@@ -44,7 +44,7 @@ impl Flags {
 
 /// The fields that change from segment to segment.
 pub(super) struct Header {
-    pub(super) side: Side,
+    pub(super) side: SentBy,
     pub(super) flags: Flags,
     pub(super) sequence: u32,
     pub(super) acknowledgement: u32,
@@ -116,14 +116,14 @@ pub(super) fn write(out: &mut Vec<u8>, ends: &Ends, header: &Header, payload: &[
     let payload_length = u16::try_from(payload.len()).expect("the flow cuts at max_payload");
     let segment = TCP_HEADER + options + payload_length;
     match (ends.pair, header.side) {
-        (Pair::V4 { local, peer }, Side::Local) => {
+        (Pair::V4 { local, peer }, SentBy::Local) => {
             ipv4(out, local, peer, header.identification, segment)
         }
-        (Pair::V4 { local, peer }, Side::Peer) => {
+        (Pair::V4 { local, peer }, SentBy::Peer) => {
             ipv4(out, peer, local, header.identification, segment)
         }
-        (Pair::V6 { local, peer }, Side::Local) => ipv6(out, local, peer, segment),
-        (Pair::V6 { local, peer }, Side::Peer) => ipv6(out, peer, local, segment),
+        (Pair::V6 { local, peer }, SentBy::Local) => ipv6(out, local, peer, segment),
+        (Pair::V6 { local, peer }, SentBy::Peer) => ipv6(out, peer, local, segment),
     }
     tcp(out, ends, header, payload);
 }
@@ -170,8 +170,8 @@ fn station(ip: &[u8]) -> [u8; 6] {
 fn tcp(out: &mut Vec<u8>, ends: &Ends, header: &Header, payload: &[u8]) {
     let start = out.len();
     let (source, target) = match header.side {
-        Side::Local => (ends.local_port, ends.peer_port),
-        Side::Peer => (ends.peer_port, ends.local_port),
+        SentBy::Local => (ends.local_port, ends.peer_port),
+        SentBy::Peer => (ends.peer_port, ends.local_port),
     };
     let options = if header.flags.is_syn() {
         SYN_OPTIONS

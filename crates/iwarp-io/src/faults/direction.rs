@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use iwarp::mpa::startup::{FrameKind, FrameReader};
 
-use super::frames::{Frame, Framer, Next};
+use super::active_plan::{Effect, Faults, is_in_scope};
+use super::frame_finder::{Frame, FrameFinder, Next};
 use super::plan::{Action, Direction, Event, Kind, Place, Rule, Scope, Unit, Which};
-use super::run::{Effect, Faults, is_in_scope};
 
 /// How many octets that have left may stay in the buffer before the rest is moved to the front.
 const SLACK: usize = 64 * 1024;
@@ -23,12 +23,12 @@ pub(super) struct Identity {
 
 /// One direction.
 #[derive(Debug)]
-pub(super) struct Half {
+pub(super) struct DirectionFaults {
     faults: Arc<Faults>,
     identity: Identity,
     /// The rules that apply to this direction.
     rules: Vec<CountedRule>,
-    framer: Framer,
+    framer: FrameFinder,
     /// The start-up frame as it arrives at its receiver.
     heard: FrameReader,
     asks_for_markers: bool,
@@ -103,7 +103,7 @@ impl Gate {
 /// What is next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The [octets](Half::passing) may pass.
+    /// The [octets](DirectionFaults::passing) may pass.
     Pass,
     /// No octets are left that could pass.
     Starved,
@@ -116,7 +116,7 @@ pub(super) enum Step {
     Effect(Effect),
 }
 
-impl Half {
+impl DirectionFaults {
     pub(super) fn new(
         faults: &Arc<Faults>,
         identity: Identity,
@@ -139,7 +139,7 @@ impl Half {
                 .collect(),
             faults: Arc::clone(faults),
             identity,
-            framer: Framer::new(startup),
+            framer: FrameFinder::new(startup),
             heard: FrameReader::new(startup),
             asks_for_markers: false,
             grants_ready: false,

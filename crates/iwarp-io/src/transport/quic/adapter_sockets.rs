@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::config::Settings;
-use super::port::{Port, PortOwner, Surroundings};
-use super::port_drivers::PortDrivers;
 use super::refusals::Refusals;
 use super::security::Security;
+use super::shared_socket::{SharedSocket, SharedSocketOwner, Surroundings};
+use super::socket_drivers::SocketDrivers;
 use crate::environment::Environment;
 use crate::faults::Faults;
 use crate::progress::background::Background;
@@ -28,7 +28,7 @@ const FULL_SOCKET: Duration = Duration::from_millis(100);
 const ANSWERS: Duration = Duration::from_millis(200);
 
 /// The transports over the sockets of the system that have not been dropped.
-static OPEN: Mutex<Vec<Weak<AdapterPorts>>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<Weak<AdapterSockets>>> = Mutex::new(Vec::new());
 
 /// See [`super::close_all`].
 pub(super) fn close_all(limit: Duration) {
@@ -41,30 +41,30 @@ pub(super) fn close_all(limit: Duration) {
     let ports: Vec<_> = open.iter().map(|ports| ports.end_by(end)).collect();
     let end = environment.now() + ANSWERS;
     for port in ports.iter().flatten() {
-        port.wait_until(end, Port::has_no_connections);
+        port.wait_until(end, SharedSocket::has_no_connections);
     }
 }
 
 /// See the [module](self).
-pub(super) struct AdapterPorts {
+pub(super) struct AdapterSockets {
     around: Surroundings,
     /// The sockets from which the adapter connects, one for each of its addresses.
-    connecting: Mutex<BTreeMap<IpAddr, Arc<Port>>>,
+    connecting: Mutex<BTreeMap<IpAddr, Arc<SharedSocket>>>,
     /// The sockets at which it listens, and those on which connections of former listeners are left.
-    listening: Mutex<BTreeMap<SocketAddr, Arc<Port>>>,
+    listening: Mutex<BTreeMap<SocketAddr, Arc<SharedSocket>>>,
     /// Held by the thread that closes the connections.
     ending: Mutex<()>,
 }
 
-impl std::fmt::Debug for AdapterPorts {
+impl std::fmt::Debug for AdapterSockets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AdapterPorts").finish_non_exhaustive()
+        f.debug_struct("AdapterSockets").finish_non_exhaustive()
     }
 }
 
-impl PortOwner for AdapterPorts {
+impl SharedSocketOwner for AdapterSockets {
     /// Closes a socket at which the adapter has listened. One from which it connects is used again.
-    fn unused(&self, port: &Port) {
+    fn unused(&self, port: &SharedSocket) {
         let mut ports = self.listening.lock();
         let local = port.local();
         let known = ports.get(&local);
@@ -76,7 +76,7 @@ impl PortOwner for AdapterPorts {
     }
 }
 
-impl AdapterPorts {
+impl AdapterSockets {
     /// No sockets.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl AdapterPorts {
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let is_simulated = environment.world().is_some();
         let ports = Arc::new_cyclic(|this: &Weak<Self>| {
-            let owner: Weak<dyn PortOwner> = this.clone();
+            let owner: Weak<dyn SharedSocketOwner> = this.clone();
             Self {
                 around: Surroundings {
                     environment,
@@ -128,32 +128,32 @@ impl AdapterPorts {
     /// Who drives the sockets when nobody drives their streams.
     pub(super) fn driven_by(&self, control: &Arc<Domain>, background: &Arc<Background>) {
         // An adapter has one driver.
-        let _ = self.around.drivers.set(PortDrivers {
+        let _ = self.around.drivers.set(SocketDrivers {
             control: Arc::clone(control),
             background: Arc::clone(background),
         });
     }
 
     /// The socket from which the adapter connects.
-    pub(super) fn port_to_connect(&self, local: IpAddr) -> io::Result<Arc<Port>> {
+    pub(super) fn socket_to_connect(&self, local: IpAddr) -> io::Result<Arc<SharedSocket>> {
         let mut ports = self.connecting.lock();
         if let Some(port) = ports.get(&local) {
             return Ok(Arc::clone(port));
         }
         let address = SocketAddr::new(local, 0);
         // Nobody listens there: so its endpoint says to peers that connect to it.
-        let port = Port::open(self.around.clone(), address)?;
+        let port = SharedSocket::open(self.around.clone(), address)?;
         ports.insert(local, Arc::clone(&port));
         Ok(port)
     }
 
     /// The socket at which the adapter listens. Connections of a former listener may be left on it.
-    pub(super) fn port_to_listen(&self, address: SocketAddr) -> io::Result<Arc<Port>> {
+    pub(super) fn socket_to_listen(&self, address: SocketAddr) -> io::Result<Arc<SharedSocket>> {
         let mut ports = self.listening.lock();
         if let Some(port) = ports.get(&address) {
             return Ok(Arc::clone(port));
         }
-        let port = Port::open(self.around.clone(), address)?;
+        let port = SharedSocket::open(self.around.clone(), address)?;
         ports.insert(address, Arc::clone(&port));
         Ok(port)
     }
@@ -165,7 +165,7 @@ impl AdapterPorts {
 
     /// Closes all connections when what was sent has arrived, or at this time. Returns their sockets, which the adapter does not
     /// use again.
-    fn end_by(&self, end: Instant) -> Vec<Arc<Port>> {
+    fn end_by(&self, end: Instant) -> Vec<Arc<SharedSocket>> {
         let _one = self.ending.lock();
         let connecting = std::mem::take(&mut *self.connecting.lock());
         let listening = std::mem::take(&mut *self.listening.lock());
@@ -174,14 +174,14 @@ impl AdapterPorts {
             .chain(listening.into_values())
             .collect();
         for port in &ports {
-            port.wait_until(end, Port::is_settled);
+            port.wait_until(end, SharedSocket::is_settled);
         }
         for port in &ports {
             port.close();
         }
         let end = self.environment().now() + FULL_SOCKET;
         for port in &ports {
-            port.wait_until(end, Port::has_sent);
+            port.wait_until(end, SharedSocket::has_sent);
         }
         ports
     }

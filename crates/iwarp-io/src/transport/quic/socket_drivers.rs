@@ -7,7 +7,7 @@ use crate::progress::domain::Domain;
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
-pub(super) struct PortDrivers {
+pub(super) struct SocketDrivers {
     pub(super) control: Arc<Domain>,
     pub(super) background: Arc<Background>,
 }

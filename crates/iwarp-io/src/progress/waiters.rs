@@ -1,6 +1,6 @@
-//! The place where threads wait for requests and make progress meanwhile. An overlapped file has one.
+//! The threads that wait for requests with one overlapped file, and make progress meanwhile.
 //!
-//! A parking's set nests the adapter's control set and, once a Notify was armed, the sets of the completion queues made
+//! The waiters' set nests the adapter's control set and, once a Notify was armed, the sets of the completion queues made
 //! with the file. One thread sleeps in that set and drives; the others sleep as `places` says. A set reports an event to one
 //! thread only. So a thread that stops waiting with work undone passes the work on to the threads that still sleep, because
 //! the background thread keeps away from what these threads wait for.
@@ -28,7 +28,7 @@ const CONTROL: u64 = RESERVED;
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
 /// The place where threads wait, see the [module](self).
-pub struct Parking<S: Readiness = Set> {
+pub struct Waiters<S: Readiness = Set> {
     set: S,
     places: Places<S>,
     /// Threads parked here.
@@ -44,8 +44,8 @@ pub struct Parking<S: Readiness = Set> {
     environment: Environment,
 }
 
-/// Wakes threads that wait outside of [`Parking::park`]. They wait on a set of their own around the parking's set, because
-/// in the parking's set a parked thread could take their wake-up away.
+/// Wakes threads that wait outside of [`Waiters::park`]. They wait on a set of their own around the waiters' set, because
+/// in the waiters' set a parked thread could take their wake-up away.
 struct OutsideWaiters<S: Readiness> {
     set: S,
     waker: S::Waker,
@@ -59,7 +59,7 @@ struct Queue<S: Readiness> {
     membership: SetMembership,
 }
 
-/// Whether the parking's set reports a queue.
+/// Whether the waiters' set reports a queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SetMembership {
     /// No Notify was armed yet, so the queue is not in the set.
@@ -69,9 +69,9 @@ enum SetMembership {
     Muted,
 }
 
-impl<S: Readiness> std::fmt::Debug for Parking<S> {
+impl<S: Readiness> std::fmt::Debug for Waiters<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Parking")
+        f.debug_struct("Waiters")
             .field("parked", &self.parked.load(Ordering::Relaxed))
             .finish_non_exhaustive()
     }
@@ -126,9 +126,9 @@ fn is_final(error: &io::Error) -> bool {
     is_simulated || is_refusal(error)
 }
 
-impl<S: Readiness> Parking<S> {
+impl<S: Readiness> Waiters<S> {
     /// A place to wait for reports of `control`, and of the queues that are added later. `parked_anywhere` counts the
-    /// threads that wait in any parking of the adapter.
+    /// threads that wait in any waiters of the adapter.
     ///
     /// # Errors
     ///
@@ -167,7 +167,7 @@ impl<S: Readiness> Parking<S> {
         Arc::clone(&self.parked)
     }
 
-    /// Adds a completion queue's domain. The parking's set does not report the domain until [`arm`](Self::arm), so that a
+    /// Adds a completion queue's domain. The waiters' set does not report the domain until [`arm`](Self::arm), so that a
     /// queue that is only polled causes no cost here.
     pub fn add_queue(&self, domain: &Arc<Domain<S>>) -> u64 {
         self.queues.lock().insert(Queue {
@@ -250,7 +250,7 @@ impl<S: Readiness> Parking<S> {
         }
     }
 
-    /// Sleeps in the parking's set, or in this one around it, until something is ready, or another thread has completed
+    /// Sleeps in the waiters' set, or in this one around it, until something is ready, or another thread has completed
     /// something.
     fn sleep(
         &self,
@@ -279,7 +279,7 @@ impl<S: Readiness> Parking<S> {
         }
     }
 
-    /// Waits for what the parking's set reports, calls `then`, and drives what was reported. Called in front or by a thread
+    /// Waits for what the waiters' set reports, calls `then`, and drives what was reported. Called in front or by a thread
     /// that is not.
     fn look(&self, in_front: bool, limit: Option<Duration>, then: impl FnOnce()) -> io::Result<()> {
         let mut queues = [0; BATCH];

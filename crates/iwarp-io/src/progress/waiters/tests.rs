@@ -58,7 +58,7 @@ where
 
 /// A file with one completion queue, on which a Notify is armed.
 struct Waiting<S: Readiness> {
-    parking: Parking<S>,
+    waiters: Waiters<S>,
     domain: Arc<Domain<S>>,
 }
 
@@ -68,12 +68,12 @@ impl<S: Readiness> Waiting<S> {
         let control = Arc::new(Domain::new(set.another().unwrap(), Arc::clone(&parked)));
         let domain_set = set.another().unwrap();
         let background = Background::new(set).unwrap();
-        let parking = Parking::new(&control, &background, &parked, Environment::System).unwrap();
-        let domain = Arc::new(Domain::new(domain_set, parking.parked()));
-        let token = parking.add_queue(&domain);
+        let waiters = Waiters::new(&control, &background, &parked, Environment::System).unwrap();
+        let domain = Arc::new(Domain::new(domain_set, waiters.parked()));
+        let token = waiters.add_queue(&domain);
         domain.add_interest();
-        parking.arm(&domain, token);
-        Self { parking, domain }
+        waiters.arm(&domain, token);
+        Self { waiters, domain }
     }
 
     /// Waits until a reader has so much. The peer sends when the thread is about to sleep, after the last poll of the hot
@@ -89,7 +89,7 @@ impl<S: Readiness> Waiting<S> {
         };
         let deadline = Instant::now() + Duration::from_secs(60);
         while !done() {
-            self.parking
+            self.waiters
                 .park(ANYTHING, &done, Some(deadline), || {})
                 .unwrap();
             assert!(Instant::now() < deadline, "the thread was not woken");
@@ -118,14 +118,14 @@ where
 {
     let application = set.another().unwrap();
     let waiting = Waiting::new(set);
-    application.add_set(waiting.parking.outside(), 1).unwrap();
+    application.add_set(waiting.waiters.outside(), 1).unwrap();
     let (reader, mut peer) = Reader::new(&waiting.domain);
     let is_told = || application.wait(Some(Duration::ZERO), |_| {}).unwrap() > 0;
     for wanted in 1..=20 {
         assert!(!is_told());
         peer.write_all(b".").unwrap();
         assert!(is_told());
-        waiting.parking.progress();
+        waiting.waiters.progress();
         assert_eq!(reader.received(), wanted);
     }
 }
@@ -133,7 +133,7 @@ where
 /// A source that waits for another one when it is driven.
 struct Inner<S: Readiness> {
     stream: UnixStream,
-    parking: Arc<Parking<S>>,
+    waiters: Arc<Waiters<S>>,
     reader: Arc<Reader>,
     /// Sends to the reader when the wait has begun.
     peer: UnixStream,
@@ -143,7 +143,7 @@ struct Inner<S: Readiness> {
 impl<S: Readiness + 'static> Source<S> for Inner<S>
 where
     UnixStream: Watch<S>,
-    Parking<S>: Send + Sync,
+    Waiters<S>: Send + Sync,
 {
     fn ready(&self, _: Edges) -> Turn {
         if (&self.stream).read(&mut [0; 16]).is_ok() {
@@ -151,7 +151,7 @@ where
             let deadline = Instant::now() + Duration::from_secs(60);
             while !done() && Instant::now() < deadline {
                 let begin = || (&self.peer).write_all(b".").unwrap();
-                (self.parking)
+                (self.waiters)
                     .park(ANYTHING, &done, Some(deadline), begin)
                     .unwrap();
             }
@@ -167,14 +167,14 @@ where
     UnixStream: Watch<S>,
     S::Waker: Send + Sync,
 {
-    let Waiting { parking, domain } = Waiting::new(set);
-    let parking = Arc::new(parking);
+    let Waiting { waiters, domain } = Waiting::new(set);
+    let waiters = Arc::new(waiters);
     let (reader, peer) = Reader::new(&domain);
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
     let inner = Arc::new(Inner {
         stream: ours,
-        parking: Arc::clone(&parking),
+        waiters: Arc::clone(&waiters),
         reader,
         peer,
         has_waited: AtomicBool::new(false),
@@ -186,21 +186,21 @@ where
         let follow = || {
             let done = || over.load(Ordering::SeqCst);
             while !done() {
-                parking.park(ANYTHING, &done, None, || {}).unwrap();
+                waiters.park(ANYTHING, &done, None, || {}).unwrap();
             }
         };
         let others_come = || {
             (0..3).for_each(|_| drop(scope.spawn(follow)));
-            while parking.parked.load(Ordering::SeqCst) < 4 {
+            while waiters.parked.load(Ordering::SeqCst) < 4 {
                 std::thread::yield_now();
             }
             theirs.write_all(b".").unwrap();
         };
         let done = || inner.has_waited.load(Ordering::SeqCst);
         let deadline = Instant::now() + Duration::from_secs(60);
-        (parking.park(ANYTHING, &done, Some(deadline), others_come)).unwrap();
+        (waiters.park(ANYTHING, &done, Some(deadline), others_come)).unwrap();
         over.store(true, Ordering::SeqCst);
-        parking.wake();
+        waiters.wake();
     });
     assert!(inner.has_waited.load(Ordering::SeqCst));
 }

@@ -7,9 +7,9 @@ use super::{Entry, Reason, Word};
 /// An entry that tells its number in all of its words and in its tag, so that a mixture of two shows. Every other one is
 /// solicited.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sample(u64);
+pub(super) struct TestEntry(u64);
 
-/// What a [`Sample`] becomes.
+/// What a [`TestEntry`] becomes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) number: u64,
@@ -23,11 +23,11 @@ pub(super) struct Taken {
 /// The bit of the tag of an entry with an extra word.
 const EXTRA: u64 = 8;
 
-pub(super) fn sample(number: u64) -> Sample {
-    Sample(number)
+pub(super) fn sample(number: u64) -> TestEntry {
+    TestEntry(number)
 }
 
-impl Sample {
+impl TestEntry {
     pub(super) fn taken(self) -> Taken {
         let Self(number) = self;
         Taken {
@@ -40,7 +40,7 @@ impl Sample {
     }
 }
 
-impl Entry for Sample {
+impl Entry for TestEntry {
     type Result = Taken;
     type Words = [Word; 4];
 

@@ -29,9 +29,9 @@ fn network(environment: &Environment) -> Network {
 
 /// An address that nobody else in the process can have until this is dropped.
 #[derive(Debug)]
-pub(super) struct BoundName(Network, SocketAddr);
+pub(super) struct AddressInUse(Network, SocketAddr);
 
-impl BoundName {
+impl AddressInUse {
     /// # Errors
     ///
     /// `EADDRINUSE`.
@@ -50,7 +50,7 @@ impl BoundName {
     }
 }
 
-impl Drop for BoundName {
+impl Drop for AddressInUse {
     fn drop(&mut self) {
         NAMES.lock().bound.remove(&(self.0, self.1));
     }
@@ -58,9 +58,9 @@ impl Drop for BoundName {
 
 /// Two addresses that have a connection until this is dropped.
 #[derive(Debug)]
-pub(super) struct ConnectedNames(Network, SocketAddr, SocketAddr);
+pub(super) struct ConnectionInUse(Network, SocketAddr, SocketAddr);
 
-impl ConnectedNames {
+impl ConnectionInUse {
     /// # Errors
     ///
     /// `EADDRNOTAVAIL`, if the two addresses have a connection already.
@@ -78,7 +78,7 @@ impl ConnectedNames {
     }
 }
 
-impl Drop for ConnectedNames {
+impl Drop for ConnectionInUse {
     fn drop(&mut self) {
         NAMES.lock().connected.remove(&(self.0, self.1, self.2));
     }

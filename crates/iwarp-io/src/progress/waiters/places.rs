@@ -1,7 +1,7 @@
-//! Where the threads sleep that wait in one [parking](super), and which of them is woken for what.
+//! Where the threads sleep that wait in one group of [waiters](super), and which of them is woken for what.
 //!
-//! One thread is *in front*: it sleeps in the parking's set, and drives whatever the set reports. If one more thread waits,
-//! that thread sleeps in a set of its own around the parking's set, so that it drives by itself what it waits for. From the
+//! One thread is *in front*: it sleeps in the waiters' set, and drives whatever the set reports. If one more thread waits,
+//! that thread sleeps in a set of its own around the waiters' set, so that it drives by itself what it waits for. From the
 //! third thread on, all but the one in front *follow*: they sleep until what they wait for has happened, or until the thread
 //! in front leaves and calls the one to the front that has waited longest. A thread that follows needs no descriptor, and an
 //! event in the set wakes the thread in front alone. Nested sets for all threads would wake all of them, and Linux allows a
@@ -20,10 +20,10 @@ use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, Ordering};
 
 /// The token of a thread's own waker in its set.
 pub(super) const CALLED: u64 = RESERVED + 1;
-/// The token of the parking's set in a thread's own set.
+/// The token of the waiters' set in a thread's own set.
 pub(super) const INSIDE: u64 = RESERVED + 2;
 
-/// What a thread waits for that every call of [`Parking::wake_for`](super::Parking::wake_for) wakes.
+/// What a thread waits for that every call of [`Waiters::wake_for`](super::Waiters::wake_for) wakes.
 pub const ANYTHING: usize = 0;
 
 /// Whom to wake.
@@ -105,7 +105,7 @@ impl<S: Readiness> SleepingPlace<S> {
     }
 }
 
-/// The places of one parking.
+/// The places of one group of waiters.
 pub(super) struct Places<S: Readiness> {
     /// A thread is in front, or was called there.
     front_taken: AtomicBool,

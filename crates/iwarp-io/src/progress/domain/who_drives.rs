@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// What shows who attends a domain, and what the background thread knows of it.
-pub(super) struct Attendance {
+pub(super) struct WhoDrives {
     /// Counts polls, so that the background thread can tell whether somebody does its work.
     polls: AtomicU32,
     /// The value of `polls` that the background thread saw last.
@@ -20,7 +20,7 @@ pub(super) struct Attendance {
     helper: AtomicU64,
     /// Requests that make a parked thread drive this domain.
     interest: AtomicUsize,
-    /// Threads parked in the parking that drives this domain.
+    /// Threads parked in the waiters that drive this domain.
     parked: Arc<AtomicUsize>,
     /// The set that parked threads sleep in reports this domain.
     armed: AtomicBool,
@@ -30,8 +30,8 @@ pub(super) struct Attendance {
     background: OnceLock<u64>,
 }
 
-impl Attendance {
-    /// Nobody attends the domain yet. `parked` counts the threads that sleep in the parking which drives the domain.
+impl WhoDrives {
+    /// Nobody attends the domain yet. `parked` counts the threads that sleep in the waiters which drive the domain.
     pub(super) fn new(parked: Arc<AtomicUsize>) -> Self {
         Self {
             polls: AtomicU32::new(0),
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_poll_is_seen_once() {
-        let attendance = Attendance::new(Arc::default());
+        let attendance = WhoDrives::new(Arc::default());
         assert!(!attendance.was_polled());
         attendance.polled();
         attendance.polled();
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_thread_may_help_where_nobody_else_polls() {
-        let attendance = Attendance::new(Arc::default());
+        let attendance = WhoDrives::new(Arc::default());
         for _ in 0..3 {
             assert!(attendance.may_be_helped_by(1));
             attendance.polled();
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn the_end_of_the_polls_is_told_to_a_background_thread_that_watches() {
-        let attendance = Attendance::new(Arc::default());
+        let attendance = WhoDrives::new(Arc::default());
         attendance.polled();
         assert!(!attendance.polls_end());
         assert!(!attendance.take_polled());
@@ -217,7 +217,7 @@ mod tests {
     /// The polling thread goes to sleep between the two looks of the background thread, and finds the domain not watched.
     #[test]
     fn polls_that_end_before_the_background_thread_watches_are_found_to_have_ended() {
-        let attendance = Attendance::new(Arc::default());
+        let attendance = WhoDrives::new(Arc::default());
         attendance.polled();
         assert!(attendance.take_polled() && attendance.polls_go_on());
         assert!(!attendance.polls_end());
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_sleeper_has_a_request_and_a_set_that_reports_the_domain() {
         let parked = Arc::new(AtomicUsize::new(0));
-        let attendance = Attendance::new(Arc::clone(&parked));
+        let attendance = WhoDrives::new(Arc::clone(&parked));
         for missing in 0..4 {
             if missing != 1 {
                 attendance.add_interest();

@@ -15,15 +15,15 @@ use super::config::{self, Settings};
 use super::endpoint::connection::Probing;
 use super::endpoint::{Dial, Outside, QuicEndpoint};
 use super::faulted_socket::FaultedSocket;
-use super::port_drivers::PortDrivers;
 use super::refusals::Refusals;
 use super::security::Security;
 use super::socket::{AddressProbe, BATCH, LONGEST_TRAIN, PlainSocket, Socket, Train};
+use super::socket_drivers::SocketDrivers;
 use crate::environment::Environment;
 use crate::faults::Faults;
-use crate::progress::carried::{CarriedSource, Carrier, CarrierId};
 use crate::progress::domain::{Domain, Source, Turn};
 use crate::progress::set::SourceId;
+use crate::progress::shared_descriptor::{CarriedSource, Carrier, CarrierId};
 use crate::progress::timers::{Timed, TimerKey};
 use crate::progress::{Edges, Readiness, Set, Watch};
 use crate::socket_buffer::SocketBuffer;
@@ -54,23 +54,23 @@ fn with_memory<T>(act: impl FnOnce(&mut [u8], &mut Vec<Train>) -> T) -> T {
 #[derive(Clone)]
 pub(super) struct Surroundings {
     pub(super) environment: Environment,
-    pub(super) drivers: Arc<OnceLock<PortDrivers>>,
+    pub(super) drivers: Arc<OnceLock<SocketDrivers>>,
     pub(super) settings: Settings,
     pub(super) security: Security,
     pub(super) refusals: Arc<Refusals>,
     /// The fault plan of the adapter, if it has one.
     pub(super) faults: Arc<OnceLock<Arc<Faults>>>,
-    pub(super) owner: Weak<dyn PortOwner>,
+    pub(super) owner: Weak<dyn SharedSocketOwner>,
 }
 
 /// Who has opened a socket.
-pub(super) trait PortOwner: Send + Sync {
+pub(super) trait SharedSocketOwner: Send + Sync {
     /// Nobody uses the socket any more. Called with no lock of the port held.
-    fn unused(&self, port: &Port);
+    fn unused(&self, port: &SharedSocket);
 }
 
 /// See the [module](self).
-pub(super) struct Port {
+pub(super) struct SharedSocket {
     this: Weak<Self>,
     socket: Socket,
     local: SocketAddr,
@@ -95,9 +95,9 @@ struct Home {
     closed: bool,
 }
 
-impl std::fmt::Debug for Port {
+impl std::fmt::Debug for SharedSocket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Port")
+        f.debug_struct("SharedSocket")
             .field("local", &self.local)
             .finish_non_exhaustive()
     }
@@ -112,7 +112,7 @@ impl Watch<Set> for HomeWatch<'_> {
     }
 }
 
-impl Port {
+impl SharedSocket {
     /// Opens a socket at this address.
     pub(super) fn open(around: Surroundings, address: SocketAddr) -> io::Result<Arc<Self>> {
         let (socket, seed) = match &around.environment {
@@ -456,7 +456,7 @@ impl Port {
     }
 }
 
-impl Carrier for Port {
+impl Carrier for SharedSocket {
     fn id(&self) -> CarrierId<'_> {
         self.socket.id()
     }
@@ -483,13 +483,13 @@ impl Carrier for Port {
 }
 
 /// The control domain drives the socket when it is asked what is ready. Nothing is left to do here.
-impl Source for Port {
+impl Source for SharedSocket {
     fn ready(&self, _: Edges) -> Turn {
         Turn::default()
     }
 }
 
-impl Timed for Port {
+impl Timed for SharedSocket {
     fn expired(&self, key: TimerKey, _: Instant) {
         let mut timer = self.timer.lock();
         if timer.as_ref().is_some_and(|known| *known == key) {
@@ -515,7 +515,7 @@ impl Timed for Port {
 /// A probe of a port, as the control domain sees it.
 struct PortProbe {
     probe: AddressProbe,
-    port: Weak<Port>,
+    port: Weak<SharedSocket>,
     remote: SocketAddr,
 }
 

@@ -19,7 +19,7 @@ enum Framing {
 }
 
 /// Collects the octets of one direction and gives them back in units.
-pub(super) struct Cutter {
+pub(super) struct Splitter {
     framing: Framing,
     /// The other side asked for markers: the octets behind the start-up frame contain them.
     markers: bool,
@@ -31,13 +31,13 @@ pub(super) struct Cutter {
     taken: usize,
 }
 
-impl Default for Cutter {
+impl Default for Splitter {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Cutter {
+impl Splitter {
     pub(super) const fn new() -> Self {
         Self {
             framing: Framing::Startup,

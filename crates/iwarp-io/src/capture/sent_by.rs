@@ -2,14 +2,14 @@
 
 /// One of the two ends of a [`Flow`](super::Flow).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum SentBy {
     /// The adapter that captures.
     Local,
     /// Its peer.
     Peer,
 }
 
-impl Side {
+impl SentBy {
     pub(super) fn other(self) -> Self {
         match self {
             Self::Local => Self::Peer,

@@ -20,7 +20,7 @@ const UNTAGGED: usize = 18;
 
 /// The position in one direction of a stream.
 #[derive(Debug)]
-pub(super) struct Framer {
+pub(super) struct FrameFinder {
     state: State,
     /// The frame that this direction starts with.
     startup: FrameKind,
@@ -69,7 +69,7 @@ pub(super) struct Frame {
     crc: Range<usize>,
 }
 
-impl Framer {
+impl FrameFinder {
     pub(super) fn new(startup: FrameKind) -> Self {
         Self {
             state: State::Startup,
