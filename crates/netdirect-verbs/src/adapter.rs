@@ -8,10 +8,11 @@ use netdirect::{
     CompletionQueue, Connector, Error, Fault, Listener, MemoryRegion, MemoryWindow, OverlappedFile,
     QueuePair, QueuePairOptions, Result, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
 };
+use netdirect_provider::checks::{own, sizes};
 
 use crate::connect::connector::ConnectorHandle;
 use crate::connect::listener::ListenerHandle;
-use crate::core::{Core, downcast};
+use crate::core::Core;
 use crate::cq::{Cq, CqHandle};
 use crate::file::File;
 use crate::mr::Region;
@@ -23,10 +24,6 @@ use crate::status::{fail, shortage};
 /// The client's reference to an opened adapter.
 #[derive(Debug)]
 pub(crate) struct AdapterHandle(pub(crate) Arc<Core>);
-
-/// The error message of a device without shared receive queues.
-const NO_SHARED_RECEIVE_QUEUES: &str =
-    "the device has no shared receive queues (MaxSharedReceiveQueueDepth is 0)";
 
 impl AdapterHandle {
     /// The identity and the limits of the adapter.
@@ -67,50 +64,27 @@ impl AdapterHandle {
     }
 
     fn file(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<File>> {
-        downcast::<File>(file.clone(), |file| Arc::ptr_eq(file.core(), &self.0)).ok_or_else(|| {
-            Error::new(
-                Status::INVALID_HANDLE,
-                "the overlapped file belongs to another adapter",
-            )
-        }) // ADPT-086
+        own::file(file, &self.0)
     }
 
-    fn queue(&self, queue: &Arc<dyn CompletionQueue>, else_status: Status) -> Result<Arc<Cq>> {
-        downcast::<CqHandle>(queue.clone(), |cq| Arc::ptr_eq(cq.0.core(), &self.0))
-            .map(|cq| Arc::clone(&cq.0))
-            .ok_or_else(|| {
-                Error::new(
-                    else_status,
-                    "the completion queue belongs to another adapter",
-                )
-            })
-    }
-
-    /// Fails if no queue can break down with this status now.
-    fn check_break(&self, status: Status) -> Result<()> {
-        self.0.device.present()?;
-        if status.is_success() {
-            return fail(
-                Status::INVALID_PARAMETER,
-                "a queue breaks down with an error: give a status that is an error",
-            );
-        }
-        Ok(())
+    fn queue(&self, queue: &Arc<dyn CompletionQueue>, status: Status) -> Result<Arc<Cq>> {
+        let queue = own::completion_queue::<CqHandle>(queue, &self.0, status)?;
+        Ok(Arc::clone(&queue.0))
     }
 
     fn shared_queue(
         &self,
         queue: &Arc<dyn SharedReceiveQueue>,
-        else_status: Status,
+        status: Status,
     ) -> Result<Arc<Srq>> {
-        downcast::<SrqHandle>(queue.clone(), |srq| Arc::ptr_eq(srq.0.core(), &self.0))
-            .map(|srq| Arc::clone(&srq.0))
-            .ok_or_else(|| {
-                Error::new(
-                    else_status,
-                    "the shared receive queue belongs to another adapter",
-                )
-            })
+        let queue = own::shared_receive_queue::<SrqHandle>(queue, &self.0, status)?;
+        Ok(Arc::clone(&queue.0))
+    }
+
+    /// Fails if no queue can break down with this status now.
+    fn check_break(&self, status: Status) -> Result<()> {
+        self.0.device.present()?;
+        sizes::breakdown(status)
     }
 
     fn new_queue_pair(
@@ -124,18 +98,10 @@ impl AdapterHandle {
             (&receive_cq, Status::INVALID_PARAMETER_2),
             (&initiator_cq, Status::INVALID_PARAMETER_3),
         ] {
-            if cq.is_broken() {
-                return fail(
-                    status,
-                    "the completion queue has broken down; create a new completion queue",
-                ); // ADPT-051, ADPT-052, CQ-022
-            }
+            sizes::working_completion_queue(cq.is_broken(), status)?; // ADPT-051, ADPT-052
         }
-        if srq.as_ref().is_some_and(|srq| srq.is_broken()) {
-            return fail(
-                Status::INVALID_PARAMETER_4,
-                "the shared receive queue has broken down; create a new shared receive queue",
-            );
+        if let Some(srq) = &srq {
+            sizes::working_shared_receive_queue(srq.is_broken(), Status::INVALID_PARAMETER_4)?;
         }
         let core = Arc::clone(&self.0);
         let qp = Qp::new(core, receive_cq, initiator_cq, srq, options)?;
@@ -170,12 +136,7 @@ impl Adapter for AdapterHandle {
         affinity: Affinity,
     ) -> Result<Arc<dyn CompletionQueue>> {
         let file = self.file(file)?;
-        if depth == 0 || depth > self.0.limits.completion_queue_depth {
-            return fail(
-                Status::INVALID_PARAMETER_3,
-                "the depth is 0 or above MaxCompletionQueueDepth",
-            ); // ADPT-023
-        }
+        sizes::completion_queue(depth, self.0.limits.completion_queue_depth)?;
         self.0.device.admit(Call::CreateCompletionQueue)?;
         let core = Arc::clone(&self.0);
         Ok(Arc::new(CqHandle::new(core, file, depth, affinity)?))
@@ -208,19 +169,9 @@ impl Adapter for AdapterHandle {
     ) -> Result<Arc<dyn SharedReceiveQueue>> {
         let file = self.file(file)?;
         self.0.device.present()?; // ADPT-046
-        let limits = &self.0.limits;
-        if limits.shared_receive_depth == 0 {
-            return fail(Status::NOT_SUPPORTED, NO_SHARED_RECEIVE_QUEUES); // SRQ-001
-        }
-        if options.queue_depth == 0 {
-            return fail(
-                Status::INVALID_PARAMETER_3,
-                "the depth of a shared receive queue is at least 1",
-            );
-        }
         let mut info = self.info();
-        info.max_receive_sge = limits.shared_receive_sges;
-        info.check_shared_receive_queue(&options)?;
+        info.max_receive_sge = self.0.limits.shared_receive_sges;
+        sizes::shared_receive_queue(&info, &options)?;
         self.0.device.admit(Call::CreateSharedReceiveQueue)?; // ADPT-042, ADPT-043
         let core = Arc::clone(&self.0);
         Ok(Arc::new(SrqHandle::new(core, file, options)?))
@@ -246,15 +197,15 @@ impl Adapter for AdapterHandle {
         srq: &Arc<dyn SharedReceiveQueue>,
         options: QueuePairOptions,
     ) -> Result<Arc<dyn QueuePair>> {
-        let most = &self.0.limits;
-        if most.shared_receive_depth == 0 {
+        let info = self.info();
+        if let Err(error) = sizes::has_shared_receive_queues(&info) {
             self.0.device.present()?; // ADPT-074
-            return fail(Status::NOT_SUPPORTED, NO_SHARED_RECEIVE_QUEUES); // ADPT-066
+            return Err(error);
         }
         let receive_cq = self.queue(receive_cq, Status::INVALID_PARAMETER_2)?; // ADPT-067
         let initiator_cq = self.queue(initiator_cq, Status::INVALID_PARAMETER_3)?; // ADPT-068
         let srq = self.shared_queue(srq, Status::INVALID_PARAMETER_4)?; // ADPT-069
-        self.info().check_queue_pair_with_srq(&options)?;
+        info.check_queue_pair_with_srq(&options)?;
         self.0.device.admit(Call::CreateQueuePairWithSrq)?; // ADPT-073
         self.new_queue_pair(receive_cq, initiator_cq, Some(srq), options)
     }

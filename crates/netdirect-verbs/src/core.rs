@@ -1,6 +1,5 @@
 //! The parts of an open adapter that its objects share.
 
-use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
@@ -440,12 +439,4 @@ fn not_bound(address: SocketAddr, error: &io::Error) -> Error {
         _ => format!("cannot bind {address}: {error}"),
     };
     Error::new(status, what)
-}
-
-/// The object of this provider behind a trait object, if `is_own` recognises it.
-pub(crate) fn downcast<T: Any + Send + Sync>(
-    object: Arc<dyn Any + Send + Sync>,
-    is_own: impl FnOnce(&T) -> bool,
-) -> Option<Arc<T>> {
-    object.downcast::<T>().ok().filter(|object| is_own(object))
 }

@@ -10,6 +10,8 @@ use netdirect::{
     Affinity, Call, CompletionQueue, CompletionResult, NotifyType, Overlapped, OverlappedFile,
     OverlappedObject, PendingOverlapped, Result, Started, Status,
 };
+use netdirect_provider::checks::sizes;
+use netdirect_provider::owned;
 use parking_lot::Mutex;
 
 use crate::core::{AsyncOwner, Core};
@@ -157,10 +159,6 @@ impl Ring {
 }
 
 impl Cq {
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
     pub(crate) fn queue(&self) -> &Arc<CompletionChannelQueue> {
         &self.queue
     }
@@ -486,6 +484,8 @@ impl Drop for CqHandle {
     }
 }
 
+owned!(CqHandle of Core: |queue| &queue.0.core);
+
 impl OverlappedObject for CqHandle {
     fn cancel_overlapped_requests(&self) -> Result<()> {
         self.0.cancel();
@@ -511,18 +511,8 @@ impl CompletionQueue for CqHandle {
                 "the device's driver cannot resize completion queues",
             );
         }
-        if depth == 0 || depth > cq.core.limits.completion_queue_depth {
-            return fail(
-                Status::INVALID_PARAMETER,
-                "the depth is 0 or above MaxCompletionQueueDepth",
-            ); // CQ-012, CQ-013
-        }
-        if cq.is_broken() {
-            return fail(
-                Status::INVALID_DEVICE_STATE,
-                "the completion queue has broken down; create a new completion queue",
-            ); // CQ-022
-        }
+        sizes::resized_completion_queue(depth, cq.core.limits.completion_queue_depth)?;
+        sizes::working_completion_queue(cq.is_broken(), Status::INVALID_DEVICE_STATE)?;
         cq.core.device.admit(Call::ResizeCompletionQueue)?;
         cq.poll();
         let mut ring = cq.ring.lock();

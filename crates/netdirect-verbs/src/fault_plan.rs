@@ -3,9 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use netdirect::{Call, Error, Result, Status};
+use netdirect_provider::checks::sizes;
 use parking_lot::Mutex;
-
-use crate::status::fail;
 
 /// Calls that are going to fail.
 #[derive(Debug, Default)]
@@ -26,18 +25,7 @@ struct PlannedFault {
 impl PlannedFaults {
     /// Makes the `nth` call of a kind from now on fail with this status.
     pub(crate) fn plan(&self, call: Call, nth: u32, status: Status) -> Result<()> {
-        if nth == 0 {
-            return fail(
-                Status::INVALID_PARAMETER,
-                "calls are counted from 1: give 1 for the next call",
-            );
-        }
-        if status.is_success() {
-            return fail(
-                Status::INVALID_PARAMETER,
-                "a call fails with an error: give a status that is an error",
-            );
-        }
+        sizes::failing_call(nth, status)?;
         self.planned.lock().push(PlannedFault {
             call,
             left: nth,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use netdirect::{Association, OverlappedFile, Result};
+use netdirect_provider::owned;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::Timespec;
 
@@ -50,10 +51,6 @@ impl File {
         Ok(file)
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
     /// Also watches this descriptor, whose source the adapter's driver knows by the token.
     pub(crate) fn watch(&self, descriptor: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         self.set.watch(descriptor, token)
@@ -89,6 +86,8 @@ impl File {
 fn left(deadline: Option<Instant>) -> Option<Duration> {
     deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
 }
+
+owned!(File of Core: |file| &file.core);
 
 impl OverlappedFile for File {
     fn association(&self) -> &Association {

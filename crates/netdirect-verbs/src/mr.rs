@@ -7,6 +7,8 @@ use netdirect::{
     Buffer, Call, LocalToken, MemoryRegion, MrFlags, Overlapped, OverlappedFile, OverlappedObject,
     RemoteToken, Result, Started, Status,
 };
+use netdirect_provider::checks::sizes;
+use netdirect_provider::owned;
 use parking_lot::Mutex;
 
 use crate::core::{Core, RegisteredRange};
@@ -43,10 +45,6 @@ impl Region {
         }
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
     /// Calls `act` with the registered buffer, if there is one.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&Registered) -> T) -> Option<T> {
         self.registration.lock().as_ref().map(act)
@@ -57,24 +55,7 @@ impl Region {
     }
 
     fn check(&self, buffer: &Buffer, flags: MrFlags) -> Result<Access> {
-        if flags.bits() & !MrFlags::all().bits() != 0 {
-            return fail(
-                Status::INVALID_PARAMETER_3,
-                "the flags have bits that ND2 does not define",
-            ); // MR-020
-        }
-        if buffer.is_empty() {
-            return fail(
-                Status::INVALID_BUFFER_SIZE,
-                "the buffer is empty; register at least 1 octet",
-            ); // AMB-012
-        }
-        if buffer.len() as u64 > self.core.limits.registration_size {
-            return fail(
-                Status::INVALID_PARAMETER,
-                "the buffer is larger than MaxRegistrationSize",
-            ); // MR-011
-        }
+        sizes::registration(buffer, flags, self.core.limits.registration_size)?;
         let is_sink = flags.contains(MrFlags::RDMA_READ_SINK);
         let remote_write = flags.contains(MrFlags::ALLOW_REMOTE_WRITE)
             || is_sink && self.core.needs.sink_is_remote_write;
@@ -96,6 +77,8 @@ impl Drop for Region {
         }
     }
 }
+
+owned!(Region of Core: |region| &region.core);
 
 impl OverlappedObject for Region {
     fn cancel_overlapped_requests(&self) -> Result<()> {

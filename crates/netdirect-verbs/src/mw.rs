@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use netdirect::{MemoryWindow, RemoteToken, Result, Status};
+use netdirect_provider::owned;
 use parking_lot::Mutex;
 
 use crate::core::Core;
@@ -248,10 +249,6 @@ impl Window {
         })
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
     fn allocate(&self) -> Result<Arc<MemoryWindowHandle>> {
         allocate(&self.core, self.kind)
     }
@@ -262,6 +259,8 @@ fn allocate(core: &Core, kind: WindowKind) -> Result<Arc<MemoryWindowHandle>> {
     let handle = handle.map_err(shortage("cannot create a memory window"))?;
     Ok(Arc::new(handle))
 }
+
+owned!(Window of Core: |window| &window.core);
 
 impl MemoryWindow for Window {
     fn get_remote_token(&self) -> RemoteToken {

@@ -30,7 +30,7 @@ use crate::srq::Srq;
 use crate::status::{completion_status, fail, shortage};
 use crate::sys::bindings as c;
 
-pub(crate) use handle::{QpHandle, of};
+pub(crate) use handle::QpHandle;
 
 /// The number of the provider's own Read, which no request of the client has.
 const OWN_READ: u64 = RECEIVE - 1;

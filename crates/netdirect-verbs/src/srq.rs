@@ -7,6 +7,8 @@ use netdirect::{
     Affinity, Call, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, Result, Sge,
     SharedReceiveQueue, SharedReceiveQueueOptions, Started, Status,
 };
+use netdirect_provider::checks::sizes;
+use netdirect_provider::owned;
 use parking_lot::Mutex;
 
 use crate::core::{AsyncOwner, Core};
@@ -60,10 +62,6 @@ impl SrqState {
 }
 
 impl Srq {
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
     pub(crate) fn handle(&self) -> &Arc<SharedReceivesHandle> {
         &self.handle
     }
@@ -230,6 +228,8 @@ impl Drop for SrqHandle {
     }
 }
 
+owned!(SrqHandle of Core: |queue| &queue.0.core);
+
 impl OverlappedObject for SrqHandle {
     fn cancel_overlapped_requests(&self) -> Result<()> {
         self.0.end_requests(Status::CANCELED); // SRQ-020
@@ -249,19 +249,9 @@ impl SharedReceiveQueue for SrqHandle {
     fn modify(&self, queue_depth: u32, notify_threshold: u32) -> Result<()> {
         let srq = &self.0;
         srq.core.device.present()?; // SRQ-015
-        if queue_depth > srq.core.limits.shared_receive_depth {
-            return fail(
-                Status::INVALID_PARAMETER,
-                "the depth is above MaxSharedReceiveQueueDepth",
-            ); // SRQ-013
-        }
+        sizes::modified_shared_receive_queue(queue_depth, srq.core.limits.shared_receive_depth)?;
         let mut state = srq.state.lock();
-        if state.broken.is_some() {
-            return fail(
-                Status::INVALID_DEVICE_STATE,
-                "the shared receive queue has broken down; create a new shared receive queue",
-            );
-        }
+        sizes::working_shared_receive_queue(state.broken.is_some(), Status::INVALID_DEVICE_STATE)?;
         srq.core.device.admit(Call::ModifySharedReceiveQueue)?;
         if queue_depth > 0 {
             if state.receives.len() as u64 > u64::from(queue_depth) {

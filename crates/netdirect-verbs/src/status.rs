@@ -2,20 +2,11 @@
 
 use std::io;
 
-use netdirect::{Error, RequestType, Result, Status};
+use netdirect::{Error, RequestType, Status};
 
 use crate::sys::bindings as c;
 
-/// Fails with this status and message.
-pub(crate) fn fail<T>(status: Status, what: &'static str) -> Result<T> {
-    Err(Error::new(status, what))
-}
-
-/// The error of a call that needs the device, when the device was removed (GEN-015).
-#[cold]
-pub(crate) fn removed() -> Error {
-    Error::new(Status::DEVICE_REMOVED, "the device was removed")
-}
+pub(crate) use netdirect_provider::{fail, removed};
 
 /// The error of a call that could not create an object.
 pub(crate) fn shortage(what: &'static str) -> impl Fn(io::Error) -> Error {

@@ -10,13 +10,14 @@ use netdirect::{
     OverlappedFile, QueuePair, QueuePairOptions, Result, SharedReceiveQueue,
     SharedReceiveQueueOptions, Status,
 };
+use netdirect_provider::checks::{own, sizes};
 
 use crate::connect::{connector, listener};
-use crate::core::{BreakableQueue, Core, NetworkHold, downcast};
+use crate::core::{BreakableQueue, Core, NetworkHold};
 use crate::file::File;
 use crate::options::Options;
 use crate::srq::{self, Srq};
-use crate::status::{fail, shortage};
+use crate::status::shortage;
 use crate::{cq, mr, mw, qp};
 
 /// The client's reference to an opened adapter.
@@ -70,38 +71,27 @@ impl AdapterHandle {
     }
 
     fn file(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<File>> {
-        downcast::<File>(file.clone(), |file| Arc::ptr_eq(file.core(), &self.0)).ok_or_else(|| {
-            Error::new(
-                Status::INVALID_HANDLE,
-                "the overlapped file belongs to another adapter",
-            )
-        }) // ADPT-086
+        own::file(file, &self.0)
+    }
+
+    fn queue(&self, queue: &Arc<dyn CompletionQueue>, status: Status) -> Result<Arc<cq::Cq>> {
+        let queue = own::completion_queue::<cq::CqHandle>(queue, &self.0, status)?;
+        Ok(Arc::clone(&queue.0))
     }
 
     fn shared_queue(
         &self,
         queue: &Arc<dyn SharedReceiveQueue>,
-        else_status: Status,
+        status: Status,
     ) -> Result<Arc<Srq>> {
-        downcast::<srq::SrqHandle>(queue.clone(), |srq| Arc::ptr_eq(srq.0.core(), &self.0))
-            .map(|srq| Arc::clone(&srq.0))
-            .ok_or_else(|| {
-                Error::new(
-                    else_status,
-                    "the shared receive queue belongs to another adapter",
-                )
-            })
+        let queue = own::shared_receive_queue::<srq::SrqHandle>(queue, &self.0, status)?;
+        Ok(Arc::clone(&queue.0))
     }
 
     /// Breaks down a queue of this adapter, because the client injected this fault.
     fn break_down(&self, queue: &dyn BreakableQueue, status: Status) -> Result<()> {
         self.0.device.present()?;
-        if status.is_success() {
-            return fail(
-                Status::INVALID_PARAMETER,
-                "a queue breaks down with an error: give a status that is an error",
-            );
-        }
+        sizes::breakdown(status)?;
         self.0.device.count_fault();
         queue.break_down(status);
         Ok(())
@@ -116,17 +106,6 @@ impl AdapterHandle {
         world.network(|network| network.conditions_mut().unreachable.insert(address));
         self.0.device.count_fault();
         Ok(())
-    }
-
-    fn queue(&self, queue: &Arc<dyn CompletionQueue>, else_status: Status) -> Result<Arc<cq::Cq>> {
-        downcast::<cq::CqHandle>(queue.clone(), |cq| Arc::ptr_eq(cq.0.core(), &self.0))
-            .map(|cq| Arc::clone(&cq.0))
-            .ok_or_else(|| {
-                Error::new(
-                    else_status,
-                    "the completion queue belongs to another adapter",
-                )
-            })
     }
 
     fn new_queue_pair(
@@ -149,26 +128,14 @@ impl AdapterHandle {
             (receive_cq, Status::INVALID_PARAMETER_2),
             (initiator_cq, Status::INVALID_PARAMETER_3),
         ] {
-            if cq.is_broken() {
-                return fail(
-                    status,
-                    "the completion queue has broken down; create a new completion queue",
-                ); // ADPT-051, ADPT-052, CQ-022
-            }
+            sizes::working_completion_queue(cq.is_broken(), status)?; // ADPT-051, ADPT-052
         }
-        if srq.is_some_and(|srq| srq.is_broken()) {
-            return fail(
-                Status::INVALID_PARAMETER_4,
-                "the shared receive queue has broken down; create a new shared receive queue",
-            );
+        if let Some(srq) = srq {
+            sizes::working_shared_receive_queue(srq.is_broken(), Status::INVALID_PARAMETER_4)?;
         }
         Ok(Arc::new(qp))
     }
 }
-
-/// The error message of an adapter whose limits allow no shared receive queues.
-const NO_SHARED_RECEIVE_QUEUES: &str =
-    "this adapter has no shared receive queues (MaxSharedReceiveQueueDepth is 0)";
 
 impl Adapter for AdapterHandle {
     fn create_overlapped_file(&self) -> Result<Arc<dyn OverlappedFile>> {
@@ -200,12 +167,7 @@ impl Adapter for AdapterHandle {
         _: Affinity, // ignored (ADPT-026)
     ) -> Result<Arc<dyn CompletionQueue>> {
         let file = self.file(file)?;
-        if depth == 0 || depth > self.0.options.limits.completion_queue_depth {
-            return fail(
-                Status::INVALID_PARAMETER_3,
-                "the depth is 0 or above MaxCompletionQueueDepth",
-            ); // ADPT-023
-        }
+        sizes::completion_queue(depth, self.0.options.limits.completion_queue_depth)?;
         self.0.device.admit(Call::CreateCompletionQueue)?;
         Ok(Arc::new(cq::CqHandle::new(
             Arc::clone(&self.0),
@@ -236,16 +198,7 @@ impl Adapter for AdapterHandle {
     ) -> Result<Arc<dyn SharedReceiveQueue>> {
         let file = self.file(file)?;
         self.0.device.present()?; // ADPT-046
-        if self.0.options.limits.shared_receive_queue_depth == 0 {
-            return fail(Status::NOT_SUPPORTED, NO_SHARED_RECEIVE_QUEUES); // SRQ-001
-        }
-        if options.queue_depth == 0 {
-            return fail(
-                Status::INVALID_PARAMETER_3,
-                "the depth of a shared receive queue is at least 1",
-            );
-        }
-        self.info().check_shared_receive_queue(&options)?;
+        sizes::shared_receive_queue(&self.info(), &options)?;
         self.0.device.admit(Call::CreateSharedReceiveQueue)?; // ADPT-042, ADPT-043
         let srq = srq::SrqHandle::new(Arc::clone(&self.0), file, options)?;
         Ok(Arc::new(srq))
@@ -271,15 +224,15 @@ impl Adapter for AdapterHandle {
         srq: &Arc<dyn SharedReceiveQueue>,
         options: QueuePairOptions,
     ) -> Result<Arc<dyn QueuePair>> {
-        let most = self.0.options.limits;
-        if most.shared_receive_queue_depth == 0 {
+        let info = self.info();
+        if let Err(error) = sizes::has_shared_receive_queues(&info) {
             self.0.device.present()?; // ADPT-074
-            return fail(Status::NOT_SUPPORTED, NO_SHARED_RECEIVE_QUEUES); // ADPT-066
+            return Err(error);
         }
         let receive_cq = self.queue(receive_cq, Status::INVALID_PARAMETER_2)?; // ADPT-067
         let initiator_cq = self.queue(initiator_cq, Status::INVALID_PARAMETER_3)?; // ADPT-068
         let srq = self.shared_queue(srq, Status::INVALID_PARAMETER_4)?; // ADPT-069
-        self.info().check_queue_pair_with_srq(&options)?;
+        info.check_queue_pair_with_srq(&options)?;
         self.0.device.admit(Call::CreateQueuePairWithSrq)?; // ADPT-073
         self.new_queue_pair(receive_cq, initiator_cq, Some(srq), &options)
     }

@@ -1,6 +1,5 @@
 //! The state that all objects of one opened adapter share.
 
-use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::IpAddr;
@@ -393,15 +392,6 @@ pub(crate) fn serves(own: &[IpAddr], address: IpAddr) -> bool {
     own.contains(&address)
         || matches!(address, IpAddr::V4(v4) if v4.is_loopback())
             && own.iter().any(|own| own.is_ipv4() && own.is_loopback())
-}
-
-/// The object of type `T` behind a trait object. `None` if the object is of another type or `ours` returns false (GEN-022).
-pub(crate) fn downcast<T: Any + Send + Sync>(
-    object: Arc<dyn Any + Send + Sync>,
-    ours: impl FnOnce(&T) -> bool,
-) -> Option<Arc<T>> {
-    let object = object.downcast::<T>().ok()?;
-    ours(&object).then_some(object)
 }
 
 #[cfg(test)]

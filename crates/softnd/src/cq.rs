@@ -9,6 +9,8 @@ use netdirect::{
     Affinity, Call, CompletionQueue, CompletionResult, NotifyType, Overlapped, OverlappedFile,
     OverlappedObject, PendingOverlapped, Result, Started, Status,
 };
+use netdirect_provider::checks::sizes;
+use netdirect_provider::owned;
 use parking_lot::Mutex;
 
 use crate::core::{BreakableQueue, Core, QueueUser, QueueUsers};
@@ -46,10 +48,6 @@ pub(crate) struct Cq {
 pub(crate) type CompletedNotifies = cq::CompletedNotifies<PendingOverlapped>;
 
 impl Cq {
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
     /// Wakes a thread that is parked on the file and drives, to look for unfinished work.
     pub(crate) fn wake(&self) {
         self.waiters.call_driver();
@@ -243,6 +241,8 @@ impl Drop for CqHandle {
     }
 }
 
+owned!(CqHandle of Core: |queue| &queue.0.core);
+
 impl OverlappedObject for CqHandle {
     fn cancel_overlapped_requests(&self) -> Result<()> {
         self.0.cancel();
@@ -256,18 +256,8 @@ impl CompletionQueue for CqHandle {
     }
 
     fn resize(&self, depth: u32) -> Result<()> {
-        if depth == 0 || depth > self.0.core.options.limits.completion_queue_depth {
-            return fail(
-                Status::INVALID_PARAMETER,
-                "the depth is 0 or above MaxCompletionQueueDepth",
-            ); // CQ-012, CQ-013
-        }
-        if self.0.is_broken() {
-            return fail(
-                Status::INVALID_DEVICE_STATE,
-                "the completion queue has broken down; create a new completion queue",
-            ); // CQ-022
-        }
+        sizes::resized_completion_queue(depth, self.0.core.options.limits.completion_queue_depth)?;
+        sizes::working_completion_queue(self.0.is_broken(), Status::INVALID_DEVICE_STATE)?;
         self.0.core.device.admit(Call::ResizeCompletionQueue)?;
         match self.0.queue.resize(depth) {
             Ok(()) => Ok(()),

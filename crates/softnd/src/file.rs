@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use netdirect::{Association, Awaited, OverlappedFile, Result, SimulatedTime};
+use netdirect_provider::owned;
 
 use crate::core::{Core, NetworkHold};
 use iwarp_io::progress::polling;
@@ -33,10 +34,6 @@ impl File {
         })
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
     /// Parks a thread that waits for what has this number.
     fn park_number(
         &self,
@@ -49,6 +46,8 @@ impl File {
         parked.map_err(|error| self.core.cannot_wait(&error))
     }
 }
+
+owned!(File of Core: |file| &file.core);
 
 impl OverlappedFile for File {
     fn association(&self) -> &Association {

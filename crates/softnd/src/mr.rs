@@ -8,6 +8,8 @@ use netdirect::{
     Buffer, Call, Error, LocalToken, MemoryRegion, MrFlags, Overlapped, OverlappedFile,
     OverlappedObject, RemoteToken, Result, Started, Status,
 };
+use netdirect_provider::checks::sizes;
+use netdirect_provider::owned;
 use parking_lot::Mutex;
 
 use crate::core::{Core, PD};
@@ -33,10 +35,6 @@ impl Region {
         }
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
     /// Calls `act` with the registration. `None` if no buffer is registered.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&Registration) -> T) -> Option<T> {
         self.registration.lock().as_ref().map(act)
@@ -47,24 +45,7 @@ impl Region {
     }
 
     fn check(&self, buffer: &Buffer, flags: MrFlags) -> Result<Rights> {
-        if flags.bits() & !MrFlags::all().bits() != 0 {
-            return fail(
-                Status::INVALID_PARAMETER_3,
-                "the flags have bits that ND2 does not define",
-            ); // MR-020
-        }
-        if buffer.is_empty() {
-            return fail(
-                Status::INVALID_BUFFER_SIZE,
-                "the buffer is empty; register at least 1 octet",
-            ); // AMB-012
-        }
-        if buffer.len() as u64 > self.core.options.limits.registration_size {
-            return fail(
-                Status::INVALID_PARAMETER,
-                "the buffer is larger than MaxRegistrationSize",
-            ); // MR-011
-        }
+        sizes::registration(buffer, flags, self.core.options.limits.registration_size)?;
         let mut rights = Rights::empty();
         rights.set(
             Rights::LOCAL_WRITE,
@@ -82,6 +63,8 @@ impl Region {
         Ok(rights)
     }
 }
+
+owned!(Region of Core: |region| &region.core);
 
 impl OverlappedObject for Region {
     fn cancel_overlapped_requests(&self) -> Result<()> {

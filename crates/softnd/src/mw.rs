@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use iwarp_io::memory;
 use netdirect::{Error, MemoryWindow, RemoteToken, Result, Status};
+use netdirect_provider::owned;
 
 use crate::core::{Core, NetworkHold, PD};
 
@@ -27,11 +28,9 @@ impl Window {
         })?;
         Ok(Self { core, window, hold })
     }
-
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
 }
+
+owned!(Window of Core: |window| &window.core);
 
 impl MemoryWindow for Window {
     fn get_remote_token(&self) -> RemoteToken {

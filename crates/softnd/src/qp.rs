@@ -26,7 +26,7 @@ use crate::fault_plan;
 use crate::leniency::LenientCase;
 use crate::options::Profile;
 use crate::srq::Srq;
-use crate::status::{fail, no_memory, post_error, request_type, result_status};
+use crate::status::{fail, no_memory, post_error, removed, request_type, result_status};
 
 pub(crate) use endpoint::{Drivers, Signals, Start};
 pub(crate) use handle::QpHandle;
@@ -533,10 +533,4 @@ fn refused(refused: Refused) -> Error {
         ), // AMB-071
         Refused::Request(error) => post_error(error),
     }
-}
-
-/// The error of a call that needs the device, when the device was removed (GEN-015).
-#[cold]
-fn removed() -> Error {
-    Error::new(Status::DEVICE_REMOVED, "the device was removed")
 }

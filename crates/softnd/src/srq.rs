@@ -5,9 +5,11 @@ use std::sync::{Arc, Weak};
 use iwarp_io::endpoint::shared_receives::{CannotModify, SharedReceiveSizes, SharedReceives};
 use iwarp_io::limited;
 use netdirect::{
-    Affinity, Call, Error, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, Result,
-    Sge, SharedReceiveQueue, SharedReceiveQueueOptions, Started, Status,
+    Affinity, Call, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, Result, Sge,
+    SharedReceiveQueue, SharedReceiveQueueOptions, Started, Status,
 };
+use netdirect_provider::checks::sizes;
+use netdirect_provider::owned;
 use parking_lot::Mutex;
 
 use crate::core::{BreakableQueue, Core, QueueUser, QueueUsers};
@@ -44,10 +46,6 @@ impl std::fmt::Debug for State {
 }
 
 impl Srq {
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
     /// Whether the queue has broken down, and its queue pairs with the queue (AMB-051).
     pub(crate) fn is_broken(&self) -> bool {
         self.state.lock().ended.is_some()
@@ -162,6 +160,8 @@ impl Drop for SrqHandle {
     }
 }
 
+owned!(SrqHandle of Core: |queue| &queue.0.core);
+
 impl OverlappedObject for SrqHandle {
     fn cancel_overlapped_requests(&self) -> Result<()> {
         self.0.cancel();
@@ -177,17 +177,8 @@ impl SharedReceiveQueue for SrqHandle {
     fn modify(&self, queue_depth: u32, notify_threshold: u32) -> Result<()> {
         let limit = self.0.core.options.limits.shared_receive_queue_depth;
         self.0.core.device.present()?; // SRQ-015
-        if queue_depth > limit {
-            let what =
-                format!("the queue depth is {queue_depth}, but the adapter's limit is {limit}");
-            return Err(Error::new(Status::INVALID_PARAMETER, what)); // SRQ-013
-        }
-        if self.0.is_broken() {
-            return fail(
-                Status::INVALID_DEVICE_STATE,
-                "the shared receive queue has broken down; create a new shared receive queue",
-            );
-        }
+        sizes::modified_shared_receive_queue(queue_depth, limit)?;
+        sizes::working_shared_receive_queue(self.0.is_broken(), Status::INVALID_DEVICE_STATE)?;
         self.0.core.device.admit(Call::ModifySharedReceiveQueue)?; // SRQ-012
         let given = |value: u32| Some(value).filter(|value| *value > 0); // SRQ-010, SRQ-011
         let modified = (self.0.receives).modify(given(queue_depth), given(notify_threshold));

@@ -9,6 +9,8 @@ use iwarp_io::system_call::{errno, is_refusal};
 use iwarp_io::transport::local_ports::BindError;
 use netdirect::{Error, RequestType, Status};
 
+pub(crate) use netdirect_provider::{fail, removed};
+
 /// The status of a Connect whose TCP connection failed (CONN-021 to CONN-024).
 fn connect_status(error: &io::Error) -> Status {
     match errno(error) {
@@ -139,11 +141,6 @@ pub(crate) fn request_type(kind: RequestKind) -> RequestType {
         RequestKind::Immediate => RequestType::SendImmediate,
         RequestKind::Atomic => RequestType::Atomic,
     }
-}
-
-/// Fails with this status and message.
-pub(crate) fn fail<T>(status: Status, what: &'static str) -> Result<T, Error> {
-    Err(Error::new(status, what))
 }
 
 #[cfg(test)]

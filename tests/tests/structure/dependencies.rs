@@ -16,7 +16,9 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("iwarp-mem", &["iwarp", "rdma-buffer"]),
     // The driver knows no type of NetworkDirect, so that another interface can be built on it.
     ("iwarp-io", &["iwarp", "iwarp-mem", "rdma-buffer"]),
-    ("softnd", &["iwarp-io", "netdirect"]),
+    ("softnd", &["iwarp-io", "netdirect", "netdirect-provider"]),
+    // What all providers do alike, and nothing of what carries their connections.
+    ("netdirect-provider", &["netdirect"]),
     // Called by build scripts.
     ("version-nodes", &[]),
     ("libibverbs", &["rdma-buffer", "softverbs", "version-nodes"]),
@@ -43,7 +45,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("libsoftnd", &["netdirect", "netdirect-com", "softnd"]),
     ("netdirect-conform", &["conform-report", "netdirect"]),
     // A provider beside softnd, which nothing of iWARP is in.
-    ("netdirect-verbs", &["netdirect"]),
+    ("netdirect-verbs", &["netdirect", "netdirect-provider"]),
     (
         "nd",
         &[

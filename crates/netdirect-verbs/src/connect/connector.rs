@@ -14,12 +14,14 @@ use std::sync::{Arc, Weak};
 use netdirect::{
     Call, Error, Overlapped, OverlappedObject, QueuePair, ReadLimits, Result, Started, Status,
 };
+use netdirect_provider::checks::{addresses, own, sizes};
+use netdirect_provider::owned;
 
 use super::private_data::CmMessage;
 use crate::core::{CmOwner, Core};
 use crate::file::File;
 use crate::handle::CmEvent;
-use crate::qp::{self, ConnectionOwner};
+use crate::qp::{self, ConnectionOwner, QpHandle};
 use crate::status::fail;
 
 use state::Phase;
@@ -67,10 +69,7 @@ impl Connector {
                 );
             } // CONN-011
         }
-        if !self.core.serves(address.ip()) {
-            let what = format!("{} is not an address of this adapter", address.ip());
-            return Err(Error::new(Status::INVALID_ADDRESS, what)); // CONN-012
-        }
+        addresses::local(address.ip(), |ip| self.core.serves(ip))?;
         self.core.device.admit(Call::BindConnector)?;
         state.bound = None; // The client may ask for the same port again.
         let binding = self.binding(address)?;
@@ -81,7 +80,7 @@ impl Connector {
     fn reject(&self, private_data: &[u8]) -> Result<()> {
         let mut state = self.lock();
         self.core.device.present()?; // CONN-070
-        self.check_private_data(private_data, self.core.limits.callee_data, "MaxCalleeData")?;
+        sizes::private_data(private_data, self.core.limits.callee_data, "MaxCalleeData")?;
         match state.phase {
             Phase::Offered(_) => {
                 state.phase = Phase::Dead;
@@ -297,6 +296,8 @@ impl ConnectorHandle {
     }
 }
 
+owned!(ConnectorHandle of Core: |connector| connector.0.core());
+
 impl Drop for ConnectorHandle {
     fn drop(&mut self) {
         self.0.released();
@@ -324,12 +325,12 @@ impl netdirect::Connector for ConnectorHandle {
         private_data: &[u8],
         overlapped: &Overlapped,
     ) -> Result<Started> {
-        let qp = qp::of(qp, self.0.core())?;
+        let qp = &own::queue_pair::<QpHandle>(qp, self.0.core())?.0;
         let limits = self.0.cut(inbound_read_limit, outbound_read_limit);
         let mut state = self.0.lock();
         self.0.connect(
             &mut state,
-            &qp,
+            qp,
             destination,
             limits,
             private_data,
@@ -349,11 +350,11 @@ impl netdirect::Connector for ConnectorHandle {
         private_data: &[u8],
         overlapped: &Overlapped,
     ) -> Result<Started> {
-        let qp = qp::of(qp, self.0.core())?;
+        let qp = &own::queue_pair::<QpHandle>(qp, self.0.core())?.0;
         let limits = self.0.cut(inbound_read_limit, outbound_read_limit);
         let mut state = self.0.lock();
         self.0
-            .accept(&mut state, &qp, limits, private_data, overlapped)
+            .accept(&mut state, qp, limits, private_data, overlapped)
     }
 
     fn reject(&self, private_data: &[u8]) -> Result<()> {

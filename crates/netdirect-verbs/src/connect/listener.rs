@@ -8,13 +8,14 @@ use netdirect::{
     Call, Error, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, ReadLimits,
     Result, Started, Status,
 };
+use netdirect_provider::checks::{addresses, own};
 use parking_lot::Mutex;
 
 use super::connector::{
     AwaitedListener, Connector, ConnectorHandle, PeerRequest, received, reject,
 };
 use super::requests::Done;
-use crate::core::{CmOwner, Core, downcast};
+use crate::core::{CmOwner, Core};
 use crate::device::{DeviceObject, RemovalOrder};
 use crate::file::File;
 use crate::handle::{CmEvent, CmId, CmNews};
@@ -63,22 +64,10 @@ impl std::fmt::Debug for Listener {
 }
 
 impl Listener {
-    /// The adapter's addresses that an address stands for.
+    /// The addresses that a Bind to `address` covers.
     fn covered(&self, address: SocketAddr) -> Result<Vec<IpAddr>> {
-        let ip = address.ip();
-        if ip.is_unspecified() {
-            let own = self.core.addresses.iter().copied();
-            let covered: Vec<_> = own.filter(|own| own.is_ipv4() == ip.is_ipv4()).collect();
-            if !covered.is_empty() {
-                return Ok(covered);
-            }
-        } else if self.core.serves(ip) {
-            return Ok(vec![ip]);
-        }
-        Err(Error::new(
-            Status::INVALID_ADDRESS,
-            format!("{ip} is not an address of this adapter"),
-        )) // LSTN-012
+        let serves = |ip| self.core.serves(ip);
+        addresses::covered(address.ip(), &self.core.addresses, serves)
     }
 
     fn bind(&self, address: SocketAddr) -> Result<()> {
@@ -380,17 +369,9 @@ impl ListenerHandle {
         Self(listener)
     }
 
-    /// The connector, if it belongs to this adapter (GEN-022).
+    /// The connector, if it is one of this adapter's.
     fn own(&self, connector: &Arc<dyn netdirect::Connector>) -> Result<Arc<ConnectorHandle>> {
-        let ours = downcast::<ConnectorHandle>(connector.clone(), |connector| {
-            Arc::ptr_eq(connector.0.core(), &self.0.core)
-        });
-        ours.ok_or_else(|| {
-            Error::new(
-                Status::INVALID_PARAMETER_1,
-                "the connector is not one of this adapter's",
-            )
-        })
+        own::connector(connector, &self.0.core)
     }
 }
 

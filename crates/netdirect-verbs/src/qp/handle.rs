@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use netdirect::{
-    AtomicOp, Capabilities, Error, Immediate, MemoryRegion, MemoryWindow, OpFlags, QueuePair,
+    AtomicOp, Capabilities, Immediate, MemoryRegion, MemoryWindow, OpFlags, QueuePair,
     QueuePairExtensions, RemoteAddress, RequestType, Result, Sge, Status,
 };
+use netdirect_provider::checks::{flags, own};
+use netdirect_provider::owned;
 
 use super::Qp;
-use crate::core::{Core, downcast};
+use crate::core::Core;
 use crate::entries::{NotPosted, Posting, with_entries};
 use crate::handle::{
     Access, Operation, PostFailure, RemoteMemory, SendRequest, WindowBind, WindowRange,
@@ -27,34 +29,7 @@ impl Drop for QpHandle {
     }
 }
 
-/// The queue pair, if it belongs to this adapter (CONN-062).
-pub(crate) fn of(qp: &Arc<dyn QueuePair>, core: &Arc<Core>) -> Result<Arc<Qp>> {
-    downcast::<QpHandle>(qp.clone(), |qp| Arc::ptr_eq(qp.0.core(), core))
-        .map(|qp| Arc::clone(&qp.0))
-        .ok_or_else(|| {
-            Error::new(
-                Status::INVALID_PARAMETER_1,
-                "the queue pair is not one of this adapter's",
-            )
-        })
-}
-
-const ALWAYS: OpFlags = OpFlags::SILENT_SUCCESS.union(OpFlags::READ_FENCE);
-const SEND: OpFlags = ALWAYS.union(OpFlags::SEND_AND_SOLICIT_EVENT);
-const BIND: OpFlags = ALWAYS
-    .union(OpFlags::ALLOW_READ)
-    .union(OpFlags::ALLOW_WRITE);
-
-/// Refuses flags that are unknown or do not apply to the request (QP-015, QP-072, AMB-055).
-fn allow(flags: OpFlags, allowed: OpFlags, status: Status) -> Result<()> {
-    if flags.bits() & !allowed.bits() == 0 {
-        return Ok(());
-    }
-    fail(
-        status,
-        "the flags have bits that are unknown or do not apply to this request",
-    )
-}
+owned!(QpHandle of Core: |qp| qp.0.core());
 
 fn remote(address: RemoteAddress) -> RemoteMemory {
     RemoteMemory {
@@ -74,25 +49,6 @@ fn queued(posted: Result<(), PostFailure>) -> Result<(), PostFailure> {
 impl QpHandle {
     fn capabilities(&self) -> Capabilities {
         self.0.core().capabilities()
-    }
-
-    fn region(&self, region: &Arc<dyn MemoryRegion>) -> Result<Arc<Region>> {
-        downcast::<Region>(region.clone(), |region| {
-            Arc::ptr_eq(region.core(), self.0.core())
-        })
-        .ok_or_else(|| {
-            Error::new(
-                Status::INVALID_PARAMETER_2,
-                "the memory region belongs to another adapter",
-            )
-        })
-    }
-
-    fn window(&self, window: &Arc<dyn MemoryWindow>, status: Status) -> Result<Arc<Window>> {
-        downcast::<Window>(window.clone(), |window| {
-            Arc::ptr_eq(window.core(), self.0.core())
-        })
-        .ok_or_else(|| Error::new(status, "the memory window belongs to another adapter"))
     }
 
     /// A Bind or an Invalidate.
@@ -198,7 +154,7 @@ impl QueuePair for QpHandle {
     }
 
     fn send(&self, context: u64, sges: &[Sge], flags: OpFlags) -> Result<()> {
-        allow(flags, SEND, Status::INVALID_PARAMETER_4)?;
+        flags::send(flags)?;
         self.post(context, RequestType::Send, Operation::Send, sges, flags)
     }
 
@@ -221,9 +177,10 @@ impl QueuePair for QpHandle {
         length: u64,
         flags: OpFlags,
     ) -> Result<()> {
-        allow(flags, BIND, Status::INVALID_PARAMETER_6)?;
-        let region = self.region(region)?;
-        let window = self.window(window, Status::INVALID_PARAMETER_3)?;
+        flags::bind(flags)?;
+        let region = own::memory_region::<Region>(region, self.0.core())?;
+        let window =
+            own::memory_window::<Window>(window, self.0.core(), Status::INVALID_PARAMETER_3)?;
         let write = flags.contains(OpFlags::ALLOW_WRITE);
         let bound = region.with(|registered| {
             let buffer = registered.registration.buffer();
@@ -291,8 +248,9 @@ impl QueuePair for QpHandle {
         window: &Arc<dyn MemoryWindow>,
         flags: OpFlags,
     ) -> Result<()> {
-        allow(flags, ALWAYS, Status::INVALID_PARAMETER_3)?;
-        let window = self.window(window, Status::INVALID_PARAMETER_2)?;
+        flags::invalidate(flags)?;
+        let window =
+            own::memory_window::<Window>(window, self.0.core(), Status::INVALID_PARAMETER_2)?;
         let posting = Self::of_window(context, RequestType::Invalidate, flags);
         self.0.post_keeping(posting, |raw, id, signaled| {
             let state = window.state.lock();
@@ -324,20 +282,19 @@ impl QueuePair for QpHandle {
     }
 
     fn read(&self, context: u64, sges: &[Sge], from: RemoteAddress, flags: OpFlags) -> Result<()> {
-        allow(flags, ALWAYS, Status::INVALID_PARAMETER_6)?;
+        flags::read_or_write(flags)?;
         let operation = Operation::Read(remote(from));
         self.post(context, RequestType::Read, operation, sges, flags)
     }
 
     fn write(&self, context: u64, sges: &[Sge], to: RemoteAddress, flags: OpFlags) -> Result<()> {
-        allow(flags, ALWAYS, Status::INVALID_PARAMETER_6)?;
+        flags::read_or_write(flags)?;
         let operation = Operation::Write(remote(to));
         self.post(context, RequestType::Write, operation, sges, flags)
     }
 
     fn send_inline(&self, context: u64, data: &[&[u8]], flags: OpFlags) -> Result<()> {
-        let allowed = SEND.union(OpFlags::INLINE);
-        allow(flags, allowed, Status::INVALID_PARAMETER_4)?;
+        flags::send_inline(flags)?;
         self.post_inline(context, RequestType::Send, Operation::Send, data, flags)
     }
 
@@ -348,8 +305,7 @@ impl QueuePair for QpHandle {
         to: RemoteAddress,
         flags: OpFlags,
     ) -> Result<()> {
-        let allowed = ALWAYS.union(OpFlags::INLINE);
-        allow(flags, allowed, Status::INVALID_PARAMETER_6)?;
+        flags::write_inline(flags)?;
         let operation = Operation::Write(remote(to));
         self.post_inline(context, RequestType::Write, operation, data, flags)
     }
@@ -370,7 +326,7 @@ impl QueuePairExtensions for QpHandle {
                 "the adapter cannot send Immediate Data of this length: InfiniBand carries 4 octets",
             );
         };
-        allow(flags, SEND, Status::INVALID_PARAMETER_3)?;
+        flags::send_immediate(flags)?;
         let operation = Operation::SendImmediate(octets);
         self.post(context, RequestType::SendImmediate, operation, &[], flags)
     }
@@ -383,7 +339,7 @@ impl QueuePairExtensions for QpHandle {
         target: RemoteAddress,
         flags: OpFlags,
     ) -> Result<()> {
-        allow(flags, ALWAYS, Status::INVALID_PARAMETER_5)?;
+        flags::atomic(flags)?;
         if !self.capabilities().contains(Capabilities::needed_for(op)) {
             return fail(Status::NOT_SUPPORTED, "the device has no such Atomic");
         }

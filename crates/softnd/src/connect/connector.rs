@@ -18,6 +18,8 @@ use std::time::Instant;
 use netdirect::{
     Call, Error, Overlapped, OverlappedObject, QueuePair, ReadLimits, Result, Started, Status,
 };
+use netdirect_provider::checks::addresses;
+use netdirect_provider::owned;
 use parking_lot::MutexGuard;
 
 use crate::core::Core;
@@ -112,10 +114,7 @@ impl Connector {
                 );
             } // CONN-011
         }
-        if !self.core.serves(address.ip()) {
-            let what = format!("{} is not an address of this adapter", address.ip());
-            return Err(Error::new(Status::INVALID_ADDRESS, what)); // CONN-012
-        }
+        addresses::local(address.ip(), |ip| self.core.serves(ip))?;
         self.core.device.admit(Call::BindConnector)?;
         state.bound = None; // The client may ask for the same port again.
         self.bind_to(&mut state, address)
@@ -428,6 +427,8 @@ impl ConnectorHandle {
         ))
     }
 }
+
+owned!(ConnectorHandle of Core: |connector| connector.0.core());
 
 impl Drop for ConnectorHandle {
     fn drop(&mut self) {

@@ -2,7 +2,7 @@
 //! the connectors that wait for one, are here.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 
 use iwarp_io::transport::purpose::Purpose;
@@ -11,12 +11,13 @@ use netdirect::{
     Call, Error, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, Result, Started,
     Status,
 };
+use netdirect_provider::checks::{addresses, own};
 use parking_lot::Mutex;
 
 use super::backlog::Backlog;
 use super::connector::{self, AwaitedListener, Connector};
 use super::requests::Done;
-use crate::core::{Core, UNSTATED_READ_LIMIT, downcast};
+use crate::core::{Core, UNSTATED_READ_LIMIT};
 use crate::device::{Device, DeviceListEntry, DeviceObject, RemovalOrder};
 use crate::file::File;
 use crate::status::{bind_error, bind_status, fail};
@@ -113,27 +114,10 @@ impl Listener {
         })
     }
 
-    /// The addresses that a bind to `address` covers. The unspecified address stands for all addresses of the adapter (LSTN-010).
+    /// The addresses that a Bind to `address` covers.
     fn covered(&self, address: SocketAddr) -> Result<Vec<IpAddr>> {
-        let ip = address.ip();
-        if ip == IpAddr::V4(Ipv4Addr::UNSPECIFIED) || ip == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
-            let family = self
-                .core
-                .addresses
-                .iter()
-                .copied()
-                .filter(|own| own.is_ipv4() == ip.is_ipv4());
-            let covered: Vec<_> = family.collect();
-            if !covered.is_empty() {
-                return Ok(covered);
-            }
-        } else if self.core.serves(ip) {
-            return Ok(vec![ip]);
-        }
-        Err(Error::new(
-            Status::INVALID_ADDRESS,
-            format!("{ip} is not an address of this adapter"),
-        )) // LSTN-012
+        let serves = |ip| self.core.serves(ip);
+        addresses::covered(address.ip(), &self.core.addresses, serves)
     }
 
     fn bind(&self, address: SocketAddr) -> Result<()> {
@@ -365,15 +349,7 @@ impl ListenerHandle {
         &self,
         connector: &Arc<dyn netdirect::Connector>,
     ) -> Result<Arc<connector::ConnectorHandle>> {
-        let ours = downcast::<connector::ConnectorHandle>(connector.clone(), |connector| {
-            Arc::ptr_eq(connector.0.core(), &self.0.core)
-        });
-        ours.ok_or_else(|| {
-            Error::new(
-                Status::INVALID_PARAMETER_1,
-                "the connector is not one of this adapter's",
-            )
-        })
+        own::connector(connector, &self.0.core)
     }
 }
 

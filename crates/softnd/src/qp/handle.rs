@@ -8,9 +8,11 @@ use netdirect::{
     AtomicOp, Error, Immediate, MemoryRegion, MemoryWindow, OpFlags, QueuePair,
     QueuePairExtensions, QueuePairOptions, RemoteAddress, Result, Sge, Status,
 };
+use netdirect_provider::checks::{flags, own};
+use netdirect_provider::owned;
 
 use super::Qp;
-use crate::core::{Core, NetworkHold, downcast};
+use crate::core::{Core, NetworkHold};
 use crate::cq::Cq;
 use crate::device::{DeviceListEntry, DeviceObject, RemovalOrder};
 use crate::mr::Region;
@@ -77,25 +79,6 @@ impl QpHandle {
     ) -> Result<()> {
         with_sges(sges, post, |count| self.0.owner().posted_sges(count))
     }
-
-    fn region(&self, region: &Arc<dyn MemoryRegion>) -> Result<Arc<Region>> {
-        downcast::<Region>(region.clone(), |region| {
-            Arc::ptr_eq(region.core(), self.0.owner().core())
-        })
-        .ok_or_else(|| {
-            Error::new(
-                Status::INVALID_PARAMETER_2,
-                "the memory region belongs to another adapter",
-            )
-        })
-    }
-
-    fn window(&self, window: &Arc<dyn MemoryWindow>, status: Status) -> Result<Arc<Window>> {
-        downcast::<Window>(window.clone(), |window| {
-            Arc::ptr_eq(window.core(), self.0.owner().core())
-        })
-        .ok_or_else(|| Error::new(status, "the memory window belongs to another adapter"))
-    }
 }
 
 impl Drop for QpHandle {
@@ -104,29 +87,14 @@ impl Drop for QpHandle {
     }
 }
 
+owned!(QpHandle of Core: |qp| qp.0.owner().core());
+
 fn remote(address: RemoteAddress) -> engine::RemoteAddress {
     engine::RemoteAddress {
         stag: STag(u32::from_be(address.token.0)),
         to: address.address,
     }
 }
-
-/// Refuses flags that are unknown or do not apply to the request (QP-015, QP-072, AMB-055).
-fn allow(flags: OpFlags, allowed: OpFlags, status: Status) -> Result<()> {
-    if flags.bits() & !allowed.bits() == 0 {
-        return Ok(());
-    }
-    fail(
-        status,
-        "the flags have bits that are unknown or do not apply to this request",
-    )
-}
-
-const ALWAYS: OpFlags = OpFlags::SILENT_SUCCESS.union(OpFlags::READ_FENCE);
-const SEND: OpFlags = ALWAYS.union(OpFlags::SEND_AND_SOLICIT_EVENT);
-const BIND: OpFlags = ALWAYS
-    .union(OpFlags::ALLOW_READ)
-    .union(OpFlags::ALLOW_WRITE);
 
 impl QueuePair for QpHandle {
     fn flush(&self) -> Result<()> {
@@ -135,7 +103,7 @@ impl QueuePair for QpHandle {
     }
 
     fn send(&self, context: u64, sges: &[Sge], flags: OpFlags) -> Result<()> {
-        allow(flags, SEND, Status::INVALID_PARAMETER_4)?;
+        flags::send(flags)?;
         let solicited = flags.contains(OpFlags::SEND_AND_SOLICIT_EVENT);
         self.with_sges(sges, |sges| {
             let operation = Operation::Send {
@@ -169,9 +137,13 @@ impl QueuePair for QpHandle {
         length: u64,
         flags: OpFlags,
     ) -> Result<()> {
-        allow(flags, BIND, Status::INVALID_PARAMETER_6)?;
-        let region = self.region(region)?;
-        let window = self.window(window, Status::INVALID_PARAMETER_3)?;
+        flags::bind(flags)?;
+        let region = own::memory_region::<Region>(region, self.0.owner().core())?;
+        let window = own::memory_window::<Window>(
+            window,
+            self.0.owner().core(),
+            Status::INVALID_PARAMETER_3,
+        )?;
         let read = flags.contains(OpFlags::ALLOW_READ);
         let write = flags.contains(OpFlags::ALLOW_WRITE);
         let prepared = region
@@ -211,13 +183,17 @@ impl QueuePair for QpHandle {
         window: &Arc<dyn MemoryWindow>,
         flags: OpFlags,
     ) -> Result<()> {
-        allow(flags, ALWAYS, Status::INVALID_PARAMETER_3)?;
-        let window = self.window(window, Status::INVALID_PARAMETER_2)?;
+        flags::invalidate(flags)?;
+        let window = own::memory_window::<Window>(
+            window,
+            self.0.owner().core(),
+            Status::INVALID_PARAMETER_2,
+        )?;
         self.post_seldom(context, Operation::Invalidate(window.window.id()), flags)
     }
 
     fn read(&self, context: u64, sges: &[Sge], from: RemoteAddress, flags: OpFlags) -> Result<()> {
-        allow(flags, ALWAYS, Status::INVALID_PARAMETER_6)?;
+        flags::read_or_write(flags)?;
         self.with_sges(sges, |sink| {
             self.post(
                 context,
@@ -231,7 +207,7 @@ impl QueuePair for QpHandle {
     }
 
     fn write(&self, context: u64, sges: &[Sge], to: RemoteAddress, flags: OpFlags) -> Result<()> {
-        allow(flags, ALWAYS, Status::INVALID_PARAMETER_6)?;
+        flags::read_or_write(flags)?;
         self.with_sges(sges, |sges| {
             self.post(
                 context,
@@ -245,11 +221,7 @@ impl QueuePair for QpHandle {
     }
 
     fn send_inline(&self, context: u64, data: &[&[u8]], flags: OpFlags) -> Result<()> {
-        allow(
-            flags,
-            SEND.union(OpFlags::INLINE),
-            Status::INVALID_PARAMETER_4,
-        )?;
+        flags::send_inline(flags)?;
         let solicited = flags.contains(OpFlags::SEND_AND_SOLICIT_EVENT);
         let operation = Operation::Send {
             data: Payload::Inline(data),
@@ -266,11 +238,7 @@ impl QueuePair for QpHandle {
         to: RemoteAddress,
         flags: OpFlags,
     ) -> Result<()> {
-        allow(
-            flags,
-            ALWAYS.union(OpFlags::INLINE),
-            Status::INVALID_PARAMETER_6,
-        )?;
+        flags::write_inline(flags)?;
         self.post(
             context,
             Operation::Write {
@@ -294,7 +262,7 @@ impl QueuePairExtensions for QpHandle {
                 "iWARP carries Immediate Data of 8 octets only",
             ); // RFC 7306 §6.1
         };
-        allow(flags, SEND, Status::INVALID_PARAMETER_3)?;
+        flags::send_immediate(flags)?;
         let solicited = flags.contains(OpFlags::SEND_AND_SOLICIT_EVENT);
         self.post_seldom(context, Operation::Immediate { data, solicited }, flags)
     }
@@ -307,7 +275,7 @@ impl QueuePairExtensions for QpHandle {
         target: RemoteAddress,
         flags: OpFlags,
     ) -> Result<()> {
-        allow(flags, ALWAYS, Status::INVALID_PARAMETER_5)?;
+        flags::atomic(flags)?;
         let op = match op {
             AtomicOp::FetchAdd { add, mask } => engine::AtomicOp::FetchAdd { add, mask },
             AtomicOp::CompareSwap {

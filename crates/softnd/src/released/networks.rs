@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use netdirect::Adapter;
 
-use super::stage::{HOST, Held, Kind, Order, Stage, handles};
+use super::stage::{HOST, Held, Kind, Order, Stage, handles, own};
 use crate::adapter::AdapterHandle;
-use crate::core::downcast;
 use crate::options::Options;
 use crate::simulation::{self, Simulation};
 
@@ -99,7 +98,7 @@ fn a_network_can_be_released_at_the_end_of_its_thread() {
 
 /// The first address and the time of the network of an adapter.
 fn of(adapter: &Arc<dyn Adapter>) -> (String, Duration) {
-    let own = downcast::<AdapterHandle>(adapter.clone(), |_| true).unwrap();
+    let own = own::<AdapterHandle>(adapter.clone());
     let time = own.0.driver.environment.world().unwrap().time();
     (own.0.addresses[0].to_string(), time)
 }

@@ -15,7 +15,6 @@ use netdirect::{
 
 use crate::adapter::AdapterHandle;
 use crate::connect::{connector::ConnectorHandle, listener::ListenerHandle};
-use crate::core::downcast;
 use crate::cq::CqHandle;
 use crate::file::File;
 use crate::mr::Region;
@@ -191,7 +190,7 @@ impl Stage {
     }
 
     pub(super) fn watch_adapter(&self, adapter: &Arc<dyn Adapter>) {
-        let own = downcast::<AdapterHandle>(adapter.clone(), |_| true).unwrap();
+        let own = own::<AdapterHandle>(adapter.clone());
         self.watch("an adapter", &own.0);
         self.watch("a driver", &own.0.driver);
         self.watch("a control domain", &own.0.driver.control);
@@ -298,28 +297,28 @@ impl<'a> Side<'a> {
 
     fn watch(&self) {
         let stage = self.stage;
-        let file = downcast::<File>(self.file.clone(), |_| true).unwrap();
+        let file = own::<File>(self.file.clone());
         stage.watch("an overlapped file", &file);
         stage.watch("a waiters", &file.waiters);
-        let cq = downcast::<CqHandle>(self.cq.clone(), |_| true).unwrap();
+        let cq = own::<CqHandle>(self.cq.clone());
         stage.watch("a completion queue", &cq.0);
         stage.watch("a domain", &cq.0.domain);
-        let srq = downcast::<SrqHandle>(self.srq.clone(), |_| true).unwrap();
+        let srq = own::<SrqHandle>(self.srq.clone());
         stage.watch("a shared receive queue", &srq.0);
         stage.watch("the Receives of a shared receive queue", &srq.0.receives);
-        let region = downcast::<Region>(self.region.clone(), |_| true).unwrap();
+        let region = own::<Region>(self.region.clone());
         stage.watch("a memory region", &region);
-        let window = downcast::<Window>(self.window.clone(), |_| true).unwrap();
+        let window = own::<Window>(self.window.clone());
         stage.watch("a memory window", &window);
         self.watch_queue_pair(&self.qp);
-        let connector = downcast::<ConnectorHandle>(self.connector.clone(), |_| true).unwrap();
+        let connector = own::<ConnectorHandle>(self.connector.clone());
         stage.watch("a connector", &connector.0);
-        let listener = downcast::<ListenerHandle>(self.listener.clone(), |_| true).unwrap();
+        let listener = own::<ListenerHandle>(self.listener.clone());
         stage.watch("a listener", &listener.0);
     }
 
     fn watch_queue_pair(&self, qp: &Arc<dyn QueuePair>) {
-        let qp = downcast::<QpHandle>(qp.clone(), |_| true).unwrap();
+        let qp = own::<QpHandle>(qp.clone());
         self.stage.watch("a queue pair", &qp.0);
     }
 
@@ -412,4 +411,9 @@ pub(super) fn run(start: impl FnOnce(&Overlapped) -> Result<Started>) {
 /// Limits that end within a test over the system's network.
 pub(super) fn soon() -> Options {
     Options::default().timeouts(|timeouts| timeouts.disconnect = Some(Duration::from_millis(50)))
+}
+
+/// Returns softnd's object behind a trait object.
+pub(super) fn own<T: Any + Send + Sync>(object: Arc<dyn Any + Send + Sync>) -> Arc<T> {
+    object.downcast().unwrap()
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 
 use netdirect::{Error, Overlapped, ReadLimits, Result, Started, Status};
+use netdirect_provider::checks::{addresses, sizes};
 
 use super::state::{Attempt, Binding, Connector, ConnectorState, Phase};
 use crate::connect::private_data::CmMessage;
@@ -18,16 +19,6 @@ const RESOLVE: i32 = 5000;
 
 /// The reason of a rejection on InfiniBand that an application has made (`IB_CM_REJ_CONSUMER_DEFINED`).
 const REJECTED_BY_CLIENT: i32 = 28;
-
-/// The local address of a Connect was taken by somebody else since an earlier attempt (AMB-026).
-fn local_address_taken(error: Error) -> Error {
-    match error.status() {
-        Status::SHARING_VIOLATION => {
-            Error::new(Status::ADDRESS_ALREADY_EXISTS, error.what().to_owned())
-        }
-        _ => error,
-    }
-}
 
 /// The status for an errno that is told with either sign.
 fn told_status(status: i32) -> Status {
@@ -46,19 +37,8 @@ impl Connector {
     ) -> Result<Started> {
         self.core.device.present()?; // CONN-019
         Self::check_idle(state)?;
-        self.check_private_data(private_data, self.core.limits.caller_data, "MaxCallerData")?;
-        if destination.ip().is_unspecified() {
-            return fail(
-                Status::BAD_NETWORK_NAME,
-                "cannot connect to the unspecified address: give the address of the peer",
-            ); // AMB-032
-        }
-        if destination.port() == 0 {
-            return fail(
-                Status::INVALID_ADDRESS,
-                "cannot connect to port 0: give the port the peer listens on",
-            );
-        }
+        sizes::private_data(private_data, self.core.limits.caller_data, "MaxCallerData")?;
+        addresses::destination(destination)?;
         let raw = qp.claim(self.owner()?)?;
         let attempt = Attempt {
             limits,
@@ -144,7 +124,7 @@ impl Connector {
                 SocketAddr::new(own, 0)
             }
         };
-        let binding = self.binding(address).map_err(local_address_taken);
+        let binding = self.binding(address).map_err(addresses::taken_at_connect);
         binding.map(Some)
     }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use netdirect::{Overlapped, ReadLimits, Result, Started, Status};
+use netdirect_provider::checks::sizes;
 
 use super::active::parameters;
 use super::state::{AwaitedListener, Connector, ConnectorState, PeerRequest, Phase};
@@ -79,7 +80,7 @@ impl Connector {
         overlapped: &Overlapped,
     ) -> Result<Started> {
         self.core.device.present()?; // CONN-053
-        self.check_private_data(private_data, self.core.limits.callee_data, "MaxCalleeData")?;
+        sizes::private_data(private_data, self.core.limits.callee_data, "MaxCalleeData")?;
         match state.phase {
             Phase::Offered(_) => {}
             Phase::Gone => {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 
-use netdirect::{Error, Overlapped, OverlappedFile, PendingOverlapped, ReadLimits, Result, Status};
+use netdirect::{Overlapped, OverlappedFile, PendingOverlapped, ReadLimits, Result, Status};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::connect::private_data::{self, CmMessage};
@@ -186,22 +186,6 @@ impl Connector {
         if let Some(deadline) = state.deadline.take() {
             self.core.driver.forget(deadline);
         }
-    }
-
-    pub(super) fn check_private_data(
-        &self,
-        private_data: &[u8],
-        most: u32,
-        limit: &str,
-    ) -> Result<()> {
-        if private_data.len() <= most as usize {
-            return Ok(());
-        }
-        let what = format!(
-            "{} octets of private data, {limit} is {most}",
-            private_data.len()
-        );
-        Err(Error::new(Status::INVALID_BUFFER_SIZE, what)) // CONN-017, CONN-058, CONN-073
     }
 
     /// What a message carries for the client's private data.

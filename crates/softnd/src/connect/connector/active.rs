@@ -13,6 +13,7 @@ use iwarp_io::setup::{
 use iwarp_io::transport::Dialer;
 use iwarp_io::transport::stream::Stream;
 use netdirect::{Error, Overlapped, QueuePair, ReadLimits, Result, Started, Status};
+use netdirect_provider::checks::addresses;
 
 use super::state::{Answered, Attempt, Binding, Connector, ConnectorState, Dial, Phase};
 use crate::core::UNSTATED_READ_LIMIT;
@@ -23,17 +24,6 @@ use crate::status::{connect_error, fail, is_taken};
 
 /// How many ports are tried, at most, where the client has chosen none and the first ones are taken.
 const PORTS: u32 = 256;
-
-/// The error of a Connect whose local address somebody else has taken since an earlier attempt. ND2 lists no
-/// ND_SHARING_VIOLATION for Connect; clients choose another address by Bind where a connection of the address exists (AMB-026).
-fn local_address_taken(error: Error) -> Error {
-    match error.status() {
-        Status::SHARING_VIOLATION => {
-            Error::new(Status::ADDRESS_ALREADY_EXISTS, error.what().to_owned())
-        }
-        _ => error,
-    }
-}
 
 impl Connector {
     pub(super) fn connect(
@@ -63,18 +53,7 @@ impl Connector {
             }
         }
         self.check_private_data(private_data, "MaxCallerData", Some(destination.ip()))?;
-        if destination.ip().is_unspecified() {
-            return fail(
-                Status::BAD_NETWORK_NAME,
-                "cannot connect to the unspecified address: give the address of the peer",
-            ); // AMB-032
-        }
-        if destination.port() == 0 {
-            return fail(
-                Status::INVALID_ADDRESS,
-                "cannot connect to port 0: give the port the peer listens on",
-            );
-        }
+        addresses::destination(destination)?;
         qp.claim(self.this.clone())?;
         let started = self.start_attempt(state, &qp, destination, limits, private_data, overlapped);
         started.inspect_err(|_| qp.unclaim())?;
@@ -180,7 +159,7 @@ impl Connector {
                 SocketAddr::new(own, 0)
             }
         };
-        let binding = self.binding(address).map_err(local_address_taken);
+        let binding = self.binding(address).map_err(addresses::taken_at_connect);
         binding.map(Some)
     }
 
@@ -351,7 +330,7 @@ impl Connector {
         }
         match self.bind_to(state, local) {
             Ok(()) => self.dial(state),
-            Err(error) => self.attempt_failed(state, local_address_taken(error)),
+            Err(error) => self.attempt_failed(state, addresses::taken_at_connect(error)),
         }
     }
 

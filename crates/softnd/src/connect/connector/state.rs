@@ -8,12 +8,13 @@ use std::time::Duration;
 use netdirect::{
     Error, Overlapped, OverlappedFile, PendingOverlapped, QueuePair, ReadLimits, Result, Status,
 };
+use netdirect_provider::checks::{own, sizes};
 use parking_lot::Mutex;
 
 use crate::connect::requests::{Done, Requests};
-use crate::core::{Core, downcast};
+use crate::core::Core;
 use crate::file::File;
-use crate::qp::{self, FlushGuard, Qp};
+use crate::qp::{FlushGuard, Qp, QpHandle};
 use crate::status::bind_error;
 use iwarp_io::endpoint::{COPIED_BELOW, EARLY};
 use iwarp_io::limited;
@@ -254,28 +255,13 @@ impl Connector {
         let most = peer.map_or(options.private_data, |peer| {
             options.for_peer(peer).private_data
         });
-        if private_data.len() <= most as usize {
-            return Ok(());
-        }
-        let what = format!(
-            "{} octets of private data, {limit} is {most}",
-            private_data.len()
-        );
-        Err(Error::new(Status::INVALID_BUFFER_SIZE, what)) // CONN-017, CONN-058, CONN-073
+        sizes::private_data(private_data, most, limit)
     }
 
     /// The client's queue pair, if it is one of this adapter's (CONN-062).
     pub(super) fn queue_pair(&self, qp: &Arc<dyn QueuePair>) -> Result<Arc<Qp>> {
-        downcast::<qp::QpHandle>(qp.clone(), |qp| {
-            Arc::ptr_eq(qp.0.owner().core(), &self.core)
-        })
-        .map(|qp| Arc::clone(&qp.0))
-        .ok_or_else(|| {
-            Error::new(
-                Status::INVALID_PARAMETER_1,
-                "the queue pair is not one of this adapter's",
-            )
-        })
+        let qp = own::queue_pair::<QpHandle>(qp, &self.core)?;
+        Ok(Arc::clone(&qp.0))
     }
 
     /// How the stream runs once the start-up is over.
