@@ -1,7 +1,11 @@
 //! The rules of ND2 that every provider keeps, whatever carries its connections.
 //!
 //! A provider implements the traits of [`netdirect`] for its objects. What ND2 demands of all providers alike is here, so that it
-//! is written once: [`checks`] of the arguments of calls.
+//! is written once:
+//!
+//! - [`checks`] of the arguments of calls;
+//! - [`requests`] in flight, and work to do once a lock is released;
+//! - [`listener`]: backlog, and connectors that wait for a peer's request.
 //!
 //! This crate has no I/O, no thread, no clock and no `unsafe`.
 
@@ -9,5 +13,9 @@
 
 pub mod checks;
 mod error;
+pub mod listener;
+pub mod requests;
+#[cfg(test)]
+mod testing;
 
 pub use error::{fail, removed};

@@ -11,7 +11,7 @@ use netdirect::{
 use netdirect_provider::checks::{own, sizes};
 
 use crate::connect::connector::ConnectorHandle;
-use crate::connect::listener::ListenerHandle;
+use crate::connect::listener;
 use crate::core::Core;
 use crate::cq::{Cq, CqHandle};
 use crate::file::File;
@@ -219,7 +219,7 @@ impl Adapter for AdapterHandle {
     fn create_listener(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Listener>> {
         let file = self.file(file)?;
         self.0.device.admit(Call::CreateListener)?;
-        Ok(Arc::new(ListenerHandle::new(Arc::clone(&self.0), file)))
+        Ok(Arc::new(listener::create(Arc::clone(&self.0), file)))
     }
 
     fn extensions(&self) -> Option<&dyn AdapterExtensions> {

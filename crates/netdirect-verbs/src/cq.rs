@@ -12,6 +12,7 @@ use netdirect::{
 };
 use netdirect_provider::checks::sizes;
 use netdirect_provider::owned;
+use netdirect_provider::requests::begin_admitted;
 use parking_lot::Mutex;
 
 use crate::core::{AsyncOwner, Core};
@@ -535,11 +536,8 @@ impl CompletionQueue for CqHandle {
     fn notify(&self, kind: NotifyType, overlapped: &Overlapped) -> Result<Started> {
         let cq = &self.0;
         let file: Arc<dyn OverlappedFile> = cq.file.clone();
-        let request = overlapped.begin(&file)?;
-        if let Err(error) = cq.core.device.admit(Call::NotifyCompletionQueue) {
-            request.abandon(error.status());
-            return Err(error);
-        }
+        let admit = || cq.core.device.admit(Call::NotifyCompletionQueue);
+        let request = begin_admitted(overlapped, &file, admit)?;
         let mut ring = cq.ring.lock();
         ring.waiting.push((kind, request));
         let arms = match ring.broken {

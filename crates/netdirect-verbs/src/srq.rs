@@ -9,6 +9,7 @@ use netdirect::{
 };
 use netdirect_provider::checks::sizes;
 use netdirect_provider::owned;
+use netdirect_provider::requests::begin_admitted;
 use parking_lot::Mutex;
 
 use crate::core::{AsyncOwner, Core};
@@ -283,11 +284,8 @@ impl SharedReceiveQueue for SrqHandle {
     fn notify(&self, overlapped: &Overlapped) -> Result<Started> {
         let srq = &self.0;
         let file: Arc<dyn OverlappedFile> = srq.file.clone();
-        let request = overlapped.begin(&file)?;
-        if let Err(error) = srq.core.device.admit(Call::NotifySharedReceiveQueue) {
-            request.abandon(error.status());
-            return Err(error);
-        }
+        let admit = || srq.core.device.admit(Call::NotifySharedReceiveQueue);
+        let request = begin_admitted(overlapped, &file, admit)?;
         srq.add_notify(request);
         Ok(Started::Pending)
     }

@@ -249,10 +249,8 @@ impl Adapter for AdapterHandle {
     fn create_listener(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Listener>> {
         let file = self.file(file)?;
         self.0.device.admit(Call::CreateListener)?;
-        Ok(Arc::new(listener::ListenerHandle::new(
-            Arc::clone(&self.0),
-            file,
-        )?))
+        let listener = listener::create(Arc::clone(&self.0), file)?;
+        Ok(Arc::new(listener))
     }
 
     fn extensions(&self) -> Option<&dyn AdapterExtensions> {

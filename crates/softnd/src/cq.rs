@@ -11,6 +11,7 @@ use netdirect::{
 };
 use netdirect_provider::checks::sizes;
 use netdirect_provider::owned;
+use netdirect_provider::requests::begin_admitted;
 use parking_lot::Mutex;
 
 use crate::core::{BreakableQueue, Core, QueueUser, QueueUsers};
@@ -275,11 +276,8 @@ impl CompletionQueue for CqHandle {
     fn notify(&self, kind: NotifyType, overlapped: &Overlapped) -> Result<Started> {
         let cq = &self.0;
         let file: Arc<dyn OverlappedFile> = self.1.clone();
-        let request = overlapped.begin(&file)?;
-        if let Err(error) = cq.core.device.admit(Call::NotifyCompletionQueue) {
-            request.abandon(error.status());
-            return Err(error);
-        }
+        let admit = || cq.core.device.admit(Call::NotifyCompletionQueue);
+        let request = begin_admitted(overlapped, &file, admit)?;
         let notifies = cq
             .queue
             .notify(notify_on(kind), request, |waits| cq.interest(waits));

@@ -10,6 +10,7 @@ use netdirect::{
 };
 use netdirect_provider::checks::sizes;
 use netdirect_provider::owned;
+use netdirect_provider::requests::begin_admitted;
 use parking_lot::Mutex;
 
 use crate::core::{BreakableQueue, Core, QueueUser, QueueUsers};
@@ -204,12 +205,8 @@ impl SharedReceiveQueue for SrqHandle {
     fn notify(&self, overlapped: &Overlapped) -> Result<Started> {
         let srq = &self.0;
         let file: Arc<dyn OverlappedFile> = self.1.clone();
-        let request = overlapped.begin(&file)?;
-        let admitted = srq.core.device.admit(Call::NotifySharedReceiveQueue); // SRQ-021, SRQ-022
-        if let Err(error) = admitted {
-            request.abandon(error.status());
-            return Err(error);
-        }
+        let admit = || srq.core.device.admit(Call::NotifySharedReceiveQueue); // SRQ-021, SRQ-022
+        let request = begin_admitted(overlapped, &file, admit)?;
         let mut state = srq.state.lock();
         state.requests.push(request);
         let ended = state.ended;

@@ -15,6 +15,7 @@ use netdirect::{
     Call, Error, Overlapped, OverlappedObject, QueuePair, ReadLimits, Result, Started, Status,
 };
 use netdirect_provider::checks::{addresses, own, sizes};
+use netdirect_provider::listener::WaitingConnector;
 use netdirect_provider::owned;
 
 use super::private_data::CmMessage;
@@ -24,33 +25,10 @@ use crate::handle::CmEvent;
 use crate::qp::{self, ConnectionOwner, QpHandle};
 use crate::status::fail;
 
-use state::Phase;
-pub(crate) use state::{AwaitedListener, Connector, PeerRequest, received, reject};
+use state::{AwaitedListener, Phase};
+pub(crate) use state::{Connector, PeerRequest, received, reject};
 
 impl Connector {
-    // ---- called by the listener ----
-
-    /// A client of `listener` wants the next request here.
-    pub(crate) fn wait_for_request(&self, listener: Weak<dyn AwaitedListener>) -> Result<()> {
-        let mut state = self.lock();
-        Self::check_idle(&state)?; // LSTN-031
-        state.phase = Phase::Waiting(listener);
-        Ok(())
-    }
-
-    pub(crate) fn request_cancelled(&self) {
-        let mut state = self.lock();
-        if matches!(state.phase, Phase::Waiting(_)) {
-            state.phase = Phase::Idle;
-        }
-    }
-
-    pub(crate) fn is_waiting(&self) -> bool {
-        matches!(self.lock().phase, Phase::Waiting(_))
-    }
-
-    // ---- called by the client ----
-
     fn bind(&self, address: SocketAddr) -> Result<()> {
         let mut state = self.lock();
         self.core.device.present()?; // CONN-007
@@ -137,7 +115,7 @@ impl Connector {
         }
         let request = self.begin(overlapped)?;
         if state.ended || matches!(state.phase, Phase::Disconnected) {
-            state.done.push([request], Status::SUCCESS); // CONN-107
+            state.done.end([request], Status::SUCCESS); // CONN-107
         } else {
             state.requests.add_notification(request);
         }
@@ -230,6 +208,77 @@ impl Connector {
             }
             _ => {}
         }
+    }
+}
+
+impl WaitingConnector for Connector {
+    type PeerRequest = PeerRequest;
+
+    fn wait_for_request(&self, listener: Weak<AwaitedListener>) -> Result<()> {
+        let mut state = self.lock();
+        Self::check_idle(&state)?; // LSTN-031
+        state.phase = Phase::Waiting(listener);
+        Ok(())
+    }
+
+    fn request_cancelled(&self) {
+        let mut state = self.lock();
+        if matches!(state.phase, Phase::Waiting(_)) {
+            state.phase = Phase::Idle;
+        }
+    }
+
+    fn is_waiting(&self) -> bool {
+        matches!(self.lock().phase, Phase::Waiting(_))
+    }
+
+    fn offer(&self, request: PeerRequest) -> Option<PeerRequest> {
+        let mut state = self.lock();
+        let Phase::Waiting(listener) = &state.phase else {
+            return Some(request);
+        };
+        let listener = listener.clone();
+        let this: Weak<dyn CmOwner> = self.this.clone();
+        self.core.own_connection(request.key, this);
+        state.local = request.id.local();
+        state.peer = request.id.peer();
+        state.limits = Some(request.limits);
+        state.private_data = Some(request.private_data);
+        state.key = request.key;
+        state.id = Some(Arc::new(request.id));
+        state.phase = Phase::Offered(listener);
+        None
+    }
+
+    fn take_back(&self, listener: &Weak<AwaitedListener>) -> Result<Option<PeerRequest>> {
+        let mut state = self.lock();
+        let is_this =
+            |other: &Weak<_>| std::ptr::addr_eq(Weak::as_ptr(other), Weak::as_ptr(listener));
+        match &state.phase {
+            Phase::Offered(own) if is_this(own) => {}
+            Phase::Gone => {}
+            _ => {
+                return fail(
+                    Status::CONNECTION_INVALID,
+                    "the connector neither waits for nor holds a request of this listener",
+                );
+            }
+        }
+        state.phase = Phase::Idle;
+        state.local = None;
+        state.peer = None;
+        let (id, data, limits) = (
+            state.id.take(),
+            state.private_data.take(),
+            state.limits.take(),
+        );
+        let id = id.and_then(|id| Arc::try_unwrap(id).ok());
+        Ok(id.map(|id| PeerRequest {
+            id,
+            key: std::mem::take(&mut state.key), // the listener's again
+            private_data: data.unwrap_or_default(),
+            limits: limits.unwrap_or_default(),
+        }))
     }
 }
 

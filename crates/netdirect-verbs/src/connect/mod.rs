@@ -3,4 +3,3 @@
 pub(crate) mod connector;
 pub(crate) mod listener;
 mod private_data;
-mod requests;

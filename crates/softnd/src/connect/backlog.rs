@@ -6,11 +6,12 @@ use std::sync::Arc;
 use iwarp_io::peer_network::PeerNetwork;
 use iwarp_io::peer_table::PeerTable;
 use iwarp_io::setup::Incoming;
+use netdirect_provider::listener::Backlog;
 
 /// Requests in the order in which the listener hands them out. Any peer may have all places. In a full backlog the youngest Request
 /// of the peer that has the most gives way to a Request of a peer with fewer (IW-055).
 #[derive(Debug)]
-pub(super) struct Backlog {
+pub(crate) struct RequestBacklog {
     requests: PeerTable<Arc<Incoming>>,
     /// The place of each Request, by the key that its acceptor has given it.
     places: HashMap<u64, u64>,
@@ -19,7 +20,7 @@ pub(super) struct Backlog {
     back: u64,
 }
 
-impl Default for Backlog {
+impl Default for RequestBacklog {
     fn default() -> Self {
         const MIDDLE: u64 = 1 << 63;
         Self {
@@ -31,44 +32,43 @@ impl Default for Backlog {
     }
 }
 
-impl Backlog {
-    pub(super) fn len(&self) -> usize {
-        self.requests.len()
-    }
-
-    /// Adds a Request behind all others.
-    pub(super) fn push_back(&mut self, incoming: Arc<Incoming>) {
-        self.put(self.back, incoming);
-        self.back += 1;
-    }
-
-    /// Adds a Request in front of all others.
-    pub(super) fn push_front(&mut self, incoming: Arc<Incoming>) {
-        self.put(self.front, incoming);
-        self.front -= 1;
-    }
-
+impl RequestBacklog {
     fn put(&mut self, place: u64, incoming: Arc<Incoming>) {
         self.places.insert(incoming.key(), place);
         self.requests
             .insert(place, PeerNetwork::of(incoming.peer().ip()), incoming);
     }
+}
 
-    /// Takes out the Request that is in front.
-    pub(super) fn pop_front(&mut self) -> Option<Arc<Incoming>> {
+impl Backlog for RequestBacklog {
+    type PeerRequest = Arc<Incoming>;
+
+    fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    fn push_back(&mut self, incoming: Arc<Incoming>) {
+        self.put(self.back, incoming);
+        self.back += 1;
+    }
+
+    fn push_front(&mut self, incoming: Arc<Incoming>) {
+        self.put(self.front, incoming);
+        self.front -= 1;
+    }
+
+    fn pop_front(&mut self) -> Option<Arc<Incoming>> {
         let first = self.requests.pop_first()?;
         self.places.remove(&first.key());
         Some(first)
     }
 
-    /// Takes out the Request with this key.
-    pub(super) fn remove(&mut self, key: u64) -> Option<Arc<Incoming>> {
+    fn remove(&mut self, key: u64) -> Option<Arc<Incoming>> {
         let place = self.places.remove(&key)?;
         self.requests.remove(place)
     }
 
-    /// Takes out the Request that gives way to `newcomer`. `None` if the newcomer is the one to be refused.
-    pub(super) fn give_way_to(&mut self, newcomer: &Incoming) -> Option<Arc<Incoming>> {
+    fn give_way_to(&mut self, newcomer: &Arc<Incoming>) -> Option<Arc<Incoming>> {
         let (_, youngest) = self
             .requests
             .give_way_to(PeerNetwork::of(newcomer.peer().ip()))?;
@@ -76,8 +76,7 @@ impl Backlog {
         Some(youngest)
     }
 
-    /// Takes all out.
-    pub(super) fn take(&mut self) -> Vec<Arc<Incoming>> {
+    fn take(&mut self) -> Vec<Arc<Incoming>> {
         self.places.clear();
         self.requests.take()
     }

@@ -19,6 +19,7 @@ use netdirect::{
     Call, Error, Overlapped, OverlappedObject, QueuePair, ReadLimits, Result, Started, Status,
 };
 use netdirect_provider::checks::addresses;
+use netdirect_provider::listener::WaitingConnector;
 use netdirect_provider::owned;
 use parking_lot::MutexGuard;
 
@@ -33,8 +34,8 @@ use iwarp_io::progress::domain::{Source, Turn};
 use iwarp_io::progress::timers::{Timed, TimerKey};
 use iwarp_io::setup::ConnectionRequest;
 
-pub(crate) use state::{AwaitedListener, Connector};
-use state::{ConnectorState, Phase};
+pub(crate) use state::Connector;
+use state::{AwaitedListener, ConnectorState, Phase};
 
 impl Connector {
     fn lock(&self) -> Locked<'_> {
@@ -43,58 +44,6 @@ impl Connector {
             state: Some(self.state.lock()),
         }
     }
-
-    // ---- called by the listener ----
-
-    /// A client of `listener` wants the next request here.
-    pub(crate) fn wait_for_request(&self, listener: Weak<dyn AwaitedListener>) -> Result<()> {
-        let mut state = self.lock();
-        match state.phase {
-            Phase::Idle => state.phase = Phase::Waiting(listener),
-            Phase::Dead | Phase::Disconnected => {
-                return fail(
-                    Status::INVALID_DEVICE_STATE,
-                    "the connector was used before; create a new one",
-                );
-            }
-            _ => return fail(Status::CONNECTION_ACTIVE, "the connector is in use"), // LSTN-031
-        }
-        Ok(())
-    }
-
-    pub(crate) fn request_cancelled(&self) {
-        let mut state = self.lock();
-        if matches!(state.phase, Phase::Waiting(_)) {
-            state.phase = Phase::Idle;
-        }
-    }
-
-    /// Whether a request can be given to this connector.
-    pub(crate) fn is_waiting(&self) -> bool {
-        matches!(self.lock().phase, Phase::Waiting(_))
-    }
-
-    /// A peer's request arrives. It comes back when the client has released the connector meanwhile.
-    pub(crate) fn offer(&self, request: ConnectionRequest) -> Option<ConnectionRequest> {
-        let mut state = self.lock();
-        let Phase::Waiting(listener) = &state.phase else {
-            return Some(request);
-        };
-        let listener = listener.clone();
-        self.take_request(&mut state, listener, request);
-        None
-    }
-
-    /// Gives back what was [offered](Self::offer) and nobody has answered: the connector is as it was before. `None` when the
-    /// peer has given up.
-    pub(crate) fn take_back(
-        &self,
-        listener: &Weak<dyn AwaitedListener>,
-    ) -> Result<Option<ConnectionRequest>> {
-        self.give_back(&mut self.lock(), listener)
-    }
-
-    // ---- called by the client ----
 
     fn bind(&self, address: SocketAddr) -> Result<()> {
         let mut state = self.lock();
@@ -134,7 +83,7 @@ impl Connector {
             self.take(&mut state, signals);
             let done = std::mem::take(&mut state.done);
             drop(state);
-            done.deliver();
+            done.run();
         }
     }
 
@@ -145,7 +94,7 @@ impl Connector {
             end = Signals::GONE;
         }
         if signals.intersects(end) {
-            state.done.guard = state.guard.take();
+            state.show_flushed();
         }
         match state.phase {
             Phase::Connected | Phase::Answered(_) if signals.intersects(end) => {
@@ -178,7 +127,7 @@ impl Connector {
             Phase::Connected | Phase::Disconnecting => {
                 state.end_notifications(); // CONN-105
                 self.finish(&mut state, Phase::Disconnected, Status::CANCELED); // CONN-110
-                state.done.guard = state.guard.take();
+                state.show_flushed();
                 state.qp = None;
             }
             _ => {}
@@ -201,7 +150,7 @@ impl Connector {
             attempt.reset(&self.core);
             qp.inspect(|qp| qp.unclaim());
         } else if let Some(qp) = qp {
-            state.done.news.push(qp.abort());
+            state.done.after(qp.abort());
         }
         self.enter(state, Phase::Dead);
     }
@@ -217,7 +166,7 @@ impl Connector {
                 stream.close_write();
                 drop(qp.inspect(|qp| qp.unclaim()));
             }
-            (None, Some(qp)) => state.done.news.push(qp.disconnect().1),
+            (None, Some(qp)) => state.done.after(qp.disconnect().1),
             (None, None) => {}
         }
     }
@@ -231,7 +180,9 @@ impl Connector {
             _ => {}
         }
         state.cancel_requests(); // CONN-105, TST-044
-        state.done.guard = state.guard.clone();
+        if let Some(guard) = state.guard.clone() {
+            state.done.last(guard);
+        }
     }
 
     /// The client has released its last reference.
@@ -250,7 +201,7 @@ impl Connector {
             _ => {}
         }
         state.cancel_requests();
-        state.done.guard = state.guard.take();
+        state.show_flushed();
         drop(state); // The listener locks connectors, so it must not be called under a connector's lock.
         if let Some(listener) = waited {
             listener.connector_released(self);
@@ -294,12 +245,12 @@ impl Connector {
         state.requests.add_state_change(self.begin(overlapped)?);
         state.phase = Phase::Disconnecting;
         let (gone, news) = qp.disconnect();
-        state.done.news.push(news);
+        state.done.after(news);
         if gone {
             self.disconnected(&mut state);
         } else {
             let news = qp.drive_from(Drivers::Control);
-            state.done.news.push(news);
+            state.done.after(news);
         }
         Ok(Started::Pending)
     }
@@ -318,11 +269,55 @@ impl Connector {
         }
         let request = self.begin(overlapped)?;
         if state.ended || matches!(state.phase, Phase::Disconnected) {
-            state.done.push([request], Status::SUCCESS); // CONN-107
+            state.done.end([request], Status::SUCCESS); // CONN-107
         } else {
             state.requests.add_notification(request);
         }
         Ok(Started::Pending)
+    }
+}
+
+impl WaitingConnector for Connector {
+    type PeerRequest = ConnectionRequest;
+
+    fn wait_for_request(&self, listener: Weak<AwaitedListener>) -> Result<()> {
+        let mut state = self.lock();
+        match state.phase {
+            Phase::Idle => state.phase = Phase::Waiting(listener),
+            Phase::Dead | Phase::Disconnected => {
+                return fail(
+                    Status::INVALID_DEVICE_STATE,
+                    "the connector was used before; create a new one",
+                );
+            }
+            _ => return fail(Status::CONNECTION_ACTIVE, "the connector is in use"), // LSTN-031
+        }
+        Ok(())
+    }
+
+    fn request_cancelled(&self) {
+        let mut state = self.lock();
+        if matches!(state.phase, Phase::Waiting(_)) {
+            state.phase = Phase::Idle;
+        }
+    }
+
+    fn is_waiting(&self) -> bool {
+        matches!(self.lock().phase, Phase::Waiting(_))
+    }
+
+    fn offer(&self, request: ConnectionRequest) -> Option<ConnectionRequest> {
+        let mut state = self.lock();
+        let Phase::Waiting(listener) = &state.phase else {
+            return Some(request);
+        };
+        let listener = listener.clone();
+        self.take_request(&mut state, listener, request);
+        None
+    }
+
+    fn take_back(&self, listener: &Weak<AwaitedListener>) -> Result<Option<ConnectionRequest>> {
+        self.give_back(&mut self.lock(), listener)
     }
 }
 
@@ -352,7 +347,7 @@ impl Drop for Locked<'_> {
     fn drop(&mut self) {
         let done = std::mem::take(&mut self.done);
         drop(self.state.take());
-        done.deliver();
+        done.run();
         self.connector.attend();
     }
 }

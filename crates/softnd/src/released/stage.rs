@@ -314,7 +314,7 @@ impl<'a> Side<'a> {
         let connector = own::<ConnectorHandle>(self.connector.clone());
         stage.watch("a connector", &connector.0);
         let listener = own::<ListenerHandle>(self.listener.clone());
-        stage.watch("a listener", &listener.0);
+        stage.watch("a listener", listener.line());
     }
 
     fn watch_queue_pair(&self, qp: &Arc<dyn QueuePair>) {

@@ -260,7 +260,7 @@ impl Connector {
             if let NotReady::Refused(_) = error {
                 let requests = state.requests.take_state_change();
                 self.abandon(state); // CONN-047
-                state.done.push(requests, status);
+                state.done.end(requests, status);
                 return Ok(Started::Pending);
             }
             state.ended = true;

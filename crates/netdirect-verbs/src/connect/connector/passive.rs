@@ -6,9 +6,8 @@ use netdirect::{Overlapped, ReadLimits, Result, Started, Status};
 use netdirect_provider::checks::sizes;
 
 use super::active::parameters;
-use super::state::{AwaitedListener, Connector, ConnectorState, PeerRequest, Phase};
+use super::state::{Connector, ConnectorState, Phase};
 use crate::connect::private_data::CmMessage;
-use crate::core::CmOwner;
 use crate::driver::Timed;
 use crate::handle::{CmEvent, CmNews, NotReady, QueuePairHandle};
 use crate::qp::{self, Qp};
@@ -16,61 +15,6 @@ use crate::sockets;
 use crate::status::fail;
 
 impl Connector {
-    /// A peer's request arrives. It comes back when the client has released the connector meanwhile.
-    pub(crate) fn offer(&self, request: PeerRequest) -> Option<PeerRequest> {
-        let mut state = self.lock();
-        let Phase::Waiting(listener) = &state.phase else {
-            return Some(request);
-        };
-        let listener = listener.clone();
-        let this: Weak<dyn CmOwner> = self.this.clone();
-        self.core.own_connection(request.key, this);
-        state.local = request.id.local();
-        state.peer = request.id.peer();
-        state.limits = Some(request.limits);
-        state.private_data = Some(request.private_data);
-        state.key = request.key;
-        state.id = Some(Arc::new(request.id));
-        state.phase = Phase::Offered(listener);
-        None
-    }
-
-    /// Gives back what was [offered](Self::offer) and nobody has answered: the connector is as it was before. `None` when the
-    /// peer has given up.
-    pub(crate) fn take_back(
-        &self,
-        listener: &Weak<dyn AwaitedListener>,
-    ) -> Result<Option<PeerRequest>> {
-        let mut state = self.lock();
-        let is_this =
-            |other: &Weak<_>| std::ptr::addr_eq(Weak::as_ptr(other), Weak::as_ptr(listener));
-        match &state.phase {
-            Phase::Offered(own) if is_this(own) => {}
-            Phase::Gone => {}
-            _ => {
-                return fail(
-                    Status::CONNECTION_INVALID,
-                    "the connector neither waits for nor holds a request of this listener",
-                );
-            }
-        }
-        state.phase = Phase::Idle;
-        state.local = None;
-        state.peer = None;
-        let (id, data, limits) = (
-            state.id.take(),
-            state.private_data.take(),
-            state.limits.take(),
-        );
-        let id = id.and_then(|id| Arc::try_unwrap(id).ok());
-        Ok(id.map(|id| PeerRequest {
-            id,
-            key: std::mem::take(&mut state.key), // the listener's again
-            private_data: data.unwrap_or_default(),
-            limits: limits.unwrap_or_default(),
-        }))
-    }
-
     pub(super) fn accept(
         &self,
         state: &mut ConnectorState,
@@ -212,6 +156,6 @@ impl Timed for Connector {
         }
         let requests = state.requests.take_state_change();
         self.abandon(&mut state);
-        state.done.push(requests, Status::IO_TIMEOUT);
+        state.done.end(requests, Status::IO_TIMEOUT);
     }
 }

@@ -22,7 +22,7 @@ impl DeviceObject for Connector {
         (state.private_data, state.limits) = (None, None);
         let (bound, id, qp) = (state.bound.take(), state.id.take(), state.qp.take());
         let requests = state.requests.take_all();
-        state.done.push(requests, Status::DEVICE_REMOVED);
+        state.done.end(requests, Status::DEVICE_REMOVED);
         state.done.after(move || {
             drop((bound, qp));
             Core::bury(id);

@@ -5,10 +5,11 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 
 use netdirect::{Overlapped, OverlappedFile, PendingOverlapped, ReadLimits, Result, Status};
+use netdirect_provider::listener;
+use netdirect_provider::requests::{AfterUnlock, Requests, Work};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::connect::private_data::{self, CmMessage};
-use crate::connect::requests::{Done, Requests};
 use crate::core::Core;
 use crate::driver::Deadline;
 use crate::file::File;
@@ -23,11 +24,8 @@ pub(crate) struct Connector {
     pub(super) this: Weak<Self>,
 }
 
-/// The listener that a connector waits for.
-pub(crate) trait AwaitedListener: Send + Sync {
-    /// The client has released a connector that waited.
-    fn connector_released(&self, connector: &Connector);
-}
+/// The listener at which a connector waits for a request.
+pub(super) type AwaitedListener = dyn listener::AwaitedListener<Connector>;
 
 /// A peer's request for a connection.
 #[derive(Debug)]
@@ -45,9 +43,9 @@ pub(super) enum Phase {
     Connecting(Box<Attempt>),
     /// The peer has accepted.
     Answered,
-    Waiting(Weak<dyn AwaitedListener>),
+    Waiting(Weak<AwaitedListener>),
     /// A peer's request waits for the client.
-    Offered(Weak<dyn AwaitedListener>),
+    Offered(Weak<AwaitedListener>),
     /// The peer of the request has given up.
     Gone,
     Accepting,
@@ -100,7 +98,7 @@ pub(super) struct ConnectorState {
     pub(super) ended: bool,
     /// When Accept gives up.
     pub(super) deadline: Option<Deadline>,
-    pub(super) done: Done,
+    pub(super) done: AfterUnlock<Work>,
 }
 
 impl ConnectorState {
@@ -113,11 +111,11 @@ impl ConnectorState {
 
     pub(super) fn end_notifications(&mut self) {
         let notifications = self.requests.take_notifications();
-        self.done.push(notifications, Status::SUCCESS);
+        self.done.end(notifications, Status::SUCCESS);
     }
 
     pub(super) fn cancel_requests(&mut self) {
-        self.done.push(self.requests.take_all(), Status::CANCELED);
+        self.done.end(self.requests.take_all(), Status::CANCELED);
     }
 }
 
@@ -179,7 +177,7 @@ impl Connector {
         state.phase = phase;
         self.forget_deadline(state);
         let requests = state.requests.take_state_change();
-        state.done.push(requests, status);
+        state.done.end(requests, status);
     }
 
     pub(super) fn forget_deadline(&self, state: &mut ConnectorState) {
@@ -326,7 +324,7 @@ impl Drop for Locked<'_> {
     fn drop(&mut self) {
         let done = std::mem::take(&mut self.done);
         drop(self.0.take());
-        done.deliver();
+        done.run();
     }
 }
 

@@ -391,8 +391,9 @@ impl Connector {
         let started = match answered.startup.complete() {
             Some(stream) => self.start(state, stream, &answered.agreed, Start::Open),
             None => {
-                let news = state.qp.as_ref().map(|qp| qp.open());
-                state.done.news.extend(news);
+                if let Some(qp) = state.qp.clone() {
+                    state.done.after(qp.open());
+                }
                 Ok(())
             }
         };
@@ -423,7 +424,7 @@ impl Connector {
     /// The stream could not be started, perhaps because the queue pair was dead already, which then signals nothing.
     fn ended_at_start(&self, state: &mut ConnectorState) {
         state.ended = true;
-        state.done.guard = state.guard.take();
+        state.show_flushed();
     }
 
     /// Gives the stream to the queue pair, which sends the ready-to-receive message.
@@ -440,7 +441,7 @@ impl Connector {
         let config = self.stream_config(qp, Role::Initiator, agreed, &stream);
         state.guard = Some(qp.guard_flush());
         let (started, news) = qp.start(stream, config, start);
-        state.done.news.push(news);
+        state.done.after(news);
         started
     }
 }

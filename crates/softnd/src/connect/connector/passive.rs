@@ -17,7 +17,7 @@ impl Connector {
     pub(super) fn take_request(
         &self,
         state: &mut ConnectorState,
-        listener: Weak<dyn AwaitedListener>,
+        listener: Weak<AwaitedListener>,
         request: ConnectionRequest,
     ) {
         state.local = Some(request.local());
@@ -44,7 +44,7 @@ impl Connector {
     pub(super) fn give_back(
         &self,
         state: &mut ConnectorState,
-        listener: &Weak<dyn AwaitedListener>,
+        listener: &Weak<AwaitedListener>,
     ) -> Result<Option<ConnectionRequest>> {
         self.look_for_end(state);
         let is_this =
@@ -151,7 +151,7 @@ impl Connector {
             private_data: private_data.to_vec(),
         });
         let Some((stream, agreed, sent)) = accepted else {
-            state.done.news.push(qp.disconnect().1); // CONN-061
+            state.done.after(qp.disconnect().1); // CONN-061
             let gone = Error::new(Status::CONNECTION_ABORTED, "the peer has given up");
             return self.finish(state, Phase::Dead, gone);
         };
@@ -161,12 +161,12 @@ impl Connector {
         let open = agreed.ready.is_none();
         let start = if open { Start::Open } else { Start::Awaited };
         if sent.is_err() {
-            state.done.news.push(qp.disconnect().1); // CONN-061
+            state.done.after(qp.disconnect().1); // CONN-061
         }
         let started = sent.and_then(|()| {
             state.guard = Some(qp.guard_flush());
             let (started, news) = qp.start(stream, config, start);
-            state.done.news.push(news);
+            state.done.after(news);
             started
         });
         if let Err(error) = started {
@@ -208,7 +208,7 @@ impl Connector {
             None | Some(ResponderOutcome::Requested) => return,
             Some(ResponderOutcome::Connected) => {
                 if let Some(qp) = &state.qp {
-                    state.done.news.push(qp.drive_from(Drivers::Queues));
+                    state.done.after(qp.drive_from(Drivers::Queues));
                 }
                 return self.finish(state, Phase::Connected, Status::SUCCESS);
             }
@@ -223,7 +223,9 @@ impl Connector {
             }
             _ => (Status::CONNECTION_ABORTED, qp.map(|qp| qp.disconnect().1)),
         };
-        state.done.news.extend(news);
+        if let Some(news) = news {
+            state.done.after(news);
+        }
         self.finish(state, Phase::Dead, Error::new(status, what));
     }
 }

@@ -38,7 +38,7 @@ impl DeviceObject for Connector {
         (state.local, state.peer) = (None, None);
         (state.private_data, state.limits) = (None, None);
         (state.bound, state.qp) = (None, None);
-        let requests = state.requests.take_all().collect::<Vec<_>>();
-        state.done.push(requests, Status::DEVICE_REMOVED);
+        let requests = state.requests.take_all();
+        state.done.end(requests, Status::DEVICE_REMOVED);
     }
 }

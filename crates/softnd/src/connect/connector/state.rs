@@ -9,9 +9,11 @@ use netdirect::{
     Error, Overlapped, OverlappedFile, PendingOverlapped, QueuePair, ReadLimits, Result, Status,
 };
 use netdirect_provider::checks::{own, sizes};
+use netdirect_provider::listener;
+use netdirect_provider::requests::Requests;
 use parking_lot::Mutex;
 
-use crate::connect::requests::{Done, Requests};
+use crate::connect::requests::Done;
 use crate::core::Core;
 use crate::file::File;
 use crate::qp::{FlushGuard, Qp, QpHandle};
@@ -35,10 +37,7 @@ pub(crate) struct Connector {
 }
 
 /// The listener at which a connector waits for a request.
-pub(crate) trait AwaitedListener: Send + Sync {
-    /// The client has released the connector. Called with the connector unlocked.
-    fn connector_released(&self, connector: &Connector);
-}
+pub(super) type AwaitedListener = dyn listener::AwaitedListener<Connector>;
 
 /// What a connector is doing.
 #[derive(Default)]
@@ -51,7 +50,7 @@ pub(super) enum Phase {
     /// The peer has accepted, the client has not completed.
     Answered(Box<Answered>),
     /// A client of this listener waits for a request to arrive here.
-    Waiting(Weak<dyn AwaitedListener>),
+    Waiting(Weak<AwaitedListener>),
     /// A request has arrived.
     Offered(Box<Offered>),
     /// The peer has given up before the client decided.
@@ -123,7 +122,7 @@ pub(super) struct Answered {
 pub(super) struct Offered {
     pub(super) startup: MpaStartup<Responder>,
     /// The listener at which it arrived.
-    pub(super) listener: Weak<dyn AwaitedListener>,
+    pub(super) listener: Weak<AwaitedListener>,
 }
 
 /// A local address that no connector has taken yet.
@@ -170,11 +169,18 @@ impl ConnectorState {
     /// The connection is over for the client: its requests of NotifyDisconnect end with success.
     pub(super) fn end_notifications(&mut self) {
         let notifications = self.requests.take_notifications();
-        self.done.push(notifications, Status::SUCCESS);
+        self.done.end(notifications, Status::SUCCESS);
+    }
+
+    /// The client sees flushed requests, once the requests that end now have ended (CONN-106).
+    pub(super) fn show_flushed(&mut self) {
+        if let Some(guard) = self.guard.take() {
+            self.done.last(guard);
+        }
     }
 
     pub(super) fn cancel_requests(&mut self) {
-        self.done.push(self.requests.take_all(), Status::CANCELED);
+        self.done.end(self.requests.take_all(), Status::CANCELED);
     }
 }
 
@@ -236,7 +242,7 @@ impl Connector {
     /// Ends the Connect, CompleteConnect, Accept or Disconnect that is in flight.
     pub(super) fn finish(&self, state: &mut ConnectorState, phase: Phase, end: impl Into<Error>) {
         self.enter(state, phase);
-        state.done.push(state.requests.take_state_change(), end);
+        state.done.end(state.requests.take_state_change(), end);
     }
 
     pub(super) fn enter(&self, state: &mut ConnectorState, phase: Phase) {

@@ -1,0 +1,80 @@
+//! A client's reference to a listener.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use netdirect::{Connector, Listener, Overlapped, OverlappedObject, Result, Started, Status};
+
+use super::ListenerLine;
+
+/// A client's reference to a listener. When the client releases it, the listener is closed.
+pub struct ListenerHandle<L: ListenerLine> {
+    line: Arc<L>,
+    #[expect(dead_code, reason = "kept until it is dropped")]
+    entry: L::Entry,
+}
+
+impl<L: ListenerLine> ListenerHandle<L> {
+    /// Makes the reference of a client.
+    pub fn new(line: Arc<L>, entry: L::Entry) -> Self {
+        Self { line, entry }
+    }
+
+    /// Returns the provider's listener.
+    #[must_use]
+    pub fn line(&self) -> &Arc<L> {
+        &self.line
+    }
+}
+
+impl<L: ListenerLine> fmt::Debug for ListenerHandle<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ListenerHandle")
+            .field(self.line.rules())
+            .finish()
+    }
+}
+
+impl<L: ListenerLine> Drop for ListenerHandle<L> {
+    fn drop(&mut self) {
+        self.line.rules().close(&self.line, Status::CANCELED); // LSTN-025
+    }
+}
+
+impl<L: ListenerLine> OverlappedObject for ListenerHandle<L> {
+    fn cancel_overlapped_requests(&self) -> Result<()> {
+        self.line.rules().end_requests(Status::CANCELED);
+        Ok(())
+    }
+}
+
+impl<L: ListenerLine> Listener for ListenerHandle<L> {
+    fn bind(&self, address: SocketAddr) -> Result<()> {
+        self.line.rules().bind(&self.line, address)
+    }
+
+    fn listen(&self, backlog: u32) -> Result<()> {
+        self.line.rules().listen(&self.line, backlog)
+    }
+
+    fn get_local_address(&self) -> Result<SocketAddr> {
+        self.line.rules().local_address()
+    }
+
+    fn get_connection_request(
+        &self,
+        connector: &Arc<dyn Connector>,
+        overlapped: &Overlapped,
+    ) -> Result<Started> {
+        let connector = self.line.connector(connector)?;
+        let rules = self.line.rules();
+        rules.get_connection_request(&self.line, connector, overlapped)?;
+        Ok(Started::Pending)
+    }
+
+    fn withdraw(&self, connector: &Arc<dyn Connector>) -> Result<()> {
+        let connector = self.line.connector(connector)?;
+        self.line.rules().withdraw(&self.line, &connector)
+    }
+}
