@@ -52,6 +52,146 @@ impl ReceivesAhead for OwnQueue {}
 /// The owner turns completions into results of its own form, and tells its client what happens.
 ///
 /// An endpoint is generic over its owner, so that these calls are dispatched statically.
+///
+/// # Examples
+///
+/// The smallest owner keeps the contexts of ended requests in a list. One of its endpoints sends a message to another one, in a
+/// simulated network:
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use std::time::Duration;
+///
+/// use iwarp::{CopiedPayload, Markers};
+/// use iwarp_io::capture::FlowRole;
+/// use iwarp_io::driver::Driver;
+/// use iwarp_io::endpoint::buffers::Buffers;
+/// use iwarp_io::endpoint::{
+///     COPIED_BELOW, Completion, EARLY, Endpoint, EndpointOptions, InitiatorWqe, Operation, Owner, OwnQueue, Payload, QueueSizes,
+///     ReadLimits, Role, Scope, Sge, Signals, Start, StreamConfig, StreamId, WorkQueue,
+/// };
+/// use iwarp_io::memory::{Pd, Rights, Table};
+/// use iwarp_io::progress::domain::Domain;
+/// use iwarp_io::transport::Transport;
+/// use iwarp_io::transport::local_ports::bind;
+/// use iwarp_io::transport::purpose::Purpose;
+/// use iwarp_io::transport::sim::{Conditions, World};
+/// use iwarp_io::transport::stream::Stream;
+///
+/// struct Keeper {
+///     domain: Arc<Domain>,
+///     ended: Mutex<Vec<u64>>,
+/// }
+///
+/// impl Owner for Keeper {
+///     type State = Vec<u64>;
+///     type Notices = Vec<u64>;
+///     type Receives<'a> = OwnQueue;
+///
+///     fn receives(&self) -> OwnQueue {
+///         OwnQueue
+///     }
+///     fn domain(&self, _: WorkQueue) -> &Arc<Domain> {
+///         &self.domain
+///     }
+///     // Nobody waits here: the background thread drives both ends.
+///     fn wake(&self, _: WorkQueue) {}
+///     fn completed(&self, state: &mut Vec<u64>, completion: Completion) {
+///         state.push(completion.context);
+///     }
+///     // `deliver` shows them.
+///     fn place(&self, _: &mut Vec<u64>) {}
+///     fn has_notices(state: &Vec<u64>) -> bool {
+///         !state.is_empty()
+///     }
+///     fn take_notices(&self, state: &mut Vec<u64>, _: Signals) -> Vec<u64> {
+///         std::mem::take(state)
+///     }
+///     fn deliver(&self, contexts: Vec<u64>) {
+///         self.ended.lock().unwrap().extend(contexts);
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let world = World::new(1, Conditions::default());
+/// let table = Arc::new(Table::new());
+/// let buffers = Buffers::new(Arc::clone(&table));
+/// let driver = Arc::new(Driver::start(Transport::Sim(world.clone()), buffers, None)?);
+/// let waiters = driver.waiters()?;
+/// let domain = driver.domain(&waiters)?;
+///
+/// let endpoint = |number| {
+///     let options = EndpointOptions {
+///         sizes: QueueSizes {
+///             initiator_depth: 4,
+///             receive_depth: 4,
+///             initiator_sges: 1,
+///             receive_sges: 1,
+///             read_sges: 1,
+///             inline: 64,
+///             max_transfer: 1 << 20,
+///         },
+///         scope: Scope { pd: Pd(1), stream: StreamId(number) },
+///         receive_pd: Pd(1),
+///         end_within: Some(Duration::from_secs(10)),
+///         early_posts: false,
+///     };
+///     let keeper = Keeper { domain: Arc::clone(&domain), ended: Mutex::default() };
+///     Endpoint::new(Arc::clone(&driver), options, |_| keeper, Vec::new())
+/// };
+/// let (active, passive) = (endpoint(1)?, endpoint(2)?);
+///
+/// // A Receive, before the peer can send.
+/// let buffer = rdma_buffer::Buffer::new(4096);
+/// let region = table.register(&buffer, Rights::LOCAL_WRITE, Pd(1))?;
+/// let sge = Sge { token: region.stag(), address: region.base(), length: 5 };
+/// passive.post_receive(7, &[sge]).unwrap();
+///
+/// // Two streams. Where peers may be strangers, `setup` makes them, with the frames of MPA.
+/// let local = "127.0.0.1:0".parse()?;
+/// let bound = bind(&driver.transport, local, Purpose::Listening)?;
+/// let address = bound.local()?;
+/// let listener = bound.listen()?;
+/// let dialer = bind(&driver.transport, local, Purpose::Connecting)?.connect(address)?;
+/// while !listener.is_somebody_there() {
+///     assert!(world.step(), "nothing will ever happen");
+/// }
+/// let (from, to) = (dialer.into_wire()?, listener.accept()?);
+///
+/// let config = |role| StreamConfig {
+///     role,
+///     crc: true,
+///     markers: Markers::NONE,
+///     limits: ReadLimits { ird: 1, ord: 1 },
+///     ready: None,
+///     receive_wait: Duration::from_secs(1),
+///     copied: CopiedPayload::None,
+///     copied_below: COPIED_BELOW,
+///     confirm_writes: false,
+///     early: EARLY,
+/// };
+/// let start = |end: &Endpoint<Keeper>, wire, flow, role| {
+///     let (started, news) = end.start(Stream::new(wire, flow, None), config(role), Start::Open);
+///     // Dropped without a lock, they deliver.
+///     drop(news);
+///     started
+/// };
+/// start(&passive, to, FlowRole::Passive, Role::Responder)?;
+/// start(&active, from, FlowRole::Active, Role::Initiator)?;
+///
+/// let data = Payload::Inline(&[b"hello"]);
+/// let operation = Operation::Send { data, solicited: false, invalidate: None };
+/// active.post(InitiatorWqe { context: 8, operation, silent: false, fence: false }).unwrap();
+/// while passive.owner().ended.lock().unwrap().is_empty() {
+///     assert!(world.step(), "nothing will ever happen");
+/// }
+/// assert_eq!(*passive.owner().ended.lock().unwrap(), [7]);
+/// let mut received = [0; 5];
+/// buffer.read(0, &mut received);
+/// assert_eq!(&received, b"hello");
+/// # Ok(())
+/// # }
+/// ```
 pub trait Owner: Send + Sync + Sized + 'static {
     /// The owner's data under the endpoint's lock.
     type State: Send;

@@ -1,8 +1,34 @@
 //! Byte streams under a connection, over more than one transport.
 //!
-//! Each transport has the same four types, and an enum here has a variant for each transport, so that calls on the data path
-//! are dispatched statically: a [`Bound`] address becomes a [`Dialer`], which connects, or a [`Listener`]; both yield a
-//! [`Wire`]. [`Stream`](stream::Stream) is a wire with its capture.
+//! # What a transport provides
+//!
+//! Each transport has a folder with the same five types, and an enum here has a variant for each of them, so that calls on the data
+//! path are dispatched statically:
+//!
+//! | type | what it is | becomes |
+//! |---|---|---|
+//! | [`tcp::Tcp`], [`quic::Quic`], [`sim::World`] | the transport of one adapter | [`Bound`], by [`Transport::bind`] |
+//! | [`Bound`] | a local address that is reserved | [`Dialer`] by `connect`, [`Listener`] by `listen` |
+//! | [`Dialer`] | an attempt to connect | [`Wire`] by `into_wire`, when `is_connected` |
+//! | [`Listener`] | where peers connect | [`Wire`]s, by `accept` |
+//! | [`Wire`] | a connection's octets | |
+//!
+//! The last four stand in the folder's `wire.rs`. [`Stream`](stream::Stream) is a wire with its capture and its faults; the rest of
+//! the crate uses streams. Every transport keeps these promises:
+//!
+//! - **No call blocks.** What cannot be done yet is [`WouldBlock`](io::ErrorKind::WouldBlock).
+//! - **Readiness is told in edges.** A dialer, a listener and a wire can be [watched](Watch): a set reports each once for what has
+//!   come since the last look, and whoever is told goes on until nothing is left, or remembers that something is.
+//! - **Octets arrive in order, once, or the wire breaks.** After the peer's `close_write` reads give 0; after a reset an error. Octets
+//!   that arrived before a reset may be lost.
+//! - **[`send`](Wire::send) takes memory at its last moment.** Payload of the batch is read from registered memory during the call, if
+//!   the transport [reaches memory](Wire::reaches_memory); otherwise the batch holds copies.
+//! - **Dropping closes, [`reset`](Wire::reset) breaks.** What was sent before a close arrives; a reset tells the peer at once.
+//! - **Addresses are NetworkDirect's**: an IP address and a port of 16 bits, one connection for each pair of them, and
+//!   [`local_ports`] draws ephemeral ones.
+//! - **Everything is bounded**: octets that the peer has not taken are held by the transport to a limit of its own, and a peer that has
+//!   not shown its address costs no memory beyond it.
+//! - **Time comes from the [`Environment`].** Only the system's clock and the world's virtual clock exist.
 
 mod faulted;
 pub mod local_ports;
