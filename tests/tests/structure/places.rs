@@ -58,7 +58,8 @@ const RULES: &[Rule] = &[
             "nd/src/perf",
             // Which ports are free.
             "nd/src/process.rs",
-            "nd/src/session.rs",
+            "nd/src/session/addresses.rs",
+            "nd/src/session/setup.rs",
             "nd/src/wire_conform/suite.rs",
             "netdirect-conform/src/checks/iwarp_setup.rs",
             // The system's word on memory.
