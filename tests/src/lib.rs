@@ -27,14 +27,14 @@ pub mod verbs_table;
 mod guide {
     #[doc = include_str!("../../README.md")]
     struct Readme;
-    #[doc = include_str!("../../docs/guide/library.md")]
+    #[doc = include_str!("../../docs/use/library.md")]
     struct Library;
-    #[doc = include_str!("../../docs/guide/testing.md")]
+    #[doc = include_str!("../../docs/use/testing.md")]
     struct Testing;
-    #[doc = include_str!("../../docs/guide/dying-peers.md")]
+    #[doc = include_str!("../../docs/use/dying-peers.md")]
     struct DyingPeers;
-    #[doc = include_str!("../../docs/guide/capture.md")]
+    #[doc = include_str!("../../docs/use/capture.md")]
     struct Capture;
-    #[doc = include_str!("../../docs/guide/from-nd-v1.md")]
+    #[doc = include_str!("../../docs/use/from-nd-v1.md")]
     struct FromNdV1;
 }

@@ -1,4 +1,4 @@
-//! The page of the book that tells NetworkDirect's rows and the checks that prove them, `docs/nd-conformance.md`, made from
+//! The page of the book that tells NetworkDirect's rows and the checks that prove them, `docs/check/nd-conformance.md`, made from
 //! what `netdirect-conform` has.
 
 use std::fmt::Write;
@@ -62,7 +62,7 @@ fn proof(row: &Row) -> String {
     checks.join(", ")
 }
 
-/// Makes the part of `docs/nd-conformance.md` behind the mark.
+/// Makes the part of `docs/check/nd-conformance.md` behind the mark.
 pub fn page() -> String {
     let all = rows::all();
     let unproven = all.iter().filter(|row| !row.unproven.is_empty()).count();

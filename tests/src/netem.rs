@@ -291,7 +291,7 @@ impl Display for Outcome {
     }
 }
 
-/// The page `docs/lossy-paths.md`. `versions` are programs and their versions.
+/// The page `docs/reports/lossy-paths.md`. `versions` are programs and their versions.
 ///
 /// # Panics
 /// If there is no outcome.

@@ -178,7 +178,7 @@ pub const COMPARED: &str = "performance-compared.md";
 #[must_use]
 pub fn speed_page(name: &str) -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-    tests.join("../docs").join(name)
+    tests.join("../docs/reports").join(name)
 }
 
 /// What git calls this state; empty where this is no clone.
@@ -259,8 +259,8 @@ fn table_of_runs(runs: &[(&str, Findings)]) -> String {
     table
 }
 
-/// The page `docs/verbs-interop.md`. `versions` are programs and their versions, and `known` is what the NetworkDirect suite is known
-/// to find.
+/// The page `docs/reports/verbs-interop.md`. `versions` are programs and their versions; `known` are the known deviations that the
+/// NetworkDirect suite finds.
 pub fn report(
     versions: &[(&str, String)],
     cases: &[Case],
@@ -311,7 +311,7 @@ pub fn report(
 }
 
 const WIRE: &str = "`nd wire-conform` against `nd wire-conform target verbs://siw0`. What fails is known of siw, and
-[listed](wire-conformance.md) in `crates/iwarp-conform/deviations/siw-6.1.toml`. siw has no memory windows, so that the checks of
+[listed](../check/wire-conformance.md) in `crates/iwarp-conform/deviations/siw-6.1.toml`. siw has no memory windows, so that the checks of
 invalidation are skipped.
 
 ";
@@ -320,7 +320,7 @@ const INTRODUCTION: &str = "# `verbs://` on the kernel's siw
 
 <!-- Written by a run of the tests: SOFTND_REPORT=1 cargo make verbs -->
 
-What [the provider over verbs](guide/your-nic.md) does on siw, the soft-iWARP driver of the Linux kernel, in the guest of the tests.
+What [the provider over verbs](../check/your-nic.md) does on siw, the soft-iWARP driver of the Linux kernel, in the guest of the tests.
 softnd, siw and programs of rdma-core are on both ends of connections. Figures are of an emulated machine, and say only that data
 moved.
 

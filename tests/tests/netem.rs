@@ -4,7 +4,7 @@
 //! delays by 20 ms what this end sends, and loses 1 % (or 5 %) of the packets. A round trip takes 40 ms. A round trip of 20 ms
 //! would be the easier reading.
 //!
-//! With `SOFTND_REPORT=1` the run is written down as `docs/lossy-paths.md`.
+//! With `SOFTND_REPORT=1` the run is written down as `docs/reports/lossy-paths.md`.
 
 use std::env;
 use std::fs;
@@ -51,7 +51,7 @@ fn write_report(guest: &Guest, outcomes: &[Outcome]) {
         ("Linux", guest.version("linux-image-")),
         ("iproute2", guest.version("iproute2")),
     ];
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/lossy-paths.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reports/lossy-paths.md");
     fs::write(path, netem::page(&versions, outcomes)).expect("the report is written");
 }
 

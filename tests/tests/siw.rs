@@ -1,6 +1,6 @@
 //! softnd with the soft-iWARP driver of the Linux kernel, in a guest: the results of both sides, and what the wire shows.
 //!
-//! The cases are in `tests/interop/cases.sh`. With `SOFTND_REPORT=1` the run is written down as `docs/interop.md`.
+//! The cases are in `tests/interop/cases.sh`. With `SOFTND_REPORT=1` the run is written down as `docs/reports/interop.md`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::env;
@@ -150,7 +150,7 @@ fn write_report(
         deviations,
     };
     assert!(report.left_out().is_empty(), "{:?}", report.left_out());
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/interop.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reports/interop.md");
     fs::write(path, report.page()).expect("the report is written");
 }
 
@@ -227,7 +227,7 @@ fn unmodified_programs_run_between_softnd_and_kernel_siw() {
         assert!(of_case > 0, "{}: no FPDU was captured", case.name);
     }
     if env::var_os("SOFTND_REPORT").is_some() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/verbs.md");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/use/verbs.md");
         let page = fs::read_to_string(&path).expect("the chapter");
         let page = ::nd::page::replace(&page, PROGRAMS_PART, &programs_table(&cases));
         fs::write(path, page.expect("the chapter has the marks")).expect("the table is written");

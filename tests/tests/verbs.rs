@@ -1,8 +1,8 @@
 //! The provider over verbs on the kernel's siw, in the guest.
 //!
 //! `cargo make verbs` runs these tests. The last one makes all transfers, those of 100 MiB included, runs both suites, and compares
-//! the speed with that of perftest. With `SOFTND_REPORT=1` it writes the page `docs/verbs-interop.md`, and what
-//! `docs/performance.md` and `docs/performance-compared.md` tell of this provider.
+//! the speed with that of perftest. With `SOFTND_REPORT=1` it writes the page `docs/reports/verbs-interop.md`, and what
+//! `docs/reports/performance.md` and `docs/reports/performance-compared.md` tell of this provider.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -218,7 +218,7 @@ fn write_report(guest: &Guest, cases: &[Case], runs: &Suites) {
         ("rdma-core", guest.version("rdmacm-utils")),
         ("perftest", guest.version("perftest")),
     ];
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/verbs-interop.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reports/verbs-interop.md");
     fs::write(path, verbs::report(&versions, cases, runs, &known()))
         .expect("the report is written");
 }

@@ -66,11 +66,11 @@ struct Arguments {
     #[arg(long)]
     no_calls: bool,
 
-    /// Also writes each part into a page, between the marks of this part, such as docs/performance-compared.md
+    /// Also writes each part into a page, between the marks of this part, such as docs/reports/performance-compared.md
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 
-    /// Also draws each part into a folder, such as docs/performance
+    /// Also draws each part into a folder, such as docs/reports/performance
     #[arg(long, value_name = "FOLDER")]
     plot: Option<PathBuf>,
 }

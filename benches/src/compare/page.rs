@@ -561,7 +561,7 @@ mod tests {
 
     #[test]
     fn the_page_of_the_book_has_the_marks_of_all_parts() {
-        let page = include_str!("../../../docs/performance-compared.md");
+        let page = include_str!("../../../docs/reports/performance-compared.md");
         for part in [
             PagePart::Tcp,
             PagePart::Udp,

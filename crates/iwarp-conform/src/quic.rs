@@ -1,4 +1,4 @@
-//! The raw peer's own side of iWARP over QUIC, as `docs/iwarp-over-quic.md` specifies it: a UDP socket with QUIC connections, and
+//! The raw peer's own side of iWARP over QUIC, as `docs/internals/iwarp-over-quic.md` specifies it: a UDP socket with QUIC connections, and
 //! streams that begin with a preamble.
 //!
 //! Nothing happens between the calls of the suite, which has one thread: whoever reads, writes or waits drives the socket.

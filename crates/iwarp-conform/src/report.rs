@@ -45,7 +45,7 @@ pub fn markdown(run: &Run) -> String {
     conform_report::report::markdown(run)
 }
 
-/// The generated part of `docs/wire-conformance.md`: the checks by section, then each row with its checks, or with the
+/// The generated part of `docs/check/wire-conformance.md`: the checks by section, then each row with its checks, or with the
 /// reason why there are none.
 pub fn page() -> String {
     let mut out = tables(checks::all().map(listed));

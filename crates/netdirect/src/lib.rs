@@ -26,7 +26,7 @@
 //!
 //! Methods have their ND2 names in snake case, and list all their documented statuses. Microsoft's pages leave some cases open.
 //! This project has a catalogue of requirements that decides each of these cases. Identifiers such as CQ-037 or AMB-008 name a
-//! row of the catalogue. The page NetworkDirect conformance of the project's book (`docs/nd-conformance.md`) explains all
+//! row of the catalogue. The page NetworkDirect conformance of the project's book (`docs/check/nd-conformance.md`) explains all
 //! of them.
 //!
 //! # Where Rust differs

@@ -6,7 +6,7 @@ use super::pair::Outcome;
 use super::rows::Row;
 
 /// The page, from the root of the repository.
-pub const PAGE: &str = "docs/guide/verbs.md";
+pub const PAGE: &str = "docs/use/verbs.md";
 /// What stands in front of the table and behind it.
 const BEGIN: &str = "<!-- the table of programs begins -->\n";
 const END: &str = "<!-- the table of programs ends -->\n";

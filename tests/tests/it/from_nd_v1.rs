@@ -12,7 +12,7 @@ use netdirect::{
 use softnd::Options;
 use softnd::simulation::Simulation;
 
-const PAGE: &str = include_str!("../../../docs/guide/from-nd-v1.md");
+const PAGE: &str = include_str!("../../../docs/use/from-nd-v1.md");
 
 const HOST: [u8; 4] = [10, 0, 0, 1];
 const PEER: [u8; 4] = [10, 0, 0, 2];

@@ -211,7 +211,7 @@ fn the_tests_that_pages_name_exist() {
     for folder in ["crates", "tests", "fuzz"] {
         sources(&root().join(folder), &mut code);
     }
-    let pages = ["conformance", "iwarp-over-quic"];
+    let pages = ["check/conformance", "internals/iwarp-over-quic"];
     let pages = pages.map(|page| read(&root().join(format!("docs/{page}.md"))));
     // Of the second page, the tables of events only.
     let rows = pages[1]
@@ -239,7 +239,7 @@ fn each_promise_of_security_has_a_test() {
     for folder in ["crates", "tests", "fuzz"] {
         sources(&root().join(folder), &mut code);
     }
-    let page = read(&root().join("docs/security.md"));
+    let page = read(&root().join("docs/use/security.md"));
     let (mut promised, mut refused) = (0, 0);
     for row in page.lines().filter(|line| line.starts_with('|')) {
         let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
@@ -286,8 +286,8 @@ fn each_promise_of_security_has_a_test() {
 
 #[test]
 fn each_row_is_cited_in_the_code_or_listed_as_not_kept_there() {
-    let rows = read(&root().join("docs/wire-conformance.md"));
-    let page = read(&root().join("docs/conformance.md"));
+    let rows = read(&root().join("docs/check/wire-conformance.md"));
+    let page = read(&root().join("docs/check/conformance.md"));
     let (_, listed) = page
         .split_once("\n## What no line of the code keeps\n")
         .expect("the page has the list");
@@ -318,7 +318,7 @@ fn each_row_is_cited_in_the_code_or_listed_as_not_kept_there() {
     assert!(seen > 200, "the page lists the rows with their level");
     assert!(
         wrong.is_empty(),
-        "{wrong:?}: either a comment beside the code that keeps a row names it, outside of tests, or docs/conformance.md lists it"
+        "{wrong:?}: either a comment beside the code that keeps a row names it, outside of tests, or docs/check/conformance.md lists it"
     );
 }
 

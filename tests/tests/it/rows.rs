@@ -103,12 +103,19 @@ fn each_is_explained(groups: &[&str], pages: &[&str]) {
 
 #[test]
 fn each_row_of_networkdirect_that_is_cited_is_explained() {
-    each_is_explained(&ND2, &["nd-conformance.md"]);
+    each_is_explained(&ND2, &["check/nd-conformance.md"]);
 }
 
 #[test]
 fn each_row_of_the_wire_that_is_cited_is_explained() {
-    each_is_explained(&WIRE, &["wire-conformance.md", "wire-rows.md", "peers.md"]);
+    each_is_explained(
+        &WIRE,
+        &[
+            "check/wire-conformance.md",
+            "check/wire-rows.md",
+            "check/peers.md",
+        ],
+    );
 }
 
 #[test]
@@ -194,12 +201,12 @@ fn each_row_of_networkdirect_has_a_check_or_a_reason_why_there_is_none() {
 
 #[test]
 fn the_page_of_rows_is_up_to_date() {
-    let path = root().join("docs/nd-conformance.md");
+    let path = root().join("docs/check/nd-conformance.md");
     let text = fs::read_to_string(&path).unwrap();
     let (_, generated) = text.split_once(MARK).unwrap();
     assert!(
         generated == nd_rows::page(),
-        "docs/nd-conformance.md is not what the rows and the checks say: run `cargo make nd-conformance`, or \
+        "docs/check/nd-conformance.md is not what the rows and the checks say: run `cargo make nd-conformance`, or \
          `cargo run -p softnd-tests --bin nd_conformance`"
     );
 }

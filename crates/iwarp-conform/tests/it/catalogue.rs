@@ -74,7 +74,7 @@ fn a_prefix_means_no_other_layer() {
 
 #[test]
 fn the_page_is_up_to_date() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/wire-conformance.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/check/wire-conformance.md");
     let text = std::fs::read_to_string(&page).unwrap();
     let (_, generated) = text
         .split_once("<!-- generated from here on -->\n\n")

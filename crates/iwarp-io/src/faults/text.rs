@@ -1,4 +1,4 @@
-//! The text form of a plan: reading and printing. `docs/guide/faults.md` is its reference.
+//! The text form of a plan: reading and printing. `docs/use/faults.md` is its reference.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

@@ -128,7 +128,7 @@ pub(crate) struct TableArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
 
-    /// Also writes the tables into a page, such as docs/performance.md, each between its two marks
+    /// Also writes the tables into a page, such as docs/reports/performance.md, each between its two marks
     #[arg(long, value_name = "FILE")]
     pub(crate) write: Option<PathBuf>,
 

@@ -222,7 +222,7 @@ fn the_page_tells_how_many_rules_of_each_interface_are_broken() {
         .map(|name| name.split('.').next())
         .collect();
     assert!(rows.len() >= 80, "{}", rows.len());
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/conformance.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/check/conformance.md");
     let page = std::fs::read_to_string(page).unwrap();
     let mut interfaces: Vec<_> = checks().map(|check| check.interface).collect();
     interfaces.dedup();
@@ -237,12 +237,18 @@ fn the_page_tells_how_many_rules_of_each_interface_are_broken() {
         let failing: HashSet<_> = names.filter(|name| own.contains(*name)).collect();
         let (title, all, some) = (interface.title(), own.len(), failing.len());
         let line = format!("| {title} | {all} | {rules} | {some} |");
-        assert!(page.contains(&line), "docs/conformance.md lacks: {line}");
+        assert!(
+            page.contains(&line),
+            "docs/check/conformance.md lacks: {line}"
+        );
         assert!(rules > 0, "{title}");
     }
     let all = lines().count();
     let told = format!("{all} providers that break one rule each");
-    assert!(page.contains(&told), "docs/conformance.md lacks: {told}");
+    assert!(
+        page.contains(&told),
+        "docs/check/conformance.md lacks: {told}"
+    );
 }
 
 /// What makes a check panic or hang is a failure of this check, and the others go on.

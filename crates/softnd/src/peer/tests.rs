@@ -45,7 +45,7 @@ fn the_defaults_suit_all_of_them() {
 
 #[test]
 fn the_book_shows_the_table() {
-    let book = include_str!("../../../../docs/peers.md");
+    let book = include_str!("../../../../docs/check/peers.md");
     for peer in Peer::KNOWN {
         let mut rows = String::new();
         for quirk in peer.quirks() {
@@ -60,7 +60,7 @@ fn the_book_shows_the_table() {
         }
         assert!(
             book.contains(&rows),
-            "docs/peers.md should have for {peer}:\n{rows}"
+            "docs/check/peers.md should have for {peer}:\n{rows}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What RFC 5042 asks of a provider, between peers that do not trust each other (docs/security.md).
+//! What RFC 5042 asks of a provider, between peers that do not trust each other (docs/use/security.md).
 
 use crate::common::*;
 use netdirect::{

@@ -1,4 +1,4 @@
-//! The worked example of `docs/iwarp-over-quic.md`: two adapters send exactly the octets of the page.
+//! The worked example of `docs/internals/iwarp-over-quic.md`: two adapters send exactly the octets of the page.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use crate::common::{ALL, Side, network, open_at};
 use crate::ends::over;
 use crate::peer::{End, Peer};
 
-const PAGE: &str = include_str!("../../../../docs/iwarp-over-quic.md");
+const PAGE: &str = include_str!("../../../../docs/internals/iwarp-over-quic.md");
 
 /// The octets that one side sends, in the order of the page: each block of the example names its sender and shows octets in
 /// hexadecimal digits.

@@ -1,4 +1,4 @@
-//! The mapping of iWARP onto QUIC that `docs/iwarp-over-quic.md` specifies: what each event of QUIC means on both sides. All tests
+//! The mapping of iWARP onto QUIC that `docs/internals/iwarp-over-quic.md` specifies: what each event of QUIC means on both sides. All tests
 //! run in simulated networks. The peer is another adapter, or one over bare QUIC that can break every rule.
 #![cfg(feature = "ring")]
 

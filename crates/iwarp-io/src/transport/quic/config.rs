@@ -222,10 +222,10 @@ mod tests {
     use super::super::security::ALPN;
     use super::*;
 
-    /// What `docs/iwarp-over-quic.md` says of this implementation.
+    /// What `docs/internals/iwarp-over-quic.md` says of this implementation.
     #[test]
     fn the_values_are_those_of_the_specification() {
-        let page = include_str!("../../../../../docs/iwarp-over-quic.md");
+        let page = include_str!("../../../../../docs/internals/iwarp-over-quic.md");
         let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
         let mebi = 1024 * 1024;
         let (window, sending) = (STREAM_WINDOW / mebi, SEND_WINDOW / u64::from(mebi));

@@ -1,6 +1,6 @@
 //! iWARP over QUIC: one UDP socket for all streams of an adapter to others, and one for each address at which it listens.
 //!
-//! `docs/iwarp-over-quic.md` specifies what is sent. A [`Quic`] is the transport of one adapter. A `SharedSocket` is one UDP socket
+//! `docs/internals/iwarp-over-quic.md` specifies what is sent. A [`Quic`] is the transport of one adapter. A `SharedSocket` is one UDP socket
 //! with the connections of QUIC on it; a stream of one of them is a connection of NetworkDirect.
 
 mod adapter_sockets;

@@ -1,4 +1,4 @@
-//! The first octets of a stream, before those of MPA, and the error codes of the mapping. `docs/iwarp-over-quic.md`
+//! The first octets of a stream, before those of MPA, and the error codes of the mapping. `docs/internals/iwarp-over-quic.md`
 //! specifies them.
 
 use std::fmt;
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn error_codes_have_the_numbers_of_the_specification() {
-        let page = include_str!("../../../../../docs/iwarp-over-quic.md");
+        let page = include_str!("../../../../../docs/internals/iwarp-over-quic.md");
         let names = [
             "CLOSED",
             "ABORTED",

@@ -1,4 +1,4 @@
-//! Sizes and limits of the stream. `docs/performance-details.md` has what they were chosen by.
+//! Sizes and limits of the stream. `docs/reports/performance-details.md` has what they were chosen by.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

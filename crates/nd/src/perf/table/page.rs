@@ -51,7 +51,7 @@ fn changed(page: String, path: &Path, name: &str, new: impl Fn(&str) -> String) 
         .map_err(|error| {
             Failure::new(
                 format!("cannot write into {}: {error}", path.display()),
-                "choose a page that has these two lines, such as docs/performance.md",
+                "choose a page that has these two lines, such as docs/reports/performance.md",
             )
         })
 }
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_page_of_the_book_has_its_marks() {
-        let page = include_str!("../../../../../docs/performance.md");
+        let page = include_str!("../../../../../docs/reports/performance.md");
         let names = Question::ALL.map(Question::part).into_iter();
         for name in names.chain([
             REMARK,

@@ -8,6 +8,8 @@ use std::process::Command;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use softnd_tests::tool;
 
+mod paths;
+
 /// The links of an HTML page, and its anchors.
 #[derive(Debug, Default)]
 struct Page {
