@@ -1,5 +1,6 @@
 //! Processes of the program `nd`.
 
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read};
@@ -7,7 +8,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -251,7 +251,7 @@ impl Nd {
             .env("RUST_BACKTRACE", "0");
         let words: Vec<OsString> = command.get_args().map(OsStr::to_owned).collect();
         let mut child = command.spawn().expect("nd starts");
-        let (sender, lines) = channel();
+        let (sender, lines) = unbounded();
         read_lines(0, child.stdout.take().expect("piped"), sender.clone());
         read_lines(1, child.stderr.take().expect("piped"), sender);
         Self {

@@ -1,8 +1,8 @@
 //! A TCP relay between two peers that stops in the middle of a stream, at a place that the test chooses.
 
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 /// Relays one connection; holds back what the client sends after the first octets.
@@ -28,7 +28,7 @@ impl Proxy {
         let listener =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port on the loopback interface");
         let address = listener.local_addr().expect("a listener has an address");
-        let (sender, reached) = channel();
+        let (sender, reached) = unbounded();
         thread::spawn(move || relay(&listener, target, octets, &sender));
         Self { address, reached }
     }

@@ -6,7 +6,7 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -81,7 +81,7 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn round_trips(way: Way, rounds: usize) -> Result<Vec<Duration>, Failure> {
-    let (tell, told) = mpsc::channel();
+    let (tell, told) = crossbeam_channel::unbounded();
     let messages = WARM_UP + rounds;
     thread::scope(|scope| {
         let server = scope.spawn(move || in_runtime(serve(way, messages, tell)));
@@ -101,7 +101,11 @@ fn in_runtime<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, 
     runtime.block_on(future)
 }
 
-async fn serve(way: Way, messages: usize, tell: mpsc::Sender<SocketAddr>) -> Result<(), Failure> {
+async fn serve(
+    way: Way,
+    messages: usize,
+    tell: crossbeam_channel::Sender<SocketAddr>,
+) -> Result<(), Failure> {
     if let Way::Tcp = way {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         tell.send(listener.local_addr()?)?;

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -167,7 +167,7 @@ fn in_c(program: &Path, libraries: &Path, way: &str, rounds: usize) -> Result<Du
 
 /// The median of the round trips of one connection.
 fn round_trips(way: Way, rounds: usize) -> Result<Duration, Failure> {
-    let (tell, told) = mpsc::channel();
+    let (tell, told) = crossbeam_channel::unbounded();
     thread::scope(|scope| {
         let server = scope.spawn(move || serve(way, rounds, &tell));
         let measured = match told.recv() {
@@ -282,7 +282,11 @@ impl End {
     }
 }
 
-fn serve(way: Way, rounds: usize, tell: &mpsc::Sender<SocketAddr>) -> Result<(), Failure> {
+fn serve(
+    way: Way,
+    rounds: usize,
+    tell: &crossbeam_channel::Sender<SocketAddr>,
+) -> Result<(), Failure> {
     let end = End::new(way)?;
     let listener = end.adapter.create_listener(&end.file)?;
     listener.bind("127.0.0.1:0".parse()?)?;

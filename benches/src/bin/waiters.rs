@@ -8,7 +8,6 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::ExitCode;
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
@@ -69,7 +68,7 @@ fn with_threads(count: usize, arguments: &Arguments) -> Result<[f64; 3], Failure
     }
     let before = fs::read_dir("/proc/self/fd")?.count();
     std::thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
+        let (tell, told) = crossbeam_channel::unbounded();
         let mut started = 0;
         for (_, arrives) in &requests {
             let tell = tell.clone();
@@ -98,7 +97,7 @@ fn with_threads(count: usize, arguments: &Arguments) -> Result<[f64; 3], Failure
 fn figures(
     address: SocketAddr,
     count: usize,
-    told: &mpsc::Receiver<std::io::Result<std::path::PathBuf>>,
+    told: &crossbeam_channel::Receiver<std::io::Result<std::path::PathBuf>>,
     arguments: &Arguments,
 ) -> Result<[f64; 2], Failure> {
     let mut threads = Vec::new();

@@ -1,10 +1,10 @@
 //! The suite's side of the wire. It makes connections to the target in either role, up to the point where a check begins.
 
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use crate::conn::{Conn, Limits, Log, Seen, describe};
@@ -106,7 +106,7 @@ struct Acceptor {
 impl Acceptor {
     fn new(listener: TcpListener) -> io::Result<Self> {
         let address = listener.local_addr()?;
-        let (sender, arrived) = sync_channel(1);
+        let (sender, arrived) = bounded(1);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         std::thread::Builder::new()

@@ -25,7 +25,7 @@ pub(crate) fn is_there<V>(key: &'static LocalKey<V>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{Sender, channel};
+    use crossbeam_channel::{Sender, unbounded};
     use std::thread;
 
     use super::*;
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_ends_has_a_new_value() {
-        let (sender, ends) = channel();
+        let (sender, ends) = unbounded();
         thread::spawn(move || {
             // The value that was used last is gone first.
             LAST.set(Some(AtEnd(sender)));

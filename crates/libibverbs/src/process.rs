@@ -4,7 +4,7 @@ use std::env;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ extern "C" fn finish() {
     let Some(process) = known.and_then(|known| known.clone()) else {
         return;
     };
-    let (done, is_done) = mpsc::channel();
+    let (done, is_done) = crossbeam_channel::unbounded();
     let finishing = thread::Builder::new().spawn(move || {
         process.finish(EXIT_WITHIN);
         let _ = done.send(());

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The cargo profile that this program was built with, as its folder below `target` is called: `release`, or `debug` for a build without
 /// optimisation.
@@ -67,8 +68,30 @@ pub fn summary() -> String {
 /// The date in UTC: `2026-01-31`.
 #[must_use]
 pub fn date() -> String {
-    let now = jiff::Timestamp::now();
-    now.to_zoned(jiff::tz::TimeZone::UTC).date().to_string()
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    date_of(since_1970.map_or(0, |time| time.as_secs() / 86_400))
+}
+
+/// The date so many days after 1970-01-01, in the Gregorian calendar.
+fn date_of(mut days: u64) -> String {
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let mut year = 1970;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    format!("{year}-{month:02}-{:02}", days + 1)
 }
 
 /// The pairs whose value is known.
@@ -156,6 +179,24 @@ fn gibibytes(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn days_are_dates_of_the_gregorian_calendar() {
+        for (days, date) in [
+            (0, "1970-01-01"),
+            (58, "1970-02-28"),
+            (59, "1970-03-01"),
+            (789, "1972-02-29"),
+            (11_016, "2000-02-29"),
+            (11_322, "2000-12-31"),
+            (11_323, "2001-01-01"),
+            (20_484, "2026-01-31"),
+            (47_540, "2100-02-28"),
+            (47_541, "2100-03-01"),
+        ] {
+            assert_eq!(date_of(days), date);
+        }
+    }
 
     #[test]
     fn fields_are_found_by_their_whole_name() {

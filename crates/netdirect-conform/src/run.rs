@@ -1,12 +1,12 @@
 //! Makes the checks, each in a thread of its own.
 
+use crossbeam_channel::RecvTimeoutError;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -175,7 +175,7 @@ pub fn run_these(
     let facts = discover(target, selection)?;
     let mut entries = Vec::with_capacity(checks.len());
     let next = AtomicUsize::new(0);
-    let (sender, made) = mpsc::channel();
+    let (sender, made) = crossbeam_channel::unbounded();
     thread::scope(|scope| {
         for _ in 0..selection.jobs.clamp(1, checks.len().max(1)) {
             let (sender, next, checks) = (sender.clone(), &next, &checks);
@@ -368,7 +368,7 @@ fn within<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Late> {
-    let (sender, done) = mpsc::sync_channel(1);
+    let (sender, done) = crossbeam_channel::bounded(1);
     let work = move || {
         let result = catch_unwind(AssertUnwindSafe(work));
         // Nobody listens any more when the time has run out.

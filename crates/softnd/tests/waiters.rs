@@ -9,7 +9,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -47,7 +47,7 @@ impl Waiters {
             threads: BTreeMap::new(),
             others: pair(),
         };
-        let (tell, told) = mpsc::channel();
+        let (tell, told) = crossbeam_channel::unbounded();
         for _ in 0..count {
             let (connector, overlapped) = (waiters.side.connector(), Overlapped::new());
             let asked = (waiters.listener).get_connection_request(&connector, &overlapped);

@@ -3,12 +3,12 @@
 //! Each test runs twice, also with the commands that get a signal as process 1 of a namespace. The system throws signals away whose
 //! default action would end process 1, those that it sends to itself as well.
 
+use crossbeam_channel::{Receiver, unbounded};
 use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -118,7 +118,7 @@ impl Server {
 fn feed(pipe: &Path) -> Receiver<()> {
     const MUCH: usize = 32 << 20;
     mknodat(CWD, pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-    let (sender, fed) = channel();
+    let (sender, fed) = unbounded();
     let pipe = pipe.to_owned();
     thread::spawn(move || {
         let mut pipe = OpenOptions::new().write(true).open(pipe).unwrap();

@@ -5,7 +5,6 @@ use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -75,7 +74,7 @@ impl End {
     }
 }
 
-fn server(address: &mpsc::Sender<SocketAddr>) -> Result<()> {
+fn server(address: &crossbeam_channel::Sender<SocketAddr>) -> Result<()> {
     let end = End::new(softnd::Options::default())?;
     let listener = end.adapter.create_listener(&end.file)?;
     listener.bind(([127, 0, 0, 1], 0).into())?;
@@ -222,7 +221,7 @@ impl Relay {
 fn an_exchange_passes_a_relay() {
     let own = tempfile::tempdir().unwrap();
     let folder = env::var_os(FOLDER).map_or_else(|| own.path().to_owned(), PathBuf::from);
-    let (sender, address) = mpsc::channel();
+    let (sender, address) = crossbeam_channel::unbounded();
     let server = thread::spawn(move || server(&sender).unwrap());
     let (front, relay) = Relay::to(address.recv().expect("the server listens"));
     let capture = Capture::create(folder.join("inner.pcapng")).unwrap();

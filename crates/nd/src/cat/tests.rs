@@ -5,7 +5,6 @@ use std::io::{Seek, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::slice;
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -77,7 +76,7 @@ impl Receiving {
         let directory = tempfile::tempdir().expect("directory");
         let path: PathBuf = directory.path().join("out");
         let sink = Sink::new(&path).expect("writable");
-        let (tell, told) = mpsc::channel();
+        let (tell, told) = crossbeam_channel::unbounded();
         let thread = thread::spawn(move || {
             recv::receive(&setup(), &[loopback()], sink, max_size, "out", |news| {
                 if let News::Listening(address) = news {

@@ -11,7 +11,6 @@ mod console;
 mod unix;
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -62,7 +61,7 @@ fn end_by(signal: i32) -> ! {
     ENDS.store(true, Ordering::SeqCst);
     // What becomes of the command now is not an error.
     stderr::silence();
-    let (sender, told) = mpsc::channel();
+    let (sender, told) = crossbeam_channel::unbounded();
     let tell = thread::Builder::new().spawn(move || {
         farewell();
         sender.send(())

@@ -3,7 +3,6 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::thread;
 
 use nd::signals;
@@ -33,7 +32,7 @@ pub(crate) fn handle_aborts() {
 
 /// Calls `each` for every signal that ends the program, in a thread.
 pub(super) fn each_signal(mut each: impl FnMut(i32) + Send + 'static) {
-    let (sender, begun) = mpsc::sync_channel(1);
+    let (sender, begun) = crossbeam_channel::bounded(1);
     let thread = thread::Builder::new().name("signals".into());
     // Without this thread, signals end the program at once.
     let thread = thread.spawn(move || {

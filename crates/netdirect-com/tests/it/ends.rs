@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::Path;
 use std::ptr;
-use std::sync::mpsc;
 use std::thread;
 
 use netdirect::Status;
@@ -49,7 +48,7 @@ fn the_last_release_ends_a_wait_in_another_thread() {
         let status = call!(end.cq, CompletionQueueTable, notify(1, request));
         assert_eq!(status, Status::PENDING);
         let (cq, shared) = (Shared(end.cq), Shared(request));
-        let (tell, told) = mpsc::channel();
+        let (tell, told) = crossbeam_channel::unbounded();
         let waiter = thread::spawn(move || {
             let (cq, request) = (cq.get(), shared.get());
             tell.send(fs::read_link("/proc/thread-self").unwrap())

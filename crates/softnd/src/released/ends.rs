@@ -1,8 +1,8 @@
 //! Connections that end in each possible way, with requests outstanding.
 
+use crossbeam_channel::unbounded;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use netdirect::{Fault, NotifyType, OpFlags, Overlapped, RemoteAddress, RemoteToken, Sge, Status};
@@ -212,7 +212,7 @@ fn nothing_stays_after_a_panic(kind: Kind) {
             let (active, passive) = stage.connected();
             busy(&active);
             busy(&passive);
-            let (sender, panics) = channel();
+            let (sender, panics) = unbounded();
             let sink = move |_| {
                 let _ = sender.send(());
                 panic!("planted in the end of a request");

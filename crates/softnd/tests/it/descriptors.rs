@@ -2,12 +2,12 @@
 //!
 //! The limit holds for the whole process, so that each test runs in a process of its own.
 
+use crossbeam_channel::unbounded;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Mutex;
-use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use crate::common::{self, LONG, Side, child, run};
@@ -131,8 +131,8 @@ fn threads_that_wait_need_no_descriptors() {
             let waiting: Vec<_> = requests
                 .iter()
                 .map(|(_, arrives)| {
-                    let (tell, told) = channel();
-                    let (let_go, go) = channel::<()>();
+                    let (tell, told) = unbounded();
+                    let (let_go, go) = unbounded::<()>();
                     let waits = threads.spawn(move || {
                         tell.send(File::open("/proc/thread-self/stat").unwrap())
                             .unwrap();

@@ -158,7 +158,7 @@ fn a_wait_ends_beside_a_connection_that_is_over() {
     let some = Overlapped::new();
     let _ = passive.cq.notify(NotifyType::Any, &some).unwrap();
     std::thread::scope(|scope| {
-        let (says, hears) = std::sync::mpsc::channel();
+        let (says, hears) = crossbeam_channel::unbounded();
         scope.spawn(|| {
             says.send(rustix::thread::gettid()).unwrap();
             drop(says);

@@ -1,8 +1,8 @@
 //! A panic in a thread that drives an adapter's connections ends the adapter, and no request is left without an end.
 
+use crossbeam_channel::{Receiver, unbounded};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
 
 use crate::common::ending::at_end;
 use crate::common::{LONG, Side, connect, pair, status};
@@ -26,7 +26,7 @@ impl Stage {
         let side = pair.passive.clone();
         // A connection whose peer stays.
         let other = connect(Side::new(), side.clone(), 4);
-        let (sender, panics) = channel();
+        let (sender, panics) = unbounded();
         let panicking = at_end(move || {
             let _ = sender.send(());
             panic!("planted in the end of a request");

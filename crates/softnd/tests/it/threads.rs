@@ -154,7 +154,7 @@ fn conn_106_the_flush_waits_for_a_cancel_under_way() {
 #[test]
 fn a_call_of_the_connector_ends_requests_with_no_lock_held() {
     let over = |act: Box<dyn FnOnce() + Send>| {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (tell, told) = crossbeam_channel::unbounded();
         std::thread::spawn(move || {
             act();
             tell.send(()).unwrap();

@@ -1,7 +1,6 @@
 //! The tests of this program under many seeds: a seed is told by the environment, so that each run is a process of its own.
 
 use std::process::{Command, Output, Stdio};
-use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -78,7 +77,7 @@ fn output(command: &mut Command, limit: Duration) -> Output {
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = piped.spawn().unwrap();
     let pid = Pid::from_child(&child);
-    let (ends, ended) = mpsc::channel();
+    let (ends, ended) = crossbeam_channel::unbounded();
     thread::spawn(move || ends.send(child.wait_with_output().unwrap()));
     ended.recv_timeout(limit).unwrap_or_else(|_| {
         // If it ends at this moment, nothing is there to be killed.

@@ -175,7 +175,7 @@ where
     let waker = set.waker().unwrap();
     set.add_level(&waker, 5).unwrap();
     std::thread::scope(|scope| {
-        let (says, hears) = std::sync::mpsc::channel();
+        let (says, hears) = crossbeam_channel::unbounded();
         let sleeper = scope.spawn(move || {
             says.send(()).unwrap();
             let mut tokens = Vec::new();
@@ -227,7 +227,7 @@ where
     let mut lost = Vec::new();
     let spin = |rounds| (0..rounds).for_each(|_| std::hint::spin_loop());
     std::thread::scope(|scope| {
-        let (says, hears) = std::sync::mpsc::channel();
+        let (says, hears) = crossbeam_channel::unbounded();
         let together = &together;
         scope.spawn(move || {
             for round in 0..ROUNDS {

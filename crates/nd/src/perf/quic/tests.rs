@@ -2,7 +2,6 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -66,7 +65,7 @@ fn every_exchange_moves_what_was_sent() {
             };
             let through = &AtomicU64::new(0);
             // The side that serves stays until the other one has finished.
-            let (finished, is_finished) = mpsc::channel::<()>();
+            let (finished, is_finished) = crossbeam_channel::unbounded::<()>();
             let attend = |wire: &mut Wire, turns| {
                 wire.attend(|| Ok(through.load(Ordering::Acquire) == turns))
             };

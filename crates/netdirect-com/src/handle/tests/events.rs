@@ -1,6 +1,6 @@
+use crossbeam_channel::unbounded;
 use std::cell::Cell;
 use std::ptr;
-use std::sync::mpsc::channel;
 use std::thread;
 
 use netdirect::Status;
@@ -26,7 +26,7 @@ fn an_event_starts_as_it_was_asked_for_and_resets_itself_or_not() {
 fn each_signal_of_an_event_with_automatic_reset_ends_one_wait() {
     const THREADS: usize = 4;
     let event = EventRef::create(false, false);
-    let (ended, ends) = channel();
+    let (ended, ends) = unbounded();
     let threads = [(); THREADS].map(|()| {
         let (event, ended) = (event.clone(), ended.clone());
         thread::spawn(move || {

@@ -1,9 +1,9 @@
 //! Objects with tables of their own, as another library has them.
 
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 
 use netdirect::Status;
 use parking_lot::Mutex;
@@ -41,7 +41,7 @@ static EVENT: EventTable = EventTable {
 
 impl Event {
     pub(super) fn create(has_manual_reset: bool, is_set: bool) -> (EventRef, Receiver<()>) {
-        let (watched, is_watched) = channel();
+        let (watched, is_watched) = unbounded();
         let event = Arc::new(Self {
             table: &EVENT,
             inner: EventRef::create(has_manual_reset, is_set),
@@ -132,7 +132,7 @@ static FILE: FileTable = FileTable {
 
 impl File {
     pub(super) fn create() -> (Arc<Self>, FileRef, Receiver<()>) {
-        let (watched, is_watched) = channel();
+        let (watched, is_watched) = unbounded();
         let file = Arc::new(Self {
             table: &FILE,
             port: Mutex::new(None),

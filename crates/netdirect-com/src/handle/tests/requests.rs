@@ -1,7 +1,7 @@
 //! Requests of a file of another library.
 
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::ptr;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, LazyLock};
 use std::thread;
 
@@ -102,7 +102,7 @@ fn a_wait_without_event_and_file_is_refused() {
 type Call = (u32, usize);
 
 static CALLS: LazyLock<(Sender<Call>, Mutex<Receiver<Call>>)> = LazyLock::new(|| {
-    let (sender, receiver) = channel();
+    let (sender, receiver) = unbounded();
     (sender, Mutex::new(receiver))
 });
 
