@@ -47,7 +47,7 @@
 //! 3. [`endpoint`], then `endpoint/stream_io.rs`: one visit of a thread to a connection.
 //! 4. [`progress`], then `progress/domain.rs` and `progress/waiters.rs`.
 //! 5. [`setup`], then `setup/mpa_startup.rs`.
-//! 6. [`transport::quic`] and `docs/iwarp-over-quic.md`; [`transport::sim`] and `transport/sim/world.rs`.
+//! 6. [`transport::quic`] and `docs/internals/iwarp-over-quic.md`; [`transport::sim`] and `transport/sim/world.rs`.
 //!
 //! To add a transport: a folder beside `tcp` with the types that [`transport`] lists, and a variant of its enums for each of them. To
 //! add a kind of fault: `faults/plan.rs` (what a rule says), `faults/text.rs` (how it is written), and `faults/direction.rs` or

@@ -173,7 +173,7 @@ fn a_few_of_thousands_are_served_and_all_others_are_silent() {
     (0..100).for_each(|_| assert_eq!(ended.take(&side), 0));
 
     // Every Receive that was posted ends once. The queue has room for all results, and is not polled meanwhile, because
-    // the background thread leaves a queue alone for a while after each poll (docs/architecture.md).
+    // the background thread leaves a queue alone for a while after each poll (docs/internals/progress.md).
     for pair in ends.chunks_exact(2) {
         disconnect(pair[0].connector.as_ref(), pair[1].connector.as_ref());
     }

@@ -1,7 +1,7 @@
 //! Windows, where softnd cannot wait for sockets yet. The types of Unix' sets exist here without values, so none of their methods can be
 //! called. Making a set fails with [`refused`].
 //!
-//! docs/architecture.md says what readiness needs on Windows.
+//! docs/internals/progress.md says what readiness needs on Windows.
 
 use std::convert::Infallible;
 use std::io;
