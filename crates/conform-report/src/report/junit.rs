@@ -1,107 +1,83 @@
 //! JUnit XML, which continuous integration reads.
 
-use std::fmt::Write;
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::words::{LEFT_OUT, escaped, remark};
+use super::words::{LEFT_OUT, remark};
 use crate::outcome::Outcome;
+use crate::printable::printable;
 use crate::run::{Entry, Run, Suite};
 
 /// The whole report: one test suite for each section, and one for the checks that are not part of the run.
 pub fn junit<F: Suite>(run: &Run<F>) -> String {
-    let failures = run.failures().count();
-    let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    // Writing to a String cannot fail, here and below.
-    let _ = writeln!(
-        out,
-        "<testsuites name=\"{}\" tests=\"{}\" failures=\"{failures}\" errors=\"{}\">",
-        escaped(&format!("{} {}", lower(F::TITLE), run.target)),
-        run.entries.len(),
-        u8::from(run.ended_early().is_some()),
-    );
+    let mut report = Report::new(printable(&format!("{} {}", lower(F::TITLE), run.target)));
     let made: Vec<&Entry> = run.made().collect();
     for group in made.chunk_by(|a, b| a.check.section == b.check.section) {
-        let counts = group
-            .iter()
-            .filter(|entry| entry.counts(run.strict))
-            .count();
-        let skips = group
-            .iter()
-            .filter(|entry| matches!(entry.outcome, Outcome::Skip(_)))
-            .count();
-        let _ = writeln!(
-            out,
-            "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{counts}\" skipped=\"{skips}\">",
-            escaped(group[0].check.section),
-            group.len(),
-        );
-        for entry in group {
-            case(&mut out, entry, run.strict);
-        }
-        out.push_str("  </testsuite>\n");
+        let entries = group.iter().copied();
+        report.add_test_suite(suite(group[0].check.section, entries, run.strict));
     }
-    left_out(&mut out, run);
-    let early = run.ended_early();
-    if let Some(why) = early {
-        let why = escaped(&why);
+    let left_out: Vec<&Entry> = run.left_out().map(|(entry, _)| entry).collect();
+    if !left_out.is_empty() {
+        report.add_test_suite(suite(LEFT_OUT, left_out, run.strict));
+    }
+    if let Some(why) = run.ended_early() {
         let name = if run.lost.is_some() {
             "lives"
         } else {
             "is checked"
         };
-        let _ = writeln!(
-            out,
-            "  <testsuite name=\"target\" tests=\"1\" errors=\"1\"><testcase classname=\"target\" name=\"{name}\"><error message=\"{why}\"/></testcase></testsuite>"
-        );
+        let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+        status.set_message(printable(&why));
+        let mut case = TestCase::new(name, status);
+        case.set_classname("target");
+        let mut suite = TestSuite::new("target");
+        suite.add_test_case(case);
+        report.add_test_suite(suite);
     }
-    out.push_str("</testsuites>\n");
-    out
+    // It fails only if writing fails, and memory takes everything.
+    report.to_string().unwrap_or_default()
 }
 
-fn left_out<F>(out: &mut String, run: &Run<F>) {
-    let count = run.left_out().count();
-    if count == 0 {
-        return;
+fn suite<'a>(name: &str, entries: impl IntoIterator<Item = &'a Entry>, strict: bool) -> TestSuite {
+    let mut suite = TestSuite::new(printable(name));
+    let mut skips = 0;
+    for entry in entries {
+        skips += u32::from(matches!(
+            entry.outcome,
+            Outcome::Skip(_) | Outcome::LeftOut(_)
+        ));
+        suite.add_test_case(case(entry, strict));
     }
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        out,
-        "  <testsuite name=\"{LEFT_OUT}\" tests=\"{count}\" failures=\"0\" skipped=\"{count}\">"
-    );
-    for (entry, _) in run.left_out() {
-        case(out, entry, run.strict);
-    }
-    out.push_str("  </testsuite>\n");
+    // The library counts them as disabled; most readers know this name.
+    suite
+        .extra
+        .insert("skipped".into(), skips.to_string().into());
+    suite
 }
 
-fn case(out: &mut String, entry: &Entry, strict: bool) {
-    // Writing to a String cannot fail, here and below.
-    let _ = write!(
-        out,
-        "    <testcase classname=\"{}\" name=\"{}\" time=\"{:.3}\"",
-        entry.check.row(),
-        escaped(&format!("{}: {}", entry.check.name, entry.check.title)),
-        entry.took.as_secs_f64(),
-    );
-    let remark = escaped(&remark(&entry.outcome));
-    match &entry.outcome {
-        Outcome::Pass => out.push_str("/>\n"),
-        Outcome::Skip(_) | Outcome::LeftOut(_) => {
-            let _ = writeln!(out, "><skipped message=\"{remark}\"/></testcase>");
-        }
-        Outcome::Fail(failure) if entry.counts(strict) => {
-            let trace = escaped(&failure.trace.join("\n"));
-            let _ = writeln!(
-                out,
-                "><failure message=\"{remark}\">{trace}</failure></testcase>"
-            );
-        }
-        _ if entry.counts(strict) => {
-            let _ = writeln!(out, "><failure message=\"{remark}\"/></testcase>");
-        }
-        _ => {
-            let _ = writeln!(out, "><system-out>{remark}</system-out></testcase>");
-        }
+fn case(entry: &Entry, strict: bool) -> TestCase {
+    let remark = printable(&remark(&entry.outcome));
+    let counts = entry.counts(strict);
+    let mut status = match &entry.outcome {
+        Outcome::Skip(_) | Outcome::LeftOut(_) => TestCaseStatus::skipped(),
+        _ if counts => TestCaseStatus::non_success(NonSuccessKind::Failure),
+        _ => TestCaseStatus::success(),
+    };
+    let is_success = matches!(status, TestCaseStatus::Success { .. });
+    if !is_success {
+        status.set_message(&*remark);
     }
+    if let Outcome::Fail(failure) = &entry.outcome
+        && counts
+    {
+        status.set_description(printable(&failure.trace.join("\n")));
+    }
+    let name = printable(&format!("{}: {}", entry.check.name, entry.check.title));
+    let mut case = TestCase::new(name, status);
+    case.set_classname(entry.check.row()).set_time(entry.took);
+    if is_success && !remark.is_empty() {
+        case.set_system_out(remark);
+    }
+    case
 }
 
 /// With a small first letter, unless the word is an abbreviation.

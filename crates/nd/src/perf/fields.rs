@@ -1,26 +1,16 @@
 //! A result as named values: one JSON object, or one line of CSV.
 
-use std::fmt::{self, Display, Write as _};
+use std::fmt::Display;
 use std::time::Duration;
 
-use iwarp_conform::is_printable;
 use nd::cores::Watch;
+use serde::Serializer as _;
+use serde_json::Value;
 
 use super::outcome::{BaselineFigures, Comparison, Outcome};
 use super::spec::{Placement, Spec, Test};
 use super::stats::Figures;
 use crate::errors::one_line;
-use crate::units;
-
-/// A value that has a name.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
-    Text(String),
-    Integer(u64),
-    Number(f64),
-    Truth(bool),
-    Nothing,
-}
 
 /// All values of a result, always the same names in the same order.
 ///
@@ -29,45 +19,40 @@ pub(super) enum Value {
 pub(super) fn of(outcome: &Outcome) -> Vec<(String, Value)> {
     let spec = &outcome.spec;
     let messages = spec.test != Test::Setup;
-    let of_messages = |value| if messages { value } else { Value::Nothing };
+    let of_messages = |value| if messages { value } else { Value::Null };
     let mut fields: Vec<(String, Value)> = [
         ("op", of_messages(text(spec.op))),
         ("test", text(spec.test)),
-        ("size", of_messages(Value::Integer(spec.size.into()))),
-        ("depth", of_messages(Value::Integer(spec.depth.into()))),
+        ("size", of_messages(Value::from(spec.size))),
+        ("depth", of_messages(Value::from(spec.depth))),
         ("mode", text(spec.mode)),
         ("transport", text(spec.transport)),
-        ("crc", Value::Truth(spec.crc)),
-        (
-            "segment",
-            spec.segment
-                .map_or(Value::Nothing, |segment| Value::Integer(segment.into())),
-        ),
+        ("crc", Value::from(spec.crc)),
+        ("segment", spec.segment.map_or(Value::Null, Value::from)),
         ("boundaries", text(spec.boundaries)),
         (
             "one_core",
-            Value::Truth(spec.placement == Placement::Together),
+            Value::from(spec.placement == Placement::Together),
         ),
         ("receives", text(spec.receives)),
         (
             "peer_receives",
-            outcome.peer_receives.map_or(Value::Nothing, text),
+            outcome.peer_receives.map_or(Value::Null, text),
         ),
         (
             "page_offset",
-            spec.page_offset
-                .map_or(Value::Nothing, |offset| Value::Integer(offset.into())),
+            spec.page_offset.map_or(Value::Null, Value::from),
         ),
-        ("turns", Value::Integer(outcome.turns as u64)),
-        ("complete", Value::Truth(outcome.complete)),
-        ("iterations", Value::Integer(outcome.figures.messages)),
+        ("turns", Value::from(outcome.turns as u64)),
+        ("complete", Value::from(outcome.complete)),
+        ("iterations", Value::from(outcome.figures.messages)),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
     let shown = Shown::of(spec);
     figures(&mut fields, "", Some(&outcome.figures), shown);
     let best = outcome.baseline.as_ref();
-    let with = best.map_or(Value::Nothing, |best| text(best.with));
+    let with = best.map_or(Value::Null, |best| text(best.with));
     fields.push(("baseline".to_owned(), with));
     baseline(&mut fields, "baseline_", best, shown);
     let bare = best.filter(|best| best.with == Comparison::Tcp);
@@ -90,7 +75,7 @@ pub(super) fn of(outcome: &Outcome) -> Vec<(String, Value)> {
     fields.push(("ratio_p99".to_owned(), number(p99)));
     cores(&mut fields, &outcome.cores);
     connections(&mut fields, outcome);
-    let profile = Value::Text(nd::machine::PROFILE.to_owned());
+    let profile = Value::from(nd::machine::PROFILE.to_owned());
     fields.push(("profile".to_owned(), profile));
     fields
 }
@@ -102,7 +87,7 @@ fn cores(fields: &mut Vec<(String, Value)>, watch: &Watch) {
         [
             ("handover_ns", nanos(watch.median())),
             ("handover_max_ns", nanos(watch.looks.iter().max().copied())),
-            ("moves", Value::Integer(watch.moves.into())),
+            ("moves", Value::from(watch.moves)),
         ]
         .map(|(name, value)| (name.to_owned(), value)),
     );
@@ -111,7 +96,7 @@ fn cores(fields: &mut Vec<(String, Value)>, watch: &Watch) {
 /// The values about connections.
 fn connections(fields: &mut Vec<(String, Value)>, outcome: &Outcome) {
     let Outcome { spec, costs, .. } = outcome;
-    let count = Value::Integer(spec.connections.into());
+    let count = Value::from(spec.connections);
     let ([memory, peer_memory], [cpu, peer_cpu]) = (costs.memory, costs.cpu);
     let rate = Some(outcome.figures.msgs_per_s).filter(|_| spec.test == Test::Setup);
     fields.extend(
@@ -121,7 +106,7 @@ fn connections(fields: &mut Vec<(String, Value)>, outcome: &Outcome) {
                 if spec.is_of_connections() {
                     count
                 } else {
-                    Value::Nothing
+                    Value::Null
                 },
             ),
             ("bytes_per_connection", number(memory)),
@@ -182,10 +167,10 @@ fn baseline(
     shown: Shown,
 ) {
     let congestion = baseline.and_then(|baseline| baseline.congestion.as_ref());
-    let congestion = congestion.map_or(Value::Nothing, text);
+    let congestion = congestion.map_or(Value::Null, text);
     fields.push((format!("{prefix}congestion"), congestion));
     let write = baseline.and_then(|baseline| baseline.write);
-    let write = write.map_or(Value::Nothing, |write| Value::Integer(write as u64));
+    let write = write.map_or(Value::Null, |write| Value::from(write as u64));
     fields.push((format!("{prefix}write_size"), write));
     figures(
         fields,
@@ -195,85 +180,50 @@ fn baseline(
     );
 }
 
+/// Names may come from the system or from the other side. What would move or hide something on a terminal becomes an escape.
 fn text(text: impl Display) -> Value {
-    Value::Text(text.to_string())
+    Value::String(one_line(&text.to_string()))
 }
 
+/// Absent if it is no number.
 fn number(number: Option<f64>) -> Value {
-    match number {
-        Some(number) if number.is_finite() => Value::Number(number),
-        _ => Value::Nothing,
-    }
+    number.map_or(Value::Null, Value::from)
 }
 
-/// One JSON object on one line.
+/// One JSON object on one line, its names in this order.
 pub(super) fn json(fields: &[(String, Value)]) -> String {
-    let mut line = String::from("{");
-    for (i, (name, value)) in fields.iter().enumerate() {
-        let comma = if i == 0 { "" } else { "," };
-        // Writing to a string does not fail.
-        let _ = match value {
-            Value::Text(text) => write!(line, "{comma}\"{name}\":\"{}\"", escaped(text)),
-            Value::Nothing => write!(line, "{comma}\"{name}\":null"),
-            plain => write!(line, "{comma}\"{name}\":{plain}"),
-        };
-    }
-    line.push('}');
-    line
+    let mut line = Vec::new();
+    let pairs = fields.iter().map(|(name, value)| (name, value));
+    serde_json::Serializer::new(&mut line)
+        .collect_map(pairs)
+        .expect("names are texts, and memory takes everything");
+    String::from_utf8(line).expect("JSON is UTF-8")
 }
 
 /// The names as the head of a CSV file.
 pub(super) fn csv_head(fields: &[(String, Value)]) -> String {
-    let names: Vec<_> = fields.iter().map(|(name, _)| name.as_str()).collect();
-    names.join(",")
+    csv_line(fields.iter().map(|(name, _)| name.clone()))
 }
 
-/// One line of CSV. Absent values are empty. Control characters, which RFC 4180 does not have, become escapes.
+/// One line of CSV. Absent values are empty.
 pub(super) fn csv(fields: &[(String, Value)]) -> String {
-    let values: Vec<_> = fields
-        .iter()
-        .map(|(_, value)| match value {
-            Value::Text(text) => {
-                let text = one_line(text);
-                if text.contains([',', '"']) {
-                    format!("\"{}\"", text.replace('"', "\"\""))
-                } else {
-                    text
-                }
-            }
-            value => value.to_string(),
-        })
-        .collect();
-    values.join(",")
+    csv_line(fields.iter().map(|(_, value)| match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }))
 }
 
-impl Display for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(text) => f.write_str(text),
-            Self::Integer(number) => write!(f, "{number}"),
-            // Rates and nanoseconds need no fractions, ratios do.
-            Self::Number(number) if number.abs() >= 1000.0 => write!(f, "{number:.0}"),
-            Self::Number(number) => f.write_str(&units::decimal(*number, 4)),
-            Self::Truth(truth) => write!(f, "{truth}"),
-            Self::Nothing => Ok(()),
-        }
-    }
-}
-
-/// Names of congestion controls come from the system, or from the other side.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if !is_printable(c) => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out
+fn csv_line(values: impl Iterator<Item = String>) -> String {
+    let mut writer = csv::WriterBuilder::new()
+        .terminator(csv::Terminator::Any(b'\n'))
+        .from_writer(Vec::new());
+    writer
+        .write_record(values)
+        .expect("memory takes everything");
+    let line = writer.into_inner().expect("memory takes everything");
+    let line = String::from_utf8(line).expect("texts stay texts");
+    line.trim_end_matches('\n').to_owned()
 }
 
 #[cfg(test)]
@@ -334,10 +284,10 @@ mod tests {
     #[test]
     fn throughput_and_latency_are_never_both_there() {
         let fields = of(&bandwidth());
-        assert_eq!(*get(&fields, "p50_ns"), Value::Nothing);
+        assert_eq!(*get(&fields, "p50_ns"), Value::Null);
         assert!(matches!(get(&fields, "bytes_per_s"), Value::Number(_)));
         let fields = of(&latency());
-        assert_eq!(*get(&fields, "bytes_per_s"), Value::Nothing);
+        assert_eq!(*get(&fields, "bytes_per_s"), Value::Null);
         assert!(matches!(get(&fields, "p50_ns"), Value::Number(_)));
         assert!(matches!(get(&fields, "ratio_p99"), Value::Number(_)));
     }
@@ -346,15 +296,15 @@ mod tests {
     fn connections_have_figures_of_their_own() {
         let fields = of(&scale());
         for (name, value) in [
-            ("connections", Value::Integer(10_000)),
-            ("receives", Value::Text("own".to_owned())),
-            ("baseline", Value::Text("alone".to_owned())),
-            ("bytes_per_connection", Value::Number(4096.0)),
-            ("peer_bytes_per_connection", Value::Number(6144.0)),
-            ("idle_cpu", Value::Number(0.002)),
-            ("baseline_congestion", Value::Nothing),
-            ("default_p50_ns", Value::Nothing),
-            ("connections_per_s", Value::Nothing),
+            ("connections", Value::from(10_000)),
+            ("receives", Value::from("own")),
+            ("baseline", Value::from("alone")),
+            ("bytes_per_connection", Value::from(4096.0)),
+            ("peer_bytes_per_connection", Value::from(6144.0)),
+            ("idle_cpu", Value::from(0.002)),
+            ("baseline_congestion", Value::Null),
+            ("default_p50_ns", Value::Null),
+            ("connections_per_s", Value::Null),
         ] {
             assert_eq!(*get(&fields, name), value, "{name}");
         }
@@ -362,21 +312,21 @@ mod tests {
         assert!(matches!(get(&fields, "baseline_p50_ns"), Value::Number(_)));
         let fields = of(&setup());
         for name in ["op", "size", "msgs_per_s", "bytes_per_s", "p50_ns"] {
-            assert_eq!(*get(&fields, name), Value::Nothing, "{name}");
+            assert_eq!(*get(&fields, name), Value::Null, "{name}");
         }
-        assert_eq!(*get(&fields, "connections_per_s"), Value::Number(10_000.0));
-        assert_eq!(*get(&of(&bandwidth()), "connections"), Value::Nothing);
+        assert_eq!(*get(&fields, "connections_per_s"), Value::from(10_000.0));
+        assert_eq!(*get(&of(&bandwidth()), "connections"), Value::Null);
     }
 
     #[test]
     fn a_plain_connection_is_no_bare_one() {
         let fields = of(&shared());
         for (name, value) in [
-            ("receives", Value::Text("shared".to_owned())),
-            ("peer_receives", Value::Text("shared".to_owned())),
-            ("baseline", Value::Text("plain".to_owned())),
-            ("baseline_congestion", Value::Nothing),
-            ("default_p50_ns", Value::Nothing),
+            ("receives", Value::from("shared")),
+            ("peer_receives", Value::from("shared")),
+            ("baseline", Value::from("plain")),
+            ("baseline_congestion", Value::Null),
+            ("default_p50_ns", Value::Null),
         ] {
             assert_eq!(*get(&fields, name), value, "{name}");
         }
@@ -397,25 +347,24 @@ mod tests {
             "baseline_congestion",
             "ratio",
         ] {
-            assert_eq!(*get(&fields, name), Value::Nothing, "{name}");
+            assert_eq!(*get(&fields, name), Value::Null, "{name}");
         }
         assert!(json(&fields).contains("\"ratio\":null"));
     }
 
     #[test]
-    fn json_is_one_object_of_plain_values() {
+    fn json_is_one_object_in_the_order_of_its_fields() {
         let line = json(&[
-            ("a".to_owned(), Value::Text("x\"\\\n".to_owned())),
-            ("b".to_owned(), Value::Integer(7)),
-            ("c".to_owned(), Value::Number(0.95)),
-            ("d".to_owned(), Value::Truth(true)),
-            ("e".to_owned(), Value::Nothing),
+            ("z".to_owned(), text("x\"\\\n")),
+            ("b".to_owned(), Value::from(7)),
+            ("c".to_owned(), number(Some(0.95))),
+            ("d".to_owned(), Value::from(true)),
+            ("e".to_owned(), Value::Null),
             ("f".to_owned(), number(Some(f64::NAN))),
-            ("g".to_owned(), Value::Number(10_123_456_789.5)),
         ]);
         assert_eq!(
             line,
-            r#"{"a":"x\"\\\u000a","b":7,"c":0.9500,"d":true,"e":null,"f":null,"g":10123456790}"#
+            r#"{"z":"x\"\\\\n","b":7,"c":0.95,"d":true,"e":null,"f":null}"#
         );
     }
 
@@ -424,12 +373,10 @@ mod tests {
         // The rate of an adapter that got no core in its turns, beside that of a bare socket: as it was measured.
         let (ours, theirs) = (53.201, 181_325_850.0);
         for tiny in [ours / theirs, 1e-15] {
-            let text = Value::Number(tiny).to_string();
+            let text = csv(&[("a".to_owned(), number(Some(tiny)))]);
             let read: f64 = text.parse().expect("a number");
             assert!((read / tiny - 1.0).abs() < 1e-3, "{text}");
-            assert!(!text.contains('e'), "{text}");
         }
-        assert_eq!(Value::Number(0.0).to_string(), "0.0000");
     }
 
     #[test]
@@ -439,17 +386,14 @@ mod tests {
             csv_head(&fields).split(',').count(),
             csv(&fields).split(',').count()
         );
-        let line = csv(&[("a".to_owned(), Value::Text("1,\"2\"".to_owned()))]);
+        let line = csv(&[("a".to_owned(), text("1,\"2\""))]);
         assert_eq!(line, "\"1,\"\"2\"\"\"");
     }
 
     #[test]
     fn names_from_the_other_side_are_harmless_in_csv_and_json() {
-        let fields = [(
-            "a".to_owned(),
-            Value::Text("b\u{1b}[2J\n\u{202e}".to_owned()),
-        )];
+        let fields = [("a".to_owned(), text("b\u{1b}[2J\n\u{202e}"))];
         assert_eq!(csv(&fields), "b\\u{1b}[2J\\n\\u{202e}");
-        assert_eq!(json(&fields), "{\"a\":\"b\\u001b[2J\\u000a\\u202e\"}");
+        assert_eq!(json(&fields), r#"{"a":"b\\u{1b}[2J\\n\\u{202e}"}"#);
     }
 }
