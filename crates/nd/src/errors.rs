@@ -666,6 +666,20 @@ mod tests {
     }
 
     #[test]
+    fn the_page_about_failures_has_each_status_that_a_user_can_act_on() {
+        let page = include_str!("../../../docs/use/troubleshooting.md");
+        let advised: Vec<_> = TABLE.iter().filter(|row| row.advice != REPORT).collect();
+        assert!(advised.len() > 20, "{advised:?}");
+        for row in advised {
+            let line = format!("| `{}` | {} | {} |", row.status, row.meaning, row.advice);
+            assert!(
+                page.contains(&line),
+                "docs/use/troubleshooting.md lacks: {line}"
+            );
+        }
+    }
+
+    #[test]
     fn an_unknown_status_is_printed_with_its_number() {
         let text = Failure::status("do it", Status::from_bits(0xC123_4567)).to_string();
         assert!(text.contains("0xc1234567"), "{text}");

@@ -785,7 +785,11 @@ fn wrong_plan(error: &dyn Display) -> Failure {
     let text = error.to_string();
     let (what, shown) = text.split_once('\n').unwrap_or((&text, ""));
     let what = format!("cannot use what --fault gives: {what}");
-    Failure::new(what, "see the language in the guide to fault plans").showing(shown)
+    Failure::new(
+        what,
+        "see the language on the page Fault plans of the book (docs/use/faults.md)",
+    )
+    .showing(shown)
 }
 
 fn create_capture(path: &Path) -> Result<Capture> {
@@ -913,7 +917,7 @@ mod tests {
             line,
             "cannot use what --fault gives: fault plan, line 1, column 20: \
              expected `refuse`, `hold` or `remove`, found `refused`; \
-             see the language in the guide to fault plans"
+             see the language on the page Fault plans of the book (docs/use/faults.md)"
         );
         assert_eq!(
             shown,
