@@ -5,13 +5,15 @@
 //!
 //! - [`checks`] of the arguments of calls;
 //! - [`requests`] in flight, and work to do once a lock is released;
-//! - [`listener`]: backlog, and connectors that wait for a peer's request.
+//! - [`listener`]: backlog, and connectors that wait for a peer's request;
+//! - [`connector`]: a connection from Connect or Accept to Disconnect, by a table of states and events.
 //!
 //! This crate has no I/O, no thread, no clock and no `unsafe`.
 
 #![forbid(unsafe_code)]
 
 pub mod checks;
+pub mod connector;
 mod error;
 pub mod listener;
 pub mod requests;

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use netdirect::{Association, OverlappedFile, Result};
+use netdirect::{
+    Association, MemoryRegion, MemoryWindow, OpFlags, OverlappedFile, QueuePair, RemoteAddress,
+    Result, Sge,
+};
 
 /// A file whose requests end without a thread that drives them.
 #[derive(Debug, Default)]
@@ -30,4 +33,54 @@ impl OverlappedFile for IdleFile {
 
 pub(crate) fn file() -> Arc<dyn OverlappedFile> {
     Arc::new(IdleFile::default())
+}
+
+/// A queue pair that is only passed on.
+#[derive(Debug)]
+pub(crate) struct UnusedQueuePair;
+
+impl QueuePair for UnusedQueuePair {
+    fn flush(&self) -> Result<()> {
+        unreachable!()
+    }
+
+    fn send(&self, _: u64, _: &[Sge], _: OpFlags) -> Result<()> {
+        unreachable!()
+    }
+
+    fn receive(&self, _: u64, _: &[Sge]) -> Result<()> {
+        unreachable!()
+    }
+
+    fn bind(
+        &self,
+        _: u64,
+        _: &Arc<dyn MemoryRegion>,
+        _: &Arc<dyn MemoryWindow>,
+        _: u64,
+        _: u64,
+        _: OpFlags,
+    ) -> Result<()> {
+        unreachable!()
+    }
+
+    fn invalidate(&self, _: u64, _: &Arc<dyn MemoryWindow>, _: OpFlags) -> Result<()> {
+        unreachable!()
+    }
+
+    fn read(&self, _: u64, _: &[Sge], _: RemoteAddress, _: OpFlags) -> Result<()> {
+        unreachable!()
+    }
+
+    fn write(&self, _: u64, _: &[Sge], _: RemoteAddress, _: OpFlags) -> Result<()> {
+        unreachable!()
+    }
+
+    fn send_inline(&self, _: u64, _: &[&[u8]], _: OpFlags) -> Result<()> {
+        unreachable!()
+    }
+
+    fn write_inline(&self, _: u64, _: &[&[u8]], _: RemoteAddress, _: OpFlags) -> Result<()> {
+        unreachable!()
+    }
 }

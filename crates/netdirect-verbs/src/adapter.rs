@@ -10,8 +10,7 @@ use netdirect::{
 };
 use netdirect_provider::checks::{own, sizes};
 
-use crate::connect::connector::ConnectorHandle;
-use crate::connect::listener;
+use crate::connect::{connector, listener};
 use crate::core::Core;
 use crate::cq::{Cq, CqHandle};
 use crate::file::File;
@@ -213,7 +212,7 @@ impl Adapter for AdapterHandle {
     fn create_connector(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Connector>> {
         let file = self.file(file)?;
         self.0.device.admit(Call::CreateConnector)?;
-        Ok(Arc::new(ConnectorHandle::new(Arc::clone(&self.0), file)))
+        Ok(Arc::new(connector::create(Arc::clone(&self.0), file)))
     }
 
     fn create_listener(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Listener>> {

@@ -240,10 +240,8 @@ impl Adapter for AdapterHandle {
     fn create_connector(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Connector>> {
         let file = self.file(file)?;
         self.0.device.admit(Call::CreateConnector)?;
-        Ok(Arc::new(connector::ConnectorHandle::new(
-            Arc::clone(&self.0),
-            file,
-        )?))
+        let connector = connector::create(Arc::clone(&self.0), file)?;
+        Ok(Arc::new(connector))
     }
 
     fn create_listener(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Listener>> {

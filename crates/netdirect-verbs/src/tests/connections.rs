@@ -193,6 +193,29 @@ fn conn_106_the_end_of_a_connection_is_told_and_cancels_requests() {
 }
 
 #[test]
+fn ovl_001_cancel_ends_a_disconnect_under_way_with_all_notifications() {
+    let _turn = fake::turn();
+    let objects = Objects::connected();
+    let [first, disconnect, last] = std::array::from_fn(|_| Overlapped::new());
+    let connector = &objects.connector;
+    let _ = connector.notify_disconnect(&first).expect("started");
+    let _ = connector.disconnect(&disconnect).expect("started");
+    let _ = connector.notify_disconnect(&last).expect("started");
+    connector.cancel_overlapped_requests().expect("cancelled");
+    for request in [&first, &disconnect, &last] {
+        assert_eq!(request.status(), Status::CANCELED);
+    }
+    // The connection has ended all the same.
+    objects.qp.receive(1, &[SGE]).expect("posted");
+    assert_eq!(objects.result().status, Status::CANCELED);
+    let peer = connector.get_peer_address();
+    assert_eq!(
+        peer.map_err(|error| error.status()),
+        Err(Status::CONNECTION_INVALID)
+    );
+}
+
+#[test]
 fn conn_106_flushed_requests_tell_the_end_before_the_event_does() {
     let _turn = fake::turn();
     let objects = Objects::connected();

@@ -79,7 +79,7 @@ impl ListenerLine for Listener {
 
     fn connector(&self, connector: &Arc<dyn netdirect::Connector>) -> Result<Arc<Connector>> {
         let connector = own::connector::<ConnectorHandle>(connector, &self.core)?;
-        Ok(Arc::clone(&connector.0))
+        Ok(Arc::clone(connector.line()))
     }
 
     fn file(&self) -> Arc<dyn OverlappedFile> {

@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use netdirect_provider::requests::{Action, AfterUnlock};
+use netdirect_provider::requests::Action;
 
 use crate::qp::{FlushGuard, News};
 
-/// See [`AfterUnlock`]. The guard of flushed requests comes last, so that they are seen after NotifyDisconnect has ended (CONN-106).
-pub(super) type Done = AfterUnlock<Delivery>;
-
-/// What takes effect when it is dropped.
+/// What takes effect when it is dropped. The guard of flushed requests comes last, so that they are seen after NotifyDisconnect has
+/// ended (CONN-106).
 #[derive(Debug)]
-pub(super) enum Delivery {
+pub(crate) enum Delivery {
     News(#[expect(dead_code, reason = "delivered when it is dropped")] News),
     Guard(#[expect(dead_code, reason = "shows requests when it is dropped")] Arc<FlushGuard>),
 }

@@ -312,7 +312,7 @@ impl<'a> Side<'a> {
         stage.watch("a memory window", &window);
         self.watch_queue_pair(&self.qp);
         let connector = own::<ConnectorHandle>(self.connector.clone());
-        stage.watch("a connector", &connector.0);
+        stage.watch("a connector", connector.line());
         let listener = own::<ListenerHandle>(self.listener.clone());
         stage.watch("a listener", listener.line());
     }

@@ -2,46 +2,55 @@
 
 use std::sync::{Arc, Weak};
 
-use netdirect::{Overlapped, ReadLimits, Result, Started, Status};
-use netdirect_provider::checks::sizes;
+use netdirect::{ReadLimits, Status};
+use netdirect_provider::connector::machine::{Event, State};
+use netdirect_provider::connector::{Acceptance, ConnectorRules};
 
 use super::active::parameters;
-use super::state::{Connector, ConnectorState, Phase};
+use super::state::{Connector, ConnectorState, PeerRequest};
 use crate::connect::private_data::CmMessage;
+use crate::core::CmOwner;
 use crate::driver::Timed;
 use crate::handle::{CmEvent, CmNews, NotReady, QueuePairHandle};
 use crate::qp::{self, Qp};
 use crate::sockets;
-use crate::status::fail;
 
 impl Connector {
-    pub(super) fn accept(
+    /// A peer's request has arrived.
+    pub(super) fn take_request(&self, state: &mut ConnectorState, request: PeerRequest) {
+        let this: Weak<dyn CmOwner> = self.this.clone();
+        self.core.own_connection(request.key, this);
+        state.local = request.id.local();
+        state.peer = request.id.peer();
+        state.limits = Some(request.limits);
+        state.private_data = Some(request.private_data);
+        state.line.key = request.key;
+        state.line.id = Some(Arc::new(request.id));
+    }
+
+    /// Gives the request back, which the listener owns again.
+    pub(super) fn give_back(state: &mut ConnectorState) -> Option<PeerRequest> {
+        let id = Arc::try_unwrap(state.line.id.take()?).ok()?;
+        Some(PeerRequest {
+            id,
+            key: std::mem::take(&mut state.line.key),
+            private_data: state.private_data.take().unwrap_or_default(),
+            limits: state.limits.take().unwrap_or_default(),
+        })
+    }
+
+    /// Accepts the peer's request.
+    pub(super) fn answer(
         &self,
         state: &mut ConnectorState,
-        qp: &Arc<Qp>,
-        limits: ReadLimits,
-        private_data: &[u8],
-        overlapped: &Overlapped,
-    ) -> Result<Started> {
-        self.core.device.present()?; // CONN-053
-        sizes::private_data(private_data, self.core.limits.callee_data, "MaxCalleeData")?;
-        match state.phase {
-            Phase::Offered(_) => {}
-            Phase::Gone => {
-                state.phase = Phase::Dead;
-                return fail(Status::CONNECTION_ABORTED, "the peer has given up"); // CONN-055
-            }
-            Phase::Accepting | Phase::Connected | Phase::Connecting(_) | Phase::Answered => {
-                return fail(
-                    Status::CONNECTION_ACTIVE,
-                    "the connector is connected or connecting",
-                );
-            }
-            _ => return fail(Status::CONNECTION_INVALID, "no request has arrived here"), // CONN-060
-        }
-        let raw = qp.claim(self.owner()?)?;
-        let request = self.begin(overlapped).inspect_err(|_| qp.unclaim())?;
-        state.requests.add_state_change(request);
+        acceptance: Acceptance<'_, Qp, Arc<QueuePairHandle>>,
+    ) {
+        let Acceptance {
+            qp,
+            limits,
+            private_data,
+            claim: raw,
+        } = acceptance;
         // CONN-063
         let offered = state.limits.unwrap_or_default();
         let limits = ReadLimits {
@@ -49,15 +58,14 @@ impl Connector {
             outbound: limits.outbound.min(offered.outbound),
         };
         state.limits = Some(limits);
-        state.qp = Some(Arc::clone(qp));
-        state.phase = Phase::Accepting;
+        state.qp = Some(Arc::clone(&qp));
         let asked = ReadLimits {
             inbound: limits
                 .inbound
                 .max(u32::from(self.core.needs.accepts_a_read)),
             ..limits
         };
-        let accepted = match &state.id {
+        let accepted = match &state.line.id {
             None => Err(NotReady::Gone(std::io::ErrorKind::NotConnected.into())),
             Some(id) => {
                 let ready = if self.core.limits.is_iwarp {
@@ -77,7 +85,6 @@ impl Connector {
             }
             Err(error) => self.acceptance_failed(state, error.status()), // CONN-061
         }
-        Ok(Started::Pending)
     }
 
     /// Limits the wait for a peer that never completes the connection (CONN-059, IW-068). On InfiniBand the connection manager has a
@@ -88,7 +95,7 @@ impl Connector {
         };
         if self.core.limits.is_iwarp {
             let this: Weak<dyn Timed> = self.this.clone();
-            state.deadline = Some(self.core.driver.remind(limit, state.key, this));
+            state.line.deadline = Some(self.core.driver.remind(limit, state.line.key, this));
         }
     }
 
@@ -97,7 +104,7 @@ impl Connector {
     fn look_for_octets(
         &self,
         state: &mut ConnectorState,
-        qp: &Arc<Qp>,
+        qp: Arc<Qp>,
         raw: Arc<QueuePairHandle>,
         limits: ReadLimits,
     ) {
@@ -107,7 +114,6 @@ impl Connector {
         if !self.core.needs.leaves_first_octets || limits.outbound == 0 {
             return;
         }
-        let qp = Arc::clone(qp);
         state.done.after(move || {
             if sockets::unread(local, peer).is_some_and(|octets| octets > 0) {
                 tracing::debug!(%peer, "the driver is made to read the peer's first octets");
@@ -124,7 +130,7 @@ impl Connector {
                     qp.open(state.limits.map_or(0, |limits| limits.outbound));
                     state.done.after(move || qp.settle());
                 }
-                self.finish(state, Phase::Connected, Status::SUCCESS);
+                ConnectorRules::happens(self, state, Event::PeerCompletes);
             }
             CmNews::Unreachable => self.acceptance_failed(state, Status::IO_TIMEOUT), // CONN-059
             CmNews::Rejected => self.acceptance_failed(state, Status::CONNECTION_REFUSED),
@@ -136,26 +142,24 @@ impl Connector {
     }
 
     fn acceptance_failed(&self, state: &mut ConnectorState, status: Status) {
-        self.core.disown_connection(state.key);
-        let (id, qp) = (state.id.take(), state.qp.take());
+        self.core.disown_connection(state.line.key);
+        let (id, qp) = (state.line.id.take(), state.qp.take());
         state.done.before(move || {
             if let Some(qp) = qp {
                 qp.end(qp::QpPhase::Disconnected);
             }
             drop(id);
         });
-        self.finish(state, Phase::Dead, status);
+        ConnectorRules::fails(self, state, Event::AcceptFails, status);
     }
 }
 
 impl Timed for Connector {
     fn time_is_up(&self, key: u64) {
         let mut state = self.lock();
-        if state.key != key || !matches!(state.phase, Phase::Accepting) {
-            return;
+        if state.line.key == key && state.state() == State::Accepting {
+            self.abandon(&mut state, State::Accepting);
+            ConnectorRules::fails(self, &mut state, Event::AcceptFails, Status::IO_TIMEOUT);
         }
-        let requests = state.requests.take_state_change();
-        self.abandon(&mut state);
-        state.done.end(requests, Status::IO_TIMEOUT);
     }
 }

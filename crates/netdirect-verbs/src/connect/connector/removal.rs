@@ -1,8 +1,9 @@
 //! What the removal of the device does to a connector (GEN-015).
 
-use netdirect::Status;
+use netdirect_provider::connector::ConnectorRules;
+use netdirect_provider::connector::machine::{Event, State};
 
-use super::state::{Connector, Phase};
+use super::state::{Connector, ConnectorState};
 use crate::core::Core;
 use crate::device::{DeviceObject, RemovalOrder};
 
@@ -12,17 +13,17 @@ impl DeviceObject for Connector {
     }
 
     fn device_removed(&self) {
-        let mut state = self.lock();
-        if let Phase::Connecting(_) | Phase::Accepting = state.phase {
-            self.abandon(&mut state);
+        ConnectorRules::happens(self, &mut self.lock(), Event::DeviceRemoved);
+    }
+}
+
+impl Connector {
+    /// Forgets the connection.
+    pub(super) fn forget(&self, state: &mut ConnectorState, from: State) {
+        if let State::Connecting | State::Accepting = from {
+            self.abandon(state, from);
         }
-        state.phase = Phase::Dead;
-        self.forget_deadline(&mut state);
-        (state.local, state.peer) = (None, None);
-        (state.private_data, state.limits) = (None, None);
-        let (bound, id, qp) = (state.bound.take(), state.id.take(), state.qp.take());
-        let requests = state.requests.take_all();
-        state.done.end(requests, Status::DEVICE_REMOVED);
+        let (bound, id, qp) = (state.bound.take(), state.line.id.take(), state.qp.take());
         state.done.after(move || {
             drop((bound, qp));
             Core::bury(id);

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use iwarp_io::faults::Verdict;
 use iwarp_io::progress::Edges;
@@ -12,92 +11,39 @@ use iwarp_io::setup::{
 };
 use iwarp_io::transport::Dialer;
 use iwarp_io::transport::stream::Stream;
-use netdirect::{Error, Overlapped, QueuePair, ReadLimits, Result, Started, Status};
+use netdirect::{Error, ReadLimits, Status};
 use netdirect_provider::checks::addresses;
+use netdirect_provider::connector::machine::Event;
+use netdirect_provider::connector::{Attempt, ConnectorRules};
 
-use super::state::{Answered, Attempt, Binding, Connector, ConnectorState, Dial, Phase};
+use super::state::{Answered, Connector, ConnectorState, Dial, DialedAttempt, Setup};
 use crate::core::UNSTATED_READ_LIMIT;
 use crate::leniency::LenientCase;
 use crate::options::Profile;
-use crate::qp::{Claim, Qp, Start};
-use crate::status::{connect_error, fail, is_taken};
+use crate::qp::{Claim, Start};
+use crate::status::{connect_error, is_taken};
 
 /// How many ports are tried, at most, where the client has chosen none and the first ones are taken.
 const PORTS: u32 = 256;
 
 impl Connector {
-    pub(super) fn connect(
-        &self,
-        state: &mut ConnectorState,
-        qp: &Arc<dyn QueuePair>,
-        destination: SocketAddr,
-        limits: ReadLimits,
-        private_data: &[u8],
-        overlapped: &Overlapped,
-    ) -> Result<Started> {
-        let qp = self.queue_pair(qp)?;
-        self.core.device.present()?; // CONN-019
-        match state.phase {
-            Phase::Idle => {}
-            Phase::Dead | Phase::Disconnected => {
-                return fail(
-                    Status::INVALID_DEVICE_STATE,
-                    "the connector was used before; create a new one",
-                );
-            }
-            _ => {
-                return fail(
-                    Status::CONNECTION_ACTIVE,
-                    "the connector is connected or connecting",
-                );
-            }
-        }
-        self.check_private_data(private_data, "MaxCallerData", Some(destination.ip()))?;
-        addresses::destination(destination)?;
-        qp.claim(self.this.clone())?;
-        let started = self.start_attempt(state, &qp, destination, limits, private_data, overlapped);
-        started.inspect_err(|_| qp.unclaim())?;
-        Ok(Started::Pending)
-    }
-
-    fn start_attempt(
-        &self,
-        state: &mut ConnectorState,
-        qp: &Arc<Qp>,
-        destination: SocketAddr,
-        limits: ReadLimits,
-        private_data: &[u8],
-        overlapped: &Overlapped,
-    ) -> Result<()> {
-        let binding = self.binding_for(state, destination)?;
-        let request = self.begin(overlapped)?;
-        // All errors that the call can return have been returned by now, and the connector has not changed (AMB-005).
-        if let Some(binding) = binding {
-            state.take_binding(binding);
-        }
-        let initiator = Initiator::new(self.initiator_config(destination, limits, private_data));
+    /// Begins to connect.
+    pub(super) fn start_attempt(&self, state: &mut ConnectorState, attempt: &Attempt<'_, ()>) {
+        let destination = attempt.destination;
+        let initiator = Initiator::new(self.initiator_config(attempt));
         let startup = MpaStartup::new(initiator, &self.core.driver, self.this.clone());
-        state.requests.add_state_change(request);
-        state.qp = Some(Arc::clone(qp));
-        state.private_data = None;
-        state.limits = None;
-        state.failed = false;
-        state.phase = Phase::Connecting(Box::new(Attempt {
+        state.line.setup = Setup::Connecting(Box::new(DialedAttempt {
             destination,
             dial: Dial::Idle,
             startup,
         }));
         self.dial(state);
-        Ok(())
     }
 
     /// What to ask the peer for.
-    fn initiator_config(
-        &self,
-        destination: SocketAddr,
-        limits: ReadLimits,
-        private_data: &[u8],
-    ) -> InitiatorConfig {
+    fn initiator_config(&self, attempt: &Attempt<'_, ()>) -> InitiatorConfig {
+        let destination = attempt.destination;
+        let limits = attempt.limits;
         let most = self.core.read_limits();
         let options = &self.core.options;
         let peer = options.for_peer(destination.ip());
@@ -114,7 +60,7 @@ impl Connector {
                 ird: limits.inbound.min(most.ird),
                 ord: limits.outbound.min(most.ord),
             },
-            private_data: private_data.to_vec(),
+            private_data: attempt.private_data.to_vec(),
         };
         InitiatorConfig {
             offer,
@@ -130,41 +76,8 @@ impl Connector {
         }
     }
 
-    /// A local address for a connector that the client has not bound, or whose last attempt has used its address up (AMB-031).
-    fn binding_for(
-        &self,
-        state: &ConnectorState,
-        destination: SocketAddr,
-    ) -> Result<Option<Binding>> {
-        let address = match state.local {
-            Some(local) if local.is_ipv4() != destination.is_ipv4() => {
-                return fail(
-                    Status::NETWORK_UNREACHABLE,
-                    "the connector is bound to an address of the other family",
-                ); // CONN-021
-            }
-            Some(_) if state.bound.is_some() => return Ok(None),
-            // The port of the last attempt may not be free yet.
-            Some(local) if state.picked => SocketAddr::new(local.ip(), 0),
-            Some(local) => local,
-            None => {
-                let own = self.core.local_address_for(destination.ip());
-                let own = own.ok_or_else(|| {
-                    let what = format!(
-                        "the adapter has no address of the family of {}",
-                        destination.ip()
-                    );
-                    Error::new(Status::NETWORK_UNREACHABLE, what)
-                })?;
-                SocketAddr::new(own, 0)
-            }
-        };
-        let binding = self.binding(address).map_err(addresses::taken_at_connect);
-        binding.map(Some)
-    }
-
     fn dial(&self, state: &mut ConnectorState) {
-        let Phase::Connecting(attempt) = &mut state.phase else {
+        let Setup::Connecting(attempt) = &mut state.line.setup else {
             return;
         };
         let faults = self.core.device.faults();
@@ -176,7 +89,7 @@ impl Connector {
 
     #[cold]
     fn connect_with_fault(&self, state: &mut ConnectorState, verdict: &Verdict) {
-        let Phase::Connecting(attempt) = &mut state.phase else {
+        let Setup::Connecting(attempt) = &mut state.line.setup else {
             return;
         };
         let time = match verdict {
@@ -198,11 +111,11 @@ impl Connector {
 
     /// The time for the transport to connect is over, or the time for which a fault plan has held it back.
     pub(super) fn dial_expired(&self, state: &mut ConnectorState) {
-        match &state.phase {
-            Phase::Connecting(attempt) if matches!(attempt.dial, Dial::Held { opens: true }) => {
+        match &state.line.setup {
+            Setup::Connecting(attempt) if matches!(attempt.dial, Dial::Held { opens: true }) => {
                 self.dial_now(state);
             }
-            Phase::Connecting(attempt) => {
+            Setup::Connecting(attempt) => {
                 let what = format!("no connection with {} in time", attempt.destination);
                 self.attempt_failed(state, Error::new(Status::IO_TIMEOUT, what));
             }
@@ -217,8 +130,8 @@ impl Connector {
             let token = control.add(&dialer, self.this.clone(), edges)?;
             Ok(Dial::UnderWay { dialer, token })
         });
-        match (dialing, &mut state.phase) {
-            (Ok(dial), Phase::Connecting(attempt)) => {
+        match (dialing, &mut state.line.setup) {
+            (Ok(dial), Setup::Connecting(attempt)) => {
                 attempt.dial = dial;
                 self.set_dial_timer(state, self.core.options.timeouts.connect);
             }
@@ -230,7 +143,7 @@ impl Connector {
     /// Begins to connect from the reserved address. A connection from that port to the same peer may have ended a moment ago
     /// (TIME-WAIT). Where the client has not chosen the port, another port is tried then.
     fn dialer(&self, state: &mut ConnectorState) -> io::Result<Dialer> {
-        let Phase::Connecting(attempt) = &state.phase else {
+        let Setup::Connecting(attempt) = &state.line.setup else {
             return Err(io::ErrorKind::NotConnected.into());
         };
         let destination = attempt.destination;
@@ -241,7 +154,7 @@ impl Connector {
                 (Err(error), Some(local)) if state.picked && left > 0 && is_taken(&error) => {
                     left -= 1;
                     let another = self.binding(SocketAddr::new(local.ip(), 0));
-                    state.take_binding(another.map_err(|_| error)?);
+                    state.take_binding(another.map_err(|_| error)?, true);
                 }
                 (dialer, _) => return dialer,
             }
@@ -250,7 +163,7 @@ impl Connector {
 
     /// Goes on with a Connect after the transport has reported `edges`.
     pub(super) fn advance(&self, state: &mut ConnectorState, edges: Edges) {
-        let Phase::Connecting(attempt) = &mut state.phase else {
+        let Setup::Connecting(attempt) = &mut state.line.setup else {
             return;
         };
         match &mut attempt.dial {
@@ -270,7 +183,7 @@ impl Connector {
     /// The transport has connected: sends the Request.
     fn send_request(&self, state: &mut ConnectorState) {
         self.clear_dial_timer(state);
-        let Phase::Connecting(attempt) = &mut state.phase else {
+        let Setup::Connecting(attempt) = &mut state.line.setup else {
             return;
         };
         let Dial::UnderWay { dialer, token } = std::mem::replace(&mut attempt.dial, Dial::Idle)
@@ -299,7 +212,7 @@ impl Connector {
             Some(InitiatorOutcome::SendReady) => self.send_ready_early(state),
             Some(InitiatorOutcome::FallBack) => self.dial_again(state),
             Some(InitiatorOutcome::Failed(failure)) => {
-                if let Phase::Connecting(attempt) = &mut state.phase
+                if let Setup::Connecting(attempt) = &mut state.line.setup
                     && let Some(error) = attempt.startup.take_refusal()
                 {
                     return self.attempt_failed(state, connect_error(&error));
@@ -328,18 +241,21 @@ impl Connector {
         if state.picked {
             local.set_port(0); // The port of the first attempt may still be taken.
         }
-        match self.bind_to(state, local) {
-            Ok(()) => self.dial(state),
+        match self.binding(local) {
+            Ok(binding) => {
+                state.take_binding(binding, local.port() == 0);
+                self.dial(state);
+            }
             Err(error) => self.attempt_failed(state, addresses::taken_at_connect(error)),
         }
     }
 
     /// The peer has accepted. The queue pair gets the stream when the client completes the connection.
     fn agreed(&self, state: &mut ConnectorState, agreement: Agreement) {
-        let Phase::Connecting(attempt) = std::mem::take(&mut state.phase) else {
+        let Setup::Connecting(attempt) = std::mem::take(&mut state.line.setup) else {
             return;
         };
-        let Attempt {
+        let DialedAttempt {
             destination,
             startup,
             ..
@@ -357,36 +273,25 @@ impl Connector {
             inbound: agreement.limits.ird,
             outbound: agreement.limits.ord,
         });
-        let answered = Box::new(Answered { startup, agreed });
-        self.finish(state, Phase::Answered(answered), Status::SUCCESS);
+        state.line.setup = Setup::Answered(Box::new(Answered { startup, agreed }));
+        ConnectorRules::happens(self, state, Event::PeerAccepts);
     }
 
     /// The Connect has failed. The client may call Connect again (CONN-021 to CONN-024).
     fn attempt_failed(&self, state: &mut ConnectorState, end: impl Into<Error>) {
-        if let Phase::Connecting(attempt) = std::mem::take(&mut state.phase) {
+        if let Setup::Connecting(attempt) = std::mem::take(&mut state.line.setup) {
             attempt.reset(&self.core);
         }
         if let Some(qp) = state.qp.take() {
             qp.unclaim();
         }
-        state.failed = true;
-        self.finish(state, Phase::Idle, end);
+        ConnectorRules::fails(self, state, Event::AttemptFails, end);
     }
 
-    pub(super) fn complete_connect(
-        &self,
-        state: &mut ConnectorState,
-        overlapped: &Overlapped,
-    ) -> Result<Started> {
-        self.core.device.present()?; // CONN-045
-        if !matches!(state.phase, Phase::Answered(_)) {
-            return fail(Status::CONNECTION_INVALID, "no Connect has succeeded here"); // CONN-044
-        }
-        let request = self.begin(overlapped)?;
-        state.requests.add_state_change(request);
-        let Phase::Answered(mut answered) = std::mem::replace(&mut state.phase, Phase::Connected)
-        else {
-            return fail(Status::CONNECTION_INVALID, "no Connect has succeeded here");
+    /// Completes the connection. The peer may have gone meanwhile (CONN-042).
+    pub(super) fn complete(&self, state: &mut ConnectorState) {
+        let Setup::Answered(mut answered) = std::mem::take(&mut state.line.setup) else {
+            return;
         };
         let started = match answered.startup.complete() {
             Some(stream) => self.start(state, stream, &answered.agreed, Start::Open),
@@ -401,15 +306,12 @@ impl Connector {
             tracing::debug!(%error, "the peer was gone at CompleteConnect");
             self.ended_at_start(state);
         }
-        // NotifyDisconnect tells of a connection that is over already (CONN-042).
-        self.finish(state, Phase::Connected, Status::SUCCESS);
-        Ok(Started::Pending)
     }
 
     /// The client has not completed its Connect for some time. The ready-to-receive message is sent without it, because some
     /// peers give up when it does not come (IW-067).
     fn send_ready_early(&self, state: &mut ConnectorState) {
-        let Phase::Answered(answered) = &mut state.phase else {
+        let Setup::Answered(answered) = &mut state.line.setup else {
             return;
         };
         let agreed = answered.agreed;
@@ -424,7 +326,7 @@ impl Connector {
     /// The stream could not be started, perhaps because the queue pair was dead already, which then signals nothing.
     fn ended_at_start(&self, state: &mut ConnectorState) {
         state.ended = true;
-        state.show_flushed();
+        self.show_flushed(state);
     }
 
     /// Gives the stream to the queue pair, which sends the ready-to-receive message.
@@ -439,7 +341,7 @@ impl Connector {
             return Err(io::ErrorKind::NotConnected.into());
         };
         let config = self.stream_config(qp, Role::Initiator, agreed, &stream);
-        state.guard = Some(qp.guard_flush());
+        state.line.guard = Some(qp.guard_flush());
         let (started, news) = qp.start(stream, config, start);
         state.done.after(news);
         started

@@ -1,25 +1,23 @@
 //! The passive side: a request arrives, Accept, the wait for the peer's ready-to-receive message.
 
-use std::sync::{Arc, Weak};
+use netdirect::{Error, ReadLimits, Status};
+use netdirect_provider::connector::machine::Event;
+use netdirect_provider::connector::{self, ConnectorRules};
 
-use netdirect::{Error, Overlapped, QueuePair, ReadLimits, Result, Started, Status};
-
-use super::state::{AwaitedListener, Connector, ConnectorState, Offered, Phase};
-use crate::qp::{Claim, Drivers, Qp, Signals, Start};
-use crate::status::fail;
+use super::state::{Connector, ConnectorState, Setup};
+use crate::qp::{Drivers, Qp, Signals, Start};
 use iwarp_io::limited;
 use iwarp_io::setup::{
     Acceptance, ConnectionRequest, ReadyKinds, ResponderFailure, ResponderOutcome, Role, StreamEnd,
 };
 
 impl Connector {
-    /// A peer's request has arrived, at a listener at which the connector waits.
+    /// A peer's request has arrived. Returns false if the peer has gone.
     pub(super) fn take_request(
         &self,
         state: &mut ConnectorState,
-        listener: Weak<AwaitedListener>,
         request: ConnectionRequest,
-    ) {
+    ) -> bool {
         state.local = Some(request.local());
         state.peer = Some(request.peer());
         // What the peer asks for, seen from this side and cut to both adapters (IW-009).
@@ -30,113 +28,41 @@ impl Connector {
         });
         state.private_data = Some(request.private_data().to_vec());
         // Watched for the peer's end while the client thinks.
-        state.phase = match request.watch(&self.core.driver, self.this.clone()) {
-            Ok(startup) => Phase::Offered(Box::new(Offered { startup, listener })),
+        match request.watch(&self.core.driver, self.this.clone()) {
+            Ok(startup) => state.line.setup = Setup::Offered(Box::new(startup)),
             Err(error) => {
                 limited!(warn, %error, "cannot watch a peer that asks for a connection");
-                Phase::Gone
-            }
-        };
-    }
-
-    /// Gives back what [`take_request`](Self::take_request) has put here and nobody has answered: the connector is as it was
-    /// before. `None` when the peer has given up.
-    pub(super) fn give_back(
-        &self,
-        state: &mut ConnectorState,
-        listener: &Weak<AwaitedListener>,
-    ) -> Result<Option<ConnectionRequest>> {
-        self.look_for_end(state);
-        let is_this =
-            |other: &Weak<_>| std::ptr::addr_eq(Weak::as_ptr(other), Weak::as_ptr(listener));
-        match &state.phase {
-            Phase::Offered(offered) if is_this(&offered.listener) => {}
-            Phase::Gone => {}
-            _ => {
-                return fail(
-                    Status::CONNECTION_INVALID,
-                    "the connector neither waits for nor holds a request of this listener",
-                );
+                return false;
             }
         }
-        let bound = state.bound.as_ref();
-        state.local = bound.and_then(|bound| bound.local().ok());
-        (state.peer, state.private_data, state.limits) = (None, None, None);
-        let Phase::Offered(offered) = std::mem::take(&mut state.phase) else {
-            return Ok(None);
-        };
-        Ok(offered.startup.into_request())
+        true
     }
 
     /// Notices a peer that has given up. Until the Reply is sent, whatever comes from the peer is its end or a violation (MPA-015).
-    pub(super) fn look_for_end(&self, state: &mut ConnectorState) {
-        if let Phase::Offered(offered) = &mut state.phase
-            && let Some(ResponderOutcome::Failed(_)) = offered.startup.ready()
+    pub(super) fn look_for_peers_end(&self, state: &mut ConnectorState) {
+        if let Setup::Offered(startup) = &mut state.line.setup
+            && let Some(ResponderOutcome::Failed(_)) = startup.ready()
         {
-            self.enter(state, Phase::Gone);
+            ConnectorRules::happens(self, state, Event::PeerLeaves);
         }
     }
 
-    /// Answers a request with R = 1 (MPA-019).
-    pub(super) fn refuse(&self, state: &mut ConnectorState, private_data: &[u8]) {
-        if matches!(state.phase, Phase::Offered(_))
-            && let Phase::Offered(offered) = std::mem::replace(&mut state.phase, Phase::Dead)
-        {
-            offered.startup.reject(private_data);
-        }
-    }
-
-    pub(super) fn accept(
+    /// Accepts the peer's request.
+    pub(super) fn reply(
         &self,
         state: &mut ConnectorState,
-        qp: &Arc<dyn QueuePair>,
-        limits: ReadLimits,
-        private_data: &[u8],
-        overlapped: &Overlapped,
-    ) -> Result<Started> {
-        let qp = self.queue_pair(qp)?;
-        self.core.device.present()?; // CONN-053
-        let peer = state.peer.map(|peer| peer.ip());
-        self.check_private_data(private_data, "MaxCalleeData", peer)?;
-        self.look_for_end(state);
-        match state.phase {
-            Phase::Offered(_) => {}
-            Phase::Gone => {
-                state.phase = Phase::Dead;
-                return fail(Status::CONNECTION_ABORTED, "the peer has given up"); // CONN-055
-            }
-            Phase::Accepting(_) | Phase::Connected | Phase::Connecting(_) | Phase::Answered(_) => {
-                return fail(
-                    Status::CONNECTION_ACTIVE,
-                    "the connector is connected or connecting",
-                );
-            }
-            _ => return fail(Status::CONNECTION_INVALID, "no request has arrived here"), // CONN-060
-        }
-        qp.claim(self.this.clone())?;
-        let request = match self.begin(overlapped) {
-            Ok(request) => request,
-            Err(error) => {
-                qp.unclaim();
-                return Err(error);
-            }
-        };
-        state.requests.add_state_change(request);
-        self.reply(state, qp, limits, private_data);
-        Ok(Started::Pending)
-    }
-
-    fn reply(
-        &self,
-        state: &mut ConnectorState,
-        qp: Arc<Qp>,
-        limits: ReadLimits,
-        private_data: &[u8],
+        acceptance: connector::Acceptance<'_, Qp, ()>,
     ) {
-        let Phase::Offered(offered) = std::mem::take(&mut state.phase) else {
-            return;
+        let connector::Acceptance {
+            qp,
+            limits,
+            private_data,
+            claim: (),
+        } = acceptance;
+        let gone = Error::new(Status::CONNECTION_ABORTED, "the peer has given up");
+        let Setup::Offered(mut startup) = std::mem::take(&mut state.line.setup) else {
+            return ConnectorRules::fails(self, state, Event::AcceptFails, gone);
         };
-        let mut startup = offered.startup;
         let options = &self.core.options;
         let peer = state.peer.map(|peer| options.for_peer(peer.ip()));
         let accepted = startup.accept(Acceptance {
@@ -152,10 +78,9 @@ impl Connector {
         });
         let Some((stream, agreed, sent)) = accepted else {
             state.done.after(qp.disconnect().1); // CONN-061
-            let gone = Error::new(Status::CONNECTION_ABORTED, "the peer has given up");
-            return self.finish(state, Phase::Dead, gone);
+            return ConnectorRules::fails(self, state, Event::AcceptFails, gone);
         };
-        state.phase = Phase::Accepting(Box::new(startup));
+        state.line.setup = Setup::Accepting(startup);
         let config = self.stream_config(&qp, Role::Responder, &agreed, &stream);
         // Where no ready-to-receive message was agreed on, Accept ends when the Reply has been sent (IW-005).
         let open = agreed.ready.is_none();
@@ -164,7 +89,7 @@ impl Connector {
             state.done.after(qp.disconnect().1); // CONN-061
         }
         let started = sent.and_then(|()| {
-            state.guard = Some(qp.guard_flush());
+            state.line.guard = Some(qp.guard_flush());
             let (started, news) = qp.start(stream, config, start);
             state.done.after(news);
             started
@@ -173,17 +98,17 @@ impl Connector {
             tracing::debug!(%error, "the peer was gone at Accept");
             let what = format!("the peer was gone at Accept: {error}");
             let gone = Error::new(Status::CONNECTION_ABORTED, what);
-            return self.finish(state, Phase::Dead, gone);
+            return ConnectorRules::fails(self, state, Event::AcceptFails, gone);
         }
         state.qp = Some(qp);
         if open {
-            self.finish(state, Phase::Connected, Status::SUCCESS);
+            ConnectorRules::happens(self, state, Event::PeerCompletes);
         }
     }
 
     /// Takes up signals of the queue pair while Accept waits for the ready-to-receive message (AMB-004).
     pub(super) fn accepting(&self, state: &mut ConnectorState, signals: Signals) {
-        let Phase::Accepting(startup) = &mut state.phase else {
+        let Setup::Accepting(startup) = &mut state.line.setup else {
             return;
         };
         let outcome = if signals.contains(Signals::READY) {
@@ -210,7 +135,7 @@ impl Connector {
                 if let Some(qp) = &state.qp {
                     state.done.after(qp.drive_from(Drivers::Queues));
                 }
-                return self.finish(state, Phase::Connected, Status::SUCCESS);
+                return ConnectorRules::happens(self, state, Event::PeerCompletes);
             }
             Some(ResponderOutcome::Failed(failure)) => failure,
         };
@@ -226,6 +151,7 @@ impl Connector {
         if let Some(news) = news {
             state.done.after(news);
         }
-        self.finish(state, Phase::Dead, Error::new(status, what));
+        let error = Error::new(status, what);
+        ConnectorRules::fails(self, state, Event::AcceptFails, error);
     }
 }

@@ -1,0 +1,138 @@
+//! A client's reference to a connector.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use netdirect::{Connector, Overlapped, OverlappedObject, QueuePair, ReadLimits, Result, Started};
+
+use super::calls::Wanted;
+use super::line::ConnectorLine;
+use crate::checks::own::Owned;
+
+/// A client's reference to a connector. When the client releases it, what is under way is given up.
+pub struct ConnectorHandle<L: ConnectorLine> {
+    line: Arc<L>,
+    #[expect(dead_code, reason = "kept until it is dropped")]
+    entry: L::Entry,
+}
+
+impl<L: ConnectorLine> ConnectorHandle<L> {
+    /// Makes the reference of a client.
+    pub fn new(line: Arc<L>, entry: L::Entry) -> Self {
+        Self { line, entry }
+    }
+
+    /// Returns the provider's connector.
+    #[must_use]
+    pub fn line(&self) -> &Arc<L> {
+        &self.line
+    }
+}
+
+impl<L: ConnectorLine> fmt::Debug for ConnectorHandle<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectorHandle").finish_non_exhaustive()
+    }
+}
+
+impl<L: ConnectorLine> Owned for ConnectorHandle<L> {
+    type Adapter = L::Adapter;
+
+    fn adapter(&self) -> &Arc<L::Adapter> {
+        self.line.adapter()
+    }
+}
+
+impl<L: ConnectorLine> Drop for ConnectorHandle<L> {
+    fn drop(&mut self) {
+        self.line.rules().release(&self.line);
+    }
+}
+
+impl<L: ConnectorLine> OverlappedObject for ConnectorHandle<L> {
+    fn cancel_overlapped_requests(&self) -> Result<()> {
+        self.line.rules().cancel(&self.line);
+        Ok(())
+    }
+}
+
+impl<L: ConnectorLine> Connector for ConnectorHandle<L> {
+    fn bind(&self, address: SocketAddr) -> Result<()> {
+        self.line.rules().bind(&self.line, address)
+    }
+
+    fn connect(
+        &self,
+        qp: &Arc<dyn QueuePair>,
+        destination: SocketAddr,
+        inbound_read_limit: u32,
+        outbound_read_limit: u32,
+        private_data: &[u8],
+        overlapped: &Overlapped,
+    ) -> Result<Started> {
+        let wanted = Wanted {
+            qp,
+            inbound: inbound_read_limit,
+            outbound: outbound_read_limit,
+            private_data,
+        };
+        let rules = self.line.rules();
+        rules.connect(&self.line, &wanted, destination, overlapped)?;
+        Ok(Started::Pending)
+    }
+
+    fn complete_connect(&self, overlapped: &Overlapped) -> Result<Started> {
+        self.line.rules().complete_connect(&self.line, overlapped)?;
+        Ok(Started::Pending)
+    }
+
+    fn accept(
+        &self,
+        qp: &Arc<dyn QueuePair>,
+        inbound_read_limit: u32,
+        outbound_read_limit: u32,
+        private_data: &[u8],
+        overlapped: &Overlapped,
+    ) -> Result<Started> {
+        let wanted = Wanted {
+            qp,
+            inbound: inbound_read_limit,
+            outbound: outbound_read_limit,
+            private_data,
+        };
+        self.line.rules().accept(&self.line, &wanted, overlapped)?;
+        Ok(Started::Pending)
+    }
+
+    fn reject(&self, private_data: &[u8]) -> Result<()> {
+        self.line.rules().reject(&self.line, private_data)
+    }
+
+    fn get_read_limits(&self) -> Result<ReadLimits> {
+        self.line.rules().read_limits(&self.line)
+    }
+
+    fn get_private_data(&self) -> Result<Vec<u8>> {
+        self.line.rules().private_data(&self.line)
+    }
+
+    fn get_local_address(&self) -> Result<SocketAddr> {
+        self.line.rules().local_address(&self.line)
+    }
+
+    fn get_peer_address(&self) -> Result<SocketAddr> {
+        self.line.rules().peer_address(&self.line)
+    }
+
+    fn notify_disconnect(&self, overlapped: &Overlapped) -> Result<Started> {
+        let rules = self.line.rules();
+        rules.notify_disconnect(&self.line, overlapped)?;
+        Ok(Started::Pending)
+    }
+
+    fn disconnect(&self, overlapped: &Overlapped) -> Result<Started> {
+        self.line.rules().disconnect(&self.line, overlapped)?;
+        Ok(Started::Pending)
+    }
+}

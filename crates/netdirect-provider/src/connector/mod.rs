@@ -1,0 +1,18 @@
+//! Connectors, ND2's `IND2Connector`: the states of a connection from Connect or Accept to Disconnect, on both sides.
+//!
+//! [`machine`] is the table of states and events. A provider's connector contains [`ConnectorRules`] and implements
+//! [`ConnectorLine`], which is what the rules need of the line below: to connect, to answer, to end. Clients get a
+//! [`ConnectorHandle`]. Whatever happens is one [`Event`](machine::Event) under the connector's lock. What follows for others (ends
+//! of requests, [`Action`](crate::requests::Action)s of the line) is done when the lock is released.
+
+mod calls;
+mod handle;
+mod line;
+pub mod machine;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+pub use handle::ConnectorHandle;
+pub use line::{Acceptance, Attempt, Binding, ConnectorLine, ConnectorRules, ConnectorState};
+pub use rules::LockedConnector;
