@@ -73,14 +73,15 @@ pub(super) fn directory(path: &Path) -> &Path {
     }
 }
 
-#[cfg(test)]
+// Links of Unix.
+#[cfg(all(test, unix))]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
-    #[cfg(unix)]
     #[test]
     fn a_file_is_the_same_by_all_its_names() {
-        use std::os::unix::fs::symlink;
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
         for there in [false, true] {
@@ -110,10 +111,8 @@ mod tests {
         assert!(text.contains("are the same"), "{text}");
     }
 
-    #[cfg(unix)]
     #[test]
     fn links_that_lead_nowhere_are_followed() {
-        use std::os::unix::fs::symlink;
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("sub")).expect("created");

@@ -1,4 +1,5 @@
-//! The tests of the crate, in one program, but those that count what the process has.
+//! The tests of the crate, in one program, but those that count what the process has. On Windows, whose sockets softnd cannot use yet, they
+//! run in simulated networks alone.
 
 mod common;
 mod completions;

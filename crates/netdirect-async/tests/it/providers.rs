@@ -17,6 +17,7 @@ use netdirect::{
     Status,
 };
 use netdirect_async::{AsyncAdapter, CompletionStream, ListenerOptions};
+use softnd::simulation::Simulation;
 
 /// How a request goes.
 #[derive(Clone, Copy, Debug)]
@@ -257,7 +258,7 @@ fn address() -> SocketAddr {
 
 /// A queue pair where none is used.
 fn queue_pair() -> Arc<dyn QueuePair> {
-    let adapter = common::Network::Tcp.open(1);
+    let adapter = common::Network::Simulated(Simulation::new(0)).open(1);
     common::Side::new(&adapter).qp
 }
 

@@ -280,7 +280,8 @@ fn notified(side: &Side<'_>) -> Overlapped {
 /// What the scenes rely on: an adapter that was opened and has never had a connection leaves nothing behind either.
 #[test]
 fn nothing_stays_of_objects_without_a_connection() {
-    for kind in [Kind::Tcp, Kind::Udp, Kind::Streams, Kind::Datagrams] {
+    let kinds = [Kind::Tcp, Kind::Udp, Kind::Streams, Kind::Datagrams];
+    for kind in kinds.into_iter().filter(Kind::works_here) {
         let stage = Stage::new(kind);
         drop(stage.sides());
         stage.assert_nothing_stays(&format!("{kind:?}"));

@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use crate::common::raw::{self, Peer};
 use crate::common::{self, SIMULATED, Side, child, end, run};
 use netdirect::{Listener, OpFlags, Overlapped, Status};
-use rustix::process::{Resource, getrlimit, setrlimit};
 use softnd::Options;
 
 /// A connection from 127.0.0.`host` that sends nothing.
@@ -77,19 +76,29 @@ fn speak(active: &Side, passive: &Side, listener: &dyn Listener, address: Socket
     end(accepting, &accepts).unwrap();
 }
 
+/// How many descriptors the process may have, from now on as many as the system allows.
+#[cfg(unix)]
+fn descriptors() -> usize {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limits = getrlimit(Resource::Nofile);
+    limits.current = limits.maximum;
+    setrlimit(Resource::Nofile, limits).expect("up to the hard limit is allowed");
+    let files = limits.current.unwrap_or(u64::MAX);
+    usize::try_from(files).unwrap_or(usize::MAX)
+}
+
+/// On Windows there is no such limit.
+#[cfg(windows)]
+fn descriptors() -> usize {
+    usize::MAX
+}
+
 /// How many silent connections the process can have, at most 3,000. Both ends of each are in this process.
 fn as_many_as_possible() -> usize {
     if SIMULATED {
         return 500;
     }
-    let mut limits = getrlimit(Resource::Nofile);
-    limits.current = limits.maximum;
-    setrlimit(Resource::Nofile, limits).expect("up to the hard limit is allowed");
-    let files = limits.current.unwrap_or(u64::MAX);
-    let count = usize::try_from(files)
-        .unwrap_or(usize::MAX)
-        .saturating_sub(200)
-        / 2;
+    let count = descriptors().saturating_sub(200) / 2;
     println!("{} silent connections", count.min(3000));
     count.min(3000)
 }

@@ -1,10 +1,11 @@
 //! The tests of this program under many seeds: a seed is told by the environment, so that each run is a process of its own.
 
+use std::io::{self, Read};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use crossbeam_channel::{RecvTimeoutError, Sender};
 
 /// Seeds that `cargo test` tries beside seed 1 of this run itself. `SOFTND_SEEDS` in the environment is another number.
 const SEEDS: u64 = 4;
@@ -75,14 +76,32 @@ fn run(
 /// Runs a process, and kills it at the limit.
 fn output(command: &mut Command, limit: Duration) -> Output {
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = piped.spawn().unwrap();
-    let pid = Pid::from_child(&child);
-    let (ends, ended) = crossbeam_channel::unbounded();
-    thread::spawn(move || ends.send(child.wait_with_output().unwrap()));
-    ended.recv_timeout(limit).unwrap_or_else(|_| {
-        // If it ends at this moment, nothing is there to be killed.
-        let _ = kill_process(pid, Signal::KILL);
-        ended.recv().unwrap()
+    let mut child = piped.spawn().unwrap();
+    let (open, closed) = crossbeam_channel::bounded::<()>(0);
+    let stdout = read_all(child.stdout.take().unwrap(), open.clone());
+    let stderr = read_all(child.stderr.take().unwrap(), open);
+    // Nothing is ever sent: the channel ends when both pipes have ended, which the process does.
+    if closed.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+        child.kill().unwrap();
+    }
+    let octets = |reader: Reader| reader.join().unwrap().unwrap();
+    Output {
+        status: child.wait().unwrap(),
+        stdout: octets(stdout),
+        stderr: octets(stderr),
+    }
+}
+
+/// A thread that reads a pipe.
+type Reader = thread::JoinHandle<io::Result<Vec<u8>>>;
+
+/// Reads a pipe in a thread, which drops `open` at the pipe's end.
+fn read_all(mut pipe: impl Read + Send + 'static, open: Sender<()>) -> Reader {
+    thread::spawn(move || {
+        let mut octets = Vec::new();
+        let read = pipe.read_to_end(&mut octets);
+        drop(open);
+        read.map(|_| octets)
     })
 }
 
@@ -132,5 +151,10 @@ fn a_failing_test_is_named_with_its_seed() {
         "{told}"
     );
     let told = run(78, false, Duration::ZERO, plant("hang")).unwrap_err();
-    assert!(told.starts_with("seed 78: signal: 9"), "{told}");
+    let killed = if cfg!(unix) {
+        "signal: 9"
+    } else {
+        "exit code: 1"
+    };
+    assert!(told.starts_with(&format!("seed 78: {killed}")), "{told}");
 }

@@ -4,6 +4,7 @@
 #[cfg(unix)]
 use std::net::UdpSocket;
 use std::net::{IpAddr, Ipv4Addr};
+#[cfg(unix)]
 use std::time::Duration;
 
 use iwarp_mem::Table;
