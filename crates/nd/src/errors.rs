@@ -560,7 +560,13 @@ const TABLE: &[Row] = &[
 
 /// The error of starting a thread or a process when the user has as many as the system allows, or when there is no address
 /// space for the stack (pthread_create(3), fork(2)).
-const EAGAIN: i32 = if cfg!(target_os = "linux") { 11 } else { 35 };
+const EAGAIN: i32 = if cfg!(target_os = "linux") {
+    11
+} else if cfg!(windows) {
+    164 // ERROR_MAX_THRDS_REACHED
+} else {
+    35
+};
 
 const MORE_THREADS: &str =
     "end other programs, or raise the limits of threads and of memory (ulimit -u, ulimit -v)";
@@ -603,26 +609,32 @@ const NARROW: &str = "the way to the peer is too narrow for QUIC: raise the MTU 
 const FORBIDDEN: &str = "a rule of this machine forbids it: look at its firewall and routes, and at the sandbox or container \
     that the program runs in (seccomp, SELinux)";
 
-/// The system's text, without the number that Rust appends.
+/// The system's text, without the number that Rust appends and without the full stop of Windows' texts.
 fn io_text(error: &io::Error) -> String {
     without_number(&error.to_string()).to_owned()
 }
 
 fn without_number(text: &str) -> &str {
     match text.find(" (os error ") {
-        Some(at) if text.ends_with(')') => &text[..at],
+        Some(at) if text.ends_with(')') => without_full_stop(&text[..at]),
         _ => text,
     }
 }
 
-/// The same, wherever the numbers stand.
+/// As [`without_number`], wherever in the text the numbers are.
 fn without_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {
+        plain.truncate(without_full_stop(&plain).len());
         plain += part.split_once(')').map_or(part, |(_, rest)| rest);
     }
     plain
+}
+
+/// Windows ends the text of an error with a full stop, behind which our sentence goes on.
+fn without_full_stop(text: &str) -> &str {
+    text.strip_suffix('.').unwrap_or(text)
 }
 
 /// What to do about an error of the operating system.
@@ -712,6 +724,18 @@ mod tests {
     }
 
     #[test]
+    fn texts_of_windows_lose_their_full_stop() {
+        let denied = "Access is denied. (os error 5)";
+        assert_eq!(without_number(denied), "Access is denied");
+        let both = format!("cannot open a: {denied}; cannot open b.c: {denied} (ND_UNSUCCESSFUL)");
+        assert_eq!(
+            without_numbers(&both),
+            "cannot open a: Access is denied; cannot open b.c: Access is denied (ND_UNSUCCESSFUL)"
+        );
+        assert_eq!(without_number("its text ends here."), "its text ends here.");
+    }
+
+    #[test]
     fn a_shortage_of_threads_is_told_as_one() {
         let again = io::Error::from_raw_os_error(EAGAIN);
         let failed = netdirect::Error::new(
@@ -731,6 +755,16 @@ mod tests {
         assert!(Failure::nd("x", &other).to_string().contains("ulimit -n"));
     }
 
+    #[cfg(unix)]
+    const EPERM: Errno = Errno::PERM;
+    #[cfg(unix)]
+    const ENOSYS: Errno = Errno::NOSYS;
+    // Windows' own numbers: ERROR_ACCESS_DENIED and ERROR_CALL_NOT_IMPLEMENTED.
+    #[cfg(windows)]
+    const EPERM: Errno = Errno::from_raw_os_error(5);
+    #[cfg(windows)]
+    const ENOSYS: Errno = Errno::from_raw_os_error(120);
+
     #[test]
     fn a_call_that_the_system_refuses_is_named_with_a_remedy_that_fits() {
         let text = |errno: Errno| {
@@ -739,11 +773,11 @@ mod tests {
             let error = netdirect::Error::new(Status::UNSUCCESSFUL, what);
             Failure::nd("open the adapter of ::1", &error).to_string()
         };
-        let forbidden = text(Errno::PERM);
+        let forbidden = text(EPERM);
         let begins = "cannot open the adapter of ::1: the system refuses eventfd2: ";
         assert!(forbidden.starts_with(begins), "{forbidden}");
         assert!(forbidden.contains(" (ND_UNSUCCESSFUL); a rule of this machine forbids it"));
-        assert!(text(Errno::NOSYS).ends_with(MISSING));
+        assert!(text(ENOSYS).ends_with(MISSING));
         assert!(text(Errno::MSGSIZE).ends_with(NARROW));
         // A shortage keeps the advice of its status.
         assert!(!text(Errno::MFILE).contains("rule"));
