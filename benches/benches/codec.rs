@@ -50,7 +50,7 @@ fn fpdus(c: &mut Criterion) {
     group.finish();
 }
 
-/// Headers have no CRC of their own, and their cost does not depend on the payload.
+/// Headers have no separate CRC, and their cost does not depend on the payload.
 fn headers(c: &mut Criterion) {
     let mut group = c.benchmark_group("codec/headers, 64 B, CRC off");
     group.throughput(Throughput::Elements(1));

@@ -30,7 +30,7 @@ const SEGMENT: u32 = 65_483;
 /// Operations before counting starts, which resolve symbols and make buffers.
 const WARM_UP: u32 = 64;
 
-/// Operations counted: a multiple of every interval at which softnd does something once in so many polls.
+/// Operations counted: a multiple of every interval at which softnd does something once in this many polls.
 const OPERATIONS: u32 = 512;
 
 /// The function that valgrind counts: entering it switches counting on, leaving it switches counting off.
@@ -59,7 +59,7 @@ impl Meter {
     const NEVER: Self = Self { counts: false };
 }
 
-/// Which end of a message is counted.
+/// The end of a message that is counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     /// Post, making FPDUs, completion.
@@ -92,7 +92,7 @@ enum What {
     Write(End),
     /// A poll of an empty completion queue whose queue pair is connected and idle.
     Poll,
-    /// The same when something has arrived lately.
+    /// A poll that finds nothing, when something has arrived lately.
     HotPoll,
     /// A poll that receives a Send of 64 octets, but for the system call.
     Take(Receives),
@@ -327,7 +327,7 @@ fn engine_writes(end: End, crc: bool) -> Result<(), Failure> {
     })
 }
 
-/// Calls the path so many times.
+/// Calls the path this many times.
 fn exercise(path: &Hot) -> Result<(), Failure> {
     match path.what {
         What::Region(step) => regions(step),
@@ -414,7 +414,7 @@ fn repeat(mut operation: impl FnMut(Meter) -> Result<(), Failure>) -> Result<(),
     Ok(())
 }
 
-/// Counts one path in a process of its own.
+/// Counts one path in its own process.
 fn count(valgrind: &Path, path: &Hot, folder: &Path) -> Result<u64, Failure> {
     let out = folder.join("callgrind.out");
     let mut option = std::ffi::OsString::from("--callgrind-out-file=");

@@ -1,4 +1,4 @@
-//! Copies into and out of registered memory, by both backends, beside a plain copy between private buffers.
+//! Copies into and out of registered memory, by both backends, compared with a plain copy between private buffers.
 
 use std::hint::black_box;
 

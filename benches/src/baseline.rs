@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// What numbers of instructions depend on besides the code itself.
+/// The conditions that numbers of instructions depend on besides the code itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Build {
-    /// What `rustc --version` says.
+    /// The output of `rustc --version`.
     pub rustc: String,
     /// Architecture and system.
     pub target: String,
@@ -19,13 +19,13 @@ pub struct Build {
 /// Instructions per operation by name, and the build for which they hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Baseline {
-    /// What was measured.
+    /// The build that was measured.
     pub build: Build,
     /// Instructions per operation, by the name of the path.
     pub instructions: BTreeMap<String, u64>,
 }
 
-/// How one number compares.
+/// The comparison of one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Within the tolerance.
@@ -98,8 +98,7 @@ impl Baseline {
         text
     }
 
-    /// How `count` compares with the file's number for `name`. `tolerance` is in per cent. A difference of a few
-    /// instructions never counts.
+    /// Compares `count` with the file's number for `name`. `tolerance` is in per cent. A difference of a few instructions never counts.
     #[must_use]
     pub fn judge(&self, name: &str, count: u64, tolerance: u64) -> Verdict {
         let Some(&before) = self.instructions.get(name) else {

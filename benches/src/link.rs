@@ -25,11 +25,11 @@ const FPDUS: usize = 64;
 /// The places of the data: SGEs and remote addresses that the memory knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
-    /// What the active side sends.
+    /// The memory that the active side sends.
     pub source: Sge,
-    /// What the passive side receives into.
+    /// The memory that the passive side receives into.
     pub inbox: Sge,
-    /// What the active side may write to.
+    /// The memory that the active side may write to.
     pub target: RemoteAddress,
 }
 

@@ -22,7 +22,7 @@ const LIMITS: ReadLimits = ReadLimits {
 /// Where a queue pair has its Receives from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receives {
-    /// A queue of its own.
+    /// Its own queue.
     Own,
     /// A shared receive queue.
     Shared,
@@ -132,7 +132,7 @@ impl Side {
         Ok(count)
     }
 
-    /// Polls until so many results have come.
+    /// Polls until this many results have arrived.
     ///
     /// # Errors
     ///
@@ -188,7 +188,7 @@ impl Pair {
         Ok(Self { active, passive })
     }
 
-    /// Polls both ends until so many results have come to both together.
+    /// Polls both ends until this many results have arrived at both together.
     ///
     /// # Errors
     ///

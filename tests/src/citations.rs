@@ -1,10 +1,10 @@
-//! The words of the comments beside the code, outside of tests. A crate names the rows that it keeps there.
+//! The words of the comments at the code, outside of tests. There a crate names the rows that it keeps.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The words of the comments beside code, in the sources below a folder.
+/// Returns the words of the comments at code, in the sources below a folder.
 ///
 /// # Panics
 /// When a file cannot be read.
@@ -50,9 +50,9 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 /// One file.
 #[derive(Debug)]
 struct Source {
-    /// The words of its comments beside code.
+    /// The words of its comments at code.
     comments: BTreeSet<String>,
-    /// Its modules that are compiled for tests only, and stand in files of their own.
+    /// Its modules that are compiled for tests only, and are in their own files.
     tests: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ impl Source {
         let comments: Vec<_> = comments.lines().map(str::trim).collect();
         let mut words = BTreeSet::new();
         for (line, comment) in comments.iter().enumerate() {
-            // The comment of a module describes the module, and does not stand beside any code.
+            // The comment of a module describes the module, and is not at any code.
             if comment.starts_with("//!") {
                 continue;
             }
@@ -173,7 +173,7 @@ fn raw_string(text: &str, word: usize) -> Option<usize> {
     Some(len.map_or(text.len(), |len| begin + len + end.len()))
 }
 
-/// Whether this is a character literal, and not a lifetime.
+/// Returns true if this is a character literal, and not a lifetime.
 fn is_character(text: &str) -> bool {
     let mut signs = text.chars().skip(1);
     let first = signs.next();
@@ -194,8 +194,7 @@ fn quoted(text: &str, quote: char) -> usize {
 /// The text in place of code that is compiled for tests only.
 const TEST: &str = "~";
 
-/// Replaces items that are compiled for tests only, line by line. Returns the names of those that are modules in files of
-/// their own.
+/// Replaces items that are compiled for tests only, line by line. Returns the names of those that are modules in their own files.
 fn take_tests(code: &mut String) -> Vec<String> {
     const ATTRIBUTE: &str = "#[cfg(";
     let (mut modules, mut from) = (Vec::new(), 0);
@@ -221,7 +220,7 @@ fn take_tests(code: &mut String) -> Vec<String> {
     modules
 }
 
-/// Whether this condition has `test`, and not inside of `not(…)`.
+/// Returns true if this condition has `test`, and not inside of `not(…)`.
 fn is_for_tests(condition: &str) -> bool {
     let mut depth = 0;
     let mut without = String::new();

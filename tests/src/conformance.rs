@@ -69,7 +69,7 @@ impl Findings {
         }
     }
 
-    /// How many checks have each outcome.
+    /// The number of checks with each outcome.
     pub fn figure(&self) -> String {
         let mut counts = BTreeMap::<&str, usize>::new();
         for outcome in self.outcomes.values() {

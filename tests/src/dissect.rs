@@ -113,7 +113,7 @@ const FIELDS: [&str; 29] = [
     "iwarp_rdma.term_errcode_ddp_tagged",
     "iwarp_rdma.term_errcode_ddp_untagged",
     "iwarp_rdma.term_errcode_llp",
-    // The code for an error type without codes of its own.
+    // The code for an error type without separate codes.
     "iwarp_rdma.term_errcode",
     "_ws.expert.severity",
     "_ws.expert.message",
@@ -129,8 +129,8 @@ impl Dissection {
         Self::with(tshark, capture, true)
     }
 
-    /// The same for a capture from a network interface that leaves checksums to its hardware, as a loopback interface does.
-    /// Checksums are not checked.
+    /// Dissects a capture from a network interface that leaves checksums to its hardware, as a loopback interface does. Checksums are not
+    /// checked.
     ///
     /// # Panics
     /// As [`of`](Self::of).
@@ -209,7 +209,7 @@ impl Dissection {
         streams
     }
 
-    /// How many RDMAP messages' segments of this opcode the capturing side sent and received.
+    /// Returns how many segments of this RDMAP opcode the capturing side sent and received.
     pub fn count(&self, opcode: u8) -> (usize, usize) {
         let count = |outbound| {
             let packets = self
@@ -226,7 +226,7 @@ impl Dissection {
 }
 
 impl Packet {
-    /// Whether the packet is dissected as MPA at least.
+    /// Returns true if the packet is dissected as MPA at least.
     pub fn is_iwarp(&self) -> bool {
         self.protocols
             .split(':')

@@ -51,7 +51,7 @@ impl Guest {
         Some(Self { scripts, made })
     }
 
-    /// Runs `main` from the folder `share` on so many processors, and copies the guest's folder `out` into ours.
+    /// Runs `main` from the folder `share` on this many processors, and copies the guest's folder `out` into ours.
     ///
     /// # Panics
     /// If the script that runs the guest cannot be started.

@@ -36,7 +36,7 @@ pub struct Case {
     pub port: u16,
     /// The name of the case.
     pub name: String,
-    /// What the other program has measured, if it measures.
+    /// The figure of the other program, if it measures.
     pub figure: String,
     crc: bool,
     /// Whether the passive side sends the Terminate, and the layer and error type that Wireshark sees in it.
@@ -108,7 +108,7 @@ impl Case {
         self.count(packets);
     }
 
-    /// Whether nothing of the case's RDMA was captured: `qperf` chooses its ports by itself.
+    /// Returns true if nothing of the case's RDMA was captured: `qperf` chooses its ports by itself.
     pub fn is_elsewhere(&self) -> bool {
         self.is_of(PROGRAMS) && self.name.contains("/qperf/")
     }

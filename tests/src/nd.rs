@@ -35,7 +35,7 @@ pub fn optimized() -> PathBuf {
     program(&target.join("release"))
 }
 
-/// The program `compare`, optimized. It runs the `nd` of [`optimized`] that lies beside it.
+/// The program `compare`, optimized. It runs the `nd` of [`optimized`] in its folder.
 pub fn compare() -> PathBuf {
     let (_, target) = target();
     let of_benches = ["-p", "softnd-benches", "--bin", "compare"];
@@ -56,7 +56,7 @@ fn build() -> PathBuf {
     program(&profile)
 }
 
-/// Builds the libraries for verbs programs beside the program, once.
+/// Builds the libraries for verbs programs into the program's folder, once.
 pub fn build_libraries() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -95,7 +95,7 @@ fn cargo_build(target: &Path, options: &[&str]) {
         .arg("--manifest-path")
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"));
     command.arg("--target-dir").arg(target);
-    // What cargo tells this test of its package would tell the build scripts that everything has to be built anew.
+    // With the variables of this test's package, the build scripts would build everything anew.
     for (name, _) in env::vars_os() {
         let told = name.to_string_lossy();
         if told.starts_with("CARGO_PKG_") || told.starts_with("CARGO_MANIFEST_") {
@@ -111,11 +111,11 @@ fn cargo_build(target: &Path, options: &[&str]) {
 pub enum Place {
     /// As any process.
     Anywhere,
-    /// As process 1 of a namespace of its own, like the program of a container.
+    /// As process 1 of its own namespace, like the program of a container.
     Process1,
 }
 
-/// Runs a program as process 1 of a namespace of its own. It ends when `unshare` is killed.
+/// Runs a program as process 1 of its own namespace. It ends when `unshare` is killed.
 const AS_PROCESS_1: [&str; 5] = [
     "unshare",
     "--user",
@@ -188,7 +188,7 @@ enum Line {
     End,
 }
 
-/// What a process left behind.
+/// The exit status and the output of a process.
 #[derive(Debug)]
 pub struct Finished {
     /// Its command line.
@@ -317,7 +317,7 @@ impl Nd {
         number.unwrap_or_else(|| panic!("no {line} in {status}"))
     }
 
-    /// How many descriptors the process has open.
+    /// Returns how many descriptors the process has open.
     ///
     /// # Panics
     /// If the process has ended, or on a system without `/proc`.

@@ -1,5 +1,5 @@
-//! The page of the book that tells NetworkDirect's rows and the checks that prove them, `docs/check/nd-conformance.md`, made from
-//! what `netdirect-conform` has.
+//! The page of the book with NetworkDirect's rows and their checks, `docs/check/nd-conformance.md`, made from the rows and checks of
+//! `netdirect-conform`.
 
 use std::fmt::Write;
 

@@ -16,8 +16,8 @@ use crate::proxy::noise;
 /// How long a transfer may take, which only ends a hang. It is longer than what the guest's script allows both programs.
 const HANG: Duration = Duration::from_secs(1_000);
 
-/// What netem does to packets. Both directions have the same delay and the same loss, so a round trip takes twice the delay,
-/// and acknowledgements are lost as often as data.
+/// The damage that netem does to packets. Both directions have the same delay and the same loss, so a round trip takes twice the delay, and
+/// acknowledgements are lost as often as data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LossyPath {
     /// Milliseconds from one end to the other.
@@ -26,12 +26,12 @@ pub struct LossyPath {
     pub loss: u32,
 }
 
-/// How `nd cat` is told to use a transport.
+/// The arguments of `nd cat` for a transport.
 #[derive(Clone, Copy, Debug)]
 pub struct Transport {
     /// The name in tables and folders.
     pub name: &'static str,
-    /// What stands before both addresses, such as the scheme of a URL.
+    /// The prefix of both addresses, such as the scheme of a URL.
     pub prefix: &'static str,
     /// Further options of `nd cat recv`, each without white space.
     pub receiver: &'static [&'static str],
@@ -43,9 +43,9 @@ pub struct Transport {
 /// A file of `octets` octets that has to cross a path.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer {
-    /// What carries the file.
+    /// The transport of the file.
     pub transport: Transport,
-    /// What the packets meet.
+    /// The path of the packets.
     pub path: LossyPath,
     /// The size of the file.
     pub octets: usize,
@@ -64,7 +64,7 @@ pub struct Outcome {
     pub packets: [Packets; 2],
 }
 
-/// What netem has counted in one direction.
+/// The counts of netem in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packets {
     /// Those that were lost.
@@ -197,8 +197,8 @@ fn rate(log: &str) -> Option<String> {
 }
 
 impl LossyPath {
-    /// What `tc` says in JSON about the packets of one direction. `Err` if netem is not set as this path has it, or if
-    /// packets were lost elsewhere.
+    /// Reads the JSON of `tc` about the packets of one direction. `Err` if netem is not set as this path has it, or if packets were lost
+    /// elsewhere.
     fn packets(self, text: &str) -> Result<Packets, String> {
         let all: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let find = |kind: &str| {
@@ -357,7 +357,7 @@ mod tests {
 
     const PATH: LossyPath = LossyPath { delay: 20, loss: 1 };
 
-    /// What `tc -j -s qdisc show` says, without the fields that nothing here looks at.
+    /// The output of `tc -j -s qdisc show`, without the fields that are not used here.
     fn counted(loss: &str, bucket: u64, netem: u64) -> String {
         format!(
             r#"[{{"kind":"tbf","root":true,"options":{{"rate":125000000}},"packets":11783,"drops":{bucket}}},

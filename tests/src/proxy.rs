@@ -12,7 +12,7 @@ pub struct Proxy {
     reached: Receiver<[TcpStream; 2]>,
 }
 
-/// A relay that has passed on as much as it was told to, and passes on no more.
+/// A relay that has passed on its limit of octets, and passes on no more.
 #[derive(Debug)]
 pub struct Middle {
     streams: [TcpStream; 2],

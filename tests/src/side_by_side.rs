@@ -3,8 +3,8 @@
 use std::panic::resume_unwind;
 use std::thread::{self, Builder};
 
-/// Calls `part` for each item, each call in a thread of its own, and waits for all of them. The threads have the name of the
-/// test, which messages about skipped tests show.
+/// Calls `part` for each item, each call in its own thread, and waits for all of them. The threads have the name of the test, which
+/// messages about skipped tests show.
 ///
 /// # Panics
 /// With the panic of the first part that panicked.

@@ -26,7 +26,7 @@ pub fn find(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// Whether this machine has IPv6. If not, prints a message on standard error that names the skipped test.
+/// Returns true if this machine has IPv6. If not, prints a message on standard error that names the skipped test.
 ///
 /// # Panics
 /// If the loopback address cannot be used for another reason.

@@ -36,7 +36,7 @@ pub struct Case {
     pub passed: bool,
     /// The name of the case.
     pub name: String,
-    /// What it has measured, or why it failed.
+    /// The measured figure, or the reason of the failure.
     pub figure: String,
 }
 
@@ -121,7 +121,7 @@ fn failed_races(
     runs.iter().filter_map(of_run).collect()
 }
 
-/// How many transfers of each kind the group `transfers` makes: 200, or `SOFTND_TRANSFERS`.
+/// Returns how many transfers of each kind the group `transfers` makes: 200, or `SOFTND_TRANSFERS`.
 ///
 /// # Panics
 /// If the variable is no number.
@@ -153,7 +153,7 @@ fn run_with(guest: &Guest, programs: &[PathBuf], boot: Boot, again: &str, out: &
         fs::copy(speed_page(page), share.join(page)).expect("a page of the speed is copied");
     }
     fs::write(share.join("commit"), commit()).expect("the commit is named");
-    // Its absence tells the script that runs the guest that a guest has failed.
+    // By its absence the script that runs the guest knows that a guest has failed.
     let _ = fs::remove_file(out.join("status"));
     let said = guest.run(boot.processors, boot.limit, share, out);
     let cases: Vec<_> = said.text.lines().filter_map(Case::parse).collect();
@@ -181,7 +181,7 @@ pub fn speed_page(name: &str) -> PathBuf {
     tests.join("../docs/reports").join(name)
 }
 
-/// What git calls this state; empty where this is no clone.
+/// The name of this state by git; empty where this is no clone.
 fn commit() -> Vec<u8> {
     let mut git = Command::new("git");
     git.args(["-C", env!("CARGO_MANIFEST_DIR")]);

@@ -10,7 +10,7 @@ use crate::nd;
 /// A limit that only ends a hang.
 const HANG: Duration = Duration::from_secs(120);
 
-/// `nd run -- PROGRAM`, with the libraries built beside `nd`.
+/// `nd run -- PROGRAM`, with the libraries in the folder of `nd`.
 pub fn nd_run(program: &[&str]) -> Command {
     nd::build_libraries();
     let mut command = Command::new(nd::binary());

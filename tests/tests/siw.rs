@@ -20,11 +20,11 @@ use softnd_tests::{nd, tool};
 /// The limit for the start of a guest and its cases: a little more than the guest's script allows.
 const LIMIT: Duration = Duration::from_secs(840);
 
-/// The groups of cases, each with a capture of its own, by the guest that they share and its number of processors. The
-/// conformance suite has a guest of its own, because neither the suite nor other cases should start with what the others
-/// have left of siw. A peer that ends its connection as soon as it has the Reply, as the suite does, can be faster than siw
-/// itself. siw then reports the end before the beginning, and the kernel stops at a `BUG` in `cm_work_handler`. On one
-/// processor siw has reported the beginning before the peer runs. But the listener is lost only on two processors.
+/// The groups of cases, each with its own capture, by the guest that they share and its number of processors. The conformance suite has its
+/// own guest, because neither the suite nor other cases should start with what the others have left of siw. A peer that ends its connection
+/// as soon as it has the Reply, as the suite does, can be faster than siw itself. siw then reports the end before the beginning, and the
+/// kernel stops at a `BUG` in `cm_work_handler`. On one processor siw has reported the beginning before the peer runs. But the listener is
+/// lost only on two processors.
 const GUESTS: [(u32, &[&str]); 3] = [
     (2, &["misuse", "rping", "perftest"]),
     (1, &["conform"]),
@@ -50,7 +50,7 @@ fn run(
         fs::copy(built, share.join(library)).expect("the libraries are copied");
     }
     let out = folder.join("out");
-    // Removes the file of the guest before, because its absence tells the script that a guest has failed.
+    // Removes the file of the guest before, because by its absence the script knows that a guest has failed.
     let _ = fs::remove_file(out.join("status"));
     let said = guest.run(processors, LIMIT, &share, &out);
     let cases: Vec<_> = said.text.lines().filter_map(Case::parse).collect();

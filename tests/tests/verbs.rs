@@ -73,7 +73,7 @@ const RUNS: [&str; 3] = ["siw", "siw-with-softnd", "softnd-with-siw"];
 /// The reports that the wire suite leaves.
 const WIRE_RUNS: [&str; 2] = ["wire-crc-on", "wire-crc-off"];
 
-/// How many checks of each row have passed, and how many have not, in a report of the suite.
+/// Returns how many checks of each row have passed, and how many have not, in a report of the suite.
 fn rows(report: &str) -> BTreeMap<String, (usize, usize)> {
     let report: Value = serde_json::from_str(report).expect("a report");
     let mut rows = BTreeMap::<String, (usize, usize)>::new();
@@ -100,13 +100,13 @@ fn proven(rows: &BTreeMap<String, (usize, usize)>) -> usize {
     proven.count()
 }
 
-/// What is known of siw.
+/// The known deviations of siw.
 fn known() -> Deviations {
     let known = netdirect_conform::deviations::shipped("siw-6.1").expect("shipped");
     known.expect("and can be read")
 }
 
-/// What is wrong with the runs: failures that are not known, and what is known and shows in none of them. With softnd at the other
+/// Returns the errors of the runs: failures that are not known, and known deviations that show in none of them. With softnd at the other
 /// end some of what is known does not show.
 fn judge(runs: &[(&str, Findings)], known: &Deviations) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -138,7 +138,7 @@ fn judge(runs: &[(&str, Findings)], known: &Deviations) -> Vec<String> {
     wrong
 }
 
-/// What a suite has found, by the names of the runs.
+/// The findings of a suite, by the names of the runs.
 fn findings<const N: usize>(out: &Path, names: [&'static str; N]) -> [(&'static str, Findings); N] {
     names.map(|name| {
         let path = out.join(name).with_extension("json");
@@ -153,8 +153,8 @@ fn report(out: &Path, run: &str) -> Value {
     serde_json::from_str(&text).expect("in JSON")
 }
 
-/// What is not part of the run over siw alone, and why. The strict profile is that of a provider in software which behaves like the
-/// narrowest adapter; a device is as it is.
+/// The checks that are not part of the run over siw alone, and the reasons. The strict profile is that of a provider in software which
+/// behaves like the narrowest adapter; a device is as it is.
 const LEFT_OUT: [(&str, &str); 3] = [
     ("AMB-015.narrow", "the run is not of the strict profile"),
     (

@@ -1,5 +1,5 @@
-//! Measures the round trip of 8 octets between two threads, each with a runtime of tokio and an adapter of its own: with the ways in
-//! which async programs wait, with and without `on_tokio::drive`, and with a TCP stream of tokio.
+//! Measures the round trip of 8 octets between two threads, each with a runtime of tokio and its own adapter: with the ways in which async
+//! programs wait, with and without `on_tokio::drive`, and with a TCP stream of tokio.
 //!
 //! `cargo run --release -p softnd-benches --bin async_waits`.
 #![forbid(unsafe_code)]
@@ -39,7 +39,7 @@ struct Arguments {
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What carries the messages, and how a task waits for them.
+/// The transport of the messages, and the way in which a task waits for them.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Tcp,

@@ -1,6 +1,6 @@
-//! Measures what NetworkDirect's COM interface costs: a program in C (`benches/com/border.c`) with `libsoftnd.so` beside the traits, in
-//! turns within one run. It also measures a client of the traits that sleeps outside the provider: its sink signals a condition variable.
-//! This client is compared with `Overlapped::wait`.
+//! Measures the cost of NetworkDirect's COM interface: a program in C (`benches/com/border.c`) with `libsoftnd.so`, compared with the
+//! traits, in turns within one run. It also measures a client of the traits that sleeps outside the provider: its sink signals a condition
+//! variable. This client is compared with `Overlapped::wait`.
 //!
 //! `cargo build --release -p libsoftnd -p libnetdirect && cargo run --release -p softnd-benches --bin border`
 #![forbid(unsafe_code)]
@@ -42,7 +42,7 @@ struct Arguments {
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// How a client of the traits waits for a result.
+/// The way in which a client of the traits waits for a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Polled,

@@ -1,5 +1,5 @@
-//! softnd beside raw TCP, a bare QUIC stream, UCX and libfabric, in one run and in short alternating turns; perftest's programs by
-//! `nd run` beside `nd perf`; and, on an RDMA device, the provider over verbs beside perftest.
+//! Compares softnd with raw TCP, a bare QUIC stream, UCX and libfabric, in one run and in short alternating turns; perftest's programs by
+//! `nd run` with `nd perf`; and, on an RDMA device, the provider over verbs with perftest.
 //!
 //! `cargo run --release -p softnd-benches --bin compare`, after `cargo build --release`. Run it on a machine that does
 //! nothing else.
@@ -28,10 +28,10 @@ use softnd_benches::octets;
 /// Compares softnd with raw TCP, a bare QUIC stream, UCX (ucx_perftest) and libfabric (fi_pingpong); prints Markdown, each part when
 /// it is there.
 ///
-/// Over TCP all programs have the same congestion control: first the system's default, then, where this process may change the
-/// default for the length of the run, cubic. Then softnd runs over UDP, where QUIC has a congestion control of its own. Then perftest's
-/// programs run over softnd's libraries for verbs, beside `nd perf`. With --device none of this runs, but `nd perftest` over verbs and
-/// perftest's own programs on that device.
+/// Over TCP all programs have the same congestion control: first the system's default, then, where this process may change the default for
+/// the length of the run, cubic. Then softnd runs over UDP, where QUIC has its own congestion control. Then perftest's programs run over
+/// softnd's libraries for verbs, beside `nd perf`. With --device none of this runs, but `nd perftest` over verbs and perftest's own
+/// programs on that device.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Octets per message [default: all powers of two from 8 to 1 MiB]
@@ -105,7 +105,7 @@ impl Arguments {
     }
 }
 
-/// What softnd runs over.
+/// The transport of softnd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Over {
     Tcp,
@@ -157,7 +157,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What takes part besides softnd, and the package with it, as Debian names it.
+/// The programs that take part besides softnd, and Debian's names of their packages.
 const fn packages(part: PagePart) -> &'static [(&'static str, &'static str)] {
     match part {
         PagePart::Tcp => &[("UCX", "ucx-utils"), ("libfabric", "libfabric-bin")],
@@ -185,7 +185,7 @@ fn fabric(findings: &mut Findings) -> Option<Fabric> {
     fabric
 }
 
-/// softnd over TCP beside raw TCP, UCX and libfabric.
+/// Compares softnd over TCP with raw TCP, UCX and libfabric.
 fn over_tcp(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Result<(), Failure> {
     let peers = Peers {
         ucx: Ucx::find(),
@@ -244,7 +244,7 @@ fn calls_of(nd: &Nd, findings: &mut Findings) {
     }
 }
 
-/// softnd over UDP beside a bare QUIC stream and libfabric.
+/// Compares softnd over UDP with a bare QUIC stream and libfabric.
 fn over_udp(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Result<(), Failure> {
     let peers = Peers {
         fabric: fabric(findings),
@@ -285,7 +285,7 @@ fn of_programs(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Resul
     Ok(())
 }
 
-/// The provider over verbs beside perftest.
+/// Compares the provider over verbs with perftest.
 fn on_device(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Result<(), Failure> {
     let name = arguments.device.as_deref().unwrap_or_default();
     let provider = netdirect_verbs::provider(netdirect_verbs::Options::default())
@@ -322,7 +322,7 @@ fn sizes(chosen: &[u32]) -> Vec<usize> {
 
 /// A part of the run.
 struct Part<'a> {
-    /// What the progress calls it.
+    /// Its name in the progress.
     name: &'a str,
     tests: &'static [Test],
     sizes: Vec<usize>,

@@ -149,7 +149,7 @@ impl Side {
 /// A connection that the server has accepted.
 type Accepted = (Arc<dyn QueuePair>, Arc<dyn Connector>);
 
-/// The private data of the acceptance tells where the region is.
+/// The private data of the acceptance has the place of the region.
 fn accept(side: &Side, listener: &Arc<dyn Listener>, context: u64) -> netdirect::Result<Accepted> {
     let qp = side.queue_pair(context)?;
     let connector = side.adapter.create_connector(&side.file)?;

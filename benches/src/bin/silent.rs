@@ -19,7 +19,7 @@ use netdirect::{
 use socket2::{Domain, Socket, Type};
 use softnd::Options;
 
-/// Measures how long an honest client needs to connect while a crowd of silent connections stands before the listener.
+/// Measures how long an honest client needs to connect while a crowd of silent connections waits at the listener.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Silent connections
@@ -234,7 +234,7 @@ impl Drop for Process {
     }
 }
 
-/// How long the honest client needed, connection by connection.
+/// The times that the honest client needed, connection by connection.
 #[derive(Default)]
 struct Times {
     times: Vec<Duration>,

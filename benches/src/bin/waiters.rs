@@ -1,5 +1,5 @@
-//! Measures what threads cost that wait on one file, each for a connection request of its own: while nothing happens, and for
-//! each peer that is turned away.
+//! Measures what threads cost that wait on one file, each for its own connection request: while nothing happens, and for each peer that is
+//! turned away.
 //!
 //! `cargo run --release -p softnd-benches --bin waiters`. Linux only: it reads `/proc`.
 #![forbid(unsafe_code)]

@@ -3,8 +3,8 @@
 use std::env;
 use std::process::Command;
 
-/// What is known of the machine, of softnd by its version, and of the programs of these packages, as names and values. Unknown values
-/// are left out.
+/// Facts about the machine, the version of softnd, and those of the programs of these packages, as names and values. Unknown values are
+/// left out.
 #[must_use]
 pub fn describe(version: &str, packages: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
     let softnd = [("softnd", version.to_owned())];

@@ -1,4 +1,4 @@
-//! softnd beside raw TCP, UCX and libfabric in one run, in short alternating turns.
+//! Compares softnd with raw TCP, UCX and libfabric in one run, in short alternating turns.
 //!
 //! Every turn runs each program for a moment, one after the other, and the order rotates from turn to turn. Figures are
 //! compared within a turn, and the result is the median of these ratios. The machine drifts within seconds, so that figures

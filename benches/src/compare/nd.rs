@@ -26,16 +26,16 @@ pub fn depth(size: usize) -> usize {
     ((1 << 20) / size.max(1)).clamp(2, 32)
 }
 
-/// Over what softnd runs, what it runs beside, and what its client chooses.
+/// The transport of softnd, the program to compare with, and the choices of softnd's client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Over TCP, beside raw TCP.
+    /// Over TCP, compared with raw TCP.
     Tcp,
     /// Over TCP alone, with page-aligned memory.
     Aligned,
     /// Over TCP alone, with shared Receives.
     Shared,
-    /// Over UDP, beside a bare QUIC stream.
+    /// Over UDP, compared with a bare QUIC stream.
     Udp,
 }
 
@@ -64,7 +64,7 @@ pub struct Nd {
 }
 
 impl Nd {
-    /// The `nd` that was built beside this program.
+    /// The `nd` in the folder of this program.
     ///
     /// # Errors
     ///
@@ -123,7 +123,7 @@ impl Nd {
         rows(&process::run(command)?)
     }
 
-    /// How the names of the bare stream's figures begin.
+    /// The prefix of the names of the bare stream's figures.
     fn bare(&self, way: Way) -> &'static str {
         if self.systems_congestion && way == Way::Tcp {
             "default_"
@@ -136,7 +136,7 @@ impl Nd {
         one(&self.rows("send", "latency", size, way)?, "send")
     }
 
-    /// One turn of Send ping-pong, beside raw TCP.
+    /// One turn of Send ping-pong, compared with raw TCP.
     ///
     /// # Errors
     ///
@@ -216,7 +216,7 @@ impl Nd {
         one(&rows, op)
     }
 
-    /// One turn of Send and one of Write, one way, in octets per second, beside raw TCP.
+    /// One turn of Send and one of Write, one way, in octets per second, compared with raw TCP.
     ///
     /// # Errors
     ///

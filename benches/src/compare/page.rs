@@ -60,7 +60,7 @@ pub struct Findings {
     pub programs: Vec<ProgramRow>,
     /// FPDUs per system call.
     pub calls: Vec<(Traffic, Histogram)>,
-    /// What was left out, and why.
+    /// The parts that were left out, and the reasons.
     pub skipped: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ impl Findings {
         text + &self.over_udp() + &self.on_device() + &self.of_programs() + &self.histogram()
     }
 
-    /// What was measured on, how, and what was left out.
+    /// The machine, the method, and the parts that were left out.
     fn head(&self) -> String {
         let mut text = String::new();
         self.machine(&mut text);
@@ -137,7 +137,7 @@ impl Findings {
         text
     }
 
-    /// What the device promises is for `nd perf table` to judge.
+    /// The promises for devices are judged by `nd perf table`.
     fn on_device(&self) -> String {
         let mut text = String::new();
         let Some((name, sizes)) = &self.device else {
@@ -396,7 +396,7 @@ fn table(
     text.push('\n');
 }
 
-/// What the comparison with peers comes to.
+/// The result of the comparison with peers.
 fn verdicts(text: &mut String, what: &str, all: &[(&str, Figure)], sizes: &[Size]) {
     let known: Vec<_> = all
         .iter()

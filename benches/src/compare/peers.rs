@@ -44,7 +44,7 @@ impl Pace {
         messages
     }
 
-    /// A message took so many nanoseconds.
+    /// A message took this many nanoseconds.
     pub(super) fn learn(&self, each: f64) {
         self.each.set(each.max(1.0));
     }
@@ -141,7 +141,7 @@ fn ucx_result(printed: &str) -> Result<UcxResult, Failure> {
 #[derive(Clone, Debug)]
 pub struct Fabric(PathBuf);
 
-/// What libfabric runs over.
+/// The transport of libfabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FabricOver {
     /// Connected endpoints of its tcp provider.

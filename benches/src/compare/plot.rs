@@ -68,7 +68,7 @@ fn is_ours(head: &str) -> bool {
     head.starts_with("softnd")
 }
 
-/// How the curve with this head of a table looks: the colour is that of the operation, or of the program where there is but one.
+/// The style of the curve with this head of a table: the colour is that of the operation, or of the program where there is but one.
 fn look(head: &str) -> Curve {
     let operation = head.split(' ').next_back();
     let (colour, marker) = match (operation, head.split(' ').next()) {
@@ -133,7 +133,7 @@ mod tests {
             (3, DEVICE_PING_PONG.iter().chain(&DEVICE_ONE_WAY)),
         ] {
             for (head, _) in figures {
-                // A place of its own in the legend.
+                // Its own place in the legend.
                 let label = format!(">{head}</text>");
                 assert_eq!(drawings[at].1.matches(&label).count(), 1, "{head}");
             }

@@ -1,6 +1,6 @@
-//! perftest's programs over softnd's libraries for verbs, beside `nd perf`.
+//! Compares perftest's programs over softnd's libraries for verbs with `nd perf`.
 //!
-//! Both run over TCP on the loopback interface. What a program pays for verbs' calls is the difference.
+//! Both run over TCP on the loopback interface. The difference is the cost of verbs' calls.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ use super::nd::Nd;
 use super::peers::Pace;
 use super::{Failure, median};
 
-/// What is required of a test.
+/// The requirement on a test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProgramTest {
     /// The program.
@@ -225,7 +225,7 @@ impl ProgramRow {
         Some((middle, ratios[last / 4], ratios[last - last / 4]))
     }
 
-    /// Whether the ratio is within its bound.
+    /// Returns true if the ratio is within its bound.
     #[must_use]
     pub fn holds(&self) -> bool {
         let bound = self.test.bound();
@@ -253,7 +253,7 @@ pub fn installed() -> (Vec<ProgramTest>, Vec<String>) {
     (there, missing)
 }
 
-/// Whether the libraries lie beside `nd`.
+/// Returns true if the libraries are in the folder of `nd`.
 #[must_use]
 pub fn has_libraries(nd: &Path) -> bool {
     nd.with_file_name("libibverbs.so").is_file()

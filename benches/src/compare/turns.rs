@@ -10,7 +10,7 @@ use super::nd::{Nd, Row};
 use super::peers::{Fabric, FabricOver, Pace, Ucx};
 use super::{Failure, Times, median};
 
-/// What takes part besides softnd and raw TCP.
+/// The programs that take part besides softnd and raw TCP.
 #[derive(Clone, Debug, Default)]
 pub struct Peers {
     /// UCX.
@@ -52,12 +52,12 @@ pub struct Turn {
     pub fabric_udp_ping_pong: Option<Times>,
     /// Sends and Writes one way over UDP.
     pub udp_one_way: Option<[Row<f64>; 2]>,
-    /// The tests on a device beside perftest, by the names of its programs: half round trips in nanoseconds, and rates.
+    /// The tests on a device, compared with perftest, by the names of its programs: half round trips in nanoseconds, and rates.
     pub on_device: BTreeMap<&'static str, Row<f64>>,
 }
 
 impl Turn {
-    /// What a program of perftest, and softnd in its place, measured on a device.
+    /// The figures of a program of perftest, and of softnd in its place, on a device.
     fn of(&self, program: Program) -> Option<Row<f64>> {
         self.on_device.get(program.name()).copied()
     }
@@ -303,7 +303,7 @@ pub const DEVICE_ONE_WAY_SHARES: [(&str, Figure); 3] = [
     ("Read of perftest", |turn| turn.of_perftest(Program::ReadBw)),
 ];
 
-/// What a comparison with peers has to reach at every size, and in the median of all sizes.
+/// The share that a comparison with peers has to reach at every size, and in the median of all sizes.
 pub const LEAST: f64 = 0.95;
 /// Ahead means more than this.
 pub const AHEAD: f64 = 1.0;
@@ -315,7 +315,7 @@ pub struct Overall {
     pub worst_size: usize,
     /// The share at this size.
     pub worst: f64,
-    /// What half of the turns at this size lie between.
+    /// The quartiles of the turns at this size.
     pub quartiles: (f64, f64),
     /// The median of all sizes.
     pub median: f64,
@@ -340,7 +340,7 @@ impl Overall {
         })
     }
 
-    /// Whether the share is what a comparison with peers has to reach. The worse quartile counts.
+    /// Returns true if the share is what a comparison with peers has to reach. The worse quartile counts.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.quartiles.0 >= LEAST && self.median > AHEAD
@@ -578,7 +578,7 @@ fn on_device(
 
 /// The figures of both in the units of a row. `pace` learns how long a message takes.
 fn row_of(program: Program, octets: usize, pace: &Pace, figures: DeviceTurn) -> Row<f64> {
-    // Programs for bandwidth tell MiB/s, the others microseconds.
+    // Programs for bandwidth print MiB/s, the others microseconds.
     let of_unit = if program.is_bandwidth() {
         f64::from(1 << 20)
     } else {

@@ -1,6 +1,6 @@
-//! What a check says of itself.
+//! The description of a check.
 
-/// What a failure of a check weighs (RFC 2119).
+/// The weight of a check's failure (RFC 2119).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// A failure is a failure.
@@ -19,16 +19,16 @@ impl Level {
     }
 }
 
-/// What a check is about, in the words of reports.
+/// The subject of a check, in the words of reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
     /// The row that the check is about, a dot, and what about it: `MPA-021.garbage`.
     pub name: &'static str,
     /// Further rows that the check shows.
     pub also: &'static [&'static str],
-    /// The heading that the check stands under.
+    /// The heading of the check's section.
     pub section: &'static str,
-    /// What a failure weighs.
+    /// The weight of a failure.
     pub level: Level,
     /// The rule in one line.
     pub title: &'static str,
@@ -45,7 +45,7 @@ impl About {
         std::iter::once(self.row()).chain(self.also.iter().copied())
     }
 
-    /// Whether `--only` with this text means the check: a family of rows (`MPA`), or the beginning of the check's name or of
+    /// Returns true if `--only` with this text means the check: a family of rows (`MPA`), or the beginning of the check's name or of
     /// one of its rows (`MPA-02`).
     pub fn is_meant_by(&self, text: &str) -> bool {
         let family = |name: &str| name.split_once('-').is_some_and(|(head, _)| head == text);

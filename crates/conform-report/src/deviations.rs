@@ -1,4 +1,4 @@
-//! What is known of a peer: data, with reasons and sources, so that a run shows what is new.
+//! Known deviations of a peer: data, with reasons and sources, so that a run shows new ones.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub struct Deviations {
 pub struct Race {
     /// The name of the check.
     pub check: String,
-    /// What the peer does when the race goes the wrong way.
+    /// The peer's behaviour when the race goes the wrong way.
     pub reason: String,
     /// How that is known.
     pub source: String,
@@ -53,7 +53,7 @@ pub struct Deviation {
     pub when: BTreeMap<String, toml::Value>,
 }
 
-/// What the deviations of a suite may be about.
+/// The subjects of a suite's deviations.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
     /// The checks that there are.
@@ -107,7 +107,7 @@ impl Deviations {
         Ok(read)
     }
 
-    /// What is known of a check, in a run under these conditions.
+    /// Returns the known deviation of a check, in a run under these conditions.
     pub fn about(&self, check: &About, conditions: &[(&str, &str)]) -> Option<&Deviation> {
         self.deviation.iter().find(|deviation| {
             deviation.is_about(check)

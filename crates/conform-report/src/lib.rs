@@ -1,8 +1,8 @@
-//! What the conformance suites share: how a check can end, what is known of a peer, and reports for people and programs.
+//! The common part of the conformance suites: outcomes of checks, known deviations of a peer, and reports for people and programs.
 //!
-//! A suite has checks of its own, each of which describes itself as an [`About`]. The suite makes an [`Entry`] of each check
-//! that it ran and collects them in a [`Run`]; [`report`] writes the run as text, JSON, JUnit XML, HTML or Markdown. What
-//! differs between suites is the trait [`Suite`].
+//! A suite has its own checks, each of which describes itself as an [`About`]. The suite makes an [`Entry`] of each check that it ran and
+//! collects them in a [`Run`]; [`report`] writes the run as text, JSON, JUnit XML, HTML or Markdown. What differs between suites is the
+//! trait [`Suite`].
 //!
 //! This crate makes no check and knows no protocol.
 

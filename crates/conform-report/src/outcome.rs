@@ -11,7 +11,7 @@ pub type Verdict = Step<Pass>;
 pub enum Pass {
     /// Exactly.
     Right,
-    /// As well as can be told: for example it closed, which may have overtaken its Terminate (RFC 5040 §6.2.1).
+    /// As far as can be seen: for example it closed, which may have overtaken its Terminate (RFC 5040 §6.2.1).
     Weak(String),
 }
 
@@ -54,12 +54,12 @@ pub fn ensure(right: bool, expected: impl Into<String>, seen: impl Into<String>)
     }
 }
 
-/// How a check came out.
+/// The outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// As it has to be.
     Pass,
-    /// As well as can be told.
+    /// Passed, as far as can be seen.
     Weak(String),
     /// Not so.
     Fail(Failure),
@@ -74,14 +74,14 @@ pub enum Outcome {
     LeftOut(String),
 }
 
-/// What was expected, what was seen instead, and what happened before.
+/// The expected behaviour, the behaviour seen instead, and the events before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failure {
     /// What the row asks for.
     pub expected: String,
     /// What the target did.
     pub seen: String,
-    /// What happened before, the last events of it.
+    /// The last events before.
     pub trace: Vec<String>,
 }
 

@@ -1,8 +1,7 @@
 //! Which characters of a peer's texts may be shown to people.
 
-/// Returns true if the character changes nothing but its own place on a terminal or a page. Control characters move the cursor or
-/// hide text, bidirectional controls (Unicode Standard Annex 9) reorder what stands around them, and XML 1.0 cannot hold
-/// U+FFFE and U+FFFF.
+/// Returns true if the character changes nothing but its own place on a terminal or a page. Control characters move the cursor or hide
+/// text, bidirectional controls (Unicode Standard Annex 9) reorder the text around them, and XML 1.0 cannot hold U+FFFE and U+FFFF.
 #[must_use]
 pub fn is_printable(c: char) -> bool {
     !c.is_control()

@@ -9,7 +9,7 @@ use crate::printable::printable;
 pub struct Line {
     /// The row's name: `MPA-021`.
     pub id: String,
-    /// What the suite's own columns hold.
+    /// The cells of the suite's own columns.
     pub cells: Vec<String>,
     /// The names of the checks that prove the row.
     pub checks: Vec<&'static str>,
@@ -17,8 +17,8 @@ pub struct Line {
     pub why: String,
 }
 
-/// A table of rows. `heads` are the suite's own columns; before them stands the row, behind them the checks or the reason why
-/// there are none.
+/// A table of rows. `heads` are the suite's own columns; before them is the row, behind them are the checks or the reason why there are
+/// none.
 pub fn table(heads: &[&str], lines: impl IntoIterator<Item = Line>) -> String {
     let mut out = format!(
         "| row | {} | checks, or why there is none |\n|{}\n",

@@ -1,4 +1,4 @@
-//! What a run of a suite found.
+//! The results of a run of a suite.
 
 use std::time::Duration;
 
@@ -19,12 +19,12 @@ pub struct Entry {
     pub took: Duration,
 }
 
-/// What a whole run found.
+/// The results of a whole run.
 #[derive(Clone, Debug)]
 pub struct Run<F> {
-    /// Who was checked, in words.
+    /// The target of the run, in words.
     pub target: String,
-    /// What is known of the target.
+    /// Facts about the target.
     pub facts: F,
     /// A failing SHOULD counts.
     pub strict: bool,
@@ -36,9 +36,9 @@ pub struct Run<F> {
     pub interrupted: Option<usize>,
 }
 
-/// What reports of one suite have of their own. Implemented by what the suite knows of a target.
+/// The parts of reports that belong to one suite. Implemented by the suite's type of facts about a target.
 pub trait Suite {
-    /// What stands before the target in headings: `Wire conformance of`.
+    /// Heading prefix: `Wire conformance of`.
     const TITLE: &'static str;
     /// The key under which JSON has the trace of a failure.
     const TRACE: &'static str;
@@ -49,21 +49,21 @@ pub trait Suite {
     /// The word for a check that passed though the target is known for something else.
     const MENDED: &'static str;
 
-    /// Adds the keys that JSON has in the object of the run, beside those of all suites.
+    /// Adds the suite's own keys to the JSON object of the run.
     fn head(&self, target: &str, object: &mut Map<String, Value>);
 
-    /// A sentence that stands above the report, or nothing.
+    /// A sentence that is above the report, or nothing.
     fn preface(&self) -> String;
 
-    /// What else is to be said of the target.
+    /// Further notes about the target.
     fn notes(&self) -> &[String];
 
-    /// What the catalogue says in this row.
+    /// The catalogue's text for this row.
     fn rule(&self, row: &str) -> Option<String>;
 }
 
 impl Entry {
-    /// Whether the outcome makes the run a failure.
+    /// Returns true if the outcome makes the run a failure.
     pub fn counts(&self, strict: bool) -> bool {
         match self.outcome {
             Outcome::Fail(_) => strict || self.check.level == Level::Must,
@@ -151,7 +151,7 @@ impl<F> Run<F> {
             })
     }
 
-    /// How many entries have an outcome that satisfies `wanted`.
+    /// Returns the number of entries whose outcome satisfies `wanted`.
     pub fn count(&self, wanted: impl Fn(&Outcome) -> bool) -> usize {
         self.entries
             .iter()

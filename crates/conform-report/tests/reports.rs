@@ -265,8 +265,8 @@ fn an_interrupted_run_says_so_in_every_form() {
     );
 }
 
-/// What a peer said is shown where people read, so none of it may move, hide or reorder what stands around it; and XML has
-/// characters that it cannot hold.
+/// Reports show text of the peer to people, so none of it may move, hide or reorder the text around it; and XML has characters that it
+/// cannot hold.
 #[test]
 fn the_words_of_a_peer_cannot_confuse_a_reader() {
     let confusing =

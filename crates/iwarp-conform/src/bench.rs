@@ -18,7 +18,7 @@ use conform_report::{Step, Stop, fail};
 /// So many connections of a target that connects may end before their first octet, one after the other.
 const GIVEN_UP: usize = 3;
 
-/// What the suite asks for.
+/// The options of the suite's connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Wants {
     /// C in the suite's frames.
@@ -42,7 +42,7 @@ impl Default for Wants {
     }
 }
 
-/// How to make one connection. Where the roles differ, the target's frame decides.
+/// The way to make one connection. Where the roles differ, the target's frame decides.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Rev of a Request.
@@ -57,7 +57,7 @@ pub struct Plan {
     pub data: Vec<u8>,
 }
 
-/// What the first connection has shown about the target.
+/// Facts about the target from the first connection.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// The target was the Initiator.
@@ -74,7 +74,7 @@ pub struct Facts {
     pub enhanced: bool,
     /// The peer-to-peer model was agreed.
     pub peer_to_peer: bool,
-    /// What the target offered.
+    /// The offer of the target.
     pub offer: Option<Offer>,
     /// The target takes Atomic Requests.
     pub atomics: bool,
@@ -95,7 +95,7 @@ enum Source {
     Take(Quic),
 }
 
-/// Accepts in a thread of its own, because there is no portable time limit for an accept.
+/// Accepts in its own thread, because there is no portable time limit for an accept.
 #[derive(Debug)]
 struct Acceptor {
     arrived: Receiver<TcpStream>,
@@ -129,7 +129,7 @@ impl Acceptor {
 impl Drop for Acceptor {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
-        // Ends a send of the thread that nobody waits for, then its accept.
+        // Ends a pending send of the thread, then its accept.
         while self.arrived.try_recv().is_ok() {}
         let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
     }
@@ -141,9 +141,9 @@ pub struct Bench {
     source: Source,
     /// The options of the run.
     pub wants: Wants,
-    /// What is known of the target.
+    /// Facts about the target.
     pub facts: Facts,
-    /// What went over the wire since the log was last taken.
+    /// The traffic since the log was last taken.
     pub log: Log,
     /// The target is known to leave a first FPDU untouched at times. A connection that fails in this way is tried twice.
     pub forgetful: bool,
@@ -326,7 +326,7 @@ impl Bench {
         }
     }
 
-    /// The same, but the Reply has to accept. Full operation begins.
+    /// Sends a frame as Request like [`ask`](Self::ask), but the Reply has to accept. Full operation begins.
     ///
     /// # Errors
     ///
@@ -366,8 +366,8 @@ impl Bench {
         }
     }
 
-    /// The same, followed by the offer of the target. If the target does not speak the Send protocol, followed by a Write
-    /// and a Read of no length. In any case something legal was sent first (PEER-029).
+    /// Begins a connection like [`begin`](Self::begin), and waits for the offer of the target. If the target does not speak the Send
+    /// protocol, a Write and a Read of no length are sent instead. In any case the first message is a legal one (PEER-029).
     ///
     /// # Errors
     ///

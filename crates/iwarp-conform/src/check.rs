@@ -15,7 +15,7 @@ pub enum Role {
     Both,
 }
 
-/// What a check needs of the target or of the run.
+/// A condition of a check on the target or the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The target speaks the Send protocol.
@@ -137,7 +137,7 @@ impl Check {
         std::iter::once(self.row()).chain(self.also.iter().copied())
     }
 
-    /// Whether the check applies to a target in this role.
+    /// Returns true if the check applies to a target in this role.
     pub fn is_about(&self, initiator: bool) -> bool {
         match self.role {
             Role::Responder => !initiator,
@@ -157,7 +157,7 @@ impl Check {
         }
     }
 
-    /// Whether `--only` with this text means the check: a family of rows (`MPA`), or the beginning of the check's name or of
+    /// Returns true if `--only` with this text means the check: a family of rows (`MPA`), or the beginning of the check's name or of
     /// one of its rows (`MPA-02`).
     pub fn is_meant_by(&self, text: &str) -> bool {
         self.about().is_meant_by(text)

@@ -15,7 +15,7 @@ use crate::stream::Stream;
 use crate::wire::{Fpdu, Markers, Segment, StartFrame, hex, pad_length};
 use conform_report::{Step, Stop, fail};
 
-/// How long the suite waits.
+/// The time limits of the suite.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// For anything that the target has to do.
@@ -36,7 +36,7 @@ impl Default for Limits {
     }
 }
 
-/// What went over one connection, for reports.
+/// The traffic of one connection, for reports.
 #[derive(Clone, Debug, Default)]
 pub struct Log(Rc<RefCell<Vec<String>>>);
 
@@ -59,7 +59,7 @@ impl Log {
     }
 }
 
-/// How the target ended its half of the stream.
+/// The end of the target's half of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// In good order.
@@ -68,12 +68,12 @@ pub enum End {
     Reset,
 }
 
-/// What arrived within a time limit.
+/// The result of a wait with a time limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen<T> {
     /// The expected kind of thing.
     It(T),
-    /// The end of the stream, after so many octets of something incomplete.
+    /// The end of the stream, after this many octets of something incomplete.
     End(End, usize),
     /// Nothing, or something incomplete.
     Nothing,
@@ -105,9 +105,9 @@ pub struct Conn {
     pub request_msn: u32,
     /// The Request or Reply of the target.
     pub frame: Option<StartFrame>,
-    /// What the target offered.
+    /// The offer of the target.
     pub offer: Option<Offer>,
-    /// What the target sends, checked.
+    /// The checked traffic of the target.
     pub inbound: Inbound,
 }
 
@@ -223,7 +223,7 @@ impl Conn {
         self.send_octets(&octets)
     }
 
-    /// Whether an FPDU was sent. It was a legal one, unless the check began with something else.
+    /// Returns true if an FPDU was sent. It was a legal one, unless the check began with something else.
     pub fn has_begun(&self) -> bool {
         self.begun
     }
@@ -255,7 +255,7 @@ impl Conn {
 
     // ---- in
 
-    /// Reads until so many octets are there.
+    /// Reads until this many octets are there.
     fn fill(&mut self, need: usize, deadline: Instant) -> Step<Option<Seen<()>>> {
         let mut piece = [0; 16 * 1024];
         while self.buffer.len() < need {

@@ -53,14 +53,14 @@ impl Deviations {
         SHIPPED.iter().map(|(name, _)| *name)
     }
 
-    /// Whether the peer is known to leave a first FPDU untouched at times (row MPA2-032).
+    /// Returns true if the peer is known to leave a first FPDU untouched at times (row MPA2-032).
     pub fn forgetful(&self) -> bool {
         self.deviation.iter().any(|deviation| {
             deviation.check.starts_with("MPA2-032") && deviation.intermittent.is_some()
         })
     }
 
-    /// What is known of a check, with CRCs in use or not.
+    /// Returns the known deviation of a check, with CRCs in use or not.
     pub fn about(&self, check: &Check, crc: bool) -> Option<&Deviation> {
         let crc = if crc { "on" } else { "off" };
         self.0.about(&check.about(), &[("crc", crc)])

@@ -9,9 +9,9 @@ use crate::wire::{Markers, Segment, Terminate, crc32c, hex, opcode, queue};
 pub struct Fault {
     /// The row.
     pub row: &'static str,
-    /// What the row asks for.
+    /// The behaviour that the row asks for.
     pub expected: String,
-    /// What came.
+    /// The octets or the event seen instead.
     pub seen: String,
 }
 
@@ -292,7 +292,7 @@ impl Inbound {
         }
     }
 
-    /// Whether the queue is the right one.
+    /// Returns true if the queue is the right one.
     fn queue(&mut self, segment: &Segment, text: &str) -> bool {
         let (row, qn) = match segment.opcode {
             opcode::READ_REQUEST => ("RDMAP-006", queue::REQUEST),

@@ -1,4 +1,4 @@
-//! What a target has to do about an error, and whether it did.
+//! Judges the reaction of a target to an error.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use crate::conn::{Conn, End, Seen, describe};
 use crate::wire::{Code, Segment, Terminate, hex, opcode};
 use conform_report::{Pass, Step, Verdict, fail};
 
-/// How a stream ended on which the suite has sent an error.
+/// The end of a stream on which the suite has sent an error.
 #[derive(Clone, Debug)]
 pub(crate) enum Ending {
     /// With this Terminate.

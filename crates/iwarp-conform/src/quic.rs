@@ -25,11 +25,11 @@ pub use self::tls::Trusts;
 
 /// The version of the preamble and of its answer.
 const VERSION: u8 = 1;
-/// What answers a preamble.
+/// The answer to a preamble.
 const TAKEN: [u8; 4] = [VERSION, 0, 0, 0];
 const PREAMBLE: usize = 8;
 
-/// Nobody reads a stream any more, or nobody uses the connection.
+/// A stream is not read any more, or the connection is not used any more.
 const CLOSED: VarInt = VarInt::from_u32(0x100);
 /// The connection, or the attempt at one, was broken off.
 const ABORTED: VarInt = VarInt::from_u32(0x101);
@@ -173,7 +173,7 @@ impl Quic {
         }
     }
 
-    /// Drives the socket until `look` has an answer, or this time has come.
+    /// Drives the socket until `look` has an answer, or until this time.
     fn until<T>(
         &self,
         end: Instant,
@@ -196,7 +196,7 @@ impl Quic {
     }
 }
 
-/// The parameters of a connection on which the other side may open so many streams. An opener keeps it alive.
+/// The parameters of a connection on which the other side may open this many streams. An opener keeps it alive.
 fn transport(streams: u32) -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();
     config
@@ -234,7 +234,7 @@ struct Link {
     is_connected: bool,
     /// Why the connection has ended.
     lost: Option<String>,
-    /// Streams all of whose octets have arrived, or whose octets nobody wants.
+    /// Streams all of whose octets have arrived, or whose octets are not wanted.
     settled: BTreeSet<StreamId>,
 }
 
@@ -313,7 +313,7 @@ impl Socket {
             }
             let mut packet = Vec::new();
             while let Some(transmit) = link.quic.poll_transmit(now, 1, &mut packet) {
-                // What is not sent is lost, which QUIC repairs.
+                // Unsent datagrams are lost, which QUIC repairs.
                 let _ = self
                     .socket
                     .send_to(&packet[..transmit.size], transmit.destination);
@@ -351,7 +351,7 @@ impl Socket {
         }
     }
 
-    /// Waits for a datagram for at most so long, or until something is due, and takes it in.
+    /// Waits for a datagram for at most this long, or until something is due, and takes it in.
     fn receive(&mut self, limit: Duration) -> io::Result<()> {
         let now = Instant::now();
         let due = self
@@ -444,7 +444,7 @@ impl QuicStream {
             let link = socket.links.get_mut(&self.handle).ok_or_else(gone)?;
             match act(&mut link.quic, self.id)? {
                 Some(done) => Ok(Some(done)),
-                // What has arrived before the end of the connection can still be read.
+                // Octets that arrived before the end of the connection can still be read.
                 None => link.check().map(|()| None),
             }
         })

@@ -1,4 +1,4 @@
-//! What a run found, for people and for programs, and the checks there are.
+//! Reports of a run, for people and for programs, and the list of checks.
 
 pub use conform_report::report::{Paint, header, html, json, junit, line, summary, text};
 
@@ -9,7 +9,7 @@ use crate::check::{Check, Role};
 use crate::run::{Run, words};
 use crate::{checks, rows};
 
-/// What a check needs, in words: for lists.
+/// The conditions of a check, in words: for lists.
 fn needs(check: &Check) -> String {
     let role = match check.role {
         Role::Both => None,

@@ -54,7 +54,7 @@ pub fn checks_of(id: &str) -> Vec<&'static str> {
         .collect()
 }
 
-/// What is to be said of a row that no check shows.
+/// Returns the reason why a row has no check.
 pub fn why_unchecked(row: &Row) -> &'static str {
     match (reason(row.id), row.seen, row.level) {
         (Some(reason), _, _) => reason,

@@ -13,29 +13,29 @@ use crate::deviations::Deviations;
 use crate::service::RegionKind;
 use crate::{checks, rows};
 
-/// What a whole run found.
+/// The results of a whole run.
 pub type Run = conform_report::Run<Facts>;
 
-/// What to run, and how to judge it.
+/// The options of a run: its checks, and how they are judged.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Names, rows, or beginnings of either; empty for all.
     pub only: Vec<String>,
     /// A SHOULD counts as a MUST, a weak pass as a failure.
     pub strict: bool,
-    /// What is known of the peer.
+    /// Known deviations of the peer.
     pub deviations: Deviations,
     /// Somebody sets it to end the run early, behind the check that is under way.
     pub stop: Arc<AtomicBool>,
 }
 
 impl Selection {
-    /// Whether a check is to be run.
+    /// Returns true if a check is to be run.
     pub fn takes(&self, check: &Check) -> bool {
         self.only.is_empty() || self.only.iter().any(|text| check.is_meant_by(text))
     }
 
-    /// Whether a check is named in full.
+    /// Returns true if a check is named in full.
     fn names(&self, check: &Check) -> bool {
         self.only.iter().any(|text| text == check.name)
     }
@@ -234,7 +234,7 @@ fn has(facts: &Facts, need: Need) -> bool {
     }
 }
 
-/// What is missing, in words.
+/// The missing condition, in words.
 pub fn words(need: Need) -> &'static str {
     match need {
         Need::Service => "the target does not speak the Send protocol",

@@ -29,14 +29,14 @@ pub fn pattern_of(length: usize) -> Vec<u8> {
     (0..length).map(pattern).collect()
 }
 
-/// What the suite asks a target to do.
+/// A command of the suite to a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Answer with the [`Offer`].
     Hello,
     /// Send the body back, without any header.
     Echo(Vec<u8>),
-    /// Send one message of so many octets of the pattern, without any header.
+    /// Send one message of this many octets of the pattern, without any header.
     Emit {
         /// Octets.
         length: u32,
@@ -92,7 +92,7 @@ pub enum Command {
     },
 }
 
-/// What a target sends.
+/// A message of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The answer to [`Command::Hello`], and the first message of a target that connects, which sends it unasked.
@@ -105,7 +105,7 @@ pub enum Answer {
     Report(Report),
 }
 
-/// What a target has to offer on one connection.
+/// The offer of a target on one connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
     /// Receives that the target keeps posted.
@@ -127,7 +127,7 @@ pub struct Offer {
 /// Memory that a target offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// What it is.
+    /// The kind of the region.
     pub kind: RegionKind,
     /// The peer may read it.
     pub read: bool,
@@ -161,7 +161,7 @@ pub struct Report {
     pub crc: u32,
 }
 
-/// What the suite asks of a target that listens, in Private Data.
+/// The wishes of the suite to a listening target, in Private Data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// Reject the connection, with [`REJECTION`] as Private Data.

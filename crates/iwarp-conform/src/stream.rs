@@ -52,7 +52,7 @@ impl Stream {
         }
     }
 
-    /// Waits for at most so long, which is not zero, for octets. Returns how many were read; 0 at the end.
+    /// Waits for at most this long, which is not zero, for octets. Returns how many were read; 0 at the end.
     pub(crate) fn read(&mut self, into: &mut [u8], limit: Duration) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => {

@@ -1,7 +1,7 @@
 //! The state under the table's lock: the free slots, the STags to come, the windows, and their bindings. Lookups, copies and
 //! system calls do not touch this state.
 //!
-//! Slots may be used again at once, because nothing in an STag tells its slot. The STags rest (SEC-009, `stag`).
+//! Slots may be used again at once, because no bit of an STag depends on its slot. The STags are not reused at once (SEC-009, `stag`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -176,7 +176,7 @@ impl Admin {
         }
     }
 
-    /// Whether there is or was a window with this ID.
+    /// Returns true if there is or was a window with this ID.
     pub(crate) fn has_made(&self, window: WindowId) -> bool {
         u64::from(window.0) < self.windows_made
     }
@@ -196,7 +196,7 @@ impl Admin {
         }
     }
 
-    /// Whether a window is bound to the region, or a Bind to it is prepared.
+    /// Returns true if a window is bound to the region, or a Bind to it is prepared.
     pub(crate) fn is_in_use(&self, region: Place) -> bool {
         self.in_use.contains_key(&region)
     }

@@ -55,7 +55,7 @@ impl Index {
     /// Makes the STag lead to a slot. [`Index::has_room`] has been true for this STag, and [`Index::reserve`] was called for it.
     pub(crate) fn insert(&self, stag: STag, slot: u32) {
         if let Some(entry) = self.entry(stag) {
-            // Release: whoever finds the slot by the STag also finds what was published there before.
+            // Release: a thread that finds the slot by the STag also sees what was published there before.
             entry.store(slot + 1, Ordering::Release);
         }
     }
@@ -67,7 +67,7 @@ impl Index {
         }
     }
 
-    /// Makes room for so many STags in all. `stag_of` is the STag of a slot in use.
+    /// Makes room for this many STags in all. `stag_of` is the STag of a slot in use.
     pub(crate) fn reserve(&self, stags: usize, stag_of: impl Fn(u32) -> Option<STag>) {
         let current = self.current.load(Ordering::Relaxed) as usize;
         let entries = self.tables[current].get_or_init(|| table(FIRST));
@@ -99,7 +99,7 @@ fn table(entries: usize) -> Box<[AtomicU32]> {
     (0..entries).map(|_| AtomicU32::new(FREE)).collect()
 }
 
-/// The place of an STag among so many entries, a power of two.
+/// The place of an STag among this many entries, a power of two.
 #[inline]
 fn place(stag: STag, entries: usize) -> usize {
     stag.0 as usize & entries.wrapping_sub(1)

@@ -32,7 +32,7 @@ const PIECES: usize = 128;
 /// Pins of one call. Neighbouring pieces of one region share a pin.
 const PINS: usize = 64;
 
-/// Sends what the batch holds in one `sendmsg`, as far as the socket takes it, and returns the octets sent. If the socket takes only a
+/// Sends the contents of the batch in one `sendmsg`, as far as the socket takes it, and returns the octets sent. If the socket takes only a
 /// part of an FPDU, a second `sendmsg` offers it the rest of the FPDU.
 ///
 /// - The call sends the FPDUs in front of the first one whose memory was revoked before it began. If that is the very
@@ -76,7 +76,7 @@ pub fn send_frame(socket: BorrowedFd<'_>, frame: &[u8], alone: bool) -> Result<u
     sent.ok_or_else(|| ErrorKind::WouldBlock.into())
 }
 
-/// What [`send`] asks of a batch.
+/// The operations of a batch that [`send`] uses.
 trait Outgoing {
     fn is_empty(&self) -> bool;
     /// See [`TxBatch::octets`].
@@ -546,7 +546,7 @@ const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 #[cfg(target_vendor = "apple")]
 const FLAGS: libc::c_int = libc::MSG_DONTWAIT;
 
-/// What follows begins a new TCP segment. Linux marks the socket's buffer if the call takes all octets.
+/// The next octets begin a new TCP segment. Linux marks the socket's buffer if the call takes all octets.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const BOUNDARY: libc::c_int = libc::MSG_EOR;
 /// Other systems refuse MSG_EOR on TCP, or ignore it.

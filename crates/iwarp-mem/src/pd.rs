@@ -1,4 +1,4 @@
-//! Protection domains: numbers by which a table tells who may use which memory.
+//! Protection domains: numbers by which a table decides which connection may use which memory.
 
 use std::{fmt, sync::Arc};
 

@@ -73,12 +73,12 @@ impl Registration {
         self.buffer.len() as u64
     }
 
-    /// Whether the region has no octets.
+    /// Returns true if the region has no octets.
     pub fn is_empty(&self) -> bool {
         self.buffer.len() == 0
     }
 
-    /// Whether windows are bound to the region, or prepared Binds have not ended, so that the region cannot be deregistered
+    /// Returns true if windows are bound to the region, or prepared Binds have not ended, so that the region cannot be deregistered
     /// (MR-026, MW-011). A Bind of a window that was dropped does not count.
     pub fn is_in_use(&self) -> bool {
         self.shared.admin.lock().is_in_use(self.place)

@@ -1,8 +1,8 @@
-//! What registered memory may be used for.
+//! The rights of registered memory.
 
 bitflags::bitflags! {
-    /// What a region may be used for. The owner may always send from the region (MR-019). The bits are those of the
-    /// ND_MR_FLAG_… values, except that ND_MR_FLAG_ALLOW_REMOTE_WRITE contains the local-write bit, which is separate here.
+    /// The rights of a region. The owner may always send from the region (MR-019). The bits are those of the ND_MR_FLAG_… values, except
+    /// that ND_MR_FLAG_ALLOW_REMOTE_WRITE contains the local-write bit, which is separate here.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Rights: u32 {
         /// The adapter may place the data of Receives (ND_MR_FLAG_ALLOW_LOCAL_WRITE, MR-013), and windows that allow

@@ -1,4 +1,4 @@
-//! What registrations and windows share with their table: the slots, and the state of the slots under the lock.
+//! The part of a table that registrations and windows share: the slots, and the state of the slots under the lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ use crate::{
     stag::Sequence,
 };
 
-/// What registrations and windows share with their table.
+/// The part of a table that registrations and windows share.
 pub(crate) struct Shared {
     pub(crate) index: Index,
     pub(crate) slots: Slots,
@@ -42,7 +42,7 @@ impl Shared {
         })
     }
 
-    /// Takes a slot and an STag, and makes them stand for `backing`.
+    /// Takes a slot and an STag, and publishes `backing` under them.
     pub(crate) fn publish(
         &self,
         admin: &mut Admin,
@@ -68,7 +68,7 @@ impl Shared {
             "the slot was in another use than the books say"
         );
         if let Some(slot) = slot {
-            // From here on nobody who tries the STag finds the slot, so that only attempts in progress delay `retire`.
+            // From here on a use of the STag does not find the slot, so that only uses in progress delay `retire`.
             self.index.remove(slot.stag());
         }
     }
@@ -98,7 +98,7 @@ impl Shared {
         (view.r#use == place.r#use).then_some(view)
     }
 
-    /// Whether a region with these rights may be the sink of a Read.
+    /// Returns true if a region with these rights may be the sink of a Read.
     pub(crate) fn sink_allowed(&self, stag: STag, rights: Rights) -> bool {
         if rights.intersects(Rights::READ_SINK | Rights::REMOTE_WRITE) {
             return true; // AMB-016: neither needs LOCAL_WRITE beside it

@@ -21,7 +21,7 @@ use crate::{
     sync::{AtomicPtr, AtomicU32, AtomicU64, Backoff, Ordering, fence},
 };
 
-/// What a slot is used for at the moment.
+/// The current use of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Not in use: on the free list, never used, or revoked and waiting for its pins.
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Whether spans may name the slot.
+    /// Returns true if spans may name the slot.
     fn is_live(self) -> bool {
         matches!(self, Self::Region | Self::Window)
     }
@@ -109,7 +109,7 @@ pub(crate) struct Backing {
     pub(crate) owner: u32,
 }
 
-/// How many octets of the [`Extent`] lie before and behind a range. A word reaches at most 7 octets beyond the range, so a larger margin
+/// The number of octets of the [`Extent`] before and behind a range. A word reaches at most 7 octets beyond the range, so a larger margin
 /// is kept as 7, and both fit into the slot's cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Margins {
@@ -159,7 +159,7 @@ pub(crate) struct View {
     pub(crate) backing: Backing,
 }
 
-/// One entry of the table. It has a cache line of its own, so that pins of different regions do not slow each other down.
+/// One entry of the table. It has its own cache line, so that pins of different regions do not slow each other down.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Slot {
@@ -339,15 +339,15 @@ pub(crate) struct Pin<'a> {
 }
 
 impl Pin<'_> {
-    /// The fields of the slot. The kind is [`Kind::Free`] if somebody has revoked the use, and waits for the pin. The other fields do
-    /// not change until the pin is dropped.
+    /// The fields of the slot. The kind is [`Kind::Free`] if a thread has revoked the use, and waits for the pin. The other fields do not
+    /// change until the pin is dropped.
     #[inline]
     pub(crate) fn fields(&self) -> View {
         self.slot
             .read_fields(Word(self.slot.word.load(Ordering::Relaxed)))
     }
 
-    /// Whether somebody has revoked the use, and waits for the pin.
+    /// Returns true if a thread has revoked the use, and waits for the pin.
     #[inline]
     pub(crate) fn is_revoked(&self) -> bool {
         !Word(self.slot.word.load(Ordering::Relaxed))

@@ -7,7 +7,7 @@ use crate::slot::Slot;
 /// Slots made at a time. The number is small because a registration may have to initialize them under the lock.
 pub(crate) const CHUNK: u32 = 1024;
 
-/// The most slots that a table can have. With so many in use, one of 256 STags is valid.
+/// The most slots that a table can have. With this many in use, one of 256 STags is valid.
 pub(crate) const MAX_SLOTS: u32 = 1 << 24;
 
 /// Chunks of slots, each made once and never moved or dropped before the table.

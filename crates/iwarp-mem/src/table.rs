@@ -175,7 +175,7 @@ impl Table {
         Ok(Window::new(Arc::clone(&self.shared), pd))
     }
 
-    /// What registrations, windows and protection domains share with this table.
+    /// The part of this table that registrations, windows and protection domains share.
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -185,8 +185,8 @@ impl Table {
         self.shared.cancel(stag, None);
     }
 
-    /// How many times a Read sink with only [`Rights::LOCAL_WRITE`] was allowed, which iWARP adapters refuse (AMB-015).
-    /// Always zero with [`TableOptions::strict_sinks`].
+    /// Returns how many times a Read sink with only [`Rights::LOCAL_WRITE`] was allowed, which iWARP adapters refuse (AMB-015). Always zero
+    /// with [`TableOptions::strict_sinks`].
     pub fn lenient_sinks(&self) -> u64 {
         self.shared.lenient_sinks.load(Ordering::Relaxed)
     }
@@ -219,7 +219,7 @@ impl Table {
         span(number, view, sge.address, sge.length)
     }
 
-    /// Whether a read of the socket straight to `at` is slow where page offsets matter. `arrived` octets have come since nothing
+    /// Returns true if a read of the socket straight to `at` is slow where page offsets matter. `arrived` octets have arrived since nothing
     /// was left to read.
     ///
     /// The octets of a peer on the same machine lie where the kernel has put them, which begins at the front of a page when all
@@ -291,7 +291,7 @@ pub(crate) struct Held<'a> {
 }
 
 impl Held<'_> {
-    /// Whether this holds the memory of `at`.
+    /// Returns true if this holds the memory of `at`.
     pub(crate) fn covers(&self, at: Span) -> bool {
         self.slot == at.slot()
             && self.of
@@ -476,7 +476,7 @@ impl Memory for Table {
     }
 
     fn is_slow_in_place(&self, at: Span, ahead: usize) -> bool {
-        // If the memory is gone, whoever reads it finds out.
+        // If the memory is gone, the read finds out.
         self.pin(at)
             .is_ok_and(|held| held.is_slow_in_place(at, ahead))
     }

@@ -49,7 +49,7 @@ impl Blocks {
     pub fn take_away(&self, index: usize) {
         assert!(index < self.count, "no block {index}");
         let start = self.start.wrapping_add(index * Self::BLOCK);
-        // SAFETY: the block is memory of its own, to which nobody has a reference. Its addresses stay reserved.
+        // SAFETY: the block is a mapping of its own, to which no reference exists. Its addresses stay reserved.
         let done = unsafe { mprotect(start.cast(), Self::BLOCK, MprotectFlags::empty()) };
         done.expect("a block without access");
     }

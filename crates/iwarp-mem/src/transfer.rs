@@ -17,7 +17,7 @@ pub enum Sent {
 /// The result of a read into registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// This many octets have come. 0 is the end of the peer's direction.
+    /// This many octets have arrived. 0 is the end of the peer's direction.
     Octets(usize),
     /// The memory was revoked, or cannot be read to. Nothing was taken from the stream.
     Revoked,

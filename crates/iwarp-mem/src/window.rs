@@ -1,5 +1,4 @@
-//! Memory windows, type 2: a window opens a range of a region, with rights of its own, to the peer of one stream (MW-010,
-//! DDP-088, DDP-090).
+//! Memory windows, type 2: a window opens a range of a region, with its own rights, to the peer of one stream (MW-010, DDP-088, DDP-090).
 //!
 //! A Bind takes two steps, because it is a work request. [`Window::prepare`] is called when the request is posted, so that
 //! the STag is known at once (MW-008). `Memory::bind` is called when the request's turn comes. From then on the STag is
@@ -49,7 +48,7 @@ impl Window {
         self.shared.admin.lock().windows.get(&self.id)?.stag()
     }
 
-    /// Whether the window is bound to a region at the moment.
+    /// Returns true if the window is bound to a region at the moment.
     pub fn is_bound(&self) -> bool {
         self.shared
             .admin
@@ -274,8 +273,8 @@ impl Shared {
         self.retire(&[number]);
     }
 
-    /// Executes a Bind. If its window or region was released meanwhile, the Bind succeeds and binds nothing, because it can
-    /// no longer give access to anybody, and releasing them was not an error.
+    /// Executes a Bind. If its window or region was released meanwhile, the Bind succeeds and binds nothing, because it can no longer give
+    /// access to any peer, and releasing them was not an error.
     pub(crate) fn bind_window(&self, bind: &WindowBind, who: Scope) -> Result<(), BindError> {
         let unused = self.admin.lock().bind(bind, who, self)?;
         if let Some(unused) = unused {

@@ -1,5 +1,5 @@
-//! What the engine asks of registered memory: a trait, so that the same engine runs over real regions, over a `Vec` in
-//! tests and over nothing in fuzzing.
+//! Registered memory as the engine uses it: a trait, so that the same engine runs over real regions, over a `Vec` in tests and over nothing
+//! in fuzzing.
 //!
 //! The engine never borrows memory. It asks for a [`Span`], a checked stretch. Each use of a span may find that it was
 //! [`Revoked`].
@@ -18,7 +18,7 @@ pub struct Scope {
     pub stream: StreamId,
 }
 
-/// What a peer wants to do with a stretch of memory.
+/// The access of a peer to a stretch of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Source of an RDMA Read Response.
@@ -29,7 +29,7 @@ pub enum Access {
     Atomic,
 }
 
-/// What a local work request wants to do with a stretch of memory.
+/// The access of a local work request to a stretch of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LocalAccess {
     /// Source of a Send or Write.
@@ -136,7 +136,7 @@ impl Span {
         self.len
     }
 
-    /// Whether the span has no octets.
+    /// Returns true if the span has no octets.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -244,7 +244,7 @@ pub trait Memory {
             .map_err(|Revoked| AccessError::InvalidSTag)
     }
 
-    /// Whether the transport's copy of `at` would be slow if it read the memory in place, `ahead` octets of a batch behind the
+    /// Returns true if the transport's copy of `at` would be slow if it read the memory in place, `ahead` octets of a batch behind the
     /// batch's first octet. Asked only for streams with
     /// [slow places](crate::CopiedPayload::AtSlowPlaces). Memory without such places has nothing to say.
     fn is_slow_in_place(&self, at: Span, ahead: usize) -> bool {

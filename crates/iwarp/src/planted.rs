@@ -63,7 +63,7 @@ mod bugs {
         RaisedStreamForgotten,
         /// Over QUIC: octets are read in the order in which they arrive.
         OrderForgotten,
-        /// Over QUIC: one of several streams is not told that its connection has been lost.
+        /// Over QUIC: one of several streams does not learn that its connection was lost.
         LossForgotten,
     }
 
@@ -100,7 +100,7 @@ mod bugs {
         PLANTED.store(bug.map_or(0, |bug| bug as u8), Ordering::Relaxed);
     }
 
-    /// Whether this bug is planted.
+    /// Returns true if this bug is planted.
     pub fn is_planted(bug: Bug) -> bool {
         PLANTED.load(Ordering::Relaxed) == bug as u8
     }

@@ -80,7 +80,7 @@ pub(crate) fn broke() {
     }
 }
 
-/// What `nd run` has put into the environment.
+/// Reads the options that `nd run` has put into the environment.
 fn options() -> ProcessOptions {
     let mut options = ProcessOptions::default();
     options.interrupts = Some(end_waits);

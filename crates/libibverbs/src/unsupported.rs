@@ -1,4 +1,4 @@
-//! What functions answer that are not supported, or that do nothing here.
+//! The answers of functions that are not supported, or that do nothing here.
 //!
 //! They take no arguments, whatever the caller passes: the caller of a C function cleans up its own arguments.
 

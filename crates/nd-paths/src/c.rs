@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 
-/// What a function returns that fails with a number in `errno`.
+/// The result of a function that fails with a number in `errno`.
 pub(crate) trait Failed {
     const FAILED: Self;
 }

@@ -20,7 +20,7 @@ type OpenAt = unsafe extern "C-unwind" fn(c_int, Path, c_int, ...) -> c_int;
 macro_rules! calls {
     ($($name:ident($($arg:ident: $type:ty),*) -> $result:ty, $path:ident in $folder:expr $(, as $variable:ty)?;)*) => {
         $(
-            // SAFETY: the C library has a function of this name and type, which the wrapper stands before.
+            // SAFETY: the C library has a function of this name and type, which the wrapper replaces.
             #[cfg_attr(not(test), unsafe(no_mangle))]
             pub(crate) unsafe extern "C-unwind" fn $name($($arg: $type),*) -> $result {
                 with_path($folder, $path, |$path| {

@@ -35,7 +35,7 @@ const FOLDERS: [Row; 7] = [
 pub(crate) struct Place<'a> {
     /// The absolute path of the tree's folder.
     pub(crate) folder: &'static str,
-    /// What stands behind the folder's name: nothing, or a slash and more.
+    /// The rest of the path behind the folder's name: nothing, or a slash and more.
     pub(crate) rest: &'a [u8],
 }
 

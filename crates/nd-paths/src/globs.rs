@@ -16,7 +16,7 @@ struct Glob {
     functions: Functions,
 }
 
-/// How `glob` reads folders with `GLOB_ALTDIRFUNC`.
+/// The functions by which `glob` reads folders with `GLOB_ALTDIRFUNC`.
 #[repr(C)]
 struct Functions {
     closedir: *const c_void,
@@ -52,7 +52,7 @@ fn with_wrappers(pattern: *const c_char, flags: c_int, to: *mut Glob) -> c_int {
     flags | libc::GLOB_ALTDIRFUNC
 }
 
-// SAFETY: the C library has a function of this name and type, which the wrapper stands before.
+// SAFETY: the C library has a function of this name and type, which the wrapper replaces.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn glob(
     pattern: *const c_char,

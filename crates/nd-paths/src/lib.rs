@@ -1,8 +1,8 @@
 //! Preloaded by `nd run`: shows softnd's devices where the kernel shows adapters.
 //!
-//! Programs look at `/sys/class/infiniband`, `/sys/class/infiniband_verbs` and `/dev/infiniband`. This library stands between a program and
-//! the C library. A call with a path in one of these folders gets the path of the same name in a tree that `nd run` has made, whose root is
-//! in `SOFTND_VERBS_PATHS`. Every other path goes through untouched.
+//! Programs look at `/sys/class/infiniband`, `/sys/class/infiniband_verbs` and `/dev/infiniband`. This library is between a program and the
+//! C library. A call with a path in one of these folders gets the path of the same name in a tree that `nd run` has made, whose root is in
+//! `SOFTND_VERBS_PATHS`. Every other path goes through untouched.
 //!
 //! - `folders`: which path leads to the tree, by its text alone;
 //! - `root`: where the tree is;

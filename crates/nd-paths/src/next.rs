@@ -1,4 +1,4 @@
-//! The definitions that these wrappers stand before: those of the C library.
+//! The definitions that these wrappers replace: those of the C library.
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
@@ -33,7 +33,7 @@ impl Next {
     #[cold]
     fn look(&self) -> *mut c_void {
         let found = with_errno_kept(|| {
-            // SAFETY: the name ends in a zero. The call stands in this library, behind which the dynamic linker looks.
+            // SAFETY: the name ends in a zero. The call is in this library, behind which the dynamic linker looks.
             unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) }
         });
         self.found.store(found, Ordering::Relaxed);

@@ -85,7 +85,7 @@ fn identity(folder: c_int, path: &CStr, flags: c_int) -> Option<(libc::dev_t, li
     (done == 0).then_some((stat.st_dev, stat.st_ino))
 }
 
-/// How many octets of a path of the C library name the tree's root: behind them is the path that programs know.
+/// Returns how many octets of a path of the C library name the tree's root: behind them is the path that programs know.
 pub(crate) fn root_of(path: *const c_char) -> usize {
     let Some(path) = text(path) else {
         return 0;

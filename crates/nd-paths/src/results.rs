@@ -23,7 +23,7 @@ fn known_to_programs(path: Path, call: impl FnOnce(Path) -> Text) -> Text {
     found
 }
 
-// SAFETY: the C library has a function of this name and type, which the wrapper stands before.
+// SAFETY: the C library has a function of this name and type, which the wrapper replaces.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn realpath(path: Path, to: Text) -> Text {
     known_to_programs(path, |path| {

@@ -1,4 +1,4 @@
-//! `ftw` and `nftw`, which tell a function of the program of every path of a tree.
+//! `ftw` and `nftw`, which call a function of the program for every path of a tree.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
@@ -19,7 +19,7 @@ struct Position {
     level: c_int,
 }
 
-/// What a program has called for each path. `ftw` passes no position.
+/// The function of the program for each path. `ftw` passes no position.
 type Callback = unsafe extern "C-unwind" fn(Path, *const c_void, c_int, *const Position) -> c_int;
 
 type Ftw = unsafe extern "C-unwind" fn(Path, Option<Callback>, c_int) -> c_int;
@@ -85,7 +85,7 @@ fn walk(
 
 macro_rules! walks {
     ($($name:ident = $next:ident: $function:ty, $tell:ident, ($($flags:ident)?);)*) => { $(
-        // SAFETY: the C library has a function of this name and type, which the wrapper stands before.
+        // SAFETY: the C library has a function of this name and type, which the wrapper replaces.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         unsafe extern "C-unwind" fn $name(
             path: Path,

@@ -1,4 +1,4 @@
-//! How servers admit peers: each connection is greeted in a thread of its own, while others come in.
+//! The admission of peers by servers: each connection is greeted in its own thread, while others come in.
 //!
 //! Until a peer has sent its first message, it is unknown. An unknown peer has a time limit for the first message. A peer that is
 //! admitted keeps its place until the server takes it.
@@ -149,7 +149,7 @@ impl<T: Send + 'static> Admission<T> {
         self.pending_peers.take(limit)
     }
 
-    /// The next admitted peer, if one of those who are here now or come meanwhile is admitted. `None` when nobody is left.
+    /// The next admitted peer, if one of those who are here now or come meanwhile is admitted. `None` when no peer is left.
     pub(crate) fn next_of_present(&self) -> Option<T> {
         self.pending_peers.take_of_present()
     }
@@ -175,7 +175,7 @@ impl<T: Send + 'static> Admission<T> {
             thread::sleep(Duration::from_millis(1));
         }
         let _ = acceptor.join();
-        // One more may have come in meanwhile.
+        // One more may have arrived meanwhile.
         untaken.append(&mut self.pending_peers.close());
         untaken
     }
@@ -291,7 +291,7 @@ where
     }
 }
 
-/// A connection that has come in and is not admitted yet, as its greeting sees it.
+/// A connection that has arrived and is not admitted yet, as its greeting sees it.
 #[derive(Debug)]
 pub(crate) struct PendingPeer<T> {
     pub(crate) peer: SocketAddr,
@@ -363,7 +363,7 @@ impl<T: Send + 'static> PendingPeer<T> {
     }
 }
 
-/// All connections that have come in and were not taken yet.
+/// All connections that have arrived and were not taken yet.
 #[derive(Debug)]
 struct PendingPeers<T> {
     bounds: Bounds,
@@ -380,7 +380,7 @@ struct List<T> {
     ticks: u64,
     /// Those that give way to others: unknown peers, admitted ones that the server has not taken yet, and known ones if they do.
     waiting: PeerTable<Present<T>>,
-    /// Those that give way to nobody, because their greeting serves them.
+    /// Those that do not give way, because their greeting serves them.
     known: HashMap<u64, Present<T>>,
     /// Connections whose greeting has not begun, in their order. Some of them may have left.
     ungreeted: VecDeque<u64>,
@@ -397,13 +397,13 @@ struct Present<T> {
     /// When the last message came, or the connection.
     spoke: u64,
     stage: Stage<T>,
-    /// What greets the connection, until a thread does that.
+    /// The greeting of the connection, until a thread runs it.
     greet: Option<Greeting<T>>,
     /// Ends the greeting from outside.
     turn_away: Box<dyn FnOnce() + Send>,
 }
 
-/// How far a connection has come.
+/// The progress of a connection.
 #[derive(Debug)]
 enum Stage<T> {
     /// The first message has not come.
@@ -604,7 +604,7 @@ impl<T: Send + 'static> PendingPeers<T> {
         self.changed.notify_all();
     }
 
-    /// Greets one more connection in a thread of its own, if there is a place for it.
+    /// Greets one more connection in its own thread, if there is a place for it.
     fn receive(
         self: &Arc<Self>,
         peer: SocketAddr,
@@ -658,7 +658,7 @@ impl<T: Send + 'static> PendingPeers<T> {
         if let Err(failure) = started {
             let mut list = self.list();
             list.threads -= 1;
-            // The last thread greets who is left. Where there is none, nobody would.
+            // The last thread greets the connections that are left. Without a thread they would stay ungreeted.
             let left = match list.threads {
                 0 => list.next_ungreeted(),
                 _ => None,
@@ -672,7 +672,7 @@ impl<T: Send + 'static> PendingPeers<T> {
         }
     }
 
-    /// Greets connections until nobody is left that was not greeted.
+    /// Greets connections until all were greeted.
     fn greet_all(self: &Arc<Self>) {
         loop {
             let next = {
@@ -752,7 +752,7 @@ impl<T: Send + 'static> PendingPeers<T> {
         }
     }
 
-    /// Takes the next admitted peer, as long as somebody is here who may be admitted.
+    /// Takes the next admitted peer, as long as a peer is here that may be admitted.
     fn take_of_present(&self) -> Option<T> {
         let is_open = |list: &mut List<T>| list.len() > 0 && !list.has_admitted();
         let waited = self.changed.wait_while(self.list(), is_open);
@@ -820,7 +820,7 @@ mod tests {
         (admission, address)
     }
 
-    /// The same, with the most greetings that were going on at once.
+    /// An admission, its address, and the largest number of greetings that ran at once.
     fn counted(
         most: usize,
         first_message: Duration,
@@ -958,8 +958,8 @@ mod tests {
         assert!(is_dropped(first));
     }
 
-    /// Which of these connections give way, one after the other. Each has an identifier and an address, and the identifiers in
-    /// `spoke` have sent messages, in this order.
+    /// Returns the connections that give way, one after the other. Each has an identifier and an address, and the identifiers in `spoke`
+    /// have sent messages, in this order.
     fn give_way(present: &[(u64, &str)], spoke: &[u64], admitted: &[u64]) -> Vec<u64> {
         let mut list = List::new();
         for &(id, address) in present {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-/// What every command that connects can choose about its adapter.
+/// Options of the adapter, for every command that connects.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AdapterArgs {
     /// Records everything that is sent and received in a pcapng file, for Wireshark
@@ -25,7 +25,7 @@ pub(crate) struct AdapterArgs {
     pub(crate) peer: Option<Stack>,
 }
 
-/// Who is trusted, and who one is, on connections over UDP.
+/// The trusted certificates and this side's own certificate, on connections over UDP.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Options for connections over UDP")]
 pub(crate) struct SecurityArgs {
@@ -57,7 +57,7 @@ pub(crate) struct SecurityArgs {
 }
 
 impl SecurityArgs {
-    /// Whether somebody is named who is trusted.
+    /// Returns true if a trusted certificate or CA is named.
     pub(crate) fn trusts_some(&self) -> bool {
         !self.pins.is_empty() || !self.authorities.is_empty()
     }

@@ -39,7 +39,7 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
         | Kind::DisplayVersion
         | Kind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let printed = error.print().and_then(|()| std::io::stdout().flush());
-            // If the reader has gone, nobody wants the help any more.
+            // If the reader is gone, the help is not needed any more.
             if let Err(why) = printed
                 && why.kind() != std::io::ErrorKind::BrokenPipe
             {

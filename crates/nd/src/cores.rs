@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Cores are apart in another way than before if a cache line takes so many times as long, or as short, as before. On a processor of
-/// AMD it takes 30 ns between two cores of one die, and 160 ns between two dies.
+/// Cores are apart in another way than before if a cache line takes this many times as long, or as short, as before. On a processor of AMD
+/// it takes 30 ns between two cores of one die, and 160 ns between two dies.
 const MOVED: f64 = 2.0;
 
-/// How long a cache line takes from one core to another, as it was each time when somebody looked.
+/// The times that a cache line took from one core to another, one for each look.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Watch {
-    /// What was found at each look that counts.
+    /// The times of all looks that count.
     pub looks: Vec<Duration>,
     /// How often the cores moved between two looks.
     pub moves: u32,
@@ -32,7 +32,7 @@ pub struct Span<'a> {
 }
 
 impl Watch {
-    /// Begins something during which these cores must not move. With `None` nobody looks, and nothing moves.
+    /// Begins something during which these cores must not move. With `None` there are no looks, and the cores count as unmoved.
     pub fn begin(&mut self, cores: Option<[usize; 2]>) -> Span<'_> {
         let mut span = Span {
             cores,
@@ -57,7 +57,7 @@ impl Watch {
         looks.get(looks.len() / 2).copied()
     }
 
-    /// Whether the cores were no further from each other at the last look than they usually are: at the median look.
+    /// Returns true if the cores were no further from each other at the last look than they usually are: at the median look.
     #[must_use]
     pub fn is_usual(&self) -> bool {
         let last = self.looks.last().zip(self.median());
@@ -76,7 +76,7 @@ impl Watch {
     }
 }
 
-/// What was seen, in a sentence or two.
+/// The result of the looks, in a sentence or two.
 impl fmt::Display for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bounds = self.looks.iter().min().zip(self.looks.iter().max());
@@ -111,13 +111,13 @@ impl Span<'_> {
         }
     }
 
-    /// Whether the cores were further from each other at any look than they usually are.
+    /// Returns true if the cores were further from each other at any look than they usually are.
     #[must_use]
     pub fn is_far(&self, usual: Duration) -> bool {
         self.found.iter().any(|look| is_far(*look, usual))
     }
 
-    /// Whether the cores stayed where they were, as far as the looks tell. Only then the looks count.
+    /// Returns true if the cores stayed where they were, as far as the looks show. Only then the looks count.
     #[must_use]
     pub fn end(self) -> bool {
         let steady = stayed(&self.found);
@@ -135,7 +135,7 @@ fn stayed(looks: &[Duration]) -> bool {
     bounds.is_none_or(|(least, most)| !is_far(*most, *least))
 }
 
-/// Whether this is so much longer than usual that the cores were further from each other.
+/// Returns true if this time is so much longer than usual that the cores must have been further from each other.
 fn is_far(time: Duration, usual: Duration) -> bool {
     time.as_secs_f64() > usual.as_secs_f64() * MOVED
 }
@@ -161,7 +161,7 @@ pub fn await_near<E>(
     Ok(())
 }
 
-/// How long a cache line takes from one of these cores to the other. `None` where no thread can be bound to each of them.
+/// Returns how long a cache line takes from one of these cores to the other. `None` where no thread can be bound to each of them.
 ///
 /// Two threads hand a number to and fro, some thousand times in some hundred microseconds. The median of short batches counts, so that
 /// it changes nothing if a thread is interrupted now and then.
@@ -199,7 +199,7 @@ const BATCHES: u32 = 31;
 /// How often the number goes to and fro in a batch.
 const ROUNDS: u32 = 64;
 
-/// A number in cache lines of its own: processors fetch lines in pairs.
+/// A number alone in its two cache lines, because processors fetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Line(AtomicU32);
@@ -221,7 +221,7 @@ impl Line {
         while self.0.load(Ordering::Acquire) != number {
             spins = spins.wrapping_add(1);
             if spins.is_multiple_of(1 << 14) {
-                // Whoever has to answer may be waiting for this core.
+                // The thread that has to answer may be waiting for this core.
                 thread::yield_now();
             }
         }
@@ -352,11 +352,11 @@ mod tests {
     fn patience_is_used_up_by_waiting_alone() {
         let mut patience = Duration::from_millis(1);
         let go_on = || Ok::<(), ()>(());
-        // Nothing can be known of these, so nobody waits for them.
+        // The distance of these cores is not known, so the function does not wait.
         assert_eq!(await_near([0, 0], NEAR, &mut patience, go_on), Ok(()));
         assert_eq!(patience, Duration::from_millis(1));
         if let (Some(cores), Ok(())) = (allowed().first_chunk(), bind(allowed())) {
-            // Any time is longer than none. Who interrupts the wait ends it before anybody sleeps.
+            // Any time is longer than zero. An interrupt ends the wait before the first sleep.
             let mut long = Duration::from_secs(3600);
             let ended = await_near(*cores, Duration::ZERO, &mut long, || Err("interrupted"));
             assert_eq!((ended, long.as_secs()), (Err("interrupted"), 3600));

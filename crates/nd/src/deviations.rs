@@ -8,7 +8,7 @@ use crate::errors::{Failure, Result};
 pub(crate) struct Shipped<T> {
     /// Reads a file's text.
     pub(crate) parse: fn(&str) -> std::result::Result<T, String>,
-    /// What has a name, if anything has.
+    /// Finds the list of a name. `None` if no list has this name.
     pub(crate) named: fn(&str) -> Option<std::result::Result<T, String>>,
     /// All names.
     pub(crate) names: Vec<&'static str>,

@@ -34,25 +34,25 @@ pub enum Program {
 }
 
 impl Program {
-    /// Whether it measures a rate, and not times.
+    /// Returns true if it measures a rate, and not times.
     #[must_use]
     pub const fn is_bandwidth(self) -> bool {
         matches!(self, Self::SendBw | Self::WriteBw | Self::ReadBw)
     }
 
-    /// Whether its messages are Sends.
+    /// Returns true if its messages are Sends.
     #[must_use]
     pub const fn sends(self) -> bool {
         matches!(self, Self::SendBw | Self::SendLat)
     }
 
-    /// Whether its messages are RDMA Reads.
+    /// Returns true if its messages are RDMA Reads.
     #[must_use]
     pub const fn reads(self) -> bool {
         matches!(self, Self::ReadBw | Self::ReadLat)
     }
 
-    /// Whether its messages are RDMA Writes.
+    /// Returns true if its messages are RDMA Writes.
     #[must_use]
     pub const fn writes(self) -> bool {
         matches!(self, Self::WriteBw | Self::WriteLat)
@@ -77,7 +77,7 @@ impl Program {
         format!("ib_{}", self.name())
     }
 
-    /// Whether perftest's own program is installed.
+    /// Returns true if perftest's own program is installed.
     #[must_use]
     pub fn is_installed(self) -> bool {
         process::find(&self.installed_name()).is_some()
@@ -87,7 +87,7 @@ impl Program {
 /// A test that both sides make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceTest {
-    /// Who makes it.
+    /// The program that makes the measurement.
     pub program: Program,
     /// Octets of a message.
     pub size: u32,
@@ -95,7 +95,7 @@ pub struct DeviceTest {
     pub messages: u32,
 }
 
-/// What both sides have measured in one turn: the typical time of a message one way, in microseconds, or the average rate, in MiB/s.
+/// The measurements of both sides in one turn: the typical time of a message one way, in microseconds, or the average rate, in MiB/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceTurn {
     /// Of `nd perftest`.

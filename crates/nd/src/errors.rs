@@ -12,7 +12,7 @@ use iwarp_conform::is_printable;
 use netdirect::Status;
 use rustix::io::Errno;
 
-/// What every step of a command returns.
+/// The result of every step of a command.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// Why a command failed, in words for its user.
@@ -26,16 +26,16 @@ pub(crate) struct Failure {
     origin: Origin,
 }
 
-/// Who has to be told of the failure.
+/// The origin of a failure, which decides who has to be informed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     /// This side: a peer, if there is one, does not know yet.
     Here,
-    /// The peer, or the connection to it, has failed: there is nobody to tell.
+    /// The peer, or the connection to it, has failed: the peer cannot be informed.
     Peer,
-    /// The reader of our standard output has gone, so that nobody would read a message either.
+    /// The reader of our standard output is gone, so that a message would not be read either.
     Reader,
-    /// The user was told in another way.
+    /// The failure was already reported.
     Told,
 }
 
@@ -65,7 +65,7 @@ impl Failure {
         }
     }
 
-    /// The same, with lines below the message that show where something is wrong.
+    /// Adds lines below the message that show the place of the error.
     pub(crate) fn showing(self, lines: &str) -> Self {
         Self {
             shown: lines.replace('\t', " "),
@@ -73,7 +73,7 @@ impl Failure {
         }
     }
 
-    /// The same, caused by the peer or by the loss of the connection.
+    /// A failure caused by the peer or by the loss of the connection.
     pub(crate) fn peer(what: impl Into<String>, advice: impl Into<Cow<'static, str>>) -> Self {
         Self {
             origin: Origin::Peer,
@@ -178,7 +178,7 @@ impl Failure {
     pub(crate) fn socket(doing: impl Display, error: &io::Error) -> Self {
         let failure = Self::io(doing, error);
         match error.kind() {
-            // Ports below 1024, and addresses that stand for all hosts of a network, to which nobody may connect.
+            // Ports below 1024, and addresses that stand for all hosts of a network, to which connecting is forbidden.
             io::ErrorKind::PermissionDenied => failure.advise(
                 "name the address of one host and a port above 1023, or look for a rule of this machine that forbids it (its firewall \
                  and routes, seccomp, SELinux)",
@@ -191,8 +191,8 @@ impl Failure {
         }
     }
 
-    /// Standard output could not be written. If the reader of a pipe has gone, the program ends without a message, as a
-    /// program that SIGPIPE ends.
+    /// Standard output could not be written. If the reader of a pipe is gone, the program ends without a message, as a program that SIGPIPE
+    /// ends.
     pub(crate) fn stdout(error: &io::Error) -> Self {
         let origin = if error.kind() == io::ErrorKind::BrokenPipe {
             Origin::Reader
@@ -218,17 +218,17 @@ impl Failure {
         self.status
     }
 
-    /// Whether the peer should be told before the connection goes.
+    /// Returns true if the peer should be informed before the connection ends.
     pub(crate) fn is_ours(&self) -> bool {
         self.origin == Origin::Here
     }
 
-    /// Whether the failure is only that nobody reads standard output any more.
+    /// Returns true if the failure is only that standard output has no reader any more.
     pub(crate) fn is_unread(&self) -> bool {
         self.origin == Origin::Reader
     }
 
-    /// The same failure as one of the peer, which need not be told.
+    /// Marks the failure as one of the peer, which need not be informed.
     pub(crate) fn by_peer(self) -> Self {
         Self {
             origin: Origin::Peer,
@@ -236,7 +236,7 @@ impl Failure {
         }
     }
 
-    /// The same failure, of which the user is told in another way. It sets only the exit status.
+    /// Marks the failure as already reported: it only sets the exit status.
     pub(crate) fn told(self) -> Self {
         Self {
             origin: Origin::Told,
@@ -244,7 +244,7 @@ impl Failure {
         }
     }
 
-    /// What happened, without the advice. This is for the peer, whose user cannot follow the advice.
+    /// The message without the advice. This is for the peer, whose user cannot follow the advice.
     pub(crate) fn what(&self) -> String {
         one_line(&self.what)
     }
@@ -287,7 +287,7 @@ pub(crate) struct Row {
     status: Status,
     /// The meaning of the status, as text behind a colon.
     pub(crate) meaning: &'static str,
-    /// What to do about it.
+    /// The advice to the user.
     pub(crate) advice: &'static str,
 }
 
@@ -571,7 +571,7 @@ const EAGAIN: i32 = if cfg!(target_os = "linux") {
 const MORE_THREADS: &str =
     "end other programs, or raise the limits of threads and of memory (ulimit -u, ulimit -v)";
 
-/// Whether the resource that an adapter lacks is a thread. Of all resources that an adapter asks the system for, only
+/// Returns true if the resource that an adapter lacks is a thread. Of all resources that an adapter asks the system for, only
 /// threads give this error.
 fn is_shortage_of_threads(status: Status, detail: &str) -> bool {
     status == Status::INSUFFICIENT_RESOURCES && detail.contains(&format!("(os error {EAGAIN})"))
@@ -621,7 +621,7 @@ fn without_number(text: &str) -> &str {
     }
 }
 
-/// As [`without_number`], wherever in the text the numbers are.
+/// Removes the system's numbers, wherever they are in the text.
 fn without_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -637,7 +637,7 @@ fn without_full_stop(text: &str) -> &str {
     text.strip_suffix('.').unwrap_or(text)
 }
 
-/// What to do about an error of the operating system.
+/// Advice about an error of the operating system.
 fn io_advice(error: &io::Error) -> &'static str {
     use io::ErrorKind as Kind;
     match error.kind() {

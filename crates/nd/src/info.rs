@@ -53,7 +53,7 @@ fn all(options: &AdapterOptions) -> Result<Vec<Found>> {
         }
         let mut seen: Vec<AdapterId> = Vec::new();
         for address in addresses {
-            // An address may have gone since the list was made (PROV-010).
+            // An address may have been removed since the list was made (PROV-010).
             let Ok(id) = provider.resolve_address(address) else {
                 continue;
             };
@@ -78,7 +78,7 @@ fn all(options: &AdapterOptions) -> Result<Vec<Found>> {
 }
 
 impl Found {
-    /// Whether the other one is the same adapter over another protocol.
+    /// Returns true if the other one is the same adapter over another protocol.
     fn is_same(&self, other: &Self) -> bool {
         self.info.adapter_id == other.info.adapter_id
             && self.info.vendor_id == other.info.vendor_id

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// optimisation.
 pub const PROFILE: &str = env!("ND_PROFILE");
 
-/// What is known of the machine, as names and values. Unknown values are left out.
+/// Facts about the machine, as names and values. Unknown values are left out.
 #[must_use]
 pub fn describe() -> Vec<(&'static str, String)> {
     let memory = meminfo().as_deref().and_then(gibibytes);
@@ -36,7 +36,7 @@ pub fn describe() -> Vec<(&'static str, String)> {
     ])
 }
 
-/// The same in a few words: `2 cores of Some CPU, with AVX-512, virtual machine, Linux 6.1`.
+/// The machine in a few words: `2 cores of Some CPU, with AVX-512, virtual machine, Linux 6.1`.
 #[must_use]
 pub fn summary() -> String {
     let cores = match cores() {
@@ -72,7 +72,7 @@ pub fn date() -> String {
     date_of(since_1970.map_or(0, |time| time.as_secs() / 86_400))
 }
 
-/// The date so many days after 1970-01-01, in the Gregorian calendar.
+/// The date this many days after 1970-01-01, in the Gregorian calendar.
 fn date_of(mut days: u64) -> String {
     let is_leap = |year: u64| {
         year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
@@ -109,7 +109,7 @@ pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The processor in a word or two: `AMD EPYC`, `Intel Xeon`. Where the system does not tell, `this processor`.
+/// The processor in a word or two: `AMD EPYC`, `Intel Xeon`. Where the system does not report it, `this processor`.
 #[must_use]
 pub fn short_name() -> String {
     processor().map_or_else(|| "this processor".to_owned(), |name| shortened(&name))

@@ -109,7 +109,7 @@ impl Mailbox {
         }
     }
 
-    /// Whether a message of the peer has arrived that was not handled yet.
+    /// Returns true if a message of the peer has arrived that was not handled yet.
     pub(crate) fn has_word(&mut self) -> bool {
         while let Some(result) = self.endpoint.poll() {
             self.taken.push(result);
@@ -160,7 +160,7 @@ fn place(slot: u64) -> usize {
     usize::try_from(slot).unwrap_or_default() * ROOM
 }
 
-/// The peer has gone.
+/// The peer is gone.
 pub(crate) fn lost(doing: &str) -> Failure {
     Failure::peer(
         format!("cannot {doing}: the other side has ended the connection"),

@@ -13,7 +13,7 @@ const TOO_LITTLE: &[u8] =
     b"nd: error: there are less than 48 MiB of memory for this process; raise its limits \
 (ulimit -v, ulimit -d), or free some memory\n";
 
-/// Whether there is enough memory to begin with. If not, prints a message.
+/// Returns true if there is enough memory to begin with. If not, prints a message.
 pub(crate) fn is_enough() -> bool {
     let enough = Vec::<u8>::new().try_reserve_exact(BASE).is_ok();
     if !enough {
@@ -22,7 +22,7 @@ pub(crate) fn is_enough() -> bool {
     enough
 }
 
-/// The memory that has to be left beside large pieces, for everything that is too small to be checked.
+/// The memory that has to be left after large pieces, for everything that is too small to be checked.
 const SPARE: usize = 16 << 20;
 
 /// The size from which a piece is large.
@@ -37,7 +37,7 @@ pub(crate) fn zeroed(len: usize) -> Result<Vec<u8>> {
     Ok(octets)
 }
 
-/// Whether enough is left beside a piece of so many octets.
+/// Checks that enough memory is left after a piece of this many octets.
 pub(crate) fn check_spare(len: usize) -> Result<()> {
     if len >= LARGE && Vec::<u8>::new().try_reserve_exact(SPARE).is_err() {
         return Err(missing(len));
@@ -45,7 +45,7 @@ pub(crate) fn check_spare(len: usize) -> Result<()> {
     Ok(())
 }
 
-/// Makes room for so many more elements.
+/// Makes room for this many more elements.
 pub(crate) fn reserve<T>(elements: &mut Vec<T>, more: usize) -> Result<()> {
     let reserved = elements.try_reserve_exact(more);
     reserved.map_err(|_| missing(more.saturating_mul(size_of::<T>())))

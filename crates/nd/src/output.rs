@@ -1,6 +1,6 @@
 //! Standard output without panics, and the few colours.
 //!
-//! `println!` panics when the reader of a pipe has gone; here that becomes a quiet [`Failure`].
+//! `println!` panics when the reader of a pipe is gone; here that becomes a quiet [`Failure`].
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -16,7 +16,7 @@ pub(crate) fn line(text: impl Display) -> Result<()> {
         .map_err(|error| Failure::stdout(&error))
 }
 
-/// The same for a line about something that has been done already. If the reader has gone, that is no failure.
+/// Writes a line about something that was done already. If the reader is gone, that is no failure.
 pub(crate) fn afterword(text: impl Display) -> Result<()> {
     match line(text) {
         Err(failure) if failure.is_unread() => Ok(()),
@@ -30,12 +30,12 @@ pub(crate) struct Paint {
     on: bool,
 }
 
-/// Whether standard output is a terminal that may be coloured.
+/// Returns true if standard output is a terminal that may be coloured.
 pub(crate) fn colours_wanted() -> bool {
     std::io::stdout().is_terminal() && may_be_coloured()
 }
 
-/// Whether terminals may be coloured: not where `NO_COLOR` is set, and not those that know no colours.
+/// Returns true if terminals may be coloured: not where `NO_COLOR` is set, and not those that know no colours.
 pub(crate) fn may_be_coloured() -> bool {
     allows_colours(|name| std::env::var_os(name))
 }

@@ -1,4 +1,4 @@
-//! The part of a page that a program writes. It stands between two marks, and the rest of the page stays unchanged.
+//! The part of a page that a program writes. It is between two marks, and the rest of the page stays unchanged.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ pub fn replace(page: &str, name: &str, part: &str) -> Result<String, NoPlace> {
     ))
 }
 
-/// What stands between the marks of that name.
+/// Returns the text between the marks of that name.
 ///
 /// # Errors
 ///

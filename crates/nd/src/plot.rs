@@ -44,7 +44,7 @@ impl Colour {
     }
 }
 
-/// How a curve's line is drawn.
+/// The style of a curve's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stroke {
     /// In one piece.
@@ -80,7 +80,7 @@ pub enum Marker {
     Wedge,
 }
 
-/// How a curve looks, and what the legend calls it.
+/// The style of a curve, and its name in the legend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Curve {
     /// In the legend. It contains none of the characters `<`, `>` and `&`.
@@ -89,7 +89,7 @@ pub struct Curve {
     pub colour: Colour,
     /// How its line is drawn.
     pub stroke: Stroke,
-    /// What is at each point.
+    /// The marker at each point.
     pub marker: Marker,
     /// Whether the markers are hollow.
     pub hollow: bool,
@@ -98,7 +98,7 @@ pub struct Curve {
 /// Positive values over sizes, or over numbers of something.
 pub type Points = BTreeMap<u32, f64>;
 
-/// What values stand over, and how that is written.
+/// The quantity on an axis, and its format.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis {
     /// Below the axis.
@@ -126,7 +126,7 @@ pub struct Panel {
     pub title: &'static str,
     /// How values are written.
     pub unit: fn(f64) -> String,
-    /// What the values stand over.
+    /// The horizontal axis.
     pub over: Axis,
     /// The curves, each with at least one point.
     pub curves: Vec<(Curve, Points)>,

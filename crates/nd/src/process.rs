@@ -1,4 +1,4 @@
-//! Runs other programs for a limited time, on a core of their own, and a server before its client.
+//! Runs other programs for a limited time, on their own core, and a server before its client.
 
 use std::fs;
 use std::io::{self, Read};
@@ -10,7 +10,7 @@ use std::{env, fmt, thread};
 
 use crate::cores;
 
-/// What a program did instead of what it should, in one sentence.
+/// The failure of a program, in one sentence.
 #[derive(Debug)]
 pub struct ProgramFailure(String);
 
@@ -75,7 +75,7 @@ impl Running {
         Ok(Self { child, name })
     }
 
-    /// What the process printed, once it has ended with success.
+    /// Returns the output of the process, once it has ended with success.
     fn finish(mut self, limit: Duration) -> Result<String, ProgramFailure> {
         let name = self.name.clone();
         let mut outputs = [
@@ -178,8 +178,8 @@ pub fn run_pair(server: Command, client: Command, port: u16) -> Result<String, P
     Ok(printed)
 }
 
-/// Runs a server, and clients until one of them ends well, and returns what that one printed. For servers that listen where nobody
-/// sees it, as on a device.
+/// Runs a server, and clients until one of them ends well, and returns what that one printed. For servers whose listening cannot be seen,
+/// as on a device.
 ///
 /// # Errors
 ///
@@ -210,7 +210,7 @@ pub fn run_pair_by_trial(
     }
 }
 
-/// A port that nobody uses at the moment.
+/// A port that is free at the moment.
 ///
 /// # Errors
 ///
@@ -222,8 +222,7 @@ pub fn free_port() -> Result<u16, ProgramFailure> {
         .map_err(|error| ProgramFailure::new(format!("there is no free port: {error}")))
 }
 
-/// Whether somebody listens on a port. The function does not connect, because the server would take the connection for its
-/// client.
+/// Returns true if a program listens on a port. The function does not connect, because the server would take the connection for its client.
 fn listens(port: u16) -> bool {
     ["/proc/net/tcp", "/proc/net/tcp6"]
         .iter()

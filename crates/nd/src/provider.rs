@@ -125,7 +125,7 @@ struct Scheme {
 enum Place {
     /// They are those of this machine, and are listed without a URL.
     Machine,
-    /// Each provider has a simulated network of its own, with several adapters.
+    /// Each provider has its own simulated network, with several adapters.
     Simulation,
     /// They are devices of this machine, which are listed without a URL where the machine has what they need.
     Devices,
@@ -151,7 +151,7 @@ enum Choice {
 }
 
 impl Choice {
-    /// Whether the choice is about certificates and trust.
+    /// Returns true if the choice is about certificates and trust.
     fn is_of_security(self) -> bool {
         matches!(
             self,
@@ -191,16 +191,16 @@ pub(crate) struct AdapterOptions {
     pub(crate) crc: bool,
     /// The stack of the other side.
     pub(crate) peer: Option<Stack>,
-    /// Who is trusted, and who one is.
+    /// The trusted certificates, and this side's own certificate.
     pub(crate) security: SecurityArgs,
-    /// TCP segments have at most so many octets.
+    /// TCP segments have at most this many octets.
     pub(crate) segment: Option<u16>,
     /// TCP segments never begin inside a CRC field.
     pub(crate) whole_crcs: bool,
     /// Whether to ask for MPA's markers.
     pub(crate) markers: bool,
-    /// Whether a peer that closes on MPA revision 2 is tried again with revision 1. A provider without MPA of its own never
-    /// does that, so this option is never refused.
+    /// Whether a peer that closes on MPA revision 2 is tried again with revision 1. A provider that leaves MPA to a device never does that,
+    /// so this option is never refused.
     pub(crate) revision_1_fallback: bool,
     /// Whether the provider is to be as narrow as the narrowest adapter. A provider without profiles stays as it is.
     pub(crate) strict: bool,
@@ -211,8 +211,8 @@ pub(crate) struct AdapterOptions {
     pub(crate) reply: Duration,
     /// The largest buffer that can be registered, as for the time limits.
     pub(crate) largest_registration: Option<u64>,
-    /// How long the provider waits for its client to complete a connection before it tells the peer. A provider without such
-    /// an option stays as it is.
+    /// The time that the provider waits for its client to complete a connection before it sends the ready-to-receive message without it. A
+    /// provider without such an option stays as it is.
     pub(crate) patience: Option<Duration>,
 }
 
@@ -289,7 +289,7 @@ struct Started {
     refusals: Arc<Refusals>,
 }
 
-/// Output that the adapters write beside their work.
+/// Output that the adapters write while they work.
 trait Flush: Debug + Send + Sync {
     /// Writes what is still held back. Also fails if an earlier write has failed.
     fn flush(&self) -> io::Result<()>;
@@ -531,8 +531,7 @@ pub(crate) fn help() -> String {
     text
 }
 
-/// Closes all connections whose peers the system does not tell that the program ends: when what was sent has arrived, or after
-/// `limit`.
+/// Closes all connections whose peers do not learn from the system that the program ends: when what was sent has arrived, or after `limit`.
 pub(crate) fn leave(limit: Duration) {
     softnd::close_connections(limit);
 }
@@ -548,32 +547,32 @@ pub(crate) fn check_for_two_processes(url: Option<&str>) -> Result<()> {
     }
 }
 
-/// Whether the adapters of a URL are those of a library with COM's entry points.
+/// Returns true if the adapters of a URL are those of a library with COM's entry points.
 pub(crate) fn is_library(url: &str) -> bool {
     find(SCHEMES, url).is_ok_and(|(scheme, _)| scheme.place == Place::Library)
 }
 
-/// Whether the URL is of a network that only this process has, and that no other adapter reaches.
+/// Returns true if the URL is of a network that only this process has, and that no other adapter reaches.
 pub(crate) fn is_simulated(url: &str) -> Result<bool> {
     find(SCHEMES, url).map(|(scheme, _)| scheme.place == Place::Simulation)
 }
 
-/// Whether the adapters of the URL can be told which stack the other side has.
+/// Returns true if the adapters of the URL have an option for the stack of the other side.
 pub(crate) fn knows_stacks(url: &str) -> bool {
     find(SCHEMES, url).is_ok_and(|(scheme, _)| scheme.takes.contains(&Choice::Peer))
 }
 
-/// Whether the URL names one adapter, and not only the scheme of whichever adapter has or reaches an address.
+/// Returns true if the URL names one adapter, and not only a scheme, for which an address decides the adapter.
 pub(crate) fn is_of_one_adapter(url: &str) -> Result<bool> {
     find(SCHEMES, url).map(|(scheme, name)| scheme.place == Place::Simulation || !name.is_empty())
 }
 
-/// Whether one can choose for the adapters of the URL whether to ask for CRCs.
+/// Returns true if the adapters of the URL have a choice whether to ask for CRCs.
 pub(crate) fn chooses_crc(url: &str) -> Result<bool> {
     find(SCHEMES, url).map(|(scheme, _)| scheme.takes.contains(&Choice::NoCrc))
 }
 
-/// Whether the URL is of adapters over UDP.
+/// Returns true if the URL is of adapters over UDP.
 pub(crate) fn is_over_udp(url: &str) -> Result<bool> {
     find(SCHEMES, url).map(|(scheme, _)| OVER_UDP.starts_with(scheme.name))
 }
@@ -637,7 +636,7 @@ fn softnd_udp(options: &AdapterOptions, _: Option<&str>) -> Result<Started> {
 fn softnd_sim(options: &AdapterOptions, name: Option<&str>) -> Result<Started> {
     let (chosen, capture) = softnd_options(options)?;
     let provider = softnd::simulation::provider(name.unwrap_or_default(), chosen);
-    // The status stands for an address; here it is the text of the URL that is wrong.
+    // The status is about addresses, but here the text of the URL is wrong.
     let provider = provider.map_err(|error| {
         let advice = "correct the URL; softnd+sim://seed=7 is one that works, and each number is another run";
         Failure::new(

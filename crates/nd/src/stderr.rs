@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 /// Whether nothing more is to be written.
 static SILENT: AtomicBool = AtomicBool::new(false);
 
-/// Writes nothing more: a signal ends the program, or another process tells what there is to say.
+/// Writes nothing more: a signal ends the program, or another process reports the error.
 pub(crate) fn silence() {
     SILENT.store(true, Ordering::SeqCst);
 }
 
-/// Writes a line. The exit status does not depend on whether somebody can read it.
+/// Writes a line. The exit status does not depend on whether the line can be written.
 pub(crate) fn note(text: impl Display) {
     if SILENT.load(Ordering::SeqCst) {
         return;

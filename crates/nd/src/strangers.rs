@@ -39,7 +39,7 @@ impl<S: Subscriber> Layer<S> for StrangerLines {
     }
 }
 
-/// What the event says.
+/// The fields of the event.
 #[derive(Debug, Default)]
 struct Stranger {
     peer: String,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// On which side of its column a cell stands.
+/// The side of its column at which a cell is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,

@@ -58,8 +58,8 @@ pub(crate) fn time(time: Duration) -> String {
     }
 }
 
-/// A number with so many digits behind the point. A number below 1 gets more digits if it has leading zeros, so that only 0
-/// is shown as 0.
+/// A number with this many digits behind the point. A number below 1 gets more digits if it has leading zeros, so that only 0 is shown as
+/// 0.
 pub(crate) fn decimal(number: f64, digits: usize) -> String {
     // At most 20 digits, because nothing here can measure a smaller figure above 0.
     let mut text = format!("{number:.digits$}");

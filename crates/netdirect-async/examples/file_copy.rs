@@ -30,7 +30,7 @@ pub const BLOCKS: usize = 4;
 /// The length of a part, in octets.
 pub const BLOCK: usize = 256 * 1024;
 
-/// What ends a copy early: an error of ND2, of the file, or a peer that breaks the rules.
+/// The reason why a copy ends early: an error of ND2, of the file, or a peer that breaks the rules.
 type Failure = Box<dyn Error + Send + Sync>;
 
 #[tokio::main(flavor = "current_thread")]
@@ -198,7 +198,7 @@ fn endpoint(adapter: &AsyncAdapter) -> Result<Endpoint, Failure> {
     Ok(adapter.endpoint(options)?)
 }
 
-/// What the sender tells the receiver.
+/// A message of the sender to the receiver.
 #[derive(Clone, Copy, Debug)]
 enum Message {
     /// A part of the file, of this length, is in a block.

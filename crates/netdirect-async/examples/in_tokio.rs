@@ -63,7 +63,7 @@ pub async fn run(clients: u32, messages: usize) -> Result<usize, Box<dyn Error>>
     Ok(total.await?)
 }
 
-/// Accepts clients until somebody wishes it to stop, with a task for each, and waits for the clients that are there.
+/// Accepts clients, with a task for each, until it is asked to stop. Then waits for the clients that are connected.
 async fn serve(
     adapter: AsyncAdapter,
     listener: AsyncListener,
@@ -77,7 +77,7 @@ async fn serve(
             request = listener.get_connection_request() => {
                 let client = count(adapter.clone(), request?, counts.clone());
                 clients.spawn(async move {
-                    // What one client does is no matter for the others.
+                    // A failure of one client does not affect the others.
                     if let Err(error) = client.await {
                         eprintln!("a client has failed: {error}");
                     }
@@ -118,7 +118,7 @@ async fn count(
     connection.disconnect().await
 }
 
-/// Sends so many messages of one to so many octets.
+/// Sends this many messages of one to this many octets.
 async fn send(adapter: AsyncAdapter, server: SocketAddr, messages: usize) -> Result<()> {
     let endpoint = adapter.endpoint(QueuePairOptions::default())?;
     let memory = adapter

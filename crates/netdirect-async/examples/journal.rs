@@ -73,7 +73,7 @@ pub async fn write<S: Future>(
     }
 }
 
-/// Whether it makes sense to connect again after an error. A lack of memory, or a mistake of this program, would stay.
+/// Returns true if it makes sense to connect again after an error. A lack of memory, or a mistake of this program, would stay.
 fn may_go_away(status: Status) -> bool {
     let of_connections = [
         Status::CONNECTION_REFUSED,
@@ -194,7 +194,7 @@ mod tests {
     const CLIENT: u64 = 7;
     const LINES: [&str; 3] = ["one", "two", "three"];
 
-    /// What has come of a run.
+    /// The result of a run.
     struct Outcome {
         /// The number of connections, or why the client gave up.
         connections: Result<u32>,
@@ -234,7 +234,7 @@ mod tests {
         let connections = runtime.expect("a runtime").block_on(async {
             let writing = async {
                 let ended = write(&client, address, CLIENT, &LINES, after).await;
-                // What was on the way still arrives.
+                // Messages in flight still arrive.
                 after(10 * LIMIT).await.expect("this thread's network");
                 ended
             };

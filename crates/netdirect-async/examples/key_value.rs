@@ -23,7 +23,7 @@ use netdirect_async::{
     RegisteredBuffer, within,
 };
 
-/// What ends a call early: an error of ND2, or a peer that breaks the rules.
+/// The reason why a call ends early: an error of ND2, or a peer that breaks the rules.
 type Failure = Box<dyn Error + Send + Sync>;
 
 #[tokio::main(flavor = "current_thread")]
@@ -118,14 +118,14 @@ fn search(key: &[u8], slots: u64) -> impl Iterator<Item = u64> + use<> {
 
 /// The server's table. One owner changes it; any number of clients read it meanwhile.
 pub struct Table {
-    /// What the clients read.
+    /// The memory that the clients read.
     pub memory: RegisteredBuffer,
     /// The key in each slot; empty if the slot is.
     keys: Vec<Vec<u8>>,
 }
 
 impl Table {
-    /// Registers memory for so many slots, which are empty.
+    /// Registers memory for this many slots, which are empty.
     pub async fn new(adapter: &AsyncAdapter, slots: usize) -> Result<Self> {
         let buffer = Buffer::new(slots * Slot::LEN);
         let memory = adapter.register(&buffer, MrFlags::ALLOW_REMOTE_READ);

@@ -9,8 +9,8 @@
 //! are silent most of the time, so this server has one pool of Receives for all of them. A message takes the oldest Receive of the
 //! pool. If the pool is empty, the message waits in the network until the server has posted a Receive again, and nothing breaks.
 //!
-//! The server answers each message by the same text in capital letters. It never waits for a single client: it handles what the
-//! completion queue says next, whoever it is from. The context of a queue pair tells which client a result belongs to.
+//! The server answers each message by the same text in capital letters. It never waits for a single client: it handles what the completion
+//! queue says next, whoever it is from. The context of a queue pair says which client a result belongs to.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -85,7 +85,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes the queues for so many clients, and posts the Receives.
+    /// Makes the queues for this many clients, and posts the Receives.
     pub async fn new(adapter: &AsyncAdapter, most: u32) -> Result<Self> {
         // Every result needs room, because a completion queue that overflows takes all its queue pairs with it: the results of the
         // Receives, of the answers to them, and of the answers that come back when all clients break off at the same time.
@@ -122,7 +122,7 @@ impl Server {
         try_join(connections, self.answer_all()).await.map(drop)
     }
 
-    /// How many clients there are.
+    /// Returns the number of clients.
     pub fn clients(&self) -> usize {
         self.lock().len()
     }

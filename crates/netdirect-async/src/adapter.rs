@@ -44,8 +44,8 @@ impl AsyncAdapter {
         &self.file
     }
 
-    /// `CreateCompletionQueue` and `CreateQueuePair`: a queue pair whose requests are futures. [`EndpointOptions`] say whether it
-    /// shares its completion queue or its Receives with others; [`QueuePairOptions`] alone stand for neither.
+    /// `CreateCompletionQueue` and `CreateQueuePair`: a queue pair whose requests are futures. [`EndpointOptions`] say whether it shares
+    /// its completion queue or its Receives with others; with [`QueuePairOptions`] alone it shares neither.
     ///
     /// # Errors
     ///

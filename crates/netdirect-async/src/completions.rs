@@ -40,7 +40,7 @@ use netdirect::{
 pub struct CompletionStream {
     cq: Arc<dyn CompletionQueue>,
     notify: Overlapped,
-    /// A Notify was started, and nobody has seen its end.
+    /// A Notify was started, and its end was not seen yet.
     is_armed: bool,
     /// Set when the queue was empty after that.
     waits: Option<Finished>,
@@ -110,8 +110,8 @@ impl CompletionStream {
                 self.error = status.ok().err();
                 self.ended = is_final(status);
             } else if std::mem::take(&mut self.is_first) {
-                // A Notify that another stream of the queue has left in flight ends for a result that comes now. So this stream
-                // has one of its own before it looks.
+                // A Notify that another stream of the queue has left in flight ends for a result that comes now. So this stream starts its
+                // own Notify before it looks.
                 self.start();
             }
             // Results first, also those that came before a queue broke down (CQ-022).
@@ -147,7 +147,7 @@ impl CompletionStream {
     }
 }
 
-/// Whether an error of Notify means that no further Notify can succeed.
+/// Returns true if an error of Notify means that no further Notify can succeed.
 pub(crate) fn is_final(status: Status) -> bool {
     ![
         Status::SUCCESS,

@@ -115,8 +115,8 @@ impl Connect {
     }
 }
 
-/// A connector whose connection nobody has yet. Dropping it gives the connection up: the release of a connector abandons an
-/// attempt, and refuses a peer that has accepted, but leaves an established connection as it is.
+/// A connector whose connection was not handed to the program yet. Dropping it gives the connection up: the release of a connector abandons
+/// an attempt, and refuses a peer that has accepted, but leaves an established connection as it is.
 #[derive(Debug)]
 struct Attempt(Option<Arc<dyn Connector>>);
 
@@ -163,7 +163,7 @@ impl IntoFuture for Connect {
 pub struct ConnectError {
     /// The error, with the status that ND2 names.
     pub error: Error,
-    /// What the peer said when it rejected the connection; empty if it said nothing, or if something else failed.
+    /// The private data of the peer's rejection; empty if it sent none, or if something else failed.
     pub private_data: Vec<u8>,
 }
 
@@ -321,7 +321,7 @@ impl Connection {
         &self.peer.private_data
     }
 
-    /// How many Reads this side serves and issues at a time.
+    /// Returns how many Reads this side serves and issues at a time.
     pub fn read_limits(&self) -> ReadLimits {
         self.peer.limits
     }

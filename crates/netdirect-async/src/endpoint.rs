@@ -34,7 +34,7 @@ impl RequestQueue {
     }
 }
 
-/// What an [`Endpoint`] shares with others. A server of many clients may want one completion queue for all of them, and one pool
+/// The parts that an [`Endpoint`] shares with others. A server of many clients may want one completion queue for all of them, and one pool
 /// of Receives.
 ///
 /// ```
@@ -71,19 +71,18 @@ impl From<QueuePairOptions> for EndpointOptions {
 }
 
 impl EndpointOptions {
-    /// The results of the endpoint's requests come to this queue, which other endpoints use too. As many requests of all these
-    /// endpoints can be outstanding as the queue holds; one more fails with [`NO_MORE_ENTRIES`](Status::NO_MORE_ENTRIES). Default:
-    /// a queue of its own.
+    /// The results of the endpoint's requests come to this queue, which other endpoints use too. As many requests of all these endpoints
+    /// can be outstanding as the queue holds; one more fails with [`NO_MORE_ENTRIES`](Status::NO_MORE_ENTRIES). Default: its own queue.
     #[must_use]
     pub fn requests(mut self, queue: &RequestQueue) -> Self {
         self.requests = Some(queue.clone());
         self
     }
 
-    /// Messages of the peer take their Receives from `srq`, to which the application posts them itself, and the results of these
-    /// Receives come to `results`, for a [`CompletionStream`](crate::CompletionStream). They are not futures, because nobody knows
-    /// which connection is going to take a Receive. [`Endpoint::receive`] is refused then. `results` must not be the queue of
-    /// futures. Default: Receives of its own.
+    /// Messages of the peer take their Receives from `srq`, to which the application posts them itself, and the results of these Receives
+    /// come to `results`, for a [`CompletionStream`](crate::CompletionStream). They are not futures, because it is not known which
+    /// connection will take a Receive. [`Endpoint::receive`] is refused then. `results` must not be the queue of futures. Default: Receives
+    /// of its own.
     #[must_use]
     pub fn shared_receives(
         mut self,
@@ -95,8 +94,8 @@ impl EndpointOptions {
     }
 }
 
-/// A queue pair whose requests are futures, from [`AsyncAdapter::endpoint`](crate::AsyncAdapter::endpoint). It has a completion
-/// queue of its own, which holds the results of all requests that can be outstanding.
+/// A queue pair whose requests are futures, from [`AsyncAdapter::endpoint`](crate::AsyncAdapter::endpoint). It has its own completion
+/// queue, which holds the results of all requests that can be outstanding.
 ///
 /// Each method posts a request before it returns, and returns the future of the result. Methods take the memory of a request as
 /// [parts](RegisteredBuffer::part) of registered buffers, which stay registered until the request has ended.
@@ -227,7 +226,7 @@ impl Endpoint {
         })
     }
 
-    /// `Receive`: provides memory for one message of the peer. The result tells how long the message is
+    /// `Receive`: provides memory for one message of the peer. The result says how long the message is
     /// ([`bytes_transferred`](netdirect::CompletionResult::bytes_transferred)).
     pub fn receive(&self, parts: impl IntoIterator<Item = BufferPart>) -> Request {
         self.post(parts, |qp, context, sges| qp.receive(context, sges))

@@ -26,8 +26,8 @@ pub struct ListenerOptions {
     /// The backlog of [`Listener::listen`]: how many peers wait beyond those of [`pending`](Self::pending). The provider refuses
     /// further peers. The default, 0, sets no limit.
     pub backlog: u32,
-    /// How many requests of GetConnectionRequest the listener keeps in flight, each with a connector of its own; at least 1. Peers
-    /// that have connected, and whom nobody has taken yet, count too. The default is 4.
+    /// The number of GetConnectionRequests that the listener keeps in flight, each with its own connector; at least 1. Peers that have
+    /// connected and were not taken yet count too. The default is 4.
     pub pending: usize,
 }
 
@@ -100,12 +100,12 @@ struct Shared {
 struct State {
     /// Connectors that wait for a peer, by number.
     pending: Vec<(u64, Arc<dyn Connector>)>,
-    /// Connectors with a peer that nobody has taken, oldest first.
+    /// Connectors with a peer that was not taken yet, oldest first.
     ready: VecDeque<Arc<dyn Connector>>,
     waiters: Vec<Waiter>,
     next: u64,
-    /// What a request has failed with. [`DEVICE_REMOVED`](Status::DEVICE_REMOVED) stays, because no more peers come; any other
-    /// error goes to one of those who wait.
+    /// The error of a failed request. [`DEVICE_REMOVED`](Status::DEVICE_REMOVED) stays, because no more peers come; any other error goes to
+    /// one of those who wait.
     error: Option<Error>,
 }
 
@@ -192,10 +192,10 @@ impl AsyncListener {
         }
     }
 
-    /// The peers that want to connect, as a stream. Its errors are those of
-    /// [`get_connection_request`](Self::get_connection_request). The stream ends after an error with
-    /// [`DEVICE_REMOVED`](Status::DEVICE_REMOVED), and with [`POSSIBLE_DEADLOCK`](Status::POSSIBLE_DEADLOCK) in a simulation in
-    /// which nobody else does anything. It goes on after other errors.
+    /// The peers that want to connect, as a stream. Its errors are those of [`get_connection_request`](Self::get_connection_request). The
+    /// stream ends after an error with [`DEVICE_REMOVED`](Status::DEVICE_REMOVED), and with
+    /// [`POSSIBLE_DEADLOCK`](Status::POSSIBLE_DEADLOCK) in a simulation in which nothing else is left to happen. It goes on after other
+    /// errors.
     pub fn incoming(&self) -> Incoming {
         Incoming {
             listener: self.0.clone(),
@@ -327,7 +327,7 @@ impl Shared {
         Some(connector)
     }
 
-    /// Enters the list of those who wait; `None` if a peer has come. With the wakers of those who have to look for themselves.
+    /// Enters the list of waiting tasks; `None` if a peer has arrived. Also returns the wakers of tasks that have to look for themselves.
     fn wait(
         &self,
         wait: &mut Wait,
@@ -441,7 +441,7 @@ impl Drop for Incoming {
     }
 }
 
-/// A peer that wants to connect, in a connector of its own. Dropping it refuses the peer.
+/// A peer that wants to connect, in its own connector. Dropping it refuses the peer.
 #[derive(Debug)]
 #[must_use = "dropping it refuses the peer"]
 pub struct ConnectionRequest {
@@ -460,7 +460,7 @@ impl ConnectionRequest {
         &self.peer.private_data
     }
 
-    /// How many Reads this side may serve and issue at a time: the wish of the peer, cut to the adapter's limits.
+    /// Returns how many Reads this side may serve and issue at a time: the peer's limits, cut to the adapter's.
     pub fn read_limits(&self) -> ReadLimits {
         self.peer.limits
     }

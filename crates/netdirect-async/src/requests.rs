@@ -1,7 +1,8 @@
 //! Requests on a queue pair as futures: which task waits for which result of a completion queue.
 //!
-//! Whoever finds that a result may have come takes all results of the queue and hands them to the tasks that wait for them: a task
-//! that is polled while no Notify is in flight, or the thread that ends a Notify. So no task depends on another one being polled.
+//! A task or thread that finds that a result may have arrived takes all results of the queue and hands them to the tasks that wait for
+//! them: a task that is polled while no Notify is in flight, or the thread that ends a Notify. So no task depends on another one being
+//! polled.
 
 use std::fmt;
 use std::pin::Pin;
@@ -35,11 +36,11 @@ struct State {
     is_armed: bool,
     /// The last Notify could not be started for now. The tasks that wait look by themselves until another one can.
     is_polled: bool,
-    /// Why the queue tells of no more results.
+    /// The reason why the queue gives no more results.
     error: Option<Error>,
     taking: Taking,
-    /// Set while requests are in flight, so that the memory of requests stays registered when nobody waits for them any more. Their
-    /// queue pair may live on in other hands.
+    /// Set while requests are in flight, so that the memory of requests stays registered when no task waits for them any more. The program
+    /// may keep the queue pair alive.
     this: Option<Arc<Requests>>,
 }
 
@@ -60,7 +61,7 @@ struct Slot {
     generation: u32,
     phase: Phase,
     waker: Option<Waker>,
-    /// What has to stay registered.
+    /// Memory that has to stay registered.
     kept: Vec<RegisteredBuffer>,
 }
 
@@ -69,12 +70,12 @@ enum Phase {
     #[default]
     Free,
     InFlight,
-    /// In flight, and nobody wants the result.
+    /// In flight, and the future was dropped.
     Dropped,
     Ended(CompletionResult),
 }
 
-/// What requests leave behind when they end, to be dropped and woken without the lock.
+/// Memory to drop and wakers to wake after requests have ended, without the lock.
 #[derive(Default)]
 struct Left {
     wakers: Vec<Waker>,
@@ -133,7 +134,7 @@ impl State {
         }
     }
 
-    /// The queue tells of no more results: those who wait are told instead, and requests are not waited for.
+    /// The queue gives no more results: waiting tasks get the error, and later requests do not wait.
     fn fail(&mut self, error: Error, left: &mut Left) {
         self.error = Some(error);
         left.wakers.extend(self.all_wakers());
@@ -163,7 +164,7 @@ impl State {
     }
 }
 
-/// What the thread that takes results does next.
+/// The next step of the thread that takes results.
 enum Next {
     Look,
     Notify,
@@ -372,7 +373,7 @@ impl Requests {
         Poll::Pending
     }
 
-    /// Whether a poll of this request gets further.
+    /// Returns true if a poll of this request gets further.
     fn is_worth_a_poll(&self, context: u64) -> bool {
         let mut state = self.lock();
         let has_failed = state.error.is_some();

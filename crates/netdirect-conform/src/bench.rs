@@ -1,4 +1,4 @@
-//! What a check works with: the two sides, and what the run expects.
+//! The context of a check: the two sides, and the expectations of the run.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Bench {
         })
     }
 
-    /// Knows an address that nobody has, in a network that the near adapter reaches.
+    /// Returns an unused address, in a network that the near adapter reaches.
     #[must_use]
     pub fn with_unreachable_host(mut self, host: Option<IpAddr>) -> Self {
         self.unreachable_host = host;
@@ -118,7 +118,7 @@ impl Bench {
         self.far.open_again()
     }
 
-    /// An adapter of a provider that is made anew, and that nobody else has unless all checks share one.
+    /// An adapter of a new provider, which no other check uses unless all checks share one.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl Bench {
         self.wants.profile
     }
 
-    /// How long to wait.
+    /// The time limits.
     pub fn limits(&self) -> Limits {
         self.limits
     }
@@ -144,7 +144,7 @@ impl Bench {
         self.steps.begin(what);
     }
 
-    /// Which of these needs the target lacks.
+    /// Returns the first of these needs that the target lacks.
     pub fn lacks(&self, needs: &[Need]) -> Option<Need> {
         needs.iter().copied().find(|need| !self.has(*need))
     }

@@ -1,4 +1,4 @@
-//! What a check is.
+//! The definition of a check.
 
 use std::time::Duration;
 
@@ -31,9 +31,9 @@ pub enum Interface {
     Connector,
     /// `IND2Listener`.
     Listener,
-    /// What ND2 means over iWARP.
+    /// The meaning of ND2 over iWARP.
     Iwarp,
-    /// What programs that exist expect of every provider.
+    /// Expectations of existing programs on every provider.
     Clients,
     /// The border between programs in C and a provider: the checks of `netdirect-com`.
     Border,
@@ -60,7 +60,7 @@ impl Interface {
     }
 }
 
-/// How a check is made.
+/// The function that makes a check.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
     /// On two adapters that were opened for it.
@@ -69,7 +69,7 @@ pub enum Work {
     Unopened(fn(Unopened) -> Verdict),
 }
 
-/// One check: one question, answered on objects of its own.
+/// One check: one question, answered on its own objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
     /// The row that the check proves, a dot, and what about it: `MR-012.one-octet`.
@@ -78,7 +78,7 @@ pub struct Check {
     pub also: &'static [&'static str],
     /// Where it belongs.
     pub interface: Interface,
-    /// What the check does, in one sentence.
+    /// The actions of the check, in one sentence.
     pub title: &'static str,
     /// What has to be there.
     pub needs: &'static [Need],
@@ -159,7 +159,7 @@ impl Check {
         self
     }
 
-    /// The provider is to wait so long for its own client to complete a connection.
+    /// The provider is to wait this long for its own client to complete a connection.
     pub(crate) const fn patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self

@@ -1,4 +1,4 @@
-//! What is known of providers, and the conditions under which it shows.
+//! Known deviations of providers, and the conditions under which they show.
 
 use conform_report::{About, Deviations, Known};
 

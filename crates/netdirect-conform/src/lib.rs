@@ -4,9 +4,9 @@
 //! client of the provider can see. A check uses two adapters, near and far ([`Bench`]): two of one provider, one of each of two
 //! providers, or the same adapter for both ([`Selection::one_adapter`]).
 //!
-//! [`run()`] makes each check in a thread of its own, which opens the adapters of the check itself. So checks do not depend on
-//! each other, several can run at the same time, and on a simulated network each check has a world of its own. A check that
-//! does not end is a failure that names the step in which it hangs. A panic is a failure too.
+//! [`run()`] makes each check in its own thread, which opens the adapters of the check itself. So checks do not depend on each other,
+//! several can run at the same time, and on a simulated network each check has its own world. A check that does not end is a failure that
+//! names the step in which it hangs. A panic is a failure too.
 //!
 //! ```no_run
 //! use std::sync::Arc;

@@ -6,7 +6,7 @@ use conform_report::{Stop, fail};
 
 use crate::steps::Steps;
 
-/// How long a check waits. In a simulation the first two are times of the simulation.
+/// The time limits of a check. In a simulation the first two are times of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// For something that has to come. Only a hang reaches the limit.

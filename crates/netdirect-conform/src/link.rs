@@ -12,7 +12,7 @@ use netdirect::{
 use crate::bench::Bench;
 use crate::side::Side;
 
-/// How the connections of a check are made.
+/// The options of a check's connections.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkOptions {
     /// The near queue pair.
@@ -84,7 +84,7 @@ pub struct Link<'a> {
 }
 
 impl Side {
-    /// A queue pair with two completion queues of its own.
+    /// A queue pair with its own two completion queues.
     ///
     /// # Errors
     ///

@@ -1,10 +1,10 @@
-//! What checks need, and what they expect.
+//! The needs and the expectations of checks.
 
 use std::fmt;
 
 use conform_report::Stop;
 
-/// How much a provider lets its clients get away with. Some expectations differ.
+/// The strictness of a provider towards its clients. Some expectations differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
     /// Runs every client known.
@@ -24,15 +24,15 @@ impl Profile {
     }
 }
 
-/// What a check needs. Where an adapter lacks it, the check is skipped, and the report says what is lacking. Some needs are not up to
-/// the adapter: a check without these is [not part of the run](Self::is_of_run).
+/// A need of a check. Where an adapter lacks it, the check is skipped, and the report names the need. Some needs are not up to the adapter:
+/// a check without these is [not part of the run](Self::is_of_run).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The near adapter has memory windows.
     Windows,
     /// The far adapter has memory windows.
     FarWindows,
-    /// The near adapter can tell which results are solicited.
+    /// The near adapter can say which results are solicited.
     Solicited,
     /// The near adapter has shared receive queues.
     SharedReceiveQueues,
@@ -63,7 +63,7 @@ pub enum Need {
 }
 
 impl Need {
-    /// Whether the run is to provide this, by its options and by the provider's aids for tests. All else depends on what the adapter
+    /// Returns true if the run is to provide this, by its options and by the provider's aids for tests. All else depends on what the adapter
     /// can do.
     pub fn is_of_run(self) -> bool {
         match self {
@@ -97,7 +97,7 @@ impl Need {
 }
 
 impl fmt::Display for Need {
-    /// What is missing, in words.
+    /// The need in words, as missing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Windows => "the adapter lacks the capability MEMORY_WINDOWS",

@@ -1,4 +1,4 @@
-//! What a run found, for people and for programs, and the checks there are.
+//! Reports of a run, for people and for programs, and the list of checks.
 
 pub use conform_report::report::{
     Paint, header, html, json, junit, line, markdown, matrix, summary,
@@ -22,7 +22,7 @@ pub fn text(run: &Run, paint: Paint) -> String {
     out + &end(run, paint)
 }
 
-/// What stands behind the checks in [`text`].
+/// The end of a report, behind the checks in [`text`].
 pub fn end(run: &Run, paint: Paint) -> String {
     matrix(run, paint) + &summary(run, paint)
 }

@@ -12,14 +12,14 @@ use crate::check::Check;
 pub struct Row {
     /// Its name: `CONN-106`.
     pub id: String,
-    /// What kind of demand it is: API, ASY, SEM and so on; `rows/README.md` explains them.
+    /// The kind of demand: API, ASY, SEM and so on; `rows/README.md` explains them.
     pub kind: String,
     /// The status that it is about, if it is about one.
     #[serde(default)]
     pub status: String,
-    /// What is asked for.
+    /// The demand.
     pub text: String,
-    /// What softnd does where the row leaves a choice.
+    /// The choice of softnd where the row leaves one.
     #[serde(default)]
     pub softnd: String,
     /// Why no check can prove the row, in one word; empty if one can.

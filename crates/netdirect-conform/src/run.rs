@@ -1,4 +1,4 @@
-//! Makes the checks, each in a thread of its own.
+//! Makes the checks, each in its own thread.
 
 use crossbeam_channel::RecvTimeoutError;
 use std::any::Any;
@@ -24,7 +24,7 @@ use crate::steps::Steps;
 use crate::target::{Target, Wants};
 use crate::unopened::Unopened;
 
-/// What to run, and how to judge it.
+/// The options of a run: its checks, and how they are judged.
 #[derive(Clone, Debug)]
 pub struct Selection {
     /// Families, rows, names, or beginnings of the latter two; empty for all.
@@ -33,14 +33,14 @@ pub struct Selection {
     pub profile: Profile,
     /// One adapter is used for both ends.
     pub one_adapter: bool,
-    /// What is known of the provider.
+    /// Known deviations of the provider.
     pub deviations: Deviations,
     /// How many checks run at the same time.
     pub jobs: usize,
     /// How long to wait.
     pub limits: Limits,
-    /// An address that nobody has, in a network that the adapter reaches. Without it, the check of unreachable hosts is made with
-    /// providers that can pretend there was one.
+    /// An unused address, in a network that the adapter reaches. Without it, the check of unreachable hosts runs only with providers that
+    /// can simulate such a host.
     pub unreachable_host: Option<IpAddr>,
     /// Somebody sets it to end the run early. Checks that are under way then are left behind and not reported.
     pub stop: Arc<AtomicBool>,
@@ -62,7 +62,7 @@ impl Default for Selection {
 }
 
 impl Selection {
-    /// Whether a check is to be run.
+    /// Returns true if a check is to be run.
     pub fn takes(&self, check: &Check) -> bool {
         let about = check.about();
         self.only.is_empty() || self.only.iter().any(|text| about.is_meant_by(text))
@@ -78,12 +78,12 @@ impl Selection {
     }
 }
 
-/// What is known of the target of a run.
+/// Facts about the target of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// The name of the near provider.
     pub provider: String,
-    /// The far provider if it is another one: as the run was told to open it.
+    /// The far provider if it is another one, as named in the options of the run.
     pub peer: Option<String>,
     /// One adapter was used for both ends.
     pub one_adapter: bool,
@@ -95,7 +95,7 @@ pub struct Facts {
     pub notes: Vec<String>,
 }
 
-/// What a whole run found.
+/// The results of a whole run.
 pub type Run = conform_report::Run<Facts>;
 
 impl Suite for Facts {
@@ -362,7 +362,7 @@ impl Late {
 /// How often a thread that waits looks whether the run is to end.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Does something in a thread of its own. A thread that does not return within this time, or before the run is to end, is left behind.
+/// Does something in a separate thread. A thread that does not return within this time, or before the run is to end, is left behind.
 fn within<T: Send + 'static>(
     (limit, stop): (Duration, &AtomicBool),
     name: &str,
@@ -392,7 +392,7 @@ fn within<T: Send + 'static>(
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn message(panic: &(dyn Any + Send)) -> String {
     if let Some(text) = panic.downcast_ref::<&str>() {
         (*text).to_owned()

@@ -54,7 +54,7 @@ impl Memory {
         Sge::new(&self.buffer, range, self.region.get_local_token())
     }
 
-    /// What the peer addresses the buffer by.
+    /// The address and token by which the peer names the buffer.
     pub fn remote(&self) -> RemoteAddress {
         RemoteAddress {
             address: self.buffer.address(),
@@ -141,7 +141,7 @@ impl Side {
         self.steps.begin(format!("{}: {what}", self.name));
     }
 
-    /// What a call that has to succeed returned.
+    /// Returns the value of a call that has to succeed.
     ///
     /// # Errors
     ///
@@ -311,7 +311,7 @@ impl Side {
         }
     }
 
-    /// Waits for so many results of a completion queue, without a Notify.
+    /// Waits for this many results of a completion queue, without a Notify.
     ///
     /// # Errors
     ///
@@ -347,7 +347,7 @@ impl Side {
         Ok(results.remove(0))
     }
 
-    /// Waits for so many results, all of which have to be successes.
+    /// Waits for this many results, all of which have to be successes.
     ///
     /// # Errors
     ///

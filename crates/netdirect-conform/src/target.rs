@@ -1,4 +1,4 @@
-//! What is checked: how the adapters of a check are opened.
+//! The target of a run: the way to open the adapters of a check.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ pub struct Ends {
     pub far: End,
 }
 
-/// What a check asks of the provider that it is made with.
+/// The wishes of a check to its provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
     /// The profile of the run, for providers that have profiles.
@@ -44,7 +44,7 @@ pub struct Wants {
 
 type Open = dyn Fn(&Wants) -> Step<Ends> + Send + Sync;
 
-/// What is checked.
+/// The target of a run.
 #[derive(Clone)]
 pub struct Target {
     name: String,

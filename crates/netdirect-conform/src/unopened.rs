@@ -1,4 +1,4 @@
-//! What a check starts from that opens what it uses by itself.
+//! The start of a check that opens its providers and adapters by itself.
 
 use crate::limits::Limits;
 use crate::need::Profile;

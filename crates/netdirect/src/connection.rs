@@ -162,7 +162,7 @@ pub trait Connector: OverlappedObject {
     /// # Errors
     ///
     /// - [`CONNECTION_INVALID`](crate::Status::CONNECTION_INVALID): the connector is in another state.
-    /// - [`CONNECTION_ABORTED`](crate::Status::CONNECTION_ABORTED): the peer has gone.
+    /// - [`CONNECTION_ABORTED`](crate::Status::CONNECTION_ABORTED): the peer is gone.
     /// - [`UNSUCCESSFUL`](crate::Status::UNSUCCESSFUL).
     fn get_private_data(&self) -> Result<Vec<u8>>;
 
@@ -227,8 +227,8 @@ pub trait Listener: OverlappedObject {
     /// - [`INSUFFICIENT_RESOURCES`](crate::Status::INSUFFICIENT_RESOURCES).
     fn bind(&self, address: SocketAddr) -> Result<()>;
 
-    /// `Listen`: starts to receive connection requests. While no [`get_connection_request`](Self::get_connection_request) is in
-    /// flight, up to `backlog` of them wait; 0 sets no limit. The provider may have a lower limit of its own (LSTN-016).
+    /// `Listen`: starts to receive connection requests. While no [`get_connection_request`](Self::get_connection_request) is in flight, up
+    /// to `backlog` of them wait; 0 sets no limit. The provider may have its own lower limit (LSTN-016).
     ///
     /// # Errors
     ///
@@ -244,8 +244,8 @@ pub trait Listener: OverlappedObject {
     /// [`INVALID_DEVICE_STATE`](crate::Status::INVALID_DEVICE_STATE): the listener is not bound.
     fn get_local_address(&self) -> Result<SocketAddr>;
 
-    /// `GetConnectionRequest`: waits for a peer's connection request and puts it into `connector`, ready for Accept or Reject.
-    /// Several calls may be in flight, each with a connector of its own. Each request of a peer ends one of them (LSTN-028).
+    /// `GetConnectionRequest`: waits for a peer's connection request and puts it into `connector`, ready for Accept or Reject. Several
+    /// calls may be in flight, each with its own connector. Each request of a peer ends one of them (LSTN-028).
     ///
     /// # Errors
     ///

@@ -34,14 +34,14 @@ struct Inner {
     origin: Mutex<Origin>,
 }
 
-/// What an event needs of the file of a request.
+/// The parts of a request's file that an event needs.
 #[derive(Default)]
 pub(crate) struct Origin {
     /// The address of the file, which `hand_over` keeps from being used again.
     pub(crate) file: usize,
     /// Calls [`OverlappedFile::hand_over`](crate::OverlappedFile::hand_over), as long as the file exists.
     pub(crate) hand_over: Option<Arc<dyn Fn() + Send + Sync>>,
-    /// Kept beside the file, because a simulation can outlive it.
+    /// Kept in addition to the file, because a simulation can outlive the file.
     pub(crate) simulation: Option<Weak<dyn SimulatedTime>>,
 }
 
@@ -132,7 +132,7 @@ impl Event {
             return true;
         }
         if late() {
-            // Who looks in a loop has to see time pass. That nothing is left to happen is no matter for one look.
+            // A loop of such looks has to see time pass. One look may find that the simulation has no event left.
             let _ = simulation.step(None);
             return take();
         }

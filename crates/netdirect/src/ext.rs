@@ -101,7 +101,7 @@ pub fn start_on(
     Ok(())
 }
 
-/// What the peer sent during connection set-up.
+/// The peer's data from connection set-up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peer {
@@ -112,7 +112,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// What the peer of a connector sent. Available between Connect and CompleteConnect, and between GetConnectionRequest and
+    /// The data that the peer of a connector sent. Available between Connect and CompleteConnect, and between GetConnectionRequest and
     /// Accept.
     ///
     /// # Errors
@@ -285,7 +285,7 @@ impl Results {
         }
     }
 
-    /// What is queued, or 0 with a notification in flight or just ended.
+    /// The number of queued results, or 0 with a notification in flight or just ended.
     fn take(&self, into: &mut [CompletionResult]) -> Result<usize> {
         assert!(!into.is_empty(), "no room for a result");
         let count = self.cq.get_results(into);

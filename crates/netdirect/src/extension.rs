@@ -7,16 +7,16 @@ use bitflags::bitflags;
 use crate::{AtomicOp, Counters, Error, Fault, Result, Status};
 
 bitflags! {
-    /// What an adapter can do that ND2's flags ([`AdapterFlags`](crate::AdapterFlags)) do not tell: features that ND2 does not
-    /// have, and features that ND2 expects of every adapter and some adapters lack.
+    /// Capabilities of an adapter that ND2's flags ([`AdapterFlags`](crate::AdapterFlags)) do not show: features that ND2 does not have,
+    /// and features that ND2 expects of every adapter and some adapters lack.
     ///
     /// A test suite looks at the capabilities before it runs a test that needs them. An application may do so, or try.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Capabilities: u64 {
         /// [`Adapter::create_memory_window`](crate::Adapter::create_memory_window), Bind and Invalidate work.
         const MEMORY_WINDOWS = 1 << 0;
-        /// A Notify for solicited events ends only for solicited results and failures. Without this flag it may end for any
-        /// result, because the device cannot tell which results are solicited.
+        /// A Notify for solicited events ends only for solicited results and failures. Without this flag it may end for any result, because
+        /// the device cannot say which results are solicited.
         const SOLICITED_EVENTS = 1 << 1;
         /// [`AtomicOp::FetchAdd`] with a mask of 0.
         const FETCH_ADD = 1 << 2;

@@ -62,8 +62,8 @@ pub enum Fault {
         status: Status,
     },
     /// From now on the host with this address cannot be reached by connections that are set up: a Connect to the host ends with
-    /// [`HOST_UNREACHABLE`](Status::HOST_UNREACHABLE) (CONN-022). Connections that exist are not affected. Only a provider with
-    /// a network of its own, such as a simulated one, can do this; the fault then concerns all adapters of that network.
+    /// [`HOST_UNREACHABLE`](Status::HOST_UNREACHABLE) (CONN-022). Connections that exist are not affected. Only a provider with its own
+    /// network, such as a simulated one, can do this; the fault then concerns all adapters of that network.
     UnreachableHost {
         /// The host's address, which need not belong to an adapter.
         address: IpAddr,
@@ -142,7 +142,7 @@ impl Call {
         Self::BindConnector,
     ];
 
-    /// Whether a call of the kind `other` is of this kind. `other` is not [`Any`](Self::Any).
+    /// Returns true if a call of the kind `other` is of this kind. `other` is not [`Any`](Self::Any).
     pub fn covers(self, other: Self) -> bool {
         self == Self::Any || self == other
     }

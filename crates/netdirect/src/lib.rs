@@ -94,19 +94,18 @@
 //!
 //! Beside the contract of each method, every provider keeps these rules:
 //!
-//! - **Everything progresses without calls.** A request that was started ends, and the peer's Reads and Writes of registered
-//!   memory are served, while the application computes, sleeps, or spins on an octet of its buffer (TST-103). Waiting and
-//!   polling may speed this up, but are never needed. With hardware the device does the work, and a thread of the provider
-//!   runs the control path. A provider in software uses a thread of its own for both.
+//! - **Everything progresses without calls.** A request that was started ends, and the peer's Reads and Writes of registered memory are
+//!   served, while the application computes, sleeps, or spins on an octet of its buffer (TST-103). Waiting and polling may speed this up,
+//!   but are never needed. With hardware the device does the work, and a thread of the provider runs the control path. A provider in
+//!   software uses its own thread for both.
 //! - **Futures and events drive nothing.** A task that awaits an [`Overlapped`], and a thread that waits on an [`Event`],
 //!   do not run the provider. By the first rule, the provider ends their requests nevertheless.
 //! - **A buffer lives until the device has stopped using it.** A registration owns a clone of its [`Buffer`]. It drops the
 //!   clone only when the device can no longer reach the memory: when Deregister has ended, or, if a region is released while
 //!   registered, when the provider has deregistered the memory itself (MR-028). The same holds for a device that was removed
 //!   or does not answer. Memory that such a device may still write is leaked rather than freed.
-//! - **No method panics, and no method blocks** for the peer or the device longer than the call itself takes, except methods
-//!   whose purpose is to wait. If a lower interface blocks, such as a resolver or a driver's call, the provider calls it in a
-//!   thread of its own.
+//! - **No method panics, and no method blocks** for the peer or the device longer than the call itself takes, except methods whose purpose
+//!   is to wait. If a lower interface blocks, such as a resolver or a driver's call, the provider calls it in a separate thread.
 //! - **No lock is held while the caller's code runs,** if a method of the provider takes this lock: the end of a request wakes
 //!   tasks and calls [sinks](CompletionSink), and both may call the provider again.
 //!
@@ -119,7 +118,7 @@
 //! - [`cancel_overlapped_requests`](OverlappedObject::cancel_overlapped_requests) ends the requests at once, though a thread
 //!   may still be blocked in a driver's call for one of them. This thread owns the objects that the call uses. They are
 //!   released when the call returns, and its result is dropped.
-//! - [`NotifyType::Solicited`] may end for any result if the device cannot tell which results are solicited:
+//! - [`NotifyType::Solicited`] may end for any result if the device cannot say which results are solicited:
 //!   [`Capabilities::SOLICITED_EVENTS`].
 //! - [`Immediate`] Data has 4 octets on InfiniBand and 8 on iWARP. Memory windows and Atomics may be missing: [`Capabilities`].
 

@@ -2,9 +2,9 @@
 
 use crate::{AdapterInfo, Error, QueuePairOptions, Result, SharedReceiveQueueOptions, Status};
 
-/// What providers check before they make an object. The statuses are those of the methods of [`Adapter`](crate::Adapter).
+/// Checks of providers before they make an object. The statuses are those of the methods of [`Adapter`](crate::Adapter).
 impl AdapterInfo {
-    /// Checks the sizes of a queue pair with Receives of its own.
+    /// Checks the sizes of a queue pair with its own Receives.
     ///
     /// # Errors
     ///

@@ -42,11 +42,11 @@ pub trait CompletionQueue: OverlappedObject {
     /// `Notify`: ends when the next result of this kind arrives. It ends at once if such a result is queued already for which
     /// no Notify has ended yet (CQ-031, CQ-037).
     ///
-    /// All Notify requests in flight end together (CQ-033). If one of them is for [`NotifyType::Any`], any result ends those
-    /// for [`NotifyType::Solicited`] too (CQ-035). A request may end early, with [`SUCCESS`](crate::Status::SUCCESS) and
-    /// without a result of its kind in the queue: if the device cannot tell which results are solicited
-    /// ([`SOLICITED_EVENTS`](crate::Capabilities::SOLICITED_EVENTS)), any result ends it. So callers look into the queue, and
-    /// call Notify again if they find nothing.
+    /// All Notify requests in flight end together (CQ-033). If one of them is for [`NotifyType::Any`], any result ends those for
+    /// [`NotifyType::Solicited`] too (CQ-035). A request may end early, with [`SUCCESS`](crate::Status::SUCCESS) and without a result of
+    /// its kind in the queue: if the device cannot say which results are solicited
+    /// ([`SOLICITED_EVENTS`](crate::Capabilities::SOLICITED_EVENTS)), any result ends it. So callers look into the queue, and call Notify
+    /// again if they find nothing.
     ///
     /// To miss no result: call [`get_results`](Self::get_results) until it returns fewer results than fit, call `notify`, wait
     /// for its end, and start again.

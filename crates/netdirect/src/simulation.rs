@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use crate::Result;
 
-/// The time of the simulation that a provider runs in, from [`OverlappedFile::simulation`](crate::OverlappedFile::simulation). A
-/// simulation has a clock of its own, and nothing happens in it except during calls.
+/// The time of the simulation that a provider runs in, from [`OverlappedFile::simulation`](crate::OverlappedFile::simulation). A simulation
+/// has its own clock, and nothing happens in it except during calls.
 ///
 /// Every wait in this crate moves the simulation: waits on an [`Overlapped`](crate::Overlapped), an [`Event`](crate::Event)
 /// or a [`CompletionPort`](crate::CompletionPort), and polls of a future. Time limits of waits are in the simulation's time.
@@ -27,10 +27,10 @@ pub trait SimulatedTime: Debug + Send + Sync {
     /// move the simulation.
     fn step(&self, until: Option<Instant>) -> Result<()>;
 
-    /// Makes this time an event of the simulation, which no step passes over. Returns a number for
-    /// [`clear_alarm`](Self::clear_alarm). A time that has come is no event.
+    /// Makes this time an event of the simulation, which no step passes over. Returns a number for [`clear_alarm`](Self::clear_alarm). A
+    /// time that has passed is no longer an event.
     fn set_alarm(&self, at: Instant) -> u64;
 
-    /// Takes an event back that [`set_alarm`](Self::set_alarm) has made. Nothing happens if its time has come.
+    /// Takes back an event of [`set_alarm`](Self::set_alarm). Does nothing if its time has passed.
     fn clear_alarm(&self, alarm: u64);
 }

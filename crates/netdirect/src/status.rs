@@ -20,7 +20,7 @@ use core::fmt;
 #[repr(transparent)]
 pub struct Status(u32);
 
-/// The severity of a [`Status`], which its two top bits tell.
+/// The severity of a [`Status`]: its two top bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Severity {
     /// `0x0…`: the call has succeeded, or the request is in progress.
@@ -44,7 +44,7 @@ impl Status {
         self.0
     }
 
-    /// Whether the sign bit is clear, which is what the `SUCCEEDED` macro checks. True for [`SUCCESS`](Self::SUCCESS),
+    /// Returns true if the sign bit is clear, which is what the `SUCCEEDED` macro checks. True for [`SUCCESS`](Self::SUCCESS),
     /// [`PENDING`](Self::PENDING) and [`TIMEOUT`](Self::TIMEOUT); false for errors and warnings (GEN-017).
     pub const fn is_success(self) -> bool {
         self.0 < 0x8000_0000
@@ -61,7 +61,7 @@ impl Status {
     }
 
     /// `INVALID_PARAMETER_<n>` for the argument at position `n`, where the first argument is 1.
-    /// [`INVALID_PARAMETER`](Self::INVALID_PARAMETER) for a position without a status of its own.
+    /// [`INVALID_PARAMETER`](Self::INVALID_PARAMETER) for a position without its own status.
     pub const fn invalid_parameter(n: u32) -> Self {
         match n {
             1..=10 => Self(Self::INVALID_PARAMETER_1.0 + n - 1),

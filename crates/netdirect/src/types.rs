@@ -105,8 +105,8 @@ pub enum NotifyType {
     Errors = 0,
     /// `ND_CQ_NOTIFY_ANY`: the next result (CQ-027).
     Any = 1,
-    /// `ND_CQ_NOTIFY_SOLICITED`: the result of a Receive whose message was sent with [`OpFlags::SEND_AND_SOLICIT_EVENT`], and
-    /// any failure (CQ-028, CQ-029). If the device cannot tell these results from others, any result
+    /// `ND_CQ_NOTIFY_SOLICITED`: the result of a Receive whose message was sent with [`OpFlags::SEND_AND_SOLICIT_EVENT`], and any failure
+    /// (CQ-028, CQ-029). If the device cannot distinguish these results from others, any result
     /// ([`SOLICITED_EVENTS`](crate::Capabilities::SOLICITED_EVENTS)).
     Solicited = 2,
 }
@@ -210,7 +210,7 @@ impl RequestType {
         })
     }
 
-    /// Whether a request of this kind may complete with `status`, according to the table on Microsoft's page about `ND2_RESULT`
+    /// Returns true if a request of this kind may complete with `status`, according to the table on Microsoft's page about `ND2_RESULT`
     /// (RES-015). Kinds that ND2 does not have follow the rules for Send and Read.
     pub fn allows(self, status: Status) -> bool {
         let data = !matches!(self, Self::Bind | Self::Invalidate);
@@ -469,8 +469,8 @@ impl Sge {
 
 /// Immediate Data: a few octets that a message carries into the peer's result, with or without a payload.
 ///
-/// iWARP has 8 octets (RFC 7306 section 6), and InfiniBand has 4. [`Capabilities`](crate::Capabilities) tell which length an
-/// adapter can send.
+/// iWARP has 8 octets (RFC 7306 section 6), and InfiniBand has 4. [`Capabilities`](crate::Capabilities) say which length an adapter can
+/// send.
 ///
 /// ```
 /// use netdirect::Immediate;
@@ -544,7 +544,7 @@ impl fmt::Debug for Immediate {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct CompletionResult {
-    /// `Status`: how the request ended. [`RequestType::allows`] tells which statuses a kind of request can have.
+    /// `Status`: how the request ended. [`RequestType::allows`] says which statuses a kind of request can have.
     pub status: Status,
     /// `BytesTransferred`: the number of octets received; defined for Receives only (RES-002).
     pub bytes_transferred: u32,
@@ -555,8 +555,8 @@ pub struct CompletionResult {
     /// `RequestType`: the kind of the request, which is set for failures too.
     pub request_type: RequestType,
     /// The Immediate Data of the message that used this Receive, if the message carried any
-    /// ([`QueuePairExtensions::send_immediate`](crate::QueuePairExtensions::send_immediate)). `bytes_transferred` tells whether
-    /// the message had a payload too. ND2 has no such field.
+    /// ([`QueuePairExtensions::send_immediate`](crate::QueuePairExtensions::send_immediate)). `bytes_transferred` says whether the message
+    /// had a payload too. ND2 has no such field.
     pub immediate: Option<Immediate>,
 }
 

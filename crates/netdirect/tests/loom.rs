@@ -226,7 +226,7 @@ fn file_tied_while_a_thread_sleeps_is_driven_by_that_thread() {
         let (carrier, port) = (File::idle(), CompletionPort::new());
         carrier.associate(&port, 4).unwrap();
         let pending = Overlapped::new().begin(&carrier).unwrap();
-        // Nothing but driving `file` ends the request, and nobody but the thread asleep on `lone` can do that.
+        // Only driving `file` ends the request, and only the thread asleep on `lone` can drive it.
         let lone = CompletionPort::new();
         let file = File::with_work(Some(pending));
         let tier = thread::spawn({
@@ -310,7 +310,7 @@ fn sink_is_told_last_and_before_the_end_returns() {
     });
 }
 
-/// Each of two requests is told once, also when a thread that saw the first end begins the second before the sink was told.
+/// The sink gets each of two requests once, also when a thread that saw the first one end begins the second one before the sink was called.
 #[test]
 fn sink_of_an_overlapped_that_is_used_again_at_once() {
     model(|| {

@@ -77,7 +77,7 @@ fn by_the_buffer_and_by_atomics() {
 fn ordinary_reads_beside_reads() {
     let adapter = reading();
     for _ in 0..TURNS {
-        // SAFETY: nobody writes the memory.
+        // SAFETY: no thread writes the memory.
         let shared: &[u64; LEN / 8] = unsafe { &*start().cast() };
         black_box(shared.iter().sum::<u64>());
     }
@@ -156,7 +156,7 @@ fn ordinary_write_beside_reads() {
     end([adapter]);
 }
 
-/// Broken: the application writes by `&mut` while the adapter may read, though nobody but the application writes.
+/// Broken: the application writes by `&mut` while the adapter may read, though only the application writes.
 fn exclusive_reference_beside_reads() {
     let adapter = reading();
     for turn in 0..TURNS {

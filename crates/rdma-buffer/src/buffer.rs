@@ -62,8 +62,8 @@ enum Store {
     Foreign(Foreign),
 }
 
-/// Words from the zeroing allocator. It touches no page of a large buffer, so the buffer costs memory only as it is used.
-/// `None` if the allocator does not have so many words.
+/// Words from the zeroing allocator. It touches no page of a large buffer, so the buffer costs memory only as it is used. `None` if the
+/// allocator does not have this many words.
 fn zeroed(count: usize) -> Option<Box<[AtomicU64]>> {
     let layout = Layout::array::<AtomicU64>(count).ok()?;
     assert_ne!(layout.size(), 0);
@@ -73,8 +73,8 @@ fn zeroed(count: usize) -> Option<Box<[AtomicU64]>> {
         return None;
     }
     let words = std::ptr::slice_from_raw_parts_mut(start.cast::<AtomicU64>(), count);
-    // SAFETY: allocated by the global allocator with the layout of this very slice, owned by nobody else, and all zero, which
-    // is a value of `AtomicU64`.
+    // SAFETY: allocated by the global allocator with the layout of this very slice, without another owner, and all zero, which is a value
+    // of `AtomicU64`.
     Some(unsafe { Box::from_raw(words) })
 }
 
@@ -227,7 +227,7 @@ impl Buffer {
         self.len
     }
 
-    /// Whether this view is empty.
+    /// Returns true if this view is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

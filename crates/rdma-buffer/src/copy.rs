@@ -4,12 +4,11 @@
 //! [u8]` over such memory exists here, not even briefly. The code accesses the memory through its base pointer, in one of
 //! two ways (Atomics in the first):
 //!
-//! * **Words** (every target, Miri): aligned 64-bit atomics, in increasing order. All code accesses an octet through the
-//!   same atomic, because overlapping atomics of different sizes are undefined when they race. This atomic is the octet's
-//!   word, if the whole word lies in the memory ([`Extent`]). A part of a word is merged by compare-exchange, so that
-//!   neighbouring octets are never torn or lost. Our own memory consists of whole words. Memory of the application may
-//!   begin and end inside a word. The octets there have atomics of their own, and octets outside are never rewritten, not
-//!   even with their old value.
+//! * **Words** (every target, Miri): aligned 64-bit atomics, in increasing order. All code accesses an octet through the same atomic,
+//!   because overlapping atomics of different sizes are undefined when they race. This atomic is the octet's word, if the whole word lies
+//!   in the memory ([`Extent`]). A part of a word is merged by compare-exchange, so that neighbouring octets are never torn or lost. Our
+//!   own memory consists of whole words. Memory of the application may begin and end inside a word. The octets there have their own
+//!   atomics, and octets outside are never rewritten, not even with their old value.
 //! * **Bulk** (x86-64, from [`BULK_MIN`] octets): wide moves in `asm!`, which the compiler cannot look into. They have the
 //!   standing of a device's write, as a system call on the memory has: the kernel and this copy act as the network adapter.
 //!   They may race with anything. Rust code that races with them uses atomics, and relies on a value only after it has
@@ -36,7 +35,7 @@ use bulk::bulk;
 
 use crate::extent::{Extent, WORD};
 
-/// Which part of a message is copied in.
+/// The part of a message that is copied in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// More of the message follows.
@@ -45,7 +44,7 @@ pub enum Part {
     Last,
 }
 
-/// How large pieces are copied. Small ones are always copied by words.
+/// The way to copy large pieces. Small ones are always copied by words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backend {

@@ -34,7 +34,7 @@ impl Extent {
         }
     }
 
-    /// Whether the whole word that contains the octet at `at` lies inside this memory.
+    /// Returns true if the whole word that contains the octet at `at` lies inside this memory.
     pub(crate) fn has_word(self, at: *const u8) -> bool {
         let word = (at.addr() - at.addr() % WORD) as u64;
         word >= self.from

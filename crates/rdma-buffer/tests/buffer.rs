@@ -204,7 +204,7 @@ fn an_extent_in_pages_is_that_of_the_pages_touched() {
     }
 }
 
-/// Overlapping buffers whose ends lie inside of words: 16 threads write octets of their own by turns, and none is lost.
+/// Overlapping buffers whose ends lie inside of words: 16 threads write their own octets by turns, and none is lost.
 #[test]
 fn overlapping_buffers_in_pages_do_not_tear_each_other() {
     const ROUNDS: u8 = if cfg!(miri) { 5 } else { 200 };

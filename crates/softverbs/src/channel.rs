@@ -111,7 +111,7 @@ impl CompletionChannel {
         Ok(())
     }
 
-    /// Whether the program waits for events in [`get_event`](Self::get_event).
+    /// Returns true if the program waits for events in [`get_event`](Self::get_event).
     pub(crate) fn is_waited_for_here(&self) -> bool {
         self.events.is_waited_for_here()
     }

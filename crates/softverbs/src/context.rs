@@ -15,7 +15,7 @@ use crate::users::{Acknowledgements, Tag, Users};
 pub enum AsyncEventKind {
     /// A completion queue has lost completions (`IBV_EVENT_CQ_ERR`).
     CompletionQueueError,
-    /// A queue pair is in error, for a reason that no completion tells (`IBV_EVENT_QP_FATAL`).
+    /// A queue pair is in error, for a reason that no completion shows (`IBV_EVENT_QP_FATAL`).
     QueuePairFatal,
     /// A queue pair that draws Receives from a shared receive queue draws no more (`IBV_EVENT_QP_LAST_WQE_REACHED`).
     LastReceiveReached,
@@ -25,7 +25,7 @@ pub enum AsyncEventKind {
     DeviceFatal,
 }
 
-/// What an asynchronous event is about. The events of an object count at the object, which is not destroyed before they are acknowledged.
+/// The subject of an asynchronous event. The events of an object count at the object, which is not destroyed before they are acknowledged.
 pub(crate) trait EventSubject: Send + Sync {
     fn tag(&self) -> &Tag;
     fn acknowledgements(&self) -> &Acknowledgements;

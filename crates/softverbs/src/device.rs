@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use iwarp_io::interfaces::NetworkInterface;
 
-/// How devices present themselves. What they send is iWARP in both cases.
+/// The kind of device that programs see. On the wire both kinds speak iWARP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceKind {
     /// A channel adapter with an Ethernet port: node type CA, transport IB, RoCE v2.
@@ -81,7 +81,7 @@ impl Device {
         self.index
     }
 
-    /// How the device presents itself.
+    /// Returns the kind of device that programs see.
     pub fn kind(&self) -> DeviceKind {
         self.kind
     }

@@ -32,7 +32,7 @@ struct Waiting<E> {
     threads: usize,
 }
 
-/// A program that has waited in a call counts as one that does so until so many events in a row were there before the call.
+/// A program that has waited in a call counts as one that does so until this many events in a row were there before the call.
 const AT_ONCE: u8 = 2;
 
 impl<E> EventQueue<E> {
@@ -128,7 +128,7 @@ impl<E> EventQueue<E> {
         waited
     }
 
-    /// Whether the program waits for events in [`get`](Self::get), which drives the connections, and not at the descriptor.
+    /// Returns true if the program waits for events in [`get`](Self::get), which drives the connections, and not at the descriptor.
     pub(crate) fn is_waited_for_here(&self) -> bool {
         self.blocks.load(Ordering::Relaxed) > 0
     }

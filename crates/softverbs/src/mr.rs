@@ -12,7 +12,7 @@ use crate::pd::ProtectionDomain;
 use crate::users::{Tag, User};
 
 bitflags::bitflags! {
-    /// What a region may be used for, with the values of `IBV_ACCESS_…`. Sends may always be made from a region.
+    /// The access flags of a region, with the values of `IBV_ACCESS_…`. Sends may always be made from a region.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct AccessFlags: u32 {
         /// Receives and the answers to Reads may be placed.

@@ -1,4 +1,4 @@
-//! What all objects of a process share: the devices, one driver, one table of registered memory, and the numbers of queue pairs and
+//! The shared objects of a process: the devices, one driver, one table of registered memory, and the numbers of queue pairs and
 //! connections.
 
 use std::any::Any;
@@ -89,7 +89,7 @@ pub struct Process {
     pub(crate) numbers: Numbers,
     /// Queue pairs that the program has destroyed and whose connections have not ended.
     lingering: Mutex<HashMap<StreamId, Arc<dyn Any + Send + Sync>>>,
-    /// What the identifiers of a device share, by the index of the device.
+    /// The shared objects of each device's identifiers, by the index of the device.
     pub(crate) shared_devices: Mutex<HashMap<usize, Weak<dyn Any + Send + Sync>>>,
     witnesses: Mutex<Vec<Weak<dyn FatalWitness>>>,
     connections: Mutex<Vec<Weak<dyn EndingConnection>>>,
@@ -334,7 +334,7 @@ impl Process {
         let end = engine.driver.now() + limit;
         let all = |is: fn(&dyn EndingConnection) -> bool| {
             let done = || connections.iter().all(|connection| is(&**connection));
-            // Nothing tells of the moment, so it is looked for.
+            // No event announces the moment, so the loop polls.
             while !done() && engine.driver.now() < end {
                 let soon = engine.driver.now() + LOOK;
                 if engine

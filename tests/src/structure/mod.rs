@@ -4,10 +4,9 @@
 //! module may collect what its children define: a `pub use` is no dependency, unless the file also uses the name itself.
 //! Several modules in one file count as one. Code that is compiled only for tests or models is left out.
 //!
-//! An `impl` block may stand in another file than its type. `Type::function`, and within the `impl` blocks of a type
-//! `Self::function` and `self.method()`, depend on the file that has the function. The type of any other value is not known
-//! here, so other method calls are no dependencies by themselves. The code that obtained the value has named its type, or a
-//! function that returns it.
+//! An `impl` block may be in another file than its type. `Type::function`, and within the `impl` blocks of a type `Self::function` and
+//! `self.method()`, depend on the file that has the function. The type of any other value is not known here, so other method calls are no
+//! dependencies by themselves. The code that obtained the value has named its type, or a function that returns it.
 //!
 //! Arguments of macros and attributes count where they look like paths.
 
@@ -203,8 +202,8 @@ impl Crate {
         self.modules.get_key_value(&found).map(|(path, _)| path)
     }
 
-    /// Which file depends on which, by which names: by pairs of indices into [`files`](Self::files). The functions of a
-    /// unit count as if they stood beside its type.
+    /// The dependencies between files, with the names that cause them, by pairs of indices into [`files`](Self::files). The functions of a
+    /// unit count as if they were in its type's file.
     fn arrows(&self, units: &[&str]) -> BTreeMap<(usize, usize), BTreeSet<String>> {
         let mut arrows = BTreeMap::<_, BTreeSet<_>>::new();
         for (at, module) in &self.modules {
@@ -236,8 +235,8 @@ impl Crate {
 
     /// The groups of files that depend on each other in a circle.
     ///
-    /// `units` are types, by their paths from the crate's root, whose `impl` blocks may stand in several files that call each
-    /// other: their functions count as if they stood beside the type.
+    /// `units` are types, by their paths from the crate's root, whose `impl` blocks may be in several files that call each other: their
+    /// functions count as if they were in the type's file.
     pub fn circles(&self, units: &[&str]) -> Vec<Circle<'_>> {
         let arrows = self.arrows(units);
         let reach: Vec<_> = (0..self.files.len())
@@ -272,7 +271,7 @@ impl Crate {
         &self.files[number]
     }
 
-    /// What each file uses of other crates.
+    /// The names of other crates that each file uses.
     pub fn uses(&self) -> BTreeMap<&Path, Uses> {
         let mut all = BTreeMap::<_, Uses>::new();
         for (at, module) in &self.modules {
@@ -309,7 +308,7 @@ impl Circle<'_> {
         let short = |file: &Path| file.strip_prefix(folder).unwrap_or(file).to_owned();
         let mut text = String::new();
         for (from, to, names) in &self.arrows {
-            // `Phase` is enough, and `Phase::Closed` is not shown beside it.
+            // `Phase` is enough, and `Phase::Closed` is not shown as well.
             let is_within = |name: &str, other: &str| {
                 let rest = name.strip_prefix(other);
                 rest.is_some_and(|rest| rest.starts_with("::"))
@@ -326,7 +325,7 @@ impl Circle<'_> {
     }
 }
 
-/// What a file uses of other crates.
+/// The names of other crates that a file uses.
 #[derive(Debug, Default)]
 pub struct Uses {
     /// The paths, with imports resolved: `std::thread::spawn` for `thread::spawn` below `use std::thread`, and
@@ -339,7 +338,7 @@ pub struct Uses {
     pub has_unsafe: bool,
 }
 
-/// What can be reached from a file in one step or more.
+/// The files that can be reached from a file in one step or more.
 fn reachable<T>(arrows: &BTreeMap<(usize, usize), T>, from: usize) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     let mut next = vec![from];

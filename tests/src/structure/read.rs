@@ -9,7 +9,7 @@ use super::syntax::{self, Code};
 use super::{Crate, Module, Names};
 
 impl Crate {
-    /// Reads the file of the module `at`, whose child modules stand in the folder `children`.
+    /// Reads the file of the module `at`, whose child modules are in the folder `children`.
     pub(super) fn read_file(&mut self, file: &Path, children: &Path, at: Names) {
         let text = fs::read_to_string(file)
             .unwrap_or_else(|error| panic!("cannot read {}: {error}", file.display()));
@@ -75,7 +75,7 @@ impl Crate {
     }
 }
 
-/// The file of a module that is declared in the file `parent`, and whose siblings stand in `folder`.
+/// The file of a module that is declared in the file `parent`, and whose siblings are in `folder`.
 fn source_of(child: &syn::ItemMod, folder: &Path, parent: &Path) -> PathBuf {
     if let Some(path) = syntax::path_attribute(child) {
         return parent.with_file_name(path);

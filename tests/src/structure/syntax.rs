@@ -17,7 +17,7 @@ pub(super) struct Import {
     pub(super) is_private: bool,
 }
 
-/// What code names, collected by a walk over it.
+/// The names in code, collected by a walk over it.
 #[derive(Debug, Default)]
 pub(super) struct Code {
     pub(super) paths: BTreeSet<Names>,
@@ -26,12 +26,12 @@ pub(super) struct Code {
     /// The functions of `impl` blocks without a trait, by the path of the type.
     pub(super) functions: Vec<(Names, BTreeSet<String>)>,
     pub(super) has_unsafe: bool,
-    /// The type that `Self` stands for.
+    /// The type of `Self`.
     own: Option<Names>,
 }
 
 impl Code {
-    /// Notes that a function of the type that `Self` stands for is used.
+    /// Notes that a function of the type of `Self` is used.
     fn use_own(&mut self, function: String) {
         if let Some(own) = &self.own {
             self.paths.insert([&own[..], &[function]].concat());
@@ -322,7 +322,7 @@ pub(super) fn attributes(item: &syn::Item) -> &[syn::Attribute] {
     }
 }
 
-/// Whether these attributes leave an item out of all builds except those of tests and models.
+/// Returns true if these attributes leave an item out of all builds except those of tests and models.
 pub(super) fn is_left_out(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let condition = attribute.path().is_ident("cfg")

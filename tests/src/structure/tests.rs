@@ -2,7 +2,7 @@ use super::*;
 
 use tempfile::TempDir;
 
-/// A crate that stands in a folder of its own for as long as the test runs.
+/// A crate that is in its own folder for as long as the test runs.
 struct MadeUp {
     folder: TempDir,
     code: Crate,
@@ -226,7 +226,7 @@ fn modules_are_found_in_their_files() {
     assert_eq!(files, expected.map(Path::new));
 }
 
-/// Whose functions stand in two files that call each other.
+/// Whose functions are in two files that call each other.
 fn shared_out(call: &str) -> MadeUp {
     MadeUp::of(&[
         ("lib.rs", "mod a; mod b; mod c;"),

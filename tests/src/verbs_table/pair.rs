@@ -23,19 +23,19 @@ const DISSECTED: usize = 1 << 20;
 const SERVER: &str = "server";
 const CLIENT: &str = "client";
 
-/// How a row ended: nothing for a role that the row has not.
+/// The result of a row: `None` for a role that the row does not have.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The server's end.
     pub server: Option<Result<(), String>>,
     /// The end of the client, or of all clients.
     pub client: Result<(), String>,
-    /// What tshark says of the client's capture.
+    /// The result of tshark for the client's capture.
     pub capture: Option<Result<(), String>>,
 }
 
 impl Outcome {
-    /// What has failed.
+    /// Returns the failures.
     pub fn failures(&self) -> Vec<&str> {
         let all = [
             self.server.as_ref(),
@@ -224,7 +224,7 @@ impl Drop for Running {
 /// The state of a TCP socket that listens, as the kernel writes it.
 const LISTEN: &str = "0A";
 
-/// How many TCP sockets of this machine with this local port are in such a state.
+/// Returns how many TCP sockets of this machine with this local port are in such a state.
 fn sockets(port: u16, is_such: impl Fn(&str) -> bool) -> usize {
     let local = format!(":{port:04X}");
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);

@@ -1,4 +1,4 @@
-//! The pairs of commands. `PORT` stands for a port that the test chooses.
+//! The pairs of commands. The test replaces `PORT` by a port that it chooses.
 
 /// A server and a client that run together.
 #[derive(Clone, Copy, Debug)]
@@ -9,7 +9,7 @@ pub struct Row {
     pub client: &'static str,
     /// Clients that run at a time. Each begins when the one before has connected.
     pub clients: usize,
-    /// What the client's output contains.
+    /// A text that the client's output contains.
     pub says: &'static str,
     /// The server ends by itself, and successfully. Otherwise the test ends it.
     pub server_ends: bool,

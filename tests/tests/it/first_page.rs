@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use softnd_tests::nd;
 
-/// What runs a line of the readme.
+/// The way to run a line of the readme.
 enum RunBy {
     /// A step of `.ci/run`.
     EachChange,
@@ -37,7 +37,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The fenced blocks of the readme: what stands behind the opening fence, and the lines.
+/// The fenced blocks of the readme: what is behind the opening fence, and the lines.
 fn blocks() -> Vec<(String, Vec<String>)> {
     let mut blocks: Vec<(String, Vec<String>)> = Vec::new();
     let mut is_inside = false;
@@ -134,7 +134,7 @@ fn something_runs_each_line_of_code_in_the_readme() {
     }
 }
 
-/// Runs a command of `nd` in a folder of its own.
+/// Runs a command of `nd` in its own folder.
 fn assert_by_nd(command: &str) {
     let folder = tempfile::tempdir().unwrap();
     let mut output = PathBuf::new();

@@ -1,5 +1,5 @@
-//! What the guide's page for users of ND v1 says about Connect: each row of its table of statuses is provoked, in a simulated
-//! network, and what the row tells the client to do then is done.
+//! The page of the book for users of ND v1, about Connect: the tests provoke each row of its table of statuses, in a simulated network, and
+//! then follow the advice of the row.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ fn row(status_of_v1: &str) -> (&'static str, &'static str) {
     (now, client)
 }
 
-/// What keeps a connection up.
+/// The objects that keep a connection up.
 type Connection = (Arc<dyn Connector>, Arc<dyn QueuePair>);
 
 /// A program that connects, and a listener at another host to which it may connect.
@@ -120,7 +120,7 @@ impl World {
     }
 }
 
-/// How a Connect ends that the call has taken.
+/// Returns the status with which a started Connect ends.
 fn end(
     connector: &Arc<dyn Connector>,
     qp: &Arc<dyn QueuePair>,

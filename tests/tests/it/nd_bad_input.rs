@@ -23,7 +23,7 @@ struct Place {
 }
 
 impl Place {
-    /// A folder with a file `original` of so many octets.
+    /// A folder with a file `original` of this many octets.
     fn with_file(length: usize) -> Self {
         let place = Self {
             folder: tempfile::tempdir().unwrap(),
@@ -40,7 +40,7 @@ impl Place {
         self.folder.path().join("out").join("copy")
     }
 
-    /// Starts a receiver that writes into a folder of its own.
+    /// Starts a receiver that writes into its own folder.
     fn receiver(&self, options: &[&str]) -> Nd {
         self.receiver_after(":", options)
     }
@@ -89,7 +89,7 @@ impl Place {
     }
 }
 
-/// An address that refuses every connection as long as the value lives, because the port is bound and nobody listens.
+/// An address that refuses every connection as long as the value lives, because the port is bound and has no listener.
 struct Nobody {
     _socket: rustix::fd::OwnedFd,
     address: SocketAddr,
@@ -301,7 +301,7 @@ fn a_full_disk_for_the_capture() {
     nd::start_after(FULL, send)
         .finish()
         .assert_failure("capture.pcapng");
-    // What is in the file is whole. A block begins with its kind and its length.
+    // The file holds whole blocks only. A block begins with its kind and its length.
     let captured = fs::read(&capture).unwrap();
     let mut at = 0;
     while let Some(length) = captured.get(at + 4..at + 8) {
@@ -384,7 +384,7 @@ fn an_address_in_use() {
 
 #[test]
 fn an_address_of_another_machine() {
-    // TEST-NET-1, RFC 5737: an address that nobody has.
+    // TEST-NET-1, RFC 5737: an unused address.
     nd::run(args![
         "cat",
         "recv",

@@ -70,7 +70,7 @@ fn softnd_conforms_in_the_strict_profile() {
     passes("softnd+tcp://127.0.0.1", &["--profile", "strict"]);
 }
 
-/// Runs the suite in a simulated network in both profiles, each of which has checks of its own.
+/// Runs the suite in a simulated network in both profiles, each of which has its own checks.
 fn passes_in_both_profiles(seed: u64) {
     let url = format!("softnd+sim://seed={seed}");
     let (checks, left_out) = passes(&url, &[]);
@@ -238,7 +238,7 @@ fn a_report_that_cannot_be_written_is_found_before_the_first_check() {
         let why = format!("cannot write the report {place}: ");
         assert!(found.stderr.contains(&why), "{found:?}");
     }
-    // What cannot be checked leaves a report of before as it is, and makes no empty one.
+    // A target that cannot be checked leaves an earlier report as it is, and makes no empty one.
     let (old, new) = (folder.path().join("old"), folder.path().join("new"));
     fs::write(&old, "old").expect("written");
     for place in [&old, &new] {

@@ -34,7 +34,7 @@ fn reserved_ports_are_left_out() {
     }
 }
 
-/// What needs no address works in a network that has IPv6 alone.
+/// Commands that need no address work in a network that has only IPv6.
 #[test]
 fn a_machine_with_ipv6_alone_is_enough() {
     let (Some(unshare), Some(ip)) = (tool::find("unshare"), tool::find("ip")) else {

@@ -56,7 +56,7 @@ const PROTOCOLS: [&[&str]; 2] = [&[], &["--udp"]];
 /// No limit of `nd` ends a wait: only the end of the connection does.
 const FOR_EVER: [&str; 2] = ["--timeout", "86400"];
 
-/// What the log says of a QUIC connection that the peer has closed. Another end, such as the idle timeout, has other words.
+/// The line of the log about a QUIC connection that the peer has closed. Another end, such as the idle timeout, has other words.
 const CLOSED_BY_PEER: &str = "a QUIC connection has ended";
 
 /// The signal that has ended the program, as a shell sees it.
@@ -76,7 +76,7 @@ fn assert_ended_by(finished: &Finished, signal: Signal, place: Place) {
     assert!(!finished.stderr.contains("error: "), "{finished}");
 }
 
-/// Asserts that a peer has told this side of the end of the connection, and this side its user.
+/// Asserts that a peer has reported the end of the connection to this side, and this side to its user.
 #[track_caller]
 fn assert_told(survivor: &Finished, is_udp: bool, words: &str) {
     assert!(survivor.stderr.contains(words), "{survivor}");
@@ -113,8 +113,8 @@ impl Server {
     }
 }
 
-/// Writes into a pipe until nobody reads it any more. Tells when it has written more than a sender reads before its transfer is under
-/// way.
+/// Writes into a pipe until it has no reader any more. Sends a message when it has written more than a sender reads before its transfer is
+/// under way.
 fn feed(pipe: &Path) -> Receiver<()> {
     const MUCH: usize = 32 << 20;
     mknodat(CWD, pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -178,7 +178,7 @@ fn both_sides_of_a_transfer_learn_at_once_that_the_other_was_interrupted(place: 
     }
 }
 
-/// A client of `nd rping` that pings until it is stopped, after so many pings.
+/// A client of `nd rping` that pings until it is stopped, after this many pings.
 fn pinging(place: Place, server: &Server, pings: u32, options: &[&str]) -> Nd {
     let port = port_of(&server.address);
     let line = ["-vvv", "rping", "-c", "-a", "127.0.0.1", "-p", port];
@@ -317,7 +317,7 @@ fn an_interrupted_measurement_shows_the_turns_that_were_made(place: Place) {
     assert_ended_by(&run, Signal::INT, place);
     assert!(run.stdout.contains("RDMA Write bandwidth"), "{run}");
     assert!(run.stdout.contains("incomplete: "), "{run}");
-    // The server goes on, and knows why the client has gone.
+    // The server goes on, and knows why the client is gone.
     serve.wait_for(|line| line.contains("its user has interrupted it").then_some(()));
 }
 

@@ -138,7 +138,7 @@ fn memory_mode_one_core_and_small_segments_are_measured() {
 
 #[test]
 fn a_steady_run_measures_every_row() {
-    // With one row there is none before it to go by, and the cores of no machine are a second from each other. So nobody waits.
+    // With one row there is none before it to go by, and the cores of no machine are a second from each other. So `nd` does not wait.
     for (line, sizes) in [
         ("--size 8 --steady", &["8"][..]),
         ("--size 8,64 --steady=1000000000", &["8", "64"]),
@@ -164,7 +164,7 @@ fn a_bare_quic_stream_is_measured_beside_every_operation() {
     let run = local_tiny("--size 100 --depth 4 --crc off --baseline quic --format json");
     run.assert_success();
     let mut rows = rows(&run.stdout);
-    // As many operations, tests and modes as beside a bare socket.
+    // As many operations, tests and modes as with a bare socket.
     assert_eq!(rows.len(), 13, "{run}");
     // Datagrams of the size that a segment has.
     let cut = "--op write --test bandwidth --size 64k --mode poll --segment 1448 --crc off";
@@ -193,7 +193,7 @@ fn a_bare_quic_stream_is_measured_beside_every_operation() {
     }
 }
 
-/// What the congestion window holds back at first is sent, too, although nothing is in flight any more.
+/// Octets that the congestion window holds back at first are sent, too, although nothing is in flight any more.
 #[test]
 fn a_turn_of_a_bare_quic_stream_ends_when_everything_has_arrived() {
     for _ in 0..5 {
@@ -387,8 +387,7 @@ fn many_connections_are_measured_at_both_sides() {
             ],
         );
         assert_measured(row, &run, &["p50_ns", "baseline_p50_ns", "ratio"]);
-        // The cost of so few connections may be too small to be seen beside other changes of the process's memory, but it
-        // was measured.
+        // The cost of this few connections may be too small to be seen among other changes of the process's memory, but it was measured.
         for name in [
             "bytes_per_connection",
             "peer_bytes_per_connection",
@@ -643,7 +642,7 @@ fn a_server_of_another_mode_or_operation_says_so() {
     }
 }
 
-/// Answers one connection with these octets, and keeps it until the other side has gone.
+/// Answers one connection with these octets, and keeps it until the other side is gone.
 fn impostor(greeting: &'static [u8]) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -698,7 +697,7 @@ fn a_client_that_has_to_wait_says_so() {
     server.join().unwrap();
 }
 
-/// Waits until the server has begun so many turns: more than checks and warms up.
+/// Waits until the server has begun this many turns: more than checks and warms up.
 fn wait_for_turns(serve: &mut nd::Nd) {
     let begun = Cell::new(0);
     serve.wait_for(|line| {

@@ -64,13 +64,13 @@ fn every_test_moves_data_and_says_how_fast() {
                 assert!(side.stderr.is_empty(), "{side}");
             }
             assert!(client.stdout.contains("moved 1.7 MiB"), "{client}");
-            // The server is not told what was read from it one by one.
+            // The server does not learn of Reads that are timed one by one.
             let told = server.stdout.contains("moved 1.7 MiB");
             assert_eq!(told, test != "read_lat", "{server}");
             let measured = figures(&client).unwrap_or_else(|| panic!("no figures: {client}"));
             assert_eq!(measured[..2], [3000.0, 600.0], "{client}");
             assert!(measured[2] > 0.0 && measured[3] > 0.0, "{client}");
-            // The server knows nothing of Reads that are timed one by one. It is told of Writes and Reads in a row.
+            // The server knows nothing of Reads that are timed one by one. It learns of Writes and Reads in a row.
             match test {
                 "read_lat" => assert_eq!(figures(&server), None, "{server}"),
                 "write_bw" | "read_bw" => assert_eq!(figures(&server), Some(measured), "{server}"),
@@ -144,7 +144,7 @@ fn a_client_with_more_messages_is_named() {
         match test {
             "send_bw" | "send_lat" => {
                 server.assert_failure("the other side sends more than the 100 messages of -n");
-                // By then it may have sent all of its own messages.
+                // By then it may have sent all of its messages.
                 client.assert_failure("-s, -n and -r");
             }
             "write_bw" | "read_bw" => {
@@ -292,14 +292,14 @@ fn serves(server: Nd, address: SocketAddr, test: &str) {
     server.finish().assert_success();
 }
 
-/// Connects, sends one message of so many octets, and waits until the other side ends the connection.
+/// Connects, sends one message of this many octets, and waits until the other side ends the connection.
 fn send_one(to: SocketAddr, length: usize) {
     connect_and(to, length, |qp, sge| {
         qp.send(0, &[sge], OpFlags::empty()).expect("sent");
     });
 }
 
-/// Connects, does something with so much memory, and waits until the other side ends the connection.
+/// Connects, does something with this much memory, and waits until the other side ends the connection.
 fn connect_and(to: SocketAddr, length: usize, act: impl FnOnce(&dyn QueuePair, Sge)) {
     let adapter =
         softnd::open("softnd+tcp://127.0.0.1", softnd::Options::default()).expect("an adapter");

@@ -17,7 +17,7 @@ enum Side {
     Receiver,
 }
 
-/// What a refusal leads to.
+/// The consequence of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// The file arrives.

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use softnd_tests::verbs_programs::{Server, free_port, nd_run, run};
 use softnd_tests::{nd, tool};
 
-/// What a program prints that must succeed.
+/// Returns the output of a program that must succeed.
 fn output(program: &[&str]) -> String {
     let output = nd_run(program).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -110,7 +110,7 @@ fn what_cannot_be_run_is_one_line() {
     }
 }
 
-/// What `nd run`, started by another program, says when it fails.
+/// Returns the error of `nd run`, started by another program.
 fn refused(by: &mut Command) -> String {
     let output = by.stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();

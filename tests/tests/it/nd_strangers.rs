@@ -85,7 +85,7 @@ impl Silent {
         Self::connected_with(to, &[])
     }
 
-    /// The same with private data in its request.
+    /// Connects with private data in the request.
     fn connected_with(to: SocketAddr, private_data: &[u8]) -> Self {
         let silent = Self::half_connected(to, private_data);
         let overlapped = Overlapped::new();
@@ -165,7 +165,7 @@ impl RawClient {
         silent
     }
 
-    /// The next answer. On a busy machine the client may have been told that it has to wait.
+    /// The next answer. On a busy machine the client may get the message that it has to wait first.
     fn hear(&mut self) -> String {
         loop {
             let mut line = String::new();

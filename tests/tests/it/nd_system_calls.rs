@@ -1,5 +1,5 @@
 //! The system calls of every command of `nd`. `strace` finds out which calls a command makes. Each has to have a row in [`CALLS`], which
-//! says what a refusal of it leads to, so that a call that is new gets an answer of its own.
+//! says what a refusal of it leads to, so that a call that is new gets its own answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use softnd_tests::nd::{self, Finished, Nd};
 use softnd_tests::{args, tool};
 
-/// What a refusal of a call leads to.
+/// The consequence of a call's refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     /// Every program needs it, before its first line or in the runtime of its language: memory, threads, files, signals, its end.
@@ -124,7 +124,7 @@ const ALONE: [&[&str]; 6] = [
     ],
 ];
 
-/// Commands whose server comes first and prints its address; `PORT` and `ADDRESS` in the client's words stand for it.
+/// Commands whose server comes first and prints its address; the test replaces `PORT` and `ADDRESS` in the client's words by it.
 const PAIRS: [[&[&str]; 2]; 5] = [
     [
         &[
@@ -278,7 +278,7 @@ fn assert_names_or_works(call: &str, line: &[&str]) {
         "{call}: {finished}"
     );
     assert!(said.contains("rule of this machine"), "{call}: {finished}");
-    // What the measurements and the reports do by themselves is named by what they wanted to do.
+    // Calls of the measurements and the reports themselves are named by their purpose.
     let wanted = ["the system refuses ", "cannot "].map(|words| said.contains(words));
     assert!(wanted.contains(&true), "{call}: {finished}");
 }

@@ -1,4 +1,4 @@
-//! The commands of `nd` over UDP: who is trusted, what is said when nobody is, and which options there are.
+//! The commands of `nd` over UDP: trust, the messages without trust, and the options.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use softnd_tests::nd::{self, Finished, Nd};
 use softnd_tests::proxy::noise;
 
-/// The fingerprint of nobody's certificate.
+/// The fingerprint of no existing certificate.
 const NOBODY: &str = "sha256:5f78c33274e43fa9de5659265c1d917e25c03722dcb0b8d27db8d5feaa813953";
 
 /// A folder with a file to send, and with certificates.

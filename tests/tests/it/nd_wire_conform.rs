@@ -1,11 +1,11 @@
-//! `nd wire-conform` as a program: exit statuses, reports, the target as a process of its own.
+//! `nd wire-conform` as a program: exit statuses, reports, the target as its own process.
 
 use std::fs;
 
 use softnd_tests::args;
 use softnd_tests::nd::{self, Nd};
 
-/// What a process prints behind these words.
+/// Returns the output of a process behind these words.
 fn after(process: &mut Nd, words: &str) -> String {
     process.wait_for(|line| Some(line.split_once(words)?.1.trim_end().to_owned()))
 }

@@ -114,7 +114,7 @@ fn pages_name_the_repository_as_the_manifest_does() {
     assert!(paths >= 5 || address.is_some(), "{paths}");
 }
 
-/// What a registry shows of a crate: its readme and its description; its dependencies have versions, those of tests are paths.
+/// Every crate has what a registry shows: a readme and a description; its dependencies have versions, those of tests are paths.
 #[test]
 fn each_crate_is_ready_to_be_published() {
     let workspace = read(&root().join("Cargo.toml"));

@@ -48,7 +48,7 @@ fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Which file names each row.
+/// Returns a file that names each row.
 fn cited(groups: &[&str]) -> BTreeMap<String, PathBuf> {
     let mut sources = Vec::new();
     for folder in ["benches", "crates", "fuzz", "tests"] {
@@ -72,7 +72,7 @@ fn cited(groups: &[&str]) -> BTreeMap<String, PathBuf> {
     cited
 }
 
-/// The rows that have a line of their own on some pages.
+/// The rows that have their own line on some pages.
 fn explained(pages: &[&str], groups: &[&str]) -> BTreeSet<String> {
     let mut explained = BTreeSet::new();
     for page in pages {

@@ -1,4 +1,4 @@
-//! What captures of a connection over UDP show: the adapter's own, and the packets of the network with the log of their keys.
+//! Captures of a connection over UDP: the adapter's own, and the packets of the network with the log of their keys.
 
 use std::env;
 use std::fs;
@@ -112,7 +112,7 @@ fn client(server: SocketAddr, options: softnd::Options) -> Result<()> {
     ext::disconnect(&connector)
 }
 
-/// A datagram on the network, as somebody between the two ends sees it.
+/// A datagram on the network, as an observer between the two ends sees it.
 struct Datagram {
     time: u128,
     ends: [SocketAddr; 2],
@@ -158,7 +158,7 @@ impl Relay {
         let mut buffer = [0; 65_536];
         let front = self.front.local_addr().unwrap();
         while let Ok((len, from)) = self.front.recv_from(&mut buffer) {
-            // One octet asks whether anybody is there.
+            // One octet asks whether a reader is there.
             if len > 1 {
                 *self.client.lock().unwrap() = Some(from);
                 self.note([from, front], &buffer[..len]);
@@ -171,7 +171,7 @@ impl Relay {
         let mut buffer = [0; 65_536];
         let front = self.front.local_addr().unwrap();
         loop {
-            // An error says that the server has gone.
+            // An error says that the server is gone.
             let Ok(len) = self.back.recv(&mut buffer) else {
                 return;
             };

@@ -1,4 +1,4 @@
-//! What programs see below `/sys/class/infiniband` and `/dev/infiniband` under `nd run`.
+//! The files that programs see below `/sys/class/infiniband` and `/dev/infiniband` under `nd run`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ fn in_folder(folder: &Path, program: &[&str]) -> Command {
     command
 }
 
-/// What a program prints that must succeed.
+/// Returns the output of a program that must succeed.
 fn output(folder: &Path, program: &[&str]) -> String {
     let output = in_folder(folder, program).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-//! What the libraries promise to C programs under `nd run`: each program in `tests/verbs` is about one promise.
+//! The promises of the libraries to C programs under `nd run`: each program in `tests/verbs` is about one promise.
 
 use std::process::{Output, Stdio};
 

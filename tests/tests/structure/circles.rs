@@ -6,8 +6,8 @@ use softnd_tests::structure::Circle;
 
 use crate::{crates, folders, other_folders, root, short};
 
-/// Types that are too long for one file, by package and path. Their functions stand in several files and call each other, so
-/// these files are one unit. A type that no longer needs its line loses it: the test says which.
+/// Types that are too long for one file, by package and path. Their functions are in several files and call each other, so these files are
+/// one unit. A type that no longer needs its line loses it: the test says which.
 const SHARED_OUT: &[(&str, &str)] = &[
     // A connection of the engine: what arrives, what leaves and how it ends change one state.
     ("crates/iwarp", "conn::connection::Connection"),

@@ -17,7 +17,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     // The driver knows no type of NetworkDirect, so that another interface can be built on it.
     ("iwarp-io", &["iwarp", "iwarp-mem", "rdma-buffer"]),
     ("softnd", &["iwarp-io", "netdirect", "netdirect-provider"]),
-    // What all providers do alike, and nothing of what carries their connections.
+    // The common rules of all providers, and nothing of the transports of their connections.
     ("netdirect-provider", &["netdirect"]),
     // Called by build scripts.
     ("version-nodes", &[]),
@@ -29,7 +29,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     // Verbs' objects know no type of NetworkDirect. The memory of programs comes in as buffers.
     ("softverbs", &["iwarp-io", "rdma-buffer"]),
     ("conform-report", &[]),
-    // The suite has an encoder of its own, so that a mistake of the engine cannot hide in both ends.
+    // The suite has its own encoder, so that a mistake of the engine cannot hide in both ends.
     ("iwarp-conform", &["conform-report"]),
     // Clients of any provider.
     ("netdirect-async", &["netdirect"]),
@@ -44,7 +44,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("libnetdirect", &["netdirect-com"]),
     ("libsoftnd", &["netdirect", "netdirect-com", "softnd"]),
     ("netdirect-conform", &["conform-report", "netdirect"]),
-    // A provider beside softnd, which nothing of iWARP is in.
+    // A second provider, which has no code of iWARP.
     ("netdirect-verbs", &["netdirect", "netdirect-provider"]),
     (
         "nd",

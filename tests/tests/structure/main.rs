@@ -31,7 +31,7 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// The packages beside `crates`.
+/// The packages outside of `crates`.
 fn other_folders() -> [PathBuf; 3] {
     ["tests", "benches", "fuzz"].map(|name| root().join(name))
 }

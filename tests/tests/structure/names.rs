@@ -20,8 +20,8 @@ const IMAGES: &[(&str, &str)] = &[
     ("Voice", "ServerOutput"),
 ];
 
-/// Names that several modules of a crate use for types of their own, which other modules see: by crate. A name that no
-/// longer needs its line loses it: the test says which.
+/// Names that several modules of a crate use for different types, which other modules see: by crate. A name that no longer needs its line
+/// loses it: the test says which.
 const SHARED: &[(&str, &str)] = &[
     // The errors of a layer, used as `mpa::Error` and `ddp::Error`.
     ("crates/iwarp", "Error"),

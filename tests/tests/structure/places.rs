@@ -11,7 +11,7 @@ use crate::{crates, folders, root, short};
 struct Rule {
     /// What it is, as in "must not …".
     what: &'static str,
-    /// The paths of other crates by which it is done. A module stands for all its items.
+    /// The paths of other crates by which it is done. A module includes all its items.
     paths: &'static [&'static str],
     /// The methods by which it is done.
     methods: &'static [&'static str],
@@ -92,7 +92,7 @@ const RULES: &[Rule] = &[
             // A check that hangs is left behind.
             "netdirect-conform/src/run.rs",
             "netdirect-conform/src/checks/common.rs",
-            // Ends requests at a library that nobody waits for.
+            // Ends requests at a library for which no thread waits.
             "netdirect-com/src/import/requests.rs",
             // Calls of drivers that block.
             "netdirect-verbs/src/connect/connector/active.rs",
@@ -180,7 +180,7 @@ const UNSAFE: &[&str] = &[
     "libnetdirect/src/requests.rs",
     "libsoftnd/src/exports.rs",
     "libsoftnd/src/pin.rs",
-    // Functions that stand before those of the C library, and paths that C programs pass to them.
+    // Functions that replace those of the C library, and paths that C programs pass to them.
     "nd-paths/src/c.rs",
     "nd-paths/src/calls.rs",
     "nd-paths/src/globs.rs",
@@ -192,7 +192,7 @@ const UNSAFE: &[&str] = &[
     // Tables of functions of C.
     "netdirect-com/src/abi/extensions.rs",
     "netdirect-com/src/abi/tables.rs",
-    // What programs in C pass, and objects that they count the references of.
+    // Arguments of programs in C, and objects whose references they count.
     "netdirect-com/src/checks/client.rs",
     "netdirect-com/src/checks/request.rs",
     "netdirect-com/src/export/faults.rs",
@@ -203,7 +203,7 @@ const UNSAFE: &[&str] = &[
     "netdirect-com/src/export/pointers.rs",
     "netdirect-com/src/export/probe.rs",
     "netdirect-com/src/export/requests.rs",
-    // Events, completion ports and files through the tables of whoever made them, and objects with such tables.
+    // Events, completion ports and files through the tables of their makers, and objects with such tables.
     "netdirect-com/src/handle/event.rs",
     "netdirect-com/src/handle/pool.rs",
     "netdirect-com/src/handle/port.rs",
@@ -272,7 +272,7 @@ fn all_uses() -> Vec<(String, Uses)> {
     all
 }
 
-/// Whether a file is a place, or stands in it.
+/// Returns true if a file is a place, or is in it.
 fn is_in(file: &str, place: &str) -> bool {
     let rest = file.strip_prefix(place);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

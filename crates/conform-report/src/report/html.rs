@@ -1,7 +1,7 @@
 //! One page with everything in it, no other file needed.
 //!
-//! Below the totals stands a matrix: a line for each family of rows, a square for each row. The square leads to the row's
-//! details, which are folded, except where a check has failed. At the end stand the checks that are not part of the run.
+//! Below the totals is a matrix: a line for each family of rows, a square for each row. The square leads to the row's details, which are
+//! folded, except where a check has failed. At the end are the checks that are not part of the run.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! What a run found, for people and for programs.
+//! Reports of a run, for people and for programs.
 
 mod html;
 mod json;

@@ -34,7 +34,7 @@ impl Paint {
     }
 }
 
-/// What stands above a section's checks.
+/// The header above a section's checks.
 pub fn header(section: &str, paint: Paint) -> String {
     format!("\n{}\n", paint.code("1", section))
 }
@@ -78,7 +78,7 @@ pub fn line(entry: &Entry, paint: Paint) -> String {
     out
 }
 
-/// How many checks of each section came out how, a line for each section.
+/// The outcomes of each section, counted, a line for each section.
 pub fn matrix<F>(run: &Run<F>, paint: Paint) -> String {
     let heads = ["checks", "passed", "failed", "known", "skipped"];
     let mut sections: Vec<(&str, [usize; 5])> = Vec::new();
@@ -124,7 +124,7 @@ pub fn matrix<F>(run: &Run<F>, paint: Paint) -> String {
     out
 }
 
-/// How many of what, and whether that is well.
+/// The counts of all outcomes, and whether the run passed.
 pub fn summary<F: Suite>(run: &Run<F>, paint: Paint) -> String {
     let mut out = String::from("\n");
     for note in run.facts.notes() {

@@ -17,7 +17,7 @@ pub(super) fn word<F: Suite>(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// What there is to say about the outcome.
+/// A remark about the outcome.
 pub(super) fn remark(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Pass => String::new(),

@@ -7,7 +7,7 @@ pub(super) use crate::service::{Answer, Command, Region, RegionKind, Report};
 pub(super) use crate::wire::{AtomicRequest, ReadRequest, Segment, opcode};
 pub(super) use conform_report::{Pass, Step, Stop, Verdict, ensure, fail};
 
-/// The content of a region from an offset on, fetched on a connection of its own.
+/// The content of a region from an offset on, fetched on its own connection.
 pub(super) fn peek(bench: &mut Bench, region: u16, offset: u64, length: u16) -> Step<Vec<u8>> {
     let mut conn = bench.open()?;
     peek_on(&mut conn, region, offset, length)
@@ -91,12 +91,12 @@ pub(super) fn no_fault(conn: &Conn, rows: &[&str]) -> Verdict {
     }
 }
 
-/// Whether the stream ended, instead of something arriving.
+/// Returns true if the stream ended, instead of something arriving.
 pub(super) fn is_end<T>(seen: &Seen<T>) -> bool {
     matches!(seen, Seen::End(..))
 }
 
-/// Reads so many octets and waits for all of them.
+/// Reads this many octets and waits for all of them.
 pub(super) fn read_from(conn: &mut Conn, region: Region, offset: u64, size: u32) -> Step<Vec<u8>> {
     let msn = conn.next_request();
     let request = ReadRequest {

@@ -195,7 +195,7 @@ pub(super) const CHECKS: &[Check] = &[
     .needs(I),
 ];
 
-/// Whether a FetchAdd of 0, which changes nothing, is answered (RDMAPX-021).
+/// Returns true if the target answers a FetchAdd of 0, which changes nothing (RDMAPX-021).
 pub(crate) fn takes_atomics(bench: &mut Bench) -> Step<bool> {
     let mut conn = bench.open()?;
     let Ok((_, region)) = target(&conn) else {
@@ -211,7 +211,7 @@ pub(crate) fn takes_atomics(bench: &mut Bench) -> Step<bool> {
     answers(&mut conn, opcode::ATOMIC_RESPONSE)
 }
 
-/// Whether a Send behind Immediate Data is still answered.
+/// Returns true if the target still answers a Send behind Immediate Data.
 pub(crate) fn takes_immediate(bench: &mut Bench) -> Step<bool> {
     if !bench.facts.service {
         return Ok(false);

@@ -309,7 +309,7 @@ fn zero_form(bench: &mut Bench) -> Verdict {
     Ok(Pass::Right)
 }
 
-/// Sends so many Read Requests in one piece, each with a sink of its own.
+/// Sends this many Read Requests in one piece, each with its own sink.
 fn reads(conn: &mut Conn, region: Region, count: u32, size: u32) -> Step<Vec<ReadRequest>> {
     let requests: Vec<ReadRequest> = (0..count)
         .map(|i| ReadRequest {

@@ -279,7 +279,7 @@ fn shared_stays(bench: &mut Bench) -> Verdict {
     let _ = ended(&mut conn);
     drop(conn); // a target that connects has one at a time
     let mut conn = bench.open()?;
-    // If a target gives each connection STags of its own, the check is about the memory.
+    // If a target gives each connection its own STags, the check is about the memory.
     let (index, region) = conn.region(RegionKind::Shared, false, true)?;
     fill(&mut conn, index, 0)?;
     conn.send(&Segment::write(region.stag, region.to, &[0x3D; 8]))?;

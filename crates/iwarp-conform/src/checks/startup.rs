@@ -506,7 +506,7 @@ fn crc_reply(bench: &mut Bench) -> Verdict {
     super::common::no_fault(&conn, &["MPA-055"])
 }
 
-/// Which limits a frame names.
+/// Returns the limits that a frame names.
 pub(super) fn limits_of(frame: &StartFrame) -> Step<Enhanced> {
     frame.limits().ok_or_else(|| {
         Stop::Skip(format!(

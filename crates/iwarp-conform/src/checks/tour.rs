@@ -39,7 +39,7 @@ pub(super) fn tour(bench: &mut Bench) -> Step<Conn> {
     Ok(conn)
 }
 
-/// One message of the target of so many octets.
+/// One message of the target of this many octets.
 pub(super) fn emit(conn: &mut Conn, length: u32) -> Step<Vec<u8>> {
     let command = Command::Emit {
         length,
@@ -99,7 +99,7 @@ fn done(conn: &mut Conn) -> Step<u32> {
     }
 }
 
-/// The Read Request of a target that was told to read once.
+/// The Read Request of a target that the suite had read once.
 pub(super) fn request(conn: &mut Conn, length: u32) -> Step<ReadRequest> {
     let read = Command::Read {
         stag: 0x0A0B_0C0D,

@@ -11,7 +11,7 @@ use crate::wire::{Code, Segment};
 
 const S: Section = Section::Write;
 const W: &[Need] = &[Need::Writable];
-/// Rights have no code of their own in DDP (OPEN-03).
+/// DDP has no separate code for rights (OPEN-03).
 const RIGHTS: &[Code] = &[Code(1, 1, 0), Code(1, 1, 2), Code(0, 1, 2)];
 
 pub(super) const CHECKS: &[Check] = &[
@@ -180,7 +180,7 @@ fn zero_stag_0(bench: &mut Bench) -> Verdict {
     alive(bench, &mut conn)
 }
 
-/// Writes in so many pieces, and checks that the data is there and that the octets around it are unchanged.
+/// Writes in this many pieces, and checks that the data is there and that the octets around it are unchanged.
 fn lands(bench: &mut Bench, offset: u16, length: u16, piece: usize) -> Verdict {
     let mut conn = bench.open()?;
     let (index, region) = writable(&mut conn, 0x10)?;

@@ -1,4 +1,4 @@
-//! Who the two sides of a QUIC connection are to each other.
+//! The trust between the two sides of a QUIC connection.
 
 use std::io;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// What the suite needs to connect to a target that is trusted.
+/// The configuration by which the suite connects to a trusted target.
 pub(super) fn client(trusts: Trusts) -> io::Result<Arc<QuicClientConfig>> {
     let provider = provider();
     let verifier = Verifier {

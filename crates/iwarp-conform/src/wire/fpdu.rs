@@ -5,7 +5,7 @@ use super::crc32c;
 /// Octets of stream from one marker to the next.
 pub const MARKER_SPACING: u32 = 512;
 
-/// What to put into the CRC field.
+/// The contents of the CRC field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CrcStyle {
     /// The correct CRC.
@@ -32,7 +32,7 @@ pub struct Markers {
     pub reserved: u16,
     /// Put into FPDUPTRs in place of 0.
     pub between: u16,
-    /// Markers stand so many octets late, without the peer knowing.
+    /// Puts markers this many octets late, without the peer knowing.
     pub displaced: u32,
 }
 
@@ -103,7 +103,7 @@ impl Fpdu {
 }
 
 impl Markers {
-    /// Whether a marker is due at this place of the stream.
+    /// Returns true if a marker is due at this place of the stream.
     pub fn due(&self) -> bool {
         self.position
             .wrapping_sub(self.displaced)

@@ -206,7 +206,7 @@ impl Segment {
         }
     }
 
-    /// Whether this is one of the four Sends.
+    /// Returns true if this is one of the four Sends.
     pub fn is_send(&self) -> bool {
         (opcode::SEND..=opcode::SEND_SOLICITED_INVALIDATE).contains(&self.opcode)
     }

@@ -10,7 +10,7 @@ pub mod flag {
     pub const REJECT: u8 = 0x20;
     /// S: the Private Data begins with the four octets of RFC 6581.
     pub const ENHANCED: u8 = 0x10;
-    /// What is reserved with S in use.
+    /// The bits that are reserved with S in use.
     pub const RESERVED: u8 = 0x0F;
 }
 

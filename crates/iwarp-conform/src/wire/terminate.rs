@@ -8,7 +8,7 @@ use super::{ReadRequest, header};
 pub struct Code(pub u8, pub u8, pub u8);
 
 impl Code {
-    /// Whether one of the RFCs lists the code.
+    /// Returns true if one of the RFCs lists the code.
     pub fn is_assigned(self) -> bool {
         match self {
             Self(0 | 1, 0, _) | Self(1, 3, _) => true,

@@ -64,8 +64,8 @@ fn patient() -> Wants {
 
 type Find = dyn Fn(Options, Wants, &Selection) -> Result<Run, String> + Sync;
 
-/// If the machine stands still for a while, checks and targets with a time limit fail. So a check with an unexpected result
-/// runs again, with long limits on both sides. A check that fails for a reason fails again.
+/// If the machine pauses for a while, checks and targets with a time limit fail. So a check with an unexpected result runs again, with long
+/// limits on both sides. A check that fails for a reason fails again.
 fn again(options: Options, wants: Wants, only: Vec<String>, find: &Find) -> Result<Run, String> {
     let mut wants = wants;
     // Shorter than the target's own limit, because the end of the connection would pass for an answer.
@@ -327,7 +327,7 @@ fn verify(
 
 type Rules = [(Break, &'static str)];
 
-/// What one kind of target is checked with.
+/// The options by which one kind of target is checked.
 struct Kind {
     rules: &'static [&'static Rules],
     markers: bool,

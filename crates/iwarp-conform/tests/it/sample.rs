@@ -2,9 +2,8 @@
 
 use iwarp_conform::Check;
 
-/// The names of the checks for one line of a table of so many: the one that has to fail, those about the same row, and the line's
-/// part of a sample in which each check meets so many lines. These lie evenly in the table, and those of the next check follow
-/// them.
+/// The names of the checks for one line of a table of this many: the one that has to fail, those about the same row, and the line's part of
+/// a sample in which each check meets this many lines. These lie evenly in the table, and those of the next check follow them.
 pub(crate) fn of_line(
     (line, lines): (usize, usize),
     expected: &str,

@@ -1,6 +1,6 @@
 use super::*;
 
-/// STags with low bits of their own: multiples of a large odd number.
+/// STags with different low bits: multiples of a large odd number.
 fn stag(at: u32) -> STag {
     STag(at.wrapping_mul(0x9E37_79B1))
 }

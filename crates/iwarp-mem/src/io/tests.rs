@@ -512,7 +512,7 @@ fn with_a_hole(table: &Table) -> Registration {
     region
 }
 
-/// Memory that the application has unmapped is the fault of its own FPDU. Those before it arrive, and the socket stays as it is.
+/// Memory that the application has unmapped fails only the FPDU that names it. Those before it arrive, and the socket stays as it is.
 #[test]
 fn unmapped_memory_is_refused_as_revoked() {
     for (tx, rx) in kinds_of_pairs() {
@@ -559,7 +559,8 @@ fn unmapped_memory_is_refused_as_revoked() {
     }
 }
 
-/// An FPDU that has begun cannot be finished if its end is not mapped. No copy of ours touches that memory, which would end the process.
+/// An FPDU that has begun cannot be finished if its end is not mapped. Our own copies do not touch that memory, because the access would
+/// end the process.
 #[test]
 fn a_cut_fpdu_with_unmapped_memory_is_abandoned() {
     for (tx, rx) in kinds_of_pairs() {

@@ -36,7 +36,7 @@ fn write(model: &Model, value: u32) {
 
 fn read(model: &Model) -> u32 {
     model.memory.with(|memory| {
-        // SAFETY: loom has checked that nobody writes the cell, and it lives as long as `model`.
+        // SAFETY: loom has checked that no thread writes the cell, and it lives as long as `model`.
         unsafe { *memory }
     })
 }
@@ -102,8 +102,8 @@ fn stale_pins_pass_through_a_new_use() {
     });
 }
 
-/// A view never mixes two uses. The model has at most three preemptions, because all interleavings of so many accesses take
-/// ten minutes (and pass), and a mixture needs only two.
+/// A view never mixes two uses. The model has at most three preemptions, because all interleavings of this many accesses take ten minutes
+/// (and pass), and a mixture needs only two.
 #[test]
 fn views_are_consistent() {
     let mut model = loom::model::Builder::new();

@@ -67,7 +67,7 @@ fn view_shows_what_was_published() {
     assert!(!slot.bind(of, StreamId(9)), "bound already");
 }
 
-/// Each use has an epoch of its own, so that spans of earlier ones are refused even when a key comes back.
+/// Each use has its own epoch, so that spans of earlier ones are refused even when a key comes back.
 #[test]
 fn epochs_tell_uses_with_one_key_apart() {
     let slot = Slot::new();

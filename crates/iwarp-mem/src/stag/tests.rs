@@ -186,7 +186,7 @@ fn resting_stags_are_not_drawn() {
     }
 }
 
-/// For somebody who has seen all earlier STags, at least half of all are possible at any time.
+/// A peer that has seen all earlier STags still has at least half of all STags to choose from.
 #[test]
 fn half_of_all_stags_are_open() {
     let mut stags = sequence(5, PASS);

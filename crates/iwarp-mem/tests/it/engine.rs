@@ -98,7 +98,7 @@ impl Side {
             .unwrap();
     }
 
-    /// One turn: sends what can be sent, takes what has come. The answer is whether anything moved.
+    /// One turn: sends and receives as much as possible. Returns true if anything moved.
     fn turn(&mut self) -> bool {
         let limit = TxLimit {
             octets: 1 << 20,

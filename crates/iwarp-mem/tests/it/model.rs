@@ -145,7 +145,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What an STag stands for, in the model.
+/// The meaning of an STag in the model.
 #[derive(Clone, Debug)]
 struct Entry {
     stag: STag,
@@ -532,7 +532,7 @@ impl World {
         }
     }
 
-    /// A call of the engine that has used this entry's memory last, if anybody may use it.
+    /// A call of the engine that has used this entry's memory last, if the entry allows any use.
     fn pinning(&self, entry: &Entry) -> PinnedTable<'_> {
         let call = self.table.pinned();
         let stream = match entry.state {

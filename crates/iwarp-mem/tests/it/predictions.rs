@@ -1,4 +1,4 @@
-//! What somebody who has seen all earlier STags of a table can tell of the next one (SEC-008, SEC-009).
+//! How well a peer that has seen all earlier STags of a table can predict the next one (SEC-008, SEC-009).
 //!
 //! Each test counts how often a way of guessing is right. The seeds are fixed, so that chance does not fail a test. A right
 //! guess of all 32 bits is never allowed. A guess of the upper 24 bits may be right as often as chance makes it.
@@ -159,8 +159,8 @@ fn all_bits_vary() {
     }
 }
 
-/// The attack: a peer that knows the STags of its own 4,200 regions, which are gone, tries every key beside each of their
-/// indices on the regions of ten later clients.
+/// The attack: a peer that knows the STags of its own 4,200 regions, which are gone, tries every key with each of their indices on the
+/// regions of ten later clients.
 #[test]
 #[cfg_attr(miri, ignore = "a million checks")]
 fn keys_beside_earlier_indices_open_nothing() {

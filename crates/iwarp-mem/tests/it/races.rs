@@ -103,7 +103,7 @@ fn deregister_ends_placing() {
     }
 }
 
-/// MR-034, QP-048: the same for a window, by whatever it ends.
+/// MR-034, QP-048: no access after the end of a window, however it ends.
 #[test]
 fn invalidation_ends_placing() {
     for backend in BACKENDS {
@@ -154,7 +154,7 @@ fn registrations_do_not_mix() {
             assert_eq!(buffer.to_vec(), expected, "another thread's octets");
         }
     };
-    // Checks STags of the other threads all the time, at an address that belongs to nobody.
+    // Checks STags of the other threads all the time, at an address outside of every region.
     let look = || {
         while !stop.load(Ordering::Relaxed) {
             let stag = STag(u32::try_from(others.load(Ordering::Relaxed)).unwrap());

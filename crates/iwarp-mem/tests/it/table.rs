@@ -1,4 +1,4 @@
-//! What the table allows, what it refuses, and the reasons.
+//! The accesses that the table allows, those that it refuses, and the reasons.
 
 use iwarp::{
     Access, AccessError, BindError, Crc, InvalidateError, LocalAccess, Memory, MessageEnd, Pd,
@@ -660,8 +660,7 @@ fn sinks_without_a_right_are_refused() {
     assert!(sink.is_ok());
 }
 
-/// Registrations of a C program may overlap at any alignment. Each has an STag and rights of its own, and all of them are the same
-/// octets.
+/// Registrations of a C program may overlap at any alignment. Each has its own STag and rights, and all of them are the same octets.
 #[test]
 fn registrations_in_pages_overlap() {
     let mut memory = vec![0x55_u8; 2 * Buffer::PAGE];

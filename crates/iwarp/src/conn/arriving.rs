@@ -49,7 +49,7 @@ impl ArrivingFpdu {
         self.left() as usize + trailer
     }
 
-    /// The next octets of payload as a segment of their own.
+    /// The next octets of payload as their own segment.
     pub(super) fn piece<'a>(&self, payload: &'a [u8]) -> Result<Segment<'a>, Fault> {
         let ends = payload.len() == self.left() as usize;
         Ok(match self.header {

@@ -6,16 +6,15 @@ use core::ops::Range;
 use crate::memory::{Revoked, Span};
 use crate::mpa::fpdu;
 
-/// How much one [`poll_transmit`](super::Connection::poll_transmit) may produce.
+/// The amount that one [`poll_transmit`](super::Connection::poll_transmit) may produce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxLimit {
     /// Octets of the stream. An FPDU that would exceed this number waits, unless it is the first.
     pub octets: usize,
     /// FPDUs.
     pub fpdus: usize,
-    /// Largest ULPDU, 128..=64768 (MPA-081); values outside are cut to this range. In this way MPA tells DDP the MULPDU and
-    /// its changes (MPA-080, DDP-001). The value holds for the FPDUs that are made now; FPDUs made before stay as they are
-    /// (DDP-002).
+    /// Largest ULPDU, 128..=64768 (MPA-081); values outside are cut to this range. So MPA informs DDP of the MULPDU and its changes
+    /// (MPA-080, DDP-001). The value holds for the FPDUs that are made now; FPDUs made before stay as they are (DDP-002).
     pub mulpdu: u32,
 }
 
@@ -47,7 +46,7 @@ struct Part {
 /// Most parts one FPDU may take: header, payload from several buffers, trailer.
 pub(super) const MAX_PARTS: usize = 6;
 
-/// What was sent and dropped since the connection last learned of it.
+/// FPDUs and octets that were sent and dropped since the connection last asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     /// Octets that the transport took.
@@ -58,13 +57,12 @@ pub(super) struct Outcome {
     pub(super) revoked: bool,
 }
 
-/// FPDUs of one connection in stream order, and how much of them has been sent.
+/// FPDUs of one connection in stream order, and the amount of them that was sent.
 ///
-/// [`poll_transmit`](super::Connection::poll_transmit) fills the batch. The caller that passes the batch to the transport
-/// tells the batch what happened: [`advance`](Self::advance), [`revoke`](Self::revoke),
-/// [`keep_cut_only`](Self::keep_cut_only). The connection learns that in
-/// [`handle_transmitted`](super::Connection::handle_transmitted), or in the next `poll_transmit`. Until then, and until it
-/// is empty, the batch belongs to one connection.
+/// [`poll_transmit`](super::Connection::poll_transmit) fills the batch. The caller that passes the batch to the transport reports the
+/// result to the batch: [`advance`](Self::advance), [`revoke`](Self::revoke), [`keep_cut_only`](Self::keep_cut_only). The connection learns
+/// that in [`handle_transmitted`](super::Connection::handle_transmitted), or in the next `poll_transmit`. Until then, and until it is
+/// empty, the batch belongs to one connection.
 ///
 /// The buffers have their full capacity from creation. Filling and sending allocate nothing. Only the first FPDU that is cut
 /// by a partial write while its payload lies in registered memory may grow the buffer, once
@@ -130,23 +128,23 @@ impl TxBatch {
         self.bytes.len() - self.from
     }
 
-    /// Whether nothing is left to be sent.
+    /// Returns true if nothing is left to be sent.
     pub const fn is_empty(&self) -> bool {
         self.remaining == 0
     }
 
-    /// Whether nothing is left to be sent, and the connection knows what was sent and dropped. Another connection may then
+    /// Returns true if nothing is left to be sent, and the connection knows what was sent and dropped. Another connection may then
     /// use the batch.
     pub const fn is_settled(&self) -> bool {
         self.is_empty() && !self.has_outcome()
     }
 
-    /// Whether the connection does not know yet what was sent and dropped.
+    /// Returns true if the connection does not know yet what was sent and dropped.
     pub(super) const fn has_outcome(&self) -> bool {
         self.outcome.taken > 0 || self.outcome.dropped > 0
     }
 
-    /// What was sent and dropped since the last call.
+    /// Returns what was sent and dropped since the last call.
     pub(super) fn take_outcome(&mut self) -> Outcome {
         core::mem::take(&mut self.outcome)
     }
@@ -195,9 +193,9 @@ impl TxBatch {
         }
     }
 
-    /// How many octets one write takes so that no TCP segment begins inside the CRC field or the padding of an FPDU (MPA-085). TCP begins
-    /// a segment behind each write, and after each `segment` octets of a write. The write ends in front of the first FPDU whose CRC field
-    /// would be cut. An FPDU that is longer than a segment cannot be kept from it.
+    /// Returns how many octets one write takes so that no TCP segment begins inside the CRC field or the padding of an FPDU (MPA-085). TCP
+    /// begins a segment behind each write, and after each `segment` octets of a write. The write ends in front of the first FPDU whose CRC
+    /// field would be cut. An FPDU that is longer than a segment cannot be kept from it.
     pub fn whole_crcs(&self, segment: u32) -> u64 {
         let segment = u64::from(segment.max(1));
         if self.remaining <= segment {
@@ -245,7 +243,7 @@ impl TxBatch {
         }
     }
 
-    /// Whether the first FPDU was sent in part. Either the FPDU has to be finished, or the stream reset.
+    /// Returns true if the first FPDU was sent in part. Either the FPDU has to be finished, or the stream reset.
     pub fn head_is_cut(&self) -> bool {
         !self.is_empty() && (self.skip > 0 || (self.head > 0 && !self.parts[self.head - 1].ends))
     }
@@ -333,8 +331,8 @@ impl TxBatch {
         }
     }
 
-    /// A part of the head FPDU was replaced by its unsent rest. The header before it always is a part of its own, so the
-    /// part before the head belongs to the same FPDU.
+    /// A part of the head FPDU was replaced by its unsent rest. The header before it always is its own part, so the part before the head
+    /// belongs to the same FPDU.
     fn mark_cut(&self) {
         debug_assert!(
             self.head > 0 && !self.parts[self.head - 1].ends,
@@ -382,7 +380,7 @@ impl TxBatch {
         self.fill = mark;
     }
 
-    /// What was reserved from `mark` on becomes a piece.
+    /// Makes a piece of the octets reserved from `mark` on.
     #[inline]
     pub(super) fn push_bytes(&mut self, mark: usize, ends: bool) {
         let range = to_u32(mark)..to_u32(self.fill);

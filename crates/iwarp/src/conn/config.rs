@@ -20,7 +20,7 @@ pub struct QueueSizes {
     pub initiator_sges: u32,
     /// SGEs of one Receive.
     pub receive_sges: u32,
-    /// SGEs of one Read; each becomes a Read of its own on the wire (RDMAP-053).
+    /// SGEs of one Read; each becomes its own Read on the wire (RDMAP-053).
     pub read_sges: u32,
     /// Octets of inline data of one Send or Write.
     pub inline: u32,
@@ -38,7 +38,7 @@ impl QueueSizes {
         self.sum(sges)
     }
 
-    /// Whether a Receive with so many SGEs, of so many octets together, keeps to the limits.
+    /// Checks that a Receive with this many SGEs, of this many octets together, keeps to the limits.
     #[inline]
     pub(super) const fn check_receive(&self, sges: usize, length: u32) -> Result<(), PostError> {
         if sges > self.receive_sges as usize {
@@ -110,7 +110,7 @@ pub struct StreamConfig {
     pub role: Role,
     /// CRCs are made and checked (MPA-035). Nothing else depends on this setting, and no event reports it (MPA-040).
     pub crc: bool,
-    /// In which directions markers stand.
+    /// The directions with markers.
     pub markers: Markers,
     /// Read limits, both ways, set before the first message (RDMAP-110).
     pub limits: ReadLimits,
@@ -121,7 +121,7 @@ pub struct StreamConfig {
     pub receive_wait: Duration,
     /// Which payload is copied into the batch for the transport's sake.
     pub copied: CopiedPayload,
-    /// Payload shorter than so many octets is copied next to its header in any case.
+    /// Payload shorter than this many octets is copied next to its header in any case.
     pub copied_below: u32,
     /// A Write completes when the peer has answered a Read of no octets behind it, instead of when the transport has taken
     /// the Write (RDMAP-093). The peer answers after it has placed the Write. Off where the outbound read limit is 0.
@@ -132,7 +132,7 @@ pub struct StreamConfig {
     pub early: usize,
 }
 
-/// What a peer may do on one connection, beside the rights that the memory grants: both have to allow an access.
+/// The rights of the peer on one connection, in addition to those of the memory: both have to allow an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RemoteRights {
     /// The peer may read.
@@ -161,14 +161,13 @@ impl RemoteRights {
     }
 }
 
-/// Which payload is copied into the batch for the transport's sake, and not read in place when it is sent. Short payload, payload
-/// with a CRC and payload with markers inside is always copied.
+/// The payload that is copied into the batch for the transport's sake, and not read in place when it is sent. Short payload, payload with a
+/// CRC and payload with markers inside is always copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CopiedPayload {
     /// None of it.
     None,
-    /// What lies at a place from which the transport would copy it slowly
-    /// ([`Memory::is_slow_in_place`](crate::Memory::is_slow_in_place)).
+    /// Payload at a place from which the transport would copy it slowly ([`Memory::is_slow_in_place`](crate::Memory::is_slow_in_place)).
     AtSlowPlaces,
     /// All of it, because the transport cannot read registered memory, or because it is captured.
     All,

@@ -19,15 +19,15 @@ use crate::types::{Pd, ReadLimits, RemoteAddress, Sge};
 
 /// One stream and its two queues.
 ///
-/// A connection allocates its memory when it is created. Two lists grow later and keep their size: outstanding Reads, up to
-/// the read limits, and Receives that were drawn from a shared source and whose completions nobody has fetched yet.
+/// A connection allocates its memory when it is created. Two lists grow later and keep their size: outstanding Reads, up to the read
+/// limits, and Receives that were drawn from a shared source and whose completions were not fetched yet.
 #[derive(Debug)]
 pub struct Connection {
     pub(super) sizes: QueueSizes,
     pub(super) scope: Scope,
     /// The protection domain of the memory that Receives name.
     pub(super) receive_pd: Pd,
-    /// What the peer may do, whatever the memory grants.
+    /// The rights of the peer, whatever the memory grants.
     pub(super) remote_rights: RemoteRights,
     pub(super) config: StreamConfig,
     pub(super) phase: Phase,
@@ -99,8 +99,8 @@ impl Connection {
         })
     }
 
-    /// Receives name memory of this protection domain. Until the call it is that of the connection. A queue of shared Receives has a
-    /// protection domain of its own, whatever connections draw from it.
+    /// Receives name memory of this protection domain. Until the call it is that of the connection. A queue of shared Receives has its own
+    /// protection domain, whatever connections draw from it.
     pub const fn set_receive_pd(&mut self, pd: Pd) {
         self.receive_pd = pd;
     }
@@ -129,8 +129,8 @@ impl Connection {
 
     /// Start-up is over: full operation begins (RFC 5044 section 7.1.2). Initiator requests may be posted from here on.
     ///
-    /// A Responder's requests wait for the peer's first FPDU (MPA-031). Binds and Invalidates do not wait, unless another
-    /// request stands before them. A connection that was disconnected stays disconnected. A second start is an error.
+    /// A Responder's requests wait for the peer's first FPDU (MPA-031). Binds and Invalidates do not wait, unless another request is before
+    /// them. A connection that was disconnected stays disconnected. A second start is an error.
     ///
     /// Both directions begin now, each behind its start-up frame (MPA-026, DDP-080). No FPDU leaves or is taken in before
     /// (MPA-030).
@@ -154,7 +154,7 @@ impl Connection {
         self.tx.copies
     }
 
-    /// Whether the transport copies slowly from and to some places ([`CopiedPayload::AtSlowPlaces`]).
+    /// Returns true if the transport copies slowly from and to some places ([`CopiedPayload::AtSlowPlaces`]).
     pub fn has_slow_places(&self) -> bool {
         self.config.copied == CopiedPayload::AtSlowPlaces
     }
@@ -275,8 +275,8 @@ impl Connection {
     }
 
     /// When to call [`Connection::handle_timeout`]: when an inbound Send will have waited for a Receive as long as
-    /// [`StreamConfig::receive_wait`] allows. The wait counts from the first `poll_timeout` or `handle_timeout` after the
-    /// Send has come, so call `poll_timeout` on [`Event::Stalled`].
+    /// [`StreamConfig::receive_wait`] allows. The wait counts from the first `poll_timeout` or `handle_timeout` after the Send has arrived,
+    /// so call `poll_timeout` on [`Event::Stalled`].
     pub fn poll_timeout(&mut self, now: Instant) -> Option<Instant> {
         if !self.is_stalled() {
             return None;
@@ -284,13 +284,13 @@ impl Connection {
         self.rx.deadline(now, self.config.receive_wait)
     }
 
-    /// Whether [`Connection::poll_transmit`] has something to do.
+    /// Returns true if [`Connection::poll_transmit`] has something to do.
     #[inline]
     pub fn wants_transmit(&self) -> bool {
         self.next_source().is_some()
     }
 
-    /// Whether an inbound Send waits for a Receive. Do not read from the transport meanwhile. TCP then closes its window,
+    /// Returns true if an inbound Send waits for a Receive. Do not read from the transport meanwhile. TCP then closes its window,
     /// which RFC 5041 section 7.1 allows, and the peer slows down. After a post to a shared source, the next
     /// [`Connection::handle_bytes`] ends the wait.
     #[inline]
@@ -298,7 +298,7 @@ impl Connection {
         self.phase == Phase::Running && self.rx.has_stalled() && self.receive.current().is_none()
     }
 
-    /// Whether everything that will ever be sent has been made. If so, close our direction once the batch is empty. The
+    /// Returns true if everything that will ever be sent has been made. If so, close our direction once the batch is empty. The
     /// connection has one stream and ends with this stream (DDP-010, RDMAP-113). Close it by a FIN, so that a Terminate
     /// arrives (RDMAP-074).
     pub const fn write_side_done(&self) -> bool {
@@ -314,32 +314,32 @@ impl Connection {
         self.tx.has_terminate()
     }
 
-    /// Whether no initiator request is open and the transport has taken everything that was made.
+    /// Returns true if no initiator request is open and the transport has taken everything that was made.
     pub fn is_idle(&self) -> bool {
         self.initiator.is_idle() && self.tx.is_drained()
     }
 
-    /// Whether data may flow: the connection has started, and has neither failed nor closed.
+    /// Returns true if data may flow: the connection has started, and has neither failed nor closed.
     pub const fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Running)
     }
 
-    /// Whether the stream failed, by a fault on this side, the peer's Terminate, a reset or a flush.
+    /// Returns true if the stream failed, by a fault on this side, the peer's Terminate, a reset or a flush.
     pub const fn has_failed(&self) -> bool {
         matches!(self.phase, Phase::Failed)
     }
 
-    /// Whether [`Connection::disconnect`] was called.
+    /// Returns true if [`Connection::disconnect`] was called.
     pub const fn is_disconnected(&self) -> bool {
         matches!(self.phase, Phase::Disconnected)
     }
 
-    /// Whether this is a Responder that has not received an FPDU yet and so may not send (MPA-031).
+    /// Returns true if this is a Responder that has not received an FPDU yet and so may not send (MPA-031).
     pub fn is_fenced(&self) -> bool {
         self.config.role == Role::Responder && !self.rx.seen
     }
 
-    /// Whether this is a Responder whose peer has sent nothing yet but a ready-to-receive message. RFC 6581 section 5 lets
+    /// Returns true if this is a Responder whose peer has sent nothing yet but a ready-to-receive message. RFC 6581 section 5 lets
     /// such a Responder send; some adapters do not.
     pub const fn would_speak_first(&self) -> bool {
         let received = &self.counters.received;
@@ -365,7 +365,7 @@ impl Connection {
         &self.sizes
     }
 
-    /// What went over the stream.
+    /// Counts of the messages and octets of the stream.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }

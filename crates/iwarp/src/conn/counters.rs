@@ -1,6 +1,6 @@
 //! Counters of one connection. They are plain numbers, because one thread at a time drives a connection.
 
-/// What went over one connection, by direction and kind.
+/// Counts of messages and octets of one connection, by direction and kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Inbound half.

@@ -13,9 +13,9 @@ use crate::mpa::marker;
 use crate::rdmap::Opcode;
 
 impl Connection {
-    /// How many Receives the whole FPDUs in `input` need beyond those that the connection has, up to `most`, if the connection
-    /// refuses none of these FPDUs. `input` is what [`handle_bytes`](Self::handle_bytes) is given next. A source that is shared by
-    /// many connections can draw so many Receives at once. 0 for streams with markers.
+    /// Returns how many Receives the whole FPDUs in `input` need beyond those that the connection has, up to `most`, if the connection
+    /// refuses none of these FPDUs. `input` is what [`handle_bytes`](Self::handle_bytes) is given next. A source that is shared by many
+    /// connections can draw this many Receives at once. 0 for streams with markers.
     pub fn receives_needed(&self, input: &[u8], most: usize) -> usize {
         if self.config.markers.received || self.rx.early.is_some() || !self.is_receiving() {
             return 0;
@@ -37,8 +37,8 @@ impl Connection {
         needed.saturating_sub(self.receive.posted())
     }
 
-    /// Handles the whole FPDUs in `input`, and the front of a long FPDU that is placed while it arrives. Returns how many
-    /// octets were consumed. Ends when so many FPDUs of the stream have been counted as `last` says.
+    /// Handles the whole FPDUs in `input`, and the front of a long FPDU that is placed while it arrives. Returns how many octets were
+    /// consumed. Ends when the number of FPDUs of the stream has reached `last`.
     pub(super) fn take_frames(
         &mut self,
         last: u64,
@@ -125,7 +125,7 @@ impl Connection {
         self.handle_ulpdu(ulpdu, mem, receives)
     }
 
-    /// Whether the FPDU at `at` is handled now.
+    /// Returns true if the FPDU at `at` is handled now.
     #[inline(always)]
     fn goes_on(&self, at: usize, input: &[u8], last: u64) -> bool {
         at < input.len()
@@ -147,7 +147,7 @@ impl Connection {
         self.rx.origin.wrapping_add(self.counters.received.octets)
     }
 
-    /// Whether the octets left over at the end of the stream are a marker and nothing else. A sender may send the marker
+    /// Returns true if the octets left over at the end of the stream are a marker and nothing else. A sender may send the marker
     /// between two FPDUs before it has the second one.
     pub(super) const fn is_lone_marker(&self, unread: usize) -> bool {
         self.config.markers.received

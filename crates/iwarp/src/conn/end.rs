@@ -112,9 +112,9 @@ impl Connection {
         self.fail_with(fault, None, failed);
     }
 
-    /// This side found `fault`. Only the first fault counts (RDMAP-082). Nothing more is placed, the client is told
-    /// (DDP-070, DDP-086, RDMAP-083, RDMAP-084), and one Terminate is sent before the end (DDP-073, MPA-062). `about` has
-    /// the headers of the message in which the fault was found.
+    /// This side found `fault`. Only the first fault counts (RDMAP-082). Nothing more is placed, the client gets an event (DDP-070,
+    /// DDP-086, RDMAP-083, RDMAP-084), and one Terminate is sent before the end (DDP-073, MPA-062). `about` has the headers of the message
+    /// in which the fault was found.
     pub(super) fn fail_with(
         &mut self,
         fault: Fault,
@@ -139,7 +139,7 @@ impl Connection {
         }
     }
 
-    /// Handles the peer's Terminate: tells the client (RDMAP-072), and never answers with a Terminate (RDMAP-073).
+    /// Handles the peer's Terminate: raises an event for the client (RDMAP-072), and never answers with a Terminate (RDMAP-073).
     pub(super) fn terminated(&mut self, terminate: Terminate) {
         use RequestKind::{Atomic, Immediate, Read, Send, Write};
         let kinds: &[RequestKind] = match terminate.opcode() {
@@ -149,7 +149,7 @@ impl Connection {
             Some(opcode) if opcode.is_send() => &[Send],
             Some(opcode) if opcode.is_immediate() => &[Immediate],
             Some(_) => &[],
-            // Without headers the code tells which kinds of request can have caused it.
+            // Without headers the code says which kinds of request can have caused it.
             None => match (terminate.code.layer, terminate.code.etype) {
                 (0, 1) => &[Read, Atomic],
                 (1, 1) => &[Write],
@@ -263,7 +263,7 @@ impl Connection {
         }
     }
 
-    /// Whether [`settle`](Self::settle) may have something to do.
+    /// Returns true if [`settle`](Self::settle) may have something to do.
     #[inline]
     pub(super) fn waits(&self) -> bool {
         self.tx.failing.is_some() || self.rx.refusal.is_some() || self.rx.peer_closed

@@ -4,7 +4,7 @@ use super::Fault;
 use super::work::Completion;
 use crate::rdmap::Terminate;
 
-/// What [`Connection::poll_event`](super::Connection::poll_event) returns.
+/// An event of a connection, from [`Connection::poll_event`](super::Connection::poll_event).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A request ended.

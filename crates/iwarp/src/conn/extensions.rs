@@ -73,7 +73,7 @@ impl Connection {
         self.check_on_request_queue(segment)?; // RDMAPX-004
         check_header_length(segment, AtomicRequest::LEN)?;
         let request = AtomicRequest::parse(segment.payload)?;
-        // RDMAPX-006: beside the Reads, as many Atomics as Reads.
+        // RDMAPX-006: in addition to the Reads, as many Atomics as Reads.
         if self.tx.atomics_to_answer() >= self.config.limits.ird as usize {
             return Err(UntaggedError::NoBuffer.into());
         }

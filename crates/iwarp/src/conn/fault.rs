@@ -28,7 +28,7 @@ pub enum Fault {
     Local,
 }
 
-/// Which headers of the offending message a Terminate carries, RFC 5040 figure 10.
+/// The headers of the offending message that a Terminate carries, RFC 5040 figure 10.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Included {
     /// No headers.
@@ -129,7 +129,7 @@ impl From<OperationError> for Fault {
     }
 }
 
-/// How a refused Write is reported, RFC 5041 section 7.2.
+/// The error that reports a refused Write, RFC 5041 section 7.2.
 pub(super) const fn write_refused(error: AccessError) -> TaggedError {
     match error {
         // OPEN-03: DDP has no code for a missing right.
@@ -140,7 +140,7 @@ pub(super) const fn write_refused(error: AccessError) -> TaggedError {
     }
 }
 
-/// How a refused Read or Atomic is reported, RFC 5040 section 4.8.
+/// The error that reports a refused Read or Atomic, RFC 5040 section 4.8.
 pub(super) const fn read_refused(error: AccessError) -> ProtectionError {
     match error {
         AccessError::InvalidSTag => ProtectionError::InvalidSTag,

@@ -12,7 +12,7 @@ const CACHE_LINE: u32 = 64;
 /// and each call of the CRC routine costs more than a few dozen octets do.
 const SUMMED_WHOLE: usize = 4 * 1024;
 
-/// What is left of a [`TxLimit`].
+/// The rest of a [`TxLimit`].
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: TxLimit,
@@ -60,12 +60,12 @@ impl Budget {
         self.limit.mulpdu.clamp(*range.start(), *range.end())
     }
 
-    /// How many octets of a message go behind the next header of this length, if `left` octets are left: at most what the
-    /// MULPDU allows (MPA-081, MPA-083).
+    /// Returns how many octets of a message go behind the next header of this length, if `left` octets are left: at most what the MULPDU
+    /// allows (MPA-081, MPA-083).
     ///
-    /// Where segments are far longer than a packet, the path does not care where they end. The last two parts of a message
-    /// then have the same length (instead of MPA-084). So the last part is never so short that it costs more than it
-    /// carries, and the receiver handles one half while the other arrives.
+    /// Where segments are far longer than a packet, the place of their ends does not matter to the path. The last two parts of a message
+    /// then have the same length (instead of MPA-084). So the last part is never so short that it costs more than it carries, and the
+    /// receiver handles one half while the other arrives.
     #[inline]
     pub(super) fn payload(&self, header: usize, left: u32) -> u32 {
         let most = self.mulpdu() - to_u32(header);
@@ -75,7 +75,7 @@ impl Budget {
         left.div_ceil(2).next_multiple_of(CACHE_LINE).min(most)
     }
 
-    /// Whether one FPDU can hold a whole message as a copy.
+    /// Returns true if one FPDU can hold a whole message as a copy.
     #[inline]
     pub(super) fn holds_whole(&self, header: usize, payload: u32) -> bool {
         let ulpdu = header + payload as usize;
@@ -87,7 +87,7 @@ impl Budget {
         to_u32(self.longest - header)
     }
 
-    /// Whether another FPDU may be made. The first one always may, whatever its length, because the stream has to go on.
+    /// Returns true if another FPDU may be made. The first one always may, whatever its length, because the stream has to go on.
     pub(super) const fn admits(&self, header: usize, payload: u32) -> bool {
         let octets = fpdu::fpdu_len(header + payload as usize) + self.markers;
         let fits = self.octets == 0 || self.octets.saturating_add(octets) <= self.limit.octets;
@@ -100,7 +100,7 @@ impl Budget {
     }
 }
 
-/// Whether there is room for the FPDU. `in_place` is the number of parts of its payload that are read in place.
+/// Returns true if there is room for the FPDU. `in_place` is the number of parts of its payload that are read in place.
 #[inline]
 pub(super) fn fits(
     out: &TxBatch,
@@ -119,7 +119,7 @@ pub(super) fn fits(
     out.bytes_left() >= octets && out.parts_left() >= parts
 }
 
-/// What an FPDU contains besides its ULPDU.
+/// The parts of an FPDU besides its ULPDU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Framing {
     /// A CRC.

@@ -81,7 +81,7 @@ impl Connection {
         self.rx.wanted
     }
 
-    /// Whether arriving octets are handled, not dropped.
+    /// Returns true if arriving octets are handled, not dropped.
     pub(super) const fn is_receiving(&self) -> bool {
         matches!(self.phase, Phase::Running) && self.rx.refusal.is_none()
     }

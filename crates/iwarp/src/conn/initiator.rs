@@ -93,7 +93,7 @@ impl InitiatorQueue {
         })
     }
 
-    /// Whether Writes that are posted from now on complete only when the peer has confirmed them.
+    /// Sets whether Writes that are posted from now on complete only when the peer has confirmed them.
     pub(super) const fn confirm_writes(&mut self, confirm: bool) {
         self.confirm_writes = confirm;
     }
@@ -126,7 +126,7 @@ impl InitiatorQueue {
         &self.inline[start..start + self.slots[index].length as usize]
     }
 
-    /// Frees the slots of silent successes at the front, which nobody fetches.
+    /// Frees the slots of silent successes at the front, which are never fetched.
     pub(super) fn retire_silent(&mut self) {
         while self.head < self.done && self.is_silent_success(self.head) {
             self.head += 1;
@@ -192,7 +192,7 @@ impl InitiatorQueue {
         Ok(())
     }
 
-    /// Whether no request is open.
+    /// Returns true if no request is open.
     pub(super) const fn is_idle(&self) -> bool {
         self.done == self.tail
     }
@@ -231,7 +231,7 @@ impl InitiatorQueue {
         self.finish(at, WqeStatus::Success);
     }
 
-    /// Whether the oldest open request needs a response of the peer to complete.
+    /// Returns true if the oldest open request needs a response of the peer to complete.
     pub(super) fn oldest_is_answered(&self) -> bool {
         self.done < self.tail && {
             let request = self.get(self.done);
@@ -278,7 +278,7 @@ impl InitiatorQueue {
         }
     }
 
-    /// The request whose octets stand at `sent`, the first octet that the transport has not taken.
+    /// The request whose octets are at `sent`, the first octet that the transport has not taken.
     pub(super) fn owner_of(&self, sent: u64) -> Option<u64> {
         (self.unsent.max(self.done)..self.tail).find(|at| {
             let request = self.get(*at);
@@ -315,8 +315,8 @@ impl InitiatorQueue {
         oldest.map(|(at, _)| at)
     }
 
-    /// The peer has refused this Write. A peer handles a stream in order, so it has placed the Writes before this one, and
-    /// has dropped what came behind. Requests behind this Write whose success nobody has fetched yet become flushed.
+    /// The peer has refused this Write. A peer handles a stream in order, so it has placed the Writes before this one, and has dropped the
+    /// octets behind this one. Requests behind this Write whose success was not fetched yet become flushed.
     pub(super) fn refuse(&mut self, at: u64) {
         self.confirm(at);
         for behind in at + 1..self.next {
@@ -328,7 +328,7 @@ impl InitiatorQueue {
         }
     }
 
-    /// The oldest open Write that is [leaving](Self::leaving) and covers so many octets of the peer's memory, at least one.
+    /// The oldest open Write that is [leaving](Self::leaving) and covers this many octets of the peer's memory, at least one.
     pub(super) fn open_write_to(
         &self,
         place: RemoteAddress,
@@ -349,7 +349,7 @@ impl InitiatorQueue {
         covering.map(|(at, _)| at)
     }
 
-    /// Flushes all open requests, sent or not, except for one that fails with a status of its own (DDP-087, RDMAP-085).
+    /// Flushes all open requests, sent or not, except for one that fails with its own status (DDP-087, RDMAP-085).
     pub(super) fn flush(&mut self, failed: Option<(u64, WqeStatus)>) {
         for at in self.done..self.tail {
             if self.get(at).progress == Progress::Open {
@@ -370,7 +370,7 @@ impl InitiatorQueue {
         size_of_val(&*self.slots) + size_of_val(&*self.sges) + self.inline.len()
     }
 
-    /// How far completions have been fetched.
+    /// The position up to which completions were fetched.
     pub(super) const fn fetched(&self) -> u64 {
         self.head
     }

@@ -115,8 +115,8 @@ impl Connection {
         }
     }
 
-    /// Whether the Writes made so far need a Read of their own, and the Read may be sent. They need one if the upcoming
-    /// request cannot start now, or if it confirms nothing and is not a Write that the same Read could confirm.
+    /// Returns true if the Writes made so far need their own Read, and the Read may be sent. They need one if the upcoming request cannot
+    /// start now, or if it confirms nothing and is not a Write that the same Read could confirm.
     #[cold]
     fn confirmation_is_due(&self) -> bool {
         let later = self
@@ -130,19 +130,19 @@ impl Connection {
         self.may_read() && !(later && self.may_start())
     }
 
-    /// Whether a message of our own has begun and is not finished.
+    /// Returns true if a message of our own has begun and is not finished.
     pub(super) fn is_in_message(&self) -> bool {
         self.tx.current.is_some_and(|current| current.offset > 0) && !self.reads_next()
     }
 
-    /// Whether the upcoming request is a Read, whose parts are separate messages.
+    /// Returns true if the upcoming request is a Read, whose parts are separate messages.
     pub(super) fn reads_next(&self) -> bool {
         self.initiator
             .upcoming()
             .is_some_and(|request| matches!(request.operation, Operation::Read { .. }))
     }
 
-    /// Whether the upcoming request may begin, or a Read may go on with its next part.
+    /// Returns true if the upcoming request may begin, or a Read may go on with its next part.
     #[inline]
     fn may_start(&self) -> bool {
         let Some(request) = self.initiator.upcoming() else {
@@ -158,7 +158,7 @@ impl Connection {
         !request.operation.is_answered() || self.may_read()
     }
 
-    /// Whether one more Read or Atomic may be outstanding (RDMAP-047). A ready-to-receive Read does not count against the
+    /// Returns true if one more Read or Atomic may be outstanding (RDMAP-047). A ready-to-receive Read does not count against the
     /// client's limit, but a peer that takes one Read at a time has to answer this Read first.
     fn may_read(&self) -> bool {
         if self.rx.peer_closed {

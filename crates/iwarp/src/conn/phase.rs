@@ -26,7 +26,7 @@ pub(super) enum Cause {
     Terminated(Terminate),
 }
 
-/// A request of ours that fails as soon as everything before it is finished.
+/// A request of this side that fails as soon as everything before it is finished.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FailingRequest {
     /// The request could not be started. All earlier requests complete first.

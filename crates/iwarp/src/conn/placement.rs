@@ -4,9 +4,9 @@
 //! the segment, for its whole length, as soon as the header is here. It then places payload as it comes: by a copy of what
 //! was received, or by a read of the transport straight to the place ([`Connection::direct_placement`]).
 //!
-//! Each piece is handled as a segment of its own, because a sender may end a segment wherever it likes. Terminates and
-//! counters show the segment as it came. The last octets of the segment wait until all of it is here, so that the last word
-//! of a message is stored last and in one piece.
+//! Each piece is handled as its own segment, because a sender may end a segment wherever it likes. Terminates and counters show the segment
+//! as it came. The last octets of the segment wait until all of it is here, so that the last word of a message is stored last and in one
+//! piece.
 
 use super::arriving::{ArrivingFpdu, KEPT};
 use super::connection::Connection;
@@ -202,7 +202,7 @@ impl Connection {
         Some(ArrivingFpdu { target, ..early })
     }
 
-    /// Places what has come of the arriving FPDU, if there is one. Returns how many octets were consumed.
+    /// Places the octets of the arriving FPDU that are here, if there is one. Returns how many octets were consumed.
     #[inline]
     pub(super) fn continue_early(&mut self, input: &[u8], mem: &impl Memory) -> usize {
         let Some(early) = self.rx.early else {

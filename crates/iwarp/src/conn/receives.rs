@@ -53,8 +53,8 @@ impl ReceiveSlot<'_> {
         Ok(())
     }
 
-    /// The same for a source that has added up the lengths of the SGEs before. A message longer than the SGEs then fails as one
-    /// whose Receive names memory that is not registered.
+    /// Like [`fill`](Self::fill), for a source that has added up the lengths of the SGEs before. A message longer than the SGEs then fails
+    /// as one whose Receive names memory that is not registered.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl ReceiveQueue {
         })
     }
 
-    /// How many Receives there are for this message and later ones.
+    /// Returns the number of Receives for this message and later ones.
     #[expect(clippy::cast_possible_truncation, reason = "at most as many as slots")]
     pub(super) const fn posted(&self) -> usize {
         (self.tail - self.done) as usize
@@ -150,7 +150,7 @@ impl ReceiveQueue {
         Ok(())
     }
 
-    /// Takes a shared Receive in, and makes room if necessary, however many completions nobody has fetched yet.
+    /// Takes a shared Receive in, and makes room if necessary, whatever the number of completions that were not fetched yet.
     fn take_in(&mut self, context: u64, sges: &[Sge], length: u32) {
         debug_assert!(self.done == self.tail, "a Receive is there already");
         if self.tail - self.head == self.slots.len() as u64 {
@@ -268,7 +268,7 @@ impl ReceiveQueue {
         size_of_val(&*self.slots) + size_of_val(&*self.sges)
     }
 
-    /// How far completions have been fetched.
+    /// The position up to which completions were fetched.
     pub(super) const fn fetched(&self) -> u64 {
         self.head
     }

@@ -47,7 +47,7 @@ pub(super) const fn slots_for(depth: u32) -> usize {
     (depth as usize).next_power_of_two()
 }
 
-/// The slot of a position in a ring of so many slots.
+/// The slot of a position in a ring of this many slots.
 #[expect(clippy::cast_possible_truncation, reason = "below a usize")]
 pub(super) const fn slot_of(at: u64, slots: usize) -> usize {
     at as usize & (slots - 1)

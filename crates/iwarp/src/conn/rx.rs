@@ -16,7 +16,7 @@ use crate::types::STag;
 /// State of the inbound half.
 #[derive(Debug)]
 pub(super) struct Rx {
-    /// Next message number of QN 0. Each queue and each direction has numbers of its own (DDP-033).
+    /// Next message number of QN 0. Each queue and each direction has its own numbers (DDP-033).
     pub(super) send_msn: u32,
     /// Next message number of QN 1.
     pub(super) read_msn: u32,
@@ -26,18 +26,18 @@ pub(super) struct Rx {
     pub(super) send: Option<SendUnderWay>,
     /// The current tagged message.
     pub(super) tagged: Option<TaggedUnderWay>,
-    /// Buffers of the current Receive, once the first payload has come.
+    /// Buffers of the current Receive, once the first payload has arrived.
     pub(super) spans: Vec<Span>,
     /// The FPDU that is placed while it arrives, until its end is here.
     pub(super) early: Option<ArrivingFpdu>,
-    /// A good FPDU has come.
+    /// A good FPDU has arrived.
     pub(super) seen: bool,
     pub(super) stall: Option<Stall>,
     pub(super) wanted: usize,
-    /// The peer's FIN has come, or waits behind a stalled message.
+    /// The peer's FIN has arrived, or waits behind a stalled message.
     pub(super) peer_closed: bool,
     pub(super) end_waits: bool,
-    /// From then on no request of ours is carried out, though responses may still have to leave.
+    /// From then on no request of this side is carried out, though responses may still have to leave.
     pub(super) flushed: bool,
     /// A Read Request that is refused once the earlier ones are answered (RDMAP-034). What follows it is dropped.
     pub(super) refusal: Option<(Fault, TerminatedHeaders)>,
@@ -114,7 +114,7 @@ impl Rx {
         self.atomic_msn = self.atomic_msn.wrapping_add(1);
     }
 
-    /// Checks that an Atomic Response is the next one, has one segment, and stands inside no other untagged message.
+    /// Checks that an Atomic Response is the next one, has one segment, and is not inside another untagged message.
     pub(super) fn check_atomic_response(
         &self,
         segment: &UntaggedSegment<'_>,
@@ -123,7 +123,7 @@ impl Rx {
         self.check_single(segment)
     }
 
-    /// Checks that a message has one segment and stands inside no other untagged message.
+    /// Checks that a message has one segment and is not inside another untagged message.
     pub(super) const fn check_single(
         &self,
         segment: &UntaggedSegment<'_>,
@@ -155,7 +155,7 @@ impl Rx {
         None
     }
 
-    /// `received` octets of a Send have come, and more follow.
+    /// `received` octets of a Send have arrived, and more follow.
     pub(super) const fn send_goes_on(&mut self, opcode: Opcode, received: u32) {
         self.send = Some(SendUnderWay { opcode, received });
     }
@@ -165,7 +165,7 @@ impl Rx {
         self.tagged = Some(TaggedUnderWay { opcode, stag, to });
     }
 
-    /// Whether an inbound Send has found no Receive.
+    /// Returns true if an inbound Send has found no Receive.
     pub(super) const fn has_stalled(&self) -> bool {
         self.stall.is_some()
     }

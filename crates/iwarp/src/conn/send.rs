@@ -587,12 +587,12 @@ impl Connection {
         self.counters.sent.payload += u64::from(payload);
     }
 
-    /// Whether payload has to be copied, because a CRC, a capture or markers in the middle need a private copy.
+    /// Returns true if payload has to be copied, because a CRC, a capture or markers in the middle need a private copy.
     const fn must_copy(&self) -> bool {
         self.tx.copies
     }
 
-    /// Whether the transport's copy of the next payload would be slow if it read one of these parts in place.
+    /// Returns true if the transport's copy of the next payload would be slow if it read one of these parts in place.
     #[inline]
     fn is_slow_in_place<S: Iterator<Item = Span>>(
         &self,
@@ -664,7 +664,7 @@ fn pieces(spans: &[Span], current: RequestProgress, len: u32) -> impl Iterator<I
         })
 }
 
-/// Whether one of these pieces, which lie one behind the other in the stream, is slow in place.
+/// Returns true if one of these pieces, which lie one behind the other in the stream, is slow in place.
 #[inline(never)]
 fn has_slow(mem: &impl Memory, mut ahead: usize, mut pieces: impl Iterator<Item = Span>) -> bool {
     pieces.any(|piece| {

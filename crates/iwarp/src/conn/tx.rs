@@ -10,11 +10,11 @@ use crate::mpa::{Ready, fpdu};
 use crate::rdmap::{AtomicRequest, ReadRequest, Terminate};
 use crate::types::RemoteAddress;
 
-/// Octets of a Read Request: 18 of the DDP header, 28 of its own.
+/// Octets of a Read Request: 18 of the DDP header, 28 of the RDMAP header.
 const READ_REQUEST_LEN: u16 = 46;
 const _: () = assert!(READ_REQUEST_LEN as usize == UntaggedHeader::LEN + ReadRequest::LEN);
 
-/// Octets of an Atomic Request: 18 of the DDP header, 52 of its own.
+/// Octets of an Atomic Request: 18 of the DDP header, 52 of the RDMAP header.
 const ATOMIC_REQUEST_LEN: u16 = 70;
 const _: () = assert!(ATOMIC_REQUEST_LEN as usize == UntaggedHeader::LEN + AtomicRequest::LEN);
 
@@ -86,7 +86,7 @@ pub(super) struct OutboundRequest {
     pub(super) end: u64,
 }
 
-/// What a Read or Atomic Request of ours is for.
+/// The purpose of a Read or Atomic Request of this side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestPurpose {
     /// To be the ready-to-receive message.
@@ -143,7 +143,7 @@ pub(super) struct ResponseRun {
     pub(super) chunk: u32,
 }
 
-/// What the next FPDU is made from.
+/// The source of the next FPDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Terminate,
@@ -227,7 +227,7 @@ impl Tx {
         self.responses.len() - self.atomics - usize::from(ready)
     }
 
-    /// Atomics of the peer, which have a limit of their own (RDMAPX-006).
+    /// Atomics of the peer, which have their own limit (RDMAPX-006).
     pub(super) const fn atomics_to_answer(&self) -> usize {
         self.atomics
     }
@@ -245,13 +245,13 @@ impl Tx {
         self.responses.is_empty()
     }
 
-    /// Whether only requests of the client can be sent next.
+    /// Returns true if only requests of the client can be sent next.
     pub(super) fn has_only_requests(&self) -> bool {
         self.responses.is_empty() && self.ready.is_none() && self.unconfirmed == 0
     }
 
-    /// The oldest Read or Atomic that the peer can answer: the transport has taken its last octet. A response to a request
-    /// that has not left is one that nobody asked for (RDMAP-050, RDMAPX-007).
+    /// The oldest Read or Atomic that the peer can answer: the transport has taken its last octet. A response to a request that was not
+    /// sent yet is unexpected (RDMAP-050, RDMAPX-007).
     pub(super) fn oldest_asked(&self) -> Option<&OutboundRequest> {
         self.reads.front().filter(|read| read.end <= self.sent)
     }
@@ -269,17 +269,17 @@ impl Tx {
         self.handed - self.sent
     }
 
-    /// Whether the transport has taken everything that was made.
+    /// Returns true if the transport has taken everything that was made.
     pub(super) const fn is_all_sent(&self) -> bool {
         self.handed == self.sent
     }
 
-    /// Whether a part of the upcoming request has been made.
+    /// Returns true if a part of the upcoming request has been made.
     pub(super) fn has_begun(&self) -> bool {
         self.current.is_some_and(|current| current.offset > 0)
     }
 
-    /// Whether everything was made and sent.
+    /// Returns true if everything was made and sent.
     pub(super) fn is_drained(&self) -> bool {
         self.is_all_sent()
             && self.ready.is_none()
@@ -329,7 +329,7 @@ impl Tx {
         octets
     }
 
-    /// What a Terminate says about the response whose FPDU would have been sent next (RDMAP-079).
+    /// The headers that a Terminate carries about the response whose FPDU would have been sent next (RDMAP-079).
     pub(super) fn response_at_head(&self) -> Option<TerminatedHeaders> {
         let run = self
             .runs
@@ -371,7 +371,7 @@ impl Tx {
 }
 
 impl InboundRequest {
-    /// What a Terminate says about this request after `made` octets of the response (RDMAPX-026).
+    /// The headers that a Terminate carries about this request after `made` octets of the response (RDMAPX-026).
     pub(super) fn about(&self, made: u32) -> TerminatedHeaders {
         let (length, read) = match self.asked {
             RequestHeader::Read(request) => (READ_REQUEST_LEN, Some(request.advanced(made))),

@@ -17,7 +17,7 @@ pub enum Payload<'a> {
 }
 
 impl Payload<'_> {
-    /// How many octets these are.
+    /// Returns the number of octets.
     #[inline(always)]
     pub fn octets(&self) -> u64 {
         match self {
@@ -27,7 +27,7 @@ impl Payload<'_> {
     }
 }
 
-/// What an initiator request does. The same value is used from the post to the headers on the wire.
+/// The operation of an initiator request. The same value is used from the post to the headers on the wire.
 ///
 /// `D` is the type of the octets. A post names them ([`Payload`]). The queue copies them to the request's slot, and keeps
 /// the operation without them.
@@ -60,8 +60,7 @@ pub enum Operation<D = ()> {
         /// Raise an event at the peer.
         solicited: bool,
     },
-    /// RDMA Read, RFC 5040 section 5.2. Each SGE becomes a Read of its own on the wire, because a Read Request names one
-    /// sink (RDMAP-053).
+    /// RDMA Read, RFC 5040 section 5.2. Each SGE becomes its own Read on the wire, because a Read Request names one sink (RDMAP-053).
     Read {
         /// Where the data goes, in order.
         sink: D,
@@ -78,7 +77,7 @@ pub enum Operation<D = ()> {
     /// An operation on a word of the peer's memory, RFC 7306 section 5. It counts as a Read against the outbound limit
     /// (RDMAPX-006) and for fences.
     Atomic {
-        /// What is done.
+        /// The operation on the word.
         op: AtomicOp,
         /// Where the word's old value goes, as this side's processor reads it: one SGE of 8 octets of a Read sink.
         sink: D,
@@ -92,7 +91,7 @@ pub enum Operation<D = ()> {
 }
 
 impl<D> Operation<D> {
-    /// What kind of request this is.
+    /// Returns the kind of this request.
     pub const fn kind(&self) -> RequestKind {
         match self {
             Self::Send { .. } => RequestKind::Send,
@@ -105,18 +104,18 @@ impl<D> Operation<D> {
         }
     }
 
-    /// Whether the request puts nothing on the wire.
+    /// Returns true if the request puts nothing on the wire.
     pub const fn is_local(&self) -> bool {
         matches!(self, Self::Bind(_) | Self::Invalidate(_))
     }
 
-    /// Whether a response of the peer ends the request. Such a request counts against the outbound limit (RDMAPX-006).
+    /// Returns true if a response of the peer ends the request. Such a request counts against the outbound limit (RDMAPX-006).
     pub(super) const fn is_answered(&self) -> bool {
         matches!(self, Self::Read { .. } | Self::Atomic { .. })
     }
 
-    /// Whether the request's octets stand in the stream. Such a request completes when the transport has taken them
-    /// (RDMAP-093), or when it is confirmed ([`StreamConfig::confirm_writes`](super::StreamConfig::confirm_writes)).
+    /// Returns true if the request's octets are in the stream. Such a request completes when the transport has taken them (RDMAP-093), or
+    /// when it is confirmed ([`StreamConfig::confirm_writes`](super::StreamConfig::confirm_writes)).
     pub(super) const fn is_sent(&self) -> bool {
         matches!(
             self,
@@ -127,8 +126,8 @@ impl<D> Operation<D> {
         )
     }
 
-    /// Puts the operation into `slot`, and returns its octets separately. Each kind is written by code of its own, so that
-    /// only its own fields are copied.
+    /// Puts the operation into `slot`, and returns its octets separately. Each kind is written by separate code, so that only its own
+    /// fields are copied.
     #[inline(always)]
     pub(super) fn store(self, slot: &mut Operation) -> Option<D> {
         match self {
@@ -211,7 +210,7 @@ impl Operation<Payload<'_>> {
 pub struct InitiatorWqe<'a> {
     /// Comes back with the completion.
     pub context: u64,
-    /// What the request does.
+    /// The operation of the request.
     pub operation: Operation<Payload<'a>>,
     /// Success yields no completion.
     pub silent: bool,
@@ -248,7 +247,7 @@ impl fmt::Display for PostError {
 
 impl core::error::Error for PostError {}
 
-/// What kind of request completed.
+/// The kind of the request that completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestKind {
     /// Receive.
@@ -307,7 +306,7 @@ pub struct Completion {
     pub octets: u32,
     /// For a Receive: the message asked for an event.
     pub solicited: bool,
-    /// For a Receive: the message invalidated this STag of ours.
+    /// For a Receive: the message invalidated this STag of the receiving side.
     pub invalidated: Option<STag>,
     /// For a Receive that Immediate Data has taken: its eight octets. Nothing was placed.
     pub immediate: Option<[u8; 8]>,

@@ -64,9 +64,9 @@ impl Header {
 pub enum Error {
     /// The ULPDU is shorter than the header that its T bit asks for.
     Truncated,
-    /// A tagged segment with a fault of its own.
+    /// A tagged segment with its own fault.
     Tagged(TaggedError),
-    /// An untagged segment with a fault of its own.
+    /// An untagged segment with its own fault.
     Untagged(UntaggedError),
 }
 

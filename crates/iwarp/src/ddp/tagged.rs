@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::control::{LAST, TAGGED, Truncated, VERSION, VERSION_MASK};
 use crate::types::STag;
 
-/// What can be wrong with a tagged segment, RFC 5041 section 7.2, error type 1.
+/// Errors of a tagged segment, RFC 5041 section 7.2, error type 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TaggedError {
     /// There is no such STag, it was invalidated, or it does not admit this segment (OPEN-03).
@@ -71,7 +71,7 @@ impl TaggedHeader {
         IntoBytes::as_bytes(self)
     }
 
-    /// The header as it stands on the wire.
+    /// The header as it is on the wire.
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         zerocopy::transmute!(*self)
     }

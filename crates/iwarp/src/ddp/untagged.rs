@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::control::{LAST, Qn, Truncated, VERSION, VERSION_MASK};
 
-/// What can be wrong with an untagged segment, RFC 5041 section 7.2, error type 2.
+/// Errors of an untagged segment, RFC 5041 section 7.2, error type 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UntaggedError {
     /// There is no such queue, or it is not the queue of the message.
@@ -77,7 +77,7 @@ impl UntaggedHeader {
         IntoBytes::as_bytes(self)
     }
 
-    /// The header as it stands on the wire.
+    /// The header as it is on the wire.
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         zerocopy::transmute!(*self)
     }

@@ -60,7 +60,7 @@ pub fn crc32c(octets: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(octets)
 }
 
-/// The octets of a CRC as they stand in the FPDU (RFC 5044 §4.4).
+/// The octets of a CRC as they are in the FPDU (RFC 5044 §4.4).
 #[must_use]
 pub const fn wire(crc: u32) -> [u8; LEN] {
     crc.to_le_bytes()

@@ -47,7 +47,7 @@ pub fn mulpdu(emss: u32) -> u32 {
         .clamp(*MULPDU_RANGE.start(), *MULPDU_RANGE.end())
 }
 
-/// What stands at the front of the received octets.
+/// The front of the received octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fpdu<'a> {
     /// Not yet a whole FPDU.

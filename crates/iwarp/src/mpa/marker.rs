@@ -67,8 +67,8 @@ pub fn mulpdu(emss: u32) -> u32 {
         .clamp(*fpdu::MULPDU_RANGE.start(), *fpdu::MULPDU_RANGE.end())
 }
 
-/// As [`fpdu::parse`], on a stream with markers. The first octet of `input` stands at `position`. If a marker stands inside
-/// the ULPDU, the ULPDU is assembled in `unmarked`.
+/// As [`fpdu::parse`], on a stream with markers. The first octet of `input` is at `position`. If a marker stands inside the ULPDU, the
+/// ULPDU is assembled in `unmarked`.
 ///
 /// # Errors
 ///
@@ -140,9 +140,8 @@ const fn points([_, _, high, low]: [u8; LEN]) -> u16 {
     u16::from_be_bytes([high, low]) & POINTER_MASK
 }
 
-/// Puts the markers into an FPDU that is to stand at `position`, for a peer that asked for them (MPA-033). `frame` has
-/// [`fpdu_len`] octets, the last of which hold the FPDU without markers. If `crc` is on, the CRC field behind is filled in,
-/// otherwise it stays unchanged.
+/// Puts the markers into an FPDU that begins at `position`, for a peer that asked for them (MPA-033). `frame` has [`fpdu_len`] octets, the
+/// last of which hold the FPDU without markers. If `crc` is on, the CRC field behind is filled in, otherwise it stays unchanged.
 ///
 /// # Panics
 ///

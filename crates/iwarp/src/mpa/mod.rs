@@ -38,7 +38,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error code as it stands in a Terminate of layer 2, type 0.
+    /// The error code as it is in a Terminate of layer 2, type 0.
     #[must_use]
     pub const fn code(self) -> u8 {
         self as u8

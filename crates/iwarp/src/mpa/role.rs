@@ -1,6 +1,6 @@
-//! What the two ends of a connection agree on besides read limits: who sends first and how, and markers.
+//! The agreement of the two ends of a connection besides read limits: the side that sends first, its first message, and markers.
 
-/// Who opened the connection, RFC 5044 section 7.1: the Responder may not send before the Initiator did.
+/// The side of a connection, RFC 5044 section 7.1: the Responder may not send before the Initiator did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Sent the MPA Request.
@@ -23,9 +23,9 @@ pub enum Ready {
 /// The directions of a stream that have markers. The receiver of each direction chooses (MPA-032, RFC 5044 section 7.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Markers {
-    /// What this side sends has markers, because the peer asked for them.
+    /// This side sends markers, because the peer asked for them.
     pub sent: bool,
-    /// What this side receives has markers, because this side asked for them.
+    /// This side receives markers, because this side asked for them.
     pub received: bool,
 }
 

@@ -13,8 +13,8 @@ const COMPARE_SWAP: u32 = 0x2;
 /// Bits 28 to 31 of the first word (RDMAPX-028).
 const AOPCODE_MASK: u32 = 0x0f;
 
-/// What an Atomic does to a 64-bit word of the peer's memory. The Atomic returns the word's old value. Numbers are as the
-/// target's processor reads them (RFC 7306 section 5.1).
+/// The operation of an Atomic on a 64-bit word of the peer's memory. The Atomic returns the word's old value. Numbers are as the target's
+/// processor reads them (RFC 7306 section 5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AtomicOp {
     /// Adds. Each bit set in `mask` is the highest bit of a field, and no carry leaves a field (RFC 7306 section 5.1.1).
@@ -145,7 +145,7 @@ impl AtomicRequest {
         })
     }
 
-    /// The header as it stands on the wire.
+    /// The header as it is on the wire.
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         let (aopcode, data, data_mask, compare, compare_mask) = match self.op {
             // These are the compare words of a FetchAdd (RFC 7306 section 5.2.1).
@@ -220,7 +220,7 @@ impl AtomicResponse {
         })
     }
 
-    /// The header as it stands on the wire.
+    /// The header as it is on the wire.
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         zerocopy::transmute!(WireResponse {
             id: U32::new(self.id),

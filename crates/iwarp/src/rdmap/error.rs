@@ -1,9 +1,9 @@
-//! What can be wrong with a message, RFC 5040 section 4.8.
+//! Errors of a message, RFC 5040 section 4.8.
 
 use core::fmt;
 
-/// What can be wrong with a message that names memory of ours for reading or invalidating, RFC 5040 section 4.8, layer 0
-/// error type 1 (remote protection error).
+/// Errors of a message that names memory of this side for reading or invalidating, RFC 5040 section 4.8, layer 0 error type 1 (remote
+/// protection error).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProtectionError {
     /// The source STag of a Read Request is invalid.
@@ -33,14 +33,14 @@ impl fmt::Display for ProtectionError {
     }
 }
 
-/// What can be wrong with a message as such, RFC 5040 section 4.8, layer 0 error type 2 (remote operation error).
+/// Errors of a message as such, RFC 5040 section 4.8, layer 0 error type 2 (remote operation error).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OperationError {
     /// Invalid RDMAP version.
     Version,
     /// Unknown opcode, one that is not implemented, or one that does not belong here (OPEN-01, OPEN-02).
     UnexpectedOpcode,
-    /// An error of this stream without a code of its own: an Atomic on a word that is not aligned (RFC 7306 section 8.2).
+    /// An error of this stream without its own code: an Atomic on a word that is not aligned (RFC 7306 section 8.2).
     Stream,
     /// An error that no other code describes: Immediate Data of a wrong length, an Atomic Response to another request
     /// (RDMAPX-012, RDMAPX-023).

@@ -80,7 +80,7 @@ impl Opcode {
         }
     }
 
-    /// Whether this is one of the four Send types.
+    /// Returns true if this is one of the four Send types.
     pub const fn is_send(self) -> bool {
         matches!(
             self,
@@ -97,17 +97,17 @@ impl Opcode {
         }
     }
 
-    /// Whether this is one of the two types of Immediate Data.
+    /// Returns true if this is one of the two types of Immediate Data.
     pub const fn is_immediate(self) -> bool {
         matches!(self, Self::Immediate | Self::ImmediateSolicited)
     }
 
-    /// Whether the message takes a Receive.
+    /// Returns true if the message takes a Receive.
     pub const fn takes_receive(self) -> bool {
         self.is_send() || self.is_immediate()
     }
 
-    /// Whether the message raises an event at the peer when it takes a Receive (RDMAPX-025).
+    /// Returns true if the message raises an event at the peer when it takes a Receive (RDMAPX-025).
     pub const fn is_solicited(self) -> bool {
         matches!(
             self,
@@ -115,12 +115,12 @@ impl Opcode {
         )
     }
 
-    /// Whether this is a Send type that invalidates an STag.
+    /// Returns true if this is a Send type that invalidates an STag.
     pub const fn is_invalidating(self) -> bool {
         matches!(self, Self::SendInvalidate | Self::SendSolicitedInvalidate)
     }
 
-    /// Whether the message travels in tagged segments.
+    /// Returns true if the message travels in tagged segments.
     pub const fn is_tagged(self) -> bool {
         matches!(self, Self::Write | Self::ReadResponse)
     }

@@ -19,7 +19,7 @@ struct Wire {
 
 const _: () = assert!(size_of::<Wire>() == ReadRequest::LEN);
 
-/// What a Read Request asks for.
+/// The contents of a Read Request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
     /// The requester's buffer, which the Response names. The responder does not interpret this address (RDMAP-035).
@@ -60,7 +60,7 @@ impl ReadRequest {
         }
     }
 
-    /// The header as it stands on the wire.
+    /// The header as it is on the wire.
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         zerocopy::transmute!(Wire {
             sink_stag: U32::new(self.sink.stag.0),

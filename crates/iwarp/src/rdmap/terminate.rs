@@ -29,7 +29,7 @@ pub struct TerminateCode {
     pub code: u8,
 }
 
-/// What a Terminate means to the requester whose message caused it.
+/// The meaning of a Terminate to the requester whose message caused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Access to memory was refused: layer 0 type 1 (RFC 5040 section 4.8), or layer 1 type 1 codes 0 to 3 (RFC 5041 section 7.2).
@@ -57,7 +57,7 @@ impl TerminateCode {
         [self.layer << 4 | self.etype, self.code]
     }
 
-    /// Whether one of the RFCs lists the code.
+    /// Returns true if one of the RFCs lists the code.
     pub const fn is_assigned(self) -> bool {
         match (self.layer, self.etype, self.code) {
             (0 | 1, 0, _) | (1, 3, _) => true,
@@ -70,7 +70,7 @@ impl TerminateCode {
         }
     }
 
-    /// What the code means to the requester.
+    /// The meaning of the code to the requester.
     pub const fn class(self) -> Class {
         match (self.layer, self.etype, self.code) {
             (0, 1, _) | (1, 1, 0..=3) => Class::Protection,
@@ -162,8 +162,8 @@ impl Terminate {
         }
     }
 
-    /// Reads the octets behind the DDP header. `None` if not even the control word is there. Its reserved bits are ignored
-    /// (RDMAP-080), except for three that tell the bit order.
+    /// Reads the octets behind the DDP header. `None` if not even the control word is there. Its reserved bits are ignored (RDMAP-080),
+    /// except for three that show the bit order.
     ///
     /// `first` says that this is the Initiator's first FPDU. Only there do 2/0/05 to 2/0/07 make sense. Elsewhere they are
     /// RDMAP's 0/2/05 to 0/2/07 in the other bit order (PEER-084).
@@ -211,7 +211,7 @@ impl Terminate {
         }
     }
 
-    /// The header as it stands on the wire, and how many octets of it are used.
+    /// The header as it is on the wire, and how many octets of it are used.
     pub fn to_bytes(&self) -> ([u8; Self::MAX_LEN], usize) {
         let mut out = [0; Self::MAX_LEN]; // and with it the reserved bits (RDMAP-080)
         let mut len = 4;

@@ -35,7 +35,7 @@ fn rdmap_079_an_advanced_request_names_the_rest() {
     assert_eq!(ReadRequest::parse(&rest.to_bytes()), Some(rest));
 }
 
-/// What stands behind the 18 octets of the DDP header.
+/// Reads the octets behind the 18 octets of the DDP header.
 fn terminate(octets: &str, first: bool) -> Terminate {
     Terminate::parse(&hex(octets), first).expect("a control word")
 }

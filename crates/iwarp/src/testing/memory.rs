@@ -10,7 +10,7 @@ use crate::mpa::Crc;
 use crate::rdmap::AtomicOp;
 use crate::types::{Pd, RemoteAddress, STag, Sge, WindowId};
 
-/// What a region may be used for.
+/// The rights of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
     /// Receives may be placed here.
@@ -150,7 +150,7 @@ impl VecMemory {
         WindowId(id)
     }
 
-    /// A Bind of `window` over `sge`, under an STag of its own.
+    /// A Bind of `window` over `sge`, under its own STag.
     pub fn prepare(&self, window: WindowId, sge: Sge, read: bool, write: bool) -> WindowBind {
         let mut inner = self.0.borrow_mut();
         inner.next += 1;

@@ -41,7 +41,7 @@ pub const fn stream(role: Role) -> StreamConfig {
     }
 }
 
-/// How the transport between the ends behaves.
+/// The behaviour of the transport between the ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Knobs {
     /// Most octets the transport takes at a time.
@@ -187,7 +187,7 @@ impl End {
         self.receive_with(octets, OwnQueue);
     }
 
-    /// As [`End::receive`], with a source of Receives beside the connection's own queue.
+    /// Like [`End::receive`], with a source of Receives in addition to the connection's own queue.
     pub fn receive_with(&mut self, octets: &[u8], receives: impl ReceiveSource) {
         let octets = self.land(octets);
         self.staging.extend_from_slice(octets);
@@ -258,7 +258,7 @@ impl End {
     }
 }
 
-/// Two ends; `a` is the Initiator unless told otherwise.
+/// Two ends; `a` is the Initiator by default.
 #[derive(Debug)]
 pub struct Pair {
     /// One end.

@@ -1,4 +1,4 @@
-//! What objects are made from, and what can be asked of them.
+//! The attributes by which objects are made, and those that can be queried.
 
 use std::ffi::{c_int, c_uint, c_void};
 

@@ -75,7 +75,7 @@ fn ours() -> BTreeMap<String, String> {
     all
 }
 
-/// The same lines, printed by C.
+/// A program in C that prints these lines.
 fn program() -> String {
     let mut text = String::from("#include <stdio.h>\n#include <stddef.h>\n");
     for header in HEADERS {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// How many forks lie between this process and the one that has loaded the library. Only equal or not equal matters: a fork may count
-/// twice.
+/// Returns the number of forks between this process and the one that has loaded the library. Only equal or not equal matters: a fork may
+/// count twice.
 pub(crate) fn forked() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }

@@ -21,7 +21,7 @@ pub(crate) use signals::end_waits;
 
 use softverbs::{Errno, Error};
 
-/// An error whose words nobody sees but a debugger: C programs get the number alone.
+/// An error whose words only a debugger shows: C programs get the number alone.
 pub(crate) fn error(errno: Errno, what: &'static str) -> Error {
     Error::new(errno, what)
 }

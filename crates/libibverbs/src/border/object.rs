@@ -9,7 +9,7 @@ use softverbs::{Errno, Error};
 
 use super::forked;
 
-/// What stands behind the octets that C programs see.
+/// The object behind the octets that C programs see.
 pub(crate) trait Facade: Send + Sync + Sized + 'static {
     /// The structure in C.
     type C: Copy;
@@ -29,7 +29,7 @@ pub(crate) struct Object<T: Facade> {
 }
 
 impl<T: Facade> Object<T> {
-    /// What stands behind the structure.
+    /// The Rust object behind the structure.
     pub(crate) fn rust(&self) -> &T {
         &self.rust
     }

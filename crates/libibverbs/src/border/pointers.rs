@@ -1,4 +1,4 @@
-//! What C programs pass beside objects.
+//! Arguments of C programs other than objects.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -292,8 +292,8 @@ impl Memory {
         if start == 0 || !self.is_mapped() {
             return Err(error(Errno::FAULT, "there is no memory at this address"));
         }
-        // SAFETY: the memory is mapped. A program that registers memory keeps it until it has deregistered it (ibv_reg_mr), and
-        // whoever unmaps it earlier loses by it alone. Only such buffers are made here.
+        // SAFETY: the memory is mapped. A program that registers memory keeps it until it has deregistered it (ibv_reg_mr), and a program
+        // that unmaps it earlier harms only itself. Only such buffers are made here.
         Ok(unsafe { Buffer::from_pages(self.start.cast(), self.len) })
     }
 

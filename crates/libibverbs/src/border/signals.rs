@@ -14,8 +14,8 @@ const FAULTS: [c_int; 5] = [
     libc::SIGTRAP,
 ];
 
-/// Returns true if a signal is to end a call that waits with EINTR: the program has a handler without `SA_RESTART`. Nothing tells which
-/// signal has come, so all handlers count.
+/// Returns true if a signal is to end a call that waits with EINTR: the program has a handler without `SA_RESTART`. The signal that arrived
+/// is not known, so all handlers count.
 pub(crate) fn end_waits() -> bool {
     (1..=LAST)
         .filter(|signal| !FAULTS.contains(signal))
@@ -32,7 +32,7 @@ fn has_interrupting_handler(signal: c_int) -> bool {
     // SAFETY: with a null pointer for the new action nothing changes; the place for the present one is valid for the call.
     let result = unsafe { libc::sigaction(signal, ptr::null(), &raw mut action) };
     let is_handled = !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
-    // glibc keeps two signals to itself, and refuses to tell of them.
+    // glibc keeps two signals to itself, and refuses to query them.
     result == 0 && is_handled && action.sa_flags & libc::SA_RESTART == 0
 }
 

@@ -16,7 +16,7 @@ use crate::abi::constants::{
 };
 use crate::border::{Handle, InOut, error, guarded, null};
 
-/// What a completion may be asked for.
+/// The fields that can be read of a completion.
 const READABLE: u64 = IBV_WC_EX_WITH_BYTE_LEN
     | IBV_WC_EX_WITH_IMM
     | IBV_WC_EX_WITH_QP_NUM

@@ -1,4 +1,4 @@
-//! What stands behind the structures that C programs hold.
+//! The objects behind the structures that C programs hold.
 
 use std::ffi::c_uint;
 use std::sync::{Arc, Condvar, Mutex};

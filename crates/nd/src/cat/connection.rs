@@ -30,8 +30,8 @@ const BLOCK: u64 = 1 << 32;
 /// An event on the connection.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A message has come, in this Receive. If the message carries data, the Receive has to be posted again with
-    /// [`Connection::again`]. Otherwise it was posted again already.
+    /// A message has arrived, in this Receive. If the message carries data, the Receive has to be posted again with [`Connection::again`].
+    /// Otherwise it was posted again already.
     Message(Message, u32),
     /// The Send about the block in this slot has succeeded.
     Sent(u32),
@@ -224,7 +224,7 @@ impl Connection {
         Message::decode(&octets, total)
     }
 
-    /// Why a request failed: the peer's abort if one has come, otherwise that the connection has ended.
+    /// The reason of a failed request: the peer's abort if one has arrived, otherwise the end of the connection.
     fn broken(&mut self, failed: &CompletionResult, doing: &str) -> Failure {
         if let Some(text) = self.last_words(failed) {
             return gave_up(&text);
@@ -271,7 +271,7 @@ impl Connection {
         self.abandon_by(failure, Deadline::after(PATIENCE));
     }
 
-    /// The same, and gives the connection up when the time is over.
+    /// Abandons the connection like `abandon`, and gives up when the time is over.
     pub(super) fn abandon_by(&mut self, failure: &Failure, deadline: Deadline) {
         if failure.is_ours()
             && !self.idle.is_empty()

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::errors::{Failure, Result};
 
-/// Whether the capture goes to another file than the one that is sent or received.
+/// Checks that the capture goes to another file than the one that is sent or received.
 pub(super) fn check_capture(capture: Option<&Path>, file: &Path) -> Result<()> {
     match capture {
         Some(capture) if is_same(capture, file) => Err(Failure::new(
@@ -20,7 +20,7 @@ pub(super) fn check_capture(capture: Option<&Path>, file: &Path) -> Result<()> {
     }
 }
 
-/// Whether two paths lead to the same file, or would do so once it exists. A device counts as different from itself.
+/// Returns true if two paths lead to the same file, or would do so once it exists. A device counts as different from itself.
 fn is_same(a: &Path, b: &Path) -> bool {
     match (fs::metadata(a), fs::metadata(b)) {
         (Ok(a), Ok(b)) => a.is_file() && b.is_file() && is_one(&a, &b),

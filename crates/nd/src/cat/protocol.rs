@@ -12,11 +12,12 @@
 //! | 2 | version of the protocol |
 //! | 1 | 1 offer, 2 answer, 3 refusal |
 //!
-//! An offer goes on with mode (1: 1 send, 2 write, 3 read), block length (4), number of blocks (4), size (8), ring address
-//! (8) and ring token (4). The size is that of the file, all ones if unknown: the sender sends exactly so many octets or gives up,
-//! and the receiver ends a transfer that is longer or shorter. An answer repeats mode, block length and number of blocks, the latter two as offered or smaller (in mode read: as offered), then ring address and token. A
-//! refusal goes on with a reserved octet and UTF-8 text. The ring is the advertised memory, *number of blocks* times *block
-//! length* octets: the receiver's in mode write, the sender's in mode read; in mode send both fields are 0.
+//! An offer goes on with mode (1: 1 send, 2 write, 3 read), block length (4), number of blocks (4), size (8), ring address (8) and ring
+//! token (4). The size is that of the file, all ones if unknown: the sender sends exactly this many octets or gives up, and the receiver
+//! ends a transfer that is longer or shorter. An answer repeats mode, block length and number of blocks, the latter two as offered or
+//! smaller (in mode read: as offered), then ring address and token. A refusal goes on with a reserved octet and UTF-8 text. The ring is the
+//! advertised memory, *number of blocks* times *block length* octets: the receiver's in mode write, the sender's in mode read; in mode send
+//! both fields are 0.
 //!
 //! # Transfer
 //!
@@ -71,7 +72,7 @@ const MAX_TEXT: usize = 200;
 /// A SHA-256.
 pub(crate) type Digest = [u8; 32];
 
-/// What the sender proposes.
+/// The proposal of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) via: Via,
@@ -95,7 +96,7 @@ impl Shape {
         u64::from(self.block) * u64::from(self.blocks)
     }
 
-    /// Whether this side can serve this shape within its limits.
+    /// Returns true if this side can serve this shape within its limits.
     pub(crate) fn is_sound(self) -> bool {
         (1..=MAX_BLOCK).contains(&self.block)
             && (1..=MAX_BLOCKS).contains(&self.blocks)
@@ -115,7 +116,7 @@ impl Shape {
     }
 }
 
-/// What the receiver agrees to.
+/// The agreement of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) via: Via,

@@ -68,7 +68,7 @@ pub(super) struct Done {
     digest: Digest,
 }
 
-/// How far the receiver is.
+/// The progress of the receiver.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum News {
     Listening(SocketAddr),
@@ -123,7 +123,7 @@ pub(super) fn receive(
     }
 }
 
-/// Gives the file its name, and tells the senders.
+/// Gives the file its name, and informs the senders.
 fn finish(
     mut transfer: Transfer,
     writing: Writing,
@@ -135,7 +135,7 @@ fn finish(
         connection.abandon(&failure);
         return Err(failure);
     }
-    // The file is whole and has its name. If the sender cannot be told any more, that does not change this.
+    // The file is whole and has its name. A failure to inform the sender does not change this.
     let whole = Whole {
         length: done.size,
         digest: done.digest,
@@ -288,15 +288,15 @@ fn accept(
     pending.accept(&mut connection.endpoint, limits, &answer.encode())
 }
 
-/// What is to be done next: a block that is here with all its octets, or the end of the file.
+/// The next step: a block that is here with all its octets, or the end of the file.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// The block, and the Receive that it is in if it has come by Send.
+    /// The block, and the Receive that it is in if it came by a Send.
     Block(Block, Option<u32>),
     End(Whole),
 }
 
-/// Who is to blame for the end of a transfer.
+/// The side that caused the end of a transfer.
 #[derive(Debug)]
 enum TransferError {
     /// The sender or the connection: another sender may do better.
@@ -479,7 +479,7 @@ impl Transfer {
             .map_err(|error| Failure::nd("read from the other side", &error))
     }
 
-    /// Checks that the octets that have come are the whole file.
+    /// Checks that the octets that have arrived are the whole file.
     fn check(&self, whole: Whole, moved: u64, digest: Digest) -> Result<()> {
         let stated = self.sender.offer.size;
         if whole.length != moved || stated.is_some_and(|stated| stated != moved) {

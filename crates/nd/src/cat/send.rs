@@ -60,7 +60,7 @@ pub(super) fn connect_to_any(
     Err(last)
 }
 
-/// Whether another address of the same name may work.
+/// Returns true if another address of the same name may work.
 fn tries_on(status: Status) -> bool {
     matches!(
         status,
@@ -108,7 +108,7 @@ fn connect(setup: &Setup, address: SocketAddr, via: Via, size: Option<u64>) -> R
     let private_data = connection.endpoint.connector.get_private_data();
     let private_data = private_data.map_err(|error| Failure::nd(&doing, &error))?;
     let answer = Answer::decode(&private_data, &offer).map_err(|reason| {
-        // The answer is refused. If the peer cannot be told any more, that is no new failure.
+        // The answer is refused. A failure to inform the peer is no new failure.
         let _ = connection.endpoint.connector.reject(&[]);
         Failure::peer(
             format!("cannot {doing}: {reason}"),
@@ -156,7 +156,7 @@ fn refused(connection: &Connection, doing: &str, status: Status) -> Failure {
     Failure::status(doing, status)
 }
 
-/// What has to happen before a slot of the ring is free.
+/// The events that have to happen before a slot of the ring is free.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
     /// The Send about the slot has not completed.
@@ -277,7 +277,7 @@ impl Sender {
             Via::Send => self.connection.send_block(block.slot, &[header, payload]),
             Via::Read => self.connection.send_block(block.slot, &[header]),
             Via::Write => {
-                // The completion of the message behind the Write stands for both, because the stream keeps their order.
+                // The completion of the message behind the Write counts for both, because the stream keeps their order.
                 let there = self.answer.ring.offset(at as u64);
                 let qp = &self.connection.endpoint.qp;
                 qp.write(

@@ -1,8 +1,8 @@
 //! The place of the received file. An incomplete file never has its final name.
 //!
-//! A file is received beside its final place and renamed when it is whole. On Linux, where the file system can do that, the
-//! file has no name until then, so that not even a killed process leaves anything behind. Elsewhere its name is
-//! `.NAME.xxxxxx.part`, and the program removes the file when it ends by itself.
+//! A file is received in the folder of its final place and renamed when it is whole. On Linux, where the file system can do that, the file
+//! has no name until then, so that not even a killed process leaves anything behind. Elsewhere its name is `.NAME.xxxxxx.part`, and the
+//! program removes the file when it ends by itself.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -54,7 +54,7 @@ impl Sink {
         Ok(sink)
     }
 
-    /// Whether the file goes to standard output.
+    /// Returns true if the file goes to standard output.
     pub(super) fn is_stdout(&self) -> bool {
         matches!(self.target, Target::Stdout)
     }
@@ -74,7 +74,7 @@ impl Sink {
         })
     }
 
-    /// The temporary file beside the final one. It is removed when it is dropped.
+    /// The temporary file in the folder of the final one. It is removed when it is dropped.
     fn part(&self) -> Result<Option<Part>> {
         let Target::File { path, .. } = &self.target else {
             return Ok(None);
@@ -241,7 +241,7 @@ fn without_path(error: &io::Error) -> io::Error {
     }
 }
 
-/// Whether the directory of the file exists. `path` is the name that the user gave.
+/// Checks that the directory of the file exists. `path` is the name that the user gave.
 fn check_directory(path: &Path, place: &Path) -> Result<()> {
     let folder = directory(place);
     let why = match fs::metadata(folder) {
@@ -261,7 +261,7 @@ fn check_directory(path: &Path, place: &Path) -> Result<()> {
     ))
 }
 
-/// Whether a directory has no name any more, and takes no files: the current directory may have been removed.
+/// Returns true if a directory has no name any more, and takes no files: the current directory may have been removed.
 #[cfg(unix)]
 fn was_removed(folder: &fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -351,7 +351,7 @@ mod replaceable {
     /// Files of other users in directories with this bit cannot be replaced (unlink(2), EPERM).
     const STICKY: u32 = 0o1000;
 
-    /// Whether the file can be replaced, as far as the system tells. Mount points cannot be (rename(2), EBUSY).
+    /// Returns true if the file can be replaced, as far as the system reports it. Mount points cannot be (rename(2), EBUSY).
     pub(super) fn is_replaceable(path: &Path, found: &Metadata) -> io::Result<bool> {
         let folder = fs::metadata(directory(path))?;
         let user = rustix::process::geteuid().as_raw();
@@ -359,7 +359,7 @@ mod replaceable {
         if folder.mode() & STICKY != 0 && !is_ours {
             return Ok(false);
         }
-        // Older systems do not tell, but the mount of another file system shows.
+        // Older systems do not report this, but the mount of another file system is visible.
         let status = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty());
         let is_mount_point =
             status.is_ok_and(|status| status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));

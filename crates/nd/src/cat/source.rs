@@ -16,7 +16,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Opens the file. If it is a pipe, says so and waits until somebody writes to it.
+    /// Opens the file. If it is a pipe, prints a message and waits for a writer.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let explain = |error| Failure::io(format_args!("open {}", path.display()), &error);
         let found = fs::metadata(path).map_err(explain)?;
@@ -49,7 +49,7 @@ fn size(file: &mut File) -> io::Result<Option<u64>> {
     Ok(found.len().checked_sub(begin).filter(|_| is_there))
 }
 
-/// Whether opening this file waits for a writer, because it is a named pipe. A pipe with which this process was started has
+/// Returns true if opening this file waits for a writer, because it is a named pipe. A pipe with which this process was started has
 /// a name in `/proc` that leads nowhere.
 #[cfg(unix)]
 pub(super) fn is_named_pipe(path: &Path, found: &Metadata) -> bool {

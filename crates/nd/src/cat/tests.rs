@@ -64,7 +64,7 @@ fn writing(size: Option<u64>) -> Offer {
     }
 }
 
-/// A receiver in a thread of its own.
+/// A receiver in its own thread.
 struct Receiving {
     directory: tempfile::TempDir,
     address: SocketAddr,
@@ -93,7 +93,7 @@ impl Receiving {
         }
     }
 
-    /// How the receiver has ended, and what is in the folder of the file.
+    /// Returns the receiver's result, and the contents of the file's folder.
     fn finish(self) -> (Result<()>, Vec<Vec<u8>>) {
         let ended = self.thread.join().expect("no panic");
         let left = fs::read_dir(self.directory.path()).expect("readable");
@@ -121,8 +121,8 @@ fn heard(connection: &mut Connection) -> String {
     }
 }
 
-/// How the receiver fails on a sender of a file of this size that sends these messages, and whether a file has appeared. The sender
-/// is told, unless it was the first to give up.
+/// Returns the receiver's failure on a sender of a file of this size that sends these messages, and whether a file has appeared. The sender
+/// is informed, unless it was the first to give up.
 fn receive(size: Option<u64>, max_size: Option<u64>, messages: &[Message]) -> (String, bool) {
     let receiving = Receiving::start(max_size);
     let heard = say(&mut connect(receiving.address, &writing(size)), messages);
@@ -309,8 +309,8 @@ fn who_waits_hears_of_the_end_when_another_sender_was_taken() {
     );
 }
 
-/// How the sender of a small file fails on a receiver that answers with this ring, sends `early` when it has the message
-/// about the block, and `late` when it has the end message.
+/// Returns the failure of the sender of a small file on a receiver that answers with this ring, sends `early` when it has the message about
+/// the block, and `late` when it has the end message.
 fn transmit(
     answer: impl FnOnce(RemoteAddress) -> Vec<u8>,
     early: &[Message],

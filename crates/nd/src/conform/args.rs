@@ -51,7 +51,7 @@ pub(crate) struct Conform {
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) jobs: NonZeroUsize,
 
-    /// Makes the suite wait so many times as long, for slow peers
+    /// Makes the suite wait this many times as long, for slow peers
     #[arg(long, value_name = "X", default_value = "1", value_parser = scale)]
     pub(crate) time_scale: f64,
 

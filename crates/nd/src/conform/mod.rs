@@ -23,7 +23,7 @@ use crate::provider::{self, AdapterOptions, Backend};
 /// Exit status when nothing could be checked: wrong usage, or adapters that cannot be opened.
 const NOTHING_CHECKED: u8 = 2;
 
-/// What `--output` gets.
+/// The contents of `--output`.
 const REPORT: &str = "report";
 
 /// Runs the suite: 0 when all passed or was known, 1 on failures, 2 when nothing could be checked.
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Conform) -> ExitCode {
     }
 }
 
-/// Whether everything passed or was known.
+/// Returns true if every check passed or is a known deviation.
 fn check(args: &Conform) -> Result<bool> {
     let mut selection = select(args)?;
     if args.list {
@@ -104,7 +104,7 @@ fn checks(url: Option<&str>, only: &[String]) -> impl Iterator<Item = &'static C
     all_checks().filter(move |check| has_border || check.interface != Interface::Border)
 }
 
-/// What is seen while the suite runs: the checks where the report is not on standard output, and a bar on standard error.
+/// The display while the suite runs: the checks where the report is not on standard output, and a bar on standard error.
 struct Shown {
     lines: bool,
     paint: report::Paint,
@@ -137,7 +137,7 @@ impl Shown {
     }
 
     fn entry(&mut self, entry: &Entry) {
-        // Those stand together at the end.
+        // Checks that were left out are listed together at the end.
         let is_left_out = matches!(entry.outcome, Outcome::LeftOut(_));
         if self.lines && !is_left_out && self.broken.is_none() {
             let mut text = String::new();
@@ -251,7 +251,7 @@ fn known(name: &str) -> Result<Deviations> {
     deviations::read(name, &shipped)
 }
 
-/// The adapters are opened anew for each check. They are opened here once, so that a wrong URL is told as everywhere.
+/// The adapters are opened anew for each check. They are opened here once, so that a wrong URL gives the usual error.
 fn target(args: &Conform) -> Result<Target> {
     let url = args.url.clone().unwrap_or_default();
     let peer = args.peer.clone();
@@ -290,7 +290,7 @@ fn target(args: &Conform) -> Result<Target> {
     ))
 }
 
-/// The adapters of a check. `stack` is what the other end of each runs, where an adapter can be told.
+/// The adapters of a check. `stack` is the stack at the other end of each, for adapters with such an option.
 fn ends(url: &str, peer: Option<&str>, stack: Option<Stack>, wants: &Wants) -> Result<Ends> {
     let open = |url: &str| {
         let options = AdapterOptions {

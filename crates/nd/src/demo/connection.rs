@@ -1,4 +1,4 @@
-//! What both sides of the demo do with a connection: send a message, receive one, wait for a request of a kind.
+//! Operations of both sides of the demo on a connection: send a message, receive one, wait for a request of a kind.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -30,8 +30,8 @@ pub(super) struct DemoConnection {
 }
 
 impl DemoConnection {
-    /// A queue pair for `connector` that can hold so many further Receives and requests. `first` Receives are posted in
-    /// front of those for messages. The contexts of those for messages differ from all others.
+    /// A queue pair for `connector` that can hold this many further Receives and requests. `first` Receives are posted in front of those
+    /// for messages. The contexts of those for messages differ from all others.
     pub(super) fn new(
         session: &Session,
         connector: Arc<dyn Connector>,
@@ -68,7 +68,7 @@ impl DemoConnection {
         )
     }
 
-    /// Sends a message and waits until it has gone.
+    /// Sends a message and waits for its completion.
     pub(super) fn say(&mut self, message: &[u8]) -> Result<Status> {
         self.outbox.buffer.write(0, message);
         posted(
@@ -79,7 +79,7 @@ impl DemoConnection {
         Ok(self.wait(RequestType::Send)?.status)
     }
 
-    /// The same, but anything except success is an error.
+    /// Sends a message like `say`, but anything except success is an error.
     pub(super) fn tell(&mut self, message: &[u8]) -> Result<()> {
         expect("send to the other side", self.say(message)?)
     }
@@ -214,7 +214,7 @@ pub(super) fn verify(what: &str, found: &[u8], expected: &[u8]) -> Result<u64> {
     Ok(found.len() as u64)
 }
 
-/// The same for octets that begin at `start` of something longer.
+/// Verifies octets that begin at `start` of something longer.
 fn verify_at(what: &str, start: usize, found: &[u8], expected: &[u8]) -> Result<()> {
     match found.iter().zip(expected).position(|(a, b)| a != b) {
         None if found.len() == expected.len() => Ok(()),

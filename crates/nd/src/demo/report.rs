@@ -191,7 +191,7 @@ impl DemoOutput {
         }
     }
 
-    /// How much the server has checked, once it has ended well.
+    /// Returns the number of octets that the server has checked, once it has ended with success.
     pub(super) fn checked(&mut self) -> Result<u64> {
         let Line::Checked(octets) = self.read()? else {
             return Err(self.confused());

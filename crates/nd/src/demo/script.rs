@@ -1,4 +1,4 @@
-//! What both sides of the demo agree on: private data, sizes, and how many octets each has to check.
+//! The constants of both sides of the demo: private data, sizes, and the number of octets that each has to check.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ pub(super) const SERVER_LIMITS: ReadLimits = ReadLimits {
     outbound: 2,
 };
 
-/// The private data of the client's connections, except for the first, whose private data the user chooses. The server
-/// rejects peers with other private data, because anybody may connect to its port.
+/// The private data of the client's connections, except for the first, whose private data the user chooses. The server rejects peers with
+/// other private data, because any program may connect to its port.
 pub(super) mod words {
     pub(in crate::demo) const TO_READ: &[u8] = b"to read what is gone";
     pub(in crate::demo) const TO_WRITE: &[u8] = b"to write too far";

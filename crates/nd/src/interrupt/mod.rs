@@ -27,7 +27,7 @@ pub(crate) use system::{handle_aborts, outlive_file_limits};
 use crate::errors::{Failure, Result};
 use crate::stderr;
 
-/// How long peers may take to be told.
+/// The time limit for informing peers.
 const TELLING: Duration = Duration::from_secs(1);
 
 /// Tells all peers.
@@ -36,13 +36,13 @@ static FAREWELL: OnceLock<fn()> = OnceLock::new();
 /// Set by the first signal, if a command takes it as a request to end in good order.
 static REQUEST: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// The first signal that has come; 0 for none.
+/// The first signal that has arrived; 0 for none.
 static CAME: AtomicI32 = AtomicI32::new(0);
 
 /// Whether a signal is about to end the program.
 static ENDS: AtomicBool = AtomicBool::new(false);
 
-/// From now on calls `farewell`, which tells all peers, before a signal ends the program.
+/// From now on calls `farewell`, which informs all peers, before a signal ends the program.
 pub(crate) fn watch(farewell: fn()) {
     // There is one caller.
     let _ = FAREWELL.set(farewell);
@@ -59,7 +59,7 @@ pub(crate) fn watch(farewell: fn()) {
 fn end_by(signal: i32) -> ! {
     let farewell = FAREWELL.get().copied().unwrap_or(|| {});
     ENDS.store(true, Ordering::SeqCst);
-    // What becomes of the command now is not an error.
+    // From now on the result of the command is not an error.
     stderr::silence();
     let (sender, told) = crossbeam_channel::unbounded();
     let tell = thread::Builder::new().spawn(move || {
@@ -90,7 +90,7 @@ impl Interrupt {
         Self(Arc::clone(REQUEST.get_or_init(Arc::default)))
     }
 
-    /// Whether a signal has come.
+    /// Returns true if a signal has arrived.
     pub(crate) fn came(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -100,7 +100,7 @@ impl Interrupt {
         Arc::clone(&self.0)
     }
 
-    /// A failure if a signal has come. Its text is for the peer.
+    /// A failure if a signal has arrived. Its text is for the peer.
     pub(crate) fn check(&self) -> Result<()> {
         if self.came() {
             return Err(Failure::new(
@@ -111,7 +111,7 @@ impl Interrupt {
         Ok(())
     }
 
-    /// Ends the program as the signal does that has come, if one has. The command has said what there was to say.
+    /// Lets a pending signal end the program. The command has printed its messages by then.
     pub(crate) fn end_if_came(&self) {
         if self.came() {
             end_by(CAME.load(Ordering::SeqCst));

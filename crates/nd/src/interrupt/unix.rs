@@ -46,7 +46,7 @@ pub(super) fn each_signal(mut each: impl FnMut(i32) + Send + 'static) {
         }
     });
     if thread.is_ok() {
-        // What the thread takes of the system is taken before the command begins.
+        // The thread takes its resources from the system before the command begins.
         let _ = begun.recv();
     }
 }
@@ -76,7 +76,7 @@ impl Watched {
         self.woken.read_exact(&mut [0])
     }
 
-    /// Those that have come since the last call.
+    /// The signals that have arrived since the last call.
     fn take(&self) -> impl Iterator<Item = i32> {
         let came = self.came.iter();
         let came = came.filter(|(_, flag)| flag.swap(false, Ordering::SeqCst));
@@ -97,7 +97,7 @@ fn ending() -> Vec<i32> {
     signals
 }
 
-/// Whether the program was started with this signal ignored, if the system tells.
+/// Returns whether the program was started with this signal ignored, if the system reports it.
 fn is_ignored(signal: i32) -> Option<bool> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let ignored = status

@@ -44,7 +44,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = octets)]
     pub(crate) memory: u64,
 
-    /// Gives a client up that says nothing for this many seconds, or with which nothing completes for so long, whatever its --timeout
+    /// Gives a client up that says nothing for this many seconds, or with which nothing completes for this long, whatever its --timeout
     #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds)]
     pub(crate) silence: Duration,
 
@@ -61,7 +61,7 @@ pub(crate) struct ServeArgs {
     pub(crate) side: SideArgs,
 }
 
-/// What each of the two processes chooses for itself.
+/// The options that each of the two processes chooses for itself.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SideArgs {
     /// Where queue pairs take their Receives from; `nd perf run` and `nd perf serve` choose each for itself, `nd perf local`
@@ -96,8 +96,8 @@ pub(crate) struct LocalArgs {
     #[arg(long)]
     pub(crate) one_core: bool,
 
-    /// Waits, up to a minute before a row and 20 s within one, while a cache line takes more than twice so long from core to
-    /// core, because the host has moved them apart [default: as long as in most of the rows before]
+    /// Waits, up to a minute before a row and 20 s within one, while a cache line takes more than twice this long from core to core,
+    /// because the host has moved them apart [default: as long as in most of the rows before]
     #[arg(long, value_name = "NANOSECONDS", num_args = 0..=1, require_equals = true)]
     #[arg(conflicts_with = "one_core")]
     pub(crate) steady: Option<Option<NonZeroU32>>,
@@ -116,7 +116,7 @@ pub(crate) struct TableArgs {
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// Measures everything so many times, one run after the other; each row shows its worst run, and holds if it held in all
+    /// Measures everything this many times, one run after the other; each row shows its worst run, and holds if it held in all
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) runs: NonZeroU32,
 
@@ -220,7 +220,7 @@ pub(crate) enum Switch {
     Off,
 }
 
-/// How results are printed.
+/// The format of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Tables for people
@@ -252,7 +252,7 @@ impl ServeArgs {
         (!self.once).then_some(self.memory)
     }
 
-    /// How long a client may be silent, unless it may choose that itself.
+    /// Returns how long a client may be silent, unless it may choose that itself.
     pub(super) fn silence(&self) -> Option<Duration> {
         (!self.once).then_some(self.silence)
     }
@@ -276,7 +276,7 @@ impl ServeArgs {
 }
 
 impl TestArgs {
-    /// How rows are measured.
+    /// Returns the plan by which rows are measured.
     pub(super) fn plan(&self) -> Result<Plan> {
         let shortest = |duration: Duration| duration.div_duration_f64(TURN).ceil();
         let (turns, length) = match (self.turns, self.duration) {
@@ -404,7 +404,7 @@ impl TestArgs {
         }
     }
 
-    /// Each size beside each number of idle connections.
+    /// Each size with each number of idle connections.
     fn sizes_beside(&self, test: Test, sizes: &[u32]) -> Vec<(u32, u32)> {
         let connections: &[u32] = match test {
             Test::Latency | Test::Bandwidth | Test::Rate => &[0],
@@ -435,7 +435,7 @@ fn or<'a, T>(chosen: &'a [T], all: &'a [T]) -> &'a [T] {
     or_if(true, chosen, all)
 }
 
-/// The same if there is a choice, otherwise one fixed value.
+/// The chosen or all values if there is a choice, otherwise one fixed value.
 fn or_if<'a, T>(choice: bool, chosen: &'a [T], all: &'a [T]) -> &'a [T] {
     if !choice || chosen.is_empty() {
         all

@@ -65,7 +65,7 @@ impl BareStream {
         }
     }
 
-    /// Answers what comes, for at most so long. Returns whether this process does that and not the system.
+    /// Answers what comes, for at most this long. Returns whether this process does that and not the system.
     pub(super) fn attend(&mut self, limit: Duration) -> Result<bool> {
         match self {
             Self::Tcp(_) => Ok(false),

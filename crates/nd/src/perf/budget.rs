@@ -14,16 +14,16 @@ const ADAPTER: u64 = 16 << 20;
 /// Octets that an entry of a receive queue or initiator queue needs, with its results in the completion queue.
 const QUEUE_ENTRY: u64 = 512;
 
-/// Octets of a connection beside its queues.
+/// Octets of a connection without its queues.
 const CONNECTION: u64 = 16 << 10;
 
-/// Octets of a bare connection beside its rings: the buffers of a QUIC connection hold most.
+/// Octets of a bare connection without its rings: the buffers of a QUIC connection hold most.
 const BARE: u64 = 16 << 20;
 
-/// Octets that a message needs beside its place in a ring.
+/// Octets that a message needs in addition to its place in a ring.
 const MESSAGE: u64 = 32;
 
-/// What is left of the memory for a row.
+/// The memory that is left for a row.
 #[derive(Debug)]
 pub(super) struct Budget {
     /// `None`: any amount, because the client is a process of the same user.
@@ -36,7 +36,7 @@ impl Budget {
         Self { limit, taken: 0 }
     }
 
-    /// Takes the memory of a connection under test, which has an adapter of its own.
+    /// Takes the memory of a connection under test, which has its own adapter.
     pub(super) fn take_connection(&mut self, spec: &Spec) -> Result<()> {
         let connection = CONNECTION + queues(spec.initiator(), spec.server_receives());
         self.take(&[ADAPTER, connection, of_rings(spec, spec.server_rings())])
@@ -47,7 +47,7 @@ impl Budget {
         self.take(&[BARE, Wire::memory(spec)])
     }
 
-    /// Takes the memory of so many connections with queues of these depths, which share an adapter and rings.
+    /// Takes the memory of this many connections with queues of these depths, which share an adapter and rings.
     pub(super) fn take_crowd(
         &mut self,
         spec: &Spec,

@@ -14,10 +14,10 @@ use crate::admission::{Admission, Bounds};
 use crate::errors::{Failure, Result};
 use crate::units;
 
-/// How long a client waits while others are served. Then it is told why, before it takes this side for dead.
+/// The time that a client waits while others are served. Then it gets a message, before it takes this side for dead.
 pub(super) const QUEUING: Duration = Duration::from_secs(30);
 
-/// How long a client waits before it is told that it has to.
+/// The time that a client waits before it gets the message that it has to wait.
 const SOON: Duration = Duration::from_millis(500);
 
 /// A client that is to be served.
@@ -67,7 +67,7 @@ impl Clients {
             let waits = Waits::count(waiting);
             let left = pending.admit_for(client, (SOON, queuing), |client| {
                 if let Some(served) = *locked(&serving) {
-                    // A client that has gone is found out when its turn comes.
+                    // A client that is gone is noticed when its turn comes.
                     let _ = client.control.say(format_args!("waiting {served}"));
                 }
             });
@@ -168,7 +168,7 @@ mod tests {
         // This client is greeted meanwhile, and asks.
         let mut second = client(address, "row 2");
         assert_eq!(served.line, "row 1");
-        // It is told that it has to wait, and for whom.
+        // It gets the message that it has to wait, with the address of the client before it.
         let said = second.hear().expect("told").expect("a line");
         let why = format!("waiting the server has been measuring with {}", served.peer);
         assert!(said.starts_with(&why), "{said}");
@@ -183,7 +183,7 @@ mod tests {
     fn a_client_that_has_waited_too_long_hears_who_is_served() {
         let (clients, address) = clients(Bounds::default(), Duration::from_millis(50));
         let _first = client(address, "row 1");
-        // On a busy machine the first client may have given up as well, so that the error names nobody.
+        // On a busy machine the first client may have given up as well, so that the error names no client.
         let served = clients.next(Some(Duration::from_secs(1)));
         let mut second = client(address, "row 2");
         let text = second.expect("ok").expect_err("not served").to_string();

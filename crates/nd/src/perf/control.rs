@@ -1,4 +1,4 @@
-//! How the two processes agree: lines of text over a plain TCP connection, apart from what is measured.
+//! The agreement of the two processes: lines of text over a plain TCP connection, apart from what is measured.
 //!
 //! Both sides begin with `nd-perf VERSION PACKAGE`. Then the side that runs the tests asks and the other answers, one
 //! line each:
@@ -131,7 +131,7 @@ impl Control {
         written.map_err(|error| self.lost(&error))
     }
 
-    /// Tells the other side why this side gives up. The other side may have gone already.
+    /// Sends the reason why this side gives up. The other side may be gone already.
     pub(super) fn give_up(&mut self, failure: &Failure) {
         if failure.is_ours() {
             let _ = self.say(format_args!("{GAVE_UP}{failure}"));
@@ -153,7 +153,7 @@ impl Control {
             .map_err(|_| not_understood())
     }
 
-    /// Whether the other side has said something that was not heard yet, or has ended.
+    /// Returns true if a line of the other side was not read yet, or the other side has ended.
     pub(super) fn has_something(&self) -> Result<bool> {
         if !self.stream.buffer().is_empty() {
             return Ok(true);
@@ -218,8 +218,8 @@ impl Control {
         Ok(())
     }
 
-    /// Has this side wait for a line at least twice as long as a turn may stand still, so that the side in whose turn nothing moves
-    /// finds it first, and tells.
+    /// Has this side wait for a line at least twice as long as a turn may stand still, so that the side in whose turn nothing moves notices
+    /// it first, and reports it.
     pub(super) fn allow(&mut self, timeout: Duration) -> Result<()> {
         self.limit = self.limit.max(2 * timeout);
         self.limit_reads(self.limit)
@@ -232,7 +232,7 @@ impl Control {
         limited.map_err(|error| Failure::socket("set up the control connection", &error))
     }
 
-    /// Sleeps for so long, unless the other side ends meanwhile. The other side sends nothing in this time.
+    /// Sleeps for this long, unless the other side ends meanwhile. The other side sends nothing in this time.
     pub(super) fn rest(&mut self, time: Duration) -> Result<()> {
         self.limit_reads(time)?;
         let ended = self.stream.fill_buf().map(<[u8]>::is_empty);

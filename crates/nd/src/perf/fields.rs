@@ -119,7 +119,7 @@ fn connections(fields: &mut Vec<(String, Value)>, outcome: &Outcome) {
     );
 }
 
-/// Which of a side's figures are meaningful.
+/// The figures of a side that are meaningful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shown {
     Latency,
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_number_above_0_is_never_written_as_0() {
-        // The rate of an adapter that got no core in its turns, beside that of a bare socket: as it was measured.
+        // The rate of an adapter that got no core in its turns, compared with that of a bare socket, as it was measured.
         let (ours, theirs) = (53.201, 181_325_850.0);
         for tiny in [ours / theirs, 1e-15] {
             let text = csv(&[("a".to_owned(), number(Some(tiny)))]);

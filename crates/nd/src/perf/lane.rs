@@ -104,8 +104,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether every slot holds what the other side filled its own slot with. `last` is the last octet of each message, if
-    /// it is not that of the pattern.
+    /// Checks that every slot holds the data of the other side's slot. `last` is the last octet of each message, if it is not that of the
+    /// pattern.
     pub(super) fn verify(&self, last: Option<u8>) -> Result<()> {
         let mut octets = memory::zeroed(self.size)?;
         let mut wanted = memory::zeroed(self.size)?;
@@ -192,7 +192,7 @@ fn no_ring() -> Failure {
     )
 }
 
-/// How a side sleeps until Notify has ended.
+/// The way in which a side sleeps until Notify has ended.
 #[derive(Debug)]
 enum Sleep {
     /// In a call that runs the adapter.
@@ -308,8 +308,7 @@ impl Lane {
     #[inline]
     pub(super) fn wait(&mut self) -> Result<usize> {
         if self.sleep.is_some() && self.drained {
-            // A queue that was found empty is not polled again before Notify, which sees results that have come since
-            // (CQ-037).
+            // A queue that was found empty is not polled again before Notify, which sees results that have arrived since (CQ-037).
             return self.sleep();
         }
         match self.poll() {
@@ -338,7 +337,7 @@ impl Lane {
     fn sleep(&mut self) -> Result<usize> {
         loop {
             if !self.notify.is_pending() {
-                // A result that has come since the queue was found empty ends the request at once (CQ-037).
+                // A result that has arrived since the queue was found empty ends the request at once (CQ-037).
                 let started = self.cq.notify(NotifyType::Any, &self.notify);
                 if started.map_err(|error| Failure::nd("wait for completions", &error))?
                     == Started::Done
@@ -391,13 +390,13 @@ impl Lane {
         (0..SPARE).try_for_each(|_| self.receive(0, &[]))
     }
 
-    /// Posts a message without data (a mark), which tells the other side the progress of this side.
+    /// Posts a message without data (a mark), which reports the progress of this side to the other side.
     #[inline]
     pub(super) fn mark(&self) -> Result<()> {
         posted(self.qp.send(0, &[], OpFlags::empty()))
     }
 
-    /// Waits for a mark and for so many completions of requests of this side. Posts the mark's Receive again.
+    /// Waits for a mark and for this many completions of requests of this side. Posts the mark's Receive again.
     pub(super) fn await_mark(&mut self, mut own: u64) -> Result<()> {
         let mut heard = false;
         while !heard || own > 0 {
@@ -413,7 +412,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Waits for so many completions of requests of this side, when no message to this side is outstanding.
+    /// Waits for this many completions of requests of this side, when no message to this side is outstanding.
     pub(super) fn await_own(&mut self, mut own: u64) -> Result<()> {
         while own > 0 {
             for i in 0..self.wait()? {
@@ -465,7 +464,7 @@ impl Lane {
 /// How often a side says that it still waits.
 const NEWS: Duration = Duration::from_secs(10);
 
-/// How long nothing may complete, and how much of this time has passed.
+/// The time in which nothing may complete, and the part of it that has passed.
 #[derive(Debug)]
 struct Patience {
     limit: SilenceLimit,
@@ -483,7 +482,7 @@ impl Patience {
         }
     }
 
-    /// How long to wait until [`passed`](Self::passed) is called.
+    /// Returns how long to wait until [`passed`](Self::passed) is called.
     fn next(&self) -> Duration {
         let left = self.news.min(self.limit.longest()) - self.passed;
         self.limit.step(left)
@@ -510,7 +509,7 @@ impl Patience {
     }
 }
 
-/// How long nothing may happen while this side spins.
+/// The time in which nothing may happen while this side spins.
 #[derive(Debug)]
 pub(super) struct SpinLimit {
     patience: Patience,

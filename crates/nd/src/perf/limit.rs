@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How many clients wait while another one is served.
 pub(super) type Others = &'static AtomicUsize;
 
-/// How long nothing may come from the other side. At a server it is less while other clients wait.
+/// The time in which nothing may arrive from the other side. At a server it is less while other clients wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SilenceLimit {
     longest: Duration,
@@ -52,7 +52,7 @@ impl SilenceLimit {
         }
     }
 
-    /// How long to wait, out of the time that is left, before the limit is looked at again.
+    /// Returns how long to wait, out of the time that is left, before the limit is looked at again.
     pub(super) fn step(self, left: Duration) -> Duration {
         match self.others {
             Some(_) => left.min(LOOK),

@@ -21,7 +21,7 @@ pub(super) const LIMIT: Duration = Duration::from_secs(10);
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// A number that tells the connections of a row from those of other programs.
+/// A number that distinguishes the connections of a row from those of other programs.
 pub(super) type Key = [u8; 8];
 
 /// A key that others do not know.
@@ -45,7 +45,7 @@ pub(super) fn ring_of(private_data: &[u8], key: Key) -> Option<RemoteAddress> {
     Some(RemoteAddress::from_bytes(*ring))
 }
 
-/// What a side chooses for its adapters.
+/// The choices of a side for its adapters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choices<'a> {
     /// The adapter, if the command line names one.
@@ -184,7 +184,7 @@ pub(super) fn expected(
     }
 }
 
-/// What stands for the system's own congestion control in the control protocol.
+/// The name of the system's own congestion control in the control protocol.
 pub(super) const SYSTEMS_OWN: &str = "-";
 
 /// Gives a connection a congestion control. Returns whether the process may choose it.
@@ -205,7 +205,7 @@ pub(super) fn choose_congestion(_: &TcpStream, name: &str) -> bool {
     name == SYSTEMS_OWN
 }
 
-/// This system does not tell.
+/// This system does not report it.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn congestion(_: &TcpStream) -> String {
     "unknown".to_owned()

@@ -73,7 +73,7 @@ impl Second {
 }
 
 impl Drop for Second {
-    /// What has failed here may have failed because of an error over there, so the process may say it before it is ended.
+    /// A failure here may be caused by an error of the other process, so that process gets time to report the error before it is ended.
     fn drop(&mut self) {
         const LAST_WORDS: Duration = Duration::from_secs(1);
         let _ = process::wait(&mut self.child, LAST_WORDS);

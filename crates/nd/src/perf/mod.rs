@@ -1,4 +1,4 @@
-//! `nd perf`: how fast an adapter is, beside a bare TCP socket or a bare QUIC stream in the same run.
+//! `nd perf`: measures the speed of an adapter, compared with a bare TCP socket or a bare QUIC stream in the same run.
 //!
 //! There are two processes. The one that runs the tests ([`row`]) tells the other ([`serve`]) over a [`control`] connection
 //! what comes next. The data moves over RDMA ([`client`], [`server`]) and, for comparison, over bare streams ([`wire`]), in

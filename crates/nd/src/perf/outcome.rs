@@ -7,7 +7,7 @@ use nd::cores::Watch;
 use super::spec::{Receives, Spec};
 use super::stats::{Figures, Ratio, SideTurns};
 
-/// What an idle connection costs each side. `None` where it was not measured, or cannot be measured on this system.
+/// The cost of an idle connection at each side. `None` where it was not measured, or cannot be measured on this system.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Costs {
     /// Octets by which the process has grown, per connection: here, and at the other side.
@@ -16,14 +16,14 @@ pub(super) struct Costs {
     pub(super) cpu: [Option<f64>; 2],
 }
 
-/// What a row is compared with.
+/// The baseline of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
     /// A bare TCP connection.
     Tcp,
     /// A bare QUIC stream.
     Quic,
-    /// A connection of the same kind whose queue pairs have Receives of their own, and whose memory begins at the best place.
+    /// A connection of the same kind whose queue pairs have their own Receives, and whose memory begins at the best place.
     Plain,
     /// A single connection of the same kind, for the cost of many.
     Alone,
@@ -75,7 +75,7 @@ pub(super) struct Outcome {
     /// Whether these are all the turns that were wanted.
     pub(super) complete: bool,
     pub(super) figures: Figures,
-    /// What the idle connections cost, where there are some.
+    /// The cost of idle connections, where there are some.
     pub(super) costs: Costs,
     /// How far the two cores were from each other.
     pub(super) cores: Watch,
@@ -95,7 +95,7 @@ pub(super) struct Measured {
     pub(super) own: Option<Compared>,
 }
 
-/// What the row is compared with.
+/// The result of the row's baseline.
 pub(super) struct Compared {
     pub(super) side: SideTurns,
     with: Comparison,

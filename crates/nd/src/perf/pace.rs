@@ -1,4 +1,4 @@
-//! How many messages fill a turn.
+//! The number of messages that fill a turn.
 
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use crate::errors::Result;
 /// The limit of messages for a turn without a limit.
 pub(super) const UNLIMITED: u64 = u64::MAX >> 1;
 
-/// How many messages fill a turn. The number follows the turns before, because the machine drifts.
+/// The number of messages that fill a turn. The number follows the turns before, because the machine drifts.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     length: Duration,
@@ -17,7 +17,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Takes turns until one is about so long. The first has `first` messages, and each a number that is allowed.
+    /// Takes turns until one is about this long. The first has `first` messages, and each a number that is allowed.
     pub(super) fn find(
         length: Duration,
         first: u64,

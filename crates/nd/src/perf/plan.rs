@@ -14,7 +14,7 @@ pub(super) const STEPS: u64 = 10;
 /// How long nothing may complete unless the user allows more. On a slow path a whole window of messages is under way.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What rows are compared with.
+/// The baseline of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Baseline {
     /// A bare TCP socket
@@ -26,10 +26,10 @@ pub(crate) enum Baseline {
     Plain,
 }
 
-/// How rows are measured.
+/// The plan by which rows are measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// What takes turns with the row.
+    /// The baseline that takes turns with the row.
     pub(crate) baseline: Option<Baseline>,
     /// Turns of each side of the comparison.
     pub(crate) turns: u32,
@@ -52,7 +52,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The plan of the next row. It goes by what was seen of the cores in the rows before, if nobody has said how near they are.
+    /// The plan of the next row. It uses the looks at the cores in the rows before, unless the user has named their distance.
     pub(super) fn after(&self, seen: &Watch) -> Self {
         Self {
             usual: self.usual.or(seen.median()).filter(|_| self.steady),
@@ -60,7 +60,7 @@ impl Plan {
         }
     }
 
-    /// What this side chooses for its adapters.
+    /// Returns the choices of this side for its adapters.
     pub(super) fn choices(&self) -> Choices<'_> {
         Choices {
             url: self.url.as_deref(),
@@ -70,13 +70,13 @@ impl Plan {
         }
     }
 
-    /// How often `progress` is called for a row.
+    /// Returns how often `progress` is called for a row.
     pub(super) fn steps(&self, spec: &Spec) -> u64 {
         u64::from(self.turns) + extra_steps(spec)
     }
 }
 
-/// Steps of progress beside the turns.
+/// Steps of progress in addition to the turns.
 fn extra_steps(spec: &Spec) -> u64 {
     let connecting = if spec.connections > 0 { STEPS } else { 0 };
     let idling = if spec.test == Test::Scale { STEPS } else { 0 };

@@ -23,7 +23,7 @@ enum Line {
     },
     /// The bare stream, with this way of waiting. A Read is compared with a short request and a long answer.
     Bare { quic: bool, mode: Mode, read: bool },
-    /// A connection without others beside it.
+    /// A single connection.
     Alone { mode: Mode },
 }
 
@@ -116,7 +116,7 @@ impl Line {
     }
 }
 
-/// Whether the drawing shows results of this row.
+/// Returns true if the drawing shows results of this row.
 pub(super) fn draws(row: &Spec) -> bool {
     matches!(row.test, Test::Latency | Test::Bandwidth | Test::Scale)
 }
@@ -173,7 +173,7 @@ fn ours(spec: &Spec, receives: Receives) -> Line {
     }
 }
 
-/// What a value stands over.
+/// The place of a value on the horizontal axis.
 fn place(spec: &Spec) -> u32 {
     match spec.test {
         Test::Latency | Test::Bandwidth | Test::Rate => spec.size,
@@ -200,7 +200,7 @@ fn lines(
     test: Test,
     value: fn(&Figures) -> Option<f64>,
 ) -> BTreeMap<Line, Points> {
-    // The bare stream is measured again beside every row with which it is compared. The drawing shows the median.
+    // The bare stream is measured again with every row with which it is compared. The drawing shows the median.
     let mut values: BTreeMap<Line, BTreeMap<u32, Vec<f64>>> = BTreeMap::new();
     let mut add = |line, size, figures: &Figures| {
         if let Some(value) = value(figures).filter(|value| value.is_finite() && *value > 0.0) {
@@ -243,7 +243,7 @@ mod tests {
     use super::super::spec::Spec;
     use super::*;
 
-    /// Whether every element is closed in the right order, every attribute quoted, and no stray `<`, `>` or `&` is left.
+    /// Checks that every element is closed in the right order, every attribute quoted, and no stray `<`, `>` or `&` is left.
     fn assert_well_formed(text: &str) {
         let mut open: Vec<&str> = Vec::new();
         let mut rest = text;

@@ -63,7 +63,7 @@ impl Report {
         Ok(())
     }
 
-    /// What the figures depend on: the build, and what was seen of the cores in all rows.
+    /// Prints the circumstances of the figures: the build, and the looks at the cores in all rows.
     fn print_circumstances(&self) -> Result<()> {
         let mut cores = Watch::default();
         self.outcomes.iter().for_each(|row| cores.add(&row.cores));
@@ -97,7 +97,7 @@ impl Report {
     }
 }
 
-/// Whether two rows stand in the same table.
+/// Returns true if two rows are in the same table.
 fn is_like(a: &Spec, b: &Spec) -> bool {
     Spec { size: b.size, ..*a } == *b
 }
@@ -112,7 +112,7 @@ fn heading(outcome: &Outcome) -> String {
     }
 }
 
-/// What a row measures, for a table or for the progress: `RDMA Write bandwidth, poll, CRC off, depth 32`.
+/// The title of a row, for a table or for the progress: `RDMA Write bandwidth, poll, CRC off, depth 32`.
 pub(super) fn title(spec: &Spec) -> String {
     let mut title = match spec.test {
         Test::Latency | Test::Bandwidth | Test::Rate => title_of_messages(spec),

@@ -32,7 +32,7 @@ use crate::session::Session;
 
 /// How long a run waits before a row for cores that the host has moved away from each other, unless the plan allows less silence.
 const PATIENCE_BEFORE: Duration = Duration::from_secs(60);
-/// The same within a row, with all its connections.
+/// The time limit within a row, with all its connections.
 const PATIENCE_WITHIN: Duration = Duration::from_secs(20);
 
 /// Waits before a row until the cores are as near to each other as usual, if the plan says so.
@@ -113,7 +113,7 @@ struct BareConnection {
     write: usize,
 }
 
-/// What the messages of a turn go over.
+/// The connection that carries the messages of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// The connection under test.
@@ -338,7 +338,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Turns that do not count, until one is about so long.
+    /// Turns that do not count, until one is about this long.
     fn pace(&mut self, way: Way, length: Duration) -> Result<Pace> {
         let bare = matches!(way, Way::Bare(_));
         let quiet = !bare && self.spec.mode == Mode::Memory;

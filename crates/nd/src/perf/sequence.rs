@@ -2,8 +2,8 @@
 
 use netdirect::OpFlags;
 
-/// Requests of a turn. One in so many reports its success, and so does the last. The others keep their places in the queue
-/// until that one completes (QP-073).
+/// Requests of a turn. One in this many reports its success, and so does the last. The others keep their places in the queue until that one
+/// completes (QP-073).
 #[derive(Debug)]
 pub(super) struct Signals {
     every: u64,
@@ -31,7 +31,7 @@ impl Signals {
         }
     }
 
-    /// Counts one more completion, which stands for all requests up to its own.
+    /// Counts one more completion, which reports all requests up to its own.
     #[inline]
     pub(super) fn complete(&mut self) {
         self.reports += 1;

@@ -33,7 +33,7 @@ use crate::provider::{fingerprint, own_fingerprint};
 use crate::session::{self, Deadline, Session};
 use crate::stderr::{self, Remarks};
 
-/// How long a client may think between two requests where this side has no limit of its own.
+/// The time that a client may take between two requests where this side has no limit.
 const THINKING: Duration = Duration::from_secs(60);
 
 /// How many clients wait while another one is served.
@@ -60,8 +60,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let limits = (QUEUING, args.silence().unwrap_or(THINKING));
     let clients = Clients::new(listener, Bounds::default(), limits, &WAITING)?;
     if args.once {
-        // The client is the process that has started this one. It never comes if it was killed. What keeps it from coming is told
-        // here; from then on it is told why something fails, and tells its user.
+        // The client is the process that has started this one. It never comes if it was killed. Errors before it comes are printed here;
+        // later errors are sent to the client, which prints them.
         let client = clients.next(Some(LIMIT)).map_err(|failure| {
             if failure.is_ours() {
                 failure
@@ -102,7 +102,7 @@ fn serve(client: QueuedClient, args: &ServeArgs) -> Result<u64> {
     })
 }
 
-/// Has the client told if it fails because of the limit of this side, which it cannot know.
+/// Adds the advice to a failure that the limit of this side has caused, because the client cannot know the limit.
 fn of_silence(failure: Failure, limit: Duration) -> Failure {
     let what = failure.what();
     if what != silence(limit).what() {

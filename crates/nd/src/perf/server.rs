@@ -57,7 +57,7 @@ impl Server {
         }
     }
 
-    /// Whether the received data is what the other side has. Clears the memory, which is to be filled again.
+    /// Checks that the received data is the other side's. Clears the memory, which is to be filled again.
     pub(super) fn verify(&mut self) -> Result<()> {
         self.memory
             .verify(&self.spec, std::mem::take(&mut self.moved))

@@ -1,4 +1,4 @@
-//! What one row of the output measures, and how the row is sent to the other side.
+//! The specification of one row of the output, and its encoding for the other side.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -55,7 +55,7 @@ pub(crate) enum Mode {
 /// Where the queue pairs of a side take their Receives from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Receives {
-    /// Each queue pair has a receive queue of its own
+    /// Each queue pair has its own receive queue
     #[default]
     Own,
     /// All queue pairs of a side take their Receives from a shared receive queue
@@ -87,7 +87,7 @@ pub(crate) enum Transport {
 pub(crate) enum Placement {
     /// On the cores that the system chooses, because the processes are on different machines.
     Free,
-    /// Each on a core of its own.
+    /// Each on its own core.
     Apart,
     /// Both on the same one.
     Together,
@@ -136,7 +136,7 @@ impl Mode {
 }
 
 impl Test {
-    /// Whether the test is about connections rather than about messages.
+    /// Returns true if the test is about connections rather than about messages.
     pub(crate) fn is_of_connections(self) -> bool {
         matches!(self, Self::Scale | Self::Setup)
     }
@@ -166,7 +166,7 @@ pub(crate) struct Spec {
     pub(crate) page_offset: Option<u16>,
 }
 
-/// Which of a side's two rings a row needs.
+/// The ones of a side's two rings that a row needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rings {
     /// The ring that data is taken from.
@@ -181,14 +181,14 @@ const MAX_RING: u64 = 4 << 30;
 /// Queue entries beyond those for data: marks at the end of a turn, credits.
 pub(super) const SPARE: u32 = 16;
 
-/// In memory mode one Write in so many reports its success. No completion is taken during a turn, because that would be a
-/// call of the adapter: all of them have room in the completion queue, which holds more than [`MAX_QUIET`] / [`QUIET`].
+/// In memory mode one Write in this many reports its success. No completion is taken during a turn, because that would be a call of the
+/// adapter: all of them have room in the completion queue, which holds more than [`MAX_QUIET`] / [`QUIET`].
 pub(super) const QUIET: u32 = 512;
 
 /// Round trips of a turn in memory mode, at most.
 pub(super) const MAX_QUIET: u64 = QUIET as u64 * QUIET as u64;
 
-/// What stands for the best place in the text of a row.
+/// The word for the best place in the text of a row.
 const BEST: &str = "best";
 
 /// The smallest segment size that systems take for TCP over IPv4.
@@ -205,7 +205,7 @@ impl Spec {
         }
     }
 
-    /// How many messages the ring holds: one for each request that may be outstanding.
+    /// Returns how many messages the ring holds: one for each request that may be outstanding.
     pub(crate) fn slots(&self) -> u32 {
         self.depth
     }
@@ -232,22 +232,22 @@ impl Spec {
         (self.depth / 2).max(1)
     }
 
-    /// Whether single messages are timed. Otherwise the messages in a time are counted.
+    /// Returns true if single messages are timed. Otherwise the messages in a time are counted.
     pub(crate) fn is_timed(&self) -> bool {
         matches!(self.test, Test::Latency | Test::Scale)
     }
 
-    /// Whether the row is about connections rather than about messages.
+    /// Returns true if the row is about connections rather than about messages.
     pub(crate) fn is_of_connections(&self) -> bool {
         self.test.is_of_connections()
     }
 
-    /// Whether data flows into Receives without a pause, so that credits are needed.
+    /// Returns true if data flows into Receives without a pause, so that credits are needed.
     pub(crate) fn is_credited(&self) -> bool {
         self.op == Op::Send && !self.is_timed()
     }
 
-    /// Whether data comes to the side that runs the test in its Receives.
+    /// Returns true if data comes to the side that runs the test in its Receives.
     pub(crate) fn client_receives_data(&self) -> bool {
         self.op == Op::Send && self.is_timed()
     }
@@ -293,7 +293,7 @@ impl Spec {
         self.depth.saturating_add(SPARE).max(quiet)
     }
 
-    /// Of so many requests, one reports its success.
+    /// Of this many requests, one reports its success.
     pub(crate) fn signals(&self) -> u32 {
         match self.mode {
             Mode::Memory => QUIET,

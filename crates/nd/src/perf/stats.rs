@@ -45,7 +45,7 @@ pub(super) struct Latency {
     pub(super) p999: f64,
 }
 
-/// What is shown of one side of the comparison.
+/// The figures of one side of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Figures {
     pub(super) messages: u64,

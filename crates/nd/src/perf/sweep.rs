@@ -38,7 +38,7 @@ pub(super) fn remote(args: &RunArgs) -> Result<()> {
     sweep(control, (&tests, plot), &plan, &rows)
 }
 
-/// What is to be measured with this adapter, and how.
+/// Returns the rows to measure with this adapter, and their plan.
 fn chosen(
     tests: &TestArgs,
     url: Option<&str>,
@@ -141,7 +141,7 @@ fn sweep(
     }
     bar.finish_and_clear();
     report.finish()?;
-    // Without a figure, an error has ended the test, and is told.
+    // Without a figure, an error has ended the test, and is reported.
     let drawn = match plot.zip(plot::svg(report.outcomes())) {
         Some((file, svg)) => file.write(&svg),
         None => Ok(()),

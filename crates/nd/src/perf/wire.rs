@@ -1,4 +1,4 @@
-//! The same exchanges over a bare stream, with which RDMA is compared.
+//! The exchanges over a bare stream, with which RDMA is compared.
 //!
 //! The exchanges are as fast as plain streams allow: no delay, the best sizes of writes and reads, the best congestion
 //! control, the same amount of memory used in the same order, and the same way of waiting as the row under test.
@@ -18,10 +18,10 @@ use super::placed::PlacedMemory;
 use super::spec::{Op, Spec, Test};
 use crate::errors::{Failure, Result};
 
-/// What moves in a turn.
+/// The messages of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exchange {
-    /// A request and an answer, one at a time, each of so many octets.
+    /// A request and an answer, one at a time, each of this many octets.
     PingPong { request: usize, answer: usize },
     /// One way, from the side that runs the test or to it.
     Stream { towards_server: bool },
@@ -39,7 +39,7 @@ const MIN_RING: usize = 2 << 20;
 /// The most that is read at once.
 const READ: usize = 1 << 20;
 
-/// What is sent where only the number of octets has a meaning.
+/// The octets to send where only their number has a meaning.
 static MARKS: [u8; 64] = [0; 64];
 
 /// The most that is written at once in exchanges other than streams.
@@ -250,7 +250,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends so many messages out of the ring, in writes of `write` octets.
+    /// Sends this many messages out of the ring, in writes of `write` octets.
     fn pour(&mut self, count: u64, write: usize) -> Result<()> {
         let mut left = self.octets(count)?;
         while left > 0 {
@@ -263,7 +263,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Receives so many messages into the ring, as they come.
+    /// Receives this many messages into the ring, as they come.
     fn drink(&mut self, count: u64) -> Result<()> {
         let mut left = self.octets(count)?;
         while left > 0 {
@@ -329,7 +329,7 @@ impl Wire {
         })
     }
 
-    /// Sends so many octets, whose only meaning is that the other side may go on.
+    /// Sends this many octets, whose only meaning is that the other side may go on.
     fn tell(&mut self, count: u64) -> Result<()> {
         let mut left = count;
         while left > 0 {
@@ -413,7 +413,7 @@ fn write_all(
     Ok(())
 }
 
-/// Whether an error only means that the socket is not ready yet.
+/// Returns the failure for an error, and success if the error only means that the socket is not ready yet.
 fn waits(error: &std::io::Error, spins: bool, limit: SilenceLimit) -> Result<()> {
     match error.kind() {
         ErrorKind::Interrupted => Ok(()),

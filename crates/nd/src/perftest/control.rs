@@ -1,4 +1,4 @@
-//! The first connection, on which the two sides agree and tell their results.
+//! The first connection, on which the two sides agree and exchange their results.
 
 use super::record::{
     CACHE_LINE, CYCLE, MTU, PLACE_RECORD, Place, Speed, VERSION, VERSION_RECORD, version,
@@ -74,7 +74,7 @@ impl ControlConnection {
         Ok(Place::decode(&theirs))
     }
 
-    /// The same at the end of a test, which may take as long as `goes_on` returns no error.
+    /// Exchanges the places at the end of a test, which may take as long as `goes_on` returns no error.
     pub(super) fn places_after(
         &mut self,
         mine: Place,

@@ -18,7 +18,7 @@ use crate::units;
 /// Empty polls between two looks at the clock.
 const LOOK: u32 = 1 << 10;
 
-/// How long to sleep while the other side may write into memory, which wakes nobody.
+/// The time to sleep while the other side may write into memory, which wakes no thread.
 const NAP: Duration = Duration::from_millis(1);
 
 /// Octets of a credit: how many messages have been taken so far, in the order of the host's octets.
@@ -56,7 +56,7 @@ enum Reached {
     Credits,
 }
 
-/// What a side has measured.
+/// The measurements of a side.
 #[derive(Debug)]
 pub(super) struct Measurement {
     /// The time from the first message to the last.
@@ -113,7 +113,7 @@ impl Data {
         Ok(data)
     }
 
-    /// The address that the other side is told to read or write.
+    /// The address that the other side is to read or write.
     pub(super) fn place(&self) -> RemoteAddress {
         match self.reached {
             Reached::Source => self.source.remote(),
@@ -122,7 +122,7 @@ impl Data {
         }
     }
 
-    /// How long nothing may move.
+    /// Returns how long nothing may move.
     pub(super) fn limit(&self) -> Duration {
         self.limit
     }
@@ -158,7 +158,7 @@ impl Data {
         self.posted(self.endpoint.qp.write(0, &part, to, OpFlags::empty()))
     }
 
-    /// How many messages the other side has confirmed.
+    /// Returns how many messages the other side has confirmed.
     pub(super) fn credit(&self) -> u32 {
         let mut octets = [0; CREDIT];
         self.credits.buffer.read(0, &mut octets);
@@ -257,7 +257,7 @@ impl Data {
         Failure::peer(what, ALIKE)
     }
 
-    /// Checks that no more Sends have come, when the side that takes Sends has taken all and waits for the end of the test.
+    /// Checks that no more Sends have arrived, when the side that takes Sends has taken all and waits for the end of the test.
     pub(super) fn check_over(&mut self) -> Result<()> {
         match self.endpoint.poll() {
             Some(result)

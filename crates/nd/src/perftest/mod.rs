@@ -171,8 +171,8 @@ fn first_client(
     Admission::of_requests(session, listener, Bounds::within(limit), greet)?.first()
 }
 
-/// Takes the second connection, which comes from where the first one came from. Then nobody listens any more: a client
-/// that wants another queue pair is refused.
+/// Takes the second connection, which has to come from the address of the first one. Then the listener ends: a client that wants another
+/// queue pair is refused.
 fn accept_second(
     session: &Arc<Session>,
     listener: Arc<dyn Listener>,
@@ -256,8 +256,8 @@ fn explain(failure: Failure, control: &mut ControlConnection, data: &Data) -> Fa
     Failure::peer(what, ALIKE)
 }
 
-/// How many times both sides tell the places of their memory before the test begins. Each time but the first it is a
-/// mark: Receives are posted, what is known is printed.
+/// Returns how often both sides exchange the places of their memory before the test begins. Each time but the first it is a mark: Receives
+/// are posted, what is known is printed.
 fn before(test: Program) -> u32 {
     match test {
         Program::WriteBw | Program::ReadBw => 3,
@@ -316,7 +316,7 @@ struct ServerWait {
     limit: Duration,
     /// When the last sign of the client came.
     begun: Instant,
-    /// A test of so many messages cannot take longer than this.
+    /// A test of this many messages cannot take longer than this.
     longest: Duration,
     /// Whether the server takes no part in the test, and so sees no progress.
     blind: bool,
@@ -410,7 +410,7 @@ fn show(plan: TestPlan, measured: Option<&Measurement>, told: Option<Speed>) -> 
             output::afterword(table.to_string().trim_end_matches('\n'))?;
             output::afterword(format_args!("moved {moved}{ways}"))
         }
-        // Memory that is read shows nothing of it, and the client does not tell.
+        // A Read leaves no trace in the memory, and the client does not report it.
         None => {
             output::afterword("the client has ended the test; what it has read only it can say")
         }

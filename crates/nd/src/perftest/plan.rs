@@ -1,4 +1,4 @@
-//! The arguments of `nd perftest`, and the test that they stand for.
+//! The arguments of `nd perftest`, and the test that they describe.
 
 use std::time::Duration;
 
@@ -188,8 +188,7 @@ impl TestPlan {
         Duration::from_secs_f64(seconds.min(A_YEAR))
     }
 
-    /// Checks that the client's figures are about the test that the server was asked for. For the server the test `lasted`
-    /// so long.
+    /// Checks that the client's figures are about the test that the server was asked for. For the server the test `lasted` this long.
     pub(super) fn check_told(&self, told: &Speed, lasted: Duration) -> Result<()> {
         let alike = [
             ("-n", "messages", u64::from(self.count), told.count),

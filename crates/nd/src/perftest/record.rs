@@ -82,7 +82,7 @@ impl Place {
     }
 }
 
-/// The bandwidth that the client has measured, as it tells the server.
+/// The bandwidth that the client has measured, in its record for the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Speed {
     /// Octets of a message.

@@ -130,7 +130,7 @@ impl Data {
         Ok(pace.finish())
     }
 
-    /// Waits for so many requests of this side, after all messages of the other side have come.
+    /// Waits for this many requests of this side, after all messages of the other side have arrived.
     fn finish_own(&mut self, requests: u32) -> Result<()> {
         for _ in 0..requests {
             let result = self.wait()?;

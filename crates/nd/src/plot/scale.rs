@@ -1,6 +1,6 @@
 //! Logarithmic axes.
 
-/// An axis from one value to another over so many pixels.
+/// An axis from one value to another over this many pixels.
 #[derive(Clone, Debug)]
 pub(super) struct Scale {
     low: f64,

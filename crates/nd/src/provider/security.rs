@@ -12,7 +12,7 @@ use crate::args::SecurityArgs;
 use crate::errors::{Failure, Result, one_line, refusal};
 use crate::stderr::{Remarks, note};
 
-/// The fingerprint that stands for this text, as it is printed.
+/// The fingerprint of this text, in its printed form.
 pub(crate) fn fingerprint(text: &str) -> Result<String, String> {
     match text.parse::<Fingerprint>() {
         Ok(fingerprint) => Ok(fingerprint.to_string()),
@@ -37,7 +37,7 @@ pub(crate) fn own_fingerprint() -> Result<String> {
     }
 }
 
-/// The security of an adapter. Peers that were refused are told to `refusals`.
+/// The security of an adapter. Refused peers are recorded in `refusals`.
 pub(super) fn security(args: &SecurityArgs, refusals: &Arc<Refusals>) -> Result<Security> {
     let mut trust = Trust::own_process();
     for pin in &args.pins {
@@ -119,7 +119,7 @@ fn wrong(option: &str, error: &dyn std::fmt::Display, advice: &'static str) -> F
 pub(crate) struct Refusals {
     over_udp: bool,
     reasons: Mutex<VecDeque<(SocketAddr, String)>>,
-    /// Whether this side listens, so that no request of its own fails with the reason.
+    /// Whether this side listens, so that none of its requests fails with the reason.
     aloud: AtomicBool,
     remarks: Remarks,
 }
@@ -155,7 +155,7 @@ impl Refusals {
         self.aloud.store(true, Ordering::Relaxed);
     }
 
-    /// Why a Connect to this peer has ended with this status, if more is known than the status tells. It is forgotten then.
+    /// Takes the reason why a Connect to this peer has ended with this status, if more is known than the status says.
     pub(crate) fn take(&self, peer: SocketAddr, status: Status) -> Option<RefusedConnect> {
         let mut reasons = self.reasons();
         if let Some(at) = reasons.iter().position(|(known, _)| *known == peer) {

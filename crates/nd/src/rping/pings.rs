@@ -53,7 +53,7 @@ impl Pings {
         self.begun = Some(Instant::now());
     }
 
-    /// Whether another ping is wanted.
+    /// Returns true if another ping is wanted.
     pub(super) fn more(&self) -> bool {
         self.wanted == 0 || self.done < self.wanted
     }

@@ -84,7 +84,7 @@ fn first_client(
     let greet = move |request: Request, pending: &PendingPeer<Client>| {
         let mut mailbox = Mailbox::new(&greeter, Arc::clone(&request.connector))?;
         if request.limits.outbound == 0 {
-            // If the client cannot be told any more, that is no new failure.
+            // A failure to inform the client is no new failure.
             let _ = request.connector.reject(&[]);
             return Err(Failure::new(
                 "it does not allow Reads",
@@ -110,7 +110,7 @@ fn first_client(
 }
 
 impl Server {
-    /// One ping, whose first message may have come already. False if the client has disconnected instead.
+    /// One ping, whose first message may have arrived already. False if the client has disconnected instead.
     fn serve(&mut self, pings: &mut Pings, source: Option<Advert>) -> Result<bool> {
         let doing = format!("serve ping {} of {}", pings.done, self.peer);
         let source = match source {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// How devices present themselves to the program.
+/// The kind of device that the program sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Presents {
     /// As adapters for RoCE v2: what most programs are tested with
@@ -46,7 +46,7 @@ pub(crate) struct ProgramArgs {
 }
 
 impl ProgramArgs {
-    /// What the libraries read from the environment. A variable that is not named here keeps the value that the user has set.
+    /// The variables of the environment that the libraries read. A variable that is not named here keeps the value that the user has set.
     pub(super) fn environment(&self) -> Vec<(&'static str, String)> {
         let kind = match self.present {
             Presents::Roce => "roce",

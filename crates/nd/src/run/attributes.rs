@@ -1,6 +1,6 @@
-//! What the kernel says of adapters below `/sys` and `/dev`, said of softnd's devices.
+//! The files of adapters below `/sys` and `/dev`, as the kernel would write them for softnd's devices.
 //!
-//! The figures are those that `libibverbs` answers with. Programs read these files beside the library: perftest, UCX, libfabric, NCCL and
+//! The figures are those of `libibverbs`. Programs read these files in addition to calling the library: perftest, UCX, libfabric, NCCL and
 //! hwloc look for the node type, the link layer, the GIDs with their types and network interfaces, and the place of the device.
 
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use softverbs::{Device, DeviceKind};
 pub(super) enum Entry {
     /// The text of a file.
     File(String),
-    /// What a link says.
+    /// The target of a link.
     Link(String),
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// The most octets of a table or of the section; a file that says more is not one of ours.
+/// The most octets of a table or of the section; a file with a larger one is not one of our libraries.
 const LONGEST: u64 = 1 << 20;
 
 /// Where the numbers are, in files of 32 or of 64 bits: offsets within the header of the file and within that of a section.

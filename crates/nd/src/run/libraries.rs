@@ -23,7 +23,7 @@ const EMPTY: &str = ".softnd.empty";
 /// A folder with all libraries.
 pub(super) struct Libraries(PathBuf);
 
-/// Finds the libraries beside this program, or in `../lib/softnd`.
+/// Finds the libraries in the folder of this program, or in `../lib/softnd`.
 pub(super) fn find() -> Result<Libraries, Failure> {
     if !cfg!(target_os = "linux") {
         return Err(super::needs_linux());

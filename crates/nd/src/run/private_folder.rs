@@ -1,4 +1,4 @@
-//! A folder of the user's own for links, which nobody else can write.
+//! A folder for links that only the user can write.
 
 use std::env;
 use std::fs::{self, DirBuilder};

@@ -67,13 +67,13 @@ pub(super) fn check(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// How a program finds its libraries.
+/// The way in which a program finds its libraries.
 #[derive(Debug, PartialEq, Eq)]
 enum Linkage {
     Dynamic,
     Static,
     OtherMachine,
-    /// A script, whose interpreter is a program of its own.
+    /// A script: its interpreter is a separate program.
     NoElf,
 }
 

@@ -25,7 +25,7 @@ pub(super) fn make(devices: &[impl AsRef<Device>]) -> Result<PathBuf, Failure> {
 }
 
 fn in_folder(folder: &Path, entries: &Entries) -> Result<PathBuf, Failure> {
-    // What the C library calls the folder when it has followed links, so that the root is found in its results.
+    // The name of the folder after the C library has followed links, so that the root is found in its results.
     let folder = folder
         .canonicalize()
         .map_err(|error| Failure::io(format!("looking at {}", folder.display()), &error))?;

@@ -33,7 +33,7 @@ pub(crate) fn resolve(text: &str) -> Result<Vec<SocketAddr>> {
 pub(crate) fn loopback() -> SocketAddr {
     let own = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     match UdpSocket::bind(own) {
-        // What else fails also fails for those who use the address, and they tell.
+        // Other errors occur again when the address is used, and are reported then.
         Err(error) if error.kind() == std::io::ErrorKind::AddrNotAvailable => {
             SocketAddr::from((Ipv6Addr::LOCALHOST, 0))
         }

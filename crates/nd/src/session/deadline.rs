@@ -22,7 +22,7 @@ impl Deadline {
         }
     }
 
-    /// What is left of the time.
+    /// Returns the time that is left.
     pub(crate) fn left(&self) -> Duration {
         self.at.saturating_duration_since(Instant::now())
     }

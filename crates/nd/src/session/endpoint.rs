@@ -33,7 +33,7 @@ pub(crate) struct Endpoint {
     refusals: Arc<Refusals>,
 }
 
-/// What a connection is made of beside its connector.
+/// The parts of a connection other than its connector.
 pub(super) struct Queues {
     pub(super) qp: Arc<dyn QueuePair>,
     pub(super) srq: Option<Arc<dyn SharedReceiveQueue>>,
@@ -136,8 +136,8 @@ impl Endpoint {
         self.accept_if(limits, private_data, || true)
     }
 
-    /// The same, but cancels the Accept that has begun unless the connection `is_wanted`. Whoever turns the connection away first says
-    /// so, and then cancels the requests of the connector, so that an Accept never goes on.
+    /// Accepts like [`accept`](Self::accept), but cancels the Accept that has begun unless the connection `is_wanted`. A thread that turns
+    /// the connection away first says so, and then cancels the requests of the connector, so that an Accept never goes on.
     pub(crate) fn accept_if(
         &self,
         limits: ReadLimits,
@@ -173,7 +173,7 @@ impl Endpoint {
     fn watch(&self, status: Status) -> Result<Status> {
         if status == Status::SUCCESS {
             let started = self.connector.notify_disconnect(&self.ended);
-            // `ended` tells whether the request is complete already.
+            // `ended` says whether the request is complete already.
             let _ = started.map_err(|error| Failure::nd("watch the connection", &error))?;
         }
         Ok(status)
@@ -201,7 +201,7 @@ impl Endpoint {
         self.ready.pop_front()
     }
 
-    /// Whether the peer has disconnected or the connection has been lost. The call itself does not drive the connection.
+    /// Returns true if the peer has disconnected or the connection has been lost. The call itself does not drive the connection.
     pub(crate) fn has_ended(&self) -> bool {
         !self.ended.is_pending()
     }
@@ -216,7 +216,7 @@ impl Endpoint {
         self.disconnect_within(self.limit)
     }
 
-    /// The same with another limit, after which the connection is given up.
+    /// Disconnects with another limit, after which the connection is given up.
     pub(crate) fn disconnect_within(&self, limit: Duration) -> Result<Status> {
         let overlapped = Overlapped::new();
         let started = self.connector.disconnect(&overlapped);

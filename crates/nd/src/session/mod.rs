@@ -44,7 +44,7 @@ pub(crate) struct Session {
     refusals: Arc<Refusals>,
 }
 
-/// How many requests may be outstanding on a queue pair.
+/// The number of requests that may be outstanding on a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depths {
     pub(crate) receives: u32,
@@ -130,7 +130,7 @@ impl Session {
         self.register_buffer(buffer.slice(skip..skip + len), flags)
     }
 
-    /// The same for a buffer, or part of one, that exists.
+    /// Registers an existing buffer, or a part of one.
     pub(crate) fn register_buffer(&self, buffer: Buffer, flags: MrFlags) -> Result<Region> {
         let doing = || format!("register {} of memory", units::bytes(buffer.len() as u64));
         let region = self
@@ -161,14 +161,14 @@ impl Session {
         self.endpoint_on(cq, None, depths, connector)
     }
 
-    /// A completion queue for so many results.
+    /// A completion queue for this many results.
     pub(crate) fn completion_queue(&self, depth: u32) -> Result<Arc<dyn CompletionQueue>> {
         self.adapter
             .create_completion_queue(&self.file, depth, Affinity::default())
             .map_err(|error| Failure::nd("create a completion queue", &error))
     }
 
-    /// A shared receive queue for so many Receives.
+    /// A shared receive queue for this many Receives.
     pub(crate) fn shared_receive_queue(&self, depth: u32) -> Result<Arc<dyn SharedReceiveQueue>> {
         let options = SharedReceiveQueueOptions::default().queue_depth(depth);
         self.adapter

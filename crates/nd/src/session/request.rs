@@ -19,7 +19,7 @@ pub(crate) struct Request {
     pub(crate) limits: ReadLimits,
 }
 
-/// Waits for a connection request, for ever unless there is a deadline. A request whose sender has gone is skipped.
+/// Waits for a connection request, for ever unless there is a deadline. A request whose sender is gone is skipped.
 pub(crate) fn next_request(
     session: &Session,
     listener: &dyn Listener,

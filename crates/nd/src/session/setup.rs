@@ -69,7 +69,7 @@ impl Setup {
         })
     }
 
-    /// What a command prints that listens at this address.
+    /// The line that a command prints when it listens at this address.
     pub(crate) fn listening(&self, address: SocketAddr) -> String {
         let listening = format!("listening on {address}");
         match self.backend.fingerprint() {
@@ -114,7 +114,7 @@ impl Setup {
         Ok((self.at(local)?, local))
     }
 
-    /// How long a peer may stay silent.
+    /// Returns how long a peer may stay silent.
     pub(crate) fn limit(&self) -> Duration {
         self.limit
     }

@@ -14,7 +14,7 @@ use crate::output;
 use crate::session;
 use crate::stderr;
 
-/// Whether everything passed or was known.
+/// Returns true if every check passed or is a known deviation.
 pub(super) fn run(args: &Suite) -> Result<bool> {
     let mut selection = select(args)?;
     if args.list {

@@ -41,8 +41,7 @@ pub(super) const CONNECTIONS: usize = 64;
 /// How long a target that connects goes on when nothing listens.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Serves connection after connection until the process is ended; a target that connects also ends when the suite has
-/// gone for good.
+/// Serves connection after connection until the process is ended; a target that connects also ends when the suite is gone for good.
 pub(super) fn run(args: &TargetArgs) -> Result<()> {
     let options = AdapterOptions {
         markers: args.markers,
@@ -77,7 +76,7 @@ fn one(text: &str) -> Result<SocketAddr> {
     Ok(addresses[0])
 }
 
-/// What all connections share.
+/// The shared state of all connections.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) session: Arc<Session>,
@@ -145,9 +144,9 @@ impl Target {
     }
 }
 
-/// Accepts for ever, each connection in a thread of its own, because the suite leaves some of them hanging. A silent
-/// connection is kept as long as there is room, because checks may be silent for long. When there is none, the connection that
-/// has been silent longest, of the address with the most connections, gives way.
+/// Accepts for ever, each connection in its own thread, because the suite leaves some of them hanging. A silent connection is kept as long
+/// as there is room, because checks may be silent for long. When there is none, the connection that has been silent longest, of the address
+/// with the most connections, gives way.
 pub(super) fn serve(target: &Arc<Target>, listener: &Arc<dyn Listener>) -> Result<()> {
     let bounds = Bounds {
         most: CONNECTIONS,
@@ -248,7 +247,7 @@ fn attempt(target: &Arc<Target>, suite: SocketAddr) -> Result<Attempt> {
     Ok(Attempt::Served)
 }
 
-/// Whether the adapter has memory windows.
+/// Returns true if the adapter has memory windows.
 fn has_windows(session: &Session) -> bool {
     let capabilities = session.adapter().capabilities();
     capabilities.contains(Capabilities::MEMORY_WINDOWS)
@@ -261,7 +260,7 @@ struct TargetConnection {
     endpoint: Endpoint,
     inbox: Region,
     outbox: Region,
-    /// What the peer is offered.
+    /// The offer to the peer.
     regions: Vec<(Region, MrFlags)>,
     /// The memory of the window.
     windowed: Region,
@@ -351,7 +350,7 @@ impl TargetConnection {
         Ok(())
     }
 
-    /// Whether the connection goes on.
+    /// Returns true if the connection goes on.
     fn carry_out(&mut self, command: Command, offer: &Offer) -> Result<bool> {
         match command {
             Command::Hello => self.say(&Answer::Offer(offer.clone()).encode())?,

@@ -45,11 +45,11 @@ fn wants(crc: bool, markers: bool) -> Wants {
     }
 }
 
-/// How many parts of the suite run side by side, each against a target of its own: most of a run is waiting.
+/// How many parts of the suite run side by side, each against its own target: most of a run is waiting.
 const PARTS: usize = 4;
 
-/// Runs every check, in parts. Nothing fails, and most checks pass. `bench` makes a bench with a target of its own. Returns what
-/// each part found out about its target.
+/// Runs every check, in parts. Nothing fails, and most checks pass. `bench` makes a bench with its own target. Returns what each part found
+/// out about its target.
 fn check_all(bench: impl Fn() -> Bench + Sync) -> Vec<Facts> {
     let one = |part| {
         let mut bench = bench();

@@ -221,13 +221,13 @@ fn cq_024_a_notify_that_fails_for_now_is_an_error_and_the_stream_goes_on() {
 /// What a program does with a queue.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Sends so many messages.
+    /// Sends this many messages.
     Send(u8),
     /// Polls the stream.
     Poll,
     /// Polls a future of `next`, and drops it.
     Next,
-    /// Takes up to so many results in a batch.
+    /// Takes up to this many results in a batch.
     Batch(u8),
     /// Goes on with a new stream.
     Renew,

@@ -25,7 +25,7 @@ use netdirect_async::{AsyncAdapter, AsyncListener, ListenerOptions};
 use softnd::Options;
 use softnd::simulation::{Conditions, Simulation};
 
-/// A client and a server on adapters of their own, in one thread.
+/// A client and a server on their own adapters, in one thread.
 struct Pair {
     client: AsyncAdapter,
     server: AsyncAdapter,

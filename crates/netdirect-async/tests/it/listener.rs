@@ -283,7 +283,7 @@ fn adpt_080_a_listener_short_of_resources_tells_all_who_wait_and_goes_on() {
     });
 }
 
-/// Each in a task of its own.
+/// Each in its own task.
 #[test]
 #[cfg(not(windows))]
 fn adpt_080_who_waits_is_woken_when_a_used_up_connector_cannot_be_replaced() {

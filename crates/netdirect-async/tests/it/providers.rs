@@ -376,7 +376,7 @@ fn a_listener_whose_request_fails_tells_one_of_those_who_wait_and_goes_on() {
 #[derive(Debug)]
 struct Queue {
     mock: Mock,
-    /// After so many calls of GetResults and Notify the result is there.
+    /// After this many calls of GetResults and Notify the result is there.
     comes_after: usize,
     calls: Mutex<usize>,
     stale: Mutex<Option<PendingOverlapped>>,

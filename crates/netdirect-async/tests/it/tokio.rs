@@ -51,7 +51,7 @@ async fn echo(adapter: AsyncAdapter, request: netdirect_async::ConnectionRequest
     }
 }
 
-/// Many clients in tasks of their own, and a server with a task for each.
+/// Many clients in their own tasks, and a server with a task for each.
 async fn clients_and_servers(is_driven: bool) {
     let network = Network::Tcp;
     let (here, there) = (network.open(1), network.open(2));

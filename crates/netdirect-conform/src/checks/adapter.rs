@@ -1,4 +1,4 @@
-//! `IND2Adapter`: what its calls make, refuse and tell.
+//! `IND2Adapter`: the objects that its calls make, the calls that it refuses, and the answers of queries.
 
 use conform_report::{Pass, Step, Verdict, ensure};
 use netdirect::{

@@ -1,4 +1,4 @@
-//! What programs that exist expect of connections.
+//! Expectations of existing programs on connections.
 
 use conform_report::{Pass, Step, Verdict, ensure, fail};
 use netdirect::{
@@ -199,7 +199,7 @@ fn one_overlapped(bench: &Bench) -> Verdict {
         .step("Disconnect and Deregister with one Overlapped");
     let first = setup.here.disconnect(&both);
     let _ = bench.near.started("Disconnect", first)?;
-    // Refused or taken, it harms nobody.
+    // Refused or taken, the call does no harm.
     let _ = memory.region.deregister(&both);
     let told = notification(&bench.far, &setup.there)?;
     bench.near.step("release everything");

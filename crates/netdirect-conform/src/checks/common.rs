@@ -36,7 +36,7 @@ pub(super) fn shared(side: &Side, length: usize) -> Step<Memory> {
 
 /// Octets that differ from place to place.
 pub(super) fn pattern(length: usize) -> Vec<u8> {
-    /// Behind so many octets they come again.
+    /// Behind this many octets they come again.
     const PERIOD: usize = 251 * 251;
     let first = (0..length.min(PERIOD)).map(|at| (at * 7 + at / 251) % 251);
     let mut octets: Vec<u8> = first

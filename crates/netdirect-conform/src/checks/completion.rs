@@ -1,4 +1,4 @@
-//! `IND2CompletionQueue`: results and who is told of them.
+//! `IND2CompletionQueue`: results, and the Notifies that they end.
 //!
 //! Most checks need results and no connection: Receives of a queue pair that is not connected are flushed, each of which gives a
 //! result with ND_CANCELED.

@@ -268,7 +268,7 @@ fn fields(bench: &Bench) -> Verdict {
     Ok(Pass::Right)
 }
 
-/// How much of what stricter adapters refuse has happened to the near adapter since then.
+/// Returns how many lenient acts the near adapter has counted since then.
 fn let_pass(bench: &Bench, earlier: &Counters) -> u64 {
     let extensions = bench.near.adapter.extensions();
     let now = extensions.map(|extensions| extensions.counters());

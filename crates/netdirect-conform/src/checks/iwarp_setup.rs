@@ -1,4 +1,4 @@
-//! What connections mean over iWARP.
+//! Connections over iWARP.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;

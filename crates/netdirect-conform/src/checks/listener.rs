@@ -280,7 +280,7 @@ fn listens_in_time(side: &Side, address: SocketAddr) -> Step<Listening> {
     found?.ok_or_else(|| fail(format!("Bind to {address}"), "an address in use"))
 }
 
-/// What the next of two servers on one port sees, with the first one's connection still there.
+/// Starts a second server on a port while a connection of the first one is still open.
 fn restarted(bench: &Bench) -> Verdict {
     let side = &bench.near;
     for opens_again in [false, true] {

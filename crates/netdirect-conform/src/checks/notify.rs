@@ -139,7 +139,7 @@ fn resized_under_traffic(bench: &Bench) -> Verdict {
 }
 
 fn wish(bench: &Bench) -> Verdict {
-    /// No machine has so many groups of processors.
+    /// No machine has this many groups of processors.
     const NOWHERE: u16 = u16::MAX;
     let side = &bench.near;
     for (group, mask) in [(0, 0), (0, 1), (0, u64::MAX), (NOWHERE, 1 << 63)] {
@@ -213,7 +213,7 @@ fn look_notify_wait_look(bench: &Bench) -> Verdict {
             let started = cq.notify(NotifyType::Any, &overlapped);
             bench.near.begun("notify", started)?;
             send(2)?;
-            // What the Notify has ended with says nothing.
+            // The status of the Notify does not matter.
             bench.near.end_of("the Notify", &overlapped)?;
             bench.near.step("look again");
             count = cq.get_results(&mut found);

@@ -172,7 +172,7 @@ pub(super) const CHECKS: &[Check] = &[
     .also(&["TST-031"]),
 ];
 
-/// A Notify that stays pending, on a queue of its own.
+/// A Notify that stays pending, on its own queue.
 fn pending(side: &Side, overlapped: &Overlapped) -> Step<Arc<dyn CompletionQueue>> {
     let cq = side.cq(8)?;
     notify(side, &cq, overlapped)?;
@@ -254,7 +254,7 @@ fn refused_starts_nothing(bench: &Bench) -> Verdict {
     let wanted = Status::INVALID_DEVICE_STATE;
     side.refused("GetConnectionRequest before Listen", started, wanted)?;
     ensure(!overlapped.is_pending(), "no request in flight", "one")?;
-    // The same Overlapped serves another request, whose packet is the only one.
+    // This Overlapped serves another request, whose packet is the only one.
     let cq = side.cq(8)?;
     overlapped.set_user(2);
     notify(&side, &cq, &overlapped)?;

@@ -24,7 +24,7 @@ pub(super) fn much(side: &Side) -> usize {
     much.min(side.info.max_transfer_length as usize)
 }
 
-/// A connection over which a message has come from the near side, so that both sides may send in every profile.
+/// A connection over which a message has arrived from the near side, so that both sides may send in every profile.
 pub(super) fn two_way(bench: &Bench) -> Step<Link<'_>> {
     two_way_with(bench, LinkOptions::default())
 }
@@ -52,7 +52,7 @@ pub(super) fn both(options: QueuePairOptions) -> LinkOptions {
     }
 }
 
-/// One end sends a message of so many octets, which the other end receives.
+/// One end sends a message of this many octets, which the other end receives.
 pub(super) fn message(from: &LinkEnd<'_>, to: &LinkEnd<'_>, length: usize) -> Step {
     let (source, into) = (
         super::common::source(from.side, length)?,
@@ -93,7 +93,7 @@ pub(super) fn begun(side: &Side, what: &str, started: Result<Started>) -> Step {
     side.started(what, started).map(|_| ())
 }
 
-/// What a result has to be: kind, context and status.
+/// Checks the kind, the context and the status of a result.
 pub(super) fn is(
     side: &Side,
     result: &CompletionResult,

@@ -16,7 +16,7 @@ pub(super) const LIMITS: ReadLimits = ReadLimits {
     outbound: 4,
 };
 
-/// An address that is nobody's: it is kept for documentation.
+/// An unused address: it is reserved for documentation.
 pub(super) const NOBODY: &str = "192.0.2.77:4791";
 
 /// Two sides that are about to connect, as far as the check has come.

@@ -206,7 +206,7 @@ fn none(bench: &Bench) -> Verdict {
     Ok(Pass::Right)
 }
 
-/// A connection whose near queue pair has its Receives from `srq`. A message has come from the near side.
+/// A connection whose near queue pair has its Receives from `srq`. A message has arrived from the near side.
 fn drawing<'a>(
     bench: &'a Bench,
     srq: &Arc<dyn SharedReceiveQueue>,
@@ -241,7 +241,7 @@ fn filled(
     Ok((srq, into))
 }
 
-/// The far side sends so many octets.
+/// The far side sends this many octets.
 fn send(link: &Link<'_>, from: &Memory, octets: usize) -> Step {
     link.far
         .send(0x5E, &[from.sge(..octets)], OpFlags::empty())?;
@@ -390,7 +390,7 @@ fn affinity(bench: &Bench) -> Verdict {
     Ok(Pass::Right)
 }
 
-/// Whether a Notify ends at once.
+/// Returns true if a Notify ends at once.
 fn is_low(bench: &Bench, srq: &Arc<dyn SharedReceiveQueue>) -> Step<bool> {
     let overlapped = Overlapped::new().without_port();
     begun(&bench.near, "Notify", srq.notify(&overlapped))?;

@@ -17,7 +17,7 @@ use crate::sample;
 use crate::tables::{Table, connections, objects, requests};
 use crate::wrapper::{Break, Broken};
 
-/// softnd in a simulated network of its own, with one rule broken.
+/// softnd in its own simulated network, with one rule broken.
 fn target(rule: Break) -> Target {
     Target::new("broken", None, move |wants| {
         let inner = softnd::simulation::provider("seed=7", options(wants));
@@ -251,7 +251,7 @@ fn the_page_tells_how_many_rules_of_each_interface_are_broken() {
     );
 }
 
-/// What makes a check panic or hang is a failure of this check, and the others go on.
+/// A panic or a hang is a failure of the one check, and the others go on.
 #[test]
 fn a_panic_and_a_hang_of_the_provider_are_failures_with_their_step() {
     let only = || objects::all().filter(|check| check.name == "CQ-041.context");

@@ -1,4 +1,4 @@
-//! How checks are run: what hangs, panics, is missing or is known is told as what it is.
+//! Running checks: hangs, panics, missing needs and known deviations are reported as such.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const fn check(name: &'static str, run: fn(&Bench) -> netdirect_conform::Verdict
     }
 }
 
-/// A simulated network of its own for each check.
+/// Each check has its own simulated network.
 fn simulated() -> Target {
     Target::new("simulated", None, |_| {
         let provider = softnd::simulation::provider("seed=7", Options::default());
@@ -141,7 +141,7 @@ fn a_connect_that_fails_ends_the_wait_for_its_arrival() {
 #[test]
 fn a_call_that_does_not_return_is_a_failure_that_names_the_step() {
     let mut last = String::new();
-    // A machine that stands still for a second has not reached the call when the time is over; then there is more time.
+    // A machine that pauses for a second may not have reached the call when the time is over; then the test allows more time.
     for seconds in [1, 4, 16, 60] {
         let selection = Selection {
             limits: Limits {

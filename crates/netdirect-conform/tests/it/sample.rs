@@ -8,8 +8,8 @@ use crate::wrapper::Break;
 /// Where it would move megabytes for each wrong status of a method, a check is no neighbour of these.
 const LONG: &[&str] = &["QP-013.full"];
 
-/// The checks for one line of a table: those that have to fail, their neighbours, and the line's part of a sample in which each
-/// check meets so many lines.
+/// The checks for one line of a table: those that have to fail, their neighbours, and the line's part of a sample in which each check meets
+/// this many lines.
 pub(crate) fn of_line(
     table: Table,
     line: usize,
@@ -22,7 +22,7 @@ pub(crate) fn of_line(
     chosen.map(|(_, check)| check)
 }
 
-/// Whether a check has to fail, or is a neighbour of one that has to: it is about the row after which that one is named, or it
+/// Returns true if a check has to fail, or is a neighbour of one that has to: it is about the row after which that one is named, or it
 /// has to fail for another wrong status of the same method.
 fn is_near(table: Table, line: usize, check: &Check) -> bool {
     let (rule, expected) = table[line];
@@ -37,7 +37,7 @@ fn is_near(table: Table, line: usize, check: &Check) -> bool {
     expected.iter().any(is_of_row) || table.iter().any(sees_method)
 }
 
-/// Whether the check at this index is in the sample of a line. The lines of one check lie evenly in the table, and those of the
+/// Returns true if the check at this index is in the sample of a line. The lines of one check lie evenly in the table, and those of the
 /// next check follow them.
 fn is_sampled(lines: usize, line: usize, sampled: usize, index: usize) -> bool {
     (0..sampled).any(|turn| (index + turn * lines / sampled) % lines == line)

@@ -66,9 +66,9 @@ impl SimulatedWait {
         Self::default()
     }
 
-    /// One poll of a future that waits until `done` returns true: runs the file's provider once and, if `done` still returns
-    /// false and no other task has to get its turn, moves the simulation to its next event. While the wait goes on, `poll` wakes
-    /// the task again, because nobody else moves the simulation.
+    /// One poll of a future that waits until `done` returns true: runs the file's provider once and, if `done` still returns false and no
+    /// other task has to get its turn, moves the simulation to its next event. While the wait goes on, `poll` wakes the task again, because
+    /// no other thread moves the simulation.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Overlapped requests, the files of the objects they are made on, and the ports at which their ends arrive.
 //!
-//! These types hold each other: an [`Overlapped`] in flight holds its file, the file's [`Association`] holds a port, and a
-//! packet in the port holds the `Overlapped`. So they stand in this file together. What they do stands in the modules below,
-//! each of which uses this file and the modules before it: `port`, `association`, `request`, `future`.
+//! These types hold each other: an [`Overlapped`] in flight holds its file, the file's [`Association`] holds a port, and a packet in the
+//! port holds the `Overlapped`. So they are in this file together. What they do is in the modules below, each of which uses this file and
+//! the modules before it: `port`, `association`, `request`, `future`.
 
 mod association;
 mod future;
@@ -149,10 +149,10 @@ struct State {
 ///   completed within `progress` or `park`, `wake` of the same file is called by the same thread. So complete no request
 ///   while you hold a lock that `wake` takes.
 /// - A provider that overrides one of `park_for` and `wake_for` overrides the other one too.
-/// - No wake-up may be lost: if `wake` starts after a change that makes `done` true, every `park` returns, whether it started
-///   before or starts later. So `park` first registers itself with `wake`, then calls `done`, then sleeps. The `done`
-///   functions of this crate read with sequential consistency and take no lock, so a provider may call them while it holds a
-///   lock of its own. Use either a lock that `wake` takes too, or flags with sequential consistency.
+/// - No wake-up may be lost: if `wake` starts after a change that makes `done` true, every `park` returns, whether it started before or
+///   starts later. So `park` first registers itself with `wake`, then calls `done`, then sleeps. The `done` functions of this crate read
+///   with sequential consistency and take no lock, so a provider may call them while it holds its own lock. Use either a lock that `wake`
+///   takes too, or flags with sequential consistency.
 pub trait OverlappedFile: Any + Debug + Send + Sync {
     /// The completion port with which the file is associated.
     fn association(&self) -> &Association;
@@ -173,8 +173,8 @@ pub trait OverlappedFile: Any + Debug + Send + Sync {
     /// A request was completed, perhaps through another file: all threads in `park` of this file call their `done` again.
     fn wake(&self);
 
-    /// As [`park`](Self::park), for a thread whose `done` can become true only with what is `awaited`. A provider that knows
-    /// this lets sleep whoever waits for something else. By default the same as `park`.
+    /// Parks like [`park`](Self::park) a thread whose `done` can become true only with what is `awaited`. A provider that knows this lets
+    /// threads sleep that wait for something else. By default calls `park`.
     ///
     /// # Errors
     ///
@@ -196,9 +196,9 @@ pub trait OverlappedFile: Any + Debug + Send + Sync {
         self.wake();
     }
 
-    /// The calling thread, or the task that it runs, is about to wait for a request of this file in a way that does not run the
-    /// provider: on an [`Event`], as a future, or for the call of a [`CompletionSink`]. A provider that left work to this thread
-    /// because the thread polled now does the work in a thread of its own at once. By default nothing happens.
+    /// The calling thread, or the task that it runs, is about to wait for a request of this file in a way that does not run the provider:
+    /// on an [`Event`], as a future, or for the call of a [`CompletionSink`]. A provider that left work to this thread because the thread
+    /// polled now does the work in its own thread at once. By default nothing happens.
     ///
     /// [`Event::wait`], the future of an `Overlapped` and [`Overlapped::begin`] make this call. `begin` may be called with locks
     /// of the provider held, so take none of them here.
@@ -233,7 +233,7 @@ impl Awaited {
 }
 
 impl dyn OverlappedFile {
-    /// The time that deadlines of [`park`](OverlappedFile::park) are told in.
+    /// The current time on the clock of the deadlines of [`park`](OverlappedFile::park).
     pub(crate) fn now(&self) -> Instant {
         self.simulation()
             .map_or_else(Instant::now, |simulation| simulation.now())

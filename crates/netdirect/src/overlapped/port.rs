@@ -1,4 +1,4 @@
-//! What completion ports do.
+//! The operations of completion ports.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -77,7 +77,7 @@ impl CompletionPort {
         self.0.queued.load(Ordering::SeqCst)
     }
 
-    /// Whether the queue is empty.
+    /// Returns true if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -115,7 +115,7 @@ impl CompletionPort {
         Sleepers(self.awaited(), files)
     }
 
-    /// What a thread waits for that waits for a packet.
+    /// The reason of the wait of a thread that waits for a packet.
     pub(crate) fn awaited(&self) -> Awaited {
         Awaited::of(&self.0)
     }
@@ -252,7 +252,7 @@ impl Tied {
     }
 }
 
-/// Whether two pointers mean one file: by address alone, as one type may have several vtables.
+/// Returns true if two pointers mean one file: by address alone, as one type may have several vtables.
 fn same(a: *const dyn OverlappedFile, b: *const dyn OverlappedFile) -> bool {
     ptr::addr_eq(a, b)
 }

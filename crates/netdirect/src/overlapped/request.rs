@@ -75,7 +75,7 @@ impl Overlapped {
         self.0.event.as_ref()
     }
 
-    /// Whether both are the same `Overlapped`.
+    /// Returns true if both are the same `Overlapped`.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -102,7 +102,7 @@ impl Overlapped {
         Err(Error::new(status, state.reason.clone()))
     }
 
-    /// Whether a request is in flight (`!HasOverlappedIoCompleted`).
+    /// Returns true if a request is in flight (`!HasOverlappedIoCompleted`).
     pub fn is_pending(&self) -> bool {
         self.status() == Status::PENDING
     }
@@ -208,7 +208,7 @@ impl Overlapped {
             .store(Status::PENDING.bits(), Ordering::SeqCst);
         drop(state);
         if self.0.sink.is_some() {
-            // No later call may show that the thread waits, even if there is an event: whoever has a sink may sleep elsewhere.
+            // No later call may show that the thread waits, even if there is an event: a program with a sink may sleep elsewhere.
             file.hand_over();
         }
         Ok(PendingOverlapped {
@@ -276,14 +276,14 @@ impl Overlapped {
         if let Some(file) = file {
             file.wake_for(&awaited);
         }
-        // Last, so that a sink that panics costs nobody else the news.
+        // Last, so that a sink that panics keeps no other waiter from being woken.
         if let Some(sink) = self.0.sink.as_ref().filter(|_| notify) {
             sink.completed(status);
         }
     }
 }
 
-/// What the event of a request of this file needs.
+/// The parts of this file that the event of a request needs.
 fn origin(file: &Arc<dyn OverlappedFile>) -> Origin {
     let weak = Arc::downgrade(file);
     let hand_over = move || {
@@ -338,7 +338,7 @@ impl PendingOverlapped {
         self.finish(status.into(), false);
     }
 
-    /// Whether this is a request of `overlapped`.
+    /// Returns true if this is a request of `overlapped`.
     pub fn is(&self, overlapped: &Overlapped) -> bool {
         self.overlapped
             .as_ref()

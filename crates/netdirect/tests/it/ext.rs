@@ -184,7 +184,7 @@ fn a_broken_queue_ends_the_wait() {
     breaker.join().unwrap();
 }
 
-/// A connector that writes down what it is asked, and ends everything well unless told not to.
+/// A connector that records its calls, and lets all of them succeed unless the test asks for a failure.
 #[derive(Debug)]
 struct Script {
     mock: Arc<MockFile>,
@@ -463,7 +463,7 @@ fn a_request_arrives_with_what_the_peer_said() {
 
 #[test]
 fn every_interface_is_an_object() {
-    // One name for each of the ten interfaces and the overlapped file; providers tell their own objects by downcasting.
+    // One name for each of the ten interfaces and the overlapped file; providers recognise their own objects by downcasting.
     fn object<T: ?Sized + Any + std::fmt::Debug + Send + Sync>() {}
     object::<dyn Provider>();
     object::<dyn OverlappedObject>();

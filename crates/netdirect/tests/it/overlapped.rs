@@ -44,7 +44,7 @@ fn never_used_is_success_without_waiting() {
 
 #[test]
 fn status_is_pending_then_exactly_the_final_one() {
-    // OVL-005, OVL-007, OVL-016, GEN-012: also statuses nobody has heard of
+    // OVL-005, OVL-007, OVL-016, GEN-012: also unknown statuses
     let (_, file) = MockFile::shared();
     let overlapped = Overlapped::new();
     for status in Status::ALL
@@ -386,7 +386,7 @@ fn a_request_that_only_a_sink_waits_for_hands_its_work_over_at_once() {
     assert_eq!(mock.handed_over(), 0);
     drop(Overlapped::with_sink(sink.clone()).begin(&file).unwrap());
     assert_eq!(mock.handed_over(), 1);
-    // With an event too, because nobody need ever wait for it.
+    // With an event too, because a program need not wait for the event.
     let both = Overlapped::with_event_and_sink(&Event::new(), sink);
     drop(both.begin(&file).unwrap());
     assert_eq!(mock.handed_over(), 2);
@@ -547,7 +547,7 @@ fn a_sink_is_told_each_end_once_after_status_event_and_packet() {
     own.set(overlapped.clone()).unwrap();
     for status in [Status::SUCCESS, Status::CANCELED, Status::DEVICE_REMOVED] {
         overlapped.begin(&file).unwrap().complete(status);
-        // It was told before `complete` returned.
+        // The sink was called before `complete` returned.
         assert_eq!(
             std::mem::take(&mut *told.lock().unwrap()),
             [(status, status, 1)]

@@ -14,12 +14,12 @@ const SWITCH: &str = "SOFTND_COPIES";
 #[cfg(target_arch = "x86_64")]
 const STRINGS_MIN: usize = 8 * 1024;
 
-/// Whether `rep movsb` is the fastest copy of long pieces, also to memory that is in no cache. Kernels copy to and from sockets by this
-/// instruction if the processor reports that it is fast (FSRM). So the answer also tells whether a kernel's copy is as fast as one of
+/// Returns true if `rep movsb` is the fastest copy of long pieces, also to memory that is in no cache. Kernels copy to and from sockets by
+/// this instruction if the processor reports that it is fast (FSRM). So the answer also says whether a kernel's copy is as fast as one of
 /// ours. Determined once.
 ///
-/// On a processor of Intel with FSRM `rep movsb` was measured to be the fastest: 26 GB/s to memory that is in no cache, where the loop
-/// has 20 GB/s. On AMD's, which report FSRM as well, the loop is faster by half. Other processors were not measured, and have the loop.
+/// On an Intel processor with FSRM `rep movsb` was measured to be the fastest: 26 GB/s to memory that is in no cache, where the loop has 20
+/// GB/s. On AMD's, which report FSRM as well, the loop is faster by half. Other processors were not measured, and have the loop.
 #[must_use]
 pub fn prefers_strings() -> bool {
     static PREFERS: LazyLock<bool> = LazyLock::new(|| {
@@ -29,7 +29,7 @@ pub fn prefers_strings() -> bool {
     *PREFERS
 }
 
-/// Whether strings are used, by what is chosen and what the processor is. Only x86-64 has them.
+/// Returns true if strings are used, by what is chosen and what the processor is. Only x86-64 has them.
 fn decide(chosen: &str, is_fastest: bool) -> bool {
     match chosen {
         "strings" => cfg!(target_arch = "x86_64"),
@@ -38,7 +38,7 @@ fn decide(chosen: &str, is_fastest: bool) -> bool {
     }
 }
 
-/// Whether the processor is one of Intel that reports fast short `rep movsb`.
+/// Returns true for Intel processors that report fast short `rep movsb`.
 fn is_intel_with_fsrm() -> bool {
     let processor = Processor::here();
     processor.vendor == Vendor::Intel && processor.fsrm

@@ -47,7 +47,7 @@ const fn factor(exponent: usize) -> u64 {
     (remainder.reverse_bits() as u64) << 1
 }
 
-/// Whether the processor has the instructions, and these copies are not switched off. This is determined once.
+/// Returns true if the processor has the instructions, and these copies are not switched off. This is determined once.
 pub(super) fn is_in_use() -> bool {
     static IN_USE: LazyLock<bool> = LazyLock::new(|| is_supported() && !is_switched_off());
     *IN_USE
@@ -57,7 +57,7 @@ fn is_switched_off() -> bool {
     env::var_os(SWITCH).is_some_and(|value| !value.is_empty())
 }
 
-/// Whether the processor has the instructions.
+/// Returns true if the processor has the instructions.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn is_supported() -> bool {
     std::arch::is_x86_feature_detected!("avx512f")

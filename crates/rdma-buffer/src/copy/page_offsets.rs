@@ -17,7 +17,7 @@ const ZEN_3: u32 = 0x19;
 /// fast on a Zen 4; of a Zen 3 some measured that it is slow there.
 const SLOW_BEHIND: usize = 64;
 
-/// Whether the speed of a kernel's copy to or from a socket depends on where in their pages source and destination lie
+/// Returns true if the speed of a kernel's copy to or from a socket depends on where in their pages source and destination lie
 /// ([`is_slow_copy`]). Determined once.
 ///
 /// So it is on AMD's processors from Zen 3 on that report a fast `rep movsb`. Kernels copy to and from sockets by this instruction
@@ -37,7 +37,7 @@ pub fn page_offsets_matter() -> bool {
     *MATTER
 }
 
-/// Whether page offsets matter, by what is chosen and what the processor is.
+/// Returns true if page offsets matter, by what is chosen and what the processor is.
 fn decide(chosen: &str, processor: Processor) -> bool {
     match chosen {
         "matter" => true,
@@ -46,7 +46,7 @@ fn decide(chosen: &str, processor: Processor) -> bool {
     }
 }
 
-/// Whether the processor is on the list. Kernels use `rep movsb` for long copies with either of the two features; a virtual machine
+/// Returns true if the processor is on the list. Kernels use `rep movsb` for long copies with either of the two features; a virtual machine
 /// may show only one of them.
 fn is_affected(processor: Processor) -> bool {
     processor.vendor == Vendor::Amd
@@ -54,7 +54,7 @@ fn is_affected(processor: Processor) -> bool {
         && (processor.erms || processor.fsrm)
 }
 
-/// Whether a copy `from` this address `to` that one is slow where [page offsets matter](page_offsets_matter): if the destination
+/// Returns true if a copy `from` this address `to` that one is slow where [page offsets matter](page_offsets_matter): if the destination
 /// lies 0 to 63 octets behind the source, modulo 4,096. Only the offsets within a page count. Where they are not known exactly, the
 /// destination may also lie up to `further` octets behind `to`; less than 4,032.
 #[must_use]
@@ -131,7 +131,7 @@ mod tests {
                 assert_eq!(slow(100), near, "{source} {distance}");
             }
         }
-        // Between two buffers of ours, and between ours and what allocators and sockets have.
+        // Between two of our buffers, and between ours and the memory of allocators and sockets.
         assert!(!is_slow_copy(Buffer::PAGE_OFFSET, 0, 256));
         assert!(!is_slow_copy(0, Buffer::PAGE_OFFSET, 256));
         assert!(is_slow_copy(0, 20, 0) && is_slow_copy(4080, 20, 0));

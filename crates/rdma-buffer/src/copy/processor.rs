@@ -1,6 +1,6 @@
-//! What the processor says of itself, as far as it decides which copies are fast.
+//! The features of the processor that decide which copies are fast.
 
-/// Who makes the processor.
+/// The maker of the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vendor {
     Intel,

@@ -75,7 +75,7 @@ impl CmId {
         Ok(())
     }
 
-    /// What to ask the peer for.
+    /// The offer to the peer.
     fn initiator_config(&self, parameters: &ConnParameters) -> InitiatorConfig {
         let most = limits::READS;
         let offer = Offer {
@@ -181,7 +181,7 @@ impl CmId {
         }
     }
 
-    /// What the exchange of start-up frames has come to.
+    /// Handles the outcome of the exchange of start-up frames.
     pub(super) fn initiator_came_to(&self, state: &mut IdState, outcome: Option<InitiatorOutcome>) {
         match outcome {
             None | Some(InitiatorOutcome::SendReady) => {}
@@ -361,7 +361,7 @@ impl CmId {
     }
 }
 
-/// What the program is told of an agreement.
+/// The parameters of an agreement in the program's event.
 fn parameters(agreement: Agreement) -> ConnParameters {
     let limit = |limit: u32| u8::try_from(limit).unwrap_or(u8::MAX);
     ConnParameters {

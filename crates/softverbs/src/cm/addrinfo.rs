@@ -66,8 +66,7 @@ impl AddressFamily {
     }
 }
 
-/// What a program knows of the address already, as in the hints of `rdma_getaddrinfo`. Numbers are those of the headers; 0 leaves the
-/// choice.
+/// The hints of a program about the address, as in `rdma_getaddrinfo`. Numbers are those of the headers; 0 leaves the choice.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AddrInfoHints {
     /// Flags; bits without a meaning are refused.
@@ -84,7 +83,7 @@ pub struct AddrInfoHints {
     pub destination: Option<SocketAddr>,
 }
 
-/// What a program needs for a connection or a listener.
+/// The addresses that a program needs for a connection or a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddrInfo {
     /// [`AddrInfoFlags::PASSIVE`] for a listener; the flags of the hints where these had the addresses.
@@ -181,7 +180,7 @@ impl From<Error> for AddrInfoError {
     }
 }
 
-/// What the resolver is asked: a host, a service, or both.
+/// A question to the resolver: a host, a service, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameQuery<'a> {
     /// The host; without one, any address serves that has the port of the service.

@@ -10,7 +10,7 @@ use crate::pd::ProtectionDomain;
 use crate::process::Process;
 use crate::qp::{QpAttributes, QpCaps, QpMask, QpOptions, QpState, QueuePair};
 
-/// A queue pair in INIT that nobody posts to.
+/// A queue pair in INIT to which no program posts.
 pub(super) fn carrier(process: &Arc<Process>, device: &Arc<Device>) -> Result<Arc<QueuePair>> {
     let context = Context::open(process, device)?;
     let pd = ProtectionDomain::allocate(&context)?;

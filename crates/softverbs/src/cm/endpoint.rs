@@ -89,7 +89,7 @@ impl CmId {
         Ok(id)
     }
 
-    /// How a listener makes the queue pairs of its requests.
+    /// The options of the queue pairs that a listener makes for its requests.
     fn template(&self) -> Option<IdQpOptions> {
         self.lock().template.clone()
     }

@@ -1,4 +1,4 @@
-//! What the connection manager tells of: kinds of events, and the parameters of connections.
+//! Events of the connection manager: kinds of events, and the parameters of connections.
 
 use iwarp_io::setup::ReadLimits;
 
@@ -26,11 +26,11 @@ pub enum CmEventKind {
     Unreachable = 7,
     /// The peer has rejected the connection, or does not listen.
     Rejected = 8,
-    /// A connection stands.
+    /// A connection is established.
     Established = 9,
     /// A connection has ended.
     Disconnected = 10,
-    /// The device has gone.
+    /// The device was removed.
     DeviceRemoval = 11,
     /// The queue pair of an ended connection may be used again.
     TimewaitExit = 15,
@@ -70,7 +70,7 @@ impl ConnParameters {
     }
 }
 
-/// What the event has said that answered the last call of a synchronous identifier. It needs no acknowledgement.
+/// The contents of the event that answered the last call of a synchronous identifier. It needs no acknowledgement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastEvent {
     /// The kind.
@@ -81,7 +81,7 @@ pub struct LastEvent {
     pub parameters: ConnParameters,
 }
 
-/// How an event names an error: as a negative errno.
+/// The status of an event for an error: a negative errno.
 pub(super) fn status_of(errno: rustix::io::Errno) -> i32 {
     -errno.raw_os_error()
 }

@@ -1,5 +1,6 @@
 //! The calls of identifiers, and what comes in from queue pairs, streams and deadlines. Each locks the identifier. The lock is held while
-//! the queue pair is called, so the queue pair's signals are left in an atomic and taken up by whoever holds the lock, before it goes.
+//! the queue pair is called, so the queue pair's signals are left in an atomic, and the thread that holds the lock handles them before it
+//! goes on.
 
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
@@ -22,7 +23,7 @@ use crate::qp::{
     ConnectionOwner, PendingConnection, QpAttributes, QpMask, QpState, QueuePair, Signals,
 };
 
-/// How long after the end of a connection its queue pair may be used again, as devices of InfiniBand tell.
+/// The time after the end of a connection until its queue pair may be used again, as InfiniBand devices report it.
 const TIMEWAIT: Duration = Duration::from_secs(1);
 
 impl CmId {
@@ -124,7 +125,7 @@ impl CmId {
     ///
     /// # Errors
     ///
-    /// EINVAL in a wrong state; ECONNRESET if the peer has gone.
+    /// EINVAL in a wrong state; ECONNRESET if the peer is gone.
     pub fn establish(&self) -> Result<()> {
         self.establish_locked(&mut self.lock())
     }

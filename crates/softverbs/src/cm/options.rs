@@ -7,7 +7,7 @@ use crate::pd::ProtectionDomain;
 use crate::qp::QpCaps;
 use crate::srq::SharedReceiveQueue;
 
-/// How to make the queue pair of an identifier (`rdma_create_qp`).
+/// The options of an identifier's queue pair (`rdma_create_qp`).
 #[derive(Clone, Debug, Default)]
 pub struct IdQpOptions {
     /// The protection domain; without one, that which the identifiers of the device share.
@@ -18,7 +18,7 @@ pub struct IdQpOptions {
     pub receive_cq: Option<Arc<CompletionQueue>>,
     /// The shared receive queue; without one, that of the identifier, if it has one.
     pub srq: Option<Arc<SharedReceiveQueue>>,
-    /// What the queues have room for.
+    /// The sizes of the queues.
     pub caps: QpCaps,
     /// Every request has a completion.
     pub signal_all: bool,

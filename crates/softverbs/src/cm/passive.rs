@@ -68,7 +68,7 @@ impl CmId {
         Ok(())
     }
 
-    /// A whole Request is here: makes an identifier for it, and tells the program. Returns what has to be refused.
+    /// A whole Request is here: makes an identifier for it, and queues an event. Returns the Request if it has to be refused.
     pub(super) fn take_request(&self, incoming: Arc<Incoming>) -> Option<Arc<Incoming>> {
         let backlog = {
             let state = self.state.lock();
@@ -87,7 +87,7 @@ impl CmId {
         let Ok(id) = Self::create(&self.channel()) else {
             return Some(incoming);
         };
-        // A peer that has ended meanwhile is nobody's.
+        // A peer that has ended meanwhile gets no identifier.
         let request = incoming.take()?;
         let Some(device) = self.process.device_of(request.local().ip()).cloned() else {
             return None; // The drop resets the stream: no device has this address.

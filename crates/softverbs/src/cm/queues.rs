@@ -14,7 +14,7 @@ use crate::qp::{QpOptions, QueuePair};
 use crate::srq::{SharedReceiveQueue, SrqAttributes};
 
 impl CmId {
-    /// What the identifier shares with the others of its device, once the device is known.
+    /// Returns the objects that the identifier shares with the others of its device, once the device is known.
     ///
     /// # Errors
     ///

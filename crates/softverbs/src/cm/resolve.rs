@@ -55,7 +55,7 @@ impl CmId {
         }
     }
 
-    /// Finds the device and the local address from which `peer` is reached, and tells the program.
+    /// Finds the device and the local address from which `peer` is reached, and queues an event.
     pub(super) fn resolve_locked(
         &self,
         state: &mut IdState,
@@ -162,7 +162,7 @@ fn bind(
         return local_ports::bind_all(transport, addresses, port, purpose)
             .map_err(|why| bind_error(&why));
     };
-    // The search begins at a port that nobody can predict, so that processes seldom try the same ones.
+    // The search begins at a port that cannot be predicted, so that processes seldom try the same ones.
     let start = process
         .environment()
         .random()

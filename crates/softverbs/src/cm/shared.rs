@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::pd::ProtectionDomain;
 use crate::process::Process;
 
-/// A context and a protection domain, one of each for a device as long as anybody holds them.
+/// A context and a protection domain, one of each for a device as long as an identifier holds them.
 #[derive(Debug)]
 pub struct SharedDevice {
     context: Arc<Context>,

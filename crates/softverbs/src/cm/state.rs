@@ -44,7 +44,7 @@ pub struct CmId {
     /// The event that a call of a synchronous identifier has waited for last.
     pub(super) last_event: Mutex<Option<LastEvent>>,
     pub(super) state: Mutex<IdState>,
-    /// What the queue pair has signalled and nobody has taken up yet.
+    /// Signals of the queue pair that were not handled yet.
     pub(super) signals: AtomicU8,
     /// The number of the connection.
     pub(super) number: u32,
@@ -56,7 +56,7 @@ pub struct CmId {
     pub(super) this: Weak<Self>,
 }
 
-/// What an identifier is doing.
+/// The state of an identifier.
 #[derive(Default)]
 pub(super) enum Phase {
     /// Made, bound or not.
@@ -91,7 +91,7 @@ pub(super) struct Attempt {
     pub(super) startup: MpaStartup<Initiator>,
 }
 
-/// Where the transport stands with an attempt.
+/// The progress of the transport with an attempt.
 pub(super) enum Dial {
     UnderWay {
         dialer: Dialer,
@@ -133,7 +133,7 @@ pub(super) struct IdState {
     pub(super) shared: Option<Arc<SharedDevice>>,
     /// How a listener makes the queue pairs of its connections.
     pub(super) template: Option<IdQpOptions>,
-    /// What a request asks for, or what was agreed on.
+    /// The limits of a request, or those that were agreed on.
     pub(super) limits: ReadLimits,
     /// Holds flushed requests back until the program can get the event of the end.
     pub(super) guard: Option<Arc<QpFlushGuard>>,
@@ -144,7 +144,7 @@ pub(super) struct IdState {
     pub(super) done: Done,
 }
 
-/// What is left to do when the identifier has been unlocked.
+/// Work to do once the identifier is unlocked.
 #[must_use]
 #[derive(Default)]
 pub(super) struct Done {
@@ -296,7 +296,7 @@ impl CmId {
         attachment.channel().events.push(event);
     }
 
-    /// How many events of the identifier wait in its channel.
+    /// Returns the number of the identifier's events that wait in its channel.
     pub(super) fn events_that_wait(&self) -> usize {
         let channel = self.channel();
         channel.events.count(|event| self.is_of(event))
@@ -367,7 +367,7 @@ impl CmId {
         state.done.news.push(news);
         started?;
         if role == Role::Responder && agreed.ready.is_some() {
-            // Whoever waits for events of connections waits for the ready-to-receive message.
+            // A thread that waits for events of connections waits for the ready-to-receive message.
             state.done.news.push(endpoint.drive_from(Drivers::Control));
         }
         state.limits = agreed.limits;

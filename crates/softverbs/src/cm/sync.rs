@@ -42,7 +42,7 @@ impl CmId {
         Self::attached(Attachment::own(process)?)
     }
 
-    /// What the event has said for which the last call of a synchronous identifier waited, or the request that the identifier was made
+    /// The contents of the event for which the last call of a synchronous identifier waited, or the request that the identifier was made
     /// for; `None` before such an event, and for other identifiers.
     pub fn last_event(&self) -> Option<LastEvent> {
         self.last_event.lock().clone()

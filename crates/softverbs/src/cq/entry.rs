@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use iwarp_io::cq::{self, Reason, Word};
 use iwarp_io::endpoint::{RequestKind, WqeStatus};
 
-/// How a request has ended, with the values of `enum ibv_wc_status`.
+/// The status of a completion, with the values of `enum ibv_wc_status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum WcStatus {
@@ -141,7 +141,7 @@ pub struct WorkCompletion {
     pub byte_len: u32,
     /// The number of the queue pair.
     pub qp_num: u32,
-    /// The key of ours that the peer's message has invalidated (`IBV_WC_WITH_INV`).
+    /// The key of this side that the peer's message has invalidated (`IBV_WC_WITH_INV`).
     pub invalidated: Option<u32>,
     /// The number that came with the peer's Write (`IBV_WC_WITH_IMM`), with [`WcOpcode::ReceiveImmediate`].
     pub immediate: Option<[u8; 4]>,

@@ -34,7 +34,7 @@ pub struct CompletionQueue {
     pub(crate) domain: Arc<Domain>,
     queue: Queue<CqEntry, Armed>,
     depth: AtomicU32,
-    /// What the program waits for: one of the constants below.
+    /// The events that the program waits for: one of the constants below.
     armed: AtomicU8,
     queue_pairs: Mutex<Vec<Weak<dyn QueueUser>>>,
     acknowledgements: Acknowledgements,
@@ -122,7 +122,7 @@ impl CompletionQueue {
         self.channel.as_ref()
     }
 
-    /// How many completions the queue has room for at least.
+    /// Returns the number of completions that the queue has room for at least.
     pub fn depth(&self) -> u32 {
         self.depth.load(Ordering::Relaxed)
     }
@@ -187,8 +187,8 @@ impl CompletionQueue {
         channel.is_some_and(|channel| channel.is_waited_for_here())
     }
 
-    /// Asks for one event in the channel, when a completion comes that the program has not been told of; with `solicited_only` when one
-    /// comes that failed or whose Send asked for an event. Without a channel nothing happens.
+    /// Asks for one event in the channel, when a completion arrives that was not announced yet; with `solicited_only` when one arrives that
+    /// failed or whose Send asked for an event. Without a channel nothing happens.
     pub fn request_notification(&self, solicited_only: bool) {
         if self.channel.is_none() {
             return;

@@ -106,7 +106,7 @@ pub(crate) trait PendingConnection: Send + Sync {
     fn attach(&self, queue_pair: &Arc<QueuePair>) -> Result<()>;
 }
 
-/// What the number of a connection names.
+/// The connection that a number names.
 pub(crate) struct ConnectionNumber(pub(crate) Weak<dyn PendingConnection>);
 
 impl fmt::Debug for QueuePair {
@@ -208,7 +208,7 @@ impl QueuePair {
         &self.pd
     }
 
-    /// What the queue pair was made with. The sizes are those that were asked for, and are kept.
+    /// Returns the options that the queue pair was made with. The sizes are those that were asked for, and are kept.
     pub fn options(&self) -> &QpOptions {
         &self.options
     }
@@ -401,7 +401,7 @@ impl QueuePair {
         self.endpoint.end()
     }
 
-    /// How the stream runs once the start-up is over.
+    /// The configuration of the stream after the start-up.
     pub(crate) fn stream_config(role: Role, agreed: &Agreed, stream: &Stream) -> StreamConfig {
         StreamConfig {
             role,

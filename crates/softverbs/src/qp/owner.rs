@@ -29,7 +29,7 @@ const ENDS: Signals = Signals::PEER_CLOSED
 /// The endpoint of a queue pair.
 pub(crate) type QpEndpoint = endpoint::Endpoint<QpOwner>;
 
-/// What is left to do after an endpoint was unlocked.
+/// Work to do once an endpoint is unlocked.
 pub(crate) type QpNews = endpoint::News<QpOwner>;
 
 /// Holds back what the end of a connection flushes.
@@ -41,7 +41,7 @@ pub(crate) trait ConnectionOwner: Send + Sync {
     fn signalled(&self, signals: Signals);
 }
 
-/// What a program sees of a queue pair in asynchronous events.
+/// The identity of a queue pair in asynchronous events.
 #[derive(Debug, Default)]
 pub(crate) struct QpSubject {
     pub(super) tag: Tag,
@@ -58,7 +58,7 @@ impl EventSubject for QpSubject {
     }
 }
 
-/// The parts of a queue pair beside its connection.
+/// The parts of a queue pair other than its connection.
 pub(crate) struct QpOwner {
     pub(super) process: Arc<Process>,
     pub(super) context: Arc<Context>,
@@ -81,7 +81,7 @@ pub(super) struct SharedMember {
     pub(super) membership: Membership,
 }
 
-/// The data under the queue pair's lock beside its connection.
+/// The data under the queue pair's lock other than its connection.
 #[derive(Default)]
 pub(crate) struct QpOwnerState {
     pub(super) connection_owner: Option<Weak<dyn ConnectionOwner>>,
@@ -124,7 +124,7 @@ impl DueOfQueues {
     }
 }
 
-/// What others are told once the queue pair is unlocked.
+/// Notifications to send once the queue pair is unlocked.
 pub(crate) struct QpNotices {
     due: DueOfQueues,
     signals: Signals,
@@ -321,8 +321,8 @@ impl Owner for QpOwner {
         }
     }
 
-    /// Passes on a Receive that was promised to this queue pair to another queue pair, and tells the program once that the queue pair draws
-    /// no more.
+    /// Passes on a Receive that was promised to this queue pair to another queue pair, and reports once to the program that the queue pair
+    /// draws no more.
     fn draws_no_more(&self, state: &mut QpOwnerState) {
         if let Some(shared) = &self.shared {
             self.note_last_receive(state);

@@ -11,7 +11,7 @@ use super::state::QpState;
 use crate::error::{Errno, Error, Result, fail};
 use crate::sge::{Sge, post_error, with_sges};
 
-/// What a request sends, or where the answer to a Read goes.
+/// The data of a request, or the target of a Read.
 #[derive(Clone, Copy, Debug)]
 pub enum SendData<'a> {
     /// Registered memory.
@@ -38,7 +38,7 @@ impl From<RemotePlace> for RemoteAddress {
     }
 }
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendOperation {
     /// `IBV_WR_SEND`.
@@ -58,7 +58,7 @@ pub enum SendOperation {
 pub struct SendRequest<'a> {
     /// Comes back with the completion.
     pub wr_id: u64,
-    /// What the request does.
+    /// The operation of the request.
     pub operation: SendOperation,
     /// The octets.
     pub data: SendData<'a>,

@@ -39,7 +39,7 @@ impl QpState {
 }
 
 bitflags::bitflags! {
-    /// Which attributes a call names, with the values of `enum ibv_qp_attr_mask`.
+    /// The attributes that a call names, with the values of `enum ibv_qp_attr_mask`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct QpMask: u32 {
         /// The new state.
@@ -48,7 +48,7 @@ bitflags::bitflags! {
         const CUR_STATE = 1 << 1;
         /// Whether peers are notified of the drained send queue.
         const EN_SQD_ASYNC_NOTIFY = 1 << 2;
-        /// What peers may do.
+        /// The rights of peers.
         const ACCESS_FLAGS = 1 << 3;
         /// The partition.
         const PKEY_INDEX = 1 << 4;

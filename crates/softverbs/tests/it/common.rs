@@ -179,7 +179,7 @@ impl End {
         })
     }
 
-    /// Polls until this many completions have come.
+    /// Polls until this many completions have arrived.
     pub(crate) fn completions(&self, count: usize) -> Vec<WorkCompletion> {
         let mut found = Vec::new();
         let mut polls = 0_u64;

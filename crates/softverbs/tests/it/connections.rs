@@ -187,7 +187,7 @@ fn a_program_may_move_its_queue_pair_itself() {
     let states = [QpState::Init, QpState::Rtr, QpState::Rts];
     advance(&server, &server_qp, &states);
     server_qp.post_receive(3, &[]).unwrap();
-    // Before the connection stands: between RTS and the accept, and behind that.
+    // Before the connection is established: between RTS and the accept, and after the accept.
     qp.post_receive(5, &[]).unwrap();
     qp.post_receive(6, &[]).unwrap();
     let empty = |wr_id| softverbs::SendRequest {

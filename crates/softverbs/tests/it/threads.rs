@@ -77,7 +77,7 @@ fn connections_of_many_threads_stand_once_each() {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 for _ in 0..8 {
-                    // Each thread has a channel of its own.
+                    // Each thread has its own channel.
                     let channel = softverbs::EventChannel::create(&client.process).unwrap();
                     let id = CmId::create(&channel).unwrap();
                     let expect = |kind| {

@@ -62,7 +62,7 @@ pub(crate) struct End {
     free_sinks: Vec<usize>,
     /// The number of the last Write to each target of the peer, and what it wrote.
     written: [Option<(u64, Stretch)>; SLOTS],
-    /// What was sent and not yet received by the peer.
+    /// Messages sent and not yet received by the peer.
     pub(crate) sent: VecDeque<Stretch>,
     pub(crate) received: u64,
     has_failed: [bool; 2],
@@ -410,7 +410,7 @@ impl End {
     }
 }
 
-/// What an end's checks know of the other end.
+/// The state of the other end that an end's checks use.
 pub(crate) struct PeerView<'a> {
     seed: u64,
     buffer: &'a Buffer,

@@ -1,4 +1,4 @@
-//! Two hosts in a simulated network run arbitrary programs of verbs. A plain model checks what comes of them.
+//! Two hosts in a simulated network run arbitrary programs of verbs. A plain model checks the results.
 //!
 //! A run follows from its seed alone. It makes connections both ways, posts requests, arms completion queues, rejects, disconnects and
 //! destroys. The model knows which requests are outstanding, in which order they end, how often each connection is told to stand and to

@@ -12,7 +12,7 @@ use softverbs::{
 use crate::end::{End, SharedReceives};
 use crate::random::Random;
 
-/// What runs have met.
+/// Counts of the situations that runs have met.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     established: u64,
@@ -178,7 +178,7 @@ impl Run<'_> {
         }
     }
 
-    /// Acts on a random end of a connection that stands at both ends.
+    /// Acts on a random end of a connection that is at both ends.
     fn with_end(
         &mut self,
         act: impl FnOnce(&mut End, &End, &mut Random, Option<&mut SharedReceives>),

@@ -8,7 +8,7 @@ use netdirect::{MrFlags, Overlapped, RemoteAddress, RemoteToken, Status};
 use crate::exchange::{Advert, Load, MESSAGE, pattern};
 use crate::side::{LIMITS, Outcome, Refusal, Side, doing, expect, settle};
 
-/// What the client does once it is connected.
+/// The exchange of the client once it is connected.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Case {
     /// The whole exchange, then Disconnect.
@@ -135,7 +135,7 @@ fn offer(
     Ok("the server's Read was refused".to_owned())
 }
 
-/// The same for a sink and the server's Write. No octet of the Write may arrive.
+/// Offers a sink for the server's Write. No octet of the Write may arrive.
 fn offer_sink(mut side: Side, load: Load) -> Outcome<String> {
     let source = side.register(load.size, MrFlags::ALLOW_REMOTE_READ)?;
     let sink = side.register(load.size, MrFlags::ALLOW_REMOTE_READ)?;

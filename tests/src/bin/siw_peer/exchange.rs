@@ -7,7 +7,7 @@
 
 use netdirect::{RemoteAddress, RemoteToken};
 
-/// How much is moved.
+/// The amount of data to move.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     /// Octets per ping and direction.

@@ -8,12 +8,12 @@ use netdirect::{MrFlags, Overlapped, RemoteToken, Status};
 use crate::exchange::{Advert, Load, MESSAGE, pattern};
 use crate::side::{LIMITS, Outcome, Refusal, Region, Side, doing, expect, settle};
 
-/// What the server does with its client.
+/// The exchange of the server with its client.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Case {
     /// The whole exchange until the client disconnects.
     Ping,
-    /// The same, but this side disconnects, when the client waits for the answer to one more ping.
+    /// Like the case before, but this side disconnects, when the client waits for the answer to one more ping.
     Disconnect,
     /// Reads by a key that the client has not given.
     ReadBadKey,

@@ -847,7 +847,7 @@ impl Engine {
             _ => {}
         }
         fpdu.ulpdu = segment.encode();
-        // If the peer has gone, a read will show it.
+        // If the peer is gone, a read will show it.
         if self.conn.send_fpdu(&fpdu).is_err() {
             self.poisoned = true;
         }

@@ -102,7 +102,7 @@ impl Memory {
         self.places.get_mut(&stag).map(|place| &mut place.octets)
     }
 
-    /// Whether a peer may invalidate this STag.
+    /// Returns true if a peer may invalidate this STag.
     pub(crate) fn is_window_of(&self, stag: u32, owner: u64) -> bool {
         self.places
             .get(&stag)

@@ -1,5 +1,5 @@
-//! A small iWARP target for tests of the suite. It implements everything that the suite checks (markers, Atomics and
-//! Immediate Data included), and can be told to break one rule.
+//! A small iWARP target for tests of the suite. It implements everything that the suite checks (markers, Atomics and Immediate Data
+//! included), and can break one rule on request.
 
 mod engine;
 mod memory;
@@ -18,7 +18,7 @@ pub(crate) use rules::{Break, CONNECTING, CONNECTING_TOO, LISTENING, MARKED};
 
 use memory::Memory;
 
-/// How the target behaves.
+/// The behaviour of the target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     /// The rule that the target breaks.
@@ -51,7 +51,7 @@ impl Default for Options {
     }
 }
 
-/// What all connections share.
+/// The shared state of all connections.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) options: Options,

@@ -1,4 +1,4 @@
-//! The rules that the reference target can be told to break.
+//! The rules that the reference target can break on request.
 
 use iwarp_conform::wire::{AtomicRequest, Code, Segment, opcode};
 
@@ -192,7 +192,7 @@ impl Break {
         wrong.then_some(Code(0, 2, 8))
     }
 
-    /// Whether the target accepts a segment that should be refused.
+    /// Returns true if the target accepts a segment that should be refused.
     pub(crate) fn lets(self, segment: &Segment) -> bool {
         match self {
             Self::UntaggedVersion0 => {

@@ -37,7 +37,7 @@ fn filled(mem: &VecMemory) -> (TxBatch, Vec<u8>) {
     (batch, octets)
 }
 
-/// What is left to send.
+/// The octets that are left to send.
 fn flat(batch: &TxBatch, mem: &VecMemory) -> Vec<u8> {
     let mut octets = Vec::new();
     for (piece, _) in batch.pieces() {
@@ -262,7 +262,7 @@ fn two_sends() -> Raw {
     raw
 }
 
-/// What a call of `poll_transmit` makes.
+/// The number of FPDUs that a call of `poll_transmit` makes.
 fn made(raw: &mut Raw) -> usize {
     let limit = raw.knobs.limit;
     raw.end

@@ -4,7 +4,7 @@ use super::*;
 use crate::ddp::TaggedError;
 use WqeStatus::{Flushed, LocalAccess, RemoteAccess, Success};
 
-/// With so many Reads either way.
+/// With this many Reads either way.
 fn config(role: Role, limit: u32) -> StreamConfig {
     StreamConfig {
         limits: ReadLimits {
@@ -38,7 +38,7 @@ fn write<'a>(data: &'a [&'a [u8]], at: u64) -> Operation<Payload<'a>> {
     }
 }
 
-/// What `a` has to send, on its way to `b`, which does not answer yet.
+/// The ULPDUs of `a` on their way to `b`, which does not answer yet.
 fn one_way(pair: &mut Pair) -> Vec<Vec<u8>> {
     let knobs = pair.knobs;
     let octets = pair.a.transmit(&knobs);
@@ -117,7 +117,7 @@ fn amb_002_a_refused_write_says_so_itself() {
             let place = if at == refused { beyond } else { 0x1000 + at };
             pair.a.post(at, write(&[b"hello"], place)).unwrap();
         }
-        // The transport takes this Send, and nobody has it (IW-032).
+        // The transport takes this Send, and the peer never gets it (IW-032).
         pair.a.post(count, inline(&[b"behind"])).unwrap();
         pair.run();
         pair.a.post(count + 1, inline(&[b"late"])).unwrap();
@@ -135,7 +135,7 @@ fn amb_002_a_refused_write_says_so_itself() {
     }
 }
 
-/// OPEN-07: the length in a Terminate is that of the segment, or of its payload alone. Neighbours that overlap are told apart.
+/// OPEN-07: the length in a Terminate is that of the segment, or of its payload alone. Overlapping neighbours are distinguished.
 #[test]
 fn amb_002_the_write_that_a_terminate_names() {
     use crate::rdmap::{Terminate, TerminateCode};
@@ -342,7 +342,7 @@ fn amb_002_results_keep_posting_order() {
     assert_eq!(outcomes(&pair.a), [Success; 4]);
 }
 
-/// QP-019, QP-073: a silent Write holds its place until it is confirmed, and is told of only when it fails.
+/// QP-019, QP-073: a silent Write holds its place until it is confirmed, and has a completion only when it fails.
 #[test]
 fn amb_002_silent_writes() {
     let silent = |context, operation| InitiatorWqe {
@@ -372,7 +372,7 @@ fn amb_002_silent_writes() {
     assert_eq!((told[0].context, told[0].status), (17, RemoteAccess));
 }
 
-/// What has not been confirmed when the stream ends comes back flushed: nobody knows whether it was placed.
+/// Writes that are unconfirmed when the stream ends come back flushed: it is not known whether they were placed.
 #[test]
 fn amb_002_the_end_before_the_confirmation() {
     type End = fn(&mut Pair);
@@ -413,8 +413,7 @@ fn amb_002_the_end_before_the_confirmation() {
     }
 }
 
-/// QP-003: a request that cannot be started fails when all before it have come to their own end, which for a Write is its
-/// confirmation.
+/// QP-003: a request that cannot be started fails when all requests before it have ended, for a Write by its confirmation.
 #[test]
 fn amb_002_a_failing_request_waits_for_the_confirmation() {
     let mut pair = confirming(1, Knobs::default());

@@ -245,7 +245,7 @@ fn one_way(crc: bool, at: usize, then: impl FnOnce(&mut End)) -> usize {
     pair.a.collect();
     then(&mut pair.a);
     pair.run();
-    // What went out was whole FPDUs with good CRCs, whatever happened.
+    // All octets sent are whole FPDUs with good CRCs, whatever happened.
     let ulpdus = frames(&pair.a.sent, crc);
     assert!(
         ulpdus

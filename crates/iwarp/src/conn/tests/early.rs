@@ -49,7 +49,7 @@ fn send(last: bool, mo: u32, payload: &[u8]) -> Vec<u8> {
     fpdu(&ulpdu)
 }
 
-/// What a stream cut at `at` leaves behind.
+/// The state that a stream cut at `at` leaves behind.
 fn outcome(early: usize, octets: &[u8], at: usize) -> impl PartialEq + std::fmt::Debug + use<> {
     let mut raw = responder(early);
     let inbox = raw.post_receive(1, 300);

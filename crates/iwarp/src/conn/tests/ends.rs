@@ -38,7 +38,7 @@ fn amb_008_a_send_waits_for_a_receive() {
     assert_eq!(pair.b.conn.poll_timeout(pair.now), None);
     pair.run();
     assert_eq!(pair.b.mem.bytes(sge.token)[..5], *b"hello");
-    // The second one has a wait of its own.
+    // The second one has its own wait.
     assert_eq!(
         pair.b.conn.poll_timeout(pair.now),
         Some(pair.now + Duration::from_secs(2))
@@ -589,8 +589,8 @@ fn terminate_about(word: &str, vector: &str) -> Vec<u8> {
     octets
 }
 
-/// What becomes of four requests, a Send, a Read, a Write and a Send, of which the transport has taken so many octets: 124 for the
-/// first one, 52 for the Read.
+/// The outcomes of four requests, a Send, a Read, a Write and a Send, of which the transport has taken this many octets: 124 for the first
+/// one, 52 for the Read.
 fn ended_by(taken: usize, terminate: &[u8]) -> Vec<WqeStatus> {
     let mut raw = Raw::initiator();
     let source = raw.end.mem.register(vec![0; 100], Rights::ALL, PD);

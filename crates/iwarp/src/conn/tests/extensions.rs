@@ -352,7 +352,7 @@ fn atomics_with_another_sink_are_not_taken() {
     assert_eq!(refused, Err(PostError::TooManySges));
 }
 
-/// What a Responder with the catalogue's buffers makes of these ULPDUs: its fault and its Terminate.
+/// The fault and the Terminate of a Responder with the catalogue's buffers that gets these ULPDUs.
 fn refused(rights: Rights, ulpdus: &[Vec<u8>]) -> (Fault, crate::rdmap::Terminate) {
     let mut raw = Raw::responder();
     let mem = &raw.end.mem;
@@ -517,7 +517,7 @@ fn rdmapx_022_immediate_data_without_a_receive() {
     assert_eq!(terminate.code, TerminateCode::new(1, 2, 2));
 }
 
-/// OPEN-10, DDP-025, DDP-030: no message stands inside another of its class.
+/// OPEN-10, DDP-025, DDP-030: no message is inside another one of its class.
 #[test]
 fn extensions_do_not_interrupt_a_send() {
     use crate::rdmap::Opcode::{Immediate, Send};
@@ -642,7 +642,7 @@ fn atomics_on_memory_that_has_gone() {
     assert!(pair.b.terminated().is_some());
 }
 
-/// AMB-002: the requester of a refused Atomic is told, with headers and without.
+/// AMB-002: the requester of a refused Atomic learns of the refusal, with headers and without.
 #[test]
 fn a_refused_atomic_fails_with_its_status() {
     for (at, status) in [

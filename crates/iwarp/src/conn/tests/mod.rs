@@ -33,7 +33,7 @@ const SCOPE: Scope = Scope {
     pd: PD,
     stream: StreamId(1),
 };
-/// What the catalogue's frames call the Data Source or Write target, and the Read sink.
+/// The STags of the Data Source or Write target, and of the Read sink, in the catalogue's frames.
 const TARGET: STag = STag(0x1234_5678);
 const SINK: STag = STag(0x1122_3344);
 /// Where the answer `D4` goes.
@@ -42,7 +42,7 @@ const SINK_OF_4: Sge = Sge {
     length: 4,
     token: SINK,
 };
-/// One octet of a region that nobody registered.
+/// One octet of a region that was never registered.
 const NOWHERE: Sge = Sge {
     address: 0,
     length: 1,

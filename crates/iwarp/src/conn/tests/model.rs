@@ -161,7 +161,7 @@ fn setting() -> impl Strategy<Value = Setting> {
 const DEPTH: u64 = 16;
 const ROOM: usize = 10_000;
 
-/// What one side has posted and what it expects of it.
+/// The requests that one side has posted, and the results that it expects.
 #[derive(Default)]
 struct Books {
     /// Contexts posted to the initiator queue; silent ones apart.
@@ -434,7 +434,7 @@ impl Books {
         }
     }
 
-    /// What takes a Receive of the peer, and arrives there; false when it could not be posted.
+    /// Posts a message that takes a Receive of the peer; false if it could not be posted.
     fn post_message(
         &mut self,
         end: &mut End,
@@ -468,7 +468,7 @@ impl Books {
         done
     }
 
-    /// What names memory of the peer, and changes its or ours; false when it could not be posted.
+    /// Posts a request that names memory of the peer; false if it could not be posted.
     fn post_one_sided(
         &mut self,
         end: &mut End,
@@ -531,7 +531,7 @@ impl Books {
     }
 }
 
-/// What every request has besides its operation.
+/// The parts of every request besides its operation.
 #[derive(Clone, Copy)]
 struct Request {
     context: u64,
@@ -573,7 +573,7 @@ fn results(end: &End) -> (Results, Results) {
     (list(others), list(receives))
 }
 
-/// What was sent is whole messages of good FPDUs; nothing follows a Terminate; messages of one side are not interleaved.
+/// The octets sent are whole messages of good FPDUs; nothing follows a Terminate; messages of one side are not interleaved.
 fn check_stream(sent: &[u8], crc: bool, markers: bool, whole: bool) -> Result<(), TestCaseError> {
     let mut open: Option<Opcode> = None;
     let mut over = false;

@@ -318,7 +318,7 @@ fn ddp_066_writes_to_other_domains_and_read_only_buffers() {
     }
 }
 
-/// What the connection does not allow is refused like what the memory does not grant.
+/// An access that the connection does not allow is refused like one that the memory does not grant.
 #[test]
 fn rights_of_the_connection_and_of_the_memory_both_hold() {
     for (vector, read, write, code) in [

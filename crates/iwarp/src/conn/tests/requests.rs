@@ -1,4 +1,4 @@
-//! What requests do: order, completion, fences, limits, inline data.
+//! Requests: order, completion, fences, limits, inline data.
 
 use super::*;
 use crate::rdmap::TerminateCode;
@@ -50,8 +50,7 @@ fn what_is_posted_early_is_sent_after_the_start_or_comes_back() {
     assert_eq!(full, Err(PostError::QueueFull));
 }
 
-/// What only a stream that has started can have, or only an Initiator, is no call for a connection that has not, or for the
-/// other end.
+/// Calls that need a started stream, or an Initiator, are refused before the start, or at the other end.
 #[test]
 #[cfg(debug_assertions)]
 fn calls_in_a_wrong_phase_are_errors() {
@@ -395,7 +394,7 @@ fn amb_045_a_read_with_limit_0_is_an_invalid_request() {
             .unwrap();
         raw.end.post(3, inline(&[b"last"])).unwrap();
         raw.post_receive(4, 16);
-        // What stands before it comes to its own end.
+        // The request before it completes as usual.
         assert_eq!(frames(&raw.transmit(), true).len(), 1);
         let terminate = raw.last_terminate().unwrap();
         assert_eq!(terminate.code, TerminateCode::LOCAL_CATASTROPHIC);
@@ -499,7 +498,7 @@ fn qp_073_silent_successes_hold_their_slot_and_yield_nothing() {
     assert_eq!(refused, Err(PostError::QueueFull));
     let knobs = raw.knobs;
     raw.end.transmit(&knobs);
-    // Their own processing has freed the slots, nobody had to fetch anything.
+    // Their processing has freed the slots, without a fetch.
     raw.end.conn.post_initiator(wqe(16, inline(&[]))).unwrap();
     raw.transmit();
     let done = raw.end.completions();

@@ -1,4 +1,4 @@
-//! Short messages in a row: they are made as one by one, whatever stands between them.
+//! Short messages in a row: they are made as one by one, whatever is between them.
 
 use proptest::prelude::*;
 

@@ -97,7 +97,7 @@ impl Streams {
         end.collect();
     }
 
-    /// What completed on a stream: contexts and statuses.
+    /// The completions of a stream: contexts and statuses.
     fn done(&self, at: usize) -> Vec<(u64, WqeStatus)> {
         let done = self.pairs[at].b.completions();
         done.iter()
@@ -187,7 +187,7 @@ fn iw_027_a_post_to_the_shared_queue_wakes_who_waits() {
     streams.post(2, LENGTH);
     assert_eq!(streams.done(0), [(2, Success)]);
     assert!(streams.holds(0, 2, b"wait"));
-    // The next one has a wait of its own.
+    // The next one has its own wait.
     streams.send(0, b"more");
     streams.carry(0);
     assert_eq!(streams.stalls(0), 2);
@@ -287,7 +287,7 @@ fn srq_a_connection_draws_more_receives_than_its_queue_has_room_for() {
     assert!(done.iter().all(|(_, status)| *status == Success));
     assert_eq!(done.iter().map(|done| done.0).collect::<Vec<_>>(), expected);
     assert!((1..=48).all(|context| streams.holds(0, context, b"many")));
-    // Those of its own have no more room than before.
+    // The connection's own Receives have no more room than before.
     for at in 0..depth {
         streams.pairs[0].b.conn.post_receive(at, &[own]).unwrap();
     }
@@ -384,7 +384,7 @@ fn the_receives_that_octets_need_are_known_before() {
 enum Step {
     Post,
     Send(usize),
-    /// A stream carries at most so many octets.
+    /// A stream carries at most this many octets.
     Carry(usize, usize),
     Reset(usize),
 }

@@ -1,5 +1,5 @@
-//! Every Terminate code of section 11, in both directions: which fault of ours causes it and with which headers, and that
-//! it is understood from any peer, in both bit orders.
+//! Every Terminate code of section 11, in both directions: the fault of this side that causes it, its headers, and that it is understood
+//! from any peer, in both bit orders.
 
 use std::collections::BTreeSet;
 
@@ -67,7 +67,7 @@ const NEVER_SENT: [(u8, u8, u8); 6] = [
     (2, 0, 0x04), // a frame that is none closes the connection (MPA-021, MPA-022)
 ];
 
-/// Every fault there is, and those of the start-up that are told in a Terminate.
+/// Every fault, and those of the start-up that are reported by a Terminate.
 fn faults() -> Vec<Fault> {
     use mpa::Error::{Closed, Crc, InsufficientIrd, LocalCatastrophic, Marker, NoReady};
     let mpa = [
@@ -162,8 +162,7 @@ fn every_fault_becomes_its_row() {
     assert_eq!(unsent, BTreeSet::from(NEVER_SENT));
 }
 
-/// A Terminate of this code as it stands behind the DDP header: in the RFC's bit order or in that of a little-endian
-/// host.
+/// A Terminate of this code as it is behind the DDP header: in the RFC's bit order or in that of a little-endian host.
 fn word((layer, etype, code): (u8, u8, u8), flags: u8, swapped: bool) -> [u8; 4] {
     if swapped {
         [etype << 4 | layer, code, flags.reverse_bits(), 0]

@@ -56,7 +56,7 @@ fn framed(ulpdu: &[u8], crc: bool) -> Vec<u8> {
     frame
 }
 
-/// As [`vector`] `D4`, with so many octets.
+/// As [`vector`] `D4`, with this many octets.
 fn read_response(len: usize) -> Vec<u8> {
     let header = TaggedHeader::new(true, control(Opcode::ReadResponse), SINK, 0);
     [&header.to_bytes()[..], &vec![0x5a; len]].concat()

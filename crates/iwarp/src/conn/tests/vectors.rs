@@ -278,7 +278,7 @@ fn d8_and_d9_segmented_messages_are_taken() {
     assert_eq!(raw.end.fault(), None);
 }
 
-/// D8 as it stands, MSN 5 included.
+/// D8 unchanged, MSN 5 included.
 #[test]
 fn d8_after_four_messages() {
     let conn = Connection::with_first_msn(SIZES, SCOPE, 5).unwrap();

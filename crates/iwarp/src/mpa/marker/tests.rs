@@ -230,7 +230,7 @@ fn mpa_082_mulpdu_with_markers() {
     }
 }
 
-/// MPA-083: the longest ULPDU there may be, and MPA-077: the longest a length can say, wherever the markers stand.
+/// MPA-083: the longest ULPDU that is allowed, and MPA-077: the longest that a length can encode, at every place of the markers.
 #[test]
 fn the_longest_fpdus_pass() {
     for len in [64_768, 65_535] {

@@ -1,4 +1,4 @@
-//! What two sides agree on by two frames: RFC 5044 §7.1, RFC 6581 §9.
+//! The agreement of two sides by two frames: RFC 5044 §7.1, RFC 6581 §9.
 
 use core::fmt;
 
@@ -27,7 +27,7 @@ pub struct Agreed {
     pub markers: Markers,
 }
 
-/// What an Initiator asks for.
+/// The offer of an Initiator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Rev: 1 or 2. Rev 2 is always sent with S = 1 (PEER-052). An Initiator that needs neither limits nor a
@@ -111,14 +111,14 @@ impl Offer {
         }
     }
 
-    /// Whether the Request has A = 1.
+    /// Returns true if the Request has A = 1.
     #[must_use]
     pub const fn asks_peer_to_peer(&self) -> bool {
         self.revision >= 2 && self.peer_to_peer
     }
 
-    /// What a Reply to [`Offer::request`] agrees on. `max` has the adapter's limits: a Reply ORD above our IRD is accepted
-    /// up to the adapter's limit (RFC 6581 §9.1).
+    /// The agreement by a Reply to [`Offer::request`]. `max` has the adapter's limits: a Reply ORD above our IRD is accepted up to the
+    /// adapter's limit (RFC 6581 §9.1).
     ///
     /// The Reply's A decides, even if it differs from the Request's (MPA2-022). With A = 0 there is no ready-to-receive
     /// message, and any first FPDU from us is legal. A strict caller compares [`Agreed::peer_to_peer`] with
@@ -211,7 +211,7 @@ pub fn accept(request: &Frame, with: &Acceptance) -> (Frame, Agreed) {
     let (ird, ord) = peer_limits(request);
     let cut = |own: u32, offered: Option<u32>| offered.map_or(own, |offered| own.min(offered));
     let ready = chosen_ready(request, with.ready);
-    // RDMAP-111: the Reply tells the Initiator these limits, from which it derives its own.
+    // RDMAP-111: the Reply carries these limits, from which the Initiator derives its own.
     let mut limits = ReadLimits {
         ird: cut(with.limits.ird, ird),
         ord: cut(with.limits.ord, ord),
@@ -236,17 +236,16 @@ pub fn accept(request: &Frame, with: &Acceptance) -> (Frame, Agreed) {
     (reply, agreed)
 }
 
-/// The rejecting Reply, with the application's Private Data (MPA-019). `limits` are this side's, and are not cut, because
-/// ORD may tell the Initiator which IRD would have been needed (MPA2-014). The connection is closed behind this Reply
-/// (OPEN-13).
+/// The rejecting Reply, with the application's Private Data (MPA-019). `limits` are this side's, and are not cut, because ORD may show the
+/// Initiator which IRD would have been needed (MPA2-014). The connection is closed behind this Reply (OPEN-13).
 #[must_use]
 pub fn reject(request: &Frame, limits: ReadLimits, private_data: &[u8]) -> Frame {
     let ready = chosen_ready(request, ReadyKinds::UNSEEN);
     reply(request, (true, request.crc), limits, ready, private_data)
 }
 
-/// What the peer's frame says about limits, as seen from our side (swapped): its ORD is our IRD, its IRD our ORD. `None` if
-/// the frame states no limit: Rev 1, S = 0, or [`NOT_NEGOTIATED`].
+/// The limits in the peer's frame, from this side's point of view (swapped): its ORD is our IRD, its IRD our ORD. `None` if the frame
+/// states no limit: Rev 1, S = 0, or [`NOT_NEGOTIATED`].
 #[must_use]
 pub fn peer_limits(frame: &Frame) -> (Option<u32>, Option<u32>) {
     let value = |word: u16| (word != NOT_NEGOTIATED).then(|| u32::from(word));
@@ -298,8 +297,7 @@ fn reply(
     }
 }
 
-/// A limit of ours as it goes on the wire, cut to the largest number possible there, so that it never reads as
-/// [`NOT_NEGOTIATED`].
+/// A limit of this side as encoded, cut to the largest number possible there, so that it never reads as [`NOT_NEGOTIATED`].
 fn wire_limit(limit: u32) -> u16 {
     u16::try_from(limit)
         .unwrap_or(u16::MAX)

@@ -100,7 +100,7 @@ impl FrameReader {
         }
     }
 
-    /// Whether any octet has arrived, a refused one included. An Initiator falls back to Rev 1 only if no octet has arrived
+    /// Returns true if any octet has arrived, a refused one included. An Initiator falls back to Rev 1 only if no octet has arrived
     /// (PEER-034, PEER-062).
     #[must_use]
     pub const fn started(&self) -> bool {
@@ -118,7 +118,7 @@ impl FrameReader {
         }
     }
 
-    /// Takes in octets from the transport. The frame is returned once, when its last octet has come.
+    /// Takes in octets from the transport. The frame is returned once, when its last octet has arrived.
     ///
     /// # Errors
     ///
@@ -169,7 +169,7 @@ fn check_header_octet(expect: FrameKind, at: usize, octet: u8) -> Result<(), Sta
     let other = expect.other();
     match (expect.key().get(at), other.key().get(at)) {
         (Some(due), _) if octet == *due => Ok(()),
-        // All octets before this one were right, so it is the first to tell the two keys apart.
+        // All octets before this one were right, so it is the first one in which the two keys differ.
         (_, Some(others)) if octet == *others => Err(StartupError::WrongKind(other)),
         (Some(_), _) => Err(StartupError::Key { at }),
         (None, _) if at == REVISION && !matches!(octet, 1 | 2) => {

@@ -588,7 +588,7 @@ fn section_7_2_as_responder() {
                         _ => own.min(u32::from(offered)),
                     };
                     let expected = limits(cut(own.ird, offered_ord), cut(own.ord, offered_ird));
-                    // What is shown is served.
+                    // The limit in the Reply is served.
                     let raised = if ready == Some(Ready::Read) && !matches!(offered_ord, 0 | 0x3FFF)
                     {
                         expected.ird.max(1)
@@ -832,7 +832,7 @@ proptest! {
         }
     }
 
-    /// Whatever an Initiator of ours offers, whatever a Responder of ours accepts it with: both ends agree.
+    /// For every offer of our Initiator and every acceptance of our Responder both ends agree.
     #[test]
     fn two_of_ours_agree(
         [crc, wanted, peer_to_peer, rev2] in any::<[bool; 4]>(),

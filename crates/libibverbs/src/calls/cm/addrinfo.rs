@@ -35,7 +35,7 @@ pub(crate) extern "C" fn get(
     })
 }
 
-/// What the call returns for a name without an address.
+/// The result of the call for a name without an address.
 fn name_error(failure: NameFailure) -> c_int {
     let errno = match failure {
         NameFailure::System(errno) => errno,
@@ -86,7 +86,7 @@ pub(crate) fn info_of(c: &rdma_addrinfo) -> Result<AddrInfo> {
     })
 }
 
-/// Makes the structure. It and its addresses are pieces of memory of their own, because programs free and replace the addresses.
+/// Makes the structure. The structure and each address are separate pieces of memory, because programs free and replace the addresses.
 fn make(info: &AddrInfo) -> Result<*mut rdma_addrinfo> {
     let mut c = rdma_addrinfo::zeroed();
     c.ai_flags = info.flags.bits().cast_signed();

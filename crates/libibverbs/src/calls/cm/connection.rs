@@ -43,7 +43,7 @@ pub(crate) extern "C" fn disconnect(id: Handle<Id>) -> c_int {
     with_event(id, CmId::disconnect)
 }
 
-/// The program has seen data before the event of the connection: the connection stands then by itself.
+/// The program has seen data before the event of the connection: the connection is established by then anyway.
 pub(crate) extern "C" fn notify(id: Handle<Id>, _event: c_int) -> c_int {
     minus_one(|| id.get().map(|_| 0))
 }

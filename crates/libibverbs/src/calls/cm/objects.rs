@@ -1,4 +1,4 @@
-//! What stands behind the structures of librdmacm.
+//! The objects behind the structures of librdmacm.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use crate::process;
 /// An event, until the program acknowledges it; without one, what a synchronous identifier has waited for.
 pub(crate) struct Event {
     pub(crate) event: Mutex<Option<CmEvent>>,
-    /// What the structure points to.
+    /// The memory that the structure points to.
     #[expect(dead_code, reason = "C programs read it")]
     pub(crate) private_data: Vec<u8>,
 }
@@ -51,7 +51,7 @@ pub(crate) struct IdData {
     pub(crate) own_queues: Vec<Handle<Cq>>,
     /// The shared receive queue.
     pub(crate) srq: Option<Handle<Srq>>,
-    /// What the program wants to find in the queue pairs of a listener's requests.
+    /// The options for the queue pairs of a listener's requests.
     pub(crate) template: Option<Template>,
     /// The route, to which the structure points.
     pub(crate) route: Option<Handle<Route>>,
@@ -166,7 +166,7 @@ pub(crate) fn set_route(id: Handle<Id>) -> Result<()> {
     Ok(())
 }
 
-/// What the identifiers of a device share, with its structures, which are never released.
+/// The shared objects of a device's identifiers, with their structures, which are never released.
 struct SharedRow {
     device: usize,
     #[expect(dead_code, reason = "kept so that later identifiers get the same")]

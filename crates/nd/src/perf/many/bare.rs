@@ -1,4 +1,4 @@
-//! The same work on bare sockets, with which setting connections up and down is compared: connect, one exchange, close.
+//! Connections of bare sockets, with which setting connections up and down is compared: connect, one exchange, close.
 //!
 //! The request is as long as the frame by which a queue pair asks for a connection, and the answer as long as the one that accepts it
 //! (RFC 5044 section 7.1, RFC 6581 section 6). The client closes first, as `nd perf` disconnects.

@@ -73,7 +73,7 @@ struct Target {
 }
 
 impl Target {
-    /// Connects. With `sink` a receive queue of its own is full, as that of a connection in use.
+    /// Connects. With `sink` its own receive queue is full, as that of a connection in use.
     fn connect(&self, crowd: &Crowd, sink: Option<[Sge; 1]>) -> Result<Endpoint> {
         let Self { address, key } = *self;
         let endpoint = crowd.endpoint(crowd.session.connector()?)?;
@@ -102,7 +102,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// What idle connections cost.
+    /// Measures the cost of idle connections.
     fn scale(
         &mut self,
         crowd: &mut Crowd,
@@ -171,7 +171,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// If connections were possible and are not any more, the other side has gone.
+    /// If connections were possible and are not any more, the other side is gone.
     fn explain<T>(&mut self, done: Result<T>) -> Result<T> {
         let reached = std::mem::replace(&mut self.reached, true);
         done.map_err(|failure| {
@@ -225,7 +225,7 @@ impl Run<'_> {
         Ok((count, elapsed))
     }
 
-    /// How fast connections come and go, in turns with bare ones at that address if they are to be compared.
+    /// Measures how fast connections come and go, in turns with bare ones at that address if they are to be compared.
     fn setup(&mut self, crowd: &mut Crowd, memory: &Memory, bare: SocketAddr) -> Result<()> {
         if self.spec.connections > 0 {
             self.gather(crowd, memory)?;
@@ -262,7 +262,7 @@ impl Run<'_> {
         })
     }
 
-    /// Connects and disconnects so many times, until the last connection is gone at both sides.
+    /// Connects and disconnects this many times, until the last connection is gone at both sides.
     fn come_and_go(&mut self, crowd: &Crowd, count: u64) -> Result<Duration> {
         self.control.say(format_args!("turn {count}"))?;
         self.control.expect("go")?;
@@ -276,7 +276,7 @@ impl Run<'_> {
         Ok(begun.elapsed())
     }
 
-    /// The same on bare sockets.
+    /// Connects and disconnects bare sockets.
     fn come_and_go_bare(&mut self, address: SocketAddr, count: u64) -> Result<Duration> {
         self.control.say(format_args!("turn {count} bare"))?;
         self.control.expect("go")?;

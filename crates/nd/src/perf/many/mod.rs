@@ -2,9 +2,9 @@
 //!
 //! With a baseline, set-ups take turns with the same work on bare sockets ([`bare`]).
 //!
-//! All connections of a row report to one completion queue at each side and are made by one thread, one after the other.
-//! For `scale` each side has a second adapter, with a completion queue and a background thread of its own, and one
-//! connection. This connection takes turns with one of the many, and is not affected by the others.
+//! All connections of a row report to one completion queue at each side and are made by one thread, one after the other. For `scale` each
+//! side has a second adapter, with a completion queue and its own background thread, and one connection. This connection takes turns with
+//! one of the many, and is not affected by the others.
 
 mod bare;
 mod client;

@@ -88,7 +88,7 @@ impl ListeningSite {
         Ok((site, address.port()))
     }
 
-    /// Takes the next connection that has the key. With `sink` a receive queue of its own is full.
+    /// Takes the next connection that has the key. With `sink` its own receive queue is full.
     fn accept(&self, key: (Key, SilenceLimit), sink: Option<[Sge; 1]>) -> Result<Endpoint> {
         let (request, _) = expected(&self.crowd.session, self.listener.as_ref(), key)?;
         let endpoint = self.crowd.endpoint(request.connector)?;
@@ -189,7 +189,7 @@ impl Row {
         }
     }
 
-    /// Sees so many connections come and go.
+    /// Sees this many connections come and go.
     fn come_and_go(&self, count: u64) -> Result<()> {
         for _ in 0..count {
             let endpoint = self.many.accept((self.key, self.timeout), None)?;

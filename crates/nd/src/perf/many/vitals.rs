@@ -46,7 +46,7 @@ impl Growth {
         }
     }
 
-    /// How many octets more than at the start there are for each of so many things. A decrease counts as 0.
+    /// Returns the growth since the start in octets, divided by this number of things. A decrease counts as 0.
     pub(super) fn per(&self, things: u32) -> Option<f64> {
         let grown = system::resident()?.saturating_sub(self.before?);
         (things > 0).then(|| grown as f64 / f64::from(things))
@@ -61,7 +61,7 @@ type Filler = Vec<Vec<Box<[u8; 48]>>>;
 fn fill_heap() -> Filler {
     const BLOCKS: usize = 4096;
     const OCTETS: u64 = 48 * BLOCKS as u64;
-    // If every block is new memory in so many steps in a row, little memory is free any more.
+    // If every block is new memory in this many steps in a row, little memory is free any more.
     const NEW: u32 = 8;
     let mut filler = Vec::new();
     let (mut new, mut before) = (0, system::resident());
@@ -136,7 +136,7 @@ mod system {
     }
 }
 
-/// This system does not tell.
+/// This system does not report it.
 #[cfg(not(target_os = "linux"))]
 mod system {
     pub(super) fn resident() -> Option<u64> {

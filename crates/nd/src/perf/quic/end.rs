@@ -43,7 +43,7 @@ pub(super) struct QuicEnd {
     arrived: BytesMut,
     /// The datagrams of the next system call that sends.
     outgoing: Vec<u8>,
-    /// What `outgoing` still has to be sent as, because the socket was full.
+    /// The description of the datagrams in `outgoing` that are unsent, because the socket was full.
     held: Option<Transmit>,
     /// Datagrams that the endpoint sends for no connection.
     answer: Vec<u8>,
@@ -221,7 +221,7 @@ impl QuicEnd {
         Ok(any)
     }
 
-    /// Sends and receives. If there is nothing to do, waits until there is, at most so long.
+    /// Sends and receives. If there is nothing to do, waits until there is, at most this long.
     pub(super) fn turn(&mut self, limit: Duration) -> Result<()> {
         let sent = self.send()?;
         if self.receive()? || sent {
@@ -266,7 +266,7 @@ impl QuicEnd {
         connection.poll_timeout()
     }
 
-    /// Sleeps until datagrams come, or the socket takes what it did not take before, or something is due, at most so long.
+    /// Sleeps until datagrams come, or the socket takes what it did not take before, or something is due, at most this long.
     fn wait(&mut self, limit: Duration) -> Result<()> {
         let due = self.next_deadline();
         let due = due.map(|at| at.saturating_duration_since(Instant::now()));

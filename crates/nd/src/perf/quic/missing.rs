@@ -1,4 +1,4 @@
-//! What takes the place of a QUIC stream in a program without cryptography: there is none.
+//! The stand-in for a QUIC stream in a program without cryptography: an error.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Who talks to whom: the side that serves shows a certificate that was made for one row, and the other side accepts no
+//! The authentication of both sides: the side that serves shows a certificate that was made for one row, and the other side accepts no
 //! other.
 //!
 //! The two sides agree on certificate and key over the control connection. The key is part of the application protocol's
@@ -58,7 +58,7 @@ pub(super) fn server(key: Key) -> Result<(Vec<u8>, QuicServerConfig)> {
     Ok((certificate.to_vec(), config))
 }
 
-/// What the other side needs to accept this certificate, and no other.
+/// The configuration with which the other side accepts this certificate, and no other.
 pub(super) fn client(key: Key, certificate: Vec<u8>) -> Result<QuicClientConfig> {
     let provider = provider();
     let only = OnlyCertificate {

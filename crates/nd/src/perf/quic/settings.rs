@@ -12,7 +12,7 @@ use crate::perf::spec::Spec;
 /// The name of the congestion control.
 pub(super) const CONGESTION: &str = "cubic";
 
-/// The datagrams of one system call, which the system cuts (GSO), have at most so many octets together.
+/// The datagrams of one system call, which the system cuts (GSO), have at most this many octets together.
 const OFFLOAD: usize = 65_507;
 
 /// The most datagrams of one system call.
@@ -42,7 +42,7 @@ fn datagram(spec: &Spec) -> u16 {
         .map_or(DATAGRAM, |segment| segment.clamp(LEAST_DATAGRAM, DATAGRAM))
 }
 
-/// How many datagrams one system call sends.
+/// Returns how many datagrams one system call sends.
 pub(super) fn segments(datagram: usize) -> usize {
     (OFFLOAD / datagram.max(1)).clamp(1, SEGMENTS)
 }

@@ -195,7 +195,7 @@ impl QuicStream {
                 }
             }
         }
-        // Whether the window's growth has to be told is asked again before the end sleeps.
+        // Before the end sleeps, it asks again whether the peer has to learn of the larger window.
         let _ = chunks.finalize();
         Ok(filled)
     }
@@ -230,13 +230,13 @@ impl QuicStream {
         }
     }
 
-    /// Answers what comes, for at most so long. Called by the side that runs the test, until the other side has finished.
+    /// Answers what comes, for at most this long. Called by the side that runs the test, until the other side has finished.
     pub(in crate::perf) fn attend(&mut self, limit: Duration) -> std::io::Result<()> {
         self.end.turn(limit)
     }
 }
 
-/// Whether both sides of a row spin.
+/// Returns true if both sides of a row spin.
 fn spins(spec: &Spec) -> bool {
     !spec.mode.sleeps()
 }

@@ -33,7 +33,7 @@ fn wire(stream: QuicStream, spec: &Spec) -> Wire {
     Wire::new(BareStream::Quic(Box::new(stream)), spec, HANG.into()).expect("a wire")
 }
 
-/// Both ends of a stream, each used by a thread of its own.
+/// Both ends of a stream, each used by its own thread.
 fn both(spec: &Spec, here: impl FnOnce(Wire) + Send, there: impl FnOnce(Wire) + Send) {
     let (listener, to, certificate) = listen(spec);
     thread::scope(|threads| {

@@ -1,4 +1,4 @@
-//! What a row has to reach, and whether it has.
+//! The requirement of a row, and the judgement whether it holds.
 
 use crate::perf::outcome::Outcome;
 use crate::perf::plan::Baseline;
@@ -6,34 +6,34 @@ use crate::perf::spec::{Spec, Transport};
 use crate::perf::stats::Ratio;
 use crate::units;
 
-/// What a row has to reach.
+/// The requirement of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Promise {
-    /// Throughput, at least so much of the bare stream's.
+    /// Throughput, at least this much of the bare stream's.
     Share(f64),
-    /// Messages, at least so many of those of a bare stream that sends the same octets, gathered alike.
+    /// Messages, at least this many of those of a bare stream that sends the same octets, gathered alike.
     Gathered(f64),
-    /// Latency, at most so many times the bare stream's: at the median, and at the 99th percentile.
+    /// Latency, at most this many times the bare stream's: at the median, and at the 99th percentile.
     Times(f64, Option<f64>),
-    /// At least so many times as fast as the plain connection: with Receives of each queue pair's own, and memory at the best place.
+    /// At least this many times as fast as the plain connection: with Receives of each queue pair's own, and memory at the best place.
     Plain(f64),
-    /// At most so many times as fast as the plain connection, which pays for something that the row does without.
+    /// At most this many times as fast as the plain connection, which pays for something that the row does without.
     Cost(f64),
-    /// At most so many octets of each idle connection, at either side.
+    /// At most this many octets of each idle connection, at either side.
     Memory(f64),
-    /// Less than so much of a core while nothing happens, at either side.
+    /// Less than this much of a core while nothing happens, at either side.
     Idle(f64),
-    /// Latency on one of many connections, at most so many times that of a single connection.
+    /// Latency on one of many connections, at most this many times that of a single connection.
     OneOfMany(f64),
-    /// Connections set up and torn down, at least so many of those of bare sockets that connect, make one exchange and close.
+    /// Connections set up and torn down, at least this many of those of bare sockets that connect, make one exchange and close.
     SetUps(f64),
 }
 
-/// What was reached.
+/// The measured value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Verdict {
     pub(super) measured: String,
-    /// What half of the turns lie between.
+    /// The quartiles of the turns.
     pub(super) spread: String,
     /// How far the measurement is from what is promised: below 1 it is better. Of a ratio that was measured in turns, the worse
     /// quartile counts. Not a number without a measurement.
@@ -47,19 +47,19 @@ impl Verdict {
             measured,
             spread,
             margin,
-            // What is not a number does not hold.
+            // NaN does not hold.
             holds: margin <= 1.0 && complete,
         }
     }
 
-    /// Of a ratio that has to be at least so much.
+    /// Of a ratio that has to be at least this much.
     pub(super) fn at_least(least: f64, ratio: Ratio, complete: bool) -> Self {
         let measured = units::decimal(ratio.typical, 2);
         let (low, _) = ratio.quartiles;
         Self::new(measured, between(ratio.quartiles), least / low, complete)
     }
 
-    /// Of a ratio of times, at the median, that may be at most so much.
+    /// Of a ratio of times, at the median, that may be at most this much.
     pub(super) fn at_most(most: f64, ratio: Ratio, complete: bool) -> Self {
         let measured = format!("p50 {:.2}", ratio.typical);
         let (_, high) = ratio.quartiles;
@@ -71,7 +71,7 @@ impl Verdict {
         Self::new(why, String::new(), f64::NAN, false)
     }
 
-    /// Whether this is further from what is promised than the other one.
+    /// Returns true if this is further from what is promised than the other one.
     pub(super) fn is_worse_than(&self, other: &Self) -> bool {
         other.holds && !self.holds
             || self.holds == other.holds && !(self.margin <= other.margin || other.margin.is_nan())
@@ -196,7 +196,7 @@ impl Promise {
         }
     }
 
-    /// What has to take turns with the row.
+    /// Returns the baseline that has to take turns with the row.
     pub(super) fn baseline(self, spec: &Spec) -> Option<Baseline> {
         match self {
             Self::Share(_) | Self::Gathered(_) | Self::Times(..) | Self::SetUps(_) => {
@@ -288,7 +288,7 @@ mod tests {
         assert!(!Promise::Idle(0.002).judge(&scale()).holds);
         assert!(Promise::OneOfMany(1.0).judge(&scale()).holds);
         assert!(!Promise::OneOfMany(0.99).judge(&scale()).holds);
-        // What one side cannot tell might be anything.
+        // A figure that one side could not measure might have any value.
         let mut half = scale();
         half.costs.memory[1] = None;
         half.costs.cpu[0] = None;

@@ -13,7 +13,7 @@ pub(super) struct Line {
     pub(super) title: String,
     /// The sizes of the messages; empty where there are none.
     pub(super) sizes: String,
-    /// What is promised.
+    /// The promise.
     pub(super) wanted: String,
     /// Of several sizes the one that is furthest from what is promised.
     pub(super) worst: Option<u32>,
@@ -22,7 +22,7 @@ pub(super) struct Line {
     pub(super) runs: Runs,
 }
 
-/// How often a row was measured, and how often it held.
+/// The number of measurements of a row, and how many of them held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Runs {
     pub(super) held: u32,
@@ -97,7 +97,7 @@ impl Line {
         self.runs = runs;
     }
 
-    /// What was measured, and of several sizes at which one.
+    /// The measured value, and the size at which it was measured if there are several.
     pub(super) fn measured(&self) -> String {
         match self.worst {
             Some(size) => format!("{} at {}", self.verdict.measured, bytes(size)),

@@ -154,7 +154,7 @@ pub(super) fn run(args: &TableArgs, verbose: u8) -> Result<()> {
     ))
 }
 
-/// How often each kind of comparison was made.
+/// Returns how often each kind of comparison was made.
 fn turns(rows: &[PromisedRow], plan: &Plan, device: Option<&OnDevice>) -> String {
     let mut turns = Vec::new();
     if !rows.is_empty() {
@@ -215,7 +215,7 @@ fn judged(row: &PromisedRow, outcomes: &[(Spec, Result<Outcome>)]) -> Vec<Line> 
     row.promises.iter().filter_map(line).collect()
 }
 
-/// Puts in a line that stands at this place of every run.
+/// Puts in a line that is at this place of every run.
 fn add(lines: &mut Vec<Line>, at: usize, line: Line) {
     match lines.get_mut(at) {
         Some(known) => known.add(line),
@@ -265,7 +265,7 @@ fn show(lines: &[Line], cores: &Watch, with_device: bool) -> Result<()> {
     output::line(Paint::for_stdout().bold(format_args!("{} of {all} hold", all - broken)))
 }
 
-/// Measures one size of a row in a process pair of its own, so that one that fails does not end the others.
+/// Measures one size of a row in its own process pair, so that one that fails does not end the others.
 fn attempt(
     spec: &Spec,
     row: &PromisedRow,

@@ -15,8 +15,8 @@ const REMARK: &str = "table";
 /// The columns that are the same on every machine.
 const HEADS: [&str; 3] = ["what", "size", "required"];
 
-/// The page with the tables of these questions and the remark in their places. Each processor has columns of its own, and those of
-/// other processors stay as they are. A variant has places of its own, and no remark.
+/// The page with the tables of these questions and the remark in their places. Each processor has its own columns, and those of other
+/// processors stay as they are. A variant has its own places, and no remark.
 pub(super) fn filled(
     path: &Path,
     variant: Option<&str>,
@@ -56,7 +56,7 @@ fn changed(page: String, path: &Path, name: &str, new: impl Fn(&str) -> String) 
         })
 }
 
-/// How and where the tables were measured. `turns` says of each kind of comparison how often it was made.
+/// The remark about the method and the machine of the tables. `turns` names the number of turns of each kind of comparison.
 pub(super) fn remark(turns: &str, runs: u32, machine: &str, cores: &Watch) -> String {
     let runs = match runs {
         1 => "one run".to_owned(),

@@ -8,7 +8,7 @@ use crate::perf::spec::{Boundaries, Mode, Op, Placement, Receives, Spec, Test, T
 const KIB: u32 = 1 << 10;
 const MIB: u32 = 1 << 20;
 
-/// What a user asks. Each question has a table of its own.
+/// What a user asks. Each question has its own table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Question {
     /// How fast is one message?
@@ -182,7 +182,7 @@ fn messages(question: Question, crc: bool) -> Vec<PromisedRow> {
     .into()
 }
 
-/// The same where TCP may cut CRC fields.
+/// This row on streams where TCP may cut CRC fields.
 fn cut_anywhere(spec: Spec) -> Spec {
     Spec {
         boundaries: Boundaries::Any,
@@ -296,7 +296,7 @@ fn over_udp() -> Vec<PromisedRow> {
     .into()
 }
 
-/// What users get whose memory begins where a page begins, or where allocators put it.
+/// Rows for memory that begins where a page begins, or where allocators put it.
 fn memory() -> Vec<PromisedRow> {
     let mut all = Vec::new();
     for offset in [0, 16] {

@@ -1,4 +1,4 @@
-//! The provider over verbs beside perftest's own programs, both on one RDMA device of this machine.
+//! Compares the provider over verbs with perftest's own programs, both on one RDMA device of this machine.
 
 use nd::device::{Device, DeviceTest, Program};
 
@@ -27,10 +27,10 @@ const TESTS: [DeviceTest; 5] = [
     test(Program::ReadBw, 64 << 10, 500),
 ];
 
-/// Latency may be at most so many times that of perftest's program, as over UDP that of a bare stream.
+/// Latency may be at most this many times that of perftest's program, as over UDP that of a bare stream.
 const MOST: f64 = 1.25;
 
-/// Throughput has to be at least so much of that of perftest's program, as over UDP of a bare stream.
+/// Throughput has to be at least this much of that of perftest's program, as over UDP of a bare stream.
 const LEAST: f64 = 0.9;
 
 fn title(test: DeviceTest) -> String {
@@ -103,12 +103,12 @@ impl OnDevice {
         })
     }
 
-    /// How often `progress` is called by [`OnDevice::measured`].
+    /// Returns how often [`OnDevice::measured`] calls `progress`.
     pub(super) fn steps(&self) -> u64 {
         (TESTS.len() * self.turns) as u64
     }
 
-    /// How often the programs take turns, for a remark.
+    /// The number of turns of the programs, for a remark.
     pub(super) fn turns(&self) -> String {
         format!("{} turns of each program over verbs", self.turns)
     }

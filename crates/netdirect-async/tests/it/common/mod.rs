@@ -167,7 +167,7 @@ pub fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Ends after so many polls of a future at the latest. The future is dropped then.
+/// Ends after this many polls of a future at the latest. The future is dropped then.
 pub async fn polled<F: Future>(times: usize, future: F) -> Option<F::Output> {
     let (mut future, mut left) = (pin!(future), times);
     std::future::poll_fn(move |cx| {

@@ -240,7 +240,7 @@ fn too_much_data(bench: &Bench) -> Verdict {
     Ok(Pass::Right)
 }
 
-/// The peer's provider may tell that its client is slow before the own limit has passed (IW-067). Then it is tried again.
+/// The peer's provider may report that its client is slow before this side's limit has passed (IW-067). Then the check tries again.
 fn never_completed(bench: &Bench) -> Verdict {
     for _ in 0..TRIES {
         let setup = Setup::near_accepts(bench)?;
@@ -292,7 +292,7 @@ fn nothing_to_accept(bench: &Bench) -> Verdict {
     Ok(Pass::Right)
 }
 
-/// The news that the peer has gone may be under way when Reject is called. Then it is tried again, with more patience.
+/// The news that the peer is gone may be under way when Reject is called. Then it is tried again, with more patience.
 fn rejects_too_late(bench: &Bench) -> Verdict {
     let side = &bench.near;
     for attempt in 0..TRIES {

@@ -1,4 +1,4 @@
-//! Bind, and what a connector tells about addresses.
+//! Bind, and the addresses that a connector returns.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::checks::setup::{NOBODY, Setup, disconnect};
 use crate::need::Need;
 use crate::side::Side;
 
-/// How often a port is chosen anew that somebody else has taken meanwhile.
+/// The number of times that a port is chosen anew because another program has taken the first one.
 const TRIES: usize = 50;
 
 pub(in crate::checks) const CHECKS: &[Check] = &[

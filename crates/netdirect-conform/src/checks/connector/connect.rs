@@ -172,7 +172,7 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
     .needs(&[Need::Connections]),
 ];
 
-/// An address of this side at which nobody listens.
+/// An address of this side without a listener.
 fn nowhere(side: &Side) -> Step<SocketAddr> {
     let Listening { listener, address } = side.listening()?;
     side.step("release the listener");

@@ -1,4 +1,4 @@
-//! What a connector tells of the peer: read limits, private data and addresses.
+//! The data of the peer that a connector returns: read limits, private data and addresses.
 
 use conform_report::{Pass, Step, Verdict, ensure};
 use netdirect::{ReadLimits, Status};

@@ -375,7 +375,8 @@ fn released(bench: &Bench) -> Verdict {
     Ok(Pass::Right)
 }
 
-/// The connection may end this very moment, and another thread of the provider is about to tell so. Such an attempt says nothing.
+/// The connection may end this very moment, and another thread of the provider may be about to report the end. Such an attempt is
+/// inconclusive.
 fn cancelled_disconnect(bench: &Bench) -> Verdict {
     for _ in 0..TRIES {
         let link = bench.link()?;

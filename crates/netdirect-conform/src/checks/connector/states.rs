@@ -1,4 +1,4 @@
-//! What a connector refuses in which state, and after the device was removed.
+//! Calls that a connector refuses, by state, and after the removal of the device.
 
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ fn removed_idle(bench: &Bench) -> Verdict {
     Ok(Pass::Right)
 }
 
-/// What was pending has ended with `ND_DEVICE_REMOVED`.
+/// Checks that a pending request has ended with `ND_DEVICE_REMOVED`.
 fn ended(side: &Side, what: &str, request: &netdirect::Overlapped) -> Step {
     side.status(what, request.status(), Status::DEVICE_REMOVED)
 }

@@ -140,7 +140,7 @@ fn results_of_released(bench: &Bench) -> Verdict {
         link.near.send(context, &[from.sge(..)], NONE)?;
         link.far.takes()?;
     }
-    // The Sends have been carried out; a Bind would tell it by its result, which would take a result away.
+    // The Sends have been carried out; a Bind would show that by its result, which would take a result away.
     let cq = link.near.queues.initiator.clone();
     let Queues { qp, .. } = link.near.queues;
     bench.step("release the queue pair and its connector");

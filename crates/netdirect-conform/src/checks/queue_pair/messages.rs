@@ -1,4 +1,4 @@
-//! Sends and Receives, and what the results of all requests tell.
+//! Sends and Receives, and the fields of all results.
 
 use conform_report::{Pass, Verdict, ensure};
 use netdirect::{
@@ -408,7 +408,7 @@ fn solicited(bench: &Bench) -> Verdict {
         Status::SUCCESS,
     )?;
 
-    // A Notify for any result, and one for solicited ones beside it, end with a result that is not solicited.
+    // A Notify for any result, and a second one for solicited results, end with a result that is not solicited.
     let (any, beside) = (Overlapped::new(), Overlapped::new());
     let (any, beside) = (any.without_port(), beside.without_port());
     let (failures, kind) = (Overlapped::new().without_port(), NotifyType::Errors);

@@ -313,7 +313,7 @@ fn too_many_entries(bench: &Bench) -> Verdict {
     let memory = sink(&bench.near, 64)?;
     let target = shared(&bench.far, 64)?;
     let list = |count: u32| vec![memory.sge(..1); count as usize];
-    // What a queue pair for one entry is granted is the provider's choice, except in the strict profile.
+    // The number of entries that a queue pair for one entry takes is the provider's choice, except in the strict profile.
     let beyond = |limit: u32, name| {
         if strict { Ok(2) } else { above(limit, name) }
     };

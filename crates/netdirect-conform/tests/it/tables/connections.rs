@@ -7,7 +7,7 @@ use super::{Table, status};
 use crate::wrapper::rule::Deed;
 use crate::wrapper::{Break, Method};
 
-/// Whether a check is about connections.
+/// Returns true if a check is about connections.
 pub(crate) fn is_of_connections(check: &Check) -> bool {
     check.interface >= Interface::Connector
 }
@@ -22,7 +22,7 @@ pub(crate) const SAMPLED: usize = 3;
 
 const GONE: Status = Status::DEVICE_REMOVED;
 
-/// A status that nobody knows.
+/// An unknown status.
 const UNKNOWN: Status = Status::from_bits(0xC123_4567);
 
 /// Statuses and deeds that are not what the row asks for.

@@ -28,7 +28,7 @@ pub(crate) fn slow() -> impl Iterator<Item = &'static Check> {
 /// How many lines of each of the two tables a check meets by day besides those that are about it.
 pub(crate) const SAMPLED: usize = 2;
 
-/// What is seen only when something was done very often.
+/// Bugs that show only after very many calls.
 pub(crate) const OFTEN: Table = &[(Break::RegistrationsRunOut, &["TST-090.sizes"])];
 
 const SHORT: Status = Status::INSUFFICIENT_RESOURCES;
@@ -269,7 +269,7 @@ pub(crate) const STATUSES: Table = &[
     ),
 ];
 
-/// What a provider does wrong in other ways.
+/// Other wrong behaviour of a provider.
 pub(crate) const BEHAVIOUR: Table = &[
     (Break::LimitsFollowLoad, &["ADPT-009.query"]),
     (

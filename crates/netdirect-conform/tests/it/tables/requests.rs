@@ -7,7 +7,7 @@ use super::{Table, status};
 use crate::wrapper::rule::PoolDeed;
 use crate::wrapper::{Break, Method};
 
-/// Whether a check is about requests.
+/// Returns true if a check is about requests.
 pub(crate) fn is_of_requests(check: &Check) -> bool {
     matches!(
         check.interface,

@@ -242,7 +242,7 @@ fn acquaintance(qp: &Arc<dyn QueuePair>) -> Option<Arc<Acquaintance>> {
     Some(Arc::clone(&qp.own))
 }
 
-/// What queue pairs know of their peers.
+/// The state of the peers that queue pairs use.
 #[derive(Debug)]
 struct Acquaintance {
     inner: Arc<dyn QueuePair>,

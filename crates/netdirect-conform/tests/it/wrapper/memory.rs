@@ -26,7 +26,7 @@ struct State {
     first: Option<u64>,
     /// How many registrations there were.
     count: u32,
-    /// The client was told that the buffer is deregistered, and the buffer is not.
+    /// Deregister has reported success to the client, and the buffer is still registered.
     put_off: bool,
 }
 
@@ -62,7 +62,7 @@ impl BrokenRegion {
         }
     }
 
-    /// Whether a Deregister is put off.
+    /// Returns true if a Deregister is put off.
     fn is_late(&self) -> bool {
         let flags = self.state.lock().unwrap().flags;
         match self.rule {
@@ -194,7 +194,7 @@ impl Drop for BrokenRegion {
 #[derive(Debug)]
 pub(super) struct BrokenWindow {
     pub(super) inner: Arc<dyn MemoryWindow>,
-    /// What the client is told.
+    /// The token that the client gets.
     pub(super) told: Mutex<Option<RemoteToken>>,
     rule: Break,
 }

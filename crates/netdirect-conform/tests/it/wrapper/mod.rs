@@ -97,7 +97,7 @@ struct BrokenAdapter {
     inner: Arc<dyn Adapter>,
     rule: Break,
     introductions: Arc<Introductions>,
-    /// What Query told when the adapter was opened.
+    /// The result of Query when the adapter was opened.
     info: AdapterInfo,
     /// How many objects were made.
     made: AtomicUsize,
@@ -107,12 +107,12 @@ struct BrokenAdapter {
     large: AtomicUsize,
 }
 
-/// Whether a call was refused with this status.
+/// Returns true if a call was refused with this status.
 fn says<T>(result: &Result<T>, status: Status) -> bool {
     matches!(result, Err(error) if error.status() == status)
 }
 
-/// What a wrapper wraps, if it is one.
+/// Returns the object inside a wrapper, or the object itself if it is no wrapper.
 fn inner<W: Any, T: ?Sized>(
     object: &dyn Any,
     plain: &Arc<T>,

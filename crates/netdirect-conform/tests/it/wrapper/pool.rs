@@ -29,14 +29,14 @@ pub(super) struct PoolBook {
 struct State {
     /// The contexts of Receives that have no result yet.
     open: Vec<u64>,
-    /// The contexts of Receives whose results nobody sees.
+    /// The contexts of Receives whose results the client never gets.
     lost: Vec<u64>,
     /// Receives that were posted, less the messages that were sent to the queue pairs.
     left: i64,
     queue_pairs: Vec<Weak<dyn QueuePair>>,
     /// Requests of Notify that should have ended.
     held: Vec<PendingOverlapped>,
-    /// Requests of Notify are told that the queue has broken down.
+    /// Requests of Notify end, because the queue has broken down.
     broken: bool,
 }
 

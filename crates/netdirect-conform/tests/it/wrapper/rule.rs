@@ -1,4 +1,4 @@
-//! What a broken provider does wrong.
+//! The rules that a broken provider breaks.
 
 use netdirect::{Error, Result, Status};
 
@@ -48,16 +48,16 @@ pub(crate) enum Method {
     PoolAffinity,
 }
 
-/// What is wrong with connectors and listeners.
+/// Broken rules of connectors and listeners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
-    /// GetReadLimits tells each limit in the other's place.
+    /// GetReadLimits returns each limit in the other's place.
     LimitsSwapped,
-    /// GetPrivateData tells 36 octets at most.
+    /// GetPrivateData returns 36 octets at most.
     PrivateDataCut,
     /// Reject drops its private data.
     RejectDataLost,
-    /// GetPeerAddress tells port 0.
+    /// GetPeerAddress returns port 0.
     PeerPortLost,
     /// Listen sets no limit.
     BacklogIgnored,
@@ -73,7 +73,7 @@ pub(crate) enum Deed {
     ReadsForAll,
 }
 
-/// What is wrong with shared receive queues.
+/// Broken rules of shared receive queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PoolDeed {
     /// A message that finds the queue empty ends its connection.
@@ -88,7 +88,7 @@ pub(crate) enum PoolDeed {
     NotifiedWithoutThreshold,
     /// The release of a queue pair takes Receives along that the queue pair has not taken.
     ReceivesLostAtRelease,
-    /// Nobody is told when the queue breaks down.
+    /// No request ends when the queue breaks down.
     BreakdownUntold,
     /// The queue pairs go on when the queue breaks down.
     BreakdownSparesPairs,
@@ -111,9 +111,9 @@ pub(crate) enum Break {
     Connection(Deed),
     /// Shared receive queues do something wrong.
     Pool(PoolDeed),
-    /// Query tells of a smaller limit once objects have been made.
+    /// Query returns a smaller limit once objects have been made.
     LimitsFollowLoad,
-    /// Query tells another adapter's number.
+    /// Query returns another adapter's number.
     WrongAdapterId,
     /// A Read may have more entries than a Send.
     ReadEntriesAboveAll,
@@ -121,7 +121,7 @@ pub(crate) enum Break {
     NoWindowSize,
     /// The inline threshold is above the limit for inline data.
     ThresholdAboveInline,
-    /// The list of the adapter's addresses has an address of nobody.
+    /// The list of the adapter's addresses has an address that no adapter has.
     ForeignAddress,
     /// The list of the adapter's addresses is without the one it was opened by.
     AddressMissing,
@@ -201,7 +201,7 @@ pub(crate) enum Break {
     BindNeedsRights,
     /// A window that is released stays bound.
     ReleasedWindowStays,
-    /// A window's token is told when the Bind is done.
+    /// A window's token is available only when the Bind is done.
     LateToken,
     /// GetOverlappedResult of a completion queue says success of requests that were cancelled.
     FailureIsSuccess,
@@ -223,7 +223,7 @@ pub(crate) enum Break {
     FenceForgotten,
     /// The flag for a solicited event is passed over.
     SolicitForgotten,
-    /// Results tell 16 bits of the number of octets.
+    /// Results have 16 bits of the number of octets.
     CountCut,
     /// A Read of no octets is refused.
     NoEmptyRead,
@@ -243,7 +243,7 @@ pub(crate) enum Break {
     PoolContextCut,
     /// The provider's list has addresses with ports.
     ListWithPorts,
-    /// ResolveAddress takes addresses of nobody.
+    /// ResolveAddress takes addresses that no adapter has.
     AnyAddress,
     /// OpenAdapter takes any number.
     AnyNumber,
@@ -257,7 +257,7 @@ pub(crate) enum Break {
     OneLargeQueue,
     /// Queue pairs with two entries for each request are refused.
     TwoEntriesRefused,
-    /// What the default profile puts up with is not counted.
+    /// Lenient acts of the default profile are not counted.
     LenienceUncounted,
     /// Objects whose client has given up the file start no requests.
     FileGivenUp,
@@ -265,7 +265,7 @@ pub(crate) enum Break {
     RegistrationsRunOut,
     /// Windows are smaller than regions.
     WindowSmall,
-    /// GetNotifyAffinity tells the wish.
+    /// GetNotifyAffinity returns the wish.
     AffinityEchoed,
     /// Notify ends for results that come later only.
     NotifyForNewOnly,
@@ -290,7 +290,7 @@ impl Break {
         }
     }
 
-    /// What a call returns in place of another error.
+    /// The result of a call, in place of another error.
     pub(crate) fn call<T>(self, method: Method, result: Result<T>) -> Result<T> {
         result.map_err(|error| {
             let status = self.status(method, error.status());
@@ -306,7 +306,7 @@ impl Break {
         }
     }
 
-    /// Whether the statuses of a method are wrong.
+    /// Returns true if the statuses of a method are wrong.
     pub(crate) fn is_about(self, method: Method) -> bool {
         self.method() == Some(method)
     }

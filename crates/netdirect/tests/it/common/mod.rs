@@ -54,7 +54,7 @@ impl MockFile {
         self.changed.notify_all();
     }
 
-    /// How often a thread has handed its work over.
+    /// Returns how often a thread has handed its work over.
     pub(crate) fn handed_over(&self) -> usize {
         self.handed_over.load(Ordering::SeqCst)
     }

@@ -142,7 +142,7 @@ fn a_service_is_a_number_or_a_name() {
     let port = |host, service| ends(host, service, NONE, Any).1.unwrap().port();
     for host in [None, Some(c"192.0.2.1"), Some(c"host"), Some(c"127.1")] {
         let expected = if host == Some(c"192.0.2.1") { 0 } else { 4791 };
-        // The table of the test knows one numeric address in a form of its own.
+        // The table of the test knows one numeric address in its own form.
         if expected == 4791 {
             assert_eq!(port(host, Some(c"rdma")), expected);
         }
