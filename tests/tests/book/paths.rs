@@ -134,3 +134,29 @@ fn every_page_is_in_a_room() {
     }
     assert_eq!(outside, [""; 0]);
 }
+
+/// The pages for those who change the code name files from the root of the repository.
+#[test]
+fn the_files_that_pages_about_the_code_name_exist() {
+    let root = root();
+    let (mut seen, mut missing) = (0, Vec::new());
+    let mut pages = files(&root.join("docs/internals"), "md");
+    pages.push(root.join("docs/architecture.md"));
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        for word in text.split('`').skip(1).step_by(2) {
+            let is_path = ["crates/", "tests/", "benches/", "fuzz/", ".ci/"]
+                .iter()
+                .any(|folder| word.starts_with(folder));
+            if !is_path || word.contains([' ', '*']) {
+                continue;
+            }
+            seen += 1;
+            if !root.join(word).exists() {
+                missing.push(format!("{} names {word}", page.display()));
+            }
+        }
+    }
+    assert!(seen > 30, "{seen} paths");
+    assert_eq!(missing, [""; 0]);
+}
