@@ -158,7 +158,7 @@ pub fn run(command: Command) -> Result<String, ProgramFailure> {
 pub fn run_pair(server: Command, client: Command, port: u16) -> Result<String, ProgramFailure> {
     let mut server = Running::start(server)?;
     let deadline = Instant::now() + START;
-    while !listens(port) {
+    while !listens(server.child.id(), port) {
         if let Ok(Some(status)) = server.child.try_wait() {
             let name = &server.name;
             return Err(ProgramFailure::new(format!(
@@ -222,20 +222,50 @@ pub fn free_port() -> Result<u16, ProgramFailure> {
         .map_err(|error| ProgramFailure::new(format!("there is no free port: {error}")))
 }
 
-/// Returns true if a program listens on a port. The function does not connect, because the server would take the connection for its client.
-fn listens(port: u16) -> bool {
-    ["/proc/net/tcp", "/proc/net/tcp6"]
+/// Returns true if a process or one that it has started listens on a port: another program may have taken the port meanwhile. The function
+/// does not connect, because the server would take the connection for its client.
+fn listens(process: u32, port: u16) -> bool {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
+    let tables = tables
         .iter()
-        .filter_map(|table| fs::read_to_string(table).ok())
-        .any(|table| table.lines().any(|line| is_listening(line, port)))
+        .filter_map(|table| fs::read_to_string(table).ok());
+    let sockets: Vec<_> = tables
+        .flat_map(|table| {
+            let lines = table
+                .lines()
+                .filter_map(|line| listening_socket(line, port));
+            lines.collect::<Vec<_>>()
+        })
+        .collect();
+    !sockets.is_empty() && has_one(process, &sockets)
 }
 
-/// `  0: 0100007F:1F90 00000000:0000 0A …`: local address, remote address, state; 0A listens.
-fn is_listening(line: &str, port: u16) -> bool {
+/// `  0: 0100007F:1F90 00000000:0000 0A … 4711 …`: local address, remote address, state, and after five more columns the number of the
+/// socket. 0A listens. Returns the name by which a descriptor leads to the socket.
+fn listening_socket(line: &str, port: u16) -> Option<String> {
     let mut words = line.split_whitespace().skip(1);
-    let (local, _, state) = (words.next(), words.next(), words.next());
-    let local = local.and_then(|local| local.rsplit_once(':'));
-    state == Some("0A") && local.is_some_and(|(_, hex)| u16::from_str_radix(hex, 16) == Ok(port))
+    let (local, _, state) = (words.next()?, words.next(), words.next());
+    let (_, hex) = local.rsplit_once(':')?;
+    let is_it = state == Some("0A") && u16::from_str_radix(hex, 16) == Ok(port);
+    let number = words.nth(5).filter(|_| is_it)?;
+    Some(format!("socket:[{number}]"))
+}
+
+/// Returns true if a process, or one that it has started, has one of these open.
+fn has_one(process: u32, sockets: &[String]) -> bool {
+    let descriptors = fs::read_dir(format!("/proc/{process}/fd"));
+    let is_one = |path: PathBuf| sockets.iter().any(|socket| path.as_os_str() == &**socket);
+    let mut targets = descriptors
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    if targets.any(is_one) {
+        return true;
+    }
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+    let children = children.unwrap_or_default();
+    let mut children = children.split_whitespace().filter_map(|id| id.parse().ok());
+    children.any(|child| has_one(child, sockets))
 }
 
 /// A command that runs on one core, if the system can do that: on this one of those that the process may use.
@@ -288,18 +318,39 @@ mod tests {
 
     #[test]
     fn a_listening_socket_is_told_from_a_connected_one() {
-        let line = |state| format!("   0: 0100007F:1F90 00000000:0000 {state} 00000000:00000000");
-        assert!(is_listening(&line("0A"), 8080));
-        assert!(!is_listening(&line("01"), 8080));
-        assert!(!is_listening(&line("0A"), 8081));
-        assert!(!is_listening("  sl  local_address rem_address   st", 8080));
+        let line = |state| {
+            format!(
+                "   0: 0100007F:1F90 00000000:0000 {state} 00000000:00000000 00:00000000 00000000     0        0 4711 1 0000"
+            )
+        };
+        let socket = Some("socket:[4711]".to_owned());
+        assert_eq!(listening_socket(&line("0A"), 8080), socket);
+        assert_eq!(listening_socket(&line("01"), 8080), None);
+        assert_eq!(listening_socket(&line("0A"), 8081), None);
+        let head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
+        assert_eq!(listening_socket(head, 8080), None);
     }
 
     #[test]
     #[cfg(target_os = "linux")]
     fn who_listens_is_seen() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        assert!(listens(listener.local_addr().unwrap().port()));
+        let port = listener.local_addr().unwrap().port();
+        assert!(listens(std::process::id(), port));
+        let other = Running::start(shell("exec sleep 1000")).unwrap();
+        assert!(!listens(other.child.id(), port));
+    }
+
+    /// Another program listens at the port all the time.
+    #[test]
+    fn a_server_whose_port_was_taken_is_not_taken_for_listening() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let failure = run_pair(shell("exit 1"), shell("exit 0"), port).unwrap_err();
+        assert!(
+            failure.to_string().contains("before it listened"),
+            "{failure}"
+        );
     }
 
     #[test]
