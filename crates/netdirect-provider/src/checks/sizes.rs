@@ -1,5 +1,5 @@
 //! Sizes, numbers and statuses that a client passes to calls. The sizes of queue pairs and shared receive queues are checked by
-//! [`AdapterInfo`](netdirect::AdapterInfo).
+//! [`AdapterInfo`].
 
 use netdirect::{AdapterInfo, Buffer, Error, MrFlags, Result, SharedReceiveQueueOptions, Status};
 
