@@ -15,7 +15,7 @@ use crate::stream::Stream;
 use crate::wire::{Enhanced, ReadRequest, Segment, StartFrame, flag, opcode};
 use conform_report::{Step, Stop, fail};
 
-/// So many connections of a target that connects may end before their first octet, one after the other.
+/// The number of connections in a row that a target may end before their first octet.
 const GIVEN_UP: usize = 3;
 
 /// The options of the suite's connections.
@@ -278,8 +278,8 @@ impl Bench {
             .map_err(|error| Stop::Broken(format!("cannot use the connection: {error}")))
     }
 
-    /// A stream, and the target's Request. A few connections that end before their first octet are passed over: an initiator
-    /// whose patience has ended, before the suite came to it, tries again.
+    /// A stream, and the target's Request. Skips a few connections that end before their first octet: a target whose time limit
+    /// passes before the suite takes its connection closes it and connects again.
     ///
     /// # Errors
     ///

@@ -133,8 +133,8 @@ impl Quic {
         Ok(handle)
     }
 
-    /// Waits for the next stream of a target, and answers its preamble. Passes over at most so many that the target has reset
-    /// meanwhile.
+    /// Waits for the next stream of a target, and answers its preamble. Skips streams that the target has reset meanwhile, up to
+    /// `given_up` of them.
     pub(crate) fn accept(&self, limit: Duration, given_up: usize) -> io::Result<QuicStream> {
         let end = Instant::now() + limit;
         let mut left = given_up;

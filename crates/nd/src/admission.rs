@@ -220,7 +220,7 @@ where
     T: Send + 'static,
     G: Fn(TcpStream, &PendingPeer<T>) -> Result<()> + Send + Sync + 'static,
 {
-    /// So often in a row a rule may forbid single connections; from then on it forbids the call.
+    /// After this many refusals in a row, the rule counts as one that forbids the call and not single connections.
     const FORBIDDEN: usize = 8;
     let mut forbidden = 0;
     loop {
@@ -249,7 +249,7 @@ where
     }
 }
 
-/// Returns true for errors that do not come from a connection, so that they will not go away.
+/// Returns true for errors that do not come from one connection, so that a further call would fail as well.
 fn is_lasting(error: &io::Error) -> bool {
     [ErrorKind::InvalidInput, ErrorKind::Unsupported].contains(&error.kind())
 }

@@ -249,7 +249,7 @@ impl Side {
     ///
     /// The failure if no request arrives, with the reason if Connect has failed.
     pub fn arrives(&self, started: Started, arrived: &Overlapped, connect: &Overlapped) -> Step {
-        /// A Connect that has failed is noticed so late.
+        /// A Connect that has failed is noticed within this time.
         const LOOK: Duration = Duration::from_millis(100);
         let what = "the arrival of the connection request";
         self.step(what);

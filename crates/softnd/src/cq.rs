@@ -36,7 +36,7 @@ pub(crate) struct Cq {
     /// Where threads wait for the queue.
     waiters: Arc<Waiters>,
     /// The queue's token there.
-    parking_token: u64,
+    waiters_token: u64,
     pub(crate) domain: Arc<Domain>,
     queue: Queue<Entry, PendingOverlapped>,
     queue_pairs: Mutex<QueueUsers>,
@@ -192,7 +192,7 @@ impl DeviceObject for Cq {
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        self.waiters.remove_queue(&self.domain, self.parking_token);
+        self.waiters.remove_queue(&self.domain, self.waiters_token);
         self.core.driver.remove_domain(&self.domain);
     }
 }
@@ -216,7 +216,7 @@ impl CqHandle {
         let waiters = Arc::clone(&file.waiters);
         let domain = core.driver.domain(&waiters);
         let domain = domain.map_err(shortage("cannot create a completion queue"))?;
-        let parking_token = waiters.add_queue(&domain);
+        let waiters_token = waiters.add_queue(&domain);
         let device = Arc::clone(&core.device);
         let queue_pairs = Mutex::default();
         let faults = core.device.faults().and_then(|faults| faults.queue());
@@ -225,7 +225,7 @@ impl CqHandle {
             this: this.clone(),
             core,
             waiters,
-            parking_token,
+            waiters_token,
             domain,
             queue,
             queue_pairs,
@@ -282,7 +282,7 @@ impl CompletionQueue for CqHandle {
             .queue
             .notify(notify_on(kind), request, |waits| cq.interest(waits));
         if cq.domain.has_interest() {
-            cq.waiters.arm(&cq.domain, cq.parking_token);
+            cq.waiters.arm(&cq.domain, cq.waiters_token);
         }
         if let Some(notifies) = notifies {
             cq.deliver(notifies);

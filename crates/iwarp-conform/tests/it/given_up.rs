@@ -1,4 +1,4 @@
-//! Initiators whose patience ends before the suite comes to their connection, and that try again.
+//! Targets whose time limit passes before the suite takes their connection, and that connect again.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;

@@ -229,7 +229,7 @@ struct Net {
     table: Arc<Table>,
     pool: Pool,
     next: std::cell::Cell<u32>,
-    _parking: Waiters,
+    _waiters: Waiters,
 }
 
 impl Net {
@@ -245,7 +245,7 @@ impl Net {
             table,
             pool: Pool::default(),
             next: 1.into(),
-            _parking: waiters,
+            _waiters: waiters,
         }
     }
 

@@ -54,8 +54,8 @@ struct SocketRule {
 #[derive(Clone, Copy, Debug)]
 enum Due {
     At(Instant),
-    /// Lookback the datagram with this number.
-    Lookback(u64),
+    /// Behind the datagram with this number.
+    Behind(u64),
 }
 
 /// What has to be done when a datagram has come.
@@ -147,7 +147,7 @@ impl DatagramFaults {
                     None => copies = 0,
                 },
                 Action::Delay(Lateness::Datagrams(count)) => {
-                    due = Some(Due::Lookback(way.count.saturating_add(count)));
+                    due = Some(Due::Behind(way.count.saturating_add(count)));
                 }
                 Action::Flip { bit, .. } => match datagram.octets.get_mut(bit as usize / 8) {
                     Some(octet) => *octet ^= 0x80 >> (bit % 8),
@@ -169,7 +169,7 @@ impl DatagramFaults {
         }
         let count = way.count;
         way.release(
-            |due| matches!(due, Due::Lookback(number) if number <= count),
+            |due| matches!(due, Due::Behind(number) if number <= count),
             out,
         );
         passed
@@ -216,7 +216,7 @@ impl Way {
     fn wake_at(&self) -> Option<Instant> {
         self.late.iter().find_map(|(due, _)| match due {
             Due::At(at) => Some(*at),
-            Due::Lookback(_) => None,
+            Due::Behind(_) => None,
         })
     }
 

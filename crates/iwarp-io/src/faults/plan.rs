@@ -224,10 +224,10 @@ impl Field {
 /// The octet of the passing unit at which an action is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// Lookback the last octet.
+    /// Behind the last octet.
     #[default]
     End,
-    /// Lookback so many octets; 0 is before the first octet. If the unit is shorter, the action is not done.
+    /// Behind this many octets; 0 is before the first octet. If the unit is shorter, the action is not done.
     Octet(u64),
 }
 

@@ -45,8 +45,8 @@ pub struct Domain<S: Readiness = Set> {
     streams: Streams<S, dyn Source<S>>,
     hot: HotSources<dyn Source<S>>,
     unfinished: Unfinished<dyn Source<S>>,
-    attendance: WhoDrives,
-    behind: Lookback,
+    who_drives: WhoDrives,
+    lookback: Lookback,
 }
 
 impl<S: Readiness> std::fmt::Debug for Domain<S> {
@@ -65,8 +65,8 @@ impl<S: Readiness> Domain<S> {
             streams: Streams::new(set),
             hot: HotSources::new(),
             unfinished: Unfinished::new(),
-            attendance: WhoDrives::new(parked),
-            behind: Lookback::new(),
+            who_drives: WhoDrives::new(parked),
+            lookback: Lookback::new(),
         }
     }
 
@@ -92,7 +92,7 @@ impl<S: Readiness> Domain<S> {
 
     /// Drives what is ready, without blocking. True when more may be ready at once.
     pub fn progress(&self) -> bool {
-        self.behind.set_is_asked();
+        self.lookback.set_is_asked();
         if self.has_unfinished() {
             self.resume();
         }
@@ -107,7 +107,7 @@ impl<S: Readiness> Domain<S> {
         });
         if count == BATCH {
             // More may be ready, and the set will not report it again.
-            self.behind.raise(Level::Unlooked);
+            self.lookback.raise(Level::Unlooked);
         }
         for ready in &batch[..count] {
             let source = self.streams.source(ready.token);
@@ -127,7 +127,7 @@ impl<S: Readiness> Domain<S> {
         if self.has_unfinished() {
             self.resume();
         }
-        let steady = !self.attendance.has_interest();
+        let steady = !self.who_drives.has_interest();
         let probe = self.poll_hot(steady);
         probe.left || self.has_unfinished()
     }
@@ -136,7 +136,7 @@ impl<S: Readiness> Domain<S> {
     fn poll_hot(&self, steady: bool) -> Probe {
         let probe = self.hot.ask(self, Edges::READ, steady, |probe, _| {
             if probe.work == 0 {
-                self.behind.seen_all(Level::Reprobe);
+                self.lookback.seen_all(Level::Reprobe);
             }
         });
         // If another thread holds the hot sources, that thread asks them.
@@ -170,22 +170,22 @@ impl<S: Readiness> Domain<S> {
                 Level::Unlooked
             };
             // This is done before others can ask, so that only a poll that asks after this thread takes it back.
-            self.behind.raise(behind);
+            self.lookback.raise(behind);
         });
         if asked.is_none() {
-            self.behind.raise(Level::Unlooked);
+            self.lookback.raise(Level::Unlooked);
         }
     }
 
     /// Whether work waits that nothing will report, because a budget ended a turn, or because [`woken`](Self::woken) has
     /// not asked everything.
     pub fn is_behind(&self) -> bool {
-        self.has_unfinished() || self.behind.level() != Level::UpToDate
+        self.has_unfinished() || self.lookback.level() != Level::UpToDate
     }
 
     /// Does the work that [`is_behind`](Self::is_behind) reports.
     pub fn catch_up(&self) {
-        match self.behind.level() {
+        match self.lookback.level() {
             Level::Unlooked => {
                 self.progress();
             }
@@ -257,72 +257,72 @@ impl<S: Readiness> Domain<S> {
     /// while somebody polls.
     #[inline]
     pub fn polled(&self) {
-        self.attendance.polled();
+        self.who_drives.polled();
     }
 
     /// Called by a poll that has found what it looked for.
     #[inline]
     pub fn found(&self) {
-        self.attendance.found();
+        self.who_drives.found();
     }
 
     /// Whether a thread that polls another domain may poll this one in passing.
     pub(super) fn may_be_helped_by(&self, thread: u32) -> bool {
-        self.attendance.may_be_helped_by(thread)
+        self.who_drives.may_be_helped_by(thread)
     }
 
     /// A thread has polled this domain in passing.
     pub(super) fn helped_by(&self, thread: u32) {
-        self.attendance.helped_by(thread);
+        self.who_drives.helped_by(thread);
     }
 
     /// The number of the last poll that has found what it looked for.
     pub(super) fn found_at(&self) -> u32 {
-        self.attendance.found_at()
+        self.who_drives.found_at()
     }
 
     /// Whether the last poll has found what it looked for, so that it may be the last one for some time.
     pub(super) fn has_found(&self) -> bool {
-        self.attendance.has_found()
+        self.who_drives.has_found()
     }
 
     /// Whether the thread that polls this domain waits for something else after a poll that has found what it looked for.
     pub(super) fn looks_elsewhere(&self) -> bool {
-        self.attendance.looks_elsewhere()
+        self.who_drives.looks_elsewhere()
     }
 
     /// Says what the background thread has seen; see [`looks_elsewhere`](Self::looks_elsewhere).
     pub(super) fn set_looks_elsewhere(&self, looks: bool) {
-        self.attendance.set_looks_elsewhere(looks);
+        self.who_drives.set_looks_elsewhere(looks);
     }
 
     /// How often the domain was polled.
     #[inline]
     pub fn polls(&self) -> u32 {
-        self.attendance.polls()
+        self.who_drives.polls()
     }
 
     /// The thread that polled this domain stops polling for now, so nobody attends the domain until the next poll. True if
     /// the background thread has to be told, because it keeps away from the domain.
     pub fn polls_end(&self) -> bool {
-        self.attendance.polls_end()
+        self.who_drives.polls_end()
     }
 
     /// Whether a thread has polled since the background thread asked last, or a parked thread would be woken by this
     /// domain. Only the background thread calls this.
     pub fn is_attended(&self) -> bool {
-        self.attendance.take_polled() || self.is_driven_by_sleepers()
+        self.who_drives.take_polled() || self.is_driven_by_sleepers()
     }
 
     /// As [`is_attended`](Self::is_attended), but without a side effect: the next call of that method has the same answer.
     pub(super) fn seems_attended(&self) -> bool {
-        self.attendance.was_polled() || self.is_driven_by_sleepers()
+        self.who_drives.was_polled() || self.is_driven_by_sleepers()
     }
 
     /// Whether a domain that [`is_attended`](Self::is_attended) has found attended still is: false if the thread that polled has
     /// gone to sleep since.
     pub(super) fn stays_attended(&self) -> bool {
-        self.attendance.polls_go_on() || self.is_driven_by_sleepers()
+        self.who_drives.polls_go_on() || self.is_driven_by_sleepers()
     }
 
     fn is_driven_by_sleepers(&self) -> bool {
@@ -331,41 +331,41 @@ impl<S: Readiness> Domain<S> {
 
     /// Whether a thread sleeps which this domain would wake.
     pub fn is_waited_for(&self) -> bool {
-        self.attendance.has_sleeper() && !self.is_apart()
+        self.who_drives.has_sleeper() && !self.is_apart()
     }
 
     /// Says whether the set that parked threads sleep in reports this domain.
     pub fn set_armed(&self, armed: bool) {
-        self.attendance.set_armed(armed);
+        self.who_drives.set_armed(armed);
     }
 
     /// From here on parked threads drive this domain; before they sleep it has to [`recall`](Self::recall) its streams.
     pub fn add_interest(&self) {
-        self.attendance.add_interest();
+        self.who_drives.add_interest();
     }
 
     /// Takes one [`add_interest`](Self::add_interest) back.
     pub fn drop_interest(&self) {
-        self.attendance.drop_interest();
+        self.who_drives.drop_interest();
     }
 
     /// Whether requests make a parked thread drive this domain.
     #[inline]
     pub fn has_interest(&self) -> bool {
-        self.attendance.has_interest()
+        self.who_drives.has_interest()
     }
 
     /// Sets whether the background thread looks at this domain in every tick; returns what was.
     pub fn set_watched(&self, watched: bool) -> bool {
-        self.attendance.set_watched(watched)
+        self.who_drives.set_watched(watched)
     }
 
     pub(super) fn set_background_token(&self, token: u64) {
-        self.attendance.set_background_token(token);
+        self.who_drives.set_background_token(token);
     }
 
     pub(super) fn background_token(&self) -> Option<u64> {
-        self.attendance.background_token()
+        self.who_drives.background_token()
     }
 }
 
@@ -392,6 +392,6 @@ impl<S: Readiness> Drive for Domain<S> {
 
     #[inline]
     fn has_interest(&self) -> bool {
-        self.attendance.has_interest()
+        self.who_drives.has_interest()
     }
 }

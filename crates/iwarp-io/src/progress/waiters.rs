@@ -33,7 +33,7 @@ pub struct Waiters<S: Readiness = Set> {
     places: Places<S>,
     /// Threads parked here.
     parked: Arc<AtomicUsize>,
-    /// Threads parked in any of the adapter's parkings.
+    /// Threads parked in any waiters of the adapter.
     parked_anywhere: Arc<AtomicUsize>,
     /// A thread that stopped waiting has left work undone.
     passed_on: AtomicBool,

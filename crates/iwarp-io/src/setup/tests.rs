@@ -403,7 +403,7 @@ fn mpa_027_the_peers_end_fails_a_set_up_that_is_under_way() {
             assert_eq!(failed, InitiatorFailure::Ended(end));
         }
         let ended = Some(ResponderOutcome::Failed(ResponderFailure::Ended(end)));
-        // Lookback the whole Request it is while the application thinks.
+        // Behind the whole Request it is while the application thinks.
         for cut in 0..=request.len() {
             let mut responder = Responder::new(now, answering());
             feed(&mut responder, now, &request[..cut], &[]);

@@ -17,8 +17,9 @@
 //! the crate uses streams. Every transport keeps these promises:
 //!
 //! - **No call blocks.** What cannot be done yet is [`WouldBlock`](io::ErrorKind::WouldBlock).
-//! - **Readiness is told in edges.** A dialer, a listener and a wire can be [watched](Watch): a set reports each once for what has
-//!   come since the last look, and whoever is told goes on until nothing is left, or remembers that something is.
+//! - **Readiness is reported in edges.** A dialer, a listener and a wire can be [watched](Watch). A set reports each of them once for
+//!   everything that arrived since the last report. The thread that gets the report continues until nothing is left, or records that
+//!   something is.
 //! - **Octets arrive in order, once, or the wire breaks.** After the peer's `close_write` reads give 0; after a reset an error. Octets
 //!   that arrived before a reset may be lost.
 //! - **[`send`](Wire::send) takes memory at its last moment.** Payload of the batch is read from registered memory during the call, if
@@ -26,9 +27,8 @@
 //! - **Dropping closes, [`reset`](Wire::reset) breaks.** What was sent before a close arrives; a reset tells the peer at once.
 //! - **Addresses are NetworkDirect's**: an IP address and a port of 16 bits, one connection for each pair of them, and
 //!   [`local_ports`] draws ephemeral ones.
-//! - **Everything is bounded**: octets that the peer has not taken are held by the transport to a limit of its own, and a peer that has
-//!   not shown its address costs no memory beyond it.
-//! - **Time comes from the [`Environment`].** Only the system's clock and the world's virtual clock exist.
+//! - **Memory is bounded.** A transport holds octets that the peer has not taken up to a limit; beyond it, writes are `WouldBlock`.
+//! - **Time comes from the [`Environment`].** It is the system's clock, or the virtual clock of a simulated network.
 
 mod faulted;
 pub mod local_ports;

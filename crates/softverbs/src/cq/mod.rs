@@ -30,7 +30,7 @@ pub struct CompletionQueue {
     channel: Option<Arc<CompletionChannel>>,
     /// Where threads wait that drive the queue's streams.
     waiters: Arc<Waiters>,
-    parking_token: u64,
+    waiters_token: u64,
     pub(crate) domain: Arc<Domain>,
     queue: Queue<CqEntry, Armed>,
     depth: AtomicU32,
@@ -89,7 +89,7 @@ impl CompletionQueue {
         let domain = engine.driver.domain(&waiters);
         let domain =
             domain.map_err(|error| Error::of_system(&error, "cannot create a completion queue"))?;
-        let parking_token = waiters.add_queue(&domain);
+        let waiters_token = waiters.add_queue(&domain);
         Ok(Arc::new_cyclic(|this| Self {
             user_of: (
                 context.users.add(),
@@ -99,7 +99,7 @@ impl CompletionQueue {
             engine,
             channel: channel.cloned(),
             waiters,
-            parking_token,
+            waiters_token,
             domain,
             queue,
             depth: AtomicU32::new(depth),
@@ -201,7 +201,7 @@ impl CompletionQueue {
         if self.armed.fetch_max(wanted, Ordering::SeqCst) < wanted {
             let due = self.queue.notify(on, Armed, |waits| self.interest(waits));
             if self.domain.has_interest() {
-                self.waiters.arm(&self.domain, self.parking_token);
+                self.waiters.arm(&self.domain, self.waiters_token);
             }
             if let Some(due) = due {
                 self.deliver(due);
@@ -330,7 +330,7 @@ impl EventSubject for CompletionQueue {
 
 impl Drop for CompletionQueue {
     fn drop(&mut self) {
-        self.waiters.remove_queue(&self.domain, self.parking_token);
+        self.waiters.remove_queue(&self.domain, self.waiters_token);
         self.engine.driver.remove_domain(&self.domain);
     }
 }

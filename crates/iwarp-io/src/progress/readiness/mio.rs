@@ -207,7 +207,7 @@ impl Mio {
             taken_later = take(poll, &mut later, Some(Duration::ZERO), &mut each);
         }
         if self.any_level.load(Ordering::SeqCst) {
-            // Lookback both looks, so that a wait reports a level once.
+            // Behind both looks, so that a wait reports a level once.
             for event in events.iter().chain(&later) {
                 self.rearm(event.token())?;
             }

@@ -441,7 +441,7 @@ fn mpa_015_who_does_not_wait_for_the_reply_is_reset() {
         wire.write(&[&request()[..], b"more"].concat()).unwrap();
         assert!(net.read(&wire, 1).1.is_some());
         assert_eq!(listener.count(), 0);
-        // Lookback a whole Request, while nobody has asked for it.
+        // Behind a whole Request, while nobody has asked for it.
         let wire = net.wire(address);
         wire.write(&request()).unwrap();
         net.until("a request", || listener.count() > 0);

@@ -38,10 +38,10 @@ pub(super) fn close_all(limit: Duration) {
     };
     let environment = first.environment().clone();
     let end = environment.now() + limit;
-    let ports: Vec<_> = open.iter().map(|ports| ports.end_by(end)).collect();
+    let sockets: Vec<_> = open.iter().map(|sockets| sockets.end_by(end)).collect();
     let end = environment.now() + ANSWERS;
-    for port in ports.iter().flatten() {
-        port.wait_until(end, SharedSocket::has_no_connections);
+    for socket in sockets.iter().flatten() {
+        socket.wait_until(end, SharedSocket::has_no_connections);
     }
 }
 
@@ -64,14 +64,14 @@ impl std::fmt::Debug for AdapterSockets {
 
 impl SharedSocketOwner for AdapterSockets {
     /// Closes a socket at which the adapter has listened. One from which it connects is used again.
-    fn unused(&self, port: &SharedSocket) {
-        let mut ports = self.listening.lock();
-        let local = port.local();
-        let known = ports.get(&local);
-        if known.is_some_and(|known| std::ptr::eq(&**known, port)) && port.is_unused() {
-            let port = ports.remove(&local);
-            drop(ports);
-            port.inspect(|port| port.close());
+    fn unused(&self, socket: &SharedSocket) {
+        let mut sockets = self.listening.lock();
+        let local = socket.local();
+        let known = sockets.get(&local);
+        if known.is_some_and(|known| std::ptr::eq(&**known, socket)) && socket.is_unused() {
+            let socket = sockets.remove(&local);
+            drop(sockets);
+            socket.inspect(|socket| socket.close());
         }
     }
 }
@@ -86,7 +86,7 @@ impl AdapterSockets {
         let settings = Settings::new(security)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let is_simulated = environment.world().is_some();
-        let ports = Arc::new_cyclic(|this: &Weak<Self>| {
+        let sockets = Arc::new_cyclic(|this: &Weak<Self>| {
             let owner: Weak<dyn SharedSocketOwner> = this.clone();
             Self {
                 around: Surroundings {
@@ -106,9 +106,9 @@ impl AdapterSockets {
         if !is_simulated {
             let mut open = OPEN.lock();
             open.retain(|other| other.strong_count() > 0);
-            open.push(Arc::downgrade(&ports));
+            open.push(Arc::downgrade(&sockets));
         }
-        Ok(ports)
+        Ok(sockets)
     }
 
     pub(super) fn environment(&self) -> &Environment {
@@ -136,26 +136,26 @@ impl AdapterSockets {
 
     /// The socket from which the adapter connects.
     pub(super) fn socket_to_connect(&self, local: IpAddr) -> io::Result<Arc<SharedSocket>> {
-        let mut ports = self.connecting.lock();
-        if let Some(port) = ports.get(&local) {
-            return Ok(Arc::clone(port));
+        let mut sockets = self.connecting.lock();
+        if let Some(socket) = sockets.get(&local) {
+            return Ok(Arc::clone(socket));
         }
         let address = SocketAddr::new(local, 0);
         // Nobody listens there: so its endpoint says to peers that connect to it.
-        let port = SharedSocket::open(self.around.clone(), address)?;
-        ports.insert(local, Arc::clone(&port));
-        Ok(port)
+        let socket = SharedSocket::open(self.around.clone(), address)?;
+        sockets.insert(local, Arc::clone(&socket));
+        Ok(socket)
     }
 
     /// The socket at which the adapter listens. Connections of a former listener may be left on it.
     pub(super) fn socket_to_listen(&self, address: SocketAddr) -> io::Result<Arc<SharedSocket>> {
-        let mut ports = self.listening.lock();
-        if let Some(port) = ports.get(&address) {
-            return Ok(Arc::clone(port));
+        let mut sockets = self.listening.lock();
+        if let Some(socket) = sockets.get(&address) {
+            return Ok(Arc::clone(socket));
         }
-        let port = SharedSocket::open(self.around.clone(), address)?;
-        ports.insert(address, Arc::clone(&port));
-        Ok(port)
+        let socket = SharedSocket::open(self.around.clone(), address)?;
+        sockets.insert(address, Arc::clone(&socket));
+        Ok(socket)
     }
 
     /// Closes all connections when what was sent has arrived, or could not arrive for a time.
@@ -169,20 +169,20 @@ impl AdapterSockets {
         let _one = self.ending.lock();
         let connecting = std::mem::take(&mut *self.connecting.lock());
         let listening = std::mem::take(&mut *self.listening.lock());
-        let ports: Vec<_> = connecting
+        let sockets: Vec<_> = connecting
             .into_values()
             .chain(listening.into_values())
             .collect();
-        for port in &ports {
-            port.wait_until(end, SharedSocket::is_settled);
+        for socket in &sockets {
+            socket.wait_until(end, SharedSocket::is_settled);
         }
-        for port in &ports {
-            port.close();
+        for socket in &sockets {
+            socket.close();
         }
         let end = self.environment().now() + FULL_SOCKET;
-        for port in &ports {
-            port.wait_until(end, SharedSocket::has_sent);
+        for socket in &sockets {
+            socket.wait_until(end, SharedSocket::has_sent);
         }
-        ports
+        sockets
     }
 }

@@ -83,8 +83,8 @@ impl Quic {
         Ok(match purpose {
             Purpose::Connecting => Bound::for_connecting(Arc::clone(&self.0), name),
             Purpose::Listening => {
-                let port = self.0.socket_to_listen(address)?;
-                Bound::for_listening(Arc::clone(&self.0), name, port)
+                let socket = self.0.socket_to_listen(address)?;
+                Bound::for_listening(Arc::clone(&self.0), name, socket)
             }
         })
     }

@@ -65,8 +65,8 @@ pub(super) struct Surroundings {
 
 /// Who has opened a socket.
 pub(super) trait SharedSocketOwner: Send + Sync {
-    /// Nobody uses the socket any more. Called with no lock of the port held.
-    fn unused(&self, port: &SharedSocket);
+    /// Nobody uses the socket any more. Called without its lock.
+    fn unused(&self, shared: &SharedSocket);
 }
 
 /// See the [module](self).
@@ -143,15 +143,15 @@ impl SharedSocket {
         let beginning = around.environment.now();
         let refusals = Arc::clone(&around.refusals);
         let in_flight = Arc::clone(around.settings.in_flight());
-        let port = Arc::new_cyclic(|this: &Weak<Self>| Self {
+        let shared = Arc::new_cyclic(|this: &Weak<Self>| Self {
             this: this.clone(),
             socket: match faults {
                 None => Socket::Plain(socket),
                 Some(faults) => {
                     let (environment, drivers) =
                         (around.environment.clone(), around.drivers.clone());
-                    let port = this.clone();
-                    let faulted = FaultedSocket::new(socket, faults, environment, drivers, port);
+                    let shared = this.clone();
+                    let faulted = FaultedSocket::new(socket, faults, environment, drivers, shared);
                     Socket::Faulted(Box::new(faulted))
                 }
             },
@@ -174,8 +174,8 @@ impl SharedSocket {
             due: AtomicU64::new(u64::MAX),
             beginning,
         });
-        port.settle_home(&mut port.home.lock());
-        Ok(port)
+        shared.settle_home(&mut shared.home.lock());
+        Ok(shared)
     }
 
     pub(super) fn local(&self) -> SocketAddr {
@@ -186,7 +186,7 @@ impl SharedSocket {
         &self.around.environment
     }
 
-    /// Has the port driven by the control domain exactly while no set holds a stream of it.
+    /// Has the socket driven by the control domain exactly while no set holds a stream of it.
     fn settle_home(&self, home: &mut Home) {
         let Some(drivers) = self.around.drivers.get() else {
             return;
@@ -332,7 +332,7 @@ impl SharedSocket {
         }
         let probe = Arc::new(PortProbe {
             probe: AddressProbe::new(self.local, remote)?,
-            port: self.this.clone(),
+            shared: self.this.clone(),
             remote,
         });
         let source: Arc<dyn Source> = Arc::<PortProbe>::clone(&probe);
@@ -512,20 +512,20 @@ impl Timed for SharedSocket {
     }
 }
 
-/// A probe of a port, as the control domain sees it.
+/// A probe of a shared socket, as the control domain sees it.
 struct PortProbe {
     probe: AddressProbe,
-    port: Weak<SharedSocket>,
+    shared: Weak<SharedSocket>,
     remote: SocketAddr,
 }
 
 impl Source for PortProbe {
     fn ready(&self, _: Edges) -> Turn {
         if let Some(error) = self.probe.error()
-            && let Some(port) = self.port.upgrade()
+            && let Some(shared) = self.shared.upgrade()
         {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::CONNREFUSED);
-            port.with(|state, outside| state.refused(outside, self.remote, errno));
+            shared.with(|state, outside| state.refused(outside, self.remote, errno));
         }
         Turn::default()
     }

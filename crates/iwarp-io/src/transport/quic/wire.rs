@@ -22,49 +22,49 @@ use crate::transport::sim::World;
 /// A reserved address.
 #[derive(Debug)]
 pub struct Bound {
-    ports: Arc<AdapterSockets>,
+    sockets: Arc<AdapterSockets>,
     name: AddressInUse,
     /// The UDP socket of a listener.
-    port: Option<ListeningPort>,
+    socket: Option<ListeningSocket>,
 }
 
 /// The UDP socket of a listener, which is closed if nobody listens or has a stream there when this is dropped.
 #[derive(Debug)]
-struct ListeningPort {
-    port: Arc<SharedSocket>,
-    ports: Arc<AdapterSockets>,
+struct ListeningSocket {
+    socket: Arc<SharedSocket>,
+    sockets: Arc<AdapterSockets>,
 }
 
-impl Drop for ListeningPort {
+impl Drop for ListeningSocket {
     fn drop(&mut self) {
-        self.ports.unused(&self.port);
+        self.sockets.unused(&self.socket);
     }
 }
 
 impl Bound {
     /// For a connection: the address needs no socket of its own.
-    pub(super) fn for_connecting(ports: Arc<AdapterSockets>, name: AddressInUse) -> Self {
+    pub(super) fn for_connecting(sockets: Arc<AdapterSockets>, name: AddressInUse) -> Self {
         Self {
-            ports,
+            sockets,
             name,
-            port: None,
+            socket: None,
         }
     }
 
     /// For a listener, on this socket.
     pub(super) fn for_listening(
-        ports: Arc<AdapterSockets>,
+        sockets: Arc<AdapterSockets>,
         name: AddressInUse,
-        port: Arc<SharedSocket>,
+        socket: Arc<SharedSocket>,
     ) -> Self {
-        let port = ListeningPort {
-            port,
-            ports: Arc::clone(&ports),
+        let socket = ListeningSocket {
+            socket,
+            sockets: Arc::clone(&sockets),
         };
         Self {
-            ports,
+            sockets,
             name,
-            port: Some(port),
+            socket: Some(socket),
         }
     }
 
@@ -77,13 +77,13 @@ impl Bound {
         if super::addresses_in_use::is_apart(local.ip(), remote.ip()) {
             return Err(Errno::NETUNREACH.into());
         }
-        let names = ConnectionInUse::new(self.ports.environment(), local, remote)?;
-        let port = self.ports.socket_to_connect(local.ip())?;
-        let source = port.source();
-        port.moved();
-        let flow = port.dial(Arc::clone(&source), (local, remote))?;
+        let names = ConnectionInUse::new(self.sockets.environment(), local, remote)?;
+        let socket = self.sockets.socket_to_connect(local.ip())?;
+        let source = socket.source();
+        socket.moved();
+        let flow = socket.dial(Arc::clone(&source), (local, remote))?;
         Ok(Dialer(Wire {
-            flow: StreamHandle { port, key: flow },
+            flow: StreamHandle { socket, key: flow },
             source,
             addresses: (local, remote),
             name: Mutex::new(Some(self.name)),
@@ -92,12 +92,12 @@ impl Bound {
     }
 
     pub(in crate::transport) fn listen(self) -> io::Result<Listener> {
-        let held = self.port.ok_or(Errno::INVAL)?;
-        let port = Arc::clone(&held.port);
-        let source = port.source();
-        port.with(|state, _| state.listen(Arc::clone(&source)))?;
+        let held = self.socket.ok_or(Errno::INVAL)?;
+        let socket = Arc::clone(&held.socket);
+        let source = socket.source();
+        socket.with(|state, _| state.listen(Arc::clone(&source)))?;
         Ok(Listener {
-            port,
+            socket,
             source,
             _name: self.name,
         })
@@ -119,7 +119,7 @@ impl Dialer {
 
     pub(in crate::transport) fn is_connected(&self) -> io::Result<bool> {
         let Wire { flow, .. } = &self.0;
-        flow.port.with(|state, _| state.is_open(flow.key))
+        flow.socket.with(|state, _| state.is_open(flow.key))
     }
 
     pub(in crate::transport) fn into_wire(self) -> Wire {
@@ -134,7 +134,7 @@ impl Dialer {
 /// Where peers connect to.
 #[derive(Debug)]
 pub struct Listener {
-    port: Arc<SharedSocket>,
+    socket: Arc<SharedSocket>,
     source: Arc<CarriedSource>,
     _name: AddressInUse,
 }
@@ -145,10 +145,10 @@ impl Listener {
     }
 
     pub(in crate::transport) fn accept(&self) -> io::Result<Wire> {
-        let accepted = self.port.with(|state, outside| {
+        let accepted = self.socket.with(|state, outside| {
             let mut accepted = state.accept();
             if would_block(&accepted) {
-                self.port.visit(state, outside);
+                self.socket.visit(state, outside);
                 accepted = state.accept();
                 if !state.is_somebody_there() {
                     self.source.lower(Edges::READ);
@@ -162,9 +162,9 @@ impl Listener {
         let (local, remote) = addresses;
         Ok(Wire {
             // Peers on one host may have chosen the same port, because no system keeps their ports apart.
-            _names: ConnectionInUse::new(self.port.environment(), local, remote).ok(),
+            _names: ConnectionInUse::new(self.socket.environment(), local, remote).ok(),
             flow: StreamHandle {
-                port: Arc::clone(&self.port),
+                socket: Arc::clone(&self.socket),
                 key,
             },
             source,
@@ -174,13 +174,13 @@ impl Listener {
     }
 
     pub(in crate::transport) fn is_somebody_there(&self) -> bool {
-        self.port.with(|state, _| state.is_somebody_there())
+        self.socket.with(|state, _| state.is_somebody_there())
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.port
+        self.socket
             .with(|state, outside| state.stop_listening(outside));
     }
 }
@@ -188,14 +188,14 @@ impl Drop for Listener {
 /// The end of a stream, which lets go of it when dropped.
 #[derive(Debug)]
 struct StreamHandle {
-    port: Arc<SharedSocket>,
+    socket: Arc<SharedSocket>,
     key: usize,
 }
 
 impl Drop for StreamHandle {
     fn drop(&mut self) {
-        self.port.moved();
-        self.port
+        self.socket.moved();
+        self.socket
             .with(|state, outside| state.let_go(outside, self.key));
     }
 }
@@ -217,7 +217,7 @@ impl Wire {
     }
 
     pub(in crate::transport) fn world(&self) -> Option<&World> {
-        self.flow.port.environment().world()
+        self.flow.socket.environment().world()
     }
 
     pub(in crate::transport) fn addresses(&self) -> (SocketAddr, SocketAddr) {
@@ -243,11 +243,11 @@ impl Wire {
 
     /// Unlike a read, a look leaves it to the sets to report what is there.
     pub(in crate::transport) fn peek(&self) -> io::Result<usize> {
-        let StreamHandle { port, key } = &self.flow;
-        port.with(|state, outside| {
+        let StreamHandle { socket, key } = &self.flow;
+        socket.with(|state, outside| {
             let mut peeked = state.peek(*key);
             if would_block(&peeked) {
-                port.visit(state, outside);
+                socket.visit(state, outside);
                 peeked = state.peek(*key);
             }
             peeked
@@ -259,11 +259,11 @@ impl Wire {
         &self,
         mut read: impl FnMut(&mut QuicEndpoint, usize) -> io::Result<T>,
     ) -> io::Result<T> {
-        let StreamHandle { port, key } = &self.flow;
-        let outcome = port.with(|state, outside| {
+        let StreamHandle { socket, key } = &self.flow;
+        let outcome = socket.with(|state, outside| {
             let mut outcome = read(state, *key);
             if would_block(&outcome) {
-                port.visit(state, outside);
+                socket.visit(state, outside);
                 // What the visit has found is taken here.
                 state.not_raised(&self.source, Edges::READ);
                 outcome = read(state, *key);
@@ -275,22 +275,22 @@ impl Wire {
             outcome
         });
         if outcome.is_ok() {
-            port.moved();
+            socket.moved();
         }
         outcome
     }
 
     pub(in crate::transport) fn check(&self) -> io::Result<()> {
-        let StreamHandle { port, key } = &self.flow;
-        port.with(|state, outside| {
-            port.visit(state, outside);
+        let StreamHandle { socket, key } = &self.flow;
+        socket.with(|state, outside| {
+            socket.visit(state, outside);
             state.check(*key)
         })
     }
 
     pub(in crate::transport) fn write(&self, octets: &[u8]) -> io::Result<usize> {
-        let StreamHandle { port, key } = &self.flow;
-        let written = port.with(|state, outside| {
+        let StreamHandle { socket, key } = &self.flow;
+        let written = socket.with(|state, outside| {
             let written = state.write(*key, octets);
             if written.as_ref().map_or(true, |count| *count < octets.len()) {
                 self.source.lower(Edges::WRITE);
@@ -299,7 +299,7 @@ impl Wire {
             written
         });
         if written.is_ok() {
-            port.moved();
+            socket.moved();
         }
         written
     }
@@ -309,8 +309,8 @@ impl Wire {
         table: &Table,
         batch: &mut TxBatch,
     ) -> io::Result<(u64, Sent)> {
-        let StreamHandle { port, key } = &self.flow;
-        let sent = port.with(|state, outside| {
+        let StreamHandle { socket, key } = &self.flow;
+        let sent = socket.with(|state, outside| {
             let sent = state.send(*key, table, batch);
             if matches!(sent, Ok((_, Sent::WouldBlock))) {
                 self.source.lower(Edges::WRITE);
@@ -319,16 +319,16 @@ impl Wire {
             sent
         });
         if matches!(sent, Ok((1.., _))) {
-            port.moved();
+            socket.moved();
         }
         sent
     }
 
     pub(in crate::transport) fn close_write(&self) -> io::Result<()> {
         *self.name.lock() = None;
-        let StreamHandle { port, key } = &self.flow;
-        port.moved();
-        port.with(|state, outside| {
+        let StreamHandle { socket, key } = &self.flow;
+        socket.moved();
+        socket.with(|state, outside| {
             let closed = state.finish(*key);
             state.settle_flow(outside, *key);
             closed
@@ -336,15 +336,15 @@ impl Wire {
     }
 
     pub(in crate::transport) fn end_is_under_way(&self) -> bool {
-        let StreamHandle { port, key } = &self.flow;
-        port.with(|state, _| state.end_is_under_way(*key))
+        let StreamHandle { socket, key } = &self.flow;
+        socket.with(|state, _| state.end_is_under_way(*key))
     }
 
     pub(in crate::transport) fn break_off(&self) {
         *self.name.lock() = None;
-        let StreamHandle { port, key } = &self.flow;
-        port.moved();
-        port.with(|state, outside| {
+        let StreamHandle { socket, key } = &self.flow;
+        socket.moved();
+        socket.with(|state, outside| {
             state.break_off(*key);
             state.settle_flow(outside, *key);
         });

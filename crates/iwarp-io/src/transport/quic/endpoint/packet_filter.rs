@@ -87,7 +87,7 @@ mod tests {
             assert_eq!(before_retry(&[&kept[..], &retry].concat()), kept);
             let behind = [&kept[..], &retry, &initial, &retry].concat();
             assert_eq!(before_retry(&behind), kept);
-            // Lookback a short header everything belongs to its packet.
+            // Behind a short header everything belongs to its packet.
             let ended = [&kept[..], &short, &retry].concat();
             assert_eq!(before_retry(&ended), ended);
         }
