@@ -54,7 +54,7 @@ const RULES: &[Rule] = &[
             "libnetdirect/src/route.rs",
             // Types and numbers of C, and the loader.
             "nd-paths/src",
-            "nd/src/admission.rs",
+            "nd/src/admission/mod.rs",
             "nd/src/perf",
             // Which ports are free.
             "nd/src/process.rs",
@@ -84,7 +84,7 @@ const RULES: &[Rule] = &[
             "iwarp-io/src/progress/background.rs",
             // The end of a program, which may hold locks of the library.
             "libibverbs/src/process.rs",
-            "nd/src/admission.rs",
+            "nd/src/admission/pending.rs",
             "nd/src/cores.rs",
             "nd/src/interrupt",
             // Reads what another program says.

@@ -1,30 +1,22 @@
-//! The admission of peers by servers: each connection is greeted in its own thread, while others come in.
-//!
-//! Until a peer has sent its first message, it is unknown. An unknown peer has a time limit for the first message. A peer that is
-//! admitted keeps its place until the server takes it.
-//!
-//! When all places are taken, a newcomer gets the place of the youngest peer of the address that has the most, if the newcomer's
-//! address has fewer. Otherwise the oldest unknown peer of the newcomer's own address is dropped, so that silent connections cost the
-//! next client only the time to accept them. There are never more threads than places: a newcomer whose place is free waits for the
-//! thread of the peer that was dropped. A server whose greetings serve the peers themselves can have known peers give way too
-//! ([`Bounds::known_give_way`]).
+//! The peers that have arrived and were not taken yet: who has a place, who gives way, and which greeting begins next.
+
+#[cfg(test)]
+mod tests;
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Display;
-use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use netdirect::{Listener, Status};
-use socket2::SockRef;
+use netdirect::Status;
 
 use crate::errors::{Failure, Result};
 use crate::provider::{PeerNetwork, PeerTable};
-use crate::session::{self, Deadline, Endpoint, Request, Session};
+use crate::session::{Deadline, Endpoint};
 use crate::stderr::Remarks;
 
 /// How long an unknown peer may take for its first message.
@@ -32,14 +24,6 @@ pub(crate) const FIRST_MESSAGE: Duration = Duration::from_secs(5);
 
 /// The pause between two attempts to accept when the system has no descriptors or memory left.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// The admission of a server: admits the peers that have sent their first message.
-#[derive(Debug)]
-pub(crate) struct Admission<T: Send + 'static> {
-    pending_peers: Arc<PendingPeers<T>>,
-    source: ConnectionSource,
-    acceptor: Option<JoinHandle<()>>,
-}
 
 /// Limits for the peers of an [`Admission`].
 #[derive(Clone, Copy, Debug)]
@@ -69,224 +53,6 @@ impl Bounds {
         Self {
             first_message: FIRST_MESSAGE.min(limit),
             ..Self::default()
-        }
-    }
-}
-
-/// The source of connections, with what is needed to stop it.
-#[derive(Debug)]
-enum ConnectionSource {
-    Tcp(Arc<TcpListener>),
-    Requests(Arc<dyn Listener>),
-}
-
-impl<T: Send + 'static> Admission<T> {
-    /// Accepts TCP connections. `greet` receives the first message of each, and admits the connection.
-    pub(crate) fn of_tcp<G>(listener: TcpListener, bounds: Bounds, greet: G) -> Result<Self>
-    where
-        G: Fn(TcpStream, &PendingPeer<T>) -> Result<()> + Send + Sync + 'static,
-    {
-        let listener = Arc::new(listener);
-        let pending_peers = Arc::new(PendingPeers::new(bounds));
-        let greet = Arc::new(greet);
-        let (source, accepting) = (Arc::clone(&listener), Arc::clone(&pending_peers));
-        let acceptor = start("accept", move || {
-            accepting.stop(accept_tcp(&source, &accepting, &greet));
-        })?;
-        Ok(Self {
-            pending_peers,
-            source: ConnectionSource::Tcp(listener),
-            acceptor: Some(acceptor),
-        })
-    }
-
-    /// Takes connection requests. `greet` accepts each or rejects it, receives its first message, and admits the
-    /// connection.
-    pub(crate) fn of_requests<G>(
-        session: &Arc<Session>,
-        listener: &Arc<dyn Listener>,
-        bounds: Bounds,
-        greet: G,
-    ) -> Result<Self>
-    where
-        G: Fn(Request, &PendingPeer<T>) -> Result<()> + Send + Sync + 'static,
-    {
-        let pending_peers = Arc::new(PendingPeers::new(bounds));
-        let greet = Arc::new(greet);
-        let (session, source) = (Arc::clone(session), Arc::clone(listener));
-        let accepting = Arc::clone(&pending_peers);
-        let acceptor = start("accept", move || {
-            accepting.stop(accept_requests(
-                &session,
-                source.as_ref(),
-                &accepting,
-                &greet,
-            ));
-        })?;
-        Ok(Self {
-            pending_peers,
-            source: ConnectionSource::Requests(Arc::clone(listener)),
-            acceptor: Some(acceptor),
-        })
-    }
-
-    /// Waits for the first peer that is admitted, and admits no other.
-    pub(crate) fn first(self) -> Result<T> {
-        self.wait()
-    }
-
-    /// The next admitted peer, however long that takes.
-    pub(crate) fn wait(&self) -> Result<T> {
-        loop {
-            if let Some(next) = self.next(None)? {
-                return Ok(next);
-            }
-        }
-    }
-
-    /// The next admitted peer. Waits for ever unless there is a limit. `None` if the limit has passed.
-    pub(crate) fn next(&self, limit: Option<Duration>) -> Result<Option<T>> {
-        self.pending_peers.take(limit)
-    }
-
-    /// The next admitted peer, if one of those who are here now or come meanwhile is admitted. `None` when no peer is left.
-    pub(crate) fn next_of_present(&self) -> Option<T> {
-        self.pending_peers.take_of_present()
-    }
-
-    /// Stops accepting, turns away peers that have not been admitted, and returns those that are admitted and were not taken.
-    pub(crate) fn close(mut self) -> Vec<T> {
-        self.stop()
-    }
-
-    fn stop(&mut self) -> Vec<T> {
-        let mut untaken = self.pending_peers.close();
-        let Some(acceptor) = self.acceptor.take() else {
-            return untaken;
-        };
-        while !acceptor.is_finished() {
-            match &self.source {
-                ConnectionSource::Tcp(listener) => end_accept(listener),
-                ConnectionSource::Requests(listener) => {
-                    let _ = listener.cancel_overlapped_requests();
-                }
-            }
-            // The accepting thread may have been about to wait once more.
-            thread::sleep(Duration::from_millis(1));
-        }
-        let _ = acceptor.join();
-        // One more may have arrived meanwhile.
-        untaken.append(&mut self.pending_peers.close());
-        untaken
-    }
-}
-
-impl<T: Send + 'static> Drop for Admission<T> {
-    /// Stops accepting, and turns away all peers.
-    fn drop(&mut self) {
-        drop(self.stop());
-    }
-}
-
-/// Ends a waiting accept. Where the system does not shut listeners down, a connection of our own ends it.
-fn end_accept(listener: &TcpListener) {
-    if SockRef::from(listener).shutdown(Shutdown::Both).is_ok() {
-        return;
-    }
-    let Ok(mut address) = listener.local_addr() else {
-        return;
-    };
-    if address.ip().is_unspecified() {
-        address.set_ip(match address {
-            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-        });
-    }
-    let _ = TcpStream::connect_timeout(&address, Duration::from_secs(1));
-}
-
-fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
-    let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
-    thread.map_err(|error| Failure::start("a thread", &error))
-}
-
-/// Accepts until the admission closes, or until accepting fails for good.
-fn accept_tcp<T, G>(
-    listener: &TcpListener,
-    pending_peers: &Arc<PendingPeers<T>>,
-    greet: &Arc<G>,
-) -> Result<()>
-where
-    T: Send + 'static,
-    G: Fn(TcpStream, &PendingPeer<T>) -> Result<()> + Send + Sync + 'static,
-{
-    /// After this many refusals in a row, the rule counts as one that forbids the call and not single connections.
-    const FORBIDDEN: usize = 8;
-    let mut forbidden = 0;
-    loop {
-        let accepted = listener.accept();
-        if pending_peers.is_closed() {
-            return Ok(());
-        }
-        match &accepted {
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => forbidden += 1,
-            _ => forbidden = 0,
-        }
-        // A second handle, to end the first one's waiting.
-        let accepted = accepted.and_then(|(stream, peer)| Ok((stream.try_clone()?, stream, peer)));
-        match accepted {
-            Ok((handle, stream, peer)) => {
-                let greet = Arc::clone(greet);
-                let turn_away = move || drop(handle.shutdown(Shutdown::Both));
-                pending_peers.receive(peer, turn_away, move |pending| greet(stream, pending));
-            }
-            Err(error) if is_lasting(&error) || forbidden == FORBIDDEN => {
-                return Err(Failure::socket("accept connections", &error));
-            }
-            Err(error) if error.kind() == ErrorKind::ConnectionAborted || forbidden > 1 => {}
-            Err(error) => pending_peers.make_room(&Failure::socket("accept a connection", &error)),
-        }
-    }
-}
-
-/// Returns true for errors that do not come from one connection, so that a further call would fail as well.
-fn is_lasting(error: &io::Error) -> bool {
-    [ErrorKind::InvalidInput, ErrorKind::Unsupported].contains(&error.kind())
-}
-
-/// Takes requests until the admission closes, or until that fails for good.
-fn accept_requests<T, G>(
-    session: &Session,
-    listener: &dyn Listener,
-    pending_peers: &Arc<PendingPeers<T>>,
-    greet: &Arc<G>,
-) -> Result<()>
-where
-    T: Send + 'static,
-    G: Fn(Request, &PendingPeer<T>) -> Result<()> + Send + Sync + 'static,
-{
-    loop {
-        let request = session::next_request(session, listener, None);
-        if pending_peers.is_closed() {
-            return Ok(());
-        }
-        match request {
-            Ok(request) => {
-                let greet = Arc::clone(greet);
-                let connector = Arc::clone(&request.connector);
-                let turn_away = move || {
-                    // Ends an Accept. A connection that has been accepted ends with its objects, which are dropped when the
-                    // greeting fails.
-                    let _ = connector.cancel_overlapped_requests();
-                    let _ = connector.disconnect(&netdirect::Overlapped::new());
-                };
-                let peer = request.peer;
-                pending_peers.receive(peer, turn_away, move |pending| greet(request, pending));
-            }
-            Err(failure) if failure.nd_status() == Some(Status::INSUFFICIENT_RESOURCES) => {
-                pending_peers.make_room(&failure);
-            }
-            Err(failure) => return Err(failure),
         }
     }
 }
@@ -365,7 +131,7 @@ impl<T: Send + 'static> PendingPeer<T> {
 
 /// All connections that have arrived and were not taken yet.
 #[derive(Debug)]
-struct PendingPeers<T> {
+pub(super) struct PendingPeers<T> {
     bounds: Bounds,
     list: Mutex<List<T>>,
     /// A peer was admitted or taken, or accepting has ended.
@@ -448,7 +214,7 @@ impl<T> Present<T> {
 }
 
 impl<T> List<T> {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             ticks: 0,
             waiting: PeerTable::default(),
@@ -562,7 +328,7 @@ impl<T> List<T> {
 }
 
 impl<T: Send + 'static> PendingPeers<T> {
-    fn new(bounds: Bounds) -> Self {
+    pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
             list: Mutex::new(List::new()),
@@ -576,12 +342,12 @@ impl<T: Send + 'static> PendingPeers<T> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
     /// Turns all away but those that are admitted, and returns these.
-    fn close(&self) -> Vec<T> {
+    pub(super) fn close(&self) -> Vec<T> {
         self.closed.store(true, Ordering::Release);
         let (waiting, known) = {
             let mut list = self.list();
@@ -599,13 +365,13 @@ impl<T: Send + 'static> PendingPeers<T> {
     }
 
     /// Accepting has ended.
-    fn stop(&self, why: Result<()>) {
+    pub(super) fn stop(&self, why: Result<()>) {
         self.list().stopped = Some(why);
         self.changed.notify_all();
     }
 
     /// Greets one more connection in its own thread, if there is a place for it.
-    fn receive(
+    pub(super) fn receive(
         self: &Arc<Self>,
         peer: SocketAddr,
         turn_away: impl FnOnce() + Send + 'static,
@@ -722,7 +488,7 @@ impl<T: Send + 'static> PendingPeers<T> {
     }
 
     /// Takes the next admitted peer.
-    fn take(&self, limit: Option<Duration>) -> Result<Option<T>> {
+    pub(super) fn take(&self, limit: Option<Duration>) -> Result<Option<T>> {
         let deadline = limit.map(|limit| Instant::now() + limit);
         let mut list = self.list();
         loop {
@@ -753,7 +519,7 @@ impl<T: Send + 'static> PendingPeers<T> {
     }
 
     /// Takes the next admitted peer, as long as a peer is here that may be admitted.
-    fn take_of_present(&self) -> Option<T> {
+    pub(super) fn take_of_present(&self) -> Option<T> {
         let is_open = |list: &mut List<T>| list.len() > 0 && !list.has_admitted();
         let waited = self.changed.wait_while(self.list(), is_open);
         let mut list = waited.unwrap_or_else(PoisonError::into_inner);
@@ -786,7 +552,7 @@ impl<T: Send + 'static> PendingPeers<T> {
     }
 
     /// The system has no resources left for one more connection. Drops an unknown peer, and waits a little before the next attempt.
-    fn make_room(&self, why: &Failure) {
+    pub(super) fn make_room(&self, why: &Failure) {
         self.remark(why);
         let one = self.list().give_way();
         if let Some(one) = one {
@@ -801,208 +567,8 @@ impl<T: Send + 'static> PendingPeers<T> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::io::{Read, Write};
-    use std::net::Ipv4Addr;
-    use std::sync::atomic::AtomicUsize;
-
-    use socket2::{Domain, Socket, Type};
-
-    use super::*;
-
-    /// A limit only to end a hang.
-    const HANG: Duration = Duration::from_secs(60);
-
-    /// Admits each peer that sends an octet, after an answer.
-    fn admission(most: usize, first_message: Duration) -> (Admission<u8>, SocketAddr) {
-        let (admission, address, _) = counted(most, first_message);
-        (admission, address)
-    }
-
-    /// An admission, its address, and the largest number of greetings that ran at once.
-    fn counted(
-        most: usize,
-        first_message: Duration,
-    ) -> (Admission<u8>, SocketAddr, Arc<AtomicUsize>) {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let bounds = Bounds {
-            most,
-            first_message,
-            known_give_way: false,
-        };
-        let (now, peak) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
-        let highest = Arc::clone(&peak);
-        let admission = Admission::of_tcp(listener, bounds, move |stream, pending| {
-            highest.fetch_max(1 + now.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
-            let greeted = greet(stream, pending);
-            now.fetch_sub(1, Ordering::SeqCst);
-            greeted
-        });
-        (admission.expect("a thread"), address, peak)
-    }
-
-    fn greet(mut stream: TcpStream, pending: &PendingPeer<u8>) -> Result<()> {
-        let mut word = [0];
-        let explain = |error| Failure::io("hear", &error);
-        stream
-            .set_read_timeout(Some(pending.deadline.left().max(Duration::from_millis(1))))
-            .map_err(explain)?;
-        stream.read_exact(&mut word).map_err(explain)?;
-        if word == *b"x" {
-            // The greeting serves the peer until it leaves.
-            pending.has_spoken();
-            stream.write_all(&word).map_err(explain)?;
-            stream.set_read_timeout(None).map_err(explain)?;
-            let _ = stream.read(&mut word);
-            return Ok(());
-        }
-        pending.admit(word[0]);
-        stream.write_all(&word).map_err(explain)
-    }
-
-    fn connect(to: SocketAddr) -> TcpStream {
-        connect_from(1, to)
-    }
-
-    /// Connects from 127.0.0.`host`.
-    fn connect_from(host: u8, to: SocketAddr) -> TcpStream {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-        let from = SocketAddr::from(([127, 0, 0, host], 0));
-        socket.bind(&from.into()).expect("a loopback address");
-        socket.connect(&to.into()).expect("accepted by the system");
-        let stream = TcpStream::from(socket);
-        stream.set_read_timeout(Some(HANG)).expect("set");
-        stream
-    }
-
-    fn is_dropped(mut stream: TcpStream) -> bool {
-        let mut octet = [0];
-        match stream.read(&mut octet) {
-            Ok(n) => n == 0,
-            Err(error) => error.kind() == ErrorKind::ConnectionReset,
-        }
-    }
-
-    /// An address floods the server before and after honest clients of two others come.
-    #[cfg(target_os = "linux")] // where all of 127.0.0.0/8 is this machine
-    #[test]
-    fn a_flood_of_one_address_takes_no_place_of_another_one() {
-        const PLACES: usize = 8;
-        let (admission, address, peak) = counted(PLACES, HANG);
-        let mut flood: Vec<_> = (0..100).map(|_| connect_from(2, address)).collect();
-        let mut honest = [3, 4, 3].map(|host| connect_from(host, address));
-        flood.extend((0..100).map(|_| connect_from(2, address)));
-        // Those that are left are the youngest, so that all have been accepted by then.
-        let left = flood.split_off(flood.len() - (PLACES - honest.len()));
-        assert!(flood.into_iter().all(is_dropped));
-        for (word, client) in (b'a'..).zip(&mut honest) {
-            client.write_all(&[word]).expect("sent");
-            client.read_exact(&mut [0]).expect("greeted");
-        }
-        let admitted = [(); 3].map(|()| admission.next(Some(HANG)).expect("open"));
-        let mut words = admitted.map(|word| word.expect("admitted"));
-        words.sort_unstable();
-        assert_eq!(words, *b"abc");
-        assert!(peak.load(Ordering::SeqCst) <= PLACES);
-        drop(left);
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn a_queue_of_one_address_takes_no_place_of_another_one_and_no_turn() {
-        const PLACES: usize = 8;
-        let (admission, address) = admission(PLACES, HANG);
-        let ask = |host, word| {
-            let mut client = connect_from(host, address);
-            client.write_all(&[word]).expect("sent");
-            client.read_exact(&mut [0]).expect("greeted");
-            client
-        };
-        let queue: Vec<_> = (0..PLACES).map(|_| ask(2, b'a')).collect();
-        // All places are taken by peers that are admitted, and by none that is unknown.
-        assert!(is_dropped(connect_from(2, address)));
-        let other = ask(3, b'b');
-        let next = || admission.next(Some(HANG)).expect("open").expect("admitted");
-        let order: Vec<_> = (0..PLACES).map(|_| next()).collect();
-        assert_eq!(order, *b"abaaaaaa");
-        drop((queue, other));
-    }
-
-    #[test]
-    fn the_oldest_stranger_gives_way() {
-        let (admission, address) = admission(2, HANG);
-        let [first, second, mut third] = [(); 3].map(|()| connect(address));
-        assert!(is_dropped(first));
-        third.write_all(b"3").expect("sent");
-        assert_eq!(admission.next(Some(HANG)).expect("open"), Some(b'3'));
-        drop(admission);
-        assert!(is_dropped(second));
-    }
-
-    #[test]
-    fn who_says_nothing_is_dropped() {
-        let (_admission, address) = admission(8, Duration::from_millis(50));
-        assert!(is_dropped(connect(address)));
-    }
-
-    #[test]
-    fn who_is_served_gives_way_to_nobody() {
-        let (admission, address) = admission(1, HANG);
-        let mut first = connect(address);
-        first.write_all(b"x").expect("sent");
-        first.read_exact(&mut [0]).expect("known");
-        assert!(is_dropped(connect(address)));
-        drop(admission);
-        assert!(is_dropped(first));
-    }
-
-    /// Returns the connections that give way, one after the other. Each has an identifier and an address, and the identifiers in `spoke`
-    /// have sent messages, in this order.
-    fn give_way(present: &[(u64, &str)], spoke: &[u64], admitted: &[u64]) -> Vec<u64> {
-        let mut list = List::new();
-        for &(id, address) in present {
-            let silent_since = spoke.iter().position(|one| *one == id);
-            let address = address.parse().expect("an address");
-            let one = Present {
-                peer: SocketAddr::new(address, u16::try_from(id).expect("a small number")),
-                spoke: silent_since.map_or(id, |at| 100 + at as u64),
-                stage: match (silent_since, admitted.contains(&id)) {
-                    (_, true) => Stage::Admitted(()),
-                    (Some(_), false) => Stage::Known,
-                    (None, false) => Stage::Unknown,
-                },
-                greet: None,
-                turn_away: Box::new(|| ()),
-            };
-            list.waiting.insert(id, PeerNetwork::of(address), one);
-        }
-        std::iter::from_fn(|| list.remove_silent())
-            .map(|one| one.peer.port().into())
-            .collect()
-    }
-
-    #[test]
-    fn the_longest_silent_of_the_address_with_the_most_gives_way() {
-        let [a, b, c] = ["192.0.2.1", "192.0.2.2", "2001:db8::1"];
-        let known = [(1, a), (2, b), (3, a), (4, a), (5, b)];
-        assert_eq!(give_way(&known, &[1, 2, 3, 4, 5], &[]), [1, 2, 3, 4, 5]);
-        assert_eq!(give_way(&known, &[2, 5, 3, 4, 1], &[]), [3, 2, 4, 5, 1]);
-        // An unknown peer has been silent since it came.
-        assert_eq!(give_way(&known, &[1, 2, 5], &[]), [3, 4, 2, 1, 5]);
-        // One host may have a whole network of 64 bits.
-        let network = [(1, b), (2, c), (3, "2001:db8::2")];
-        assert_eq!(give_way(&network, &[], &[]), [2, 1, 3]);
-        assert_eq!(give_way(&known, &[], &[1, 3, 4]), [2, 5]);
-        assert!(give_way(&known, &[], &[1, 2, 3, 4, 5]).is_empty());
-    }
-
-    #[test]
-    fn a_closed_door_refuses() {
-        let (admission, address) = admission(8, HANG);
-        drop(admission);
-        let refused = TcpStream::connect(address).expect_err("nobody listens");
-        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-    }
+/// Starts a thread.
+pub(super) fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
+    thread.map_err(|error| Failure::start("a thread", &error))
 }
