@@ -3,6 +3,7 @@
 //! A provider implements the traits of [`netdirect`] for its objects. What ND2 demands of all providers alike is here, so that it
 //! is written once:
 //!
+//! - [`ProviderAdapter`]: what the rules need of the adapter;
 //! - [`checks`] of the arguments of calls;
 //! - [`requests`] in flight, and work to do once a lock is released;
 //! - [`listener`]: backlog, and connectors that wait for a peer's request;
@@ -12,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod adapter;
 pub mod checks;
 pub mod connector;
 mod error;
@@ -20,4 +22,5 @@ pub mod requests;
 #[cfg(test)]
 mod testing;
 
+pub use adapter::ProviderAdapter;
 pub use error::{fail, removed};

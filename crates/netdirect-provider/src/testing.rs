@@ -1,12 +1,17 @@
 //! What the tests of this crate share.
 
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use netdirect::{
-    Association, MemoryRegion, MemoryWindow, OpFlags, OverlappedFile, QueuePair, RemoteAddress,
-    Result, Sge,
+    Association, Call, MemoryRegion, MemoryWindow, OpFlags, OverlappedFile, QueuePair,
+    RemoteAddress, Result, Sge,
 };
+
+use crate::adapter::ProviderAdapter;
+use crate::error::removed;
 
 /// A file whose requests end without a thread that drives them.
 #[derive(Debug, Default)]
@@ -82,5 +87,47 @@ impl QueuePair for UnusedQueuePair {
 
     fn write_inline(&self, _: u64, _: &[&[u8]], _: RemoteAddress, _: OpFlags) -> Result<()> {
         unreachable!()
+    }
+}
+
+/// An adapter of one address, which can be removed.
+#[derive(Debug)]
+pub(crate) struct TestAdapter {
+    addresses: [IpAddr; 1],
+    pub(crate) is_removed: AtomicBool,
+}
+
+impl TestAdapter {
+    pub(crate) fn at(address: IpAddr) -> Arc<Self> {
+        Arc::new(Self {
+            addresses: [address],
+            is_removed: AtomicBool::new(false),
+        })
+    }
+}
+
+impl ProviderAdapter for TestAdapter {
+    fn present(&self) -> Result<()> {
+        if self.is_removed.load(Ordering::SeqCst) {
+            return Err(removed());
+        }
+        Ok(())
+    }
+
+    fn admit(&self, _: Call) -> Result<()> {
+        self.present()
+    }
+
+    fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    fn serves(&self, ip: IpAddr) -> bool {
+        self.addresses.contains(&ip)
+    }
+
+    fn local_address_for(&self, peer: IpAddr) -> Option<IpAddr> {
+        let [own] = self.addresses;
+        (own.is_ipv4() == peer.is_ipv4()).then_some(own)
     }
 }

@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 
-use netdirect::{AdapterId, Buffer, Capabilities, Error, Result, Sge, Status};
+use netdirect::{AdapterId, Buffer, Call, Capabilities, Error, Result, Sge, Status};
+use netdirect_provider::ProviderAdapter;
 use parking_lot::{Mutex, RwLock};
 
 use crate::device::Device;
@@ -80,6 +81,38 @@ impl std::fmt::Debug for Core {
         f.debug_struct("Core")
             .field("name", &self.name)
             .finish_non_exhaustive()
+    }
+}
+
+impl ProviderAdapter for Core {
+    fn present(&self) -> Result<()> {
+        self.device.present()
+    }
+
+    fn admit(&self, call: Call) -> Result<()> {
+        self.device.admit(call)
+    }
+
+    fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    /// Whether this is an address of the adapter.
+    fn serves(&self, ip: IpAddr) -> bool {
+        self.addresses.contains(&ip)
+    }
+
+    /// The adapter's address from which a peer is reached, as the system routes; if that is none of the adapter's, the first one of the
+    /// family.
+    fn local_address_for(&self, peer: IpAddr) -> Option<IpAddr> {
+        if let Some(routed) = routed_from(peer)
+            && self.serves(routed)
+        {
+            return Some(routed);
+        }
+        let own = self.addresses.iter().copied();
+        let mut own = own.filter(|own| own.is_ipv4() == peer.is_ipv4());
+        own.next()
     }
 }
 
@@ -158,24 +191,6 @@ impl Core {
             capabilities |= Capabilities::FETCH_ADD | Capabilities::COMPARE_SWAP;
         }
         capabilities
-    }
-
-    /// Whether this is an address of the adapter.
-    pub(crate) fn serves(&self, ip: IpAddr) -> bool {
-        self.addresses.contains(&ip)
-    }
-
-    /// The adapter's address from which a peer is reached, as the system routes; if that is none of the adapter's, the first one of the
-    /// family.
-    pub(crate) fn local_address_for(&self, peer: IpAddr) -> Option<IpAddr> {
-        if let Some(routed) = routed_from(peer)
-            && self.serves(routed)
-        {
-            return Some(routed);
-        }
-        let own = self.addresses.iter().copied();
-        let mut own = own.filter(|own| own.is_ipv4() == peer.is_ipv4());
-        own.next()
     }
 
     /// An entry of no octets.

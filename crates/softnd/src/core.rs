@@ -21,7 +21,8 @@ use iwarp_io::transport::sim::World;
 use iwarp_io::transport::sim::world::{SimAdapter, Stuck};
 use iwarp_io::transport::stream::Stream;
 use iwarp_io::transport::{Transport, Wire};
-use netdirect::{AdapterId, Affinity, Error, Result, SimulatedTime, Status};
+use netdirect::{AdapterId, Affinity, Call, Error, Result, SimulatedTime, Status};
+use netdirect_provider::ProviderAdapter;
 use parking_lot::Mutex;
 
 use crate::device::{self, Device, DeviceObject, RemovalScheduler};
@@ -62,6 +63,33 @@ impl std::fmt::Debug for Core {
             .field("id", &self.id)
             .field("addresses", &self.addresses)
             .finish_non_exhaustive()
+    }
+}
+
+impl ProviderAdapter for Core {
+    fn present(&self) -> Result<()> {
+        self.device.present()
+    }
+
+    fn admit(&self, call: Call) -> Result<()> {
+        self.device.admit(call)
+    }
+
+    fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    /// Whether connections may use this local address. An adapter with an address of 127.0.0.0/8 serves all of 127.0.0.0/8.
+    fn serves(&self, address: IpAddr) -> bool {
+        serves(&self.addresses, address)
+    }
+
+    /// The local address for connections to `peer`.
+    fn local_address_for(&self, peer: IpAddr) -> Option<IpAddr> {
+        self.addresses
+            .iter()
+            .copied()
+            .find(|own| own.is_ipv4() == peer.is_ipv4())
     }
 }
 
@@ -161,19 +189,6 @@ impl Core {
 
     pub(crate) fn next_stream(&self) -> StreamId {
         StreamId(self.next_stream.fetch_add(1, Ordering::Relaxed))
-    }
-
-    /// Whether connections may use this local address. An adapter with an address of 127.0.0.0/8 serves all of 127.0.0.0/8.
-    pub(crate) fn serves(&self, address: IpAddr) -> bool {
-        serves(&self.addresses, address)
-    }
-
-    /// The local address for connections to `peer`.
-    pub(crate) fn local_address_for(&self, peer: IpAddr) -> Option<IpAddr> {
-        self.addresses
-            .iter()
-            .copied()
-            .find(|own| own.is_ipv4() == peer.is_ipv4())
     }
 
     /// Keeps a released queue pair until its connection has ended.

@@ -7,6 +7,7 @@ use netdirect::{Call, Error, Overlapped, QueuePair, ReadLimits, Result, Status};
 
 use super::line::{Acceptance, Attempt, Binding, ConnectorLine, ConnectorRules, ConnectorState};
 use super::machine::{Event, State};
+use crate::adapter::ProviderAdapter;
 use crate::checks::{addresses, sizes};
 use crate::error::fail;
 use crate::listener::{AwaitedListener, WaitingConnector};
@@ -22,7 +23,7 @@ pub(super) struct Wanted<'a> {
 impl<L: ConnectorLine> ConnectorRules<L> {
     pub(super) fn bind(&self, line: &L, address: SocketAddr) -> Result<()> {
         let mut state = self.lock(line);
-        line.present()?; // CONN-007
+        line.adapter().present()?; // CONN-007
         let is_bound = state.local.is_some() && !state.failed;
         let call = if is_bound {
             Event::BindAgain
@@ -30,8 +31,8 @@ impl<L: ConnectorLine> ConnectorRules<L> {
             Event::Bind
         };
         Self::check(&mut state, call)?;
-        addresses::local(address.ip(), |ip| line.serves(ip))?;
-        line.admit(Call::BindConnector)?;
+        addresses::local(address.ip(), |ip| line.adapter().serves(ip))?;
+        line.adapter().admit(Call::BindConnector)?;
         state.bound = None; // The client may ask for the same port again.
         let binding = line.bind(address)?;
         state.take_binding(binding, address.port() == 0);
@@ -48,7 +49,7 @@ impl<L: ConnectorLine> ConnectorRules<L> {
         let qp = line.queue_pair(wanted.qp)?;
         let limits = line.asked_limits(wanted.inbound, wanted.outbound);
         let mut state = self.lock(line);
-        line.present()?; // CONN-019
+        line.adapter().present()?; // CONN-019
         let step = Self::check(&mut state, Event::Connect)?;
         let most = line.caller_data(destination.ip());
         sizes::private_data(wanted.private_data, most, "MaxCallerData")?;
@@ -96,7 +97,7 @@ impl<L: ConnectorLine> ConnectorRules<L> {
             Some(local) if state.picked => SocketAddr::new(local.ip(), 0),
             Some(local) => local,
             None => {
-                let own = line.local_address_for(destination.ip());
+                let own = line.adapter().local_address_for(destination.ip());
                 let own = own.ok_or_else(|| {
                     let what = format!(
                         "the adapter has no address of the family of {}",
@@ -113,7 +114,7 @@ impl<L: ConnectorLine> ConnectorRules<L> {
 
     pub(super) fn complete_connect(&self, line: &L, overlapped: &Overlapped) -> Result<()> {
         let mut state = self.lock(line);
-        line.present()?; // CONN-045
+        line.adapter().present()?; // CONN-045
         let step = Self::check(&mut state, Event::CompleteConnect)?;
         let request = overlapped.begin(&line.file())?;
         state.requests.add_state_change(request);
@@ -135,7 +136,7 @@ impl<L: ConnectorLine> ConnectorRules<L> {
         let qp = line.queue_pair(wanted.qp)?;
         let limits = line.asked_limits(wanted.inbound, wanted.outbound);
         let mut state = self.lock(line);
-        line.present()?; // CONN-053
+        line.adapter().present()?; // CONN-053
         let most = line.callee_data(state.peer.map(|peer| peer.ip()));
         sizes::private_data(wanted.private_data, most, "MaxCalleeData")?;
         line.look_for_end(&mut state);
@@ -157,7 +158,7 @@ impl<L: ConnectorLine> ConnectorRules<L> {
 
     pub(super) fn reject(&self, line: &L, private_data: &[u8]) -> Result<()> {
         let mut state = self.lock(line);
-        line.present()?; // CONN-070
+        line.adapter().present()?; // CONN-070
         let most = line.callee_data(state.peer.map(|peer| peer.ip()));
         sizes::private_data(private_data, most, "MaxCalleeData")?;
         line.look_for_end(&mut state);
@@ -168,7 +169,7 @@ impl<L: ConnectorLine> ConnectorRules<L> {
 
     pub(super) fn notify_disconnect(&self, line: &L, overlapped: &Overlapped) -> Result<()> {
         let mut state = self.lock(line);
-        line.present()?; // GEN-015
+        line.adapter().present()?; // GEN-015
         Self::check(&mut state, Event::NotifyDisconnect)?;
         let request = overlapped.begin(&line.file())?;
         if state.ended || state.state() == State::Disconnected {
@@ -181,7 +182,7 @@ impl<L: ConnectorLine> ConnectorRules<L> {
 
     pub(super) fn disconnect(&self, line: &L, overlapped: &Overlapped) -> Result<()> {
         let mut state = self.lock(line);
-        line.present()?; // CONN-111
+        line.adapter().present()?; // CONN-111
         let step = Self::check(&mut state, Event::Disconnect)?;
         let request = overlapped.begin(&line.file())?;
         state.requests.add_state_change(request);

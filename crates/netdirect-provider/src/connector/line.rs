@@ -4,12 +4,11 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 
-use netdirect::{
-    Call, Error, OverlappedFile, PendingOverlapped, QueuePair, ReadLimits, Result, Status,
-};
+use netdirect::{Error, OverlappedFile, PendingOverlapped, QueuePair, ReadLimits, Result, Status};
 use parking_lot::Mutex;
 
 use super::machine::State;
+use crate::adapter::ProviderAdapter;
 use crate::listener::AwaitedListener;
 use crate::requests::{Action, AfterUnlock, Requests};
 
@@ -55,7 +54,7 @@ pub struct Acceptance<'a, Q, C> {
 /// done where a line may have nothing to do.
 pub trait ConnectorLine: Send + Sync + Sized + 'static {
     /// The state that all objects of one opened adapter share.
-    type Adapter;
+    type Adapter: ProviderAdapter;
     /// The provider's queue pairs.
     type QueuePair: Send + Sync;
     /// What a queue pair gives to the connector that claims it.
@@ -81,26 +80,6 @@ pub trait ConnectorLine: Send + Sync + Sized + 'static {
     fn file(&self) -> Arc<dyn OverlappedFile>;
 
     // ---- checks ----
-
-    /// Fails if the device was removed (GEN-015).
-    ///
-    /// # Errors
-    ///
-    /// [`DEVICE_REMOVED`](netdirect::Status::DEVICE_REMOVED).
-    fn present(&self) -> Result<()>;
-
-    /// Fails if the device was removed, or if a fault is due at this call.
-    ///
-    /// # Errors
-    ///
-    /// [`DEVICE_REMOVED`](netdirect::Status::DEVICE_REMOVED), or the status of the fault.
-    fn admit(&self, call: Call) -> Result<()>;
-
-    /// Returns true if connections of the adapter may use this local address.
-    fn serves(&self, ip: IpAddr) -> bool;
-
-    /// Returns the adapter's address for connections to this peer.
-    fn local_address_for(&self, peer: IpAddr) -> Option<IpAddr>;
 
     /// Returns the read limits for what a client has asked for: limits above the adapter's are cut, without an error (CONN-027).
     fn asked_limits(&self, inbound: u32, outbound: u32) -> ReadLimits;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use netdirect::{
-    Call, CompletionSink, Connector as _, Error, Overlapped, OverlappedFile, OverlappedObject as _,
+    CompletionSink, Connector as _, Error, Overlapped, OverlappedFile, OverlappedObject as _,
     QueuePair, ReadLimits, Result, Status,
 };
 use parking_lot::Mutex;
@@ -15,7 +15,7 @@ use super::machine::{Event, State};
 use super::*;
 use crate::listener::{AwaitedListener, WaitingConnector};
 use crate::requests::Work;
-use crate::testing::{UnusedQueuePair, file};
+use crate::testing::{TestAdapter, UnusedQueuePair, file};
 
 const HERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 5);
 const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 7);
@@ -42,11 +42,9 @@ struct LineState {
 }
 
 /// A line without a network.
-#[derive(Default)]
 struct Line {
     rules: ConnectorRules<Self>,
-    adapter: Arc<()>,
-    is_removed: AtomicBool,
+    adapter: Arc<TestAdapter>,
     /// How many queue pairs are claimed.
     claims: AtomicUsize,
     /// What CompleteConnect and Reject come to.
@@ -54,6 +52,19 @@ struct Line {
     peer_is_gone: AtomicBool,
     /// Private data that was sent.
     sent: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self {
+            rules: ConnectorRules::default(),
+            adapter: TestAdapter::at(HERE.ip()),
+            claims: AtomicUsize::default(),
+            completion_fails: AtomicBool::default(),
+            peer_is_gone: AtomicBool::default(),
+            sent: Mutex::default(),
+        }
+    }
 }
 
 type Locked = ConnectorState<Line>;
@@ -70,7 +81,7 @@ impl Line {
 }
 
 impl ConnectorLine for Line {
-    type Adapter = ();
+    type Adapter = TestAdapter;
     type QueuePair = ();
     type Claim = ();
     type Bound = SocketAddr;
@@ -83,31 +94,12 @@ impl ConnectorLine for Line {
         &self.rules
     }
 
-    fn adapter(&self) -> &Arc<()> {
+    fn adapter(&self) -> &Arc<TestAdapter> {
         &self.adapter
     }
 
     fn file(&self) -> Arc<dyn OverlappedFile> {
         file()
-    }
-
-    fn present(&self) -> Result<()> {
-        match self.is_removed.load(Ordering::SeqCst) {
-            true => Err(crate::error::removed()),
-            false => Ok(()),
-        }
-    }
-
-    fn admit(&self, _: Call) -> Result<()> {
-        self.present()
-    }
-
-    fn serves(&self, ip: IpAddr) -> bool {
-        ip == HERE.ip()
-    }
-
-    fn local_address_for(&self, peer: IpAddr) -> Option<IpAddr> {
-        peer.is_ipv4().then_some(HERE.ip())
     }
 
     fn asked_limits(&self, inbound: u32, outbound: u32) -> ReadLimits {
@@ -364,7 +356,7 @@ impl Stage {
                 return WaitingConnector::take_back(&*self.line, &self.listener()).map(drop);
             }
             Event::DeviceRemoved => {
-                self.line.is_removed.store(true, Ordering::SeqCst);
+                self.line.adapter.is_removed.store(true, Ordering::SeqCst);
                 self.tell(event, Status::SUCCESS);
                 return Ok(());
             }
@@ -468,7 +460,7 @@ proptest! {
             let had_ended = stage.line.rules.lock(&stage.line).ended;
             let caused = stage.cause(event);
             // What happens is what the table says, and what follows in the same call. Calls fail once the device is gone.
-            let is_removed = stage.line.is_removed.load(Ordering::SeqCst);
+            let is_removed = stage.line.adapter.is_removed.load(Ordering::SeqCst);
             match (event, machine::step(before, event)) {
                 (Event::BindAgain, _) => {}
                 (_, Err(refusal)) if !is_removed => {

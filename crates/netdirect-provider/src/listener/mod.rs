@@ -16,6 +16,8 @@ use std::sync::{Arc, Weak};
 use netdirect::{Call, Error, Overlapped, OverlappedFile, PendingOverlapped, Result, Status};
 use parking_lot::Mutex;
 
+use crate::adapter::ProviderAdapter;
+use crate::checks::addresses;
 use crate::error::fail;
 use crate::requests::AfterUnlock;
 
@@ -68,6 +70,8 @@ pub type Queued<L> = <<L as ListenerLine>::Backlog as Backlog>::PeerRequest;
 
 /// A provider's listener: what is below the rules.
 pub trait ListenerLine: Send + Sync + Sized + 'static {
+    /// The state that all objects of one opened adapter share.
+    type Adapter: ProviderAdapter;
     /// The provider's connectors.
     type Connector: WaitingConnector;
     /// Where peers' requests wait.
@@ -80,6 +84,19 @@ pub trait ListenerLine: Send + Sync + Sized + 'static {
     /// Returns the rules that this listener contains.
     fn rules(&self) -> &ListenerRules<Self>;
 
+    /// Returns the adapter that the listener belongs to.
+    fn adapter(&self) -> &Arc<Self::Adapter>;
+
+    /// Returns the addresses that a Bind to this one covers: see [`addresses::covered`].
+    ///
+    /// # Errors
+    ///
+    /// [`INVALID_ADDRESS`](Status::INVALID_ADDRESS).
+    fn covered(&self, ip: IpAddr) -> Result<Vec<IpAddr>> {
+        let adapter = self.adapter();
+        addresses::covered(ip, adapter.addresses(), |ip| adapter.serves(ip))
+    }
+
     /// Returns the provider's connector behind a client's reference.
     ///
     /// # Errors
@@ -89,27 +106,6 @@ pub trait ListenerLine: Send + Sync + Sized + 'static {
 
     /// Returns the file at which the listener's requests end.
     fn file(&self) -> Arc<dyn OverlappedFile>;
-
-    /// Fails if the device was removed (GEN-015).
-    ///
-    /// # Errors
-    ///
-    /// [`DEVICE_REMOVED`](Status::DEVICE_REMOVED).
-    fn present(&self) -> Result<()>;
-
-    /// Fails if the device was removed, or if a fault is due at this call.
-    ///
-    /// # Errors
-    ///
-    /// [`DEVICE_REMOVED`](Status::DEVICE_REMOVED), or the status of the fault.
-    fn admit(&self, call: Call) -> Result<()>;
-
-    /// Returns the addresses that a Bind to this one covers: see [`addresses::covered`](crate::checks::addresses::covered).
-    ///
-    /// # Errors
-    ///
-    /// [`INVALID_ADDRESS`](Status::INVALID_ADDRESS).
-    fn covered(&self, ip: IpAddr) -> Result<Vec<IpAddr>>;
 
     /// Reserves a port of all these addresses. With port 0, one that is free on all of them.
     ///
@@ -278,7 +274,7 @@ impl<L: ListenerLine> ListenerRules<L> {
 
     fn bind(&self, line: &L, address: SocketAddr) -> Result<()> {
         let mut state = self.state.lock();
-        line.present()?;
+        line.adapter().present()?;
         if state.address.is_some() {
             return fail(
                 Status::ADDRESS_ALREADY_ASSOCIATED,
@@ -286,7 +282,7 @@ impl<L: ListenerLine> ListenerRules<L> {
             ); // LSTN-011
         }
         let covered = line.covered(address.ip())?;
-        line.admit(Call::BindListener)?;
+        line.adapter().admit(Call::BindListener)?;
         let (bound, port) = line.bind(&covered, address.port())?;
         state.bound = Some(bound);
         state.address = Some(SocketAddr::new(address.ip(), port));
@@ -295,7 +291,7 @@ impl<L: ListenerLine> ListenerRules<L> {
 
     fn listen(&self, line: &L, backlog: u32) -> Result<()> {
         let mut state = self.state.lock();
-        line.present()?; // GEN-015
+        line.adapter().present()?; // GEN-015
         let address = state.address.filter(|_| !state.listens);
         let Some(address) = address.filter(|_| state.bound.is_some()) else {
             return fail(
@@ -303,7 +299,7 @@ impl<L: ListenerLine> ListenerRules<L> {
                 "the listener is not bound, or listens already",
             ); // LSTN-017, -018
         };
-        line.admit(Call::Listen)?;
+        line.adapter().admit(Call::Listen)?;
         let longest = line.longest_backlog();
         state.backlog = match backlog {
             0 => longest,
@@ -329,7 +325,7 @@ impl<L: ListenerLine> ListenerRules<L> {
         overlapped: &Overlapped,
     ) -> Result<()> {
         let mut state = self.state.lock();
-        line.present()?; // LSTN-026
+        line.adapter().present()?; // LSTN-026
         if !state.listens {
             return fail(Status::INVALID_DEVICE_STATE, "the listener does not listen"); // LSTN-030
         }

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use netdirect::{Connector, Listener as _, OverlappedObject, QueuePair, ReadLimits, Started};
 
 use super::*;
-use crate::checks::addresses;
-use crate::testing::file;
+use crate::testing::{TestAdapter, file};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
@@ -109,18 +108,31 @@ impl OverlappedObject for Handle {
 }
 
 /// A line without a network.
-#[derive(Default)]
 struct Line {
     rules: ListenerRules<Self>,
+    adapter: Arc<TestAdapter>,
     refused: Mutex<Vec<u64>>,
     /// Peers that have gone, as their requests tell.
     gone: Mutex<HashSet<u64>>,
-    is_removed: std::sync::atomic::AtomicBool,
     bound: AtomicU32,
     listen_fails: std::sync::atomic::AtomicBool,
 }
 
+impl Default for Line {
+    fn default() -> Self {
+        Self {
+            rules: ListenerRules::default(),
+            adapter: TestAdapter::at(HERE),
+            refused: Mutex::default(),
+            gone: Mutex::default(),
+            bound: AtomicU32::default(),
+            listen_fails: std::sync::atomic::AtomicBool::default(),
+        }
+    }
+}
+
 impl ListenerLine for Line {
+    type Adapter = TestAdapter;
     type Connector = Waiter;
     type Backlog = Queue<Request>;
     type Bound = ();
@@ -128,6 +140,10 @@ impl ListenerLine for Line {
 
     fn rules(&self) -> &ListenerRules<Self> {
         &self.rules
+    }
+
+    fn adapter(&self) -> &Arc<TestAdapter> {
+        &self.adapter
     }
 
     fn connector(&self, connector: &Arc<dyn Connector>) -> Result<Arc<Waiter>> {
@@ -140,21 +156,6 @@ impl ListenerLine for Line {
 
     fn file(&self) -> Arc<dyn OverlappedFile> {
         file()
-    }
-
-    fn present(&self) -> Result<()> {
-        match self.is_removed.load(Ordering::SeqCst) {
-            true => Err(crate::error::removed()),
-            false => Ok(()),
-        }
-    }
-
-    fn admit(&self, _: Call) -> Result<()> {
-        self.present()
-    }
-
-    fn covered(&self, ip: IpAddr) -> Result<Vec<IpAddr>> {
-        addresses::covered(ip, &[HERE], |ip| ip == HERE)
     }
 
     fn bind(&self, _: &[IpAddr], port: u16) -> Result<((), u16)> {
@@ -323,7 +324,7 @@ fn lstn_025_cancel_release_and_removal_end_all_waits_in_their_order() {
     let cancel: fn(&mut Stage) = |stage| stage.handle().cancel_overlapped_requests().unwrap();
     let release: fn(&mut Stage) = |stage| stage.handle = None;
     let remove: fn(&mut Stage) = |stage| {
-        stage.line.is_removed.store(true, Ordering::SeqCst);
+        stage.line.adapter.is_removed.store(true, Ordering::SeqCst);
         stage.line.rules.device_removed(&stage.line);
     };
     for (end, wanted) in [
@@ -352,7 +353,7 @@ fn lstn_033_a_closed_listener_refuses_who_waits_and_who_comes() {
 #[test]
 fn a_listener_of_a_removed_device_has_no_address_and_takes_no_call() {
     let stage = Stage::listening(0);
-    stage.line.is_removed.store(true, Ordering::SeqCst);
+    stage.line.adapter.is_removed.store(true, Ordering::SeqCst);
     stage.line.rules.device_removed(&stage.line);
     let handle = stage.handle();
     let address = status(handle.get_local_address());

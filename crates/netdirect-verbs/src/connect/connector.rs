@@ -8,7 +8,7 @@ mod state;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 
-use netdirect::{Call, Error, OverlappedFile, QueuePair, ReadLimits, Result, Status};
+use netdirect::{Error, OverlappedFile, QueuePair, ReadLimits, Result, Status};
 use netdirect_provider::checks::own;
 use netdirect_provider::connector::machine::{Event, State};
 use netdirect_provider::connector::{
@@ -58,22 +58,6 @@ impl ConnectorLine for Connector {
 
     fn file(&self) -> Arc<dyn OverlappedFile> {
         self.file.clone()
-    }
-
-    fn present(&self) -> Result<()> {
-        self.core.device.present()
-    }
-
-    fn admit(&self, call: Call) -> Result<()> {
-        self.core.device.admit(call)
-    }
-
-    fn serves(&self, ip: IpAddr) -> bool {
-        self.core.serves(ip)
-    }
-
-    fn local_address_for(&self, peer: IpAddr) -> Option<IpAddr> {
-        self.core.local_address_for(peer)
     }
 
     fn asked_limits(&self, inbound: u32, outbound: u32) -> ReadLimits {

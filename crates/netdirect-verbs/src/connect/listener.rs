@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 
-use netdirect::{Call, Error, OverlappedFile, ReadLimits, Result, Status};
-use netdirect_provider::checks::{addresses, own};
+use netdirect::{Error, OverlappedFile, ReadLimits, Result, Status};
+use netdirect_provider::checks::own;
 use netdirect_provider::listener::{self, Keyed, ListenerLine, ListenerRules, Queue};
 
 use super::connector::{Connector, ConnectorHandle, PeerRequest, received, reject};
@@ -74,6 +74,7 @@ impl Listener {
 }
 
 impl ListenerLine for Listener {
+    type Adapter = Core;
     type Connector = Connector;
     type Backlog = Queue<PeerRequest>;
     /// An identifier for each address, with its key.
@@ -84,6 +85,10 @@ impl ListenerLine for Listener {
         &self.rules
     }
 
+    fn adapter(&self) -> &Arc<Core> {
+        &self.core
+    }
+
     fn connector(&self, connector: &Arc<dyn netdirect::Connector>) -> Result<Arc<Connector>> {
         let connector = own::connector::<ConnectorHandle>(connector, &self.core)?;
         Ok(Arc::clone(connector.line()))
@@ -91,18 +96,6 @@ impl ListenerLine for Listener {
 
     fn file(&self) -> Arc<dyn OverlappedFile> {
         self.file.clone()
-    }
-
-    fn present(&self) -> Result<()> {
-        self.core.device.present()
-    }
-
-    fn admit(&self, call: Call) -> Result<()> {
-        self.core.device.admit(call)
-    }
-
-    fn covered(&self, ip: IpAddr) -> Result<Vec<IpAddr>> {
-        addresses::covered(ip, &self.core.addresses, |ip| self.core.serves(ip))
     }
 
     fn bind(&self, addresses: &[IpAddr], port: u16) -> Result<(Self::Bound, u16)> {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use netdirect::{LocalToken, Overlapped, ReadLimits, Sge, Started, Status};
 
+use netdirect_provider::ProviderAdapter as _;
+
 use super::{HERE, Objects, PEER, eventually, fake, open};
 use crate::options::Options;
 use crate::sys::bindings as c;

@@ -19,7 +19,7 @@ use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Source, Turn};
 use iwarp_io::progress::timers::{Timed, TimerKey};
 use iwarp_io::setup::ConnectionRequest;
-use netdirect::{Call, Error, OverlappedFile, QueuePair, ReadLimits, Result};
+use netdirect::{Error, OverlappedFile, QueuePair, ReadLimits, Result};
 use netdirect_provider::checks::own;
 use netdirect_provider::connector::machine::{Event, State};
 use netdirect_provider::connector::{
@@ -68,22 +68,6 @@ impl ConnectorLine for Connector {
 
     fn file(&self) -> Arc<dyn OverlappedFile> {
         self.file.clone()
-    }
-
-    fn present(&self) -> Result<()> {
-        self.core.device.present()
-    }
-
-    fn admit(&self, call: Call) -> Result<()> {
-        self.core.device.admit(call)
-    }
-
-    fn serves(&self, ip: IpAddr) -> bool {
-        self.core.serves(ip)
-    }
-
-    fn local_address_for(&self, peer: IpAddr) -> Option<IpAddr> {
-        self.core.local_address_for(peer)
     }
 
     fn asked_limits(&self, inbound: u32, outbound: u32) -> ReadLimits {

@@ -10,8 +10,8 @@ use iwarp_io::setup::{
 };
 use iwarp_io::transport::purpose::Purpose;
 use iwarp_io::transport::{Bound, local_ports};
-use netdirect::{Call, Error, OverlappedFile, Result};
-use netdirect_provider::checks::{addresses, own};
+use netdirect::{Error, OverlappedFile, Result};
+use netdirect_provider::checks::own;
 use netdirect_provider::listener::{self, ListenerLine, ListenerRules};
 
 use super::backlog::RequestBacklog;
@@ -68,6 +68,7 @@ impl Listener {
 }
 
 impl ListenerLine for Listener {
+    type Adapter = Core;
     type Connector = Connector;
     type Backlog = RequestBacklog;
     type Bound = Vec<Bound>;
@@ -77,6 +78,10 @@ impl ListenerLine for Listener {
         &self.rules
     }
 
+    fn adapter(&self) -> &Arc<Core> {
+        &self.core
+    }
+
     fn connector(&self, connector: &Arc<dyn netdirect::Connector>) -> Result<Arc<Connector>> {
         let connector = own::connector::<ConnectorHandle>(connector, &self.core)?;
         Ok(Arc::clone(connector.line()))
@@ -84,18 +89,6 @@ impl ListenerLine for Listener {
 
     fn file(&self) -> Arc<dyn OverlappedFile> {
         self.file.clone()
-    }
-
-    fn present(&self) -> Result<()> {
-        self.core.device.present()
-    }
-
-    fn admit(&self, call: Call) -> Result<()> {
-        self.core.device.admit(call)
-    }
-
-    fn covered(&self, ip: IpAddr) -> Result<Vec<IpAddr>> {
-        addresses::covered(ip, &self.core.addresses, |ip| self.core.serves(ip))
     }
 
     fn bind(&self, addresses: &[IpAddr], port: u16) -> Result<(Vec<Bound>, u16)> {

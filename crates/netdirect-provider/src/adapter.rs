@@ -1,0 +1,31 @@
+//! What the rules of listeners and connectors need of the adapter that both belong to.
+
+use std::net::IpAddr;
+
+use netdirect::{Call, Result};
+
+/// The state that all objects of one opened adapter share.
+pub trait ProviderAdapter: Send + Sync + 'static {
+    /// Fails if the device was removed (GEN-015).
+    ///
+    /// # Errors
+    ///
+    /// [`DEVICE_REMOVED`](netdirect::Status::DEVICE_REMOVED).
+    fn present(&self) -> Result<()>;
+
+    /// Fails if the device was removed, or if a fault is due at this call.
+    ///
+    /// # Errors
+    ///
+    /// [`DEVICE_REMOVED`](netdirect::Status::DEVICE_REMOVED), or the status of the fault.
+    fn admit(&self, call: Call) -> Result<()>;
+
+    /// Returns the adapter's addresses.
+    fn addresses(&self) -> &[IpAddr];
+
+    /// Returns true if connections of the adapter may use this local address.
+    fn serves(&self, ip: IpAddr) -> bool;
+
+    /// Returns the adapter's address for connections to this peer.
+    fn local_address_for(&self, peer: IpAddr) -> Option<IpAddr>;
+}
