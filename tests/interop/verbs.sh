@@ -3,7 +3,7 @@
 # a program of rdma-core at the other end.
 #
 # Runs as root in a folder that holds `nd`; `groups`, the names of the groups of cases to run; `again`, the checks of the group of this
-# name; `transfers`, how many transfers of each kind the group of this name makes; and for the group of the speed `compare`, the pages to fill in, and `commit`, which names the state that is tested. Prints one
+# name; `transfers`, how many transfers of each kind the groups of transfers make; and for the group of the speed `compare`, the pages to fill in, and `commit`, which names the state that is tested. Prints one
 # line per case:
 #
 #     PASS|FAIL NAME [FIGURE]
@@ -146,18 +146,20 @@ cat_large_cases() {
     done
 }
 
-# 20 MiB in each direction, by each operation, with and without CRC. None is tried again, and all of them have ports of their own.
-transfers_cases() {
-    local sender via crc count n
+# transfers SENDER: 20 MiB by each operation, with and without CRC. None is tried again, and all of them have ports of their own.
+transfers() {
+    local via crc count n
     count=$(<transfers)
     for ((n = 1; n <= count; n++)); do
-        for sender in softnd verbs; do
-            for via in send write read; do
-                for crc in on off; do cat_case $sender $via $crc on 20; done
-            done
+        echo "round $n of $count"
+        for via in send write read; do
+            for crc in on off; do cat_case "$1" $via $crc on 20; done
         done
     done
 }
+
+transfers_to_siw_cases() { transfers softnd; }
+transfers_from_siw_cases() { transfers verbs; }
 
 # --- the commands for two sides, with softnd and with programs of rdma-core at the other end
 

@@ -2,8 +2,10 @@
 
 use std::env;
 use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use crate::tool;
@@ -51,22 +53,29 @@ impl Guest {
         Some(Self { scripts, made })
     }
 
-    /// Runs `main` from the folder `share` on this many processors, and copies the guest's folder `out` into ours.
+    /// Runs `main` from the folder `share` on this many processors, and copies the guest's folder `out` into ours. Shows each line that
+    /// `main` prints as soon as it comes, because a guest may take hours.
     ///
     /// # Panics
     /// If the script that runs the guest cannot be started.
     pub fn run(&self, processors: u32, limit: Duration, share: &Path, out: &Path) -> Said {
-        let output = Command::new(self.scripts.join("run"))
+        let mut script = Command::new(self.scripts.join("run"))
             .arg(limit.as_secs().to_string())
             .args([share, out])
             .env("SOFTND_GUEST", &self.made)
             .env("GUEST_PROCESSORS", processors.to_string())
-            .output()
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
             .expect("the guest is started");
+        let text = script.stdout.take().expect("a pipe");
+        let errors = script.stderr.take().expect("a pipe");
+        let errors = thread::spawn(move || all(errors));
+        let text = shown(text);
         Said {
-            status: output.status,
-            text: String::from_utf8_lossy(&output.stdout).into_owned(),
-            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+            status: script.wait().expect("the script ends"),
+            text,
+            errors: errors.join().expect("the errors are read"),
         }
     }
 
@@ -82,4 +91,29 @@ impl Guest {
         });
         found.unwrap_or_else(|| panic!("the guest has no package {package}: {list}"))
     }
+}
+
+/// All that a stream has.
+fn all(mut stream: impl Read) -> String {
+    let mut text = Vec::new();
+    stream.read_to_end(&mut text).expect("a pipe can be read");
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// All that a stream has. Each line goes to standard error at once: not by `eprintln!`, because the test harness hides its output
+/// when the test passes.
+fn shown(stream: impl Read) -> String {
+    let mut stream = BufReader::new(stream);
+    let mut text = String::new();
+    let mut line = Vec::new();
+    while stream
+        .read_until(b'\n', &mut line)
+        .expect("a pipe can be read")
+        > 0
+    {
+        let _ = io::stderr().write_all(&line);
+        text.push_str(&String::from_utf8_lossy(&line));
+        line.clear();
+    }
+    text
 }
