@@ -165,6 +165,8 @@ fn a_refused_call_is_named_and_an_optional_one_is_done_without() {
         (Receiver, &[], "getpeername:EPERM", Waits("getpeername")),
         (Sender, &[], "getsockopt:EPERM:1=1,2=4", Fails("SO_ERROR")),
         (Sender, &[], "connect:EACCES", Fails("connect")),
+        (Sender, &[], "sendto:EPERM", Fails("sendto")),
+        (Receiver, &[], "sendto:EPERM", Waits("sendto")),
         // IP_PKTINFO
         (Sender, udp, "setsockopt:EPERM:1=0,2=8", Fails("IP_PKTINFO")),
         (

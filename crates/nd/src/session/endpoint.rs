@@ -98,11 +98,6 @@ impl Endpoint {
             &overlapped,
         );
         let status = self.settle_connector(started, &overlapped, &doing)?;
-        if let Err(error) = overlapped.result()
-            && refusal(error.what()).is_some()
-        {
-            return Err(Failure::nd(doing, &error));
-        }
         if status != Status::SUCCESS
             && let Some(RefusedConnect { what, advice }) = self.refusals.take(destination, status)
         {
@@ -163,10 +158,16 @@ impl Endpoint {
         overlapped: &Overlapped,
         doing: &str,
     ) -> Result<Status> {
-        settle(started, overlapped, self.patience(), doing).inspect_err(|_| {
+        let settled = settle(started, overlapped, self.patience(), doing).inspect_err(|_| {
             // Cancels requests that are still pending. It is no error if there are none (OVL-004).
             let _ = self.connector.cancel_overlapped_requests();
-        })
+        });
+        if let Err(error) = overlapped.result()
+            && refusal(error.what()).is_some()
+        {
+            return Err(Failure::nd(doing, &error));
+        }
+        settled
     }
 
     /// Asks to be notified of the end of an established connection.
