@@ -1,11 +1,15 @@
-//! What the rules of listeners and connectors need of the adapter that both belong to.
+//! What the rules need of the adapter that all objects belong to.
 
+use std::fmt::Debug;
 use std::net::IpAddr;
 
-use netdirect::{Call, Result};
+use netdirect::{AdapterInfo, Call, Result};
 
 /// The state that all objects of one opened adapter share.
-pub trait ProviderAdapter: Send + Sync + 'static {
+pub trait ProviderAdapter: Debug + Send + Sync + 'static {
+    /// Returns the identity and the limits of the adapter.
+    fn info(&self) -> AdapterInfo;
+
     /// Fails if the device was removed (GEN-015).
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 //! - [`ProviderAdapter`]: what the rules need of the adapter;
 //! - [`checks`] of the arguments of calls;
 //! - [`requests`] in flight, and work to do once a lock is released;
+//! - [`memory_region`]: one registered buffer at a time, and its tokens;
 //! - [`listener`]: backlog, and connectors that wait for a peer's request;
 //! - [`connector`]: a connection from Connect or Accept to Disconnect, by a table of states and events.
 //!
@@ -18,6 +19,7 @@ pub mod checks;
 pub mod connector;
 mod error;
 pub mod listener;
+pub mod memory_region;
 pub mod requests;
 #[cfg(test)]
 mod testing;

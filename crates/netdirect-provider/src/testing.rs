@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use netdirect::{
-    Association, Call, MemoryRegion, MemoryWindow, OpFlags, OverlappedFile, QueuePair,
-    RemoteAddress, Result, Sge,
+    AdapterInfo, Association, Call, Error, MemoryRegion, MemoryWindow, OpFlags, OverlappedFile,
+    QueuePair, RemoteAddress, Result, Sge, Status,
 };
+use parking_lot::Mutex;
 
 use crate::adapter::ProviderAdapter;
 use crate::error::removed;
@@ -90,11 +91,12 @@ impl QueuePair for UnusedQueuePair {
     }
 }
 
-/// An adapter of one address, which can be removed.
+/// An adapter of one address, which can be removed, and whose next call can be made to fail.
 #[derive(Debug)]
 pub(crate) struct TestAdapter {
     addresses: [IpAddr; 1],
     pub(crate) is_removed: AtomicBool,
+    pub(crate) fault: Mutex<Option<(Call, Status)>>,
 }
 
 impl TestAdapter {
@@ -102,11 +104,18 @@ impl TestAdapter {
         Arc::new(Self {
             addresses: [address],
             is_removed: AtomicBool::new(false),
+            fault: Mutex::new(None),
         })
     }
 }
 
 impl ProviderAdapter for TestAdapter {
+    fn info(&self) -> AdapterInfo {
+        let mut info = AdapterInfo::default();
+        info.max_registration_size = 64;
+        info
+    }
+
     fn present(&self) -> Result<()> {
         if self.is_removed.load(Ordering::SeqCst) {
             return Err(removed());
@@ -114,8 +123,12 @@ impl ProviderAdapter for TestAdapter {
         Ok(())
     }
 
-    fn admit(&self, _: Call) -> Result<()> {
-        self.present()
+    fn admit(&self, call: Call) -> Result<()> {
+        self.present()?;
+        match self.fault.lock().take_if(|(failing, _)| *failing == call) {
+            Some((_, status)) => Err(Error::new(status, "injected")),
+            None => Ok(()),
+        }
     }
 
     fn addresses(&self) -> &[IpAddr] {

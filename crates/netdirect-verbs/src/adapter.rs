@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use netdirect::{
-    Adapter, AdapterExtensions, AdapterFlags, AdapterInfo, Affinity, Call, Capabilities,
-    CompletionQueue, Connector, Error, Fault, Listener, MemoryRegion, MemoryWindow, OverlappedFile,
-    QueuePair, QueuePairOptions, Result, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
+    Adapter, AdapterExtensions, AdapterInfo, Affinity, Call, Capabilities, CompletionQueue,
+    Connector, Error, Fault, Listener, MemoryRegion, MemoryWindow, OverlappedFile, QueuePair,
+    QueuePairOptions, Result, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
 };
+use netdirect_provider::ProviderAdapter;
 use netdirect_provider::checks::{own, sizes};
 
 use crate::connect::{connector, listener};
@@ -25,43 +26,6 @@ use crate::status::{fail, shortage};
 pub(crate) struct AdapterHandle(pub(crate) Arc<Core>);
 
 impl AdapterHandle {
-    /// The identity and the limits of the adapter.
-    fn info(&self) -> AdapterInfo {
-        let limits = &self.0.limits;
-        let mut info = AdapterInfo::default();
-        // The lower half of an OUI, or of what the driver has in its place.
-        let half = |number: u32| u16::try_from(number & 0xFFFF).unwrap_or(0);
-        info.vendor_id = half(limits.device.vendor_id);
-        info.device_id = half(limits.device.vendor_part_id);
-        info.adapter_id = self.0.id;
-        info.max_registration_size = limits.registration_size;
-        info.max_window_size = limits.registration_size;
-        info.max_initiator_sge = limits.sges;
-        info.max_receive_sge = limits.sges;
-        info.max_read_sge = limits.read_sges;
-        info.max_transfer_length = limits.transfer_length;
-        info.max_inline_data_size = limits.inline;
-        info.max_inbound_read_limit = limits.inbound_reads;
-        info.max_outbound_read_limit = limits.outbound_reads;
-        info.max_receive_queue_depth = limits.queue_depth;
-        info.max_initiator_queue_depth = limits.queue_depth;
-        info.max_shared_receive_queue_depth = limits.shared_receive_depth;
-        info.max_completion_queue_depth = limits.completion_queue_depth;
-        info.inline_request_threshold = limits.inline;
-        info.large_request_threshold = 64 * 1024;
-        info.max_caller_data = limits.caller_data;
-        info.max_callee_data = limits.callee_data;
-        info.flags =
-            AdapterFlags::MULTI_ENGINE_SUPPORTED | AdapterFlags::LOOPBACK_CONNECTIONS_SUPPORTED;
-        info.flags.set(
-            AdapterFlags::IN_ORDER_DMA_SUPPORTED,
-            self.0.needs.places_in_order,
-        );
-        info.flags
-            .set(AdapterFlags::CQ_RESIZE_SUPPORTED, limits.resizes_queues);
-        info
-    }
-
     fn file(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<File>> {
         own::file(file, &self.0)
     }
@@ -119,7 +83,7 @@ impl Adapter for AdapterHandle {
 
     fn query(&self) -> Result<AdapterInfo> {
         self.0.device.present()?; // GEN-015
-        Ok(self.info())
+        Ok(self.0.info())
     }
 
     fn query_address_list(&self) -> Result<Vec<SocketAddr>> {
@@ -168,7 +132,7 @@ impl Adapter for AdapterHandle {
     ) -> Result<Arc<dyn SharedReceiveQueue>> {
         let file = self.file(file)?;
         self.0.device.present()?; // ADPT-046
-        let mut info = self.info();
+        let mut info = self.0.info();
         info.max_receive_sge = self.0.limits.shared_receive_sges;
         sizes::shared_receive_queue(&info, &options)?;
         self.0.device.admit(Call::CreateSharedReceiveQueue)?; // ADPT-042, ADPT-043
@@ -184,7 +148,7 @@ impl Adapter for AdapterHandle {
     ) -> Result<Arc<dyn QueuePair>> {
         let receive_cq = self.queue(receive_cq, Status::INVALID_PARAMETER_2)?;
         let initiator_cq = self.queue(initiator_cq, Status::INVALID_PARAMETER_3)?;
-        self.info().check_queue_pair(&options)?;
+        self.0.info().check_queue_pair(&options)?;
         self.0.device.admit(Call::CreateQueuePair)?;
         self.new_queue_pair(receive_cq, initiator_cq, None, options)
     }
@@ -196,7 +160,7 @@ impl Adapter for AdapterHandle {
         srq: &Arc<dyn SharedReceiveQueue>,
         options: QueuePairOptions,
     ) -> Result<Arc<dyn QueuePair>> {
-        let info = self.info();
+        let info = self.0.info();
         if let Err(error) = sizes::has_shared_receive_queues(&info) {
             self.0.device.present()?; // ADPT-074
             return Err(error);

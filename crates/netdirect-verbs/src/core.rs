@@ -6,7 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 
-use netdirect::{AdapterId, Buffer, Call, Capabilities, Error, Result, Sge, Status};
+use netdirect::{
+    AdapterFlags, AdapterId, AdapterInfo, Buffer, Call, Capabilities, Error, Result, Sge, Status,
+};
 use netdirect_provider::ProviderAdapter;
 use parking_lot::{Mutex, RwLock};
 
@@ -85,6 +87,42 @@ impl std::fmt::Debug for Core {
 }
 
 impl ProviderAdapter for Core {
+    fn info(&self) -> AdapterInfo {
+        let limits = &self.limits;
+        let mut info = AdapterInfo::default();
+        // The lower half of an OUI, or of what the driver has in its place.
+        let half = |number: u32| u16::try_from(number & 0xFFFF).unwrap_or(0);
+        info.vendor_id = half(limits.device.vendor_id);
+        info.device_id = half(limits.device.vendor_part_id);
+        info.adapter_id = self.id;
+        info.max_registration_size = limits.registration_size;
+        info.max_window_size = limits.registration_size;
+        info.max_initiator_sge = limits.sges;
+        info.max_receive_sge = limits.sges;
+        info.max_read_sge = limits.read_sges;
+        info.max_transfer_length = limits.transfer_length;
+        info.max_inline_data_size = limits.inline;
+        info.max_inbound_read_limit = limits.inbound_reads;
+        info.max_outbound_read_limit = limits.outbound_reads;
+        info.max_receive_queue_depth = limits.queue_depth;
+        info.max_initiator_queue_depth = limits.queue_depth;
+        info.max_shared_receive_queue_depth = limits.shared_receive_depth;
+        info.max_completion_queue_depth = limits.completion_queue_depth;
+        info.inline_request_threshold = limits.inline;
+        info.large_request_threshold = 64 * 1024;
+        info.max_caller_data = limits.caller_data;
+        info.max_callee_data = limits.callee_data;
+        info.flags =
+            AdapterFlags::MULTI_ENGINE_SUPPORTED | AdapterFlags::LOOPBACK_CONNECTIONS_SUPPORTED;
+        info.flags.set(
+            AdapterFlags::IN_ORDER_DMA_SUPPORTED,
+            self.needs.places_in_order,
+        );
+        info.flags
+            .set(AdapterFlags::CQ_RESIZE_SUPPORTED, limits.resizes_queues);
+        info
+    }
+
     fn present(&self) -> Result<()> {
         self.device.present()
     }

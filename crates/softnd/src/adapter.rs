@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use iwarp_io::transport::Transport;
 use netdirect::{
-    Adapter, AdapterExtensions, AdapterFlags, AdapterId, AdapterInfo, Affinity, Call, Capabilities,
+    Adapter, AdapterExtensions, AdapterId, AdapterInfo, Affinity, Call, Capabilities,
     CompletionQueue, Connector, Counters, Error, Fault, Listener, MemoryRegion, MemoryWindow,
     OverlappedFile, QueuePair, QueuePairOptions, Result, SharedReceiveQueue,
     SharedReceiveQueueOptions, Status,
 };
+use netdirect_provider::ProviderAdapter;
 use netdirect_provider::checks::{own, sizes};
 
 use crate::connect::{connector, listener};
@@ -25,39 +26,6 @@ use crate::{cq, mr, mw, qp};
 pub(crate) struct AdapterHandle(pub(crate) Arc<Core>, NetworkHold);
 
 impl AdapterHandle {
-    /// The identity and the limits of the adapter.
-    fn info(&self) -> AdapterInfo {
-        let options = &self.0.options;
-        let limits = options.limits;
-        let mut info = AdapterInfo::default();
-        // The letters SN, because softnd has no OUI of its own.
-        info.vendor_id = 0x534E;
-        info.device_id = 1;
-        info.adapter_id = self.0.id;
-        info.max_registration_size = limits.registration_size;
-        info.max_window_size = limits.registration_size;
-        info.max_initiator_sge = limits.sges;
-        info.max_receive_sge = limits.sges;
-        info.max_read_sge = limits.read_sges.min(limits.sges);
-        info.max_transfer_length = limits.transfer_length;
-        info.max_inline_data_size = limits.inline_data_size;
-        info.max_inbound_read_limit = options.read_limit;
-        info.max_outbound_read_limit = options.read_limit;
-        info.max_receive_queue_depth = limits.queue_depth;
-        info.max_initiator_queue_depth = limits.queue_depth;
-        info.max_shared_receive_queue_depth = limits.shared_receive_queue_depth; // INFO-016
-        info.max_completion_queue_depth = limits.completion_queue_depth;
-        info.inline_request_threshold = limits.inline_data_size.min(256);
-        info.large_request_threshold = 64 * 1024;
-        info.max_caller_data = options.private_data;
-        info.max_callee_data = options.private_data;
-        info.flags = AdapterFlags::IN_ORDER_DMA_SUPPORTED
-            | AdapterFlags::MULTI_ENGINE_SUPPORTED
-            | AdapterFlags::CQ_RESIZE_SUPPORTED
-            | AdapterFlags::LOOPBACK_CONNECTIONS_SUPPORTED;
-        info
-    }
-
     pub(crate) fn open(
         id: AdapterId,
         addresses: Vec<IpAddr>,
@@ -147,7 +115,7 @@ impl Adapter for AdapterHandle {
 
     fn query(&self) -> Result<AdapterInfo> {
         self.0.device.present()?; // GEN-015
-        Ok(self.info())
+        Ok(self.0.info())
     }
 
     fn query_address_list(&self) -> Result<Vec<SocketAddr>> {
@@ -198,7 +166,7 @@ impl Adapter for AdapterHandle {
     ) -> Result<Arc<dyn SharedReceiveQueue>> {
         let file = self.file(file)?;
         self.0.device.present()?; // ADPT-046
-        sizes::shared_receive_queue(&self.info(), &options)?;
+        sizes::shared_receive_queue(&self.0.info(), &options)?;
         self.0.device.admit(Call::CreateSharedReceiveQueue)?; // ADPT-042, ADPT-043
         let srq = srq::SrqHandle::new(Arc::clone(&self.0), file, options)?;
         Ok(Arc::new(srq))
@@ -212,7 +180,7 @@ impl Adapter for AdapterHandle {
     ) -> Result<Arc<dyn QueuePair>> {
         let receive_cq = self.queue(receive_cq, Status::INVALID_PARAMETER_2)?;
         let initiator_cq = self.queue(initiator_cq, Status::INVALID_PARAMETER_3)?;
-        self.info().check_queue_pair(&options)?;
+        self.0.info().check_queue_pair(&options)?;
         self.0.device.admit(Call::CreateQueuePair)?;
         self.new_queue_pair(receive_cq, initiator_cq, None, &options)
     }
@@ -224,7 +192,7 @@ impl Adapter for AdapterHandle {
         srq: &Arc<dyn SharedReceiveQueue>,
         options: QueuePairOptions,
     ) -> Result<Arc<dyn QueuePair>> {
-        let info = self.info();
+        let info = self.0.info();
         if let Err(error) = sizes::has_shared_receive_queues(&info) {
             self.0.device.present()?; // ADPT-074
             return Err(error);

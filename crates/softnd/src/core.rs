@@ -21,7 +21,9 @@ use iwarp_io::transport::sim::World;
 use iwarp_io::transport::sim::world::{SimAdapter, Stuck};
 use iwarp_io::transport::stream::Stream;
 use iwarp_io::transport::{Transport, Wire};
-use netdirect::{AdapterId, Affinity, Call, Error, Result, SimulatedTime, Status};
+use netdirect::{
+    AdapterFlags, AdapterId, AdapterInfo, Affinity, Call, Error, Result, SimulatedTime, Status,
+};
 use netdirect_provider::ProviderAdapter;
 use parking_lot::Mutex;
 
@@ -67,6 +69,38 @@ impl std::fmt::Debug for Core {
 }
 
 impl ProviderAdapter for Core {
+    fn info(&self) -> AdapterInfo {
+        let options = &self.options;
+        let limits = options.limits;
+        let mut info = AdapterInfo::default();
+        // The letters SN, because softnd has no OUI of its own.
+        info.vendor_id = 0x534E;
+        info.device_id = 1;
+        info.adapter_id = self.id;
+        info.max_registration_size = limits.registration_size;
+        info.max_window_size = limits.registration_size;
+        info.max_initiator_sge = limits.sges;
+        info.max_receive_sge = limits.sges;
+        info.max_read_sge = limits.read_sges.min(limits.sges);
+        info.max_transfer_length = limits.transfer_length;
+        info.max_inline_data_size = limits.inline_data_size;
+        info.max_inbound_read_limit = options.read_limit;
+        info.max_outbound_read_limit = options.read_limit;
+        info.max_receive_queue_depth = limits.queue_depth;
+        info.max_initiator_queue_depth = limits.queue_depth;
+        info.max_shared_receive_queue_depth = limits.shared_receive_queue_depth; // INFO-016
+        info.max_completion_queue_depth = limits.completion_queue_depth;
+        info.inline_request_threshold = limits.inline_data_size.min(256);
+        info.large_request_threshold = 64 * 1024;
+        info.max_caller_data = options.private_data;
+        info.max_callee_data = options.private_data;
+        info.flags = AdapterFlags::IN_ORDER_DMA_SUPPORTED
+            | AdapterFlags::MULTI_ENGINE_SUPPORTED
+            | AdapterFlags::CQ_RESIZE_SUPPORTED
+            | AdapterFlags::LOOPBACK_CONNECTIONS_SUPPORTED;
+        info
+    }
+
     fn present(&self) -> Result<()> {
         self.device.present()
     }

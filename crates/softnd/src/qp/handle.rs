@@ -147,10 +147,10 @@ impl QueuePair for QpHandle {
         let read = flags.contains(OpFlags::ALLOW_READ);
         let write = flags.contains(OpFlags::ALLOW_WRITE);
         let prepared = region
-            .with(|registration| {
+            .with(|registered| {
                 window
                     .window
-                    .prepare(registration, address, length, read, write)
+                    .prepare(&registered.0, address, length, read, write)
             })
             .ok_or_else(|| {
                 Error::new(
