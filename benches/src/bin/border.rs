@@ -1,8 +1,9 @@
-//! Measures the cost of NetworkDirect's COM interface: a program in C (`benches/com/border.c`) with `libsoftnd.so`, compared with the
-//! traits, in turns within one run. It also measures a client of the traits that sleeps outside the provider: its sink signals a condition
-//! variable. This client is compared with `Overlapped::wait`.
+//! Measures the cost of the interfaces for programs in C, compared with the traits, in turns within one run: of NetworkDirect's COM
+//! interface (`benches/com/border.c` with `libsoftnd.so`), and of verbs (`benches/verbs/border.c` with `nd run`). It also measures a
+//! client of the traits that sleeps outside the provider: its sink signals a condition variable. This client is compared with
+//! `Overlapped::wait`.
 //!
-//! `cargo build --release -p libsoftnd -p libnetdirect && cargo run --release -p softnd-benches --bin border`
+//! `cargo build --release --workspace && cargo run --release -p softnd-benches --bin border`
 #![forbid(unsafe_code)]
 
 use std::fmt::Write as _;
@@ -24,7 +25,7 @@ const LENGTH: usize = 8;
 /// Rounds before the measurement.
 const WARM_UP: usize = 200;
 
-/// Measures what the COM interface costs beside the traits.
+/// Measures what the interfaces for programs in C cost beside the traits.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Rounds of each measurement
@@ -35,7 +36,7 @@ struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 9)]
     turns: usize,
 
-    /// The folder with libsoftnd.so and libnetdirect.so
+    /// The folder with nd, libsoftnd.so, libnetdirect.so and the libraries for verbs
     #[arg(long, value_name = "DIR", default_value = "target/release")]
     libraries: PathBuf,
 }
@@ -65,15 +66,18 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let program = compile(folder.path(), &arguments.libraries)?;
     let in_c = |way: &str| in_c(&program, &arguments.libraries, way, arguments.rounds);
+    let verbs = compile_verbs(folder.path())?;
     let rounds = arguments.rounds;
     let mut polled = (Vec::new(), Vec::new());
     let mut by_event = (Vec::new(), Vec::new());
+    let mut by_verbs = Vec::new();
     let (mut by_port, mut by_sink, mut by_wait) = (Vec::new(), Vec::new(), Vec::new());
     let mut registered = (Vec::new(), Vec::new());
     for turn in 0..arguments.turns {
         eprintln!("turn {} of {}", turn + 1, arguments.turns);
         polled.0.push(round_trips(Way::Polled, rounds)?);
         polled.1.push(in_c("polled")?);
+        by_verbs.push(in_verbs(&verbs, &arguments.libraries, rounds)?);
         by_event.0.push(round_trips(Way::Event, rounds)?);
         by_event.1.push(in_c("event")?);
         by_port.push(in_c("port")?);
@@ -84,6 +88,7 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
     }
     let rows = [
         ("round trip, polled", &polled.0, &polled.1),
+        ("round trip, polled, by verbs", &polled.0, &by_verbs),
         (
             "round trip, by event; the traits by Event",
             &by_event.0,
@@ -122,6 +127,13 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
             us(beside)
         )?;
     }
+    // A round trip has two of each, one on either side.
+    let above = median(&by_verbs).as_secs_f64() - median(&polled.0).as_secs_f64();
+    writeln!(
+        table,
+        "\nibv_post_send, ibv_post_recv and ibv_poll_cq together take {:.0} ns more than the same through the traits.",
+        above / 2.0 * 1e9
+    )?;
     print!("{table}");
     Ok(())
 }
@@ -151,12 +163,39 @@ fn compile(folder: &Path, libraries: &Path) -> Result<PathBuf, Failure> {
     Ok(program)
 }
 
+/// The program for verbs, linked with the system's libraries, which `nd run` replaces.
+fn compile_verbs(folder: &Path) -> Result<PathBuf, Failure> {
+    let program = folder.join("verbs");
+    let status = Command::new("cc")
+        .args(["-std=gnu11", "-O2", "-pthread", "-o"])
+        .arg(&program)
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("verbs/border.c"))
+        .args(["-libverbs", "-lrdmacm"])
+        .status()?;
+    if !status.success() {
+        return Err("cc has failed; install libibverbs-dev and librdmacm-dev first".into());
+    }
+    Ok(program)
+}
+
+fn in_verbs(program: &Path, libraries: &Path, rounds: usize) -> Result<Duration, Failure> {
+    let mut command = Command::new(libraries.join("nd"));
+    command.args(["run", "--"]).arg(program);
+    measured(command.arg(rounds.to_string()))
+}
+
 fn in_c(program: &Path, libraries: &Path, way: &str, rounds: usize) -> Result<Duration, Failure> {
-    let output = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .arg(libraries.canonicalize()?.join("libsoftnd.so"))
         .args([way, &rounds.to_string()])
-        .env("LD_LIBRARY_PATH", libraries)
-        .output()?;
+        .env("LD_LIBRARY_PATH", libraries);
+    measured(&mut command)
+}
+
+/// The figure that a program in C prints, in nanoseconds.
+fn measured(command: &mut Command) -> Result<Duration, Failure> {
+    let output = command.output()?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         return Err(format!("the program in C has failed: {said}").into());
