@@ -204,6 +204,17 @@ impl Queue {
             return;
         }
         self.stop_polling();
+        self.sleep();
+    }
+
+    /// A Notify with a sink: the thread that has polled hands its work over when the request begins.
+    fn notify_sink(&self) {
+        self.stop_polling();
+        self.notify();
+    }
+
+    /// Sleeps until the Notify has ended, in code that is not the provider's.
+    fn sleep(&self) {
         let mut results = self.results.lock();
         while !std::mem::take(&mut results.event) {
             results = self.ended.wait(results, None);
@@ -457,9 +468,22 @@ fn the_end_is_found_after_polling() {
     });
 }
 
-/// A thread polls and waits on an event in turn. No time passes, so the background thread has to take over when the thread goes to
-/// sleep, and not in a tick.
-fn a_thread_that_polls_and_waits_in_turn_needs_no_tick(rules: Rules, polls_before: usize) {
+/// How a thread that has polled waits for the next result.
+#[derive(Clone, Copy)]
+enum Sleeper {
+    /// On an event, whose wait says that the thread sleeps.
+    Event,
+    /// In code of its own, which the sink of the Notify wakes. Only the Notify says that nobody polls.
+    Sink,
+}
+
+/// A thread polls and sleeps in turn. No time passes, so the background thread has to take over when the thread goes to sleep, and not
+/// in a tick.
+fn a_thread_that_polls_and_waits_in_turn_needs_no_tick(
+    sleeper: Sleeper,
+    rules: Rules,
+    polls_before: usize,
+) {
     model(2, move || {
         kernel::follow(rules);
         let world = World::new();
@@ -479,10 +503,16 @@ fn a_thread_that_polls_and_waits_in_turn_needs_no_tick(rules: Rules, polls_befor
         let mut taken = 0;
         while taken < 2 {
             match queue.get_results() {
-                0 => {
-                    queue.notify();
-                    queue.wait_for_event();
-                }
+                0 => match sleeper {
+                    Sleeper::Event => {
+                        queue.notify();
+                        queue.wait_for_event();
+                    }
+                    Sleeper::Sink => {
+                        queue.notify_sink();
+                        queue.sleep();
+                    }
+                },
                 count => taken += count,
             }
         }
@@ -494,22 +524,42 @@ fn a_thread_that_polls_and_waits_in_turn_needs_no_tick(rules: Rules, polls_befor
 
 #[test]
 fn polls_and_waits_in_turn_over_epoll() {
-    a_thread_that_polls_and_waits_in_turn_needs_no_tick(Rules::Epoll, 1);
+    a_thread_that_polls_and_waits_in_turn_needs_no_tick(Sleeper::Event, Rules::Epoll, 1);
 }
 
 #[test]
 fn polls_and_waits_in_turn_over_epoll_with_a_stream_out_of_the_set() {
-    a_thread_that_polls_and_waits_in_turn_needs_no_tick(Rules::Epoll, 2);
+    a_thread_that_polls_and_waits_in_turn_needs_no_tick(Sleeper::Event, Rules::Epoll, 2);
 }
 
 #[test]
 fn polls_and_waits_in_turn_over_kqueue() {
-    a_thread_that_polls_and_waits_in_turn_needs_no_tick(Rules::Kqueue, 1);
+    a_thread_that_polls_and_waits_in_turn_needs_no_tick(Sleeper::Event, Rules::Kqueue, 1);
 }
 
 #[test]
 fn polls_and_waits_in_turn_over_kqueue_with_a_stream_out_of_the_set() {
-    a_thread_that_polls_and_waits_in_turn_needs_no_tick(Rules::Kqueue, 2);
+    a_thread_that_polls_and_waits_in_turn_needs_no_tick(Sleeper::Event, Rules::Kqueue, 2);
+}
+
+#[test]
+fn polls_and_sleeps_elsewhere_in_turn_over_epoll() {
+    a_thread_that_polls_and_waits_in_turn_needs_no_tick(Sleeper::Sink, Rules::Epoll, 1);
+}
+
+#[test]
+fn polls_and_sleeps_elsewhere_in_turn_over_epoll_with_a_stream_out_of_the_set() {
+    a_thread_that_polls_and_waits_in_turn_needs_no_tick(Sleeper::Sink, Rules::Epoll, 2);
+}
+
+#[test]
+fn polls_and_sleeps_elsewhere_in_turn_over_kqueue() {
+    a_thread_that_polls_and_waits_in_turn_needs_no_tick(Sleeper::Sink, Rules::Kqueue, 1);
+}
+
+#[test]
+fn polls_and_sleeps_elsewhere_in_turn_over_kqueue_with_a_stream_out_of_the_set() {
+    a_thread_that_polls_and_waits_in_turn_needs_no_tick(Sleeper::Sink, Rules::Kqueue, 2);
 }
 
 /// Data and the end are one event, and a read that is short does not show the end.
