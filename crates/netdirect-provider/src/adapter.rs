@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::net::IpAddr;
 
-use netdirect::{AdapterInfo, Call, Result};
+use netdirect::{AdapterInfo, Affinity, Call, Error, Result, Status};
 
 /// The state that all objects of one opened adapter share.
 pub trait ProviderAdapter: Debug + Send + Sync + 'static {
@@ -14,14 +14,14 @@ pub trait ProviderAdapter: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`DEVICE_REMOVED`](netdirect::Status::DEVICE_REMOVED).
+    /// [`DEVICE_REMOVED`](Status::DEVICE_REMOVED).
     fn present(&self) -> Result<()>;
 
     /// Fails if the device was removed, or if a fault is due at this call.
     ///
     /// # Errors
     ///
-    /// [`DEVICE_REMOVED`](netdirect::Status::DEVICE_REMOVED), or the status of the fault.
+    /// [`DEVICE_REMOVED`](Status::DEVICE_REMOVED), or the status of the fault.
     fn admit(&self, call: Call) -> Result<()>;
 
     /// Returns the adapter's addresses.
@@ -32,4 +32,20 @@ pub trait ProviderAdapter: Debug + Send + Sync + 'static {
 
     /// Returns the adapter's address for connections to this peer.
     fn local_address_for(&self, peer: IpAddr) -> Option<IpAddr>;
+
+    /// Returns the processors on which completion queues and shared receive queues end their requests of Notify, if they are known.
+    fn notify_affinity(&self) -> Option<Affinity> {
+        None
+    }
+}
+
+/// GetNotifyAffinity of both kinds of queues.
+pub(crate) fn notify_affinity(adapter: &impl ProviderAdapter) -> Result<Affinity> {
+    adapter.present()?; // CQ-007, SRQ-006
+    adapter.notify_affinity().ok_or_else(|| {
+        Error::new(
+            Status::NOT_SUPPORTED,
+            "it is not known on which of the first 64 processors notifications are made",
+        ) // CQ-008, SRQ-007
+    })
 }

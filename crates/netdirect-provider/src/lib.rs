@@ -6,6 +6,7 @@
 //! - [`ProviderAdapter`]: what the rules need of the adapter;
 //! - [`checks`] of the arguments of calls;
 //! - [`requests`] in flight, and work to do once a lock is released;
+//! - [`completion_queue`]: checks, and requests of Notify;
 //! - [`memory_region`]: one registered buffer at a time, and its tokens;
 //! - [`listener`]: backlog, and connectors that wait for a peer's request;
 //! - [`connector`]: a connection from Connect or Accept to Disconnect, by a table of states and events.
@@ -16,6 +17,7 @@
 
 mod adapter;
 pub mod checks;
+pub mod completion_queue;
 pub mod connector;
 mod error;
 pub mod listener;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use netdirect::{
-    AdapterInfo, Association, Call, Error, MemoryRegion, MemoryWindow, OpFlags, OverlappedFile,
-    QueuePair, RemoteAddress, Result, Sge, Status,
+    AdapterFlags, AdapterInfo, Association, Call, Error, MemoryRegion, MemoryWindow, OpFlags,
+    OverlappedFile, QueuePair, RemoteAddress, Result, Sge, Status,
 };
 use parking_lot::Mutex;
 
@@ -97,23 +97,28 @@ pub(crate) struct TestAdapter {
     addresses: [IpAddr; 1],
     pub(crate) is_removed: AtomicBool,
     pub(crate) fault: Mutex<Option<(Call, Status)>>,
+    pub(crate) info: Mutex<AdapterInfo>,
 }
 
 impl TestAdapter {
     pub(crate) fn at(address: IpAddr) -> Arc<Self> {
+        let mut info = AdapterInfo::default();
+        info.max_registration_size = 64;
+        info.max_completion_queue_depth = 8;
+        info.max_shared_receive_queue_depth = 8;
+        info.flags = AdapterFlags::CQ_RESIZE_SUPPORTED;
         Arc::new(Self {
             addresses: [address],
             is_removed: AtomicBool::new(false),
             fault: Mutex::new(None),
+            info: Mutex::new(info),
         })
     }
 }
 
 impl ProviderAdapter for TestAdapter {
     fn info(&self) -> AdapterInfo {
-        let mut info = AdapterInfo::default();
-        info.max_registration_size = 64;
-        info
+        *self.info.lock()
     }
 
     fn present(&self) -> Result<()> {

@@ -10,10 +10,11 @@ use netdirect::{
 };
 use netdirect_provider::ProviderAdapter;
 use netdirect_provider::checks::{own, sizes};
+use netdirect_provider::completion_queue::CompletionQueueLine;
 
 use crate::connect::{connector, listener};
 use crate::core::Core;
-use crate::cq::{Cq, CqHandle};
+use crate::cq::{self, Cq, CqHandle};
 use crate::file::File;
 use crate::mr::Region;
 use crate::mw::Window;
@@ -32,7 +33,7 @@ impl AdapterHandle {
 
     fn queue(&self, queue: &Arc<dyn CompletionQueue>, status: Status) -> Result<Arc<Cq>> {
         let queue = own::completion_queue::<CqHandle>(queue, &self.0, status)?;
-        Ok(Arc::clone(&queue.0))
+        Ok(Arc::clone(queue.line()))
     }
 
     fn shared_queue(
@@ -102,7 +103,7 @@ impl Adapter for AdapterHandle {
         sizes::completion_queue(depth, self.0.limits.completion_queue_depth)?;
         self.0.device.admit(Call::CreateCompletionQueue)?;
         let core = Arc::clone(&self.0);
-        Ok(Arc::new(CqHandle::new(core, file, depth, affinity)?))
+        Ok(Arc::new(cq::create(core, file, depth, affinity)?))
     }
 
     fn create_memory_region(

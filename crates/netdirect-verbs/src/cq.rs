@@ -6,13 +6,10 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use netdirect::{
-    Affinity, Call, CompletionQueue, CompletionResult, NotifyType, Overlapped, OverlappedFile,
-    OverlappedObject, PendingOverlapped, Result, Started, Status,
+use netdirect::{Affinity, CompletionResult, NotifyType, PendingOverlapped, Result, Status};
+use netdirect_provider::completion_queue::{
+    CompletionQueueHandle, CompletionQueueLine, ResizeError,
 };
-use netdirect_provider::checks::sizes;
-use netdirect_provider::owned;
-use netdirect_provider::requests::begin_admitted;
 use parking_lot::Mutex;
 
 use crate::core::{AsyncOwner, Core};
@@ -20,7 +17,7 @@ use crate::device::{DeviceObject, RemovalOrder};
 use crate::driver::Source;
 use crate::file::File;
 use crate::handle::{AsyncEvent, CompletionChannelQueue, WorkCompletion};
-use crate::status::{fail, shortage};
+use crate::status::shortage;
 
 /// How many results are taken from the device at a time.
 const BATCH: usize = 32;
@@ -162,10 +159,6 @@ impl Ring {
 impl Cq {
     pub(crate) fn queue(&self) -> &Arc<CompletionChannelQueue> {
         &self.queue
-    }
-
-    pub(crate) fn is_broken(&self) -> bool {
-        self.ring.lock().broken.is_some()
     }
 
     /// Has results of the queue pair with this number go to `user`. Its requests are posted afterwards. The number may have been that
@@ -336,11 +329,6 @@ impl Cq {
             _ => self.break_down(Status::INTERNAL_ERROR),
         }
     }
-
-    fn cancel(&self) {
-        self.ring.lock().end_all(Status::CANCELED);
-        self.settle();
-    }
 }
 
 impl Source for Cq {
@@ -411,62 +399,61 @@ impl Drop for Cq {
 }
 
 /// The client's reference to a completion queue.
-#[derive(Debug)]
-pub(crate) struct CqHandle(pub(crate) Arc<Cq>);
+pub(crate) type CqHandle = CompletionQueueHandle<Cq>;
 
-impl CqHandle {
-    pub(crate) fn new(
-        core: Arc<Core>,
-        file: Arc<File>,
-        depth: u32,
-        affinity: Affinity,
-    ) -> Result<Self> {
-        let cannot = shortage("cannot create a completion queue");
-        let token = core.driver.next_key();
-        let asked = device_depth(&core, depth);
-        let vectors = core.context().completion_vectors().max(1);
-        let vector = affinity.mask.trailing_zeros() % vectors;
-        let queue = CompletionChannelQueue::new(core.context(), asked, token, vector);
-        let queue = queue.map_err(&cannot)?;
-        let cq = Arc::new(Cq {
-            core,
-            file,
-            token,
-            queue: Arc::new(queue),
-            poller: Mutex::new(Poller {
-                users: HashMap::new(),
-                completions: Box::new([WorkCompletion::default(); BATCH]),
-            }),
-            ring: Mutex::new(Ring {
-                results: VecDeque::new(),
-                depth: depth as usize,
-                held: VecDeque::new(),
-                holders: 0,
-                placed: 0,
-                taken: 0,
-                notified: 0,
-                heard: 0,
-                waiting: Vec::new(),
-                ending: Vec::new(),
-                broken: None,
-                told: false,
-            }),
-            silent: SilentRequests {
-                count: AtomicUsize::new(0),
-                room: AtomicUsize::new((asked - depth) as usize),
-                watched: AtomicBool::new(false),
-            },
-        });
-        let source: Weak<Cq> = Arc::downgrade(&cq);
-        let descriptor = cq.queue.descriptor();
-        let added = cq.core.driver.add(token, descriptor, source.clone());
-        let cannot = shortage("cannot watch a completion queue");
-        added.map_err(&cannot)?;
-        cq.file.watch(descriptor, token).map_err(&cannot)?;
-        cq.core.own_object(token, source.clone());
-        cq.core.device.add_object(source);
-        Ok(Self(cq))
-    }
+/// Makes a completion queue.
+pub(crate) fn create(
+    core: Arc<Core>,
+    file: Arc<File>,
+    depth: u32,
+    affinity: Affinity,
+) -> Result<CqHandle> {
+    let cannot = shortage("cannot create a completion queue");
+    let token = core.driver.next_key();
+    let asked = device_depth(&core, depth);
+    let vectors = core.context().completion_vectors().max(1);
+    let vector = affinity.mask.trailing_zeros() % vectors;
+    let queue = CompletionChannelQueue::new(core.context(), asked, token, vector);
+    let queue = queue.map_err(&cannot)?;
+    let cq = Arc::new(Cq {
+        core,
+        file,
+        token,
+        queue: Arc::new(queue),
+        poller: Mutex::new(Poller {
+            users: HashMap::new(),
+            completions: Box::new([WorkCompletion::default(); BATCH]),
+        }),
+        ring: Mutex::new(Ring {
+            results: VecDeque::new(),
+            depth: depth as usize,
+            held: VecDeque::new(),
+            holders: 0,
+            placed: 0,
+            taken: 0,
+            notified: 0,
+            heard: 0,
+            waiting: Vec::new(),
+            ending: Vec::new(),
+            broken: None,
+            told: false,
+        }),
+        silent: SilentRequests {
+            count: AtomicUsize::new(0),
+            room: AtomicUsize::new((asked - depth) as usize),
+            watched: AtomicBool::new(false),
+        },
+    });
+    let source: Weak<Cq> = Arc::downgrade(&cq);
+    let descriptor = cq.queue.descriptor();
+    let added = cq.core.driver.add(token, descriptor, source.clone());
+    let cannot = shortage("cannot watch a completion queue");
+    added.map_err(&cannot)?;
+    cq.file.watch(descriptor, token).map_err(&cannot)?;
+    cq.core.own_object(token, source.clone());
+    cq.core.device.add_object(source);
+    let file = Arc::clone(&cq.file);
+    Ok(CqHandle::new(cq, file, ()))
 }
 
 /// The depth of the device's queue for so many results: silent requests that tell their end are in it as well. For more of these than
@@ -479,66 +466,36 @@ fn device_depth(core: &Core, depth: u32) -> u32 {
     depth.saturating_add(1024).min(most.max(depth))
 }
 
-impl Drop for CqHandle {
-    fn drop(&mut self) {
-        self.0.cancel(); // CQ-023
-    }
-}
+impl CompletionQueueLine for Cq {
+    type Adapter = Core;
+    type Entry = ();
 
-owned!(CqHandle of Core: |queue| &queue.0.core);
-
-impl OverlappedObject for CqHandle {
-    fn cancel_overlapped_requests(&self) -> Result<()> {
-        self.0.cancel();
-        Ok(())
-    }
-}
-
-impl CompletionQueue for CqHandle {
-    fn get_notify_affinity(&self) -> Result<Affinity> {
-        self.0.core.device.present()?;
-        fail(
-            Status::NOT_SUPPORTED,
-            "the processors of notifications are not known",
-        )
+    fn adapter(&self) -> &Arc<Core> {
+        &self.core
     }
 
-    fn resize(&self, depth: u32) -> Result<()> {
-        let cq = &self.0;
-        cq.core.device.present()?;
-        if !cq.core.limits.resizes_queues {
-            return fail(
-                Status::NOT_SUPPORTED,
-                "the device's driver cannot resize completion queues",
-            );
-        }
-        sizes::resized_completion_queue(depth, cq.core.limits.completion_queue_depth)?;
-        sizes::working_completion_queue(cq.is_broken(), Status::INVALID_DEVICE_STATE)?;
-        cq.core.device.admit(Call::ResizeCompletionQueue)?;
-        cq.poll();
-        let mut ring = cq.ring.lock();
+    fn is_broken(&self) -> bool {
+        self.ring.lock().broken.is_some()
+    }
+
+    fn resize(&self, depth: u32) -> Result<(), ResizeError> {
+        self.poll();
+        let mut ring = self.ring.lock();
         let wanted = depth as usize;
         if ring.results.len() + ring.held.len() > wanted {
-            return fail(
-                Status::BUFFER_OVERFLOW,
-                "more results are queued than the new depth holds; get results first",
-            ); // CQ-016
+            return Err(ResizeError::TooSmall);
         }
-        let asked = device_depth(&cq.core, depth);
-        let resized = cq.queue.resize(asked);
+        let asked = device_depth(&self.core, depth);
+        let resized = self.queue.resize(asked);
         resized.map_err(shortage("cannot resize the completion queue"))?;
         let room = (asked - depth) as usize;
-        cq.silent.room.store(room, Ordering::SeqCst);
+        self.silent.room.store(room, Ordering::SeqCst);
         ring.depth = wanted;
         Ok(())
     }
 
-    fn notify(&self, kind: NotifyType, overlapped: &Overlapped) -> Result<Started> {
-        let cq = &self.0;
-        let file: Arc<dyn OverlappedFile> = cq.file.clone();
-        let admit = || cq.core.device.admit(Call::NotifyCompletionQueue);
-        let request = begin_admitted(overlapped, &file, admit)?;
-        let mut ring = cq.ring.lock();
+    fn notify(&self, kind: NotifyType, request: PendingOverlapped) {
+        let mut ring = self.ring.lock();
         ring.waiting.push((kind, request));
         let arms = match ring.broken {
             Some(status) => {
@@ -556,30 +513,33 @@ impl CompletionQueue for CqHandle {
             .iter()
             .any(|(kind, _)| *kind != NotifyType::Solicited);
         drop(ring);
-        cq.settle();
+        self.settle();
         if arms {
-            cq.arm(!wants_all && !cq.core.needs.solicits_no_failures);
-            cq.poll();
+            self.arm(!wants_all && !self.core.needs.solicits_no_failures);
+            self.poll();
             if kind == NotifyType::Solicited {
                 // What came before the queue was armed may have been solicited.
-                let mut ring = cq.ring.lock();
+                let mut ring = self.ring.lock();
                 if ring.has_news() {
                     ring.end_for_results();
                 }
                 drop(ring);
-                cq.settle();
+                self.settle();
             }
         }
-        if cq.core.device.is_removed() {
-            DeviceObject::device_removed(&**cq);
+        if self.core.device.is_removed() {
+            self.device_removed();
         }
-        Ok(Started::Pending)
+    }
+
+    fn cancel(&self) {
+        self.ring.lock().end_all(Status::CANCELED);
+        self.settle();
     }
 
     fn get_results(&self, results: &mut [CompletionResult]) -> usize {
-        let cq = &self.0;
-        cq.poll();
-        let mut ring = cq.ring.lock();
+        self.poll();
+        let mut ring = self.ring.lock();
         let count = ring.results.len().min(results.len());
         for (into, result) in results.iter_mut().zip(ring.results.drain(..count)) {
             *into = result;

@@ -12,6 +12,7 @@ use netdirect::{
 };
 use netdirect_provider::ProviderAdapter;
 use netdirect_provider::checks::{own, sizes};
+use netdirect_provider::completion_queue::CompletionQueueLine;
 
 use crate::connect::{connector, listener};
 use crate::core::{BreakableQueue, Core, NetworkHold};
@@ -44,7 +45,7 @@ impl AdapterHandle {
 
     fn queue(&self, queue: &Arc<dyn CompletionQueue>, status: Status) -> Result<Arc<cq::Cq>> {
         let queue = own::completion_queue::<cq::CqHandle>(queue, &self.0, status)?;
-        Ok(Arc::clone(&queue.0))
+        Ok(Arc::clone(queue.line()))
     }
 
     fn shared_queue(
@@ -137,11 +138,8 @@ impl Adapter for AdapterHandle {
         let file = self.file(file)?;
         sizes::completion_queue(depth, self.0.options.limits.completion_queue_depth)?;
         self.0.device.admit(Call::CreateCompletionQueue)?;
-        Ok(Arc::new(cq::CqHandle::new(
-            Arc::clone(&self.0),
-            file,
-            depth,
-        )?))
+        let cq = cq::create(Arc::clone(&self.0), file, depth)?;
+        Ok(Arc::new(cq))
     }
 
     fn create_memory_region(

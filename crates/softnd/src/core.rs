@@ -30,7 +30,6 @@ use parking_lot::Mutex;
 use crate::device::{self, Device, DeviceObject, RemovalScheduler};
 use crate::leniency::{Leniency, LenientCase};
 use crate::options::{Options, Profile};
-use crate::status::fail;
 
 /// The protection domain of all objects of one opened adapter. ND2 has one protection domain for each adapter (MR-022).
 pub(crate) const PD: Pd = Pd(1);
@@ -125,6 +124,12 @@ impl ProviderAdapter for Core {
             .copied()
             .find(|own| own.is_ipv4() == peer.is_ipv4())
     }
+
+    /// A waiting thread makes its own notifications. The background thread makes all others (CQ-003, CQ-009).
+    fn notify_affinity(&self) -> Option<Affinity> {
+        let mask = self.driver.processors()?;
+        Some(Affinity { group: 0, mask })
+    }
 }
 
 impl Core {
@@ -198,19 +203,6 @@ impl Core {
                 Status::INVALID_DEVICE_REQUEST
             };
             Error::new(status, error.to_string())
-        }
-    }
-
-    /// The processors on which notifications of completion queues and shared receive queues are made.
-    pub(crate) fn notify_affinity(&self) -> Result<Affinity> {
-        self.device.present()?; // CQ-007, SRQ-006
-        // A waiting thread makes its own notifications. The background thread makes all others (CQ-003, CQ-009).
-        match self.driver.processors() {
-            Some(mask) => Ok(Affinity { group: 0, mask }),
-            None => fail(
-                Status::NOT_SUPPORTED,
-                "softnd cannot tell on which of the first 64 processors notifications are made",
-            ), // CQ-008, SRQ-007
         }
     }
 

@@ -5,20 +5,17 @@ mod entry;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use netdirect::{
-    Affinity, Call, CompletionQueue, CompletionResult, NotifyType, Overlapped, OverlappedFile,
-    OverlappedObject, PendingOverlapped, Result, Started, Status,
+use netdirect::{CompletionResult, Error, NotifyType, PendingOverlapped, Result, Status};
+use netdirect_provider::completion_queue::{
+    CompletionQueueHandle, CompletionQueueLine, ResizeError,
 };
-use netdirect_provider::checks::sizes;
-use netdirect_provider::owned;
-use netdirect_provider::requests::begin_admitted;
 use parking_lot::Mutex;
 
 use crate::core::{BreakableQueue, Core, QueueUser, QueueUsers};
 use crate::device::{DeviceListEntry, DeviceObject, RemovalOrder};
 use crate::fault_plan;
 use crate::file::File;
-use crate::status::{fail, no_memory, shortage};
+use crate::status::{no_memory, shortage};
 use iwarp_io::cq::{self, CannotResize, HeldResults, Queue};
 use iwarp_io::faults::Effect;
 use iwarp_io::limited;
@@ -52,11 +49,6 @@ impl Cq {
     /// Wakes a thread that is parked on the file and drives, to look for unfinished work.
     pub(crate) fn wake(&self) {
         self.waiters.call_driver();
-    }
-
-    /// Whether the queue has broken down, and its queue pairs with the queue.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.queue.is_broken()
     }
 
     pub(crate) fn attach(&self, qp: Weak<dyn QueueUser>) {
@@ -127,12 +119,6 @@ impl Cq {
             request.complete(status);
         }
     }
-
-    fn cancel(&self) {
-        for request in self.queue.cancel(|waits| self.interest(waits)) {
-            request.complete(Status::CANCELED);
-        }
-    }
 }
 
 fn both(
@@ -197,124 +183,102 @@ impl Drop for Cq {
     }
 }
 
-/// The client's reference to a queue. Releasing the handle cancels the pending requests of Notify.
-#[derive(Debug)]
-pub(crate) struct CqHandle(
-    pub(crate) Arc<Cq>,
-    Arc<File>,
-    #[expect(dead_code, reason = "kept until it is dropped")] DeviceListEntry,
-);
+/// The client's reference to a queue.
+pub(crate) type CqHandle = CompletionQueueHandle<Cq>;
 
-impl CqHandle {
-    pub(crate) fn new(core: Arc<Core>, file: Arc<File>, depth: u32) -> Result<Self> {
-        let queue = Queue::new(depth);
-        let short = no_memory(
-            Status::NO_MEMORY, // ADPT-021
-            "cannot create a completion queue",
-        );
-        let queue = queue.map_err(short)?;
-        let waiters = Arc::clone(&file.waiters);
-        let domain = core.driver.domain(&waiters);
-        let domain = domain.map_err(shortage("cannot create a completion queue"))?;
-        let waiters_token = waiters.add_queue(&domain);
-        let device = Arc::clone(&core.device);
-        let queue_pairs = Mutex::default();
-        let faults = core.device.faults().and_then(|faults| faults.queue());
-        let cq = Arc::new_cyclic(|this| Cq {
-            held: faults.map(HeldResults::new),
-            this: this.clone(),
-            core,
-            waiters,
-            waiters_token,
-            domain,
-            queue,
-            queue_pairs,
-        });
-        let this = Arc::downgrade(&(Arc::clone(&cq) as Arc<dyn DeviceObject>));
-        let entry = device.add_object(RemovalOrder::CompletionQueue, this)?;
-        Ok(Self(cq, file, entry))
-    }
+/// Makes a queue.
+pub(crate) fn create(core: Arc<Core>, file: Arc<File>, depth: u32) -> Result<CqHandle> {
+    let queue = Queue::new(depth);
+    let short = no_memory(
+        Status::NO_MEMORY, // ADPT-021
+        "cannot create a completion queue",
+    );
+    let queue = queue.map_err(short)?;
+    let waiters = Arc::clone(&file.waiters);
+    let domain = core.driver.domain(&waiters);
+    let domain = domain.map_err(shortage("cannot create a completion queue"))?;
+    let waiters_token = waiters.add_queue(&domain);
+    let device = Arc::clone(&core.device);
+    let queue_pairs = Mutex::default();
+    let faults = core.device.faults().and_then(|faults| faults.queue());
+    let cq = Arc::new_cyclic(|this| Cq {
+        held: faults.map(HeldResults::new),
+        this: this.clone(),
+        core,
+        waiters,
+        waiters_token,
+        domain,
+        queue,
+        queue_pairs,
+    });
+    let this = Arc::downgrade(&(Arc::clone(&cq) as Arc<dyn DeviceObject>));
+    let entry = device.add_object(RemovalOrder::CompletionQueue, this)?;
+    Ok(CqHandle::new(cq, file, entry))
 }
 
-impl Drop for CqHandle {
-    fn drop(&mut self) {
-        self.0.cancel(); // CQ-023
-    }
-}
+impl CompletionQueueLine for Cq {
+    type Adapter = Core;
+    type Entry = DeviceListEntry;
 
-owned!(CqHandle of Core: |queue| &queue.0.core);
-
-impl OverlappedObject for CqHandle {
-    fn cancel_overlapped_requests(&self) -> Result<()> {
-        self.0.cancel();
-        Ok(())
-    }
-}
-
-impl CompletionQueue for CqHandle {
-    fn get_notify_affinity(&self) -> Result<Affinity> {
-        self.0.core.notify_affinity()
+    fn adapter(&self) -> &Arc<Core> {
+        &self.core
     }
 
-    fn resize(&self, depth: u32) -> Result<()> {
-        sizes::resized_completion_queue(depth, self.0.core.options.limits.completion_queue_depth)?;
-        sizes::working_completion_queue(self.0.is_broken(), Status::INVALID_DEVICE_STATE)?;
-        self.0.core.device.admit(Call::ResizeCompletionQueue)?;
-        match self.0.queue.resize(depth) {
-            Ok(()) => Ok(()),
-            Err(CannotResize::TooMany) => fail(
-                Status::BUFFER_OVERFLOW,
-                "more results are queued than the new depth holds; get results first",
-            ), // CQ-016
-            Err(CannotResize::OutOfMemory) => fail(
+    fn is_broken(&self) -> bool {
+        self.queue.is_broken()
+    }
+
+    fn resize(&self, depth: u32) -> Result<(), ResizeError> {
+        self.queue.resize(depth).map_err(|why| match why {
+            CannotResize::TooMany => ResizeError::TooSmall,
+            CannotResize::OutOfMemory => ResizeError::Other(Error::new(
                 Status::INSUFFICIENT_RESOURCES,
                 "there is no memory for the new depth",
-            ), // CQ-011
+            )), // CQ-011
+        })
+    }
+
+    fn notify(&self, kind: NotifyType, request: PendingOverlapped) {
+        let on = notify_on(kind);
+        let notifies = self.queue.notify(on, request, |waits| self.interest(waits));
+        if self.domain.has_interest() {
+            self.waiters.arm(&self.domain, self.waiters_token);
+        }
+        if let Some(notifies) = notifies {
+            self.deliver(notifies);
         }
     }
 
-    fn notify(&self, kind: NotifyType, overlapped: &Overlapped) -> Result<Started> {
-        let cq = &self.0;
-        let file: Arc<dyn OverlappedFile> = self.1.clone();
-        let admit = || cq.core.device.admit(Call::NotifyCompletionQueue);
-        let request = begin_admitted(overlapped, &file, admit)?;
-        let notifies = cq
-            .queue
-            .notify(notify_on(kind), request, |waits| cq.interest(waits));
-        if cq.domain.has_interest() {
-            cq.waiters.arm(&cq.domain, cq.waiters_token);
+    fn cancel(&self) {
+        for request in self.queue.cancel(|waits| self.interest(waits)) {
+            request.complete(Status::CANCELED);
         }
-        if let Some(notifies) = notifies {
-            cq.deliver(notifies);
-        }
-        Ok(Started::Pending)
     }
 
     fn get_results(&self, results: &mut [CompletionResult]) -> usize {
         let taken = self.take_results(results);
         if taken == 0 && !results.is_empty() {
             // Time has to pass for a program that polls.
-            self.0.core.driver.environment.polled_in_vain();
+            self.core.driver.environment.polled_in_vain();
         }
         taken
     }
 
     #[inline]
     fn take_results(&self, results: &mut [CompletionResult]) -> usize {
-        let cq = &self.0;
-        cq.core.driver.polled(&cq.domain);
-        let taken = cq.queue.take(results);
+        self.core.driver.polled(&self.domain);
+        let taken = self.queue.take(results);
         // When results are there, the streams are not read, so that the client can handle its results first.
-        if taken == results.len() || taken > 0 && !cq.domain.has_unfinished() {
-            cq.domain.found();
+        if taken == results.len() || taken > 0 && !self.domain.has_unfinished() {
+            self.domain.found();
             return taken;
         }
-        if cq.core.driving(|| cq.domain.poll()) {
-            cq.core.driver.notice(&cq.domain);
+        if self.core.driving(|| self.domain.poll()) {
+            self.core.driver.notice(&self.domain);
         }
-        let taken = taken + cq.queue.take(&mut results[taken..]);
+        let taken = taken + self.queue.take(&mut results[taken..]);
         if taken > 0 {
-            cq.domain.found();
+            self.domain.found();
         }
         taken
     }

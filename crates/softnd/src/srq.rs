@@ -9,8 +9,8 @@ use netdirect::{
     SharedReceiveQueue, SharedReceiveQueueOptions, Started, Status,
 };
 use netdirect_provider::checks::sizes;
-use netdirect_provider::owned;
 use netdirect_provider::requests::begin_admitted;
+use netdirect_provider::{ProviderAdapter, owned};
 use parking_lot::Mutex;
 
 use crate::core::{BreakableQueue, Core, QueueUser, QueueUsers};
@@ -172,7 +172,9 @@ impl OverlappedObject for SrqHandle {
 
 impl SharedReceiveQueue for SrqHandle {
     fn get_notify_affinity(&self) -> Result<Affinity> {
-        self.0.core.notify_affinity() // SRQ-002, SRQ-003, SRQ-006 to SRQ-008
+        self.0.core.device.present()?; // SRQ-006
+        let affinity = self.0.core.notify_affinity(); // SRQ-002, SRQ-003, SRQ-008
+        affinity.ok_or_else(|| Status::NOT_SUPPORTED.into()) // SRQ-007
     }
 
     fn modify(&self, queue_depth: u32, notify_threshold: u32) -> Result<()> {

@@ -14,7 +14,7 @@ use crate::sys::bindings as c;
 fn handle_event(cq: &Arc<dyn CompletionQueue>) {
     let any: Arc<dyn Any + Send + Sync> = cq.clone();
     let cq = any.downcast::<CqHandle>().expect("one of this provider");
-    cq.0.ready();
+    cq.line().ready();
 }
 
 fn notify(objects: &Objects, kind: NotifyType) -> Overlapped {

@@ -308,8 +308,8 @@ impl<'a> Side<'a> {
         stage.watch("an overlapped file", &file);
         stage.watch("a waiters", &file.waiters);
         let cq = own::<CqHandle>(self.cq.clone());
-        stage.watch("a completion queue", &cq.0);
-        stage.watch("a domain", &cq.0.domain);
+        stage.watch("a completion queue", cq.line());
+        stage.watch("a domain", &cq.line().domain);
         let srq = own::<SrqHandle>(self.srq.clone());
         stage.watch("a shared receive queue", &srq.0);
         stage.watch("the Receives of a shared receive queue", &srq.0.receives);
