@@ -6,7 +6,7 @@
 //! - [`ProviderAdapter`]: what the rules need of the adapter;
 //! - [`checks`] of the arguments of calls;
 //! - [`requests`] in flight, and work to do once a lock is released;
-//! - [`completion_queue`]: checks, and requests of Notify;
+//! - [`completion_queue`] and [`shared_receive_queue`]: checks, and requests of Notify;
 //! - [`memory_region`]: one registered buffer at a time, and its tokens;
 //! - [`listener`]: backlog, and connectors that wait for a peer's request;
 //! - [`connector`]: a connection from Connect or Accept to Disconnect, by a table of states and events.
@@ -23,6 +23,7 @@ mod error;
 pub mod listener;
 pub mod memory_region;
 pub mod requests;
+pub mod shared_receive_queue;
 #[cfg(test)]
 mod testing;
 

@@ -11,6 +11,7 @@ use netdirect::{
 use netdirect_provider::ProviderAdapter;
 use netdirect_provider::checks::{own, sizes};
 use netdirect_provider::completion_queue::CompletionQueueLine;
+use netdirect_provider::shared_receive_queue::SharedReceiveQueueLine;
 
 use crate::connect::{connector, listener};
 use crate::core::Core;
@@ -19,7 +20,7 @@ use crate::file::File;
 use crate::mr::Region;
 use crate::mw::Window;
 use crate::qp::{Qp, QpHandle};
-use crate::srq::{Srq, SrqHandle};
+use crate::srq::{self, Srq, SrqHandle};
 use crate::status::{fail, shortage};
 
 /// The client's reference to an opened adapter.
@@ -42,7 +43,7 @@ impl AdapterHandle {
         status: Status,
     ) -> Result<Arc<Srq>> {
         let queue = own::shared_receive_queue::<SrqHandle>(queue, &self.0, status)?;
-        Ok(Arc::clone(&queue.0))
+        Ok(Arc::clone(queue.line()))
     }
 
     /// Fails if no queue can break down with this status now.
@@ -65,7 +66,10 @@ impl AdapterHandle {
             sizes::working_completion_queue(cq.is_broken(), status)?; // ADPT-051, ADPT-052
         }
         if let Some(srq) = &srq {
-            sizes::working_shared_receive_queue(srq.is_broken(), Status::INVALID_PARAMETER_4)?;
+            sizes::working_shared_receive_queue(
+                srq.rules().is_broken(),
+                Status::INVALID_PARAMETER_4,
+            )?;
         }
         let core = Arc::clone(&self.0);
         let qp = Qp::new(core, receive_cq, initiator_cq, srq, options)?;
@@ -138,7 +142,7 @@ impl Adapter for AdapterHandle {
         sizes::shared_receive_queue(&info, &options)?;
         self.0.device.admit(Call::CreateSharedReceiveQueue)?; // ADPT-042, ADPT-043
         let core = Arc::clone(&self.0);
-        Ok(Arc::new(SrqHandle::new(core, file, options)?))
+        Ok(Arc::new(srq::create(core, file, options)?))
     }
 
     fn create_queue_pair(

@@ -13,6 +13,7 @@ use netdirect::{
 use netdirect_provider::ProviderAdapter;
 use netdirect_provider::checks::{own, sizes};
 use netdirect_provider::completion_queue::CompletionQueueLine;
+use netdirect_provider::shared_receive_queue::SharedReceiveQueueLine;
 
 use crate::connect::{connector, listener};
 use crate::core::{BreakableQueue, Core, NetworkHold};
@@ -54,7 +55,7 @@ impl AdapterHandle {
         status: Status,
     ) -> Result<Arc<Srq>> {
         let queue = own::shared_receive_queue::<srq::SrqHandle>(queue, &self.0, status)?;
-        Ok(Arc::clone(&queue.0))
+        Ok(Arc::clone(queue.line()))
     }
 
     /// Breaks down a queue of this adapter, because the client injected this fault.
@@ -100,7 +101,10 @@ impl AdapterHandle {
             sizes::working_completion_queue(cq.is_broken(), status)?; // ADPT-051, ADPT-052
         }
         if let Some(srq) = srq {
-            sizes::working_shared_receive_queue(srq.is_broken(), Status::INVALID_PARAMETER_4)?;
+            sizes::working_shared_receive_queue(
+                srq.rules().is_broken(),
+                Status::INVALID_PARAMETER_4,
+            )?;
         }
         Ok(Arc::new(qp))
     }
@@ -166,7 +170,7 @@ impl Adapter for AdapterHandle {
         self.0.device.present()?; // ADPT-046
         sizes::shared_receive_queue(&self.0.info(), &options)?;
         self.0.device.admit(Call::CreateSharedReceiveQueue)?; // ADPT-042, ADPT-043
-        let srq = srq::SrqHandle::new(Arc::clone(&self.0), file, options)?;
+        let srq = srq::create(Arc::clone(&self.0), file, options)?;
         Ok(Arc::new(srq))
     }
 

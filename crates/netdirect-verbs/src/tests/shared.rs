@@ -1,6 +1,5 @@
 //! Shared receive queues.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use netdirect::{
@@ -10,7 +9,6 @@ use netdirect::{
 
 use super::connections::newest;
 use super::{Objects, eventually, fake, last_post};
-use crate::srq::SrqHandle;
 use crate::sys::bindings as c;
 
 /// Objects of an adapter that has shared receive queues, and such a queue.
@@ -28,17 +26,14 @@ fn depth(depth: u32) -> SharedReceiveQueueOptions {
 }
 
 #[test]
-fn gen_015_a_notify_that_the_removal_overtakes_ends() {
+fn ovl_010_a_notify_that_waits_ends_when_the_device_is_removed() {
     let _turn = fake::turn();
     let (objects, queue) = objects(depth(4));
-    let any: Arc<dyn Any + Send + Sync> = queue.clone();
-    let own = any.downcast::<SrqHandle>().expect("one of this provider");
-    // The call was admitted before, and its request is added afterwards.
     let overlapped = Overlapped::new();
-    let request = overlapped.begin(&objects.file).expect("free");
+    assert_eq!(queue.notify(&overlapped), Ok(Started::Pending));
+    assert!(overlapped.is_pending());
     let extensions = objects.adapter.extensions().expect("some");
     extensions.inject(Fault::RemoveDevice).expect("removed");
-    own.0.add_notify(request);
     assert_eq!(overlapped.status(), Status::DEVICE_REMOVED);
 }
 

@@ -311,8 +311,11 @@ impl<'a> Side<'a> {
         stage.watch("a completion queue", cq.line());
         stage.watch("a domain", &cq.line().domain);
         let srq = own::<SrqHandle>(self.srq.clone());
-        stage.watch("a shared receive queue", &srq.0);
-        stage.watch("the Receives of a shared receive queue", &srq.0.receives);
+        stage.watch("a shared receive queue", srq.line());
+        stage.watch(
+            "the Receives of a shared receive queue",
+            &srq.line().receives,
+        );
         let region = own::<Region>(self.region.clone());
         stage.watch("a memory region", &region);
         let window = own::<Window>(self.window.clone());

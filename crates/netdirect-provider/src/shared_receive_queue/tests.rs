@@ -1,0 +1,188 @@
+//! Shared receive queues over a line whose Receives are a number.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::*;
+use crate::testing::{TestAdapter, file};
+
+#[derive(Debug, Default)]
+struct Receives {
+    outstanding: u32,
+    threshold: u32,
+    depth: u32,
+    is_armed: bool,
+    /// The status that queue pairs were told of.
+    told: Option<Status>,
+}
+
+#[derive(Debug)]
+struct Line {
+    rules: SharedReceiveQueueRules,
+    adapter: Arc<TestAdapter>,
+    receives: Mutex<Receives>,
+}
+
+impl Line {
+    /// A queue pair draws a Receive.
+    fn draw(&self) {
+        self.receives.lock().outstanding -= 1;
+        self.look();
+    }
+
+    fn look(&self) {
+        let is_low = || {
+            let receives = self.receives.lock();
+            receives.is_armed && receives.outstanding < receives.threshold
+        };
+        self.rules.end_requests_if(Status::SUCCESS, is_low);
+    }
+}
+
+impl SharedReceiveQueueLine for Line {
+    type Adapter = TestAdapter;
+    type Entry = ();
+
+    fn rules(&self) -> &SharedReceiveQueueRules {
+        &self.rules
+    }
+
+    fn adapter(&self) -> &Arc<TestAdapter> {
+        &self.adapter
+    }
+
+    fn arm(&self) {
+        self.receives.lock().is_armed = true;
+        self.look();
+    }
+
+    fn disarm(&self) {
+        self.receives.lock().is_armed = false;
+    }
+
+    fn modify(&self, depth: Option<u32>, threshold: Option<u32>) -> Result<(), ResizeError> {
+        let mut receives = self.receives.lock();
+        let depth = depth.unwrap_or(receives.depth);
+        if depth < receives.outstanding {
+            return Err(ResizeError::TooSmall);
+        }
+        receives.depth = depth;
+        receives.threshold = threshold.unwrap_or(receives.threshold);
+        drop(receives);
+        self.look();
+        Ok(())
+    }
+
+    fn broke_down(&self, status: Status) {
+        assert_eq!(self.rules.waiting(), Some(1)); // queue pairs end before the requests
+        self.receives.lock().told = Some(status);
+    }
+
+    fn receive(&self, _: u64, _: &[Sge]) -> Result<()> {
+        self.receives.lock().outstanding += 1;
+        Ok(())
+    }
+}
+
+/// A queue with room for four Receives, two of which are there. The threshold is one.
+fn queue() -> SharedReceiveQueueHandle<Line> {
+    let receives = Receives {
+        outstanding: 2,
+        threshold: 1,
+        depth: 4,
+        ..Receives::default()
+    };
+    let line = Line {
+        rules: SharedReceiveQueueRules::default(),
+        adapter: TestAdapter::at(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        receives: Mutex::new(receives),
+    };
+    SharedReceiveQueueHandle::new(Arc::new(line), file(), ())
+}
+
+fn status<T>(result: Result<T>) -> Status {
+    result.map_or_else(|error| error.status(), |_| Status::SUCCESS)
+}
+
+fn notify(queue: &SharedReceiveQueueHandle<Line>) -> Overlapped {
+    let overlapped = Overlapped::new();
+    assert_eq!(queue.notify(&overlapped), Ok(Started::Pending));
+    overlapped
+}
+
+#[test]
+fn srq_024_amb_052_a_notify_ends_below_the_threshold_which_may_be_at_once() {
+    let queue = queue();
+    let (one, other) = (notify(&queue), notify(&queue));
+    queue.line().draw();
+    assert!(one.is_pending() && other.is_pending());
+    queue.line().draw();
+    assert_eq!(
+        (one.status(), other.status()),
+        (Status::SUCCESS, Status::SUCCESS)
+    );
+    assert_eq!(notify(&queue).status(), Status::SUCCESS); // AMB-052
+}
+
+#[test]
+fn srq_010_to_srq_015_a_modify_that_fails_leaves_the_queue() {
+    let queue = queue();
+    let line = Arc::clone(queue.line());
+    let modify = |depth, threshold| {
+        let status = status(queue.modify(depth, threshold));
+        let receives = line.receives.lock();
+        (status, receives.depth, receives.threshold)
+    };
+    assert_eq!(modify(9, 0), (Status::INVALID_PARAMETER, 4, 1)); // SRQ-013
+    assert_eq!(modify(1, 0), (Status::BUFFER_OVERFLOW, 4, 1)); // SRQ-014
+    let due = Status::INSUFFICIENT_RESOURCES;
+    *line.adapter.fault.lock() = Some((Call::ModifySharedReceiveQueue, due));
+    assert_eq!(modify(5, 0), (due, 4, 1)); // SRQ-012
+    assert_eq!(modify(5, 0), (Status::SUCCESS, 5, 1)); // SRQ-010
+    let waits = notify(&queue);
+    assert_eq!(modify(0, 3), (Status::SUCCESS, 5, 3)); // SRQ-011
+    assert_eq!(waits.status(), Status::SUCCESS);
+    line.adapter
+        .is_removed
+        .store(true, std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(modify(6, 0), (Status::DEVICE_REMOVED, 5, 3)); // SRQ-015
+}
+
+#[test]
+fn srq_019_amb_051_a_breakdown_ends_queue_pairs_and_then_every_notify() {
+    let queue = queue();
+    let waits = notify(&queue);
+    let line = queue.line();
+    assert!(!line.rules.is_broken());
+    line.rules.break_down(&**line, Status::INTERNAL_ERROR);
+    assert_eq!(line.receives.lock().told, Some(Status::INTERNAL_ERROR));
+    assert_eq!(waits.status(), Status::INTERNAL_ERROR);
+    assert!(line.rules.is_broken());
+    assert_eq!(notify(&queue).status(), Status::INTERNAL_ERROR);
+    assert_eq!(status(queue.modify(3, 0)), Status::INVALID_DEVICE_STATE);
+}
+
+#[test]
+fn ovl_010_a_notify_that_was_admitted_before_the_removal_ends() {
+    let queue = queue();
+    let waits = notify(&queue);
+    queue.line().rules.device_removed();
+    assert_eq!(waits.status(), Status::DEVICE_REMOVED);
+    assert_eq!(notify(&queue).status(), Status::DEVICE_REMOVED);
+}
+
+#[test]
+fn srq_020_a_cancel_and_the_end_of_the_handle_cancel_every_notify() {
+    let queue = queue();
+    let cancelled = notify(&queue);
+    queue.cancel_overlapped_requests().unwrap();
+    assert_eq!(cancelled.status(), Status::CANCELED);
+    assert!(!queue.line().receives.lock().is_armed);
+    let due = Status::INSUFFICIENT_RESOURCES;
+    *queue.line().adapter.fault.lock() = Some((Call::NotifySharedReceiveQueue, due));
+    let refused = Overlapped::new();
+    assert_eq!(status(queue.notify(&refused)), due);
+    assert_eq!(refused.status(), due);
+    let released = notify(&queue);
+    drop(queue);
+    assert_eq!(released.status(), Status::CANCELED);
+}
