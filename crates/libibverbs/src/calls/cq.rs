@@ -133,23 +133,33 @@ pub(crate) fn overrun() -> Error {
     error(Errno::IO, "the completion queue was overrun")
 }
 
+/// Takes up to `room` completions, at most `N` at a time, and returns their number.
+#[inline]
+fn take<const N: usize>(cq: &CompletionQueue, room: usize, to: Output<ibv_wc>) -> usize {
+    let mut batch = [WorkCompletion::default(); N];
+    let mut done = 0;
+    while done < room {
+        let wanted = (room - done).min(N);
+        let got = cq.poll(&mut batch[..wanted]);
+        for (index, completion) in batch[..got].iter().enumerate() {
+            to.set_at(done + index, convert(completion));
+        }
+        done += got;
+        if got < wanted {
+            break;
+        }
+    }
+    done
+}
+
 pub(crate) extern "C" fn poll(cq: Handle<Cq>, room: c_int, to: Output<ibv_wc>) -> c_int {
     let polled = guarded(|| {
         let cq = &cq.get()?.rust().cq;
-        let room = usize::try_from(room).unwrap_or(0);
-        let mut batch = [WorkCompletion::default(); BATCH];
-        let mut done = 0;
-        while done < room {
-            let wanted = (room - done).min(BATCH);
-            let got = cq.poll(&mut batch[..wanted]);
-            for (index, completion) in batch[..got].iter().enumerate() {
-                to.set_at(done + index, convert(completion));
-            }
-            done += got;
-            if got < wanted {
-                break;
-            }
-        }
+        let done = match usize::try_from(room).unwrap_or(0) {
+            // Most programs poll for one at a time, and most polls find none: a whole batch is not worth its initialization.
+            1 => take::<1>(cq, 1, to),
+            room => take::<BATCH>(cq, room, to),
+        };
         if done == 0 && cq.is_broken() {
             return Err(overrun());
         }
