@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use ::nd::page;
+use conform_report::page;
 use netdirect_conform::Deviations;
 
 use crate::conformance::Findings;

@@ -229,7 +229,7 @@ fn unmodified_programs_run_between_softnd_and_kernel_siw() {
     if env::var_os("SOFTND_REPORT").is_some() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/use/verbs.md");
         let page = fs::read_to_string(&path).expect("the chapter");
-        let page = ::nd::page::replace(&page, PROGRAMS_PART, &programs_table(&cases));
+        let page = conform_report::page::replace(&page, PROGRAMS_PART, &programs_table(&cases));
         fs::write(path, page.expect("the chapter has the marks")).expect("the table is written");
     }
 }

@@ -219,7 +219,10 @@ impl Findings {
     fn machine(&self, text: &mut String) {
         line(text, format_args!("| machine | |\n|---|---|"));
         for (name, value) in &self.machine {
-            line(text, format_args!("| {name} | {} |", nd::page::cell(value)));
+            line(
+                text,
+                format_args!("| {name} | {} |", conform_report::page::cell(value)),
+            );
         }
         text.push('\n');
     }
@@ -458,7 +461,8 @@ fn number(number: Option<f64>) -> String {
 ///
 /// When the page has no such place.
 pub fn replace(page: &str, part: PagePart, text: &str) -> Result<String, Failure> {
-    nd::page::replace(page, part.name(), text).map_err(|error| Failure::new(error.to_string()))
+    conform_report::page::replace(page, part.name(), text)
+        .map_err(|error| Failure::new(error.to_string()))
 }
 
 #[cfg(test)]

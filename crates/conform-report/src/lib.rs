@@ -4,6 +4,8 @@
 //! collects them in a [`Run`]; [`report`] writes the run as text, JSON, JUnit XML, HTML or Markdown. What differs between suites is the
 //! trait [`Suite`].
 //!
+//! Other programs that report something share its tables for terminals ([`table`]) and the parts of pages that programs write ([`page`]).
+//!
 //! This crate makes no check and knows no protocol.
 
 #![forbid(unsafe_code)]
@@ -11,10 +13,12 @@
 mod about;
 mod deviations;
 mod outcome;
+pub mod page;
 mod printable;
 pub mod report;
 pub mod rows;
 mod run;
+pub mod table;
 
 pub use about::{About, Level};
 pub use deviations::{Deviation, Deviations, Known, Race};

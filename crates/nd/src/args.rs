@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 /// Options of the adapter, for every command that connects.
@@ -76,6 +77,49 @@ pub(crate) enum Stack {
     Qed,
 }
 
+/// The format of a report. A command has some of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Text,
+    Json,
+    Csv,
+    Junit,
+    Html,
+    Markdown,
+}
+
+impl Format {
+    /// The name by which a user chooses the format.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+            Self::Csv => "csv",
+            Self::Junit => "junit",
+            Self::Html => "html",
+            Self::Markdown => "markdown",
+        }
+    }
+
+    /// Parses the formats of a command, each of which has a line in its help.
+    pub(crate) fn parser(
+        formats: &'static [(Self, &'static str)],
+    ) -> impl TypedValueParser<Value = Self> {
+        let value = |(format, help): &(Self, &'static str)| {
+            let value = PossibleValue::new(format.name()).help(*help);
+            // The name that `nd perf` had for it.
+            value.aliases((*format == Self::Text).then_some("table"))
+        };
+        PossibleValuesParser::new(formats.iter().map(value)).map(|name| {
+            let is_named = |(format, _): &&(Self, _)| format.name() == name;
+            formats
+                .iter()
+                .find(is_named)
+                .map_or(Self::Text, |(format, _)| *format)
+        })
+    }
+}
+
 /// A time limit as it is typed: seconds, with or without a fraction.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
@@ -123,6 +167,23 @@ mod tests {
         for bad in ["", "k", "-1", "1.5", "x", "64q", "16777216T"] {
             assert!(octets(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_format_has_its_name_where_a_command_has_it() {
+        #[derive(Debug, clap::Parser)]
+        struct Only {
+            #[arg(default_value = "text", value_parser = Format::parser(&[(Format::Text, ""), (Format::Csv, "")]))]
+            format: Format,
+        }
+        let parse = |line: &[&str]| {
+            let only = <Only as clap::Parser>::try_parse_from([&["nd"], line].concat());
+            only.map(|only| only.format).ok()
+        };
+        assert_eq!(parse(&[]), Some(Format::Text));
+        assert_eq!(parse(&["csv"]), Some(Format::Csv));
+        assert_eq!(parse(&["table"]), Some(Format::Text));
+        assert_eq!(parse(&["json"]), None);
     }
 
     #[test]

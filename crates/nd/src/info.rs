@@ -13,8 +13,8 @@ use crate::errors::{Failure, Result};
 use crate::output;
 use crate::provider::{AdapterOptions, Backend};
 use crate::stderr;
-use crate::table::{Align, Table};
 use crate::units;
+use conform_report::table::{Align, Table};
 
 /// Prints the adapter at `url`, or all adapters and why devices are none.
 pub(crate) fn run(url: Option<&str>) -> Result<()> {

@@ -1,6 +1,5 @@
-//! What programs that measure share with `nd`: the description of the machine and of its cores, the part of a page that a
-//! program writes, curves, how other programs are run, tests on an RDMA device beside perftest, and
-//! the end by a signal.
+//! What programs that measure share with `nd`: the description of the machine and of its cores, curves, how other programs are run, tests
+//! on an RDMA device beside perftest, and the end by a signal.
 //!
 //! The program itself is in `main.rs` and uses this as the others do.
 #![forbid(unsafe_code)]
@@ -8,7 +7,6 @@
 pub mod cores;
 pub mod device;
 pub mod machine;
-pub mod page;
 pub mod plot;
 pub mod process;
 pub mod signals;

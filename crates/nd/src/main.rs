@@ -5,8 +5,8 @@
 //!
 //! The modules are layers; each uses those above it in this list:
 //!
-//! - services of the system, and output for people: `errors`, `stderr`, `output`, `table`, `units`, `memory`, `interrupt`;
-//! - arguments that several commands have, and the providers: `args`, `provider`;
+//! - services of the system, and output for people: `errors`, `stderr`, `output`, `units`, `memory`, `interrupt`;
+//! - arguments that several commands have, and the providers: `args`, `suites`, `provider`;
 //! - connections: `session`, `admission`, `mailbox`, `peer`;
 //! - the commands, each with its arguments: `info`, `demo`, `cat`, `perf`, `perftest`, `rping`, `conform`,
 //!   `wire_conform`, `run`;
@@ -20,7 +20,6 @@ mod cat;
 mod cli;
 mod conform;
 mod demo;
-mod deviations;
 mod errors;
 mod info;
 mod interrupt;
@@ -37,7 +36,7 @@ mod run;
 mod session;
 mod stderr;
 mod strangers;
-mod table;
+mod suites;
 mod units;
 mod wire_conform;
 

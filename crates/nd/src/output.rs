@@ -9,9 +9,14 @@ use std::io::{IsTerminal, Write};
 use crate::errors::{Failure, Result};
 
 /// One line on standard output, visible at once.
-pub(crate) fn line(text: impl Display) -> Result<()> {
+pub(crate) fn line(line: impl Display) -> Result<()> {
+    text(format_args!("{line}\n"))
+}
+
+/// Text on standard output, visible at once.
+pub(crate) fn text(text: impl Display) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}")
+    write!(out, "{text}")
         .and_then(|()| out.flush())
         .map_err(|error| Failure::stdout(&error))
 }

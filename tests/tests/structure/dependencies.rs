@@ -49,6 +49,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     (
         "nd",
         &[
+            "conform-report",
             "iwarp-conform",
             "netdirect",
             "netdirect-com",
@@ -61,10 +62,10 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ),
     (
         "softnd-tests",
-        // nd's library reads the tables of a page.
         &[
+            // Parts of pages.
+            "conform-report",
             "iwarp-conform",
-            "nd",
             "netdirect",
             "netdirect-com",
             "netdirect-conform",
@@ -74,6 +75,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     (
         "softnd-benches",
         &[
+            "conform-report",
             "iwarp",
             "iwarp-mem",
             "nd",

@@ -30,8 +30,7 @@ const SHARED: &[(&str, &str)] = &[
     ("crates/iwarp-io", "Dialer"),
     ("crates/iwarp-io", "Listener"),
     ("crates/iwarp-io", "Wire"),
-    // Values of the command line, which each command has its own of.
-    ("crates/nd", "Format"),
+    // Values of the command line, of which each command has its own.
     ("crates/nd", "Switch"),
 ];
 

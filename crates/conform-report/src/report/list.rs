@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::about::About;
 use crate::rows::cell;
+use crate::table::{Align, Table};
 
 /// A check in a list.
 #[derive(Clone, Debug)]
@@ -14,20 +15,28 @@ pub struct Listed {
     pub needs: String,
 }
 
-/// One line for each check.
+/// One line for each check, and one for what it needs.
 pub fn list(checks: impl IntoIterator<Item = Listed>) -> String {
-    let mut out = String::new();
+    let mut table = Table::without_heads([Align::Left; 3]);
+    // Of each line the section that begins above it.
+    let mut sections = Vec::new();
     let mut section = None;
     for Listed { check, needs } in checks {
-        // Writing to a String cannot fail, here and below.
-        if section.replace(check.section) != Some(check.section) {
-            let _ = writeln!(out, "\n{}", check.section);
-        }
-        let level = check.level.word();
-        let _ = writeln!(out, "  {:<24}  {level:<6}  {}", check.name, check.title);
+        let begins = section.replace(check.section) != Some(check.section);
+        sections.push(begins.then_some(check.section));
+        table.row([check.name, check.level.word(), check.title]);
         if !needs.is_empty() {
-            let _ = writeln!(out, "{:36}{needs}", "");
+            sections.push(None);
+            table.row(["", "", &needs]);
         }
+    }
+    let mut out = String::new();
+    for (section, line) in sections.into_iter().zip(table.lines()) {
+        // Writing to a String cannot fail, here and below.
+        if let Some(section) = section {
+            let _ = writeln!(out, "\n{section}");
+        }
+        let _ = writeln!(out, "{line}");
     }
     out
 }

@@ -7,6 +7,7 @@ use crate::about::Level;
 use crate::outcome::Outcome;
 use crate::printable::printable;
 use crate::run::{Entry, Run, Suite};
+use crate::table::{Align, Table};
 
 /// Colours, or none.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +81,6 @@ pub fn line(entry: &Entry, paint: Paint) -> String {
 
 /// The outcomes of each section, counted, a line for each section.
 pub fn matrix<F>(run: &Run<F>, paint: Paint) -> String {
-    let heads = ["checks", "passed", "failed", "known", "skipped"];
     let mut sections: Vec<(&str, [usize; 5])> = Vec::new();
     for entry in run.made() {
         let section = entry.check.section;
@@ -98,30 +98,38 @@ pub fn matrix<F>(run: &Run<F>, paint: Paint) -> String {
         sections[at].1[0] += 1;
         sections[at].1[column] += 1;
     }
-    let width = sections.iter().map(|(name, _)| name.chars().count()).max();
-    let Some(width) = width else {
+    if sections.is_empty() {
         return String::new();
+    }
+    let columns = ["", "checks", "passed", "failed", "known", "skipped"];
+    // All cells of a column have one colour, so the codes do not change which of them is the widest.
+    let codes = [None, None, Some("32"), Some("31;1"), Some("36"), Some("2")];
+    let painted = |cells: [String; 6]| {
+        let cells = codes.into_iter().zip(cells);
+        cells.map(move |(code, cell)| match code {
+            Some(code) => paint.code(code, &cell),
+            None => cell,
+        })
     };
-    let mut out = format!("\n{:width$}", "");
-    for head in heads {
-        // Writing to a String cannot fail, here and below.
-        let _ = write!(out, "  {head:>7}");
+    let aligns = [Align::Left].into_iter().chain([Align::Right; 5]);
+    let mut table = Table::without_heads(aligns);
+    table.row(painted(columns.map(str::to_owned)));
+    for (name, [all, others @ ..]) in sections {
+        let [passed, failed, known, skipped] = others.map(|count| match count {
+            0 => String::new(),
+            count => count.to_string(),
+        });
+        let cells = [
+            name.to_owned(),
+            all.to_string(),
+            passed,
+            failed,
+            known,
+            skipped,
+        ];
+        table.row(painted(cells));
     }
-    out.push('\n');
-    for (name, counts) in sections {
-        let _ = write!(out, "{name:width$}");
-        for (column, count) in counts.into_iter().enumerate() {
-            let shown = match (column, count) {
-                (1.., 0) => format!("{:>7}", ""),
-                _ => format!("{count:>7}"),
-            };
-            let code = ["0", "32", "31;1", "36", "2"][column];
-            let _ = write!(out, "  {}", paint.code(code, &shown));
-        }
-        out.truncate(out.trim_end_matches(' ').len());
-        out.push('\n');
-    }
-    out
+    format!("\n{table}")
 }
 
 /// The counts of all outcomes, and whether the run passed.
@@ -137,14 +145,11 @@ pub fn summary<F: Suite>(run: &Run<F>, paint: Paint) -> String {
     if run.left_out().next().is_some() {
         let _ = writeln!(out, "{}:", paint.code("1", LEFT_OUT));
     }
+    let mut left_out = Table::without_heads([Align::Left; 2]);
     for (entry, why) in run.left_out() {
-        let _ = writeln!(
-            out,
-            "  {:<24}  {}",
-            entry.check.name,
-            paint.code("2", &printable(why))
-        );
+        left_out.row([entry.check.name, &paint.code("2", &printable(why))]);
     }
+    let _ = write!(out, "{left_out}");
     let mut counts: Vec<(&'static str, usize)> = Vec::new();
     for entry in run.made() {
         let counted = match (&entry.outcome, entry.check.level) {

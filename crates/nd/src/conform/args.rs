@@ -6,8 +6,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::args::Stack;
+use crate::args::{Format, Stack};
 use crate::provider;
+use crate::suites;
 
 /// Checks a provider.
 #[derive(Clone, Debug, Args)]
@@ -40,7 +41,7 @@ pub(crate) struct Conform {
     pub(crate) list: bool,
 
     /// The form of the report
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = Format::parser(suites::FORMATS))]
     pub(crate) format: Format,
 
     /// Writes the report to this file; progress is shown on the terminal
@@ -71,20 +72,6 @@ pub(crate) enum Profile {
     Default,
     /// As narrow as the narrowest adapter
     Strict,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people
-    Text,
-    /// One JSON object
-    Json,
-    /// JUnit XML, one test suite for each interface
-    Junit,
-    /// One page that needs no other file
-    Html,
-    /// Tables of Markdown
-    Markdown,
 }
 
 fn scale(text: &str) -> Result<f64, String> {

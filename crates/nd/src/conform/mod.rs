@@ -2,7 +2,6 @@
 
 pub(crate) mod args;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -11,14 +10,14 @@ use netdirect_conform::{
     Stop, Target, Wants, report,
 };
 
-use self::args::{Conform, Format};
-use crate::args::Stack;
-use crate::deviations::{self, Shipped};
+use self::args::Conform;
+use crate::args::{Format, Stack};
 use crate::errors::{self, Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::output_file::OutputFile;
 use crate::provider::{self, AdapterOptions, Backend};
+use crate::suites::{self, Shipped};
 
 /// Exit status when nothing could be checked: wrong usage, or adapters that cannot be opened.
 const NOTHING_CHECKED: u8 = 2;
@@ -125,11 +124,7 @@ impl Shown {
         bar.tick();
         Self {
             lines: args.format == Format::Text || args.output.is_some(),
-            paint: if output::colours_wanted() {
-                report::Paint::on()
-            } else {
-                report::Paint::off()
-            },
+            paint: suites::paint(),
             section: None,
             bar,
             broken: None,
@@ -145,7 +140,7 @@ impl Shown {
                 text.push_str(&report::header(entry.check.section, self.paint));
             }
             text.push_str(&report::line(entry, self.paint));
-            self.broken = self.bar.suspend(|| write(&text)).err();
+            self.broken = self.bar.suspend(|| output::text(&text)).err();
         }
         self.bar.set_message(entry.check.name);
         self.bar.inc(1);
@@ -158,55 +153,33 @@ impl Shown {
             return Err(failure);
         }
         if self.lines {
-            write(&report::end(found, self.paint))?;
+            output::text(report::end(found, self.paint))?;
         }
-        let text = || form(format, found);
+        let plain = || report::text(found, report::Paint::off());
+        let text = || suites::form(format, found, plain);
         match file {
             Some(file) => file.write(&text()).or_else(|failure| {
                 if format != Format::Text {
-                    write(&text())?;
+                    output::text(text())?;
                 }
                 Err(failure)
             }),
             None if format == Format::Text => Ok(()),
-            None => write(&text()),
+            None => output::text(text()),
         }
     }
-}
-
-fn form(format: Format, found: &Run) -> String {
-    match format {
-        Format::Text => report::text(found, report::Paint::off()),
-        Format::Json => report::json(found),
-        Format::Junit => report::junit(found),
-        Format::Html => report::html(found),
-        Format::Markdown => report::markdown(found),
-    }
-}
-
-fn write(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::stdout(&error))
 }
 
 fn list(args: &Conform, selection: &Selection) -> Result<()> {
-    let checks = checks(args.url.as_deref(), &args.only);
-    let checks = checks.filter(|check| selection.takes(check));
-    let text = match args.format {
-        Format::Markdown => report::page(checks),
-        Format::Text => report::list(checks),
-        Format::Json | Format::Junit | Format::Html => {
-            return Err(Failure::new(
-                "a list is written as text or markdown",
-                "use --format text or --format markdown with --list",
-            ));
-        }
+    let checks = || {
+        let checks = checks(args.url.as_deref(), &args.only);
+        checks.filter(|check| selection.takes(check))
     };
+    let (text, page) = (|| report::list(checks()), || report::page(checks()));
+    let text = suites::list(args.format, text, page)?;
     match &args.output {
         Some(path) => OutputFile::open(path, REPORT)?.write(&text),
-        None => write(&text),
+        None => output::text(&text),
     }
 }
 
@@ -248,7 +221,7 @@ fn known(name: &str) -> Result<Deviations> {
         named: netdirect_conform::deviations::shipped,
         names: netdirect_conform::deviations::names().collect(),
     };
-    deviations::read(name, &shipped)
+    suites::deviations(name, &shipped)
 }
 
 /// The adapters are opened anew for each check. They are opened here once, so that a wrong URL gives the usual error.

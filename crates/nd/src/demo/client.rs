@@ -16,8 +16,8 @@ use crate::errors::{Failure, Result};
 use crate::output;
 use crate::provider::{self, AdapterOptions};
 use crate::session::{Session, Setup};
-use crate::table::{Align, Table};
 use crate::units;
+use conform_report::table::{Align, Table};
 
 pub(super) fn run(args: &DemoArgs, verbose: u8) -> Result<()> {
     provider::check_for_two_processes(args.which.url())?;

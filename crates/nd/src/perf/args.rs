@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::plan::{Baseline, Plan};
 use super::spec::{Boundaries, Mode, Op, Placement, Receives, Spec, Test, Transport};
 use super::table::Question;
-use crate::args::{octets, seconds};
+use crate::args::{Format, octets, seconds};
 use crate::errors::{Failure, Result};
 use crate::units;
 
@@ -203,7 +203,7 @@ pub(crate) struct TestArgs {
     pub(crate) timeout: Duration,
 
     /// How the results are printed
-    #[arg(long, value_enum, default_value_t = Format::Table)]
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = Format::parser(FORMATS))]
     pub(crate) format: Format,
 
     /// Draws latency and bandwidth over message size
@@ -220,16 +220,14 @@ pub(crate) enum Switch {
     Off,
 }
 
-/// The format of results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// Tables for people
-    Table,
-    /// One JSON object per line and row
-    Json,
-    /// One line of comma-separated values per row, after a header line
-    Csv,
-}
+const FORMATS: &[(Format, &str)] = &[
+    (Format::Text, "Tables for people"),
+    (Format::Json, "One JSON object per line and row"),
+    (
+        Format::Csv,
+        "One line of comma-separated values per row, after a header line",
+    ),
+];
 
 /// The default number of turns of a row.
 const TURNS: u32 = 9;

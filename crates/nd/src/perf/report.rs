@@ -2,16 +2,16 @@
 
 use nd::cores::Watch;
 
-use super::args::Format;
 use super::cells::{ABSENT, fixed, megabytes, micros, remark, times};
 use super::fields;
 use super::many::report as many;
 use super::outcome::{BaselineFigures, Comparison, Outcome};
 use super::spec::{Boundaries, Op, Placement, Receives, Spec, Test, Transport};
+use crate::args::Format;
 use crate::errors::Result;
 use crate::output::{self, Paint};
-use crate::table::{Align, Table};
 use crate::units;
+use conform_report::table::{Align, Table};
 
 /// Prints results: JSON and CSV as they come, and each table as soon as it is complete.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Report {
                 }
                 output::line(fields::csv(&fields))?;
             }
-            Format::Table => {
+            Format::Text | Format::Junit | Format::Html | Format::Markdown => {
                 let last = self.outcomes.last();
                 if last.is_some_and(|last| !is_like(&last.spec, &outcome.spec)) {
                     self.print_table()?;
@@ -56,7 +56,7 @@ impl Report {
 
     /// Prints the rest, because no more results come.
     pub(super) fn finish(&mut self) -> Result<()> {
-        if self.format == Format::Table {
+        if !matches!(self.format, Format::Json | Format::Csv) {
             self.print_table()?;
             self.print_circumstances()?;
         }

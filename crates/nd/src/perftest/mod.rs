@@ -29,8 +29,8 @@ use crate::output;
 use crate::peer;
 use crate::session::{self, Request, Session, Setup};
 use crate::stderr;
-use crate::table::{Align, Table};
 use crate::units;
+use conform_report::table::{Align, Table};
 
 /// How long the other side may take to end the connections after the test.
 const PARTING: Duration = Duration::from_secs(5);

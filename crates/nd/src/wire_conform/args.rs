@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::args::{AdapterArgs, SecurityArgs, seconds};
+use crate::args::{AdapterArgs, Format, SecurityArgs, seconds};
 use crate::provider;
+use crate::suites;
 
 /// Checks a target, or is one.
 #[derive(Debug, Args)]
@@ -65,7 +66,7 @@ pub(crate) struct Suite {
     pub(crate) list: bool,
 
     /// The form of the report
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = Format::parser(suites::FORMATS))]
     pub(crate) format: Format,
 
     /// Whether the suite asks for CRCs [default: on; over UDP off]
@@ -124,20 +125,6 @@ pub(crate) struct TargetArgs {
 
     #[command(flatten)]
     pub(crate) security: SecurityArgs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people
-    Text,
-    /// One JSON object
-    Json,
-    /// JUnit XML, one test suite for each section
-    Junit,
-    /// One page that needs no other file
-    Html,
-    /// Tables of Markdown; with --list those of the documentation
-    Markdown,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

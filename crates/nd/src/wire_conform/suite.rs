@@ -1,18 +1,18 @@
 //! The suite as a command: arguments in, report out.
 
-use std::io::Write;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
 use iwarp_conform::{Bench, Deviations, Limits, Selection, Wants, report};
 
-use super::args::{Format, Suite, Switch};
-use crate::deviations::{self, Shipped};
+use super::args::{Suite, Switch};
+use crate::args::Format;
 use crate::errors::{self, Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::session;
 use crate::stderr;
+use crate::suites::{self, Shipped};
 
 /// Returns true if every check passed or is a known deviation.
 pub(super) fn run(args: &Suite) -> Result<bool> {
@@ -28,11 +28,7 @@ pub(super) fn run(args: &Suite) -> Result<bool> {
     } = bench(args)?;
     let interrupt = Interrupt::watch();
     selection.stop = interrupt.flag();
-    let paint = if output::colours_wanted() {
-        report::Paint::on()
-    } else {
-        report::Paint::off()
-    };
+    let paint = suites::paint();
     let mut section: Option<&str> = None;
     let mut broken = None;
     let found = iwarp_conform::run(&mut bench, target, &selection, |entry| {
@@ -44,7 +40,7 @@ pub(super) fn run(args: &Suite) -> Result<bool> {
             text.push_str(&report::header(entry.check.section, paint));
         }
         text.push_str(&report::line(entry, paint));
-        broken = write(&text).err();
+        broken = output::text(&text).err();
     })
     .map_err(|why| {
         if let Some(shown) = untrusted.lock().ok().and_then(|mut shown| shown.take()) {
@@ -62,35 +58,17 @@ pub(super) fn run(args: &Suite) -> Result<bool> {
     if let Some(failure) = broken {
         return Err(failure);
     }
-    match args.format {
-        Format::Text => write(&report::summary(&found, paint))?,
-        Format::Json => write(&report::json(&found))?,
-        Format::Junit => write(&report::junit(&found))?,
-        Format::Html => write(&report::html(&found))?,
-        Format::Markdown => write(&report::markdown(&found))?,
-    }
+    // As text the checks have been printed already.
+    let text = suites::form(args.format, &found, || report::summary(&found, paint));
+    output::text(&text)?;
     interrupt.end_if_came();
     Ok(found.succeeded())
 }
 
-fn write(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::stdout(&error))
-}
-
 fn list(args: &Suite, selection: &Selection) -> Result<()> {
-    match args.format {
-        Format::Markdown => write(&report::page()),
-        Format::Text => write(&report::list(
-            iwarp_conform::checks().filter(|check| selection.takes(check)),
-        )),
-        Format::Json | Format::Junit | Format::Html => Err(Failure::new(
-            "a list is written as text or markdown",
-            "use --format text or --format markdown with --list",
-        )),
-    }
+    let checks = || iwarp_conform::checks().filter(|check| selection.takes(check));
+    let text = suites::list(args.format, || report::list(checks()), report::page)?;
+    output::text(&text)
 }
 
 fn select(args: &Suite) -> Result<Selection> {
@@ -120,7 +98,7 @@ fn known(name: &str) -> Result<Deviations> {
         named: Deviations::shipped,
         names: Deviations::names().collect(),
     };
-    deviations::read(name, &shipped)
+    suites::deviations(name, &shipped)
 }
 
 /// A bench that is ready to connect.

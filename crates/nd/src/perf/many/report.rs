@@ -3,8 +3,8 @@
 use crate::perf::cells::{ABSENT, fixed, micros, remark, times};
 use crate::perf::outcome::Outcome;
 use crate::perf::spec::{Spec, Test, Transport};
-use crate::table::{Align, Table};
 use crate::units;
+use conform_report::table::{Align, Table};
 
 /// The title of a table, or of the progress.
 pub(in crate::perf) fn title(spec: &Spec) -> String {

@@ -29,8 +29,8 @@ use crate::errors::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::output::{self, Paint};
 use crate::output_file::OutputFile;
-use crate::table::{Align, Table};
 use crate::units;
+use conform_report::table::{Align, Table};
 
 /// The remark about what was left out, with a device and without one.
 const ELSEWHERE: [&str; 2] = [

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use conform_report::page;
 use nd::cores::Watch;
-use nd::page;
 
 use super::line::Line;
 use super::rows::Question;
