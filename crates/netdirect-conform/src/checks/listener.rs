@@ -508,10 +508,8 @@ fn backlog(bench: &Bench) -> Verdict {
         ));
         let refused = || {
             // A poll of the one that waits would move the clock of a simulation to the end of its wait.
-            let is_refused = |setup: &&Setup<'_>| {
-                !setup.connected.is_pending()
-                    && setup.connected.poll() == Status::CONNECTION_REFUSED
-            };
+            let is_refused =
+                |setup: &&Setup<'_>| setup.connected.status() == Status::CONNECTION_REFUSED;
             peers.iter().filter(is_refused).count()
         };
         bench.far.until(|| refused() >= PEERS - room)?;
