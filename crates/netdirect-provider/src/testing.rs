@@ -1,6 +1,6 @@
 //! What the tests of this crate share.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -13,14 +13,20 @@ use parking_lot::Mutex;
 
 use crate::adapter::ProviderAdapter;
 use crate::error::removed;
+use crate::owned;
 
 /// A file whose requests end without a thread that drives them.
-#[derive(Debug, Default)]
-struct IdleFile(Association);
+#[derive(Debug)]
+pub(crate) struct IdleFile {
+    association: Association,
+    adapter: Arc<TestAdapter>,
+}
+
+owned!(IdleFile of TestAdapter: |file| &file.adapter);
 
 impl OverlappedFile for IdleFile {
     fn association(&self) -> &Association {
-        &self.0
+        &self.association
     }
 
     fn progress(&self) {}
@@ -37,8 +43,17 @@ impl OverlappedFile for IdleFile {
     }
 }
 
+/// A file of this adapter.
+pub(crate) fn file_of(adapter: &Arc<TestAdapter>) -> Arc<IdleFile> {
+    Arc::new(IdleFile {
+        association: Association::default(),
+        adapter: Arc::clone(adapter),
+    })
+}
+
+/// A file of no adapter that anything else belongs to.
 pub(crate) fn file() -> Arc<dyn OverlappedFile> {
-    Arc::new(IdleFile::default())
+    file_of(&TestAdapter::at(IpAddr::V4(Ipv4Addr::LOCALHOST)))
 }
 
 /// A queue pair that is only passed on.

@@ -15,12 +15,12 @@ use netdirect_provider::shared_receive_queue::SharedReceiveQueueLine;
 
 use crate::connect::{connector, listener};
 use crate::core::Core;
-use crate::cq::{self, Cq, CqHandle};
+use crate::cq::{Cq, CqHandle};
 use crate::file::File;
 use crate::mr::Region;
 use crate::mw::Window;
 use crate::qp::{Qp, QpHandle};
-use crate::srq::{self, Srq, SrqHandle};
+use crate::srq::{Srq, SrqHandle};
 use crate::status::{fail, shortage};
 
 /// The client's reference to an opened adapter.
@@ -107,7 +107,7 @@ impl Adapter for AdapterHandle {
         sizes::completion_queue(depth, self.0.limits.completion_queue_depth)?;
         self.0.device.admit(Call::CreateCompletionQueue)?;
         let core = Arc::clone(&self.0);
-        Ok(Arc::new(cq::create(core, file, depth, affinity)?))
+        Ok(Arc::new(CqHandle::create(core, file, depth, affinity)?))
     }
 
     fn create_memory_region(
@@ -142,7 +142,7 @@ impl Adapter for AdapterHandle {
         sizes::shared_receive_queue(&info, &options)?;
         self.0.device.admit(Call::CreateSharedReceiveQueue)?; // ADPT-042, ADPT-043
         let core = Arc::clone(&self.0);
-        Ok(Arc::new(srq::create(core, file, options)?))
+        Ok(Arc::new(SrqHandle::create(core, file, options)?))
     }
 
     fn create_queue_pair(
@@ -181,13 +181,19 @@ impl Adapter for AdapterHandle {
     fn create_connector(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Connector>> {
         let file = self.file(file)?;
         self.0.device.admit(Call::CreateConnector)?;
-        Ok(Arc::new(connector::create(Arc::clone(&self.0), file)))
+        Ok(Arc::new(connector::ConnectorHandle::create(
+            Arc::clone(&self.0),
+            file,
+        )?))
     }
 
     fn create_listener(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Listener>> {
         let file = self.file(file)?;
         self.0.device.admit(Call::CreateListener)?;
-        Ok(Arc::new(listener::create(Arc::clone(&self.0), file)))
+        Ok(Arc::new(listener::ListenerHandle::create(
+            Arc::clone(&self.0),
+            file,
+        )?))
     }
 
     fn extensions(&self) -> Option<&dyn AdapterExtensions> {

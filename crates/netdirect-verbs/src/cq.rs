@@ -401,61 +401,6 @@ impl Drop for Cq {
 /// The client's reference to a completion queue.
 pub(crate) type CqHandle = CompletionQueueHandle<Cq>;
 
-/// Makes a completion queue.
-pub(crate) fn create(
-    core: Arc<Core>,
-    file: Arc<File>,
-    depth: u32,
-    affinity: Affinity,
-) -> Result<CqHandle> {
-    let cannot = shortage("cannot create a completion queue");
-    let token = core.driver.next_key();
-    let asked = device_depth(&core, depth);
-    let vectors = core.context().completion_vectors().max(1);
-    let vector = affinity.mask.trailing_zeros() % vectors;
-    let queue = CompletionChannelQueue::new(core.context(), asked, token, vector);
-    let queue = queue.map_err(&cannot)?;
-    let cq = Arc::new(Cq {
-        core,
-        file,
-        token,
-        queue: Arc::new(queue),
-        poller: Mutex::new(Poller {
-            users: HashMap::new(),
-            completions: Box::new([WorkCompletion::default(); BATCH]),
-        }),
-        ring: Mutex::new(Ring {
-            results: VecDeque::new(),
-            depth: depth as usize,
-            held: VecDeque::new(),
-            holders: 0,
-            placed: 0,
-            taken: 0,
-            notified: 0,
-            heard: 0,
-            waiting: Vec::new(),
-            ending: Vec::new(),
-            broken: None,
-            told: false,
-        }),
-        silent: SilentRequests {
-            count: AtomicUsize::new(0),
-            room: AtomicUsize::new((asked - depth) as usize),
-            watched: AtomicBool::new(false),
-        },
-    });
-    let source: Weak<Cq> = Arc::downgrade(&cq);
-    let descriptor = cq.queue.descriptor();
-    let added = cq.core.driver.add(token, descriptor, source.clone());
-    let cannot = shortage("cannot watch a completion queue");
-    added.map_err(&cannot)?;
-    cq.file.watch(descriptor, token).map_err(&cannot)?;
-    cq.core.own_object(token, source.clone());
-    cq.core.device.add_object(source);
-    let file = Arc::clone(&cq.file);
-    Ok(CqHandle::new(cq, file, ()))
-}
-
 /// The depth of the device's queue for so many results: silent requests that tell their end are in it as well. For more of these than
 /// it has room for, [`make_room`](Cq::make_room) sees to it that results are taken out.
 fn device_depth(core: &Core, depth: u32) -> u32 {
@@ -468,10 +413,60 @@ fn device_depth(core: &Core, depth: u32) -> u32 {
 
 impl CompletionQueueLine for Cq {
     type Adapter = Core;
+    type File = File;
     type Entry = ();
 
-    fn adapter(&self) -> &Arc<Core> {
-        &self.core
+    fn create(
+        core: Arc<Core>,
+        file: Arc<File>,
+        depth: u32,
+        affinity: Affinity,
+    ) -> Result<(Arc<Self>, ())> {
+        let cannot = shortage("cannot create a completion queue");
+        let token = core.driver.next_key();
+        let asked = device_depth(&core, depth);
+        let vectors = core.context().completion_vectors().max(1);
+        let vector = affinity.mask.trailing_zeros() % vectors;
+        let queue = CompletionChannelQueue::new(core.context(), asked, token, vector);
+        let queue = queue.map_err(&cannot)?;
+        let cq = Arc::new(Self {
+            core,
+            file,
+            token,
+            queue: Arc::new(queue),
+            poller: Mutex::new(Poller {
+                users: HashMap::new(),
+                completions: Box::new([WorkCompletion::default(); BATCH]),
+            }),
+            ring: Mutex::new(Ring {
+                results: VecDeque::new(),
+                depth: depth as usize,
+                held: VecDeque::new(),
+                holders: 0,
+                placed: 0,
+                taken: 0,
+                notified: 0,
+                heard: 0,
+                waiting: Vec::new(),
+                ending: Vec::new(),
+                broken: None,
+                told: false,
+            }),
+            silent: SilentRequests {
+                count: AtomicUsize::new(0),
+                room: AtomicUsize::new((asked - depth) as usize),
+                watched: AtomicBool::new(false),
+            },
+        });
+        let source: Weak<Self> = Arc::downgrade(&cq);
+        let descriptor = cq.queue.descriptor();
+        let added = cq.core.driver.add(token, descriptor, source.clone());
+        let cannot = shortage("cannot watch a completion queue");
+        added.map_err(&cannot)?;
+        cq.file.watch(descriptor, token).map_err(&cannot)?;
+        cq.core.own_object(token, source.clone());
+        cq.core.device.add_object(source);
+        Ok((cq, ()))
     }
 
     fn is_broken(&self) -> bool {

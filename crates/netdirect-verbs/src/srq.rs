@@ -14,14 +14,13 @@ use crate::core::{AsyncOwner, Core};
 use crate::cq::CqUser;
 use crate::device::{DeviceObject, RemovalOrder};
 use crate::entries::{check_sizes, full, not_posted, with_entries};
-use crate::file::File;
 use crate::handle::{AsyncEvent, SharedReceivesHandle};
 use crate::slots::RECEIVE;
 use crate::status::shortage;
 
 #[derive(Debug)]
 pub(crate) struct Srq {
-    rules: SharedReceiveQueueRules,
+    rules: SharedReceiveQueueRules<Core>,
     core: Arc<Core>,
     token: u64,
     sges: u32,
@@ -131,50 +130,45 @@ impl Drop for Srq {
 /// The client's reference to a shared receive queue.
 pub(crate) type SrqHandle = SharedReceiveQueueHandle<Srq>;
 
-/// Makes a shared receive queue.
-pub(crate) fn create(
-    core: Arc<Core>,
-    file: Arc<File>,
-    options: SharedReceiveQueueOptions,
-) -> Result<SrqHandle> {
-    let token = core.driver.next_key();
-    let handle = SharedReceivesHandle::new(
-        &core.pd,
-        options.queue_depth,
-        options.max_request_sge.max(1),
-        token,
-    );
-    let srq = Arc::new(Srq {
-        rules: SharedReceiveQueueRules::default(),
-        handle: handle.map_err(shortage("cannot create a shared receive queue"))?,
-        core,
-        token,
-        sges: options.max_request_sge,
-        state: Mutex::new(SrqState {
-            depth: options.queue_depth,
-            places: options.queue_depth,
-            threshold: options.notify_threshold,
-            next: 0,
-            receives: HashMap::new(),
-            users: Vec::new(),
-        }),
-    });
-    let weak: Weak<Srq> = Arc::downgrade(&srq);
-    srq.core.own_object(token, weak.clone());
-    srq.core.device.add_object(weak);
-    Ok(SrqHandle::new(srq, file, ()))
-}
-
 impl SharedReceiveQueueLine for Srq {
     type Adapter = Core;
     type Entry = ();
 
-    fn rules(&self) -> &SharedReceiveQueueRules {
-        &self.rules
+    fn create(
+        rules: SharedReceiveQueueRules<Core>,
+        options: SharedReceiveQueueOptions,
+    ) -> Result<(Arc<Self>, ())> {
+        let core = Arc::clone(rules.adapter());
+        let token = core.driver.next_key();
+        let handle = SharedReceivesHandle::new(
+            &core.pd,
+            options.queue_depth,
+            options.max_request_sge.max(1),
+            token,
+        );
+        let srq = Arc::new(Self {
+            handle: handle.map_err(shortage("cannot create a shared receive queue"))?,
+            rules,
+            core,
+            token,
+            sges: options.max_request_sge,
+            state: Mutex::new(SrqState {
+                depth: options.queue_depth,
+                places: options.queue_depth,
+                threshold: options.notify_threshold,
+                next: 0,
+                receives: HashMap::new(),
+                users: Vec::new(),
+            }),
+        });
+        let weak: Weak<Self> = Arc::downgrade(&srq);
+        srq.core.own_object(token, weak.clone());
+        srq.core.device.add_object(weak);
+        Ok((srq, ()))
     }
 
-    fn adapter(&self) -> &Arc<Core> {
-        &self.core
+    fn rules(&self) -> &SharedReceiveQueueRules<Core> {
+        &self.rules
     }
 
     fn arm(&self) {

@@ -137,12 +137,12 @@ impl Adapter for AdapterHandle {
         &self,
         file: &Arc<dyn OverlappedFile>,
         depth: u32,
-        _: Affinity, // ignored (ADPT-026)
+        affinity: Affinity,
     ) -> Result<Arc<dyn CompletionQueue>> {
         let file = self.file(file)?;
         sizes::completion_queue(depth, self.0.options.limits.completion_queue_depth)?;
         self.0.device.admit(Call::CreateCompletionQueue)?;
-        let cq = cq::create(Arc::clone(&self.0), file, depth)?;
+        let cq = cq::CqHandle::create(Arc::clone(&self.0), file, depth, affinity)?;
         Ok(Arc::new(cq))
     }
 
@@ -170,7 +170,7 @@ impl Adapter for AdapterHandle {
         self.0.device.present()?; // ADPT-046
         sizes::shared_receive_queue(&self.0.info(), &options)?;
         self.0.device.admit(Call::CreateSharedReceiveQueue)?; // ADPT-042, ADPT-043
-        let srq = srq::create(Arc::clone(&self.0), file, options)?;
+        let srq = srq::SrqHandle::create(Arc::clone(&self.0), file, options)?;
         Ok(Arc::new(srq))
     }
 
@@ -210,14 +210,14 @@ impl Adapter for AdapterHandle {
     fn create_connector(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Connector>> {
         let file = self.file(file)?;
         self.0.device.admit(Call::CreateConnector)?;
-        let connector = connector::create(Arc::clone(&self.0), file)?;
+        let connector = connector::ConnectorHandle::create(Arc::clone(&self.0), file)?;
         Ok(Arc::new(connector))
     }
 
     fn create_listener(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Listener>> {
         let file = self.file(file)?;
         self.0.device.admit(Call::CreateListener)?;
-        let listener = listener::create(Arc::clone(&self.0), file)?;
+        let listener = listener::ListenerHandle::create(Arc::clone(&self.0), file)?;
         Ok(Arc::new(listener))
     }
 

@@ -5,7 +5,7 @@ mod entry;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use netdirect::{CompletionResult, Error, NotifyType, PendingOverlapped, Result, Status};
+use netdirect::{Affinity, CompletionResult, Error, NotifyType, PendingOverlapped, Result, Status};
 use netdirect_provider::completion_queue::{
     CompletionQueueHandle, CompletionQueueLine, ResizeError,
 };
@@ -186,42 +186,43 @@ impl Drop for Cq {
 /// The client's reference to a queue.
 pub(crate) type CqHandle = CompletionQueueHandle<Cq>;
 
-/// Makes a queue.
-pub(crate) fn create(core: Arc<Core>, file: Arc<File>, depth: u32) -> Result<CqHandle> {
-    let queue = Queue::new(depth);
-    let short = no_memory(
-        Status::NO_MEMORY, // ADPT-021
-        "cannot create a completion queue",
-    );
-    let queue = queue.map_err(short)?;
-    let waiters = Arc::clone(&file.waiters);
-    let domain = core.driver.domain(&waiters);
-    let domain = domain.map_err(shortage("cannot create a completion queue"))?;
-    let waiters_token = waiters.add_queue(&domain);
-    let device = Arc::clone(&core.device);
-    let queue_pairs = Mutex::default();
-    let faults = core.device.faults().and_then(|faults| faults.queue());
-    let cq = Arc::new_cyclic(|this| Cq {
-        held: faults.map(HeldResults::new),
-        this: this.clone(),
-        core,
-        waiters,
-        waiters_token,
-        domain,
-        queue,
-        queue_pairs,
-    });
-    let this = Arc::downgrade(&(Arc::clone(&cq) as Arc<dyn DeviceObject>));
-    let entry = device.add_object(RemovalOrder::CompletionQueue, this)?;
-    Ok(CqHandle::new(cq, file, entry))
-}
-
 impl CompletionQueueLine for Cq {
     type Adapter = Core;
+    type File = File;
     type Entry = DeviceListEntry;
 
-    fn adapter(&self) -> &Arc<Core> {
-        &self.core
+    fn create(
+        core: Arc<Core>,
+        file: Arc<File>,
+        depth: u32,
+        _: Affinity, // ignored (ADPT-026)
+    ) -> Result<(Arc<Self>, DeviceListEntry)> {
+        let queue = Queue::new(depth);
+        let short = no_memory(
+            Status::NO_MEMORY, // ADPT-021
+            "cannot create a completion queue",
+        );
+        let queue = queue.map_err(short)?;
+        let waiters = Arc::clone(&file.waiters);
+        let domain = core.driver.domain(&waiters);
+        let domain = domain.map_err(shortage("cannot create a completion queue"))?;
+        let waiters_token = waiters.add_queue(&domain);
+        let device = Arc::clone(&core.device);
+        let queue_pairs = Mutex::default();
+        let faults = core.device.faults().and_then(|faults| faults.queue());
+        let cq = Arc::new_cyclic(|this| Self {
+            held: faults.map(HeldResults::new),
+            this: this.clone(),
+            core,
+            waiters,
+            waiters_token,
+            domain,
+            queue,
+            queue_pairs,
+        });
+        let this = Arc::downgrade(&(Arc::clone(&cq) as Arc<dyn DeviceObject>));
+        let entry = device.add_object(RemovalOrder::CompletionQueue, this)?;
+        Ok((cq, entry))
     }
 
     fn is_broken(&self) -> bool {

@@ -13,14 +13,13 @@ use parking_lot::Mutex;
 
 use crate::core::{BreakableQueue, Core, QueueUser, QueueUsers};
 use crate::device::{DeviceListEntry, DeviceObject, RemovalOrder};
-use crate::file::File;
 use crate::sge::with_sges;
 use crate::status::{no_memory, post_error};
 
 /// The queue itself, shared by its handle and by the queue pairs that draw from it.
 #[derive(Debug)]
 pub(crate) struct Srq {
-    rules: SharedReceiveQueueRules,
+    rules: SharedReceiveQueueRules<Core>,
     core: Arc<Core>,
     pub(crate) receives: Arc<SharedReceives>,
     /// The queue pairs that break down with the queue.
@@ -66,45 +65,42 @@ impl DeviceObject for Srq {
 /// The client's reference to a queue.
 pub(crate) type SrqHandle = SharedReceiveQueueHandle<Srq>;
 
-/// Makes a queue.
-pub(crate) fn create(
-    core: Arc<Core>,
-    file: Arc<File>,
-    options: SharedReceiveQueueOptions,
-) -> Result<SrqHandle> {
-    let sizes = SharedReceiveSizes {
-        depth: options.queue_depth,
-        sges: options.max_request_sge,
-        max_transfer: core.options.limits.transfer_length,
-    };
-    let receives = SharedReceives::new(sizes, options.notify_threshold);
-    let short = no_memory(
-        Status::NO_MEMORY, // ADPT-042
-        "cannot create a shared receive queue",
-    );
-    let receives = receives.map_err(short)?;
-    let device = Arc::clone(&core.device);
-    let srq = Arc::new(Srq {
-        rules: SharedReceiveQueueRules::default(),
-        core,
-        receives: Arc::new(receives),
-        queue_pairs: Mutex::default(),
-    });
-    let this = Arc::downgrade(&(Arc::clone(&srq) as Arc<dyn DeviceObject>));
-    let entry = device.add_object(RemovalOrder::SharedReceiveQueue, this)?;
-    Ok(SrqHandle::new(srq, file, entry))
-}
-
 impl SharedReceiveQueueLine for Srq {
     type Adapter = Core;
     type Entry = DeviceListEntry;
 
-    fn rules(&self) -> &SharedReceiveQueueRules {
-        &self.rules
+    fn create(
+        rules: SharedReceiveQueueRules<Core>,
+        options: SharedReceiveQueueOptions,
+    ) -> Result<(Arc<Self>, DeviceListEntry)> {
+        let core = Arc::clone(rules.adapter());
+        let sizes = SharedReceiveSizes {
+            depth: options.queue_depth,
+            sges: options.max_request_sge,
+            max_transfer: core.options.limits.transfer_length,
+        };
+        let receives = SharedReceives::new(sizes, options.notify_threshold);
+        let short = no_memory(
+            Status::NO_MEMORY, // ADPT-042
+            "cannot create a shared receive queue",
+        );
+        let receives = receives.map_err(short)?;
+        let srq = Arc::new(Self {
+            rules,
+            core,
+            receives: Arc::new(receives),
+            queue_pairs: Mutex::default(),
+        });
+        let this = Arc::downgrade(&(Arc::clone(&srq) as Arc<dyn DeviceObject>));
+        let entry = srq
+            .core
+            .device
+            .add_object(RemovalOrder::SharedReceiveQueue, this)?;
+        Ok((srq, entry))
     }
 
-    fn adapter(&self) -> &Arc<Core> {
-        &self.core
+    fn rules(&self) -> &SharedReceiveQueueRules<Core> {
+        &self.rules
     }
 
     fn arm(&self) {

@@ -36,14 +36,25 @@ impl From<Error> for ResizeError {
 }
 
 /// A provider's completion queue: the line below the rules.
-pub trait CompletionQueueLine: Debug + Send + Sync + 'static {
+pub trait CompletionQueueLine: Debug + Send + Sync + Sized + 'static {
     /// The state that all objects of one opened adapter share.
     type Adapter: ProviderAdapter;
+    /// The provider's overlapped files.
+    type File: OverlappedFile;
     /// What a client's handle keeps beside the queue.
     type Entry: Debug + Send + Sync;
 
-    /// Returns the adapter that the queue belongs to.
-    fn adapter(&self) -> &Arc<Self::Adapter>;
+    /// Makes a queue. Its requests end at `file`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Adapter::create_completion_queue`](netdirect::Adapter::create_completion_queue).
+    fn create(
+        adapter: Arc<Self::Adapter>,
+        file: Arc<Self::File>,
+        depth: u32,
+        affinity: Affinity,
+    ) -> Result<(Arc<Self>, Self::Entry)>;
 
     /// Returns true if the queue has broken down.
     fn is_broken(&self) -> bool;
@@ -75,15 +86,31 @@ pub trait CompletionQueueLine: Debug + Send + Sync + 'static {
 #[derive(Debug)]
 pub struct CompletionQueueHandle<L: CompletionQueueLine> {
     line: Arc<L>,
+    adapter: Arc<L::Adapter>,
     file: Arc<dyn OverlappedFile>,
     #[expect(dead_code, reason = "kept until it is dropped")]
     entry: L::Entry,
 }
 
 impl<L: CompletionQueueLine> CompletionQueueHandle<L> {
-    /// Makes the reference of a client. Requests of Notify end at `file`.
-    pub fn new(line: Arc<L>, file: Arc<dyn OverlappedFile>, entry: L::Entry) -> Self {
-        Self { line, file, entry }
+    /// Makes a queue, whose requests end at `file`, and the reference of its client.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Adapter::create_completion_queue`](netdirect::Adapter::create_completion_queue).
+    pub fn create(
+        adapter: Arc<L::Adapter>,
+        file: Arc<L::File>,
+        depth: u32,
+        affinity: Affinity,
+    ) -> Result<Self> {
+        let (line, entry) = L::create(Arc::clone(&adapter), Arc::clone(&file), depth, affinity)?;
+        Ok(Self {
+            line,
+            adapter,
+            file,
+            entry,
+        })
     }
 
     /// Returns the provider's queue.
@@ -103,7 +130,7 @@ impl<L: CompletionQueueLine> Owned for CompletionQueueHandle<L> {
     type Adapter = L::Adapter;
 
     fn adapter(&self) -> &Arc<L::Adapter> {
-        self.line.adapter()
+        &self.adapter
     }
 }
 
@@ -116,13 +143,12 @@ impl<L: CompletionQueueLine> OverlappedObject for CompletionQueueHandle<L> {
 
 impl<L: CompletionQueueLine> CompletionQueue for CompletionQueueHandle<L> {
     fn get_notify_affinity(&self) -> Result<Affinity> {
-        notify_affinity(&**self.line.adapter())
+        notify_affinity(&*self.adapter)
     }
 
     fn resize(&self, depth: u32) -> Result<()> {
-        let adapter = self.line.adapter();
-        adapter.present()?; // CQ-014
-        let info = adapter.info();
+        self.adapter.present()?; // CQ-014
+        let info = self.adapter.info();
         if !info.flags.contains(AdapterFlags::CQ_RESIZE_SUPPORTED) {
             return fail(
                 Status::NOT_SUPPORTED,
@@ -131,7 +157,7 @@ impl<L: CompletionQueueLine> CompletionQueue for CompletionQueueHandle<L> {
         }
         sizes::resized_completion_queue(depth, info.max_completion_queue_depth)?;
         sizes::working_completion_queue(self.line.is_broken(), Status::INVALID_DEVICE_STATE)?;
-        adapter.admit(Call::ResizeCompletionQueue)?;
+        self.adapter.admit(Call::ResizeCompletionQueue)?;
         self.line.resize(depth).map_err(|why| match why {
             ResizeError::TooSmall => Error::new(
                 Status::BUFFER_OVERFLOW,
@@ -142,7 +168,7 @@ impl<L: CompletionQueueLine> CompletionQueue for CompletionQueueHandle<L> {
     }
 
     fn notify(&self, kind: NotifyType, overlapped: &Overlapped) -> Result<Started> {
-        let admit = || self.line.adapter().admit(Call::NotifyCompletionQueue);
+        let admit = || self.adapter.admit(Call::NotifyCompletionQueue);
         let request = begin_admitted(overlapped, &self.file, admit)?;
         self.line.notify(kind, request);
         Ok(Started::Pending)

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::Mutex;
 
 use super::*;
-use crate::testing::{TestAdapter, file};
+use crate::testing::{IdleFile, TestAdapter, file_of};
 
 /// The results that are queued.
 const QUEUED: u32 = 2;
@@ -21,10 +21,22 @@ struct Line {
 
 impl CompletionQueueLine for Line {
     type Adapter = TestAdapter;
+    type File = IdleFile;
     type Entry = ();
 
-    fn adapter(&self) -> &Arc<TestAdapter> {
-        &self.adapter
+    fn create(
+        adapter: Arc<TestAdapter>,
+        _: Arc<IdleFile>,
+        depth: u32,
+        _: Affinity,
+    ) -> Result<(Arc<Self>, ())> {
+        let line = Self {
+            adapter,
+            is_broken: AtomicBool::new(false),
+            depth: AtomicU32::new(depth),
+            requests: Mutex::default(),
+        };
+        Ok((Arc::new(line), ()))
     }
 
     fn is_broken(&self) -> bool {
@@ -55,13 +67,9 @@ impl CompletionQueueLine for Line {
 }
 
 fn queue() -> CompletionQueueHandle<Line> {
-    let line = Line {
-        adapter: TestAdapter::at(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        is_broken: AtomicBool::new(false),
-        depth: AtomicU32::new(4),
-        requests: Mutex::default(),
-    };
-    CompletionQueueHandle::new(Arc::new(line), file(), ())
+    let adapter = TestAdapter::at(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let file = file_of(&adapter);
+    CompletionQueueHandle::create(adapter, file, 4, Affinity::default()).unwrap()
 }
 
 fn status<T>(result: Result<T>) -> Status {

@@ -1,7 +1,7 @@
 //! The calls of clients and of the listener.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use netdirect::{Call, Error, Overlapped, QueuePair, ReadLimits, Result, Status};
 
@@ -10,7 +10,6 @@ use super::machine::{Event, State};
 use crate::adapter::ProviderAdapter;
 use crate::checks::{addresses, sizes};
 use crate::error::fail;
-use crate::listener::{AwaitedListener, WaitingConnector};
 
 /// Connect or Accept, as the client calls it.
 pub(super) struct Wanted<'a> {
@@ -23,7 +22,7 @@ pub(super) struct Wanted<'a> {
 impl<L: ConnectorLine> ConnectorRules<L> {
     pub(super) fn bind(&self, line: &L, address: SocketAddr) -> Result<()> {
         let mut state = self.lock(line);
-        line.adapter().present()?; // CONN-007
+        self.adapter.present()?; // CONN-007
         let is_bound = state.local.is_some() && !state.failed;
         let call = if is_bound {
             Event::BindAgain
@@ -31,8 +30,8 @@ impl<L: ConnectorLine> ConnectorRules<L> {
             Event::Bind
         };
         Self::check(&mut state, call)?;
-        addresses::local(address.ip(), |ip| line.adapter().serves(ip))?;
-        line.adapter().admit(Call::BindConnector)?;
+        addresses::local(address.ip(), |ip| self.adapter.serves(ip))?;
+        self.adapter.admit(Call::BindConnector)?;
         state.bound = None; // The client may ask for the same port again.
         let binding = line.bind(address)?;
         state.take_binding(binding, address.port() == 0);
@@ -49,14 +48,14 @@ impl<L: ConnectorLine> ConnectorRules<L> {
         let qp = line.queue_pair(wanted.qp)?;
         let limits = line.asked_limits(wanted.inbound, wanted.outbound);
         let mut state = self.lock(line);
-        line.adapter().present()?; // CONN-019
+        self.adapter.present()?; // CONN-019
         let step = Self::check(&mut state, Event::Connect)?;
         let most = line.caller_data(destination.ip());
         sizes::private_data(wanted.private_data, most, "MaxCallerData")?;
         addresses::destination(destination)?;
         let claim = line.claim(&qp)?;
         let binding = Self::binding_for(line, &state, destination);
-        let begun = binding.and_then(|binding| Ok((binding, overlapped.begin(&line.file())?)));
+        let begun = binding.and_then(|binding| Ok((binding, overlapped.begin(&self.file)?)));
         let (binding, request) = begun.inspect_err(|_| line.unclaim(&qp))?;
         // All errors that the call can return have been returned by now, and the connector has not changed (AMB-005).
         if let Some((binding, picked)) = binding {
@@ -97,7 +96,7 @@ impl<L: ConnectorLine> ConnectorRules<L> {
             Some(local) if state.picked => SocketAddr::new(local.ip(), 0),
             Some(local) => local,
             None => {
-                let own = line.adapter().local_address_for(destination.ip());
+                let own = line.rules().adapter.local_address_for(destination.ip());
                 let own = own.ok_or_else(|| {
                     let what = format!(
                         "the adapter has no address of the family of {}",
@@ -114,9 +113,9 @@ impl<L: ConnectorLine> ConnectorRules<L> {
 
     pub(super) fn complete_connect(&self, line: &L, overlapped: &Overlapped) -> Result<()> {
         let mut state = self.lock(line);
-        line.adapter().present()?; // CONN-045
+        self.adapter.present()?; // CONN-045
         let step = Self::check(&mut state, Event::CompleteConnect)?;
-        let request = overlapped.begin(&line.file())?;
+        let request = overlapped.begin(&self.file)?;
         state.requests.add_state_change(request);
         Self::called(line, &mut state, step);
         match line.complete_connect(&mut state) {
@@ -136,13 +135,13 @@ impl<L: ConnectorLine> ConnectorRules<L> {
         let qp = line.queue_pair(wanted.qp)?;
         let limits = line.asked_limits(wanted.inbound, wanted.outbound);
         let mut state = self.lock(line);
-        line.adapter().present()?; // CONN-053
+        self.adapter.present()?; // CONN-053
         let most = line.callee_data(state.peer.map(|peer| peer.ip()));
         sizes::private_data(wanted.private_data, most, "MaxCalleeData")?;
         line.look_for_end(&mut state);
         let step = Self::check(&mut state, Event::Accept)?;
         let claim = line.claim(&qp)?;
-        let request = overlapped.begin(&line.file());
+        let request = overlapped.begin(&self.file);
         let request = request.inspect_err(|_| line.unclaim(&qp))?;
         state.requests.add_state_change(request);
         Self::called(line, &mut state, step);
@@ -158,7 +157,7 @@ impl<L: ConnectorLine> ConnectorRules<L> {
 
     pub(super) fn reject(&self, line: &L, private_data: &[u8]) -> Result<()> {
         let mut state = self.lock(line);
-        line.adapter().present()?; // CONN-070
+        self.adapter.present()?; // CONN-070
         let most = line.callee_data(state.peer.map(|peer| peer.ip()));
         sizes::private_data(private_data, most, "MaxCalleeData")?;
         line.look_for_end(&mut state);
@@ -169,9 +168,9 @@ impl<L: ConnectorLine> ConnectorRules<L> {
 
     pub(super) fn notify_disconnect(&self, line: &L, overlapped: &Overlapped) -> Result<()> {
         let mut state = self.lock(line);
-        line.adapter().present()?; // GEN-015
+        self.adapter.present()?; // GEN-015
         Self::check(&mut state, Event::NotifyDisconnect)?;
-        let request = overlapped.begin(&line.file())?;
+        let request = overlapped.begin(&self.file)?;
         if state.ended || state.state() == State::Disconnected {
             state.done.end([request], Status::SUCCESS); // CONN-107
         } else {
@@ -182,9 +181,9 @@ impl<L: ConnectorLine> ConnectorRules<L> {
 
     pub(super) fn disconnect(&self, line: &L, overlapped: &Overlapped) -> Result<()> {
         let mut state = self.lock(line);
-        line.adapter().present()?; // CONN-111
+        self.adapter.present()?; // CONN-111
         let step = Self::check(&mut state, Event::Disconnect)?;
-        let request = overlapped.begin(&line.file())?;
+        let request = overlapped.begin(&self.file)?;
         state.requests.add_state_change(request);
         Self::called(line, &mut state, step);
         if line.disconnect(&mut state) {
@@ -245,62 +244,4 @@ impl<L: ConnectorLine> ConnectorRules<L> {
 
 fn invalid(what: &'static str) -> Error {
     Error::new(Status::CONNECTION_INVALID, what)
-}
-
-impl<L: ConnectorLine> WaitingConnector for L {
-    type PeerRequest = L::PeerRequest;
-
-    fn wait_for_request(&self, listener: Weak<dyn AwaitedListener<Self>>) -> Result<()> {
-        let mut state = self.rules().lock(self);
-        let step = ConnectorRules::check(&mut state, Event::GetConnectionRequest)?;
-        state.listener = Some(listener);
-        ConnectorRules::called(self, &mut state, step);
-        Ok(())
-    }
-
-    fn request_cancelled(&self) {
-        let mut state = self.rules().lock(self);
-        ConnectorRules::happens(self, &mut state, Event::WaitEnds);
-    }
-
-    fn is_waiting(&self) -> bool {
-        self.rules().lock(self).state() == State::Waiting
-    }
-
-    fn offer(&self, request: L::PeerRequest) -> Option<L::PeerRequest> {
-        let mut state = self.rules().lock(self);
-        if state.state() != State::Waiting {
-            return Some(request);
-        }
-        ConnectorRules::happens(self, &mut state, Event::Offer);
-        if !ConnectorLine::offer(self, &mut state, request) {
-            ConnectorRules::happens(self, &mut state, Event::PeerLeaves);
-        }
-        None
-    }
-
-    fn take_back(
-        &self,
-        listener: &Weak<dyn AwaitedListener<Self>>,
-    ) -> Result<Option<L::PeerRequest>> {
-        let mut state = self.rules().lock(self);
-        self.look_for_end(&mut state);
-        let step = ConnectorRules::check(&mut state, Event::TakeBack)?;
-        let is_this =
-            |other: &Weak<_>| std::ptr::addr_eq(Weak::as_ptr(other), Weak::as_ptr(listener));
-        let is_here = state.listener.as_ref().is_some_and(is_this);
-        if state.state() == State::Offered && !is_here {
-            return fail(
-                Status::CONNECTION_INVALID,
-                "the connector holds a request of another listener",
-            );
-        }
-        let request = match state.state() {
-            State::Offered => ConnectorLine::take_back(self, &mut state),
-            _ => None,
-        };
-        state.forget_peer();
-        ConnectorRules::called(self, &mut state, step);
-        Ok(request)
-    }
 }

@@ -4,10 +4,12 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use netdirect::{Connector, Overlapped, OverlappedObject, QueuePair, ReadLimits, Result, Started};
+use netdirect::{
+    Connector, Overlapped, OverlappedFile, OverlappedObject, QueuePair, ReadLimits, Result, Started,
+};
 
 use super::calls::Wanted;
-use super::line::ConnectorLine;
+use super::line::{ConnectorLine, ConnectorRules};
 use crate::checks::own::Owned;
 
 /// A client's reference to a connector. When the client releases it, what is under way is given up.
@@ -18,9 +20,14 @@ pub struct ConnectorHandle<L: ConnectorLine> {
 }
 
 impl<L: ConnectorLine> ConnectorHandle<L> {
-    /// Makes the reference of a client.
-    pub fn new(line: Arc<L>, entry: L::Entry) -> Self {
-        Self { line, entry }
+    /// Makes a connector, whose requests end at `file`, and the reference of its client.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Adapter::create_connector`](netdirect::Adapter::create_connector).
+    pub fn create(adapter: Arc<L::Adapter>, file: Arc<dyn OverlappedFile>) -> Result<Self> {
+        let (line, entry) = L::create(ConnectorRules::new(adapter, file))?;
+        Ok(Self { line, entry })
     }
 
     /// Returns the provider's connector.
@@ -40,7 +47,7 @@ impl<L: ConnectorLine> Owned for ConnectorHandle<L> {
     type Adapter = L::Adapter;
 
     fn adapter(&self) -> &Arc<L::Adapter> {
-        self.line.adapter()
+        self.line.rules().adapter()
     }
 }
 

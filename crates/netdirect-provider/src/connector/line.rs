@@ -70,14 +70,15 @@ pub trait ConnectorLine: Send + Sync + Sized + 'static {
     /// What a client's handle keeps beside the connector.
     type Entry: fmt::Debug + Send + Sync;
 
+    /// Makes a connector that contains these rules.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Adapter::create_connector`](netdirect::Adapter::create_connector).
+    fn create(rules: ConnectorRules<Self>) -> Result<(Arc<Self>, Self::Entry)>;
+
     /// Returns the rules that this connector contains.
     fn rules(&self) -> &ConnectorRules<Self>;
-
-    /// Returns the adapter that the connector belongs to.
-    fn adapter(&self) -> &Arc<Self::Adapter>;
-
-    /// Returns the file at which the connector's requests end.
-    fn file(&self) -> Arc<dyn OverlappedFile>;
 
     // ---- checks ----
 
@@ -224,6 +225,9 @@ pub trait ConnectorLine: Send + Sync + Sized + 'static {
 
 /// What all connectors do alike.
 pub struct ConnectorRules<L: ConnectorLine> {
+    pub(super) adapter: Arc<L::Adapter>,
+    /// Where requests end.
+    pub(super) file: Arc<dyn OverlappedFile>,
     pub(super) state: Mutex<ConnectorState<L>>,
 }
 
@@ -259,8 +263,8 @@ pub struct ConnectorState<L: ConnectorLine> {
     pub(super) listener: Option<Weak<dyn AwaitedListener<L>>>,
 }
 
-impl<L: ConnectorLine> Default for ConnectorRules<L> {
-    fn default() -> Self {
+impl<L: ConnectorLine> ConnectorRules<L> {
+    pub(super) fn new(adapter: Arc<L::Adapter>, file: Arc<dyn OverlappedFile>) -> Self {
         let state = ConnectorState {
             state: State::Idle,
             local: None,
@@ -279,8 +283,15 @@ impl<L: ConnectorLine> Default for ConnectorRules<L> {
             listener: None,
         };
         Self {
+            adapter,
+            file,
             state: Mutex::new(state),
         }
+    }
+
+    /// Returns the adapter that the connector belongs to.
+    pub fn adapter(&self) -> &Arc<L::Adapter> {
+        &self.adapter
     }
 }
 

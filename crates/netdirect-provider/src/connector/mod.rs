@@ -12,6 +12,7 @@ pub mod machine;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 pub use handle::ConnectorHandle;
 pub use line::{Acceptance, Attempt, Binding, ConnectorLine, ConnectorRules, ConnectorState};

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use netdirect::{
-    CompletionSink, Connector as _, Error, Overlapped, OverlappedFile, OverlappedObject as _,
-    QueuePair, ReadLimits, Result, Status,
+    CompletionSink, Connector as _, Error, Overlapped, OverlappedObject as _, QueuePair,
+    ReadLimits, Result, Status,
 };
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -44,7 +44,6 @@ struct LineState {
 /// A line without a network.
 struct Line {
     rules: ConnectorRules<Self>,
-    adapter: Arc<TestAdapter>,
     /// How many queue pairs are claimed.
     claims: AtomicUsize,
     /// What CompleteConnect and Reject come to.
@@ -52,19 +51,6 @@ struct Line {
     peer_is_gone: AtomicBool,
     /// Private data that was sent.
     sent: Mutex<Vec<Vec<u8>>>,
-}
-
-impl Default for Line {
-    fn default() -> Self {
-        Self {
-            rules: ConnectorRules::default(),
-            adapter: TestAdapter::at(HERE.ip()),
-            claims: AtomicUsize::default(),
-            completion_fails: AtomicBool::default(),
-            peer_is_gone: AtomicBool::default(),
-            sent: Mutex::default(),
-        }
-    }
 }
 
 type Locked = ConnectorState<Line>;
@@ -90,16 +76,19 @@ impl ConnectorLine for Line {
     type Action = Work;
     type Entry = ();
 
+    fn create(rules: ConnectorRules<Self>) -> Result<(Arc<Self>, ())> {
+        let line = Self {
+            rules,
+            claims: AtomicUsize::default(),
+            completion_fails: AtomicBool::default(),
+            peer_is_gone: AtomicBool::default(),
+            sent: Mutex::default(),
+        };
+        Ok((Arc::new(line), ()))
+    }
+
     fn rules(&self) -> &ConnectorRules<Self> {
         &self.rules
-    }
-
-    fn adapter(&self) -> &Arc<TestAdapter> {
-        &self.adapter
-    }
-
-    fn file(&self) -> Arc<dyn OverlappedFile> {
-        file()
     }
 
     fn asked_limits(&self, inbound: u32, outbound: u32) -> ReadLimits {
@@ -277,9 +266,10 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
-        let line = Arc::new(Line::default());
+        let handle = ConnectorHandle::<Line>::create(TestAdapter::at(HERE.ip()), file()).unwrap();
+        let line = Arc::clone(handle.line());
         Self {
-            handle: ConnectorHandle::new(Arc::clone(&line), ()),
+            handle,
             listener: Arc::new(Listener {
                 line: Arc::downgrade(&line),
                 told: AtomicBool::new(false),
@@ -356,7 +346,11 @@ impl Stage {
                 return WaitingConnector::take_back(&*self.line, &self.listener()).map(drop);
             }
             Event::DeviceRemoved => {
-                self.line.adapter.is_removed.store(true, Ordering::SeqCst);
+                self.line
+                    .rules
+                    .adapter
+                    .is_removed
+                    .store(true, Ordering::SeqCst);
                 self.tell(event, Status::SUCCESS);
                 return Ok(());
             }
@@ -460,7 +454,7 @@ proptest! {
             let had_ended = stage.line.rules.lock(&stage.line).ended;
             let caused = stage.cause(event);
             // What happens is what the table says, and what follows in the same call. Calls fail once the device is gone.
-            let is_removed = stage.line.adapter.is_removed.load(Ordering::SeqCst);
+            let is_removed = stage.line.rules.adapter.is_removed.load(Ordering::SeqCst);
             match (event, machine::step(before, event)) {
                 (Event::BindAgain, _) => {}
                 (_, Err(refusal)) if !is_removed => {

@@ -4,9 +4,11 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use netdirect::{Connector, Listener, Overlapped, OverlappedObject, Result, Started, Status};
+use netdirect::{
+    Connector, Listener, Overlapped, OverlappedFile, OverlappedObject, Result, Started, Status,
+};
 
-use super::ListenerLine;
+use super::{ListenerLine, ListenerRules, WaitingConnector};
 
 /// A client's reference to a listener. When the client releases it, the listener is closed.
 pub struct ListenerHandle<L: ListenerLine> {
@@ -16,9 +18,14 @@ pub struct ListenerHandle<L: ListenerLine> {
 }
 
 impl<L: ListenerLine> ListenerHandle<L> {
-    /// Makes the reference of a client.
-    pub fn new(line: Arc<L>, entry: L::Entry) -> Self {
-        Self { line, entry }
+    /// Makes a listener, whose requests end at `file`, and the reference of its client.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Adapter::create_listener`](netdirect::Adapter::create_listener).
+    pub fn create(adapter: Arc<L::Adapter>, file: Arc<dyn OverlappedFile>) -> Result<Self> {
+        let (line, entry) = L::create(ListenerRules::new(adapter, file))?;
+        Ok(Self { line, entry })
     }
 
     /// Returns the provider's listener.
@@ -67,14 +74,15 @@ impl<L: ListenerLine> Listener for ListenerHandle<L> {
         connector: &Arc<dyn Connector>,
         overlapped: &Overlapped,
     ) -> Result<Started> {
-        let connector = self.line.connector(connector)?;
         let rules = self.line.rules();
+        let connector = L::Connector::of_client(connector, rules.adapter())?;
         rules.get_connection_request(&self.line, connector, overlapped)?;
         Ok(Started::Pending)
     }
 
     fn withdraw(&self, connector: &Arc<dyn Connector>) -> Result<()> {
-        let connector = self.line.connector(connector)?;
-        self.line.rules().withdraw(&self.line, &connector)
+        let rules = self.line.rules();
+        let connector = L::Connector::of_client(connector, rules.adapter())?;
+        rules.withdraw(&self.line, &connector)
     }
 }

@@ -26,8 +26,20 @@ pub use handle::ListenerHandle;
 
 /// A connector, as the listener at which it waits for a peer's request sees it. The listener calls it with the listener locked.
 pub trait WaitingConnector: Send + Sync + Sized + 'static {
+    /// The state that all objects of one opened adapter share.
+    type Adapter;
     /// A peer's request.
     type PeerRequest;
+
+    /// Returns the connector behind a client's reference.
+    ///
+    /// # Errors
+    ///
+    /// [`INVALID_PARAMETER_1`](Status::INVALID_PARAMETER_1): it is not one of this adapter's.
+    fn of_client(
+        connector: &Arc<dyn netdirect::Connector>,
+        adapter: &Arc<Self::Adapter>,
+    ) -> Result<Arc<Self>>;
 
     /// Has the connector wait for a request of this listener.
     ///
@@ -73,7 +85,7 @@ pub trait ListenerLine: Send + Sync + Sized + 'static {
     /// The state that all objects of one opened adapter share.
     type Adapter: ProviderAdapter;
     /// The provider's connectors.
-    type Connector: WaitingConnector;
+    type Connector: WaitingConnector<Adapter = Self::Adapter>;
     /// Where peers' requests wait.
     type Backlog: Backlog;
     /// Addresses that are reserved, or listened on.
@@ -81,11 +93,15 @@ pub trait ListenerLine: Send + Sync + Sized + 'static {
     /// What a client's handle keeps beside the listener.
     type Entry: std::fmt::Debug + Send + Sync;
 
+    /// Makes a listener that contains these rules.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Adapter::create_listener`](netdirect::Adapter::create_listener).
+    fn create(rules: ListenerRules<Self>) -> Result<(Arc<Self>, Self::Entry)>;
+
     /// Returns the rules that this listener contains.
     fn rules(&self) -> &ListenerRules<Self>;
-
-    /// Returns the adapter that the listener belongs to.
-    fn adapter(&self) -> &Arc<Self::Adapter>;
 
     /// Returns the addresses that a Bind to this one covers: see [`addresses::covered`].
     ///
@@ -93,19 +109,9 @@ pub trait ListenerLine: Send + Sync + Sized + 'static {
     ///
     /// [`INVALID_ADDRESS`](Status::INVALID_ADDRESS).
     fn covered(&self, ip: IpAddr) -> Result<Vec<IpAddr>> {
-        let adapter = self.adapter();
+        let adapter = &self.rules().adapter;
         addresses::covered(ip, adapter.addresses(), |ip| adapter.serves(ip))
     }
-
-    /// Returns the provider's connector behind a client's reference.
-    ///
-    /// # Errors
-    ///
-    /// [`INVALID_PARAMETER_1`](Status::INVALID_PARAMETER_1): it is not one of this adapter's.
-    fn connector(&self, connector: &Arc<dyn netdirect::Connector>) -> Result<Arc<Self::Connector>>;
-
-    /// Returns the file at which the listener's requests end.
-    fn file(&self) -> Arc<dyn OverlappedFile>;
 
     /// Reserves a port of all these addresses. With port 0, one that is free on all of them.
     ///
@@ -149,6 +155,9 @@ pub trait ListenerLine: Send + Sync + Sized + 'static {
 
 /// What all listeners do alike.
 pub struct ListenerRules<L: ListenerLine> {
+    adapter: Arc<L::Adapter>,
+    /// Where requests end.
+    file: Arc<dyn OverlappedFile>,
     /// Not locked while the line is called, but for what Bind and Listen call, and for the two
     /// conversions of requests.
     state: Mutex<ListenerState<L>>,
@@ -166,8 +175,8 @@ struct ListenerState<L: ListenerLine> {
     waiting: VecDeque<(Arc<L::Connector>, PendingOverlapped)>,
 }
 
-impl<L: ListenerLine> Default for ListenerRules<L> {
-    fn default() -> Self {
+impl<L: ListenerLine> ListenerRules<L> {
+    fn new(adapter: Arc<L::Adapter>, file: Arc<dyn OverlappedFile>) -> Self {
         let state = ListenerState {
             address: None,
             bound: None,
@@ -178,8 +187,15 @@ impl<L: ListenerLine> Default for ListenerRules<L> {
             waiting: VecDeque::new(),
         };
         Self {
+            adapter,
+            file,
             state: Mutex::new(state),
         }
+    }
+
+    /// Returns the adapter that the listener belongs to.
+    pub fn adapter(&self) -> &Arc<L::Adapter> {
+        &self.adapter
     }
 }
 
@@ -274,7 +290,7 @@ impl<L: ListenerLine> ListenerRules<L> {
 
     fn bind(&self, line: &L, address: SocketAddr) -> Result<()> {
         let mut state = self.state.lock();
-        line.adapter().present()?;
+        self.adapter.present()?;
         if state.address.is_some() {
             return fail(
                 Status::ADDRESS_ALREADY_ASSOCIATED,
@@ -282,7 +298,7 @@ impl<L: ListenerLine> ListenerRules<L> {
             ); // LSTN-011
         }
         let covered = line.covered(address.ip())?;
-        line.adapter().admit(Call::BindListener)?;
+        self.adapter.admit(Call::BindListener)?;
         let (bound, port) = line.bind(&covered, address.port())?;
         state.bound = Some(bound);
         state.address = Some(SocketAddr::new(address.ip(), port));
@@ -291,7 +307,7 @@ impl<L: ListenerLine> ListenerRules<L> {
 
     fn listen(&self, line: &L, backlog: u32) -> Result<()> {
         let mut state = self.state.lock();
-        line.adapter().present()?; // GEN-015
+        self.adapter.present()?; // GEN-015
         let address = state.address.filter(|_| !state.listens);
         let Some(address) = address.filter(|_| state.bound.is_some()) else {
             return fail(
@@ -299,7 +315,7 @@ impl<L: ListenerLine> ListenerRules<L> {
                 "the listener is not bound, or listens already",
             ); // LSTN-017, -018
         };
-        line.adapter().admit(Call::Listen)?;
+        self.adapter.admit(Call::Listen)?;
         let longest = line.longest_backlog();
         state.backlog = match backlog {
             0 => longest,
@@ -325,14 +341,14 @@ impl<L: ListenerLine> ListenerRules<L> {
         overlapped: &Overlapped,
     ) -> Result<()> {
         let mut state = self.state.lock();
-        line.adapter().present()?; // LSTN-026
+        self.adapter.present()?; // LSTN-026
         if !state.listens {
             return fail(Status::INVALID_DEVICE_STATE, "the listener does not listen"); // LSTN-030
         }
         let this: Weak<L> = Arc::downgrade(line);
         connector.wait_for_request(this)?;
         let request = overlapped
-            .begin(&line.file())
+            .begin(&self.file)
             .inspect_err(|_| connector.request_cancelled())?;
         state.waiting.push_back((connector, request));
         drop(state);

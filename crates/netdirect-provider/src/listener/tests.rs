@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use netdirect::{Connector, Listener as _, OverlappedObject, QueuePair, ReadLimits, Started};
 
@@ -35,7 +35,16 @@ enum WaiterState {
 }
 
 impl WaitingConnector for Waiter {
+    type Adapter = TestAdapter;
     type PeerRequest = Request;
+
+    fn of_client(connector: &Arc<dyn Connector>, _: &Arc<TestAdapter>) -> Result<Arc<Self>> {
+        let any: Arc<dyn std::any::Any + Send + Sync> = connector.clone();
+        let handle = any.downcast::<Handle>();
+        handle
+            .map(|handle| Arc::clone(&handle.0))
+            .map_err(|_| Error::new(Status::INVALID_PARAMETER_1, "another adapter's"))
+    }
 
     fn wait_for_request(&self, listener: Weak<dyn AwaitedListener<Self>>) -> Result<()> {
         let mut state = self.0.lock();
@@ -110,25 +119,11 @@ impl OverlappedObject for Handle {
 /// A line without a network.
 struct Line {
     rules: ListenerRules<Self>,
-    adapter: Arc<TestAdapter>,
     refused: Mutex<Vec<u64>>,
     /// Peers that have gone, as their requests tell.
     gone: Mutex<HashSet<u64>>,
     bound: AtomicU32,
-    listen_fails: std::sync::atomic::AtomicBool,
-}
-
-impl Default for Line {
-    fn default() -> Self {
-        Self {
-            rules: ListenerRules::default(),
-            adapter: TestAdapter::at(HERE),
-            refused: Mutex::default(),
-            gone: Mutex::default(),
-            bound: AtomicU32::default(),
-            listen_fails: std::sync::atomic::AtomicBool::default(),
-        }
-    }
+    listen_fails: AtomicBool,
 }
 
 impl ListenerLine for Line {
@@ -138,24 +133,19 @@ impl ListenerLine for Line {
     type Bound = ();
     type Entry = ();
 
+    fn create(rules: ListenerRules<Self>) -> Result<(Arc<Self>, ())> {
+        let line = Self {
+            rules,
+            refused: Mutex::default(),
+            gone: Mutex::default(),
+            bound: AtomicU32::default(),
+            listen_fails: AtomicBool::default(),
+        };
+        Ok((Arc::new(line), ()))
+    }
+
     fn rules(&self) -> &ListenerRules<Self> {
         &self.rules
-    }
-
-    fn adapter(&self) -> &Arc<TestAdapter> {
-        &self.adapter
-    }
-
-    fn connector(&self, connector: &Arc<dyn Connector>) -> Result<Arc<Waiter>> {
-        let any: Arc<dyn std::any::Any + Send + Sync> = connector.clone();
-        let handle = any.downcast::<Handle>();
-        handle
-            .map(|handle| Arc::clone(&handle.0))
-            .map_err(|_| Error::new(Status::INVALID_PARAMETER_1, "another adapter's"))
-    }
-
-    fn file(&self) -> Arc<dyn OverlappedFile> {
-        file()
     }
 
     fn bind(&self, _: &[IpAddr], port: u16) -> Result<((), u16)> {
@@ -207,8 +197,9 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
-        let line = Arc::new(Line::default());
-        let handle = Some(ListenerHandle::new(Arc::clone(&line), ()));
+        let handle = ListenerHandle::<Line>::create(TestAdapter::at(HERE), file()).unwrap();
+        let line = Arc::clone(handle.line());
+        let handle = Some(handle);
         Self { line, handle }
     }
 
@@ -324,7 +315,12 @@ fn lstn_025_cancel_release_and_removal_end_all_waits_in_their_order() {
     let cancel: fn(&mut Stage) = |stage| stage.handle().cancel_overlapped_requests().unwrap();
     let release: fn(&mut Stage) = |stage| stage.handle = None;
     let remove: fn(&mut Stage) = |stage| {
-        stage.line.adapter.is_removed.store(true, Ordering::SeqCst);
+        stage
+            .line
+            .rules
+            .adapter
+            .is_removed
+            .store(true, Ordering::SeqCst);
         stage.line.rules.device_removed(&stage.line);
     };
     for (end, wanted) in [
@@ -353,7 +349,12 @@ fn lstn_033_a_closed_listener_refuses_who_waits_and_who_comes() {
 #[test]
 fn a_listener_of_a_removed_device_has_no_address_and_takes_no_call() {
     let stage = Stage::listening(0);
-    stage.line.adapter.is_removed.store(true, Ordering::SeqCst);
+    stage
+        .line
+        .rules
+        .adapter
+        .is_removed
+        .store(true, Ordering::SeqCst);
     stage.line.rules.device_removed(&stage.line);
     let handle = stage.handle();
     let address = status(handle.get_local_address());

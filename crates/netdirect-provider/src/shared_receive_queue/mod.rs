@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use netdirect::{
     Affinity, Call, Error, Overlapped, OverlappedFile, OverlappedObject, PendingOverlapped, Result,
-    Sge, SharedReceiveQueue, Started, Status,
+    Sge, SharedReceiveQueue, SharedReceiveQueueOptions, Started, Status,
 };
 use parking_lot::Mutex;
 
@@ -28,11 +28,18 @@ pub trait SharedReceiveQueueLine: Debug + Send + Sync + Sized + 'static {
     /// What a client's handle keeps beside the queue.
     type Entry: Debug + Send + Sync;
 
-    /// Returns the rules that this queue contains.
-    fn rules(&self) -> &SharedReceiveQueueRules;
+    /// Makes a queue that contains these rules.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Adapter::create_shared_receive_queue`](netdirect::Adapter::create_shared_receive_queue).
+    fn create(
+        rules: SharedReceiveQueueRules<Self::Adapter>,
+        options: SharedReceiveQueueOptions,
+    ) -> Result<(Arc<Self>, Self::Entry)>;
 
-    /// Returns the adapter that the queue belongs to.
-    fn adapter(&self) -> &Arc<Self::Adapter>;
+    /// Returns the rules that this queue contains.
+    fn rules(&self) -> &SharedReceiveQueueRules<Self::Adapter>;
 
     /// Sees to it that [`SharedReceiveQueueRules::end_requests`] or [`end_requests_if`](SharedReceiveQueueRules::end_requests_if) is
     /// called when fewer Receives than the threshold are left, which may be now (SRQ-024, AMB-052). A request of Notify waits for it.
@@ -61,8 +68,9 @@ pub trait SharedReceiveQueueLine: Debug + Send + Sync + Sized + 'static {
 }
 
 /// What all shared receive queues do alike.
-#[derive(Debug, Default)]
-pub struct SharedReceiveQueueRules {
+#[derive(Debug)]
+pub struct SharedReceiveQueueRules<A> {
+    adapter: Arc<A>,
     state: Mutex<NotifyState>,
 }
 
@@ -74,7 +82,19 @@ struct NotifyState {
     ended: Option<Status>,
 }
 
-impl SharedReceiveQueueRules {
+impl<A: ProviderAdapter> SharedReceiveQueueRules<A> {
+    fn new(adapter: Arc<A>) -> Self {
+        Self {
+            adapter,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Returns the adapter that the queue belongs to.
+    pub fn adapter(&self) -> &Arc<A> {
+        &self.adapter
+    }
+
     /// Returns true if the queue has broken down, or the device was removed.
     #[must_use]
     pub fn is_broken(&self) -> bool {
@@ -148,9 +168,18 @@ pub struct SharedReceiveQueueHandle<L: SharedReceiveQueueLine> {
 }
 
 impl<L: SharedReceiveQueueLine> SharedReceiveQueueHandle<L> {
-    /// Makes the reference of a client. Requests of Notify end at `file`.
-    pub fn new(line: Arc<L>, file: Arc<dyn OverlappedFile>, entry: L::Entry) -> Self {
-        Self { line, file, entry }
+    /// Makes a queue, whose requests end at `file`, and the reference of its client.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Adapter::create_shared_receive_queue`](netdirect::Adapter::create_shared_receive_queue).
+    pub fn create(
+        adapter: Arc<L::Adapter>,
+        file: Arc<dyn OverlappedFile>,
+        options: SharedReceiveQueueOptions,
+    ) -> Result<Self> {
+        let (line, entry) = L::create(SharedReceiveQueueRules::new(adapter), options)?;
+        Ok(Self { line, file, entry })
     }
 
     /// Returns the provider's queue.
@@ -170,7 +199,7 @@ impl<L: SharedReceiveQueueLine> Owned for SharedReceiveQueueHandle<L> {
     type Adapter = L::Adapter;
 
     fn adapter(&self) -> &Arc<L::Adapter> {
-        self.line.adapter()
+        self.line.rules().adapter()
     }
 }
 
@@ -183,17 +212,16 @@ impl<L: SharedReceiveQueueLine> OverlappedObject for SharedReceiveQueueHandle<L>
 
 impl<L: SharedReceiveQueueLine> SharedReceiveQueue for SharedReceiveQueueHandle<L> {
     fn get_notify_affinity(&self) -> Result<Affinity> {
-        notify_affinity(&**self.line.adapter())
+        notify_affinity(&**self.line.rules().adapter())
     }
 
     fn modify(&self, queue_depth: u32, notify_threshold: u32) -> Result<()> {
-        let adapter = self.line.adapter();
-        adapter.present()?; // SRQ-015
-        let most = adapter.info().max_shared_receive_queue_depth;
+        let rules = self.line.rules();
+        rules.adapter.present()?; // SRQ-015
+        let most = rules.adapter.info().max_shared_receive_queue_depth;
         sizes::modified_shared_receive_queue(queue_depth, most)?;
-        let is_broken = self.line.rules().is_broken();
-        sizes::working_shared_receive_queue(is_broken, Status::INVALID_DEVICE_STATE)?;
-        adapter.admit(Call::ModifySharedReceiveQueue)?;
+        sizes::working_shared_receive_queue(rules.is_broken(), Status::INVALID_DEVICE_STATE)?;
+        rules.adapter.admit(Call::ModifySharedReceiveQueue)?;
         let given = |value: u32| Some(value).filter(|value| *value > 0); // SRQ-010, SRQ-011
         let modified = self
             .line
@@ -208,9 +236,10 @@ impl<L: SharedReceiveQueueLine> SharedReceiveQueue for SharedReceiveQueueHandle<
     }
 
     fn notify(&self, overlapped: &Overlapped) -> Result<Started> {
-        let admit = || self.line.adapter().admit(Call::NotifySharedReceiveQueue); // SRQ-021, SRQ-022
+        let rules = self.line.rules();
+        let admit = || rules.adapter.admit(Call::NotifySharedReceiveQueue); // SRQ-021, SRQ-022
         let request = begin_admitted(overlapped, &self.file, admit)?;
-        self.line.rules().notify(&*self.line, request);
+        rules.notify(&*self.line, request);
         Ok(Started::Pending)
     }
 

@@ -1,6 +1,7 @@
 //! Shared receive queues over a line whose Receives are a number.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::Ordering;
 
 use super::*;
 use crate::testing::{TestAdapter, file};
@@ -17,8 +18,7 @@ struct Receives {
 
 #[derive(Debug)]
 struct Line {
-    rules: SharedReceiveQueueRules,
-    adapter: Arc<TestAdapter>,
+    rules: SharedReceiveQueueRules<TestAdapter>,
     receives: Mutex<Receives>,
 }
 
@@ -42,12 +42,24 @@ impl SharedReceiveQueueLine for Line {
     type Adapter = TestAdapter;
     type Entry = ();
 
-    fn rules(&self) -> &SharedReceiveQueueRules {
-        &self.rules
+    fn create(
+        rules: SharedReceiveQueueRules<TestAdapter>,
+        options: SharedReceiveQueueOptions,
+    ) -> Result<(Arc<Self>, ())> {
+        let receives = Receives {
+            threshold: options.notify_threshold,
+            depth: options.queue_depth,
+            ..Receives::default()
+        };
+        let line = Self {
+            rules,
+            receives: Mutex::new(receives),
+        };
+        Ok((Arc::new(line), ()))
     }
 
-    fn adapter(&self) -> &Arc<TestAdapter> {
-        &self.adapter
+    fn rules(&self) -> &SharedReceiveQueueRules<TestAdapter> {
+        &self.rules
     }
 
     fn arm(&self) {
@@ -85,18 +97,14 @@ impl SharedReceiveQueueLine for Line {
 
 /// A queue with room for four Receives, two of which are there. The threshold is one.
 fn queue() -> SharedReceiveQueueHandle<Line> {
-    let receives = Receives {
-        outstanding: 2,
-        threshold: 1,
-        depth: 4,
-        ..Receives::default()
-    };
-    let line = Line {
-        rules: SharedReceiveQueueRules::default(),
-        adapter: TestAdapter::at(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        receives: Mutex::new(receives),
-    };
-    SharedReceiveQueueHandle::new(Arc::new(line), file(), ())
+    let adapter = TestAdapter::at(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let options = SharedReceiveQueueOptions::default();
+    let options = options.queue_depth(4).notify_threshold(1);
+    let queue = SharedReceiveQueueHandle::<Line>::create(adapter, file(), options).unwrap();
+    for context in 0..2 {
+        queue.receive(context, &[]).unwrap();
+    }
+    queue
 }
 
 fn status<T>(result: Result<T>) -> Status {
@@ -135,15 +143,13 @@ fn srq_010_to_srq_015_a_modify_that_fails_leaves_the_queue() {
     assert_eq!(modify(9, 0), (Status::INVALID_PARAMETER, 4, 1)); // SRQ-013
     assert_eq!(modify(1, 0), (Status::BUFFER_OVERFLOW, 4, 1)); // SRQ-014
     let due = Status::INSUFFICIENT_RESOURCES;
-    *line.adapter.fault.lock() = Some((Call::ModifySharedReceiveQueue, due));
+    *line.rules.adapter.fault.lock() = Some((Call::ModifySharedReceiveQueue, due));
     assert_eq!(modify(5, 0), (due, 4, 1)); // SRQ-012
     assert_eq!(modify(5, 0), (Status::SUCCESS, 5, 1)); // SRQ-010
     let waits = notify(&queue);
     assert_eq!(modify(0, 3), (Status::SUCCESS, 5, 3)); // SRQ-011
     assert_eq!(waits.status(), Status::SUCCESS);
-    line.adapter
-        .is_removed
-        .store(true, std::sync::atomic::Ordering::SeqCst);
+    line.rules.adapter.is_removed.store(true, Ordering::SeqCst);
     assert_eq!(modify(6, 0), (Status::DEVICE_REMOVED, 5, 3)); // SRQ-015
 }
 
@@ -178,7 +184,7 @@ fn srq_020_a_cancel_and_the_end_of_the_handle_cancel_every_notify() {
     assert_eq!(cancelled.status(), Status::CANCELED);
     assert!(!queue.line().receives.lock().is_armed);
     let due = Status::INSUFFICIENT_RESOURCES;
-    *queue.line().adapter.fault.lock() = Some((Call::NotifySharedReceiveQueue, due));
+    *queue.line().rules.adapter.fault.lock() = Some((Call::NotifySharedReceiveQueue, due));
     let refused = Overlapped::new();
     assert_eq!(status(queue.notify(&refused)), due);
     assert_eq!(refused.status(), due);

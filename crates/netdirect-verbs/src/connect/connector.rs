@@ -8,7 +8,7 @@ mod state;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 
-use netdirect::{Error, OverlappedFile, QueuePair, ReadLimits, Result, Status};
+use netdirect::{Error, QueuePair, ReadLimits, Result, Status};
 use netdirect_provider::checks::own;
 use netdirect_provider::connector::machine::{Event, State};
 use netdirect_provider::connector::{
@@ -18,7 +18,6 @@ use netdirect_provider::requests::Work;
 
 use super::private_data::CmMessage;
 use crate::core::{CmOwner, Core};
-use crate::file::File;
 use crate::handle::{CmEvent, CmId, QueuePairHandle};
 use crate::qp::{self, ConnectionOwner, Qp, QpHandle};
 use crate::status::fail;
@@ -28,14 +27,6 @@ use state::{ConnectorState, LineState};
 
 /// The client's reference to a connector.
 pub(crate) type ConnectorHandle = connector::ConnectorHandle<Connector>;
-
-/// Makes a connector.
-pub(crate) fn create(core: Arc<Core>, file: Arc<File>) -> ConnectorHandle {
-    let connector = Connector::new(core, file);
-    let object: Weak<Connector> = Arc::downgrade(&connector);
-    connector.core.device.add_object(object);
-    ConnectorHandle::new(connector, ())
-}
 
 impl ConnectorLine for Connector {
     type Adapter = Core;
@@ -48,16 +39,15 @@ impl ConnectorLine for Connector {
     type Action = Work;
     type Entry = ();
 
+    fn create(rules: ConnectorRules<Self>) -> Result<(Arc<Self>, ())> {
+        let connector = Self::new(rules);
+        let object: Weak<Self> = Arc::downgrade(&connector);
+        connector.core.device.add_object(object);
+        Ok((connector, ()))
+    }
+
     fn rules(&self) -> &ConnectorRules<Self> {
         &self.rules
-    }
-
-    fn adapter(&self) -> &Arc<Core> {
-        &self.core
-    }
-
-    fn file(&self) -> Arc<dyn OverlappedFile> {
-        self.file.clone()
     }
 
     fn asked_limits(&self, inbound: u32, outbound: u32) -> ReadLimits {

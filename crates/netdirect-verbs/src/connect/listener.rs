@@ -3,14 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 
-use netdirect::{Error, OverlappedFile, ReadLimits, Result, Status};
-use netdirect_provider::checks::own;
+use netdirect::{Error, ReadLimits, Result, Status};
 use netdirect_provider::listener::{self, Keyed, ListenerLine, ListenerRules, Queue};
 
-use super::connector::{Connector, ConnectorHandle, PeerRequest, received, reject};
+use super::connector::{Connector, PeerRequest, received, reject};
 use crate::core::{CmOwner, Core};
 use crate::device::{DeviceObject, RemovalOrder};
-use crate::file::File;
 use crate::handle::{CmEvent, CmId, CmNews};
 use crate::status::bind_status;
 
@@ -25,25 +23,11 @@ const DEVICE_BACKLOG: i32 = 256;
 pub(crate) struct Listener {
     rules: ListenerRules<Self>,
     core: Arc<Core>,
-    file: Arc<File>,
     this: Weak<Self>,
 }
 
 /// The client's reference to a listener.
 pub(crate) type ListenerHandle = listener::ListenerHandle<Listener>;
-
-/// Makes a listener.
-pub(crate) fn create(core: Arc<Core>, file: Arc<File>) -> ListenerHandle {
-    let listener = Arc::new_cyclic(|this| Listener {
-        rules: ListenerRules::default(),
-        core,
-        file,
-        this: this.clone(),
-    });
-    let object: Weak<Listener> = Arc::downgrade(&listener);
-    listener.core.device.add_object(object);
-    ListenerHandle::new(listener, ())
-}
 
 impl Keyed for PeerRequest {
     fn key(&self) -> u64 {
@@ -81,21 +65,19 @@ impl ListenerLine for Listener {
     type Bound = Vec<(CmId, u64)>;
     type Entry = ();
 
+    fn create(rules: ListenerRules<Self>) -> Result<(Arc<Self>, ())> {
+        let listener = Arc::new_cyclic(|this| Self {
+            core: Arc::clone(rules.adapter()),
+            rules,
+            this: this.clone(),
+        });
+        let object: Weak<Self> = Arc::downgrade(&listener);
+        listener.core.device.add_object(object);
+        Ok((listener, ()))
+    }
+
     fn rules(&self) -> &ListenerRules<Self> {
         &self.rules
-    }
-
-    fn adapter(&self) -> &Arc<Core> {
-        &self.core
-    }
-
-    fn connector(&self, connector: &Arc<dyn netdirect::Connector>) -> Result<Arc<Connector>> {
-        let connector = own::connector::<ConnectorHandle>(connector, &self.core)?;
-        Ok(Arc::clone(connector.line()))
-    }
-
-    fn file(&self) -> Arc<dyn OverlappedFile> {
-        self.file.clone()
     }
 
     fn bind(&self, addresses: &[IpAddr], port: u16) -> Result<(Self::Bound, u16)> {

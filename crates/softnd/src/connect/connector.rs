@@ -19,7 +19,7 @@ use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Source, Turn};
 use iwarp_io::progress::timers::{Timed, TimerKey};
 use iwarp_io::setup::ConnectionRequest;
-use netdirect::{Error, OverlappedFile, QueuePair, ReadLimits, Result};
+use netdirect::{Error, QueuePair, ReadLimits, Result};
 use netdirect_provider::checks::own;
 use netdirect_provider::connector::machine::{Event, State};
 use netdirect_provider::connector::{
@@ -29,7 +29,6 @@ use netdirect_provider::connector::{
 use super::requests::Delivery;
 use crate::core::Core;
 use crate::device::{DeviceListEntry, DeviceObject, RemovalOrder};
-use crate::file::File;
 use crate::qp::{Claim, ConnectionOwner, Drivers, Qp, QpHandle, Signals};
 use iwarp_io::transport::Bound;
 
@@ -38,15 +37,6 @@ use state::{ConnectorState, LineState, Setup};
 
 /// The client's reference to a connector.
 pub(crate) type ConnectorHandle = connector::ConnectorHandle<Connector>;
-
-/// Makes a connector.
-pub(crate) fn create(core: Arc<Core>, file: Arc<File>) -> Result<ConnectorHandle> {
-    let device = Arc::clone(&core.device);
-    let connector = Connector::new(core, file);
-    let this = Arc::downgrade(&(Arc::clone(&connector) as Arc<dyn DeviceObject>));
-    let entry = device.add_object(RemovalOrder::Connector, this)?;
-    Ok(ConnectorHandle::new(connector, entry))
-}
 
 impl ConnectorLine for Connector {
     type Adapter = Core;
@@ -58,16 +48,18 @@ impl ConnectorLine for Connector {
     type Action = Delivery;
     type Entry = DeviceListEntry;
 
+    fn create(rules: ConnectorRules<Self>) -> Result<(Arc<Self>, DeviceListEntry)> {
+        let connector = Self::new(rules);
+        let this = Arc::downgrade(&(Arc::clone(&connector) as Arc<dyn DeviceObject>));
+        let entry = connector
+            .core
+            .device
+            .add_object(RemovalOrder::Connector, this)?;
+        Ok((connector, entry))
+    }
+
     fn rules(&self) -> &ConnectorRules<Self> {
         &self.rules
-    }
-
-    fn adapter(&self) -> &Arc<Core> {
-        &self.core
-    }
-
-    fn file(&self) -> Arc<dyn OverlappedFile> {
-        self.file.clone()
     }
 
     fn asked_limits(&self, inbound: u32, outbound: u32) -> ReadLimits {

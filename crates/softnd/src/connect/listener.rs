@@ -10,15 +10,13 @@ use iwarp_io::setup::{
 };
 use iwarp_io::transport::purpose::Purpose;
 use iwarp_io::transport::{Bound, local_ports};
-use netdirect::{Error, OverlappedFile, Result};
-use netdirect_provider::checks::own;
+use netdirect::{Error, Result};
 use netdirect_provider::listener::{self, ListenerLine, ListenerRules};
 
 use super::backlog::RequestBacklog;
-use super::connector::{Connector, ConnectorHandle};
+use super::connector::Connector;
 use crate::core::{Core, UNSTATED_READ_LIMIT};
 use crate::device::{Device, DeviceListEntry, DeviceObject, RemovalOrder};
-use crate::file::File;
 use crate::status::{bind_error, bind_status};
 
 /// The backlog when the client asks for no limit (LSTN-016), and no more than half of the descriptors of the process.
@@ -28,7 +26,6 @@ const LONGEST_BACKLOG: usize = 16 * 1024;
 pub(crate) struct Listener {
     rules: ListenerRules<Self>,
     core: Arc<Core>,
-    file: Arc<File>,
     /// Called with the rules unlocked, but for [`Acceptor::listen`] and [`Acceptor::watch`].
     acceptor: Arc<Acceptor>,
 }
@@ -36,17 +33,9 @@ pub(crate) struct Listener {
 /// The client's reference to a listener.
 pub(crate) type ListenerHandle = listener::ListenerHandle<Listener>;
 
-/// Makes a listener.
-pub(crate) fn create(core: Arc<Core>, file: Arc<File>) -> Result<ListenerHandle> {
-    let device = Arc::clone(&core.device);
-    let listener = Listener::new(core, file);
-    let this = Arc::downgrade(&(Arc::clone(&listener) as Arc<dyn DeviceObject>));
-    let entry = device.add_object(RemovalOrder::Listener, this)?;
-    Ok(ListenerHandle::new(listener, entry))
-}
-
 impl Listener {
-    fn new(core: Arc<Core>, file: Arc<File>) -> Arc<Self> {
+    fn new(rules: ListenerRules<Self>) -> Arc<Self> {
+        let core = Arc::clone(rules.adapter());
         let timeouts = &core.options.timeouts;
         let config = AcceptorConfig {
             responder: ResponderConfig {
@@ -59,10 +48,9 @@ impl Listener {
             fault_owner: Arc::<Device>::clone(&core.device),
         };
         Arc::new_cyclic(|this: &Weak<Self>| Self {
-            rules: ListenerRules::default(),
             acceptor: Acceptor::new(&core.driver, config, this.clone()),
+            rules,
             core,
-            file,
         })
     }
 }
@@ -74,21 +62,18 @@ impl ListenerLine for Listener {
     type Bound = Vec<Bound>;
     type Entry = DeviceListEntry;
 
+    fn create(rules: ListenerRules<Self>) -> Result<(Arc<Self>, DeviceListEntry)> {
+        let listener = Self::new(rules);
+        let this = Arc::downgrade(&(Arc::clone(&listener) as Arc<dyn DeviceObject>));
+        let entry = listener
+            .core
+            .device
+            .add_object(RemovalOrder::Listener, this)?;
+        Ok((listener, entry))
+    }
+
     fn rules(&self) -> &ListenerRules<Self> {
         &self.rules
-    }
-
-    fn adapter(&self) -> &Arc<Core> {
-        &self.core
-    }
-
-    fn connector(&self, connector: &Arc<dyn netdirect::Connector>) -> Result<Arc<Connector>> {
-        let connector = own::connector::<ConnectorHandle>(connector, &self.core)?;
-        Ok(Arc::clone(connector.line()))
-    }
-
-    fn file(&self) -> Arc<dyn OverlappedFile> {
-        self.file.clone()
     }
 
     fn bind(&self, addresses: &[IpAddr], port: u16) -> Result<(Vec<Bound>, u16)> {

@@ -9,7 +9,6 @@ use netdirect_provider::connector::{self, ConnectorRules, LockedConnector};
 use crate::connect::private_data::{self, CmMessage};
 use crate::core::Core;
 use crate::driver::Deadline;
-use crate::file::File;
 use crate::handle::{CmId, QueuePairHandle};
 use crate::qp;
 
@@ -17,7 +16,6 @@ use crate::qp;
 pub(crate) struct Connector {
     pub(super) rules: ConnectorRules<Self>,
     pub(super) core: Arc<Core>,
-    pub(super) file: Arc<File>,
     pub(super) this: Weak<Self>,
 }
 
@@ -65,11 +63,10 @@ impl std::fmt::Debug for Connector {
 }
 
 impl Connector {
-    pub(super) fn new(core: Arc<Core>, file: Arc<File>) -> Arc<Self> {
+    pub(super) fn new(rules: ConnectorRules<Self>) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
-            rules: ConnectorRules::default(),
-            core,
-            file,
+            core: Arc::clone(rules.adapter()),
+            rules,
             this: this.clone(),
         })
     }

@@ -16,7 +16,6 @@ use netdirect::Result;
 use netdirect_provider::connector::{self, Binding, ConnectorRules, LockedConnector};
 
 use crate::core::Core;
-use crate::file::File;
 use crate::qp::{FlushGuard, Qp};
 use crate::status::bind_error;
 
@@ -24,7 +23,6 @@ use crate::status::bind_error;
 pub(crate) struct Connector {
     pub(super) rules: ConnectorRules<Self>,
     pub(super) core: Arc<Core>,
-    pub(super) file: Arc<File>,
     /// The signals of the queue pair that no thread has taken up yet.
     pub(super) signals: AtomicU8,
     pub(super) this: Weak<Self>,
@@ -110,11 +108,10 @@ impl std::fmt::Debug for Connector {
 }
 
 impl Connector {
-    pub(super) fn new(core: Arc<Core>, file: Arc<File>) -> Arc<Self> {
+    pub(super) fn new(rules: ConnectorRules<Self>) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
-            rules: ConnectorRules::default(),
-            core,
-            file,
+            core: Arc::clone(rules.adapter()),
+            rules,
             signals: AtomicU8::new(0),
             this: this.clone(),
         })
