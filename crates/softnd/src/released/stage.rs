@@ -166,7 +166,7 @@ impl Stage {
 
     /// Waits until this holds, and drives a simulated network meanwhile.
     #[track_caller]
-    pub(super) fn wait_until(&self, what: &str, done: impl Fn() -> bool) {
+    pub(super) fn wait_until(&self, what: &str, mut done: impl FnMut() -> bool) {
         let begun = Instant::now();
         while !done() {
             assert!(begun.elapsed() < LONG, "{what}: {:?}", self.alive());
