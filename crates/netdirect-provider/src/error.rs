@@ -1,6 +1,6 @@
 //! Errors of calls.
 
-use netdirect::{Error, Result, Status};
+use netdirect::{Error, Fault, Result, Status};
 
 /// Fails with this status and message.
 ///
@@ -19,4 +19,11 @@ pub fn removed() -> Error {
         Status::DEVICE_REMOVED,
         "the device was removed; open the adapter again",
     )
+}
+
+/// Returns the error for a fault that an object of this provider cannot have.
+#[must_use]
+pub fn cannot_inject(fault: &Fault) -> Error {
+    let what = format!("this object of the provider cannot have the fault {fault:?}");
+    Error::new(Status::NOT_SUPPORTED, what)
 }

@@ -3,7 +3,7 @@
 //! A provider implements the traits of [`netdirect`] for its objects. What ND2 demands of all providers alike is here, so that it
 //! is written once:
 //!
-//! - [`ProviderAdapter`]: what the rules need of the adapter;
+//! - [`adapter`]: what all objects of an opened adapter share, and the calls that make objects;
 //! - [`checks`] of the arguments of calls;
 //! - [`requests`] in flight, and work to do once a lock is released;
 //! - [`completion_queue`] and [`shared_receive_queue`]: checks, and requests of Notify;
@@ -15,7 +15,7 @@
 
 #![forbid(unsafe_code)]
 
-mod adapter;
+pub mod adapter;
 pub mod checks;
 pub mod completion_queue;
 pub mod connector;
@@ -28,4 +28,4 @@ pub mod shared_receive_queue;
 mod testing;
 
 pub use adapter::ProviderAdapter;
-pub use error::{fail, removed};
+pub use error::{cannot_inject, fail, removed};

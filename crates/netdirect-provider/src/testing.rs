@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use netdirect::{
-    AdapterFlags, AdapterInfo, Association, Call, Error, MemoryRegion, MemoryWindow, OpFlags,
-    OverlappedFile, QueuePair, RemoteAddress, Result, Sge, Status,
+    AdapterFlags, AdapterInfo, Association, Call, Capabilities, Error, MemoryRegion, MemoryWindow,
+    OpFlags, OverlappedFile, QueuePair, RemoteAddress, Result, Sge, Status,
 };
 use parking_lot::Mutex;
 
@@ -43,12 +43,18 @@ impl OverlappedFile for IdleFile {
     }
 }
 
+impl IdleFile {
+    pub(crate) fn of(adapter: &Arc<TestAdapter>) -> Self {
+        Self {
+            association: Association::default(),
+            adapter: Arc::clone(adapter),
+        }
+    }
+}
+
 /// A file of this adapter.
 pub(crate) fn file_of(adapter: &Arc<TestAdapter>) -> Arc<IdleFile> {
-    Arc::new(IdleFile {
-        association: Association::default(),
-        adapter: Arc::clone(adapter),
-    })
+    Arc::new(IdleFile::of(adapter))
 }
 
 /// A file of no adapter that anything else belongs to.
@@ -119,6 +125,10 @@ impl TestAdapter {
     pub(crate) fn at(address: IpAddr) -> Arc<Self> {
         let mut info = AdapterInfo::default();
         info.max_registration_size = 64;
+        info.max_initiator_sge = 8;
+        info.max_receive_sge = 8;
+        info.max_initiator_queue_depth = 16;
+        info.max_receive_queue_depth = 16;
         info.max_completion_queue_depth = 8;
         info.max_shared_receive_queue_depth = 8;
         info.flags = AdapterFlags::CQ_RESIZE_SUPPORTED;
@@ -134,6 +144,10 @@ impl TestAdapter {
 impl ProviderAdapter for TestAdapter {
     fn info(&self) -> AdapterInfo {
         *self.info.lock()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::empty()
     }
 
     fn present(&self) -> Result<()> {

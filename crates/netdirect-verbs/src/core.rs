@@ -123,6 +123,21 @@ impl ProviderAdapter for Core {
         info
     }
 
+    /// No driver tells which results are solicited.
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = Capabilities::empty();
+        if !self.limits.is_iwarp {
+            capabilities |= Capabilities::IMMEDIATE_4;
+        }
+        if self.limits.windows.is_some() {
+            capabilities |= Capabilities::MEMORY_WINDOWS;
+        }
+        if self.limits.device.has_atomics {
+            capabilities |= Capabilities::FETCH_ADD | Capabilities::COMPARE_SWAP;
+        }
+        capabilities
+    }
+
     fn present(&self) -> Result<()> {
         self.device.present()
     }
@@ -214,21 +229,6 @@ impl Core {
             (self.tokens.0, self.channel.descriptor()),
             (self.tokens.1, self.context().descriptor()),
         ]
-    }
-
-    /// What the device can do beyond ND2, and what it lacks. No driver tells which results are solicited.
-    pub(crate) fn capabilities(&self) -> Capabilities {
-        let mut capabilities = Capabilities::empty();
-        if !self.limits.is_iwarp {
-            capabilities |= Capabilities::IMMEDIATE_4;
-        }
-        if self.limits.windows.is_some() {
-            capabilities |= Capabilities::MEMORY_WINDOWS;
-        }
-        if self.limits.device.has_atomics {
-            capabilities |= Capabilities::FETCH_ADD | Capabilities::COMPARE_SWAP;
-        }
-        capabilities
     }
 
     /// An entry of no octets.

@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use netdirect::{Affinity, CompletionResult, NotifyType, PendingOverlapped, Result, Status};
-use netdirect_provider::completion_queue::{
-    CompletionQueueHandle, CompletionQueueLine, ResizeError,
-};
+use netdirect_provider::completion_queue::{CompletionQueueLine, ResizeError};
 use parking_lot::Mutex;
 
 use crate::core::{AsyncOwner, Core};
@@ -397,9 +395,6 @@ impl Drop for Cq {
         self.core.disown_object(self.token);
     }
 }
-
-/// The client's reference to a completion queue.
-pub(crate) type CqHandle = CompletionQueueHandle<Cq>;
 
 /// The depth of the device's queue for so many results: silent requests that tell their end are in it as well. For more of these than
 /// it has room for, [`make_room`](Cq::make_room) sees to it that results are taken out.

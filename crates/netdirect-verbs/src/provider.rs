@@ -6,9 +6,10 @@ use std::sync::Arc;
 use netdirect::{
     Adapter, AdapterId, Call, Error, Fault, Provider, ProviderExtensions, Result, Status,
 };
+use netdirect_provider::cannot_inject;
 
 use crate::UnlistedDevice;
-use crate::adapter::AdapterHandle;
+use crate::adapter::{AdapterHandle, OpenedDevice};
 use crate::core::Core;
 use crate::fault_plan::PlannedFaults;
 use crate::handle::{CmId, Context, EventChannel};
@@ -241,7 +242,7 @@ impl Provider for VerbsProvider {
         }
         let (name, addresses) = (device.name, device.addresses);
         let core = Core::open(self.libraries, id, name, addresses, &self.options)?;
-        Ok(Arc::new(AdapterHandle(core)))
+        Ok(Arc::new(AdapterHandle::new(OpenedDevice(core))))
     }
 
     fn extensions(&self) -> Option<&dyn ProviderExtensions> {
@@ -257,10 +258,7 @@ impl ProviderExtensions for VerbsProvider {
             {
                 self.faults.plan(call, nth, status)
             }
-            other => {
-                let what = format!("a call of the provider cannot have this happen: {other:?}");
-                Err(Error::new(Status::NOT_SUPPORTED, what))
-            }
+            other => Err(cannot_inject(&other)),
         }
     }
 }

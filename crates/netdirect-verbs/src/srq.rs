@@ -5,9 +5,7 @@ use std::sync::{Arc, Weak};
 
 use netdirect::{Result, Sge, SharedReceiveQueueOptions, Status};
 use netdirect_provider::completion_queue::ResizeError;
-use netdirect_provider::shared_receive_queue::{
-    SharedReceiveQueueHandle, SharedReceiveQueueLine, SharedReceiveQueueRules,
-};
+use netdirect_provider::shared_receive_queue::{SharedReceiveQueueLine, SharedReceiveQueueRules};
 use parking_lot::Mutex;
 
 use crate::core::{AsyncOwner, Core};
@@ -126,9 +124,6 @@ impl Drop for Srq {
         self.core.disown_object(self.token);
     }
 }
-
-/// The client's reference to a shared receive queue.
-pub(crate) type SrqHandle = SharedReceiveQueueHandle<Srq>;
 
 impl SharedReceiveQueueLine for Srq {
     type Adapter = Core;

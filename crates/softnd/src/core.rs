@@ -22,7 +22,8 @@ use iwarp_io::transport::sim::world::{SimAdapter, Stuck};
 use iwarp_io::transport::stream::Stream;
 use iwarp_io::transport::{Transport, Wire};
 use netdirect::{
-    AdapterFlags, AdapterId, AdapterInfo, Affinity, Call, Error, Result, SimulatedTime, Status,
+    AdapterFlags, AdapterId, AdapterInfo, Affinity, Call, Capabilities, Error, Result,
+    SimulatedTime, Status,
 };
 use netdirect_provider::ProviderAdapter;
 use parking_lot::Mutex;
@@ -98,6 +99,15 @@ impl ProviderAdapter for Core {
             | AdapterFlags::CQ_RESIZE_SUPPORTED
             | AdapterFlags::LOOPBACK_CONNECTIONS_SUPPORTED;
         info
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::ND2
+            | Capabilities::FETCH_ADD
+            | Capabilities::FETCH_ADD_MASK
+            | Capabilities::COMPARE_SWAP
+            | Capabilities::COMPARE_SWAP_MASK
+            | Capabilities::IMMEDIATE_8
     }
 
     fn present(&self) -> Result<()> {

@@ -6,9 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use netdirect::{Affinity, CompletionResult, Error, NotifyType, PendingOverlapped, Result, Status};
-use netdirect_provider::completion_queue::{
-    CompletionQueueHandle, CompletionQueueLine, ResizeError,
-};
+use netdirect_provider::completion_queue::{CompletionQueueLine, ResizeError};
 use parking_lot::Mutex;
 
 use crate::core::{BreakableQueue, Core, QueueUser, QueueUsers};
@@ -182,9 +180,6 @@ impl Drop for Cq {
         self.core.driver.remove_domain(&self.domain);
     }
 }
-
-/// The client's reference to a queue.
-pub(crate) type CqHandle = CompletionQueueHandle<Cq>;
 
 impl CompletionQueueLine for Cq {
     type Adapter = Core;

@@ -11,8 +11,9 @@ use iwarp_io::transport::quic::Quic;
 use iwarp_io::transport::sim::World;
 use iwarp_io::transport::tcp::Tcp;
 use netdirect::{Adapter, AdapterId, Call, Error, Fault, ProviderExtensions, Result, Status};
+use netdirect_provider::cannot_inject;
 
-use crate::adapter::{self, cannot_happen};
+use crate::adapter;
 use crate::core::{NetworkHold, serves};
 use crate::device::Device;
 use crate::fault_plan;
@@ -300,7 +301,7 @@ impl netdirect::Provider for Provider {
             )
         })?;
         self.faults.admit(Call::OpenAdapter)?;
-        adapter::AdapterHandle::open(
+        adapter::open(
             id,
             interface.addresses,
             self.options.clone(),
@@ -322,7 +323,7 @@ impl ProviderExtensions for Provider {
                 nth,
                 status,
             } => self.faults.plan(call, nth, status),
-            other => cannot_happen(&other),
+            other => Err(cannot_inject(&other)),
         }
     }
 }

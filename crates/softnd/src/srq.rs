@@ -6,9 +6,7 @@ use iwarp_io::endpoint::shared_receives::{CannotModify, SharedReceiveSizes, Shar
 use iwarp_io::limited;
 use netdirect::{Error, Result, Sge, SharedReceiveQueueOptions, Status};
 use netdirect_provider::completion_queue::ResizeError;
-use netdirect_provider::shared_receive_queue::{
-    SharedReceiveQueueHandle, SharedReceiveQueueLine, SharedReceiveQueueRules,
-};
+use netdirect_provider::shared_receive_queue::{SharedReceiveQueueLine, SharedReceiveQueueRules};
 use parking_lot::Mutex;
 
 use crate::core::{BreakableQueue, Core, QueueUser, QueueUsers};
@@ -61,9 +59,6 @@ impl DeviceObject for Srq {
         self.rules.device_removed();
     }
 }
-
-/// The client's reference to a queue.
-pub(crate) type SrqHandle = SharedReceiveQueueHandle<Srq>;
 
 impl SharedReceiveQueueLine for Srq {
     type Adapter = Core;

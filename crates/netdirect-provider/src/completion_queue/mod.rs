@@ -4,7 +4,7 @@
 //! [`CompletionQueueHandle`].
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::fmt::Debug;
 use std::sync::Arc;

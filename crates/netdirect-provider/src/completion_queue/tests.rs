@@ -12,14 +12,14 @@ use crate::testing::{IdleFile, TestAdapter, file_of};
 const QUEUED: u32 = 2;
 
 #[derive(Debug)]
-struct Line {
+pub(crate) struct TestCompletionQueue {
     adapter: Arc<TestAdapter>,
-    is_broken: AtomicBool,
+    pub(crate) is_broken: AtomicBool,
     depth: AtomicU32,
     requests: Mutex<Vec<PendingOverlapped>>,
 }
 
-impl CompletionQueueLine for Line {
+impl CompletionQueueLine for TestCompletionQueue {
     type Adapter = TestAdapter;
     type File = IdleFile;
     type Entry = ();
@@ -66,7 +66,7 @@ impl CompletionQueueLine for Line {
     }
 }
 
-fn queue() -> CompletionQueueHandle<Line> {
+fn queue() -> CompletionQueueHandle<TestCompletionQueue> {
     let adapter = TestAdapter::at(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let file = file_of(&adapter);
     CompletionQueueHandle::create(adapter, file, 4, Affinity::default()).unwrap()

@@ -11,7 +11,7 @@ mod line;
 pub mod machine;
 mod rules;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod waiting;
 
 pub use handle::ConnectorHandle;

@@ -35,14 +35,14 @@ enum Link {
 }
 
 #[derive(Default)]
-struct LineState {
+pub(crate) struct LineState {
     link: Link,
     /// Flushed requests are held back.
     guarded: bool,
 }
 
 /// A line without a network.
-struct Line {
+pub(crate) struct TestConnector {
     rules: ConnectorRules<Self>,
     /// How many queue pairs are claimed.
     claims: AtomicUsize,
@@ -53,9 +53,9 @@ struct Line {
     sent: Mutex<Vec<Vec<u8>>>,
 }
 
-type Locked = ConnectorState<Line>;
+type Locked = ConnectorState<TestConnector>;
 
-impl Line {
+impl TestConnector {
     /// Something ends, which has to be there.
     fn end(&self, state: &mut Locked, links: &[Link]) {
         let link = std::mem::take(&mut state.line.link);
@@ -66,7 +66,7 @@ impl Line {
     }
 }
 
-impl ConnectorLine for Line {
+impl ConnectorLine for TestConnector {
     type Adapter = TestAdapter;
     type QueuePair = ();
     type Claim = ();
@@ -228,12 +228,12 @@ impl ConnectorLine for Line {
 
 /// A listener whose connector is unlocked when it is called.
 struct Listener {
-    line: Weak<Line>,
+    line: Weak<TestConnector>,
     told: AtomicBool,
 }
 
-impl AwaitedListener<Line> for Listener {
-    fn connector_released(&self, connector: &Line) {
+impl AwaitedListener<TestConnector> for Listener {
+    fn connector_released(&self, connector: &TestConnector) {
         assert!(connector.rules.try_read(|_| ()).is_some());
         assert!(std::ptr::eq(connector, self.line.as_ptr()));
         self.told.store(true, Ordering::SeqCst);
@@ -241,7 +241,7 @@ impl AwaitedListener<Line> for Listener {
 }
 
 /// Checks, when a request ends, that the connector is unlocked.
-struct Unlocked(Weak<Line>);
+struct Unlocked(Weak<TestConnector>);
 
 impl CompletionSink for Unlocked {
     fn completed(&self, _: Status) {
@@ -256,8 +256,8 @@ impl CompletionSink for Unlocked {
 
 /// A connector with its client.
 struct Stage {
-    line: Arc<Line>,
-    handle: ConnectorHandle<Line>,
+    line: Arc<TestConnector>,
+    handle: ConnectorHandle<TestConnector>,
     listener: Arc<Listener>,
     qp: Arc<dyn QueuePair>,
     changes: Vec<Overlapped>,
@@ -266,7 +266,8 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
-        let handle = ConnectorHandle::<Line>::create(TestAdapter::at(HERE.ip()), file()).unwrap();
+        let handle =
+            ConnectorHandle::<TestConnector>::create(TestAdapter::at(HERE.ip()), file()).unwrap();
         let line = Arc::clone(handle.line());
         Self {
             handle,
@@ -289,7 +290,7 @@ impl Stage {
         self.line.rules.lock(&self.line).state()
     }
 
-    fn listener(&self) -> Weak<dyn AwaitedListener<Line>> {
+    fn listener(&self) -> Weak<dyn AwaitedListener<TestConnector>> {
         let listener: Weak<Listener> = Arc::downgrade(&self.listener);
         listener
     }
@@ -593,7 +594,7 @@ fn a_connector_that_gives_its_peer_back_has_the_address_that_it_was_bound_to() {
     stage.line.wait_for_request(stage.listener()).unwrap();
     assert_eq!(WaitingConnector::offer(&*stage.line, 1), None);
     assert_eq!(stage.handle.get_local_address(), Ok(HERE));
-    let elsewhere: Weak<dyn AwaitedListener<Line>> = Weak::<Listener>::new();
+    let elsewhere: Weak<dyn AwaitedListener<TestConnector>> = Weak::<Listener>::new();
     let refused = WaitingConnector::take_back(&*stage.line, &elsewhere);
     assert_eq!(refused.unwrap_err().status(), Status::CONNECTION_INVALID);
     let back = WaitingConnector::take_back(&*stage.line, &stage.listener());

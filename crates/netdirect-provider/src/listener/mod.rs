@@ -6,7 +6,7 @@
 mod backlog;
 mod handle;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

@@ -13,7 +13,7 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
 /// A peer's request.
 #[derive(Debug, PartialEq, Eq)]
-struct Request(u64);
+pub(crate) struct Request(u64);
 
 impl Keyed for Request {
     fn key(&self) -> u64 {
@@ -23,7 +23,7 @@ impl Keyed for Request {
 
 /// A connector that only waits.
 #[derive(Default)]
-struct Waiter(Mutex<WaiterState>);
+pub(crate) struct Waiter(Mutex<WaiterState>);
 
 #[derive(Default)]
 enum WaiterState {
@@ -117,7 +117,7 @@ impl OverlappedObject for Handle {
 }
 
 /// A line without a network.
-struct Line {
+pub(crate) struct TestListener {
     rules: ListenerRules<Self>,
     refused: Mutex<Vec<u64>>,
     /// Peers that have gone, as their requests tell.
@@ -126,7 +126,7 @@ struct Line {
     listen_fails: AtomicBool,
 }
 
-impl ListenerLine for Line {
+impl ListenerLine for TestListener {
     type Adapter = TestAdapter;
     type Connector = Waiter;
     type Backlog = Queue<Request>;
@@ -191,13 +191,13 @@ impl ListenerLine for Line {
 
 /// A listener with its client.
 struct Stage {
-    line: Arc<Line>,
-    handle: Option<ListenerHandle<Line>>,
+    line: Arc<TestListener>,
+    handle: Option<ListenerHandle<TestListener>>,
 }
 
 impl Stage {
     fn new() -> Self {
-        let handle = ListenerHandle::<Line>::create(TestAdapter::at(HERE), file()).unwrap();
+        let handle = ListenerHandle::<TestListener>::create(TestAdapter::at(HERE), file()).unwrap();
         let line = Arc::clone(handle.line());
         let handle = Some(handle);
         Self { line, handle }
@@ -210,7 +210,7 @@ impl Stage {
         stage
     }
 
-    fn handle(&self) -> &ListenerHandle<Line> {
+    fn handle(&self) -> &ListenerHandle<TestListener> {
         self.handle.as_ref().unwrap()
     }
 

@@ -3,7 +3,7 @@
 //! A provider implements [`RegistrationLine`] for a buffer that is registered. Clients get a [`Region`].
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::fmt::Debug;
 use std::sync::Arc;

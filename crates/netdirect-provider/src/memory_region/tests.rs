@@ -9,14 +9,14 @@ use super::*;
 use crate::testing::{TestAdapter, file};
 
 #[derive(Debug)]
-struct Registration {
+pub(crate) struct TestRegistration {
     #[expect(dead_code, reason = "counted while the buffer is registered")]
     adapter: Arc<TestAdapter>,
     /// Windows are bound to it.
     is_busy: AtomicBool,
 }
 
-impl RegistrationLine for Registration {
+impl RegistrationLine for TestRegistration {
     type Adapter = TestAdapter;
 
     /// Fails for a buffer of one octet.
@@ -48,7 +48,7 @@ impl RegistrationLine for Registration {
 
 struct Stage {
     adapter: Arc<TestAdapter>,
-    region: Region<Registration>,
+    region: Region<TestRegistration>,
 }
 
 impl Stage {
@@ -98,7 +98,7 @@ fn mr_001_mr_002_mr_026_mr_027_a_region_has_at_most_one_buffer() {
     assert_eq!(stage.register(8).0, invalid); // MR-002
     let set_busy = |is_busy| {
         let set =
-            |registration: &Registration| registration.is_busy.store(is_busy, Ordering::SeqCst);
+            |registration: &TestRegistration| registration.is_busy.store(is_busy, Ordering::SeqCst);
         stage.region.with(set).unwrap();
     };
     set_busy(true);

@@ -4,7 +4,7 @@
 //! [`SharedReceiveQueueRules`]. Clients get a [`SharedReceiveQueueHandle`].
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::fmt::Debug;
 use std::sync::Arc;

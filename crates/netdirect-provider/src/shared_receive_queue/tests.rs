@@ -12,17 +12,17 @@ struct Receives {
     threshold: u32,
     depth: u32,
     is_armed: bool,
-    /// The status that queue pairs were told of.
-    told: Option<Status>,
+    /// The status that queue pairs were told of, and how many requests of Notify waited then.
+    told: Option<(Status, usize)>,
 }
 
 #[derive(Debug)]
-struct Line {
+pub(crate) struct TestSharedReceiveQueue {
     rules: SharedReceiveQueueRules<TestAdapter>,
     receives: Mutex<Receives>,
 }
 
-impl Line {
+impl TestSharedReceiveQueue {
     /// A queue pair draws a Receive.
     fn draw(&self) {
         self.receives.lock().outstanding -= 1;
@@ -38,7 +38,7 @@ impl Line {
     }
 }
 
-impl SharedReceiveQueueLine for Line {
+impl SharedReceiveQueueLine for TestSharedReceiveQueue {
     type Adapter = TestAdapter;
     type Entry = ();
 
@@ -85,8 +85,8 @@ impl SharedReceiveQueueLine for Line {
     }
 
     fn broke_down(&self, status: Status) {
-        assert_eq!(self.rules.waiting(), Some(1)); // queue pairs end before the requests
-        self.receives.lock().told = Some(status);
+        let waiting = self.rules.waiting().unwrap();
+        self.receives.lock().told = Some((status, waiting));
     }
 
     fn receive(&self, _: u64, _: &[Sge]) -> Result<()> {
@@ -96,11 +96,13 @@ impl SharedReceiveQueueLine for Line {
 }
 
 /// A queue with room for four Receives, two of which are there. The threshold is one.
-fn queue() -> SharedReceiveQueueHandle<Line> {
+fn queue() -> SharedReceiveQueueHandle<TestSharedReceiveQueue> {
     let adapter = TestAdapter::at(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let options = SharedReceiveQueueOptions::default();
     let options = options.queue_depth(4).notify_threshold(1);
-    let queue = SharedReceiveQueueHandle::<Line>::create(adapter, file(), options).unwrap();
+    let queue =
+        SharedReceiveQueueHandle::<TestSharedReceiveQueue>::create(adapter, file(), options)
+            .unwrap();
     for context in 0..2 {
         queue.receive(context, &[]).unwrap();
     }
@@ -111,7 +113,7 @@ fn status<T>(result: Result<T>) -> Status {
     result.map_or_else(|error| error.status(), |_| Status::SUCCESS)
 }
 
-fn notify(queue: &SharedReceiveQueueHandle<Line>) -> Overlapped {
+fn notify(queue: &SharedReceiveQueueHandle<TestSharedReceiveQueue>) -> Overlapped {
     let overlapped = Overlapped::new();
     assert_eq!(queue.notify(&overlapped), Ok(Started::Pending));
     overlapped
@@ -160,7 +162,7 @@ fn srq_019_amb_051_a_breakdown_ends_queue_pairs_and_then_every_notify() {
     let line = queue.line();
     assert!(!line.rules.is_broken());
     line.rules.break_down(&**line, Status::INTERNAL_ERROR);
-    assert_eq!(line.receives.lock().told, Some(Status::INTERNAL_ERROR));
+    assert_eq!(line.receives.lock().told, Some((Status::INTERNAL_ERROR, 1)));
     assert_eq!(waits.status(), Status::INTERNAL_ERROR);
     assert!(line.rules.is_broken());
     assert_eq!(notify(&queue).status(), Status::INTERNAL_ERROR);

@@ -11,9 +11,7 @@ use std::sync::{Arc, Weak};
 use netdirect::{Error, QueuePair, ReadLimits, Result, Status};
 use netdirect_provider::checks::own;
 use netdirect_provider::connector::machine::{Event, State};
-use netdirect_provider::connector::{
-    self, Acceptance, Attempt, Binding, ConnectorLine, ConnectorRules,
-};
+use netdirect_provider::connector::{Acceptance, Attempt, Binding, ConnectorLine, ConnectorRules};
 use netdirect_provider::requests::Work;
 
 use super::private_data::CmMessage;
@@ -24,9 +22,6 @@ use crate::status::fail;
 
 pub(crate) use state::{Connector, PeerRequest, received, reject};
 use state::{ConnectorState, LineState};
-
-/// The client's reference to a connector.
-pub(crate) type ConnectorHandle = connector::ConnectorHandle<Connector>;
 
 impl ConnectorLine for Connector {
     type Adapter = Core;

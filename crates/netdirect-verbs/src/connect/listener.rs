@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 
 use netdirect::{Error, ReadLimits, Result, Status};
-use netdirect_provider::listener::{self, Keyed, ListenerLine, ListenerRules, Queue};
+use netdirect_provider::listener::{Keyed, ListenerLine, ListenerRules, Queue};
 
 use super::connector::{Connector, PeerRequest, received, reject};
 use crate::core::{CmOwner, Core};
@@ -25,9 +25,6 @@ pub(crate) struct Listener {
     core: Arc<Core>,
     this: Weak<Self>,
 }
-
-/// The client's reference to a listener.
-pub(crate) type ListenerHandle = listener::ListenerHandle<Listener>;
 
 impl Keyed for PeerRequest {
     fn key(&self) -> u64 {

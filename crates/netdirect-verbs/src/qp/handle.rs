@@ -7,7 +7,7 @@ use netdirect::{
     QueuePairExtensions, RemoteAddress, RequestType, Result, Sge, Status,
 };
 use netdirect_provider::checks::{flags, own};
-use netdirect_provider::owned;
+use netdirect_provider::{ProviderAdapter, owned};
 
 use super::Qp;
 use crate::core::Core;

@@ -23,8 +23,9 @@ use netdirect::{
     MemoryRegion, MrFlags, Overlapped, OverlappedFile, QueuePair, QueuePairOptions, Sge, Started,
     Status,
 };
+use netdirect_provider::adapter::AdapterLine;
 
-use crate::adapter::AdapterHandle;
+use crate::adapter::{AdapterHandle, OpenedDevice};
 use crate::core::Core;
 use crate::options::Options;
 use crate::sys::bindings as c;
@@ -61,7 +62,7 @@ impl Objects {
 
     /// Of this adapter.
     fn of(core: Arc<Core>) -> Self {
-        let adapter: Arc<dyn Adapter> = Arc::new(AdapterHandle(core));
+        let adapter: Arc<dyn Adapter> = Arc::new(AdapterHandle::new(OpenedDevice(core)));
         let file = adapter.create_overlapped_file().expect("a file");
         let cq = adapter.create_completion_queue(&file, 64, Affinity::default());
         let cq = cq.expect("a completion queue");
@@ -83,7 +84,7 @@ impl Objects {
     fn core(&self) -> Arc<Core> {
         let any: Arc<dyn Any + Send + Sync> = self.adapter.clone();
         let adapter = any.downcast::<AdapterHandle>();
-        Arc::clone(&adapter.expect("one of this provider").0)
+        Arc::clone(adapter.expect("one of this provider").line().adapter())
     }
 
     /// Starts a Connect. The driver is asked, in another thread, when "connect" is among the calls. Each test waits for that, so

@@ -4,16 +4,19 @@ use std::any::Any;
 use std::sync::Arc;
 
 use netdirect::{CompletionQueue, NotifyType, Overlapped, Sge, Status};
+use netdirect_provider::completion_queue::CompletionQueueHandle;
 
 use super::{Objects, fake, last_post};
-use crate::cq::CqHandle;
+use crate::cq::Cq;
 use crate::driver::Source;
 use crate::sys::bindings as c;
 
 /// The adapter's thread handles what the channel of this queue has told.
 fn handle_event(cq: &Arc<dyn CompletionQueue>) {
     let any: Arc<dyn Any + Send + Sync> = cq.clone();
-    let cq = any.downcast::<CqHandle>().expect("one of this provider");
+    let cq = any
+        .downcast::<CompletionQueueHandle<Cq>>()
+        .expect("one of this provider");
     cq.line().ready();
 }
 

@@ -22,9 +22,7 @@ use iwarp_io::setup::ConnectionRequest;
 use netdirect::{Error, QueuePair, ReadLimits, Result};
 use netdirect_provider::checks::own;
 use netdirect_provider::connector::machine::{Event, State};
-use netdirect_provider::connector::{
-    self, Acceptance, Attempt, Binding, ConnectorLine, ConnectorRules,
-};
+use netdirect_provider::connector::{Acceptance, Attempt, Binding, ConnectorLine, ConnectorRules};
 
 use super::requests::Delivery;
 use crate::core::Core;
@@ -34,9 +32,6 @@ use iwarp_io::transport::Bound;
 
 pub(crate) use state::Connector;
 use state::{ConnectorState, LineState, Setup};
-
-/// The client's reference to a connector.
-pub(crate) type ConnectorHandle = connector::ConnectorHandle<Connector>;
 
 impl ConnectorLine for Connector {
     type Adapter = Core;

@@ -11,7 +11,7 @@ use iwarp_io::setup::{
 use iwarp_io::transport::purpose::Purpose;
 use iwarp_io::transport::{Bound, local_ports};
 use netdirect::{Error, Result};
-use netdirect_provider::listener::{self, ListenerLine, ListenerRules};
+use netdirect_provider::listener::{ListenerLine, ListenerRules};
 
 use super::backlog::RequestBacklog;
 use super::connector::Connector;
@@ -29,9 +29,6 @@ pub(crate) struct Listener {
     /// Called with the rules unlocked, but for [`Acceptor::listen`] and [`Acceptor::watch`].
     acceptor: Arc<Acceptor>,
 }
-
-/// The client's reference to a listener.
-pub(crate) type ListenerHandle = listener::ListenerHandle<Listener>;
 
 impl Listener {
     fn new(rules: ListenerRules<Self>) -> Arc<Self> {

@@ -99,8 +99,9 @@ fn a_network_can_be_released_at_the_end_of_its_thread() {
 /// The first address and the time of the network of an adapter.
 fn of(adapter: &Arc<dyn Adapter>) -> (String, Duration) {
     let own = own::<AdapterHandle>(adapter.clone());
-    let time = own.0.driver.environment.world().unwrap().time();
-    (own.0.addresses[0].to_string(), time)
+    let core = &own.line().core;
+    let time = core.driver.environment.world().unwrap().time();
+    (core.addresses[0].to_string(), time)
 }
 
 fn open(url: &str) -> Arc<dyn Adapter> {

@@ -12,17 +12,21 @@ use netdirect::{
     MemoryWindow, MrFlags, Overlapped, OverlappedFile, Provider, QueuePair, QueuePairOptions,
     Result, SharedReceiveQueue, SharedReceiveQueueOptions, Started, Status,
 };
+use netdirect_provider::completion_queue::CompletionQueueHandle;
+use netdirect_provider::connector::ConnectorHandle;
+use netdirect_provider::listener::ListenerHandle;
+use netdirect_provider::shared_receive_queue::SharedReceiveQueueHandle;
 
 use crate::adapter::AdapterHandle;
-use crate::connect::{connector::ConnectorHandle, listener::ListenerHandle};
-use crate::cq::CqHandle;
+use crate::connect::{connector, listener};
+use crate::cq::Cq;
 use crate::file::File;
 use crate::mr::Region;
 use crate::mw::Window;
 use crate::options::Options;
 use crate::qp::QpHandle;
 use crate::simulation::Simulation;
-use crate::srq::SrqHandle;
+use crate::srq::Srq;
 
 /// Ends a hanging test. Nothing takes this long on the slowest machine.
 pub(super) const LONG: Duration = Duration::from_secs(120);
@@ -198,11 +202,12 @@ impl Stage {
 
     pub(super) fn watch_adapter(&self, adapter: &Arc<dyn Adapter>) {
         let own = own::<AdapterHandle>(adapter.clone());
-        self.watch("an adapter", &own.0);
-        self.watch("a driver", &own.0.driver);
-        self.watch("a control domain", &own.0.driver.control);
-        self.watch("a table of memory", &own.0.table);
-        self.watch("a device", &own.0.device);
+        let core = &own.line().core;
+        self.watch("an adapter", core);
+        self.watch("a driver", &core.driver);
+        self.watch("a control domain", &core.driver.control);
+        self.watch("a table of memory", &core.table);
+        self.watch("a device", &core.device);
     }
 
     /// A client of its own adapter.
@@ -307,10 +312,10 @@ impl<'a> Side<'a> {
         let file = own::<File>(self.file.clone());
         stage.watch("an overlapped file", &file);
         stage.watch("a waiters", &file.waiters);
-        let cq = own::<CqHandle>(self.cq.clone());
+        let cq = own::<CompletionQueueHandle<Cq>>(self.cq.clone());
         stage.watch("a completion queue", cq.line());
         stage.watch("a domain", &cq.line().domain);
-        let srq = own::<SrqHandle>(self.srq.clone());
+        let srq = own::<SharedReceiveQueueHandle<Srq>>(self.srq.clone());
         stage.watch("a shared receive queue", srq.line());
         stage.watch(
             "the Receives of a shared receive queue",
@@ -321,9 +326,9 @@ impl<'a> Side<'a> {
         let window = own::<Window>(self.window.clone());
         stage.watch("a memory window", &window);
         self.watch_queue_pair(&self.qp);
-        let connector = own::<ConnectorHandle>(self.connector.clone());
+        let connector = own::<ConnectorHandle<connector::Connector>>(self.connector.clone());
         stage.watch("a connector", connector.line());
-        let listener = own::<ListenerHandle>(self.listener.clone());
+        let listener = own::<ListenerHandle<listener::Listener>>(self.listener.clone());
         stage.watch("a listener", listener.line());
     }
 

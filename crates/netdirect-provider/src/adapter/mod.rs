@@ -1,14 +1,26 @@
-//! What the rules need of the adapter that all objects belong to.
+//! Adapters, ND2's `IND2Adapter`: the state that all objects of one opened adapter share, and the checks of the calls that make objects.
+//!
+//! A provider implements [`ProviderAdapter`] for the shared state, and [`AdapterLine`] for what its client holds. Clients get an
+//! [`AdapterHandle`].
+
+mod handle;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Debug;
 use std::net::IpAddr;
 
-use netdirect::{AdapterInfo, Affinity, Call, Error, Result, Status};
+use netdirect::{AdapterInfo, Affinity, Call, Capabilities, Error, Result, Status};
+
+pub use handle::{AdapterHandle, AdapterLine, QueuePairQueues};
 
 /// The state that all objects of one opened adapter share.
 pub trait ProviderAdapter: Debug + Send + Sync + 'static {
     /// Returns the identity and the limits of the adapter.
     fn info(&self) -> AdapterInfo;
+
+    /// Returns what the adapter can do beyond ND2, and what it lacks.
+    fn capabilities(&self) -> Capabilities;
 
     /// Fails if the device was removed (GEN-015).
     ///
