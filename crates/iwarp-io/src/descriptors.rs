@@ -1,7 +1,6 @@
-//! Shortage of descriptors: how many the process may have, and who waits for one.
+//! Shortage of descriptors: the limit of the process, and the list of those that wait for a descriptor.
 //!
-//! The limit holds for the process. The list of waiters is therefore one for the process too, whatever adapters they belong
-//! to.
+//! The limit holds for the process. Therefore one list of waiters serves all adapters of the process.
 
 #[cfg(unix)]
 mod limits;
@@ -22,20 +21,19 @@ pub use limits::{allow, limit};
 #[cfg(windows)]
 pub fn allow() {}
 
-/// How many sockets the process may have: as many as the system has memory for.
+/// The number of sockets that the process may have. The system limits them only by its memory.
 #[cfg(windows)]
 pub fn limit() -> usize {
     usize::MAX
 }
 
-/// Something that can go on once it gets one more descriptor.
+/// An object that can continue once it gets one more descriptor.
 pub trait Starved: Send + Sync {
-    /// Called when a descriptor may be free. The caller may hold any lock, so the implementation takes no locks but those
-    /// of timers.
+    /// Called when a descriptor may be free. The caller may hold any lock, so the implementation takes no locks but those of timers.
     fn descriptor_freed(&self);
 }
 
-/// Whether an error means that the system, or the process, has no more of something that others may give back.
+/// Returns true if an error means that the system, or the process, has run out of something that others may give back.
 pub fn is_shortage(error: &io::Error) -> bool {
     matches!(
         system_call::errno(error),
@@ -47,7 +45,7 @@ static WAITING: Mutex<Vec<Weak<dyn Starved>>> = Mutex::new(Vec::new());
 /// The list is not empty.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// Notifies `starved` once, when the next of our sockets has been closed.
+/// Notifies `starved` once, when the next socket of this crate has been closed.
 pub fn wait(starved: Weak<dyn Starved>) {
     let mut waiting = WAITING.lock();
     waiting.retain(|known| known.strong_count() > 0 && !known.ptr_eq(&starved));
@@ -55,8 +53,7 @@ pub fn wait(starved: Weak<dyn Starved>) {
     ANY.store(true, Ordering::SeqCst);
 }
 
-/// Tells the waiters that a socket was closed. A structure has this field behind its socket, so that the socket is dropped
-/// first.
+/// Notifies the waiters that a socket was closed. A structure has this field behind its socket, so that the socket is dropped first.
 #[derive(Debug)]
 pub struct Freed;
 

@@ -20,17 +20,17 @@ use crate::sync::AtomicUsize;
 use crate::transport::stream::Stream;
 use crate::transport::{Transport, Wire};
 
-/// What all connections of one adapter share. Dropping the driver ends its background thread.
+/// The state that all connections of one adapter share. Dropping the driver ends its background thread.
 pub struct Driver {
-    /// Where connections are made.
+    /// The transport that makes connections.
     pub transport: Transport,
     /// The clock, the sets and the random numbers.
     pub environment: Environment,
-    /// Connection set-up and tear-down, which every thread drives that waits in a [`Waiters`].
+    /// Connection set-up and tear-down, driven by every thread that waits in a [`Waiters`].
     pub control: Arc<Domain>,
     /// The buffers from which connections send, and into which they receive.
     pub buffers: Buffers,
-    /// What peers did to memory that they may not use.
+    /// Attempts of peers to use memory that they may not use.
     pub protection_faults: ProtectionFaults,
     capture: Option<Capture>,
     /// Threads parked in any [`Waiters`] of the adapter.
@@ -85,12 +85,12 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Sets who learns that the background thread has panicked.
+    /// Sets the owner, which is notified when the background thread panics.
     pub fn owned_by(&self, owner: Weak<dyn DriverOwner>) {
         self.background.owned_by(owner);
     }
 
-    /// The time.
+    /// Returns the time.
     #[inline]
     pub fn now(&self) -> Instant {
         self.environment.now()
@@ -106,8 +106,7 @@ impl Driver {
         self.background.cancel_timer(key);
     }
 
-    /// A new domain. Threads among these `waiters` drive it, and the background thread serves it while no other thread
-    /// does.
+    /// Makes a new domain. Threads among these `waiters` drive it, and the background thread serves it while no other thread does.
     ///
     /// # Errors
     ///
@@ -129,23 +128,23 @@ impl Driver {
         polling::polled(domain, &self.background);
     }
 
-    /// A poll of a domain by this thread was in vain. A thread that polls without a pause polls the adapter's other domains in passing,
-    /// because it keeps the core busy that the background thread may need.
+    /// Reports that a poll of a domain by this thread found nothing. A thread that polls without a pause also polls the adapter's other
+    /// domains, because it keeps the core busy that the background thread may need.
     pub fn help(&self, polled: &Domain) {
         helping::help(&self.background, polled, &self.control, || self.now());
     }
 
-    /// Has the background thread take over a domain at once, because this thread stops polling it.
+    /// Makes the background thread take over a domain at once, because this thread stops polling it.
     pub fn hand_over(&self, domain: &Domain) {
         self.background.hand_over(domain);
     }
 
-    /// Makes sure that unfinished work of a domain is taken up even if its driver never comes back.
+    /// Makes sure that unfinished work of a domain is taken up even if its driver never polls again.
     pub fn notice(&self, domain: &Domain) {
         self.background.notice(domain);
     }
 
-    /// A place for threads to wait in.
+    /// Makes a group of waiters, in which threads can wait.
     ///
     /// # Errors
     ///
@@ -160,8 +159,8 @@ impl Driver {
         self.background.processors()
     }
 
-    /// The stream of a connection that was just established. `faults` has the fault plan of the adapter, and `owner`
-    /// removes the device if a rule for this stream demands it.
+    /// Makes the stream of a connection that was just established. `faults` has the fault plan of the adapter, and `owner` removes the
+    /// device if a rule for this stream demands it.
     pub fn stream(
         &self,
         wire: Wire,

@@ -8,7 +8,7 @@ use crate::progress::Set;
 use crate::progress::readiness::event_descriptor::EventDescriptor;
 use crate::transport::sim::World;
 
-/// Where the time, readiness and random numbers of an adapter come from.
+/// The source of the time, readiness and random numbers of an adapter.
 #[derive(Clone, Debug, Default)]
 pub enum Environment {
     /// The system that the process runs on.
@@ -40,7 +40,7 @@ impl Environment {
         }
     }
 
-    /// A descriptor that tells a program whether an event waits for it.
+    /// A descriptor by which a program learns that an event waits for it.
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ impl Environment {
         }
     }
 
-    /// A random number: one that nobody can predict, or, in a simulated world, one that follows from its seed.
+    /// A random number: an unpredictable one, or, in a simulated world, one that follows from its seed.
     ///
     /// # Errors
     ///
@@ -73,8 +73,8 @@ impl Environment {
         }
     }
 
-    /// Called by a poll that has found nothing. In a simulated world the next event happens then, because nobody else moves
-    /// the world's clock.
+    /// Called by a poll that has found nothing. In a simulated world the next event happens then, because only polls and waits move the
+    /// world's clock.
     #[inline]
     pub fn polled_in_vain(&self) {
         if let Self::Sim(world) = self {

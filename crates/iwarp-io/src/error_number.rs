@@ -1,8 +1,8 @@
 //! The numbers of errors, on every system.
 //!
-//! [`Errno`] has a name for each error that sockets have. Windows numbers some errors of Unix among those of the system instead, where
-//! `Errno` has no name for them. The names here are for these, so that transports, the simulated network and the statuses of a provider
-//! compare one number with one name. The standard library gives both numbers of a pair the same kind.
+//! [`Errno`] has a name for each error that sockets have. For some errors of Unix, Windows has numbers of system errors, which `Errno` does
+//! not name. This module names them, so that transports, the simulated network and the statuses of a provider compare one number with one
+//! name. The standard library gives both numbers of a pair the same kind.
 
 pub use rustix::io::Errno;
 

@@ -1,4 +1,4 @@
-//! The network interfaces of the machine, and which of them a peer is reached from.
+//! The network interfaces of the machine, and the one from which a peer is reached.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 /// One network interface with at least one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkInterface {
-    /// The name, as `eth0`.
+    /// The name, for example `eth0`.
     pub name: String,
     /// The number of the interface in the system.
     pub index: u32,
@@ -17,7 +17,7 @@ pub struct NetworkInterface {
     pub addresses: Vec<IpAddr>,
     /// The longest packet in octets.
     pub mtu: u32,
-    /// The hardware address; all 0 where there is none.
+    /// The hardware address; all 0 if there is none.
     pub hardware_address: [u8; 6],
     /// Packets stay within the machine.
     pub is_loopback: bool,
@@ -39,11 +39,11 @@ impl NetworkInterface {
 }
 
 /// The interfaces that are up and have an address: the one of the default route first, the loopback interface last, the others by name.
-/// IPv6 addresses that are valid on one link only are left out, because they say nothing without the link.
+/// IPv6 addresses that are valid on one link only are left out, because they are useless without the link.
 ///
 /// # Errors
 ///
-/// Those of the system, when it does not list its interfaces.
+/// Those of the system, if it does not list its interfaces.
 pub fn of_system() -> io::Result<Vec<NetworkInterface>> {
     let mut by_name = BTreeMap::<String, NetworkInterface>::new();
     for found in if_addrs::get_if_addrs()? {
@@ -79,7 +79,7 @@ pub fn of_system() -> io::Result<Vec<NetworkInterface>> {
 ///
 /// # Errors
 ///
-/// Those of the system, as `ENETUNREACH`.
+/// Those of the system, for example `ENETUNREACH`.
 pub fn source_for(peer: SocketAddr) -> io::Result<IpAddr> {
     let any: IpAddr = match peer {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -99,7 +99,7 @@ pub fn source_for(peer: SocketAddr) -> io::Result<IpAddr> {
     Ok(source)
 }
 
-/// The address from which packets leave that follow the default route.
+/// The source address of packets that follow the default route.
 fn default_source() -> Option<IpAddr> {
     // Addresses for documentation, which no machine has (RFC 5737, RFC 3849).
     let v4 = SocketAddr::from(([192, 0, 2, 1], 9));
@@ -111,7 +111,7 @@ fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 
-/// What the system's folder of network interfaces says in a file; empty where there is no such folder.
+/// Returns the contents of a file in the system's folder of an interface; empty if there is no such file.
 fn attribute(interface: &str, file: &str) -> String {
     let path = format!("/sys/class/net/{interface}/{file}");
     std::fs::read_to_string(path).unwrap_or_default()

@@ -3,13 +3,13 @@
 //! Nothing here knows NetworkDirect or verbs: `softnd` and `softverbs` put these on top, each with a type that implements
 //! [`endpoint::Owner`].
 //!
-//! # The floors
+//! # The layers
 //!
 //! ```text
 //!   softnd, softverbs          objects, statuses, rules of the interface
 //!  ──────────────────────────────────────────────────────────────────────────────────────────────
 //!   endpoint   cq              one connection in use; results, and requests that wait for them
-//!   setup                      connections until both sides have agreed: MPA's frames, limits for strangers
+//!   setup                      connections until both sides have agreed: MPA's frames, limits for unknown peers
 //!   progress                   which thread drives which streams, and how it learns that they are ready
 //!   transport                  streams of octets
 //!    ├ tcp                     over the system's TCP
@@ -19,39 +19,38 @@
 //!   iwarp, iwarp-mem           the engine; registered memory, and the system calls that read and write it
 //! ```
 //!
-//! Beside the floors: [`faults`] (plans of what is to go wrong) and [`capture`] (files for Wireshark) stand between endpoint and
-//! transport, in [`transport::stream`]; an adapter's [`environment`] gives every floor its clock, random numbers and sets, so that a
-//! simulation runs the same way for the same seed; [`peer_table`], [`peer_network`] and [`protection_faults`] bound what one peer can
-//! cost; [`descriptors`], [`socket_buffer`] and [`interfaces`] ask the system; [`error_number`] and [`system_call`] name its refusals.
+//! Outside the layers: [`faults`] (plans of faults) and [`capture`] (files for Wireshark) sit between endpoint and transport, in
+//! [`transport::stream`]; an adapter's [`environment`] gives every layer its clock, random numbers and sets, so that a simulation runs the
+//! same way for the same seed; [`peer_table`], [`peer_network`] and [`protection_faults`] limit the resources that one peer can take;
+//! [`descriptors`], [`socket_buffer`] and [`interfaces`] query the system; [`error_number`] and [`system_call`] name its errors.
 //!
 //! # Who calls whom
 //!
-//! - **A client posts**: owner → [`endpoint::Endpoint::post`] → the engine's connection → `transport::stream` → socket. A request may
-//!   wait for more to leave with it (`endpoint/gather.rs`).
+//! - **A client posts**: owner → [`endpoint::Endpoint::post`] → the engine's connection → `transport::stream` → socket. A request may wait
+//!   for others that are sent with it (`endpoint/gather.rs`).
 //! - **A client polls or waits**: owner → [`progress::domain::Domain`] or [`progress::waiters::Waiters`] → the sources that are ready
 //!   → [`endpoint`] as a [`progress::domain::Source`] → socket → engine → memory, and completions → [`endpoint::Owner::completed`],
 //!   [`place`](endpoint::Owner::place), [`deliver`](endpoint::Owner::deliver).
-//! - **Nobody polls or waits**: [`progress::background`], a thread of each adapter, does the same, and calls what is due.
+//! - **No thread polls or waits**: [`progress::background`], a thread of each adapter, does the same, and makes the calls that are due.
 //! - **A client connects or listens**: owner → [`transport::Transport::bind`] → a [`transport::Dialer`] or [`transport::Listener`] →
-//!   [`setup::MpaStartup`] or [`setup::Acceptor`] → a stream and what was agreed on → [`endpoint::Endpoint::start`].
+//!   [`setup::MpaStartup`] or [`setup::Acceptor`] → a stream and the agreed parameters → [`endpoint::Endpoint::start`].
 //!
-//! A [`driver::Driver`] holds what belongs to one adapter: its transport, its control domain and its background thread. Calls go
-//! down the floors; upwards go only the traits [`endpoint::Owner`], [`setup::AcceptorOwner`], [`setup::StartupOwner`],
-//! [`faults::FaultOwner`] and [`progress::domain::Source`]. An owner is called with its endpoint locked unless its documentation says
-//! otherwise.
+//! A [`driver::Driver`] holds everything of one adapter: its transport, its control domain and its background thread. Calls go down the
+//! layers; upwards go only the traits [`endpoint::Owner`], [`setup::AcceptorOwner`], [`setup::StartupOwner`], [`faults::FaultOwner`] and
+//! [`progress::domain::Source`]. An owner is called with its endpoint locked unless its documentation says otherwise.
 //!
 //! # Where to read first
 //!
-//! 1. The example at [`endpoint::Owner`]: two endpoints, from nothing to a message.
-//! 2. [`transport`]: what a transport is made of. `tcp/wire.rs` is the shortest real one.
+//! 1. The example at [`endpoint::Owner`]: two endpoints, from their creation to a message.
+//! 2. [`transport`]: the parts of a transport. `tcp/wire.rs` is the shortest real one.
 //! 3. [`endpoint`], then `endpoint/stream_io.rs`: one visit of a thread to a connection.
 //! 4. [`progress`], then `progress/domain.rs` and `progress/waiters.rs`.
 //! 5. [`setup`], then `setup/mpa_startup.rs`.
 //! 6. [`transport::quic`] and `docs/internals/iwarp-over-quic.md`; [`transport::sim`] and `transport/sim/world.rs`.
 //!
-//! To add a transport: a folder beside `tcp` with the types that [`transport`] lists, and a variant of its enums for each of them. To
-//! add a kind of fault: `faults/plan.rs` (what a rule says), `faults/text.rs` (how it is written), and `faults/direction.rs` or
-//! `faults/datagrams.rs` (what it does).
+//! To add a transport: a folder next to `tcp` with the types that [`transport`] lists, and a variant of its enums for each of them. To add
+//! a kind of fault: `faults/plan.rs` (the contents of a rule), `faults/text.rs` (its text), and `faults/direction.rs` or
+//! `faults/datagrams.rs` (its effect).
 #![forbid(unsafe_code)]
 
 pub mod capture;

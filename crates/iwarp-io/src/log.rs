@@ -1,8 +1,8 @@
-//! Limits the log lines that a peer, or a shortage, can provoke again and again: one line per cause and minute, with a
-//! count of the lines left out.
+//! Limits the log lines that a peer, or a shortage, can provoke again and again: one line per cause and minute, with the number of lines
+//! left out.
 //!
-//! A cause is a place in the code, where [`limited!`] stands. Lines of level debug are not limited, because whoever asks
-//! for these lines wants all of them. Lines that each need a call of the local client are not limited either.
+//! A cause is a place in the code that uses [`limited!`]. Lines of level debug are not limited, because a user who asks for these lines
+//! wants all of them. Lines that each need a call of the local client are not limited either.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ impl Cause {
         }))
     }
 
-    /// Whether a line may be written now, and if so, how many lines were left out since the last one.
+    /// Returns `Some` if a line may be written now, with the number of lines left out since the last one.
     pub fn line(&self, now: Instant) -> Option<Option<NonZeroU64>> {
         let mut state = self.0.lock();
         let recent = |written| now.saturating_duration_since(written) < QUIET;

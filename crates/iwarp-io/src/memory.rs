@@ -1,4 +1,4 @@
-//! Registered memory, as the owner of endpoints needs it.
+//! The parts of registered memory that the owner of endpoints needs.
 
 pub use iwarp::{BindError, Pd, STag, WindowId};
 pub use iwarp_mem::{

@@ -1,4 +1,4 @@
-//! What counts as one peer where peers have shares.
+//! The addresses that count as one peer where resources are shared between peers.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};

@@ -1,4 +1,4 @@
-//! Who gives way where peers share places.
+//! Places that peers share, and the choice of the entry that gives way when all are taken.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -7,7 +7,7 @@ use crate::peer_network::PeerNetwork;
 
 /// Places that peers share: connections, each with the peer that it came from, in the order of their keys.
 ///
-/// The table has no limit. Its user asks which entry gives way when all places are taken. All operations take time that grows with
+/// The table has no limit. Its user asks for the entry that gives way when all places are taken. All operations take time that grows with
 /// the logarithm of the number of entries.
 ///
 /// ```
@@ -27,7 +27,7 @@ pub struct PeerTable<T> {
     entries: BTreeMap<u64, (PeerNetwork, T)>,
     /// The keys of each peer.
     peers: HashMap<PeerNetwork, BTreeSet<u64>>,
-    /// How many entries each peer has, and the least of its keys.
+    /// The number of entries of each peer, and the least of its keys.
     counts: BTreeSet<(usize, Reverse<u64>, PeerNetwork)>,
 }
 
@@ -103,7 +103,7 @@ impl<T> PeerTable<T> {
         keys.filter_map(|key| Some((*key, &self.entries.get(key)?.1)))
     }
 
-    /// How many entries a peer has.
+    /// The number of entries of a peer.
     #[must_use]
     pub fn count_of(&self, peer: PeerNetwork) -> usize {
         self.peers.get(&peer).map_or(0, BTreeSet::len)
@@ -115,16 +115,16 @@ impl<T> PeerTable<T> {
         self.peers.get(&peer)?.first().copied()
     }
 
-    /// The peer that has the most entries; of several such peers the one with the first entry.
+    /// The peer that has the most entries; if there are several such peers, the one with the first entry.
     #[must_use]
     pub fn most(&self) -> Option<PeerNetwork> {
         self.counts.last().map(|(_, _, peer)| *peer)
     }
 
-    /// Takes out the entry that gives way to a newcomer of this peer when all places are taken: the last entry of the peer that
-    /// has the most. `None` if this peer has no fewer: then the newcomer is the one to be refused.
+    /// Takes out the entry that gives way to a newcomer of this peer when all places are taken: the last entry of the peer that has the
+    /// most. Returns `None` if no peer has more than this one: then the newcomer is refused.
     ///
-    /// So a peer may take all places, but with few entries it is not disturbed by others with many.
+    /// So a peer may take all places, but a peer with few entries is not disturbed by others with many.
     pub fn give_way_to(&mut self, peer: PeerNetwork) -> Option<(u64, T)> {
         let most = self.most()?;
         if self.count_of(peer) >= self.count_of(most) {
@@ -163,7 +163,7 @@ mod tests {
         table
     }
 
-    /// What the index says is what the entries say.
+    /// Checks that the indexes agree with the entries.
     fn check(table: &PeerTable<u64>) {
         let mut counted: HashMap<PeerNetwork, BTreeSet<u64>> = HashMap::new();
         for (key, peer, _) in table.iter() {
@@ -182,10 +182,10 @@ mod tests {
         assert_eq!(table.give_way_to(v4(2)), None);
         assert_eq!(table.give_way_to(v4(1)), Some((3, 3)));
         table.insert(5, v4(1), 5);
-        // Both have two.
+        // Both peers have two entries.
         assert_eq!(table.give_way_to(v4(1)), None);
         assert_eq!(table.give_way_to(v4(2)), None);
-        // Of the two the one whose first entry is older.
+        // Of the two, the peer whose first entry is older gives way.
         assert_eq!(table.give_way_to(v4(9)), Some((5, 5)));
         check(&table);
         assert_eq!(PeerTable::<u64>::default().give_way_to(v4(1)), None);

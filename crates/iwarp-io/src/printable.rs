@@ -1,7 +1,7 @@
-//! Which characters of a peer's texts may be shown to people.
+//! The characters of a peer's texts that may be shown to people.
 
-/// U+FFFD if the character is a control character, reorders the text around it (Unicode Standard Annex 9), or is U+FFFE or U+FFFF,
-/// which are no characters.
+/// Returns U+FFFD if the character is a control character, reorders the text around it (Unicode Standard Annex 9), or is one of the
+/// noncharacters U+FFFE and U+FFFF.
 pub(crate) fn printable(c: char) -> char {
     match c {
         '\u{61c}'

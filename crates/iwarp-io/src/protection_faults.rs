@@ -1,7 +1,7 @@
 //! Protection faults by peer (SEC-036).
 //!
-//! A message of a peer that names memory it may not use ends its connection. Guesses of STags look like that, so faults are
-//! counted for each peer, and new connections of a peer with many can be refused for a time.
+//! A message of a peer that names memory it may not use ends its connection. Guesses of STags look like that, so faults are counted for
+//! each peer, and new connections of a peer with many can be refused for a time.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,13 +12,13 @@ use parking_lot::Mutex;
 
 use crate::peer_network::PeerNetwork;
 
-/// Peers that are remembered. In a full table the one with the fewest faults gives way.
+/// The most peers that are remembered. In a full table the one with the fewest faults gives way.
 const MOST: usize = 1024;
 
-/// After how many protection faults new connections of a peer are refused, and for how long.
+/// The limit of protection faults after which new connections of a peer are refused, and the time for which they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultLimit {
-    /// Faults. Those before a time of this length without a fault do not count.
+    /// The number of faults. Faults before a time of this length without a fault do not count.
     pub faults: u32,
     /// The time from the last of these faults.
     pub time: Duration,
@@ -54,7 +54,7 @@ impl Record {
 }
 
 impl ProtectionFaults {
-    /// Sets after how many faults connections are refused. Without a limit none are.
+    /// Sets the limit after which connections are refused. Without a limit, no connections are refused.
     pub fn set_limit(&self, limit: Option<FaultLimit>) {
         self.0.lock().limit = limit;
     }
@@ -95,7 +95,7 @@ impl ProtectionFaults {
 }
 
 impl State {
-    /// Counts a fault, and returns how many the peer has.
+    /// Counts a fault, and returns the number of faults of the peer.
     fn count(&mut self, peer: PeerNetwork, now: Instant) -> u64 {
         if self.peers.len() >= MOST && !self.peers.contains_key(&peer) {
             self.forget_one(now);
@@ -122,8 +122,8 @@ impl State {
         record.faults
     }
 
-    /// Forgets the peer with the fewest faults, the one whose last fault is the oldest of several, but one that is not
-    /// refused rather than one that is.
+    /// Forgets the peer with the fewest faults; if there are several, the one whose last fault is the oldest. A peer that is refused is
+    /// forgotten only after those that are not.
     fn forget_one(&mut self, now: Instant) {
         let peers = self.peers.iter();
         let least =
@@ -209,7 +209,7 @@ mod tests {
             faults.count(v4(1), at(second));
             assert!(!faults.refuses(v4(1), at(second)));
         }
-        // A minute without a fault, and the count begins again.
+        // After a minute without a fault, the count begins again.
         for second in [71, 72] {
             faults.count(v4(1), at(second));
             assert!(!faults.refuses(v4(1), at(second)));
@@ -219,7 +219,7 @@ mod tests {
         assert!(!faults.refuses(v4(2), at(73)), "another peer");
         assert!(!faults.refuses(v4(1), at(133)));
         assert_eq!(counted(&faults, "refused_for_faults"), Some(2));
-        // Who is refused is remembered, though others have more faults.
+        // A refused peer is remembered, although others have more faults.
         for second in [134, 135, 136] {
             faults.count(v4(1), at(second));
         }

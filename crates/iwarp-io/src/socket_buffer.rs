@@ -11,7 +11,7 @@ pub struct SocketBuffer {
 }
 
 impl SocketBuffer {
-    /// An empty buffer with room for so many octets. Room that nobody writes to costs no memory.
+    /// Makes an empty buffer with room for `octets`. Room that is never written to costs no memory.
     pub fn with_capacity(octets: usize) -> Self {
         let mut bytes: Vec<u8> = Vec::with_capacity(octets + Buffer::PAGE - 1);
         let from = Buffer::to_page_offset(bytes.as_ptr().addr());
@@ -19,7 +19,7 @@ impl SocketBuffer {
         Self { bytes, from }
     }
 
-    /// A buffer of so many octets, all zero.
+    /// Makes a buffer of `octets`, all zero.
     pub fn zeroed(octets: usize) -> Self {
         let mut bytes = vec![0; octets + Buffer::PAGE - 1];
         let from = Buffer::to_page_offset(bytes.as_ptr().addr());
@@ -47,7 +47,7 @@ impl SocketBuffer {
         self.bytes.extend_from_slice(octets);
     }
 
-    /// The memory, and where in it the octets begin.
+    /// The memory, and the position in it where the octets begin.
     pub fn into_parts(self) -> (Vec<u8>, usize) {
         (self.bytes, self.from)
     }

@@ -37,10 +37,10 @@ mod imp {
         }
     }
 
-    /// Orders an unlocking before a sequentially consistent load that follows. The load reads what threads left behind that
-    /// found the lock taken. Processors keep this order by themselves: x86 because unlocking is a locked instruction, ARM
-    /// because a load-acquire waits for the store-release before it, others because such a load begins with a fence. The
-    /// language's rules do not promise this order. A fence would promise it, but would cost every poll some 10 ns.
+    /// Orders an unlocking before a sequentially consistent load that follows. The load reads edges left by threads that found the lock
+    /// taken. Processors keep this order by themselves: x86 because unlocking is a locked instruction, ARM because a load-acquire waits for
+    /// the store-release before it, others because such a load begins with a fence. The language's rules do not promise this order. A fence
+    /// would promise it, but would cost every poll some 10 ns.
     #[inline]
     pub(crate) fn after_unlocking() {
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
@@ -59,7 +59,7 @@ mod imp {
     pub(crate) struct Condvar(loom::sync::Condvar);
 
     impl Condvar {
-        /// Loom has no clock: a deadline never comes.
+        /// Loom has no clock: a deadline never passes.
         pub(crate) fn wait<'a, T>(
             &self,
             guard: MutexGuard<'a, T>,

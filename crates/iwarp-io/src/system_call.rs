@@ -47,8 +47,8 @@ pub fn errno(error: &io::Error) -> Option<Errno> {
     })
 }
 
-/// Returns true if the system refuses the call itself: a rule of this machine forbids the call, or the system does not have it. What
-/// peers and networks do has other errors, as has a shortage.
+/// Returns true if the system refuses the call itself: a rule of this machine forbids the call, or the system does not have it. Events of
+/// peers and networks have other errors, and so has a shortage.
 pub fn is_refusal(error: &io::Error) -> bool {
     errno(error).is_some_and(refuses)
 }

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::thread::LocalKey;
 
-/// Runs `act` with the thread's value, or with a new one where the thread's is gone: programs use connections in destructors of their
-/// threads, and in functions that run at their end.
+/// Runs `act` with the thread's value, or with a new one if the thread's is gone: programs use connections in destructors of their threads,
+/// and in functions that run at their end.
 #[inline]
 pub(crate) fn with_value<V: Default, R>(
     key: &'static LocalKey<RefCell<V>>,
@@ -17,7 +17,7 @@ pub(crate) fn with_value<V: Default, R>(
     }
 }
 
-/// Returns false once the value is gone because the thread ends.
+/// Returns true until the value is gone because the thread ends.
 #[inline]
 pub(crate) fn is_there<V>(key: &'static LocalKey<V>) -> bool {
     key.try_with(|_| ()).is_ok()
@@ -48,7 +48,7 @@ mod tests {
     fn a_thread_that_ends_has_a_new_value() {
         let (sender, ends) = unbounded();
         thread::spawn(move || {
-            // The value that was used last is gone first.
+            // The value that was used last is destroyed first.
             LAST.set(Some(AtEnd(sender)));
             with_value(&VALUE, |value| value.push(1));
             assert_eq!(with_value(&VALUE, |value| value.len()), 1);

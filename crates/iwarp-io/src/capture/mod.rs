@@ -1,14 +1,14 @@
 //! Capture: what an adapter sends and receives, as a pcapng file that Wireshark dissects.
 //!
 //! No privilege is needed, because nothing is sniffed: the adapter hands over the octets of its streams, and this
-//! module wraps them into Ethernet, IP and TCP headers of its own making. Addresses, ports, octets, their order and the
+//! module wraps them into Ethernet, IP and TCP headers that it makes. Addresses, ports, octets, their order and the
 //! times are the real ones; sequence numbers, windows, acknowledgements and the cut into segments are synthesized.
 //!
-//! Each captured segment holds one start-up frame or FPDU (RFC 5044 §4.4, §7.1), as if the sender kept FPDUs aligned to
-//! segments (RFC 5044 §5.1). The stream is not cut where the socket calls cut it, because their cuts say nothing about the
-//! wire, and because a dissector's heuristic overlooks an FPDU of which fewer than 20 octets begin a segment. Octets of an
-//! incomplete FPDU are held back until the rest of the FPDU has come, or until the stream ends. A marker between two FPDUs
-//! belongs to the second. A stream that is not MPA is written as it comes.
+//! Each captured segment holds one start-up frame or FPDU (RFC 5044 §4.4, §7.1), as if the sender kept FPDUs aligned to segments (RFC 5044
+//! §5.1). The stream is not cut where the socket calls cut it, because their cuts say nothing about the wire, and because a dissector's
+//! heuristic overlooks an FPDU of which fewer than 20 octets begin a segment. Octets of an incomplete FPDU are held back until the rest of
+//! the FPDU arrives, or until the stream ends. A marker between two FPDUs belongs to the second. A stream that is not MPA is written as it
+//! arrives.
 //!
 //! Capturing costs a copy of all octets, and a lock for the whole file. An adapter without capture has no [`Flow`] and pays
 //! nothing.
@@ -38,12 +38,12 @@ use splitter::Splitter;
 
 pub use sent_by::SentBy;
 
-/// Which side opened the TCP connection of a [`Flow`].
+/// The side that opened the TCP connection of a [`Flow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowRole {
-    /// We connected: the Initiator of RFC 5044.
+    /// This side connected: the Initiator of RFC 5044.
     Active,
-    /// We accepted: the Responder of RFC 5044.
+    /// This side accepted: the Responder of RFC 5044.
     Passive,
 }
 
@@ -120,7 +120,7 @@ impl Capture {
 
     /// Captures into `writer`, which gets whole pcapng blocks, beginning with the section header.
     ///
-    /// The writer needs no buffer of its own.
+    /// The writer does not need to buffer.
     ///
     /// # Errors
     /// The error of writing the section header.
@@ -137,8 +137,8 @@ impl Capture {
 
     /// Begins to capture one TCP connection. Nothing is written before [`Flow::opened`] or the first octets.
     pub fn flow(&self, local: SocketAddr, peer: SocketAddr, role: FlowRole) -> Flow {
-        // Initial sequence numbers differ from flow to flow, so that Wireshark tells two connections between the same ports
-        // apart. The factor is odd, so a number returns only after 2^32 flows.
+        // Initial sequence numbers differ from flow to flow, so that Wireshark can distinguish two connections between the same ports. The
+        // factor is odd, so a number returns only after 2^32 flows.
         let serial = self.shared.flows.fetch_add(1, Ordering::Relaxed);
         let first = serial.wrapping_mul(0x9E37_79B1).wrapping_add(0x1000_0000);
         Flow {
@@ -157,7 +157,7 @@ impl Capture {
     /// Passes everything captured so far to the writer.
     ///
     /// # Errors
-    /// The first error the writer ever gave; nothing was written after it.
+    /// The first error of the writer; nothing was written after it.
     pub fn flush(&self) -> io::Result<()> {
         self.shared.sink.lock().flush()
     }
@@ -181,7 +181,7 @@ pub struct Flow {
     shared: Arc<Shared>,
     ends: Ends,
     role: FlowRole,
-    /// The simulated world whose clock tells the times of this flow.
+    /// The simulated world whose clock gives the times of this flow.
     world: Option<World>,
     state: Mutex<State>,
 }
@@ -257,12 +257,12 @@ impl Flow {
         self.open(&mut self.state.lock());
     }
 
-    /// Records octets that the socket took, in this order.
+    /// Records octets that the socket accepted, in this order.
     pub fn sent(&self, octets: &[&[u8]]) {
         self.record(SentBy::Local, octets);
     }
 
-    /// Records octets that the socket gave.
+    /// Records octets that were read from the socket.
     pub fn received(&self, octets: &[u8]) {
         self.record(SentBy::Peer, &[octets]);
     }
@@ -329,7 +329,7 @@ impl Flow {
         state.half(side).cutter = cutter;
     }
 
-    /// Writes the octets of an incomplete frame that are held back, because nothing more will come.
+    /// Writes the octets of an incomplete frame that are held back, because no more octets will follow.
     fn release(&self, state: &mut State, side: SentBy) {
         let mut cutter = std::mem::take(&mut state.half(side).cutter);
         cutter.give_up();
@@ -379,7 +379,7 @@ impl Flow {
         });
     }
 
-    /// Spends a system call at the end of a flow, so that whoever opens the file next sees this end.
+    /// Spends a system call at the end of a flow, so that the next reader of the file sees this end.
     fn write_through(&self) {
         // The sink keeps the error, and `Capture::flush` returns it.
         let _ = self.shared.sink.lock().flush();

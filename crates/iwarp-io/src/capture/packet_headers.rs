@@ -36,7 +36,7 @@ impl Flags {
         self.0 & 0x02 != 0
     }
 
-    /// How many octets of the sequence space the bits take: SYN and FIN one each (RFC 9293 §3.4).
+    /// The number of sequence numbers that the bits take: one each for SYN and FIN (RFC 9293 §3.4).
     pub(super) const fn length(self) -> u32 {
         (self.0 & 0x03 != 0) as u32
     }
@@ -158,7 +158,7 @@ fn ethernet(out: &mut Vec<u8>, source: &[u8], target: &[u8], ethertype: u16) {
     put_u16(out, ethertype);
 }
 
-/// A MAC address for an IP address: a locally administered one, whose last four octets tell hosts apart.
+/// A MAC address for an IP address: a locally administered one, whose last four octets differ between hosts.
 fn station(ip: &[u8]) -> [u8; 6] {
     let mut mac = [0x02, 0x6E, 0, 0, 0, 0]; // 0x6E: "n"
     for (at, octet) in ip.iter().enumerate() {

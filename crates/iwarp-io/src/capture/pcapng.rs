@@ -23,18 +23,18 @@ const NANOSECONDS: u8 = 9;
 const INBOUND: u32 = 1;
 const OUTBOUND: u32 = 2;
 
-/// How many octets gather before the writer is called.
+/// The writer is called once this many octets are waiting.
 const WRITE_FROM: usize = 64 << 10;
 
 /// Blocks on their way into a writer.
 pub(super) struct Sink {
     writer: Box<dyn io::Write + Send>,
-    /// Whole blocks that the writer has not got yet.
+    /// Whole blocks that were not passed to the writer yet.
     blocks: Vec<u8>,
     failed: Option<Failure>,
 }
 
-/// The parts of an `io::Error` that can be returned more than once, because `io::Error` is not `Clone`.
+/// The parts of an `io::Error` that can be returned more than once. `io::Error` itself cannot be cloned.
 struct Failure {
     os_error: Option<i32>,
     kind: io::ErrorKind,
@@ -75,7 +75,7 @@ impl Sink {
         Ok(sink)
     }
 
-    /// One frame, captured at `now` nanoseconds since 1970; `by` sent it.
+    /// Adds one frame, captured at `now` nanoseconds since 1970 and sent by `by`.
     pub(super) fn packet(&mut self, now: u64, by: SentBy, write: impl FnOnce(&mut Vec<u8>)) {
         if self.failed.is_some() {
             return;
@@ -126,7 +126,7 @@ impl Sink {
     }
 }
 
-/// A file that has whole blocks only, also when the disk is full.
+/// A file that contains only whole blocks, even when the disk is full.
 pub(super) struct WholeBlocks {
     file: File,
     /// Octets of the blocks that are in the file.
@@ -190,7 +190,7 @@ fn whole_blocks(blocks: &[u8], end: usize) -> usize {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // Nobody is left to report an error to.
+        // A drop has no caller to report an error to.
         let _ = self.flush();
     }
 }

@@ -8,7 +8,7 @@ use iwarp::mpa::{fpdu, marker};
 const STARTUP_HEADER: usize = 20;
 const REQUEST_KEY: &[u8; 16] = b"MPA ID Req Frame";
 const REPLY_KEY: &[u8; 16] = b"MPA ID Rep Frame";
-/// M of the flags octet: the sender of the frame wants to receive markers.
+/// The bit M of the flags octet: the sender of the frame wants to receive markers.
 const MARKERS: u8 = 0x80;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Framing {
@@ -57,7 +57,7 @@ impl Splitter {
         self.held.extend_from_slice(octets);
     }
 
-    /// The next whole start-up frame or FPDU. Of a stream without framing, all octets that are held. Never empty.
+    /// Returns the next whole start-up frame or FPDU, or all octets held of a stream without framing. Never empty.
     pub(super) fn next_unit(&mut self) -> Option<&[u8]> {
         let rest = &self.held[self.taken..];
         if rest.is_empty() {
@@ -93,12 +93,12 @@ impl Splitter {
         self.asks_for_markers
     }
 
-    /// The other direction's start-up frame asked for markers in this one.
+    /// Called when the start-up frame of the other direction has asked for markers in this one.
     pub(super) const fn expect_markers(&mut self) {
         self.markers = true;
     }
 
-    /// From here on the stream is given out as it comes, beginning with the octets that are held.
+    /// Passes the stream on without framing from here, beginning with the octets that are held.
     pub(super) const fn give_up(&mut self) {
         self.framing = Framing::Unknown;
     }
@@ -106,7 +106,7 @@ impl Splitter {
 
 enum Length {
     Known(usize),
-    /// Too few octets to tell.
+    /// There are too few octets to know.
     Unknown,
     /// The octets are not the beginning of such a frame.
     Foreign,

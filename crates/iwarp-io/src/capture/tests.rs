@@ -1,4 +1,4 @@
-//! What a capture holds, read back with a reader that shares no code with the writer.
+//! The contents of a capture, read back with a reader that shares no code with the writer.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -401,8 +401,8 @@ fn a_direction_with_markers_is_cut_at_its_fpdus() {
         .iter()
         .map(|frame| frame.payload.len())
         .collect();
-    // One marker before the first and one inside the second and the last each, two inside the third; the peer's three
-    // octets are held until they are an FPDU.
+    // One marker each before the first FPDU and within the second and the last, two within the third; the peer's three octets are held
+    // until their FPDU is complete.
     assert_eq!(sent, [4 + 492, 28 + 4, 1508 + 8, 72 + 4]);
 }
 
@@ -480,7 +480,7 @@ fn the_file_grows_by_whole_blocks_and_has_the_rest_after_drop() {
     assert_eq!(writer.frames().len(), 7);
 }
 
-/// A writer that takes so many octets and then fails, as a full disk does.
+/// A writer that accepts this many octets and then fails, as a full disk does.
 struct Full(usize);
 
 impl Write for Full {

@@ -1,34 +1,34 @@
-//! What the owner of a queue brings: its entries, and the numbers for why a queue ends.
+//! The traits and types by which the owner of a queue defines its entries and the reasons for which a queue ends.
 
 use std::fmt;
 use std::num::NonZeroU32;
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// What is placed in a queue.
+/// An entry of a queue.
 ///
 /// A ring stores an entry as [`Word`]s and as a tag of four bits. Several threads may read and write the same words at the same
 /// time. The ring finds out when that has happened and throws away what was loaded; `load` therefore has to accept any words.
 pub trait Entry: Copy {
-    /// What whoever takes an entry out of the queue gets.
+    /// The form in which a caller takes the entry out of the queue.
     type Result;
 
     /// The words that an entry is stored in.
     type Words: Default + fmt::Debug;
 
-    /// Why a queue breaks down when an entry finds no room.
+    /// The reason with which a queue breaks down when there is no room for an entry.
     const OVERFLOW: Reason;
 
-    /// Whether the entry satisfies a request that waits for a solicited one.
+    /// Returns true if the entry satisfies a request that waits for a solicited one.
     fn wakes(&self) -> bool;
 
-    /// What is stored beside the entry's number, and published with it: four bits.
+    /// Four bits that are stored in the same word as the entry's number, and published with it.
     fn tag(&self) -> u64;
 
-    /// Stores the rest. Words whose contents follow from the tag may be left as they are.
+    /// Stores the other parts of the entry. Words whose contents follow from the tag may be left unchanged.
     fn store(&self, words: &Self::Words);
 
-    /// Makes a result of what was stored.
+    /// Makes a result from the stored words and the tag.
     fn load(words: &Self::Words, tag: u64) -> Self::Result;
 }
 
@@ -43,30 +43,30 @@ impl Default for Word {
 }
 
 impl Word {
-    /// What the word holds.
+    /// Returns the value of the word.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Changes the word.
+    /// Sets the value of the word.
     #[inline]
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 }
 
-/// What a request waits for.
+/// The result or event that a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotifyOn {
     /// The next entry.
     Any,
     /// The next entry that [wakes](Entry::wakes).
     Solicited,
-    /// The end of the queue alone.
+    /// Only the end of the queue.
     Breakdown,
 }
 
-/// Why a queue broke down, or why its requests end without an entry: a number of the owner's.
+/// The reason why a queue broke down, or why its requests end without an entry: a number that the owner defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason(pub NonZeroU32);

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::faults::{Effect, QueueFaults, Verdict};
 
-/// What a plan does to one queue, with results of type `E`.
+/// The faults of a plan for one queue, with results of type `E`.
 #[derive(Debug)]
 pub struct HeldResults<E> {
     faults: QueueFaults,
@@ -16,14 +16,14 @@ pub struct HeldResults<E> {
 
 #[derive(Debug)]
 struct State<E> {
-    /// In their order, each with the time when it is placed. `None` stands for never.
+    /// The held results in order, each with the time when it is placed. `None`: never.
     results: VecDeque<(Option<Instant>, E)>,
     /// A deadline is set for the first result.
     timed: bool,
 }
 
 impl<E> HeldResults<E> {
-    /// Nothing is held yet.
+    /// Makes a holder that holds no results.
     pub fn new(faults: QueueFaults) -> Self {
         let results = VecDeque::new();
         Self {
@@ -71,7 +71,7 @@ impl<E> HeldResults<E> {
         state.deadline()
     }
 
-    /// Places by `put` the results whose time has come. Returns the time of the next call.
+    /// Places by `put` the results that are due. Returns the time of the next call.
     pub fn release(&self, now: Instant, mut put: impl FnMut(E)) -> Option<Instant> {
         let mut state = self.state.lock();
         state.timed = false;
@@ -86,7 +86,7 @@ impl<E> HeldResults<E> {
 }
 
 impl<E> State<E> {
-    /// The time of the first result, if it was not returned before.
+    /// Returns the time of the first result, unless it was returned before.
     fn deadline(&mut self) -> Option<Instant> {
         if self.timed {
             return None;

@@ -1,7 +1,7 @@
-//! Completion queues over entries of the owner's: the [`Queue`], its ring, and results that a fault plan holds back.
+//! Completion queues with entries that the owner defines: the [`Queue`], its ring, and results that a fault plan holds back.
 //!
-//! The owner says by the trait [`Entry`] how an entry is stored, and which entries are solicited. Why a queue ends is a
-//! [`Reason`], a number that means something to the owner alone.
+//! By the trait [`Entry`] the owner defines how an entry is stored, and which entries are solicited. A queue ends with a [`Reason`], a
+//! number that only the owner interprets.
 
 mod entry;
 mod held_results;

@@ -1,9 +1,8 @@
 //! A completion queue: the ring of results, the requests that wait for results, and breakdowns.
 //!
-//! A placer looks for requests after it has published its results. A request looks at the ring after it has said that it
-//! waits. Both modify the word `armed` in between, so the later of the two sees what the earlier one did before. (A fence in
-//! both would work too, and is slower on x86.) A placer takes the lock of the requests only if a request waits that the results
-//! may satisfy.
+//! A placer looks for requests after it has published its results. A request looks at the ring after it has announced that it waits. Both
+//! modify the word `armed` in between, so the later of the two sees the change of the earlier one. (A fence in both would work too, and is
+//! slower on x86.) A placer takes the lock of the requests only if a waiting request may be satisfied by the results.
 
 use std::collections::TryReserveError;
 use std::num::NonZeroU32;
@@ -12,10 +11,10 @@ use super::ring::{CannotResize, Ring};
 use super::{Entry, NotifyOn, Reason};
 use crate::sync::{AtomicU32, Mutex, Ordering};
 
-/// The kinds of requests that wait, in [`Queue::armed`].
+/// Bits of [`Queue::armed`] for the kinds of requests that wait.
 const ANY: u32 = 1;
 const SOLICITED: u32 = 2;
-/// A placer adds this when it looks. If it added nothing, the compiler would turn the addition into a fence.
+/// A placer adds this when it looks. If it added 0, the compiler would turn the addition into a fence.
 const LOOK: u32 = 4;
 
 /// Results, placed as entries of type `E`, and requests of type `R` that wait for them.
@@ -33,24 +32,24 @@ pub struct Queue<E: Entry, R> {
     waiting: Mutex<Waiting<R>>,
 }
 
-/// Stands for a queue that has not broken down.
+/// The number of a queue that has not broken down.
 const SOUND: u32 = 0;
 
 #[derive(Debug)]
 struct Waiting<R> {
     requests: Vec<(NotifyOn, R)>,
-    /// Why every request ends from now on. Results may still be placed.
+    /// The reason with which every request ends from now on. Results may still be placed.
     ended: Option<Reason>,
     /// All results below this number have fired a notification.
     fired: u64,
 }
 
-/// Notifications to be delivered once no lock is held.
+/// Notify requests to complete once no lock is held.
 #[must_use]
 #[derive(Debug)]
 pub struct CompletedNotifies<R> {
     requests: RequestList<R>,
-    /// Why the requests end; `None` if a result satisfies them.
+    /// The reason why the requests end; `None` if a result satisfies them.
     pub reason: Option<Reason>,
     /// The queue has just broken down.
     pub broken: bool,
@@ -81,7 +80,7 @@ impl<R> RequestList<R> {
 }
 
 impl<R> CompletedNotifies<R> {
-    /// Adds that the queue has just broken down.
+    /// Records that the queue has just broken down.
     fn of_breakdown(notifies: &mut Option<Self>, reason: Reason) {
         let notifies = notifies.get_or_insert_with(|| Self {
             requests: RequestList::from_iter([]),
@@ -120,7 +119,7 @@ impl<E: Entry, R> Queue<E, R> {
     ///
     /// # Errors
     ///
-    /// [`TryReserveError`] where there is no memory for so many results.
+    /// [`TryReserveError`] if there is not enough memory for `depth` results.
     pub fn new(depth: u32) -> Result<Self, TryReserveError> {
         Ok(Self {
             ring: Ring::new(depth)?,
@@ -161,7 +160,7 @@ impl<E: Entry, R> Queue<E, R> {
         notifies
     }
 
-    /// Breaks the queue down, as an overflow does. `None` if the queue has broken down before.
+    /// Breaks the queue down, as an overflow does. Returns `None` if the queue has broken down before.
     pub fn break_down(
         &self,
         reason: Reason,
@@ -175,7 +174,7 @@ impl<E: Entry, R> Queue<E, R> {
         notifies
     }
 
-    /// True for the one thread that breaks the queue down.
+    /// Returns true for the one thread that breaks the queue down.
     fn breaks(&self, reason: Reason) -> bool {
         let broken = &self.broken;
         let was =
@@ -216,13 +215,13 @@ impl<E: Entry, R> Queue<E, R> {
         requests.into_iter().map(|(_, request)| request).collect()
     }
 
-    /// Whether the queue has broken down, so that nothing is placed in it any more.
+    /// Returns true if the queue has broken down. Then no results are placed any more.
     pub fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Relaxed) != SOUND
     }
 
-    /// Takes out as many results as there are and `results` has room for, and returns how many. The rest of `results` may hold
-    /// anything.
+    /// Takes out as many results as are ready and fit into `results`, and returns their number. The other elements of `results` are
+    /// unspecified.
     pub fn take(&self, results: &mut [E::Result]) -> usize {
         self.ring.take(results)
     }
@@ -251,7 +250,7 @@ impl<E: Entry, R> Queue<E, R> {
             });
     }
 
-    /// Whether a request may be satisfied.
+    /// Returns true if a request may be satisfied.
     fn may_fire(&self, armed: u32) -> bool {
         match armed & (LOOK - 1) {
             0 => false,
@@ -290,12 +289,12 @@ impl<E: Entry, R> Queue<E, R> {
         })
     }
 
-    /// Whether results were placed that a request waits for. From then on these results are no longer new. Only results that
-    /// can be taken count; the thread that publishes a missing result before them looks here afterwards.
+    /// Returns true if results were placed that a request waits for. From then on these results are no longer new. Only results that can be
+    /// taken count; the thread that publishes a missing result before them looks here afterwards.
     fn has_news(&self, waiting: &mut Waiting<R>) -> bool {
         let news = waiting.fired.max(self.ring.taken());
         let last = self.ring.solicited();
-        // A request for any result makes the queue fire for requests for solicited results as well.
+        // A request for any result also completes the requests for solicited results.
         let any = waiting.has(NotifyOn::Any);
         let solicited = waiting.has(NotifyOn::Solicited) && last > news;
         if !any && !solicited {

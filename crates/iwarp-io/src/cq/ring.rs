@@ -1,16 +1,16 @@
 //! The bounded ring of a completion queue. Many threads place results in it and take results out, and none waits for another.
 //!
-//! Results are numbered in the order of their arrival. `tail` is the number that the next result gets, `head` the number of
-//! the next result to be taken. Both only grow. A placer claims numbers for all of its results in one step, fills their slots,
-//! and publishes them, the first one last, so that the results of one call appear together. A taker copies the
-//! published results from `head` on and then moves `head` over them. If another taker was quicker, the copied slots may have been
-//! overwritten meanwhile, and the taker throws its copies away. A placer uses a slot again only after it has seen `head` move
-//! over the slot. A taker stops at a slot that is claimed and not published yet; it takes the results behind that slot later.
+//! Results are numbered in the order of their arrival. `tail` is the number that the next result gets, `head` the number of the next result
+//! to be taken. Both only grow. A placer claims numbers for all of its results in one step, fills their slots, and publishes them, the
+//! first one last, so that the results of one call appear together. A taker copies the published results from `head` on and then moves
+//! `head` over them. If another taker was quicker, the copied slots may have been overwritten meanwhile, and the taker throws its copies
+//! away. A placer uses a slot again only after it has seen `head` move over the slot. A taker stops at a slot that is claimed and not
+//! published yet; it takes the results behind that slot later.
 //!
-//! Slots lie in arrays whose lengths are powers of two. A queue that grows beyond its array goes on in a longer one:
-//! placers from the moment of the change, takers once the shorter array is empty. So no result is moved, no thread has to stop, and
-//! nothing is lost, without a lock. The ring keeps its arrays until it is dropped, which at most doubles the memory of the longest
-//! array. A queue that shrinks keeps its array.
+//! Slots are in arrays whose lengths are powers of two. A queue that grows beyond its array continues in a longer one: placers from the
+//! moment of the change, takers once the shorter array is empty. So no result is moved, no thread has to stop, and nothing is lost, without
+//! a lock. The ring keeps its arrays until it is dropped, which at most doubles the memory of the longest array. A queue that shrinks keeps
+//! its array.
 
 use std::collections::TryReserveError;
 use std::sync::OnceLock;
@@ -26,11 +26,11 @@ const ARRAYS: usize = GREATEST_DEPTH.ilog2() as usize + 1;
 const ARRAY_BITS: u32 = 5;
 const _: () = assert!(GREATEST_DEPTH.is_power_of_two() && ARRAYS < 1 << ARRAY_BITS);
 
-/// The bits of an entry's tag, beside the number of the result.
+/// The bits of an entry's tag, in the same word as the number of the result.
 const TAG: u64 = (1 << TURN_SHIFT) - 1;
 const TURN_SHIFT: u32 = 4;
 
-/// Why the depth of a queue was not changed.
+/// The reason why the depth of a queue was not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CannotResize {
     /// More results are queued than the new depth holds.
@@ -45,7 +45,7 @@ impl From<TryReserveError> for CannotResize {
     }
 }
 
-/// A word that threads write to often has cache lines of its own: two, because processors fetch lines in pairs.
+/// A word that threads write to often has separate cache lines: two, because processors fetch lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Line<T>(T);
@@ -84,12 +84,12 @@ impl Place {
 #[derive(Debug, Default)]
 struct Slot<W> {
     words: W,
-    /// One more than the number of the result that lies here, and its tag; published with it.
+    /// One more than the number of the result in this slot, and its tag; published with it.
     turn: AtomicU64,
 }
 
 impl<W> Slot<W> {
-    /// Lets takers take the entry that was stored here.
+    /// Publishes the entry that was stored here, so that takers can take it.
     fn publish(&self, number: u64, entry: &impl Entry<Words = W>) {
         let tag = entry.tag();
         debug_assert!(tag <= TAG, "{tag:#x} has more than four bits");
@@ -97,7 +97,7 @@ impl<W> Slot<W> {
             .store((number + 1) << TURN_SHIFT | tag, Ordering::Release);
     }
 
-    /// Whether the result of this number was published here, now or earlier.
+    /// Returns true if the result of this number was published here, now or earlier.
     fn was_published(&self, number: u64) -> bool {
         self.turn.load(Ordering::Acquire) >> TURN_SHIFT > number
     }
@@ -113,12 +113,12 @@ impl<W> Slot<W> {
 #[derive(Debug)]
 struct Array<W> {
     slots: Box<[Slot<W>]>,
-    /// The first place of the next array, in which the ring goes on after this array. The value is certain only when `tail` is
-    /// in another array.
+    /// The first place of the next array, in which the ring continues after this array. The value is certain only when `tail` is in another
+    /// array.
     end: AtomicU64,
 }
 
-/// The `end` of an array in which the ring goes on without end.
+/// The `end` of an array that has no successor.
 const ENDLESS: u64 = 0;
 
 impl<W: Default> Array<W> {
@@ -132,7 +132,7 @@ impl<W: Default> Array<W> {
         })
     }
 
-    /// Whether the ring goes on in this array without end.
+    /// Returns true if the array has no successor.
     fn is_endless(&self) -> bool {
         self.end.load(Ordering::Relaxed) == ENDLESS
     }
@@ -157,7 +157,7 @@ pub(super) struct Ring<E: Entry> {
     resizing: Mutex<()>,
 }
 
-/// The array for a depth.
+/// The index of the array for a depth.
 fn array_for(depth: u32) -> usize {
     depth.next_power_of_two().ilog2() as usize
 }
@@ -224,7 +224,7 @@ impl<E: Entry> Ring<E> {
         loop {
             // Read after `tail`, because an older `head` would make a queue that was emptied meanwhile look full.
             let taken = self.taken();
-            // While the ring is about to go on in a longer array, the length of the present array is the limit.
+            // While the ring is about to continue in a longer array, the length of the present array is the limit.
             let limit = self.depth.load(Ordering::Relaxed).min(1 << tail.array());
             let room = (taken + limit).saturating_sub(tail.number());
             let count = wanted.min(usize::try_from(room).unwrap_or(usize::MAX));
@@ -244,8 +244,8 @@ impl<E: Entry> Ring<E> {
         }
     }
 
-    /// Takes out as many results as there are and `results` has room for, and returns how many. The rest of `results` may hold
-    /// anything.
+    /// Takes out as many results as are ready and fit into `results`, and returns their number. The other elements of `results` are
+    /// unspecified.
     #[inline]
     pub(super) fn take(&self, results: &mut [E::Result]) -> usize {
         let head = Place(self.head.0.load(Ordering::Acquire));
@@ -257,8 +257,8 @@ impl<E: Entry> Ring<E> {
         self.take_from(head, results)
     }
 
-    /// Takes from a place that was `head` a moment ago. This is a function of its own, because the registers that it saves would
-    /// cost an empty poll more than the poll itself.
+    /// Takes from a place that was `head` a moment ago. This is a separate function, because the registers that it saves would cost an
+    /// empty poll more than the poll itself.
     #[inline(never)]
     fn take_from(&self, mut head: Place, results: &mut [E::Result]) -> usize {
         let mut taken = 0;
@@ -285,7 +285,7 @@ impl<E: Entry> Ring<E> {
                     .compare_exchange(head.0, next.0, Ordering::AcqRel, Ordering::Acquire);
             match moved {
                 Ok(_) if (1..wanted).contains(&count) && self.array(head).is_endless() => {
-                    return taken + count; // results that came meanwhile are left to the next call
+                    return taken + count; // results that arrived meanwhile are left to the next call
                 }
                 Ok(_) => (taken, head) = (taken + count, next),
                 Err(now) => head = Place(now),
@@ -294,7 +294,7 @@ impl<E: Entry> Ring<E> {
         taken
     }
 
-    /// Copies the published results from a place on.
+    /// Copies the published results, beginning at a place.
     fn copy(&self, from: Place, results: &mut [E::Result]) -> usize {
         let array = self.array(from);
         let mut count = 0;
@@ -354,7 +354,7 @@ impl<E: Entry> Ring<E> {
         Ok(())
     }
 
-    /// Has placers go on in a longer array, if that is one. Called by one thread at a time.
+    /// Makes placers continue in a longer array, if `array` is longer. Called by one thread at a time.
     fn go_on_in(&self, array: usize) -> Result<(), TryReserveError> {
         let mut tail = Place(self.tail.0.load(Ordering::Acquire));
         if array <= tail.array() {
@@ -366,7 +366,7 @@ impl<E: Entry> Ring<E> {
         }
         loop {
             let next = tail.moved(array);
-            // Stored before the tail moves, so that every thread that finds the new array in use also finds the way there.
+            // Stored before the tail moves, so that every thread that finds the new array in use also finds its first place.
             self.array(tail).end.store(next.0, Ordering::Relaxed);
             let moved =
                 self.tail

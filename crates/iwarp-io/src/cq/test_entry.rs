@@ -4,12 +4,11 @@ use std::num::NonZeroU32;
 
 use super::{Entry, Reason, Word};
 
-/// An entry that tells its number in all of its words and in its tag, so that a mixture of two shows. Every other one is
-/// solicited.
+/// An entry with its number in all of its words and in its tag, so that a mixture of two entries is detected. Every other one is solicited.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TestEntry(u64);
 
-/// What a [`TestEntry`] becomes.
+/// The result of a [`TestEntry`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) number: u64,

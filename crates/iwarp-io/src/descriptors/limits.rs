@@ -1,4 +1,4 @@
-//! The limit of a process's descriptors on Unix.
+//! The limit of descriptors of a process on Unix.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -45,7 +45,7 @@ pub fn allow() {
     }
 }
 
-/// How many descriptors the process may have.
+/// The number of descriptors that the process may have.
 pub fn limit() -> usize {
     let limit = limits().current;
     limit.map_or(usize::MAX, |limit| {

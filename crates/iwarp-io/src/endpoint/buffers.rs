@@ -1,4 +1,4 @@
-//! What all connections of one adapter send from and receive into.
+//! The memory that all connections of one adapter send from and receive into.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -8,7 +8,7 @@ use iwarp_mem::Table;
 
 use crate::socket_buffer::SocketBuffer;
 
-/// What one call of the engine puts into a batch of copies at most: as much as is worth summing before it is sent.
+/// The most octets that one call of the engine adds to a batch of copies: as many as are worth summing before they are sent.
 pub(super) const COPIED: usize = 1088 * 1024;
 /// The longest FPDU that can be cut: length, ULPDU, pad and CRC.
 pub(super) const LONGEST_FPDU: usize = 2 + 65_535 + 3 + 4;
@@ -42,22 +42,22 @@ impl Buffers {
         &self.table
     }
 
-    /// Makes a buffer before one is needed, which may be long after a connection was made. What nobody writes to costs no
-    /// memory.
+    /// Makes a buffer in advance, because the first use may be long after a connection was made. Memory that is never written to is not
+    /// allocated by the system.
     pub(super) fn provide_spare(&self) {
         if self.spares.is_empty() {
             self.return_spare(SocketBuffer::with_capacity(LONGEST_FPDU));
         }
     }
 
-    /// A buffer for an FPDU, whatever it holds.
+    /// Returns a buffer for an FPDU, with unspecified contents.
     pub(super) fn take_spare(&self) -> SocketBuffer {
         let spare = self.spares.pop();
         spare.unwrap_or_else(|| SocketBuffer::with_capacity(LONGEST_FPDU))
     }
 
     pub(super) fn return_spare(&self, spare: SocketBuffer) {
-        // When the list is full, enough are kept without it.
+        // When the list is full, there are enough spare buffers without this one.
         let _ = self.spares.push(spare);
     }
 }

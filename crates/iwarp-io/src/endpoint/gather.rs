@@ -1,13 +1,13 @@
-//! When a posted request leaves.
+//! When a posted request is sent.
 //!
-//! A single request must not wait, and a hundred requests in a row must not cost a hundred system calls. So requests posted since
-//! the last poll are counted. The first few leave at once, each in a call of its own. The others are held back until the next
-//! poll, until enough has come together for one call to be worth its price, or until the background thread finds that nobody
-//! polls. The clock tells a client that never polls from a client that posts in a row. It is read once per row.
+//! A single request must not wait, and a hundred requests in a row must not cost a hundred system calls. So requests posted since the last
+//! poll are counted. The first few are sent at once, each in a separate call. The others are held back until the next poll, until enough
+//! have gathered to be worth a call, or until the background thread finds that no thread polls. The clock distinguishes a client that never
+//! polls from a client that posts in a row. It is read once per row.
 
 use std::time::{Duration, Instant};
 
-/// Requests after a poll that leave at once.
+/// Requests after a poll that are sent at once.
 const AT_ONCE: u32 = 2;
 /// A client that has posted more requests than this between two polls, and has polled at most [`HARDLY`] times since, is expected to
 /// post in a row again. Then its first requests are held back too.
@@ -15,10 +15,10 @@ const ROW: u32 = 3;
 const HARDLY: u32 = 4;
 /// Without polls, requests that are further apart than this are single requests.
 const APART: Duration = Duration::from_micros(5);
-/// Requests held back at most.
+/// The most requests that are held back.
 const REQUESTS: u32 = 96;
 
-/// What was posted since the last poll.
+/// The requests posted since the last poll.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Gather {
     polls: u32,
@@ -27,25 +27,25 @@ pub(super) struct Gather {
     before: u32,
     held: u32,
     octets: u64,
-    /// When the clock was read last.
+    /// The time of the last reading of the clock.
     looked: Option<Instant>,
 }
 
-/// When a request leaves that was just posted.
+/// When a request is sent that was just posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leaves {
-    /// In a call of its own, or with those held back before it.
+    /// In a separate call, or with those held back before it.
     Now,
     /// With the next ones.
     Later {
-        /// Nothing was held back before it.
+        /// No request was held back before it.
         first: bool,
     },
 }
 
 impl Gather {
-    /// A request, or a list of `requests`, of `octets` was posted, after so many polls of its completion queue; `most` octets are worth
-    /// a call.
+    /// Adds a request, or a list of `requests`, of `octets`, posted after `polls` polls of its completion queue; `most` octets are worth a
+    /// call.
     #[inline]
     pub(super) fn add(
         &mut self,
@@ -82,21 +82,21 @@ impl Gather {
         self.octets += octets;
     }
 
-    /// A request has left at once. Time spent inside our own calls does not count as a pause of the client. The first two posts
-    /// after a poll do not read the clock.
+    /// A request was sent at once. Time spent inside our own calls does not count as a pause of the client. The first two posts after a
+    /// poll do not read the clock.
     pub(super) fn sent(&mut self, clock: impl FnOnce() -> Instant) {
         if self.posted >= AT_ONCE {
             self.looked = Some(clock());
         }
     }
 
-    /// Whether the clock was read long ago. Every post reads the clock that leaves at once, or might leave at once.
+    /// Returns true if the clock was last read long ago. Every post that is sent at once, or might be, reads the clock.
     fn is_apart(&mut self, now: Instant) -> bool {
         let before = self.looked.replace(now);
         before.is_none_or(|before| now.saturating_duration_since(before) > APART)
     }
 
-    /// Everything posted so far is on its way.
+    /// Everything posted so far was passed on for sending.
     pub(super) fn left(&mut self) {
         self.held = 0;
         self.octets = 0;
@@ -109,7 +109,7 @@ mod tests {
 
     const MOST: u64 = 1 << 20;
 
-    /// A clock that must not be looked at.
+    /// A clock that must not be read.
     fn never() -> Instant {
         unreachable!("the clock costs time")
     }
@@ -135,7 +135,7 @@ mod tests {
         }
         assert_eq!(gather.add(4, 1, (8, MOST), never), Leaves::Now);
         gather.left();
-        // The next row is gathered from its first request on, a request much later is a lone one again.
+        // The next row is held back from its first request on; a request much later is a single one again.
         assert_eq!(
             gather.add(5, 1, (8, MOST), never),
             Leaves::Later { first: true }

@@ -1,21 +1,21 @@
 //! One connection in use: an [`Endpoint`] holds the engine's connection and its stream, and lets one thread at a time drive them.
 //!
-//! The [`Owner`] of an endpoint is a queue pair of some interface. The endpoint tells the owner which requests have ended and what
-//! becomes of the connection. The owner decides what its client may do and when.
+//! The [`Owner`] of an endpoint is a queue pair of some interface. The endpoint notifies the owner of ended requests and of changes of the
+//! connection. The owner decides what its client may do and when.
 //!
-//! `stream_io` reads and sends for the connection, in visits with a budget. `posts` takes the client's requests, and `gather` decides
-//! which of them leave at once and which wait for more.
+//! `stream_io` reads and sends for the connection, in visits with a budget. `posts` takes the client's requests, and `gather` decides which
+//! of them are sent at once and which wait for more.
 //!
 //! # The order at the end of a connection
 //!
-//! An owner may want to tell its client of the end before the client sees a flushed request. The endpoint is locked while results are
-//! placed, and unlocked while the owner tells its client. So the results that follow from the end wait in the engine:
+//! An owner may want to report the end to its client before the client sees a flushed request. The endpoint is locked while results are
+//! placed, and unlocked while the owner notifies its client. So the results that follow from the end wait in the engine:
 //!
 //! 1. The engine reports the end. The owner places the results of what happened before. The other results stay in the engine.
-//! 2. The endpoint is unlocked. The owner is told of the end, and tells its client.
+//! 2. The endpoint is unlocked. It reports the end to the owner, and the owner to its client.
 //! 3. The last clone of the [`FlushGuard`] is dropped. The owner places the other results.
 //!
-//! The owner keeps a clone of the guard for as long as it may have to tell its client. Every thread that is telling the client keeps
+//! The owner keeps a clone of the guard for as long as it may have to notify its client. Every thread that is notifying the client keeps
 //! another clone. Any of these threads may be the last one.
 
 pub mod buffers;
@@ -70,8 +70,8 @@ pub struct EndpointOptions {
     pub scope: Scope,
     /// The protection domain of the memory that Receives name: that of a queue of shared Receives, otherwise that of `scope`.
     pub receive_pd: Pd,
-    /// How long the peer may take to end its direction after this side has ended the connection. After that time the endpoint resets
-    /// the stream. `None`: without limit.
+    /// The time within which the peer has to end its direction after this side has ended the connection. After that time the endpoint
+    /// resets the stream. `None`: without limit.
     pub end_within: Option<Duration>,
     /// Initiator requests may be posted before the client may send, and are carried out from then on. Otherwise they are refused.
     pub early_posts: bool,
@@ -98,7 +98,7 @@ impl Start {
     }
 }
 
-/// Which domains drive a stream.
+/// The domains that drive a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drivers {
     /// The domains of the endpoint's two queues: polls and waits of the client, and the background thread.
@@ -107,7 +107,7 @@ pub enum Drivers {
     Control,
 }
 
-/// Why a request is refused.
+/// The reason why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The owner has shut the endpoint.
@@ -124,8 +124,8 @@ impl From<PostError> for Refused {
     }
 }
 
-/// One connection, from before its stream starts until the stream is gone. The owner's objects share the endpoint, and the domains
-/// that drive its stream refer to it.
+/// One connection, from before its stream starts until the stream is gone. The owner's objects share the endpoint, and the domains that
+/// drive its stream refer to it.
 pub struct Endpoint<O: Owner> {
     fixed: Fixed<O>,
     state: Turns<State<O>>,
@@ -139,12 +139,12 @@ impl<O: Owner> std::fmt::Debug for Endpoint<O> {
 }
 
 impl<O: Owner> Endpoint<O> {
-    /// Makes an endpoint that is not connected. Receives can be posted. `owner` makes the owner, and is given a reference to the
-    /// endpoint, which can be used when this call has returned.
+    /// Makes an endpoint that is not connected. Receives can be posted. `owner` makes the owner, and is given a reference to the endpoint,
+    /// which can be used after this call has returned.
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`] where there is no memory for the queues. `owner` is not called then.
+    /// [`OutOfMemory`] if there is not enough memory for the queues. `owner` is not called then.
     pub fn new(
         driver: Arc<Driver>,
         options: EndpointOptions,
@@ -177,7 +177,7 @@ impl<O: Owner> Endpoint<O> {
         act(phase, &mut state.owner)
     }
 
-    /// Whether the endpoint has no stream, and has signalled [`Signals::GONE`] if it had one.
+    /// Returns true if the endpoint has no stream, and has signalled [`Signals::GONE`] if it had one.
     pub fn is_gone(&self) -> bool {
         self.lock().is_gone()
     }
@@ -188,13 +188,12 @@ impl<O: Owner> Endpoint<O> {
         state.io.is_none() || state.connection.is_idle()
     }
 
-    /// The peer may do no more than this, whatever the memory grants that it names. Holds until the endpoint is
-    /// [renewed](Self::renew).
+    /// Limits the rights of the peer, whatever the memory grants that it names. Holds until the endpoint is [renewed](Self::renew).
     pub fn set_remote_rights(&self, rights: RemoteRights) {
         self.lock().connection.set_remote_rights(rights);
     }
 
-    /// Whether a Send of the peer waits for a Receive; `None` while the endpoint is locked.
+    /// Returns true if a Send of the peer waits for a Receive, and `None` while the endpoint is locked.
     pub fn is_stalled(&self) -> Option<bool> {
         let state = self.try_lock()?;
         Some(state.connection.is_stalled())
@@ -259,13 +258,13 @@ impl<O: Owner> Endpoint<O> {
         (attached, state.into_news())
     }
 
-    /// From now on these domains drive the stream, and no others. Each event on a stream wakes one thread only.
+    /// Makes these domains drive the stream from now on, and no others. Each event on a stream wakes one thread only.
     pub fn drive_from(&self, drivers: Drivers) -> News<O> {
         let mut state = self.lock();
         if let Some(io) = &mut state.io
             && let Err(error) = self.attach(io, drivers)
         {
-            // The domains of before go on to drive the stream.
+            // The previous domains continue to drive the stream.
             limited!(warn, %error, "cannot change who drives a stream");
         }
         state.into_news()
@@ -296,11 +295,11 @@ impl<O: Owner> Endpoint<O> {
         state.into_news()
     }
 
-    /// This side ends the connection. All requests come back flushed. FPDUs that have begun to leave are sent, then our direction
-    /// ends. The peer has a [limited time](EndpointOptions::end_within) to end its direction. An endpoint that never was connected
+    /// This side ends the connection. All requests come back flushed. FPDUs whose sending has begun are sent, then this side ends its
+    /// direction. The peer has a [limited time](EndpointOptions::end_within) to end its direction. An endpoint that was never connected
     /// gives its Receives back, and cannot be connected any more.
     ///
-    /// Returns whether the endpoint [was gone](Self::is_gone) before. If not, [`Signals::GONE`] follows.
+    /// Returns true if the endpoint [was gone](Self::is_gone) before. If not, [`Signals::GONE`] follows.
     pub fn disconnect(&self) -> (bool, News<O>) {
         let mut state = self.lock();
         let gone = state.is_gone();
@@ -325,10 +324,10 @@ impl<O: Owner> Endpoint<O> {
         (gone, state.into_news())
     }
 
-    /// This side ends the connection as [`disconnect`](Self::disconnect) does, for a client that may go on posting: from now on every
+    /// This side ends the connection as [`disconnect`](Self::disconnect) does, for a client that may continue to post: from now on every
     /// request is accepted and comes back flushed.
     ///
-    /// Returns whether the endpoint [was gone](Self::is_gone) before. If not, [`Signals::GONE`] follows.
+    /// Returns true if the endpoint [was gone](Self::is_gone) before. If not, [`Signals::GONE`] follows.
     pub fn end(&self) -> (bool, News<O>) {
         let mut state = self.lock();
         let gone = state.is_gone();
@@ -349,7 +348,7 @@ impl<O: Owner> Endpoint<O> {
         (gone, state.into_news())
     }
 
-    /// Ends the connection with a reset. An endpoint that never was connected cannot be connected any more.
+    /// Ends the connection with a reset. An endpoint that was never connected cannot be connected any more.
     pub fn abort(&self) -> News<O> {
         let mut state = self.lock();
         state.cut(&self.fixed);
@@ -368,17 +367,17 @@ impl<O: Owner> Endpoint<O> {
         let mut state = self.lock();
         state.phase = Phase::Shut;
         state.cut(&self.fixed);
-        state.connection.flush(); // also where there never was a stream
+        state.connection.flush(); // also if there never was a stream
         state.work(Edges::empty());
         state.into_news()
     }
 
-    /// Makes the endpoint one that never was connected, so that it can be connected again. `stream` is the number of the next
-    /// connection. The next peer cannot use windows that were bound for the last one, because windows are bound to such a number.
-    /// Receives that have not completed are dropped without a completion.
+    /// Resets the endpoint to its state before the first connection, so that it can be connected again. `stream` is the number of the next
+    /// connection. The next peer cannot use windows that were bound for the last one, because windows are bound to such a number. Receives
+    /// that have not completed are dropped without a completion.
     ///
     /// Does nothing and returns false while the endpoint is not [gone](Self::is_gone), while a [`FlushGuard`] exists, after
-    /// [`shut`](Self::shut), and where there is no memory for new queues.
+    /// [`shut`](Self::shut), and if there is not enough memory for new queues.
     pub fn renew(&self, stream: StreamId) -> bool {
         let mut state = self.lock();
         let may = state.is_gone() && state.flush == Flush::Free && state.phase != Phase::Shut;
@@ -507,8 +506,8 @@ impl<O: Owner> Drop for Locked<'_, O> {
     }
 }
 
-/// What is left to do after an endpoint was unlocked. Dropping it delivers notices, and takes up the edges that other threads have
-/// left. The thread that drops it must not hold a lock that the owner takes in `deliver`.
+/// The work left after an endpoint was unlocked. Dropping it delivers notices, and takes up the edges that other threads have left. The
+/// thread that drops it must not hold a lock that the owner takes in `deliver`.
 #[must_use = "dropping it delivers notices"]
 pub struct News<O: Owner> {
     endpoint: Weak<Endpoint<O>>,

@@ -1,18 +1,18 @@
-//! How long FPDUs may be.
+//! The maximum length of FPDUs.
 
 use crate::transport::stream::Stream;
 
-/// The longest ULPDU that the path takes, which changes while a connection lives (MPA-080): routes do, and as long as the
-/// peer's window is small TCP makes segments of half of it at most.
+/// The longest ULPDU that fits into a segment of the path. It changes while a connection lives (MPA-080): routes change, and while the
+/// peer's window is small TCP makes segments of at most half of it.
 pub(super) struct Mulpdu {
     value: u32,
-    /// Octets to be sent before it is asked for again, and how many it will be then.
+    /// Octets to be sent before the path is asked again, and the length of the stretch after that.
     left: u64,
     next: u64,
 }
 
 impl Mulpdu {
-    /// The first and the longest stretch between two questions: each is a system call.
+    /// The shortest and the longest stretch between two questions, in octets. Each question is a system call.
     const FIRST: u64 = 16 * 1024;
     const LONGEST: u64 = 4 * 1024 * 1024;
 
@@ -24,7 +24,7 @@ impl Mulpdu {
         }
     }
 
-    /// One that does not change.
+    /// A length that does not change.
     #[cfg(test)]
     pub(super) const fn fixed(value: u32) -> Self {
         Self {
@@ -34,7 +34,7 @@ impl Mulpdu {
         }
     }
 
-    /// As the path was when it was last asked, or is now.
+    /// Returns the length that the path had when it was last asked, or asks it now.
     pub(super) fn get(&mut self, stream: &Stream) -> u32 {
         if self.left == 0 {
             self.value = stream.mulpdu();
@@ -44,7 +44,7 @@ impl Mulpdu {
         self.value
     }
 
-    /// So many octets have gone out.
+    /// Counts octets that were sent.
     pub(super) fn sent(&mut self, octets: u64) {
         self.left = self.left.saturating_sub(octets);
     }

@@ -1,4 +1,4 @@
-//! The owner of an endpoint, and what the endpoint tells its owner.
+//! The owner of an endpoint, and the calls by which the endpoint notifies it.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub enum WorkQueue {
 
 /// A source of Receives that can prepare for the octets that a connection handles.
 pub trait ReceivesAhead: ReceiveSource {
-    /// The connection handles `input` next. The source may take Receives out of a shared queue for it. Returns whether it has.
+    /// The connection handles `input` next. The source may take Receives out of a shared queue for it. Returns true if it has.
     #[inline(always)]
     fn draw_ahead(self, _connection: &Connection, _input: &[u8]) -> bool {
         false
@@ -49,7 +49,7 @@ pub trait ReceivesAhead: ReceiveSource {
 
 impl ReceivesAhead for OwnQueue {}
 
-/// The owner turns completions into results of its own form, and tells its client what happens.
+/// The owner turns completions into its own form of results, and notifies its client of events.
 ///
 /// An endpoint is generic over its owner, so that these calls are dispatched statically.
 ///
@@ -196,7 +196,7 @@ pub trait Owner: Send + Sync + Sized + 'static {
     /// The owner's data under the endpoint's lock.
     type State: Send;
 
-    /// What the owner has to do when the endpoint has been unlocked.
+    /// The work of the owner after the endpoint has been unlocked.
     type Notices;
 
     /// The source of Receives that were not posted to the endpoint itself.
@@ -208,7 +208,7 @@ pub trait Owner: Send + Sync + Sized + 'static {
     /// locked, before each read of the stream.
     fn receives(&self) -> Self::Receives<'_>;
 
-    /// The domain that threads drive which poll or wait for results of this queue.
+    /// The domain driven by threads that poll or wait for results of this queue.
     fn domain(&self, queue: WorkQueue) -> &Arc<Domain>;
 
     /// Wakes a thread that waits and drives the domain of a queue, because the domain has unfinished work.
@@ -221,19 +221,19 @@ pub trait Owner: Send + Sync + Sized + 'static {
     /// collect results until [`place`](Self::place).
     fn completed(&self, state: &mut Self::State, completion: Completion);
 
-    /// No further completions come for now. The owner places the results that it has collected where the client finds them. Called
-    /// with the endpoint locked, and before the endpoint answers messages of the peer: an answer proves that the results of earlier
-    /// messages were placed.
+    /// No further completions come for now. The owner places the results that it has collected where the client finds them. Called with the
+    /// endpoint locked, and before the endpoint answers messages of the peer: an answer proves that the results of earlier messages were
+    /// placed.
     fn place(&self, state: &mut Self::State);
 
-    /// Whether the owner has something to do when the endpoint has been unlocked.
+    /// Returns true if the owner has work to do after the endpoint has been unlocked.
     fn has_notices(state: &Self::State) -> bool;
 
-    /// Takes out what the owner has to do when the endpoint has been unlocked. Called with the endpoint locked, if
+    /// Takes out the work that the owner has to do after the endpoint has been unlocked. Called with the endpoint locked, if
     /// [`has_notices`](Self::has_notices) or if there are `signals`.
     fn take_notices(&self, state: &mut Self::State, signals: Signals) -> Self::Notices;
 
-    /// Does what was taken out. Called when the endpoint has been unlocked.
+    /// Does the work that was taken out. Called when the endpoint has been unlocked.
     fn deliver(&self, notices: Self::Notices);
 
     /// A Send of the peer waits, because it has found no Receive. Called with the endpoint locked.
@@ -243,13 +243,13 @@ pub trait Owner: Send + Sync + Sized + 'static {
     /// more often.
     fn draws_no_more(&self, _state: &mut Self::State) {}
 
-    /// Whether the client of a Responder may send before the peer has sent anything but a ready-to-receive message. Called with the
+    /// Returns true if the client of a Responder may send before the peer has sent anything but a ready-to-receive message. Called with the
     /// endpoint locked, for the client's first request on a connection, and for later ones until one is allowed.
     fn may_speak_first(&self, _state: &mut Self::State) -> bool {
         true
     }
 
-    /// A fault plan demands that the queues break down, with the status of this name. Called with the endpoint locked. A queue that
-    /// breaks down ends this connection too, which takes the lock, so the owner lets the queues break down later.
+    /// A fault plan demands that the queues break down, with the status of this name. Called with the endpoint locked. A queue that breaks
+    /// down ends this connection too, which takes the lock, so the owner lets the queues break down later.
     fn break_queues(&self, _status: &str) {}
 }

@@ -9,8 +9,8 @@ use super::{Endpoint, Locked, Refused, stream_io};
 use crate::progress::Edges;
 
 impl<O: Owner> Endpoint<O> {
-    /// Posts an initiator request. The first posts after a poll leave at once, in this thread. Posts that follow in a row are gathered.
-    /// They leave with the next poll, with the post with which enough has come together, or by the background thread.
+    /// Posts an initiator request. The first posts after a poll are sent at once, in this thread. Posts that follow in a row are gathered.
+    /// They are sent by the next poll, by the post that completes a batch worth a call, or by the background thread.
     ///
     /// # Errors
     ///
@@ -26,8 +26,8 @@ impl<O: Owner> Endpoint<O> {
         Ok(())
     }
 
-    /// Posts several initiator requests one after the other, with the endpoint locked meanwhile. Together they leave as a single
-    /// request does that is [posted](Self::post): a list that follows a poll leaves at once, and in one call.
+    /// Posts several initiator requests one after the other, and keeps the endpoint locked meanwhile. They are sent together, as a single
+    /// request would be that is [posted](Self::post): a list that follows a poll is sent at once, and in one call.
     pub fn posts(&self) -> Posts<'_, O> {
         let polls = self.fixed.owner.domain(WorkQueue::Initiator).polls();
         Posts {
@@ -38,7 +38,7 @@ impl<O: Owner> Endpoint<O> {
         }
     }
 
-    /// Returns whether the request waits to be sent.
+    /// Returns true if the request waits to be sent.
     #[inline(always)]
     fn take(&self, state: &mut Locked<'_, O>, wqe: InitiatorWqe<'_>) -> Result<bool, Refused> {
         match state.phase {
@@ -86,7 +86,7 @@ impl<O: Owner> Endpoint<O> {
         }
     }
 
-    /// The first post of a Responder, except those that the peer cannot notice.
+    /// Checks the first post of a Responder, unless the peer cannot notice the post.
     #[cold]
     fn speak_first(&self, state: &mut State<O>, local: bool) -> Result<(), Refused> {
         if local {
@@ -134,7 +134,7 @@ impl<O: Owner> Endpoint<O> {
     }
 }
 
-/// A list of requests that are posted together. They leave when it is dropped, at the latest.
+/// A list of requests that are posted together. They are sent when it is dropped, at the latest.
 pub struct Posts<'a, O: Owner> {
     /// Taken only in the drop.
     state: Option<Locked<'a, O>>,

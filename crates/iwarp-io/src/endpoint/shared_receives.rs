@@ -1,12 +1,11 @@
 //! Receives that many connections share, and the connections that wait for one.
 //!
-//! A connection draws the oldest Receive when a message arrives. A connection that finds none waits in line, without a
-//! deadline. A Receive that is posted while connections wait is promised to the connection that has waited longest: no other
-//! connection can draw it. The poster then has that connection driven, outside the lock. A connection that leaves with a
-//! promise passes the promise on.
+//! A connection draws the oldest Receive when a message arrives. A connection that finds no Receive waits in line, without a deadline. A
+//! Receive that is posted while connections wait is promised to the connection that has waited longest: no other connection can draw it.
+//! The poster then has that connection driven, outside the lock. A connection that leaves with a promise passes the promise on.
 //!
-//! When a read has brought several messages, and nobody waits, their Receives are drawn together: one lock for all of them. Receives
-//! that a message then does not take, because the connection fails, go back to the front of the queue.
+//! When a read has returned several messages, and no connection waits, their Receives are drawn together, under one lock. Receives that a
+//! message then does not take, because the connection fails, go back to the front of the queue.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -26,10 +25,10 @@ pub trait Waiter: Send + Sync {
     fn receive_posted(&self);
 }
 
-/// How many Receives there can be, and how large each can be.
+/// The number and the size of the Receives.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedReceiveSizes {
-    /// How many Receives can be posted and not drawn.
+    /// The number of Receives that can be posted and not drawn.
     pub depth: u32,
     /// The largest number of SGEs of one Receive.
     pub sges: u32,
@@ -37,7 +36,7 @@ pub struct SharedReceiveSizes {
     pub max_transfer: u32,
 }
 
-/// Why [`modify`](SharedReceives::modify) has changed nothing.
+/// The reason why [`modify`](SharedReceives::modify) has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CannotModify {
     /// More Receives are posted than the new depth holds.
@@ -71,19 +70,19 @@ struct State {
     /// until [`promise`](Self::promise) reaches and skips the entry.
     line: VecDeque<(usize, u64)>,
     waits: u64,
-    /// How many members wait, and how many were promised a Receive. While both are 0, a draw looks at no member.
+    /// The number of members that wait, and of those that were promised a Receive. While both are 0, a draw looks at no member.
     waiting: usize,
     promised: usize,
-    /// How many Receives were drawn ahead, by connections that handle their messages at the moment. There is room for all of them.
+    /// The number of Receives drawn ahead by connections that are handling messages. There is room for all of them.
     ahead: usize,
-    /// Members to which a Receive was promised that another connection gave back. Nobody has driven them yet.
+    /// Members that were promised a Receive that another connection gave back. They were not driven yet.
     due: Vec<Weak<dyn Waiter>>,
     threshold: usize,
     /// [`low`](SharedReceives::low) is set when the number of Receives falls below the threshold.
     armed: bool,
 }
 
-/// Receives in the order in which they were posted, in a power of two of slots, so that no access costs a division.
+/// Receives in the order in which they were posted. The number of slots is a power of two, so that no access costs a division.
 struct Ring {
     receives: Box<[Receive]>,
     sges: Box<[Sge]>,
@@ -94,7 +93,7 @@ struct Ring {
 #[derive(Clone, Copy, Debug, Default)]
 struct Receive {
     context: u64,
-    /// The octets of all its SGEs.
+    /// The sum of the lengths of its SGEs, in octets.
     length: u32,
     sges: u32,
 }
@@ -104,7 +103,7 @@ struct Member {
     draw_state: DrawState,
 }
 
-/// Whether a connection waits for a Receive.
+/// The state of a connection that draws Receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DrawState {
     /// The connection waits for no Receive.
@@ -183,7 +182,7 @@ impl Ring {
 }
 
 impl State {
-    /// Takes the oldest Receive for a member, or has the member wait.
+    /// Takes the oldest Receive for a member, or makes the member wait.
     #[inline(always)]
     fn draw(&mut self, key: usize, each: usize) -> Option<(Receive, &[Sge])> {
         let all_satisfied = self.waiting == 0 && self.promised == 0;
@@ -194,7 +193,7 @@ impl State {
         }
     }
 
-    /// Whether there is a Receive for a member. If not, the member waits.
+    /// Returns true if there is a Receive for a member. If not, the member waits.
     #[cold]
     fn may_draw(&mut self, key: usize) -> bool {
         let member = &mut self.members[key];
@@ -263,21 +262,21 @@ impl State {
         self.ring.count < self.threshold
     }
 
-    /// How many Receives are posted and not used.
+    /// The number of Receives that are posted and not used.
     fn unused(&self) -> usize {
         self.ring.count + self.ahead
     }
 }
 
-/// The most Receives that are drawn together. The queue is locked for as many copies of a Receive.
+/// The most Receives that are drawn together. While this many Receives are copied, the queue is locked.
 const AHEAD: usize = 64;
 
-/// Receives that the driving thread has drawn together, in their order. The list is empty except while a connection handles octets.
+/// Receives that the driving thread has drawn together, in order. The list is empty except while a connection handles octets.
 #[derive(Default)]
 struct DrawnAhead {
     receives: Vec<Receive>,
     sges: Vec<Sge>,
-    /// How many of the Receives, and of their SGEs, the connection has taken.
+    /// The numbers of Receives and of SGEs that the connection has taken.
     taken: usize,
     taken_sges: usize,
 }
@@ -319,7 +318,7 @@ impl SharedReceives {
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`] where there is no memory for a queue of these sizes.
+    /// [`OutOfMemory`] if there is not enough memory for a queue of these sizes.
     pub fn new(sizes: SharedReceiveSizes, threshold: u32) -> Result<Self, OutOfMemory> {
         let (depth, sges) = (sizes.depth as usize, sizes.sges as usize);
         Ok(Self {
@@ -376,7 +375,7 @@ impl SharedReceives {
         Ok(())
     }
 
-    /// How many Receives are posted and not drawn.
+    /// The number of Receives that are posted and not drawn.
     pub fn outstanding(&self) -> usize {
         self.state.lock().ring.count
     }
@@ -430,24 +429,24 @@ impl SharedReceives {
         }
     }
 
-    /// Whether [`take_low`](Self::take_low) would return true.
+    /// Returns true if [`take_low`](Self::take_low) would.
     #[inline]
     pub fn is_low(&self) -> bool {
         self.low.load(Ordering::Relaxed)
     }
 
-    /// Whether the number of Receives has fallen below the threshold since [`arm`](Self::arm) was called. Returns true to one caller.
+    /// Returns true, to one caller, if the number of Receives has fallen below the threshold since [`arm`](Self::arm) was called.
     pub fn take_low(&self) -> bool {
         self.is_low() && self.low.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether [`drive_due`](Self::drive_due) has something to do.
+    /// Returns true if [`drive_due`](Self::drive_due) has connections to drive.
     #[inline]
     pub fn has_due(&self) -> bool {
         self.due.load(Ordering::Relaxed)
     }
 
-    /// Drives the connections that get the Receives that another connection has given back. Called with no lock held.
+    /// Drives the connections that get Receives that another connection has given back. Called with no lock held.
     pub fn drive_due(&self) {
         if self.has_due() && self.due.swap(false, Ordering::SeqCst) {
             let due = std::mem::take(&mut self.state.lock().due);
@@ -502,7 +501,7 @@ impl Membership {
         self.queue.state.lock().no_longer_wants(self.key)
     }
 
-    /// Gives the oldest Receive to `take`, first of those that were drawn ahead. Without a Receive, the connection waits.
+    /// Passes the oldest Receive to `take`, first of those that were drawn ahead. Without a Receive, the connection waits.
     #[inline(always)]
     fn draw_to(&self, take: impl FnOnce(Receive, &[Sge])) {
         with_value(&DRAWN_AHEAD, |drawn| {
@@ -529,10 +528,10 @@ impl Drop for Membership {
     }
 }
 
-/// Where a connection takes its Receives from.
+/// The queue from which a connection takes its Receives.
 #[derive(Clone, Copy, Debug)]
 pub enum ReceiveSupply<'a> {
-    /// Its own queue.
+    /// The connection's own queue.
     Own,
     /// A queue that other connections draw from as well.
     Shared(&'a Membership),
@@ -574,16 +573,15 @@ impl Membership {
         });
     }
 
-    /// Draws ahead for this input, if it has several messages. Not inlined, so that connections with Receives of their own do not pay
-    /// for it.
+    /// Draws ahead for this input, if it has several messages. Not inlined, so that connections with their own Receives do not pay for it.
     #[inline(never)]
     fn draw_for(&self, connection: &Connection, input: &[u8]) -> bool {
         let needed = connection.receives_needed(input, AHEAD);
         needed > 1 && self.draw_ahead(needed)
     }
 
-    /// Takes up to `count` Receives out of the queue, in one go. Takes none while connections wait, whose turns come first. Returns
-    /// whether it has taken any.
+    /// Takes up to `count` Receives out of the queue, in one go. Takes none while connections wait, whose turns come first. Returns true if
+    /// it has taken any.
     fn draw_ahead(&self, count: usize) -> bool {
         if !is_there(&DRAWN_AHEAD) {
             return false;
@@ -605,7 +603,7 @@ impl Membership {
         })
     }
 
-    /// Puts the Receives back that were drawn ahead and not taken.
+    /// Puts back the Receives that were drawn ahead and not taken.
     fn give_back(&self) {
         with_value(&DRAWN_AHEAD, |drawn| {
             if drawn.receives.is_empty() {
@@ -632,7 +630,7 @@ impl Membership {
             (state.ring).push_front(*receive, &drawn.sges[from..end], self.queue.sges);
             end = from;
         }
-        // Connections may have found the queue empty meanwhile.
+        // Other connections may have found the queue empty meanwhile.
         while let Some(waiter) = state.promise() {
             state.due.push(waiter);
             self.queue.due.store(true, Ordering::SeqCst);

@@ -1,5 +1,5 @@
-//! The data under the lock of an endpoint, and the work on it: the owner is told of events, directions that are done are ended,
-//! time limits are kept.
+//! The data under the lock of an endpoint, and the work on it: reporting events to the owner, ending directions that are done, keeping time
+//! limits.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -44,10 +44,10 @@ impl Phase {
     }
 }
 
-/// Whether results that follow from the end of the connection may be placed.
+/// The state of a connection's flushed results: whether they may be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flush {
-    /// They may: there is no [`FlushGuard`](super::FlushGuard), or it was dropped.
+    /// They may be placed: there is no [`FlushGuard`](super::FlushGuard), or it was dropped.
     Free,
     /// There is a guard, and the connection has not ended.
     Guarded,
@@ -81,10 +81,10 @@ pub(super) struct State<O: Owner> {
     pub(super) over: bool,
     /// [`Turn::work`](crate::progress::domain::Turn::work) of this turn.
     pub(super) turn_work: usize,
-    /// When the Send that waits for a Receive, or the last one that did, has waited too long.
+    /// The time limit of the Send that waits for a Receive, or of the last one that did.
     stall: Option<Instant>,
     pub(super) gather: Gather,
-    /// When the stream is reset, because the peer has not ended its direction.
+    /// The time at which the stream is reset, because the peer has not ended its direction.
     pub(super) deadline: Option<Instant>,
     pub(super) timer: Option<(Instant, TimerKey)>,
 }
@@ -133,20 +133,20 @@ impl<O: Owner> State<O> {
         Ok(())
     }
 
-    /// Whether the owner has to be called when the endpoint has been unlocked.
+    /// Returns true if the owner has to be called when the endpoint has been unlocked.
     pub(super) fn has_news(&self) -> bool {
         O::has_notices(&self.owner) || !self.signals.is_empty()
     }
 
-    /// Makes as much progress as the budget allows. The results of received messages are placed before an answer leaves, because
-    /// a Read Response proves that the Sends before it were delivered (RDMAP-094).
+    /// Makes as much progress as the budget allows. The results of received messages are placed before an answer is sent, because a Read
+    /// Response proves that the Sends before it were delivered (RDMAP-094).
     #[inline]
     pub(super) fn work(&mut self, fixed: &Fixed<O>, edges: Edges) -> Visit {
         self.gather.left();
         if let Some(io) = &mut self.io {
             io.note(edges);
         }
-        // A poll has nothing to send but octets that the socket did not take before. Posts send by themselves.
+        // A poll sends only octets that the socket did not accept before. Posts send by themselves.
         let polled = edges == Edges::READ && !self.io.as_ref().is_some_and(StreamIo::is_sending);
         let sent = if polled {
             Visit::Finished
@@ -224,7 +224,7 @@ impl<O: Owner> State<O> {
     pub(super) fn cut(&mut self, fixed: &Fixed<O>) {
         if let Some(io) = self.io.take() {
             io.reset();
-            self.settle(fixed); // what happened before
+            self.settle(fixed); // events from before the reset
             self.connection.handle_stream_end(StreamEnd::Reset, 0);
             self.signals |= Signals::RESET;
             self.over = true;
@@ -234,7 +234,7 @@ impl<O: Owner> State<O> {
         }
     }
 
-    /// Tells the owner of the engine's events, ends directions that are done, and keeps the timer.
+    /// Reports the engine's events to the owner, ends directions that are done, and keeps the timer.
     pub(super) fn settle(&mut self, fixed: &Fixed<O>) {
         while self.flush != Flush::Held
             && let Some(event) = self.connection.poll_event()

@@ -22,11 +22,11 @@ use crate::transport::stream::Stream;
 const STAGING: usize = 256 * 1024;
 /// The most octets that one visit reads or sends, so that one stream cannot keep a driver from other streams.
 const BUDGET: usize = 512 * 1024;
-/// The most FPDUs that one visit handles, because the shortest ones cost as much time as many octets: [`FPDU`].
+/// The most FPDUs that one visit handles, because even the shortest FPDU takes as much time as many octets: [`FPDU`].
 const FPDUS: usize = 1024;
-/// The octets that cost about as much time as one FPDU, however short the FPDU is.
+/// The number of octets that cost about as much time as one FPDU, however short the FPDU is.
 const FPDU: usize = BUDGET / FPDUS;
-/// The most octets of a batch whose payload is sent from its region: as much as one system call takes.
+/// The most octets of a batch whose payload is sent from its region: as many as one system call accepts.
 const IN_PLACE: usize = 2112 * 1024;
 
 thread_local! {
@@ -47,27 +47,27 @@ const LONG: usize = 8 * 1024;
 /// FPDUs of at least this length are placed while they arrive, where there are no CRCs (`StreamConfig::early`).
 pub const EARLY: usize = LONG;
 
-/// Payload of at least [`DIRECT`] octets is read straight to its place, for the first [`SHORT_STREAM`] octets after the stream was
-/// quiet. That saves a copy, which matters while one message goes at a time. A long stream always has more octets to take in
-/// meanwhile. There the copy is saved as well if the kernel's copy to memory that is in no cache is as fast as ours.
+/// Payload of at least [`DIRECT`] octets is read straight to its place, for the first [`SHORT_STREAM`] octets after the stream was quiet.
+/// That saves a copy, which matters while one message is transferred at a time. On a long stream, further octets arrive during the copy.
+/// There the copy is saved as well if the kernel's copy to memory that is in no cache is as fast as ours.
 const DIRECT: usize = 16 * 1024;
 const SHORT_STREAM: usize = 512 * 1024;
 
-/// The receive window of a long stream whose payload is read straight to its place: as much as a sender's socket holds on Linux
-/// unless its administrator says otherwise (`tcp_wmem`). Linux widens a window by what is read within a round trip. On a loopback that is
-/// little more than one read, and a read that ends with its FPDU can leave the window so narrow that the sender waits for it a third of the
-/// time. Reads into the staging buffer are longer and do not have that; a wider window makes them slower.
+/// The receive window of a long stream whose payload is read straight to its place: the size of a sender's socket buffer on Linux unless
+/// its administrator has changed it (`tcp_wmem`). Linux widens a window by what is read within a round trip. On a loopback that is little
+/// more than one read, and a read that ends with its FPDU can leave the window so narrow that the sender waits for it a third of the time.
+/// Reads into the staging buffer are longer and do not have this problem; a wider window makes them slower.
 const WINDOW: i32 = 4 << 20;
 
 /// Octets read behind such payload into the staging buffer: the header of the next FPDU, so that its place is known, and short
 /// FPDUs.
 const BEHIND: usize = 16 * 1024;
 
-/// As [`BEHIND`], in long streams and where a read costs little: the end of the FPDU and the header of the next one, whose payload
-/// then goes straight to its place as well.
+/// Like [`BEHIND`], in long streams and where a read costs little: the end of the FPDU and the header of the next one, whose payload then
+/// also goes straight to its place.
 const HEADER: usize = 64;
 
-/// The most octets that a batch holds. So many octets are worth a call, however many requests they belong to.
+/// The most octets that a batch holds. This many octets are worth a call, however many requests they belong to.
 pub(super) const fn batch_octets(connection: &Connection) -> usize {
     if connection.copies() {
         COPIED
@@ -76,9 +76,9 @@ pub(super) const fn batch_octets(connection: &Connection) -> usize {
     }
 }
 
-/// How much to read behind `have` octets of an FPDU of `wanted` octets: as much as there is room for. If the next FPDUs are as long
-/// as this one, or as the last long one, the read ends where an FPDU ends, because the octets of a cut FPDU have to be copied to the
-/// front.
+/// Returns the number of octets to read behind `have` octets of an FPDU of `wanted` octets: as many as there is room for. If the next FPDUs
+/// are as long as this one, or as the last long one, the read ends where an FPDU ends, because the octets of a cut FPDU have to be copied
+/// to the front.
 fn worth_reading(have: usize, wanted: usize, usual: usize, room: usize) -> usize {
     let whole = if have > 0 { wanted } else { usual };
     if whole > have && whole <= room {
@@ -88,8 +88,8 @@ fn worth_reading(have: usize, wanted: usize, usual: usize, room: usize) -> usize
     }
 }
 
-/// How much to read for so many FPDUs, if their mean length is known: not much more, because octets that a visit leaves are copied
-/// twice.
+/// Returns the number of octets to read for this many FPDUs, if their mean length is known: not many more, because octets that a visit
+/// leaves are copied twice.
 const fn worth_handling(fpdus: usize, mean: usize) -> usize {
     let octets = fpdus.saturating_mul(mean);
     match octets {
@@ -109,7 +109,7 @@ pub(super) enum Visit {
 }
 
 impl Visit {
-    /// Unfinished if one of the two is.
+    /// Returns `Unfinished` if one of the two is.
     #[must_use]
     pub(super) fn and(self, other: Self) -> Self {
         if self == Self::Unfinished {
@@ -120,12 +120,12 @@ impl Visit {
     }
 }
 
-/// What happened on a stream since it was last asked.
+/// The activity on a stream since the last call of [`take_activity`](StreamIo::take_activity).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Activity {
     /// Octets received, and [`FPDU`] for each FPDU that was handled.
     pub(super) work: usize,
-    /// Anything at all was received, handled or sent.
+    /// Octets or FPDUs were received, handled or sent.
     pub(super) any: bool,
 }
 
@@ -150,7 +150,7 @@ pub(super) struct StreamIo {
     /// The edges that the domains report. `WRITE` is added when the socket is full for the first time.
     reported: Edges,
     mulpdu: Mulpdu,
-    /// FPDUs that the socket has not taken yet.
+    /// FPDUs that the socket has not accepted yet.
     batch: Option<TxBatch>,
     tx_buffers: TxBuffers,
     /// The length of the last FPDU that a read has cut, if it was a long one.
@@ -166,9 +166,9 @@ pub(super) struct StreamIo {
     /// Octets that the engine has not consumed: a cut FPDU, octets behind a Send that waits for a Receive, or FPDUs that were too many for
     /// one visit.
     held: Option<SocketBuffer>,
-    /// How many of these the engine has consumed since.
+    /// The number of these octets that the engine has consumed since.
     held_from: usize,
-    /// There may be whole FPDUs among them: nothing has to be read before the engine goes on.
+    /// There may be whole FPDUs among them, so the engine can continue without a read.
     held_is_whole: bool,
     readable: bool,
     writable: bool,
@@ -214,7 +214,7 @@ impl StreamIo {
         &self.stream
     }
 
-    /// Lets these domains drive the stream, and no others. If that fails, the domains of before go on.
+    /// Makes these domains drive the stream, and no others. If that fails, the previous domains continue.
     pub(super) fn move_to<'a>(
         &mut self,
         domains: impl Iterator<Item = &'a Arc<Domain>> + Clone,
@@ -236,12 +236,12 @@ impl StreamIo {
         Ok(())
     }
 
-    /// Takes the stream out of a domain's set for a while; false when the stream is not there.
+    /// Takes the stream out of a domain's set for a while. Returns false if the stream is not in the set.
     pub(super) fn leave_set(&self, domain: &Domain) -> bool {
         self.token_in(domain).is_some() && domain.leave(&self.stream)
     }
 
-    /// Puts the stream back after [`leave_set`](Self::leave_set); false when that fails.
+    /// Puts the stream back after [`leave_set`](Self::leave_set). Returns false if that fails.
     pub(super) fn rejoin_set(&self, domain: &Domain) -> bool {
         let token = self.token_in(domain);
         token.is_none_or(|token| domain.rejoin(&self.stream, token, self.reported))
@@ -253,7 +253,7 @@ impl StreamIo {
         Some(*token)
     }
 
-    /// Whether octets wait for the socket, or may wait because of a fault plan.
+    /// Returns true if octets wait for the socket, or may wait because of a fault plan.
     pub(super) fn is_sending(&self) -> bool {
         self.batch.is_some() || self.stream.is_faulted()
     }
@@ -270,12 +270,12 @@ impl StreamIo {
         self.hangup |= edges.contains(Edges::HANGUP);
     }
 
-    /// The socket takes no more octets. From now on the domains report when it takes octets again. They do not do so from the start,
+    /// The socket accepts no more octets. From now on the domains report when it accepts octets again. They do not do so from the start,
     /// because most sockets are never full, and a socket with room would be reported at once to drivers that have nothing to do.
     ///
-    /// If they begin to do so only now, the stream still counts as writable, so that the caller tries once more. The room may have
-    /// come before the change, and then the change alone need not wake anybody: epoll reports a source in a nested set for a change
-    /// only if no event of that source is left in the nested set.
+    /// If they begin to do so only now, the stream still counts as writable, so that the caller tries once more. There may have been room
+    /// before the change, and then the change alone need not wake a thread: epoll reports a source in a nested set for a change only if no
+    /// event of that source is left in the nested set.
     fn await_room(&mut self) {
         self.writable = !self.reported.contains(Edges::WRITE);
         if self.writable {
@@ -286,7 +286,7 @@ impl StreamIo {
         }
     }
 
-    /// Sends until the engine has nothing more, the socket takes no more, or the budget is spent.
+    /// Sends until the engine has nothing more to send, the socket accepts no more, or the budget is spent.
     pub(super) fn transmit(
         &mut self,
         connection: &mut Connection,
@@ -297,7 +297,7 @@ impl StreamIo {
         visit
     }
 
-    /// Sends what a fault plan has held back until now; whether all of it has left.
+    /// Sends octets that a fault plan has held back until now. Returns true if all of them were sent.
     #[cold]
     fn flush(&mut self) -> io::Result<bool> {
         if !self.writable && self.stream.is_backlogged() {
@@ -358,8 +358,7 @@ impl StreamIo {
             self.mulpdu.sent(octets);
             self.activity.any = true;
             match sent {
-                // What is left did not fit into one call.
-                // The connection has failed the request whose memory is gone.
+                // The rest did not fit into one call. The connection has failed the request whose memory is gone.
                 Sent::All | Sent::Partly | Sent::Revoked => {}
                 Sent::WouldBlock => self.await_room(),
             }
@@ -367,8 +366,8 @@ impl StreamIo {
         }
     }
 
-    /// Reads and hands to the engine until nothing is there, a Receive is missing, or the budget is spent. Receives that were
-    /// not posted to the connection come from `receives`.
+    /// Reads, and passes octets to the engine until none are left, a Receive is missing, or the budget is spent. Receives that were not
+    /// posted to the connection come from `receives`.
     #[inline]
     pub(super) fn receive(
         &mut self,
@@ -393,8 +392,8 @@ impl StreamIo {
         })
     }
 
-    /// Hands what is held to the engine where it lies, because it may be a long row of short messages of which each waits for a Receive.
-    /// `None` if nothing has to be waited for but further octets.
+    /// Passes the held octets to the engine without moving them, because they may be a long row of short messages each of which waits for a
+    /// Receive. Returns `None` if the engine waits only for further octets.
     fn handle_held(
         &mut self,
         connection: &mut Connection,
@@ -423,7 +422,7 @@ impl StreamIo {
         None
     }
 
-    /// Moves what was held to the front of the staging buffer; returns how much that is.
+    /// Moves the held octets to the front of the staging buffer. Returns their number.
     #[inline]
     fn unhold(&mut self, staging: &mut [u8], buffers: &Buffers) -> usize {
         let Some(held) = self.held.take() else {
@@ -436,7 +435,7 @@ impl StreamIo {
         have
     }
 
-    /// Keeps what the engine has not consumed until more comes.
+    /// Keeps the octets that the engine has not consumed until more arrive.
     #[inline]
     fn hold(&mut self, rest: &[u8], buffers: &Buffers) {
         if rest.is_empty() {
@@ -447,7 +446,7 @@ impl StreamIo {
         self.held = Some(held);
     }
 
-    /// Hands octets to the engine, at most `fpdus` FPDUs; returns how many octets the engine has consumed.
+    /// Passes octets to the engine, at most `fpdus` FPDUs. Returns the number of octets that the engine has consumed.
     #[inline]
     fn handle(
         &mut self,
@@ -466,7 +465,7 @@ impl StreamIo {
             receives.give_back();
         }
         let handled = connection.counters().received.fpdus - before;
-        // No more than were asked for.
+        // The engine handles no more FPDUs than were asked for.
         let handled = usize::try_from(handled).unwrap_or(*fpdus);
         *fpdus = fpdus.saturating_sub(handled);
         self.activity.handled(handled);
@@ -531,7 +530,7 @@ impl StreamIo {
                     self.activity.received(count);
                     self.since_quiet = self.since_quiet.saturating_add(count);
                     budget = budget.saturating_sub(count);
-                    // A short read means drained for data; the end may have shared the edge.
+                    // A short read means that no more data is there; the end may have been reported by the same edge.
                     if count < space && !self.hangup && !self.stream.is_faulted() {
                         self.readable = false;
                     }
@@ -548,7 +547,7 @@ impl StreamIo {
     #[cold]
     fn keeps_window_shut(&self) -> bool {
         if !self.stream.knows_arrival() || self.stream.check().is_err() {
-            return false; // what broke the stream is read behind the octets that are here
+            return false; // the error that broke the stream is read behind the octets that are here
         }
         if self.write_closed {
             self.stream.end_is_under_way()
@@ -568,8 +567,8 @@ impl StreamIo {
         }
     }
 
-    /// One read, to where the payload under way belongs, or into the staging buffer behind what is there; returns how much
-    /// came and how much there was room for.
+    /// Reads once, to the place of the payload under way, or into the staging buffer behind its octets. Returns the number of octets read
+    /// and the room there was.
     #[inline]
     fn read_some(
         &mut self,
@@ -598,9 +597,9 @@ impl StreamIo {
                     *have = count.saturating_sub(len);
                     return Ok((count, len + space));
                 }
-                // The engine finds out when it is given the octets.
+                // The engine detects this when it is given the octets.
                 Received::Revoked => {}
-                // The engine would find out by a copy, which would end the process.
+                // The engine would detect this by a copy, which would end the process.
                 Received::Unmapped => direct.refused(),
             }
         }
@@ -615,7 +614,7 @@ impl StreamIo {
         Ok((count, space))
     }
 
-    /// Where the next octets belong, if that is known and worth the trouble.
+    /// Returns the place of the next octets, if it is known and a direct read is worth its cost.
     fn direct_placement<'a>(
         &self,
         have: usize,
@@ -643,12 +642,12 @@ impl StreamIo {
         (self.directly || direct.place().len() as usize >= DIRECT).then_some(direct)
     }
 
-    /// Whether so much has come since the stream was quiet that more is to be expected.
+    /// Returns true if so many octets have arrived since the stream was quiet that more are to be expected.
     fn is_long(&self) -> bool {
         self.since_quiet > SHORT_STREAM
     }
 
-    /// Drops what has not begun to leave.
+    /// Drops requests whose sending has not begun.
     pub(super) fn drop_unsent(&mut self, connection: &mut Connection) {
         if let Some(batch) = &mut self.batch {
             batch.keep_cut_only();
@@ -656,7 +655,7 @@ impl StreamIo {
         }
     }
 
-    /// Ends our direction, once everything handed out has left.
+    /// Ends this side's direction, once everything handed out was sent.
     pub(super) fn close_write(&mut self) {
         let unsent = self.batch.as_ref().is_some_and(|batch| !batch.is_empty());
         if !unsent && !self.write_closed && !self.stream.is_backlogged() {
@@ -665,7 +664,7 @@ impl StreamIo {
         }
     }
 
-    /// Both directions have ended.
+    /// Returns true if both directions have ended.
     pub(super) fn is_over(&self) -> bool {
         self.read_ended && self.write_closed
     }
@@ -676,7 +675,7 @@ impl StreamIo {
         }
     }
 
-    /// Lets go of the stream in good order.
+    /// Closes the stream in good order.
     pub(super) fn close(mut self) {
         self.leave();
     }

@@ -1,4 +1,4 @@
-//! Endpoints of an owner that is no queue pair of NetworkDirect: it keeps completions in a list, and both its endpoints may draw
+//! Endpoints of an owner that is not a queue pair of NetworkDirect: it keeps completions in a list, and both its endpoints may draw
 //! Receives from one pool.
 
 use std::collections::VecDeque;
@@ -65,12 +65,12 @@ impl ReceiveSource for Draw<'_> {
     }
 }
 
-/// What an owner was told.
+/// The calls that an owner has received.
 #[derive(Default)]
 struct Told {
     completions: Vec<Completion>,
     signals: Signals,
-    /// How many completions there were when the end was told.
+    /// The number of completions when the end was reported.
     before_the_end: Option<usize>,
     stalls: usize,
     speaks_first: usize,
@@ -204,7 +204,7 @@ impl End {
         self.post(context, send_of(Payload::Inline(&[octets])))
     }
 
-    /// The ends of requests: contexts, and whether they succeeded.
+    /// The results of requests: contexts, and true for success.
     fn ends(&self) -> Vec<(u64, bool)> {
         let told = self.endpoint.owner().told();
         let ends = told.completions.iter();
@@ -221,7 +221,7 @@ impl End {
     }
 }
 
-/// An adapter, and what becomes of it meanwhile.
+/// An adapter, in a simulated network or over pipes.
 struct Net {
     world: Option<World>,
     driver: Arc<Driver>,
@@ -264,7 +264,7 @@ impl Net {
         self.world.as_ref().expect("a simulation")
     }
 
-    /// Waits. Nobody drives anything but the background thread.
+    /// Waits while only the background thread drives connections.
     fn until(&self, what: &str, is_so: impl Fn() -> bool) {
         let end = Instant::now() + LONG;
         while !is_so() {
@@ -423,11 +423,11 @@ fn whose_peer_has_gone_is_told_once_and_gets_all_requests_back() {
     assert!(passive.signals().contains(Signals::RESET | Signals::GONE));
     let gone = || active.signals().contains(Signals::RESET | Signals::GONE);
     net.until("gone", gone);
-    // What is posted now comes back.
+    // Requests posted now come back.
     active.send(2, b"too late").unwrap();
     active.receive(3, 0);
     assert_eq!(active.ends(), [(1, false), (2, false), (3, false)]);
-    // And nothing of it can be started again.
+    // The endpoint cannot be started again.
     let (stream, peer) = net.streams();
     let config = config(Role::Initiator);
     let (started, news) = active.endpoint.start(stream, config, Start::Open);
@@ -438,7 +438,7 @@ fn whose_peer_has_gone_is_told_once_and_gets_all_requests_back() {
     net.until("the stream is reset", is_reset);
 }
 
-/// Nothing else drives an endpoint that has no stream any more.
+/// Only the post drives an endpoint that has no stream any more.
 #[test]
 fn a_receive_that_is_posted_after_the_peers_end_comes_back_at_once() {
     for net in Net::each() {
@@ -464,7 +464,7 @@ fn owners_are_told_with_no_lock_held() {
             passive.receive(at, 8 * at);
             active.receive(at, 8 * at);
         }
-        // Answers from within the call that tells it.
+        // Answers within the call that reports the message.
         let answering = Arc::downgrade(&passive);
         let answer = move || answering.upgrade().unwrap().send(10, b"answered").unwrap();
         *passive.endpoint.owner().answer.lock().unwrap() = Some(Arc::new(answer));
@@ -484,7 +484,7 @@ fn what_arrives_while_the_endpoint_is_locked_is_taken_up_by_whoever_unlocks_it()
     passive.receive(1, 0);
     active.send(2, b"knocking").unwrap();
     passive.endpoint.with(|_, _| {
-        net.world().pass(Duration::from_secs(1)); // the background thread looks, and goes
+        net.world().pass(Duration::from_secs(1)); // the background thread looks, and sleeps again
         assert!(passive.ends().is_empty());
         assert_eq!(passive.endpoint.is_stalled(), None);
     });
@@ -585,7 +585,7 @@ fn what_is_posted_early_leaves_when_it_may() {
         let (started, news) = passive.endpoint.start(to, config(Role::Responder), start);
         started.unwrap();
         drop(news);
-        // It waits for the peer's first FPDU.
+        // The request waits for the peer's first FPDU.
         passive.send(22, b"starting").unwrap();
         let start = Start::Open;
         let (started, news) = active.endpoint.start(from, config(Role::Initiator), start);
@@ -681,14 +681,14 @@ fn what_comes_in_stays_in_the_transport_until_the_client_agrees() {
     net.until("sent", || passive.has_ended(1));
 }
 
-/// Messages that have come, and of which each waits for its Receive, are taken one by one where they lie.
+/// Messages that have arrived, and each of which waits for its Receive, are taken in order without being moved.
 #[test]
 fn a_row_of_messages_that_wait_for_receives_is_taken_in_order() {
     for net in Net::each() {
         let (active, passive) = net.pair();
         let mut sent = 0;
         for context in 0..400_u64 {
-            // More come while others wait.
+            // More messages arrive while others wait.
             while sent < 400 && sent < 3 * (context + 40) {
                 if active.send(sent, &sent.to_be_bytes()).is_err() {
                     break;
@@ -724,7 +724,7 @@ fn a_peer_that_does_not_end_its_direction_is_reset_in_time() {
     assert!(active.signals().contains(Signals::RESET | Signals::GONE));
 }
 
-/// More FPDUs come at once than one visit handles: nothing else comes that could wake anybody for the others.
+/// More FPDUs arrive at once than one visit handles: no further event comes that could wake a thread for the others.
 #[test]
 fn what_a_visit_leaves_is_handled_in_the_next_ones() {
     const COUNT: u64 = 3000;
@@ -821,7 +821,7 @@ fn endpoints_draw_receives_from_what_their_owners_share() {
         let drawn = || pairs.iter().map(|(_, passive)| passive.ends().len()).sum();
         net.until("received", || 2_usize == drawn());
         assert!(net.pool.lock().unwrap().is_empty());
-        // Where none is left, the owner is told, and has those driven that wait when it has another one.
+        // If no Receive is left, the owner is notified, and drives the waiting connections when it has another Receive.
         let (active, passive) = &pairs[0];
         active.send(10, b"later...").unwrap();
         net.until("stalled", || passive.endpoint.owner().told().stalls == 1);

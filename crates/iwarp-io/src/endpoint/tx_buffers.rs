@@ -1,8 +1,8 @@
 //! The buffers that FPDUs are sent from.
 //!
-//! A buffer belongs to the driving thread, which uses it for one stream after the other, and stays with a stream only while
-//! that stream's socket takes no more. How much of them waits so is counted over the whole adapter: peers that do not
-//! read, however many there are, hold a bounded number of full-size buffers, and one FPDU each beyond that.
+//! A buffer belongs to the driving thread, which uses it for one stream after the other, and stays with a stream only while that stream's
+//! socket is full. The octets of waiting buffers are counted over the whole adapter: peers that do not read, however many there are, hold a
+//! bounded number of full-size buffers, and one FPDU each beyond that.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use super::buffers::{COPIED, LONGEST_FPDU};
 use crate::socket_buffer::SocketBuffer;
 use crate::thread_value::with_value;
 
-/// Payload shorter than this is copied next to its header, so that the kernel copies an FPDU from one place
-/// (`StreamConfig::copied_below`). To copy from three places costs the kernel as much as a copy of 12 KiB costs here.
+/// Payload shorter than this is copied next to its header, so that the kernel copies an FPDU from one place (`StreamConfig::copied_below`).
+/// Copying from three places costs the kernel as much as a copy of 12 KiB costs here.
 pub const COPIED_BELOW: u32 = 12 * 1024;
-/// FPDUs in one batch at most.
+/// The most FPDUs in one batch.
 pub(super) const BATCH_FPDUS: usize = 128;
 /// Room for copies in one batch.
 const BATCH_OCTETS: usize = COPIED;
-/// Full-size buffers wait for their sockets until they come to this.
+/// While buffers of this many octets in total wait for their sockets, new batches are small.
 const WAITING_MOST: usize = 32 * 1024 * 1024;
-/// Then there is room for one FPDU of any length.
+/// A small batch has room for one FPDU of any length.
 const SMALL_FPDUS: usize = 1;
 const SMALL_OCTETS: usize = LONGEST_FPDU;
 
@@ -36,12 +36,12 @@ fn new_batch(octets: usize, fpdus: usize) -> TxBatch {
     TxBatch::in_buffer(bytes, from, fpdus)
 }
 
-/// One stream's share of what waits in its adapter.
+/// One stream's share of the waiting buffers of its adapter.
 #[derive(Debug)]
 pub(super) struct TxBuffers {
     /// Octets of the buffers of all streams that wait for their sockets.
     total: Arc<AtomicUsize>,
-    /// Those of this one.
+    /// Octets of the buffers of this stream.
     waiting: usize,
 }
 
@@ -59,10 +59,10 @@ impl TxBuffers {
         spare.unwrap_or_else(|| new_batch(BATCH_OCTETS, BATCH_FPDUS))
     }
 
-    /// Takes back a batch that is not needed any more.
+    /// Takes back a batch that is no longer needed.
     pub(super) fn give_back(&self, batch: TxBatch) {
         debug_assert!(batch.is_settled(), "a batch that is still of use");
-        // A small one; or one that has grown, which may have moved it in its page.
+        // A small batch, or one that has grown, which may have moved it in its page.
         if batch.capacity() != BATCH_OCTETS {
             return;
         }
@@ -73,7 +73,7 @@ impl TxBuffers {
         });
     }
 
-    /// Counts what stays with the stream until its socket takes more.
+    /// Counts the octets that stay with the stream until its socket accepts more.
     pub(super) fn keeps(&mut self, batch: Option<&TxBatch>) {
         let waiting = batch.map_or(0, TxBatch::capacity);
         if waiting != self.waiting {

@@ -9,12 +9,12 @@ use super::plan::{Action, Event, Peer, Plan, Rule, Scope, Which};
 
 /// A plan in use by one owner.
 ///
-/// The owner reports each event before it happens, and does what the answer says. Each fault is counted here, and logged
-/// with the line of the plan.
+/// The owner reports each event before it happens, and does what the answer says. Each fault is counted here, and logged with the line of
+/// the plan.
 #[derive(Debug)]
 pub struct Faults {
     plan: Plan,
-    /// For each rule that counts over everything, how many events it has counted.
+    /// For each rule that counts over everything, the number of events it has counted.
     counts: Vec<AtomicU64>,
     happened: Vec<AtomicU64>,
     streams: AtomicU64,
@@ -22,7 +22,7 @@ pub struct Faults {
     queues: AtomicU64,
 }
 
-/// What the owner has to do with an attempt to connect, a peer that has connected, or a result.
+/// The action of the owner on an attempt to connect, a peer that has connected, or a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Refuse the connection.
@@ -80,7 +80,7 @@ impl Faults {
         &self.plan
     }
 
-    /// How often each rule has caused a fault, by the line of the rule.
+    /// The number of faults that each rule has caused, by the line of the rule.
     pub fn happened(&self) -> impl Iterator<Item = (usize, u64)> {
         let counts = self.happened.iter();
         let lines = self.plan.rules.iter().map(Rule::line);
@@ -126,8 +126,8 @@ impl Faults {
         })
     }
 
-    /// Reports that a call of the owner is about to take the resources that it needs. `is` says whether a name of the plan
-    /// means this call.
+    /// Reports that a call of the owner is about to take the resources that it needs. `is` returns true if a name of the plan means this
+    /// call.
     #[must_use]
     pub fn call(&self, is: impl Fn(&str) -> bool) -> Option<CallFault<'_>> {
         let mut due = None;
@@ -147,7 +147,7 @@ impl Faults {
         })
     }
 
-    /// Whether any rule is about calls. Otherwise the owner need not ask [`call`](Self::call).
+    /// Returns true if any rule is about calls. Otherwise the owner need not ask [`call`](Self::call).
     #[must_use]
     pub fn has_calls(&self) -> bool {
         let mut rules = self.plan.rules.iter();
@@ -179,7 +179,7 @@ impl Faults {
         })
     }
 
-    /// Whether a rule is for this peer.
+    /// Returns true if a rule is for this peer.
     pub(super) fn concerns(&self, index: usize, peer: SocketAddr) -> bool {
         let wanted: Option<Peer> = self.plan.rules[index].peer;
         wanted.is_none_or(|wanted| wanted.is(peer))
@@ -198,7 +198,7 @@ impl Faults {
         tracing::info!(line = rule.line(), %rule, connection, peer, "a fault of the plan happens");
     }
 
-    /// Notes that this rule has caused a fault to a datagram. Only the first one on each socket is logged for everybody.
+    /// Notes that this rule has caused a fault to a datagram. Only the first one on each socket is logged at level info.
     pub(super) fn note_datagram(&self, index: usize, socket: u64, peer: SocketAddr, first: bool) {
         self.happened[index].fetch_add(1, Ordering::Relaxed);
         let rule = &self.plan.rules[index];
@@ -236,7 +236,7 @@ impl QueueFaults {
     }
 }
 
-/// Whether a rule with this scope applies to the stream, socket or queue with this number.
+/// Returns true if a rule with this scope applies to the stream, socket or queue with this number.
 pub(super) fn is_in_scope(scope: Scope, number: u64) -> bool {
     match scope {
         Scope::Each | Scope::All => true,

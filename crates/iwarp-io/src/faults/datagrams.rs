@@ -1,4 +1,4 @@
-//! What a plan does to the datagrams of one socket.
+//! The faults of a plan on the datagrams of one socket.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -9,13 +9,13 @@ use super::active_plan::{Faults, is_in_scope};
 use super::direction::CountedRule;
 use super::plan::{Action, Direction, Event, Lateness};
 
-/// How many octets of late datagrams one direction keeps. What would be too much is lost.
+/// The most octets of late datagrams that one direction keeps. Late datagrams beyond that are lost.
 const LATE: usize = 64 * 1024 * 1024;
 
 /// A datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassingDatagram {
-    /// To whom it goes, or from whom it comes.
+    /// The address that it is sent to, or received from.
     pub peer: SocketAddr,
     /// The two ECN bits of its IP header.
     pub ecn: u8,
@@ -23,7 +23,7 @@ pub struct PassingDatagram {
     pub octets: Vec<u8>,
 }
 
-/// What a plan does to the datagrams of one socket. This does no I/O.
+/// The faults of a plan on the datagrams of one socket. This does no I/O.
 #[derive(Debug)]
 pub struct DatagramFaults {
     faults: Arc<Faults>,
@@ -37,7 +37,7 @@ pub struct DatagramFaults {
 #[derive(Debug)]
 struct Way {
     rules: Vec<SocketRule>,
-    /// How many datagrams have come so far.
+    /// The number of datagrams so far.
     count: u64,
     late: Vec<(Due, PassingDatagram)>,
     /// Octets in `late`.
@@ -58,18 +58,18 @@ enum Due {
     Behind(u64),
 }
 
-/// What has to be done when a datagram has come.
+/// The step that follows a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Passed {
-    /// Nothing.
+    /// Nothing has to be done.
     AsEver,
     /// The socket gets another port, before the datagram is sent, or behind one that was received.
     Rebind,
 }
 
 impl Faults {
-    /// Reports that a socket for datagrams was opened, and whether the owner connects from it. `None` if no rule is about the
+    /// Reports that a socket for datagrams was opened, and whether the owner connects from it. Returns `None` if no rule is about the
     /// socket.
     #[must_use]
     pub fn datagrams(self: &Arc<Self>, connects: bool) -> Option<DatagramFaults> {
@@ -105,7 +105,7 @@ impl Faults {
 }
 
 impl DatagramFaults {
-    /// A datagram comes to the plan. What passes in its place, and behind it, is put into `out`.
+    /// Passes a datagram to the plan. The datagrams that pass in its place, and behind it, are put into `out`.
     pub fn pass(
         &mut self,
         direction: Direction,
@@ -141,7 +141,7 @@ impl DatagramFaults {
                 Action::Drop => copies = 0,
                 Action::Duplicate => copies += 1,
                 Action::Delay(_) if due.is_some() => continue,
-                // A time beyond all clocks never comes.
+                // A time that the clock cannot represent is never reached.
                 Action::Delay(Lateness::Time(time)) => match now.checked_add(time) {
                     Some(at) => due = Some(Due::At(at)),
                     None => copies = 0,
@@ -189,7 +189,7 @@ impl DatagramFaults {
         way.release(|due| matches!(due, Due::At(at) if at <= now), out);
     }
 
-    /// When the next late datagram is due, in either direction.
+    /// Returns the time at which the next late datagram is due, in either direction.
     #[must_use]
     pub fn wake_at(&self) -> Option<Instant> {
         let both = [self.sent.wake_at(), self.received.wake_at()];
@@ -202,7 +202,7 @@ impl Way {
         let octets = self.late_octets + datagram.octets.len();
         if octets <= LATE {
             self.late_octets = octets;
-            // In the order in which they are due, and otherwise as they came.
+            // In the order in which they are due, and otherwise in the order in which they arrived.
             let is_later = |other: &Due| match (due, other) {
                 (Due::At(due), Due::At(other)) => due < *other,
                 _ => false,

@@ -11,7 +11,7 @@ use super::active_plan::{Effect, Faults, is_in_scope};
 use super::frame_finder::{Frame, FrameFinder, Next};
 use super::plan::{Action, Direction, Event, Kind, Place, Rule, Scope, Unit, Which};
 
-/// How many octets that have left may stay in the buffer before the rest is moved to the front.
+/// The most octets that have left and are still in the buffer. Beyond that, the others are moved to the front.
 const SLACK: usize = 64 * 1024;
 
 /// Identifies the stream in the log.
@@ -29,7 +29,7 @@ pub(super) struct DirectionFaults {
     /// The rules that apply to this direction.
     rules: Vec<CountedRule>,
     framer: FrameFinder,
-    /// The start-up frame as it arrives at its receiver.
+    /// The start-up frame as its receiver gets it.
     heard: FrameReader,
     asks_for_markers: bool,
     /// The start-up frame of this direction is a Reply, after which the Initiator sends a ready-to-receive message.
@@ -44,14 +44,14 @@ pub(super) struct DirectionFaults {
     /// Octets behind those that may pass.
     cleared: usize,
     frame: Option<Passing>,
-    /// Rules whose place is reached once everything cleared has passed.
+    /// Rules to carry out once all cleared octets have passed.
     due: VecDeque<usize>,
     gate: Gate,
-    /// Nothing more goes in.
+    /// No more octets will be put in.
     ended: bool,
 }
 
-/// A rule, and how many of its events this stream or socket has had.
+/// A rule, and the number of its events on this stream or socket.
 #[derive(Debug)]
 pub(super) struct CountedRule {
     pub(super) index: usize,
@@ -62,7 +62,7 @@ pub(super) struct CountedRule {
 #[derive(Debug)]
 struct Message {
     kind: Kind,
-    /// FPDUs that have passed or begun to.
+    /// FPDUs that have passed completely or in part.
     fpdus: u64,
     /// Octets of the FPDUs before the current one.
     octets: u64,
@@ -76,7 +76,7 @@ struct Passing {
     frame: Frame,
     /// Octets of the frame that were cleared.
     cleared: usize,
-    /// The places where something is done, with the rule: the nearest first.
+    /// The places where a rule acts, with the rule: the nearest first.
     stops: VecDeque<(usize, usize)>,
     flips: Vec<(usize, u8)>,
 }
@@ -100,14 +100,14 @@ impl Gate {
     }
 }
 
-/// What is next.
+/// The next step of a direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The [octets](DirectionFaults::passing) may pass.
     Pass,
     /// No octets are left that could pass.
     Starved,
-    /// Nothing passes before this time, or ever if there is none.
+    /// Nothing passes before this time. `None`: nothing passes any more.
     Wait(Option<Instant>),
     /// The direction has ended.
     Closed,
@@ -159,7 +159,7 @@ impl DirectionFaults {
         !self.rules.is_empty()
     }
 
-    /// Octets that have gone in and have not passed.
+    /// Octets that were put in and have not passed.
     pub(super) fn backlog(&self) -> usize {
         self.octets.len() - self.gone
     }
@@ -190,7 +190,7 @@ impl DirectionFaults {
         self.octets.extend_from_slice(octets);
     }
 
-    /// Nothing more goes in. Octets that are too short for a frame pass unchanged.
+    /// Ends the input. Octets that are too short for a frame pass unchanged.
     pub(super) fn end(&mut self) {
         self.ended = true;
     }
@@ -203,7 +203,7 @@ impl DirectionFaults {
         self.gate == Gate::Closed
     }
 
-    /// When the octets that are held now may pass.
+    /// The time at which the held octets may pass.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         self.gate.until()
     }
@@ -220,7 +220,7 @@ impl DirectionFaults {
         &self.octets[self.gone..self.gone + self.cleared]
     }
 
-    /// So many of these octets have passed.
+    /// The first `count` of these octets have passed.
     pub(super) fn passed(&mut self, count: usize) {
         self.gone += count;
         self.cleared -= count;
@@ -280,12 +280,12 @@ impl DirectionFaults {
                 self.gate = Gate::Shut;
                 Some(Step::Effect(Effect::RemoveDevice))
             }
-            // The others are done while octets are cleared, or not on streams.
+            // The other actions are done while octets are cleared, or do not act on streams.
             _ => None,
         }
     }
 
-    /// Clears octets up to the next place where a rule does something, or all octets if there is no such place.
+    /// Clears octets up to the next place where a rule acts, or all octets if there is no such place.
     fn clear(&mut self) {
         while self.due.is_empty() {
             let from = self.gone + self.cleared;
@@ -338,7 +338,7 @@ impl DirectionFaults {
         }
     }
 
-    /// A frame begins to pass: counts it, and finds out what the rules do in the frame.
+    /// A frame begins to pass: counts it, and finds the places where rules act in it.
     fn begin(&mut self, frame: Frame) -> Passing {
         let mut stops = Vec::new();
         let mut flips = Vec::new();
@@ -391,7 +391,7 @@ impl DirectionFaults {
                 stops.push((stop, index));
             }
         }
-        stops.sort_by_key(|(at, _)| *at); // stable: in the order of the plan where they meet
+        stops.sort_by_key(|(at, _)| *at); // stable: places that meet keep the order of the plan
         Passing {
             frame,
             cleared: 0,
@@ -400,7 +400,7 @@ impl DirectionFaults {
         }
     }
 
-    /// Whether a frame is the first of its message, and the message, taken out of the list of messages that have begun.
+    /// Returns true if a frame is the first of its message, and the message, taken out of the list of messages that have begun.
     fn message(&mut self, frame: &Frame) -> (bool, Option<Message>) {
         let Some(kind) = frame.kind else {
             return (false, None);
@@ -441,7 +441,7 @@ impl DirectionFaults {
 }
 
 impl CountedRule {
-    /// Counts an event, and returns whether the rule means this event.
+    /// Counts an event. Returns true if the rule means this event.
     pub(super) fn selects(&mut self, faults: &Faults, scope: Scope, which: Which) -> bool {
         let number = if scope == Scope::All {
             faults.count_all(self.index)
@@ -453,7 +453,7 @@ impl CountedRule {
     }
 }
 
-/// The part of the unit that a frame is, where a rule is about FPDUs, messages or frames.
+/// The part of a unit (FPDU, message or frame) that one frame is.
 #[derive(Clone, Copy, Debug)]
 struct Whole {
     /// Octets of the unit before the frame.
@@ -470,7 +470,7 @@ impl Whole {
         last: true,
     };
 
-    /// The octet of a frame of `len` octets behind which the place is.
+    /// The number of octets of a frame of `len` octets that pass before the place.
     fn stop(self, place: Place, len: usize) -> Option<usize> {
         match place {
             Place::End => self.last.then_some(len),

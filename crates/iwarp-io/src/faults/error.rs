@@ -1,4 +1,4 @@
-//! What is wrong with the text of a plan, and where.
+//! Errors in the text of a plan, with their places.
 
 use std::fmt;
 
@@ -52,7 +52,7 @@ impl PlanError {
         self.column
     }
 
-    /// What was expected, and what stands there.
+    /// The text that was expected, and the text that was found.
     #[must_use]
     pub fn problem(&self) -> &str {
         &self.problem
@@ -79,21 +79,21 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
-/// Why a plan could not be loaded.
+/// The reason why a plan could not be loaded.
 #[derive(Debug)]
 pub enum LoadError {
     /// The file cannot be read.
     File {
         /// Its path.
         path: String,
-        /// Why.
+        /// The error of the system.
         error: std::io::Error,
     },
     /// The text is not a plan.
     Text {
         /// The path of the file, unless the text itself was given.
         path: Option<String>,
-        /// What is wrong with it.
+        /// The error in the text.
         error: PlanError,
     },
 }

@@ -1,5 +1,5 @@
-//! Finds what passes on one direction of a stream: start-up frames (RFC 5044 §7.1) and FPDUs (RFC 5044 §4.1) by their
-//! lengths, and messages by the control octets of DDP and RDMAP. The receiver of a frame judges whether the frame is right.
+//! Finds the frames of one direction of a stream: start-up frames (RFC 5044 §7.1) and FPDUs (RFC 5044 §4.1) by their lengths, and messages
+//! by the control octets of DDP and RDMAP. The receiver of a frame judges whether the frame is right.
 
 use std::ops::Range;
 
@@ -41,10 +41,10 @@ enum State {
     Foreign,
 }
 
-/// What the next octets are.
+/// The kind of the next octets.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// Too few octets to tell.
+    /// There are too few octets to know.
     Partial,
     Frame(Frame),
     Foreign,
@@ -61,7 +61,7 @@ pub(super) struct Frame {
     pub(super) last: bool,
     /// Octets on the wire, a marker before the FPDU included.
     pub(super) len: usize,
-    /// With markers, the position of the first octet, which tells where the markers are.
+    /// With markers, the position of the first octet, from which the places of the markers follow.
     marked: Option<u64>,
     length: Range<usize>,
     header: Range<usize>,
@@ -96,7 +96,7 @@ impl FrameFinder {
         self.ready_answered = true;
     }
 
-    /// What `octets` begin with. They follow the frames that have [passed](Self::passed).
+    /// Returns what `octets` begin with. They follow the frames that have [passed](Self::passed).
     pub(super) fn next(&mut self, octets: &[u8]) -> Next {
         let next = match self.state {
             State::Startup => startup(self.startup, octets),
@@ -214,7 +214,7 @@ fn on_wire(at: usize, marked: Option<u64>) -> usize {
     let Some(position) = marked else {
         return at;
     };
-    // A marker stands before the octet where an FPDU that ends with this octet would have the marker.
+    // A marker comes before the octet where an FPDU that ends with this octet would have the marker.
     let interval = marker::INTERVAL as u64;
     let mut wire = at;
     let mut next = (interval - position % interval) % interval; // offset of the next marker

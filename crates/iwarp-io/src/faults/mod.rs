@@ -1,8 +1,8 @@
-//! Fault plans: which faults happen, and when, in the words of the protocol.
+//! Fault plans: the faults that happen and their times, in the words of the protocol.
 //!
 //! A [`Plan`] is a list of rules, read from text or made one by one. `docs/use/faults.md` has the language.
 //!
-//! This module does not know who owns the streams and the sockets: names of calls and of statuses are words, which the owner resolves
+//! This module does not know the owner of the streams and the sockets: names of calls and of statuses are words, which the owner resolves
 //! ([`Plan::check_names`]).
 
 mod active_plan;

@@ -1,4 +1,4 @@
-//! The values of which a plan consists.
+//! The types that a plan consists of.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::error::{LoadError, PlanError};
 
-/// Which things of one kind are meant, counted from 1 in their order.
+/// Selects things of one kind, counted from 1 in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Which {
     /// `2nd`: this one.
@@ -22,7 +22,7 @@ pub enum Which {
 }
 
 impl Which {
-    /// Whether the thing with this number is meant. `last` says whether it is the last one.
+    /// Returns true if the thing with this number is selected. `last` is true for the last one.
     #[must_use]
     pub fn selects(self, number: u64, last: bool) -> bool {
         match self {
@@ -100,20 +100,20 @@ impl Kind {
         }
     }
 
-    /// Whether this is one of the two start-up frames.
+    /// Returns true for the two start-up frames.
     #[must_use]
     pub const fn is_startup(self) -> bool {
         matches!(self, Self::MpaRequest | Self::MpaReply)
     }
 
-    /// Whether a message of the kind `other` is of this kind. `other` is not `Any`.
+    /// Returns true if a message of the kind `other` is of this kind. `other` is not `Any`.
     #[must_use]
     pub fn covers(self, other: Self) -> bool {
         self == other || self == Self::Any && !other.is_startup() && other != Self::Ready
     }
 }
 
-/// The direction in which octets go.
+/// The direction of octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// To the peer.
@@ -122,7 +122,7 @@ pub enum Direction {
     Received,
 }
 
-/// What passes on a stream.
+/// A unit that passes on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
     /// FPDUs of any message.
@@ -131,9 +131,9 @@ pub enum Unit {
     Message(Which, Kind),
     /// FPDUs, counted within messages.
     FpduOf {
-        /// Which FPDUs of the message.
+        /// The FPDUs of the message.
         fpdu: Which,
-        /// Which messages.
+        /// The messages.
         of: Which,
         /// The kind of these messages.
         kind: Kind,
@@ -158,7 +158,7 @@ pub enum Event {
     Call(Which, String),
 }
 
-/// What events are counted over.
+/// The range over which events are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// On each stream, socket or queue from 1.
@@ -180,7 +180,7 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// Whether this address is meant.
+    /// Returns true if this address is meant.
     #[must_use]
     pub fn is(&self, peer: SocketAddr) -> bool {
         match self {
@@ -236,11 +236,11 @@ pub enum Place {
 pub enum Lateness {
     /// By this time.
     Time(Duration),
-    /// So many datagrams that come after it pass before it.
+    /// This many datagrams that come after it pass before it.
     Datagrams(u64),
 }
 
-/// What is done when an event happens.
+/// The action when an event happens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Action {
@@ -254,7 +254,7 @@ pub enum Action {
     /// A bit is inverted. Bit 0 is the most significant bit of the first octet. In a message the bit is one of its first
     /// FPDU.
     Flip {
-        /// Which bit.
+        /// The number of the bit.
         bit: u32,
         /// The field that has the bit.
         of: Field,
@@ -316,7 +316,7 @@ impl Action {
         }
     }
 
-    /// The same action at another place. Actions without a place stay as they are.
+    /// Returns the same action at another place. Actions without a place are unchanged.
     #[must_use]
     pub fn after_octet(mut self, octets: u64) -> Self {
         if let Some(place) = self.place_mut() {
@@ -355,21 +355,21 @@ impl Action {
 pub struct Rule {
     /// The event.
     pub(super) event: Event,
-    /// What the event is counted over.
+    /// The range over which the event is counted.
     pub(super) scope: Scope,
     /// The peer that the event has to concern, if any.
     pub(super) peer: Option<Peer>,
     /// The action.
     pub(super) action: Action,
-    /// Where the rule was read. This is not part of the rule's meaning.
+    /// The place where the rule was read. This is not part of the rule's meaning.
     pub(super) origin: Origin,
 }
 
-/// Where a rule was read, for errors that are found later.
+/// The place where a rule was read, for errors that are found later.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Origin {
     pub(super) line: usize,
-    /// The whole line, which may have other rules as well.
+    /// The whole line, which may contain other rules as well.
     pub(super) text: String,
     /// The columns of the names that only the owner knows.
     pub(super) call: usize,
@@ -394,7 +394,7 @@ impl PartialEq for Rule {
 impl Eq for Rule {}
 
 impl Rule {
-    /// A rule that counts on each stream, socket or queue, for all peers.
+    /// Makes a rule that counts on each stream, socket or queue, for all peers.
     #[must_use]
     pub fn new(event: Event, action: Action) -> Self {
         Self {
@@ -406,7 +406,7 @@ impl Rule {
         }
     }
 
-    /// Changes what events are counted over.
+    /// Changes the range over which events are counted.
     #[must_use]
     pub fn scope(mut self, scope: Scope) -> Self {
         self.scope = scope;
@@ -497,13 +497,13 @@ impl Plan {
         self.rules.iter()
     }
 
-    /// Whether the plan has no rules.
+    /// Returns true if the plan has no rules.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Refuses rules about datagrams, for an owner that has none. `expected` says what the owner has.
+    /// Refuses rules about datagrams, for an owner that has none. `expected` names the events that the owner has.
     ///
     /// # Errors
     ///

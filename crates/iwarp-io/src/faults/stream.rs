@@ -12,7 +12,7 @@ use super::active_plan::{Effect, Faults};
 use super::direction::{DirectionFaults, Identity, Step};
 use super::plan::Direction;
 
-/// What a plan does to one stream. This does no I/O: each call gets the transport as an argument.
+/// The faults of a plan on one stream. This does no I/O: each call gets the transport as an argument.
 #[derive(Debug)]
 pub struct StreamFaults {
     sent: DirectionFaults,
@@ -27,10 +27,10 @@ pub trait FaultOwner: std::fmt::Debug + Send + Sync {
     fn remove_device(&self);
 }
 
-/// Why octets that are to be sent have not left.
+/// The reason why octets that are to be sent were not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocked {
-    /// The transport takes no more for now.
+    /// The transport accepts no more for now.
     Full,
     /// The octets are held until this time, or for ever.
     Held(Option<Instant>),
@@ -60,8 +60,8 @@ impl Faults {
 }
 
 impl StreamFaults {
-    /// Reads what may pass, at most `into.len()` octets; 0 is the end. `source` reads from the transport, at most as many octets as
-    /// it is given room for, and never more than `into` has.
+    /// Reads octets that may pass, at most `into.len()`; 0 is the end. `source` reads from the transport, at most as many octets as it is
+    /// given room for, and never more than `into` has.
     ///
     /// # Errors
     ///
@@ -113,8 +113,7 @@ impl StreamFaults {
         }
     }
 
-    /// Whether there is something to [`read`](Self::read), without asking the transport. `None` if only the transport can
-    /// tell.
+    /// Returns true if there is something to [`read`](Self::read), without asking the transport. `None` if only the transport knows.
     pub fn is_readable(&mut self, now: Instant) -> Option<bool> {
         if self.reset {
             return Some(true);
@@ -135,8 +134,8 @@ impl StreamFaults {
         }
     }
 
-    /// Sends octets, unless octets taken before have not left. In this case no octets are taken, and the reason is
-    /// returned. Octets that are taken leave now, or with a later call. `sink` writes to the transport.
+    /// Sends octets, unless octets taken before were not sent. In this case no octets are taken, and the reason is returned. Octets that
+    /// are taken are sent now, or with a later call. `sink` writes to the transport.
     ///
     /// # Errors
     ///
@@ -156,11 +155,11 @@ impl StreamFaults {
         Ok((octets.len(), blocked))
     }
 
-    /// Sends the octets that were taken and have not left. Returns why some of them stay.
+    /// Sends the octets that were taken and not sent yet. Returns the reason if some of them stay.
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write).
+    /// Those of [`write`](Self::write).
     pub fn flush(
         &mut self,
         now: Instant,
@@ -189,18 +188,18 @@ impl StreamFaults {
         }
     }
 
-    /// Nothing more will be sent. Part of a frame that waits for the rest leaves with the next [`flush`](Self::flush).
+    /// Ends the octets to be sent. Part of a frame that waits for the rest is sent with the next [`flush`](Self::flush).
     pub fn end_sending(&mut self) {
         self.sent.end();
     }
 
-    /// Whether the plan has ended the direction to the peer. The caller then ends this direction of the transport.
+    /// Returns true if the plan has ended the direction to the peer. The caller then ends this direction of the transport.
     #[must_use]
     pub fn has_closed_sending(&self) -> bool {
         self.sent.is_closed()
     }
 
-    /// When the next hold ends, in either direction.
+    /// Returns the time at which the next hold ends, in either direction.
     #[must_use]
     pub fn wake_at(&self) -> Option<Instant> {
         let both = [self.sent.wake_at(), self.received.wake_at()];
@@ -213,7 +212,7 @@ impl StreamFaults {
         self.received.awake(now);
     }
 
-    /// Whether the plan has reset the connection.
+    /// Returns true if the plan has reset the connection.
     #[must_use]
     pub fn is_reset(&self) -> bool {
         self.reset
@@ -225,7 +224,7 @@ impl StreamFaults {
         std::mem::take(&mut self.effects)
     }
 
-    /// All received octets have passed. What the plan does behind them is done now, not at the next read.
+    /// All received octets have passed. The faults that the plan has behind them happen now, not at the next read.
     fn follow(&mut self, now: Instant) {
         match self.received.step(now) {
             Step::Reset => self.reset = true,

@@ -232,7 +232,7 @@ fn clauses(line: &str) -> Vec<RuleText<'_>> {
     clauses
 }
 
-/// Where a `#` stands at the start of a word.
+/// The index of a `#` at the start of a word.
 fn comment_start(line: &str) -> Option<usize> {
     let mut before = ' ';
     line.char_indices().find_map(|(at, c)| {
@@ -298,7 +298,7 @@ impl<'a> Reader<'a> {
         self.words = &self.words[1..];
     }
 
-    /// A number in decimal digits. `what` goes into the error.
+    /// Reads a number in decimal digits. `what` goes into the error.
     fn number<T: FromStr>(&mut self, what: &str) -> Read<T> {
         let number = self.peek(0).and_then(digits).and_then(|n| n.parse().ok());
         match number {
@@ -656,13 +656,13 @@ fn is_hexadecimal(digits: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// Whether a word can be the name of a call or of a status. A status can also be given by its bits.
+/// Returns true if a word can be the name of a call or of a status. A status can also be given by its bits.
 fn is_name(word: &str) -> bool {
     let rest = |c: char| c.is_ascii_alphanumeric() || c == '_';
     word.starts_with(|c: char| c.is_ascii_alphabetic()) && word.chars().all(rest)
 }
 
-/// What events of this sort are counted on: the word in the singular and in the plural.
+/// The kind of object that events of this sort are counted on, as a word in the singular and in the plural.
 fn counted_on(event: &Event) -> Option<(&'static str, &'static str)> {
     match event {
         Event::Passing(..) => Some(("connection", "connections")),
@@ -694,7 +694,7 @@ fn actions(event: &Event) -> &'static [&'static str] {
     }
 }
 
-/// What may stand behind an event when these parts were read.
+/// The words that may follow an event when these parts were read.
 fn behind_event(event: &Event, scope: Scope, peer: Option<Peer>) -> String {
     let mut what = Vec::new();
     if scope == Scope::Each && peer.is_none() && counted_on(event).is_some() {
@@ -707,7 +707,7 @@ fn behind_event(event: &Event, scope: Scope, peer: Option<Peer>) -> String {
     one_of(&what)
 }
 
-/// What may still stand behind an action, with a comma behind it.
+/// The words that may follow an action, each with a comma behind it.
 fn behind_action(event: &Event, action: &Action) -> String {
     let more: &[_] = match action {
         Action::Hold(None, Place::End) if matches!(event, Event::Passing(..)) => &["for", "after"],
@@ -732,7 +732,7 @@ fn kinds(fits: impl Fn(Kind) -> bool) -> String {
     one_of(&names)
 }
 
-/// "`a`, `b` or `c`".
+/// Formats a list as "`a`, `b` or `c`".
 fn one_of(words: &[&str]) -> String {
     let quoted: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.split_last() {

@@ -1,8 +1,8 @@
-//! Files whose content is for this user alone: captures, and logs of keys.
+//! Files that only this user may read: captures, and logs of keys.
 //!
-//! What a name leads to may change at any time, so each decision is made about the opened file. A name that is a link is not followed to
-//! a regular file: another user could have made the link, so that this process overwrites one of this user's files, or writes secrets into
-//! a file that others can read.
+//! The target of a name may change at any time, so each decision is made about the opened file. A name that is a link is not followed to a
+//! regular file: another user could have made the link, so that this process overwrites one of this user's files, or writes secrets into a
+//! file that others can read.
 
 #[cfg(unix)]
 mod unix;

@@ -1,4 +1,4 @@
-//! Private files on Unix. A link is followed to pipes and devices alone (`/dev/stdout` is such a link).
+//! Private files on Unix. Links are followed only to pipes and devices (`/dev/stdout` is such a link).
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +35,7 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// As [`create`], and [`ErrorKind::PermissionDenied`] if others may read the file: it may be open already, or copied.
+/// Those of [`create`], and [`ErrorKind::PermissionDenied`] if others may read the file: it may be open already, or copied.
 pub(crate) fn append(path: &Path) -> io::Result<File> {
     let mut appending = OpenOptions::new();
     open(path, appending.append(true), |file| {
@@ -79,7 +79,7 @@ fn open(
     Ok(file)
 }
 
-/// Returns true if a link was not followed. FreeBSD has an error of its own for this.
+/// Returns true if a link was not followed. FreeBSD has a separate error for this.
 fn is_of_link(error: &io::Error) -> bool {
     [Errno::LOOP, Errno::MLINK]
         .iter()

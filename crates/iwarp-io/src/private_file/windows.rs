@@ -1,12 +1,12 @@
-//! Private files on Windows. A new file there has the rights of its folder, and folders of a user's profile are for this user alone. So
-//! nothing is changed or checked of a file's rights.
+//! Private files on Windows. A new file there has the rights of its folder, and folders of a user's profile are readable by this user only.
+//! So the rights of files are neither changed nor checked.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::windows::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Opens a link itself and not what it leads to (`FILE_FLAG_OPEN_REPARSE_POINT`).
+/// Opens a link itself and not its target (`FILE_FLAG_OPEN_REPARSE_POINT`).
 const NO_FOLLOW: u32 = 0x0020_0000;
 
 /// Opens a file to be written from its beginning. An existing file is emptied.
@@ -26,12 +26,12 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// As [`create`].
+/// Those of [`create`].
 pub(crate) fn append(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().append(true)).map(|(file, _)| file)
 }
 
-/// Opens the file, or creates it, and says whether it is new.
+/// Opens the file, or creates it. Returns true if it is new.
 fn open(path: &Path, options: &OpenOptions) -> io::Result<(File, bool)> {
     match options.clone().create_new(true).open(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}

@@ -1,17 +1,16 @@
-//! The background thread of an adapter: serves the domains that nobody attends, and the deadlines.
+//! The background thread of an adapter: serves the domains that no other thread attends, and the deadlines.
 //!
-//! The thread holds every domain in its own set. If a domain is attended, by polls or by a parked thread, the thread leaves
-//! an event on the domain to these. It then takes the domain out of its set and looks at the domain in ticks of 1 ms. The
-//! ticks double to 16 ms while the domain stays attended, to 4 ms where requests are held back for the next poll. When a
-//! tick finds that nobody attends the domain any more, the thread takes over: after two ticks, at most 32 ms.
+//! The thread holds every domain in its own set. If a domain is attended, by polls or by a parked thread, the background thread leaves an
+//! event on the domain to that thread. It then takes the domain out of its set and looks at the domain in ticks of 1 ms. The ticks double
+//! to 16 ms while the domain stays attended, to 4 ms while requests are held back for the next poll. When a tick finds that no thread
+//! attends the domain any more, the background thread takes over: after two ticks, at most 32 ms.
 //!
-//! A poll that finds what it looked for promises no other one: its thread may now look at the memory into which its peer
-//! writes. An event or a tick after such a poll is followed by another look in 0.1 ms. If there was no other poll until then, the
-//! next event after a poll that finds something is served at once, until a look finds that the thread polls in vain again.
+//! After a poll that has found what it looked for, another poll may not follow: the polling thread may now look at the memory into which
+//! its peer writes. An event or a tick after such a poll is followed by another look in 0.1 ms. If there was no other poll until then, the
+//! next event after a poll that finds something is served at once, until a look finds that the thread makes polls that find nothing.
 //!
-//! So a domain is in the set, or watched in ticks, or both, and never neither. If a domain cannot be put back into the set,
-//! because memory or the system's allowance for such entries is short, the domain stays watched, is served in every tick,
-//! and is put back as soon as that works.
+//! So a domain is always in the set, or watched in ticks, or both. If a domain cannot be put back into the set, because memory or the
+//! system's allowance for such entries is short, the domain stays watched, is served in every tick, and is put back as soon as that works.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -35,17 +34,18 @@ const FIRST_TICK: Duration = Duration::from_millis(1);
 const LAST_TICK: Duration = Duration::from_millis(16);
 /// The longest tick while there are requests that wait for a poll, or streams that only ticks find.
 const HELD_TICK: Duration = Duration::from_millis(4);
-/// How long unfinished work of a domain may wait if no thread polls. A thread that polls again within this time has not stopped polling.
+/// The time that unfinished work of a domain may wait if no thread polls. A thread that polls again within this time has not stopped
+/// polling.
 const GRACE: Duration = Duration::from_micros(100);
 
-/// What the background thread and its adapter share.
+/// The data that the background thread and its adapter share.
 pub struct Background<S: Readiness = Set> {
     set: S,
     waker: S::Waker,
     domains: Mutex<Tokens<Weak<Domain<S>>>>,
-    /// Domains with work that no edge will report. The thread that found the work may not come back to the domain.
+    /// Domains with work that no edge will report. The thread that found the work may not poll the domain again.
     noticed: Mutex<Vec<u64>>,
-    /// Domains whose polling thread has gone to sleep over something else.
+    /// Domains whose polling thread now sleeps to wait for another event.
     handed_over: Mutex<Vec<u64>>,
     /// The deadlines that the thread looks after.
     pub timers: Timers,
@@ -64,7 +64,7 @@ impl<S: Readiness> std::fmt::Debug for Background<S> {
     }
 }
 
-/// Who has to know that nobody drives connections any more on which no thread polls or waits.
+/// The owner of a driver, which has to know when connections on which no thread polls or waits are no longer driven.
 pub trait DriverOwner: Send + Sync {
     /// The background thread has panicked and ends. Called in that thread, with no lock held.
     fn driver_panicked(&self);
@@ -92,7 +92,7 @@ impl Background {
                 // No other code sets the ID.
                 let _ = shared.thread.set(cpu_placement::this_thread());
                 let thread = Thread::new(Arc::clone(&shared));
-                // What the panic has left half done is given up together with the connections.
+                // Work that the panic has left half done is given up together with the connections.
                 if catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
                     shared.panicked();
                 }
@@ -101,7 +101,7 @@ impl Background {
         Ok(this)
     }
 
-    /// One bit for each of the first 64 processors that the thread may run on, where that is known.
+    /// The processors on which the thread may run: one bit for each of the first 64. `None` if unknown.
     pub fn processors(&self) -> Option<u64> {
         match self.set.simulated() {
             Some(_) => None,
@@ -109,7 +109,7 @@ impl Background {
         }
     }
 
-    /// Sets who learns of a panic of the thread. In a simulated world the thread that waits panics itself.
+    /// Sets the owner, which is notified of a panic of the thread. In a simulated world the thread that waits panics itself.
     pub fn owned_by(&self, owner: Weak<dyn DriverOwner>) {
         // An adapter has one driver.
         let _ = self.owner.set(owner);
@@ -183,7 +183,7 @@ impl<S: Readiness> Background<S> {
         self.waker.wake();
     }
 
-    /// Adds a domain, which the thread serves whenever nobody else does.
+    /// Adds a domain, which the thread serves whenever no other thread does.
     pub fn add(&self, domain: &Arc<Domain<S>>) -> io::Result<()> {
         let token = self.domains.lock().insert(Arc::downgrade(domain));
         self.set
@@ -193,8 +193,8 @@ impl<S: Readiness> Background<S> {
         Ok(())
     }
 
-    /// Takes a domain out. If the thread is putting the domain back at this moment, the domain stays in the set until it is
-    /// dropped, and reports of it find no domain.
+    /// Takes a domain out. If the thread is putting the domain back at this moment, the domain stays in the set until it is dropped, and
+    /// reports of it find no domain.
     pub fn remove(&self, domain: &Domain<S>) {
         if let Some(token) = domain.background_token() {
             let _ = self.set.remove(domain.set());
@@ -202,7 +202,7 @@ impl<S: Readiness> Background<S> {
         }
     }
 
-    /// Makes sure that unfinished work of a domain is taken up even if its driver never comes back.
+    /// Makes sure that unfinished work of a domain is taken up even if its driver does not poll again.
     pub fn notice(&self, domain: &Domain<S>) {
         if let Some(token) = domain.background_token()
             && !domain.set_watched(true)
@@ -242,8 +242,8 @@ impl<S: Readiness> Background<S> {
         }
     }
 
-    /// One of the other domains, the next one in each turn. `None` if there are more than `most` domains in all, or while another thread
-    /// has locked the list.
+    /// Returns one of the other domains, the next one in each turn. `None` if there are more than `most` domains in all, or while another
+    /// thread has locked the list.
     pub(super) fn another(
         &self,
         without: [&Domain<S>; 2],
@@ -270,17 +270,17 @@ impl<S: Readiness> Background<S> {
     }
 }
 
-/// The thread's own side.
+/// The state that only the background thread uses.
 pub(super) struct Thread<S: Readiness> {
     shared: Arc<Background<S>>,
-    /// The domains that are looked at in every tick: those that others attend, and those that cannot be reported.
+    /// The domains that are looked at in every tick: those that other threads attend, and those that the set cannot report.
     watched: BTreeMap<u64, WatchedDomain>,
-    /// Domains with more to do than fits in one turn. Each gets one turn in every round, so that an endless stream keeps
-    /// this thread neither from the other domains nor from the deadlines.
+    /// Domains with more work than fits in one turn. Each gets one turn in every round, so that an endless stream keeps this thread neither
+    /// from the other domains nor from the deadlines.
     busy: Vec<u64>,
     tick: Duration,
     next_tick: Option<Instant>,
-    /// The last poll of a watched domain has found what it looked for. Whether another one follows shows in a moment.
+    /// The last poll of a watched domain has found what it looked for. The next look, in [`GRACE`], finds out if another poll follows.
     in_doubt: bool,
     /// The tokens that the set has reported, and an empty list of notices to be swapped with the full list.
     ready: Vec<u64>,
@@ -288,14 +288,14 @@ pub(super) struct Thread<S: Readiness> {
     cpu_placement: CpuPlacement,
 }
 
-/// A domain that is looked at in every tick, as it was at the last look.
+/// A domain that is looked at in every tick, in its state at the last look.
 #[derive(Clone, Copy)]
 struct WatchedDomain {
     /// See [`Domain::unfinished_counts`].
     counts: (u32, u32),
     /// The domain is in the set as well.
     reported: bool,
-    /// At the last look the last poll had found what it looked for, and the next look comes in a moment.
+    /// At the last look the last poll had found what it looked for, and the next look follows in [`GRACE`].
     doubted: bool,
 }
 
@@ -327,7 +327,7 @@ impl<S: Readiness> Thread<S> {
         self.shared.stop.load(Ordering::SeqCst)
     }
 
-    /// Waits until there is something to do, and does it.
+    /// Waits for events, deadlines or the next tick, and serves them.
     pub(super) fn round(&mut self, clock: impl Fn() -> Instant) -> io::Result<()> {
         let now = clock();
         let until = [
@@ -340,7 +340,7 @@ impl<S: Readiness> Thread<S> {
         self.work(limit, clock)
     }
 
-    /// Waits at most `limit`, then does what there is to do.
+    /// Waits at most `limit`, then serves events and deadlines.
     fn work(&mut self, limit: Option<Duration>, clock: impl Fn() -> Instant) -> io::Result<()> {
         let busy = std::mem::take(&mut self.busy);
         let mut ready = std::mem::take(&mut self.ready);
@@ -363,7 +363,7 @@ impl<S: Readiness> Thread<S> {
         Ok(())
     }
 
-    /// Takes the notices of work that was left behind by threads that may not come back.
+    /// Takes the notices of work left by threads that may not poll again.
     fn take_notice(&mut self, now: Instant) {
         // Swapped, not taken, so that a thread that adds a notice does not have to allocate.
         std::mem::swap(&mut self.notices, &mut *self.shared.noticed.lock());
@@ -371,7 +371,7 @@ impl<S: Readiness> Thread<S> {
         for token in notices.drain(..) {
             if let Some(domain) = self.shared.domain(token) {
                 self.entry(token, &domain);
-                // The polling thread comes back from its call and polls again, so there is no hurry.
+                // The polling thread returns from its call and polls again, so there is no hurry.
                 let wait = if domain.seems_attended() {
                     FIRST_TICK
                 } else {
@@ -415,8 +415,8 @@ impl<S: Readiness> Thread<S> {
         })
     }
 
-    /// Leaves a domain to the threads that attend it, and takes the domain out of the set meanwhile. Otherwise each event
-    /// on the domain would cost its receivers a look at this set, even while the entry is not armed.
+    /// Leaves a domain to the threads that attend it, and takes the domain out of the set meanwhile. Otherwise each event on the domain
+    /// would also cost its receivers a visit of this set, even while the entry is not armed.
     fn watch(&mut self, token: u64, domain: &Domain<S>) {
         domain.set_watched(true);
         let entry = self.entry(token, domain);
@@ -425,7 +425,7 @@ impl<S: Readiness> Thread<S> {
         }
     }
 
-    /// Drives a domain as long as one turn lasts.
+    /// Drives a domain for one turn.
     fn serve(&mut self, token: u64, domain: &Domain<S>) {
         if domain.progress() && !self.busy.contains(&token) {
             self.busy.push(token);
@@ -434,7 +434,7 @@ impl<S: Readiness> Thread<S> {
         self.cpu_placement.served(|| domain.incoming_core(), moving);
     }
 
-    /// A domain has something to do. If somebody attends the domain, the work is left to them.
+    /// A domain has work. If another thread attends the domain, the work is left to that thread.
     fn go_on(&mut self, token: u64) {
         let Some(domain) = self.shared.domain(token) else {
             return;
@@ -456,8 +456,8 @@ impl<S: Readiness> Thread<S> {
         }
     }
 
-    /// Nobody attends a domain any more. The domain goes back into the set before it is driven, so that no event is lost in
-    /// between.
+    /// Takes over a domain that no thread attends any more. The domain goes back into the set before it is driven, so that no event is lost
+    /// in between.
     fn take_over(&mut self, token: u64, domain: &Domain<S>, watched: WatchedDomain) {
         domain.set_watched(false);
         let back = watched.reported || self.put_back(token, domain);
@@ -468,7 +468,7 @@ impl<S: Readiness> Thread<S> {
             domain.set_watched(true);
             self.entry(token, domain).reported = false;
         } else if domain.is_apart() {
-            // The same for a stream that is not in the set: polls find what it receives.
+            // A stream of the domain is not in the set: only polls find what it receives.
             let _ = domain.poll();
             domain.set_watched(true);
             self.entry(token, domain);
@@ -512,9 +512,9 @@ impl<S: Readiness> Thread<S> {
         self.next_tick = (!self.watched.is_empty()).then(|| now + wait);
     }
 
-    /// Looks at the domains that others attend, and takes over those that nobody attends any more. It leaves the other
-    /// domains alone, because a polling thread takes up unfinished work itself. If this thread drove such a domain, the
-    /// poller could find a queue pair locked by this thread while this thread waits for the core on which the poller spins.
+    /// Looks at the domains that other threads attend, and takes over those that no thread attends any more. It leaves the other domains
+    /// alone, because a polling thread takes up unfinished work itself. If this thread drove such a domain, the poller could find a queue
+    /// pair locked by this thread while this thread waits for the core on which the poller spins.
     fn look(&mut self) {
         let mut most = LAST_TICK;
         let mut in_doubt = false;
@@ -537,7 +537,7 @@ impl<S: Readiness> Thread<S> {
             let counts = domain.unfinished_counts();
             let left = counts.0 != watched.counts.0;
             let resumed = counts.1 != watched.counts.1;
-            // Where requests are held back for the next poll, either this poll comes soon or this thread takes over.
+            // If requests are held back for the next poll, either this poll comes soon or this thread takes over.
             most = most.min(if domain.has_unfinished() && !resumed {
                 FIRST_TICK
             } else if left {

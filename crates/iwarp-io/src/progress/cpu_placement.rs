@@ -1,19 +1,18 @@
 //! Chooses the core on which the background thread runs.
 //!
-//! The kernel wakes a thread on the core on which the thread last ran, unless another core is idle. When every application
-//! spins and no core is idle, this may be the core on which the thread's own application spins. The thread then waits until
-//! the kernel makes the application give way. On the core that the data comes from, the thread runs at once, because a
-//! sender on this machine has just made a system call there, or an interrupt of a network adapter has just been served
-//! there. So now and then the thread compares the two cores, and moves. The thread is not bound to the core, and may still
-//! run wherever it was allowed to run before.
+//! The kernel wakes a thread on the core on which the thread last ran, unless another core is idle. When every application spins and no
+//! core is idle, this may be the core on which the thread's own application spins. The thread then waits until the kernel preempts the
+//! application. On the core that the data comes from, the thread runs at once, because a sender on this machine has just made a system call
+//! there, or an interrupt of a network adapter has just been served there. So now and then the thread compares the two cores, and moves.
+//! The thread is not bound to the core, and may still run wherever it was allowed to run before.
 
 use parking_lot::Mutex;
 
-/// How often the two cores are compared, in events: often at first, seldom where a move changes nothing.
+/// The number of events between two comparisons of the cores: few at first, many if a move changes nothing.
 const OFTEN: u32 = 8;
 const SELDOM: u32 = 1024;
 
-/// Held while a thread moves to a core, during which it is allowed on this core only. Each background thread has a lock of its own. A lock
+/// Held while a thread moves to a core, during which it is allowed on this core only. Each background thread has a separate lock. A lock
 /// for the whole process could stay locked in the child of a fork, because the thread that held it does not exist there.
 #[derive(Debug, Default)]
 pub(crate) struct Moving(
@@ -80,8 +79,7 @@ mod system {
         gettid()
     }
 
-    /// One bit for each of the first 64 processors that a thread may run on; `None` when it may run on none of them, or
-    /// has ended.
+    /// The processors on which a thread may run: one bit for each of the first 64. `None` if it may run on none of these, or has ended.
     pub(crate) fn allowed(thread: ThreadId, moving: &Moving) -> Option<u64> {
         let _still = moving.0.lock();
         let set = sched_getaffinity(Some(thread)).ok()?;
@@ -113,7 +111,7 @@ mod system {
     }
 }
 
-/// On other systems it is unknown which core data came in on, so there is nothing to compare.
+/// On other systems the core on which data arrived is unknown, so there is nothing to compare.
 #[cfg(not(target_os = "linux"))]
 mod system {
     pub(crate) type ThreadId = ();
@@ -137,7 +135,7 @@ mod system {
 mod tests {
     use super::*;
 
-    /// Events until the core of the data is asked for next.
+    /// Returns the number of events until the core of the data is asked for next.
     fn until_look(
         cpu_placement: &mut CpuPlacement,
         from: Option<usize>,

@@ -18,22 +18,22 @@ use streams::Streams;
 use unfinished::Unfinished;
 use who_drives::WhoDrives;
 
-/// Something that can make progress when its stream is ready.
+/// An object that can make progress when its stream is ready.
 pub trait Source<S: Readiness = Set>: Send + Sync {
     /// Makes as much progress as is possible.
     fn ready(&self, edges: Edges) -> Turn;
 
-    /// The core on which the kernel took in the last data, where that is known.
+    /// The core on which the kernel received the last data, if known.
     fn incoming_core(&self) -> Option<usize> {
         None
     }
 
-    /// Takes the source's stream out of the domain's set. False if the source has no stream there.
+    /// Takes the source's stream out of the domain's set. Returns false if the source has no stream there.
     fn leave(&self, _domain: &Domain<S>) -> bool {
         false
     }
 
-    /// Puts the source's stream back into the domain's set, which then reports whatever the stream is ready for. False if
+    /// Puts the source's stream back into the domain's set, which then reports everything that the stream is ready for. Returns false if
     /// that fails.
     fn rejoin(&self, _domain: &Domain<S>) -> bool {
         true
@@ -90,7 +90,7 @@ impl<S: Readiness> Domain<S> {
         self.streams.remove(stream, token);
     }
 
-    /// Drives what is ready, without blocking. True when more may be ready at once.
+    /// Drives the sources that are ready, without blocking. Returns true if more may be ready at once.
     pub fn progress(&self) -> bool {
         self.lookback.set_is_asked();
         if self.has_unfinished() {
@@ -106,7 +106,7 @@ impl<S: Readiness> Domain<S> {
             count += 1;
         });
         if count == BATCH {
-            // More may be ready, and the set will not report it again.
+            // More sources may be ready, and the set will not report them again.
             self.lookback.raise(Level::Unlooked);
         }
         for ready in &batch[..count] {
@@ -120,8 +120,8 @@ impl<S: Readiness> Domain<S> {
         count == BATCH || self.has_unfinished()
     }
 
-    /// Progress for a thread that polls: asks the hot sources first, and the set now and then. True if the background
-    /// thread has to look after this domain from now on.
+    /// Progress for a thread that polls: asks the hot sources first, and the set now and then. Returns true if the background thread has to
+    /// look after this domain from now on.
     #[must_use]
     pub fn poll(&self) -> bool {
         if self.has_unfinished() {
@@ -154,7 +154,7 @@ impl<S: Readiness> Domain<S> {
     /// system that does not report the set again while events are left in it, asks the set at once too.
     pub fn woken(&self) {
         if !self.set().reports_untaken() {
-            self.progress(); // notes what it has left
+            self.progress(); // notes the work that it leaves
             return;
         }
         if self.has_unfinished() {
@@ -177,8 +177,8 @@ impl<S: Readiness> Domain<S> {
         }
     }
 
-    /// Whether work waits that nothing will report, because a budget ended a turn, or because [`woken`](Self::woken) has
-    /// not asked everything.
+    /// Returns true if work waits that no edge will report, because a budget ended a turn, or because [`woken`](Self::woken) has not asked
+    /// every source.
     pub fn is_behind(&self) -> bool {
         self.has_unfinished() || self.lookback.level() != Level::UpToDate
     }
@@ -205,7 +205,7 @@ impl<S: Readiness> Domain<S> {
         self.hot.recall(self);
     }
 
-    /// Whether streams have left the set, so that only polls find what they receive.
+    /// Returns true if streams have left the set, so that only polls find what they receive.
     pub(super) fn is_apart(&self) -> bool {
         self.hot.is_apart()
     }
@@ -220,7 +220,7 @@ impl<S: Readiness> Domain<S> {
         self.streams.report(stream, token, edges);
     }
 
-    /// Puts a stream back into the set. False if that fails.
+    /// Puts a stream back into the set. Returns false if that fails.
     pub fn rejoin(&self, stream: &impl Watch<S>, token: u64, edges: Edges) -> bool {
         self.streams.rejoin(stream, token, edges)
     }
@@ -237,8 +237,8 @@ impl<S: Readiness> Domain<S> {
         });
     }
 
-    /// Leaves a source for the next call of [`progress`](Self::progress). A source that is left twice still gets one turn
-    /// there, because both the event and the turn of an endless stream leave it, and it would get more turns each time.
+    /// Leaves a source for the next call of [`progress`](Self::progress). A source that is left twice still gets one turn there: both the
+    /// event and the turn of an endless stream leave it, so it would otherwise get more turns each time.
     pub fn defer(&self, source: Weak<dyn Source<S>>) {
         self.unfinished.defer(source);
     }
@@ -248,13 +248,13 @@ impl<S: Readiness> Domain<S> {
         self.unfinished.counts()
     }
 
-    /// Whether work is waiting that no edge will report.
+    /// Returns true if work is waiting that no edge will report.
     pub fn has_unfinished(&self) -> bool {
         self.unfinished.has_any()
     }
 
-    /// Called by every poll. Two threads that poll at once may count as one, because it only matters that the count changes
-    /// while somebody polls.
+    /// Called by every poll. Two polls at the same time may count as one, because it only matters that the count changes while a thread
+    /// polls.
     #[inline]
     pub fn polled(&self) {
         self.who_drives.polled();
@@ -266,12 +266,12 @@ impl<S: Readiness> Domain<S> {
         self.who_drives.found();
     }
 
-    /// Whether a thread that polls another domain may poll this one in passing.
+    /// Returns true if a thread that polls another domain may also poll this one.
     pub(super) fn may_be_helped_by(&self, thread: u32) -> bool {
         self.who_drives.may_be_helped_by(thread)
     }
 
-    /// A thread has polled this domain in passing.
+    /// A thread that polls another domain has also polled this one.
     pub(super) fn helped_by(&self, thread: u32) {
         self.who_drives.helped_by(thread);
     }
@@ -281,45 +281,45 @@ impl<S: Readiness> Domain<S> {
         self.who_drives.found_at()
     }
 
-    /// Whether the last poll has found what it looked for, so that it may be the last one for some time.
+    /// Returns true if the last poll has found what it looked for, so that it may be the last one for some time.
     pub(super) fn has_found(&self) -> bool {
         self.who_drives.has_found()
     }
 
-    /// Whether the thread that polls this domain waits for something else after a poll that has found what it looked for.
+    /// Returns true if the thread that polls this domain waits for something else after a poll that has found what it looked for.
     pub(super) fn looks_elsewhere(&self) -> bool {
         self.who_drives.looks_elsewhere()
     }
 
-    /// Says what the background thread has seen; see [`looks_elsewhere`](Self::looks_elsewhere).
+    /// Sets what [`looks_elsewhere`](Self::looks_elsewhere) returns. Called by the background thread.
     pub(super) fn set_looks_elsewhere(&self, looks: bool) {
         self.who_drives.set_looks_elsewhere(looks);
     }
 
-    /// How often the domain was polled.
+    /// The number of polls of the domain.
     #[inline]
     pub fn polls(&self) -> u32 {
         self.who_drives.polls()
     }
 
-    /// The thread that polled this domain stops polling for now, so nobody attends the domain until the next poll. True if
-    /// the background thread has to be told, because it keeps away from the domain.
+    /// The thread that polled this domain stops polling for now, so no thread attends the domain until the next poll. Returns true if the
+    /// background thread has to be notified, because it leaves the domain alone.
     pub fn polls_end(&self) -> bool {
         self.who_drives.polls_end()
     }
 
-    /// Whether a thread has polled since the background thread asked last, or a parked thread would be woken by this
-    /// domain. Only the background thread calls this.
+    /// Returns true if a thread has polled since the last call, or if a parked thread would be woken by this domain. Only the background
+    /// thread calls this.
     pub fn is_attended(&self) -> bool {
         self.who_drives.take_polled() || self.is_driven_by_sleepers()
     }
 
-    /// As [`is_attended`](Self::is_attended), but without a side effect: the next call of that method has the same answer.
+    /// Like [`is_attended`](Self::is_attended), but without a side effect: the next call of that method has the same answer.
     pub(super) fn seems_attended(&self) -> bool {
         self.who_drives.was_polled() || self.is_driven_by_sleepers()
     }
 
-    /// Whether a domain that [`is_attended`](Self::is_attended) has found attended still is: false if the thread that polled has
+    /// Returns true if a domain that [`is_attended`](Self::is_attended) has found attended still is: false if the thread that polled has
     /// gone to sleep since.
     pub(super) fn stays_attended(&self) -> bool {
         self.who_drives.polls_go_on() || self.is_driven_by_sleepers()
@@ -329,17 +329,17 @@ impl<S: Readiness> Domain<S> {
         self.is_waited_for() && !self.has_unfinished()
     }
 
-    /// Whether a thread sleeps which this domain would wake.
+    /// Returns true if a thread sleeps that this domain would wake.
     pub fn is_waited_for(&self) -> bool {
         self.who_drives.has_sleeper() && !self.is_apart()
     }
 
-    /// Says whether the set that parked threads sleep in reports this domain.
+    /// Sets whether the set that parked threads sleep in reports this domain.
     pub fn set_armed(&self, armed: bool) {
         self.who_drives.set_armed(armed);
     }
 
-    /// From here on parked threads drive this domain; before they sleep it has to [`recall`](Self::recall) its streams.
+    /// Makes parked threads drive this domain from now on; before they sleep, the domain has to [`recall`](Self::recall) its streams.
     pub fn add_interest(&self) {
         self.who_drives.add_interest();
     }
@@ -349,13 +349,13 @@ impl<S: Readiness> Domain<S> {
         self.who_drives.drop_interest();
     }
 
-    /// Whether requests make a parked thread drive this domain.
+    /// Returns true if requests make a parked thread drive this domain.
     #[inline]
     pub fn has_interest(&self) -> bool {
         self.who_drives.has_interest()
     }
 
-    /// Sets whether the background thread looks at this domain in every tick; returns what was.
+    /// Sets whether the background thread looks at this domain in every tick. Returns the former value.
     pub fn set_watched(&self, watched: bool) -> bool {
         self.who_drives.set_watched(watched)
     }
@@ -369,7 +369,7 @@ impl<S: Readiness> Domain<S> {
     }
 }
 
-/// What the domain does for its sources, hot or not.
+/// The calls that the hot sources make to their domain.
 impl<S: Readiness> Drive for Domain<S> {
     type Source = dyn Source<S>;
 

@@ -1,9 +1,9 @@
-//! A thread that polls one domain without a pause, and finds nothing, polls the adapter's other domains in passing.
+//! A thread that polls one domain without a pause, and finds nothing, also polls the adapter's other domains.
 //!
-//! Such a thread keeps a core busy. The background thread serves the domains that nobody polls, and would need another core: where all are
-//! busy, the two take turns on one. So a program that waits for its peer's word on one completion queue, while the peer reads and
-//! writes by the connections of another one, drives those connections as well. They count as polled meanwhile, and so the background
-//! thread stays away.
+//! Such a thread keeps a core busy. The background thread serves the domains that no thread polls, and would need another core: if all are
+//! busy, the two take turns on one. So a program that waits on one completion queue for a message of its peer, while the peer reads and
+//! writes by the connections of another one, drives those connections as well. They count as polled meanwhile, and so the background thread
+//! leaves them alone.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use super::domain::Domain;
 use super::polling;
 use crate::thread_value::with_value;
 
-/// The clock is read after this many polls in vain.
+/// The clock is read after this many polls that find nothing.
 const ROUND: u32 = 64;
 /// A thread that makes [`ROUND`] polls within this time does not pause.
 const WITHOUT_PAUSE: Duration = Duration::from_micros(500);
-/// With more domains than this a thread does not help, because each would wait long for its turn. `polling` remembers as many for a thread,
-/// so that all of them are handed over when the thread goes to sleep.
+/// With more domains than this a thread does not help, because each would wait long for its turn. `polling` remembers the same number of
+/// domains for a thread, so that all of them are handed over when the thread goes to sleep.
 const DOMAINS: usize = 8;
 
-/// How a thread polls.
+/// The polling of one thread.
 struct Spin {
     /// The domain of the last poll, and its [`Domain::found_at`].
     last: (usize, u32),
     vain: u32,
-    /// When the round began.
+    /// The start of the round.
     since: Option<Instant>,
     is_hard: bool,
     next: usize,
@@ -54,7 +54,7 @@ impl Default for Spin {
 }
 
 impl Spin {
-    /// A poll of `domain` was in vain. Returns whether another domain is to be polled in passing.
+    /// A poll of `domain` has found nothing. Returns true if another domain is to be polled now.
     fn polled_in_vain(&mut self, domain: &Domain, clock: impl FnOnce() -> Instant) -> bool {
         let now = (std::ptr::from_ref(domain).addr(), domain.found_at());
         let before = std::mem::replace(&mut self.last, now);
@@ -73,8 +73,8 @@ impl Spin {
     }
 }
 
-/// A poll of `polled` was in vain: polls another domain of the adapter now and then, if the thread polls without a pause. `control` is for
-/// connection set-up, and is left alone.
+/// A poll of `polled` has found nothing: polls another domain of the adapter now and then, if the thread polls without a pause. `control`
+/// is for connection set-up, and is left alone.
 pub(crate) fn help(
     background: &Arc<Background>,
     polled: &Domain,
@@ -136,7 +136,7 @@ mod tests {
         assert!(!spin(&domain, &mut Spin::default(), ROUND, short));
         assert!(spin(&domain, &mut Spin::default(), 3 * ROUND, short));
         assert!(!spin(&domain, &mut Spin::default(), 3 * ROUND, long));
-        // Polls that find something begin anew.
+        // A poll that finds something restarts the count.
         let mut one = Spin::default();
         for _ in 0..10 {
             assert!(!spin(&domain, &mut one, ROUND + ROUND / 2, short));
@@ -162,7 +162,7 @@ mod tests {
         let after = polls(&other);
         assert!(after > before.1 + ROUND / 2);
         assert_eq!(polls(&control), before.0);
-        // Its owner polls it now.
+        // The domain's owner polls it now.
         other.polled();
         vain(2);
         let owned = polls(&other);

@@ -1,4 +1,4 @@
-//! Whether a signal has ended a wait of this thread. The waits themselves go on.
+//! A record of signals that have interrupted waits of this thread. The waits themselves continue.
 
 use std::cell::Cell;
 
@@ -6,15 +6,15 @@ thread_local! {
     static INTERRUPTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A signal has ended a system call of this thread that waits.
+/// A signal has interrupted a wait of this thread in the system.
 pub(super) fn note() {
     INTERRUPTED.set(true);
 }
 
-/// Returns true if a signal has ended a wait of this thread since the last call. A caller that parks asks in its `done`
+/// Returns true if a signal has interrupted a wait of this thread since the last call. A caller that parks asks in its `done`
 /// ([`Waiters::park`](super::waiters::Waiters::park)), so that a signal can end the call.
 ///
-/// Where more than two threads wait in one place, signals do not end the waits of those that follow.
+/// If more than two threads wait in one place, signals do not end the waits of the followers.
 pub fn take() -> bool {
     INTERRUPTED.replace(false)
 }

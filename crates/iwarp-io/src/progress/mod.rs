@@ -1,8 +1,8 @@
-//! Progress: which thread drives which streams, and how it learns that they are ready.
+//! Progress: the choice of the thread that drives a stream, and the sets by which threads learn that streams are ready.
 //!
-//! The thread that waits is the thread that drives. A poll of a completion queue drives that queue's set. A thread that
-//! waits among [`waiters`] drives the control set and the completion queues armed there. The [`background`] thread serves
-//! only the domains that nobody attends. `loom_model` runs all of them over a model of sets.
+//! The thread that waits is the thread that drives. A poll of a completion queue drives that queue's set. A thread that waits among
+//! [`waiters`] drives the control set and the completion queues armed there. The [`background`] thread serves only the domains that no
+//! other thread attends. `loom_model` runs all of them over a model of sets.
 
 pub mod background;
 mod cpu_placement;

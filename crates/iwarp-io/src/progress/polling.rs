@@ -1,4 +1,4 @@
-//! Remembers which domains a thread polls, so that the background thread drives them when the thread goes to sleep.
+//! Remembers the domains that a thread polls, so that the background thread drives them when the thread goes to sleep.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -11,7 +11,7 @@ use crate::thread_value::with_value;
 struct Polled {
     address: usize,
     domain: Weak<Domain>,
-    /// The thread that serves the domain when nobody attends to it.
+    /// The thread that serves the domain when no other thread attends it.
     background: Weak<Background>,
     /// The thread has polled the domain since the thread slept last.
     lately: bool,
@@ -21,7 +21,7 @@ thread_local! {
     static POLLED: RefCell<Vec<Polled>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How many domains are remembered for one thread. If a thread polls more, the background thread's ticks find the oldest.
+/// The most domains that are remembered for one thread. If a thread polls more, the background thread's ticks find the oldest.
 const REMEMBERED: usize = 8;
 
 /// Remembers that this thread polls a domain.
@@ -52,9 +52,9 @@ fn remember(polled: &mut Vec<Polled>, domain: &Arc<Domain>, background: &Arc<Bac
     });
 }
 
-/// Called when this thread goes to sleep, or its task waits. The background thread takes over the domains that this thread has polled, unless
-/// `Waiters` in which a thread sleeps drive them. Otherwise a client that holds both ends of a connection in one
-/// thread would wait for ticks.
+/// Called when this thread goes to sleep, or its task waits. The background thread takes over the domains that this thread has polled,
+/// unless `Waiters` in which a thread sleeps drive them. Otherwise a client that holds both ends of a connection in one thread would wait
+/// for ticks.
 pub fn stop() {
     // The list is taken out because the last reference to a domain may be dropped here.
     let mut polled = with_value(&POLLED, std::mem::take);

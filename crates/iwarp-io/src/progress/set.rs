@@ -24,18 +24,18 @@ use super::tokens::RESERVED;
 use crate::transport::sim::World;
 use crate::transport::sim::world::{Mode, SimSet, SimSource, SimWaker};
 
-/// The token of the waker of a set's [carried sources](super::shared_descriptor), and from there on those of their carriers.
+/// The token of the waker of a set's [carried sources](super::shared_descriptor). The tokens of their carriers follow it.
 const CARRIED: u64 = RESERVED + (1 << 16);
 
 /// A set of sources.
 #[derive(Debug)]
 pub struct Set {
     base: Base,
-    /// Once the set has held a carried source.
+    /// Set once the set has held a carried source.
     carried: OnceLock<Arc<CarriedSources<Self>>>,
 }
 
-/// What a set is made of.
+/// The implementation of a set.
 #[derive(Debug)]
 enum Base {
     /// Descriptors, over epoll.
@@ -45,11 +45,11 @@ enum Base {
     Mio(Mio),
     /// Descriptors, over mio with a rule of kqueue.
     KqueueRules(KqueueRules),
-    /// One of a simulated world.
+    /// A set of a simulated world.
     Sim(SimSet),
 }
 
-/// What makes a [`Set`] ready from elsewhere.
+/// The implementation of a waker of a [`Set`].
 #[derive(Debug)]
 pub enum Waker {
     /// An eventfd.
@@ -57,11 +57,11 @@ pub enum Waker {
     Epoll(EventFd),
     /// A pipe.
     Mio(Pipe),
-    /// One of a simulated world.
+    /// A waker of a simulated world.
     Sim(SimWaker),
 }
 
-/// What a [`Set`] knows a source by.
+/// The value by which a [`Set`] identifies a source.
 #[derive(Clone, Copy, Debug)]
 pub enum SourceId<'a> {
     /// A descriptor of the system; on Windows a socket.
@@ -97,8 +97,8 @@ impl Set {
     ///
     /// # Errors
     ///
-    /// `InvalidInput`, if it asks for an interface that does not exist; those of the system, when it has no descriptors or
-    /// memory left; `Unsupported` on Windows.
+    /// `InvalidInput`, if the environment names an interface that does not exist; those of the system, when it has no descriptors or memory
+    /// left; `Unsupported` on Windows.
     pub fn of_system() -> io::Result<Self> {
         Ok(Self::from(match Interface::chosen()? {
             #[cfg(target_os = "linux")]
@@ -113,7 +113,7 @@ impl Set {
         Self::from(Base::Sim(SimSet::new(world)))
     }
 
-    /// The set of a simulated world, if it is one.
+    /// The set of a simulated world, if this is one.
     pub fn simulated(&self) -> Option<&SimSet> {
         match &self.base {
             Base::Sim(set) => Some(set),
@@ -136,7 +136,7 @@ impl Set {
     }
 
     fn forget(&self, carrier: CarrierId<'_>) {
-        // If the system has closed its descriptor, it is in no set any more.
+        // If the system has closed the carrier's descriptor, it is in no set any more.
         let _ = self.base.remove(carrier.into());
     }
 
@@ -152,7 +152,7 @@ impl Set {
     }
 }
 
-/// The set knows everything that has a descriptor by this descriptor.
+/// A set identifies everything that has a descriptor by this descriptor.
 impl<T: AsFd> Watch<Set> for T {
     fn id(&self) -> SourceId<'_> {
         SourceId::Descriptor(self.as_fd())
@@ -182,7 +182,7 @@ impl Watch<Set> for Waker {
     }
 }
 
-/// Calls the set of the kind that the source is of.
+/// Calls the set of the kind that the source belongs to.
 macro_rules! of_kind {
     ($base:expr, $id:expr, $call:ident $(, $argument:expr)*) => {
         match ($base, $id) {
@@ -336,7 +336,7 @@ impl Readiness for Set {
 }
 
 impl Set {
-    /// As [`wait`](Readiness::wait), for a set that holds carried sources: drives the carriers that are ready.
+    /// Like [`wait`](Readiness::wait), for a set that holds carried sources: drives the carriers that are ready.
     fn wait_with_carried(
         &self,
         carried: &Arc<CarriedSources<Self>>,

@@ -1,9 +1,9 @@
-//! Sources without a descriptor of their own: one source that has a descriptor, their *carrier*, carries many of them.
+//! Sources that share a descriptor: one source that has a descriptor, their *carrier*, carries many of them.
 //!
-//! The streams of one UDP socket are such sources. A set holds each of them under a token of its own, and waits for their
-//! carrier, once for all of them. When the carrier is ready, whoever waits on the set drives the carrier, and the carrier
-//! [raises](CarriedSource::raise) the sources that became ready. A raised source is reported by every set that holds it; a set
-//! in which another thread sleeps is woken.
+//! The streams of one UDP socket are such sources. A set holds each of them under a separate token, and waits for their carrier, once for
+//! all of them. When the carrier is ready, the thread that waits on the set drives the carrier, and the carrier
+//! [raises](CarriedSource::raise) the sources that became ready. A raised source is reported by every set that holds it; a set in which
+//! another thread sleeps is woken.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,7 +15,7 @@ use super::readiness::{Edges, Readiness, Ready, Wake};
 use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, Mutex, Ordering};
 use crate::transport::sim::world::SimSource;
 
-/// What a set waits for in place of the sources of a carrier.
+/// The source that a set waits for in place of the sources of a carrier.
 #[derive(Clone, Copy, Debug)]
 pub enum CarrierId<'a> {
     /// A descriptor of the system; on Windows a socket.
@@ -24,15 +24,15 @@ pub enum CarrierId<'a> {
     Sim(SimSource),
 }
 
-/// Something that carries sources.
+/// An object that carries sources.
 pub trait Carrier: Send + Sync {
-    /// What sets wait for. It stays ready as long as the carrier has something to take in.
+    /// The source that sets wait for. It stays ready as long as the carrier has input.
     fn id(&self) -> CarrierId<'_>;
 
-    /// Takes in what there is, and raises the sources that became ready.
+    /// Takes in all input, and raises the sources that became ready.
     fn drive(&self);
 
-    /// Whether the carrier has something to do although nothing has come, because its time has come.
+    /// Returns true if the carrier has work to do without input, because a time limit has passed.
     fn is_due(&self) -> bool;
 
     /// A source has got its first place in a set (true), or has lost its last one (false).
@@ -52,9 +52,9 @@ pub trait ReadyList: Send + Sync {
 pub struct CarriedSource {
     carrier: Weak<dyn Carrier>,
     places: Mutex<Vec<Place>>,
-    /// What the source is ready for, as far as its carrier has said.
+    /// The edges for which the source is ready, as its carrier has reported them.
     ready: AtomicU8,
-    /// The carrier is told whether sets hold the source.
+    /// The carrier is notified whether sets hold the source.
     counts: bool,
 }
 
@@ -63,7 +63,7 @@ struct Place {
     list: Weak<dyn ReadyList>,
     token: u64,
     edges: Edges,
-    /// What has not been reported. If it is not empty, the source is in the list.
+    /// Edges that were not reported yet. If they are not empty, the source is in the list.
     pending: Edges,
     /// The source is not reported for now.
     aside: bool,
@@ -82,7 +82,7 @@ impl Place {
         std::ptr::addr_eq(self.list.as_ptr(), Arc::as_ptr(list))
     }
 
-    /// Notes edges; true if the source has to be put into the list.
+    /// Notes edges. Returns true if the source has to be put into the list.
     fn note(&mut self, edges: Edges) -> bool {
         // A hang-up is always reported.
         if self.aside || !edges.intersects(self.edges | Edges::HANGUP) {
@@ -95,12 +95,12 @@ impl Place {
 }
 
 impl CarriedSource {
-    /// A source of `carrier`, which is told whether sets hold it.
+    /// Makes a source of `carrier`, which is notified whether sets hold it.
     pub fn new(carrier: Weak<dyn Carrier>) -> Arc<Self> {
         Self::of(carrier, true)
     }
 
-    /// A source that does not count for its carrier, and is never raised: a set that holds it drives the carrier.
+    /// Makes a source that does not count for its carrier, and is never raised: a set that holds it drives the carrier.
     pub fn silent(carrier: Weak<dyn Carrier>) -> Arc<Self> {
         Self::of(carrier, false)
     }
@@ -127,7 +127,7 @@ impl CarriedSource {
         }
     }
 
-    /// The source became ready, and the caller sees to it: only a set to which it is added later reports it.
+    /// The source became ready, and the caller handles this itself: only a set to which the source is added later reports it.
     pub fn note_ready(&self, edges: Edges) {
         self.ready.fetch_or(edges.bits(), Ordering::SeqCst);
     }
@@ -137,7 +137,7 @@ impl CarriedSource {
         self.ready.fetch_and(!edges.bits(), Ordering::SeqCst);
     }
 
-    /// Takes out what one set has to report of the source, and the token there.
+    /// Takes out the edges that one set has to report of the source, with the token there.
     fn take(&self, list: &Arc<impl ReadyList + 'static>) -> Option<Ready> {
         let mut places = self.places.lock();
         let place = places.iter_mut().find(|place| place.is_in(list))?;
@@ -224,7 +224,7 @@ impl<S: Readiness<Waker: Send + Sync> + 'static> ReadyList for CarriedSources<S>
 }
 
 impl<S: Readiness<Waker: Send + Sync> + 'static> CarriedSources<S> {
-    /// No sources, beside a waker that the set reports.
+    /// Makes a list without sources, with a waker that the set reports.
     pub(super) fn new(waker: S::Waker) -> Arc<Self> {
         Arc::new(Self {
             ready: Mutex::default(),
@@ -246,7 +246,7 @@ impl<S: Readiness<Waker: Send + Sync> + 'static> CarriedSources<S> {
         }
     }
 
-    /// Whether the waker is ready: sources that were raised elsewhere wait to be reported.
+    /// Returns true if the waker is ready: sources that were raised elsewhere wait to be reported.
     pub(super) fn is_woken(&self) -> bool {
         self.woken.load(Ordering::SeqCst)
     }
@@ -257,7 +257,7 @@ impl<S: Readiness<Waker: Send + Sync> + 'static> CarriedSources<S> {
         self.woken.store(false, Ordering::SeqCst);
     }
 
-    /// Adds a source, and reports what it is ready for. `watch` has the set wait for a carrier that is new to it.
+    /// Adds a source, and reports its readiness. `watch` makes the set wait for a carrier that is new to it.
     pub(super) fn add(
         self: &Arc<Self>,
         source: &Arc<CarriedSource>,
@@ -294,7 +294,7 @@ impl<S: Readiness<Waker: Send + Sync> + 'static> CarriedSources<S> {
         Ok(())
     }
 
-    /// Has this set alone report what the source is ready for.
+    /// Makes only this set report the readiness of the source.
     fn look_anew(self: &Arc<Self>, source: &Arc<CarriedSource>) {
         let edges = Edges::from_bits_truncate(source.ready.load(Ordering::SeqCst));
         let mut places = source.places.lock();
@@ -342,7 +342,7 @@ impl<S: Readiness<Waker: Send + Sync> + 'static> CarriedSources<S> {
         Ok(())
     }
 
-    /// Changes the edges of a source, and reports what it is ready for.
+    /// Changes the edges of a source, and reports its readiness.
     pub(super) fn change(
         self: &Arc<Self>,
         source: &Arc<CarriedSource>,
@@ -353,8 +353,8 @@ impl<S: Readiness<Waker: Send + Sync> + 'static> CarriedSources<S> {
         Ok(())
     }
 
-    /// Keeps a source from being reported until it is added again; its carrier still counts it as held. `forget` has the set
-    /// wait for a carrier no longer.
+    /// Keeps a source from being reported until it is added again; its carrier still counts it as held. `forget` makes the set stop waiting
+    /// for a carrier.
     pub(super) fn set_aside(
         self: &Arc<Self>,
         source: &Arc<CarriedSource>,
@@ -387,7 +387,7 @@ impl<S: Readiness<Waker: Send + Sync> + 'static> CarriedSources<S> {
         Ok(())
     }
 
-    /// Lets go of carriers without sources here.
+    /// Drops carriers without sources here.
     fn purge(&self, mut forget: impl FnMut(CarrierId<'_>)) {
         let mut carriers = self.carriers.lock();
         let gone: Vec<_> = carriers.extract_if(.., |held| held.sources == 0).collect();
@@ -399,7 +399,7 @@ impl<S: Readiness<Waker: Send + Sync> + 'static> CarriedSources<S> {
 
     /// Drives the carriers of these numbers.
     pub(super) fn drive(&self, numbers: &[usize]) {
-        // Whatever they raise is taken by this thread, right after that.
+        // This thread takes the sources that they raise right afterwards.
         self.looking.fetch_add(1, Ordering::SeqCst);
         for number in numbers {
             let carriers = self.carriers.lock();
@@ -413,7 +413,7 @@ impl<S: Readiness<Waker: Send + Sync> + 'static> CarriedSources<S> {
         self.looking.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Drives the carriers whose time has come.
+    /// Drives the carriers that are due.
     pub(super) fn drive_due(&self) {
         let held = self.carriers.lock();
         let due = held.iter().filter(|held| held.carrier.is_due());
@@ -424,7 +424,7 @@ impl<S: Readiness<Waker: Send + Sync> + 'static> CarriedSources<S> {
         }
     }
 
-    /// Reports at most `most` sources; returns how many.
+    /// Reports at most `most` sources. Returns their number.
     pub(super) fn report(self: &Arc<Self>, most: usize, mut each: impl FnMut(Ready)) -> usize {
         let mut count = 0;
         loop {

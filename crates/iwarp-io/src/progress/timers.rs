@@ -1,4 +1,4 @@
-//! Deadlines: what the background thread has to call, and when.
+//! Deadlines: the calls that the background thread has to make, and their times.
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
@@ -6,18 +6,18 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-/// Something that wants to be called at a time.
+/// An object that is called at a time.
 pub trait Timed: Send + Sync {
-    /// The deadline set under `key` has passed. The target may not need the call any more, and has to check that.
+    /// The deadline set under `key` has passed. The target may no longer need the call, and has to check that.
     fn expired(&self, key: TimerKey, now: Instant);
 
-    /// Whether the deadline may only keep connections alive, so that it ends no wait by itself.
+    /// Returns true if the deadline may only keep connections alive, so that it ends no wait by itself.
     fn is_upkeep(&self) -> bool {
         false
     }
 }
 
-/// Names one deadline, for [`Timers::cancel`].
+/// Identifies one deadline, for [`Timers::cancel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimerKey(Instant, u64);
 
@@ -31,14 +31,14 @@ pub struct Timers {
 struct State {
     serial: u64,
     queue: BTreeMap<TimerKey, Weak<dyn Timed>>,
-    /// Until when the background thread intends to sleep; `None`: without end.
+    /// The time until which the background thread intends to sleep; `None`: without end.
     planned: Option<Instant>,
     /// The thread is a task of a simulated world, in which a wake-up is an event.
     simulated: bool,
 }
 
 impl Timers {
-    /// Sets a deadline. True if the background thread would sleep longer and has to be woken.
+    /// Sets a deadline. Returns true if the background thread would sleep longer and has to be woken.
     #[must_use]
     pub fn add(&self, at: Instant, target: Weak<dyn Timed>) -> (TimerKey, bool) {
         let mut state = self.state.lock();
@@ -53,12 +53,12 @@ impl Timers {
         (key, earlier)
     }
 
-    /// The deadlines of a task of a simulated world. There a cancelled deadline is no event any more: it moves no clock.
+    /// Makes these the deadlines of a task of a simulated world. There a cancelled deadline is no event any more: it moves no clock.
     pub(super) fn in_simulation(&self) {
         self.state.lock().simulated = true;
     }
 
-    /// Cancels a deadline. It is no error if the deadline has passed or was cancelled before. True if the task of a simulated world
+    /// Cancels a deadline. It is no error if the deadline has passed or was cancelled before. Returns true if the task of a simulated world
     /// has to plan anew.
     #[must_use]
     pub fn cancel(&self, key: TimerKey) -> bool {
@@ -73,10 +73,9 @@ impl Timers {
         true
     }
 
-    /// The time until which the background thread may sleep. The thread promises to wake then: at the next deadline, or
-    /// sooner where it has promised that before. Most deadlines are taken back long before they pass, and later ones
-    /// follow. The later ones find a promise that is early enough, so that they wake nobody. The task of a simulated world keeps no
-    /// promises.
+    /// Returns the time until which the background thread may sleep. The thread promises to wake then: at the next deadline, or sooner if
+    /// it has promised that before. Most deadlines are taken back long before they pass, and later ones follow. The later ones find a
+    /// promise that is early enough, so that they wake no thread. The task of a simulated world keeps no promises.
     pub fn plan(&self, now: Instant) -> Option<Instant> {
         let mut state = self.state.lock();
         let next = state.queue.first_key_value().map(|(key, _)| key.0);
@@ -86,14 +85,14 @@ impl Timers {
         state.planned
     }
 
-    /// Whether all deadlines may only keep connections alive.
+    /// Returns true if all deadlines may only keep connections alive.
     pub fn are_upkeep(&self) -> bool {
         let state = self.state.lock();
         let mut targets = state.queue.values().filter_map(Weak::upgrade);
         targets.all(|target| target.is_upkeep())
     }
 
-    /// Calls everything that is due.
+    /// Makes all calls that are due.
     pub fn run(&self, now: Instant) {
         while let Some((key, target)) = self.due(now) {
             if let Some(target) = target.upgrade() {
@@ -161,7 +160,7 @@ mod tests {
         assert!(wake);
         assert_eq!(timers.plan(at(0)), Some(at(10)));
         assert!(!timers.cancel(first));
-        // Something else has woken the thread. It sleeps again until the time that it has promised.
+        // Another event has woken the thread. It sleeps again until the time that it has promised.
         assert_eq!(timers.plan(at(1)), Some(at(10)));
         let (second, wake) = timers.add(at(11), target());
         assert!(!wake);

@@ -2,19 +2,18 @@
 
 use slab::Slab;
 
-/// Values with the tokens by which sets report them. A report, or a notice of another thread, may be older than the value
-/// that now has the same place. So a token has a serial number besides the place, and the token of a value that was taken
-/// out finds nothing.
+/// Values with the tokens by which sets report them. A report, or a notice of another thread, may be older than the value that now has the
+/// same place. So a token contains a serial number in addition to the place, and the token of a value that was taken out finds nothing.
 #[derive(Debug)]
 pub(crate) struct Tokens<T> {
     entries: Slab<(u32, T)>,
     serial: u32,
 }
 
-/// Where the serial number stands in a token.
+/// The lowest bit of the serial number in a token.
 const SERIAL: u32 = 32;
 
-/// Tokens from here on are never given out. They are free for other things that a set reports.
+/// Tokens from here on are never given out. They are free for other objects that a set reports.
 pub(crate) const RESERVED: u64 = !0 << SERIAL;
 
 impl<T> Default for Tokens<T> {

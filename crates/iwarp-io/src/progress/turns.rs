@@ -4,11 +4,11 @@ use super::Edges;
 use super::domain::Turn;
 use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering, after_unlocking, fence};
 
-/// A lock for something that one thread drives at a time. A driver that finds it locked leaves its edges behind and
-/// returns. Every holder looks for such edges after it has unlocked, however short it held the lock.
+/// A lock for an object that one thread drives at a time. A driver that finds it locked leaves its edges behind and returns. Every holder
+/// looks for such edges after it has unlocked, however briefly it held the lock.
 #[derive(Debug)]
 pub struct Turns<T> {
-    /// Edges that nobody has looked at yet.
+    /// Edges that no thread has looked at yet.
     left: AtomicU8,
     state: Mutex<T>,
 }
@@ -22,13 +22,13 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Waits for the lock. After unlocking, the caller checks whether [edges were left](Self::has_left) meanwhile, and then
+    /// Waits for the lock. After unlocking, the caller checks if [edges were left](Self::has_left) meanwhile, and then
     /// [drives](Self::drive).
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.state.lock()
     }
 
-    /// The lock, unless another thread holds it. After unlocking, the caller does as after [`lock`](Self::lock).
+    /// Takes the lock, unless another thread holds it. After unlocking, the caller does as after [`lock`](Self::lock).
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.state.try_lock()
     }
@@ -72,7 +72,7 @@ impl<T> Turns<T> {
         all
     }
 
-    /// Whether a thread that did not get the lock has left edges. Every holder asks this after it has unlocked.
+    /// Returns true if a thread that did not get the lock has left edges. Every holder asks this after it has unlocked.
     pub fn has_left(&self) -> bool {
         after_unlocking();
         self.left.load(Ordering::SeqCst) != 0

@@ -1,9 +1,9 @@
 //! The threads that wait for requests with one overlapped file, and make progress meanwhile.
 //!
-//! The waiters' set nests the adapter's control set and, once a Notify was armed, the sets of the completion queues made
-//! with the file. One thread sleeps in that set and drives; the others sleep as `places` says. A set reports an event to one
-//! thread only. So a thread that stops waiting with work undone passes the work on to the threads that still sleep, because
-//! the background thread keeps away from what these threads wait for.
+//! The waiters' set nests the adapter's control set and, once a Notify was armed, the sets of the completion queues made with the file. One
+//! thread sleeps in that set and drives; the others sleep as described at `places`. A set reports an event to one thread only. So a thread
+//! that stops waiting with work undone passes the work on to the threads that still sleep, because the background thread leaves the sources
+//! of these threads alone.
 
 mod places;
 
@@ -27,7 +27,7 @@ const CONTROL: u64 = RESERVED;
 /// A longer sleep is cut to an hour. A thread with a later deadline then sleeps again.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
-/// The place where threads wait, see the [module](self).
+/// The threads that wait for requests with one overlapped file, see the [module](self).
 pub struct Waiters<S: Readiness = Set> {
     set: S,
     places: Places<S>,
@@ -44,12 +44,12 @@ pub struct Waiters<S: Readiness = Set> {
     environment: Environment,
 }
 
-/// Wakes threads that wait outside of [`Waiters::park`]. They wait on a set of their own around the waiters' set, because
-/// in the waiters' set a parked thread could take their wake-up away.
+/// Wakes threads that wait outside of [`Waiters::park`]. They wait on a separate set around the waiters' set, because in the waiters' set a
+/// parked thread could take their wake-up away.
 struct OutsideWaiters<S: Readiness> {
     set: S,
     waker: S::Waker,
-    /// Whether the set was handed out.
+    /// The set was handed out.
     exposed: AtomicBool,
 }
 
@@ -59,7 +59,7 @@ struct Queue<S: Readiness> {
     membership: SetMembership,
 }
 
-/// Whether the waiters' set reports a queue.
+/// The state of a queue in the waiters' set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SetMembership {
     /// No Notify was armed yet, so the queue is not in the set.
@@ -127,7 +127,7 @@ fn is_final(error: &io::Error) -> bool {
 }
 
 impl<S: Readiness> Waiters<S> {
-    /// A place to wait for reports of `control`, and of the queues that are added later. `parked_anywhere` counts the
+    /// Makes a group of threads that wait for reports of `control`, and of the queues that are added later. `parked_anywhere` counts the
     /// threads that wait in any waiters of the adapter.
     ///
     /// # Errors
@@ -162,7 +162,7 @@ impl<S: Readiness> Waiters<S> {
         })
     }
 
-    /// Counts the threads parked here.
+    /// Returns the counter of the threads parked here.
     pub fn parked(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.parked)
     }
@@ -183,9 +183,8 @@ impl<S: Readiness> Waiters<S> {
         queues.remove(token);
     }
 
-    /// A request waits for a queue: from now on, events of the queue's domain wake the threads that park here. The caller
-    /// has added the interest to the domain before. If the set cannot report the domain, the background thread goes on
-    /// serving the queue.
+    /// A request waits for a queue: from now on, events of the queue's domain wake the threads that park here. The caller has added the
+    /// interest to the domain before. If the set cannot report the domain, the background thread continues to serve the queue.
     pub fn arm(&self, domain: &Domain<S>, token: u64) {
         domain.recall();
         let mut queues = self.queues.lock();
@@ -223,7 +222,7 @@ impl<S: Readiness> Waiters<S> {
         None
     }
 
-    /// The next queue, from a position on, that a request waits for.
+    /// Returns the next queue, from a position on, that a request waits for.
     fn awaited(&self, from: usize) -> Option<(usize, Arc<Domain<S>>)> {
         let queues = self.queues.lock();
         let mut rest = queues.iter().skip_while(|(place, _)| *place < from);
@@ -242,16 +241,14 @@ impl<S: Readiness> Waiters<S> {
         }
     }
 
-    /// Tells the background thread of unfinished work of a domain, in case this thread does not come back to the domain
-    /// sooner.
+    /// Notifies the background thread of unfinished work of a domain, in case this thread does not return to the domain sooner.
     fn notice(&self, domain: &Domain<S>) {
         if domain.has_unfinished() {
             self.background.notice(domain);
         }
     }
 
-    /// Sleeps in the waiters' set, or in this one around it, until something is ready, or another thread has completed
-    /// something.
+    /// Sleeps in the waiters' set, or in `own` around it, until a source is ready, or another thread has completed a request.
     fn sleep(
         &self,
         own: Option<&OwnSet<S>>,
@@ -279,8 +276,7 @@ impl<S: Readiness> Waiters<S> {
         }
     }
 
-    /// Waits for what the waiters' set reports, calls `then`, and drives what was reported. Called in front or by a thread
-    /// that is not.
+    /// Waits for reports of the waiters' set, calls `then`, and drives the reported queues. `in_front` is true for the thread in front.
     fn look(&self, in_front: bool, limit: Option<Duration>, then: impl FnOnce()) -> io::Result<()> {
         let mut queues = [0; BATCH];
         let mut count = 0;
@@ -322,7 +318,7 @@ impl<S: Readiness> Waiters<S> {
         Ok(())
     }
 
-    /// Drives what is ready, for a thread that waits outside.
+    /// Drives the ready sources, for a thread that waits outside.
     pub fn progress(&self) {
         let exposed = self.outside.exposed.load(Ordering::SeqCst);
         if exposed {
@@ -340,12 +336,12 @@ impl<S: Readiness> Waiters<S> {
         self.go();
     }
 
-    /// Progresses until `done` returns true or the deadline has passed, and sleeps in between; calls `begin` when the thread
-    /// counts as parked. `awaited` names what the thread waits for, for [`wake_for`](Self::wake_for).
+    /// Progresses until `done` returns true or the deadline has passed, and sleeps in between; calls `begin` when the thread counts as
+    /// parked. `awaited` identifies the awaited object, for [`wake_for`](Self::wake_for).
     ///
     /// # Errors
     ///
-    /// In a simulated world, if nothing is left that could end the wait, or if the waiting thread is not the world's own.
+    /// In a simulated world, if no event is left that could end the wait, or if the waiting thread is not the world's own.
     pub fn park(
         &self,
         awaited: usize,
@@ -369,7 +365,7 @@ impl<S: Readiness> Waiters<S> {
         self.parked.fetch_add(1, Ordering::SeqCst);
         self.parked_anywhere.fetch_add(1, Ordering::SeqCst);
         begin();
-        // The clock is read only if the thread woke for something other than what it waits for.
+        // The clock is read only if the thread was woken by something that it does not wait for.
         let too_late = || deadline.is_some_and(|deadline| self.environment.now() >= deadline);
         let mut outcome = Ok(());
         while !done() {
@@ -381,7 +377,7 @@ impl<S: Readiness> Waiters<S> {
                 }
             };
             if done() {
-                outcome = Ok(()); // whatever else happened
+                outcome = Ok(()); // also if the last wait has failed
                 break;
             }
             if outcome.is_err() || too_late() {
@@ -395,7 +391,7 @@ impl<S: Readiness> Waiters<S> {
         outcome
     }
 
-    /// Drives what there is to drive, or sleeps until there is something.
+    /// Drives if there is work, otherwise sleeps until there is some.
     fn drive_or_sleep(
         &self,
         place: &SleepingPlace<S>,
@@ -440,7 +436,7 @@ impl<S: Readiness> Waiters<S> {
         }
     }
 
-    /// Makes one of the parked threads look for work that is undone.
+    /// Makes one of the parked threads look for undone work.
     fn pass_on(&self) {
         // A thread that is about to sleep sees this.
         self.passed_on.store(true, Ordering::SeqCst);
@@ -452,7 +448,7 @@ impl<S: Readiness> Waiters<S> {
         self.wake_those(Wanted::All);
     }
 
-    /// As [`wake`](Self::wake), but of the parked threads only those that wait for something that has happened, or for
+    /// Like [`wake`](Self::wake), but wakes only those parked threads for whose awaited object `has_happened` is true, or that wait for
     /// [`ANYTHING`].
     pub fn wake_for(&self, has_happened: &dyn Fn(usize) -> bool) {
         self.wake_those(Wanted::For(has_happened));
@@ -471,8 +467,7 @@ impl<S: Readiness> Waiters<S> {
         }
     }
 
-    /// There is unfinished work that no set reports: wakes a thread that drives, if threads are parked here, and those that
-    /// wait outside.
+    /// There is unfinished work that no set reports: wakes a thread that drives, if threads are parked here, and those that wait outside.
     pub fn call_driver(&self) {
         if self.parked.load(Ordering::SeqCst) > 0 {
             self.pass_on();

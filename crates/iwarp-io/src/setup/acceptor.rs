@@ -1,12 +1,12 @@
-//! Accepting connections, however many there are, and whether or not there are descriptors for them.
+//! Accepting connections, however many there are, and even if there are no descriptors for them.
 //!
-//! A listening socket is reported once for what has come since the last look, so that whoever is told accepts until
-//! nobody is left. A crowd could hold a driver for ever in that way: after [`TURN`] connections there is a pause. During the
-//! pause the socket is not reported at all, and the adapter's own thread ends the pause when its other work is done.
+//! A listening socket is reported once for all connections since the last look, so the thread that gets the report accepts until none is
+//! left. Many peers could occupy a driver for ever in that way: after [`TURN`] connections there is a pause. During the pause the socket is
+//! not reported at all, and the adapter's own thread ends the pause when its other work is done.
 //!
-//! Without a descriptor nobody can be accepted. Then half-open connections give theirs up, one for each peer that waits
-//! (SEC-031). If there are none, the pause lasts until a connection of this process ends, or for [`RETRY`], because other
-//! parts of the process do not tell when they close something.
+//! Without a descriptor no connection can be accepted. Then half-open connections give theirs up, one for each peer that waits (SEC-031).
+//! If there are none, the pause lasts until a connection of this crate ends, or for [`RETRY`], because other parts of the process may close
+//! descriptors without a notice.
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,28 +30,29 @@ use crate::progress::timers::{Timed, TimerKey};
 use crate::system_call::{errno, is_refusal};
 use crate::transport::{self, Bound, Wire};
 
-/// Connections that are accepted in one turn. Where more wait, whatever else the driver has to do comes first.
+/// The most connections that are accepted in one turn. If more wait, the driver's other work comes first.
 const TURN: usize = 64;
-/// How soon accepting is tried again that failed for want of descriptors. Sooner, when a connection of ours ends.
+/// The time after which accepting is tried again that failed for want of descriptors. It is tried sooner if a connection of this process
+/// ends.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// What an [`Acceptor`] tells: a listener. Called with no lock of the acceptor held.
+/// The calls of an [`Acceptor`] to its owner, a listener. Called with no lock of the acceptor held.
 pub trait AcceptorOwner: Send + Sync {
-    /// The whole Request of a peer is here. The owner keeps the connection until somebody wants it, or refuses it.
+    /// A peer's Request has arrived completely. The owner keeps the connection until a client asks for one, or refuses it.
     fn requested(&self, incoming: Arc<Incoming>);
 
     /// A connection with a whole Request has ended by itself.
     fn ended(&self, key: u64);
 }
 
-/// How connections are answered.
+/// The configuration of an acceptor.
 #[derive(Clone, Debug)]
 pub struct AcceptorConfig {
-    /// What holds for all of them.
+    /// The configuration of all responders.
     pub responder: ResponderConfig,
-    /// The plan of what is to go wrong.
+    /// The fault plan.
     pub faults: Option<Arc<Faults>>,
-    /// Who removes the device when the plan says so.
+    /// The object that removes the device when the plan says so.
     pub fault_owner: Arc<dyn FaultOwner>,
 }
 
@@ -60,31 +61,31 @@ pub struct Acceptor {
     driver: Arc<Driver>,
     config: AcceptorConfig,
     owner: Weak<dyn AcceptorOwner>,
-    /// Locked before `state`, where both are.
+    /// Locked before `state`, if both are.
     sockets: Mutex<Sockets>,
     state: Mutex<AcceptorState>,
     this: Weak<Self>,
 }
 
-/// What connections come from.
+/// The sockets that connections come from.
 #[derive(Default)]
 struct Sockets {
-    /// Each with its token in the control domain, where it is reported; without one during a pause.
+    /// Each with its token in the control domain, where it is reported; without a token during a pause.
     listening: Vec<(transport::Listener, Option<u64>)>,
-    /// Accepting pauses until then.
+    /// The end of a pause in accepting.
     pause: Option<TimerKey>,
-    /// What messages call them.
+    /// The address that messages name.
     address: Option<SocketAddr>,
 }
 
 #[derive(Default)]
 struct AcceptorState {
     limits: HalfOpenLimits,
-    /// Peers whose Request is not whole yet.
+    /// Peers whose Request is not complete yet.
     half_open: HalfOpen<Arc<Incoming>>,
-    /// Peers whose Request was found to be whole when they were to give way. The owner is told when the sockets are unlocked.
+    /// Peers whose Request was found to be complete when they were to give way. The owner is notified when the sockets are unlocked.
     requested: Vec<Arc<Incoming>>,
-    /// Connections that a fault plan keeps from being let in, until a deadline or for ever.
+    /// Connections that a fault plan holds back, until a deadline or for ever.
     held: Vec<(Wire, Option<TimerKey>)>,
     /// The key of the latest arrival.
     arrivals: u64,
@@ -150,7 +151,7 @@ impl Acceptor {
         Ok(())
     }
 
-    /// Watches a peer whose Request is here already, until somebody wants it.
+    /// Watches a peer whose Request has arrived already, until a client asks for it.
     ///
     /// # Errors
     ///
@@ -160,7 +161,7 @@ impl Acceptor {
         Incoming::requested(&self.driver, self.this.clone(), key, request)
     }
 
-    /// Nobody is let in any more, and whoever is half-open is refused.
+    /// Stops accepting connections, and refuses half-open ones.
     pub fn close(&self) {
         let sockets = std::mem::take(&mut *self.sockets.lock());
         self.stop(sockets);
@@ -190,7 +191,7 @@ impl Acceptor {
         }
     }
 
-    /// Has connections to a socket reported, those that wait already as well.
+    /// Makes the domain report connections to a socket, including those that wait already.
     fn report(&self, socket: &transport::Listener) -> io::Result<u64> {
         let control = &self.driver.control;
         control.add(socket, self.this.clone(), Edges::READ)
@@ -207,7 +208,7 @@ impl Acceptor {
         let Some(pause) = pause else {
             return;
         };
-        // Nobody is woken for what comes meanwhile.
+        // No thread is woken for connections that arrive meanwhile.
         for (socket, token) in &mut sockets.listening {
             if let Some(token) = token.take() {
                 self.driver.control.remove(socket, token);
@@ -217,7 +218,7 @@ impl Acceptor {
         sockets.pause = Some(self.driver.set_timer(end, self.this.clone()));
     }
 
-    /// After a pause, has new connections reported again; how long to pause if that fails.
+    /// After a pause, makes the domain report new connections again. Returns the length of the next pause if that fails.
     fn report_all(&self, sockets: &mut Sockets) -> Option<Duration> {
         for (socket, token) in &mut sockets.listening {
             if token.is_none() {
@@ -233,7 +234,7 @@ impl Acceptor {
         None
     }
 
-    /// Accepts from one socket; how long to pause then, if more may wait.
+    /// Accepts from one socket. Returns the length of the pause after it, if more may wait.
     fn admit_from(
         &self,
         socket: &transport::Listener,
@@ -248,12 +249,12 @@ impl Acceptor {
                     continue;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-                // The peer has gone already: the next one may not.
+                // This peer has already disconnected; the next one may still be there.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => error,
             };
             if descriptors::is_shortage(&error) {
-                // The system takes a descriptor before it looks whether somebody is there.
+                // The system takes a descriptor before it checks if a peer waits.
                 if !socket.is_somebody_there() {
                     return None;
                 }
@@ -272,7 +273,7 @@ impl Acceptor {
         Some(Duration::ZERO)
     }
 
-    /// Lets a peer in, unless the peer has guessed STags, or a fault plan is against it.
+    /// Accepts a peer, unless the peer has guessed STags, or a fault plan refuses or holds it.
     fn take(&self, connection: Wire) {
         let (_, peer) = connection.addresses();
         let guesses = &self.driver.protection_faults;
@@ -303,7 +304,7 @@ impl Acceptor {
         held.push((connection, timer));
     }
 
-    /// Lets a peer in, which is half-open from now on.
+    /// Accepts a peer, which is half-open from now on.
     fn let_in(&self, connection: Wire) {
         let AcceptorConfig {
             responder,
@@ -330,7 +331,7 @@ impl Acceptor {
         }
     }
 
-    /// Ends a connection that was taken out for another one, unless its Request is here; true when it has ended.
+    /// Ends a connection that was taken out for another one, unless its Request has arrived. Returns true when it has ended.
     fn make_way(&self, incoming: Arc<Incoming>) -> bool {
         if incoming.is_requested_after_all() {
             self.state.lock().requested.push(incoming);
@@ -341,7 +342,7 @@ impl Acceptor {
         true
     }
 
-    /// Frees a descriptor of those that have sent no Request yet, if there is one.
+    /// Frees the descriptor of a peer that has sent no Request yet, if there is one.
     fn one_gives_way(&self) -> bool {
         loop {
             let oldest = give_way(&mut self.state.lock().half_open);
@@ -354,7 +355,7 @@ impl Acceptor {
         }
     }
 
-    /// Tells of those whose Request was found to be whole. Called without a lock.
+    /// Reports peers whose Request was found to be complete. Called without a lock.
     fn tell_requested(&self) {
         let requested = std::mem::take(&mut self.state.lock().requested);
         for incoming in requested {
@@ -370,7 +371,7 @@ impl Acceptor {
     }
 }
 
-/// Tells the operator why peers wait.
+/// Logs for the operator why peers wait.
 fn complain(error: &io::Error, address: Option<SocketAddr>) {
     let at = address.map(tracing::field::display);
     if errno(error) == Some(Errno::MFILE) {
@@ -390,7 +391,7 @@ fn complain(error: &io::Error, address: Option<SocketAddr>) {
 
 impl IncomingOwner for Acceptor {
     fn requested(&self, key: u64) {
-        // Whoever took it out has seen to it: it has made room, or the acceptor has closed.
+        // The caller that took it out has handled it: it has made room, or the acceptor has closed.
         let incoming = self.state.lock().half_open.remove(key);
         if let Some(incoming) = incoming {
             self.tell(incoming);
@@ -430,7 +431,7 @@ impl Timed for Acceptor {
             self.let_in(connection);
             return self.tell_requested();
         }
-        // The end of a pause, or before that, because a descriptor is free.
+        // The pause ends in time, or early because a descriptor is free.
         let mut sockets = self.sockets.lock();
         if let Some(key) = sockets.pause.take() {
             self.driver.cancel_timer(key);

@@ -1,19 +1,18 @@
-//! Who may be half-open at a listener: peers that have a stream, over any transport, and have not sent their whole Request.
+//! The half-open connections of a listener: peers that have a stream, over any transport, and have not sent their whole Request.
 //!
-//! Whoever can connect can stay silent, so that the number of these is limited (RFC 5042 §6.4.1), for all peers together
-//! and for each address. The newcomer is always let in, because it may be the honest one, and an older one gives way:
-//! the oldest of the same address where that has its share, else the oldest of the address that has the most. An
-//! address with few is so not disturbed by others with many.
+//! Any peer can connect and stay silent, so the number of these is limited (RFC 5042 §6.4.1), for all peers together and for each address.
+//! The newcomer is always let in, because it may be the honest one, and an older one gives way: the oldest of the same address if that has
+//! its share, otherwise the oldest of the address that has the most. So an address with few is not disturbed by others with many.
 
 use crate::peer_network::PeerNetwork;
 use crate::peer_table::PeerTable;
 
-/// How many half-open connections there may be.
+/// The limits of half-open connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HalfOpenLimits {
-    /// Of all peers together.
+    /// The limit of all peers together.
     pub total: usize,
-    /// Of one peer: an IPv4 address, or an IPv6 network of 64 bits.
+    /// The limit of one peer: an IPv4 address, or an IPv6 network of 64 bits.
     pub per_peer: usize,
 }
 
@@ -36,7 +35,7 @@ pub(super) fn make_room<T>(
     None
 }
 
-/// Takes out the oldest connection of the peer that has the most, of several such peers the oldest one.
+/// Takes out the oldest connection of the peer that has the most; if there are several such peers, the one with the oldest connection.
 pub(super) fn give_way<T>(half_open: &mut HalfOpen<T>) -> Option<T> {
     let most = half_open.most()?;
     let oldest = half_open.first_of(most)?;
@@ -51,7 +50,7 @@ mod tests {
         PeerNetwork::of([192, 0, 2, last].into())
     }
 
-    /// Lets `arrivals` in, numbered from 0; who had to give way.
+    /// Lets `arrivals` in, numbered from 0. Returns those that had to give way.
     fn gave_way(
         limits: HalfOpenLimits,
         arrivals: impl IntoIterator<Item = PeerNetwork>,
@@ -84,11 +83,11 @@ mod tests {
             total: 4,
             per_peer: 4,
         };
-        // 0 is the oldest of all, but its peer has no more than this one.
+        // 0 is the oldest of all, but its peer has no more than the newcomer's.
         assert_eq!(gave_way(limits, [1, 2, 2, 2, 3, 4].map(v4)), [1, 2]);
-        // Where all have the same, it is the oldest.
+        // If all have the same number, the oldest gives way.
         assert_eq!(gave_way(limits, [1, 2, 3, 4, 5, 6].map(v4)), [0, 1]);
-        // A peer with one outlives any number of others with more.
+        // A peer with one connection outlives any number of others with more.
         let flood = (0..1000).map(|at| v4(2 + u8::try_from(at % 2).unwrap()));
         let gone = gave_way(limits, [v4(1)].into_iter().chain(flood));
         assert_eq!(gone.len(), 997);

@@ -19,16 +19,16 @@ use crate::transport::stream::Stream;
 /// looks for the fields `peer` and `failure`.
 pub const STRANGERS: &str = "iwarp_io::strangers";
 
-/// Whoever has accepted a connection. Called with no lock of the connection held.
+/// The object that has accepted a connection. Called with no lock of the connection held.
 pub(super) trait IncomingOwner: Send + Sync {
-    /// The whole Request of the connection with this key is here.
+    /// The whole Request of the connection with this key has arrived.
     fn requested(&self, key: u64);
 
     /// The connection with this key has ended.
     fn ended(&self, key: u64);
 }
 
-/// A connection that a peer has opened and nobody has asked for yet.
+/// A connection that a peer has opened and that no client has asked for yet.
 pub struct Incoming {
     key: u64,
     peer: SocketAddr,
@@ -59,7 +59,7 @@ impl Incoming {
         })
     }
 
-    /// Watches a peer whose Request is here already, until somebody wants it.
+    /// Watches a peer whose Request has arrived already, until a client asks for it.
     pub(super) fn requested(
         driver: &Arc<Driver>,
         owner: Weak<dyn IncomingOwner>,
@@ -84,14 +84,14 @@ impl Incoming {
             startup: Mutex::default(),
         });
         let weak = Arc::downgrade(&this);
-        // Locked, because another thread may be told of the stream before this one has stored what begins here.
+        // Locked, because another thread may get a report of the stream before this one has stored the set-up.
         let mut startup = this.startup.lock();
         *startup = Some(begin(weak)?);
         drop(startup);
         Ok(this)
     }
 
-    /// Names the connection among those of its acceptor.
+    /// The number of the connection among those of its acceptor.
     pub fn key(&self) -> u64 {
         self.key
     }
@@ -101,28 +101,28 @@ impl Incoming {
         self.peer
     }
 
-    /// Whether the whole Request is here, after a last look: octets that have come and were not read yet count.
+    /// Returns true if the whole Request has arrived, after a last look: octets that have arrived and were not read yet count.
     pub(super) fn is_requested_after_all(&self) -> bool {
         self.startup.lock().as_mut().is_some_and(|startup| {
             startup.request().is_some() || startup.ready() == Some(ResponderOutcome::Requested)
         })
     }
 
-    /// Hands the request on; `None` when the connection has ended, or its Request is not whole.
+    /// Hands the request on; `None` when the connection has ended, or its Request is not complete.
     pub fn take(&self) -> Option<ConnectionRequest> {
         let mut startup = self.startup.lock();
         startup.as_ref()?.request()?;
         startup.take()?.into_request()
     }
 
-    /// Refuses the connection: with a Reply where there is a Request to answer, else by a reset.
+    /// Refuses the connection: with a Reply if there is a Request to answer, otherwise by a reset.
     pub fn refuse(&self) {
         if let Some(startup) = self.startup.lock().take() {
             startup.reject(&[]);
         }
     }
 
-    /// Whether the connection has ended, or was taken.
+    /// Returns true if the connection has ended, or was taken.
     pub fn has_ended(&self) -> bool {
         self.startup.lock().is_none()
     }

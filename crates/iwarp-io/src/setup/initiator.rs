@@ -1,4 +1,4 @@
-//! The Initiator: from a connected transport to what both sides have agreed on, RFC 5044 section 7.1 and RFC 6581.
+//! The Initiator: from a connected transport to an agreement of both sides, RFC 5044 section 7.1 and RFC 6581.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -13,79 +13,79 @@ use super::exchange::{Machine, deadline};
 /// A Responder that ends the stream within this time of a Request of revision 2, without an octet, may speak revision 1 only.
 const FALLBACK_WITHIN: Duration = Duration::from_secs(5);
 
-/// What an [`Initiator`] asks for, and what it puts up with.
+/// The offer of an [`Initiator`], and its limits for the Reply.
 #[derive(Clone, Debug)]
 pub struct InitiatorConfig {
-    /// What the Request says.
+    /// The contents of the Request.
     pub offer: Offer,
     /// The read limits of the adapter. A Reply that demands more inbound Reads is answered with a Terminate (MPA2-016).
     pub most: ReadLimits,
-    /// The limit in each direction where the Reply states none.
+    /// The limit in each direction if the Reply states none.
     pub unstated: u32,
-    /// A Reply whose A is not the Request's is answered with a Terminate (MPA2-022). Without this the Reply's A decides.
+    /// A Reply whose A differs from the Request's is answered with a Terminate (MPA2-022). If false, the Reply's A decides.
     pub strict_peer_to_peer: bool,
     /// Asks for revision 1 when the peer ends the stream instead of answering a Request of revision 2 (MPA2-010).
     pub revision_1_fallback: bool,
-    /// The time from the Request to the whole Reply, for which the peer's application decides. Without a limit this side waits as
-    /// long as the peer's application takes (CONN-031).
+    /// The time from the Request to the whole Reply, in which the peer's application decides. Without a limit this side waits for the
+    /// peer's application for ever (CONN-031).
     pub reply_within: Option<Duration>,
     /// The time from the first octet of the Reply to the whole Reply (MPA-024).
     pub reply_frame_within: Option<Duration>,
-    /// How long the ready-to-receive message waits for the application, which has not [completed](Initiator::complete).
+    /// The time for which the ready-to-receive message waits for the application to [complete](Initiator::complete).
     pub hold_ready: Option<Duration>,
 }
 
-/// What an [`Initiator`] tells.
+/// An event of an [`Initiator`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum InitiatorOutcome {
-    /// The Reply agrees. Not an octet behind it was taken.
+    /// The Reply agrees. No octet behind it was read.
     Agreed(Box<Agreement>),
-    /// The application has not completed in time: the ready-to-receive message is to be sent without it.
+    /// The application has not completed in time: the ready-to-receive message has to be sent without it.
     SendReady,
-    /// The peer may speak revision 1 only. The stream is to be closed, and the transport to connect once more.
+    /// The peer may speak revision 1 only. The stream has to be closed, and the transport has to connect once more.
     FallBack,
     /// There will be no connection.
     Failed(InitiatorFailure),
 }
 
-/// What the two sides have agreed on.
+/// The parameters that the two sides have agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreement {
-    /// How the stream runs. Inbound Reads beyond those that the Reply stated are served, up to the Request's.
+    /// The parameters of the stream. Inbound Reads beyond those that the Reply stated are served, up to the Request's limit.
     pub agreed: Agreed,
-    /// The read limits that the application is to know.
+    /// The read limits that the application gets.
     pub limits: ReadLimits,
     /// The application's Private Data in the Reply.
     pub private_data: Vec<u8>,
-    /// The Reply's A is not the Request's (MPA2-022).
+    /// The Reply's A differs from the Request's (MPA2-022).
     pub changes_peer_to_peer: bool,
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InitiatorFailure {
-    /// The Reply rejects.
+    /// The Reply rejects the connection.
     Rejected {
         /// The application's Private Data in the Reply.
         private_data: Vec<u8>,
     },
-    /// What came is no Reply to this Request.
+    /// The received octets are no Reply to this Request.
     Malformed(StartupError),
-    /// The Reply demands what this side does not do.
+    /// The Reply demands something that this side does not do.
     Unacceptable {
-        /// What it demands.
+        /// The demand.
         why: ConcludeError,
-        /// The last FPDU, with the Terminate that says so (MPA2-016, MPA2-029).
+        /// The last FPDU, with the Terminate that reports this (MPA2-016, MPA2-029).
         terminate: Vec<u8>,
     },
-    /// The peer has ended the stream before the whole Reply was here.
+    /// The peer has ended the stream before the whole Reply arrived.
     Ended(StreamEnd),
-    /// The Reply did not come in time.
+    /// The Reply did not arrive in time.
     TimedOut,
 }
 
 impl InitiatorFailure {
-    /// How this side is to end the stream.
+    /// The way in which this side has to end the stream.
     #[must_use]
     pub fn ending(&self) -> StreamEnd {
         match self {
@@ -119,18 +119,18 @@ pub struct Initiator {
 
 #[derive(Clone, Debug)]
 enum InitiatorState {
-    /// The transport connects.
+    /// The transport is connecting.
     Idle,
-    /// The Request has left.
+    /// The Request was sent.
     AwaitsReply {
         reader: FrameReader,
         sent: Instant,
-        /// When the first octet of the Reply came.
+        /// The time of the first octet of the Reply.
         began: Option<Instant>,
     },
     /// The ready-to-receive message is held back for the application.
     Holds { until: Option<Instant> },
-    /// The ready-to-receive message has left, and the application has not completed.
+    /// The ready-to-receive message was sent, and the application has not completed.
     ReadySent,
     /// Connected, or failed.
     Over,
@@ -146,13 +146,13 @@ impl Initiator {
         }
     }
 
-    /// What the Request says; its revision is 1 after a fall-back.
+    /// The contents of the Request; its revision is 1 after a fall-back.
     #[must_use]
     pub fn offer(&self) -> &Offer {
         &self.config.offer
     }
 
-    /// The transport has connected. Returns the Request, which is to be sent in one write (MPA-001); `None` when none is due.
+    /// The transport has connected. Returns the Request, which has to be sent in one write (MPA-001); `None` when none is due.
     ///
     /// # Panics
     ///
@@ -172,8 +172,8 @@ impl Initiator {
         Some(request)
     }
 
-    /// The application completes the connection. True when the ready-to-receive message is to be sent now; false when it was
-    /// sent before, or nothing has been agreed.
+    /// The application completes the connection. Returns true when the ready-to-receive message has to be sent now, false when it was sent
+    /// before, or when there is no agreement.
     pub fn complete(&mut self) -> bool {
         let due = matches!(self.state, InitiatorState::Holds { .. });
         if due || matches!(self.state, InitiatorState::ReadySent) {
@@ -187,7 +187,7 @@ impl Initiator {
         Some(InitiatorOutcome::Failed(failure))
     }
 
-    /// A whole Reply is here. It is validated before anything else is sent (MPA-030).
+    /// A whole Reply has arrived. It is validated before anything else is sent (MPA-030).
     fn conclude(&mut self, now: Instant, reply: Frame) -> Option<InitiatorOutcome> {
         let InitiatorConfig { offer, most, .. } = &self.config;
         let concluded = offer.conclude(&reply, *most);
@@ -213,8 +213,8 @@ impl Initiator {
             Some(_) => limit,
             None => limit.min(self.config.unstated),
         };
-        // How many Reads the peer may send goes by our Request where its Reply says nothing (MPA2-019), so that only what the
-        // application is told is cut.
+        // If the Reply states no limit for the peer's Reads, our Request's limit holds (MPA2-019), so only the limit that the application
+        // gets is cut.
         agreed.limits.ord = cut(agreed.limits.ord, ord);
         Agreement {
             limits: ReadLimits {
@@ -274,7 +274,7 @@ impl Machine for Initiator {
         false
     }
 
-    /// What stands behind the Reply waits in the transport for the application (MPA-017).
+    /// Octets behind the Reply wait in the transport for the application (MPA-017).
     fn handle_unwanted(&mut self) -> Option<InitiatorOutcome> {
         None
     }

@@ -1,8 +1,8 @@
 //! Connection set-up: the MPA start-up exchange, as two machines without a socket and without a clock.
 //!
-//! An [`Initiator`] begins when its transport has connected, a [`Responder`] when it has accepted a stream. Octets and time go
-//! into them; frames, deadlines and outcomes come out. Whoever drives one reads no more octets than it [wants](Machine::wanted), so
-//! that what stands behind a start-up frame stays in the transport.
+//! An [`Initiator`] begins when its transport has connected, a [`Responder`] when it has accepted a stream. Octets and time go into them;
+//! frames, deadlines and outcomes come out. Their driver reads no more octets than a machine [wants](Machine::wanted), so that octets
+//! behind a start-up frame stay in the transport.
 //!
 //! ```text
 //!  Initiator                                        Responder
@@ -13,8 +13,8 @@
 //!
 //! The ready-to-receive message is an FPDU, which the engine's connection sends and receives.
 //!
-//! [`MpaStartup`] drives a machine over a stream of an adapter: it reads, sends, sets deadlines, and looks again when a fault plan
-//! holds the stream no longer. An [`Acceptor`] accepts connections, limits how many may be half-open, and tells its owner of whole
+//! [`MpaStartup`] drives a machine over a stream of an adapter: it reads, sends, sets deadlines, and looks again when a fault plan no
+//! longer holds the stream. An [`Acceptor`] accepts connections, limits the number of half-open ones, and notifies its owner of whole
 //! Requests.
 
 mod acceptor;

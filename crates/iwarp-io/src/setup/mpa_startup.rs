@@ -1,4 +1,4 @@
-//! A machine of the set-up with what it runs on: a stream, the domain in which connections are made, and a deadline.
+//! A machine of the set-up with its resources: a stream, the domain in which connections are made, and a deadline.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,19 +18,19 @@ use crate::progress::timers::{Timed, TimerKey};
 use crate::system_call::is_refusal;
 use crate::transport::stream::Stream;
 
-/// Who has a set-up under way: called when its stream may be ready, and when one of its deadlines has passed. The owner passes
-/// both on to [`MpaStartup`].
+/// The owner of a set-up under way: called when its stream may be ready, and when one of its deadlines has passed. The owner passes both on
+/// to [`MpaStartup`].
 pub trait StartupOwner: Source + Timed {}
 
 impl<T: Source + Timed> StartupOwner for T {}
 
-/// The stream of a set-up, its place in the domain, and its deadline. Dropping this closes the stream, and takes the place and the
-/// deadline back.
+/// The stream of a set-up, its place in the domain, and its deadline. Dropping this closes the stream, and takes the place and the deadline
+/// back.
 struct Resources {
     driver: Arc<Driver>,
     owner: Weak<dyn StartupOwner>,
     stream: Option<Stream>,
-    /// The stream's place in the domain, where it has one.
+    /// The stream's place in the domain, if it has one.
     token: Option<u64>,
     timer: Option<(Instant, TimerKey)>,
 }
@@ -64,7 +64,7 @@ impl Resources {
         self.stream.take()
     }
 
-    /// Ends the stream, if it is still here.
+    /// Ends the stream, unless it was taken out.
     fn end(&mut self, how: StreamEnd) {
         let stream = self.take_stream();
         match how {
@@ -98,7 +98,7 @@ impl Drop for Resources {
 pub struct MpaStartup<M> {
     machine: M,
     resources: Resources,
-    /// Why the stream has ended, if the system refused a call.
+    /// The reason why the stream has ended, if the system refused a call.
     refusal: Option<io::Error>,
 }
 
@@ -112,7 +112,7 @@ impl<M: std::fmt::Debug> std::fmt::Debug for MpaStartup<M> {
 }
 
 impl<M: Machine> MpaStartup<M> {
-    /// Reads what the machine wants, as far as it has come.
+    /// Reads the octets that the machine wants and that have arrived.
     fn read(&mut self) -> Option<M::Outcome> {
         let stream = self.resources.stream.as_ref()?;
         let machine = &mut self.machine;
@@ -151,7 +151,7 @@ impl<M: Machine> MpaStartup<M> {
                 if machine.expects_silence()
                     && let Ok(count) = stream.peek()
                 {
-                    // The peer did not wait, or has gone. A stream that has broken is noticed later.
+                    // The peer did not wait, or has disconnected. A stream that has broken is noticed later.
                     return match count {
                         0 => machine.handle_end(now, StreamEnd::Fin),
                         _ => machine.handle_unwanted(),
@@ -163,7 +163,7 @@ impl<M: Machine> MpaStartup<M> {
         None
     }
 
-    /// Sets the next deadline: the machine's, or the end of a fault plan's hold on what it waits for.
+    /// Sets the next deadline: the machine's, or the end of a fault plan's hold on the awaited octets.
     fn set_timer(&mut self) {
         let stream = self.resources.stream.as_ref();
         let held = stream.filter(|_| self.machine.wanted() > 0);
@@ -173,7 +173,7 @@ impl<M: Machine> MpaStartup<M> {
             .set_timer(deadlines.into_iter().flatten().min());
     }
 
-    /// Whether the deadline that has passed is the set-up's. It is not set any more then.
+    /// Returns true if the deadline that has passed is the set-up's. It is not set any more then.
     fn take_timer(&mut self, key: TimerKey) -> bool {
         let own = self.resources.timer.take_if(|(_, own)| *own == key);
         own.is_some()
@@ -217,7 +217,7 @@ impl MpaStartup<Initiator> {
         }
     }
 
-    /// What the Request says; its revision is 1 after a fall-back.
+    /// The contents of the Request; its revision is 1 after a fall-back.
     pub fn offer(&self) -> &Offer {
         self.machine.offer()
     }
@@ -226,7 +226,7 @@ impl MpaStartup<Initiator> {
     ///
     /// # Errors
     ///
-    /// The stream is broken. The set-up is to be [reset](Self::reset).
+    /// The stream is broken. The set-up has to be [reset](Self::reset).
     pub fn send_request(&mut self, stream: Stream, token: u64) -> io::Result<()> {
         let resources = &mut self.resources;
         resources.token = Some(token);
@@ -238,13 +238,13 @@ impl MpaStartup<Initiator> {
         Ok(())
     }
 
-    /// The stream may be ready. Agreed or failed, it is in the domain no more.
+    /// The stream may be ready. After agreement or failure, it is no longer in the domain.
     pub fn ready(&mut self) -> Option<InitiatorOutcome> {
         let outcome = self.read();
         self.act_on(outcome)
     }
 
-    /// A deadline of the owner's has passed.
+    /// A deadline of the owner has passed.
     pub fn expired(&mut self, key: TimerKey) -> Option<InitiatorOutcome> {
         if !self.take_timer(key) {
             return None;
@@ -287,14 +287,14 @@ impl MpaStartup<Initiator> {
             tracing::debug!(%peer, %failure, "no connection");
         }
         if let InitiatorFailure::Unacceptable { terminate, .. } = failure {
-            // The peer may have gone by itself.
+            // The peer may have disconnected by itself.
             let _ = stream.send_frame(terminate);
         }
         self.resources.end(failure.ending());
     }
 
-    /// The application completes the connection. Returns the stream, on which the ready-to-receive message is to be sent; `None`
-    /// when that was done before.
+    /// The application completes the connection. Returns the stream, on which the ready-to-receive message has to be sent; `None` when that
+    /// was done before.
     pub fn complete(&mut self) -> Option<Stream> {
         let due = self.machine.complete();
         self.set_timer();
@@ -302,7 +302,7 @@ impl MpaStartup<Initiator> {
     }
 }
 
-/// A stream on which a whole Request has come, and which nobody watches.
+/// A stream on which a whole Request has arrived, and which no thread watches.
 #[derive(Debug)]
 pub struct ConnectionRequest {
     machine: Responder,
@@ -335,7 +335,7 @@ impl ConnectionRequest {
     ///
     /// # Errors
     ///
-    /// Those of the system, when it cannot watch one stream more.
+    /// Those of the system, when it cannot watch one more stream.
     pub fn watch(
         self,
         driver: &Arc<Driver>,
@@ -353,11 +353,11 @@ impl ConnectionRequest {
 }
 
 impl MpaStartup<Responder> {
-    /// A set-up on a stream that was just accepted. `owner` may be called before this returns.
+    /// Makes a set-up on a stream that was just accepted. `owner` may be called before this returns.
     ///
     /// # Errors
     ///
-    /// Those of the system, when it cannot watch one stream more.
+    /// Those of the system, when it cannot watch one more stream.
     pub fn accepted(
         stream: Stream,
         config: ResponderConfig,
@@ -387,7 +387,7 @@ impl MpaStartup<Responder> {
         self.act_on(outcome)
     }
 
-    /// A deadline of the owner's has passed.
+    /// A deadline of the owner has passed.
     pub fn expired(&mut self, key: TimerKey) -> Option<ResponderOutcome> {
         if !self.take_timer(key) {
             return None;
@@ -396,13 +396,13 @@ impl MpaStartup<Responder> {
         self.act_on(outcome)
     }
 
-    /// The ready-to-receive message has come, by whoever has the stream now.
+    /// The ready-to-receive message has arrived. Called by the present owner of the stream.
     pub fn handle_ready(&mut self) -> Option<ResponderOutcome> {
         let outcome = self.machine.handle_ready();
         self.act_on(outcome)
     }
 
-    /// The connection has ended instead, says whoever has the stream now.
+    /// The connection has ended instead. Called by the present owner of the stream.
     pub fn handle_end(&mut self, end: StreamEnd) -> Option<ResponderOutcome> {
         let now = self.resources.driver.now();
         let outcome = self.machine.handle_end(now, end);
@@ -420,11 +420,11 @@ impl MpaStartup<Responder> {
         outcome
     }
 
-    /// Accepts: sends the Reply, and returns the stream with what has been agreed on, and whether the Reply has left. `None` when
-    /// there is no Request to answer.
+    /// Accepts: sends the Reply. Returns the stream, the agreed parameters, and the result of sending the Reply; `None` when there is no
+    /// Request to answer.
     pub fn accept(&mut self, with: Acceptance) -> Option<(Stream, Agreed, io::Result<()>)> {
         let accepted = self.machine.accept(self.resources.driver.now(), with)?;
-        // Out of the domain first: what comes from here on is the connection's.
+        // Out of the domain first: octets from here on belong to the connection.
         let mut stream = self.resources.take_stream()?;
         if accepted.agreed.markers.sent {
             stream.send_markers();
@@ -434,18 +434,18 @@ impl MpaStartup<Responder> {
         Some((stream, accepted.agreed, sent))
     }
 
-    /// Rejects: sends the Reply and closes. Without a Request to answer the peer sees a reset (MPA-002).
+    /// Rejects: sends the Reply and closes. If there is no Request to answer, the peer sees a reset (MPA-002).
     pub fn reject(mut self, private_data: &[u8]) {
         let reply = self.machine.reject(private_data);
         if let (Some(reply), Some(stream)) = (&reply, &self.resources.stream) {
-            // The peer may have gone by itself.
+            // The peer may have disconnected by itself.
             let _ = stream.send_frame(reply);
         }
         let how = reply.map_or(StreamEnd::Reset, |_| StreamEnd::Fin);
         self.resources.end(how);
     }
 
-    /// Takes a whole Request out of the hands of its owner; `None` when there is none.
+    /// Takes a whole Request from its owner; `None` when there is none.
     pub fn into_request(mut self) -> Option<ConnectionRequest> {
         self.machine.request()?;
         let stream = self.resources.take_stream()?;

@@ -10,12 +10,12 @@ use iwarp::{ReadLimits, StreamEnd};
 
 use super::exchange::{Machine, deadline};
 
-/// What holds for all connections that a [`Responder`] is asked for.
+/// The configuration that all connections of a listener share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponderConfig {
     /// The read limits of the adapter.
     pub most: ReadLimits,
-    /// The limit in each direction where the Request states none.
+    /// The limit in each direction if the Request states none.
     pub unstated: u32,
     /// The time from the accepted stream to the whole Request (MPA-023, MPA-024).
     pub request_within: Option<Duration>,
@@ -23,28 +23,28 @@ pub struct ResponderConfig {
     pub ready_within: Option<Duration>,
 }
 
-/// What a [`Responder`] tells.
+/// An event of a [`Responder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponderOutcome {
-    /// The whole Request is here. The application is to [accept](Responder::accept) or [reject](Responder::reject), and may take
-    /// its time.
+    /// The whole Request has arrived. The application has to [accept](Responder::accept) or [reject](Responder::reject), without a time
+    /// limit.
     Requested,
-    /// The ready-to-receive message has come: this side may send.
+    /// The ready-to-receive message has arrived: this side may send.
     Connected,
     /// There will be no connection.
     Failed(ResponderFailure),
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponderFailure {
-    /// What came is no Request (MPA-021).
+    /// The received octets are no Request (MPA-021).
     Malformed(StartupError),
-    /// The peer did not wait for the Reply: octets stand behind its Request (MPA-015).
+    /// The peer did not wait for the Reply: there are octets behind its Request (MPA-015).
     SentTooEarly,
     /// The peer has ended the stream.
     Ended(StreamEnd),
-    /// The Request, or the ready-to-receive message, did not come in time.
+    /// The Request, or the ready-to-receive message, did not arrive in time.
     TimedOut,
 }
 
@@ -60,16 +60,16 @@ impl fmt::Display for ResponderFailure {
     }
 }
 
-/// The Reply that accepts, and what holds from then on.
+/// The Reply that accepts, and the parameters that hold from then on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// The frame, which is to be sent in one write.
+    /// The frame, which has to be sent in one write.
     pub reply: Vec<u8>,
-    /// How the stream runs. Without a ready-to-receive message the connection is made when the Reply has left.
+    /// The parameters of the stream. Without a ready-to-receive message the connection is established when the Reply was sent.
     pub agreed: Agreed,
 }
 
-/// The machine of the side that is connected to.
+/// The machine of the side that accepts a connection.
 #[derive(Clone, Debug)]
 pub struct Responder {
     config: ResponderConfig,
@@ -78,21 +78,21 @@ pub struct Responder {
 
 #[derive(Clone, Debug)]
 enum ResponderState {
-    /// Not all of the Request is here.
+    /// The Request has not arrived completely.
     AwaitsRequest {
         reader: FrameReader,
         deadline: Option<Instant>,
     },
     /// The application decides.
     Requested(Box<Frame>),
-    /// The Reply has left.
+    /// The Reply was sent.
     AwaitsReady { deadline: Option<Instant> },
     /// Connected, refused or failed.
     Over,
 }
 
 impl Responder {
-    /// The Responder of a stream that was accepted now. It sends nothing until it has a whole Request (MPA-002).
+    /// Makes the Responder of a stream that was accepted now. It sends nothing until it has a whole Request (MPA-002).
     #[must_use]
     pub fn new(now: Instant, config: ResponderConfig) -> Self {
         let state = ResponderState::AwaitsRequest {
@@ -147,9 +147,9 @@ impl Responder {
         Some(Accepted { reply, agreed })
     }
 
-    /// The application rejects, because of the Private Data or for another reason of its own (MPA-019). Returns the Reply, behind
-    /// which the stream is to be closed in good order: some Initiators take a reset for a sign to try revision 1 (PEER-034).
-    /// `None` when there is no Request to answer: then the stream is to be reset (MPA-002).
+    /// The application rejects, because of the Private Data or for another reason (MPA-019). Returns the Reply, after which the stream has
+    /// to be closed in good order: some Initiators take a reset for a sign to try revision 1 (PEER-034). `None` when there is no Request to
+    /// answer: then the stream has to be reset (MPA-002).
     ///
     /// # Panics
     ///
@@ -164,7 +164,7 @@ impl Responder {
         Some(encoded(&frame))
     }
 
-    /// The peer's first FPDU is here and valid.
+    /// The peer's first FPDU has arrived and is valid.
     pub fn handle_ready(&mut self) -> Option<ResponderOutcome> {
         if !matches!(self.state, ResponderState::AwaitsReady { .. }) {
             return None;

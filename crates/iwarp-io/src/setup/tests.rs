@@ -1,4 +1,4 @@
-//! Both machines on a virtual clock, against each other and against what is wrong.
+//! Both machines on a virtual clock, against each other and against errors of a peer.
 
 #[cfg(unix)]
 mod driven;
@@ -63,7 +63,7 @@ fn acceptance() -> Acceptance {
     }
 }
 
-/// Hands octets over as a driver does, in pieces that end at `cuts`: never more than are wanted. What is left is not taken.
+/// Passes octets to a machine as a driver does, in pieces that end at `cuts`: never more than are wanted. The others are not read.
 fn feed<M: Machine>(
     machine: &mut M,
     now: Instant,
@@ -162,7 +162,7 @@ fn mpa_016_two_of_ours_agree_wherever_their_frames_are_cut() {
             let cuts = (0..=accepted.reply.len()).map(|cut| vec![cut]);
             for cuts in cuts.chain([(0..accepted.reply.len()).collect()]) {
                 let mut initiator = fresh.clone();
-                // What stands behind the Reply is not taken (MPA-017).
+                // Octets behind the Reply are not read (MPA-017).
                 let more = [&accepted.reply[..], b"behind"].concat();
                 let (outcome, taken) = feed(&mut initiator, now, &more, &cuts);
                 let agreement = agreement(outcome);
@@ -201,13 +201,13 @@ fn mpa2_036_without_revision_2_the_connection_is_made_with_the_reply() {
     }
 }
 
-/// MPA-024: a deadline is kept to the nanosecond, and no octet that comes meanwhile puts it off.
+/// MPA-024: a deadline is kept to the nanosecond, and no octet that arrives meanwhile defers it.
 #[test]
 fn mpa_024_each_deadline_ends_its_wait() {
     let start = Instant::now();
     let tick = Duration::from_nanos(1);
 
-    // That of the Reply counts from the Request.
+    // The deadline of the Reply counts from the Request.
     let all = InitiatorConfig {
         reply_frame_within: None,
         ..asking(offer(2))
@@ -225,7 +225,7 @@ fn mpa_024_each_deadline_ends_its_wait() {
     assert_eq!(failed, InitiatorFailure::TimedOut);
     assert_eq!(failed.ending(), StreamEnd::Reset);
 
-    // That of the frame counts from its first octet, which may take a day to come.
+    // The deadline of the frame counts from its first octet, which may arrive a day later.
     let frame = InitiatorConfig {
         reply_within: None,
         ..asking(offer(2))
@@ -252,7 +252,7 @@ fn mpa_024_each_deadline_ends_its_wait() {
     assert_eq!(initiator.handle_bytes(first, &header[..1]), None);
     assert_eq!(initiator.poll_timeout(), Some(start + 120 * SECOND));
 
-    // MPA-023: that of the Request.
+    // MPA-023: the deadline of the Request.
     let mut responder = Responder::new(start, answering());
     let due = start + 10 * SECOND;
     for octet in 0..request.len() - 1 {
@@ -264,7 +264,7 @@ fn mpa_024_each_deadline_ends_its_wait() {
     let late = ResponderOutcome::Failed(ResponderFailure::TimedOut);
     assert_eq!(responder.handle_timeout(due), Some(late));
 
-    // The application has all the time it wants, then the peer's begins.
+    // The application has unlimited time, then the peer's time begins.
     let mut responder = requested(answering(), &request, start);
     let day = start + 86_400 * SECOND;
     assert_eq!(responder.poll_timeout(), None);
@@ -320,7 +320,7 @@ fn without_a_limit_nothing_is_waited_for_in_vain() {
     assert_eq!(initiator.poll_timeout(), None);
     let patient = ResponderConfig {
         request_within: None,
-        ready_within: Some(Duration::MAX), // beyond what the clock can show
+        ready_within: Some(Duration::MAX), // beyond the range of the clock
         ..answering()
     };
     assert_eq!(Responder::new(start, patient).poll_timeout(), None);
@@ -349,7 +349,7 @@ fn mpa_019_a_rejection_carries_private_data_and_closes_in_good_order() {
     }
 }
 
-/// MPA2-010: only before the first octet, only soon, only once, and only where it is wanted.
+/// MPA2-010: only before the first octet, only soon, only once, and only if the configuration asks for it.
 #[test]
 fn mpa2_010_a_peer_that_ends_the_stream_at_once_is_asked_for_revision_1() {
     let start = Instant::now();
@@ -389,7 +389,7 @@ fn mpa2_010_a_peer_that_ends_the_stream_at_once_is_asked_for_revision_1() {
     }
 }
 
-/// MPA-027: wherever the frame is cut off.
+/// MPA-027: at any place in the frame.
 #[test]
 fn mpa_027_the_peers_end_fails_a_set_up_that_is_under_way() {
     let now = Instant::now();
@@ -403,7 +403,7 @@ fn mpa_027_the_peers_end_fails_a_set_up_that_is_under_way() {
             assert_eq!(failed, InitiatorFailure::Ended(end));
         }
         let ended = Some(ResponderOutcome::Failed(ResponderFailure::Ended(end)));
-        // Behind the whole Request it is while the application thinks.
+        // If the peer ends behind the whole Request, the application is still deciding.
         for cut in 0..=request.len() {
             let mut responder = Responder::new(now, answering());
             feed(&mut responder, now, &request[..cut], &[]);
@@ -426,13 +426,13 @@ fn mpa_015_octets_behind_the_request_are_a_violation() {
     let failed = ResponderOutcome::Failed(ResponderFailure::SentTooEarly);
     assert_eq!(responder.handle_unwanted(), Some(failed));
     assert_eq!(responder.accept(now, acceptance()), None);
-    // Once the Reply has left, what comes is the connection's.
+    // Once the Reply was sent, octets belong to the connection.
     let mut responder = requested(answering(), &request, now);
     responder.accept(now, acceptance()).unwrap();
     assert_eq!(responder.handle_unwanted(), None);
 }
 
-/// MPA-003, MPA-004, MPA-005, MPA-010, MPA-012, MPA-021, MPA-022: the first wrong octet of a header ends it, and nothing is sent.
+/// MPA-003, MPA-004, MPA-005, MPA-010, MPA-012, MPA-021, MPA-022: the first wrong octet of a header ends the set-up, and nothing is sent.
 #[test]
 fn mpa_021_malformed_frames_end_the_set_up() {
     let now = Instant::now();
@@ -467,7 +467,7 @@ fn mpa_021_malformed_frames_end_the_set_up() {
     let (outcome, _) = feed(&mut responder, now, &good, &[]);
     let wrong = ResponderFailure::Malformed(StartupError::WrongKind(FrameKind::Reply));
     assert_eq!(outcome, Some(ResponderOutcome::Failed(wrong)));
-    // A Reply that is well formed and answers another Request (MPA2-036).
+    // A Reply that is well formed but answers another Request (MPA2-036).
     let (mut initiator, _) = connected(asking(offer(1)), now);
     let (outcome, _) = feed(&mut initiator, now, &good, &[]);
     let failed = failure(outcome);
@@ -552,7 +552,7 @@ fn mpa2_022_a_reply_that_changes_a_is_taken_or_not() {
     }
 }
 
-/// MPA2-017 to MPA2-019, MPA2-034: what a frame does not state is taken for a number that adapters agree on.
+/// MPA2-017 to MPA2-019, MPA2-034: for a limit that a frame does not state, the number that adapters agree on is used.
 #[test]
 fn mpa2_019_limits_that_are_not_stated() {
     let none = 0x3FFF;
@@ -579,7 +579,7 @@ fn mpa2_019_limits_that_are_not_stated() {
         (limits(50, 60), limits(50, 60))
     );
 
-    // The Responder's side: its own inbound limit stays as it is.
+    // The Responder's side: its own inbound limit is unchanged.
     let now = Instant::now();
     let (_, stated) = connected(asking(wide.clone()), now);
     let (_, plain) = connected(
@@ -635,7 +635,7 @@ fn mpa_002_mpa_030_calls_out_of_turn_send_nothing() {
 }
 
 proptest! {
-    /// Whatever the two want, and however their frames are cut: both ends agree.
+    /// For any configurations of both, and any cuts of their frames, both ends agree.
     #[test]
     fn both_ends_of_any_negotiation_agree(
         [rev2, peer_to_peer, crc, wanted] in any::<[bool; 4]>(),
@@ -677,7 +677,7 @@ proptest! {
         prop_assert_eq!(ours.ready.is_some(), rev2 && peer_to_peer);
         prop_assert_eq!((ours.markers.sent, ours.markers.received), (theirs.markers.received, theirs.markers.sent));
         if rev2 {
-            // MPA2-020: also where the Reply makes room for a ready-to-receive Read.
+            // MPA2-020: also if the Reply makes room for a ready-to-receive Read.
             prop_assert_eq!((ours.limits.ird, ours.limits.ord), (theirs.limits.ord, theirs.limits.ird));
             prop_assert_eq!(agreement.limits, ours.limits);
         } else {

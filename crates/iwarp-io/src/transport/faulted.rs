@@ -13,7 +13,7 @@ use crate::capture::{Flow, SentBy};
 use crate::environment::Environment;
 use crate::faults::{Blocked, Effect, FaultOwner, StreamFaults};
 
-/// What a plan does to one stream.
+/// The faults of a plan on one stream.
 #[derive(Debug)]
 pub(super) struct Faulted {
     state: Mutex<State>,
@@ -24,9 +24,9 @@ pub(super) struct Faulted {
 #[derive(Debug)]
 struct State {
     faults: StreamFaults,
-    /// Octets were taken that have not left.
+    /// Octets were taken that were not sent yet.
     backlogged: bool,
-    /// The wire was told that our direction has ended.
+    /// The wire has been closed for sending.
     closed: bool,
     /// Statuses with which the plan has broken the queues that the stream feeds.
     broken: Vec<String>,
@@ -87,7 +87,7 @@ impl Faulted {
         }
     }
 
-    /// Lets the plan do something, and passes on effects beyond the stream.
+    /// Lets the plan act, and passes on effects beyond the stream.
     fn act<T>(&self, below: RecordedWire<'_>, act: impl FnOnce(&mut State, Instant) -> T) -> T {
         let now = self.environment.now();
         let mut state = self.state.lock();
@@ -178,7 +178,7 @@ impl Faulted {
         Ok((count as u64, sent))
     }
 
-    /// Sends the octets that were taken and have not left. Returns whether all have left.
+    /// Sends the octets that were taken and not sent yet. Returns true if all were sent.
     pub(super) fn flush(&self, below: RecordedWire<'_>) -> io::Result<bool> {
         self.act(below, |state, now| {
             let blocked = state.faults.flush(now, |octets| below.write(octets))?;
@@ -189,7 +189,7 @@ impl Faulted {
 
     pub(super) fn close_write(&self, below: RecordedWire<'_>) {
         self.state.lock().faults.end_sending();
-        // Octets that cannot leave any more are lost with the connection.
+        // Octets that can no longer be sent are lost with the connection.
         let _ = self.flush(below);
         if !std::mem::replace(&mut self.state.lock().closed, true) {
             below.close_write();

@@ -16,14 +16,14 @@ use crate::system_call::errno;
 /// left out (`net.ipv4.ip_local_reserved_ports` of Linux).
 pub const EPHEMERAL: RangeInclusive<u16> = 49152..=65535;
 
-/// So many ports are tried as [fresh](Transport::bind_fresh) ones before old connections on a port are no matter. Where most ports have
-/// old connections, the search for a fresh one would take long.
+/// The number of ports that are tried as [fresh](Transport::bind_fresh) ones before a port with old connections is accepted. If most ports
+/// have old connections, the search for a fresh one would take long.
 const FRESH: u64 = 2;
 
 /// A function that binds to one address.
 type Bind = fn(&Transport, SocketAddr, Purpose) -> io::Result<Bound>;
 
-/// Why no address could be bound.
+/// The reason why no address could be bound.
 #[derive(Debug)]
 pub enum BindError {
     /// The transport refuses this address.
@@ -60,7 +60,7 @@ pub fn bind(
     Ok(bound.pop().expect("one address was given"))
 }
 
-/// As [`bind`], for several addresses: all of them, and the port, which is the same for all.
+/// Like [`bind`], for several addresses: binds all of them, to one port that is the same for all.
 ///
 /// # Errors
 ///
@@ -71,8 +71,8 @@ pub fn bind_all(
     port: u16,
     purpose: Purpose,
 ) -> Result<(Vec<Bound>, u16), BindError> {
-    // The search for a free port begins at a port that nobody can predict (RFC 6056). So two processes do not collide at
-    // every port, as they would if they began at the same one.
+    // The search for a free port begins at an unpredictable port (RFC 6056). So two processes do not collide at every port, as they would
+    // if they began at the same one.
     let start = match port {
         0 => transport
             .environment()
@@ -171,7 +171,7 @@ mod tests {
         ]
     }
 
-    /// A loopback address for one test of one process: nothing else takes its ports.
+    /// A loopback address for one test of one process: no other test uses its ports.
     fn own_address(number: u8) -> IpAddr {
         let [.., high, low] = std::process::id().to_be_bytes();
         [127, number, high, low].into()
@@ -251,7 +251,7 @@ mod tests {
         let free = bind(&transport, SocketAddr::new(ip, 0), Purpose::Connecting).unwrap();
         let held = free.local().unwrap();
         drop(free);
-        // As siw connects.
+        // Connects in the way siw does.
         let other =
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         other.set_reuse_address(true).unwrap();

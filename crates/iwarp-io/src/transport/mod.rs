@@ -10,21 +10,21 @@
 //! | [`tcp::Tcp`], [`quic::Quic`], [`sim::World`] | the transport of one adapter | [`Bound`], by [`Transport::bind`] |
 //! | [`Bound`] | a local address that is reserved | [`Dialer`] by `connect`, [`Listener`] by `listen` |
 //! | [`Dialer`] | an attempt to connect | [`Wire`] by `into_wire`, when `is_connected` |
-//! | [`Listener`] | where peers connect | [`Wire`]s, by `accept` |
+//! | [`Listener`] | a socket to which peers connect | [`Wire`]s, by `accept` |
 //! | [`Wire`] | a connection's octets | |
 //!
-//! The last four stand in the folder's `wire.rs`. [`Stream`](stream::Stream) is a wire with its capture and its faults; the rest of
-//! the crate uses streams. Every transport keeps these promises:
+//! The last four are in the folder's `wire.rs`. [`Stream`](stream::Stream) is a wire with its capture and its faults; the rest of the crate
+//! uses streams. Every transport keeps these promises:
 //!
-//! - **No call blocks.** What cannot be done yet is [`WouldBlock`](io::ErrorKind::WouldBlock).
+//! - **No call blocks.** A call that cannot be completed yet returns [`WouldBlock`](io::ErrorKind::WouldBlock).
 //! - **Readiness is reported in edges.** A dialer, a listener and a wire can be [watched](Watch). A set reports each of them once for
 //!   everything that arrived since the last report. The thread that gets the report continues until nothing is left, or records that
 //!   something is.
 //! - **Octets arrive in order, once, or the wire breaks.** After the peer's `close_write` reads give 0; after a reset an error. Octets
 //!   that arrived before a reset may be lost.
-//! - **[`send`](Wire::send) takes memory at its last moment.** Payload of the batch is read from registered memory during the call, if
-//!   the transport [reaches memory](Wire::reaches_memory); otherwise the batch holds copies.
-//! - **Dropping closes, [`reset`](Wire::reset) breaks.** What was sent before a close arrives; a reset tells the peer at once.
+//! - **[`send`](Wire::send) reads memory as late as possible.** Payload of the batch is read from registered memory during the call, if the
+//!   transport [reaches memory](Wire::reaches_memory); otherwise the batch holds copies.
+//! - **Dropping closes, [`reset`](Wire::reset) breaks.** Octets sent before a close arrive; the peer sees a reset at once.
 //! - **Addresses are NetworkDirect's**: an IP address and a port of 16 bits, one connection for each pair of them, and
 //!   [`local_ports`] draws ephemeral ones.
 //! - **Memory is bounded.** A transport holds octets that the peer has not taken up to a limit; beyond it, writes are `WouldBlock`.
@@ -82,14 +82,14 @@ impl Transport {
         }
     }
 
-    /// Has datagrams meet the faults of this plan, if the transport sends any. Called before sockets are opened.
+    /// Applies the faults of this plan to datagrams, if the transport sends any. Called before sockets are opened.
     pub fn follow(&self, faults: &Arc<Faults>) {
         if let Self::Quic(quic) = self {
             quic.follow(faults);
         }
     }
 
-    /// Tells the transport who drives it when nobody drives its streams.
+    /// Sets the domain and the thread that drive the transport while no thread drives its streams.
     pub(crate) fn driven_by(&self, control: &Arc<Domain>, background: &Arc<Background>) {
         if let Self::Quic(quic) = self {
             quic.driven_by(control, background);
@@ -105,7 +105,7 @@ impl Transport {
         quic.into_iter().flatten()
     }
 
-    /// Ends what the transport does beside its streams. What was sent has some time left to arrive.
+    /// Ends the transport's work outside its streams. Octets already sent have some time left to arrive.
     pub(crate) fn end(&self) {
         if let Self::Quic(quic) = self {
             quic.end();
@@ -127,7 +127,7 @@ impl Transport {
         })
     }
 
-    /// As [`bind`](Self::bind), but refuses a port that connections which have ended still hold.
+    /// Like [`bind`](Self::bind), but refuses a port that connections which have ended still hold.
     ///
     /// # Errors
     ///
@@ -216,11 +216,11 @@ pub enum Dialer {
 }
 
 impl Dialer {
-    /// Whether the connection is established, given the edges that were reported of the attempt.
+    /// Returns true if the connection is established, given the edges that were reported of the attempt.
     ///
     /// # Errors
     ///
-    /// Why the attempt failed.
+    /// The reason why the attempt failed.
     pub fn is_connected(&self, edges: Edges) -> io::Result<bool> {
         match self {
             Self::Tcp(dialer) => dialer.is_connected(edges),
@@ -231,11 +231,11 @@ impl Dialer {
         }
     }
 
-    /// The connection, once it is established. It takes the dialer's place in every set.
+    /// Returns the connection, once it is established. It takes the dialer's place in every set.
     ///
     /// # Errors
     ///
-    /// Those of the transport, also if the peer has gone.
+    /// Those of the transport, also if the peer has disconnected.
     pub fn into_wire(self) -> io::Result<Wire> {
         Ok(match self {
             Self::Tcp(dialer) => Wire::Tcp(dialer.into_wire()?),
@@ -289,7 +289,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if no peer waits, `ConnectionAborted` if the peer has gone, and those of the transport.
+    /// `WouldBlock` if no peer waits, `ConnectionAborted` if the peer has disconnected, and those of the transport.
     pub fn accept(&self) -> io::Result<Wire> {
         Ok(match self {
             Self::Tcp(listener) => Wire::Tcp(listener.accept()?),
@@ -300,7 +300,7 @@ impl Listener {
         })
     }
 
-    /// Whether a peer waits.
+    /// Returns true if a peer waits.
     pub fn is_somebody_there(&self) -> bool {
         match self {
             Self::Tcp(listener) => listener.is_somebody_there(),
@@ -361,7 +361,7 @@ impl Wire {
         }
     }
 
-    /// Whether the transport can send from registered memory and receive into it. If not, all octets pass through buffers.
+    /// Returns true if the transport can send from registered memory and receive into it. If not, all octets pass through buffers.
     pub fn reaches_memory(&self) -> bool {
         match self {
             Self::Tcp(_) | Self::Quic(_) => true,
@@ -371,13 +371,13 @@ impl Wire {
         }
     }
 
-    /// Whether payload is best read straight to its place whenever that is known, because the octets are in the process already.
+    /// Returns true if payload is best read straight to its place whenever that is known, because the octets are in the process already.
     pub fn holds_octets(&self) -> bool {
         matches!(self, Self::Quic(_))
     }
 
-    /// Lets the peer send `octets` before they are read, if the transport has a window that the system can widen without ending what it
-    /// does by itself. The caller reads afterwards, because what arrives meanwhile may not be reported.
+    /// Lets the peer send `octets` before they are read, if the transport has a window that the system can widen without ending its own
+    /// adjustment. The caller reads afterwards, because octets that arrive meanwhile may not be reported.
     pub fn open_window(&self, octets: i32) {
         match self {
             Self::Tcp(wire) => wire.open_window(octets),
@@ -387,7 +387,7 @@ impl Wire {
         }
     }
 
-    /// The longest segment of the path in octets, as far as it is known.
+    /// The longest segment of the path in octets, if known.
     pub fn segment(&self) -> Option<u32> {
         match self {
             Self::Tcp(wire) => wire.segment(),
@@ -398,7 +398,7 @@ impl Wire {
         }
     }
 
-    /// The core on which the kernel took in the last data, where that is known.
+    /// The core on which the kernel received the last data, if known.
     pub fn incoming_core(&self) -> Option<usize> {
         match self {
             Self::Tcp(wire) => wire.incoming_core(),
@@ -412,7 +412,7 @@ impl Wire {
     ///
     /// # Errors
     ///
-    /// `WouldBlock`, or what broke the connection.
+    /// `WouldBlock`, or the error that broke the connection.
     #[inline]
     pub fn read(&self, into: &mut [u8]) -> io::Result<usize> {
         match self {
@@ -424,13 +424,12 @@ impl Wire {
         }
     }
 
-    /// As [`read`](Self::read), but puts the first octets into registered memory at `place` and the others into `rest`. If
-    /// the memory was revoked or unmapped, nothing is read. A transport that [cannot do this](Self::reaches_memory) reports the memory as
-    /// revoked.
+    /// Like [`read`](Self::read), but puts the first octets into registered memory at `place` and the others into `rest`. If the memory was
+    /// revoked or unmapped, nothing is read. A transport that [cannot do this](Self::reaches_memory) reports the memory as revoked.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// Those of [`read`](Self::read).
     pub fn read_to_place(
         &self,
         table: &Table,
@@ -469,7 +468,7 @@ impl Wire {
     ///
     /// # Errors
     ///
-    /// What broke the connection. Only the first call after that needs to tell it: the caller ends the stream.
+    /// The error that broke the connection. Only the first call after that needs to return it: the caller ends the stream.
     pub fn check(&self) -> io::Result<()> {
         match self {
             Self::Tcp(wire) => wire.check(),
@@ -480,11 +479,11 @@ impl Wire {
         }
     }
 
-    /// Sends as many of these octets as possible, and returns how many.
+    /// Sends as many of these octets as possible, and returns their number.
     ///
     /// # Errors
     ///
-    /// `WouldBlock`, or what broke the connection.
+    /// `WouldBlock`, or the error that broke the connection.
     pub fn write(&self, octets: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(wire) => wire.write(octets),
@@ -499,7 +498,7 @@ impl Wire {
     ///
     /// # Errors
     ///
-    /// As `iwarp_mem::io::send`.
+    /// Those of `iwarp_mem::io::send`.
     #[inline]
     pub fn send(&self, table: &Table, batch: &mut TxBatch) -> io::Result<(u64, Sent)> {
         match self {
@@ -511,7 +510,7 @@ impl Wire {
         }
     }
 
-    /// Ends our direction, behind everything that was sent.
+    /// Ends this side's direction, behind everything that was sent.
     ///
     /// # Errors
     ///
@@ -526,14 +525,14 @@ impl Wire {
         }
     }
 
-    /// Returns true if the transport says when the peer has everything that was sent, and if the end of our direction arrives whatever is
-    /// left unread. With TCP, octets that are unread when a socket is closed make the close a reset.
+    /// Returns true if the transport reports when the peer has everything that was sent, and if the end of this side's direction arrives
+    /// even if octets are left unread. With TCP, octets that are unread when a socket is closed make the close a reset.
     pub fn knows_arrival(&self) -> bool {
         matches!(self, Self::Quic(_))
     }
 
-    /// Returns true if our direction has ended and the peer's transport has not confirmed that end, although it has room for it. After that
-    /// confirmation, or when the stream breaks, the sets report the wire as readable. False where the transport does not
+    /// Returns true if this side's direction has ended and the peer's transport has not confirmed that end, although it has room for it.
+    /// After that confirmation, or when the stream breaks, the sets report the wire as readable. False if the transport does not
     /// [know](Self::knows_arrival).
     pub fn end_is_under_way(&self) -> bool {
         match self {

@@ -1,5 +1,5 @@
-//! Streams between two ends of one process, over pairs of connected sockets. This fourth transport exists for tests. It
-//! shows what a transport has to provide.
+//! Streams between two ends of one process, over pairs of connected sockets. This fourth transport exists for tests. It shows the required
+//! parts of a transport.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Read, Write};
@@ -41,7 +41,7 @@ impl Pipes {
         self.state.lock().expect("no holder panics")
     }
 
-    /// Has the next send of a batch refused as if the pipe were full: the room comes before the sender can ask to be told of it.
+    /// Makes the next send of a batch fail as if the pipe were full: there is room again before the sender can ask for a report of it.
     pub(crate) fn refuse_next_send(&self) {
         self.refuses.store(true, Ordering::SeqCst);
     }
@@ -115,7 +115,7 @@ impl Dialer {
     }
 }
 
-/// Where peers connect to.
+/// A socket to which peers connect.
 #[derive(Debug)]
 pub struct Listener {
     bound: Bound,

@@ -1,6 +1,6 @@
-//! What a local address is reserved for.
+//! The purpose of a local address.
 
-/// What a local address is reserved for.
+/// The purpose for which a local address is reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To connect from it.

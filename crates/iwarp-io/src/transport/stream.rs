@@ -1,4 +1,4 @@
-//! A connection's stream: a wire, its capture, and what MPA asks of the wire.
+//! A connection's stream: a wire, its capture, and the properties of the wire that MPA needs.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,8 +23,8 @@ pub struct Stream {
     wire: Wire,
     flow: Option<Flow>,
     faulted: Option<Box<Faulted>>,
-    /// Octets do not move directly between registered memory and the wire, because they are recorded, or subject to a fault
-    /// plan, or because the transport cannot do that.
+    /// Octets are not moved directly between registered memory and the wire, because they are recorded, or subject to a fault plan, or
+    /// because the transport cannot do that.
     copies: bool,
     /// The stream is recorded, or a fault plan applies to it.
     is_watched: bool,
@@ -66,7 +66,7 @@ impl Stream {
         }
     }
 
-    /// Puts a fault plan between the stream and its wire. The capture records what the wire carries.
+    /// Puts a fault plan between the stream and its wire. The capture records the octets of the wire.
     #[must_use]
     pub fn with_faults(
         mut self,
@@ -86,17 +86,17 @@ impl Stream {
         }
     }
 
-    /// Whether a fault plan applies to the stream.
+    /// Returns true if a fault plan applies to the stream.
     #[inline]
     pub fn is_faulted(&self) -> bool {
         self.faulted.is_some()
     }
 
-    /// Sends what a fault plan has held back until now. Returns whether all of it has left.
+    /// Sends octets that a fault plan has held back until now. Returns true if all of them were sent.
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send).
+    /// Those of [`send`](Self::send).
     #[inline]
     pub fn flush(&self) -> io::Result<bool> {
         match &self.faulted {
@@ -105,14 +105,14 @@ impl Stream {
         }
     }
 
-    /// Whether octets that were taken have not left, because a fault plan holds or held them.
+    /// Returns true if octets that were taken were not sent yet, because a fault plan holds or held them.
     #[inline]
     pub fn is_backlogged(&self) -> bool {
         let faulted = self.faulted.as_ref();
         faulted.is_some_and(|faulted| faulted.is_backlogged())
     }
 
-    /// When the fault plan releases what it holds now.
+    /// The time at which the fault plan releases the octets that it holds now.
     #[inline]
     pub fn wake_at(&self) -> Option<Instant> {
         self.faulted.as_ref()?.wake_at()
@@ -141,18 +141,18 @@ impl Stream {
         self.peer
     }
 
-    /// Whether payload is received into buffers only.
+    /// Returns true if payload is received into buffers only.
     pub fn copies(&self) -> bool {
         self.copies
     }
 
-    /// Whether payload is best read straight to its place whenever that is known.
+    /// Returns true if payload is best read straight to its place whenever that is known.
     pub fn holds_octets(&self) -> bool {
         self.wire.holds_octets()
     }
 
-    /// Which payload has to be copied out of registered memory before it is sent. Slow places are those from which a kernel copies
-    /// slowly ([`rdma_buffer::page_offsets_matter`]); copies of ours know none.
+    /// The payload that has to be copied out of registered memory before it is sent. Slow places are those from which a kernel copies
+    /// slowly ([`rdma_buffer::page_offsets_matter`]); for this crate's copies there are none.
     pub fn copied_payload(&self) -> CopiedPayload {
         if self.copies {
             CopiedPayload::All
@@ -163,14 +163,14 @@ impl Stream {
         }
     }
 
-    /// The peer wants markers in everything that is sent from here on.
+    /// The peer wants markers in all octets sent from here on.
     pub fn send_markers(&mut self) {
         self.markers = true;
     }
 
     /// The largest ULPDU that the path's segment size allows (MPA-082).
     pub fn mulpdu(&self) -> u32 {
-        // MPA-088: where the segment size is unknown, it is what every path carries, 576 octets less the headers.
+        // MPA-088: if the segment size is unknown, it is what every path carries, 576 octets less the headers.
         let segment = self.wire.segment().unwrap_or(536);
         if self.markers {
             iwarp::mpa::marker::mulpdu(segment)
@@ -179,7 +179,7 @@ impl Stream {
         }
     }
 
-    /// The core on which the kernel took in the last data.
+    /// The core on which the kernel received the last data.
     pub fn incoming_core(&self) -> Option<usize> {
         self.wire.incoming_core()
     }
@@ -188,7 +188,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// `WouldBlock`, or what broke the connection.
+    /// `WouldBlock`, or the error that broke the connection.
     #[inline]
     pub fn read(&self, into: &mut [u8]) -> io::Result<usize> {
         if self.is_watched {
@@ -207,12 +207,12 @@ impl Stream {
         Ok(count)
     }
 
-    /// As [`read`](Self::read), but puts the first octets into registered memory at `place` and the others into `rest`. If
-    /// the memory was revoked or unmapped, nothing is read. Not to be called where the stream [copies](Self::copies).
+    /// Like [`read`](Self::read), but puts the first octets into registered memory at `place` and the others into `rest`. If the memory was
+    /// revoked or unmapped, nothing is read. Not to be called if the stream [copies](Self::copies).
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// Those of [`read`](Self::read).
     pub fn read_to_place(
         &self,
         table: &Table,
@@ -253,7 +253,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// What broke the connection, or the reset by a fault plan.
+    /// The error that broke the connection, or the reset by a fault plan.
     pub fn check(&self) -> io::Result<()> {
         match &self.faulted {
             None => self.wire.check(),
@@ -271,12 +271,12 @@ impl Stream {
         self.wire.end_is_under_way()
     }
 
-    /// Sends a start-up frame or a message of our own, in one write and below any segment size (PEER-053).
+    /// Sends a start-up frame or a message of this crate, in one write and below any segment size (PEER-053).
     ///
     /// # Errors
     ///
-    /// What broke the connection. It is also an error if the send buffer, which is empty at the start of a connection, does
-    /// not take the whole frame at once.
+    /// The error that broke the connection. It is also an error if the send buffer, which is empty at the start of a connection, does not
+    /// accept the whole frame at once.
     pub fn send_frame(&self, frame: &[u8]) -> io::Result<()> {
         if let Some(faulted) = &self.faulted {
             return faulted.send_frame(frame, self.below());
@@ -295,7 +295,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// As `iwarp_mem::io::send`.
+    /// Those of `iwarp_mem::io::send`.
     #[inline]
     pub fn send(&self, table: &Table, batch: &mut TxBatch) -> io::Result<(u64, Sent)> {
         if let Some(faulted) = &self.faulted {
@@ -330,7 +330,7 @@ impl Stream {
         Ok((count, sent))
     }
 
-    /// Ends our direction. Everything sent before, a Terminate included, arrives first (RDMAP-074).
+    /// Ends this side's direction. Everything sent before, a Terminate included, arrives first (RDMAP-074).
     pub fn close_write(&self) {
         if let Some(faulted) = &self.faulted {
             return faulted.close_write(self.below());

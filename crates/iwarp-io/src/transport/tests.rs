@@ -20,7 +20,7 @@ fn transports() -> Vec<Transport> {
     ]
 }
 
-/// Calls `test` for every transport, with the driver that one needs.
+/// Calls `test` for every transport, with a driver for the one that needs it.
 fn with_transports(test: impl Fn(&Transport)) {
     for transport in transports() {
         test(&transport);
@@ -42,10 +42,10 @@ const LONG: Duration = Duration::from_secs(60);
 
 const SHORT: Duration = Duration::from_millis(1);
 
-/// Waits until the set reports something.
+/// Waits until the set reports a source.
 fn wait(set: &Set) {
     for _ in 0..1000 {
-        // A wait may end early, with nothing.
+        // A wait may end early, without a report.
         if set.wait(Some(LONG), |_| {}).unwrap() > 0 {
             return;
         }
@@ -107,7 +107,7 @@ fn octets_arrive_in_order_and_then_the_end() {
         }
         assert_eq!(read, b"hello, world");
         assert_eq!(active.peek().unwrap(), 0);
-        // The other direction goes on.
+        // The other direction continues.
         assert_eq!(active.write(b"bye").unwrap(), 3);
     });
 }
@@ -158,7 +158,7 @@ fn a_full_wire_takes_no_more_until_it_is_read() {
             match passive.read(&mut [0; 65536]) {
                 Ok(count) => read += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // A look at the other end has its octets sent, where the program itself does that.
+                    // A peek at the other end makes it send its octets, for the transport that sends in the program itself.
                     would_block(active.peek());
                     reads.wait(Some(SHORT), |_| {}).unwrap();
                 }
@@ -179,7 +179,7 @@ fn a_reset_is_found_behind_octets_that_nobody_has_read() {
             wait(&set);
         }
         active.check().unwrap();
-        // A pipe has a reset only where its program has left octets unread.
+        // A pipe has a reset only if its program has left octets unread.
         assert_eq!(active.write(b"unread").unwrap(), 6);
         passive.reset();
         while active.check().is_ok() {
@@ -216,7 +216,7 @@ fn whoever_is_reset_or_refused_learns_it() {
                 other => break other,
             }
         };
-        // A pipe has no resets: an end looks like the orderly end of the stream.
+        // A pipe has no resets: this looks like the orderly end of the stream.
         let is_pipe = matches!(transport, Transport::Pipe(_));
         assert_eq!(end.is_ok_and(|count| count == 0), is_pipe, "{transport:?}");
 

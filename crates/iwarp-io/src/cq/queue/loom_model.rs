@@ -12,7 +12,7 @@ fn model(run: impl Fn() + Send + Sync + 'static) {
     builder.check(run);
 }
 
-/// The requests that a notifies releases, and its reason.
+/// The requests that `notifies` releases, and the reason.
 fn released(notifies: Option<CompletedNotifies<u32>>) -> Vec<(u32, Option<Reason>)> {
     let Some(notifies) = notifies else {
         return Vec::new();
@@ -34,7 +34,7 @@ fn placing(
     })
 }
 
-/// Whichever comes first, the request or a result, the request is released, and once.
+/// In either order of the request and a result, the request is released exactly once.
 #[test]
 fn a_request_meets_two_results() {
     model(|| {
@@ -48,7 +48,7 @@ fn a_request_meets_two_results() {
     });
 }
 
-/// A client that drains and asks again, is not left waiting beside a result.
+/// A client that drains the queue and makes a new request is not left waiting while a result is in the queue.
 #[test]
 fn no_result_is_left_beside_a_waiting_request() {
     model(|| {
@@ -70,7 +70,7 @@ fn no_result_is_left_beside_a_waiting_request() {
     });
 }
 
-/// The solicited result may lie behind one that is placed later; a plain result alone releases nobody.
+/// The solicited result may lie behind one that is placed later; a plain result alone releases no request.
 #[test]
 fn a_solicited_request_meets_a_plain_and_a_solicited_result() {
     model(|| {
@@ -86,7 +86,7 @@ fn a_solicited_request_meets_a_plain_and_a_solicited_result() {
     });
 }
 
-/// A breakdown is told once, and to a request that comes at the same time; so is the end of all requests.
+/// A breakdown is reported once, and also to a request that is made at the same time; so is the end of all requests.
 #[test]
 fn a_request_meets_a_breakdown_and_the_end_of_requests() {
     model(|| {
@@ -118,7 +118,7 @@ fn a_request_meets_a_breakdown_and_the_end_of_requests() {
     });
 }
 
-/// An overflow is told to its placers once, and to a request that comes at the same time.
+/// An overflow is reported to its placers once, and also to a request that is made at the same time.
 #[test]
 fn a_request_meets_an_overflow() {
     model(|| {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::super::test_entry::{Taken, TestEntry, reason, sample};
 use super::*;
 
-/// The same queue as plain counters behind one lock: what the lock-free one must not be told from.
+/// A model of the queue: plain counters behind one lock. The lock-free queue must behave exactly like it.
 struct Plain {
     ring: VecDeque<TestEntry>,
     depth: usize,
@@ -37,7 +37,7 @@ impl Plain {
         self.ring.push_back(entry);
     }
 
-    /// What requests end with whatever comes.
+    /// The reason with which all requests end.
     fn over(&self) -> Option<Reason> {
         self.broken.or(self.ended)
     }
@@ -85,7 +85,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The requests that a notifies delivers, with the reason, and whether the queue has broken down.
+/// The requests that `notifies` delivers, with the reason, and true if the queue has broken down.
 fn parts(notifies: Option<CompletedNotifies<u32>>) -> (Vec<u32>, Option<Reason>, bool) {
     match notifies {
         Some(notifies) => {
@@ -97,7 +97,7 @@ fn parts(notifies: Option<CompletedNotifies<u32>>) -> (Vec<u32>, Option<Reason>,
 }
 
 proptest! {
-    /// Whatever is done to it, in whatever order.
+    /// The queue behaves like the model for any sequence of calls.
     #[test]
     fn queue_is_one_behind_a_lock(depth in 1u32..20, steps in prop::collection::vec(step(), 1..100)) {
         let queue = Queue::<TestEntry, u32>::new(depth).unwrap();
@@ -170,7 +170,7 @@ proptest! {
     }
 }
 
-/// While only a breakdown is waited for, or a solicited result and none comes, placers take no lock.
+/// While requests wait only for a breakdown, or for a solicited result and none is placed, placers take no lock.
 #[test]
 fn requests_that_nothing_satisfies_cost_placers_no_lock() {
     let queue = Queue::<TestEntry, u32>::new(8).unwrap();
@@ -185,7 +185,7 @@ fn requests_that_nothing_satisfies_cost_placers_no_lock() {
     assert_eq!(parts(notifies), (vec![2], None, false));
 }
 
-/// A client that waits, drains and waits again gets everything from several placers, without a time-out.
+/// A client that waits, drains and waits again gets all results of several placers, without a time-out.
 #[test]
 fn a_client_that_waits_gets_everything() {
     const EACH: u64 = 3_000;

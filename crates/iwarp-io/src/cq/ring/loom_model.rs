@@ -1,8 +1,8 @@
 //! The ring under every interleaving that loom's memory model allows, up to three preemptions:
 //! `RUSTFLAGS="--cfg loom" cargo test -p iwarp-io --lib loom`.
 //!
-//! One thing is beyond loom, in whose models no load sees a store that runs after it: that moving `head` releases a taker's
-//! copies, and claiming acquires that, so that no copy that counts holds what was filled in later.
+//! One property is beyond loom, in whose models no load sees a store that runs after it: moving `head` releases a taker's copies, and
+//! claiming acquires them, so that no copy that counts contains later contents of its slot.
 
 use loom::{sync::Arc, thread};
 
@@ -36,7 +36,7 @@ fn of(all: &[u64], placer: u64) -> Vec<u64> {
     of.filter(|number| number / 10 == placer).collect()
 }
 
-/// Each placer's results are there once and in order.
+/// Each placer's results are taken once and in order.
 #[test]
 fn placers_meet_a_taker() {
     model(|| {
@@ -69,7 +69,7 @@ fn a_row_appears_at_once() {
     });
 }
 
-/// A slot is used again while a slow taker still looks at it: nobody gets a result twice, lost or torn.
+/// A slot is used again while a slow taker still looks at it: no result is taken twice, lost or torn.
 #[test]
 fn takers_meet_a_placer_that_laps_them() {
     model(|| {
@@ -88,7 +88,7 @@ fn takers_meet_a_placer_that_laps_them() {
     });
 }
 
-/// The ring goes on in a longer array under a placer and a taker; nothing is lost and the order stays.
+/// The ring continues in a longer array while a placer and a taker use it; no result is lost and the order is kept.
 #[test]
 fn growing_meets_a_placer_and_a_taker() {
     model(|| {

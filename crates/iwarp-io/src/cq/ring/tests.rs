@@ -72,7 +72,7 @@ proptest! {
     }
 }
 
-/// What is asked for is what the ring takes, although its arrays are longer and stay.
+/// The depth is exactly as requested, although the arrays are longer and are kept.
 #[test]
 fn depth_is_exact_after_growing_and_shrinking() {
     let ring = Ring::new(5).unwrap();
@@ -98,7 +98,7 @@ const EACH: u64 = if cfg!(debug_assertions) {
 };
 const THREADS: u64 = 2;
 
-/// Places the numbers of one thread, all of them, in rows of changing length.
+/// Places all numbers of one thread, in runs of changing length.
 fn place_all(ring: &Ring<TestEntry>, thread: u64) {
     let (mut next, end) = (thread * EACH, (thread + 1) * EACH);
     while next < end {
@@ -124,8 +124,8 @@ fn take_all(ring: &Ring<TestEntry>, count: &AtomicU64) -> Vec<u64> {
     mine
 }
 
-/// Placers, takers and a client that changes the depth all the time. Every result is taken once, and
-/// each taker finds those of one placer in their order.
+/// Placers, takers and a client that changes the depth all the time. Every result is taken once, and each taker finds the results of one
+/// placer in order.
 #[test]
 fn threads_lose_and_reorder_nothing_while_the_depth_changes() {
     let ring = Ring::new(2).unwrap();

@@ -44,7 +44,7 @@ fn sge(address: u64, length: u32) -> Sge {
     }
 }
 
-/// The context of the Receive that is drawn, if one is.
+/// Returns the context of the Receive that is drawn, if there is one.
 fn draw(member: &Membership) -> Option<u64> {
     let mut drawn = None;
     member.draw_to(|receive, _| drawn = Some(receive.context));
@@ -120,7 +120,7 @@ fn receives_drawn_ahead_are_used_in_order_and_the_rest_goes_back() {
     one.draw_ahead(3);
     assert_eq!(draw(&one), Some(0));
     assert_eq!(queue.outstanding(), 1);
-    // Those that were drawn ahead can come back, so there is room for nothing else.
+    // The Receives that were drawn ahead can come back, so there is no room for another.
     assert_eq!(queue.post(9, &[]), Err(PostError::QueueFull));
     assert_eq!(queue.modify(Some(3), None), Err(CannotModify::TooMany));
     one.give_back();
@@ -160,7 +160,7 @@ fn receives_that_go_back_are_promised_to_those_who_wait() {
     (0..3).for_each(|context| queue.post(context, &[]).unwrap());
     one.draw_ahead(3);
     assert_eq!(draw(&one), Some(0));
-    // As another thread finds the queue.
+    // Another thread finds the queue in this state.
     std::thread::scope(|threads| {
         threads.spawn(|| assert_eq!(draw(&two), None));
     });
@@ -170,7 +170,7 @@ fn receives_that_go_back_are_promised_to_those_who_wait() {
     assert_eq!(woken.times(), 0, "driven with no lock held only");
     queue.drive_due();
     assert_eq!((woken.times(), queue.has_due()), (1, false));
-    // A Receive is promised to the other one: nothing is drawn ahead of that.
+    // A Receive is promised to the other connection, so nothing is drawn ahead.
     one.draw_ahead(2);
     assert_eq!(queue.outstanding(), 2);
     one.give_back();
@@ -191,7 +191,7 @@ fn whoever_leaves_passes_its_receive_on() {
     wake(second.step_back());
     assert_eq!(third_woken.times(), 1);
     assert_eq!(draw(&third), Some(1));
-    // A connection that has left the line is passed over.
+    // A connection that has left the line is skipped.
     assert_eq!((draw(&second), draw(&third)), (None, None));
     assert!(second.step_back().is_none());
     queue.post(2, &[]).unwrap();
@@ -251,7 +251,7 @@ fn the_depth_changes_and_all_receives_stay() {
 enum QueueStep {
     Post,
     Draw(usize),
-    /// Draws so many Receives ahead, takes up to so many, and gives the rest back.
+    /// Draws this many Receives ahead, takes up to the second number of them, and gives the others back.
     Visit(usize, usize, usize),
     StepBack(usize),
 }
@@ -268,7 +268,7 @@ fn steps() -> impl Strategy<Value = Vec<QueueStep>> {
 }
 
 proptest! {
-    /// Against a plain model: one list of Receives, one line of those who wait, and who was promised one.
+    /// Compares with a plain model: one list of Receives, one line of waiting connections, and the connections with a promise.
     #[test]
     fn receives_and_waits_keep_their_order(steps in steps()) {
         let queue = queue(0);
@@ -337,7 +337,7 @@ impl Waiter for Unpark {
     }
 }
 
-/// Draws Receives, some of them ahead, until all were drawn. Returns those that it has drawn.
+/// Draws Receives, some of them ahead, until all were drawn. Returns the Receives that it has drawn.
 fn draw_until_all_are(
     queue: &Arc<SharedReceives>,
     drawn: &AtomicUsize,
@@ -354,7 +354,7 @@ fn draw_until_all_are(
         queue.drive_due();
         drawn.fetch_add(found.len(), Ordering::SeqCst);
         if found.len() < 2 && drawn.load(Ordering::SeqCst) < all {
-            // The limit only ends a hang: whoever promises a Receive unparks, and so does the end of the test.
+            // The limit only ends a hang: the thread is unparked by each promise of a Receive and by the end of the test.
             let begun = std::time::Instant::now();
             std::thread::park_timeout(std::time::Duration::from_secs(60));
             assert!(begun.elapsed().as_secs() < 50, "nobody woke a member");

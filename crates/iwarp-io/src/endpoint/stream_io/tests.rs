@@ -1,4 +1,4 @@
-//! The stream by itself: what is read where, over a pair of connected sockets.
+//! The stream without an endpoint: which octets are read to which place, over a pair of connected sockets.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn reads_end_where_fpdus_of_the_same_length_end() {
     assert_eq!(worth_reading(999, 1000, 0, 1000), 1);
 }
 
-/// A connection that has begun.
+/// A connection that is in full operation.
 fn begun(role: Role, copied: CopiedPayload) -> Connection {
     let sizes = QueueSizes {
         initiator_depth: 4,
@@ -89,12 +89,12 @@ fn streams() -> (Stream, Stream) {
 
 const RIGHTS: Rights = Rights::LOCAL_WRITE.union(Rights::REMOTE_WRITE);
 
-/// What a peer sends that writes these octets.
+/// The octets that a peer sends to write these octets.
 fn written(octets: &[u8], remote: RemoteAddress) -> Vec<u8> {
     of_a_peer(octets, |data| Operation::Write { data, remote })
 }
 
-/// What a peer sends for a request with these octets.
+/// The octets that a peer sends for a request with these octets.
 fn of_a_peer(
     octets: &[u8],
     operation: impl FnOnce(Payload<'_>) -> Operation<Payload<'_>>,
@@ -127,10 +127,10 @@ fn of_a_peer(
     batch.octets().unwrap().to_vec()
 }
 
-/// The octets of a message and of the front of a long FPDU, which tell where the rest belongs.
+/// The octets of a message and of the front of a long FPDU, which contain the place of the other octets.
 const FIRST: usize = 100;
 
-/// Where page offsets matter, the kernel does not read payload to memory at a place to which its copy may be slow.
+/// If page offsets matter, the kernel does not read payload to memory at a place to which its copy may be slow.
 #[test]
 fn payload_is_read_to_its_place_where_the_kernel_copies_fast() {
     const LEN: usize = 40_000;
@@ -178,8 +178,7 @@ fn payload_is_read_to_its_place_where_the_kernel_copies_fast() {
     }
 }
 
-/// The window is opened once a stream is long, and only where that has its payload read straight to its place, which depends on the
-/// processor.
+/// The window is opened once a stream is long, and only if its payload is then read straight to its place, which depends on the processor.
 #[test]
 fn the_window_is_opened_for_short_reads_of_a_long_stream() {
     const LEN: usize = 40_000;
@@ -227,7 +226,7 @@ fn empty_send(number: u32) -> Vec<u8> {
     fpdu
 }
 
-/// However short FPDUs are, a visit handles so many of them and no more; what it leaves needs no further edge.
+/// However short FPDUs are, a visit handles this many of them and no more; the rest is handled without a further edge.
 #[test]
 fn a_visit_is_bounded_by_fpdus() {
     const COUNT: u64 = 3 * FPDUS as u64 + 1;
@@ -275,7 +274,7 @@ fn a_visit_is_bounded_by_fpdus() {
     }
 }
 
-/// A stream of short FPDUs is read in such portions that a visit leaves little to be copied.
+/// A stream of short FPDUs is read in portions of such a size that a visit leaves few octets to be copied.
 #[test]
 fn short_fpdus_are_read_by_their_number() {
     assert_eq!(worth_handling(FPDUS, 0), STAGING);
@@ -294,7 +293,7 @@ fn with_a_hole(buffers: &Buffers) -> Registration {
     region
 }
 
-/// What a connection has told its client.
+/// The results and faults that a connection has reported to its client.
 fn outcomes(connection: &mut Connection) -> (Vec<(u64, WqeStatus)>, Vec<Fault>) {
     let (mut completions, mut faults) = (Vec::new(), Vec::new());
     while let Some(event) = connection.poll_event() {
@@ -341,8 +340,8 @@ fn post_write(connection: &mut Connection, context: u64, data: Sge) {
     connection.post_initiator(wqe).unwrap();
 }
 
-/// A Write from memory that the application has unmapped fails by itself. The stream ends in good order, with a Terminate; what was
-/// posted before has left, and what was posted behind is flushed.
+/// A Write from memory that the application has unmapped fails alone. The stream ends in good order, with a Terminate; requests posted
+/// before it were sent, and requests posted after it are flushed.
 #[test]
 fn a_write_from_unmapped_memory_fails_and_not_the_stream() {
     let buffers = Buffers::new(Arc::new(Table::new()));
@@ -380,8 +379,8 @@ fn a_write_from_unmapped_memory_fails_and_not_the_stream() {
     assert!(octets > 20_000 + 40 && octets < 21_000, "{octets}");
 }
 
-/// A Write that runs from mapped into unmapped memory fails in the same way. If the system has taken a part of its FPDU before, which cannot
-/// be finished then, the stream breaks.
+/// A Write that runs from mapped into unmapped memory fails in the same way. If the system has accepted a part of its FPDU before, which
+/// cannot be finished then, the stream breaks.
 #[test]
 fn a_write_that_runs_into_unmapped_memory_fails() {
     for before in [8, 5000, 50_000, 64_760] {
@@ -433,7 +432,7 @@ fn octets_for_unmapped_memory_are_refused() {
             };
             written(&[7; 40_000], remote)
         };
-        // The ready-to-receive message and the header, which tells where the payload belongs.
+        // The ready-to-receive message and the header, which contains the place of the payload.
         let (first, rest) = frames.split_at(20 + 2 + if is_send { 18 } else { 14 });
         let (active, passive) = streams();
         let mut connection = begun(Role::Responder, CopiedPayload::None);

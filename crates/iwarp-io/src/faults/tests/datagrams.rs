@@ -1,4 +1,4 @@
-//! What a plan does to datagrams.
+//! The faults of a plan on datagrams.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -48,13 +48,13 @@ impl Socket {
         (octets.collect(), passed)
     }
 
-    /// Sends so many datagrams, and returns the numbers of those that leave.
+    /// Sends `count` datagrams, and returns the numbers of those that pass.
     fn send(&mut self, count: u8) -> Vec<u8> {
         let sent = (0..count).flat_map(|_| self.pass(Direction::Sent, peer()).0);
         sent.flatten().collect()
     }
 
-    /// Lets time pass, and returns the numbers of the datagrams that leave meanwhile.
+    /// Lets time pass, and returns the numbers of the datagrams that pass meanwhile.
     fn later(&mut self, time: Duration) -> Vec<u8> {
         self.now += time;
         let mut out = VecDeque::new();
@@ -77,7 +77,7 @@ fn datagrams_are_lost_and_doubled() {
         socket("when every 3rd datagram sent: drop; when every 4th datagram sent: duplicate");
     assert_eq!(socket.send(9), [1, 2, 4, 4, 5, 7, 8, 8]);
     assert_eq!(socket.happened(), [3, 2]);
-    // Of rules for one datagram, those behind the loss do nothing.
+    // If several rules select a datagram that is lost, those behind the loss do nothing.
     assert_eq!(socket.send(3), [10, 11]);
     assert_eq!(socket.happened(), [4, 2]);
     assert_eq!(socket.datagrams.wake_at(), None);
@@ -155,7 +155,7 @@ fn sockets_directions_and_peers_are_counted_apart() {
         next: 1,
     };
     let mut second = second;
-    // The first one is the fifth of all.
+    // The first one is the fifth overall.
     assert_eq!(second.send(3), [3, 3]);
     assert_eq!(second.happened(), [2, 1, 1, 1, 1]);
 }

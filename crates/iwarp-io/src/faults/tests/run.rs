@@ -1,4 +1,4 @@
-//! How events are counted over streams, queues, attempts and calls.
+//! Counting of events over streams, queues, attempts and calls.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -93,7 +93,7 @@ fn completions_are_counted_on_each_queue_on_one_or_over_all() {
     assert!(self::faults("when each connect: refuse").queue().is_none());
 }
 
-/// How many octets of a script pass on a stream that may be faulted.
+/// Returns the number of octets of a script that pass on a stream that may be faulted.
 fn pass(stream: Option<StreamFaults>, script: &Script) -> usize {
     let Some(mut stream) = stream else {
         return script.octets.len();
@@ -111,7 +111,7 @@ fn streams_are_counted_each_one_alone_or_together() {
     let script = Script::new(FrameKind::Request, false, 0);
     let all = script.octets.len();
     let second = script.end(3);
-    // Each stream has three Writes, the 4th of all is the 1st of the second stream.
+    // Each stream has three Writes; the 4th overall is the 1st of the second stream.
     for (scope, due) in [
         ("", [second, second, second]),
         (" on connection 2", [all, second, all]),

@@ -1,4 +1,4 @@
-//! The octets that go over a stream in the tests: a start-up frame and FPDUs of every kind, with the place where each ends.
+//! The octets on a stream in the tests: a start-up frame and FPDUs of every kind, with the place where each ends.
 
 use iwarp::STag;
 use std::sync::LazyLock;
@@ -8,10 +8,10 @@ use iwarp::mpa::startup::{Enhanced, Frame, FrameKind};
 use iwarp::mpa::{fpdu, marker};
 use iwarp::rdmap::{Opcode, control};
 
-/// Octets of one direction, and what they are.
+/// The octets of one direction, with their frames.
 pub(super) struct Script {
     pub(super) octets: Vec<u8>,
-    /// Where each frame ends, the start-up frame first.
+    /// The end of each frame, the start-up frame first.
     ends: Vec<usize>,
 }
 
@@ -54,7 +54,7 @@ impl Script {
         Self { octets, ends }
     }
 
-    /// The place behind the frame with this number. The start-up frame is number 0, and FPDUs count from 1.
+    /// The position behind the frame with this number. The start-up frame is number 0, and FPDUs count from 1.
     pub(super) fn end(&self, frame: usize) -> usize {
         self.ends[frame]
     }

@@ -29,18 +29,18 @@ fn stream(text: &str, role: Role) -> StreamFaults {
         .expect("a rule for the stream")
 }
 
-/// What happened behind the octets that passed.
+/// The state behind the octets that passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum After {
     /// Everything passed.
     Rest,
     Reset,
     Closed,
-    /// The rest is held until so long after the start.
+    /// The other octets are held until this time after the start. `None`: for ever.
     Held(Option<Duration>),
 }
 
-/// What passed, and what became of the rest.
+/// The octets that passed, and the state behind them.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     passed: Vec<u8>,
@@ -279,7 +279,7 @@ fn each_action_is_done_at_its_place() {
         ("hold", held(None)),
         ("hold for 5 ms", held(ms(5))),
     ] {
-        // The Read Response that frames 14 to 17 make up.
+        // The Read Response in frames 14 to 17.
         for (place, at) in [
             (" after octet 0", 0),
             (" after octet 1", 1),

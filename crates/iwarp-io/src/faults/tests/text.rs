@@ -1,4 +1,4 @@
-//! The text of plans: its meaning, the errors in wrong texts, and that printing loses nothing.
+//! The text of plans: its meaning, the errors in wrong texts, and that printing and reading a plan again yields the same plan.
 
 use std::time::Duration;
 
@@ -208,7 +208,7 @@ fn lines_semicolons_comments_and_blank_lines_part_rules() {
     assert!(" ; # nothing".parse::<Plan>().unwrap().is_empty());
 }
 
-/// A text that is no plan, the line and the column of the mistake, and the message.
+/// Each wrong text, with the line and the column of the mistake, and the message.
 const ERRORS: &[(&str, usize, usize, &str)] = &[
     (
         "1st Write sent: reset",
@@ -659,7 +659,7 @@ fn a_plan_is_given_as_text_or_as_a_file() {
     );
 }
 
-// ---- what is printed is read again ----
+// ---- a printed plan is read again ----
 
 fn which() -> impl Strategy<Value = Which> {
     let n = prop_oneof![1..30u64, 1..=u64::MAX];
@@ -765,7 +765,7 @@ proptest! {
     fn what_can_be_made_is_read_as_it_was_made(rules in prop::collection::vec(rule(), 0..20)) {
         let mut plan = Plan::new();
         for rule in rules {
-            // The reader of the text decides which rules fit no event or are out of range.
+            // The reader of the text refuses rules that fit no event or are out of range.
             plan = plan.clone().with_rule(rule).unwrap_or(plan);
         }
         let text = plan.to_string();

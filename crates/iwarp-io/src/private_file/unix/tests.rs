@@ -39,7 +39,7 @@ fn reader(pipe: &Path) -> File {
     options.read(true).custom_flags(flags).open(pipe).unwrap()
 }
 
-/// Gives the file to another user. `false`: this user may not do that.
+/// Gives the file to another user. Returns false if this user may not do that.
 fn give_away(path: &Path) -> bool {
     let given = std::os::unix::fs::chown(path, Some(65_534), None);
     if given.is_err() {
@@ -145,7 +145,7 @@ fn descriptors_are_taken_for_what_they_are() {
     let capture = Capture::create(format!("/dev/fd/{}", writer.as_raw_fd())).unwrap();
     begins_as_capture(&reader);
     drop(capture);
-    // On other systems this is a device that stands for the descriptor, not a link to the file.
+    // On other systems this is a device that duplicates the descriptor, not a link to the file.
     if cfg!(target_os = "linux") {
         let folder = folder();
         let path = file(&folder, "file", 0o644);

@@ -11,7 +11,7 @@ use crate::progress::timers::{Timed, TimerKey};
 use crate::progress::{Edges, Ready, Watch};
 use crate::sync::AtomicUsize;
 
-/// Counts how often it was driven.
+/// Counts its turns.
 #[derive(Default)]
 struct Driven(AtomicUsize);
 
@@ -72,7 +72,7 @@ fn what_is_polled_is_left_alone_and_taken_over_when_the_polls_end() {
         thread.look();
     }
     assert_eq!((source.count(), thread.tick), (3, HELD_TICK));
-    // Nobody polls any more.
+    // No thread polls any more.
     thread.look();
     assert_eq!(source.count(), 4);
     assert!(thread.watched.is_empty());
@@ -102,7 +102,7 @@ fn a_stream_without_end_has_as_many_turns_in_every_round() {
     domain.add(&ours, weak(&source), Edges::READ).unwrap();
     let mut before = 0;
     for _ in 0..10 {
-        theirs.write_all(b".").unwrap(); // an event besides
+        theirs.write_all(b".").unwrap(); // an additional event
         thread.round(Instant::now).unwrap();
         let turns = source.0.load(Ordering::Relaxed);
         assert!(
@@ -142,7 +142,7 @@ thread_local! {
     static EXHAUSTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Sets of a system that has no memory left at times.
+/// Sets of a system that runs out of memory at times.
 struct Scarce(Epoll);
 
 impl Watch<Self> for Scarce {
@@ -157,7 +157,7 @@ impl Watch<Scarce> for UnixStream {
     }
 }
 
-/// A source of a [`Scarce`] set, as the set below knows it.
+/// A source of a [`Scarce`] set, as a source of the set below.
 struct Below<'a, T>(&'a T);
 
 impl<T: Watch<Scarce>> Watch<Epoll> for Below<'_, T> {
@@ -240,7 +240,7 @@ impl Wake<Scarce> for ScarceWaker {
     }
 }
 
-/// Reads what comes.
+/// Reads what arrives.
 struct Reader {
     stream: UnixStream,
     token: OnceLock<u64>,
@@ -294,7 +294,7 @@ impl Timed for Never {
     fn expired(&self, _: TimerKey, _: Instant) {}
 }
 
-/// Runs rounds of the thread until a reader has so much. Every tick is due at once.
+/// Runs rounds of the thread until a reader has this many octets. Every tick is due at once.
 fn until_received(thread: &mut Thread<Scarce>, reader: &Reader, wanted: usize) {
     let begun = Instant::now();
     let now = Cell::new(begun);
@@ -332,7 +332,7 @@ fn a_queue_that_cannot_be_put_back_is_served_until_it_can() {
         until_received(&mut thread, &reader, wanted);
         assert!(!thread.watched[&token].reported);
     }
-    // The queue is handed over at once, too.
+    // A queue that is handed over is served at once, too.
     domain.polled();
     shared.hand_over(&domain);
     peer.write_all(b".").unwrap();
@@ -356,7 +356,7 @@ fn a_thread_that_polls_only_until_it_finds_something_is_served_between_its_polls
         thread.round(Instant::now).unwrap();
     };
 
-    // The first event is left to a thread that may poll again, which shows in a moment.
+    // The first event is left to a thread that may poll again, until the look after [`GRACE`].
     domain.polled();
     domain.found();
     event(&mut thread);
@@ -372,14 +372,14 @@ fn a_thread_that_polls_only_until_it_finds_something_is_served_between_its_polls
         assert!(thread.watched.is_empty());
     }
 
-    // The thread polls in vain, and goes on polling: events are left to it.
+    // The thread polls, finds nothing, and continues to poll: events are left to it.
     domain.polled();
     event(&mut thread);
     domain.polled();
     thread.look();
     assert!(!thread.in_doubt && !domain.looks_elsewhere());
     for _ in 0..3 {
-        // Polls that find something make doubts, and other polls end them.
+        // After a poll that finds something, it is in doubt if another one follows; the next poll ends the doubt.
         domain.polled();
         domain.found();
         thread.look();
@@ -390,7 +390,7 @@ fn a_thread_that_polls_only_until_it_finds_something_is_served_between_its_polls
         assert!(!thread.in_doubt);
     }
     assert_eq!(reader.received(), 4);
-    // Its last poll finds something.
+    // The last poll of the thread finds something.
     thread.look();
     assert!(thread.watched.is_empty());
     until_received(&mut thread, &reader, 5);

@@ -1,9 +1,9 @@
 //! The hot sources of a domain: those that had traffic lately. Polls ask them directly, because that is cheaper than asking
 //! the set.
 //!
-//! A source that polls find busy again and again leaves the set: it is *apart*. Only polls find what it receives, so it is put
-//! back before a thread sleeps on the set, and before the background thread serves the domain. One thread at a time asks the
-//! hot sources; a second one does not wait for it.
+//! A source that polls find busy again and again leaves the set: it is *apart*. Only polls find what it receives, so it is put back before
+//! a thread sleeps on the set, and before the background thread serves the domain. Only one thread at a time asks the hot sources; a second
+//! one does not wait.
 
 use std::sync::{Arc, Weak};
 
@@ -14,10 +14,10 @@ use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, after_unlocking, fen
 pub(super) const HOT: usize = 8;
 /// Polls without traffic after which a source is no longer hot.
 const COLD: u32 = if cfg!(loom) { 3 } else { 256 };
-/// Polls with traffic after which a source leaves the set, as long as polling goes on. Each report of a stream costs its
+/// The number of polls with traffic after which a source leaves the set, as long as a thread polls. Each report of a stream costs its
 /// sender several per cent of a short round trip, and a thread that polls all the time needs no report.
 const STEADY: u32 = if cfg!(loom) { 1 } else { 32 };
-/// Polls of the hot sources before the set is asked again. [`Turn::work`] counts as well, in units of [`WEIGHT`], so that
+/// The number of polls of the hot sources before the set is asked again. [`Turn::work`] counts as well, in units of [`WEIGHT`], so that
 /// busy streams do not keep small requests on other streams waiting.
 const LOOK: usize = if cfg!(loom) { 2 } else { 32 };
 const WEIGHT: usize = 16 * 1024;
@@ -25,28 +25,28 @@ const WEIGHT: usize = 16 * 1024;
 /// The result of one turn of a source.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Turn {
-    /// A budget ended the turn, and more could be done at once.
+    /// A budget ended the turn, and there is more work.
     pub unfinished: bool,
-    /// Octets wait until the socket takes data again.
+    /// Octets wait until the socket accepts data again.
     pub blocked: bool,
-    /// What was received, in octets. What costs time beside its octets adds to them.
+    /// The octets received, plus an equivalent in octets of other work.
     pub work: usize,
 }
 
-/// What the hot sources ask their domain for.
+/// The calls that the hot sources make to their domain.
 pub(super) trait Drive {
     type Source: ?Sized;
 
     /// Gives a source its turn.
     fn drive(&self, source: &Arc<Self::Source>, edges: Edges) -> Turn;
 
-    /// Takes the stream of a source out of the set. False if the source has no stream there.
+    /// Takes the stream of a source out of the set. Returns false if the source has no stream there.
     fn take_out(&self, source: &Self::Source) -> bool;
 
-    /// Puts the stream of a source back into the set. False if that fails.
+    /// Puts the stream of a source back into the set. Returns false if that fails.
     fn put_back(&self, source: &Self::Source) -> bool;
 
-    /// Whether requests make a parked thread drive the domain.
+    /// Returns true if requests make a parked thread drive the domain.
     fn has_interest(&self) -> bool;
 }
 
@@ -58,7 +58,7 @@ pub(super) struct HotSources<T: ?Sized> {
     recalled: AtomicBool,
 }
 
-/// The hot sources, as the thread that holds them sees them.
+/// The hot sources, for the thread that holds them.
 pub(super) struct Known<T: ?Sized> {
     sources: Vec<HotSource<T>>,
     /// Grows with every poll, and with the work of the poll. When it reaches [`LOOK`], the next poll asks the
@@ -68,7 +68,7 @@ pub(super) struct Known<T: ?Sized> {
 
 struct HotSource<T: ?Sized> {
     source: Weak<T>,
-    /// The token of the source in this domain. The source may have gone to another domain since.
+    /// The token of the source in this domain. The source may have moved to another domain since.
     token: u64,
     /// Polls in a row that found nothing.
     idle: u32,
@@ -97,7 +97,7 @@ impl<T: ?Sized> HotSource<T> {
         }
     }
 
-    /// Puts the stream back, if it was taken out. False if that fails.
+    /// Puts the stream back, if it was taken out. Returns false if that fails.
     fn rejoin(&mut self, domain: &impl Drive<Source = T>, apart: &AtomicUsize) -> bool {
         self.found = 0;
         if self.apart {
@@ -136,8 +136,8 @@ impl<T: ?Sized> HotSources<T> {
         }
     }
 
-    /// Asks the hot sources for these edges, unless another thread is asking them. Where polling is `steady`, sources with
-    /// much traffic leave the set. `note` is called before any other thread can ask.
+    /// Asks the hot sources for these edges, unless another thread is asking them. With `steady` polling, sources with much traffic leave
+    /// the set. `note` is called before any other thread can ask.
     #[inline]
     pub(super) fn ask(
         &self,
@@ -182,7 +182,7 @@ impl<T: ?Sized> HotSources<T> {
             }
             if hot.apart && turn.blocked || hot.idle >= COLD {
                 if !hot.rejoin(domain, apart) {
-                    hot.idle = 0; // nothing else than polls finds what it receives
+                    hot.idle = 0; // only polls find what it receives
                 }
             } else if steady && !hot.apart && !turn.blocked && hot.found >= STEADY {
                 hot.leave(&source, domain, apart);
@@ -195,7 +195,7 @@ impl<T: ?Sized> HotSources<T> {
             hot.idle < COLD
         });
         *since_look += 1 + probe.work / WEIGHT;
-        // If data has come, the set is asked later, because the receiver should not wait for that.
+        // If data has arrived, the set is asked later, because the receiver should not wait for that.
         let due = if probe.work > 0 { 4 * LOOK } else { LOOK };
         probe.look = sources.is_empty() || *since_look >= due;
         if probe.look {
@@ -204,7 +204,7 @@ impl<T: ?Sized> HotSources<T> {
         probe
     }
 
-    /// Makes a source hot that has received something: the next polls ask it directly.
+    /// Makes a source that has received something hot: the next polls ask it directly.
     pub(super) fn warm(&self, domain: &impl Drive<Source = T>, source: &Arc<T>, token: u64) {
         let source = Arc::downgrade(source);
         self.with(domain, |known| {
@@ -248,13 +248,12 @@ impl<T: ?Sized> HotSources<T> {
         }
     }
 
-    /// Whether streams have left the set, so that only polls find what they receive.
+    /// Returns true if streams have left the set, so that only polls find what they receive.
     pub(super) fn is_apart(&self) -> bool {
         self.apart.load(Ordering::SeqCst) > 0
     }
 
-    /// Calls `act` with the hot sources, unless another thread holds them. Afterwards does what other threads have asked
-    /// for meanwhile.
+    /// Calls `act` with the hot sources, unless another thread holds them. Afterwards does what other threads have requested meanwhile.
     #[inline]
     fn with<R>(
         &self,

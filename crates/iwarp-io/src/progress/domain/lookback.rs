@@ -1,8 +1,8 @@
-//! How far a thread that the set has woken has looked.
+//! The checks that a thread woken by the set still has to make.
 
 use crate::sync::{AtomicU8, Ordering};
 
-/// What a woken thread still has to look at before it sleeps again. The greater level includes the smaller ones.
+/// The checks that a woken thread still has to make before it sleeps again. The greater level includes the smaller ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Level {
@@ -10,7 +10,7 @@ pub(super) enum Level {
     /// Every source is hot and was asked once. They have to be asked again, because the end of a stream may share an event
     /// with data.
     Reprobe,
-    /// The set may hold events that nobody has taken.
+    /// The set may hold events that no thread has taken.
     Unlooked,
 }
 
@@ -30,22 +30,22 @@ impl Lookback {
         }
     }
 
-    /// The set is about to be asked for everything.
+    /// The set is about to be asked for all events.
     #[inline]
     pub(super) fn set_is_asked(&self) {
         self.0.store(Level::UpToDate as u8, Ordering::SeqCst);
     }
 
-    /// At least so much has to be looked at.
+    /// At least `level` has to be checked.
     pub(super) fn raise(&self, level: Level) {
         self.0.fetch_max(level as u8, Ordering::SeqCst);
     }
 
-    /// What `level` asks for has been looked at.
+    /// Everything that `level` asks for was checked.
     #[inline]
     pub(super) fn seen_all(&self, level: Level) {
         if self.0.load(Ordering::SeqCst) != level as u8 {
-            return; // most polls, to which the write below would be dear
+            return; // most polls, for which the write below would be expensive
         }
         // Only from that level, because a thread that was woken meanwhile has more to look at.
         let (from, to) = (level as u8, Level::UpToDate as u8);

@@ -15,7 +15,7 @@ pub(super) struct Streams<S, T: ?Sized> {
 }
 
 impl<S: Readiness, T: ?Sized> Streams<S, T> {
-    /// No streams, over an empty set.
+    /// Makes a list without streams, over an empty set.
     pub(super) fn new(set: S) -> Self {
         Self {
             set,
@@ -45,19 +45,19 @@ impl<S: Readiness, T: ?Sized> Streams<S, T> {
         Ok(token)
     }
 
-    /// Takes a stream out, whether the stream has left the set or not.
+    /// Takes a stream out, even if the stream has left the set.
     pub(super) fn remove(&self, stream: &impl Watch<S>, token: u64) {
         let _ = self.set.remove(stream);
         let source = self.sources.lock().remove(token);
         drop(source);
     }
 
-    /// Takes a stream out of the set for a while. False if the stream is not there.
+    /// Takes a stream out of the set for a while. Returns false if the stream is not there.
     pub(super) fn leave(&self, stream: &impl Watch<S>) -> bool {
         self.set.set_aside(stream).is_ok()
     }
 
-    /// Puts a stream back into the set. False if that fails.
+    /// Puts a stream back into the set. Returns false if that fails.
     pub(super) fn rejoin(&self, stream: &impl Watch<S>, token: u64, edges: Edges) -> bool {
         match self.set.add_stream(stream, token, edges) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -78,7 +78,7 @@ impl<S: Readiness, T: ?Sized> Streams<S, T> {
         }
     }
 
-    /// Asks the set what is ready, without waiting.
+    /// Asks the set for ready streams, without waiting.
     #[inline]
     pub(super) fn ready(&self, each: impl FnMut(Ready)) {
         if let Err(error) = self.set.wait(Some(Duration::ZERO), each) {
@@ -91,7 +91,7 @@ impl<S: Readiness, T: ?Sized> Streams<S, T> {
         self.sources.lock().get(token)?.upgrade()
     }
 
-    /// Whether the sources of these tokens are all that there are. Tokens of streams that were taken out do not count.
+    /// Returns true if there are no sources but those of these tokens. Tokens of streams that were taken out do not count.
     pub(super) fn are_all_among(&self, tokens: impl Iterator<Item = u64>) -> bool {
         let sources = self.sources.lock();
         let known = tokens.filter(|token| sources.get(*token).is_some());

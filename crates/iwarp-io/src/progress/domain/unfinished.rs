@@ -1,4 +1,4 @@
-//! Sources that have work left which no edge will report.
+//! Sources with work left that no edge will report.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -10,7 +10,7 @@ use crate::sync::{AtomicU32, AtomicUsize, Mutex, Ordering};
 /// most once.
 pub(super) struct Unfinished<T: ?Sized> {
     sources: Mutex<VecDeque<Weak<T>>>,
-    /// How many `sources` there are, to be read without the lock.
+    /// The number of `sources`, to be read without the lock.
     left: AtomicUsize,
     /// Counts the times that the sources got their turns.
     resumed: AtomicU32,
@@ -28,8 +28,8 @@ impl<T: ?Sized> Unfinished<T> {
         }
     }
 
-    /// Leaves a source here. A source that is left twice still gets one turn, because both the event and the turn of an
-    /// endless stream leave it, and it would get more turns each time.
+    /// Leaves a source here. A source that is left twice still gets one turn: both the event and the turn of an endless stream leave it, so
+    /// it would otherwise get more turns each time.
     pub(super) fn defer(&self, source: Weak<T>) {
         let mut sources = self.sources.lock();
         let count = self.deferred.load(Ordering::Relaxed);
@@ -46,8 +46,7 @@ impl<T: ?Sized> Unfinished<T> {
 
     /// Takes the sources out, and gives each a turn by `drive`.
     pub(super) fn resume(&self, mut drive: impl FnMut(&Arc<T>)) {
-        // Only the sources that were there at the start: a source that is unfinished again has its next turn in the next
-        // call.
+        // Only the sources that were there at the start: a source that is unfinished again has its next turn in the next call.
         let count = self.left.load(Ordering::SeqCst);
         for _ in 0..count {
             let next = self.sources.lock().pop_front();
@@ -61,12 +60,12 @@ impl<T: ?Sized> Unfinished<T> {
         self.resumed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether there is a source.
+    /// Returns true if there is a source.
     pub(super) fn has_any(&self) -> bool {
         self.left.load(Ordering::SeqCst) > 0
     }
 
-    /// How often a source was left here, and how often the sources got their turns.
+    /// The number of times that a source was left here, and the number of times that the sources got their turns.
     pub(super) fn counts(&self) -> (u32, u32) {
         (
             self.deferred.load(Ordering::Relaxed),
@@ -79,7 +78,7 @@ impl<T: ?Sized> Unfinished<T> {
 mod tests {
     use super::*;
 
-    /// The sources that get turns in one call.
+    /// Returns the sources that get turns in one call.
     fn turns(unfinished: &Unfinished<u32>) -> Vec<u32> {
         let mut turns = Vec::new();
         unfinished.resume(|source| turns.push(**source));

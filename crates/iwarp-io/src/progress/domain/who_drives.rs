@@ -1,12 +1,12 @@
-//! Who drives a domain: a thread that polls, a thread that sleeps and would be woken, or the background thread.
+//! The driver of a domain: a thread that polls, a thread that sleeps and would be woken, or the background thread.
 
 use std::sync::{Arc, OnceLock};
 
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// What shows who attends a domain, and what the background thread knows of it.
+/// The signs by which the background thread finds out if another thread attends a domain, and its own marks.
 pub(super) struct WhoDrives {
-    /// Counts polls, so that the background thread can tell whether somebody does its work.
+    /// Counts polls, so that the background thread sees if another thread does its work.
     polls: AtomicU32,
     /// The value of `polls` that the background thread saw last.
     seen: AtomicU32,
@@ -14,9 +14,9 @@ pub(super) struct WhoDrives {
     ended: AtomicU32,
     /// The value of `polls` when a poll found what it looked for last.
     found: AtomicU32,
-    /// Such a poll was not followed by another one lately: the thread waits for something that no poll shows it.
+    /// No poll has followed such a poll lately: the thread waits for something that no poll shows.
     looks_elsewhere: AtomicBool,
-    /// The thread that polled the domain in passing last, and the value of `polls` then.
+    /// The thread that last polled the domain while it polled another one, and the value of `polls` then.
     helper: AtomicU64,
     /// Requests that make a parked thread drive this domain.
     interest: AtomicUsize,
@@ -26,12 +26,13 @@ pub(super) struct WhoDrives {
     armed: AtomicBool,
     /// The background thread looks at this domain in every tick, or is about to.
     watched: AtomicBool,
-    /// The background thread's name for this domain.
+    /// The background thread's token for this domain.
     background: OnceLock<u64>,
 }
 
 impl WhoDrives {
-    /// Nobody attends the domain yet. `parked` counts the threads that sleep in the waiters which drive the domain.
+    /// Makes the state of a domain that no thread attends yet. `parked` counts the threads that sleep in the waiters which drive the
+    /// domain.
     pub(super) fn new(parked: Arc<AtomicUsize>) -> Self {
         Self {
             polls: AtomicU32::new(0),
@@ -48,16 +49,15 @@ impl WhoDrives {
         }
     }
 
-    /// Counts a poll. Two threads that poll at once may count as one, because it only matters that the count changes while
-    /// somebody polls.
+    /// Counts a poll. Two polls at the same time may count as one, because it only matters that the count changes while a thread polls.
     #[inline]
     pub(super) fn polled(&self) {
         let polls = self.polls.load(Ordering::Relaxed);
         self.polls.store(polls.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// A poll has found what it looked for. The thread may look elsewhere now, for instance at the memory into which its peer
-    /// writes, so this poll does not promise another one.
+    /// A poll has found what it looked for. The thread may look elsewhere now, for instance at the memory into which its peer writes, so
+    /// another poll may not follow.
     #[inline]
     pub(super) fn found(&self) {
         self.found.store(self.polls(), Ordering::Relaxed);
@@ -68,24 +68,25 @@ impl WhoDrives {
         self.found.load(Ordering::Relaxed)
     }
 
-    /// Whether the last poll has found what it looked for.
+    /// Returns true if the last poll has found what it looked for.
     pub(super) fn has_found(&self) -> bool {
         self.found.load(Ordering::Relaxed) == self.polls()
     }
 
-    /// Whether a thread may poll the domain in passing: nobody attends the domain, or that thread alone has polled since it did so last.
+    /// Returns true if a thread that polls another domain may also poll this one: no thread attends the domain, or only that thread has
+    /// polled it since it last did so.
     pub(super) fn may_be_helped_by(&self, thread: u32) -> bool {
         let is_own = self.helper.load(Ordering::Relaxed) == of_helper(thread, self.polls());
         (is_own || !self.was_polled()) && !self.has_sleeper()
     }
 
-    /// A thread has polled in passing, and has counted its poll.
+    /// A thread that polls another domain has also polled this one, and has counted its poll.
     pub(super) fn helped_by(&self, thread: u32) {
         let helper = of_helper(thread, self.polls());
         self.helper.store(helper, Ordering::Relaxed);
     }
 
-    /// How often the domain was polled.
+    /// The number of polls of the domain.
     #[inline]
     pub(super) fn polls(&self) -> u32 {
         self.polls.load(Ordering::Relaxed)
@@ -93,8 +94,8 @@ impl WhoDrives {
 
     /// The thread that polled goes to sleep. Returns true if the background thread watches the domain.
     pub(super) fn polls_end(&self) -> bool {
-        // Both with sequential consistency, because `polls_go_on` reads them in the other order: the background thread begins
-        // to watch, and then looks whether the polls have ended.
+        // Both with sequential consistency, because `polls_go_on` reads them in the other order: the background thread begins to watch, and
+        // then checks if the polls have ended.
         self.ended.store(self.polls(), Ordering::SeqCst);
         self.watched.load(Ordering::SeqCst)
     }
@@ -104,18 +105,18 @@ impl WhoDrives {
         self.ended.load(Ordering::SeqCst) != self.polls()
     }
 
-    /// Whether a thread has polled since the last call.
+    /// Returns true if a thread has polled since the last call.
     pub(super) fn take_polled(&self) -> bool {
         let polls = self.polls();
         self.seen.swap(polls, Ordering::Relaxed) != polls && self.polls_go_on()
     }
 
-    /// What [`take_polled`](Self::take_polled) would return now.
+    /// Returns what [`take_polled`](Self::take_polled) would return now.
     pub(super) fn was_polled(&self) -> bool {
         self.seen.load(Ordering::Relaxed) != self.polls() && self.polls_go_on()
     }
 
-    /// Whether the thread that polled waits for something that no poll shows it, as far as the background thread has seen.
+    /// Returns true if the thread that polled waits for something that no poll shows, as far as the background thread has seen.
     pub(super) fn looks_elsewhere(&self) -> bool {
         self.looks_elsewhere.load(Ordering::Relaxed)
     }
@@ -124,7 +125,7 @@ impl WhoDrives {
         self.looks_elsewhere.store(looks, Ordering::Relaxed);
     }
 
-    /// Whether a thread sleeps that an event in the domain's set would wake.
+    /// Returns true if a thread sleeps that an event in the domain's set would wake.
     pub(super) fn has_sleeper(&self) -> bool {
         self.has_interest()
             && self.parked.load(Ordering::SeqCst) > 0
@@ -143,7 +144,7 @@ impl WhoDrives {
         self.interest.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether requests make a parked thread drive the domain.
+    /// Returns true if requests make a parked thread drive the domain.
     #[inline]
     pub(super) fn has_interest(&self) -> bool {
         self.interest.load(Ordering::SeqCst) > 0
@@ -196,7 +197,7 @@ mod tests {
         // The owner polls.
         attendance.polled();
         assert!(!attendance.may_be_helped_by(1));
-        // And does not any more.
+        // The owner no longer polls.
         assert!(attendance.take_polled());
         assert!(attendance.may_be_helped_by(2));
     }

@@ -17,13 +17,13 @@ loom::lazy_static! {
 }
 
 thread_local! {
-    /// The calls of one run, to be shown when it fails. All threads of a model are one thread of the system.
+    /// The calls of one run, printed if it fails. All threads of a model are one thread of the system.
     static CALLS: RefCell<String> = const { RefCell::new(String::new()) };
     /// The rules of this run.
     static RULES: Cell<Rules> = const { Cell::new(Rules::Epoll) };
 }
 
-/// When a nested set is reported.
+/// The rule by which a nested set is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rules {
     /// For every event in it.
@@ -32,7 +32,7 @@ pub(super) enum Rules {
     Kqueue,
 }
 
-/// Begins a run. The calls of one that fails are printed.
+/// Begins a run. The calls of a run that fails are printed.
 pub(super) fn begin() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -40,7 +40,7 @@ pub(super) fn begin() {
         panic::set_hook(Box::new(move |info| {
             // Loom ends its threads by panics as well, which have no text.
             if info.payload_as_str().is_some() {
-                // Ticks without end are cut short.
+                // Endless ticks are cut short.
                 let calls = CALLS.take();
                 calls.lines().take(200).for_each(|call| println!("{call}"));
             }
@@ -66,7 +66,7 @@ struct Kernel {
 #[derive(Default)]
 struct State {
     objects: Vec<Object>,
-    /// So many attempts to add something to a set fail from now on.
+    /// This many attempts to add something to a set fail from now on.
     failing: usize,
     /// No time passes, so a limit above zero never ends.
     stands_still: bool,
@@ -74,7 +74,7 @@ struct State {
 
 struct Object {
     kind: Kind,
-    /// The sets that report it.
+    /// The sets that report the object.
     reported_by: Vec<usize>,
 }
 
@@ -92,7 +92,7 @@ enum Kind {
         ready: Vec<usize>,
         /// Threads that wait on the set.
         waiting: usize,
-        /// Waits that left nothing behind.
+        /// Waits that left no event in the set.
         emptied: u64,
     },
 }
@@ -104,7 +104,7 @@ struct Item {
     token: u64,
     wanted: Edges,
     level: bool,
-    /// How often the source, a set, had been emptied when it was reported last.
+    /// The value of `emptied` of the source, a set, when the set was reported last.
     reported: Option<u64>,
 }
 
@@ -143,7 +143,7 @@ impl State {
         }
     }
 
-    /// What a source is ready for.
+    /// The events that a source is ready for.
     fn poll(&mut self, source: usize) -> Edges {
         match &mut self.objects[source].kind {
             Kind::Gone => Edges::empty(),
@@ -177,7 +177,7 @@ impl State {
         item.is_some_and(|item| self.poll(source).intersects(item.wanted))
     }
 
-    /// Something has happened to a source: the sets that report it become ready, whether they were before or not.
+    /// An event of a source: the sets that report it become ready, even if they were ready before.
     fn happened(&mut self, source: usize, what: Edges) {
         for set in self.objects[source].reported_by.clone() {
             let (items, ready) = self.set(set);
@@ -253,7 +253,7 @@ impl State {
         self.objects[object].kind = Kind::Gone;
     }
 
-    /// Whether an item that is ready is reported, by the rule for nested sets.
+    /// Returns true if an item that is ready is reported, by the rule for nested sets.
     fn is_reported(&mut self, set: usize, item: Item) -> bool {
         let Kind::Set {
             waiting, emptied, ..
@@ -270,7 +270,7 @@ impl State {
         waiting > 0 || before != Some(emptied)
     }
 
-    /// A thread begins to wait on a set, or ceases to.
+    /// A thread begins to wait on a set, or stops waiting.
     fn waits(&mut self, set: usize, begins: bool) {
         if let Kind::Set { waiting, .. } = &mut self.objects[set].kind {
             *waiting = match begins {
@@ -315,7 +315,7 @@ impl State {
     }
 }
 
-/// Which rules the sets of this run have.
+/// Sets the rules for the sets of this run.
 pub(super) fn follow(rules: Rules) {
     RULES.set(rules);
 }
@@ -330,7 +330,7 @@ pub(super) fn fail_adds(count: usize) {
     KERNEL.with(|state| state.failing = count);
 }
 
-/// Something of the system's, closed when it is dropped.
+/// An object of the system, closed when the handle is dropped.
 #[derive(Debug)]
 struct Handle(usize);
 
@@ -355,7 +355,7 @@ impl Stream {
         Self(Handle(KERNEL.make(kind)))
     }
 
-    /// What a peer does: sends so many octets, and maybe ends the stream with them.
+    /// The peer sends this many octets, and optionally ends the stream with them.
     pub(super) fn peer_sends(&self, count: usize, end: bool) {
         KERNEL.with(|state| {
             note(("peer sends", self.0.0, count, end));
@@ -372,7 +372,7 @@ impl Stream {
         });
     }
 
-    /// Reads at most `most` octets; 0 is the peer's end, `None` nothing for now.
+    /// Reads at most `most` octets; 0 is the peer's end, `None` means nothing for now.
     pub(super) fn read(&self, most: usize) -> Option<usize> {
         KERNEL.with(|state| match &mut state.objects[self.0.0].kind {
             Kind::Stream { octets: 0, ended } => {
@@ -486,7 +486,7 @@ impl Readiness for Set {
         let mut state = KERNEL.state.lock().unwrap();
         state.waits(self.0.0, true);
         let mut ready = state.take_ready(self.0.0);
-        // Where there is no clock, a limit has passed at once.
+        // Without a clock, a limit has passed at once.
         let sleeps = limit.is_none_or(|limit| state.stands_still && !limit.is_zero());
         while ready.is_empty() && sleeps {
             note(("sleep", self.0.0));

@@ -35,7 +35,7 @@ fn model(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
     });
 }
 
-/// A request that somebody waits for.
+/// A request that a thread waits for.
 #[derive(Default)]
 struct Request(AtomicBool);
 
@@ -44,13 +44,13 @@ impl Request {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Ends it; false if it has ended before.
+    /// Ends the request. Returns false if it has ended before.
     fn end(&self) -> bool {
         !self.0.swap(true, Ordering::SeqCst)
     }
 }
 
-/// What all queues of an adapter share.
+/// The state that all queues of an adapter share.
 struct World {
     control: Arc<Domain<Set>>,
     background: Arc<Background<Set>>,
@@ -79,7 +79,7 @@ impl World {
         self.run_background_with_ticks(Duration::from_millis(20))
     }
 
-    /// Starts the background thread. Every time it looks at the clock, so much time has passed.
+    /// Starts the background thread. Every time it looks at the clock, `passes` has passed.
     fn run_background_with_ticks(&self, passes: Duration) -> thread::JoinHandle<()> {
         let shared = Arc::clone(&self.background);
         thread::spawn(move || {
@@ -119,7 +119,7 @@ impl World {
     }
 }
 
-/// A completion queue, as far as the hand-off is concerned.
+/// A completion queue, reduced to the hand-off.
 struct Queue {
     world: Arc<World>,
     domain: Arc<Domain<Set>>,
@@ -129,7 +129,7 @@ struct Queue {
     ended: Condvar,
 }
 
-/// What the queue holds for a thread that polls and waits on an event in turn.
+/// The results of the queue, for a thread that polls and waits on an event in turn.
 #[derive(Default)]
 struct Results {
     count: usize,
@@ -213,7 +213,7 @@ impl Queue {
         self.notify();
     }
 
-    /// Sleeps until the Notify has ended, in code that is not the provider's.
+    /// Sleeps until the Notify has ended, in code outside the provider.
     fn sleep(&self) {
         let mut results = self.results.lock();
         while !std::mem::take(&mut results.event) {
@@ -239,7 +239,7 @@ impl Drop for Queue {
     }
 }
 
-/// What a read takes at most, and how many of them a visit makes.
+/// The most octets of one read, and the number of reads in a visit.
 const SPACE: usize = 2;
 const BUDGET: usize = 2;
 
@@ -249,7 +249,7 @@ struct Connection {
     stream: Stream,
     world: Arc<World>,
     queue: Arc<Queue>,
-    /// Ends when so much has been received; a Notify of the queue.
+    /// Ends when this many octets have been received; a Notify of the queue.
     received: (usize, Request),
     /// Ends with the stream.
     ended: Request,
@@ -329,7 +329,7 @@ impl Connection {
         })
     }
 
-    /// Does something with the lock held, as a call of the client does.
+    /// Calls `call` with the lock held, as a call of the client does.
     fn with<T>(&self, call: impl FnOnce(&mut State) -> T) -> T {
         let done = call(&mut self.turns.lock());
         if self.turns.has_left() && self.drive(Edges::empty()).unfinished {
@@ -350,7 +350,7 @@ impl State {
 }
 
 impl State {
-    /// Reads as a link does; true when the budget ended it.
+    /// Reads as a link does. Returns true if the budget ended it.
     fn read(&mut self, stream: &Stream, edges: Edges) -> bool {
         self.readable |= edges.contains(Edges::READ);
         self.hangup |= edges.contains(Edges::HANGUP);
@@ -388,7 +388,7 @@ impl Source<Set> for Connection {
     }
 }
 
-/// Runs `peer` and the background thread beside `client`, all of which have to come to their ends.
+/// Runs `peer` and the background thread in parallel to `client`. All of them have to end.
 fn beside(world: &Arc<World>, peer: impl FnOnce() + 'static, client: impl FnOnce()) {
     let background = world.run_background();
     let peer = thread::spawn(peer);
@@ -398,14 +398,14 @@ fn beside(world: &Arc<World>, peer: impl FnOnce() + 'static, client: impl FnOnce
     background.join().unwrap();
 }
 
-/// As [`beside`], without the background thread: what sleepers owe each other.
+/// Like [`beside`], without the background thread: tests that sleepers wake each other.
 fn beside_nobody(peer: impl FnOnce() + 'static, client: impl FnOnce()) {
     let peer = thread::spawn(peer);
     client();
     peer.join().unwrap();
 }
 
-/// A connection on a queue of its own that was polled so often that its stream has left the set.
+/// A connection on a new queue, which was polled until the stream has left the set.
 fn polled(world: &Arc<World>, goal: usize) -> (Arc<Queue>, Arc<Connection>) {
     let queue = Queue::new(world).unwrap();
     let connection = Connection::new(&queue, goal);
@@ -453,7 +453,7 @@ fn a_thread_that_waits_after_polling_is_woken() {
     });
 }
 
-/// The thread sleeps over something else, so the background thread takes over.
+/// The thread sleeps to wait for another event, so the background thread takes over.
 #[test]
 fn the_end_is_found_after_polling() {
     model(3, || {
@@ -468,12 +468,12 @@ fn the_end_is_found_after_polling() {
     });
 }
 
-/// How a thread that has polled waits for the next result.
+/// The way in which a thread that has polled waits for the next result.
 #[derive(Clone, Copy)]
 enum Sleeper {
-    /// On an event, whose wait says that the thread sleeps.
+    /// On an event, whose wait announces that the thread sleeps.
     Event,
-    /// In code of its own, which the sink of the Notify wakes. Only the Notify says that nobody polls.
+    /// In its own code, which the sink of the Notify wakes. Only the Notify announces that the thread stops polling.
     Sink,
 }
 
@@ -562,7 +562,7 @@ fn polls_and_sleeps_elsewhere_in_turn_over_kqueue_with_a_stream_out_of_the_set()
     a_thread_that_polls_and_waits_in_turn_needs_no_tick(Sleeper::Sink, Rules::Kqueue, 2);
 }
 
-/// Data and the end are one event, and a read that is short does not show the end.
+/// Data and the end are reported as one event, and a short read does not show the end.
 #[test]
 fn the_end_is_found_behind_data() {
     model(3, || {
@@ -585,16 +585,16 @@ fn the_end_is_found_behind_data() {
     });
 }
 
-/// The end lies behind more than one visit takes, and the thread that made the visit has what it waited for.
+/// The end lies behind more octets than one visit takes, and the thread that made the visit no longer waits.
 #[test]
 fn work_that_a_woken_thread_leaves_is_done() {
-    // Two preemptions find a notice of the rest that is missing; three take minutes.
+    // Two preemptions are enough to find that a notice of the remaining work is missing; three take minutes.
     model(2, || {
         let world = World::new();
         let queue = Queue::new(&world).unwrap();
         let connection = Connection::new(&queue, 2);
         connection.stream.peer_sends(1, false);
-        assert!(!queue.domain.poll()); // long ago, as far as the background thread can tell
+        assert!(!queue.domain.poll()); // for the background thread, this was long ago
         let sender = Arc::clone(&connection);
         beside(
             &world,
@@ -635,7 +635,7 @@ fn every_ready_stream_is_found() {
     });
 }
 
-/// A stream that is hot has gone to another domain, and another one of the queue is not hot.
+/// A hot stream has moved to another domain, and another stream of the queue is not hot.
 #[test]
 fn a_hot_stream_that_has_gone_hides_no_other_one() {
     model(2, || {
@@ -655,7 +655,7 @@ fn a_hot_stream_that_has_gone_hides_no_other_one() {
     });
 }
 
-/// A connector's request waits for the stream, which was polled before and goes to the control set.
+/// A connector's request waits for the stream, which was polled before and moves to the control set.
 #[test]
 fn the_end_is_found_in_the_control_set() {
     model(3, || {
@@ -673,7 +673,7 @@ fn the_end_is_found_in_the_control_set() {
     });
 }
 
-/// Where the second thread that waits sleeps. It has no set of its own if the system refuses that.
+/// The place where the second waiting thread sleeps. If the system refuses a second set, that thread follows.
 #[derive(Clone, Copy)]
 enum Second {
     HasASet,
@@ -689,7 +689,7 @@ impl Second {
     }
 }
 
-/// Threads that wait in the waiters do not take wake-ups away from one that waits outside.
+/// Threads that wait in the waiters do not take wake-ups away from a thread that waits outside.
 #[test]
 fn a_thread_that_waits_outside_is_woken() {
     model(2, || {
@@ -720,7 +720,7 @@ fn a_thread_that_waits_outside_is_woken() {
     });
 }
 
-/// What the background thread remembers of a removed queue does not affect the next queue.
+/// Data that the background thread has about a removed queue does not affect the next queue.
 #[test]
 fn queues_come_and_go() {
     model(3, || {
@@ -758,7 +758,7 @@ fn a_stream_that_cannot_be_put_back_is_served() {
     }
 }
 
-/// The same for one that was out of the set because it was polled while something came.
+/// A queue that was out of the set, because it was polled when octets arrived, is served too.
 #[test]
 fn a_queue_that_cannot_be_put_back_is_served() {
     model(2, || {
@@ -845,7 +845,7 @@ fn a_turn_is_finished_when_all_its_visits_are() {
     });
 }
 
-/// A thread polls, and stops when it likes, beside one that waits for the same queue.
+/// A thread polls, and stops at any time, while another thread waits for the same queue.
 #[test]
 fn polls_take_nothing_away_from_a_thread_that_waits() {
     model(3, || {
@@ -870,7 +870,7 @@ fn polls_take_nothing_away_from_a_thread_that_waits() {
     });
 }
 
-/// A thread that begins to wait finds the hot streams taken by one that polls, which then puts them back.
+/// A thread that begins to wait finds the hot streams held by a polling thread, which then puts them back.
 #[test]
 fn a_poll_puts_back_what_a_thread_begins_to_wait_for() {
     model(3, || {

@@ -1,8 +1,8 @@
-//! Several threads that sleep in one group of waiters: each is woken for its own request, and who leaves hands its place on.
+//! Several threads that sleep in one group of waiters: each is woken for its own request, and a thread that leaves hands its place on.
 
 use super::*;
 
-/// Any waiting thread drives the control set, whatever it waits for.
+/// Any waiting thread drives the control set, whatever request it waits for.
 #[test]
 fn a_thread_that_goes_leaves_the_control_set_to_others() {
     a_thread_goes_from_the_control_set(Second::HasASet);
@@ -83,7 +83,7 @@ fn a_thread_goes_with_work_undone(kind: Second) {
     });
 }
 
-/// Each thread is woken for its own request, whichever of them is in front.
+/// Each thread is woken for its own request, whichever thread is in front.
 #[test]
 fn threads_are_woken_for_what_they_wait_for() {
     each_thread_is_woken_for_its_own_request(Second::HasASet);
@@ -118,7 +118,7 @@ fn each_thread_is_woken_for_its_own_request(kind: Second) {
     });
 }
 
-/// A third thread comes: the second one gives up its set, and follows or comes to the front.
+/// A third thread arrives: the second one gives up its set, and follows or comes to the front.
 #[test]
 fn a_third_thread_makes_the_second_one_follow() {
     model(1, || {

@@ -22,7 +22,7 @@ impl AsFd for Epoll {
     }
 }
 
-/// The set knows everything that has a descriptor by this descriptor.
+/// A set identifies everything that has a descriptor by this descriptor.
 impl<T: AsFd> Watch<Epoll> for T {
     fn id(&self) -> BorrowedFd<'_> {
         self.as_fd()

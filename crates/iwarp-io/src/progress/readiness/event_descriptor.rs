@@ -1,4 +1,4 @@
-//! A descriptor that tells a program whether an event waits for it.
+//! A descriptor by which a program learns that an event waits for it.
 
 use std::io;
 #[cfg(not(target_os = "linux"))]
@@ -14,15 +14,15 @@ use rustix::fs::{OFlags, fcntl_getfl};
 
 use crate::system_call::named;
 
-/// A descriptor that is readable exactly while it is [raised](Self::set). A program waits for it with poll, select or epoll of its own. In
-/// a simulated world there is no descriptor, and only the state is kept.
+/// A descriptor that is readable exactly while it is [raised](Self::set). A program waits for it with poll, select or its own epoll. In a
+/// simulated world there is no descriptor, and only the state is kept.
 #[derive(Debug)]
 pub struct EventDescriptor {
     raised: Mutex<bool>,
     source: Option<Source>,
 }
 
-/// An eventfd on Linux, a pipe elsewhere. Neither has `O_NONBLOCK`, because a program that wants calls that do not block sets the flag.
+/// An eventfd on Linux, a pipe elsewhere. Neither has `O_NONBLOCK`; a program that wants nonblocking calls sets the flag.
 #[cfg(target_os = "linux")]
 #[derive(Debug)]
 struct Source(OwnedFd);
@@ -85,7 +85,7 @@ impl EventDescriptor {
         })
     }
 
-    /// The state alone, for a simulated world.
+    /// Only the state, for a simulated world.
     pub fn simulated() -> Self {
         Self {
             raised: Mutex::default(),
@@ -93,7 +93,7 @@ impl EventDescriptor {
         }
     }
 
-    /// Raises the descriptor, or lowers it. The caller holds the lock under which it decides whether an event waits.
+    /// Raises the descriptor if `waits` is true, otherwise lowers it. The caller holds the lock under which it decides if an event waits.
     pub fn set(&self, waits: bool) {
         let mut raised = self.raised.lock();
         if std::mem::replace(&mut *raised, waits) == waits {

@@ -1,4 +1,4 @@
-//! The choice of the system's readiness interface, and how a user changes it.
+//! The choice of the system's readiness interface, and the variable by which a user changes it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -7,13 +7,13 @@ use std::sync::OnceLock;
 /// The environment variable that names an interface.
 pub const VARIABLE: &str = "SOFTND_READINESS";
 
-/// An interface of the system that tells which sources are ready.
+/// An interface of the system that reports ready sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interface {
     /// Linux's epoll.
     #[cfg(target_os = "linux")]
     Epoll,
-    /// mio, over whatever the system has.
+    /// mio, over the system's interface.
     Mio,
     /// mio with a rule of kqueue, for tests on systems without kqueue.
     KqueueRules,

@@ -31,19 +31,19 @@ pub struct KqueueRules {
 struct Waits {
     /// Threads that wait on the set.
     waiting: AtomicUsize,
-    /// Waits that left nothing behind.
+    /// Waits that left no event in the set.
     emptied: AtomicU64,
 }
 
-/// A set that others report.
+/// A set that other sets report.
 #[derive(Debug)]
 struct Nested {
     waits: Arc<Waits>,
-    /// How often the set had been emptied when it was reported last.
+    /// The value of `emptied` when the set was reported last.
     reported: Option<u64>,
 }
 
-/// What a set knows a source by.
+/// The value by which a set identifies a source.
 #[derive(Clone, Copy, Debug)]
 pub struct Id<'a> {
     descriptor: BorrowedFd<'a>,
@@ -51,7 +51,7 @@ pub struct Id<'a> {
     waits: Option<&'a Arc<Waits>>,
 }
 
-/// The set knows everything that has a descriptor by this descriptor.
+/// A set identifies everything that has a descriptor by this descriptor.
 impl<T: AsFd> Watch<KqueueRules> for T {
     fn id(&self) -> Id<'_> {
         Id {
@@ -75,7 +75,7 @@ impl KqueueRules {
     ///
     /// # Errors
     ///
-    /// As [`Mio::new`].
+    /// Those of [`Mio::new`].
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             set: Mio::new()?,
@@ -89,7 +89,7 @@ impl KqueueRules {
         self.set.as_fd()
     }
 
-    /// Whether kqueue would report what epoll has reported.
+    /// Returns true if kqueue would report what epoll has reported.
     fn is_reported(&self, token: u64) -> bool {
         let mut nested = self.nested.lock();
         let Some(nested) = nested.get_mut(&token) else {
@@ -179,14 +179,14 @@ impl Readiness for KqueueRules {
                     each(ready);
                 }
             });
-            // In this order, because one more report between the two does no harm.
+            // In this order, because an additional report between the two does no harm.
             if matches!(waited, Ok(Some(count)) if count < BATCH) {
                 self.waits.emptied.fetch_add(1, Ordering::SeqCst);
             }
             self.waits.waiting.fetch_sub(1, Ordering::SeqCst);
             let found = waited?.unwrap_or(0);
             left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            // The thread sleeps on if kqueue would not have reported the event.
+            // The thread continues to sleep if kqueue would not have reported the event.
             if reported > 0 || found == 0 || left == Some(Duration::ZERO) {
                 return Ok(reported);
             }

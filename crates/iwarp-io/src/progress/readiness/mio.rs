@@ -1,13 +1,13 @@
 //! The readiness interface over mio, which works on every Unix: over kqueue on macOS and the BSDs, over epoll on Linux.
 //!
-//! mio reports edges only, cannot mute a source, and lets one thread at a time wait in a `Poll`. Therefore:
+//! mio reports only edges, cannot mute a source, and lets one thread at a time wait in a `Poll`. Therefore:
 //!
-//! - A level is registered again inside the wait, behind its report. The system then examines the source anew. So the
-//!   source is reported again for as long as it is ready, and sets around this set become ready as well.
+//! - A level is registered again inside the wait, after its report. The system then examines the source anew. So the source is reported
+//!   again for as long as it is ready, and sets around this set become ready as well.
 //! - A muted source is deregistered, and registered again when it is unmuted.
-//! - A thread that finds another one asleep in the set leaves its reports to that thread, which looks once more when it wakes. It
-//!   waits for a thread that does not sleep.
-//! - The set keeps a list of its sources, because kqueue does not say whether a source was registered.
+//! - A thread that finds another one asleep in the set leaves its reports to that thread, which looks once more when it wakes. If the other
+//!   thread does not sleep, it waits for that thread.
+//! - The set keeps a list of its sources, because kqueue does not report if a source was registered.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -32,15 +32,14 @@ pub struct Mio {
     asleep: AtomicBool,
     /// Since that thread began to wait, another one was refused the lock.
     refused: AtomicBool,
-    /// For all other calls, which other threads make while one waits. Other sets know this set by the registry's
-    /// descriptor.
+    /// For all other calls, which other threads make while one waits. Other sets identify this set by the registry's descriptor.
     registry: Registry,
     sources: Mutex<Sources>,
-    /// The set has had a level. If so, each wait checks whether it has reported one.
+    /// The set has had a level. If so, each wait checks if it has reported one.
     any_level: AtomicBool,
 }
 
-/// How long a thread that does not sleep needs for its reports, in nearly all cases.
+/// The time in which a thread that does not sleep takes its reports, in nearly all cases.
 const SHORT: Duration = Duration::from_micros(100);
 
 /// The right to wait on a set.
@@ -53,7 +52,7 @@ struct Sources {
     levels: Vec<(Token, RawFd)>,
 }
 
-/// What is known of a source.
+/// The registration of a source.
 #[derive(Clone, Copy, Debug)]
 struct Registered {
     token: u64,
@@ -81,7 +80,7 @@ impl AsFd for Mio {
     }
 }
 
-/// The set knows everything that has a descriptor by this descriptor.
+/// A set identifies everything that has a descriptor by this descriptor.
 impl<T: AsFd> Watch<Mio> for T {
     fn id(&self) -> BorrowedFd<'_> {
         self.as_fd()
@@ -111,8 +110,8 @@ impl Mio {
         let descriptor = source.as_raw_fd();
         let token = system_token(new.token)?;
         let mut sources = self.sources.lock();
-        // An entry under another token belongs to a source that was closed without being taken out. The system has
-        // forgotten that source, and has given its number to the new one.
+        // An entry under another token belongs to a source that was closed without being taken out. The system has forgotten that source,
+        // and has given its number to the new one.
         let old = sources.registered.get(&descriptor);
         if old.is_some_and(|old| old.token == new.token) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -131,7 +130,7 @@ impl Mio {
         Ok(())
     }
 
-    /// Makes the system examine a source anew, which may be muted.
+    /// Makes the system examine a source anew; the source may be muted.
     fn look_anew(&self, source: BorrowedFd<'_>, now: Registered) -> io::Result<()> {
         let descriptor = source.as_raw_fd();
         let token = system_token(now.token)?;
@@ -163,7 +162,7 @@ impl Mio {
         }
     }
 
-    /// The right to wait. `None` if another thread sleeps with it for longer than `limit`.
+    /// Takes the right to wait. Returns `None` if another thread sleeps with it for longer than `limit`.
     fn turn(&self, limit: Option<Duration>) -> Option<PollLock<'_>> {
         let turn = match limit {
             None => Some(self.poll.lock()),
@@ -172,8 +171,8 @@ impl Mio {
         };
         turn.or_else(|| {
             self.refused.store(true, Ordering::SeqCst);
-            // A thread that wakes up looks for that afterwards. A thread that does not sleep may have looked for reports
-            // too early for this one, which therefore waits until it is done.
+            // A thread that wakes up checks `refused` afterwards. A thread that does not sleep may have taken its reports too early for
+            // this one, which therefore waits until that thread is done.
             while !self.asleep.load(Ordering::SeqCst) {
                 if let Some(turn) = self.poll.try_lock_for(SHORT) {
                     return Some(turn);
@@ -183,7 +182,7 @@ impl Mio {
         })
     }
 
-    /// As [`wait`](Readiness::wait). `None` if another thread sleeps here; that thread then learns what is ready.
+    /// Like [`wait`](Readiness::wait), but returns `None` if another thread sleeps here; that thread then gets the reports.
     pub(super) fn wait_alone(
         &self,
         limit: Option<Duration>,
@@ -201,13 +200,13 @@ impl Mio {
         let count = taken?;
         let mut later = Events::with_capacity(0);
         let mut taken_later = Ok(0);
-        // The caller asks again by itself after BATCH reports.
+        // After BATCH reports the caller asks again by itself.
         if self.refused.load(Ordering::SeqCst) && count < BATCH {
             later = Events::with_capacity(BATCH - count);
             taken_later = take(poll, &mut later, Some(Duration::ZERO), &mut each);
         }
         if self.any_level.load(Ordering::SeqCst) {
-            // Behind both looks, so that a wait reports a level once.
+            // After both looks, so that a wait reports a level once.
             for event in events.iter().chain(&later) {
                 self.rearm(event.token())?;
             }
@@ -358,8 +357,8 @@ fn edges(event: &Event) -> Edges {
     edges
 }
 
-/// A pipe that makes a set ready from another thread. mio's own `Waker` would not do, because each `Poll` can have only
-/// one, other sets cannot report it, and it is reported once for each wake.
+/// A pipe that makes a set ready from another thread. mio's own `Waker` cannot be used, because each `Poll` can have only one, other sets
+/// cannot report it, and it is reported once for each wake.
 #[derive(Debug)]
 pub struct Pipe {
     sender: pipe::Sender,

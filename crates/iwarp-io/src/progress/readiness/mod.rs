@@ -1,5 +1,4 @@
-//! Readiness: sets of sources that tell which sources are ready, and wakers by which one thread makes a set ready for
-//! another.
+//! Readiness: sets of sources that report the ready ones, and wakers by which one thread makes a set ready for another.
 //!
 //! [`Readiness`] and [`Wake`] hide the operating system's readiness interface. The rest of the crate sees sets of sources,
 //! edges and wake-ups.
@@ -23,12 +22,12 @@ use std::io;
 use std::time::Duration;
 
 bitflags::bitflags! {
-    /// What became possible on a source since it was last reported.
+    /// The events on a source since it was last reported.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Edges: u8 {
         /// Data, or the peer's end, can be read.
         const READ = 1;
-        /// The socket takes data again after a short write, or a connect has finished.
+        /// The socket accepts data again after a short write, or a connect has finished.
         const WRITE = 2;
         /// The peer has closed or reset the stream. Read until the end of the stream, because a short read does not mean
         /// that the socket is empty.
@@ -43,18 +42,18 @@ bitflags::bitflags! {
 pub struct Ready {
     /// The token under which the source was added.
     pub token: u64,
-    /// What became possible.
+    /// The events.
     pub edges: Edges,
 }
 
-/// How many sources one call of [`Readiness::wait`] reports at most.
+/// The most sources that one call of [`Readiness::wait`] reports.
 pub const BATCH: usize = if cfg!(loom) { 2 } else { 64 };
 
 /// A set of sources that can be waited on, and that can itself be a source of another set.
 pub trait Readiness: Watch<Self> + Sized {
-    /// What a set knows a source by.
+    /// The value by which a set identifies a source.
     type Id<'a>: Copy;
-    /// What makes a set ready from another thread.
+    /// The type that makes a set ready from another thread.
     type Waker: Wake<Self>;
 
     /// Makes an empty set of the same kind.
@@ -67,19 +66,18 @@ pub trait Readiness: Watch<Self> + Sized {
     ///
     /// # Errors
     ///
-    /// As [`another`](Self::another).
+    /// Those of [`another`](Self::another).
     fn waker(&self) -> io::Result<Self::Waker>;
-    /// Whether a nested set is reported for every event in it, even while no thread has taken the earlier events. Where this
-    /// is false, a nested set is reported once, and again only after a thread has waited on it: a thread that learns that
-    /// a nested set is ready then has to wait on that set.
+    /// Returns true if a nested set is reported for every event in it, even while no thread has taken the earlier events. If false, a
+    /// nested set is reported once, and again only after a thread has waited on it: a thread that learns that a nested set is ready then
+    /// has to wait on that set.
     fn reports_untaken(&self) -> bool;
-    /// Adds a stream, which is reported once per edge: for `READ` alone, or for `WRITE` as well. If the stream is ready
-    /// already, that is reported too.
+    /// Adds a stream, which is reported once per edge: for `READ` alone, or for `WRITE` as well. If the stream is ready already, that is
+    /// reported too.
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` for a source that is in the set already, here and in the other methods that add one; the errors of
-    /// the system.
+    /// `AlreadyExists` for a source that is in the set already, here and in the other methods that add one; the errors of the system.
     fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()>;
     /// Changes the edges for which a stream is reported, and examines its readiness anew.
     ///
@@ -102,16 +100,16 @@ pub trait Readiness: Watch<Self> + Sized {
     fn unmute(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()>;
     /// Takes a source out.
     fn remove(&self, source: &impl Watch<Self>) -> io::Result<()>;
-    /// Waits for at most `limit` (`None`: without limit), calls `each` for what is ready, and returns the number of calls.
-    /// It may be 0 before `limit` has passed. A source may be reported by two calls. If another thread waits on the same
-    /// set, that thread may get all reports, and a call with a limit of zero then returns at once. What became ready before
-    /// a call is reported by this call, or by one that has not returned yet.
+    /// Waits for at most `limit` (`None`: without limit), calls `each` for the ready sources, and returns the number of calls. It may be 0
+    /// before `limit` has passed. A source may be reported by two calls. If another thread waits on the same set, that thread may get all
+    /// reports, and a call with a limit of zero then returns at once. A source that became ready before a call is reported by this call, or
+    /// by one that has not returned yet.
     fn wait(&self, limit: Option<Duration>, each: impl FnMut(Ready)) -> io::Result<usize>;
 }
 
-/// Something that a set can report.
+/// An object that a set can report.
 pub trait Watch<S: Readiness> {
-    /// What the set knows the source by.
+    /// The value by which the set identifies the source.
     fn id(&self) -> S::Id<'_>;
 }
 

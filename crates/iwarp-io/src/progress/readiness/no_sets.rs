@@ -1,7 +1,7 @@
 //! Windows, where softnd cannot wait for sockets yet. The types of Unix' sets exist here without values, so none of their methods can be
 //! called. Making a set fails with [`refused`].
 //!
-//! docs/internals/progress.md says what readiness needs on Windows.
+//! docs/internals/progress.md lists the requirements of readiness on Windows.
 
 use std::convert::Infallible;
 use std::io;
@@ -11,7 +11,7 @@ use rustix::fd::{AsFd, BorrowedFd};
 
 use super::{Edges, Readiness, Ready, Wake, Watch};
 
-/// Why there are no sets of the system's sources.
+/// The error that explains why there are no sets of the system's sources.
 ///
 /// # Errors
 ///
@@ -43,11 +43,11 @@ impl NoInterface {
     }
 }
 
-/// The set that there is no value of.
+/// A set type without values.
 #[derive(Debug)]
 pub struct NoSet(Infallible);
 
-/// The waker that there is no value of.
+/// A waker type without values.
 #[derive(Debug)]
 pub struct NoWaker(Infallible);
 

@@ -1,4 +1,4 @@
-//! What is the same for all sets of the system's descriptors, and where they differ.
+//! Tests that all sets of the system's descriptors pass, and tests of their differences.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-/// How often two threads that race with each other begin.
+/// The number of times that two threads race with each other.
 const ROUNDS: usize = 2000;
 
 fn all_ready<S: Readiness>(set: &S) -> Vec<Ready> {
@@ -88,7 +88,7 @@ fn wakes_count_once_and_are_cleared_once<S: Readiness>(set: &S) {
     assert_eq!(ready(set), []);
 }
 
-/// A set whose report nobody has acted on is still ready to the sets around it.
+/// A set whose report no thread has acted on is still ready to the sets around it.
 fn a_level_is_seen_from_outside_after_it_was_reported<S: Readiness>(inner: &S) {
     let [outer, outmost] = [(); 2].map(|()| inner.another().unwrap());
     let waker = inner.waker().unwrap();
@@ -152,7 +152,7 @@ where
     assert_eq!(twice(set), Ok(()));
 }
 
-/// A source that is closed leaves its sets. Another source that gets the same descriptor number is not taken for it.
+/// A source that is closed leaves its sets. Another source that gets the same descriptor number is not mistaken for it.
 fn a_closed_source_is_in_no_set<S: Readiness>(outer: &S) {
     // Other tests open and close descriptors at the same time. In one of many rounds the new source gets the number.
     for token in 0..100 {
@@ -197,7 +197,7 @@ where
     });
 }
 
-/// Lets both threads that call it go on at the same time.
+/// Lets both threads that call it continue at the same time.
 struct StartTogether(AtomicUsize);
 
 impl StartTogether {
@@ -209,8 +209,8 @@ impl StartTogether {
     }
 }
 
-/// What became ready before a thread looks is reported to this thread, or to another one that waits at the same time, even
-/// where the other one has looked before.
+/// A source that became ready before a thread looks is reported to this thread, or to another one that waits at the same time, even if the
+/// other one has looked before.
 fn two_threads_at_once_lose_no_report<S: Readiness + Sync>(set: &S, limit: Duration)
 where
     S::Waker: Sync,
@@ -320,7 +320,7 @@ over_each!(
     a_wait_ends_when_its_time_is_over,
 );
 
-/// Under kqueue's rule a thread that sleeps over a nested set sleeps on while more becomes ready in that set.
+/// Under kqueue's rule a thread that sleeps over a nested set is not woken while more sources become ready in that set.
 #[test]
 fn an_untaken_set_ends_no_sleep_under_kqueues_rule() {
     let outer = super::kqueue_rules::KqueueRules::new().unwrap();
@@ -343,7 +343,7 @@ fn an_untaken_set_ends_no_sleep_under_kqueues_rule() {
     assert_eq!(ready(&outer), [2]);
 }
 
-/// epoll reports a nested set for a change of one of its sources, unless an event of this source is left in the nested set. Whoever
+/// epoll reports a nested set for a change of one of its sources, unless an event of this source is left in the nested set. A thread that
 /// asks for a further edge has to look once more.
 #[cfg(target_os = "linux")]
 #[test]

@@ -1,4 +1,4 @@
-//! What a set of the system's descriptors reports of carried sources.
+//! The reports of carried sources by a set of the system's descriptors.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,7 @@ use crate::environment::Environment;
 use crate::progress::readiness::Watch;
 use crate::progress::set::{Set, SourceId};
 
-/// A carrier to which nothing comes.
+/// A carrier that never receives anything.
 struct Quiet {
     ours: UnixStream,
     _theirs: UnixStream,
@@ -58,7 +58,7 @@ fn a_set_in_which_a_source_was_raised_has_to_be_waited_on() {
     for _ in 0..2 {
         source.raise(Edges::READ);
         assert_eq!(ready(&outer), [2]);
-        // What nobody has taken is not reported again, and the set says so.
+        // A report that no thread has taken is not repeated, and the set says so.
         source.raise(Edges::READ);
         assert_eq!(ready(&outer), []);
         assert!(!inner.reports_untaken());

@@ -1,11 +1,10 @@
-//! Where the threads sleep that wait in one group of [waiters](super), and which of them is woken for what.
+//! The places where threads sleep that wait in one group of [waiters](super), and the choice of the thread that is woken.
 //!
-//! One thread is *in front*: it sleeps in the waiters' set, and drives whatever the set reports. If one more thread waits,
-//! that thread sleeps in a set of its own around the waiters' set, so that it drives by itself what it waits for. From the
-//! third thread on, all but the one in front *follow*: they sleep until what they wait for has happened, or until the thread
-//! in front leaves and calls the one to the front that has waited longest. A thread that follows needs no descriptor, and an
-//! event in the set wakes the thread in front alone. Nested sets for all threads would wake all of them, and Linux allows a
-//! descriptor to be in about 100 nested sets.
+//! One thread is *in front*: it sleeps in the waiters' set, and drives everything that the set reports. If one more thread waits, that
+//! thread sleeps in a separate set around the waiters' set, so that it drives its sources by itself. From the third thread on, all but the
+//! one in front *follow*: they sleep until their awaited event has happened, or until the thread in front leaves and calls the one to the
+//! front that has waited longest. A thread that follows needs no descriptor, and an event in the set wakes only the thread in front. Nested
+//! sets for all threads would wake all of them, and Linux allows a descriptor to be in about 100 nested sets.
 //!
 //! A thread that waits within a wait, because it was called back while it drove, does not follow: it may be the one in front.
 
@@ -23,14 +22,14 @@ pub(super) const CALLED: u64 = RESERVED + 1;
 /// The token of the waiters' set in a thread's own set.
 pub(super) const INSIDE: u64 = RESERVED + 2;
 
-/// What a thread waits for that every call of [`Waiters::wake_for`](super::Waiters::wake_for) wakes.
+/// The awaited object of a thread that every call of [`Waiters::wake_for`](super::Waiters::wake_for) wakes.
 pub const ANYTHING: usize = 0;
 
-/// Whom to wake.
+/// The threads to wake.
 #[derive(Clone, Copy)]
 pub(super) enum Wanted<'a> {
     All,
-    /// The threads that wait for something of which this is true, or for [`ANYTHING`].
+    /// The threads for whose awaited object this is true, or that wait for [`ANYTHING`].
     For(&'a dyn Fn(usize) -> bool),
 }
 
@@ -48,7 +47,7 @@ pub(super) struct SleeperWaker<S: Readiness> {
     pub(super) waker: S::Waker,
     /// The thread that sets this to false, with `others` locked, has to wake the sleeper.
     pub(super) asleep: AtomicBool,
-    /// What the sleeper waits for. Stored before `asleep`.
+    /// The awaited object of the sleeper. Stored before `asleep`.
     awaited: AtomicUsize,
 }
 
@@ -73,11 +72,11 @@ impl<S: Readiness> SleeperWaker<S> {
     }
 }
 
-/// A set of its own in which a thread sleeps.
+/// A separate set in which one thread sleeps.
 pub(super) struct OwnSet<S: Readiness> {
     pub(super) set: S,
     pub(super) sleeper: SleeperWaker<S>,
-    /// The thread is to follow.
+    /// The thread has to follow.
     is_displaced: AtomicBool,
     /// The thread waits within a wait.
     is_nested: AtomicBool,
@@ -87,7 +86,7 @@ pub(super) struct OwnSet<S: Readiness> {
 pub(super) struct Follower {
     /// The thread is in front from now on, and is no longer among the followers.
     leads: AtomicBool,
-    /// What the thread waits for may have happened.
+    /// The awaited event of the thread may have happened.
     called: AtomicBool,
     woken: Condvar,
 }
@@ -113,13 +112,13 @@ pub(super) struct Places<S: Readiness> {
     /// The number of followers, to be read without the lock.
     following: AtomicUsize,
     others: Mutex<Others<S>>,
-    /// Every thread but the first one has a set of its own, because they are one thread in truth: that of a simulated world.
+    /// Every thread but the first one has a separate set, because all of them are really one thread: that of a simulated world.
     all_own: bool,
 }
 
 struct Others<S: Readiness> {
     own: Vec<Arc<OwnSet<S>>>,
-    /// What they wait for, and their places. The first one has waited longest.
+    /// The awaited objects and the places of the followers. The first one has waited longest.
     followers: VecDeque<(usize, Arc<Follower>)>,
     idle_sets: Vec<Arc<OwnSet<S>>>,
     idle_followers: Vec<Arc<Follower>>,
@@ -143,7 +142,7 @@ impl<S: Readiness> Places<S> {
         })
     }
 
-    /// A place for a thread that waits for this, maybe within another wait.
+    /// Takes a place for a thread that waits for `awaited`, possibly within another wait.
     ///
     /// # Errors
     ///
@@ -179,7 +178,7 @@ impl<S: Readiness> Places<S> {
         takes
     }
 
-    /// A set of its own, for a thread that may have one.
+    /// Returns a separate set, for a thread that may have one.
     fn own_set(&self, is_nested: bool, set: &S) -> io::Result<Option<Arc<OwnSet<S>>>> {
         let mut others = self.others.lock();
         let is_second = others.own.is_empty() && others.followers.is_empty();
@@ -229,7 +228,7 @@ impl<S: Readiness> Places<S> {
         SleepingPlace::Following(follower)
     }
 
-    /// If nobody is in front, calls the thread there that has followed longest.
+    /// If no thread is in front, calls the thread there that has followed longest.
     fn call_to_front(&self, others: &mut Others<S>) {
         if let Some((awaited, follower)) = others.followers.front()
             && self.takes_front(*awaited)
@@ -241,7 +240,7 @@ impl<S: Readiness> Places<S> {
         }
     }
 
-    /// The place of a thread that has a set of its own, after other threads have come.
+    /// Returns the new place of a thread that has a separate set, after other threads have arrived.
     pub(super) fn moved(&self, place: SleepingPlace<S>) -> SleepingPlace<S> {
         let SleepingPlace::Own(own) = &place else {
             return place;
@@ -257,8 +256,8 @@ impl<S: Readiness> Places<S> {
         self.follow(awaited)
     }
 
-    /// Sleeps until what this thread waits for may have happened, until the deadline, or until the thread is called to the
-    /// front. Then its place is that.
+    /// Sleeps until the awaited event of this thread may have happened, until the deadline, or until the thread is called to the front. In
+    /// the last case returns the place in front.
     pub(super) fn sleep(
         &self,
         follower: Arc<Follower>,
@@ -280,7 +279,7 @@ impl<S: Readiness> Places<S> {
         SleepingPlace::Following(follower)
     }
 
-    /// The thread waits no longer. If it was in front, a follower comes to the front.
+    /// The thread no longer waits. If it was in front, a follower comes to the front.
     pub(super) fn leave(&self, place: SleepingPlace<S>) {
         match place {
             SleepingPlace::Front => self.leave_front(),
@@ -318,12 +317,12 @@ impl<S: Readiness> Places<S> {
         }
     }
 
-    /// How a thread in this place that sleeps in a set is woken.
+    /// Returns the waker of a thread in this place that sleeps in a set.
     pub(super) fn sleeper<'a>(&'a self, own: Option<&'a OwnSet<S>>) -> &'a SleeperWaker<S> {
         own.map_or(&self.front, |own| &own.sleeper)
     }
 
-    /// Called by a thread that slept in a set: from here on it is awake, and is woken by nobody.
+    /// Called by a thread that slept in a set: from here on it is awake, and no thread wakes it.
     pub(super) fn wake_up(&self, sleeper: &SleeperWaker<S>) {
         if !sleeper.asleep.swap(false, Ordering::SeqCst) {
             // The thread that woke this one holds the lock until the waker is ready, so that the waker does not become

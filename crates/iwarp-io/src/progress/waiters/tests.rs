@@ -9,7 +9,7 @@ use crate::progress::readiness::kqueue_rules::KqueueRules;
 use crate::progress::readiness::mio::Mio;
 use crate::progress::{Edges, Watch};
 
-/// A source that reads and discards what comes.
+/// A source that reads and discards what arrives.
 struct Reader {
     stream: UnixStream,
     token: OnceLock<u64>,
@@ -76,8 +76,8 @@ impl<S: Readiness> Waiting<S> {
         Self { waiters, domain }
     }
 
-    /// Waits until a reader has so much. The peer sends when the thread is about to sleep, after the last poll of the hot
-    /// sources. Fails if the thread is still asleep after a long time.
+    /// Waits until a reader has `wanted` octets. The peer sends when the thread is about to sleep, after the last poll of the hot sources.
+    /// Fails if the thread is still asleep after 60 s.
     fn park_until(&self, reader: &Reader, wanted: usize, peer: &UnixStream) {
         let looks = AtomicUsize::new(0);
         let done = || {
@@ -98,8 +98,8 @@ impl<S: Readiness> Waiting<S> {
     }
 }
 
-/// All streams of the queue are hot, so a woken thread asks them directly: it reads what has come, and does not need the
-/// queue's set. The next octet nevertheless wakes it.
+/// All streams of the queue are hot, so a woken thread asks them directly: it reads the arrived octets, and does not need the queue's set.
+/// The next octet nevertheless wakes it.
 fn a_thread_is_woken_again_after_it_was_content_with_the_hot_sources<S: Readiness + 'static>(set: S)
 where
     UnixStream: Watch<S>,
@@ -111,7 +111,7 @@ where
     }
 }
 
-/// The same for an application that waits for the file's descriptor, in a set of its own that reports edges.
+/// An application waits for the file's descriptor, in its own set that reports edges: the set reports each new octet, and nothing else.
 fn whoever_waits_outside_is_told_again_and_only_then<S: Readiness + 'static>(set: S)
 where
     UnixStream: Watch<S>,

@@ -89,19 +89,19 @@ impl Net {
         self.bind(Purpose::Connecting).connect(to).unwrap()
     }
 
-    /// A peer by hand.
+    /// A peer that the test drives.
     fn wire(&self, to: SocketAddr) -> Wire {
         let dialer = self.dial(to);
         self.until("connected", || dialer.is_connected(Edges::WRITE).unwrap());
         dialer.into_wire().unwrap()
     }
 
-    /// Reads until `count` octets are here or the stream has ended; how it ended.
+    /// Reads until `count` octets have arrived or the stream has ended. Returns the octets and the kind of end.
     fn read(&self, wire: &Wire, count: usize) -> (Vec<u8>, Option<StreamEnd>) {
         let mut octets = Vec::new();
         let mut ended = None;
         self.until("octets or an end", || {
-            // All that is here at once: the next step of a simulation may be minutes away.
+            // Reads everything that has arrived: the next step of a simulation may be minutes away.
             while octets.len() < count && ended.is_none() {
                 let mut buffer = [0; 64];
                 let wanted = buffer.len().min(count - octets.len());
@@ -145,7 +145,7 @@ impl Net {
     }
 }
 
-/// Keeps what an acceptor tells.
+/// Keeps the calls of an acceptor.
 struct Listener {
     acceptor: Arc<Acceptor>,
     requested: Mutex<Vec<Arc<Incoming>>>,
@@ -172,7 +172,7 @@ impl Listener {
     }
 }
 
-/// The active side: what it was told.
+/// The active side, with the events that it got.
 struct Active {
     startup: Mutex<Option<MpaStartup<Initiator>>>,
     told: Mutex<Vec<InitiatorOutcome>>,
@@ -190,7 +190,7 @@ impl Active {
         this
     }
 
-    /// Sends the Request over a new connection, with what a fault plan does to it.
+    /// Sends the Request over a new connection, under a fault plan.
     fn connect(self: &Arc<Self>, net: &Net, to: SocketAddr, faults: Option<&Arc<Faults>>) {
         let dialer = net.dial(to);
         let this = Arc::downgrade(self);
@@ -238,7 +238,7 @@ impl Timed for Active {
     }
 }
 
-/// The passive side of a request that somebody has taken.
+/// The passive side of a request that a client has taken.
 struct Passive {
     startup: Mutex<Option<MpaStartup<Responder>>>,
     /// The stream of the connection, once it is accepted.
@@ -329,7 +329,7 @@ fn mpa_019_a_rejection_arrives_over_each_transport() {
     }
 }
 
-/// MPA-002, MPA-023: after ten seconds, whatever trickles in.
+/// MPA-002, MPA-023: after ten seconds, whatever octets arrive.
 #[test]
 fn mpa_023_a_peer_without_a_request_is_reset_when_its_time_is_over() {
     for begun in [&b""[..], b"MPA ID Req"] {
@@ -342,7 +342,7 @@ fn mpa_023_a_peer_without_a_request_is_reset_when_its_time_is_over() {
         }
         assert_eq!(net.read(&wire, 1), (vec![], Some(StreamEnd::Reset)));
         let took = net.time() - start;
-        // Counted from the moment at which the connection was accepted, a little before or after this side has seen it.
+        // Counted from the moment at which the connection was accepted, which this side saw a little later or earlier.
         assert!(took.abs_diff(10 * SECOND) < SECOND / 100, "{took:?}");
         assert_eq!(listener.count(), 0);
     }
@@ -358,7 +358,7 @@ fn mpa_024_the_deadlines_of_the_active_side_pass_on_the_virtual_clock() {
     let late = InitiatorOutcome::Failed(InitiatorFailure::TimedOut);
     assert_eq!(silent.outcome(&net), late);
     assert_eq!((net.time() - start).as_secs(), 120);
-    // The peer that thought for so long sees a reset.
+    // The peer of the application that took too long sees a reset.
     net.until("the end", || !listener.ended.lock().is_empty());
     listener.requested.lock().clear();
 
@@ -416,7 +416,7 @@ fn mpa2_010_a_peer_that_closes_is_asked_once_more() {
     }
 }
 
-/// The end of the hold wakes the set-up: nothing else happens on the stream.
+/// The end of the hold wakes the set-up: there is no other event on the stream.
 #[test]
 fn what_a_fault_plan_holds_arrives_when_the_hold_ends() {
     let net = Net::simulated();
@@ -441,7 +441,7 @@ fn mpa_015_who_does_not_wait_for_the_reply_is_reset() {
         wire.write(&[&request()[..], b"more"].concat()).unwrap();
         assert!(net.read(&wire, 1).1.is_some());
         assert_eq!(listener.count(), 0);
-        // Behind a whole Request, while nobody has asked for it.
+        // Behind a whole Request, before a client has asked for it.
         let wire = net.wire(address);
         wire.write(&request()).unwrap();
         net.until("a request", || listener.count() > 0);
@@ -452,7 +452,7 @@ fn mpa_015_who_does_not_wait_for_the_reply_is_reset() {
     }
 }
 
-/// Two hundred arrive in the same moment, more than one turn of the acceptor lets in. The socket reports them once.
+/// Two hundred arrive at the same moment, more than one turn of the acceptor accepts. The socket reports them once.
 #[test]
 fn a_crowd_is_let_in_over_several_turns() {
     let latency = Duration::from_micros(10);
@@ -494,7 +494,7 @@ fn sec_031_the_oldest_silent_peer_gives_way_and_one_with_a_request_does_not() {
     assert!(net.time() < SECOND, "nobody was waited for");
 }
 
-/// MPA-002: with a Reply where there is a Request, else with a reset.
+/// MPA-002: with a Reply if there is a Request, otherwise with a reset.
 #[test]
 fn mpa_002_an_acceptor_that_closes_refuses_everybody() {
     for net in Net::each() {
@@ -512,7 +512,7 @@ fn mpa_002_an_acceptor_that_closes_refuses_everybody() {
         );
         assert_eq!(net.read(&whole, 1), (vec![], Some(StreamEnd::Fin)));
         let ended = net.read(&silent, 1).1;
-        // A pipe knows no reset.
+        // A pipe has no reset.
         let reset = net.world.as_ref().map(|_| StreamEnd::Reset);
         assert_eq!(ended, reset.or(Some(StreamEnd::Fin)));
     }

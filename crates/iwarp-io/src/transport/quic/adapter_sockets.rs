@@ -18,13 +18,14 @@ use crate::faults::Faults;
 use crate::progress::background::Background;
 use crate::progress::domain::Domain;
 
-/// How long a transport that ends waits for what was sent to arrive.
+/// The time that a transport that ends waits for sent octets to arrive.
 const LAST_OCTETS: Duration = Duration::from_secs(2);
 
-/// How long a transport that ends waits for room in a socket.
+/// The time that a transport that ends waits for room in a socket.
 const FULL_SOCKET: Duration = Duration::from_millis(100);
 
-/// How long a process that ends answers peers that have not read the end of their connection yet, because the packet with it was lost.
+/// The time for which a process that ends answers peers that have not read the end of their connection yet, because the packet with it was
+/// lost.
 const ANSWERS: Duration = Duration::from_millis(200);
 
 /// The transports over the sockets of the system that have not been dropped.
@@ -63,7 +64,7 @@ impl std::fmt::Debug for AdapterSockets {
 }
 
 impl SharedSocketOwner for AdapterSockets {
-    /// Closes a socket at which the adapter has listened. One from which it connects is used again.
+    /// Closes a socket at which the adapter has listened. A socket from which it connects is used again.
     fn unused(&self, socket: &SharedSocket) {
         let mut sockets = self.listening.lock();
         let local = socket.local();
@@ -77,7 +78,7 @@ impl SharedSocketOwner for AdapterSockets {
 }
 
 impl AdapterSockets {
-    /// No sockets.
+    /// Makes a transport without sockets.
     ///
     /// # Errors
     ///
@@ -119,13 +120,13 @@ impl AdapterSockets {
         &self.around.refusals
     }
 
-    /// The fault plan that the sockets follow.
+    /// Sets the fault plan that the sockets follow.
     pub(super) fn follow(&self, faults: &Arc<Faults>) {
         // An adapter has one plan.
         let _ = self.around.faults.set(Arc::clone(faults));
     }
 
-    /// Who drives the sockets when nobody drives their streams.
+    /// Sets the domain and the thread that drive the sockets while no thread drives their streams.
     pub(super) fn driven_by(&self, control: &Arc<Domain>, background: &Arc<Background>) {
         // An adapter has one driver.
         let _ = self.around.drivers.set(SocketDrivers {
@@ -134,20 +135,20 @@ impl AdapterSockets {
         });
     }
 
-    /// The socket from which the adapter connects.
+    /// Returns the socket from which the adapter connects.
     pub(super) fn socket_to_connect(&self, local: IpAddr) -> io::Result<Arc<SharedSocket>> {
         let mut sockets = self.connecting.lock();
         if let Some(socket) = sockets.get(&local) {
             return Ok(Arc::clone(socket));
         }
         let address = SocketAddr::new(local, 0);
-        // Nobody listens there: so its endpoint says to peers that connect to it.
+        // No listener is there: the endpoint of the socket refuses peers that connect to it.
         let socket = SharedSocket::open(self.around.clone(), address)?;
         sockets.insert(local, Arc::clone(&socket));
         Ok(socket)
     }
 
-    /// The socket at which the adapter listens. Connections of a former listener may be left on it.
+    /// Returns the socket at which the adapter listens. Connections of a former listener may be left on it.
     pub(super) fn socket_to_listen(&self, address: SocketAddr) -> io::Result<Arc<SharedSocket>> {
         let mut sockets = self.listening.lock();
         if let Some(socket) = sockets.get(&address) {
@@ -158,13 +159,13 @@ impl AdapterSockets {
         Ok(socket)
     }
 
-    /// Closes all connections when what was sent has arrived, or could not arrive for a time.
+    /// Closes all connections when the sent octets have arrived, or could not arrive for a time.
     pub(super) fn end(&self) {
         self.end_by(self.environment().now() + LAST_OCTETS);
     }
 
-    /// Closes all connections when what was sent has arrived, or at this time. Returns their sockets, which the adapter does not
-    /// use again.
+    /// Closes all connections when the sent octets have arrived, or at this time. Returns their sockets, which the adapter does not use
+    /// again.
     fn end_by(&self, end: Instant) -> Vec<Arc<SharedSocket>> {
         let _one = self.ending.lock();
         let connecting = std::mem::take(&mut *self.connecting.lock());

@@ -1,5 +1,5 @@
-//! The addresses of NetworkDirect over QUIC that are in use in this process. Many of them share one UDP socket, so that the
-//! system does not keep them apart.
+//! The addresses of NetworkDirect over QUIC that are in use in this process. Many of them share one UDP socket, so the system does not keep
+//! them unique.
 
 use std::collections::HashSet;
 use std::io;
@@ -27,7 +27,7 @@ fn network(environment: &Environment) -> Network {
     environment.world().map_or(0, World::number)
 }
 
-/// An address that nobody else in the process can have until this is dropped.
+/// An address that cannot be used again in this process until this is dropped.
 #[derive(Debug)]
 pub(super) struct AddressInUse(Network, SocketAddr);
 
@@ -84,7 +84,7 @@ impl Drop for ConnectionInUse {
     }
 }
 
-/// Whether no route leads from one address to the other.
+/// Returns true if no route leads from one address to the other.
 pub(super) fn is_apart(one: IpAddr, other: IpAddr) -> bool {
     one.is_ipv4() != other.is_ipv4() || one.is_loopback() != other.is_loopback()
 }

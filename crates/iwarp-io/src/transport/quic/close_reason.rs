@@ -1,11 +1,11 @@
-//! What the end of a QUIC connection means for its streams.
+//! The effect of the end of a QUIC connection on its streams.
 
 use quinn_proto::{ConnectionError, TransportErrorCode};
 use rustix::io::Errno;
 
 use super::security::explain;
 
-/// The error with which streams end, as TCP has it. `established` says whether the connection had come up.
+/// The error with which streams end, as TCP has it. `established` is true if the connection had been established.
 pub(super) fn errno(reason: &ConnectionError, established: bool) -> Errno {
     match reason {
         ConnectionError::TimedOut => Errno::TIMEDOUT,
@@ -15,7 +15,7 @@ pub(super) fn errno(reason: &ConnectionError, established: bool) -> Errno {
     }
 }
 
-/// What to tell the operator, if the reason is one that somebody has to see to.
+/// Returns a text for the operator, if the reason is one that an operator should act on.
 pub(super) fn complaint(reason: &ConnectionError) -> Option<String> {
     let tell = match reason {
         ConnectionError::VersionMismatch
@@ -30,7 +30,7 @@ pub(super) fn complaint(reason: &ConnectionError) -> Option<String> {
     tell.then(|| words(reason))
 }
 
-/// The reason in words for people. Of the peer's words there are not more than a line.
+/// Returns the reason as text for people. It contains at most a line of the peer's words.
 pub(super) fn words(reason: &ConnectionError) -> String {
     const MOST: usize = 400;
     let words = explain(reason);

@@ -13,14 +13,13 @@ use quinn_proto::{
 use super::congestion::{Congestion, InFlight};
 use super::security::{Security, SecurityError};
 
-/// The segment that FPDUs are cut for, in octets. Neither packets nor their lengths have anything to do with FPDUs, so that
-/// the longest FPDU is the best one.
+/// The segment that FPDUs are cut for, in octets. FPDUs need not match packets, so the longest FPDU is the best one.
 pub(super) const SEGMENT: u32 = 65_535;
 
-/// What a peer may have in flight on one stream, in octets: what has been sent and not been read.
+/// The most octets that a peer may have in flight on one stream: those sent and not read.
 pub(super) const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
 
-/// What all streams of a connection may have waiting to be sent or acknowledged, in octets.
+/// The most octets that all streams of a connection may have waiting to be sent or acknowledged.
 const SEND_WINDOW: u64 = 64 * 1024 * 1024;
 
 /// Streams that a peer may have open on one connection.
@@ -30,79 +29,79 @@ pub(super) const STREAMS: u32 = 16 * 1024;
 /// connection and before its handshake is complete.
 pub(super) const FIRST_STREAMS: u32 = 256;
 
-/// Streams that a peer may have open that has so many: there is always room for twice as many, up to [`STREAMS`].
+/// Returns the number of streams that a peer with `open` ones may have: there is always room for twice as many, up to [`STREAMS`].
 pub(super) fn streams(open: usize) -> u32 {
     let twice = open.saturating_mul(2).next_power_of_two();
     u32::try_from(twice).map_or(STREAMS, |twice| twice.clamp(FIRST_STREAMS, STREAMS))
 }
 
-/// After this time without a packet from the peer a connection is lost.
+/// A connection is lost after this time without a packet from the peer.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// How often the side that opened a connection shows that it lives.
+/// The interval at which the side that opened a connection sends a keep-alive packet.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// Connections without a stream are closed by the side that opened them, after this time.
+/// The side that opened a connection closes it after this time without a stream.
 pub(super) const UNUSED: Duration = Duration::from_secs(10);
 
-/// Streams of peers whose preamble is not whole, for one connection.
+/// Streams of peers whose preamble is incomplete, for one connection.
 pub(super) const ARRIVING: usize = 1024;
 
 /// Streams that wait to be accepted, for one listener.
 pub(super) const BACKLOG: usize = 4096;
 
-/// Connections of peers to one socket whose handshake is not complete. Beyond half of it a peer has to prove its address
-/// first (Retry); beyond all of it newcomers are ignored.
+/// Connections of peers to one socket whose handshake is not complete. Beyond half of this number a peer has to prove its address first
+/// (Retry); beyond all of it newcomers are ignored.
 pub(super) const HANDSHAKES: usize = 1024;
 
-/// How many of them one address may have beyond half of all.
+/// The number of them that one address may have beyond half of all.
 pub(super) const HANDSHAKES_OF_ONE: usize = 32;
 
-/// How long the handshake of a peer may take.
+/// The time limit of the handshake of a peer.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// How long our handshake may take before another one is tried, which may take twice as long. The address of this side may have
-/// changed, so that the peer ignores the rest of the first one.
+/// The time after which another handshake of this side is tried, which may take twice as long. The address of this side may have changed,
+/// so that the peer ignores the rest of the first one.
 pub(super) const ATTEMPT: Duration = Duration::from_secs(3);
 
 /// Connections of peers to one socket.
 pub(super) const CONNECTIONS: usize = 16 * 1024;
 
-/// How many of them one address may have.
+/// The number of them that one address may have.
 pub(super) const CONNECTIONS_OF_ONE: usize = 1024;
 
-/// How long a peer may keep a connection without a stream that has a whole preamble.
+/// The time for which a peer may keep a connection without a stream that has a whole preamble.
 pub(super) const WITHOUT_STREAMS: Duration = Duration::from_secs(30);
 
-/// What all streams of a peer that were not accepted may have waiting to be read on one connection, in octets.
+/// The most octets that all streams of a peer that were not accepted may have waiting to be read on one connection.
 const UNACCEPTED: u64 = 1024 * 1024;
 
-/// What a connection that a peer has opened may have waiting to be read, in octets, if at most so many of its streams were accepted
-/// at a time. Twice the window of each stream: the peer learns that an eighth of all has been read when an eighth is full, and
-/// streams that nobody reads must not take the room of the others.
+/// The most octets that a connection that a peer has opened may have waiting to be read, if at most `accepted` of its streams were accepted
+/// at a time. Twice the window of each stream: the peer learns that an eighth of all was read when an eighth is full, and streams that are
+/// not read must not take the room of the others.
 pub(super) fn window(accepted: usize) -> VarInt {
     let streams = (accepted as u64).saturating_mul(2 * u64::from(STREAM_WINDOW));
     VarInt::from_u64(UNACCEPTED.saturating_add(streams)).unwrap_or(VarInt::MAX)
 }
 
-/// How many octets of a stream are taken at once, or one FPDU more.
+/// The most octets of a stream that are taken at once, or one FPDU more.
 pub(super) const GATHERED: usize = 256 * 1024;
 
-/// The longest FPDU that there can be, in octets: the longest ULPDU with its length, padding and CRC.
+/// The greatest length of an FPDU, in octets: the longest ULPDU with its length, padding and CRC.
 pub(super) const LONGEST_FPDU: usize = 2 + 65_535 + 3 + 4;
 
-/// A stream that is given no more octets than these at a time is sent before others.
+/// A stream that is given at most this many octets at a time is sent before others.
 pub(super) const URGENT: usize = 8 * 1024;
 
-/// How long a stream that nobody has any more may take to send its last octets.
+/// The time for which a stream without a user may still send its last octets.
 pub(super) const ORPHAN: Duration = Duration::from_secs(60);
 
 /// The settings of an adapter's connections.
 #[derive(Clone)]
 pub(super) struct Settings {
-    /// With other machines.
+    /// For connections with other machines.
     far: Sides,
-    /// Within this machine.
+    /// For connections within this machine.
     near: Sides,
     in_flight: Arc<InFlight>,
 }
@@ -142,7 +141,7 @@ impl Settings {
         })
     }
 
-    /// What connections within this machine may have in flight.
+    /// The most octets that connections within this machine may have in flight.
     pub(super) fn in_flight(&self) -> &Arc<InFlight> {
         &self.in_flight
     }
@@ -155,19 +154,19 @@ impl Settings {
         }
     }
 
-    /// For a connection that is opened here.
+    /// The settings for a connection that is opened here.
     pub(super) fn client(&self, local: IpAddr, remote: IpAddr) -> ClientConfig {
         self.of(local, remote).client.clone()
     }
 
-    /// For a connection that a peer has opened.
+    /// The settings for a connection that a peer has opened.
     pub(super) fn server(&self, local: IpAddr, remote: IpAddr) -> Arc<ServerConfig> {
         Arc::clone(&self.of(local, remote).server)
     }
 }
 
-/// The parameters of a connection. Only the opener keeps it alive. A connection within one machine begins with a large window
-/// and may grow its datagrams beyond what networks carry.
+/// The parameters of a connection. Only the opener keeps it alive. A connection within one machine begins with a large window and may use
+/// datagrams longer than those of networks.
 fn transport(opener: bool, within_machine: Option<&Arc<InFlight>>) -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();
     let streams = VarInt::from_u32(if opener { 0 } else { FIRST_STREAMS });
@@ -194,10 +193,11 @@ fn transport(opener: bool, within_machine: Option<&Arc<InFlight>>) -> Arc<Transp
 /// The congestion window at the beginning, within one machine, in octets.
 const LOCAL_WINDOW: u64 = 256 * 1024;
 
-/// What may be in flight within one machine, in octets: small messages wait behind all of it. Less costs bandwidth.
+/// The most octets in flight within one machine: small messages wait behind all of them. Fewer cost bandwidth.
 const LOCAL_IN_FLIGHT: u64 = 1024 * 1024;
 
-/// The same while small messages are in use: two of the longest datagrams. A datagram with a small message may be the third one.
+/// The most octets in flight while small messages are in use: two of the longest datagrams. A datagram with a small message may be the
+/// third one.
 const LOCAL_IN_FLIGHT_BESIDE_SMALL: u64 = 64 * 1024;
 
 /// The longest datagram within one machine, in octets. Two of them make a train.
@@ -206,10 +206,10 @@ const LOCAL_DATAGRAM: u16 = 32_752;
 /// The longest payload of a datagram that is received, in octets.
 const LONGEST: u16 = 65_527;
 
-/// What one system call may send, in octets, however many datagrams these are.
+/// The most octets that one system call may send, however many datagrams these are.
 pub(super) const OFFLOAD: usize = 65_507;
 
-/// What all connections of a socket have in common.
+/// Sets the parameters that all connections of a socket share.
 pub(super) fn endpoint(config: &mut EndpointConfig, seed: Option<[u8; 32]>) {
     config.rng_seed(seed);
     config
@@ -222,7 +222,7 @@ mod tests {
     use super::super::security::ALPN;
     use super::*;
 
-    /// What `docs/internals/iwarp-over-quic.md` says of this implementation.
+    /// The values of this implementation in `docs/internals/iwarp-over-quic.md`.
     #[test]
     fn the_values_are_those_of_the_specification() {
         let page = include_str!("../../../../../docs/internals/iwarp-over-quic.md");

@@ -1,11 +1,11 @@
-//! Congestion control of a connection: Cubic, with a bound on what is in flight within a machine, until the connection is closed.
+//! Congestion control of a connection: Cubic, with a bound on the octets in flight within a machine, until the connection is closed.
 //!
-//! Nothing is lost within a machine until the receiver's socket overflows, so that Cubic alone fills the socket, and whatever is
-//! sent next waits behind all of that.
+//! Nothing is lost within a machine until the receiver's socket overflows, so Cubic alone would fill the socket, and the octets sent next
+//! would wait behind all of that.
 //!
-//! quinn-proto holds CONNECTION_CLOSE back while what is in flight fills the congestion window and streams have more to send. A
-//! connection that is closed takes in no acknowledgements, so that the window stays full, and the peer would learn of the end by its
-//! idle timeout only (quinn issue 2785). RFC 9002 section 7 exempts such packets from congestion control.
+//! quinn-proto holds CONNECTION_CLOSE back while the octets in flight fill the congestion window and streams have more to send. A
+//! connection that is closed handles no acknowledgements, so the window stays full, and the peer would learn of the end by its idle timeout
+//! only (quinn issue 2785). RFC 9002 section 7 exempts such packets from congestion control.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use std::time::Instant;
 use quinn_proto::congestion::{Controller, ControllerFactory, CubicConfig};
 use quinn_proto::{Connection, RttEstimator};
 
-/// After so many long trains without a small message none is in use.
+/// The number of long trains without a small message after which small messages no longer count as in use.
 const SMALL_IS_OVER: u32 = 64;
 
-/// What each connection of an adapter may have in flight within a machine, in octets.
+/// The most octets that each connection of an adapter may have in flight within a machine.
 ///
-/// A small message waits behind what is in flight on all connections that the same thread reads, so that all of them have less
-/// in flight while small messages are in use.
+/// A small message waits behind the octets in flight on all connections that the same thread reads, so all of them have fewer in flight
+/// while small messages are in use.
 #[derive(Debug)]
 pub(super) struct InFlight {
     usual: u64,
-    /// While small messages are in use.
+    /// The limit while small messages are in use.
     beside_small: u64,
-    /// Beyond that, for a datagram with a small message: what is in flight on its own connection does not keep it back.
+    /// The additional limit for a datagram with a small message, so that octets in flight on its own connection do not hold it back.
     one_more: u64,
-    /// How many long trains leave until small messages are over. Threads may lose a count of each other.
+    /// The number of long trains after which small messages no longer count as in use. Concurrent threads may lose a count.
     trains: AtomicU32,
     /// A datagram with a small message is being made.
     makes_one_more: AtomicBool,
@@ -61,7 +61,7 @@ impl InFlight {
         }
     }
 
-    /// Has `make` make a datagram with a small message.
+    /// Lets `make` make a datagram with a small message.
     pub(super) fn with_one_more<T>(&self, make: impl FnOnce() -> T) -> T {
         self.makes_one_more.store(true, Ordering::Relaxed);
         let made = make();
@@ -80,7 +80,7 @@ impl InFlight {
     }
 }
 
-/// The window of a connection that is closed, in octets: more than can be in flight, and so much that quinn-proto does not pace.
+/// The window of a connection that is closed, in octets: more than can be in flight, and large enough that quinn-proto does not pace.
 const OPEN: u64 = 1 << 40;
 
 /// Makes the congestion control of each connection.

@@ -40,20 +40,20 @@ use crate::progress::readiness::Edges;
 use crate::progress::shared_descriptor::CarriedSource;
 use crate::system_call::of_call;
 
-/// How soon a socket that was full is tried again.
+/// The time after which a socket that was full is tried again.
 const FULL: Duration = Duration::from_millis(1);
 
-/// How long the answer to a preamble may take on a connection that was there before, or two round trips if these are longer. After
-/// that the peer may have begun anew, and another connection is tried.
+/// The time that the answer to a preamble may take on a connection that existed before, or two round trips if these are longer. After that
+/// the peer may have restarted, and another connection is tried.
 const STALE: Duration = Duration::from_millis(500);
 
-/// How long acknowledgements wait for something that they can go with, if nobody visits the socket meanwhile.
+/// The time that acknowledgements wait for other packets to carry them, if no thread visits the socket meanwhile.
 const OWED: Duration = Duration::from_millis(1);
 
-/// After so many octets a connection lets others go first.
+/// A connection yields after this many octets.
 const LONG_TRAIN: usize = 32 * 1024;
 
-/// The key of a connection that there is not.
+/// The key used when there is no connection.
 const NO_CONNECTION: usize = usize::MAX;
 
 /// See the [module](self).
@@ -68,19 +68,19 @@ pub(super) struct QuicEndpoint {
     listener: Option<Listening>,
     deadlines: BTreeSet<(Instant, Deadline)>,
     admission: Admission,
-    /// Packets that are being made.
+    /// Memory for packets that are being made.
     packets: Vec<u8>,
-    /// The socket was full: what has to leave first.
+    /// Packets to be sent first, because the socket was full.
     blocked: VecDeque<(Transmit, Bytes)>,
-    /// Connections of ours whose handshakes this machine does not let out, with the errors.
+    /// Outgoing connections whose handshakes this machine refuses to send, with the errors.
     hopeless: Vec<(usize, Errno)>,
     /// The error with which the system last refused to let the socket receive.
     deaf: Option<Errno>,
     raised: Vec<(Arc<CarriedSource>, Edges)>,
-    /// Connections for which datagrams have come.
+    /// Connections for which datagrams have arrived.
     touched: Vec<usize>,
-    /// Connections that may have something to send, such as acknowledgements. It can go with what the application sends next,
-    /// and goes alone when the socket is visited again, or after [`OWED`].
+    /// Connections that may have packets to send, such as acknowledgements. These are sent with the next octets of the application, or
+    /// alone when the socket is visited again, or after [`OWED`].
     owing: Vec<usize>,
     send_buffers: SendBuffers,
     in_flight: Arc<InFlight>,
@@ -88,13 +88,13 @@ pub(super) struct QuicEndpoint {
     sending: VecDeque<usize>,
     /// The socket may have more datagrams.
     pub(super) unread: bool,
-    /// There is a deadline for what is owed.
+    /// There is a deadline for the packets of `owing`.
     owed_has_deadline: bool,
-    /// A stream has gone, or has arrived whole, since the last call of [`take_unused`](Self::take_unused).
+    /// A stream was removed, or has arrived completely, since the last call of [`take_unused`](Self::take_unused).
     may_be_unused: bool,
-    /// A read has made so much room that the peer is to be told.
+    /// A read has made so much room that the peer has to be notified.
     widened: bool,
-    /// Streams of ours for which another connection may be needed.
+    /// Outgoing streams for which another connection may be needed.
     stale: Vec<usize>,
     local: SocketAddr,
     on_failure: OnFailure,
@@ -104,27 +104,27 @@ pub(super) struct QuicEndpoint {
 /// A connection to be opened.
 pub(super) struct Dial {
     pub(super) config: ClientConfig,
-    /// The name that the peer's certificate is to have.
+    /// The name that the peer's certificate must have.
     pub(super) name: String,
     pub(super) probe: Option<Probing>,
 }
 
-/// What a time is for.
+/// The purpose of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Deadline {
-    /// A connection's own.
+    /// A deadline of the connection itself.
     Connection(usize),
     /// A connection without streams, or whose handshake takes long.
     Unused(usize),
-    /// An attempt of ours to connect.
+    /// An outgoing attempt to connect.
     Attempt(usize),
-    /// A stream that was opened on a connection that was there before.
+    /// A stream that was opened on a connection that existed before.
     Stale(usize),
-    /// A stream that nobody has any more.
+    /// A stream that has no user any more.
     Orphan(usize),
     /// The socket was full.
     Full,
-    /// Connections have something to send.
+    /// Connections have packets to send.
     Owed,
 }
 
@@ -132,25 +132,25 @@ enum Deadline {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     Nothing,
-    /// Octets have come on streams in use, and nothing else has happened.
+    /// Octets have arrived on streams in use, and there was no other event.
     Octets,
     More,
 }
 
-/// Who listens at the socket.
+/// The listener of the socket.
 struct Listening {
     source: Arc<CarriedSource>,
     waiting: VecDeque<usize>,
 }
 
-/// What the functions of the state need from outside.
+/// The environment that the functions of the state need.
 #[derive(Clone, Copy)]
 pub(super) struct Outside<'a> {
     pub(super) socket: &'a Socket,
     pub(super) now: Instant,
-    /// Makes the source of a stream of a peer.
+    /// Makes the source of a stream that a peer has opened.
     pub(super) source: &'a dyn Fn() -> Arc<CarriedSource>,
-    /// For connections of peers.
+    /// The settings for connections of peers.
     pub(super) settings: &'a Settings,
 }
 
@@ -194,7 +194,7 @@ impl QuicEndpoint {
     /// The sources that became ready since the last call.
     pub(super) fn take_raised(&mut self) -> Vec<(Arc<CarriedSource>, Edges)> {
         if self.raised.is_empty() {
-            // Its memory is used again.
+            // The memory of the list is used again.
             return Vec::new();
         }
         std::mem::take(&mut self.raised)
@@ -213,7 +213,7 @@ impl QuicEndpoint {
         self.by_handle[handle.0] = key;
     }
 
-    /// When [`time_passed`](Self::time_passed) is to be called.
+    /// The time at which [`time_passed`](Self::time_passed) has to be called.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.first().map(|(at, _)| *at)
     }
@@ -223,7 +223,7 @@ impl QuicEndpoint {
         self.raised.push((source, edges));
     }
 
-    /// A datagram has come, or a train of datagrams of one length.
+    /// Handles a received datagram, or a train of datagrams of one length.
     pub(super) fn received(&mut self, outside: Outside<'_>, train: &Train, octets: &[u8]) {
         for mut datagram in octets.chunks(train.stride.max(1)) {
             // A socket with a listener opens no connections.
@@ -248,7 +248,7 @@ impl QuicEndpoint {
                 &mut self.packets,
             );
             match event {
-                // One octet asks whether anybody is there.
+                // One octet is a probe that only checks if there is a socket.
                 None if datagram.len() > 1 => self.refusals.count(Refusal::Datagram),
                 None => {}
                 Some(DatagramEvent::ConnectionEvent(handle, event)) => {
@@ -266,7 +266,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// Lets a peer in that has sent its first packet, if there is room.
+    /// Accepts a peer that has sent its first packet, if there is room.
     fn admit(&mut self, outside: Outside<'_>, incoming: Incoming) {
         let from = incoming.remote_address();
         self.packets.clear();
@@ -316,7 +316,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// Sends the answer that was made for a stranger. A socket that is full keeps none: the stranger asks again.
+    /// Sends the answer that was made for an unknown peer. If the socket is full the answer is dropped: the peer asks again.
     fn answer(&self, outside: Outside<'_>, transmit: &Transmit) {
         if self.blocked.is_empty()
             && let Handed::Refused(errno) =
@@ -334,8 +334,8 @@ impl QuicEndpoint {
         }
     }
 
-    /// Takes in what has become of all connections for which datagrams have come. Where octets have come, which the application
-    /// may answer, what there is to send is owed.
+    /// Handles the events of all connections for which datagrams have arrived. If octets have arrived, which the application may answer,
+    /// packets to be sent wait for the answer.
     pub(super) fn take_in(&mut self, outside: Outside<'_>) {
         while let Some(key) = self.touched.pop() {
             if !self.connections.contains(key) {
@@ -355,24 +355,24 @@ impl QuicEndpoint {
         self.end_hopeless(outside);
     }
 
-    /// A connection may have something to send, later.
+    /// A connection may have packets to send, later.
     pub(super) fn owe(&mut self, outside: Outside<'_>, key: usize) {
         if self.owing.contains(&key) {
             return;
         }
         self.owing.push(key);
-        // One that was set for what has left meanwhile comes early, and does no harm.
+        // A deadline that was set for packets that were sent meanwhile is early, and does no harm.
         if !std::mem::replace(&mut self.owed_has_deadline, true) {
             self.deadlines.insert((outside.now + OWED, Deadline::Owed));
         }
     }
 
-    /// Whether connections may have something to send.
+    /// Returns true if connections may have packets to send.
     pub(super) fn owes(&self) -> bool {
         !self.owing.is_empty()
     }
 
-    /// Sends what connections owe.
+    /// Sends the packets of `owing`.
     pub(super) fn send_owed(&mut self, outside: Outside<'_>) {
         while let Some(key) = self.owing.pop() {
             if self.connections.contains(key) {
@@ -381,7 +381,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// Does what is due by now.
+    /// Handles the deadlines that have passed.
     pub(super) fn time_passed(&mut self, outside: Outside<'_>) {
         while let Some(&(at, deadline)) = self.deadlines.first()
             && at <= outside.now
@@ -393,7 +393,7 @@ impl QuicEndpoint {
                     connection.deadline = None;
                     connection.quic.handle_timeout(outside.now);
                     if connection.has_moved() {
-                        // The peer does not answer from where it seemed to be.
+                        // The peer does not answer from the address where it seemed to be.
                         connection.quic.ping();
                         self.begin_path(outside, key);
                     }
@@ -429,7 +429,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// Takes in what has become of a connection, and lets it send.
+    /// Handles the events of a connection, and lets it send.
     pub(super) fn settle(&mut self, outside: Outside<'_>, key: usize) {
         self.owing.retain(|owing| *owing != key);
         self.see_events(outside, key);
@@ -474,13 +474,13 @@ impl QuicEndpoint {
         }
     }
 
-    /// Forgets a connection that has ended, or sees to its next deadline.
+    /// Forgets a connection that has ended, or sets its next deadline.
     fn see_deadline(&mut self, outside: Outside<'_>, key: usize) {
         let connection = &mut self.connections[key];
         if connection.quic.is_drained() {
             return self.forget(key);
         }
-        // Each packet moves the deadline, mostly away. One that comes early finds nothing to do, and sets the time anew.
+        // Each packet moves the deadline, mostly to a later time. An early deadline finds nothing to do, and is set anew.
         if let Some(new) = connection.quic.poll_timeout()
             && connection.deadline.is_none_or(|old| new < old)
         {
@@ -501,7 +501,7 @@ impl QuicEndpoint {
                 .gone(connection.remote.ip(), connection.proved);
         }
         for (stream, flow) in std::mem::take(&mut connection.flows) {
-            // What has arrived can still be read.
+            // Octets that have arrived can still be read.
             let flow = &mut self.flows[flow];
             flow.connection = NO_CONNECTION;
             flow.stream = None;
@@ -520,7 +520,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// Lets a connection send until it has sent a long train. If it may have more, [`send_more`](Self::send_more) goes on.
+    /// Lets a connection send until it has sent a long train. If it may have more, [`send_more`](Self::send_more) continues.
     fn transmit(&mut self, outside: Outside<'_>, key: usize) {
         let most = outside.socket.train();
         let mut sent = 0;
@@ -551,12 +551,12 @@ impl QuicEndpoint {
         }
     }
 
-    /// Whether connections have more to send than they have sent at a time.
+    /// Returns true if connections have more to send than they may send at a time.
     pub(super) fn has_more_to_send(&self) -> bool {
         !self.sending.is_empty()
     }
 
-    /// Lets the next connection that has more to send go on.
+    /// Lets the next connection that has more to send continue.
     pub(super) fn send_more(&mut self, outside: Outside<'_>) {
         if let Some(key) = self.sending.pop_front()
             && self.connections.contains(key)
@@ -567,8 +567,8 @@ impl QuicEndpoint {
         }
     }
 
-    /// Sends to where the peer is now: quinn-proto keeps the time limit of what was sent to its last address, and does not expect that
-    /// this ends before anything is in flight on the new path. If the socket is full, the packet is lost.
+    /// Sends to the present address of the peer: quinn-proto keeps the time limit of packets sent to its last address, and does not expect
+    /// that this ends before any packet is in flight on the new path. If the socket is full, the packet is lost.
     fn begin_path(&mut self, outside: Outside<'_>, key: usize) {
         loop {
             self.packets.clear();
@@ -600,7 +600,7 @@ impl QuicEndpoint {
         self.blocked.push_back((transmit, octets));
     }
 
-    /// Sends what the socket had no room for, and then what connections have to send.
+    /// Sends the packets for which the socket had no room, and then those of connections.
     fn send_blocked(&mut self, outside: Outside<'_>) {
         while let Some((transmit, octets)) = self.blocked.front() {
             let handed = send(outside.socket, transmit, octets);
@@ -658,13 +658,13 @@ impl QuicEndpoint {
         connection.established = true;
         if connection.ours {
             connection.probe = None;
-            // The peer has as much time to confirm it.
+            // The peer has as much time again to confirm the handshake.
             self.grant_time(outside, key);
             self.open_more(key);
         } else {
             let proved = std::mem::replace(&mut connection.proved, true);
             let from = connection.remote;
-            // The time limit of the handshake.
+            // Ends the time limit of the handshake.
             self.is_used(key);
             if !self.admission.completed(from.ip(), proved) {
                 self.refusals.count(Refusal::Connection);
@@ -674,7 +674,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// A connection has ended: so have its streams.
+    /// A connection has ended, and so have its streams.
     fn lose(&mut self, key: usize, reason: &ConnectionError) {
         let connection = &mut self.connections[key];
         if std::mem::replace(&mut connection.lost, true) {
@@ -705,7 +705,7 @@ impl QuicEndpoint {
         if self.dialed.get(&remote) == Some(&key) {
             self.dialed.remove(&remote);
         }
-        // The map's order is another one in each run.
+        // The order of the map differs from run to run.
         flows.sort_unstable();
         if crate::planted!(LossForgotten) && flows.len() > 1 {
             flows.pop();
@@ -725,7 +725,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// Whether the peer may have ended the connection before it knew of this stream.
+    /// Returns true if the peer may have ended the connection before it knew of this stream.
     fn may_dial_anew(&self, flow: usize) -> bool {
         let flow = &self.flows[flow];
         flow.stale.is_some() && matches!(flow.stage, Stage::Opening | Stage::Asked { have: 0 })
@@ -752,7 +752,7 @@ impl QuicEndpoint {
         self.settle(outside, key);
     }
 
-    /// Has a connection closed after a time, if it stays as it is.
+    /// Sets a deadline after which a connection that is still unused is closed.
     fn may_be_unused(&mut self, outside: Outside<'_>, key: usize) {
         let connection = &mut self.connections[key];
         match (connection.unused, connection.patience()) {
@@ -766,43 +766,43 @@ impl QuicEndpoint {
         }
     }
 
-    /// A connection is not closed for want of streams.
+    /// The connection is used, so cancels the deadline of [`may_be_unused`](Self::may_be_unused).
     fn is_used(&mut self, key: usize) {
         if let Some(at) = self.connections[key].unused.take() {
             self.deadlines.remove(&(at, Deadline::Unused(key)));
         }
     }
 
-    /// Whether everything that was sent has arrived, as far as it can.
+    /// Returns true if everything that was sent has arrived, as far as it can.
     pub(super) fn is_settled(&mut self) -> bool {
         self.connections
             .iter_mut()
             .all(|(_, connection)| connection.lost || connection.quic.streams().send_streams() == 0)
     }
 
-    /// Whether nobody uses the socket any more, as [`is_unused`](Self::is_unused); asked after each change.
+    /// Like [`is_unused`](Self::is_unused), but returns true only if a change may have made the socket unused since the last call.
     pub(super) fn take_unused(&mut self) -> bool {
         std::mem::take(&mut self.may_be_unused) && self.is_unused()
     }
 
-    /// Whether nobody uses the socket: neither a listener nor a stream, and everything that was sent has arrived.
+    /// Returns true if the socket is unused: it has neither a listener nor a stream, and everything that was sent has arrived.
     pub(super) fn is_unused(&mut self) -> bool {
         self.listener.is_none() && self.flows.is_empty() && self.is_settled()
     }
 
-    /// Whether there is no connection, also none whose end peers may have to be told again.
+    /// Returns true if there is no connection, not even a closed one whose end may have to be sent again.
     pub(super) fn has_no_connections(&self) -> bool {
         self.connections.is_empty()
     }
 
-    /// Whether the socket has taken all packets that were made.
+    /// Returns true if the socket has accepted all packets that were made.
     pub(super) fn has_sent(&self) -> bool {
         self.blocked.is_empty()
     }
 
     /// Closes all connections.
     pub(super) fn close_all(&mut self, outside: Outside<'_>) {
-        // Nobody waits for these any more.
+        // No stream waits for these any more.
         self.blocked.clear();
         let keys: Vec<_> = self.connections.iter().map(|(key, _)| key).collect();
         for key in keys {
@@ -813,7 +813,7 @@ impl QuicEndpoint {
     }
 }
 
-/// Sends datagrams. Those that do not leave are losses for QUIC, which sends their contents again.
+/// Sends datagrams. Those that are not sent are losses for QUIC, which sends their contents again.
 fn send(socket: &Socket, transmit: &Transmit, octets: &[u8]) -> Handed {
     let outgoing = Outgoing {
         to: transmit.destination,

@@ -1,4 +1,4 @@
-//! A fault plan between a UDP socket and what is sent and received with it.
+//! A fault plan between a UDP socket and the datagrams that it sends and receives.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,10 +17,10 @@ use crate::progress::Edges;
 use crate::progress::domain::{Domain, Source, Turn};
 use crate::progress::shared_descriptor::Carrier;
 
-/// How soon a socket that was full is tried again.
+/// The time after which a socket that was full is tried again.
 const FULL: Duration = Duration::from_millis(1);
 
-/// How many times one call receives, so that a flood of datagrams that the plan drops keeps nobody for long.
+/// The most receives of one call, so that a flood of datagrams that the plan drops does not hold up the caller for long.
 const VISITS: usize = 64;
 
 /// See the [module](self).
@@ -36,13 +36,13 @@ struct State {
     faults: DatagramFaults,
     /// Datagrams that have passed the plan, and for which the socket had no room.
     leaving: VecDeque<PassingDatagram>,
-    /// When the socket is tried again.
+    /// The time at which the socket is tried again.
     retry: Option<Instant>,
-    /// Datagrams that have passed the plan, and nobody has taken.
+    /// Datagrams that have passed the plan, and were not received yet.
     arrived: VecDeque<PassingDatagram>,
     /// The socket may have more.
     unread: bool,
-    /// What is used in place of the socket since the plan has rebound it.
+    /// The replacement of the socket since the plan has rebound it.
     rebound: Option<Rebound>,
 }
 
@@ -83,7 +83,7 @@ impl FaultedSocket {
         &self.below
     }
 
-    /// When [`receive`](Self::receive) is to be called, even if nothing comes.
+    /// The time at which [`receive`](Self::receive) has to be called, even if nothing arrives.
     pub(super) fn next_deadline(&self, now: Instant) -> Option<Instant> {
         let state = self.state.lock();
         let more = (state.unread || !state.arrived.is_empty()).then_some(now);
@@ -91,11 +91,12 @@ impl FaultedSocket {
         all.into_iter().flatten().min()
     }
 
-    /// As [`PlainSocket::send`]. What the plan delays is kept here, and so is the rest of what was begun when the socket became full.
+    /// Like [`PlainSocket::send`]. Datagrams that the plan delays are kept here, and so are the others of a call during which the socket
+    /// became full.
     pub(super) fn send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
         let now = self.environment.now();
         let mut state = self.state.lock();
-        // What was delayed and does not leave is lost.
+        // A delayed datagram that cannot be sent is lost.
         self.flush(&mut state, now).or_else(unless_full)?;
         let mut refused = None;
         let stride = outgoing.stride.unwrap_or(outgoing.octets.len()).max(1);
@@ -117,7 +118,7 @@ impl FaultedSocket {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Sends what has passed the plan. An error other than a full socket is that of the last datagram that did not leave.
+    /// Sends the datagrams that have passed the plan. An error other than a full socket is that of the last datagram that was not sent.
     fn flush(&self, state: &mut State, now: Instant) -> io::Result<()> {
         let State {
             faults,
@@ -153,7 +154,7 @@ impl FaultedSocket {
         refused.map_or(Ok(()), Err)
     }
 
-    /// As [`PlainSocket::receive`]. Sends what is due as well.
+    /// Like [`PlainSocket::receive`]. Sends datagrams that are due as well.
     pub(super) fn receive(&self, buffers: &mut [u8], received: &mut Vec<Train>) -> io::Result<()> {
         let now = self.environment.now();
         let mut state = self.state.lock();
@@ -185,7 +186,7 @@ impl FaultedSocket {
         Ok(())
     }
 
-    /// Has datagrams from the socket pass the plan. The error is one that the network has reported.
+    /// Passes datagrams from the socket through the plan. The error is one that the network has reported.
     fn take_in(
         &self,
         state: &mut State,
@@ -194,7 +195,7 @@ impl FaultedSocket {
         received: &mut Vec<Train>,
     ) -> io::Result<()> {
         if state.rebound.is_some() {
-            // Nobody gets what is sent to the port that was.
+            // Datagrams sent to the former port are dropped.
             for _ in 0..VISITS {
                 if self.below.receive(buffers, received).is_err() {
                     break;
@@ -235,7 +236,7 @@ impl FaultedSocket {
         Ok(())
     }
 
-    /// Has the peers see another port from now on.
+    /// Makes the peers see another port from now on.
     fn rebind(&self, state: &mut State) {
         let outcome = match &self.below {
             PlainSocket::Sim(socket) => socket.rebind().map(drop),
@@ -246,7 +247,7 @@ impl FaultedSocket {
         }
     }
 
-    /// Another socket at the same IP address, whose port drives this one when something comes there.
+    /// Another socket at the same IP address. Its port drives this one when a datagram arrives there.
     fn another(&self) -> io::Result<Rebound> {
         let local = self.below.local()?;
         let socket = PlainSocket::of_system(SocketAddr::new(local.ip(), 0))?;

@@ -1,4 +1,4 @@
-//! What the system does with the datagrams of a handshake.
+//! The system's answers to the datagrams of a handshake.
 
 use std::io;
 
@@ -7,8 +7,8 @@ use rustix::io::Errno;
 use crate::descriptors::is_shortage;
 use crate::system_call::errno;
 
-/// How many datagrams of a handshake in a row the system refuses before the handshake ends, if earlier ones have left. A network
-/// may be away for a moment.
+/// The number of datagrams of a handshake in a row that the system may refuse before the handshake ends, if earlier ones were sent. A
+/// network may be away for a moment.
 const IN_A_ROW: u32 = 3;
 
 /// The call by which datagrams are sent.
@@ -25,10 +25,10 @@ pub(super) const RECEIVING: &str = if cfg!(any(
     "recvmsg"
 };
 
-/// What became of datagrams that were given to the socket.
+/// The result of giving datagrams to the socket.
 #[derive(Debug)]
 pub(super) enum Handed {
-    /// The socket has taken them, or they count as lost on the way.
+    /// The socket has accepted them, or they count as lost on the way.
     Left,
     /// The socket is full.
     Full,
@@ -41,7 +41,7 @@ impl Handed {
         match outcome {
             Ok(()) => Self::Left,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Self::Full,
-            // A shortage passes. Nobody receives at an address to which something was sent before.
+            // A shortage passes. A refused or reset connection is a report about an address to which a datagram was sent before.
             Err(error) if is_shortage(&error) => Self::Left,
             Err(error) => match errno(&error) {
                 None | Some(Errno::INTR | Errno::CONNREFUSED | Errno::CONNRESET) => Self::Left,
@@ -51,11 +51,11 @@ impl Handed {
     }
 }
 
-/// What the system has done with the datagrams of a handshake.
+/// The results of sending the datagrams of a handshake.
 #[derive(Debug, Default)]
 pub(super) struct HandshakeSends {
     has_left: bool,
-    /// How many were refused since the last one that has left.
+    /// The number of datagrams refused since the last one that was sent.
     refused: u32,
 }
 
@@ -71,7 +71,7 @@ impl HandshakeSends {
         self.refused += 1;
     }
 
-    /// Returns true if the handshake has no prospect any more.
+    /// Returns true if the handshake can no longer succeed.
     pub(super) fn are_hopeless(&self) -> bool {
         let most = if self.has_left { IN_A_ROW } else { 1 };
         self.refused >= most

@@ -1,7 +1,7 @@
-//! iWARP over QUIC: one UDP socket for all streams of an adapter to others, and one for each address at which it listens.
+//! iWARP over QUIC: one UDP socket for all outgoing streams of an adapter, and one for each address at which it listens.
 //!
-//! `docs/internals/iwarp-over-quic.md` specifies what is sent. A [`Quic`] is the transport of one adapter. A `SharedSocket` is one UDP socket
-//! with the connections of QUIC on it; a stream of one of them is a connection of NetworkDirect.
+//! `docs/internals/iwarp-over-quic.md` specifies the octets on the wire. A [`Quic`] is the transport of one adapter. A `SharedSocket` is
+//! one UDP socket with the connections of QUIC on it; a stream of one of them is a connection of NetworkDirect.
 
 mod adapter_sockets;
 mod addresses_in_use;
@@ -37,8 +37,8 @@ use crate::faults::Faults;
 use crate::progress::background::Background;
 use crate::progress::domain::Domain;
 
-/// Closes the connections of all transports of this process over the sockets of the system, so that peers learn of their end at
-/// once: when what was sent has arrived, or after `limit`. Meant for a process that ends while its transports are in use.
+/// Closes the connections of all transports of this process over the sockets of the system, so that peers learn of their end at once: when
+/// the sent octets have arrived, or after `limit`. Meant for a process that ends while its transports are in use.
 pub fn close_all(limit: Duration) {
     adapter_sockets::close_all(limit);
 }
@@ -69,7 +69,7 @@ impl Quic {
         self.0.driven_by(control, background);
     }
 
-    /// The names and values of the counters of what was refused of peers.
+    /// The names and values of the counters of refused peers, connections and streams.
     pub(super) fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         self.0.refusals().all().into_iter()
     }

@@ -12,7 +12,7 @@ use crate::progress::shared_descriptor::CarrierId;
 use crate::system_call::named;
 use crate::transport::sim;
 
-/// How many datagrams, or trains of datagrams of one length, are received at once. More gain nothing, and cost caches.
+/// The number of datagrams, or trains of datagrams of one length, that are received at once. More gain nothing, and cost caches.
 pub(super) const BATCH: usize = if quinn_udp::BATCH_SIZE < 4 {
     quinn_udp::BATCH_SIZE
 } else {
@@ -62,7 +62,7 @@ impl PlainSocket {
         let socket = socket2::Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))
             .map_err(named("socket"))?;
         if address.is_ipv6() {
-            // A socket is bound to one address, so this option matters nowhere but for the unspecified one.
+            // A socket is bound to one address, so this option matters only for the unspecified one.
             let _ = socket.set_only_v6(true);
         }
         socket.bind(&address.into()).map_err(named("bind"))?;
@@ -70,7 +70,7 @@ impl PlainSocket {
         udp.set_nonblocking(true).map_err(named("O_NONBLOCK"))?;
         let state = UdpSocketState::new(UdpSockRef::from(&udp))
             .map_err(named("an option of UDP sockets, such as IP_PKTINFO"))?;
-        // What the system has by default would do, but loses more.
+        // The system's default would do, but loses more.
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&udp), BUFFER);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&udp), BUFFER);
         Ok(Self::System { udp, state })
@@ -110,7 +110,7 @@ impl PlainSocket {
         }
     }
 
-    /// How many datagrams one call may send to one peer.
+    /// The most datagrams that one call may send to one peer.
     pub(super) fn train(&self) -> usize {
         match self {
             Self::System { state, .. } => state.max_gso_segments(),
@@ -118,7 +118,7 @@ impl PlainSocket {
         }
     }
 
-    /// Whether datagrams may be cut on their way, so that the length of those that arrive says nothing about the path.
+    /// Returns true if datagrams may be cut on their way, so that the length of those that arrive says nothing about the path.
     pub(super) fn may_fragment(&self) -> bool {
         match self {
             Self::System { state, .. } => state.may_fragment(),
@@ -126,7 +126,7 @@ impl PlainSocket {
         }
     }
 
-    /// Receives into buffers of [`LONGEST_TRAIN`] octets; returns how many were filled.
+    /// Receives into buffers of [`LONGEST_TRAIN`] octets, and adds a [`Train`] for each buffer that was filled.
     pub(super) fn receive(&self, buffers: &mut [u8], received: &mut Vec<Train>) -> io::Result<()> {
         received.clear();
         match self {
@@ -188,8 +188,8 @@ impl PlainSocket {
         }
     }
 
-    /// Peers, or their hosts, that have said since the last call that nobody has a socket there. Only a simulated network
-    /// says so here; on the system's a [`AddressProbe`] asks.
+    /// Takes out the address of a peer at which there is no socket, as its host has reported since the last call. Only a simulated network
+    /// reports this here; on the system's, an [`AddressProbe`] asks.
     pub(super) fn take_refused(&self) -> Option<SocketAddr> {
         match self {
             Self::System { .. } => None,
@@ -198,8 +198,8 @@ impl PlainSocket {
     }
 }
 
-/// A connected socket that learns from the system whether anybody has a socket at the peer's address. A socket that serves
-/// many peers does not learn that.
+/// A connected socket by which the system reports if there is a socket at the peer's address. A socket that serves many peers gets no such
+/// report.
 #[derive(Debug)]
 pub(super) struct AddressProbe(UdpSocket);
 
@@ -209,12 +209,12 @@ impl AddressProbe {
         let udp = UdpSocket::bind(SocketAddr::new(local.ip(), 0)).map_err(named("bind"))?;
         udp.set_nonblocking(true).map_err(named("O_NONBLOCK"))?;
         udp.connect(remote).map_err(named("connect"))?;
-        // If it cannot be sent, neither can the first packet of the handshake, which tells why.
+        // If it cannot be sent, neither can the first packet of the handshake, whose error gives the reason.
         let _ = udp.send(&[0]);
         Ok(Self(udp))
     }
 
-    /// What the system has learned.
+    /// The error that the system has learned.
     pub(super) fn error(&self) -> Option<io::Error> {
         SockRef::from(&self.0).take_error().ok().flatten()
     }

@@ -1,5 +1,5 @@
-//! The first octets of a stream, before those of MPA, and the error codes of the mapping. `docs/internals/iwarp-over-quic.md`
-//! specifies them.
+//! The first octets of a stream, before those of MPA, and the error codes of the mapping. `docs/internals/iwarp-over-quic.md` specifies
+//! them.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub const ANSWER: usize = 4;
 /// The answer to a preamble: a listener has taken the stream.
 pub const TAKEN: [u8; ANSWER] = [VERSION, 0, 0, 0];
 
-/// What the side that opens a stream says first.
+/// The first octets from the side that opens a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preamble {
     /// The port of the opener's NetworkDirect address.
@@ -24,15 +24,15 @@ pub struct Preamble {
     pub destination: u16,
 }
 
-/// Why a stream is not taken, or is broken off: an application error code of QUIC.
+/// The reason why a stream is not taken, or is broken off: an application error code of QUIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ErrorCode {
-    /// The end is orderly: nobody reads the stream any more, or nobody uses the connection.
+    /// The end is orderly: the stream is no longer read, or the connection no longer used.
     Closed = 0x100,
     /// A connection of NetworkDirect was broken off, as by a reset of TCP.
     Aborted = 0x101,
-    /// Nobody listens.
+    /// There is no listener.
     NoListener = 0x102,
     /// The listener's queue is full.
     Busy = 0x103,
@@ -100,7 +100,7 @@ impl Preamble {
             source: u16::from_be_bytes([s0, s1]),
             destination: u16::from_be_bytes([d0, d1]),
         };
-        // Port 0 is no address.
+        // Port 0 is not valid.
         if flags != 0 || [r0, r1] != [0, 0] || preamble.source == 0 || preamble.destination == 0 {
             return Err(ErrorCode::BadPreamble);
         }

@@ -11,16 +11,16 @@ use rustix::io::Errno;
 use super::preamble::PREAMBLE;
 use crate::progress::shared_descriptor::CarriedSource;
 
-/// How far a stream is.
+/// The progress of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Ours, for which the connection has no stream yet.
+    /// Outgoing; the connection has no stream for it yet.
     Opening,
-    /// Ours: the preamble has left; so many octets of the answer are here.
+    /// Outgoing: the preamble was sent, and this many octets of the answer have arrived.
     Asked { have: usize },
-    /// The peer's, whose preamble is not whole.
+    /// Incoming; its preamble is incomplete.
     Arriving { octets: [u8; PREAMBLE], have: usize },
-    /// The peer's, which a listener has taken.
+    /// Incoming; waits for a listener to take it.
     Waiting,
     /// In use.
     Open,
@@ -29,7 +29,7 @@ pub(super) enum Stage {
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct QuicStream {
-    /// The connection's key, which finds nothing after the connection has gone.
+    /// The connection's key, which finds nothing after the connection was removed.
     pub(super) connection: usize,
     /// The stream, once there is one.
     pub(super) stream: Option<StreamId>,
@@ -37,35 +37,35 @@ pub(super) struct QuicStream {
     pub(super) stage: Stage,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
-    /// Octets that were looked at and not read.
+    /// Octets that were read ahead of the user.
     pub(super) ahead: Bytes,
-    /// Octets that were taken to be sent, and for which the stream has had no room.
+    /// Octets that were taken to be sent, and for which the stream had no room yet.
     pub(super) unsent: Bytes,
-    /// Octets that were read since something was sent.
+    /// Octets that were read since the last send.
     pub(super) received: usize,
-    /// What is sent goes before what other streams send.
+    /// The octets of this stream are sent before those of others.
     pub(super) urgent: bool,
-    /// Nobody has the end any more: the stream goes when its octets have left, or at this time.
+    /// The end has no user any more: the stream is removed when its octets were sent, or at this time.
     pub(super) orphan: Option<Instant>,
-    /// The end of the peer's direction has been read.
+    /// The end of the peer's direction was read.
     pub(super) ended: bool,
-    /// The connection has gone: the peer's end is behind the octets that are ahead.
+    /// The connection is gone: the peer's end is behind the octets of `ahead`.
     pub(super) ends: bool,
-    /// The peer takes no more octets.
+    /// The peer accepts no more octets.
     pub(super) stopped: bool,
-    /// Our direction ends when everything that was taken has left.
+    /// This side's direction ends when everything that was taken was sent.
     pub(super) closing: bool,
-    /// Our direction has ended.
+    /// This side's direction has ended.
     pub(super) finished: bool,
-    /// The peer has confirmed the end of our direction, and everything before it.
+    /// The peer has confirmed the end of this side's direction, and everything before it.
     pub(super) confirmed: bool,
-    /// When another connection is tried, because the one that was there does not answer.
+    /// The time at which another connection is tried, because the existing one does not answer.
     pub(super) stale: Option<Instant>,
-    /// What broke it. Octets that are here can still be read, if the whole connection broke.
+    /// The error that broke the stream. Octets that have arrived can still be read, if the whole connection broke.
     pub(super) broken: Option<Errno>,
-    /// The call that this machine refused, if that broke it.
+    /// The call that this machine refused, if that broke the stream.
     pub(super) refused_call: Option<&'static str>,
-    /// Why the whole connection has ended, if that is for people to know.
+    /// The reason why the whole connection has ended, if people should know it.
     pub(super) complaint: Option<Arc<str>>,
 }
 

@@ -1,15 +1,15 @@
-//! Counters of what is refused of peers over QUIC.
+//! Counters of refused datagrams, connections and streams of peers over QUIC.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is refused.
+/// The kind of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// A datagram that belongs to no connection and begins none, or has a packet that only a server may send.
     Datagram,
     /// A first packet that was answered by the demand to prove the address.
     Unproved,
-    /// A connection: there was no room, nobody listens, or the handshake has failed.
+    /// A connection: there was no room, there was no listener, or the handshake has failed.
     Connection,
     /// A stream.
     Stream,
@@ -33,7 +33,7 @@ impl Refusal {
     }
 }
 
-/// How often each of them has happened to one adapter.
+/// The number of refusals of each kind by one adapter.
 #[derive(Debug, Default)]
 pub(super) struct Refusals([AtomicU64; Refusal::ALL.len()]);
 

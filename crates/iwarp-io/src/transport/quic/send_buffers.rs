@@ -1,15 +1,15 @@
-//! Buffers for octets that QUIC has to send. Each is used again when what was in it has been acknowledged: fresh memory costs
-//! more than the copy into it.
+//! Buffers for octets that QUIC has to send. Each is used again when its octets were acknowledged: fresh memory costs more than the copy
+//! into it.
 
 use std::sync::{Arc, Weak};
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 
-/// Fewer octets get memory of their own.
+/// At most this many octets get a separate allocation.
 const SMALL: usize = 8 * 1024;
 
-/// How many unused buffers are kept.
+/// The number of unused buffers that are kept.
 const IDLE: usize = 16;
 
 /// Buffers of one length, which the connections of a socket use in turn.
@@ -20,14 +20,14 @@ pub(super) struct SendBuffers {
 }
 
 impl SendBuffers {
-    /// Buffers of so many octets.
+    /// Makes a list of buffers of `len` octets.
     pub(super) fn new(len: usize) -> Self {
         let idle = Arc::default();
         Self { len, idle }
     }
 
-    /// Has room for `wanted` octets filled, or for a whole buffer if that is less. Returns what was filled, as many octets as
-    /// `fill` says.
+    /// Lets `fill` write to a buffer with room for `wanted` octets, or a whole buffer if that is less. Returns the octets written, whose
+    /// number `fill` returns.
     pub(super) fn filled<E>(
         &self,
         wanted: usize,

@@ -1,4 +1,4 @@
-//! One UDP socket with the connections of QUIC on it. Whoever drives one of its streams drives all of it.
+//! One UDP socket with the connections of QUIC on it. A thread that drives one of its streams drives all of it.
 
 use std::cell::RefCell;
 use std::io;
@@ -30,10 +30,10 @@ use crate::socket_buffer::SocketBuffer;
 use crate::system_call::is_refusal;
 use crate::thread_value::with_value;
 
-/// How many times a driver receives, so that a flood keeps it from nothing else for long.
+/// The most receives of one call, so that a flood does not keep the driver from other work for long.
 const VISITS: usize = 32;
 
-/// How often a thread looks at a socket that it waits for and that another thread may drive.
+/// The interval at which a thread looks at a socket that it waits for and that another thread may drive.
 const LOOK: Duration = Duration::from_millis(5);
 
 thread_local! {
@@ -50,7 +50,7 @@ fn with_memory<T>(act: impl FnOnce(&mut [u8], &mut Vec<Train>) -> T) -> T {
     })
 }
 
-/// What a socket needs to know of its adapter.
+/// The parts of an adapter that its sockets need.
 #[derive(Clone)]
 pub(super) struct Surroundings {
     pub(super) environment: Environment,
@@ -63,9 +63,9 @@ pub(super) struct Surroundings {
     pub(super) owner: Weak<dyn SharedSocketOwner>,
 }
 
-/// Who has opened a socket.
+/// The owner of a socket, which has opened it.
 pub(super) trait SharedSocketOwner: Send + Sync {
-    /// Nobody uses the socket any more. Called without its lock.
+    /// The socket is no longer used. Called without its lock.
     fn unused(&self, shared: &SharedSocket);
 }
 
@@ -78,10 +78,10 @@ pub(super) struct SharedSocket {
     state: Mutex<QuicEndpoint>,
     /// The timer of the background thread.
     timer: Mutex<Option<TimerKey>>,
-    /// When it is due, in nanoseconds from the beginning on; `u64::MAX` without one.
+    /// The time at which it is due, in nanoseconds after `beginning`; `u64::MAX` without one.
     timer_due: AtomicU64,
     home: Mutex<Home>,
-    /// When something is due, in nanoseconds from the beginning on; `u64::MAX` for never.
+    /// The time of the next deadline, in nanoseconds after `beginning`; `u64::MAX` for never.
     due: AtomicU64,
     beginning: Instant,
 }
@@ -103,7 +103,7 @@ impl std::fmt::Debug for SharedSocket {
     }
 }
 
-/// The control domain knows sources by what they are watched by.
+/// The control domain identifies the source by the source itself.
 struct HomeWatch<'a>(&'a Arc<CarriedSource>);
 
 impl Watch<Set> for HomeWatch<'_> {
@@ -127,7 +127,7 @@ impl SharedSocket {
         };
         let local = socket.local()?;
         let faults = around.faults.get();
-        // Whoever listens has chosen the port.
+        // A listener has chosen the port.
         let connects = address.port() == 0;
         let faults = faults.and_then(|faults| faults.datagrams(connects));
         let endpoint = around.security.endpoint_config();
@@ -186,7 +186,7 @@ impl SharedSocket {
         &self.around.environment
     }
 
-    /// Has the socket driven by the control domain exactly while no set holds a stream of it.
+    /// Makes the control domain drive the socket exactly while no set holds a stream of it.
     fn settle_home(&self, home: &mut Home) {
         let Some(drivers) = self.around.drivers.get() else {
             return;
@@ -211,7 +211,7 @@ impl SharedSocket {
         }
     }
 
-    /// Calls `act` with the state, then passes on what became ready and sets the next deadline.
+    /// Calls `act` with the state, then raises the sources that became ready and sets the next deadline.
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut QuicEndpoint, Outside<'_>) -> T) -> T {
         let source = || self.source();
         let mut outside = Outside {
@@ -224,7 +224,7 @@ impl SharedSocket {
         let outcome = act(&mut state, outside);
         let mut visits = VISITS;
         while state.has_more_to_send() || (state.unread && visits > 0) {
-            // Who waits for the socket goes first, however much there is to send and to receive.
+            // Threads that wait for the socket go first, however much there is to send and to receive.
             MutexGuard::bump(&mut state);
             outside.now = self.around.environment.now();
             state.send_more(outside);
@@ -265,7 +265,7 @@ impl SharedSocket {
         outcome
     }
 
-    /// Tells a simulated world that something has happened that does not only keep connections alive.
+    /// Reports activity other than keep-alives to the simulation.
     pub(super) fn moved(&self) {
         if let Environment::Sim(world) = &self.around.environment {
             world.moved();
@@ -277,7 +277,7 @@ impl SharedSocket {
         CarriedSource::new(self.this.clone())
     }
 
-    /// Takes in what has come to the socket, and does what is due. If much has come, `with` goes on.
+    /// Handles datagrams that have arrived, and deadlines that have passed. If many datagrams have arrived, `with` continues.
     pub(super) fn visit(&self, state: &mut QuicEndpoint, outside: Outside<'_>) {
         state.send_owed(outside);
         self.receive(state, outside);
@@ -297,7 +297,7 @@ impl SharedSocket {
                     state.unread = false;
                     state.cannot_receive(outside, &error);
                 }
-                // What the network says of a datagram that was sent earlier.
+                // The network's report about a datagram that was sent earlier.
                 Err(error) => {
                     tracing::trace!(%error, "a UDP socket reports an error");
                     received.clear();
@@ -322,7 +322,7 @@ impl SharedSocket {
         }
     }
 
-    /// Asks the system whether anybody has a socket at the address of a peer.
+    /// Asks the system if there is a socket at the address of a peer.
     fn probe(&self, remote: SocketAddr) -> io::Result<Option<Probing>> {
         let Some(drivers) = self.around.drivers.get() else {
             return Ok(None);
@@ -355,7 +355,7 @@ impl SharedSocket {
         let remote = addresses.1;
         // The answer to a probe waits for the lock, so that it finds the connection.
         self.with(|state, outside| {
-            // The connection that is there may have been closed meanwhile.
+            // The existing connection may have been closed meanwhile.
             self.visit(state, outside);
             let probe = if state.knows(remote) {
                 None
@@ -374,7 +374,7 @@ impl SharedSocket {
         }
     }
 
-    /// A time in nanoseconds from the beginning on.
+    /// Converts a time to nanoseconds after `beginning`.
     fn nanoseconds(&self, at: Instant) -> u64 {
         let time = at.saturating_duration_since(self.beginning);
         u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
@@ -385,8 +385,8 @@ impl SharedSocket {
             return;
         };
         let due = self.nanoseconds(next);
-        // The thread comes back early, and then sets the time anew. It says so before it looks at the state, so whoever finds it
-        // about to come has changed the state before.
+        // The thread wakes early, and then sets the time anew. It announces this before it looks at the state, so a thread that finds it
+        // about to wake has changed the state before.
         if self.timer_due.load(Ordering::Relaxed) <= due {
             return;
         }
@@ -402,38 +402,38 @@ impl SharedSocket {
         self.timer_due.store(due, Ordering::Relaxed);
     }
 
-    /// Whether nobody uses the socket.
+    /// Returns true if the socket is unused.
     pub(super) fn is_unused(&self) -> bool {
         self.state.lock().is_unused()
     }
 
-    /// Whether everything that was sent has arrived, as far as it can.
+    /// Returns true if everything that was sent has arrived, as far as it can.
     pub(super) fn is_settled(&self) -> bool {
         self.state.lock().is_settled()
     }
 
-    /// Whether the socket has taken all packets that were made.
+    /// Returns true if the socket has accepted all packets that were made.
     pub(super) fn has_sent(&self) -> bool {
         self.state.lock().has_sent()
     }
 
-    /// Whether there is no connection, and no peer to which the end of a connection may have to be told again.
+    /// Returns true if there is no connection, not even a closed one whose end may have to be sent again.
     pub(super) fn has_no_connections(&self) -> bool {
         self.state.lock().has_no_connections()
     }
 
-    /// Drives the socket until it is as wanted, or until this time, or until no time passes any more in a simulated world.
+    /// Drives the socket until `wanted` returns true, or until `end`, or until time no longer passes in a simulated world.
     pub(super) fn wait_until(&self, end: Instant, wanted: impl Fn(&Self) -> bool) {
         while !wanted(self) {
             let left = end.saturating_duration_since(self.around.environment.now());
-            // Another thread may take in what this one waits for.
+            // Another thread may receive the datagrams that this one waits for.
             if left.is_zero() || !self.wait(left.min(LOOK)) {
                 return;
             }
         }
     }
 
-    /// Waits for at most so long until the socket has something to take in; then takes it in. Returns false if no time can pass.
+    /// Waits up to `limit` until the socket has a datagram; then handles it. Returns false if no time can pass.
     fn wait(&self, limit: Duration) -> bool {
         let mut passes = true;
         if let Environment::Sim(world) = &self.around.environment {
@@ -447,7 +447,7 @@ impl SharedSocket {
         passes
     }
 
-    /// Closes all connections, and the socket as soon as nobody has a stream on it any more.
+    /// Closes all connections, and the socket as soon as no stream on it has a user any more.
     pub(super) fn close(&self) {
         self.with(|state, outside| state.close_all(outside));
         let mut home = self.home.lock();
@@ -482,7 +482,7 @@ impl Carrier for SharedSocket {
     }
 }
 
-/// The control domain drives the socket when it is asked what is ready. Nothing is left to do here.
+/// The control domain drives the socket when it is asked for ready sources. Nothing is left to do here.
 impl Source for SharedSocket {
     fn ready(&self, _: Edges) -> Turn {
         Turn::default()
@@ -512,7 +512,7 @@ impl Timed for SharedSocket {
     }
 }
 
-/// A probe of a shared socket, as the control domain sees it.
+/// A probe of a shared socket, as a source of the control domain.
 struct PortProbe {
     probe: AddressProbe,
     shared: Weak<SharedSocket>,

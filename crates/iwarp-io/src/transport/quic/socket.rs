@@ -26,27 +26,27 @@ impl Socket {
         }
     }
 
-    /// As [`PlainSocket::id`].
+    /// See [`PlainSocket::id`].
     pub(super) fn id(&self) -> CarrierId<'_> {
         self.plain().id()
     }
 
-    /// As [`PlainSocket::is_simulated`].
+    /// See [`PlainSocket::is_simulated`].
     pub(super) fn is_simulated(&self) -> bool {
         self.plain().is_simulated()
     }
 
-    /// As [`PlainSocket::train`].
+    /// See [`PlainSocket::train`].
     pub(super) fn train(&self) -> usize {
         self.plain().train()
     }
 
-    /// As [`PlainSocket::take_refused`].
+    /// See [`PlainSocket::take_refused`].
     pub(super) fn take_refused(&self) -> Option<SocketAddr> {
         self.plain().take_refused()
     }
 
-    /// As [`PlainSocket::receive`].
+    /// See [`PlainSocket::receive`].
     pub(super) fn receive(&self, buffers: &mut [u8], received: &mut Vec<Train>) -> io::Result<()> {
         match self {
             Self::Plain(socket) => socket.receive(buffers, received),
@@ -54,7 +54,7 @@ impl Socket {
         }
     }
 
-    /// As [`PlainSocket::send`].
+    /// See [`PlainSocket::send`].
     pub(super) fn send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
         match self {
             Self::Plain(socket) => socket.send(outgoing),
@@ -62,7 +62,7 @@ impl Socket {
         }
     }
 
-    /// When [`receive`](Self::receive) is to be called, even if nothing comes.
+    /// The time at which [`receive`](Self::receive) has to be called, even if nothing arrives.
     pub(super) fn next_deadline(&self, now: Instant) -> Option<Instant> {
         match self {
             Self::Plain(_) => None,

@@ -1,4 +1,4 @@
-//! What drives the UDP sockets of an adapter when nobody drives their streams.
+//! The drivers of an adapter's UDP sockets while no thread drives their streams.
 
 use std::sync::Arc;
 

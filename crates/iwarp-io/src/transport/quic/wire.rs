@@ -28,7 +28,7 @@ pub struct Bound {
     socket: Option<ListeningSocket>,
 }
 
-/// The UDP socket of a listener, which is closed if nobody listens or has a stream there when this is dropped.
+/// The UDP socket of a listener, which is closed if it has neither a listener nor a stream when this is dropped.
 #[derive(Debug)]
 struct ListeningSocket {
     socket: Arc<SharedSocket>,
@@ -42,7 +42,7 @@ impl Drop for ListeningSocket {
 }
 
 impl Bound {
-    /// For a connection: the address needs no socket of its own.
+    /// For a connection: the address needs no separate socket.
     pub(super) fn for_connecting(sockets: Arc<AdapterSockets>, name: AddressInUse) -> Self {
         Self {
             sockets,
@@ -131,7 +131,7 @@ impl Dialer {
     }
 }
 
-/// Where peers connect to.
+/// A socket to which peers connect.
 #[derive(Debug)]
 pub struct Listener {
     socket: Arc<SharedSocket>,
@@ -185,7 +185,7 @@ impl Drop for Listener {
     }
 }
 
-/// The end of a stream, which lets go of it when dropped.
+/// The end of a stream. Dropping the handle releases the end.
 #[derive(Debug)]
 struct StreamHandle {
     socket: Arc<SharedSocket>,
@@ -206,7 +206,7 @@ pub struct Wire {
     flow: StreamHandle,
     source: Arc<CarriedSource>,
     addresses: (SocketAddr, SocketAddr),
-    /// Held until our direction ends: the address can be bound again from then on.
+    /// Held until this side's direction ends: the address can be bound again from then on.
     name: Mutex<Option<AddressInUse>>,
     _names: Option<ConnectionInUse>,
 }
@@ -241,7 +241,7 @@ impl Wire {
         self.reading(|state, key| state.read_to_place(key, table, place, rest))
     }
 
-    /// Unlike a read, a look leaves it to the sets to report what is there.
+    /// Unlike a read, a peek does not take the edge, so the sets still report the octets.
     pub(in crate::transport) fn peek(&self) -> io::Result<usize> {
         let StreamHandle { socket, key } = &self.flow;
         socket.with(|state, outside| {
@@ -264,7 +264,7 @@ impl Wire {
             let mut outcome = read(state, *key);
             if would_block(&outcome) {
                 socket.visit(state, outside);
-                // What the visit has found is taken here.
+                // The octets that the visit has found are read here.
                 state.not_raised(&self.source, Edges::READ);
                 outcome = read(state, *key);
                 if would_block(&outcome) {

@@ -1,11 +1,11 @@
-//! What a simulated network does to the streams and datagrams that cross it.
+//! The disturbances of a simulated network: latency, loss and other effects on its streams and datagrams.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// How often something happens, in millionths.
+/// A probability, in millionths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chance(u32);
 
@@ -15,7 +15,7 @@ impl Chance {
     /// Every time.
     pub const ALWAYS: Self = Self(1_000_000);
 
-    /// `count` times in a million; more than a million counts as a million.
+    /// A probability of `count` in a million; more than a million counts as a million.
     pub const fn per_million(count: u32) -> Self {
         if count > Self::ALWAYS.0 {
             Self::ALWAYS
@@ -24,13 +24,13 @@ impl Chance {
         }
     }
 
-    /// The count of times in a million.
+    /// The probability in millionths.
     pub const fn millionths(self) -> u32 {
         self.0
     }
 }
 
-/// What a simulated network does to every stream and every datagram that crosses it. The default network loses nothing, delivers
+/// The effects of a simulated network on every stream and every datagram that crosses it. The default network loses nothing, delivers
 /// octets in segments of 1 to 1460 octets, and datagrams, after 5 to 50 µs, and never ends a stream by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -40,47 +40,48 @@ pub struct Conditions {
     pub latency: RangeInclusive<Duration>,
     /// Octets per second and direction of a stream, and per second of a socket that sends datagrams; 0 sets no limit.
     pub bandwidth: u64,
-    /// The length of segments in octets, drawn for each segment: where a stream is cut for its receiver.
+    /// The length of segments in octets, drawn for each segment: a stream is cut into these for its receiver.
     pub segment: RangeInclusive<usize>,
-    /// How many octets an end takes from its writer before any of them is delivered, and how many it keeps for its reader.
+    /// The most octets that an end takes from its writer before any of them is delivered, and the most that it keeps for its reader.
     pub buffer: usize,
-    /// For how long the two addresses of a stream that was closed in good order cannot be used again for another one, at the end that
+    /// The time for which the two addresses of a stream that was closed in good order cannot be used again for another one, at the end that
     /// closed first (TIME-WAIT).
     pub time_wait: Duration,
-    /// How often a segment is late by a time from [`stall_time`](Self::stall_time).
+    /// The probability that a segment is late by a time from [`stall_time`](Self::stall_time).
     pub stall: Chance,
-    /// How long a stall is.
+    /// The length of a stall.
     pub stall_time: RangeInclusive<Duration>,
-    /// How often a segment is replaced by a reset, which both ends see.
+    /// The probability that a segment is replaced by a reset, which both ends see.
     pub reset: Chance,
-    /// How often a direction ends in front of a segment as if its writer had closed it; what follows is dropped.
+    /// The probability that a direction ends in front of a segment as if its writer had closed it; octets behind that are dropped.
     pub half_close: Chance,
-    /// How often an attempt to connect is refused although somebody listens.
+    /// The probability that an attempt to connect is refused although there is a listener.
     pub refusal: Chance,
-    /// How often an attempt to connect gets no answer at all.
+    /// The probability that an attempt to connect gets no answer at all.
     pub silence: Chance,
-    /// How often a stream comes up, but what the end that was connected to sends arrives late by a time from
+    /// The probability that a stream is established, but octets of the end that was connected to arrive late by a time from
     /// [`late_reply_time`](Self::late_reply_time): a peer whose application is slow to accept.
     pub late_reply: Chance,
-    /// How late a peer replies that is late.
+    /// The delay of a peer that replies late.
     pub late_reply_time: RangeInclusive<Duration>,
-    /// How often a stream comes up, but nothing that the end sends that was connected to ever arrives, nor the end of that
+    /// The probability that a stream is established, but no octets of the end that was connected to ever arrive, nor the end of that
     /// direction: a peer whose application hangs. Only a reset still arrives.
     pub no_reply: Chance,
-    /// Hosts that cannot be reached: an attempt to connect to one of them fails with the system's error for that
-    /// (`EHOSTUNREACH`), whether or not the address has an adapter, and so does sending a datagram there.
+    /// Hosts that cannot be reached: an attempt to connect to one of them fails with the system's error for that (`EHOSTUNREACH`), even if
+    /// the address has an adapter, and so does sending a datagram there.
     pub unreachable: BTreeSet<IpAddr>,
-    /// How often a datagram is lost.
+    /// The probability that a datagram is lost.
     pub loss: Chance,
-    /// How often a datagram arrives twice. Each copy has its own latency, and its own chance to be late or corrupted.
+    /// The probability that a datagram arrives twice. Each copy has its own latency, and its own probability to be late or corrupted.
     pub duplication: Chance,
-    /// How often a datagram is late by a time from [`reordering_time`](Self::reordering_time), so that later ones may overtake it.
+    /// The probability that a datagram is late by a time from [`reordering_time`](Self::reordering_time), so that later ones may overtake
+    /// it.
     pub reordering: Chance,
-    /// How late a reordered datagram is.
+    /// The delay of a reordered datagram.
     pub reordering_time: RangeInclusive<Duration>,
-    /// How often one to eight bits of a datagram are flipped.
+    /// The probability that one to eight bits of a datagram are flipped.
     pub corruption: Chance,
-    /// How many octets of datagrams a socket keeps for its reader. What has no room is lost; 0 sets no limit.
+    /// The most octets of datagrams that a socket keeps for its reader. Datagrams beyond that are lost; 0 sets no limit.
     pub datagram_buffer: usize,
     /// The largest datagram in octets. Sending a larger one fails with the system's error for that (`EMSGSIZE`).
     pub largest_datagram: usize,

@@ -14,10 +14,10 @@ pub struct DatagramSocket {
     local: SocketAddr,
 }
 
-/// What [`DatagramSocket::recv_from`] tells about a datagram.
+/// The result of [`DatagramSocket::recv_from`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// How many octets were copied. If the buffer was shorter than the datagram, the rest is lost.
+    /// The number of octets copied. If the buffer was shorter than the datagram, the rest is lost.
     pub len: usize,
     /// The sender's address.
     pub from: SocketAddr,
@@ -30,8 +30,8 @@ impl DatagramSocket {
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE`, where another socket for datagrams has the address or no port is left; an error if the calling thread
-    /// is not the world's own.
+    /// `EADDRINUSE`, if another socket for datagrams has the address or no port is left; an error if the calling thread is not the world's
+    /// own.
     pub fn bind(world: &World, address: SocketAddr) -> io::Result<Self> {
         world.check_thread()?;
         let (id, local) = world.network(|network| {
@@ -67,7 +67,7 @@ impl DatagramSocket {
         &self.world
     }
 
-    /// Sends a datagram with these ECN bits. The network takes datagrams at any time, so this never fails with `WouldBlock`.
+    /// Sends a datagram with these ECN bits. The network accepts datagrams at any time, so this never fails with `WouldBlock`.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl DatagramSocket {
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE`, where no port is left; an error if the calling thread is not the world's own.
+    /// `EADDRINUSE`, if no port is left; an error if the calling thread is not the world's own.
     pub fn rebind(&self) -> io::Result<SocketAddr> {
         self.with(|mut datagrams| datagrams.rebind(self.id))
     }

@@ -1,13 +1,12 @@
-//! A network of byte streams and datagrams on a virtual clock, as a state machine: the caller passes the time in, and gets
-//! what changed for each end and each socket.
+//! A network of byte streams and datagrams on a virtual clock, as a state machine: the caller passes the time in, and gets the changes of
+//! each end and each socket.
 //!
-//! Streams behave as TCP's do where a program can tell: octets arrive in order and in pieces of any length, a writer is held
-//! back by what its reader has not read, FIN comes behind the data, a reset comes behind what was already on its way, and an
-//! end that is dropped with unread data resets its peer.
+//! For programs, streams behave like TCP's: octets arrive in order and in pieces of any length, octets that the reader has not read hold
+//! back the writer, FIN comes behind the data, a reset comes behind octets that were already on their way, and an end that is dropped with
+//! unread data resets its peer.
 //!
-//! [`Datagrams`] behave as UDP's do: each arrives whole or not at all, and a sender is told only of addresses that no socket
-//! has. Streams and datagrams share the clock, the queue of events and the seeded generator. Each kind has a namespace of
-//! addresses of its own.
+//! [`Datagrams`] behave like UDP's: each arrives whole or not at all, and a sender gets reports only about addresses that no socket has.
+//! Streams and datagrams share the clock, the queue of events and the seeded generator. Each kind has a separate namespace of addresses.
 //!
 //! Equal seeds and equal calls give equal runs. Streams alone draw no number for datagrams.
 
@@ -55,22 +54,22 @@ struct End {
     first: bool,
     /// FIN is on its way, or was dropped with all that follows.
     closed: bool,
-    /// The network drops what is written from here on.
+    /// The network drops octets written from here on.
     swallowed: bool,
     /// A write was cut short: the writer waits for room.
     short: bool,
-    /// When the last sent octets arrive. Nothing sent later arrives earlier.
+    /// The time when the last sent octets arrive. Octets sent later do not arrive earlier.
     last_arrival: Duration,
-    /// When the link has carried the last sent octets.
+    /// The time when the link has carried the last sent octets.
     busy_until: Duration,
     /// Octets that have arrived and were not read.
     inbox: VecDeque<u8>,
     /// The peer's FIN has arrived.
     ended: bool,
-    /// The program has released the end, which lives on until its last octet has left.
+    /// The program has released the end, which lives on until its last octet was sent.
     orphan: bool,
-    /// Nobody else can bind the local address. An end that was accepted never holds its address, and an end that connected holds
-    /// its address until its program has closed it.
+    /// The local address cannot be bound by others. An end that was accepted never holds its address, and an end that connected holds its
+    /// address until its program has closed it.
     holds_address: bool,
 }
 
@@ -89,7 +88,7 @@ pub struct Network {
     listeners: BTreeMap<ListenerId, Listening>,
     /// Bound addresses that are not used yet, and those of listeners and of ends that hold their address.
     bound: BTreeSet<SocketAddr>,
-    /// Addresses of streams that have ended, at the end that closed first, and until when they cannot be used again (TIME-WAIT).
+    /// Addresses of streams that have ended, at the end that closed first, and the times until which they cannot be used again (TIME-WAIT).
     waiting: BTreeMap<(SocketAddr, SocketAddr), Duration>,
     datagrams: DatagramSockets,
 }
@@ -107,7 +106,7 @@ impl Network {
         }
     }
 
-    /// How often the network has disturbed its streams and datagrams.
+    /// The numbers of disturbances of the network's streams and datagrams.
     pub fn disturbances(&self) -> Disturbances {
         self.common.disturbances
     }
@@ -117,17 +116,17 @@ impl Network {
         self.common.now
     }
 
-    /// When the next event of the network happens.
+    /// The time of the next event of the network.
     pub fn next_event(&self) -> Option<Duration> {
         self.common.events.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Whether an event of a stream is going to happen, and not only those of datagrams.
+    /// Returns true if there is a future event of a stream, and not only of datagrams.
     pub fn has_stream_events(&self) -> bool {
         self.common.stream_events > 0
     }
 
-    /// Advances to a time, which must not be in the past, and carries out everything that happens until then.
+    /// Advances to a time, which must not be in the past, and carries out all events until then.
     pub fn advance(&mut self, to: Duration) {
         debug_assert!(to >= self.common.now, "time does not run backwards");
         while let Some(first) = self.common.events.first_entry()
@@ -141,7 +140,7 @@ impl Network {
         self.common.now = self.common.now.max(to);
     }
 
-    /// What became possible since the last call, in order.
+    /// Returns the next change since the last call, in order.
     pub fn take_notice(&mut self) -> Option<Notice> {
         self.common.notices.pop_front()
     }
@@ -151,7 +150,7 @@ impl Network {
         *self.common.conditions.segment.end()
     }
 
-    /// What the network does to its streams and datagrams, to be changed from here on.
+    /// The conditions of the network, to be changed from here on.
     pub fn conditions_mut(&mut self) -> &mut Conditions {
         &mut self.common.conditions
     }
@@ -167,7 +166,7 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE`, where the address is taken or no port is left.
+    /// `EADDRINUSE`, if the address is taken or no port is left.
     pub fn bind(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         if address.port() != 0 {
             return if self.bound.insert(address) {
@@ -222,8 +221,8 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// `EADDRNOTAVAIL`, where a stream between the same two addresses exists; `ENETUNREACH`, where no route leads from one
-    /// address to the other: between two families there is none, and loopback addresses reach each other only.
+    /// `EADDRNOTAVAIL`, if a stream between the same two addresses exists; `ENETUNREACH`, if no route leads from one address to the other:
+    /// between two families there is none, and loopback addresses reach each other only.
     pub fn connect(&mut self, local: SocketAddr, remote: SocketAddr) -> io::Result<EndId> {
         if !has_route(local, remote) {
             return Err(Errno::NETUNREACH.into());
@@ -244,7 +243,7 @@ impl Network {
         Ok(end)
     }
 
-    /// Whether an attempt to connect has succeeded; `WouldBlock` while it is under way.
+    /// Succeeds if an attempt to connect has succeeded; `WouldBlock` while it is under way.
     ///
     /// # Errors
     ///
@@ -263,11 +262,11 @@ impl Network {
         (end.local, end.remote)
     }
 
-    /// Takes what has arrived, at most `most` octets, and hands it over in up to two pieces; 0 is the peer's end.
+    /// Takes octets that have arrived, at most `most`, and passes them on in up to two pieces; 0 is the peer's end.
     ///
     /// # Errors
     ///
-    /// `WouldBlock`, or what broke the stream.
+    /// `WouldBlock`, or the error that broke the stream.
     pub fn read(
         &mut self,
         end: EndId,
@@ -291,11 +290,11 @@ impl Network {
         Ok(count)
     }
 
-    /// How many octets can be read; 0 at the peer's end.
+    /// The number of octets that can be read; 0 at the peer's end.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// Those of [`read`](Self::read).
     pub fn readable(&self, end: EndId) -> io::Result<usize> {
         let end = self.end(end);
         match end.phase {
@@ -306,11 +305,11 @@ impl Network {
         }
     }
 
-    /// Checks that an end is not broken, whether or not octets wait to be read.
+    /// Checks that an end is not broken, even if octets wait to be read.
     ///
     /// # Errors
     ///
-    /// What broke the stream.
+    /// The error that broke the stream.
     pub fn check(&self, end: EndId) -> io::Result<()> {
         match self.end(end).phase {
             EndPhase::Broken(error) => Err(error.into()),
@@ -318,7 +317,7 @@ impl Network {
         }
     }
 
-    /// What an end is ready for.
+    /// The edges for which an end is ready.
     pub fn readiness(&self, end: EndId) -> Edges {
         let Some(end) = self.ends.get(&end) else {
             return Edges::empty();
@@ -338,17 +337,17 @@ impl Network {
         ready
     }
 
-    /// Whether a peer waits to be accepted.
+    /// Returns true if a peer waits to be accepted.
     pub fn is_awaited(&self, listener: ListenerId) -> bool {
         let listening = self.listeners.get(&listener);
         listening.is_some_and(|listening| !listening.waiting.is_empty())
     }
 
-    /// How many octets the end takes now.
+    /// The number of octets that the end accepts now.
     ///
     /// # Errors
     ///
-    /// `WouldBlock`, after which `Writable` is reported once; or what broke the stream.
+    /// `WouldBlock`, after which `Writable` is reported once; or the error that broke the stream.
     pub fn room(&mut self, end: EndId) -> io::Result<usize> {
         let buffer = self.common.conditions.buffer;
         let end = self.end_mut(end);
@@ -369,7 +368,7 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// As [`room`](Self::room).
+    /// Those of [`room`](Self::room).
     pub fn write(&mut self, end: EndId, octets: &[u8]) -> io::Result<usize> {
         let count = self.room(end)?.min(octets.len());
         let state = self.end_mut(end);
@@ -388,7 +387,7 @@ impl Network {
         }
     }
 
-    /// Ends the direction of this end, behind what was written. The local address can be bound again.
+    /// Ends the direction of this end, behind the octets written. The local address can be bound again.
     pub fn close_write(&mut self, end: EndId) {
         self.release_address(end);
         let state = self.end_mut(end);
@@ -397,8 +396,8 @@ impl Network {
         self.pump(end);
     }
 
-    /// Releases an end in good order: written octets still leave. If unread octets are there, the stream is reset instead.
-    /// An end that was released before stays unchanged.
+    /// Releases an end in good order: written octets are still sent. If there are unread octets, the stream is reset instead. An end that
+    /// was released before stays unchanged.
     pub fn close(&mut self, end: EndId) {
         if self.ends.get(&end).is_none_or(|state| state.orphan) {
             return;
@@ -415,8 +414,8 @@ impl Network {
         }
     }
 
-    /// What each stream has on its way, one line for each end, and what waits at each socket for datagrams. This shows why
-    /// nothing happens any more.
+    /// The octets that each stream has on its way, one line for each end, and those that wait at each socket for datagrams. This shows why
+    /// no event follows any more.
     pub fn describe(&self) -> Vec<String> {
         let line = |(_, end): (&EndId, &End)| {
             let End { local, remote, .. } = end;
@@ -467,7 +466,7 @@ impl Network {
         self.bury(end);
     }
 
-    // ---- what the network does by itself ----
+    // ---- events that the network causes itself ----
 
     /// Breaks a stream: both ends see a reset.
     pub fn reset(&mut self, end: EndId) {
@@ -532,7 +531,7 @@ impl Network {
         }
         let mut other = End::new(remote, local, EndPhase::Open);
         other.peer = Some(end);
-        // Nothing of the new end arrives before the answer does.
+        // Octets of the new end do not arrive before the answer.
         other.last_arrival = back;
         if self.common.happens(self.common.conditions.no_reply) {
             self.common.disturbances.missing_replies += 1;
@@ -581,7 +580,7 @@ impl Network {
         };
         match state.phase {
             EndPhase::Broken(_) => {}
-            // Nobody will read these octets, and the writer learns that (RFC 9293 §3.5.2).
+            // These octets will not be read, and the writer learns that (RFC 9293 §3.5.2).
             _ if state.orphan => self.abort(end),
             _ => {
                 state.inbox.extend(octets);
@@ -607,7 +606,7 @@ impl Network {
         self.bury(end);
     }
 
-    /// Sends what an end has written, as far as its reader has room.
+    /// Sends octets that an end has written, as far as its reader has room.
     fn pump(&mut self, end: EndId) {
         loop {
             let Some(state) = self.ends.get(&end) else {
@@ -710,7 +709,7 @@ impl Network {
         self.common.draw(0..=1) == 1
     }
 
-    /// When a segment of `len` octets that leaves now arrives.
+    /// The time at which a segment of `len` octets that is sent now arrives.
     fn arrival(&mut self, end: EndId, len: usize) -> Duration {
         let mut delay = self.common.latency();
         if self.common.happens(self.common.conditions.stall) {

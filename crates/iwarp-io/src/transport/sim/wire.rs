@@ -55,7 +55,7 @@ impl Bound {
     }
 }
 
-/// How many connections the network holds for one listener until they are accepted.
+/// The most connections that the network holds for one listener until they are accepted.
 const BACKLOG: usize = 4096;
 
 impl Drop for Bound {
@@ -91,7 +91,7 @@ impl Dialer {
     }
 }
 
-/// Where peers connect to.
+/// A socket to which peers connect.
 #[derive(Debug)]
 pub struct Listener {
     world: World,

@@ -1,8 +1,7 @@
-//! The world of simulated adapters: clock, network, and the sets that learn what became ready.
+//! The world of simulated adapters: clock, network, and the sets to which readiness is reported.
 //!
-//! A world belongs to the thread that made it. A wait drives the world: if nothing is ready, the wait moves the clock from
-//! event to event, until the awaited event has happened or the wait's own limit is reached. When nothing is left that can
-//! happen, the wait ends with [`Stuck`].
+//! A world belongs to the thread that made it. A wait drives the world: if no source is ready, the wait moves the clock from event to
+//! event, until the awaited event has happened or the wait's own limit is reached. When no event is left, the wait ends with [`Stuck`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -18,43 +17,43 @@ use super::conditions::Conditions;
 use super::network::{DatagramSocketId, EndId, ListenerId, Network, Notice};
 use crate::progress::readiness::{Edges, Ready};
 
-/// Work that a thread of its own does for an adapter on a real network. The world calls the task between two waits.
+/// The work of an adapter's thread on a real network. The world calls the task between two waits.
 pub trait Task: Send + Sync {
-    /// Does what there is to do now, and returns when the task wants to be called again if nothing becomes ready.
+    /// Does the work there is now, and returns the times at which the task has to be called again if no source becomes ready.
     fn run(&self) -> Wishes;
 }
 
-/// An adapter, as its world sees it.
+/// An adapter, for its world.
 pub trait SimAdapter: Send + Sync {
-    /// The requests in flight and what they wait for, one line each.
+    /// The requests in flight and the events that they wait for, one line each.
     fn waits(&self) -> Vec<String>;
 
-    /// The world has no client any more, so nobody moves its clock: the adapter gives up what waits for something to happen. Called
-    /// with no lock held.
+    /// The world has no client any more, so its clock no longer moves: the adapter gives up everything that waits for an event. Called with
+    /// no lock held.
     fn abandoned(&self);
 }
 
-/// When a [`Task`] wants to be called again.
+/// The times at which a [`Task`] wants to be called again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
-    /// When a deadline of the task is due.
+    /// The time of the task's next deadline.
     pub deadline: Option<Instant>,
-    /// When something is due that only keeps connections alive. If nothing but this and datagrams has happened in a world for
+    /// The time of the next deadline that only keeps connections alive. If there was nothing but these and datagrams in a world for
     /// [`KEPT_ALIVE`], the world is stuck.
     pub upkeep: Option<Instant>,
-    /// When the task wants to check whether work was left to it. If nothing but such checks happens in a world [`LOOKS`]
-    /// times in a row, the world is stuck.
+    /// The time when the task wants to check for work left to it. If nothing but such checks happens in a world [`LOOKS`] times in a row,
+    /// the world is stuck.
     pub look: Option<Instant>,
 }
 
-/// After so many checks that found nothing, a task will not find anything later either.
+/// After this many checks that found nothing, a task will not find anything later either.
 pub const LOOKS: u32 = 64;
 
-/// Connections that are only kept alive for so long are not going to end a wait either. Longer than any of them lasts
-/// without an answer of its peer.
+/// Connections that are only kept alive for this long are not going to end a wait either. No connection lasts longer without an answer of
+/// its peer.
 pub const KEPT_ALIVE: Duration = Duration::from_secs(120);
 
-/// A wait cannot end, because nothing can happen in the world any more.
+/// A wait cannot end, because no event is left in the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stuck;
 
@@ -74,8 +73,8 @@ impl From<Stuck> for io::Error {
 
 /// A handle on a world. Clones are the same world.
 ///
-/// A handle belongs to a client of the world, which may move the clock, or to the world's [own](Self::own) adapters and their
-/// parts. When the last client has dropped its handles, the adapters are told that they are [abandoned](SimAdapter::abandoned).
+/// A handle belongs to a client of the world, which may move the clock, or to the world's [own](Self::own) adapters and their parts. When
+/// the last client has dropped its handles, the adapters are notified that they are [abandoned](SimAdapter::abandoned).
 #[derive(Clone)]
 pub struct World {
     inner: Arc<Inner>,
@@ -87,14 +86,14 @@ struct Inner {
     owner: ThreadId,
     /// The real time when the world was made. It is used only to express virtual times as `Instant`s.
     epoch: Instant,
-    /// The last client has gone. Nothing happens any more.
+    /// The last client has dropped its handles. No event follows.
     abandoned: AtomicBool,
     state: Mutex<State>,
 }
 
-/// Shared by the handles of all clients of a world, which are counted apart for this reason: an adapter may own something that ends
+/// Shared by the handles of all clients of a world, which are counted separately for this reason: an adapter may own an object that ends
 /// only when time passes, such as a connection whose queue pair was released. This keeps the adapter, the adapter keeps the world, and the
-/// world keeps the adapter's task. So nothing of it would ever end once nobody moves the clock.
+/// world keeps the adapter's task. So none of them would ever end once the clock no longer moves.
 struct Clients(Arc<Inner>);
 
 impl Drop for Clients {
@@ -112,12 +111,12 @@ impl Drop for Clients {
 pub struct WeakWorld(Weak<Clients>);
 
 impl WeakWorld {
-    /// Whether the world has a client.
+    /// Returns true if the world has a client.
     pub fn is_alive(&self) -> bool {
         self.0.strong_count() > 0
     }
 
-    /// The handle of one client more. `None` if the last client has gone.
+    /// The handle of one more client. `None` if the last client has dropped its handles.
     pub fn upgrade(&self) -> Option<World> {
         let clients = self.0.upgrade()?;
         Some(World {
@@ -133,7 +132,7 @@ impl fmt::Debug for WeakWorld {
     }
 }
 
-/// Something that can become ready.
+/// An object that can become ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SimSource {
     /// An end of a stream.
@@ -148,7 +147,7 @@ pub enum SimSource {
     Set(u64),
 }
 
-/// How a set reports a source.
+/// The way in which a set reports a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Once whenever one of these becomes possible.
@@ -169,7 +168,7 @@ struct Member {
 #[derive(Debug, Default)]
 struct SetState {
     members: BTreeMap<SimSource, Member>,
-    /// Members with something pending, the longest wait first.
+    /// Members with pending edges, the longest wait first.
     order: VecDeque<SimSource>,
 }
 
@@ -186,15 +185,15 @@ struct State {
     alarms: BTreeSet<(Instant, u64)>,
     /// The sets of the tasks that run: a task may drive the world itself.
     running: Vec<u64>,
-    /// How often in a row nothing but a check of a task was left to happen.
+    /// The number of times in a row that no event but a check of a task was left.
     idle_looks: u32,
-    /// When something happened last that does not only keep connections alive.
+    /// The time of the last event that does not only keep connections alive.
     moved: Duration,
 }
 
 struct TaskEntry {
     task: Arc<dyn Task>,
-    /// The set whose readiness is a reason to call the task.
+    /// The task is called when this set becomes ready.
     set: u64,
     wishes: Wishes,
 }
@@ -206,7 +205,7 @@ impl fmt::Debug for World {
 }
 
 impl World {
-    /// A world that the calling thread drives. The same seed, conditions and calls give the same run.
+    /// Makes a world that the calling thread drives. The same seed, conditions and calls give the same run.
     pub fn new(seed: u64, conditions: Conditions) -> Self {
         let inner = Inner {
             owner: std::thread::current().id(),
@@ -233,7 +232,7 @@ impl World {
         }
     }
 
-    /// A handle for a part of the world itself, such as an adapter, which is no client.
+    /// A handle for a part of the world itself, such as an adapter, which is not a client.
     #[must_use]
     pub fn own(&self) -> Self {
         Self {
@@ -276,7 +275,7 @@ impl World {
         ))
     }
 
-    /// Whether the calling thread may move the clock. If the thread is not the world's own, the log says so.
+    /// Returns true if the calling thread may move the clock. If the thread is not the world's own, a line is logged.
     fn is_ours(&self) -> bool {
         if self.inner.abandoned.load(Ordering::SeqCst) {
             return false;
@@ -292,7 +291,7 @@ impl World {
         self.inner.state.lock()
     }
 
-    /// Calls `act` with the network, and tells the sets what became ready.
+    /// Calls `act` with the network, and reports to the sets what became ready.
     pub fn network<T>(&self, act: impl FnOnce(&mut Network) -> T) -> T {
         let mut state = self.lock();
         let done = act(&mut state.network);
@@ -327,8 +326,7 @@ impl World {
         state.adapters.push(adapter);
     }
 
-    /// What the waits wait for, as far as the adapters know, what each stream has on its way, and what waits at each socket for
-    /// datagrams.
+    /// The requests that the adapters wait for, the octets that each stream has on its way, and the datagrams that wait at each socket.
     pub fn report(&self) -> Vec<String> {
         let adapters = self.lock().adapters.clone();
         let adapters = adapters.iter().filter_map(Weak::upgrade);
@@ -347,14 +345,14 @@ impl World {
         self.lock().network.random()
     }
 
-    /// Something has happened that does not only keep connections alive: a call of a program, or what a peer has sent has
-    /// reached its program. See [`KEPT_ALIVE`].
+    /// There was an event that does not only keep connections alive: a call of a program, or octets of a peer that have reached its
+    /// program. See [`KEPT_ALIVE`].
     pub fn moved(&self) {
         let mut state = self.lock();
         state.moved = state.network.now();
     }
 
-    /// Makes a time an event of the world, over which no step passes. Returns a number with which it can be taken back.
+    /// Makes a time an event of the world, over which no step passes. Returns a number with which it can be cancelled.
     pub fn set_alarm(&self, at: Instant) -> u64 {
         let mut state = self.lock();
         let number = state.next_serial();
@@ -367,7 +365,7 @@ impl World {
         self.lock().alarms.retain(|(_, known)| *known != number);
     }
 
-    /// Moves the clock to the next event, or to `until` if this is earlier. False if no event is left.
+    /// Moves the clock to the next event, or to `until` if this is earlier. Returns false if no event is left.
     fn advance(&self, until: Option<Instant>) -> bool {
         let mut state = self.lock();
         let now = state.network.now();
@@ -413,7 +411,7 @@ impl World {
         }
     }
 
-    /// Lets time pass, and carries out all that happens meanwhile.
+    /// Lets time pass, and carries out all events meanwhile.
     pub fn pass(&self, time: Duration) {
         let end = self.now() + time;
         while self.now() < end && self.is_ours() {
@@ -422,13 +420,13 @@ impl World {
         }
     }
 
-    /// Lets the next event happen, as a poll does that has found nothing. False if no event is left.
+    /// Lets the next event happen, as a poll does that has found nothing. Returns false if no event is left.
     pub fn step(&self) -> bool {
         self.step_until(None)
     }
 
-    /// As [`step`](Self::step), but no later than `until`. If only time has passed, that counts as an event. False also if the
-    /// calling thread is not the world's own, or the last client has gone: then the clock stands still.
+    /// Like [`step`](Self::step), but no later than `until`. If only time has passed, that counts as an event. Also returns false if the
+    /// calling thread is not the world's own, or if the last client has dropped its handles: then the clock does not move.
     pub fn step_until(&self, until: Option<Instant>) -> bool {
         if !self.is_ours() {
             return false;
@@ -449,7 +447,7 @@ impl State {
         self.serial
     }
 
-    /// Passes on what the network has made ready.
+    /// Passes on the changes that the network has made.
     fn tell(&mut self) {
         while let Some(notice) = self.network.take_notice() {
             let (source, edges) = match notice {
@@ -495,7 +493,7 @@ impl State {
         }
     }
 
-    /// What a source is ready for now. A set reports this when the source is added.
+    /// The edges for which a source is ready now. A set reports these when the source is added.
     fn readiness(&mut self, source: SimSource) -> Edges {
         match source {
             SimSource::End(end) => self.network.readiness(end),
@@ -507,7 +505,7 @@ impl State {
         }
     }
 
-    /// Whether a wait on the set would report something.
+    /// Returns true if a wait on the set would report something.
     fn is_ready(&mut self, id: u64) -> bool {
         let Some(set) = self.sets.get(&id) else {
             return false;
@@ -526,7 +524,7 @@ impl State {
             .any(|source| !self.readiness(source).is_empty())
     }
 
-    /// Takes what a set has to report.
+    /// Takes the reports of a set.
     fn take(&mut self, id: u64, most: usize) -> Vec<Ready> {
         let mut found = Vec::new();
         let Some(set) = self.sets.get_mut(&id) else {
@@ -634,7 +632,7 @@ impl SimSet {
         Ok(())
     }
 
-    /// Changes how a source is reported. If it is ready, that is reported again.
+    /// Changes the way in which a source is reported. If it is ready, that is reported again.
     ///
     /// # Errors
     ///
@@ -657,7 +655,7 @@ impl SimSet {
         Ok(())
     }
 
-    /// Only this set reports the source again.
+    /// Makes only this set report the source again.
     fn look_anew(&self, state: &mut State, source: SimSource) {
         let edges = state.readiness(source);
         let others = state.members_of.remove(&source).unwrap_or_default();
@@ -678,8 +676,8 @@ impl SimSet {
         state.forget(self.id, source)
     }
 
-    /// Waits for at most `limit` of virtual time, calls `each` for what is ready, and returns the number of calls. With a
-    /// limit of zero the world stands still.
+    /// Waits for at most `limit` of virtual time, calls `each` for the ready sources, and returns the number of calls. With a limit of zero
+    /// the clock does not move.
     ///
     /// # Errors
     ///
@@ -727,7 +725,7 @@ impl Drop for SimSet {
 }
 
 impl State {
-    /// When something happens next, or `until` if this is earlier; `None` if no event is left.
+    /// The time of the next event, or `until` if this is earlier; `None` if no event is left.
     fn next(&mut self, epoch: Instant, until: Option<Instant>) -> Option<Instant> {
         let wishes = || self.tasks.iter().map(|task| task.wishes);
         let deadline = wishes().filter_map(|wishes| wishes.deadline).min();
@@ -757,7 +755,7 @@ impl State {
             (Some(_), ..) => 0,
             (None, Some(_), _) if is_upkeep_over => return None,
             (None, Some(_), _) if !is_look_next => 0,
-            // Further checks find nothing until something else happens.
+            // Further checks find nothing until there is another event.
             (None, Some(_), _) if self.idle_looks == LOOKS => {
                 self.idle_looks = 0;
                 return upkeep;

@@ -12,10 +12,10 @@ pub use no_sockets::{Bound, Dialer, Listener, NoTcp as Tcp, Wire, check_environm
 #[cfg(unix)]
 pub use wire::{Bound, Dialer, Listener, Tcp, Wire, check_environment, check_own};
 
-/// Where the segments of a connection begin.
+/// The places at which the segments of a connection begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Boundaries {
-    /// Not inside the CRC field or the padding of an FPDU, as far as the system allows that. siw of Linux takes a CRC field that comes in
+    /// Not inside the CRC field or the padding of an FPDU, as far as the system allows that. siw of Linux takes a CRC field that arrives in
     /// two pieces for a wrong one.
     #[default]
     OutsideCrcs,

@@ -1,5 +1,5 @@
-//! Windows, where softnd has no TCP yet. An adapter over TCP cannot be opened, so nothing here is asked for an address; if it were,
-//! it would refuse. The other types have no values.
+//! Windows, where softnd has no TCP yet. An adapter over TCP cannot be opened, so nothing here is asked for an address; if it were, it
+//! would refuse. The other types have no values.
 
 use std::convert::Infallible;
 use std::io;
@@ -50,7 +50,7 @@ pub fn check_environment() -> io::Result<()> {
     Ok(())
 }
 
-/// The bound socket that there is no value of.
+/// A bound socket; a type without values.
 #[derive(Debug)]
 pub struct Bound(Infallible);
 
@@ -68,7 +68,7 @@ impl Bound {
     }
 }
 
-/// The connecting socket that there is no value of.
+/// A connecting socket; a type without values.
 #[derive(Debug)]
 pub struct Dialer(Infallible);
 
@@ -90,7 +90,7 @@ impl Dialer {
     }
 }
 
-/// The listening socket that there is no value of.
+/// A listening socket; a type without values.
 #[derive(Debug)]
 pub struct Listener(Infallible);
 
@@ -108,7 +108,7 @@ impl Listener {
     }
 }
 
-/// The connected socket that there is no value of.
+/// A connected socket; a type without values.
 #[derive(Debug)]
 pub struct Wire(Infallible);
 

@@ -19,7 +19,7 @@ use crate::progress::readiness::{Edges, Watch};
 use crate::progress::set::{Set, SourceId};
 use crate::system_call::{is_refusal, named};
 
-/// How many connections the system holds until they are accepted: as many as it allows (`net.core.somaxconn`).
+/// The number of connections that the system holds until they are accepted: as many as it allows (`net.core.somaxconn`).
 const SYSTEM_BACKLOG: i32 = i32::MAX;
 
 /// TCP with its options.
@@ -40,9 +40,8 @@ impl Tcp {
 
     /// Reserves a local address. A port in use is refused. A port that only old connections in TIME-WAIT hold is not.
     ///
-    /// If the plain attempt fails, a second attempt asks for address reuse, and switches it off again at once. A live
-    /// socket then still refuses later binds, with reuse or without. [`release`] switches reuse on again before a
-    /// connection ends.
+    /// If the plain attempt fails, a second attempt asks for address reuse, and switches it off again at once. A live socket then still
+    /// refuses later binds, with reuse or without. [`release`] switches reuse on again before a connection ends.
     pub(in crate::transport) fn bind(&self, address: SocketAddr) -> io::Result<Bound> {
         let socket = socket(address)?;
         match socket.bind(&address.into()) {
@@ -58,8 +57,8 @@ impl Tcp {
         self.bound(socket)
     }
 
-    /// As [`bind`](Self::bind), but refuses a port that old connections hold. Where a program has bound such a port with address reuse
-    /// before it connected, as siw does, Linux before 6.8 lets later binds with reuse have the port too, whoever holds it.
+    /// Like [`bind`](Self::bind), but refuses a port that old connections hold. If a program has bound such a port with address reuse
+    /// before it connected, as siw does, Linux before 6.8 lets later binds with reuse have the port too, whichever connections hold it.
     pub(in crate::transport) fn bind_fresh(&self, address: SocketAddr) -> io::Result<Bound> {
         let socket = socket(address)?;
         socket.bind(&address.into()).map_err(named("bind"))?;
@@ -89,7 +88,7 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
     #[cfg(target_vendor = "apple")]
     socket.set_nonblocking(true)?;
     if address.is_ipv6() {
-        // A socket is bound to one address, so this option matters nowhere but for the unspecified one.
+        // A socket is bound to one address, so this option matters only for the unspecified one.
         let _ = socket.set_only_v6(true);
     }
     Ok(socket)
@@ -134,7 +133,8 @@ impl Bound {
     }
 
     pub(in crate::transport) fn listen(self) -> io::Result<Listener> {
-        // Connections of an earlier listener may still be in TIME-WAIT on the port. A system that refuses this says so here, if it matters.
+        // Connections of an earlier listener may still be in TIME-WAIT on the port. A system that refuses this reports it here, if it
+        // matters.
         let _ = self.0.set_reuse_address(true);
         self.0.listen(SYSTEM_BACKLOG).map_err(named("listen"))?;
         Ok(Listener(self.0, self.1))
@@ -158,7 +158,7 @@ impl Dialer {
         match self.0.peer_addr() {
             Ok(_) => Ok(true),
             Err(error) if is_refusal(&error) => Err(named("getpeername")(error)),
-            // It has no peer yet.
+            // The socket has no peer yet.
             Err(_) if !edges.contains(Edges::HANGUP) => Ok(false),
             Err(_) => Err(Errno::CONNREFUSED.into()),
         }
@@ -199,7 +199,7 @@ impl Listener {
     }
 }
 
-/// Whether the system reports one of these for a socket now, or that the socket is broken, which it reports unasked.
+/// Returns true if the system reports one of these for a socket now, or that the socket is broken, which it reports unasked.
 fn is_reported(socket: &impl AsFd, flags: PollFlags) -> bool {
     let now = Timespec {
         tv_sec: 0,
@@ -218,7 +218,7 @@ pub struct Wire {
     boundaries: Boundaries,
     /// The length of segments when it was last asked for; at first 0.
     segment: AtomicU32,
-    /// This field stands behind the socket, so that it is dropped after the socket.
+    /// This field is behind the socket, so that it is dropped after the socket.
     _freed: Freed,
 }
 
@@ -266,7 +266,7 @@ impl Wire {
         usize::try_from(core).ok()
     }
 
-    /// Only Linux tells it.
+    /// Only Linux reports it.
     #[cfg(not(target_os = "linux"))]
     pub(in crate::transport) fn incoming_core(&self) -> Option<usize> {
         None
@@ -300,11 +300,11 @@ impl Wire {
         let _ = iwarp_mem::io::open_window(self.tcp.as_fd(), octets);
     }
 
-    /// Other systems have no option for it that would leave the window to grow by itself afterwards.
+    /// Other systems have no option that widens the window and lets it grow by itself afterwards.
     #[cfg(not(target_os = "linux"))]
     pub(in crate::transport) fn open_window(&self, _octets: i32) {}
 
-    /// How many octets the system keeps for a reader.
+    /// The number of octets that the system keeps for a reader.
     #[cfg(all(test, target_os = "linux"))]
     pub(in crate::transport) fn receive_buffer(&self) -> io::Result<usize> {
         SockRef::from(&self.tcp).recv_buffer_size()
@@ -314,8 +314,8 @@ impl Wire {
         self.tcp.peek(&mut [0])
     }
 
-    /// The error of the socket alone would not do: Linux also tells errors there that TCP itself tolerates, such as a host that
-    /// cannot be reached for now.
+    /// The error of the socket alone would not do: Linux also reports errors there that TCP itself tolerates, such as a host that cannot be
+    /// reached for now.
     pub(in crate::transport) fn check(&self) -> io::Result<()> {
         if !is_reported(&self.tcp, PollFlags::empty()) {
             return Ok(());
@@ -371,14 +371,14 @@ impl Wire {
     }
 }
 
-/// The options that all our connections set on TCP. A connection works without them, and not every system has them.
+/// The options that all connections of this crate set on TCP. A connection works without them, and not every system has them.
 fn tune(tcp: &TcpStream, peer: IpAddr) {
     let socket = SockRef::from(tcp);
     let options = [
         // MPA-085: the end of a batch is not held back until the next FPDU.
         tcp.set_nodelay(true)
             .map_err(named("setsockopt TCP_NODELAY")),
-        // Dead hosts are found without a time limit of our own (IW-068).
+        // Keep-alives find dead hosts without another time limit (IW-068).
         socket
             .set_tcp_keepalive(&TcpKeepalive::new().with_time(Duration::from_secs(60)))
             .map_err(named("setsockopt SO_KEEPALIVE or TCP_KEEPIDLE")),
@@ -395,7 +395,7 @@ fn tune(tcp: &TcpStream, peer: IpAddr) {
 /// for comparisons with programs that use the default.
 const CONGESTION: &str = "SOFTND_CONGESTION";
 
-/// Checks what the environment chooses for connections within this machine.
+/// Checks the environment's choice for connections within this machine.
 ///
 /// # Errors
 ///

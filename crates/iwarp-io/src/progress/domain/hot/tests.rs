@@ -3,10 +3,10 @@ use std::sync::atomic::AtomicU32;
 
 use super::*;
 
-/// A source that receives what it is told to, in a set that may refuse it.
+/// A source that receives as many octets as a test sets, in a set that may refuse it.
 #[derive(Default)]
 struct Stream {
-    /// Octets that each turn receives.
+    /// The octets that each turn receives.
     octets: AtomicUsize,
     blocked: AtomicBool,
     is_out: AtomicBool,
@@ -34,7 +34,7 @@ impl Stream {
     }
 }
 
-/// A domain in which requests wait or do not.
+/// A domain in which requests wait or not.
 #[derive(Default)]
 struct Streams {
     has_interest: Cell<bool>,
@@ -78,7 +78,7 @@ fn hot(domain: &Streams, streams: &[&Arc<Stream>]) -> HotSources<Stream> {
     hot
 }
 
-/// One poll after the other, and the result of the last one.
+/// Polls `polls` times, and returns the result of the last poll.
 fn poll(hot: &HotSources<Stream>, domain: &Streams, polls: u32) -> Probe {
     let mut last = Probe::default();
     for _ in 0..polls {
@@ -201,7 +201,7 @@ fn the_source_that_is_idle_longest_gives_way() {
     // A source that is hot already only gets another token.
     hot.warm(&domain, &streams[3], 9);
     assert_eq!(tokens(&hot), [0, 1, 7, 9, 4, 5, 6, 8]);
-    // One that cannot be put back does not give way.
+    // A source that cannot be put back does not give way.
     streams[4].receives(0);
     streams[4].is_refused.store(true, Ordering::Relaxed);
     poll(&hot, &domain, 1);
@@ -209,7 +209,7 @@ fn the_source_that_is_idle_longest_gives_way() {
     assert_eq!(tokens(&hot), [0, 1, 7, 9, 4, 5, 6, 8]);
 }
 
-/// How many polls there are from one look at the set to the next.
+/// The number of polls from one look at the set to the next.
 fn polls_to_a_look(hot: &HotSources<Stream>, domain: &Streams) -> usize {
     (1..).find(|_| poll(hot, domain, 1).look).unwrap()
 }
@@ -222,7 +222,7 @@ fn the_set_is_asked_now_and_then() {
     assert_eq!(polls_to_a_look(&hot, &domain), LOOK);
     stream.receives(1);
     assert_eq!(polls_to_a_look(&hot, &domain), 4 * LOOK);
-    // Of bulk streams, what was received counts.
+    // For bulk streams, the received octets count.
     stream.receives(3 * WEIGHT);
     assert_eq!(polls_to_a_look(&hot, &domain), LOOK);
     drop(stream);

@@ -1,4 +1,4 @@
-//! Who may connect to a socket, and how many at once.
+//! The limits of peers that connect to a socket.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,22 +8,21 @@ use crate::transport::quic::config::{
     CONNECTIONS, CONNECTIONS_OF_ONE, HANDSHAKES, HANDSHAKES_OF_ONE,
 };
 
-/// What happens to a peer that has sent its first packet.
+/// The treatment of a peer that has sent its first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admittance {
-    /// It is let in.
+    /// The peer is accepted.
     Admit,
-    /// It has to prove its address first (Retry).
+    /// The peer has to prove its address first (Retry).
     Prove,
-    /// It gets no answer.
+    /// The peer gets no answer.
     Ignore,
 }
 
 /// Counts the connections of peers.
 ///
-/// Anybody can send a first packet that names the address of somebody else. A connection therefore counts toward its address
-/// when the peer has proved the address: by the token of a Retry packet, or by completing its handshake. Until then it counts
-/// toward the total alone.
+/// Any host can send a first packet that names the address of another host. A connection therefore counts toward its address when the peer
+/// has proved the address: by the token of a Retry packet, or by completing its handshake. Until then it counts toward the total only.
 #[derive(Debug, Default)]
 pub(super) struct Admission {
     all: Count,
@@ -33,12 +32,12 @@ pub(super) struct Admission {
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     connections: usize,
-    /// How many of them have not completed their handshake.
+    /// The number of them that have not completed their handshake.
     handshakes: usize,
 }
 
 impl Admission {
-    /// What happens to a peer of this address. `may_prove` is false if the peer has proved the address.
+    /// Returns the treatment of a peer of this address. `may_prove` is false if the peer has proved the address.
     pub(super) fn examine(&self, ip: IpAddr, may_prove: bool) -> Admittance {
         let one = self
             .of
@@ -48,7 +47,7 @@ impl Admission {
         if self.all.handshakes >= HANDSHAKES || self.all.connections >= CONNECTIONS {
             return Admittance::Ignore;
         }
-        // Before half of the places are taken, an address may be false, and says nothing.
+        // While less than half of the places are taken, an unproved address may be false, and is not examined.
         if self.all.handshakes < HANDSHAKES / 2 {
             return match one.connections < CONNECTIONS_OF_ONE {
                 true => Admittance::Admit,
@@ -65,7 +64,7 @@ impl Admission {
         }
     }
 
-    /// A peer was let in. `proved`: the peer has proved its address already.
+    /// A peer was accepted. `proved`: the peer has proved its address already.
     pub(super) fn begun(&mut self, ip: IpAddr, proved: bool) {
         self.all.connections += 1;
         self.all.handshakes += 1;
@@ -98,7 +97,7 @@ impl Admission {
         }
     }
 
-    /// A connection whose handshake had come to its end is forgotten. `proved`: the peer had proved its address.
+    /// A connection whose handshake was complete is forgotten. `proved`: the peer had proved its address.
     pub(super) fn gone(&mut self, ip: IpAddr, proved: bool) {
         self.all.connections -= 1;
         let ip = PeerNetwork::of(ip);
@@ -172,7 +171,7 @@ mod tests {
         }
         assert_eq!(admission.examine(address(2), false), Admittance::Ignore);
         assert_eq!(admission.examine(address(3), false), Admittance::Admit);
-        // First packets that name an address take nothing from a peer that proves it.
+        // First packets that name an address take no places from a peer that proves it.
         assert_eq!(admission.examine(address(1), false), Admittance::Admit);
     }
 

@@ -142,7 +142,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// Listens.
+    /// Begins to listen.
     pub(in crate::transport::quic) fn listen(
         &mut self,
         source: Arc<CarriedSource>,
@@ -157,7 +157,7 @@ impl QuicEndpoint {
         Ok(())
     }
 
-    /// Listens no more. Whoever waits is refused.
+    /// Stops listening. Streams that wait are refused.
     pub(in crate::transport::quic) fn stop_listening(&mut self, outside: Outside<'_>) {
         let listener = self.listener.take();
         self.may_be_unused = true;
@@ -170,7 +170,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// The peer that has waited longest.
+    /// Takes the stream that has waited longest.
     pub(in crate::transport::quic) fn accept(&mut self) -> io::Result<usize> {
         let listener = self.listener.as_mut().ok_or(Errno::INVAL)?;
         let flow = listener

@@ -13,7 +13,7 @@ use crate::transport::quic::config::{
 use crate::transport::quic::handshake_sends::HandshakeSends;
 use crate::transport::quic::preamble::ErrorCode;
 
-/// Asks whether anybody has a socket at a peer's address, until this is dropped.
+/// A probe that checks if there is a socket at a peer's address, until this is dropped.
 pub(in crate::transport::quic) type Probing = Box<dyn Send>;
 
 /// One connection of QUIC.
@@ -21,18 +21,18 @@ pub(super) struct Connection {
     pub(super) quic: quinn_proto::Connection,
     pub(super) handle: ConnectionHandle,
     pub(super) remote: SocketAddr,
-    /// Where packets to the peer go. A peer may move.
+    /// The address that packets to the peer are sent to. A peer may move.
     path: SocketAddr,
     pub(super) ours: bool,
     pub(super) established: bool,
     /// The peer has proved its address, so that the connection counts toward this address.
     pub(super) proved: bool,
-    /// It has ended, or is about to.
+    /// The connection has ended, or is about to.
     pub(super) lost: bool,
-    /// Until it has come up.
+    /// The results of sending, until the connection is established.
     pub(super) sends: HandshakeSends,
     pub(super) flows: HashMap<StreamId, usize>,
-    /// Streams of ours that wait for the handshake, or for the peer's leave to open one more.
+    /// Outgoing streams that wait for the handshake, or for the peer's permission to open one more.
     pub(super) opening: VecDeque<usize>,
     /// Streams of the peer without a whole preamble.
     pub(super) arriving: usize,
@@ -43,11 +43,11 @@ pub(super) struct Connection {
     /// The next datagram carries a small message.
     pub(super) small_is_next: bool,
     pub(super) deadline: Option<Instant>,
-    /// How long an attempt of ours goes on before another one is made in its place.
+    /// The time for which an outgoing attempt continues before it is replaced by another one.
     pub(super) may_take: Duration,
-    /// When that is.
+    /// The time when the attempt is replaced.
     pub(super) overdue: Option<Instant>,
-    /// When it is closed, if it stays as it is.
+    /// The time when the connection is closed, if it is still unused.
     pub(super) unused: Option<Instant>,
     pub(super) probe: Option<Probing>,
 }
@@ -83,12 +83,12 @@ impl Connection {
         }
     }
 
-    /// Whether the peer has said that it has the whole handshake. The peer ignores packets from another address before.
+    /// Returns true if the peer has confirmed that it has the whole handshake. Before that, the peer ignores packets from another address.
     pub(super) fn is_confirmed(&self) -> bool {
         self.established && self.quic.stats().frame_rx.handshake_done > 0
     }
 
-    /// For how long it may stay as it is. Peers close connections without streams earlier than this side does.
+    /// The time for which the connection may remain in its state. Peers close connections without streams earlier than this side does.
     pub(super) fn patience(&self) -> Option<Duration> {
         if self.lost {
             return None;
@@ -103,7 +103,7 @@ impl Connection {
         }
     }
 
-    /// A stream of the peer has come, and must not be the last one.
+    /// A stream of the peer has arrived: permits more of them, so that this one is not the last.
     pub(super) fn permit(&mut self) {
         let permitted = streams(self.flows.len());
         if permitted > self.permitted {
@@ -113,13 +113,13 @@ impl Connection {
         }
     }
 
-    /// Whether packets to the peer go elsewhere than at the last call.
+    /// Returns true if the address that packets are sent to has changed since the last call.
     pub(super) fn has_moved(&mut self) -> bool {
         let path = self.quic.remote_address();
         std::mem::replace(&mut self.path, path) != path
     }
 
-    /// A stream of the peer was accepted. The window that it needs stays, because QUIC cannot take one back.
+    /// A stream of the peer was accepted. The window that it needs is never taken back, because QUIC cannot do that.
     pub(super) fn take(&mut self) {
         let (now, most) = &mut self.accepted;
         *now += 1;
@@ -129,7 +129,7 @@ impl Connection {
         }
     }
 
-    /// Ends both directions of a stream with an error code. What has ended already stays ended.
+    /// Ends both directions of a stream with an error code. A direction that has ended already is unchanged.
     pub(super) fn break_off(&mut self, stream: StreamId, code: ErrorCode) {
         let code = VarInt::from_u32(code.number());
         let _ = self.quic.send_stream(stream).reset(code);
@@ -141,7 +141,7 @@ pub(super) fn code_of(number: VarInt) -> Option<ErrorCode> {
     ErrorCode::of(number.into_inner())
 }
 
-/// Reads all that is left of a stream whose connection has ended. Returns whether its end is among it.
+/// Reads the rest of a stream whose connection has ended. Returns true if its end is included.
 pub(super) fn read_all(connection: &mut Connection, stream: StreamId, rest: &mut BytesMut) -> bool {
     let mut receiving = connection.quic.recv_stream(stream);
     let Ok(mut chunks) = receiving.read(true) else {

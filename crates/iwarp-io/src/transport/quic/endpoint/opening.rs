@@ -73,7 +73,7 @@ impl QuicEndpoint {
         Ok(key)
     }
 
-    /// Nobody has a socket at the address of a peer, says the network.
+    /// The network reports that there is no socket at the address of a peer.
     pub(in crate::transport::quic) fn refused(
         &mut self,
         outside: Outside<'_>,
@@ -86,7 +86,7 @@ impl QuicEndpoint {
         self.give_up(outside, key, None, errno);
     }
 
-    /// Opens streams as far as the peer lets us.
+    /// Opens streams as far as the peer permits.
     pub(super) fn open_more(&mut self, key: usize) {
         while let Some(&flow) = self.connections[key].opening.front() {
             let connection = &mut self.connections[key];
@@ -110,11 +110,11 @@ impl QuicEndpoint {
     pub(super) fn begin(&mut self, flow: usize, octets: Bytes) {
         self.prioritize(flow, octets.len());
         self.flows[flow].unsent = octets;
-        // An error is one of the stream, and is learned from its events.
+        // An error belongs to the stream, and is reported by its events.
         let _ = self.send_unsent(flow);
     }
 
-    /// Has a handshake of ours go on for its time from now on.
+    /// Gives an outgoing handshake its full time from now on.
     pub(super) fn grant_time(&mut self, outside: Outside<'_>, key: usize) {
         let connection = &mut self.connections[key];
         let at = outside.now + connection.may_take;
@@ -124,8 +124,7 @@ impl QuicEndpoint {
         self.deadlines.insert((at, Deadline::Attempt(key)));
     }
 
-    /// A handshake of ours has not come to its end for a long time. Streams that wait for it, or for an answer of the peer, are opened
-    /// on another connection.
+    /// An outgoing handshake has taken too long. Streams that wait for it, or for an answer of the peer, are opened on another connection.
     pub(super) fn replace_attempt(&mut self, key: usize) {
         let connection = &mut self.connections[key];
         connection.overdue = None;
@@ -138,7 +137,7 @@ impl QuicEndpoint {
         if self.dialed.get(&remote) == Some(&key) {
             self.dialed.remove(&remote);
         }
-        // The map's order is another one in each run. The last one is taken first.
+        // The order of the map differs from run to run. The last one is taken first.
         flows.sort_unstable_by(|one, other| other.cmp(one));
         for flow in flows {
             self.clear_stale(flow);
@@ -146,7 +145,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// Whether a stream of ours waits until the peer permits more streams or octets, on the connection that new streams use. The
+    /// Returns true if an outgoing stream waits until the peer permits more streams or octets, on the connection that new streams use. The
     /// peer owes no answer.
     pub(super) fn waits_for_leave(&self, flow: usize) -> bool {
         let flow = &self.flows[flow];
@@ -168,8 +167,8 @@ impl QuicEndpoint {
         }
     }
 
-    /// A stream of ours that has got no answer on a connection that was there before. The peer may have begun anew, and does not
-    /// know the connection.
+    /// Takes an outgoing stream that has got no answer on a connection that existed before. The peer may have restarted, and does not know
+    /// the connection.
     pub(in crate::transport::quic) fn take_stale(&mut self) -> Option<(usize, SocketAddr)> {
         while let Some(flow) = self.stale.pop() {
             if let Some(known) = self.flows.get(flow)
@@ -251,12 +250,12 @@ impl QuicEndpoint {
         self.break_flow(key, errno);
     }
 
-    /// Whether there is a connection to a peer, or an attempt at one.
+    /// Returns true if there is a connection to a peer, or an attempt at one.
     pub(in crate::transport::quic) fn knows(&self, remote: SocketAddr) -> bool {
         self.dialed.contains_key(&remote)
     }
 
-    /// Whether a stream of ours is open.
+    /// Returns true if an outgoing stream is open.
     pub(in crate::transport::quic) fn is_open(&self, key: usize) -> io::Result<bool> {
         let flow = &self.flows[key];
         let Some(errno) = flow.broken else {

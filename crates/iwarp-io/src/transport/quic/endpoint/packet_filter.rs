@@ -1,4 +1,4 @@
-//! Packets that anybody can forge.
+//! Packets that any host can forge.
 
 use bytes::Buf;
 use quinn_proto::VarInt;
@@ -6,7 +6,7 @@ use quinn_proto::coding::Codec;
 
 /// The packets of a datagram before its first Retry packet (RFC 9000 section 17.2.5).
 ///
-/// Only servers send Retry packets. quinn-proto ends the handshake of a client for one that comes to the server, although anybody
+/// Only servers send Retry packets. quinn-proto ends the handshake of a client when such a packet comes to the server, although any host
 /// can forge it, and one flipped bit of a Handshake packet makes one.
 pub(super) fn before_retry(datagram: &[u8]) -> &[u8] {
     let mut rest = datagram;
@@ -30,7 +30,7 @@ fn is_retry(packet: &[u8]) -> bool {
     packet[0] & 0x30 == 0x30
 }
 
-/// What comes behind the first packet, which has a long header (RFC 9000 section 17.2).
+/// The octets behind the first packet, which has a long header (RFC 9000 section 17.2).
 fn behind_first(datagram: &[u8]) -> Option<&[u8]> {
     let is_initial = datagram[0] & 0x30 == 0;
     let mut rest = datagram.get(5..)?;
@@ -58,7 +58,7 @@ mod tests {
     const HANDSHAKE: u8 = 0xE0;
     const RETRY: u8 = 0xF0;
 
-    /// A packet with a long header and so many octets behind it.
+    /// A packet with a long header and `len` octets behind it.
     fn packet(first: u8, token: &[u8], len: u8) -> Vec<u8> {
         let mut packet = vec![first, 0, 0, 0, 1, 3, 1, 2, 3, 2, 4, 5];
         if first == INITIAL {

@@ -1,6 +1,6 @@
-//! Datagrams that this machine does not let out while a connection comes up, and sockets from which it lets nothing be read.
+//! Datagrams that this machine refuses to send while a connection is being established, and sockets from which it refuses to receive.
 //!
-//! QUIC takes such a datagram for lost and sends it again until its time limit. The system has said more: the path is too narrow, no
+//! QUIC takes such a datagram for lost and sends it again until its time limit. The system has given a reason: the path is too narrow, no
 //! route leads to the peer, or a rule forbids it.
 
 use std::io;
@@ -13,7 +13,7 @@ use crate::system_call::{errno, of_call};
 use crate::transport::quic::handshake_sends::{Handed, RECEIVING, SENDING};
 
 impl QuicEndpoint {
-    /// Notes what became of a datagram of a connection that has not come up. A connection of ours ends if it has no prospect.
+    /// Notes the result of sending a datagram of a connection that is not established. An outgoing connection ends if it cannot succeed.
     pub(super) fn handed(&mut self, key: usize, handed: &Handed) {
         let connection = &mut self.connections[key];
         if connection.established || connection.lost {
@@ -38,14 +38,14 @@ impl QuicEndpoint {
         }
     }
 
-    /// Notes what became of a datagram that was kept because the socket was full.
+    /// Notes the result of sending a datagram that was kept because the socket was full.
     pub(super) fn handed_late(&mut self, to: SocketAddr, handed: &Handed) {
         if let Some(&key) = self.dialed.get(&to) {
             self.handed(key, handed);
         }
     }
 
-    /// Ends the connections of ours whose handshakes have no prospect.
+    /// Ends the outgoing connections whose handshakes cannot succeed.
     pub(super) fn end_hopeless(&mut self, outside: Outside<'_>) {
         while let Some((key, errno)) = self.hopeless.pop() {
             if self.connections.contains(key) {
@@ -54,7 +54,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// The system does not let the socket receive: no handshake comes to its end.
+    /// The system does not let the socket receive: no handshake can be completed.
     pub(in crate::transport::quic) fn cannot_receive(
         &mut self,
         outside: Outside<'_>,
@@ -84,7 +84,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// Ends a connection of ours that has not come up, and the streams that wait for it. `call` is the call that the system refused.
+    /// Ends an outgoing connection that is not established, and the streams that wait for it. `call` is the call that the system refused.
     pub(super) fn give_up(
         &mut self,
         outside: Outside<'_>,

@@ -1,4 +1,4 @@
-//! What the end of a stream does: reads, writes and closes.
+//! The operations on an end of a stream: reads, writes and closes.
 
 use std::io;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// After a read: tells the peer at once that there is much more room, and else when there is something else to send.
+    /// After a read: tells the peer at once if there is much more room, and otherwise when there is something else to send.
     pub(in crate::transport::quic) fn settle_read(&mut self, outside: Outside<'_>, key: usize) {
         let flow = &self.flows[key];
         if flow.stream.is_some() && std::mem::take(&mut self.widened) {
@@ -40,7 +40,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// The caller sees to these edges of a source itself, so that no set has to report them.
+    /// The caller handles these edges of a source itself, so that no set has to report them.
     pub(in crate::transport::quic) fn not_raised(
         &mut self,
         source: &Arc<CarriedSource>,
@@ -55,7 +55,7 @@ impl QuicEndpoint {
         });
     }
 
-    /// Reads what is there; 0 is the end of the peer's direction.
+    /// Reads the octets that have arrived; 0 is the end of the peer's direction.
     pub(in crate::transport::quic) fn read(
         &mut self,
         key: usize,
@@ -106,8 +106,8 @@ impl QuicEndpoint {
         Err(self.blocked(key))
     }
 
-    /// Reads what is there: the first octets into registered memory at `place`, the others into `rest`. `None` if that cannot be
-    /// done; nothing has been read then.
+    /// Reads the octets that have arrived: the first ones into registered memory at `place`, the others into `rest`. Returns `None` if that
+    /// cannot be done; nothing has been read then.
     pub(in crate::transport::quic) fn read_to_place(
         &mut self,
         key: usize,
@@ -136,7 +136,7 @@ impl QuicEndpoint {
             }
         };
         if let Some(octets) = revoked {
-            // The engine finds out when it is given them.
+            // The engine detects this when it is given the octets.
             self.flows[key].ahead = octets;
             return Ok((placed > 0).then_some(placed));
         }
@@ -169,13 +169,13 @@ impl QuicEndpoint {
         }
     }
 
-    /// How much can be read, or at least that something can; 0 at the end.
+    /// The number of octets that can be read, or at least 1 if there are any; 0 at the end.
     pub(in crate::transport::quic) fn peek(&mut self, key: usize) -> io::Result<usize> {
         if self.flows[key].ahead.is_empty() {
             let mut octet = [0; 1];
             let count = self.read(key, &mut octet)?;
             if count == 0 {
-                // The end is read again by whoever reads.
+                // The next read returns the end again.
                 return Ok(0);
             }
             self.flows[key].ahead = Bytes::copy_from_slice(&octet);
@@ -200,7 +200,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// Takes octets to be sent, as many as the stream has room for.
+    /// Takes octets to be sent, as many as the stream has room for. Returns their number.
     pub(in crate::transport::quic) fn write(
         &mut self,
         key: usize,
@@ -212,7 +212,7 @@ impl QuicEndpoint {
         self.prioritize(key, octets.len());
         let (quic, stream) = self.sender(key)?;
         let mut count = 0;
-        // QUIC tells of new room only after a write that has found none.
+        // QUIC reports new room only after a write that has found none.
         loop {
             match quic.send_stream(stream).write(&octets[count..]) {
                 Ok(more) => count += more,
@@ -228,8 +228,8 @@ impl QuicEndpoint {
         }
     }
 
-    /// Takes FPDUs of a batch to be sent. Whole FPDUs are taken, which are private from then on. Those for which the stream has no
-    /// room leave later, and meanwhile no others are taken.
+    /// Takes FPDUs of a batch to be sent. Whole FPDUs are taken, as private copies. Those for which the stream has no room are sent later,
+    /// and no others are taken until then.
     pub(in crate::transport::quic) fn send(
         &mut self,
         key: usize,
@@ -268,8 +268,8 @@ impl QuicEndpoint {
         Ok((count, sent))
     }
 
-    /// Has little go before the much of others. Connections of this adapter have less in flight while streams are in use that
-    /// carry small messages only, in both directions.
+    /// Sends streams with few octets before those with many. Connections of this adapter have less in flight while streams are in use that
+    /// carry only small messages, in both directions.
     pub(super) fn prioritize(&mut self, key: usize, octets: usize) {
         let urgent = octets <= URGENT;
         let flow = &mut self.flows[key];
@@ -300,7 +300,7 @@ impl QuicEndpoint {
         Ok((&mut self.connections[flow.connection].quic, stream))
     }
 
-    /// Sends what was taken before. False if some of it is left.
+    /// Sends octets that were taken before. Returns false if some of them are left.
     pub(super) fn send_unsent(&mut self, key: usize) -> io::Result<bool> {
         let mut unsent = std::mem::take(&mut self.flows[key].unsent);
         if unsent.is_empty() {
@@ -308,7 +308,7 @@ impl QuicEndpoint {
         }
         let (quic, stream) = self.sender(key)?;
         let mut chunks = [std::mem::take(&mut unsent)];
-        // As above: until everything is written, or a write finds no room.
+        // Like a write: until everything is written, or a write finds no room.
         let written = loop {
             match quic.send_stream(stream).write_chunks(&mut chunks) {
                 Ok(written) if written.chunks == 0 => {}
@@ -328,7 +328,7 @@ impl QuicEndpoint {
 
     /// The stream has room again.
     pub(super) fn writable(&mut self, key: usize) {
-        // Whoever writes learns of an error.
+        // An error is reported to the next write.
         if matches!(self.send_unsent(key), Ok(false)) {
             return;
         }
@@ -343,7 +343,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// Ends our direction, behind everything that was sent.
+    /// Ends this side's direction, behind everything that was sent.
     pub(in crate::transport::quic) fn finish(&mut self, key: usize) -> io::Result<()> {
         let flow = &mut self.flows[key];
         if let Some(errno) = flow.broken {
@@ -368,7 +368,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// Returns true if our direction has ended and the peer has not confirmed the end. The source is raised when the peer has.
+    /// Returns true if this side's direction has ended and the peer has not confirmed the end. The source is raised when the peer has.
     pub(in crate::transport::quic) fn end_is_under_way(&self, key: usize) -> bool {
         let flow = &self.flows[key];
         let is_open = flow.stream.is_some() && flow.broken.is_none() && !flow.stopped;
@@ -380,7 +380,7 @@ impl QuicEndpoint {
         let flow = &mut self.flows[key];
         flow.confirmed = true;
         if !flow.ended {
-            // The owner of the end may have left unread what came before.
+            // The owner of the end may have left earlier octets unread.
             self.raise(key, Edges::READ);
         }
     }
@@ -390,7 +390,7 @@ impl QuicEndpoint {
         let flow = &mut self.flows[key];
         flow.broken = Some(Errno::CONNABORTED);
         if let Some(stream) = flow.stream {
-            // Also where the peer has broken it: one direction may be left.
+            // Also if the peer has broken it: one direction may be left.
             self.connections[flow.connection].break_off(stream, ErrorCode::Aborted);
         }
     }
@@ -450,7 +450,7 @@ impl QuicEndpoint {
     }
 }
 
-/// Puts whole FPDUs of a batch in a row: [`GATHERED`] octets, or one FPDU more. Returns how many octets these are.
+/// Puts whole FPDUs of a batch in a row: [`GATHERED`] octets, or one FPDU more. Returns the number of octets.
 fn gather(table: &Table, batch: &TxBatch, octets: &mut [u8]) -> Result<usize, Revoked> {
     let (mut filled, mut whole) = (0, 0);
     for (piece, ends) in batch.pieces() {
@@ -479,7 +479,7 @@ fn gather(table: &Table, batch: &TxBatch, octets: &mut [u8]) -> Result<usize, Re
     Ok(whole)
 }
 
-/// Reads what is there into registered memory. Returns how many octets were placed, and those that have no place because the
+/// Reads the octets that have arrived into registered memory. Returns the number of octets placed, and those that have no place because the
 /// memory is gone.
 fn place_stream(
     connection: &mut Connection,
@@ -504,7 +504,7 @@ fn place_stream(
             Err(ReadError::Blocked) => break Outcome::Blocked(done),
             Err(ReadError::Reset(_)) => break Outcome::Reset(done),
         };
-        // Not longer than asked for.
+        // Not longer than the length that was asked for.
         let len = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
         let at = place.slice(placed, len);
         if table.place(at, &chunk, MessageEnd::More).is_err() {
@@ -517,13 +517,13 @@ fn place_stream(
     (outcome, revoked, widened)
 }
 
-/// How a read of a stream ended.
+/// The result of a read of a stream.
 enum Outcome {
-    /// So many octets, and no more for now.
+    /// This many octets, and no more for now.
     Blocked(usize),
-    /// So many octets, and then the end.
+    /// This many octets, and then the end.
     Ended(usize),
-    /// So many octets, and then a reset.
+    /// This many octets, and then a reset.
     Reset(usize),
 }
 

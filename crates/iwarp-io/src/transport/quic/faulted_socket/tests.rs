@@ -1,4 +1,4 @@
-//! What others see of a socket that a plan has rebound: it connects to somebody who never answers, so that its first packet is sent
+//! The ports that others see of a socket that a plan has rebound. It connects to a peer that never answers, so its first packet is sent
 //! again and again.
 
 #[cfg(unix)]
@@ -26,7 +26,7 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 #[cfg(unix)]
 const LONG: Duration = Duration::from_secs(60);
 
-/// The ports from which `count` datagrams came that a plan was followed for.
+/// The ports from which `count` datagrams came, sent under a plan.
 fn ports(
     environment: Environment,
     plan: &str,

@@ -15,7 +15,7 @@ use super::fingerprint::Fingerprint;
 use super::provider;
 use super::words;
 
-/// A chain of certificates and the key of the first of them, by which a peer knows who we are.
+/// A chain of certificates and the key of the first of them, by which a peer identifies this side.
 #[derive(Clone)]
 pub struct Credentials {
     certified: Arc<CertifiedKey>,
@@ -23,8 +23,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// The credentials that this process makes for itself at the first call, and keeps until it ends. Nothing of them is
-    /// written to a file.
+    /// The credentials that this process makes for itself at the first call, and keeps until it ends. They are never written to a file.
     ///
     /// # Errors
     ///
@@ -42,14 +41,14 @@ impl Credentials {
     ///
     /// # Errors
     ///
-    /// As [`of_process`](Self::of_process).
+    /// Those of [`of_process`](Self::of_process).
     pub fn generate() -> Result<Self, SecurityError> {
         let (certificate, key) = provider::self_signed()?;
         Self::new(vec![certificate], key)
     }
 
-    /// The credentials in two files, each in PEM or DER. The file of certificates begins with the end-entity certificate.
-    /// As PEM it may go on with the certificates that lead to its authority, and both files may be the same.
+    /// The credentials in two files, each in PEM or DER. The file of certificates begins with the end-entity certificate. As PEM it may
+    /// continue with the certificates that lead to its authority, and both files may be the same.
     ///
     /// # Errors
     ///
@@ -96,7 +95,7 @@ impl Credentials {
                     let words = words::of_certificate(&error);
                     format!("the certificate cannot be used: {words}")
                 }
-                // The library has one sentence for all keys that it does not take.
+                // The library has one message for all keys that it does not accept.
                 _ => "the key is damaged, or of a kind that is not known here (known are Ed25519, ECDSA with P-256 and P-384, and RSA)"
                     .to_owned(),
             })
@@ -119,7 +118,7 @@ impl Credentials {
     }
 }
 
-/// Without the key.
+/// Leaves out the key.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Credentials")

@@ -1,18 +1,18 @@
-//! What is wrong with certificates, keys and names that were given.
+//! Errors in the certificates, keys and names given by a user.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why the certificates and keys of an adapter cannot be used.
+/// The reason why the certificates and keys of an adapter cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SecurityError {
-    /// A file cannot be read, or does not hold what it should.
+    /// A file cannot be read, or does not contain the expected data.
     File {
         /// Its path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// A certificate and a key that cannot be used together.

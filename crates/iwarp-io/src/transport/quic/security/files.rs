@@ -11,7 +11,7 @@ use rustls::server::ParsedCertificate;
 use super::error::SecurityError;
 use super::words;
 
-/// What every section of PEM begins with.
+/// The beginning of every section of PEM.
 const BEGIN: &str = "-----BEGIN ";
 
 /// The certificates of a file, at least one.
@@ -82,7 +82,7 @@ fn read(path: &Path) -> Result<Vec<u8>, SecurityError> {
     fs::read(path).map_err(|error| SecurityError::file(path, format!("cannot be read: {error}")))
 }
 
-/// Which sections of PEM a file has. `None` if the file is no PEM.
+/// The names of the sections of PEM in a file. `None` if the file is not PEM.
 fn sections(octets: &[u8]) -> Option<String> {
     const SHOWN: usize = 5;
     let text = String::from_utf8_lossy(octets);
@@ -102,7 +102,7 @@ fn damaged(error: &pem::Error) -> String {
         }
         pem::Error::Base64Decode(_) => "a section holds something else than Base64",
         pem::Error::SectionTooLarge => "a section has more than 256 MB",
-        // A file of PEM always has a section, and reading it is not left to the library.
+        // A file of PEM always has a section, and its reading is not left to the library.
         _ => "it cannot be read",
     };
     format!("the PEM is damaged: {what}; copy the file again, or have it made anew")

@@ -7,8 +7,8 @@ use sha2::{Digest, Sha256};
 
 /// The fingerprint of a certificate: the SHA-256 of the certificate in DER.
 ///
-/// It is printed as `sha256:` and 64 hexadecimal digits. Colons between the octets, and capitals, are understood too:
-/// `openssl x509 -noout -fingerprint -sha256` prints them so.
+/// It is printed as `sha256:` and 64 hexadecimal digits. Colons between the octets, and capitals, are also accepted: `openssl x509 -noout
+/// -fingerprint -sha256` prints them so.
 ///
 /// ```
 /// use iwarp_io::transport::quic::security::Fingerprint;
@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; Self::OCTETS]);
 
-/// What stands before the digits.
+/// The prefix of the digits.
 const PREFIX: &str = "sha256:";
 
 impl Fingerprint {
@@ -49,7 +49,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// A text that is no [`Fingerprint`].
+/// The error for a text that is not a [`Fingerprint`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FingerprintError(Problem);
 
@@ -57,9 +57,9 @@ pub struct FingerprintError(Problem);
 enum Problem {
     /// The text does not begin with [`PREFIX`].
     Prefix,
-    /// The character at this place, counted from 1, is no hexadecimal digit.
+    /// The character at this place, counted from 1, is not a hexadecimal digit.
     Digit(char, usize),
-    /// There are so many digits.
+    /// There is this number of digits.
     Length(usize),
     /// There are colons, but not between each two octets.
     Colons,

@@ -11,13 +11,13 @@ use crate::private_file;
 
 use super::error::SecurityError;
 
-/// Where programs that decrypt captures expect the name of the file.
+/// The variable in which programs that decrypt captures expect the name of the file.
 const VARIABLE: &str = "SSLKEYLOGFILE";
 
-/// A file that gets the keys of connections ([`Security::key_log`](super::Security::key_log)), for programs that decrypt
-/// captures. Whoever reads this file can read the connections, also later.
+/// A file that gets the keys of connections ([`Security::key_log`](super::Security::key_log)), for programs that decrypt captures. A reader
+/// of this file can decrypt the connections, also later.
 ///
-/// The file is that of one user: a new one has mode 0600. All clones write to the same file, from any thread.
+/// Only this user may read the file: a new one has mode 0600. All clones write to the same file, from any thread.
 #[derive(Clone)]
 pub struct KeyLog {
     shared: Arc<Shared>,
@@ -52,7 +52,7 @@ impl KeyLog {
     ///
     /// # Errors
     ///
-    /// As [`KeyLog::open`].
+    /// Those of [`KeyLog::open`].
     pub fn from_environment() -> Result<Option<Self>, SecurityError> {
         let path = env::var_os(VARIABLE).filter(|path| !path.is_empty());
         path.map(Self::open).transpose()

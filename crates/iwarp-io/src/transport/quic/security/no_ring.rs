@@ -1,4 +1,4 @@
-//! What takes the place of `ring.rs` in a build without the feature: each function tells what is missing.
+//! The replacement of `ring.rs` in a build without the feature: each function returns an error that names the missing feature.
 
 use std::sync::Arc;
 

@@ -1,15 +1,15 @@
-//! Why a connection has ended, in words for people.
+//! Texts for people about the end of a connection.
 
 use quinn_proto::{ConnectionError, TransportErrorCode};
 
 use super::words;
 use crate::printable::printable;
 
-/// The alerts of TLS (RFC 8446 §6.2) that have words of their own here.
+/// The alerts of TLS (RFC 8446 §6.2) that have their own text here.
 const CERTIFICATE_REQUIRED: u8 = 116;
 const NO_APPLICATION_PROTOCOL: u8 = 120;
 
-/// Says why a connection has ended. Control characters, bidirectional ones and U+FFFE and U+FFFF in the peer's words are replaced.
+/// Explains why a connection has ended. Control characters, bidirectional ones and U+FFFE and U+FFFF in the peer's words are replaced.
 ///
 /// ```
 /// use iwarp_io::transport::quic::security::explain;
@@ -58,7 +58,7 @@ pub fn explain(error: &ConnectionError) -> String {
     text.chars().map(printable).collect()
 }
 
-/// What an alert of the handshake means that `side` has raised.
+/// Explains an alert of the handshake that `side` has raised.
 fn of_handshake(code: TransportErrorCode, side: &str) -> Option<String> {
     if code == TransportErrorCode::crypto(CERTIFICATE_REQUIRED) {
         return Some(format!(

@@ -34,7 +34,7 @@ pub(super) fn self_signed()
     let mut name = DistinguishedName::new();
     name.push(DnType::CommonName, "iWARP over QUIC");
     params.distinguished_name = name;
-    // DER leaves the zeros at the beginning of a number out. The first octet is neither 0 nor negative.
+    // DER leaves out the zeros at the beginning of a number. The first octet is neither 0 nor negative.
     let mut serial = [0x40; 16];
     serial[1..].copy_from_slice(&key.public_key_raw()[..15]);
     params.serial_number = Some(SerialNumber::from_slice(&serial));

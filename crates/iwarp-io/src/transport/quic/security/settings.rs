@@ -58,12 +58,12 @@ pub struct Security {
 
 type Told = dyn Fn(SocketAddr, &str) + Send + Sync;
 
-/// Whom to tell that a connection has failed.
+/// The function that is called when a connection has failed.
 #[derive(Clone, Default)]
 pub(in super::super) struct OnFailure(Option<Arc<Told>>);
 
 impl OnFailure {
-    /// Tells that the connection with this peer has failed, and why.
+    /// Reports that the connection with this peer has failed, and why.
     pub(in super::super) fn call(&self, peer: SocketAddr, why: &str) {
         if let Some(told) = &self.0 {
             told(peer, why);
@@ -91,37 +91,36 @@ impl Default for Security {
 }
 
 impl Security {
-    /// What the adapter shows to clients, and to servers that demand a certificate. Default: [`Credentials::of_process`].
+    /// The certificate that the adapter shows to clients, and to servers that demand one. Default: [`Credentials::of_process`].
     #[must_use]
     pub fn credentials(mut self, credentials: Credentials) -> Self {
         self.credentials = Some(credentials);
         self
     }
 
-    /// Which servers the adapter connects to. Default: [`Trust::own_process`].
+    /// The servers that the adapter connects to. Default: [`Trust::own_process`].
     #[must_use]
     pub fn trust_servers(mut self, trust: Trust) -> Self {
         self.servers = Some(trust);
         self
     }
 
-    /// Connects to every server, whatever certificate it shows: anybody on the way can take the server's place. For tests.
+    /// Connects to every server, whatever certificate it shows: any host on the path can take the server's place. For tests.
     #[must_use]
     pub fn insecure(mut self) -> Self {
         self.servers = None;
         self
     }
 
-    /// Accepts only clients that show a certificate which is trusted. Default: accepts every client, and asks for no
-    /// certificate.
+    /// Accepts only clients that show a trusted certificate. Default: accepts every client, and asks for no certificate.
     #[must_use]
     pub fn demand_client_certificate(mut self, trust: Trust) -> Self {
         self.clients = Some(trust);
         self
     }
 
-    /// The DNS name, or IP address, that a server's certificate must be valid for where an authority decides. The server
-    /// learns a DNS name before the connection is encrypted (SNI, RFC 6066 §3). Default: the IP address that is connected to.
+    /// The DNS name, or IP address, that a server's certificate must be valid for if an authority decides. The server learns a DNS name
+    /// before the connection is encrypted (SNI, RFC 6066 §3). Default: the IP address that is connected to.
     ///
     /// # Errors
     ///
@@ -134,18 +133,17 @@ impl Security {
         Ok(self)
     }
 
-    /// Writes the keys of all connections to this file, for programs that decrypt captures. Whoever reads the file can read the
-    /// connections. Default: no keys are written, whatever the environment says; [`KeyLog::from_environment`] heeds
-    /// `SSLKEYLOGFILE`.
+    /// Writes the keys of all connections to this file, for programs that decrypt captures. A reader of the file can decrypt the
+    /// connections. Default: no keys are written, whatever the environment says; [`KeyLog::from_environment`] reads `SSLKEYLOGFILE`.
     #[must_use]
     pub fn key_log(mut self, key_log: KeyLog) -> Self {
         self.key_log = Some(key_log);
         self
     }
 
-    /// Calls `told` with the peer's address and the reason in words when a connection fails for a reason that a person has to see
-    /// to, above all a certificate that is not trusted. This comes before the Connect that fails completes. The log has the same
-    /// text, but at most once a minute. Default: nobody is told.
+    /// Calls `told` with the peer's address and the reason in words when a connection fails for a reason that a person should act on, above
+    /// all a certificate that is not trusted. The call comes before the Connect that fails completes. The log has the same text, but at
+    /// most once a minute. Default: no call.
     ///
     /// `told` is called while the adapter's UDP socket is locked: it must return soon, and must not use the adapter.
     #[must_use]
@@ -162,12 +160,12 @@ impl Security {
     ///
     /// # Errors
     ///
-    /// As [`Credentials::of_process`].
+    /// Those of [`Credentials::of_process`].
     pub fn fingerprint(&self) -> Result<Fingerprint, SecurityError> {
         Ok(self.shown()?.fingerprint())
     }
 
-    /// The name to connect to `remote` with (`quinn_proto::Endpoint::connect`).
+    /// The name with which to connect to `remote` (`quinn_proto::Endpoint::connect`).
     #[must_use]
     pub fn name_of(&self, remote: IpAddr) -> String {
         let address = || remote.to_canonical().to_string();
@@ -189,7 +187,7 @@ impl Security {
     ///
     /// # Errors
     ///
-    /// As [`Credentials::of_process`].
+    /// Those of [`Credentials::of_process`].
     pub fn client_config(&self) -> Result<quinn_proto::ClientConfig, SecurityError> {
         provider::client(self.client_tls()?)
     }
@@ -215,7 +213,7 @@ impl Security {
     ///
     /// # Errors
     ///
-    /// As [`Credentials::of_process`].
+    /// Those of [`Credentials::of_process`].
     pub fn server_config(&self) -> Result<quinn_proto::ServerConfig, SecurityError> {
         provider::server(self.server_tls()?)
     }
@@ -247,7 +245,7 @@ impl Security {
             .map_or_else(Credentials::of_process, Ok)
     }
 
-    /// Where the keys of connections are written.
+    /// The file to which the keys of connections are written.
     fn key_log_file(&self) -> Arc<dyn rustls::KeyLog> {
         match &self.key_log {
             Some(key_log) => Arc::new(key_log.clone()),

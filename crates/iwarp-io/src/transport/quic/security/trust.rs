@@ -1,4 +1,4 @@
-//! Which certificates of peers are accepted.
+//! The certificates of peers that are accepted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,9 +9,8 @@ use super::error::SecurityError;
 use super::files;
 use super::fingerprint::Fingerprint;
 
-/// The certificates of peers that are accepted: always this process's [own](super::Credentials::of_process) and the one that
-/// the adapter shows itself, because whoever has their keys is this process or acts for its owner. Then those that are named
-/// here.
+/// The certificates of peers that are accepted: always this process's [own](super::Credentials::of_process) and the one that the adapter
+/// shows itself, because a peer that has their keys is this process or acts for its owner. Then those that are named here.
 ///
 /// The peer must prove in every case that it has the key of its certificate.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +20,7 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Trusts nobody but this process and holders of the adapter's own key.
+    /// Trusts only this process and holders of the adapter's own key.
     #[must_use]
     pub fn own_process() -> Self {
         Self::default()
@@ -34,8 +33,8 @@ impl Trust {
         self
     }
 
-    /// Trusts all certificates too that an authority of this file has signed, directly or by way of others, for as long as
-    /// they are valid. The file is PEM with one or more certificates, or DER with one. A second call adds to the first.
+    /// Also trusts all certificates that an authority of this file has signed, directly or by way of others, for as long as they are valid.
+    /// The file is PEM with one or more certificates, or DER with one. A second call adds to the first.
     ///
     /// # Errors
     ///

@@ -23,7 +23,7 @@ use super::fingerprint::Fingerprint;
 use super::trust::Trust;
 use super::words;
 
-/// What the verifiers of servers and of clients have in common: the provider checks the peer's signature.
+/// The part that the verifiers of servers and of clients share: the provider checks the peer's signature.
 macro_rules! checks_signatures {
     () => {
         fn verify_tls12_signature(
@@ -50,7 +50,7 @@ macro_rules! checks_signatures {
     };
 }
 
-/// The certificates that are accepted whatever stands in them.
+/// The certificates that are accepted whatever they contain.
 #[derive(Debug)]
 struct Accepted(Vec<Fingerprint>);
 
@@ -62,7 +62,7 @@ impl Accepted {
         Ok(Self(accepted))
     }
 
-    /// Whether a certificate is accepted, and its fingerprint.
+    /// Returns true if a certificate is accepted, and its fingerprint.
     fn has(&self, certificate: &CertificateDer<'_>) -> (bool, Fingerprint) {
         let fingerprint = Fingerprint::of(certificate);
         (self.0.contains(&fingerprint), fingerprint)
@@ -79,7 +79,7 @@ pub(super) struct ServerVerifier {
 }
 
 impl ServerVerifier {
-    /// `trust` is `None` if every server is to be accepted.
+    /// `trust` is `None` if every server is accepted.
     pub(super) fn new(
         trust: Option<&Trust>,
         own: &Credentials,
@@ -162,7 +162,7 @@ impl ClientVerifier {
 }
 
 impl ClientCertVerifier for ClientVerifier {
-    /// No hints, so that a client shows its certificate whoever has signed it: the certificate may be pinned.
+    /// No hints, so that a client shows its certificate even if an unknown authority has signed it: the certificate may be pinned.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -202,10 +202,10 @@ fn refused(text: String) -> Error {
     Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Refusal(text)))))
 }
 
-/// Why a certificate is refused.
+/// The reason why a certificate is refused.
 struct Refusal(String);
 
-/// The text as it is, because rustls shows this form and no other.
+/// The text itself, because rustls shows only this form.
 impl fmt::Debug for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

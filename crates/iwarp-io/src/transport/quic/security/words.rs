@@ -1,7 +1,7 @@
-//! What the errors of the libraries mean, in words for people: those of TLS, of QUIC and of certificates.
+//! The meaning of the errors of the libraries, in words for people: those of TLS, of QUIC and of certificates.
 //!
-//! Libraries name their errors for programmers, and change the names. The numbers of alerts and of QUIC's errors are those of the
-//! RFCs, and so are the same whatever the peer runs.
+//! Libraries name their errors for programmers, and change the names. The numbers of alerts and of QUIC's errors are those of the RFCs, and
+//! do not depend on the peer's software.
 
 use rustls::pki_types::UnixTime;
 use rustls::{CertificateError, OtherError};
@@ -11,7 +11,7 @@ const OTHER_VERSION: &str =
 const OTHER_SERVICE: &str =
     "some other service may be there, or a program on the way changes what is sent";
 
-/// The alerts of TLS (RFC 8446 §6, and registered ones) by number: what has gone wrong, from the view of the side that has raised it.
+/// The alerts of TLS (RFC 8446 §6, and registered ones) by number: the problem, from the view of the side that has raised the alert.
 const ALERTS: &[(u8, &str, &str)] = &[
     (
         0,
@@ -209,7 +209,7 @@ const TRANSPORT: &[(u64, &str, &str)] = &[
     ),
 ];
 
-/// What an error of QUIC means that `side` has found. `words` are those of the peer, if it has given any.
+/// The meaning of an error of QUIC that `side` has found. `words` are those of the peer, if it has given any.
 pub(super) fn of_code(number: u64, side: &str, words: &str) -> String {
     let words = match words {
         "" => String::new(),
@@ -240,7 +240,7 @@ pub(super) fn of_code(number: u64, side: &str, words: &str) -> String {
 /// The number of alert 0 among the errors of QUIC (RFC 9001 §4.8).
 const CRYPTO: u64 = 0x100;
 
-/// What is wrong with a certificate that rustls has examined, in a few words.
+/// The problem of a certificate that rustls has examined, in a few words.
 pub(super) fn of_error(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(error) => of_certificate(error),
@@ -248,9 +248,9 @@ pub(super) fn of_error(error: &rustls::Error) -> String {
     }
 }
 
-/// What is wrong with a certificate, in a few words, which a remedy follows.
+/// The problem of a certificate, in a few words, which a remedy follows.
 pub(super) fn of_certificate(error: &CertificateError) -> String {
-    /// Of the text that the certificate itself contributes to.
+    /// The limit of a text that the certificate itself contributes to.
     const LONGEST: usize = 300;
     const DAY: u64 = 24 * 60 * 60;
     const CLOCK: &str = "compare the clock of this machine";
@@ -266,7 +266,7 @@ pub(super) fn of_certificate(error: &CertificateError) -> String {
             );
         }
         CertificateError::NotValidForNameContext { .. } => {
-            // The names are what the reader has to compare.
+            // The reader has to compare the names.
             return error.to_string().chars().take(LONGEST).collect();
         }
         CertificateError::Other(OtherError(error)) => return of_webpki(&error.to_string()),
@@ -300,7 +300,7 @@ pub(super) fn of_certificate(error: &CertificateError) -> String {
 
 const SIGNATURES: &str = "it is signed in a way that is not known here (known are Ed25519, ECDSA with P-256 and P-384, and RSA)";
 
-/// The errors of rustls-webpki for which rustls has no variant of its own, by name.
+/// The errors of rustls-webpki for which rustls has no variant, by name.
 const WEBPKI: &[(&str, &str)] = &[
     (
         "CaUsedAsEndEntity",
@@ -367,7 +367,7 @@ const WEBPKI: &[(&str, &str)] = &[
     ("UnsupportedSignatureAlgorithm", SIGNATURES),
 ];
 
-/// The words for an error that the libraries know by name alone.
+/// The words for an error that the libraries identify only by name.
 fn of_webpki(name: &str) -> String {
     let end = name
         .find(|c: char| !c.is_alphanumeric())

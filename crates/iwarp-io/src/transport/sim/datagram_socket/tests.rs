@@ -60,7 +60,7 @@ fn an_edge_is_reported_for_each_datagram_and_a_level_until_all_are_taken() {
     assert_eq!(tokens(&levels, NOW), [2], "a second one waits");
     other.recv_from(&mut buffer).unwrap();
     assert_eq!(tokens(&levels, NOW), []);
-    // A set reports what is there when the source is added.
+    // A set reports a source that is ready when it is added.
     one.send_to(other.local(), 0, b"x").unwrap();
     assert_eq!(tokens(&levels, None), [2]);
     let late = SimSet::new(&world);

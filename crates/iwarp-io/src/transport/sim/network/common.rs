@@ -1,5 +1,4 @@
-//! What the streams and the datagrams of a network share: the clock, what is going to happen, chance, and what is to be
-//! reported.
+//! State that the streams and the datagrams of a network share: the clock, future events, random numbers, and changes to be reported.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -28,7 +27,7 @@ pub struct ListenerId(pub(super) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DatagramSocketId(pub(super) u64);
 
-/// A datagram as its receiver gets it.
+/// A datagram, in the form that its receiver gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {
     /// The address of the sender, as the receiver sees it.
@@ -39,22 +38,22 @@ pub struct Datagram {
     pub octets: Vec<u8>,
 }
 
-/// What became possible somewhere.
+/// A change at an end, a listener or a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The end has octets, the peer's end, or an error to be read.
     Readable(EndId),
-    /// The end takes octets again, or its attempt to connect has finished.
+    /// The end accepts octets again, or its attempt to connect has finished.
     Writable(EndId),
     /// The peer has ended its direction, or the stream broke.
     Hangup(EndId),
-    /// Somebody waits to be accepted.
+    /// A peer waits to be accepted.
     Arrived(ListenerId),
-    /// The socket has a datagram to be taken, or an address where nobody received.
+    /// The socket has a datagram to be taken, or an address at which there was no socket.
     Received(DatagramSocketId),
 }
 
-/// What is going to happen.
+/// A future event.
 #[derive(Debug)]
 pub(super) enum NetworkEvent {
     /// An attempt to connect reaches the other side.
@@ -77,17 +76,17 @@ pub(super) enum NetworkEvent {
 }
 
 impl NetworkEvent {
-    /// Whether the event is one of a stream, and not of a datagram.
+    /// Returns true if the event is one of a stream, and not of a datagram.
     pub(super) fn is_of_stream(&self) -> bool {
         !matches!(self, Self::Datagram { .. } | Self::Refused { .. })
     }
 }
 
-/// How often the network has disturbed its streams and datagrams, as its [`Conditions`] have it or a caller has asked for.
+/// The numbers of disturbances of the network's streams and datagrams, by its [`Conditions`] or by a caller's request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Disturbances {
-    /// Segments that came late.
+    /// Segments that were late.
     pub stalls: u64,
     /// Streams that were reset.
     pub resets: u64,
@@ -95,7 +94,7 @@ pub struct Disturbances {
     pub half_closes: u64,
     /// Attempts to connect that were refused.
     pub refusals: u64,
-    /// Attempts to connect that nobody answered.
+    /// Attempts to connect that got no answer.
     pub silences: u64,
     /// Streams on which the end that was connected to replied late.
     pub late_replies: u64,
@@ -105,7 +104,7 @@ pub struct Disturbances {
     pub losses: u64,
     /// Datagrams that arrived twice.
     pub duplications: u64,
-    /// Datagrams that came late, so that later ones could overtake them.
+    /// Datagrams that were late, so that later ones could overtake them.
     pub reorderings: u64,
     /// Datagrams of which bits were flipped.
     pub corruptions: u64,
@@ -115,21 +114,21 @@ pub struct Disturbances {
     pub oversizes: u64,
     /// Datagrams between hosts that were cut off from each other.
     pub cuts: u64,
-    /// Sockets for datagrams whose address was changed, each time that it was.
+    /// Changes of the address of a socket for datagrams.
     pub rebinds: u64,
     /// Datagrams to an address that a socket had before its address was changed.
     pub strays: u64,
 }
 
-/// What streams and datagrams share.
+/// State that streams and datagrams share.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) now: Duration,
     random: Xoshiro256PlusPlus,
     pub(super) conditions: Conditions,
-    /// What is going to happen, by time and serial number.
+    /// Future events, by time and serial number.
     pub(super) events: BTreeMap<(Duration, u64), NetworkEvent>,
-    /// How many of the events are of streams.
+    /// The number of events of streams.
     pub(super) stream_events: usize,
     /// The last number given to a socket, an end or an event.
     serial: u64,
@@ -157,7 +156,7 @@ impl Common {
         self.serial
     }
 
-    /// Picks an ephemeral port: the first one, from a random one on, for which `take` says that it took the address.
+    /// Picks an ephemeral port: the first one, beginning at a random one, for which `take` returns true because it took the address.
     pub(super) fn pick_port(
         &mut self,
         ip: IpAddr,
@@ -175,7 +174,7 @@ impl Common {
         Err(Errno::ADDRINUSE.into())
     }
 
-    /// For how long a link is busy with `len` octets.
+    /// The time for which a link is busy with `len` octets.
     pub(super) fn carried(&self, len: usize) -> Duration {
         match self.conditions.bandwidth {
             0 => Duration::ZERO,
@@ -216,7 +215,7 @@ impl Common {
         usize::try_from(drawn).unwrap_or(usize::MAX).max(1)
     }
 
-    /// An index into something of this length.
+    /// A random index into a list of this length.
     pub(super) fn draw_index(&mut self, len: usize) -> usize {
         let drawn = self.draw(0..=(len as u64).saturating_sub(1));
         usize::try_from(drawn).unwrap_or(0)
@@ -233,8 +232,8 @@ impl Common {
     }
 }
 
-/// Whether a route leads from one address to the other: between two families there is none, and loopback addresses reach each
-/// other only.
+/// Returns true if a route leads from one address to the other: between two families there is none, and loopback addresses reach each other
+/// only.
 pub(super) fn has_route(one: SocketAddr, other: SocketAddr) -> bool {
     let route = |address: SocketAddr| (address.is_ipv4(), address.ip().is_loopback());
     route(one) == route(other)

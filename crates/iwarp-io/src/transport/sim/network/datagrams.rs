@@ -1,8 +1,8 @@
-//! Datagrams, as UDP has them: each arrives whole or not at all. Their addresses are apart from those of streams.
+//! Datagrams, as UDP has them: each arrives whole or not at all. Their addresses are independent of those of streams.
 //!
-//! Datagrams from one socket to one address arrive in the order in which they were sent, unless [`Conditions::reordering`]
-//! makes some late. A datagram to an address that no socket has is answered as by ICMP: after the latency the sender's socket
-//! is told the address. Of all disturbances only a [cut](Datagrams::cut) and a [rebind](Datagrams::rebind) lose this answer.
+//! Datagrams from one socket to one address arrive in the order in which they were sent, unless [`Conditions::reordering`] makes some late.
+//! A datagram to an address that no socket has is answered as by ICMP: after the latency the address is reported to the sender's socket. Of
+//! all disturbances only a [cut](Datagrams::cut) and a [rebind](Datagrams::rebind) lose this answer.
 //!
 //! [`Conditions::reordering`]: crate::transport::sim::conditions::Conditions::reordering
 
@@ -25,14 +25,14 @@ struct DatagramState {
     picked: bool,
     /// The address that others see: the local one, until it is changed.
     outside: SocketAddr,
-    /// When the link has carried the last sent octets.
+    /// The time when the link has carried the last sent octets.
     busy_until: Duration,
-    /// When the last datagram to an address arrives. Later ones do not arrive earlier, unless this one is late.
+    /// The time when the last datagram to each address arrives. Later ones do not arrive earlier, unless this one is late.
     last_arrivals: BTreeMap<SocketAddr, Duration>,
     received: VecDeque<Datagram>,
-    /// How many octets the received datagrams have.
+    /// The number of octets in the received datagrams.
     held: usize,
-    /// Where nobody received what was sent there, each address once.
+    /// Addresses to which datagrams were sent and at which there was no socket, each once.
     refused: VecDeque<SocketAddr>,
 }
 
@@ -40,9 +40,9 @@ struct DatagramState {
 #[derive(Debug, Default)]
 pub(super) struct DatagramSockets {
     sockets: BTreeMap<DatagramSocketId, DatagramState>,
-    /// The socket that holds an address. A socket holds the address that it has bound, and all at which others have seen it.
+    /// The socket that holds an address. A socket holds the address that it has bound, and all addresses at which others have seen it.
     bound: BTreeMap<SocketAddr, DatagramSocketId>,
-    /// Hosts that cannot reach each other, the lower address first, and until when.
+    /// Hosts that cannot reach each other, the lower address first, and the end of each cut.
     cuts: BTreeMap<[IpAddr; 2], Duration>,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Datagrams<'a> {
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE`, where another socket for datagrams has the address or no port is left.
+    /// `EADDRINUSE`, if another socket for datagrams has the address or no port is left.
     pub fn bind(&mut self, address: SocketAddr) -> io::Result<DatagramSocketId> {
         let local = match address.port() {
             0 => self.pick_port(address.ip())?,
@@ -100,7 +100,7 @@ impl<'a> Datagrams<'a> {
         self.common.pick_port(ip, free)
     }
 
-    /// Closes a socket, with what it has not taken. Its addresses can be bound again.
+    /// Closes a socket, with the datagrams that it has not taken. Its addresses can be bound again.
     pub fn close(&mut self, socket: DatagramSocketId) {
         self.state.sockets.remove(&socket);
         self.state.bound.retain(|_, holder| *holder != socket);
@@ -111,7 +111,7 @@ impl<'a> Datagrams<'a> {
         self.socket(socket).local
     }
 
-    /// What a socket is ready for: to be read. It takes datagrams at any time.
+    /// The edges for which a socket is ready: only reading. It accepts datagrams at any time.
     pub fn readiness(&self, socket: DatagramSocketId) -> Edges {
         match self.state.sockets.get(&socket) {
             Some(state) if !state.received.is_empty() || !state.refused.is_empty() => Edges::READ,
@@ -136,8 +136,8 @@ impl<'a> Datagrams<'a> {
     ///
     /// # Errors
     ///
-    /// `ENETUNREACH`, where no route leads to the address, as for streams; `EHOSTUNREACH`, where the conditions say that the host
-    /// cannot be reached; `EMSGSIZE`, where they do not allow such a large datagram.
+    /// `ENETUNREACH`, if no route leads to the address, as for streams; `EHOSTUNREACH`, if the conditions make the host unreachable;
+    /// `EMSGSIZE`, if they do not allow such a large datagram.
     pub fn send(
         &mut self,
         socket: DatagramSocketId,
@@ -192,8 +192,8 @@ impl<'a> Datagrams<'a> {
         self.common.schedule(at, event);
     }
 
-    /// Flips one to eight bits. Where a QUIC handshake is under way they are behind the header: whether an endpoint answers a packet
-    /// whose connection or header protection it takes for another follows from the ciphertext, and no seed decides the keys.
+    /// Flips one to eight bits. During a QUIC handshake the bits are behind the header. An endpoint's answer to a packet with a changed
+    /// connection ID or header protection depends on the ciphertext, and the keys do not follow from the seed.
     fn corrupt(&mut self, octets: &mut [u8]) {
         let count = self.common.draw(1..=8);
         let is_long = octets[0] & LONG_HEADER != 0;
@@ -211,7 +211,7 @@ impl<'a> Datagrams<'a> {
         }
     }
 
-    /// When a datagram that leaves now arrives.
+    /// The time at which a datagram that is sent now arrives.
     fn arrival(&mut self, socket: DatagramSocketId, to: SocketAddr) -> Duration {
         let latency = self.common.latency();
         let mut late = Duration::ZERO;
@@ -238,7 +238,7 @@ impl<'a> Datagrams<'a> {
         Some(datagram)
     }
 
-    /// Takes an address where nobody received what the socket had sent. Such an address is told once, however many
+    /// Takes an address to which the socket has sent and at which there was no socket. Such an address is reported once, however many
     /// datagrams were sent there meanwhile.
     pub fn take_refused(&mut self, socket: DatagramSocketId) -> Option<SocketAddr> {
         self.socket_mut(socket).refused.pop_front()
@@ -246,13 +246,13 @@ impl<'a> Datagrams<'a> {
 
     // ---- disturbances by call ----
 
-    /// Changes the port of the address at which others see a socket, as a NAT does when it has forgotten the socket: datagrams sent
-    /// from now on come from the new address, which this returns. Datagrams to the old address are lost, also those on their way.
-    /// The socket's program is not told.
+    /// Changes the port of the address at which others see a socket, as a NAT does when it has forgotten the socket: datagrams sent from
+    /// now on come from the new address, which this returns. Datagrams to the old address are lost, also those on their way. The socket's
+    /// program does not notice.
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE`, where no port is left.
+    /// `EADDRINUSE`, if no port is left.
     pub fn rebind(&mut self, socket: DatagramSocketId) -> io::Result<SocketAddr> {
         let outside = self.pick_port(self.socket(socket).outside.ip())?;
         self.common.disturbances.rebinds += 1;
@@ -261,12 +261,12 @@ impl<'a> Datagrams<'a> {
         Ok(outside)
     }
 
-    /// [Rebinds](Self::rebind) all sockets of a host whose ports the network has picked, as a NAT in front of the host does that
-    /// has been started anew; it forwards other ports to the host. Returns how many sockets there were.
+    /// [Rebinds](Self::rebind) all sockets of a host whose ports the network has picked, as a NAT in front of the host does after a
+    /// restart; it forwards other ports to the host. Returns the number of these sockets.
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE`, where no port is left.
+    /// `EADDRINUSE`, if no port is left.
     pub fn rebind_host(&mut self, host: IpAddr) -> io::Result<usize> {
         let sockets = self.state.sockets.iter();
         let behind = sockets.filter(|(_, state)| state.picked && state.local.ip() == host);
@@ -290,7 +290,7 @@ impl<'a> Datagrams<'a> {
         until.is_some_and(|until| *until > self.common.now)
     }
 
-    // ---- what the network does by itself ----
+    // ---- events that the network causes itself ----
 
     /// A datagram has reached its destination.
     pub(super) fn arrived(&mut self, to: SocketAddr, datagram: Datagram) {
@@ -321,7 +321,7 @@ impl<'a> Datagrams<'a> {
         self.common.notices.push_back(Notice::Received(id));
     }
 
-    /// A sender learns that nobody receives at a remote address.
+    /// A sender learns that there is no socket at a remote address.
     pub(super) fn refused(&mut self, sender: SocketAddr, remote: SocketAddr) {
         if self.is_cut(remote, sender) {
             return;
@@ -331,7 +331,7 @@ impl<'a> Datagrams<'a> {
         };
         let state = self.socket_mut(id);
         if state.outside != sender {
-            return; // a NAT knows nobody at that address any more
+            return; // a NAT has forgotten the host at that address
         }
         if !state.refused.contains(&remote) {
             state.refused.push_back(remote);

@@ -25,7 +25,7 @@ fn pair(seed: u64, conditions: Conditions) -> (Network, EndId, EndId) {
     (network, active, passive)
 }
 
-/// Advances until nothing happens any more.
+/// Advances until no event is left.
 fn run(network: &mut Network) {
     while let Some(at) = network.next_event() {
         network.advance(at);
@@ -52,7 +52,7 @@ fn what_was_written_before_the_end_arrives_before_the_end() {
     run(&mut network);
     assert_eq!(read_all(&mut network, b), text);
     assert_eq!(network.read(b, 1, |_| {}).unwrap(), 0);
-    // The other direction goes on.
+    // The other direction continues.
     network.write(b, b"still here").unwrap();
     network.close(b);
     run(&mut network);
@@ -132,7 +132,7 @@ fn iw_054_the_address_of_a_closing_end_can_be_bound_and_connected_to_others() {
     let (client, server) = network.addresses(active);
     let taken = |network: &mut Network| errno(network.bind(client).unwrap_err());
     assert_eq!(taken(&mut network), Some(Errno::ADDRINUSE));
-    // The peer's end leaves the stream to its program, which holds the address.
+    // The peer has closed its direction, and the program still holds the address.
     network.close_write(passive);
     run(&mut network);
     assert_eq!(taken(&mut network), Some(Errno::ADDRINUSE));
@@ -143,7 +143,7 @@ fn iw_054_the_address_of_a_closing_end_can_be_bound_and_connected_to_others() {
     let elsewhere = network.bind(address(3, 7000)).unwrap();
     let listener = network.listen(elsewhere, 1);
     let other = network.connect(client, elsewhere).unwrap();
-    // The first end goes, and the address stays that of the other.
+    // The first end is removed, and the address stays that of the other.
     network.close(active);
     network.close(passive);
     run(&mut network);
@@ -249,7 +249,7 @@ fn each_disturbance_happens_and_none_without_its_chance() {
     run(&mut network);
     assert_eq!(read_all(&mut network, b), b"late");
 
-    // The end that was connected to replies late, and then as always; or never, although the other direction goes on.
+    // The end that was connected to replies late, and afterwards without delay; or never, although the other direction continues.
     let replies = |conditions| {
         let (mut network, a, b) = pair(11, conditions);
         let before = network.now();
@@ -318,7 +318,7 @@ fn equal_seeds_draw_the_same_numbers_for_streams_in_every_version() {
     let expected = (6_664_892_399, 15_287_962_870_434_012_177);
     let mut network = Network::new(11, Conditions::default());
     assert_eq!(streams_alone(&mut network), expected);
-    // Nor do sockets that send no datagrams draw any, whatever would happen to datagrams.
+    // Sockets that send no datagrams do not draw numbers either, whatever the conditions for datagrams.
     let mut network = Network::new(
         11,
         Conditions {
@@ -363,7 +363,7 @@ fn octet(at: u64) -> u8 {
     at.to_le_bytes()[0]
 }
 
-/// Everything that the two ends see of a run.
+/// A log of everything that the two ends see of a run.
 fn story(seed: u64, buffer: usize, acts: &[Act]) -> Vec<String> {
     let conditions = Conditions {
         buffer,

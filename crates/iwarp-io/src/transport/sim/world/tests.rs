@@ -86,7 +86,7 @@ fn who_waits_moves_the_clock_to_what_happens_next() {
     assert!(stuck.get_ref().unwrap().is::<Stuck>());
 }
 
-/// A task that counts its calls, and wishes for the next call after a second, so many times.
+/// A task that counts its calls, and wishes for the next call after a second, for a number of times.
 struct PeriodicTask {
     world: World,
     calls: AtomicU32,

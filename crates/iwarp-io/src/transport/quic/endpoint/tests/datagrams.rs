@@ -25,12 +25,12 @@ fn datagrams_of_any_content_leave_nothing_behind() {
     for round in 0..3000 {
         let random = usize::try_from(rig.world.random() % 0xFFFF).unwrap();
         let datagram = match round % 3 {
-            // Anything, of any length, also none.
+            // Random octets of any length, including none.
             0 => octets(
                 &rig.world,
                 [0, 1, 20, 1200, 1500, random][round % 6].min(65_507),
             ),
-            // What the neighbour has sent or received, changed or cut.
+            // A datagram that the neighbour has sent or received, changed or cut.
             1 => {
                 let mut datagram = seen[random % seen.len()].clone();
                 let at = random % datagram.len();

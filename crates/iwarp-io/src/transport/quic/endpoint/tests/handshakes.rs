@@ -1,4 +1,4 @@
-//! First packets without end, and handshakes that come to no end.
+//! Floods of first packets, and handshakes that never complete.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn a_flood_of_first_packets_from_false_addresses_is_asked_for_the_address() {
     assert!(most <= HANDSHAKES / 2 + 1, "{most} connections are held");
     assert!(rig.refused("udp.retries") > 100);
     neighbour.assert_is_served(&mut rig);
-    // Somebody with a true address gets in.
+    // A peer with a true address gets in.
     let newcomer = Peer::connected(&mut rig, at([10, 0, 0, 3], 5000));
     assert!(newcomer.is_connected());
     drop(newcomer);
@@ -58,7 +58,7 @@ fn a_flood_of_first_packets_from_false_addresses_is_asked_for_the_address() {
     neighbour.assert_is_served(&mut rig);
 }
 
-/// A client that proves its address gets in at once, while first packets that name its address come without end.
+/// A client that proves its address gets in at once, during a flood of first packets that name its address.
 #[test]
 fn first_packets_that_name_an_address_do_not_count_against_it() {
     let mut rig = Rig::new();
@@ -195,7 +195,7 @@ fn whoever_is_not_trusted_leaves_nothing_behind() {
 fn a_connection_without_streams_is_not_kept_for_ever() {
     let mut rig = Rig::new();
     let mut idle = Peer::connected(&mut rig, at([10, 0, 0, 3], 5000));
-    // Its keep-alive packets go on.
+    // The idle peer keeps sending keep-alive packets.
     rig.run(&mut [&mut idle], Duration::from_secs(120));
     assert_eq!(rig.state.connections.len(), 0);
 }

@@ -1,4 +1,4 @@
-//! Peers that mean harm, and what the endpoint of a listener holds of them, in a simulated network.
+//! Malicious peers, and the memory that the endpoint of a listener holds for them, in a simulated network.
 
 mod datagrams;
 mod handshakes;

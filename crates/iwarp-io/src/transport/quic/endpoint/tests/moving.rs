@@ -1,4 +1,4 @@
-//! Peers that are seen at another address than before, as behind a NAT that has forgotten them.
+//! Peers whose address changes, as behind a NAT that has forgotten them.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use super::rig::{Neighbour, Rig, at};
 
 const ELSEWHERE: SocketAddr = at([10, 0, 0, 2], 6000);
 
-/// What is so when the first octet comes from the new address.
+/// The state when the first octet comes from the new address.
 #[derive(Clone, Copy)]
 struct Moment {
-    /// The time of what was sent to the last address is over.
+    /// The time limit of packets sent to the last address has passed.
     time_is_over: bool,
     socket_is_full: bool,
 }
 
 /// The listener's side sends something that does not arrive, because the peer moves and sends an octet from its new address.
 fn lose_and_move(rig: &mut Rig, neighbour: &mut Neighbour, moment: Moment) {
-    // Nothing is in flight, and nothing is owed.
+    // Nothing is in flight, and no packets wait to be sent.
     rig.run(&mut [&mut neighbour.peer], Duration::from_secs(1));
     let flow = neighbour.flow;
     rig.act(|state, outside| {
@@ -43,13 +43,13 @@ fn lose_and_move(rig: &mut Rig, neighbour: &mut Neighbour, moment: Moment) {
     assert_eq!(seen_at(rig), ELSEWHERE);
 }
 
-/// Where the listener's side sends to.
+/// The address that the listener's side sends to.
 fn seen_at(rig: &Rig) -> SocketAddr {
     let connection = rig.state.connections.iter().next();
     connection.expect("a connection").1.quic.remote_address()
 }
 
-/// Both get what the other one has sent meanwhile.
+/// Both get the octets that the other one has sent meanwhile.
 fn assert_goes_on(rig: &mut Rig, neighbour: &mut Neighbour) {
     let (flow, stream) = (neighbour.flow, neighbour.stream);
     let (mut there, mut here) = (Vec::new(), Vec::new());

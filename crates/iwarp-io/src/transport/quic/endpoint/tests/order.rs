@@ -1,4 +1,4 @@
-//! In which order streams of one connection send.
+//! The order in which streams of one connection send.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn fill(rig: &mut Rig, streams: &[usize]) {
     }
 }
 
-/// What was sent arrives. The peer has acknowledged nothing of it yet.
+/// The sent octets arrive. The peer has acknowledged none of them yet.
 fn arrive(rig: &Rig, neighbour: &mut Neighbour) {
     rig.world.pass(Duration::from_millis(100));
     neighbour.peer.drive(rig.world.now());
@@ -85,10 +85,10 @@ fn a_stream_that_sends_much_is_sent_with_the_others() {
     assert!(is_urgent(&rig));
 }
 
-/// What is in flight within a machine while small messages are in use, in octets.
+/// The octets in flight within a machine while small messages are in use.
 const BESIDE_SMALL: usize = 64 * 1024;
 
-/// Sends 1 MiB on a stream that has been quiet. Returns how many octets leave before the first acknowledgement.
+/// Sends 1 MiB on a stream that has been quiet. Returns the number of octets sent before the first acknowledgement.
 fn burst(rig: &mut Rig, neighbour: &mut Neighbour, flow: usize, stream: StreamId) -> usize {
     let octets = vec![0; 1024 * 1024];
     let written = rig.act(|state, outside| {
@@ -113,7 +113,7 @@ fn within_a_machine_less_is_in_flight_while_small_messages_are_in_use() {
     let mut bulk = Neighbour::at(&mut rig, at([10, 0, 0, 1], 5000));
     let mut small = Neighbour::new(&mut rig);
     let (flow, stream) = (bulk.flow, bulk.stream);
-    // What has left until then has made small messages of the set-up a thing of the past.
+    // After these bursts, the small messages of the set-up no longer count.
     let mut usual = Vec::new();
     for _ in 0..16 {
         usual.push(burst(&mut rig, &mut bulk, flow, stream));
@@ -130,7 +130,7 @@ fn within_a_machine_less_is_in_flight_while_small_messages_are_in_use() {
     assert!(usual[31] > 2 * BESIDE_SMALL, "{usual:?}");
 }
 
-/// A small request leaves, and much data comes for it.
+/// A small request is sent, and much data is sent in answer.
 fn ask_for_much(rig: &mut Rig, asking: &mut Neighbour) {
     rig.act(|state, outside| {
         state.write(asking.flow, b"more").unwrap();

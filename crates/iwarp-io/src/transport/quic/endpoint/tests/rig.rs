@@ -20,7 +20,7 @@ use crate::transport::quic::shared_socket::SharedSocket;
 use crate::transport::quic::socket::{LONGEST_TRAIN, PlainSocket, Socket, Train};
 use crate::transport::sim::{Conditions, DatagramSocket, World};
 
-/// Where the endpoint listens.
+/// The address at which the endpoint listens.
 pub(super) const SERVER: SocketAddr = at([10, 0, 0, 1], 7174);
 
 /// An address.
@@ -35,7 +35,7 @@ pub(super) struct Rig {
     socket: Socket,
     settings: Settings,
     pub(super) state: QuicEndpoint,
-    /// Everything that was raised.
+    /// All sources that were raised.
     pub(super) raised: Vec<(Arc<CarriedSource>, Edges)>,
 }
 
@@ -89,7 +89,7 @@ impl Rig {
         acted
     }
 
-    /// Takes in what has come, and does what is due.
+    /// Handles received datagrams and passed deadlines.
     pub(super) fn visit(&mut self) {
         self.act(|state, outside| state.send_owed(outside));
         let (mut buffer, mut received) = (vec![0; LONGEST_TRAIN], Vec::<Train>::new());
@@ -104,7 +104,7 @@ impl Rig {
         });
     }
 
-    /// Lets so much time pass for the endpoint and these peers.
+    /// Lets this much time pass for the endpoint and these peers.
     pub(super) fn run(&mut self, peers: &mut [&mut Peer], time: Duration) {
         let end = self.world.now() + time;
         self.run_until(peers, end, |_, _| false);
@@ -146,7 +146,7 @@ impl Rig {
         }
     }
 
-    /// Has the endpoint find the socket full until its list of blocked datagrams is emptied.
+    /// Makes the endpoint find the socket full until its list of blocked datagrams is emptied.
     pub(super) fn fill_socket(&mut self) {
         let transmit = quinn_proto::Transmit {
             destination: SERVER,
@@ -159,7 +159,7 @@ impl Rig {
         self.state.blocked.push_back((transmit, octets));
     }
 
-    /// How often this was refused.
+    /// The number of refusals of this name.
     pub(super) fn refused(&self, name: &str) -> u64 {
         let counts = self.state.refusals.all();
         let count = counts.iter().find(|(known, _)| *known == name);
@@ -172,7 +172,7 @@ impl Rig {
     }
 }
 
-/// Somebody who speaks QUIC.
+/// A peer that speaks QUIC.
 pub(super) struct Peer {
     pub(super) endpoint: Endpoint,
     pub(super) socket: DatagramSocket,
@@ -252,7 +252,7 @@ impl Peer {
         self.open(&preamble.encode())
     }
 
-    /// What is there to read of a stream.
+    /// The octets of a stream that can be read.
     pub(super) fn read(&mut self, stream: StreamId) -> Vec<u8> {
         let mut octets = Vec::new();
         let mut receiving = self.connection().recv_stream(stream);
@@ -265,7 +265,7 @@ impl Peer {
         octets
     }
 
-    /// With which codes streams were stopped.
+    /// The codes with which streams were stopped.
     pub(super) fn stopped(&self) -> Vec<Option<ErrorCode>> {
         let stopped = self.events.iter().filter_map(|event| match event {
             Event::Stream(quinn_proto::StreamEvent::Stopped { error_code, .. }) => {
@@ -296,7 +296,7 @@ impl Peer {
         sent
     }
 
-    /// The peer is seen at another address from now on, and what is sent to the former one is lost.
+    /// The peer has another address from now on, and datagrams sent to the former one are lost.
     pub(super) fn move_to(&mut self, address: SocketAddr) {
         self.socket = DatagramSocket::bind(self.socket.world(), address).unwrap();
     }
@@ -377,7 +377,7 @@ impl Neighbour {
         neighbour
     }
 
-    /// Octets of the neighbour arrive, and octets for it.
+    /// Checks that octets arrive in both directions.
     #[track_caller]
     pub(super) fn assert_is_served(&mut self, rig: &mut Rig) {
         let (flow, stream) = (self.flow, self.stream);

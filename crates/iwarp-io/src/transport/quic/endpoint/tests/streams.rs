@@ -1,4 +1,4 @@
-//! Streams without end, and streams that carry anything but iWARP.
+//! Floods of streams, and streams that carry anything but iWARP.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::transport::quic::socket::Train;
 
 const ATTACKER: SocketAddr = at([10, 0, 0, 3], 5000);
 
-/// So many streams of a peer that a listener has taken, as the peer knows them and as the endpoint does.
+/// Opens `count` streams of a peer, which a listener takes: their IDs at the peer, and their keys at the endpoint.
 fn accepted(rig: &mut Rig, peer: &mut Peer, count: u16) -> (Vec<StreamId>, Vec<usize>) {
     let streams: Vec<_> = (0..count)
         .map(|number| peer.open_with_preamble(100 + number).unwrap())
@@ -47,14 +47,14 @@ fn streams_without_a_whole_preamble_are_limited_and_do_not_stay() {
     assert!(opened > ARRIVING, "{opened} streams were opened");
     assert!(attacker.stopped().contains(&Some(ErrorCode::Limit)));
     neighbour.assert_is_served(&mut rig);
-    // Nobody waits for the rest of a preamble for ever.
+    // The endpoint does not wait for ever for the rest of a preamble.
     let peers = &mut [&mut attacker, &mut neighbour.peer];
     rig.run(peers, Duration::from_secs(60));
     assert_eq!((rig.state.connections.len(), rig.state.flows.len()), (1, 1));
     neighbour.assert_is_served(&mut rig);
 }
 
-/// QUIC needs memory for each stream that is permitted, so that a stranger is permitted few.
+/// QUIC needs memory for each stream that is permitted, so an unknown peer is permitted few.
 #[test]
 fn a_peer_may_open_few_streams_at_first_and_all_as_soon_as_it_has_opened_many() {
     let mut rig = Rig::new();
@@ -144,7 +144,7 @@ fn streams_that_are_reset_and_opened_anew_do_not_pile_up() {
         assert!(rig.state.flows.len() <= BACKLOG + ARRIVING + 1);
     }
     neighbour.assert_is_served(&mut rig);
-    // Whoever takes them finds that they are gone.
+    // A caller that takes them finds that they are gone.
     while rig.state.is_somebody_there() {
         if let Ok(flow) = rig.state.accept() {
             rig.act(|state, outside| state.let_go(outside, flow));
@@ -360,7 +360,7 @@ fn a_stream_is_answered_as_soon_as_the_connection_has_room_for_the_answer() {
     });
 }
 
-/// The peer of a bulk transfer learns that the connection was closed, though the congestion window is full.
+/// The peer of a bulk transfer learns that the connection was closed, even if the congestion window is full.
 #[test]
 fn a_connection_that_is_closed_says_so_whatever_is_in_flight() {
     for host in [SERVER.ip(), at([10, 0, 0, 2], 0).ip()] {

@@ -4,7 +4,7 @@ use std::path::Path;
 use super::pump::Pump;
 use super::*;
 
-/// What openssl 3.0 has made:
+/// Made by openssl 3.0:
 ///
 /// - `certificate.pem`, `key.pem`: `openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -subj /CN=host.example`
 /// - `ec_key.pem`, `encrypted_ec_key.pem`: the same key from `openssl ec`
@@ -16,7 +16,7 @@ fn openssl(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// What `openssl x509 -noout -fingerprint -sha256` prints for the certificate, in small letters at the beginning.
+/// The output of `openssl x509 -noout -fingerprint -sha256` for the certificate, with the beginning in small letters.
 const FINGERPRINT: &str = "sha256:79:1D:7F:20:C3:3A:01:36:68:89:58:B9:FB:C4:F3:F1:02:32:99:B3:8F:98:BE:55:9E:62:09:D7:B3:1E:D4:EA";
 
 /// A folder with these files.
@@ -80,7 +80,7 @@ fn credentials_may_be_in_files_of_either_form_or_in_one() {
     }
 }
 
-/// Checks what the error of credentials in two files says after the name of the folder.
+/// Checks the text of the error of credentials in two files, after the name of the folder.
 #[track_caller]
 fn assert_wrong_identity(files: &TempDir, certificate: &str, key: &str, expected: &str) {
     let error = Credentials::from_files(files.path().join(certificate), files.path().join(key));

@@ -1,4 +1,4 @@
-//! Who may be connected with whom, and what each side sees otherwise.
+//! The peers that may connect to each other, and the errors of both sides otherwise.
 
 use quinn_proto::ConnectionError;
 use rcgen::ExtendedKeyUsagePurpose;
@@ -16,7 +16,7 @@ const BAD_SIGNATURE: u64 = 0x133;
 const NO_CERTIFICATE: u64 = 0x174;
 const NO_PROTOCOL: u64 = 0x178;
 
-/// An adapter with credentials of its own, as in another process.
+/// An adapter with its own credentials, as in another process.
 fn another() -> Security {
     Security::default().credentials(Credentials::generate().unwrap())
 }
@@ -45,7 +45,7 @@ fn raised(error: Option<&ConnectionError>, code: u64) -> String {
     }
 }
 
-/// The peer has told this side of the error. Returns its text.
+/// The peer has reported the error to this side. Returns its text.
 #[track_caller]
 fn told(error: Option<&ConnectionError>, code: u64) -> String {
     match error {
@@ -306,7 +306,7 @@ fn certified(credentials: &Credentials) -> CertifiedKey {
     (*credentials.certified()).clone()
 }
 
-/// The certificate of one with the key of another.
+/// The certificate of one peer with the key of another.
 fn stolen(credentials: &Credentials) -> CertifiedKey {
     let key = certified(&Credentials::generate().unwrap()).key;
     CertifiedKey::new(certified(credentials).cert, key)
@@ -388,8 +388,7 @@ fn a_server_refuses_clients_of_other_protocols() {
     assert!(pump.server.is_connected());
 }
 
-/// Servers that are made with rustls never choose a wrong protocol. So the test changes what a server says, before it is
-/// encrypted.
+/// Servers that are made with rustls never choose a wrong protocol. So the test changes the server's message before it is encrypted.
 #[test]
 fn a_client_refuses_servers_that_choose_another_protocol_or_none() {
     /// The extension of EncryptedExtensions by which a server chooses (RFC 7301 §3.1).

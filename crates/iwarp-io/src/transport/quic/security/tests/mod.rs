@@ -59,7 +59,7 @@ impl Authority {
         self.folder.path().join("ca.pem")
     }
 
-    /// Trust in what the authority has signed.
+    /// Trust in all certificates that the authority has signed.
     fn trust(&self) -> Trust {
         Trust::own_process().authorities(self.file()).unwrap()
     }
@@ -70,12 +70,12 @@ impl Authority {
         Credentials::new(vec![certificate], der(self.issuer.key())).unwrap()
     }
 
-    /// A certificate for these names, valid in these years, of which the last is not included.
+    /// Signs a certificate for these names, valid in these years, of which the last is not included.
     fn sign(&self, names: &[&str], years: (i32, i32)) -> Credentials {
         self.sign_for(names, years, &[])
     }
 
-    /// As `sign`, for these uses only.
+    /// Like `sign`, for these uses only.
     fn sign_for(
         &self,
         names: &[&str],
@@ -93,7 +93,7 @@ impl Authority {
     }
 }
 
-/// Years in which every clock is.
+/// A range of years that contains the year of every clock.
 const NOW: (i32, i32) = (1980, 4000);
 
 /// A key in DER.

@@ -1,4 +1,4 @@
-//! Peers of other makes.
+//! Peers of other implementations.
 
 use std::sync::Arc;
 

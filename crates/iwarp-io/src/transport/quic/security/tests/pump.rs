@@ -1,4 +1,4 @@
-//! Two endpoints of QUIC, with the datagrams between them passed on by hand.
+//! Two endpoints of QUIC, and the test passes datagrams between them.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -21,9 +21,9 @@ pub(super) struct Side {
     endpoint: Endpoint,
     address: SocketAddr,
     pub(super) connection: Option<(ConnectionHandle, Connection)>,
-    /// What the connection has reported.
+    /// The events that the connection has reported.
     pub(super) events: Vec<Event>,
-    /// Why the endpoint has not accepted a connection.
+    /// The reason why the endpoint has not accepted a connection.
     pub(super) not_accepted: Option<ConnectionError>,
     /// The lengths of the datagrams that were sent.
     pub(super) sent: Vec<usize>,
@@ -51,13 +51,13 @@ impl Side {
         self.events.iter().any(is_connected)
     }
 
-    /// Whether the peer's stream was seen.
+    /// Returns true if the peer's stream was seen.
     pub(super) fn has_stream(&self) -> bool {
         let is_stream = |event: &Event| matches!(event, Event::Stream(StreamEvent::Opened { .. }));
         self.events.iter().any(is_stream)
     }
 
-    /// Why the connection was lost, or not accepted.
+    /// The reason why the connection was lost, or not accepted.
     pub(super) fn error(&self) -> Option<&ConnectionError> {
         let lost = self.events.iter().find_map(|event| match event {
             Event::ConnectionLost { reason } => Some(reason),
@@ -81,7 +81,7 @@ impl Side {
         received
     }
 
-    /// Takes a datagram in.
+    /// Handles a datagram.
     fn handle(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) -> Option<Vec<u8>> {
         let mut buffer = Vec::new();
         let event = self
@@ -110,7 +110,7 @@ impl Side {
         Some(buffer[..response.size].to_vec())
     }
 
-    /// Lets the connection work, and returns what it sends.
+    /// Lets the connection work, and returns the datagrams that it sends.
     fn drive(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let Some((handle, connection)) = &mut self.connection else {
             return Vec::new();
@@ -156,7 +156,7 @@ pub(super) struct Pump {
 }
 
 impl Pump {
-    /// The two sides of a handshake that has come to its end, one way or the other.
+    /// The two sides of a handshake that has succeeded or failed.
     pub(super) fn shake_hands(client: &Security, server: &Security) -> Self {
         let mut pump = Self::between(
             client.client_config().unwrap(),
@@ -167,7 +167,7 @@ impl Pump {
         pump
     }
 
-    /// As [`shake_hands`](Self::shake_hands), with peers of any make, before the first datagram.
+    /// Like [`shake_hands`](Self::shake_hands), with peers of any implementation, before the first datagram.
     pub(super) fn between(client: ClientConfig, server: ServerConfig, name: &str) -> Self {
         let mut pump = Self::listening(server);
         pump.connect(client, name);
@@ -180,7 +180,7 @@ impl Pump {
         Self::of(config(), config(), server)
     }
 
-    /// As [`listening`](Self::listening), with settings of the endpoints.
+    /// Like [`listening`](Self::listening), with settings of the endpoints.
     pub(super) fn of(
         client: quinn_proto::EndpointConfig,
         server: quinn_proto::EndpointConfig,
@@ -202,7 +202,7 @@ impl Pump {
         connection
     }
 
-    /// Passes datagrams on until none is on the way. The clock stands still.
+    /// Passes datagrams on until none is on the way. The clock does not advance.
     pub(super) fn run(&mut self) {
         loop {
             for (is_client, side) in [(true, &mut self.client), (false, &mut self.server)] {

@@ -28,7 +28,7 @@ fn the_words_of_a_peer_cannot_confuse_a_terminal() {
         explain(&error),
         format!("{program} (in its words, \u{fffd}){remedy}")
     );
-    // Characters that reorder what stands around them, and one that is none.
+    // Characters that reorder the text around them, and one noncharacter.
     let reordered = ConnectionError::ApplicationClosed(ApplicationClose {
         error_code: 0x105u32.into(),
         reason: "a\u{202e}b\u{2066}c\u{ffff}".into(),
@@ -50,7 +50,7 @@ fn a_refusal_that_was_cut_is_still_understood() {
     );
 }
 
-/// The match has no arm for others, so that a new error has to have words.
+/// The match has no arm for others, so a new error must get a text.
 #[test]
 fn every_end_of_a_connection_has_words_of_our_own() {
     let ended = |error: &ConnectionError| match error {

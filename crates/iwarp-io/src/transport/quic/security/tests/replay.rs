@@ -1,5 +1,5 @@
-//! No side sends or accepts data before the handshake is complete, and no session is resumed: nobody can replay a request,
-//! and no certificate is trusted for longer than it is valid.
+//! No side sends or accepts data before the handshake is complete, and no session is resumed: requests cannot be replayed, and no
+//! certificate is trusted for longer than it is valid.
 
 use quinn_proto::{ClientConfig, ServerConfig};
 
@@ -7,7 +7,7 @@ use super::peers::{tls_of_client, tls_of_server};
 use super::pump::{Pump, write};
 use super::*;
 
-/// A chain of certificates so long that its absence shows in the number of octets.
+/// A chain of certificates so long that its absence is visible in the number of octets.
 fn long() -> Credentials {
     let (certificate, key) = self_signed();
     Credentials::new(vec![certificate; 10], key).unwrap()
@@ -27,12 +27,12 @@ fn hasty() -> ClientConfig {
     provider::client(tls).unwrap()
 }
 
-/// What became of a connection on which the client wrote before the first datagram, if it could.
+/// The outcome of a connection on which the client wrote before the first datagram, if it could.
 #[derive(Debug, PartialEq)]
 struct Early {
     offered: bool,
     accepted: bool,
-    /// Whether the server had what was written early.
+    /// The server has received the octets that were written early.
     arrived: bool,
     /// The octets that the server has sent. They are fewer without the certificate.
     from_server: usize,

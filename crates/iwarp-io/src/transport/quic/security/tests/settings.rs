@@ -48,7 +48,7 @@ fn the_process_has_credentials_of_its_own_and_generated_ones_differ() {
     );
 }
 
-/// It takes a tenth less time than the cipher that rustls prefers.
+/// AES-128 takes a tenth less time than the cipher that rustls prefers.
 #[test]
 fn aes_128_is_preferred() {
     let provider = provider::provider().unwrap();
@@ -133,7 +133,7 @@ fn the_environment_names_a_key_log_only_for_those_who_ask() {
             "{of_client}"
         );
     }
-    // A server that logs says the same.
+    // A server that logs writes the same keys.
     assert!(Pump::shake_hands(&silent, &logs).server.is_connected());
     assert_eq!(lines(&path).lines().count(), 2 * of_client.lines().count());
 }

@@ -19,7 +19,7 @@ fn pair(seed: u64) -> (Network, [DatagramSocketId; 2], SocketAddr) {
     (network, [one, other], address(2, 7000))
 }
 
-/// Advances until nothing happens any more.
+/// Advances until no event is left.
 fn run(network: &mut Network) {
     while let Some(at) = network.next_event() {
         network.advance(at);
@@ -94,8 +94,8 @@ fn a_socket_sends_no_faster_than_the_bandwidth() {
     assert!(network.now() >= Duration::from_secs(2));
 }
 
-/// Sends 1,000 datagrams, which begin with their numbers, under these conditions. Returns what has arrived and how the network
-/// has disturbed it.
+/// Sends 1,000 datagrams, which begin with their numbers, under these conditions. Returns the datagrams that have arrived, and the
+/// disturbances.
 fn thousand(change: impl FnOnce(&mut Conditions)) -> (Vec<Datagram>, Disturbances) {
     let (mut network, [one, other], to) = pair(5);
     change(network.conditions_mut());
@@ -112,7 +112,7 @@ fn thousand(change: impl FnOnce(&mut Conditions)) -> (Vec<Datagram>, Disturbance
     (received, network.disturbances())
 }
 
-/// The octets of a datagram: its number, and as many octets more as no other has.
+/// The octets of a datagram: its number, and that many octets more, so that each datagram has a different length.
 fn numbered(number: u32) -> Vec<u8> {
     let mut octets = number.to_be_bytes().to_vec();
     octets.resize(4 + number as usize, 0xAA);
@@ -182,7 +182,7 @@ fn late_datagrams_are_overtaken_and_the_others_keep_their_order() {
     });
     let count = disturbances.reorderings;
     assert!((50..200).contains(&count), "{disturbances:?}");
-    // What a higher number has overtaken. The last ones may be late with nothing behind them.
+    // Counts the datagrams that a higher number has overtaken. The last ones may be late without being overtaken.
     let mut highest = 0;
     let (mut overtaken, mut kept) = (0, Vec::new());
     for number in numbers(&received) {
@@ -275,7 +275,7 @@ fn a_datagram_that_is_too_large_is_refused() {
     assert_eq!(network.disturbances().oversizes, 2);
 }
 
-/// How many answers of addresses that no socket has arrive until then.
+/// The number of answers of addresses without a socket that arrive until then.
 fn answers(network: &Network, until: Duration) -> u64 {
     let events = network.common.events.iter();
     let due = events.filter(|((at, _), _)| *at <= until);
@@ -297,7 +297,7 @@ fn hosts_that_are_cut_off_do_not_reach_each_other_for_that_time() {
         [one, other, third].map(|socket| take_all(network, socket).len())
     };
     send(&mut network, one, to); // on its way when the cut begins
-    send(&mut network, one, address(2, 9)); // no socket is there
+    send(&mut network, one, address(2, 9)); // there is no socket
     network.datagrams().cut(to.ip(), back.ip(), second);
     send(&mut network, one, to);
     send(&mut network, other, back);
@@ -305,7 +305,7 @@ fn hosts_that_are_cut_off_do_not_reach_each_other_for_that_time() {
     assert_eq!(found(&mut network), [0, 0, 1]);
     assert_eq!(network.disturbances().cuts, 4);
     assert_eq!(network.datagrams().take_refused(one), None);
-    // A datagram that leaves in the cut is lost although it would arrive behind the cut's end.
+    // A datagram that is sent during the cut is lost although it would arrive after the cut's end.
     network.advance(second - Duration::from_nanos(1));
     send(&mut network, one, to);
     network.advance(second);
@@ -313,7 +313,7 @@ fn hosts_that_are_cut_off_do_not_reach_each_other_for_that_time() {
     send(&mut network, one, to);
     send(&mut network, other, back);
     assert_eq!(found(&mut network), [1, 1, 0]);
-    // No cut is too long, and a cut of no time ends it.
+    // There is no limit to the length of a cut, and a cut of no time ends it.
     network.datagrams().cut(back.ip(), to.ip(), Duration::MAX);
     network.advance(second * 1_000_000);
     send(&mut network, one, to);
@@ -321,7 +321,7 @@ fn hosts_that_are_cut_off_do_not_reach_each_other_for_that_time() {
     network.datagrams().cut(to.ip(), back.ip(), Duration::ZERO);
     send(&mut network, one, to);
     assert_eq!(found(&mut network), [0, 1, 0]);
-    // The answer that no socket has the address is cut off too.
+    // The answer that there is no socket at the address is cut off too.
     send(&mut network, one, address(2, 9));
     while answers(&network, Duration::MAX) == 0 {
         network.advance(network.next_event().unwrap());
@@ -338,7 +338,7 @@ fn a_rebound_socket_is_seen_at_another_port_and_its_old_address_loses_datagrams(
     let send = |network: &mut Network, from, to, text: &[u8]| {
         network.datagrams().send(from, to, 0, text).unwrap();
     };
-    // Sent before: arrives, from the old address. Sent to the old address before: is lost on its way.
+    // A datagram sent before arrives, from the old address. One sent to the old address before is lost on its way.
     send(&mut network, one, to, b"before");
     send(&mut network, other, old, b"on its way");
     send(&mut network, one, address(3, 9), b"to nobody");
@@ -363,10 +363,10 @@ fn a_rebound_socket_is_seen_at_another_port_and_its_old_address_loses_datagrams(
         rebinds, strays, ..
     } = network.disturbances();
     assert_eq!((rebinds, strays), (1, 2));
-    // No answer tells that the old address is gone, and none comes to the old address.
+    // No answer reports that the old address is gone, and none comes to the old address.
     assert_eq!(network.datagrams().take_refused(other), None);
     assert_eq!(network.datagrams().take_refused(one), None);
-    // Nobody else gets any of the addresses while the socket lives.
+    // No other socket gets any of the addresses while the socket lives.
     let again = network.datagrams().rebind(one).unwrap();
     for address in [old, new, again] {
         let taken = network.datagrams().bind(address).unwrap_err();
@@ -399,7 +399,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Everything that three sockets see of a run under all conditions.
+/// A log of everything that three sockets see of a run under all conditions.
 fn story(seed: u64, acts: &[Act]) -> Vec<String> {
     let mut network = Network::new(
         seed,
@@ -421,7 +421,7 @@ fn story(seed: u64, acts: &[Act]) -> Vec<String> {
     let (mut sent, mut dropped, mut taken, mut refused) = (0, 0, 0, 0);
     for act in acts {
         match *act {
-            // Nobody is at the fourth address.
+            // There is no socket at the fourth address.
             Act::Send(from, to, len) => {
                 let octets = vec![7; len];
                 let done = network
@@ -483,7 +483,7 @@ fn story(seed: u64, acts: &[Act]) -> Vec<String> {
     story
 }
 
-/// Advances, and returns how many datagrams have arrived where no socket is.
+/// Advances, and returns the number of datagrams that have arrived at an address without a socket.
 fn advance(network: &mut Network, to: Duration) -> u64 {
     let mut found = 0;
     while network.next_event().is_some_and(|at| at <= to) {
