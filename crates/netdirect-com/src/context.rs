@@ -1,4 +1,4 @@
-//! Contexts: numbers on one side, pointers that are never dereferenced on the other.
+//! Contexts: numbers for the traits, pointers that are never dereferenced for COM.
 
 use std::ffi::c_void;
 use std::ptr;

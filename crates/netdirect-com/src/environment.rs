@@ -5,8 +5,8 @@ use std::ffi::OsString;
 
 use rustix::process::{getegid, geteuid, getgid, getuid};
 
-/// The variables of the environment, in which users choose libraries to load and files to write. There are none in a set-uid or set-gid
-/// program, whose user must not choose for it.
+/// The variables of the environment, in which users name libraries to load and files to write. Empty in a set-uid or set-gid program, whose
+/// user must not choose for it.
 pub fn variables() -> impl Iterator<Item = (OsString, OsString)> {
     let variables = (!has_other_rights()).then(env::vars_os);
     variables.into_iter().flatten()
@@ -38,7 +38,7 @@ mod tests {
         println!("{}, {}", has_other_rights(), variable(NAME).is_some());
     }
 
-    /// What a copy of this program says that belongs to root, and that another user runs. `None` if this machine cannot do that.
+    /// The output of a copy of this program that belongs to root, and that another user runs. `None` if this machine cannot do that.
     fn said_with_mode(mode: u32) -> Option<String> {
         let folder = tempfile::tempdir_in("/tmp").ok()?;
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).ok()?;
@@ -64,7 +64,7 @@ mod tests {
             return;
         };
         assert_eq!(plain, "false, true");
-        // Some file systems do not heed the bit.
+        // Some file systems ignore the bit.
         if set_uid != plain {
             assert_eq!(set_uid, "true, false");
         }

@@ -22,7 +22,7 @@ const AF_INET6: u16 = 28;
 #[cfg(not(any(target_os = "linux", target_os = "freebsd", windows)))]
 const AF_INET6: u16 = 30;
 
-/// Where the family stands. The BSDs have the length of the structure before it.
+/// The place of the family. The BSDs have the length of the structure before it.
 #[cfg(any(target_os = "linux", windows))]
 const FAMILY: std::ops::Range<usize> = 0..2;
 #[cfg(not(any(target_os = "linux", windows)))]
@@ -72,8 +72,7 @@ pub fn of(address: SocketAddr) -> ([u8; V6], usize) {
     (octets, len)
 }
 
-/// The octets of a SOCKET_ADDRESS_LIST that will stand at `start`: the entries, and behind them the addresses that they point to
-/// (PROV-011).
+/// The octets of a SOCKET_ADDRESS_LIST that will be at `start`: the entries, and behind them the addresses that they point to (PROV-011).
 pub fn list_at(start: *mut u8, addresses: &[SocketAddr]) -> Vec<u8> {
     let head = offset_of!(SocketAddressList, addresses);
     let entries = size_of::<SocketAddress>();
@@ -93,7 +92,7 @@ pub fn list_at(start: *mut u8, addresses: &[SocketAddr]) -> Vec<u8> {
     list
 }
 
-/// The structure of an address and its length, as methods take them.
+/// The structure of an address and its length, in the form that methods take.
 pub(crate) fn raw(address: SocketAddr) -> ([u8; V6], u32) {
     let (octets, len) = of(address);
     (octets, u32::try_from(len).expect("a length of at most 28"))

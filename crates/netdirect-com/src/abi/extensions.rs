@@ -1,4 +1,4 @@
-//! Interfaces that ND2 does not have: what the traits of `netdirect` have beyond it. Their identifiers are this project's own.
+//! Interfaces for the parts of `netdirect`'s traits that ND2 does not have. Their identifiers are this project's own.
 
 use std::ffi::{c_char, c_void};
 
@@ -31,17 +31,17 @@ pub const IID_LISTENER_EXTENSION: Guid =
 pub struct InjectedFault {
     /// `Kind`: one of [`FaultKind`]'s numbers.
     pub kind: u32,
-    /// `Call`: for [`FaultKind::CALL`], 0 for any call, else one more than the place in [`netdirect::Call::ALL`].
+    /// `Call`: for [`FaultKind::CALL`], 0 for any call, otherwise one more than the place in [`netdirect::Call::ALL`].
     pub call: u32,
-    /// `Nth`: for [`FaultKind::CALL`], which call fails, counted from 1.
+    /// `Nth`: for [`FaultKind::CALL`], the number of the call that fails, counted from 1.
     pub nth: u32,
-    /// `Status`: what the call or the queue fails with.
+    /// `Status`: the status with which the call or the queue fails.
     pub status: Status,
-    /// `Object`: the completion queue or shared receive queue that breaks down; else null.
+    /// `Object`: the completion queue or shared receive queue that breaks down; otherwise null.
     pub object: This,
-    /// `Address`: for [`FaultKind::UNREACHABLE_HOST`], a socket address; else null.
+    /// `Address`: for [`FaultKind::UNREACHABLE_HOST`], a socket address; otherwise null.
     pub address: *const c_void,
-    /// `AddressLength`: octets of the address.
+    /// `AddressLength`: the length of the address in octets.
     pub address_length: u32,
 }
 
@@ -78,7 +78,7 @@ pub struct Atomic {
     pub compare_mask: u64,
 }
 
-/// `NDX_RESULT`: a result with the Immediate Data that came with it.
+/// `NDX_RESULT`: a result with the Immediate Data that belongs to it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct ExtendedResult {
@@ -129,7 +129,7 @@ tables! {
 
     /// `INDXCompletionQueue`.
     CompletionQueueExtensionTable {
-        /// `GetResultsEx`: as GetResults, with Immediate Data.
+        /// `GetResultsEx`: like GetResults, with Immediate Data.
         fn get_results(results: *mut ExtendedResult, count: u32) -> u32;
     }
 

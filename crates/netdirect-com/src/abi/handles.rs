@@ -1,21 +1,21 @@
-//! What a `HANDLE` points to on systems that have no handles of Windows.
+//! The objects that a `HANDLE` points to on systems that have no handles of Windows.
 //!
 //! A handle points to an object whose first word points to a table of functions. So a program, a library that it is linked with and one
 //! that it loads at run time use each other's events, completion ports and overlapped files, each through the table that the object's maker
-//! gave it. Every object counts its references. `CloseHandle` calls `close`, which gives back the reference that the creator got; whoever
-//! keeps a handle beyond a call takes a reference of its own.
+//! gave it. Every object counts its references. `CloseHandle` calls `close`, which gives back the reference of the creator; code that keeps
+//! a handle beyond a call takes another reference.
 //!
-//! A table says how long it is, so that later versions can append functions; whoever calls one of those looks at `size` first.
+//! A table contains its length, so that later versions can append functions; callers of one of those check `size` first.
 
 use netdirect::Status;
 
 use super::structures::Overlapped;
 use super::words::{Bool, Handle};
 
-/// The bit of `OVERLAPPED.hEvent` that keeps the end of a request out of the completion port (OVL-021). It is no part of the handle.
+/// The bit of `OVERLAPPED.hEvent` that keeps the end of a request out of the completion port (OVL-021). It is not part of the handle.
 pub const WAKE_EVENT_BIT: usize = 1;
 
-/// What kind of object a handle points to.
+/// The kind of object that a handle points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct HandleKind(pub u32);
@@ -29,11 +29,11 @@ impl HandleKind {
     pub const FILE: Self = Self(0x4E44_0003);
 }
 
-/// What the table of every object begins with.
+/// The beginning of the table of every object.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct HandleTable {
-    /// Octets of the whole table.
+    /// The length of the whole table, in octets.
     pub size: u32,
     /// The kind of the object.
     pub kind: HandleKind,
@@ -41,7 +41,7 @@ pub struct HandleTable {
     pub add_ref: unsafe extern "system" fn(handle: Handle),
     /// Gives a reference back. The last one frees the object.
     pub release: unsafe extern "system" fn(handle: Handle),
-    /// `CloseHandle`: gives back the reference of the creator. A completion port lets the threads that wait in it go.
+    /// `CloseHandle`: gives back the reference of the creator. A completion port releases the threads that wait in it.
     pub close: unsafe extern "system" fn(handle: Handle),
 }
 
@@ -51,8 +51,8 @@ pub struct HandleTable {
 pub struct EventTable {
     /// Size, kind and references.
     pub handle: HandleTable,
-    /// Sets the event and calls its watchers, the oldest first. A watcher that answers true takes the signal: an event with automatic
-    /// reset is then reset at once, and no other watcher is called.
+    /// Sets the event and calls its watchers, the oldest first. A watcher that returns true takes the signal: an event with automatic reset
+    /// is then reset at once, and no other watcher is called.
     pub set: unsafe extern "system" fn(event: Handle),
     /// Resets the event.
     pub reset: unsafe extern "system" fn(event: Handle),
@@ -61,26 +61,26 @@ pub struct EventTable {
     /// Adds a watcher, which is called whenever the event is set, until [`unwatch`](Self::unwatch). If the event is set already, the
     /// watcher is called before this returns, as by [`set`](Self::set).
     pub watch: unsafe extern "system" fn(event: Handle, watcher: *const Watcher),
-    /// The watcher is called no more; a call under way in another thread has ended when this returns.
+    /// Removes a watcher. A call of the watcher under way in another thread has ended when this returns.
     pub unwatch: unsafe extern "system" fn(event: Handle, watcher: *const Watcher),
-    /// Keeps the event as it is until [`let_go`](Self::let_go), and returns true if it is set. Other threads' calls for this event
-    /// wait that long. A wait for all of several events takes all of them or none: it holds them in the order of their addresses, and in
-    /// between calls nothing but `hold` and `let_go`.
+    /// Keeps the event in its state until [`let_go`](Self::let_go), and returns true if it is set. Other threads' calls for this event wait
+    /// that long. A wait for all of several events takes all of them or none: it holds them in the order of their addresses, and in between
+    /// calls only `hold` and `let_go`.
     pub hold: unsafe extern "system" fn(event: Handle) -> Bool,
     /// Ends a [`hold`](Self::hold). If `take` is true, an event with automatic reset is reset.
     pub let_go: unsafe extern "system" fn(event: Handle, take: Bool),
 }
 
-/// Somebody who waits for events, or for the ends of a file's requests. It lives until `unwatch` has returned.
+/// A wait for events, or for the ends of a file's requests. It lives until `unwatch` has returned.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Watcher {
     /// The event was set, or a request has ended. Called by any thread, with a lock of the event or file held: it calls no function of
-    /// either. Returns true if it takes the signal of the event, which ends the wait; a file ignores the answer.
+    /// either. Returns true if it takes the signal of the event, which ends the wait; a file ignores the result.
     pub wake: unsafe extern "system" fn(watcher: *const Self) -> Bool,
 }
 
-/// What [`PortTable::take`] returns when the port was closed.
+/// The value that [`PortTable::take`] returns when the port was closed.
 pub const PORT_CLOSED: u32 = u32::MAX;
 
 /// The table of a completion port.
@@ -91,8 +91,8 @@ pub struct PortTable {
     pub handle: HandleTable,
     /// Appends a packet. A closed port drops it. Calls no code of the client.
     pub post: unsafe extern "system" fn(port: Handle, packet: *const Packet),
-    /// Takes up to `count` packets, the oldest first, and returns how many it took. Waits up to `milliseconds` for the first one;
-    /// `0xFFFFFFFF` is for ever. Returns 0 when this time has passed, and [`PORT_CLOSED`] when the port was closed before or meanwhile.
+    /// Takes up to `count` packets, the oldest first, and returns their number. Waits up to `milliseconds` for the first one; `0xFFFFFFFF`
+    /// is for ever. Returns 0 when this time has passed, and [`PORT_CLOSED`] when the port was closed before or meanwhile.
     pub take: unsafe extern "system" fn(
         port: Handle,
         packets: *mut Packet,
@@ -123,11 +123,11 @@ pub struct FileTable {
     pub handle: HandleTable,
     /// From now on the end of every pending request of the file's objects appends a packet with this key to `port` (ADPT-007).
     ///
-    /// Answers [`INVALID_PARAMETER`](Status::INVALID_PARAMETER) if the file has a port already.
+    /// Returns [`INVALID_PARAMETER`](Status::INVALID_PARAMETER) if the file has a port already.
     pub associate: unsafe extern "system" fn(file: Handle, port: Handle, key: usize) -> Status,
     /// Adds a watcher, which is called at the end of each request of the file's objects, after `OVERLAPPED.Internal` was written, until
-    /// [`unwatch`](Self::unwatch). Win32's GetOverlappedResult sleeps by it where an `OVERLAPPED` has no event.
+    /// [`unwatch`](Self::unwatch). Win32's GetOverlappedResult uses it to sleep if an `OVERLAPPED` has no event.
     pub watch: unsafe extern "system" fn(file: Handle, watcher: *const Watcher),
-    /// The watcher is called no more; a call under way in another thread has ended when this returns.
+    /// Removes a watcher. A call of the watcher under way in another thread has ended when this returns.
     pub unwatch: unsafe extern "system" fn(file: Handle, watcher: *const Watcher),
 }

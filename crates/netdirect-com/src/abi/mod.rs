@@ -1,7 +1,7 @@
-//! What both sides of the border agree on, as ND2's headers lay it out.
+//! The binary interface between clients and providers, as ND2's headers define it.
 //!
-//! Nothing here does anything. `ULONG`, `LONG`, `DWORD`, `BOOL` and `HRESULT` have 32 bits on every system; pointers, `SIZE_T`, `HANDLE`
-//! and `KAFFINITY` have the host's size. An `HRESULT` is a [`Status`], which has the same layout. Functions have the
+//! These modules contain only types and constants. `ULONG`, `LONG`, `DWORD`, `BOOL` and `HRESULT` have 32 bits on every system; pointers,
+//! `SIZE_T`, `HANDLE` and `KAFFINITY` have the host's size. An `HRESULT` is a [`Status`], which has the same layout. Functions have the
 //! calling convention `system`, which is COM's (GEN-018).
 
 mod extensions;

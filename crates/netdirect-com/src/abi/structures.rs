@@ -7,7 +7,7 @@ use super::words::Handle;
 /// `OVERLAPPED`: the client's memory for one request (32 octets on 64-bit systems).
 ///
 /// `internal` is the status. The provider reads `event` once, when the request starts, and writes `internal` when the request starts and
-/// when it ends. The other fields are the client's.
+/// when it ends. The other fields belong to the client.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Overlapped {
@@ -31,7 +31,7 @@ pub struct Overlapped {
     reason = "the fields are those of netdirect::AdapterInfo"
 )]
 pub struct AdapterInfo {
-    /// `InfoVersion`: what the client was compiled for, written by the client before the call (AMB-017).
+    /// `InfoVersion`: the version that the client was compiled for, written by the client before the call (AMB-017).
     pub info_version: u32,
     pub vendor_id: u16,
     pub device_id: u16,
@@ -84,7 +84,7 @@ pub struct Sge {
     pub memory_region_token: u32,
 }
 
-/// `SOCKET_ADDRESS`: where an address lies, and its length.
+/// `SOCKET_ADDRESS`: a pointer to an address, and its length.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct SocketAddress {
@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// The table of the catalogue's section 14.1.
+    /// The table in section 14.1 of the catalogue.
     #[test]
     fn structures_have_the_documented_layout() {
         assert_eq!(size_of::<AdapterInfo>(), 96);

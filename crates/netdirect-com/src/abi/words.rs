@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-/// `BOOL`: 0 is false, everything else is true.
+/// `BOOL`: 0 is false, every other value is true.
 pub type Bool = i32;
 
 /// An interface pointer: it points to a pointer to a table of functions.

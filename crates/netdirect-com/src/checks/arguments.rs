@@ -1,4 +1,4 @@
-//! What clients may pass by mistake: handles, addresses, numbers, memory.
+//! Wrong arguments that clients may pass by mistake: handles, addresses, numbers, memory.
 
 use std::ptr;
 

@@ -1,4 +1,4 @@
-//! A library, before anything of it is open.
+//! A library of which nothing is open.
 
 use std::any::Any;
 use std::net::SocketAddr;
@@ -16,12 +16,12 @@ use crate::import::pointer::{Pointer, call};
 use crate::import::provider::Imported;
 use crate::sockaddr;
 
-/// What every check begins with.
+/// The state with which every check begins.
 pub(super) struct Client {
     library: Arc<Loaded>,
     /// An address of the adapter that is checked.
     pub(super) address: SocketAddr,
-    /// How many milliseconds an event or a packet may take.
+    /// The time in milliseconds that an event or a packet may take.
     pub(super) answer: u32,
     steps: Steps,
 }
@@ -49,7 +49,7 @@ impl Client {
         })
     }
 
-    /// A step of the check begins.
+    /// Records that a step of the check begins.
     pub(super) fn step(&self, what: impl Into<String>) {
         self.steps.begin(what);
     }
@@ -58,7 +58,7 @@ impl Client {
         &self.library
     }
 
-    /// What a call that makes an object has left, if it was a success.
+    /// Takes the object that a call has made, if the call was a success.
     ///
     /// The call asked for an interface whose table is `T`.
     pub(super) fn made<T>(&self, what: &str, is: Status, object: This) -> Step<Pointer<T>> {

@@ -1,10 +1,10 @@
-//! What the files of checks have in common.
+//! Functions that the files of checks share.
 
 use conform_report::{Step, Verdict, ensure};
 use netdirect::Status;
 use netdirect_conform::{Check, Interface, Unopened};
 
-/// A check of the border.
+/// Makes a check of the COM interface.
 pub(super) const fn of(
     name: &'static str,
     title: &'static str,
@@ -13,7 +13,7 @@ pub(super) const fn of(
     Check::unopened(Interface::Border, name, title, run)
 }
 
-/// A call has this status.
+/// Checks that a call has this status.
 pub(super) fn status(what: &str, wanted: Status, is: Status) -> Step {
     ensure(
         is == wanted,

@@ -141,7 +141,7 @@ fn private_data(unopened: Unopened, data: &[u8], look: impl FnOnce(&Query<'_>) -
     Ok(Pass::Right)
 }
 
-/// An adapter may hand over more octets than the peer has sent, because some networks carry a fixed number.
+/// An adapter may deliver more octets than the peer has sent, because some networks carry a fixed number.
 fn private_data_partly(unopened: Unopened) -> Verdict {
     private_data(unopened, b"hello", |query| {
         let (is, room) = query.with(2);
@@ -195,7 +195,7 @@ fn connect_unreadable(unopened: Unopened) -> Verdict {
     near.needs_connections()?;
     let end = End::of(&near)?;
     bind(&near, &end.connector)?;
-    // Nobody listens there, which the call does not find out.
+    // There is no listener, which the call does not detect.
     let (octets, len) = sockaddr::raw((near.client.address.ip(), 9).into());
     let what = "Connect with private data that cannot be read";
     near.step(what);
@@ -230,7 +230,7 @@ fn accept_unreadable(unopened: Unopened) -> Verdict {
         accept(passive.qp.this(), 1, 1, nowhere(), 16, request.pointer())
     );
     if started == Status::PENDING {
-        // It may wait for its peer, which completes nothing here.
+        // The request may wait for its peer, which completes nothing here.
         return status(what, Status::ACCESS_VIOLATION, started).map(|()| Pass::Right);
     }
     let is = end!(request, &passive.connector, started);

@@ -89,7 +89,7 @@ fn threads(client: &Client) -> Verdict {
     Ok(Pass::Right)
 }
 
-/// The library says that it is in use.
+/// Checks that the library reports that it is in use.
 fn in_use(client: &Client, when: &str) -> Step {
     client.step(format!("DllCanUnloadNow {when}"));
     let is = client.library().can_unload_now();

@@ -16,7 +16,7 @@ use crate::abi::{
 };
 use crate::import::pointer::{Pointer, call};
 
-/// An identifier that nothing has.
+/// An identifier that no object has.
 const NOBODY: Guid = Guid::new(0x7E5C_AE11, 0x3B0D, 0x4D57, 0x9F1A_6C20_83E4_D5B6);
 
 pub(super) const CHECKS: &[Check] = &[
@@ -29,7 +29,7 @@ pub(super) const CHECKS: &[Check] = &[
                 let twice = call!(&one.object, add_ref());
                 let once = call!(&one.object, release());
                 if once == 0 {
-                    // Nobody touches it any more.
+                    // The object is never used again.
                     std::mem::forget(one.object);
                 }
                 ensure(
@@ -102,12 +102,12 @@ pub(super) const CHECKS: &[Check] = &[
     ),
 ];
 
-/// What QueryInterface says and leaves. The pointer holds something before.
+/// The status of QueryInterface, and the pointer that it leaves. Before the call the pointer is not null.
 pub(super) fn asked<T>(object: &Pointer<T>, iid: Guid) -> (Status, This) {
     object.ask(iid, ptr::without_provenance_mut(8))
 }
 
-/// An object, as everybody sees it.
+/// An object of any kind, by its `IUnknown`.
 struct AnyObject {
     name: &'static str,
     iid: Guid,
@@ -115,7 +115,7 @@ struct AnyObject {
     object: Pointer<UnknownTable>,
 }
 
-/// Looks at an object of each kind, one after the other.
+/// Passes an object of each kind to `look`, one after the other.
 fn each(unopened: Unopened, look: impl Fn(&OpenAdapter, AnyObject) -> Step) -> Verdict {
     let near = OpenAdapter::of(Client::of(unopened)?)?;
     let provider = near.client.provider()?;

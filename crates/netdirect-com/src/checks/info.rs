@@ -10,7 +10,7 @@ use super::query::Query;
 use crate::abi::AdapterInfo;
 use crate::import::pointer::call;
 
-/// The octets of `ND2_ADAPTER_INFO`.
+/// The length of `ND2_ADAPTER_INFO` in octets.
 #[expect(clippy::cast_possible_truncation, reason = "a small structure")]
 const EXACT: u32 = size_of::<AdapterInfo>() as u32;
 
@@ -75,7 +75,7 @@ fn queries(
     Ok(Pass::Right)
 }
 
-/// The adapter takes the version, and says which one it has filled in: this one, or an older one.
+/// Checks that the adapter accepts the version, and reports the version that it has filled in: this one, or an older one.
 fn told(query: &Query<'_>, version: u32) -> Step {
     let (is, room) = query.with(super::query::PLENTY);
     let what = format!("Query with version {version:#x}");

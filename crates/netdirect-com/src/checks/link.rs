@@ -78,7 +78,7 @@ impl End {
         }
     }
 
-    /// The next result is this request's, and a success.
+    /// Checks that the next result is this request's, and a success.
     pub(super) fn succeeds(&self, near: &OpenAdapter, context: usize) -> Step {
         near.step(format!("the result of request {context}"));
         let result = self.result()?;
@@ -110,7 +110,7 @@ impl End {
     }
 }
 
-/// A connection that one end wants and the other has heard of.
+/// A connection that one end has requested and the other has received.
 pub(super) struct Offer {
     connect: Request,
     connected: Status,
@@ -120,7 +120,7 @@ pub(super) struct Offer {
 }
 
 impl Offer {
-    /// With these octets as private data.
+    /// Makes an offer with these octets as private data.
     pub(super) fn of(near: &OpenAdapter, data: &[u8]) -> Step<Self> {
         near.needs_connections()?;
         let (active, passive) = (End::of(near)?, End::of(near)?);
@@ -223,7 +223,7 @@ impl Link {
         })
     }
 
-    /// Releases the active connector while its NotifyDisconnect is in flight, and says what Release returns.
+    /// Releases the active connector while its NotifyDisconnect is in flight. Returns the result of Release.
     pub(super) fn release_busy_connector(self, near: &OpenAdapter) -> Step<u32> {
         let connector = self.active.connector;
         near.step("NotifyDisconnect");

@@ -74,21 +74,21 @@ fn adapter(unopened: Unopened, look: impl FnOnce(&Query<'_>) -> Step) -> Verdict
     Ok(Pass::Right)
 }
 
-/// A number of the host in what a method has left.
+/// A number in the host's byte order in the octets that a method has left.
 fn number<const N: usize>(octets: &[u8], at: usize) -> [u8; N] {
     let mut number = [0; N];
     number.copy_from_slice(&octets[at..at + N]);
     number
 }
 
-/// Each address lies in the buffer, behind the entries, within what the method says that it used, and beside the others.
+/// Checks that each address is in the buffer, behind the entries, within the size that the method reports, and does not overlap the others.
 fn layout(query: &Query<'_>) -> Step {
     let (is, room) = query.with(super::query::PLENTY);
     super::common::status(query.name, netdirect::Status::SUCCESS, is)?;
     let places = places(&room)?;
     let entries = std::mem::offset_of!(SocketAddressList, addresses)
         + places.len() * size_of::<SocketAddress>();
-    // A method that does not tell the size used breaks another row.
+    // A method that does not report the size used breaks another row.
     let end = (room.size() as usize).min(super::query::PLENTY as usize);
     let mut taken: Vec<(usize, usize)> = Vec::new();
     for (start, len) in places {

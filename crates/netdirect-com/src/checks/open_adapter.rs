@@ -40,7 +40,7 @@ impl ObjectKind {
         Self::Listener,
     ];
 
-    /// One of them, in words.
+    /// The name of the object, in words.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::CompletionQueue => "a completion queue",
@@ -66,7 +66,7 @@ impl ObjectKind {
         }
     }
 
-    /// The interface that the method's page names.
+    /// The interface that ND2's page for the method names.
     pub(super) fn iid(self) -> Guid {
         match self {
             Self::CompletionQueue => IID_ND2_COMPLETION_QUEUE,
@@ -79,7 +79,7 @@ impl ObjectKind {
         }
     }
 
-    /// Whether it has overlapped requests, and so the interface `IND2Overlapped`.
+    /// Returns true if the object has overlapped requests, and so the interface `IND2Overlapped`.
     pub(super) fn is_overlapped(self) -> bool {
         !matches!(self, Self::MemoryWindow | Self::QueuePair)
     }
@@ -93,7 +93,7 @@ pub(super) struct OpenAdapter {
     pub(super) client: Client,
 }
 
-/// How many results a completion queue of a check takes.
+/// The depth of a completion queue of a check.
 const DEPTH: u32 = 16;
 
 impl OpenAdapter {
@@ -104,7 +104,7 @@ impl OpenAdapter {
         drop(provider);
         let file = file(&client, &adapter)?;
         client.step("Query");
-        // More room than any version of the structure takes.
+        // More room than any version of the structure needs.
         let mut infos = [AdapterInfo::default(); 8];
         infos[0].info_version = VERSION_2;
         let mut size = u32::try_from(size_of_val(&infos)).unwrap_or(u32::MAX);
@@ -122,7 +122,7 @@ impl OpenAdapter {
         self.client.step(what);
     }
 
-    /// Connections of the adapter with itself.
+    /// Skips the check unless the adapter can connect to itself.
     pub(super) fn needs_connections(&self) -> Step {
         let flags = AdapterFlags::from_bits_retain(self.info.adapter_flags);
         if flags.contains(AdapterFlags::LOOPBACK_CONNECTIONS_SUPPORTED) {
@@ -132,12 +132,12 @@ impl OpenAdapter {
         Err(Stop::Skip(why.to_owned()))
     }
 
-    /// Whether the adapter can make these at all.
+    /// Returns true if the adapter can make objects of this kind at all.
     pub(super) fn has(&self, kind: ObjectKind) -> bool {
         kind != ObjectKind::SharedReceiveQueue || self.info.max_shared_receive_queue_depth > 0
     }
 
-    /// What the adapter can make.
+    /// The kinds of objects that the adapter can make.
     pub(super) fn kinds(&self) -> impl Iterator<Item = ObjectKind> + use<> {
         let without =
             (!self.has(ObjectKind::SharedReceiveQueue)).then_some(ObjectKind::SharedReceiveQueue);
@@ -145,7 +145,7 @@ impl OpenAdapter {
         all.filter(move |kind| Some(*kind) != without)
     }
 
-    /// Calls the method that makes such an object. `object` gets what it leaves.
+    /// Calls the method that makes such an object. `object` gets the pointer that the method leaves.
     pub(super) fn create(&self, kind: ObjectKind, iid: Guid, object: &mut This) -> Step<Status> {
         self.create_on(kind, iid, self.file.handle(), object)
     }
@@ -195,12 +195,12 @@ impl OpenAdapter {
         self.client.made(kind.method(), is, object)
     }
 
-    /// An object of any kind, by `IUnknown`'s methods.
+    /// Makes an object of any kind, for `IUnknown`'s methods.
     pub(super) fn any(&self, kind: ObjectKind) -> Step<Pointer<UnknownTable>> {
         self.make(kind)
     }
 
-    /// An object with overlapped requests, by their methods.
+    /// Makes an object with overlapped requests, for their methods.
     pub(super) fn overlapped(&self, kind: ObjectKind) -> Step<Pointer<OverlappedTable>> {
         self.make(kind)
     }
@@ -260,7 +260,7 @@ impl OpenAdapter {
         self.client.made("CreateQueuePair", is, object)
     }
 
-    /// An object that uses a file is not made with this handle, which is none of CreateOverlappedFile's.
+    /// Checks that an object that uses a file is not made with this handle, which does not come from CreateOverlappedFile.
     pub(super) fn refuses_file(&self, kind: ObjectKind, file: Handle) -> Step {
         let mut object = ptr::without_provenance_mut(8);
         let is = self.create_on(kind, kind.iid(), file, &mut object)?;
@@ -270,7 +270,7 @@ impl OpenAdapter {
     }
 }
 
-/// The handle that CreateOverlappedFile gives.
+/// Makes a handle by CreateOverlappedFile.
 pub(super) fn file(client: &Client, adapter: &Pointer<AdapterTable>) -> Step<OwnedHandle> {
     client.step("CreateOverlappedFile");
     let mut file: Handle = ptr::null_mut();

@@ -1,4 +1,4 @@
-//! Buffers of queries, and what methods leave in them and in the variable with the size.
+//! Buffers of queries, and the octets and the size that methods leave.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -9,7 +9,7 @@ use netdirect::Status;
 use super::client::Client;
 use super::common::status;
 
-/// What the words of a buffer hold before the call.
+/// The value of the words of a buffer before the call.
 const FILLED: u64 = 0xA5A5_A5A5_A5A5_A5A5;
 /// More octets than any query here needs.
 pub(super) const PLENTY: u32 = 16 * 1024;
@@ -22,7 +22,8 @@ pub(super) struct QueryBuffer {
 }
 
 impl QueryBuffer {
-    /// `size` octets, and more behind them that nobody is told of. The first word may say something to the method.
+    /// Makes a buffer of `size` octets, with more octets behind them that the method does not know of. The first word may be input to the
+    /// method.
     fn new(size: u32, head: Option<u32>) -> Self {
         let mut words = vec![FILLED; (size as usize).div_ceil(8) + 8];
         if let Some(head) = head {
@@ -40,17 +41,17 @@ impl QueryBuffer {
         }
     }
 
-    /// What the method says of the size.
+    /// The size that the method has left.
     pub(super) fn size(&self) -> u32 {
         self.size
     }
 
-    /// Where the buffer is.
+    /// The address of the buffer.
     pub(super) fn start(&self) -> usize {
         self.words.as_ptr().addr()
     }
 
-    /// What the method has left.
+    /// The octets that the method has left.
     pub(super) fn octets(&self) -> Vec<u8> {
         self.words
             .iter()
@@ -58,7 +59,7 @@ impl QueryBuffer {
             .collect()
     }
 
-    /// Whether the octets from this one on are as they were.
+    /// Returns true if the octets from this one on are unchanged.
     pub(super) fn is_untouched_from(&self, octet: u32) -> bool {
         let before: Vec<u8> = self
             .before
@@ -73,13 +74,13 @@ impl QueryBuffer {
 pub(super) struct Query<'a> {
     pub(super) client: &'a Client,
     pub(super) name: &'static str,
-    /// What the first word of the buffer says to the method.
+    /// The input to the method in the first word of the buffer.
     pub(super) head: Option<u32>,
     pub(super) call: &'a dyn Fn(*mut c_void, *mut u32) -> Status,
 }
 
 impl Query<'_> {
-    /// Calls the method with so much room.
+    /// Calls the method with a buffer of `size` octets.
     pub(super) fn with(&self, size: u32) -> (Status, QueryBuffer) {
         self.client
             .step(format!("{} with {size} octets", self.name));
@@ -88,7 +89,7 @@ impl Query<'_> {
         (is, room)
     }
 
-    /// QueryBuffer for `size` octets is enough, and all of it is used.
+    /// Checks that a buffer of `size` octets is enough, and that all of it is used.
     pub(super) fn exactly(&self, size: u32) -> Step<QueryBuffer> {
         let (is, room) = self.with(size);
         let name = self.name;
@@ -102,7 +103,7 @@ impl Query<'_> {
         Ok(room)
     }
 
-    /// A buffer that is too small is left alone, by much or by one octet (GEN-016).
+    /// Checks that a buffer that is too small, by much or by one octet, is not written to (GEN-016).
     pub(super) fn too_small(&self, tiny: u32) -> Step {
         let needed = self.refused(tiny)?;
         let again = self.refused(needed - 1)?;
@@ -133,7 +134,7 @@ impl Query<'_> {
         Ok(needed)
     }
 
-    /// Without a buffer the method says how much it needs.
+    /// Checks that the method reports the size that it needs if there is no buffer.
     pub(super) fn none(&self) -> Step {
         self.client.step(format!("{} without a buffer", self.name));
         let mut size = 0;
@@ -148,7 +149,7 @@ impl Query<'_> {
         self.exactly(size).map(drop)
     }
 
-    /// With more room than needed the method says what it used, and uses no more.
+    /// Checks that the method reports the size that it has used if there is more room, and uses no more.
     pub(super) fn large(&self) -> Step<QueryBuffer> {
         let (is, room) = self.with(PLENTY);
         let what = format!("{} with {PLENTY} octets", self.name);

@@ -49,7 +49,7 @@ pub(super) const CHECKS: &[Check] = &[
     ),
 ];
 
-/// The statuses for pointers that are missing: the row's, or those that say which one it is.
+/// The statuses for missing pointers: the row's, or those that name the missing argument.
 fn without_pointers(near: &OpenAdapter, ask: impl Fn(*mut u16, *mut usize) -> Status) -> Verdict {
     let (mut group, mut affinity) = (0, 0);
     for (lacks, first, second, position) in [
@@ -76,7 +76,7 @@ fn kinds_of_notify(unopened: Unopened) -> Verdict {
         let mut request = Request::new();
         let is = call!(&queue, notify(kind, request.pointer()));
         if is == Status::PENDING {
-            // It ends with its queue, and may use its OVERLAPPED until then.
+            // The request ends with its queue, and may use its OVERLAPPED until then.
             return status(&what, Status::INVALID_PARAMETER_1, is).map(|()| Pass::Right);
         }
         let is = end!(request, &queue, is);

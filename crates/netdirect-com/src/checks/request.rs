@@ -9,19 +9,19 @@ use netdirect::Status;
 
 use crate::abi::{Handle, Overlapped};
 
-/// The OVERLAPPED of one request. The library may use it until the request has ended; one that never ends is leaked.
+/// The OVERLAPPED of one request. The library may use it until the request has ended; if it never ends, the OVERLAPPED is leaked.
 pub(super) struct Request {
     overlapped: ManuallyDrop<Box<UnsafeCell<Overlapped>>>,
     is_in_flight: bool,
 }
 
 impl Request {
-    /// As a careless program has it: `Internal` holds anything (TST-006).
+    /// An OVERLAPPED of a careless program: `Internal` has any value (TST-006).
     pub(super) fn new() -> Self {
         Self::with_event(ptr::null_mut())
     }
 
-    /// With this in `hEvent`.
+    /// An OVERLAPPED with this event in `hEvent`.
     pub(super) fn with_event(event: Handle) -> Self {
         Self::of(Overlapped {
             internal: 0x5A5A_5A5A,
@@ -32,7 +32,7 @@ impl Request {
         })
     }
 
-    /// As a careful program has it.
+    /// An OVERLAPPED of a careful program.
     pub(super) fn zeroed() -> Self {
         Self::of(Overlapped {
             internal: 0,
@@ -50,13 +50,13 @@ impl Request {
         }
     }
 
-    /// For the call that makes the request.
+    /// The pointer to pass to the call that makes the request.
     pub(super) fn pointer(&mut self) -> *mut Overlapped {
         self.is_in_flight = true;
         self.overlapped.get()
     }
 
-    /// The call has started nothing.
+    /// The call has not started a request.
     pub(super) fn is_free(&mut self) {
         self.is_in_flight = false;
     }
@@ -92,7 +92,7 @@ impl Drop for Request {
     }
 }
 
-/// The end of a request, asked of an object that has overlapped requests.
+/// Waits for the end of a request, by a call of an object that has overlapped requests.
 macro_rules! end {
     ($request:expr, $object:expr, $started:expr) => {{
         let started = $started;

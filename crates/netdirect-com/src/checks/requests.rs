@@ -1,4 +1,4 @@
-//! Requests: what their OVERLAPPED, event and completion port see of them.
+//! Requests: the changes of their OVERLAPPED, event and completion port.
 
 use conform_report::{Pass, Step, Verdict, ensure, fail};
 use netdirect::{Buffer, MrFlags, Status};
@@ -117,7 +117,7 @@ fn port(near: &OpenAdapter) -> Step<PortRef> {
     Ok(port)
 }
 
-/// The next packet is this request's.
+/// Checks that the next packet is this request's.
 fn packet(near: &OpenAdapter, port: &PortRef, request: &mut Request) -> Step {
     near.step("wait for a packet");
     let packet = port.take_one(near.client.answer).ok().flatten();

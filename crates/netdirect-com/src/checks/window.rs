@@ -58,7 +58,7 @@ fn write_through(unopened: Unopened) -> Verdict {
     );
     status("Write", Status::SUCCESS, is)?;
     active.succeeds(&near, 3)?;
-    // What arrives behind the Write shows that the Write has arrived.
+    // A message sent behind the Write arrives after it, which proves that the Write has arrived.
     active.send(&near, 4)?;
     active.succeeds(&near, 4)?;
     passive.succeeds(&near, 2)?;

@@ -134,7 +134,7 @@ impl AdapterObject {
 
     fn query(&self, info: Out<AdapterInfo>, size: Out<u32>) -> Result<()> {
         let room = Room::of(&info, size);
-        // ADPT-014: with a buffer the client says what it was compiled for.
+        // ADPT-014: the client writes the version that it was compiled for into the buffer.
         let version = match room.given()? {
             Some(octets) => u32::from_ne_bytes(octets),
             None => VERSION_2,

@@ -1,6 +1,7 @@
-//! How many objects there are.
+//! The number of objects.
 
 use std::sync::atomic::AtomicUsize;
 
-/// The objects and overlapped files of this library that clients have. Code of a library must not be unloaded while there are some.
+/// The number of objects and overlapped files of this library that clients have. Code of a library must not be unloaded while there are
+/// some.
 pub(super) static ALIVE: AtomicUsize = AtomicUsize::new(0);

@@ -7,7 +7,7 @@ use super::pointers::{In, Octets, Passed};
 use super::queues::{CompletionQueueObject, SharedReceiveQueueObject};
 use crate::abi::{FaultKind, InjectedFault};
 
-/// The fault that a client describes in argument 1, for `inject`.
+/// Injects the fault that a client describes in argument 1, by a call of `inject`.
 pub(super) fn inject(
     fault: &In<InjectedFault>,
     inject: impl FnOnce(Fault) -> Result<()>,

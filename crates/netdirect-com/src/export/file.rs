@@ -37,7 +37,7 @@ static TABLE: FileTable = FileTable {
         kind: HandleKind::FILE,
         add_ref,
         release,
-        // Objects of a closed file go on, and their requests still go to its port.
+        // Objects of a closed file remain usable, and their requests still go to its port.
         close: release,
     },
     associate,
@@ -122,7 +122,7 @@ unsafe extern "system" fn release(handle: Handle) {
     if references.fetch_sub(1, Ordering::AcqRel) == 1 {
         // SAFETY: `create` has made the `Arc`, and this was the last reference of clients.
         unsafe { Arc::decrement_strong_count(file) };
-        // Last, as for objects. A request that is just being ended may have the file a little longer, and its object has waited for it.
+        // Last, as for objects. A request that is just being ended may keep the file a little longer, and its object has waited for it.
         ALIVE.fetch_sub(1, Ordering::Release);
     }
 }

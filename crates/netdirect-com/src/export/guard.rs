@@ -1,18 +1,18 @@
-//! Panics end here, and results become statuses.
+//! The place where panics are caught, and where results become statuses.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use netdirect::{Adapter, Fault, Result, Started, Status};
 
-/// What a method of a class returns, and what its function in the table returns.
+/// The result of a method of a class, and of its function in the table.
 pub(super) trait Answer {
-    /// What the client gets.
+    /// The type that the client gets.
     type C;
 
-    /// Tells the client.
+    /// Converts the result for the client.
     fn into_c(self) -> Self::C;
 
-    /// What the client gets in place of a panic.
+    /// The result for the client in place of a panic.
     fn broken() -> Self::C;
 }
 
@@ -80,7 +80,7 @@ macro_rules! numbers {
 
 numbers!(u32, u64);
 
-/// The sentence of an error, for the log.
+/// Writes the sentence of an error to the log.
 #[cold]
 fn explain(error: &netdirect::Error) {
     tracing::debug!("{error}");

@@ -15,8 +15,8 @@ use crate::abi::{
     Bool, ClassFactoryTable, Guid, IID_CLASS_FACTORY, IID_IUNKNOWN, IID_ND2_PROVIDER, This,
 };
 
-/// `DllGetClassObject` for a library: the provider itself for `IID_IND2Provider` (DLL-003), and a class factory for
-/// `IID_IClassFactory`. The identifier of the class, which a registration would name, is not looked at.
+/// `DllGetClassObject` for a library: the provider itself for `IID_IND2Provider` (DLL-003), and a class factory for `IID_IClassFactory`.
+/// The identifier of the class, which a registration would name, is ignored.
 ///
 /// # Safety
 ///
@@ -45,7 +45,7 @@ pub unsafe fn get_class_object(
     })
 }
 
-/// `DllCanUnloadNow`: [`SUCCESS`](Status::SUCCESS) while clients have no object and no overlapped file, else [`FALSE`](Status::FALSE)
+/// `DllCanUnloadNow`: [`SUCCESS`](Status::SUCCESS) while clients have no object and no overlapped file, otherwise [`FALSE`](Status::FALSE)
 /// (DLL-005).
 pub fn can_unload_now() -> Status {
     if ALIVE.load(Ordering::Acquire) == 0 {

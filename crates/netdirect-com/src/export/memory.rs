@@ -36,7 +36,7 @@ impl Kind for dyn MemoryRegion {
 }
 
 impl RegionObject {
-    /// The statuses for missing memory are AMB-012's.
+    /// The statuses for missing memory are in AMB-012.
     #[expect(clippy::needless_pass_by_value, reason = "arguments of a method")]
     fn register(
         &self,

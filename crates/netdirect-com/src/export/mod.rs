@@ -2,14 +2,14 @@
 //!
 //! # The promise of clients
 //!
-//! A client passes, in each argument, what ND2's page for the method says, or null. An interface pointer is one that this library or
-//! another one has issued, with a reference that the client still has. Memory that a method fills or reads is valid while the call lasts;
-//! an OVERLAPPED and the object behind its event until the request has ended; a registered buffer as long as it is registered. `object` and
-//! `pointers` turn such arguments into values and are the only files that rely on the promise: what they make cannot be misused by the
-//! classes.
+//! A client passes, in each argument, the value that ND2's page for the method demands, or null. An interface pointer is one that this
+//! library or another one has issued, with a reference that the client still has. Memory that a method fills or reads is valid while the
+//! call lasts; an OVERLAPPED and the object behind its event until the request has ended; a registered buffer as long as it is registered.
+//! `object` and `pointers` turn such arguments into values and are the only files that rely on the promise: the classes cannot misuse these
+//! values.
 //!
-//! What a client may pass by mistake has a status: null, an object of another kind, of another adapter or of another library, a short
-//! address, memory that cannot be read. It must not pass pointers to freed memory, which the library cannot recognise.
+//! Wrong arguments that a client may pass by mistake have a status: null, an object of another kind, of another adapter or of another
+//! library, a short address, memory that cannot be read. It must not pass pointers to freed memory, which the library cannot recognise.
 //!
 //! # Who calls whom
 //!

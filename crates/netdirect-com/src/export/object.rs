@@ -19,7 +19,7 @@ use crate::abi::{Guid, IID_IUNKNOWN, This, UnknownTable};
 pub(super) trait Class: Send + Sync + Sized + 'static {
     /// The table of its main interface, which begins with [`UnknownTable`].
     type Table: Sync + 'static;
-    /// The interfaces that the main table serves, beside `IUnknown`.
+    /// The interfaces that the main table serves, in addition to `IUnknown`.
     const INTERFACES: &'static [Guid];
 
     /// The table of a second interface, which begins with [`UnknownTable`] by [`unknown_of_more`]; `()` if there is none.
@@ -43,24 +43,24 @@ pub(super) trait Class: Send + Sync + Sized + 'static {
         None
     }
 
-    /// The client has given its last reference back.
+    /// The client has given back its last reference.
     fn release(self) {}
 }
 
-/// An object, as a client sees it: it begins with a pointer to a table.
+/// An object in the form that a client sees: it begins with a pointer to a table.
 #[repr(C)]
 pub(super) struct Object<C: Class> {
     table: &'static C::Table,
     /// The second interface's pointer points here.
     more: &'static C::More,
-    /// At one place in objects of all classes, so that an argument can be asked for its class.
+    /// At the same place in objects of all classes, so that an argument can be asked for its class.
     class_is: TypeId,
     /// The references of the client.
     references: AtomicU32,
     class: C,
 }
 
-/// What objects of all classes begin with.
+/// The beginning of objects of all classes.
 #[repr(C)]
 struct Head {
     table: *const c_void,
@@ -68,7 +68,8 @@ struct Head {
     class_is: TypeId,
 }
 
-/// Answers only objects of this image: the identifier has an address in it. A second copy of the same library has another.
+/// The identifier of an interface that only objects of this image have: it contains an address of the image. A second copy of the same
+/// library has another.
 fn private_interface() -> Guid {
     let address = ptr::from_ref(&ALIVE).addr() as u64;
     Guid::new(0x6B3C_5A70, 0x2E14, 0x4F0D, address)
@@ -95,7 +96,7 @@ impl<C: Class> Object<C> {
         Ok(Box::into_raw(object).cast())
     }
 
-    /// What stands behind an interface pointer.
+    /// The class behind an interface pointer.
     ///
     /// # Safety
     ///
@@ -210,7 +211,7 @@ unsafe extern "system" fn release<C: Class>(this: This) -> u32 {
             object.class.release();
             0_u32
         });
-        // Last: the library may be unloaded from here on, as far as this object is concerned.
+        // Last: from here on this object does not keep the library loaded.
         ALIVE.fetch_sub(1, Ordering::Release);
     }
     left
@@ -223,7 +224,7 @@ pub(super) struct Argument<C: Class> {
 }
 
 impl<C: Class> Argument<C> {
-    /// What stands behind the pointer.
+    /// The object behind the pointer.
     pub(super) fn get(&self) -> &C {
         // SAFETY: `Interface::of_class` has seen that it is an object of this class, and this value has a reference.
         unsafe { Object::<C>::of(self.object) }
@@ -237,7 +238,7 @@ impl<C: Class> Drop for Argument<C> {
     }
 }
 
-/// `IUnknown*` in an argument: any interface pointer of an object of anybody, or null.
+/// `IUnknown*` in an argument: any interface pointer of any object, or null.
 pub(super) struct Interface(This);
 
 impl Interface {

@@ -19,7 +19,7 @@ pub(super) struct ObjectWithRequests<T: ?Sized> {
     pub(super) parts: Parts,
 }
 
-/// What differs between the classes of such objects; as in [`Class`].
+/// The parts that differ between the classes of such objects, with the meaning that they have in [`Class`].
 pub(super) trait Kind: OverlappedObject {
     type Table: Sync + 'static;
     const INTERFACES: &'static [Guid];

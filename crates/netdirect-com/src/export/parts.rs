@@ -1,15 +1,15 @@
-//! What classes share of their adapter.
+//! The parts of an adapter that its objects share.
 
 use std::sync::Arc;
 
 use netdirect::Adapter;
 
-/// What the objects of an adapter have of it.
+/// The parts of an adapter that its objects share.
 #[derive(Clone)]
 pub(super) struct Parts {
     pub(super) adapter: Arc<dyn Adapter>,
-    /// Octets of inline data that a queue pair of the adapter can have at most.
+    /// The most octets of inline data that a queue pair of the adapter can have.
     pub(super) max_inline: usize,
-    /// Octets of private data at most.
+    /// The most octets of private data.
     pub(super) max_private_data: u32,
 }

@@ -3,11 +3,11 @@
 //!
 //! - `late_status`: the status of a request is written once more when the next one ends
 //! - `release_forgets`: the last Release leaves the object with its requests in flight
-//! - `record_ignored`: what stands in an OVERLAPPED answers GetOverlappedResult while the request is in flight
+//! - `record_ignored`: the status in an OVERLAPPED answers GetOverlappedResult while the request is in flight
 //! - `status_unwritten`: a call that ends at once leaves the OVERLAPPED pending
 //! - `other_position`: the status of a foreign object names the next argument
 
-/// Whether a bug is planted: false, and no code at all, without the feature.
+/// Returns true if a bug is planted: always false, without any code, if the feature is off.
 #[cfg(not(feature = "planted-bugs"))]
 macro_rules! planted {
     ($bug:ident) => {
@@ -15,7 +15,7 @@ macro_rules! planted {
     };
 }
 
-/// Whether a bug is planted.
+/// Returns true if a bug is planted.
 #[cfg(feature = "planted-bugs")]
 macro_rules! planted {
     ($bug:ident) => {
@@ -40,7 +40,7 @@ mod bugs {
     static PLANTED: LazyLock<Option<String>> =
         LazyLock::new(|| std::env::var("NETDIRECT_COM_PLANTED").ok());
 
-    /// Whether this bug is planted.
+    /// Returns true if this bug is planted.
     pub(in super::super) fn is_planted(bug: &str) -> bool {
         PLANTED.as_deref() == Some(bug)
     }

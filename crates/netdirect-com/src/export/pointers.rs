@@ -1,4 +1,4 @@
-//! What clients pass beside objects: memory to read, room to fill, numbers.
+//! Arguments of clients other than objects: memory to read, room to fill, numbers.
 
 use std::ffi::c_void;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,7 @@ use crate::abi::{Guid, Handle, Overlapped, This};
 use crate::context;
 use crate::sockaddr::{self, V6};
 
-/// A type that stands for an argument.
+/// The type that represents an argument of a method.
 pub(super) trait Passed {
     /// The argument's type in the table.
     type Raw;
@@ -20,7 +20,7 @@ pub(super) trait Passed {
     ///
     /// # Safety
     ///
-    /// The promise of clients holds for `raw` ([`export`](super)), for a method whose argument this type stands for.
+    /// The promise of clients holds for `raw` ([`export`](super)), for a method whose argument this type represents.
     unsafe fn passed(raw: Self::Raw) -> Self;
 }
 
@@ -38,7 +38,7 @@ macro_rules! passed_as_is {
 
 passed_as_is!(i32, u16, u32, u64, usize, Handle);
 
-/// An argument that is missing: a null pointer.
+/// The error for a missing argument: a null pointer.
 fn missing(position: u32) -> Error {
     Error::new(
         Status::invalid_parameter(position),
@@ -119,7 +119,7 @@ impl In<crate::abi::Sge> {
         }
         let entries = self.0.cast::<netdirect::Sge>();
         if !entries.is_aligned() {
-            // A structure without padding of the client's.
+            // The client's structure may be unaligned.
             let entry = |index| {
                 // SAFETY: the client passes as many entries (export, "the promise of clients").
                 unsafe { entries.wrapping_add(index).read_unaligned() }
@@ -186,7 +186,7 @@ impl Octets {
         Ok(unsafe { slice::from_raw_parts(self.0.cast::<u8>(), len) }.to_vec())
     }
 
-    /// The address alone; the memory is not read here.
+    /// The address only; the memory is not read here.
     pub(super) fn memory(&self) -> *mut u8 {
         self.0.cast_mut().cast()
     }
@@ -300,7 +300,7 @@ impl Room {
         }))
     }
 
-    /// Leaves `octets`, or says how many there are.
+    /// Leaves `octets`, or only their number if there is no room.
     pub(super) fn fill(&self, octets: &[u8]) -> Result<()> {
         let capacity = self.capacity()?;
         self.size
@@ -311,7 +311,7 @@ impl Room {
         self.copy(octets)
     }
 
-    /// Leaves as many octets as fit, and says how many there are (CONN-085, AMB-043).
+    /// Leaves as many octets as fit, and the number of all (CONN-085, AMB-043).
     pub(super) fn fill_partly(&self, octets: &[u8]) -> Result<()> {
         let capacity = self.capacity()?;
         self.size
@@ -375,7 +375,7 @@ impl Passed for ClientOverlapped {
 }
 
 impl ClientOverlapped {
-    /// The address, by which requests are found, and which packets carry.
+    /// The address, which identifies the request and is carried by packets.
     pub(super) fn pointer(self) -> *mut Overlapped {
         self.0
     }

@@ -1,12 +1,12 @@
-//! Whether memory can be read and written, before it is registered.
+//! Checks before memory is registered that it can be read and written.
 
 use netdirect::{Error, Result, Status};
 
 /// Checks that all of the memory can be read, and written if `is_written` (AMB-012).
 ///
-/// Of memory in up to [`PAGES_ASKED`](linux::PAGES_ASKED) pages, one word of each is read or written as it is, by a system call each.
-/// Memory of up to [`TOUCHED`](linux::TOUCHED) octets is made present by one system call, as an adapter that pins memory does. For more,
-/// and where the system has no such call, the list of the process's mappings is read once. So the number of system calls has a bound.
+/// If the memory has up to [`PAGES_ASKED`](linux::PAGES_ASKED) pages, one word of each is read or rewritten unchanged, by a system call
+/// each. Memory of up to [`TOUCHED`](linux::TOUCHED) octets is made present by one system call, as an adapter that pins memory does. For
+/// more, and if the system has no such call, the list of the process's mappings is read once. So the number of system calls has a bound.
 ///
 /// # Errors
 ///
@@ -25,7 +25,7 @@ pub(super) fn check(start: *mut u8, len: usize, is_written: bool) -> Result<()> 
     }
 }
 
-/// Systems other than Linux offer no such question here: the first access decides.
+/// Systems other than Linux have no such query: the first access decides.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn check(start: *mut u8, len: usize, is_written: bool) -> Result<()> {
     match start.addr().checked_add(len) {
@@ -58,10 +58,10 @@ mod linux {
 
     const PAGE: usize = 4096;
 
-    /// The most pages of which a word each is asked for.
+    /// The most pages of which one word each is checked.
     pub(super) const PAGES_ASKED: usize = 4;
 
-    /// Asks for a word of each page. `None` for more pages, and where the system does not say.
+    /// Checks a word of each page. `None` for more pages, and if the system does not support this.
     pub(super) fn ask(start: *mut u8, len: usize, is_written: bool) -> Option<bool> {
         let (first, last) = (start.addr() / PAGE, (start.addr() + len - 1) / PAGE);
         if last - first >= PAGES_ASKED {
@@ -78,7 +78,7 @@ mod linux {
     }
 
     /// Returns true if the aligned word at an address can be read, and written if `is_written`. The kernel is asked by a futex call that
-    /// leaves the word as it is: a wait whose time limit is over at once, or a wake-up that adds 0 to the word.
+    /// leaves the word unchanged: a wait whose time limit is over at once, or a wake-up that adds 0 to the word.
     fn has_word(word: *mut u8, is_written: bool) -> Option<bool> {
         let own = 0_u32;
         let now = libc::timespec {
@@ -88,8 +88,7 @@ mod linux {
         let answer = if is_written {
             let operation = libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG;
             // FUTEX_OP_ADD with 0 is 1 << 28. A thread that waits for this word, which no program does in memory for an adapter, could be
-            // woken in vain.
-            // SAFETY: the kernel checks the second address, and leaves the word as it is.
+            // woken without reason. SAFETY: the kernel checks the second address, and leaves the word unchanged.
             unsafe {
                 libc::syscall(
                     libc::SYS_futex,
@@ -138,7 +137,7 @@ mod linux {
         }
     }
 
-    /// Looks into the list of mappings.
+    /// Checks the list of mappings.
     pub(super) fn is_mapped(start: usize, len: usize, is_written: bool) -> bool {
         let Ok(maps) = fs::read_to_string("/proc/self/maps") else {
             // No list of mappings: the first access decides.

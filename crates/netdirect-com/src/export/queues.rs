@@ -51,7 +51,7 @@ impl Kind for dyn CompletionQueue {
     }
 }
 
-/// Results that are taken at once.
+/// The most results that are taken at once.
 const RESULTS: usize = 16;
 
 impl CompletionQueueObject {
@@ -101,7 +101,7 @@ impl CompletionQueueObject {
         })
     }
 
-    /// Takes up to `count` results, and tells each.
+    /// Takes up to `count` results, and passes each to `tell`.
     #[inline]
     fn take(&self, count: u32, tell: impl Fn(usize, &netdirect::CompletionResult)) -> u32 {
         let mut taken = [netdirect::CompletionResult::default(); RESULTS];
@@ -123,8 +123,8 @@ impl CompletionQueueObject {
             }
         }
         if told == 0 && !self.requests.is_idle() {
-            // The client has asked to be told, and is about to sleep in code that is not ours: from here on a thread of the provider's
-            // does the work.
+            // The client has requested a notification, and is about to sleep in code outside this library: from here on a thread of the
+            // provider does the work.
             self.requests.file().file().hand_over();
         }
         u32::try_from(told).unwrap_or(u32::MAX)

@@ -1,8 +1,8 @@
 //! Requests of clients: from the call that makes one to the last access of the client's memory.
 //!
-//! Each request has an [`Overlapped`](netdirect::Overlapped) of its own, whose sink is the [`Request`]. The end writes the client's status,
-//! takes the record away, queues the packet and sets the event. Nothing of the client's is touched after its status was written: packet and
-//! event go to objects to which the request has references.
+//! Each request has an [`Overlapped`](netdirect::Overlapped), whose sink is the [`Request`]. The end of a request writes the client's
+//! status, takes the record away, queues the packet and sets the event. The client's memory is not touched after its status was written:
+//! packet and event go to objects to which the request has references.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -35,7 +35,7 @@ struct Request {
     has_ended: Condvar,
 }
 
-/// What answers GetOverlappedResult while a request is in flight, on any object of the library (OVL-023).
+/// A record that answers GetOverlappedResult while a request is in flight, on any object of the library (OVL-023).
 struct Record {
     request: Arc<Request>,
     overlapped: netdirect::Overlapped,
@@ -116,7 +116,7 @@ impl Requests {
         if !self.is_idle()
             && let Some(object) = weak.upgrade()
         {
-            // An error says that some could not be cancelled; they are waited for.
+            // An error means that some could not be cancelled; they are waited for.
             let _ = object.cancel_overlapped_requests();
         }
         let mut under_way = self.under_way.lock();
@@ -126,7 +126,7 @@ impl Requests {
     }
 }
 
-/// The event of a request, and whether its end goes to the completion port.
+/// The event of a request, and true if its end goes to the completion port.
 fn event_of(client: ClientOverlapped) -> Result<(Option<EventRef>, bool)> {
     let handle = client.event();
     let goes_to_port = handle.addr() & WAKE_EVENT_BIT == 0;
@@ -148,7 +148,7 @@ impl CompletionSink for Request {
 }
 
 impl Request {
-    /// The call has returned, and the request may be in flight: from here on the library's record answers.
+    /// The call has returned, and the request may be in flight: from here on the library's record answers GetOverlappedResult.
     fn keep_record(self: &Arc<Self>, overlapped: netdirect::Overlapped) {
         let (records, address) = records(self.client);
         let mut all = records.lock();
@@ -166,7 +166,7 @@ impl Request {
         if notify || !planted!(status_unwritten) {
             self.client.write(status);
         }
-        // From here on the OVERLAPPED is the client's again.
+        // From here on the OVERLAPPED belongs to the client again.
         let (records, address) = records(self.client);
         let mut all = records.lock();
         *self.ended.lock() = status;
@@ -222,10 +222,10 @@ impl Request {
     }
 }
 
-/// GetOverlappedResult: the library's record answers while the request is in flight, and the OVERLAPPED afterwards (AMB-068), also one that
+/// GetOverlappedResult: the library's record answers while the request is in flight, and the OVERLAPPED afterwards (AMB-068), even one that
 /// was never used (TST-005).
 ///
-/// The object on which the client asks is not used: its last reference may be given back while this waits.
+/// The object of the call is not used: its last reference may be given back while this waits.
 pub(super) fn overlapped_result(client: ClientOverlapped, wait: bool) -> Status {
     let Ok(client) = client.required(1) else {
         return Status::INVALID_PARAMETER_1;
@@ -245,7 +245,7 @@ pub(super) fn overlapped_result(client: ClientOverlapped, wait: bool) -> Status 
     drop(all);
     if wait {
         match overlapped.wait() {
-            // A simulated network in which nothing is left to happen.
+            // A simulated network in which no event is left.
             Status::POSSIBLE_DEADLOCK => Status::POSSIBLE_DEADLOCK,
             _ => request.wait(),
         }
@@ -253,7 +253,7 @@ pub(super) fn overlapped_result(client: ClientOverlapped, wait: bool) -> Status 
         let _ = overlapped.poll();
         let status = request.status();
         if status == Status::PENDING {
-            // The poll took the connection's work over, and the client may sleep now in code that is not ours.
+            // The poll took the connection's work over, and the client may now sleep in code outside this library.
             request.of.file.file().hand_over();
         }
         status

@@ -1,7 +1,7 @@
 //! Events of this library.
 //!
-//! A signal goes to those who wait already, the oldest first: setting an event with automatic reset twice ends two waits, as on Windows,
-//! even if no thread has run in between. Only a signal that no wait has taken leaves the event set.
+//! A signal goes to the waits that have begun already, the oldest first: setting an event with automatic reset twice ends two waits, as on
+//! Windows, even if no thread has run in between. Only a signal that no wait has taken leaves the event set.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ struct Event {
 #[derive(Debug)]
 struct State {
     is_set: bool,
-    /// Between `hold` and `let_go`.
+    /// True between `hold` and `let_go`.
     is_held: bool,
     watchers: Vec<Watching>,
 }
@@ -39,7 +39,7 @@ static TABLE: EventTable = EventTable {
         kind: HandleKind::EVENT,
         add_ref,
         release,
-        // Waits have references of their own.
+        // Waits have separate references.
         close: release,
     },
     set,
@@ -52,7 +52,7 @@ static TABLE: EventTable = EventTable {
 };
 
 impl EventRef {
-    /// A new event, which is set or not at first.
+    /// Makes a new event, which is set if `is_set`.
     ///
     /// A set event with manual reset ends all waits until it is reset; one with automatic reset ends one wait, and is reset by it.
     pub fn create(has_manual_reset: bool, is_set: bool) -> Self {
@@ -87,7 +87,7 @@ impl Event {
         self.signal(&mut state, 0);
     }
 
-    /// Calls the watchers from this one on, until one takes the signal of an event with automatic reset.
+    /// Calls the watchers, beginning with this one, until one takes the signal of an event with automatic reset.
     fn signal(&self, state: &mut State, first: usize) {
         for watching in &state.watchers[first..] {
             let is_taken = watching.wake();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// `INFINITE`: a wait without a limit.
 pub const INFINITE: u32 = u32::MAX;
 
-/// When a wait of this length that starts now ends.
+/// Returns the end of a wait of this length that starts now.
 pub(super) fn deadline(milliseconds: u32) -> Option<Instant> {
     if milliseconds == INFINITE {
         return None;

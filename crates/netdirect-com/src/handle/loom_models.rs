@@ -21,7 +21,7 @@ fn each_signal_ends_one_wait() {
         let other = event.clone();
         let waits = thread::spawn(move || {
             assert!(wait(&other, INFINITE));
-            // The next one, for the thread that has not had one yet.
+            // The next signal, for the thread that has not had one yet.
             other.set();
         });
         assert!(wait(&event, INFINITE));
@@ -63,7 +63,7 @@ fn a_wait_for_all_and_a_wait_for_one_share_signals() {
         let all = events.clone();
         let waits = thread::spawn(move || {
             assert_eq!(wait_for_all(&all, INFINITE), Ok(true));
-            // For the other wait.
+            // This signal is for the other wait.
             all[0].set();
         });
         events[0].set();

@@ -1,6 +1,6 @@
 //! Windows' handles, on systems that have none: events, completion ports and overlapped files ([`abi`](crate::abi) has their tables).
 //!
-//! - [`EventRef`], [`PortRef`] and [`FileRef`] are references to objects of whoever made them, through the tables of these objects.
+//! - [`EventRef`], [`PortRef`] and [`FileRef`] are references to objects of any library, through the tables of these objects.
 //!   `EventRef::create` and `PortRef::create` make objects of this library.
 //! - [`wait`], [`wait_for_any`] and [`wait_for_all`] wait for events.
 //! - [`overlapped_result`] is Win32's GetOverlappedResult, and [`bind`] BindIoCompletionCallback, whose pool has the only threads of this

@@ -1,6 +1,6 @@
 //! The threads behind BindIoCompletionCallback.
 //!
-//! One completion port, and threads that take its packets and call the client's functions. One thread at least always waits for packets,
+//! One completion port, and threads that take its packets and call the client's functions. At least one thread always waits for packets,
 //! unless [`MOST`] are in functions of the client: a function may sleep until another one was called. Threads that are not needed end after
 //! a while.
 
@@ -43,7 +43,7 @@ struct Threads {
     idle: usize,
 }
 
-/// Has `routine` called for each end of a request of the file, by a thread of the pool.
+/// Calls `routine` for each end of a request of the file, by a thread of the pool.
 ///
 /// # Errors
 ///
@@ -83,7 +83,7 @@ impl Pool {
                 Ok(Some(packet)) => {
                     threads.idle -= 1;
                     drop(threads);
-                    // Without another thread the packet is handled all the same.
+                    // If no thread can be started, the packet is handled nevertheless.
                     let _ = self.ensure_idle();
                     call(&packet);
                     self.threads.lock().idle += 1;
@@ -106,6 +106,6 @@ fn call(packet: &Packet) {
     let routine = unsafe { transmute::<*const (), CompletionRoutine>(routine) };
     #[expect(clippy::cast_possible_truncation, reason = "an NTSTATUS has 32 bits")]
     let status = packet.internal as u32;
-    // SAFETY: who has called `bind` answers for the function.
+    // SAFETY: the caller of `bind` guarantees that the function can be called.
     unsafe { routine(status, packet.bytes, packet.overlapped) };
 }

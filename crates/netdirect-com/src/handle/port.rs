@@ -140,7 +140,7 @@ unsafe extern "system" fn take(
     if count == 0 {
         return 0;
     }
-    // SAFETY: the caller passes room for `count` packets, which nobody else uses during the call.
+    // SAFETY: the caller passes room for `count` packets, which no other thread uses during the call.
     let room = unsafe { slice::from_raw_parts_mut(packets.cast(), count as usize) };
     // SAFETY: the contract of the table.
     unsafe { port(handle) }.take(room, milliseconds)

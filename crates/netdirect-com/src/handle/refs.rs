@@ -1,4 +1,4 @@
-//! References to objects of whoever made them.
+//! References to objects of any library.
 
 use std::fmt;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -28,7 +28,7 @@ unsafe fn table(handle: Handle) -> Result<*const HandleTable, Status> {
 ///
 /// # Safety
 ///
-/// As [`table`].
+/// As for [`table`].
 unsafe fn table_of<T>(handle: Handle, kind: HandleKind) -> Result<&'static T, Status> {
     // SAFETY: as this function's contract.
     let table = unsafe { table(handle) }?;
@@ -37,11 +37,11 @@ unsafe fn table_of<T>(handle: Handle, kind: HandleKind) -> Result<&'static T, St
     if head.kind != kind || (head.size as usize) < size_of::<T>() {
         return Err(Status::INVALID_HANDLE);
     }
-    // SAFETY: the kind says which table it is, and the size that it is whole. Whoever has made the object keeps its table.
+    // SAFETY: the kind identifies the type of the table, and the size shows that it is complete. The object's maker keeps its table.
     Ok(unsafe { &*table.cast::<T>() })
 }
 
-/// What the size of a table of type `T` says.
+/// The value of the field `size` for a table of type `T`.
 #[expect(clippy::cast_possible_truncation, reason = "a table of a few words")]
 pub(super) const fn table_size<T>() -> u32 {
     size_of::<T>() as u32
@@ -51,7 +51,7 @@ pub(super) const fn table_size<T>() -> u32 {
 ///
 /// # Errors
 ///
-/// [`INVALID_HANDLE`](Status::INVALID_HANDLE): null, or no handle.
+/// [`INVALID_HANDLE`](Status::INVALID_HANDLE): null, or not a handle.
 ///
 /// # Safety
 ///
@@ -135,7 +135,7 @@ references! {
     FileRef: FileTable, HandleKind::FILE;
 }
 
-/// What [`PortRef::take`] finds when the port was closed, before the call or during it.
+/// The error of [`PortRef::take`] when the port was closed, before the call or during it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortClosed;
 
@@ -157,7 +157,7 @@ impl EventRef {
         Self { handle, table }
     }
 
-    /// The handle, which takes the reference with it: it lives until it is [closed](close).
+    /// Converts the reference into a handle, which lives until it is [closed](close).
     pub fn into_handle(self) -> Handle {
         ManuallyDrop::new(self).handle
     }
@@ -180,7 +180,7 @@ impl EventRef {
         unsafe { (self.table.take)(self.handle) != 0 }
     }
 
-    /// Has the watcher called whenever the event is set, at once if it is set now.
+    /// Calls the watcher whenever the event is set, at once if it is set now.
     ///
     /// # Safety
     ///
@@ -195,11 +195,11 @@ impl EventRef {
         unsafe { (self.table.unwatch)(self.handle, watcher) };
     }
 
-    /// Keeps the event as it is until [`let_go`](Self::let_go), and returns true if it is set.
+    /// Keeps the event in its state until [`let_go`](Self::let_go), and returns true if it is set.
     ///
     /// # Safety
     ///
-    /// The caller holds no event at a higher address, and calls nothing of an event that it holds but `let_go`, once.
+    /// The caller holds no event at a higher address, and for an event that it holds calls only `let_go`, once.
     pub(super) unsafe fn hold(&self) -> bool {
         // SAFETY: this reference keeps the event alive, and the caller keeps to the order.
         unsafe { (self.table.hold)(self.handle) != 0 }
@@ -226,7 +226,7 @@ impl PortRef {
         Self { handle, table }
     }
 
-    /// The handle, which takes the reference with it: it lives until it is [closed](close).
+    /// Converts the reference into a handle, which lives until it is [closed](close).
     pub fn into_handle(self) -> Handle {
         ManuallyDrop::new(self).handle
     }
@@ -272,7 +272,7 @@ impl PortRef {
 }
 
 impl FileRef {
-    /// Has the ends of the file's requests come to a port, with this key.
+    /// Makes the ends of the file's requests go to a port, with this key.
     ///
     /// # Errors
     ///
@@ -287,7 +287,7 @@ impl FileRef {
         }
     }
 
-    /// Has the watcher called at the end of each request of the file's objects.
+    /// Calls the watcher at the end of each request of the file's objects.
     ///
     /// # Safety
     ///

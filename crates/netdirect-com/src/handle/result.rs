@@ -1,4 +1,4 @@
-//! Win32's GetOverlappedResult, which knows the file and the client's memory alone.
+//! Win32's GetOverlappedResult, which knows only the file and the client's memory.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,14 +10,15 @@ use super::sync::{Condvar, Mutex};
 use super::wait::wait;
 use crate::abi::{Bool, Handle, Overlapped, WAKE_EVENT_BIT, Watcher};
 
-/// What `OVERLAPPED.Internal` says, once the request has ended if `waits` is set. [`PENDING`](Status::PENDING) if the request is in flight.
+/// Returns the status in `OVERLAPPED.Internal`, once the request has ended if `waits` is set. [`PENDING`](Status::PENDING) if the request
+/// is in flight.
 ///
-/// A wait sleeps on `hEvent`, whose lowest bit is ignored, or without one until requests of the file end. `IND2Overlapped` has a method of
-/// this name, which is better: it asks the provider's record of the request.
+/// A wait sleeps on `hEvent`, whose lowest bit is ignored, or without one until requests of the file end. The method of this name of
+/// `IND2Overlapped` is better: it asks the provider's record of the request.
 ///
 /// # Errors
 ///
-/// [`INVALID_HANDLE`](Status::INVALID_HANDLE): `hEvent` is not an event; or the wait needs the file, and `file` is none.
+/// [`INVALID_HANDLE`](Status::INVALID_HANDLE): `hEvent` is not an event; or the wait needs the file, and `file` is not one.
 ///
 /// # Safety
 ///
@@ -56,7 +57,7 @@ fn status(internal: &AtomicUsize) -> Status {
     Status::from_bits(internal.load(Ordering::Acquire) as u32)
 }
 
-/// Waits until `has_ended` answers true, and asks it after each end of a request of the file.
+/// Waits until `has_ended` returns true, and calls it after each end of a request of the file.
 fn wait_for_end(file: &FileRef, has_ended: impl Fn() -> bool) {
     let end = EndWait {
         watcher: Watcher { wake },
@@ -64,7 +65,7 @@ fn wait_for_end(file: &FileRef, has_ended: impl Fn() -> bool) {
         woken: Condvar::default(),
     };
     let watcher = (&raw const end).cast();
-    // SAFETY: the watcher stays where it is until it was taken away below.
+    // SAFETY: the watcher does not move until it was removed below.
     unsafe { file.watch(watcher) };
     while !has_ended() {
         let mut has_come = end.has_come.lock();
@@ -86,7 +87,7 @@ struct EndWait {
 }
 
 unsafe extern "system" fn wake(watcher: *const Watcher) -> Bool {
-    // SAFETY: only the watcher of `wait_for_end` calls this, which stays where it is until it is taken away.
+    // SAFETY: only the watcher of `wait_for_end` calls this, which does not move until it is removed.
     let end = unsafe { &*watcher.cast::<EndWait>() };
     *end.has_come.lock() = true;
     end.woken.notify_one();

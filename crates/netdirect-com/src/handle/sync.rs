@@ -61,7 +61,7 @@ mod imp {
     pub(in super::super) struct Condvar(loom::sync::Condvar);
 
     impl Condvar {
-        /// Loom has no clock: a deadline never comes.
+        /// Loom has no clock: a deadline never passes.
         pub(in super::super) fn wait<'a, T>(
             &self,
             guard: MutexGuard<'a, T>,

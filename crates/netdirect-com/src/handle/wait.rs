@@ -1,8 +1,8 @@
-//! Waits for events, of this library or of anybody's.
+//! Waits for events, of any library.
 //!
-//! A wait for one event or for any of several takes the first signal that comes. A wait for all of several takes none until all are set at
-//! one moment. It leaves a signal in its event until then, so a second signal of the same event is lost meanwhile; on Windows the wait
-//! would have ended in the call that set the last event.
+//! A wait for one event or for any of several takes the first signal. A wait for all of several takes none until all are set at one moment.
+//! It leaves a signal in its event until then, so a second signal of the same event is lost meanwhile; on Windows the wait would have ended
+//! in the call that set the last event.
 
 use std::time::Instant;
 
@@ -18,8 +18,8 @@ pub fn wait(event: &EventRef, milliseconds: u32) -> bool {
     wait_for_any(std::slice::from_ref(event), milliseconds).is_some()
 }
 
-/// `WaitForMultipleObjects` for any event. Returns the position of the event, or `None` when the time has passed. Of several that are set
-/// the first one is taken.
+/// `WaitForMultipleObjects` for any event. Returns the position of the event, or `None` when the time has passed. If several are set the
+/// first one is taken.
 pub fn wait_for_any(events: &[EventRef], milliseconds: u32) -> Option<usize> {
     let is_set = events.iter().position(EventRef::take);
     if is_set.is_some() || milliseconds == 0 {
@@ -33,7 +33,7 @@ pub fn wait_for_any(events: &[EventRef], milliseconds: u32) -> Option<usize> {
     };
     let watchers: Vec<_> = (0..events.len()).map(watcher).collect();
     for (event, watcher) in events.iter().zip(&watchers) {
-        // SAFETY: the watcher stays where it is until it was taken away below.
+        // SAFETY: the watcher does not move until it was removed below.
         unsafe { event.watch(watcher.pointer()) };
     }
     let taken = wait.sleep(deadline(milliseconds));
@@ -65,7 +65,7 @@ pub fn wait_for_all(events: &[EventRef], milliseconds: u32) -> Result<bool, Stat
     };
     let watcher = (&raw const wait).cast();
     for event in events {
-        // SAFETY: the watcher stays where it is until it was taken away below.
+        // SAFETY: the watcher does not move until it was removed below.
         unsafe { event.watch(watcher) };
     }
     let deadline = deadline(milliseconds);
@@ -115,7 +115,7 @@ struct AnyState {
 }
 
 impl AnyWait {
-    /// Waits for a signal. None is taken after this has returned.
+    /// Waits for a signal. No signal is taken after this has returned.
     fn sleep(&self, deadline: Option<Instant>) -> Option<usize> {
         let mut state = self.state.lock();
         let mut has_passed = false;
@@ -143,7 +143,7 @@ impl AnyWatcher<'_> {
 }
 
 unsafe extern "system" fn wake_any(watcher: *const Watcher) -> Bool {
-    // SAFETY: only watchers of `wait_for_any` call this, which stay where they are until they are taken away.
+    // SAFETY: only watchers of `wait_for_any` call this, which do not move until they are removed.
     let watcher = unsafe { &*watcher.cast::<AnyWatcher<'_>>() };
     let mut state = watcher.wait.state.lock();
     if state.is_over || state.taken.is_some() {
@@ -177,7 +177,7 @@ impl AllWait {
 }
 
 unsafe extern "system" fn wake_all(watcher: *const Watcher) -> Bool {
-    // SAFETY: only the watcher of `wait_for_all` calls this, which stays where it is until it is taken away.
+    // SAFETY: only the watcher of `wait_for_all` calls this, which does not move until it is removed.
     let wait = unsafe { &*watcher.cast::<AllWait>() };
     *wait.has_changed.lock() = true;
     wait.woken.notify_one();

@@ -42,7 +42,7 @@ pub fn list(query: impl Fn(*mut SocketAddressList, *mut u32) -> Status) -> Resul
     }
 }
 
-/// The addresses in the first `len` octets of a list. Each lies behind the entries, in the same buffer (PROV-011).
+/// The addresses in the first `len` octets of a list. Each is behind the entries, in the same buffer (PROV-011).
 fn entries(room: &[u64], len: usize) -> Result<Vec<SocketAddr>> {
     let octets: Vec<u8> = room.iter().flat_map(|word| word.to_ne_bytes()).collect();
     let octets = &octets[..len];

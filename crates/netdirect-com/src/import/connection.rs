@@ -36,7 +36,7 @@ impl OverlappedObject for ImportedConnector {
     }
 }
 
-/// The length of private data, for a method that refuses what is too long.
+/// The length of private data, for a method that refuses data that is too long.
 fn length(data: &[u8]) -> u32 {
     u32::try_from(data.len()).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! What some libraries have beyond ND2, by interfaces of this project's own.
+//! Features of some libraries beyond ND2, by interfaces of this project.
 
 use std::ptr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::queues::{ImportedCompletionQueue, ImportedSharedReceiveQueue};
 use super::requests::ImportedRequests;
 use crate::abi::{AdapterExtensionTable, FaultKind, InjectedFault, ProviderExtensionTable};
 
-/// Calls `inject` with a fault as a library takes it.
+/// Calls `inject` with a fault in the form that a library takes.
 fn inject(fault: &Fault, inject: impl FnOnce(*const InjectedFault) -> Status) -> Result<()> {
     let mut injected = InjectedFault {
         kind: 0,
@@ -75,7 +75,7 @@ fn number(call: Call) -> Result<u32> {
 pub(super) struct OfProvider(pub(super) Pointer<ProviderExtensionTable>);
 
 impl OfProvider {
-    /// Lines of the library's configuration file, for adapters that are opened from now on.
+    /// Passes lines of the library's configuration file, for adapters that are opened from now on.
     pub(super) fn configure(&self, lines: &str) -> Result<()> {
         let too_long = |_| Error::new(Status::INVALID_PARAMETER_2, "a configuration of 4 GiB");
         let len = u32::try_from(lines.len()).map_err(too_long)?;
@@ -92,7 +92,7 @@ impl ProviderExtensions for OfProvider {
 #[derive(Debug)]
 pub(super) struct OfAdapter {
     pub(super) object: Pointer<AdapterExtensionTable>,
-    /// Faults end requests.
+    /// The requests of the adapter, which faults end.
     pub(super) requests: Arc<Mutex<Option<Arc<ImportedRequests>>>>,
 }
 

@@ -12,7 +12,7 @@ use super::loaded::Loaded;
 use super::requests::ImportedRequests;
 use crate::abi::{FileTable, Handle, HandleTable};
 
-/// An overlapped file. Whoever waits in it ends requests of the whole adapter; the adapter's own thread does so otherwise.
+/// An overlapped file. A thread that waits in it ends requests of the whole adapter; otherwise the adapter's own thread does so.
 pub(super) struct ImportedFile {
     association: Association,
     handle: OwnedHandle,
@@ -21,7 +21,7 @@ pub(super) struct ImportedFile {
     library: Arc<Loaded>,
 }
 
-/// The handle that CreateOverlappedFile gave.
+/// The handle that CreateOverlappedFile has returned.
 pub(crate) struct OwnedHandle(Handle);
 
 // SAFETY: any thread may use a handle.
@@ -30,7 +30,7 @@ unsafe impl Send for OwnedHandle {}
 unsafe impl Sync for OwnedHandle {}
 
 impl OwnedHandle {
-    /// Owns a handle that the library has just given, which is not null.
+    /// Takes over a handle that the library has just returned, which is not null.
     pub(crate) fn new(handle: Handle) -> Self {
         Self(handle)
     }
@@ -63,7 +63,7 @@ impl Drop for OwnedHandle {
 }
 
 impl ImportedFile {
-    /// The file behind a handle that the library has just given.
+    /// The file behind a handle that the library has just returned.
     pub(super) fn new(
         library: &Arc<Loaded>,
         requests: Arc<ImportedRequests>,
@@ -180,7 +180,7 @@ mod linux {
             })
         }
 
-        /// What makes the descriptor readable.
+        /// The function that makes the descriptor readable.
         pub(super) fn ring(&self) -> &Ring {
             &self.ring
         }

@@ -12,7 +12,7 @@ use super::pointer::Pointer;
 use super::provider::Imported;
 use crate::abi::{IID_ND2_PROVIDER, ProviderTable};
 
-/// Why a library cannot be used.
+/// The reason why a library cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadError {
     path: PathBuf,
@@ -21,7 +21,7 @@ pub struct LoadError {
 }
 
 impl LoadError {
-    /// What to do, in a few words.
+    /// The remedy, in a few words.
     pub fn advice(&self) -> &'static str {
         self.advice
     }
@@ -35,16 +35,16 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// The provider that the library at `path` exports. Its name is that of the file, without `lib` and what follows a dot.
+/// The provider that the library at `path` exports. Its name is that of the file, without `lib` and without everything behind a dot.
 ///
 /// # Errors
 ///
-/// There is no such library, it lacks one of the two functions of a provider (DLL-001, DLL-002), or it gives no provider.
+/// There is no such library, it lacks one of the two functions of a provider (DLL-001, DLL-002), or it returns no provider.
 ///
 /// # Trust
 ///
-/// The library becomes a part of this program, as if the program were linked with it. What its code does cannot be checked. It has to do
-/// what ND2's pages say.
+/// The library becomes a part of this program, as if the program were linked with it. Its code cannot be checked. It has to do what ND2's
+/// pages say.
 pub fn provider(path: &Path) -> Result<Arc<dyn Provider>, LoadError> {
     let failed = |why: String| LoadError {
         path: path.to_owned(),
@@ -71,7 +71,7 @@ pub fn provider(path: &Path) -> Result<Arc<dyn Provider>, LoadError> {
 ///
 /// # Errors
 ///
-/// It gives no provider.
+/// It returns no provider.
 ///
 /// # Safety
 ///
@@ -101,8 +101,8 @@ fn of(loaded: Loaded, path: &Path, name: String) -> Result<Arc<dyn Provider>, Lo
     Ok(Arc::new(Imported::new(name, made)))
 }
 
-/// Hands lines of its configuration file to the library of a provider that [`provider`] has made, for adapters that are opened from now on.
-/// Returns false if `provider` is no such provider, or its library cannot be configured so.
+/// Passes lines of its configuration file to the library of a provider that [`provider`] has made, for adapters that are opened from now
+/// on. Returns false if `provider` is no such provider, or its library cannot be configured this way.
 ///
 /// # Errors
 ///
@@ -116,7 +116,7 @@ fn no_function(name: &str) -> String {
     format!("is no NetworkDirect provider, because it exports no {name}")
 }
 
-/// What the dynamic linker says, without the path that it repeats.
+/// The message of the dynamic linker, without the path that it repeats.
 fn reason(error: &libloading::Error) -> String {
     let text = match error {
         libloading::Error::DlOpen { desc } => format!("{desc:?}"),

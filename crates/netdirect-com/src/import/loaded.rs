@@ -26,7 +26,7 @@ pub struct Linked {
     pub exports: &'static [&'static str],
 }
 
-/// Where a library is.
+/// The place of a library.
 pub(crate) enum Source {
     /// It is loaded as long as this lives.
     File(Library),
@@ -66,7 +66,7 @@ impl Loaded {
         }
     }
 
-    /// Calls `DllGetClassObject`: its status, and what it has left.
+    /// Calls `DllGetClassObject`. Returns its status, and the pointer that it has left.
     pub(crate) fn class_object(&self, iid: Guid) -> (Status, This) {
         let mut object = ptr::null_mut();
         let class = CLASS;
@@ -82,11 +82,11 @@ impl Loaded {
         unsafe { (self.can_unload_now)() }
     }
 
-    /// Whether the library exports something under this name.
+    /// Returns true if the library exports a symbol of this name.
     pub(crate) fn exports(&self, name: &str) -> bool {
         match &self.source {
             Source::File(library) => {
-                // SAFETY: only the address is looked at.
+                // SAFETY: only the address is used.
                 unsafe { library.get::<*const ()>(name.as_bytes()) }.is_ok()
             }
             Source::Program(names) => names.contains(&name),

@@ -15,7 +15,7 @@ use crate::abi::{MemoryRegionTable, MemoryWindowTable, This};
 #[derive(Debug)]
 pub(super) struct ImportedRegion {
     object: Overlapping<MemoryRegionTable>,
-    /// Lives until the library no longer uses it: Deregister has ended, or the object was released. So it stands behind the object.
+    /// Lives until the library no longer uses it: Deregister has ended, or the object was released. So it comes behind the object.
     buffer: Arc<Mutex<Option<Buffer>>>,
 }
 

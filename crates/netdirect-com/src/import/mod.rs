@@ -3,7 +3,7 @@
 //! # The promise of libraries
 //!
 //! A library does what ND2's pages say: it fills in the tables of its objects, keeps an object alive as long as there is a reference,
-//! writes into memory that it is given within the sizes that it is told, uses an OVERLAPPED until the request has ended, and a registered
+//! writes into memory that it is given within the sizes that it is given, uses an OVERLAPPED until the request has ended, and a registered
 //! buffer until it is deregistered. `pointer` and `requests` rely on this, and nothing that a Rust program can do breaks it. A library that
 //! does not keep the promise can do what any code of this process can do.
 //!
@@ -14,7 +14,7 @@
 //! the library > port: a packet > ImportedRequests::drain: GetOverlappedResult > the client's Overlapped
 //! ```
 //!
-//! Packets are taken by threads that wait in files or call methods, and by a thread of the adapter's if there are none.
+//! Packets are taken by threads that wait in files or call methods, and by a thread of the adapter if there are none.
 
 mod adapter;
 mod addresses;

@@ -34,7 +34,7 @@ impl Drop for Drained {
 }
 
 impl<T> Overlapping<T> {
-    /// `file` is one of this provider's, with which `main` was made.
+    /// `file` belongs to this provider, and `main` was made with it.
     pub(super) fn new(main: Pointer<T>, file: &Arc<dyn OverlappedFile>) -> Result<Self> {
         Ok(Self {
             overlapped: Arc::new(main.query(IID_ND2_OVERLAPPED)?),
@@ -63,7 +63,7 @@ impl<T> Overlapping<T> {
         )
     }
 
-    /// Ends the requests whose packets have come.
+    /// Ends the requests whose packets have arrived.
     #[inline]
     pub(super) fn drain(&self) {
         self.file.file().requests().drain();

@@ -77,7 +77,7 @@ impl<T> Pointer<T> {
         }
     }
 
-    /// What QueryInterface says of an interface, and what it leaves in place of the pointer `left`.
+    /// Calls QueryInterface for an interface, with the pointer `left`. Returns its status, and the pointer that it leaves.
     pub(crate) fn ask(&self, iid: Guid, mut left: This) -> (Status, This) {
         // SAFETY: every table begins with IUnknown.
         let unknown = unsafe { &*ptr::from_ref(self.table()).cast::<UnknownTable>() };
@@ -86,7 +86,7 @@ impl<T> Pointer<T> {
         (status, left)
     }
 
-    /// Gives the reference back, and returns what Release says.
+    /// Gives the reference back, and returns the result of Release.
     pub(crate) fn give_back(self) -> u32 {
         let object = std::mem::ManuallyDrop::new(self.into_unknown());
         // SAFETY: the library's count goes with this value, which is not dropped.
@@ -126,8 +126,8 @@ macro_rules! call {
         let object = $object;
         let function = object.table().$($path).+;
         let this = object.this();
-        // SAFETY: the function is the object's own, and the arguments are what the method wants: values, memory that outlives the call or,
-        // for requests, the request (import, "the promise of libraries"). Checks also pass what ND2 has a status for.
+        // SAFETY: the function is the object's own, and the arguments are those of the method: values, memory that outlives the call or,
+        // for requests, the request (import, "the promise of libraries"). Checks also pass arguments for which ND2 has a status.
         unsafe { function(this, $($arg),*) }
     }};
 }
@@ -151,7 +151,7 @@ pub(crate) fn check(status: Status) -> Result<()> {
     status.ok()
 }
 
-/// What stands behind an argument, if it is an object of the type `T`.
+/// The object behind an argument, if it is of the type `T`.
 pub(crate) fn of<T: Any>(object: &dyn Any, position: u32) -> Result<&T> {
     object.downcast_ref().ok_or_else(|| {
         Error::new(

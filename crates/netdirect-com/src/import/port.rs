@@ -1,4 +1,4 @@
-//! The completion port of an adapter's overlapped files: packets come here as calls of the library.
+//! The completion port of an adapter's overlapped files: packets arrive here as calls of the library.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::abi::{Handle, HandleKind, HandleTable, Packet, PortTable};
 pub(super) struct Port {
     table: &'static PortTable,
     state: Mutex<State>,
-    /// Packets, to look at without the lock.
+    /// The number of packets, to be read without the lock.
     queued: AtomicUsize,
-    /// A packet has come, or [`wake`](Port::wake) was called: for threads that wait in a file.
+    /// A packet has arrived, or [`wake`](Port::wake) was called: for threads that wait in a file.
     changed: Condvar,
-    /// A packet has come and no thread waits in a file: for the adapter's own thread.
+    /// A packet has arrived and no thread waits in a file: for the adapter's own thread.
     left_alone: Condvar,
 }
 
-/// Tells an event loop that it has something to do.
+/// Notifies an event loop that it has work.
 pub(super) type Ring = Arc<dyn Fn() + Send + Sync>;
 
 #[derive(Default)]
@@ -37,10 +37,10 @@ struct State {
     bells: Vec<Ring>,
 }
 
-/// A packet. The pointer is a name only.
+/// A packet. The pointer only identifies the request.
 struct Arrived(Packet);
 
-// SAFETY: the pointer in the packet is a name only, and is not dereferenced.
+// SAFETY: the pointer in the packet only identifies a request, and is not dereferenced.
 unsafe impl Send for Arrived {}
 
 static TABLE: PortTable = PortTable {
@@ -67,7 +67,7 @@ impl Port {
         })
     }
 
-    /// The handle, without a reference of its own.
+    /// The handle, without a separate reference.
     pub(super) fn handle(self: &Arc<Self>) -> Handle {
         Arc::as_ptr(self).cast_mut().cast()
     }
@@ -97,7 +97,7 @@ impl Port {
         self.state.lock().bells.push(ring);
     }
 
-    /// Calls `ring` no more.
+    /// Stops calling `ring`.
     pub(super) fn remove_bell(&self, ring: &Ring) {
         let mut state = self.state.lock();
         state.bells.retain(|known| !Arc::ptr_eq(known, ring));
@@ -149,7 +149,7 @@ impl Port {
             if state.is_closed {
                 return false;
             }
-            // Threads that wait in files take packets, and say so when they leave some.
+            // Threads that wait in files take packets, and notify this thread when they leave some.
             if !state.packets.is_empty() && state.parked == 0 {
                 return true;
             }
@@ -157,7 +157,7 @@ impl Port {
         }
     }
 
-    /// The adapter's own thread ends.
+    /// Ends the adapter's own thread.
     pub(super) fn close(&self) {
         self.state.lock().is_closed = true;
         self.left_alone.notify_all();
@@ -205,7 +205,7 @@ unsafe extern "system" fn post(handle: Handle, packet: *const Packet) {
     }
 }
 
-/// Nobody but the adapter takes packets.
+/// Only the adapter takes packets.
 unsafe extern "system" fn take(
     _handle: Handle,
     _packets: *mut Packet,

@@ -36,7 +36,7 @@ impl Imported {
 }
 
 impl Imported {
-    /// Configures the library. Returns false if it cannot be configured so.
+    /// Configures the library. Returns false if it cannot be configured this way.
     pub(super) fn configure(&self, lines: &str) -> Result<bool> {
         let Some(extension) = &self.extension else {
             return Ok(false);

@@ -26,7 +26,7 @@ pub(super) struct ImportedCompletionQueue {
     extension: Option<Pointer<CompletionQueueExtensionTable>>,
 }
 
-/// Results that are taken at once.
+/// The most results that are taken at once.
 const RESULTS: usize = 16;
 
 impl ImportedCompletionQueue {
@@ -190,7 +190,7 @@ impl SharedReceiveQueue for ImportedSharedReceiveQueue {
     }
 }
 
-/// The entries as a library takes them: [`Sge`] has the layout of ND2_SGE.
+/// The entries in the form that a library takes: [`Sge`] has the layout of ND2_SGE.
 fn list(sges: &[Sge]) -> (*const abi::Sge, u32) {
     let count = u32::try_from(sges.len()).unwrap_or(u32::MAX);
     (sges.as_ptr().cast(), count)
@@ -243,7 +243,7 @@ impl ImportedQueuePair {
     }
 }
 
-/// Entries of the traits name registered memory: the flag for inline data has methods of its own there.
+/// Entries of the traits name registered memory: the traits have separate methods for inline data.
 #[inline]
 fn refuse_inline(flags: OpFlags, position: u32) -> Result<()> {
     if flags.contains(OpFlags::INLINE) {

@@ -1,4 +1,4 @@
-//! Requests of clients of the traits, at a library.
+//! Requests that clients of the traits make to a library.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,15 +21,15 @@ impl fmt::Debug for ImportedRequests {
     }
 }
 
-/// What happens to the object of a request when the request has ended, before the client learns of it.
+/// The action on the object of a request when the request has ended, before the client learns of it.
 pub(super) type Then = Box<dyn FnOnce(Status) + Send>;
 
 /// A request that the library works on.
 struct InFlight {
-    /// The library's, until the request has ended.
+    /// Belongs to the library until the request has ended.
     overlapped: Box<Shared>,
     pending: PendingOverlapped,
-    /// Who is asked for the final status.
+    /// The object that is asked for the final status.
     object: Weak<Pointer<OverlappedTable>>,
     then: Option<Then>,
 }
@@ -51,7 +51,7 @@ pub(super) struct ImportedRequests {
 }
 
 impl ImportedRequests {
-    /// With a thread that ends requests while no other thread does.
+    /// Starts a thread that ends requests while no other thread does.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl ImportedRequests {
             self.drain();
             return Ok(Started::Pending);
         }
-        // Nothing was submitted, or it is done: no packet comes (GEN-008, GEN-009).
+        // Nothing was submitted, or the request has ended already: no packet follows (GEN-008, GEN-009).
         if let Some(request) = self.in_flight.lock().remove(&pointer.addr()) {
             if let Some(then) = request.then {
                 then(status);
@@ -119,10 +119,10 @@ impl ImportedRequests {
         status.ok().map(|()| Started::Done)
     }
 
-    /// Ends the requests whose packets have come.
+    /// Ends the requests whose packets have arrived.
     ///
-    /// Every method that the library may have ended requests in does so before it returns, so that a client of the traits sees the ends in
-    /// the order in which the library made them (CONN-106).
+    /// Every method in which the library may have ended requests calls this before it returns, so that a client of the traits sees the ends
+    /// in the order in which the library made them (CONN-106).
     #[inline]
     pub(super) fn drain(&self) {
         if !self.port.is_empty() {
@@ -149,7 +149,7 @@ impl ImportedRequests {
         #[expect(clippy::cast_possible_truncation, reason = "a status has 32 bits")]
         let of_packet = Status::from_bits(packet.internal as u32);
         let status = object.map_or(of_packet, |object| result(&object, pointer));
-        // Only now, because the library may use the OVERLAPPED until it has said the final status.
+        // Only now, because the library may use the OVERLAPPED until it has returned the final status.
         let request = self.in_flight.lock().remove(&pointer.addr());
         if let Some(request) = request {
             if let Some(then) = request.then {
@@ -161,7 +161,7 @@ impl ImportedRequests {
     }
 }
 
-/// The final status. A library may go on with a request when it is asked for it (OVL-018); then this waits.
+/// The final status. A library may continue a request when it is asked for it (OVL-018); then this waits.
 fn result(object: &Pointer<OverlappedTable>, pointer: *mut abi::Overlapped) -> Status {
     let ask = |wait| super::pointer::call!(object, get_overlapped_result(pointer, wait));
     match ask(0) {
@@ -174,7 +174,7 @@ impl Drop for ImportedRequests {
     fn drop(&mut self) {
         self.port.close();
         for (_, request) in self.in_flight.get_mut().drain() {
-            // The library may still write it.
+            // The library may still write to it.
             std::mem::forget(request.overlapped);
         }
     }

@@ -1,4 +1,4 @@
-//! Compilers for C and C++, and what they make.
+//! Compilers for C and C++, and their output.
 
 use std::env;
 use std::fs;
@@ -35,7 +35,7 @@ pub(crate) const HOST: [Compiler; 4] = [
     compiler("clang++", Language::Cpp),
 ];
 
-/// Compilers for Windows. What they make is not run.
+/// Compilers for Windows. Their programs are not run.
 pub(crate) const WINDOWS: [Compiler; 2] = [
     compiler("x86_64-w64-mingw32-gcc", Language::C),
     compiler("x86_64-w64-mingw32-g++", Language::Cpp),
@@ -111,7 +111,7 @@ impl Compiler {
         let flags = env::var("SOFTND_C_FLAGS").unwrap_or_default();
         let flags: Vec<_> = flags.split_whitespace().collect();
         let output = self.compile(source, &[&["-shared", "-fPIC"], &flags[..]].concat());
-        // SAFETY: the library's initialisers are those of C++ objects without constructors of their own.
+        // SAFETY: the library's initialisers are those of C++ objects without user-defined constructors.
         let library = unsafe { Library::new(&output.file) };
         Loaded {
             library: library.unwrap_or_else(|error| panic!("{}: {error}", self.program)),
@@ -135,9 +135,9 @@ impl Loaded {
     /// The function `name`.
     ///
     /// # Safety
-    /// The function's type has to be `F`, a function pointer that is used as long as the library lives only.
+    /// The function's type has to be `F`, a function pointer that is used only as long as the library lives.
     pub(crate) unsafe fn function<F: Copy>(&self, name: &str) -> F {
-        // SAFETY: the caller vouches for the type.
+        // SAFETY: the caller guarantees the type.
         let symbol = unsafe { self.library.get::<F>(name.as_bytes()) };
         *symbol.unwrap_or_else(|error| panic!("{name}: {error}"))
     }

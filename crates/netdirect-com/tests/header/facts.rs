@@ -86,7 +86,7 @@ fn structures() -> String {
     }
 }
 
-/// Tables that a HANDLE begins with where it is no HANDLE of Windows.
+/// Tables that a HANDLE begins with on systems that are not Windows.
 fn handles() -> String {
     structures! {
         ND_HANDLE_TABLE = HandleTable { Size = size, Kind = kind, AddRef = add_ref, Release = release, Close = close }
@@ -125,7 +125,7 @@ fn slots() -> String {
 
 /// The values of the statuses that the header names.
 fn statuses() -> Vec<(String, u32)> {
-    // Only waits in a simulated network end so, and none is behind this border.
+    // Only waits in a simulated network end with this status, and there is none behind this interface.
     let named = |status: &&Status| **status != Status::POSSIBLE_DEADLOCK;
     let all = Status::ALL.iter().filter(named);
     let mut values: Vec<_> = all
@@ -238,7 +238,7 @@ fn numbers() -> Vec<(String, u32)> {
     values
 }
 
-/// The values beside the tables of handles.
+/// The numbers that belong to the tables of handles.
 fn handle_numbers() -> Vec<(String, u32)> {
     let bit = u32::try_from(WAKE_EVENT_BIT).expect("it is the lowest bit");
     vec![
@@ -268,7 +268,7 @@ CHECK(SUCCEEDED(ND_SUCCESS) && SUCCEEDED(ND_PENDING) && SUCCEEDED(ND_TIMEOUT));
 CHECK(FAILED(ND_CANCELED) && FAILED(ND_BUFFER_OVERFLOW));
 ";
 
-/// Macros that C++ libraries use as names. What Windows' own headers define is theirs.
+/// Macros that C++ libraries use as names. Macros of Windows' own headers are allowed.
 const NO_MACROS: &str = "\
 #if defined(min) || defined(max)
 #error min and max must not be macros

@@ -1,4 +1,4 @@
-//! What the tests know of each interface and method, and the notes of recorders.
+//! The data that the tests have about each interface and method, and the notes of recorders.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -7,7 +7,7 @@ use std::ops::RangeFrom;
 use netdirect::Status;
 use netdirect_com::abi::{Guid, This};
 
-/// How an argument is written down in C and C++.
+/// The way in which an argument is written down in C and C++.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Pointer,
@@ -30,7 +30,7 @@ pub(crate) struct Method {
     pub(crate) name: &'static str,
     pub(crate) slot: usize,
     pub(crate) returns: &'static str,
-    /// What the recorders return.
+    /// The result of the recorders.
     pub(crate) answer: u64,
     pub(crate) arguments: Vec<Argument>,
 }
@@ -42,9 +42,9 @@ pub(crate) struct Interface {
     /// Octets of the table.
     pub(crate) table_size: usize,
     pub(crate) methods: Vec<Method>,
-    /// A table of recorders, whose functions note themselves.
+    /// A table of recorders, whose functions note their calls.
     pub(crate) recorder: *const c_void,
-    /// Calls every method of an object, with the values of [`Argument::value`], and returns what they return.
+    /// Calls every method of an object, with the values of [`Argument::value`], and returns their results.
     pub(crate) call: unsafe fn(object: This, interface: usize) -> Vec<u64>,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Object {
     pub(crate) interface: usize,
 }
 
-/// What the function of a slot returns: as an HRESULT it is negative, and no two functions have the same.
+/// The result of the function of a slot: as an HRESULT it is negative, and no two functions have the same.
 pub(crate) fn answer(interface: usize, slot: usize) -> u32 {
     0xC0DE_0000 | u32::try_from((interface << 8) | slot).expect("tables are small")
 }
@@ -180,7 +180,7 @@ impl Answer for u64 {
     }
 }
 
-/// How an argument of this type is written down.
+/// The way in which an argument of this type is written down.
 pub(crate) fn kind_of<T: Word>(c_type: &str) -> Kind {
     if c_type == "REFIID" {
         assert_eq!(T::KIND, Kind::Pointer);

@@ -71,7 +71,7 @@ macro_rules! interfaces {
                     let _ = (slot, &mut positions);
                     // SAFETY: as above.
                     let function = unsafe { (*table).$method };
-                    // SAFETY: the caller vouches for the object.
+                    // SAFETY: the caller guarantees the object.
                     let answer = unsafe { function(object, $($arg),*) };
                     answers.push(answer.to_bits());
                 })*

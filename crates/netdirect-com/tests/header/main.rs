@@ -41,7 +41,7 @@ fn identifiers_are_equal() {
     }
 }
 
-/// What is made for Windows is not run, so this looks for the octets of each identifier of ND2.
+/// Programs for Windows are not run, so this looks for the octets of each identifier of ND2.
 #[test]
 fn windows_programs_have_the_identifiers() {
     for compiler in WINDOWS.into_iter().filter(|compiler| compiler.is_here()) {
@@ -60,7 +60,7 @@ fn windows_programs_have_the_identifiers() {
             );
             let octets = [&data1[..], &data2, &data3, &data4].concat();
             let is_there = object.windows(octets.len()).any(|window| window == octets);
-            // Windows' own libraries have those of COM.
+            // Windows' own libraries have the identifiers of COM.
             assert_eq!(
                 is_there,
                 interface.name.starts_with("IND"),

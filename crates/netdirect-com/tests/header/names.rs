@@ -1,11 +1,11 @@
-//! The names of the header: none is left out of the comparisons, and those of Windows are as Windows has them.
+//! The names of the header: none is left out of the comparisons, and names of Windows have Windows' values.
 
 use std::collections::BTreeSet;
 
 use crate::compilers::{WINDOWS, header};
 use crate::facts;
 
-/// Macros that are no values which Rust has too.
+/// Macros that are not values with a counterpart in Rust.
 const NO_VALUES: &[&str] = &["ND_HELPER_API"];
 
 /// The text between the headings of two sections.
@@ -60,7 +60,7 @@ fn every_value_is_compared() {
     assert!(seen > 80, "the header defines more than {seen} values");
 }
 
-/// No helper of the header is left defined at its end.
+/// No helper of the header is still defined at its end.
 #[test]
 fn helpers_are_undefined_at_the_end() {
     let header = header();

@@ -1,4 +1,4 @@
-//! Every method and every argument, called across the border in both directions.
+//! Every method and every argument, called between Rust and C in both directions.
 //!
 //! A recorder is an object whose functions note their slot and their arguments, and return a number made of their slot. C and C++ call
 //! recorders made in Rust through the header; Rust calls recorders that C tables and C++ classes implement.
@@ -12,7 +12,7 @@ use crate::compilers::{Compiler, HOST, Language, Loaded, WINDOWS};
 use crate::interfaces::{self, Argument, Call, Interface, Kind, Method, Object};
 use crate::list::interfaces;
 
-/// What recorders in C call: the interface, the slot, and the object and the arguments as numbers.
+/// The function that recorders in C call: the interface, the slot, and the object and the arguments as numbers.
 type Note = unsafe extern "C" fn(interface: u32, slot: u32, count: u32, values: *const u64);
 
 unsafe extern "C" fn note(interface: u32, slot: u32, count: u32, values: *const u64) {
@@ -57,7 +57,7 @@ fn number(position: usize, argument: &Argument, language: Language) -> String {
     }
 }
 
-/// `call_<interface>`, which calls each method of an object and returns how many answers were wrong.
+/// `call_<interface>`, which calls each method of an object and returns the number of wrong results.
 fn caller(interface: &Interface, language: Language) -> String {
     let name = interface.name;
     let mut code =
@@ -150,7 +150,7 @@ fn recorder_in_c(number: usize, interface: &Interface) -> String {
     code
 }
 
-/// The same as a class of C++.
+/// A recorder as a class of C++, and `object_<interface>`, which returns it.
 fn recorder_in_cpp(number: usize, interface: &Interface) -> String {
     let name = interface.name;
     let mut code = format!("struct R_{name} final : {name} {{\n");

@@ -18,7 +18,7 @@ macro_rules! call {
         let object: This = $object;
         // SAFETY: the object has this table.
         let table = unsafe { &**object.cast::<*const $table>() };
-        // SAFETY: the arguments are what the method wants.
+        // SAFETY: the arguments are those of the method.
         unsafe { (table.$($path).+)(object, $($arg),*) }
     }};
 }
@@ -26,7 +26,7 @@ macro_rules! call {
 pub(crate) use call;
 
 pub(crate) fn overlapped() -> Overlapped {
-    // As a careless program has it: `internal` holds anything (TST-006).
+    // An OVERLAPPED of a careless program: `internal` has any value (TST-006).
     Overlapped {
         internal: usize::MAX,
         internal_high: 7,
@@ -36,7 +36,7 @@ pub(crate) fn overlapped() -> Overlapped {
     }
 }
 
-/// The final status of a request, asked of `object`, which has requests.
+/// The final status of a request, by a call of `object`, which has requests.
 pub(crate) fn end(object: This, status: Status, overlapped: &mut Overlapped) -> Status {
     match status {
         Status::PENDING => {

@@ -1,4 +1,4 @@
-//! The ends of requests, as careless clients meet them.
+//! The ends of requests, with careless clients.
 
 use std::fs;
 use std::path::Path;
@@ -84,7 +84,7 @@ fn one_overlapped_in_two_requests_is_left_alone_after_the_last_release() {
         let status = call!(end.region, MemoryRegionTable, deregister(&raw mut *request));
         assert_eq!(status, Status::PENDING);
         end.release();
-        // As freed memory that others use now: nobody writes it.
+        // The memory is used again, as after a free: the library must not write to it.
         request.internal = 7;
         assert_eq!(request.internal, 7);
     }
@@ -159,7 +159,7 @@ fn missing_entries_and_missing_memory_have_statuses() {
     };
     assert_eq!(receive(ptr::null(), 1), Status::INVALID_PARAMETER_2);
     assert_eq!(receive(ptr::null(), 0), Status::SUCCESS);
-    // A structure of the client's without padding.
+    // The client's structure may be unaligned.
     let mut packed = [0_u8; 24];
     let unaligned = packed.as_mut_ptr().wrapping_add(1).cast::<Sge>();
     // SAFETY: there is room for the entry behind the first octet.

@@ -1,4 +1,4 @@
-//! Providers as objects of COM, used by their tables as a program in C uses them.
+//! Providers as objects of COM, called by their tables as a program in C would.
 #![cfg(unix)]
 
 mod broken;

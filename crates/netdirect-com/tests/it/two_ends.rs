@@ -122,7 +122,7 @@ fn two_ends_connect_and_send_through_tables() {
     let _ = call!(active.connector, ConnectorTable, disconnect(&raw mut last));
     let _ = call!(active.region, MemoryRegionTable, deregister(&raw mut last));
     active.release();
-    // The OVERLAPPED is not used any more, and is still what the last release left.
+    // The OVERLAPPED is not used any more, and still has the value that the last release left.
     assert_ne!(last.internal, Status::PENDING.bits() as usize);
     passive.release();
     assert_eq!(release(listener), 0);

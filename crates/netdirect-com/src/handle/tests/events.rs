@@ -38,7 +38,7 @@ fn each_signal_of_an_event_with_automatic_reset_ends_one_wait() {
         event.set();
         ends.recv().unwrap();
     }
-    // Had a signal ended two waits, none would be left for the last one.
+    // If a signal had ended two waits, none would be left for the last one.
     assert!(!event.take());
     for thread in threads {
         thread.join().unwrap();

@@ -1,4 +1,4 @@
-//! Objects with tables of their own, as another library has them.
+//! Objects with other tables, as another library has them.
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::ffi::c_void;
@@ -14,7 +14,7 @@ use crate::abi::{
 use crate::handle::refs::table_size;
 use crate::handle::{EventRef, FileRef, PortRef};
 
-/// An event that says when it is watched.
+/// An event that reports when it is watched.
 #[repr(C)]
 pub(super) struct Event {
     table: &'static EventTable,
@@ -84,7 +84,7 @@ unsafe extern "system" fn take(handle: Handle) -> Bool {
 }
 
 unsafe extern "system" fn watch(handle: Handle, watcher: *const Watcher) {
-    // SAFETY: the promise of who calls this.
+    // SAFETY: the caller's promise.
     unsafe { event(handle).inner.watch(watcher) };
     let _ = event(handle).watched.send(());
 }
@@ -94,16 +94,16 @@ unsafe extern "system" fn unwatch(handle: Handle, watcher: *const Watcher) {
 }
 
 unsafe extern "system" fn hold(handle: Handle) -> Bool {
-    // SAFETY: the promise of who calls this.
+    // SAFETY: the caller's promise.
     unsafe { event(handle).inner.hold() }.into()
 }
 
 unsafe extern "system" fn let_go(handle: Handle, is_taken: Bool) {
-    // SAFETY: the promise of who calls this.
+    // SAFETY: the caller's promise.
     unsafe { event(handle).inner.let_go(is_taken != 0) };
 }
 
-/// A file whose requests end when a test says so.
+/// A file whose requests end when a test ends them.
 #[repr(C)]
 pub(super) struct File {
     table: &'static FileTable,
@@ -168,7 +168,7 @@ impl File {
             event.set();
         }
         for watcher in &*self.watchers.lock() {
-            // SAFETY: it lives until it was taken away, which needs the lock.
+            // SAFETY: the watcher lives until it was removed, which needs the lock.
             let wake = unsafe { (**watcher).wake };
             // SAFETY: as above.
             unsafe { wake(*watcher) };
@@ -182,7 +182,7 @@ fn file<'a>(handle: Handle) -> &'a File {
 }
 
 unsafe extern "system" fn associate(handle: Handle, port: Handle, key: usize) -> Status {
-    // SAFETY: the promise of who calls this.
+    // SAFETY: the caller's promise.
     let port = unsafe { PortRef::retain(port) };
     let mut tie = file(handle).port.lock();
     match port {

@@ -17,7 +17,7 @@ fn packet(key: usize) -> Packet {
 fn take(port: &PortRef, room: usize, milliseconds: u32) -> Vec<usize> {
     let mut packets = vec![MaybeUninit::uninit(); room];
     let taken = port.take(&mut packets, milliseconds).unwrap();
-    // SAFETY: so many were written.
+    // SAFETY: this many were written.
     let keys = packets[..taken]
         .iter()
         .map(|packet| unsafe { packet.assume_init() }.key);
@@ -78,7 +78,7 @@ fn a_port_that_is_closed_lets_its_threads_go_and_drops_packets() {
             let port = port.clone();
             thread::spawn(move || port.take_one(INFINITE).map(drop))
         });
-        // As a file has it.
+        // As a file holds it.
         let of_file = port.clone();
         thread::yield_now();
         // SAFETY: the reference of the creator.

@@ -79,7 +79,7 @@ fn the_lowest_bit_of_the_event_is_no_part_of_it() {
     let waits = Arc::clone(&client);
     let thread = thread::spawn(move || waits.result(&reference, true));
     watched.recv().unwrap();
-    // The file of the tests sets events without the bit only.
+    // The file of the tests sets only events without the bit.
     file.end(client.0, Status::SUCCESS);
     event.set();
     assert_eq!(thread.join().unwrap(), Ok(Status::SUCCESS));

@@ -1,4 +1,4 @@
-//! Connectors that take what cannot be read, or want what need not be there.
+//! Connectors that accept unreadable memory, or demand arguments that may be left out.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -49,7 +49,7 @@ unsafe extern "system" fn any_length(this: This, address: *const c_void, size: u
     }
 }
 
-/// No data where it is not there.
+/// Replaces data that cannot be read by no data.
 fn readable(data: *const c_void, size: u32) -> (*const c_void, u32) {
     if data.addr() < 0x10000 {
         (ptr::null(), 0)

@@ -14,10 +14,10 @@ pub(super) const CLASS_OBJECT: GetClassObject = class_object;
 pub(super) const CAN_UNLOAD: CanUnloadNow = can_unload;
 pub(super) const EXPORTS: &[&str] = &["DllGetClassObject", "DllCanUnloadNow"];
 
-/// How many providers are alive, where a library counts them.
+/// The number of providers that are alive, for libraries that count them.
 static PROVIDERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Another library begins.
+/// Resets the state for another library.
 pub(super) fn begin() {
     PROVIDERS.store(0, Ordering::Relaxed);
 }
@@ -62,7 +62,7 @@ pub(super) const LINES: &[Line] = &[
     ),
 ];
 
-/// Has the library count its providers, whose last Release is the table's: they have no other interface.
+/// Makes the library count its providers. The table's Release is their last, because they have no other interface.
 fn count(provider: &mut UnknownTable) {
     provider.query_interface = no_extension;
     provider.release = one_less;

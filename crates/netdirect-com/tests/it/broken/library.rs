@@ -1,4 +1,4 @@
-//! A library that exports softnd's objects with functions of its own in their tables.
+//! A library that exports softnd's objects with other functions in their tables.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -25,7 +25,7 @@ pub(crate) struct Tables {
     pub(crate) listener: ListenerTable,
 }
 
-/// softnd's own.
+/// The tables of softnd.
 pub(crate) static ORIGINAL: LazyLock<Tables> = LazyLock::new(|| {
     let (provider, adapter) = (provider(&SOFTND), adapter(&SOFTND));
     let file = file(adapter);
@@ -67,7 +67,7 @@ pub(crate) static ORIGINAL: LazyLock<Tables> = LazyLock::new(|| {
 macro_rules! original {
     ($($path:ident).+ ($($arg:expr),* $(,)?)) => {{
         let function = $crate::broken::library::ORIGINAL.$($path).+;
-        // SAFETY: the arguments of the client's call, or what it may pass.
+        // SAFETY: the arguments of the client's call, or others that it may pass.
         unsafe { function($($arg),*) }
     }};
 }
@@ -78,7 +78,7 @@ fn table<T: Copy>(object: This) -> T {
     get(get(object.cast::<*const T>()))
 }
 
-/// What stands at an address.
+/// Reads the value at an address.
 pub(crate) fn get<T: Copy>(at: *const T) -> T {
     // SAFETY: tests pass pointers of objects and of clients, which are alive.
     unsafe { at.read() }

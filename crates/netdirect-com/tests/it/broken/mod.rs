@@ -24,7 +24,7 @@ use netdirect_conform::{
 use self::entry::{CAN_UNLOAD, CLASS_OBJECT, EXPORTS};
 use self::library::{Tables, use_tables, whole};
 
-/// A broken rule: the words for it, what does it, and the checks that have to fail.
+/// A broken rule: its description, the change that breaks it, and the checks that have to fail.
 pub(crate) struct Line {
     what: &'static str,
     how: fn(&mut Broken),
@@ -35,11 +35,11 @@ const fn line(what: &'static str, how: fn(&mut Broken), fails: &'static [&'stati
     Line { what, how, fails }
 }
 
-/// A library, in the making.
+/// The settings of a library that are changed to break a rule.
 pub(crate) struct Broken {
     pub(crate) tables: Tables,
     pub(crate) linked: Linked,
-    /// How long a check waits for an event or a packet. Only a library that gives none reaches the limit.
+    /// The time that a check waits for an event or a packet. Only a library that sends none reaches the limit.
     pub(crate) answer: Duration,
 }
 
@@ -114,7 +114,7 @@ fn failures<'c>(how: fn(&mut Broken), checks: impl Iterator<Item = &'c Check>) -
     failed
 }
 
-/// Each library fails the checks of its line and no others, of those that it meets.
+/// Each library fails the checks of its line and no others, of those that it is run with.
 fn verify(meets: impl Fn(usize, &Line, usize, &Check) -> bool) {
     let mut wrong = String::new();
     for (at, line) in lines().enumerate() {
@@ -133,7 +133,7 @@ fn softnds_own_library_passes_every_check_of_the_border() {
     assert_eq!(failures(|_| {}, checks::all()), [""; 0]);
 }
 
-/// Each library meets the checks that have to fail, and a part of the others, so that each of these meets several.
+/// Each library is run with the checks that have to fail, and a part of the others, so that each of these is run with several libraries.
 #[test]
 fn a_library_that_breaks_a_rule_fails_the_check_for_it() {
     verify(|at, line, index, check| {

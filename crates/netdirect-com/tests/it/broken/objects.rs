@@ -1,4 +1,4 @@
-//! Objects with a wrong identity, wrong counts, and wrong statuses for what clients pass by mistake.
+//! Objects with a wrong identity, wrong counts, and wrong statuses for mistakes of clients.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -230,7 +230,7 @@ unsafe extern "system" fn one_more(this: This) -> u32 {
     original!(cq.overlapped.unknown.release(this)).max(1)
 }
 
-/// Whether some connector has a request in flight.
+/// A connector has a request in flight.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "system" fn remember(this: This, overlapped: *mut Overlapped) -> Status {
@@ -247,7 +247,7 @@ unsafe extern "system" fn one_more_if_busy(this: This) -> u32 {
     }
 }
 
-/// An adapter, and its file, to which there is a reference more.
+/// An adapter, and its file, with one additional reference.
 struct OneFile(This, Handle);
 
 // SAFETY: any thread may use a handle.

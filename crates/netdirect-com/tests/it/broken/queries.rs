@@ -1,4 +1,4 @@
-//! Queries that take buffers for something else.
+//! Queries that use buffers in a wrong way.
 
 use std::ffi::c_void;
 use std::mem::offset_of;
@@ -135,7 +135,7 @@ pub(super) const LINES: &[Line] = &[
     ),
 ];
 
-/// Writes something into a buffer that is too small.
+/// Writes to a buffer that is too small.
 fn touch<T>(fill: Fill<T>, this: This, buffer: *mut T, size: *mut u32) -> Status {
     let room = get(size);
     // SAFETY: the client's arguments.
@@ -146,7 +146,7 @@ fn touch<T>(fill: Fill<T>, this: This, buffer: *mut T, size: *mut u32) -> Status
     status
 }
 
-/// Leaves the size of the room in place of that of what it filled in.
+/// Leaves the size of the room in place of the size of the result.
 fn keep_size<T>(fill: Fill<T>, this: This, buffer: *mut T, size: *mut u32) -> Status {
     let room = get(size);
     // SAFETY: the client's arguments.

@@ -1,4 +1,4 @@
-//! Requests whose ends are told wrongly.
+//! Requests whose ends are reported wrongly.
 
 use std::ffi::c_void;
 use std::mem::offset_of;
@@ -72,7 +72,7 @@ fn event_of(overlapped: *mut Overlapped) -> *mut Handle {
     event.cast()
 }
 
-/// Registers with another `hEvent`, which the library reads during the call alone.
+/// Registers with another `hEvent`, which the library reads only during the call.
 fn register_with(
     this: This,
     (start, size): (*const c_void, usize),
