@@ -1,4 +1,4 @@
-//! Addresses that programs pass, and room for what they get.
+//! Addresses that programs pass, and room for results.
 
 use std::ffi::c_void;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use netdirect_com::sockaddr;
 ///
 /// # Errors
 ///
-/// ND_INVALID_PARAMETER of its position for null. ND_INVALID_PARAMETER_2 if it is too short, ND_INVALID_ADDRESS for another family than
+/// ND_INVALID_PARAMETER of its position for null. ND_INVALID_PARAMETER_2 if it is too short, ND_INVALID_ADDRESS for a family other than
 /// IPv4 and IPv6 (DLL-016).
 ///
 /// # Safety
@@ -35,7 +35,7 @@ pub(crate) unsafe fn address(
     sockaddr::parse(&octets, known).map_err(|error| error.status())
 }
 
-/// Leaves an address. `size` is the room, and afterwards what is needed.
+/// Leaves an address. `size` is the room, and afterwards the size that is needed.
 ///
 /// # Errors
 ///
@@ -54,7 +54,7 @@ pub(crate) unsafe fn fill_address(
     unsafe { fill(start.cast(), size, &octets[..len]) }
 }
 
-/// Leaves a list of addresses, or only says how much room it needs, if `list` is null. An empty list needs none (DLL-018).
+/// Leaves a list of addresses, or only the size that it needs, if `list` is null. An empty list needs none (DLL-018).
 ///
 /// # Errors
 ///
@@ -80,7 +80,7 @@ pub(crate) unsafe fn fill_list(
 
 /// # Safety
 ///
-/// `size` points to the octets that there is room for at `start`, which may be null.
+/// `size` points to the number of octets that fit at `start`, which may be null.
 unsafe fn fill(start: *mut u8, size: *mut usize, octets: &[u8]) -> Result<(), Status> {
     // SAFETY: this function's contract.
     let room = unsafe { size.read() };

@@ -19,7 +19,7 @@ impl Win32Error {
     pub(crate) const IO_INCOMPLETE: Self = Self(996);
 }
 
-/// As RtlNtStatusToDosError.
+/// The conversion of RtlNtStatusToDosError.
 impl From<Status> for Win32Error {
     fn from(status: Status) -> Self {
         Self(match status {

@@ -46,12 +46,12 @@ fn create(is_plain: bool, has_manual_reset: bool, is_set: bool) -> Handle {
         set_last(Win32Error::NOT_SUPPORTED);
         return ptr::null_mut();
     }
-    // As on Windows, where ERROR_ALREADY_EXISTS would say that the event is not new.
+    // On Windows, ERROR_ALREADY_EXISTS would report that the event is not new.
     set_last(Win32Error::SUCCESS);
     EventRef::create(has_manual_reset, is_set).into_handle()
 }
 
-/// A reference of the call's own: a thread that wakes up may close the event before the call returns.
+/// Takes a reference for a call: a thread that wakes up may close the event before the call returns.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! What all handles have in common.
+//! Functions that all handles share.
 
 #![allow(non_snake_case, reason = "the names are Windows'")]
 

@@ -11,7 +11,7 @@ use crate::arguments::{address, fill_address, fill_list};
 use crate::providers::{self, providers};
 use crate::route;
 
-/// ND_QUERY_EXCLUDE_NDv2_ADDRESSES. Providers of version 1 do not exist here.
+/// ND_QUERY_EXCLUDE_NDv2_ADDRESSES. There are no providers of version 1 on this system.
 const EXCLUDE_VERSION_2: u32 = 4;
 
 fn status(result: Result<(), Status>) -> Status {
@@ -31,7 +31,7 @@ pub(crate) extern "system" fn NdCleanup() -> Status {
     status(providers::clean_up())
 }
 
-/// NdFlushProviders: unloads libraries that nothing needs.
+/// NdFlushProviders: unloads libraries that are no longer needed.
 #[unsafe(no_mangle)]
 pub(crate) extern "system" fn NdFlushProviders() {
     if let Ok(providers) = providers() {
@@ -96,7 +96,7 @@ pub(crate) unsafe extern "system" fn NdResolveAddress(
     }))
 }
 
-/// NdCheckAddress: whether a provider has this local address.
+/// NdCheckAddress: checks that a provider has this local address.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! A library that exports a provider. The import of `netdirect-com` leaves libraries loaded; here each is unloaded when it can be.
+//! A library that exports a provider. The import of `netdirect-com` leaves libraries loaded; here each is unloaded as soon as possible.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -22,13 +22,13 @@ pub(crate) struct ProviderLibrary {
 }
 
 impl ProviderLibrary {
-    /// Loads a library, as `dlopen` finds it. A library without DllGetClassObject or DllCanUnloadNow is unloaded again (DLL-001, DLL-002).
+    /// Loads a library that `dlopen` finds. A library without DllGetClassObject or DllCanUnloadNow is unloaded again (DLL-001, DLL-002).
     ///
     /// # Errors
     ///
-    /// A sentence.
+    /// A sentence for the user.
     pub(crate) fn load(path: &OsStr) -> Result<Self, String> {
-        // SAFETY: the user names the library, and answers for what its constructors do.
+        // SAFETY: the user names the library, and is responsible for its constructors.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
         let library = library.map_err(|error| format!("cannot be loaded: {}", reason(&error)))?;
         // SAFETY: a provider's function of this name has this type (DLL-001).
@@ -48,9 +48,9 @@ impl ProviderLibrary {
     ///
     /// # Errors
     ///
-    /// What DllGetClassObject answers. [`NO_INTERFACE`](Status::NO_INTERFACE), if it succeeds without an object.
+    /// The status of DllGetClassObject. [`NO_INTERFACE`](Status::NO_INTERFACE), if it succeeds without an object.
     pub(crate) fn provider(&self) -> Result<ForeignProvider<'_>, Status> {
-        // Whoever loads a library by its path knows no class.
+        // A caller that loads a library by its path knows no class.
         let class = Guid::new(0, 0, 0, 0);
         let mut object = ptr::null_mut();
         // SAFETY: the library is loaded, and all three point to what the function reads or writes.
@@ -71,7 +71,7 @@ impl ProviderLibrary {
         unsafe { (self.can_unload_now)() == Status::SUCCESS }
     }
 
-    /// Leaves the library loaded for good, because objects of it are alive.
+    /// Leaves the library loaded until the process ends, because objects of it are alive.
     pub(crate) fn keep(self) {
         std::mem::forget(self.library);
     }
@@ -81,7 +81,7 @@ fn missing(function: &str) -> String {
     format!("is not a NetworkDirect provider: it does not export {function}")
 }
 
-/// The words of the dynamic linker, without the path that they begin with.
+/// The message of the dynamic linker, without the path that it begins with.
 fn reason(error: &libloading::Error) -> String {
     let libloading::Error::DlOpen { desc } = error else {
         return error.to_string();

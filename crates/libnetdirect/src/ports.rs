@@ -44,7 +44,7 @@ pub(crate) unsafe extern "system" fn CreateIoCompletionPort(
     value_or(ptr::null_mut(), created)
 }
 
-/// Has the ends of the file's requests come to the port. Returns another reference to the port.
+/// Makes the ends of the file's requests go to the port. Returns another reference to the port.
 ///
 /// # Safety
 ///
@@ -56,7 +56,7 @@ unsafe fn associate(file: Handle, port: &PortRef, key: usize) -> Result<PortRef,
     Ok(port.clone())
 }
 
-/// A reference of the call's own: a thread that takes the packet may close the port before the call returns.
+/// Takes a reference for a call: a thread that takes the packet may close the port before the call returns.
 ///
 /// # Safety
 ///
@@ -88,7 +88,7 @@ pub(crate) unsafe extern "system" fn PostQueuedCompletionStatus(
     answer(unsafe { port(handle) }.map(|port| port.post(&packet)))
 }
 
-/// Waits for packets, and returns how many have come, which is not 0.
+/// Waits for packets, and returns the number that have arrived, which is not 0.
 fn take(
     port: &PortRef,
     room: &mut [MaybeUninit<Packet>],
@@ -117,8 +117,7 @@ pub(crate) unsafe extern "system" fn GetQueuedCompletionStatus(
     if bytes.is_null() || key.is_null() || overlapped.is_null() {
         return answer(Err(Win32Error::INVALID_PARAMETER));
     }
-    // Tells a wait that has failed from the packet of a request that has failed.
-    // SAFETY: the program passes room for a pointer.
+    // Distinguishes a wait that has failed from the packet of a request that has failed. SAFETY: the program passes room for a pointer.
     unsafe { overlapped.write(ptr::null_mut()) };
     let mut room = [MaybeUninit::uninit()];
     // SAFETY: the promise of programs.
@@ -137,7 +136,7 @@ pub(crate) unsafe extern "system" fn GetQueuedCompletionStatus(
     answer(outcome(packet.internal))
 }
 
-/// What the status of a request is to Win32: warnings are failures too.
+/// Converts the status of a request for Win32: warnings are failures too.
 #[expect(clippy::cast_possible_truncation, reason = "an NTSTATUS has 32 bits")]
 fn outcome(internal: usize) -> Result<(), Win32Error> {
     let status = Status::from_bits(internal as u32);
@@ -148,7 +147,7 @@ fn outcome(internal: usize) -> Result<(), Win32Error> {
     }
 }
 
-/// GetQueuedCompletionStatusEx. Nothing can alert a thread, so `_alertable` is not looked at.
+/// GetQueuedCompletionStatusEx. Nothing can alert a thread, so `_alertable` is ignored.
 ///
 /// # Safety
 ///

@@ -35,11 +35,11 @@ impl ForeignProvider<'_> {
         unsafe { &*table }
     }
 
-    /// QueryAddressList. Entries that are neither IPv4 nor IPv6, or too short, are left out (DLL-013). A provider that has no list to give
-    /// has no addresses.
+    /// QueryAddressList. Entries that are neither IPv4 nor IPv6, or too short, are left out (DLL-013). A provider that returns no list has
+    /// no addresses.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         let query = self.table().query_address_list;
-        // SAFETY: the object is alive, and the list has room for as many octets as the size says.
+        // SAFETY: the object is alive, and the list has room for `size` octets.
         let list = address_list(|list, size| unsafe { query(self.object, list, size) });
         list.unwrap_or_default()
     }
@@ -57,7 +57,7 @@ impl ForeignProvider<'_> {
         succeeded(status).map(|()| id)
     }
 
-    /// OpenAdapter: an interface pointer, whose reference is the caller's.
+    /// OpenAdapter: returns an interface pointer, whose reference belongs to the caller.
     pub(crate) fn open_adapter(&self, iid: &Guid, id: u64) -> Result<This, Status> {
         let mut adapter = ptr::null_mut();
         let open = self.table().open_adapter;
@@ -75,7 +75,7 @@ impl Drop for ForeignProvider<'_> {
     }
 }
 
-/// A socket address where C programs have it.
+/// A socket address with the alignment that C programs give it.
 #[repr(C, align(8))]
 struct Aligned([u8; sockaddr::V6]);
 

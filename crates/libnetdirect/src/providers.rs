@@ -14,7 +14,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::library::ProviderLibrary;
 use crate::provider::ForeignProvider;
 
-/// Names the providers' libraries. A program that has more rights than its user does not follow it.
+/// The variable that names the providers' libraries. A program that has more rights than its user ignores it.
 const VARIABLE: &str = "ND_PROVIDER";
 
 static STARTED: Mutex<Started> = Mutex::new(Started {
@@ -23,7 +23,7 @@ static STARTED: Mutex<Started> = Mutex::new(Started {
 });
 
 struct Started {
-    /// Calls of NdStartup without one of NdCleanup.
+    /// Calls of NdStartup without a matching one of NdCleanup.
     times: usize,
     providers: Option<Arc<Providers>>,
 }
@@ -57,7 +57,7 @@ pub(crate) fn clean_up() -> Result<(), Status> {
         None
     };
     drop(started);
-    // Here libraries are unloaded, without the lock.
+    // Libraries are unloaded here, without the lock.
     drop(last);
     Ok(())
 }
@@ -92,7 +92,7 @@ impl Providers {
         each.flatten().collect()
     }
 
-    /// Returns true if a provider has this address. Port and scope are not looked at (DLL-014).
+    /// Returns true if a provider has this address. Port and scope are ignored (DLL-014).
     pub(crate) fn have(&self, address: SocketAddr) -> bool {
         let mut each = self.0.iter();
         each.any(|provider| provider.with(|object| has(object, address)) == Some(true))
@@ -141,7 +141,7 @@ fn open(object: &ForeignProvider<'_>, iid: &Guid, address: SocketAddr) -> Result
 /// A provider, whose library is loaded while it is used, or its objects are alive.
 struct Provider {
     path: OsString,
-    /// Held for reading while the library is used.
+    /// Locked for reading while the library is used.
     library: RwLock<Option<ProviderLibrary>>,
     /// The line about a provider that cannot be used has been printed.
     is_reported: AtomicBool,

@@ -28,7 +28,7 @@ pub(crate) unsafe extern "system" fn GetOverlappedResult(
         Ok(status) => status,
         Err(refused) => return answer(Err(refused.into())),
     };
-    // SAFETY: the request has ended, so the OVERLAPPED is the program's.
+    // SAFETY: the request has ended, so the OVERLAPPED belongs to the program.
     let transferred = unsafe { (*overlapped).internal_high };
     #[expect(clippy::cast_possible_truncation, reason = "Win32 has 32 bits for it")]
     // SAFETY: the program passes room for a number.
@@ -46,7 +46,7 @@ pub(crate) unsafe extern "system" fn GetOverlappedResult(
 ///
 /// # Safety
 ///
-/// The promise of programs (this crate's documentation). `routine` stays as long as requests of the file end.
+/// The promise of programs (this crate's documentation). `routine` can be called as long as requests of the file end.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "system" fn BindIoCompletionCallback(
     file: Handle,

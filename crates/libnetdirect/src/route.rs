@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use netdirect_com::abi::Status;
 
-/// Discard: nothing is sent there. The system wants a port that is not 0.
+/// The port of the discard service. Nothing is sent there; the system demands a port that is not 0.
 const PORT: u16 = 9;
 
 /// Asks the routing table. The port is 0 (DLL-019).

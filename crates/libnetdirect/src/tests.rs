@@ -1,4 +1,4 @@
-//! The functions as programs call them.
+//! The functions, called in the way that programs do.
 
 use std::ffi::{c_char, c_void};
 use std::net::SocketAddr;
@@ -64,7 +64,7 @@ fn post(port: Handle, key: usize) -> i32 {
     unsafe { PostQueuedCompletionStatus(port, 7, key, ptr::null_mut()) }
 }
 
-/// What GetQueuedCompletionStatus returns and leaves.
+/// The result of GetQueuedCompletionStatus, and the values that it leaves.
 fn get(port: Handle, milliseconds: u32) -> (i32, u32, usize, *mut Overlapped) {
     let (mut bytes, mut key, mut overlapped) = (0, 0, ptr::dangling_mut());
     // SAFETY: a handle that was not closed, and room.
@@ -197,7 +197,7 @@ fn packets_come_in_order_one_by_one_and_many_at_once() {
     close(port);
 }
 
-/// The threads may come before the port is closed: they have references of their own, as Windows' calls have.
+/// The threads may be waiting before the port is closed: they have separate references, as Windows' calls have.
 #[test]
 fn closing_a_port_ends_the_waits_in_it() {
     let port = port().expose_provenance();
@@ -290,7 +290,7 @@ fn results_are_read_from_the_overlapped() {
         let mut overlapped = overlapped(status);
         let mut bytes = 0;
         SetLastError(0);
-        // SAFETY: nobody else uses the OVERLAPPED.
+        // SAFETY: no other thread uses the OVERLAPPED.
         let got = unsafe { GetOverlappedResult(NULL, &raw mut overlapped, &mut bytes, 0) };
         assert_eq!((got, GetLastError()), (answer, error), "{status}");
         assert_eq!(bytes, if error == 996 { 0 } else { 5 });
@@ -305,7 +305,7 @@ fn results_are_read_from_the_overlapped() {
     assert_eq!((got, GetLastError()), (0, 87));
 }
 
-/// One test, because the helper functions have one state for the process. Nothing sets ND_PROVIDER for the tests.
+/// One test, because the helper functions have one state for the process. The tests never set ND_PROVIDER.
 #[test]
 fn helper_functions_want_a_start_and_count_it() {
     let mut size = 9;

@@ -1,4 +1,4 @@
-//! What the environment and a file choose.
+//! The configuration of the library, from the environment and a file.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ const PREFIX: &str = "SOFTND_COM_";
 /// The variable that names the file.
 const FILE: &str = "SOFTND_COM_CONFIG";
 
-/// A line that says what is wrong, and where.
+/// The error is a line that names the problem and its place.
 type Result<T> = std::result::Result<T, String>;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -61,10 +61,10 @@ pub(crate) struct Config {
     log: Option<String>,
 }
 
-/// The value that the text of a variable stands for.
+/// Parses the text of a variable to its value.
 type Parse = fn(&str) -> Option<Value>;
 
-/// The keys, and how a variable of the environment says their values.
+/// The keys, and the parsers of their variables in the environment.
 const KEYS: &[(&str, Parse)] = &[
     ("protocol", text),
     ("addresses", list),
@@ -106,14 +106,14 @@ fn switch(value: &str) -> Option<Value> {
     }
 }
 
-/// A number that is whole stays so, because some keys want one.
+/// Whole numbers are kept as integers, because some keys need one.
 fn number(value: &str) -> Option<Value> {
     let whole = value.parse().map(Value::Integer).ok();
     whole.or_else(|| value.parse().map(Value::Float).ok())
 }
 
 impl Config {
-    /// What the environment of this process says, and lines of a configuration file that go before it.
+    /// The settings in the environment of this process, and lines of a configuration file that precede it.
     pub(crate) fn of_environment(lines: &str) -> Result<Self> {
         let mut variables = BTreeMap::new();
         for (name, value) in environment::variables() {
@@ -145,7 +145,7 @@ impl Config {
             let value = parse(value)
                 .ok_or_else(|| format!("{name} is \"{value}\", which is no value for it"))?;
             table.insert((*key).to_owned(), value);
-            // Each variable by itself, so that the line names it.
+            // Each variable is parsed separately, so that the line names it.
             let alone = Table::from_iter([((*key).to_owned(), table[*key].clone())]);
             Self::from_table(alone).map_err(|why| format!("{name}: {why}"))?;
         }
@@ -162,7 +162,7 @@ impl Config {
             .map_err(|error: toml::de::Error| one_line(error.message()))
     }
 
-    /// The provider that is configured.
+    /// Makes the provider with this configuration.
     pub(crate) fn provider(self) -> Result<Arc<dyn Provider>> {
         if let Some(filter) = &self.log {
             log(filter)?;
@@ -289,7 +289,7 @@ fn names() -> String {
 fn log(filter: &str) -> Result<()> {
     let parsed = tracing_subscriber::EnvFilter::try_new(filter)
         .map_err(|error| format!("log: \"{filter}\": {error}"))?;
-    // A second provider of the process, or a log of the program's own, changes nothing.
+    // If the process has a second provider, or a log of the program, this fails and changes nothing.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(parsed)
         .with_writer(std::io::stderr)

@@ -1,4 +1,4 @@
-//! What the library exports.
+//! The functions that the library exports.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::pin;
 fn open(lines: &str) -> Result<Arc<dyn Provider>> {
     let config = Config::of_environment(lines);
     config.and_then(|config| config.provider()).map_err(|what| {
-        // The client may show the status alone.
+        // The client may show only the status.
         let _ = writeln!(std::io::stderr(), "softnd: {what}");
         Error::new(Status::INVALID_PARAMETER, what)
     })
@@ -25,7 +25,7 @@ static LIBRARY: Library = Library {
     pin: pin::pin,
 };
 
-/// `DllGetClassObject`: the provider for `IID_IND2Provider`, a class factory for `IID_IClassFactory`. The class is not looked at (DLL-003).
+/// `DllGetClassObject`: the provider for `IID_IND2Provider`, a class factory for `IID_IClassFactory`. The class is ignored (DLL-003).
 ///
 /// # Safety
 ///
@@ -41,7 +41,7 @@ pub(crate) unsafe extern "system" fn DllGetClassObject(
     unsafe { get_class_object(&LIBRARY, iid, object) }
 }
 
-/// `DllCanUnloadNow`: whether no object of the library is alive (DLL-005).
+/// `DllCanUnloadNow`: returns [`Status::SUCCESS`] if no object of the library is alive (DLL-005).
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the name is COM's")]
 pub(crate) extern "system" fn DllCanUnloadNow() -> Status {

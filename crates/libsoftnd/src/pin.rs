@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
 /// From now on the library stays loaded until the process ends: threads run its code, and an adapter that a client has released may still
-/// end its connections. Nothing happens if the library is a part of the program.
+/// end its connections. Does nothing if the library is a part of the program.
 pub(crate) fn pin() {
     let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
     let here: *const c_void = pin as fn() as *const c_void;
@@ -15,7 +15,7 @@ pub(crate) fn pin() {
     if !is_found || found.dli_fname.is_null() {
         return;
     }
-    // SAFETY: the name is the dynamic linker's own; the library is loaded already (RTLD_NOLOAD), so that nothing of it runs.
+    // SAFETY: the name is the dynamic linker's own; the library is loaded already (RTLD_NOLOAD), so that none of its code runs.
     let _kept = unsafe {
         libc::dlopen(
             found.dli_fname,
