@@ -94,7 +94,7 @@ impl CompletionChannel {
     ///
     /// # Errors
     ///
-    /// EAGAIN where the call must not wait. In a simulation EDEADLK when nothing is left that could lead to an event.
+    /// EAGAIN if the call must not wait. In a simulation EDEADLK when no event is left that could lead to one here.
     pub fn get_event(&self) -> Result<CompletionEvent> {
         self.events.get(|| Ok(Arc::clone(&self.engine)))
     }
@@ -121,7 +121,7 @@ impl CompletionChannel {
         self.events.push(CompletionEvent(subject));
     }
 
-    /// Drops the events of a completion queue that the program has not got.
+    /// Drops the events of a completion queue that the program has not received.
     pub(crate) fn forget_subject(&self, subject: &Acknowledgements) {
         let is_of = |event: &CompletionEvent| std::ptr::eq(event.0.acknowledgements(), subject);
         for event in self.events.extract(is_of) {

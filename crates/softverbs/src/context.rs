@@ -132,7 +132,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// EAGAIN where the call must not wait.
+    /// EAGAIN if the call must not wait.
     pub fn get_async_event(&self) -> Result<AsyncEvent> {
         self.events.get(|| self.engine())
     }
@@ -158,7 +158,8 @@ impl Context {
         });
     }
 
-    /// An object is about to be destroyed: drops its events that the program has not got, and waits for the acknowledgements of the others.
+    /// An object is about to be destroyed: drops its events that the program has not received, and waits for the acknowledgements of the
+    /// others.
     pub(crate) fn forget_subject(&self, subject: &Acknowledgements) -> Result<()> {
         let is_of = |event: &AsyncEvent| {
             let of = event.subject.as_ref();

@@ -71,7 +71,7 @@ impl Device {
         }
     }
 
-    /// The name, as `softnd0`.
+    /// The name, for example `softnd0`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -124,7 +124,7 @@ impl Device {
 
     /// The port's active MTU in octets: the largest of InfiniBand's MTUs that fits into a packet of the interface, as RoCE derives it.
     pub fn mtu(&self) -> u32 {
-        // What RoCE v2 puts around a payload: BTH, an extended header, ICRC, UDP and IPv6.
+        // The headers that RoCE v2 puts around a payload: BTH, an extended header, ICRC, UDP and IPv6.
         let room = self.interface.mtu.saturating_sub(12 + 16 + 4 + 8 + 40);
         let mtus = [4096, 2048, 1024, 512];
         mtus.into_iter().find(|mtu| *mtu <= room).unwrap_or(256)

@@ -9,7 +9,7 @@ pub use rustix::io::Errno;
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call failed: an errno as the manual pages name it, and what happened.
+/// The reason why a call failed: an errno as in the manual pages, and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     errno: Errno,
@@ -28,12 +28,12 @@ impl Error {
         self.errno
     }
 
-    /// The number as C programs see it, a positive one.
+    /// The number in the form of C programs, a positive one.
     pub fn raw(&self) -> i32 {
         self.errno.raw_os_error()
     }
 
-    /// An error of the system, which happened while `what` was done.
+    /// An error of the system, which happened while the crate did `what`.
     pub(crate) fn of_system(error: &io::Error, what: &str) -> Self {
         let errno = iwarp_io::system_call::errno(error).unwrap_or(Errno::IO);
         Self::new(errno, format!("{what}: {error}"))

@@ -19,9 +19,9 @@ use crate::process::Engine;
 pub(crate) struct EventQueue<E> {
     waiting: Mutex<Waiting<E>>,
     descriptor: EventDescriptor,
-    /// How many more events may be found at once until the program counts as one that waits in its own way.
+    /// The number of further events that may be found at once until the program counts as one that waits in its own way.
     blocks: AtomicU8,
-    /// Where threads wait for an event.
+    /// The waiters in which threads wait for an event.
     waiters: OnceLock<Arc<Waiters>>,
 }
 
@@ -53,11 +53,11 @@ impl<E> EventQueue<E> {
 
     /// Threads that wait for an event park here.
     pub(crate) fn wait_in(&self, waiters: &Arc<Waiters>) {
-        // Of several threads that come first, each brings waiters that serve.
+        // If several threads come first, each brings waiters that can be used.
         let _ = self.waiters.set(Arc::clone(waiters));
     }
 
-    /// If a thread waits for an event in [`get`](Self::get), the event is that thread's, and the descriptor stays as it is.
+    /// If a thread waits for an event in [`get`](Self::get), that thread gets the event, and the descriptor is not changed.
     pub(crate) fn push(&self, event: E) {
         let mut waiting = self.waiting.lock();
         waiting.events.push_back(event);
@@ -77,7 +77,7 @@ impl<E> EventQueue<E> {
         event
     }
 
-    /// Takes out all events that `wanted` chooses, in their order.
+    /// Takes out all events for which `wanted` returns true, in order.
     pub(crate) fn extract(&self, wanted: impl FnMut(&E) -> bool) -> Vec<E> {
         let events = &mut self.waiting.lock().events;
         let (taken, kept): (Vec<_>, Vec<_>) = events.drain(..).partition(wanted);
@@ -86,7 +86,7 @@ impl<E> EventQueue<E> {
         taken
     }
 
-    /// Counts the events that `wanted` chooses.
+    /// Counts the events for which `wanted` returns true.
     pub(crate) fn count(&self, wanted: impl Fn(&E) -> bool) -> usize {
         let events = &self.waiting.lock().events;
         events.iter().filter(|event| wanted(event)).count()

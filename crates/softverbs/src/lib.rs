@@ -19,16 +19,16 @@
 //!
 //! # How a C library uses the objects
 //!
-//! - One [`Process`] for a program, made when the devices are listed for the first time. After a fork the child calls
-//!   [`Process::forget`], leaks what it has of the old objects, and makes a new [`Process`].
-//! - A C structure holds the [`Arc`](std::sync::Arc) of its object, and the object's [`Tag`] holds the address of the structure. Events name objects
-//!   by their tags.
+//! - One [`Process`] for a program, made when the devices are listed for the first time. After a fork the child calls [`Process::forget`],
+//!   leaks its references to the old objects, and makes a new [`Process`].
+//! - A C structure holds the [`Arc`](std::sync::Arc) of its object, and the object's [`Tag`] holds the address of the structure. Events
+//!   name objects by their tags.
 //! - To destroy an object, call its `destroy` (`close`, `deregister`), which fails with EBUSY as long as other objects use it, and waits
 //!   for acknowledgements; if it succeeds, drop the `Arc`.
 //! - An [`Error`] has the errno: functions that return an errno return [`Error::raw`], the others set it and return -1 or NULL.
 //! - [`CompletionQueue::poll`] fills an array of [`WorkCompletion`]s, whose numbers are those of the headers. [`Sge`] is laid out as
 //!   `struct ibv_sge`. A list of requests is posted one by one; the first that fails is the `bad_wr`.
-//! - Memory of the program becomes a `rdma_buffer::Buffer` by `Buffer::from_pages`, for which the C library vouches.
+//! - Memory of the program becomes a `rdma_buffer::Buffer` by `Buffer::from_pages`, whose safety the C library guarantees.
 //!
 //! # Systems
 //!

@@ -156,7 +156,7 @@ impl MemoryRegion {
         self.first
     }
 
-    /// Octets.
+    /// The length in octets.
     pub fn len(&self) -> u64 {
         self.len
     }

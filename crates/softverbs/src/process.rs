@@ -40,20 +40,19 @@ use crate::error::{Errno, Error, Result, fail};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProcessOptions {
-    /// How devices present themselves.
+    /// The kind of device that programs see.
     pub kind: DeviceKind,
     /// The only interface to have a device for. Without a name every interface has one, but the loopback interface only if there is no
     /// other.
     pub interface: Option<String>,
-    /// The ports that connections and listeners take where the program names none; without it, those of the transport's own range.
+    /// The ports that connections and listeners use if the program names none; without it, those of the transport's own range.
     pub ports: Option<RangeInclusive<u16>>,
-    /// Asked when a signal has ended a call of the system that waits: returns true if the waiting call is to end with EINTR. Without a
-    /// function, calls go on waiting.
+    /// Called when a signal has interrupted a call of the system that waits: returns true if the waiting call is to end with EINTR. Without
+    /// a function, calls continue to wait.
     pub interrupts: Option<fn() -> bool>,
     /// Streams carry CRCs. They also do if the peer asks for CRCs.
     pub crc: bool,
-    /// The file into which everything is captured that connections send and receive, as pcapng. It is made with the first object that
-    /// needs the driver.
+    /// The pcapng file into which the traffic of all connections is captured. It is made with the first object that needs the driver.
     pub capture: Option<PathBuf>,
 }
 
@@ -70,10 +69,10 @@ impl Default for ProcessOptions {
     }
 }
 
-/// How often [`Process::finish`] looks whether everything has arrived.
+/// The interval at which [`Process::finish`] checks if everything has arrived.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// The devices of a process and what their objects share.
+/// The devices of a process and the state that their objects share.
 ///
 /// A program has one. The driver, with its thread, starts with the first object that needs it.
 ///
@@ -94,7 +93,7 @@ pub struct Process {
     witnesses: Mutex<Vec<Weak<dyn FatalWitness>>>,
     connections: Mutex<Vec<Weak<dyn EndingConnection>>>,
     is_broken: AtomicBool,
-    /// A simulated network exists as long as the program holds something of it.
+    /// A simulated network exists as long as the program holds an object of it.
     #[expect(dead_code, reason = "kept until it is dropped")]
     world: Option<World>,
 }
@@ -117,7 +116,7 @@ pub(crate) trait FatalWitness: Send + Sync {
 
 /// A connection at the end of the process.
 pub(crate) trait EndingConnection: Send + Sync {
-    /// Returns true when everything that was posted has left and is answered.
+    /// Returns true when everything that was posted was sent and is answered.
     fn is_sent(&self) -> bool;
 
     /// Ends this side's direction.
@@ -177,7 +176,7 @@ impl Numbers {
         )
     }
 
-    /// Says what has a number.
+    /// Gives a number to an object.
     pub(crate) fn set(&self, number: u32, object: Weak<dyn Any + Send + Sync>) {
         self.state.lock().objects.insert(number, object);
     }
@@ -307,8 +306,8 @@ impl Process {
         own.or_else(|| self.devices.first().filter(|_| address.is_loopback()))
     }
 
-    /// Leaves everything as it is, for good: nothing that belongs to this process object is closed, sent or waited for. For the child of a
-    /// fork, which shares the sockets with its parent.
+    /// Leaves all objects of this process object alone until the process ends: none of them is closed, sends anything or is waited for. For
+    /// the child of a fork, which shares the sockets with its parent.
     pub fn forget(self: &Arc<Self>) {
         // The engine keeps the sockets of its streams as long as it exists.
         std::mem::forget(Arc::clone(self));
@@ -317,7 +316,7 @@ impl Process {
         }
     }
 
-    /// Ends all connections, for a program that exits: what was posted has `limit` to leave and to arrive.
+    /// Ends all connections, for a program that exits: posted requests have `limit` to be sent and to arrive.
     pub fn finish(&self, limit: Duration) {
         let Some(engine) = self.engine.lock().clone() else {
             return;
@@ -352,7 +351,7 @@ impl Process {
         all(|connection| connection.has_ended());
     }
 
-    /// Has a connection ended by [`finish`](Self::finish).
+    /// Makes [`finish`](Self::finish) end a connection.
     pub(crate) fn ends(&self, connection: Weak<dyn EndingConnection>) {
         let mut connections = self.connections.lock();
         if connections.len() == connections.capacity() {
@@ -403,7 +402,7 @@ impl Process {
         self.lingering.lock().remove(&stream)
     }
 
-    /// Tells `witness` when the devices break.
+    /// Notifies `witness` when the devices break.
     pub(crate) fn witness(&self, witness: Weak<dyn FatalWitness>) {
         let mut witnesses = self.witnesses.lock();
         witnesses.retain(|known| known.strong_count() > 0);
@@ -454,14 +453,14 @@ impl Engine {
         })
     }
 
-    /// A place for threads to wait in.
+    /// Makes a group of waiters, in which threads can wait.
     pub(crate) fn waiters(&self) -> Result<Arc<Waiters>> {
         let waiters = self.driver.waiters();
         let waiters = waiters.map_err(|error| Error::of_system(&error, "cannot make a channel"))?;
         Ok(Arc::new(waiters))
     }
 
-    /// Calls `drive`, which makes progress for connections. If it panics, the devices break: what `drive` was at may stay undone for ever.
+    /// Calls `drive`, which makes progress for connections. If it panics, the devices break: the work of `drive` may remain undone.
     #[inline]
     pub(crate) fn driving<T>(&self, drive: impl FnOnce() -> T) -> T {
         let guard = BreakOnPanic(&self.process);

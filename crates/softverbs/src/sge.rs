@@ -12,7 +12,7 @@ use crate::error::{Errno, Error, Result, fail};
 pub struct Sge {
     /// The offset of the first octet: its address, unless the region counts from another number.
     pub addr: u64,
-    /// Octets.
+    /// The length in octets.
     pub length: u32,
     /// The key of the region.
     pub lkey: u32,

@@ -112,7 +112,7 @@ impl SharedReceiveQueue {
     ///
     /// # Errors
     ///
-    /// EINVAL for values above what is possible; ENOMEM.
+    /// EINVAL for values above the limits; ENOMEM.
     pub fn modify(&self, max_wr: Option<u32>, limit: Option<u32>) -> Result<()> {
         let mut attributes = self.attributes.lock();
         let depth = max_wr.unwrap_or(attributes.max_wr);

@@ -34,8 +34,8 @@ impl Users {
     }
 }
 
-/// One user, until it is released or dropped. An object that the program has destroyed counts no more, also if a connection that is
-/// about to end keeps it.
+/// One user, until it is released or dropped. An object that the program has destroyed no longer counts, even if a connection that is about
+/// to end keeps it.
 #[derive(Debug)]
 pub(crate) struct User {
     count: Arc<AtomicUsize>,
@@ -56,7 +56,8 @@ impl Drop for User {
     }
 }
 
-/// A number of the caller's at an object, 0 at first. The C library keeps the address of its structure there, and finds it again in events.
+/// A number that the caller stores at an object, 0 at first. The C library keeps the address of its structure there, and finds it again in
+/// events.
 #[derive(Debug, Default)]
 pub struct Tag(AtomicU64);
 

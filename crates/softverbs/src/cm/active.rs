@@ -20,15 +20,15 @@ use crate::device::{DeviceKind, limits};
 use crate::error::{Errno, Error, Result, fail};
 use crate::qp::{ConnectionOwner, QpState, QueuePair};
 
-/// How long the transport may take to connect.
+/// The time limit of the transport for a connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(21);
-/// How long the Reply may take from its first octet to its last.
+/// The time limit of the Reply, from its first octet to its last.
 const REPLY_FRAME_WITHIN: Duration = Duration::from_secs(10);
-/// How many ports are tried where the program has chosen none and the first ones are taken.
+/// The number of ports that are tried if the program has chosen none and the first ones are taken.
 const PORTS: u32 = 256;
-/// How long after the first refusal the transport connects again; the time doubles with each further refusal.
+/// The time after the first refusal until the transport connects again; it doubles with each further refusal.
 const FIRST_RETRY_AFTER: Duration = Duration::from_millis(10);
-/// How many refusals are followed by another attempt: the last attempt is 1.27 s after the first.
+/// The number of refusals that are followed by another attempt: the last attempt is 1.27 s after the first.
 const RETRIES: u32 = 7;
 
 /// The reasons of InfiniBand for which a peer rejects: no program listens, and the program decides so.
@@ -119,7 +119,7 @@ impl CmId {
         }
     }
 
-    /// Begins to connect. A connection from that port to the same peer may have ended a moment ago (TIME-WAIT). Where the program has not
+    /// Begins to connect. A connection from that port to the same peer may have ended a moment ago (TIME-WAIT). If the program has not
     /// chosen the port, another port is tried then.
     fn dialer(&self, state: &mut IdState) -> io::Result<Dialer> {
         let Phase::Connecting(attempt) = &state.phase else {
@@ -138,7 +138,7 @@ impl CmId {
         }
     }
 
-    /// Goes on after the transport has reported `edges`.
+    /// Continues after the transport has reported `edges`.
     pub(super) fn advance(&self, state: &mut IdState, edges: Edges) {
         let Phase::Connecting(attempt) = &mut state.phase else {
             return;

@@ -1,7 +1,7 @@
 //! Addresses by names: `rdma_getaddrinfo`.
 //!
-//! The rules are those of rdma-core's library, which asks the resolver of the system. Numeric addresses and ports need no resolver, so
-//! that they work in a simulated network too. Names go to the resolver that the caller passes.
+//! The rules are those of rdma-core's library, which asks the resolver of the system. Numeric addresses and ports need no resolver, so that
+//! they work in a simulated network too. Names go to the resolver that the caller passes.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -22,7 +22,7 @@ bitflags::bitflags! {
         const NUMERIC_HOST = 2;
         /// No route is looked up; none is looked up without the flag either.
         const NO_ROUTE = 4;
-        /// The family says how to read the host. It does without the flag as well.
+        /// The family determines how the host is read. It does so without the flag as well.
         const FAMILY = 8;
     }
 }
@@ -37,14 +37,14 @@ pub const PORT_SPACE_TCP: u32 = 0x0106;
 /// The family of an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AddressFamily {
-    /// Either.
+    /// Either family.
     #[default]
     Any,
     /// IPv4.
     Ipv4,
     /// IPv6.
     Ipv6,
-    /// One that connections over sockets do not have, such as that of InfiniBand.
+    /// A family that connections over sockets do not have, such as that of InfiniBand.
     Other,
 }
 
@@ -86,7 +86,7 @@ pub struct AddrInfoHints {
 /// The addresses that a program needs for a connection or a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddrInfo {
-    /// [`AddrInfoFlags::PASSIVE`] for a listener; the flags of the hints where these had the addresses.
+    /// [`AddrInfoFlags::PASSIVE`] for a listener; the flags of the hints if these had the addresses.
     pub flags: AddrInfoFlags,
     /// The family of the addresses.
     pub family: AddressFamily,
@@ -94,13 +94,13 @@ pub struct AddrInfo {
     pub qp_type: u32,
     /// The port space, which is [`PORT_SPACE_TCP`].
     pub port_space: u32,
-    /// The local address; that of a listener is what it binds to.
+    /// The local address, to which a listener is bound.
     pub source: Option<SocketAddr>,
     /// The peer's address.
     pub destination: Option<SocketAddr>,
 }
 
-/// Why a name has no address, by the codes of `getaddrinfo`.
+/// The reason why a name has no address, by the codes of `getaddrinfo`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameFailure {
     /// `EAI_ADDRFAMILY`: the host has no address of the family.
@@ -109,7 +109,7 @@ pub enum NameFailure {
     TryAgain,
     /// `EAI_BADFLAGS`: the hints have flags that do not exist.
     BadFlags,
-    /// `EAI_FAIL`: the name server fails for good.
+    /// `EAI_FAIL`: the name server fails permanently.
     ServerFailed,
     /// `EAI_FAMILY`: the family is not supported.
     Family,
@@ -148,7 +148,7 @@ impl fmt::Display for NameFailure {
     }
 }
 
-/// Why there is no answer: a name without an address, or another error.
+/// The reason why there is no answer: a name without an address, or another error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddrInfoError {
     /// `rdma_getaddrinfo` returns a code of `getaddrinfo`.
@@ -183,7 +183,7 @@ impl From<Error> for AddrInfoError {
 /// A question to the resolver: a host, a service, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameQuery<'a> {
-    /// The host; without one, any address serves that has the port of the service.
+    /// The host; without one, the result is any address with the port of the service.
     pub host: Option<&'a CStr>,
     /// The service; without one, port 0.
     pub service: Option<&'a CStr>,
@@ -201,7 +201,7 @@ pub type Resolver<'a> = dyn Fn(&NameQuery<'_>) -> Result<Vec<SocketAddr>, NameFa
 ///
 /// # Errors
 ///
-/// EINVAL without host, service and hints; EOPNOTSUPP for other queue pairs than those of reliable connections; those of names.
+/// EINVAL without host, service and hints; EOPNOTSUPP for queue pairs other than those of reliable connections; those of names.
 pub fn address_info(
     host: Option<&CStr>,
     service: Option<&CStr>,

@@ -1,4 +1,4 @@
-//! Queue pairs of the connection manager's own, for connections that carry private data only.
+//! Queue pairs that the connection manager makes, for connections that carry private data only.
 
 use std::sync::Arc;
 

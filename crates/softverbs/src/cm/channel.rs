@@ -63,7 +63,7 @@ impl<I> ChannelOf<I> {
     ///
     /// # Errors
     ///
-    /// EAGAIN where the call must not wait. In a simulation EDEADLK when nothing is left that could lead to an event.
+    /// EAGAIN if the call must not wait. In a simulation EDEADLK when no event is left that could lead to one here.
     pub fn get_event(&self) -> Result<EventOf<I>> {
         let event = self.events.get(|| Ok(Arc::clone(&self.engine)))?;
         event.counter.handed_out();
@@ -88,7 +88,7 @@ pub struct EventOf<I> {
     pub(super) listener: Option<Arc<I>>,
     pub(super) status: i32,
     pub(super) parameters: ConnParameters,
-    /// Where the event counts until it is acknowledged: at the identifier, with a request at the listener.
+    /// The object at which the event counts until it is acknowledged: the identifier, or for a request the listener.
     pub(super) counter: Arc<Acknowledgements>,
 }
 

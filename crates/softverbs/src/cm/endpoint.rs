@@ -1,4 +1,4 @@
-//! Identifiers with all that belongs to them, in one call: `rdma_create_ep`, `rdma_get_request` and `rdma_destroy_ep`.
+//! Identifiers with all objects that belong to them, in one call: `rdma_create_ep`, `rdma_get_request` and `rdma_destroy_ep`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ impl CmId {
     ///
     /// # Errors
     ///
-    /// EINVAL if the information lacks an address; EOPNOTSUPP for other queue pairs than those of reliable connections; those of the steps.
+    /// EINVAL if the information lacks an address; EOPNOTSUPP for queue pairs other than those of reliable connections; those of the steps.
     pub fn create_endpoint(
         process: &Arc<Process>,
         info: &AddrInfo,
@@ -58,7 +58,8 @@ impl CmId {
     ///
     /// # Errors
     ///
-    /// EINVAL for a listener with a channel of the program, or if the event is no request; what the event reports; those of the queue pair.
+    /// EINVAL for a listener with a channel of the program, or if the event is not a request; the error that the event reports; those of
+    /// the queue pair.
     pub fn get_request(&self) -> Result<Arc<Self>> {
         if !self.is_synchronous() {
             return fail(

@@ -45,12 +45,12 @@ pub struct ConnParameters {
     pub responder_resources: u8,
     /// Reads of this side that may be outstanding at a time.
     pub initiator_depth: u8,
-    /// The queue pair, where the program has not made one for the identifier.
+    /// The queue pair, if the program has not made one for the identifier.
     pub qp_num: u32,
 }
 
 impl ConnParameters {
-    /// Those of a program that states none: as many Reads as the device allows, and no private data.
+    /// The parameters of a program that states none: as many Reads as the device allows, and no private data.
     pub fn unstated() -> Self {
         let most = u8::try_from(limits::READS).unwrap_or(u8::MAX);
         Self {

@@ -1,6 +1,6 @@
-//! The calls of identifiers, and what comes in from queue pairs, streams and deadlines. Each locks the identifier. The lock is held while
+//! The calls of identifiers, and the notifications of queue pairs, streams and deadlines. Each locks the identifier. The lock is held while
 //! the queue pair is called, so the queue pair's signals are left in an atomic, and the thread that holds the lock handles them before it
-//! goes on.
+//! continues.
 
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
@@ -64,7 +64,7 @@ impl CmId {
         Ok(())
     }
 
-    /// Reserves a local address; port 0 stands for any port.
+    /// Reserves a local address; port 0 means any port.
     ///
     /// # Errors
     ///
@@ -120,8 +120,7 @@ impl CmId {
         self.wait_for_answer()
     }
 
-    /// Completes a connection that the peer has accepted, where the program has moved its queue pair itself, or where the connection has
-    /// none.
+    /// Completes a connection that the peer has accepted, if the program has moved its queue pair itself, or if the connection has none.
     ///
     /// # Errors
     ///
@@ -157,7 +156,7 @@ impl CmId {
     pub fn disconnect(&self) -> Result<()> {
         let had_ended = self.lock().end_told;
         self.disconnect_locked(&mut self.lock())?;
-        // The event of an end that the program had got before does not come again.
+        // If the program has already received the event of the end, it does not come again.
         if had_ended && !self.channel().has_event() {
             return Ok(());
         }
@@ -186,7 +185,7 @@ impl CmId {
         Ok(())
     }
 
-    /// The attributes for the change of a queue pair to a state, where the program moves its queue pair itself.
+    /// The attributes for the change of a queue pair to a state, for a program that moves its queue pair itself.
     ///
     /// # Errors
     ///
@@ -243,8 +242,8 @@ impl CmId {
         }
     }
 
-    /// Prepares to release the identifier: ends what it does, drops its events that the program has not got, and waits until the others
-    /// are acknowledged.
+    /// Prepares to release the identifier: ends its activity, drops its events that the program has not received, and waits until the
+    /// others are acknowledged.
     ///
     /// # Errors
     ///
@@ -255,7 +254,7 @@ impl CmId {
         self.wait_for_acknowledgements()
     }
 
-    /// Ends what the identifier does.
+    /// Ends the activity of the identifier.
     fn give_up_all(&self) {
         let mut locked = self.lock();
         let state = &mut *locked;
@@ -279,11 +278,11 @@ impl CmId {
             state.done.carrier = qp;
         }
         drop(locked);
-        // The acceptor locks what it has accepted, so it is not called under the lock.
+        // The acceptor locks the connections that it has accepted, so it is not called under the lock.
         if let Some(acceptor) = acceptor {
             acceptor.close();
         }
-        // The identifiers of requests that the program has not got refuse their peers when they are dropped.
+        // The identifiers of requests that the program has not received refuse their peers when they are dropped.
         for event in &self.withdraw_events() {
             if event.listener.is_some() {
                 event.id.give_up_all();
@@ -295,7 +294,7 @@ impl CmId {
 
     fn attend(&self) {
         // A thread that finds the identifier locked leaves its signals to the thread with the lock, which looks for signals after it has
-        // unlocked. Both threads have a fence, so that at least one of them sees what the other one has done.
+        // unlocked. Both threads have a fence, so that at least one of them sees the change of the other one.
         fence(Ordering::SeqCst);
         while self.signals.load(Ordering::SeqCst) != 0 {
             let Some(mut state) = self.state.try_lock() else {
@@ -338,7 +337,7 @@ impl CmId {
     }
 }
 
-/// The locked state of an identifier. Dropping it unlocks the identifier, does what is left to do, then takes up the signals that other
+/// The locked state of an identifier. Dropping it unlocks the identifier, does the work of [`Done`], then takes up the signals that other
 /// threads left meanwhile. Every holder of the lock that may change the connection has to do this.
 pub(super) struct LockedId<'a> {
     id: &'a CmId,
@@ -438,7 +437,7 @@ impl AcceptorOwner for CmId {
         }
     }
 
-    /// Requests are taken at once, so none is here that could end.
+    /// Requests are taken at once, so there is none here that could end.
     fn ended(&self, _: u64) {}
 }
 

@@ -2,9 +2,9 @@
 //!
 //! [`channel`] has channels and their events, [`state`] identifiers; [`resolve`] has local addresses and routes; [`active`] and [`passive`]
 //! are the two sides of a connection; [`sync`] makes calls wait for their events; [`id`] has the calls. [`queues`] and [`shared`] have the
-//! objects that identifiers make or share, and [`options`] how they are made. [`endpoint`] has the calls that do several steps, for the
-//! addresses that [`addrinfo`] finds. Nothing but private data and read limits crosses the wire, so the number of a peer's queue pair is
-//! unknown; a connection's own number stands for it.
+//! objects that identifiers make or share, and [`options`] their options. [`endpoint`] has the calls that do several steps, for the
+//! addresses that [`addrinfo`] finds. Only private data and read limits cross the wire, so the number of a peer's queue pair is unknown; a
+//! connection's own number takes its place.
 
 mod active;
 mod addrinfo;

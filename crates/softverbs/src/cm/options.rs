@@ -1,4 +1,4 @@
-//! How queue pairs of identifiers are made.
+//! Options of queue pairs that are made for identifiers.
 
 use std::sync::Arc;
 

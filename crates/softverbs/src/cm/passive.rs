@@ -19,10 +19,10 @@ use crate::device::limits;
 use crate::error::{Errno, Error, Result, fail};
 use crate::qp::{ConnectionOwner, QpState, QueuePair, Signals};
 
-/// How long a peer may take from its connection to its whole Request, and from our Reply to its ready-to-receive message.
+/// The time limit of a peer from its connection to its whole Request, and from this side's Reply to its ready-to-receive message.
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// The most requests that wait where the program names no number.
+/// The most requests that wait if the program names no number.
 const LONGEST_BACKLOG: usize = 16 * 1024;
 /// The most half-open connections of a listener.
 const HALF_OPEN: usize = 1024;
@@ -68,7 +68,7 @@ impl CmId {
         Ok(())
     }
 
-    /// A whole Request is here: makes an identifier for it, and queues an event. Returns the Request if it has to be refused.
+    /// A whole Request has arrived: makes an identifier for it, and queues an event. Returns the Request if it has to be refused.
     pub(super) fn take_request(&self, incoming: Arc<Incoming>) -> Option<Arc<Incoming>> {
         let backlog = {
             let state = self.state.lock();
@@ -148,7 +148,7 @@ impl CmId {
             crc: self.process.options().crc,
             markers: false,
             ready: ReadyKinds::UNSEEN,
-            // The set-up cuts them to what the peer offers.
+            // The set-up cuts them to the peer's offer.
             limits: parameters.read_limits(),
             private_data: parameters.private_data.clone(),
         });
@@ -171,7 +171,7 @@ impl CmId {
         Ok(())
     }
 
-    /// The queue pair that the program has made for the identifier or attached; without one, one of our own.
+    /// The queue pair that the program has made for the identifier or attached; otherwise one that the connection manager makes.
     fn queue_pair_for(&self, state: &IdState) -> Result<Arc<QueuePair>> {
         if let Some(qp) = &state.qp {
             return Ok(Arc::clone(qp));

@@ -143,7 +143,7 @@ impl CmId {
             }
             own.pop();
         }
-        // Those that other queue pairs use stay.
+        // Queues that other queue pairs use are kept.
         self.lock().own_queues = own;
         destroyed
     }

@@ -1,4 +1,4 @@
-//! Local addresses, and how a peer is reached.
+//! Local addresses, and the route to a peer.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,8 +17,8 @@ use crate::error::{Errno, Error, Result, fail};
 use crate::process::Process;
 
 impl CmId {
-    /// Reserves a local address. The unspecified address stands for all addresses; that of IPv6 for those of IPv4 too, unless the program
-    /// wants one family.
+    /// Reserves a local address. The unspecified address means all addresses; that of IPv6 also those of IPv4, unless the program wants one
+    /// family.
     pub(super) fn bind_locked(&self, state: &mut IdState, address: SocketAddr) -> Result<()> {
         if !matches!(state.phase, Phase::Idle) || state.local.is_some() {
             return fail(Errno::INVAL, "the identifier is bound already");
@@ -122,8 +122,8 @@ impl CmId {
     }
 }
 
-/// Takes an address of 0.0.0.0/8, which names a host of "this network" and no interface, for the unspecified address. The server of fio 3.33
-/// makes 0.0.0.49 of the option `--bindname=192.0.2.1`, from its first letter.
+/// Treats an address of 0.0.0.0/8, which names a host of "this network" and no interface, as the unspecified address. The server of fio
+/// 3.33 makes 0.0.0.49 of the option `--bindname=192.0.2.1`, from its first letter.
 fn this_network_is_any(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(ip) if ip.octets()[0] == 0 => Ipv4Addr::UNSPECIFIED.into(),

@@ -17,7 +17,7 @@ pub struct SharedDevice {
 }
 
 impl SharedDevice {
-    /// Those of a device, which is opened unless it is open for identifiers already.
+    /// The context and protection domain of a device, which is opened unless it is open for identifiers already.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Identifiers: what they are, and what all parts of the connection manager do with them.
+//! Identifiers: their state, and the functions that all parts of the connection manager use.
 
 use std::any::Any;
 use std::fmt;
@@ -26,7 +26,7 @@ use crate::qp::{ConnectionNumber, QpFlushGuard, QpNews, QueuePair};
 use crate::srq::SharedReceiveQueue;
 use crate::users::{Acknowledgements, Tag};
 
-/// The read limit that a peer is assumed to have where it states none.
+/// The read limit that a peer is assumed to have if it states none.
 pub(super) const UNSTATED_READ_LIMIT: u32 = 32;
 
 /// The channel of identifiers.
@@ -35,11 +35,11 @@ pub type EventChannel = ChannelOf<CmId>;
 /// An event of an identifier.
 pub type CmEvent = EventOf<CmId>;
 
-/// An identifier of the connection manager: a connection or a listener, as `struct rdma_cm_id`.
+/// An identifier of the connection manager: a connection or a listener, like `struct rdma_cm_id`.
 pub struct CmId {
     pub(super) process: Arc<Process>,
     pub(super) engine: Arc<Engine>,
-    /// Locked after the state, where both are; that of a listener before that of a request.
+    /// Locked after the state, if both are; that of a listener before that of a request.
     pub(super) channel: Mutex<Attachment<Self>>,
     /// The event that a call of a synchronous identifier has waited for last.
     pub(super) last_event: Mutex<Option<LastEvent>>,
@@ -48,7 +48,7 @@ pub struct CmId {
     pub(super) signals: AtomicU8,
     /// The number of the connection.
     pub(super) number: u32,
-    /// What the number names.
+    /// The object that has the number.
     #[expect(dead_code, reason = "the table of numbers refers to it")]
     named: Arc<ConnectionNumber>,
     pub(super) acknowledgements: Arc<Acknowledgements>,
@@ -73,7 +73,7 @@ pub(super) enum Phase {
     Offered(Box<MpaStartup<Responder>>),
     /// The peer has given up before the program decided.
     Gone,
-    /// The Reply has left, and the peer's ready-to-receive message has not come.
+    /// The Reply was sent, and the peer's ready-to-receive message has not arrived.
     Accepting(Box<MpaStartup<Responder>>),
     Connected,
     /// The program has disconnected, and the peer has not ended its direction.
@@ -86,7 +86,7 @@ pub(super) enum Phase {
 pub(super) struct Attempt {
     pub(super) destination: SocketAddr,
     pub(super) dial: Dial,
-    /// How often the peer has refused the transport's attempt, because no program listens at the port.
+    /// The number of times that the peer has refused the transport's attempt, because no program listens at the port.
     pub(super) refusals: u32,
     pub(super) startup: MpaStartup<Initiator>,
 }
@@ -99,7 +99,7 @@ pub(super) enum Dial {
     },
     /// The peer has refused, and is asked again when the timer expires.
     Refused,
-    /// It has connected, or has not begun.
+    /// The transport has connected, or has not begun.
     Idle,
 }
 
@@ -121,7 +121,7 @@ pub(super) struct IdState {
     pub(super) one_family: bool,
     /// The most requests that wait in the channel.
     pub(super) backlog: usize,
-    /// The queue pair of the program, or one that carries a connection without.
+    /// The queue pair of the program, or one that carries a connection of a program without a queue pair.
     pub(super) qp: Option<Arc<QueuePair>>,
     /// The program has made the queue pair for this identifier.
     pub(super) owns_qp: bool,
@@ -131,7 +131,7 @@ pub(super) struct IdState {
     pub(super) srq: Option<Arc<SharedReceiveQueue>>,
     /// The context and the protection domain of objects for which the program names none.
     pub(super) shared: Option<Arc<SharedDevice>>,
-    /// How a listener makes the queue pairs of its connections.
+    /// The options of the queue pairs that a listener makes for its connections.
     pub(super) template: Option<IdQpOptions>,
     /// The limits of a request, or those that were agreed on.
     pub(super) limits: ReadLimits,
@@ -151,7 +151,7 @@ pub(super) struct Done {
     pub(super) news: Vec<QpNews>,
     /// Dropped last, so that flushed requests are seen after the event.
     pub(super) guard: Option<Arc<QpFlushGuard>>,
-    /// A queue pair of the connection manager's own that is given up.
+    /// A queue pair made by the connection manager that is given up.
     pub(super) carrier: Option<Arc<QueuePair>>,
 }
 
@@ -220,7 +220,7 @@ impl CmId {
 
     /// Moves the identifier, with the events that wait, to another channel; without one, to a channel for itself, so that the identifier
     /// becomes [synchronous](Self::create_synchronous). The identifiers of requests that wait move with their listener. Waits until the
-    /// events that the program has got are acknowledged.
+    /// events that the program has received are acknowledged.
     ///
     /// # Errors
     ///
@@ -244,7 +244,7 @@ impl CmId {
         *self.last_event.lock() = None;
     }
 
-    /// Waits until the program has acknowledged all events that it has got.
+    /// Waits until the program has acknowledged all events that it has received.
     pub(super) fn wait_for_acknowledgements(&self) -> Result<()> {
         let is_simulated = self.process.environment().world().is_some();
         self.acknowledgements.wait(is_simulated)
@@ -302,7 +302,7 @@ impl CmId {
         channel.events.count(|event| self.is_of(event))
     }
 
-    /// Takes the events of the identifier that the program has not got out of the channel.
+    /// Takes the events of the identifier that the program has not received out of the channel.
     pub(super) fn withdraw_events(&self) -> Vec<CmEvent> {
         self.channel().events.extract(|event| self.is_of(event))
     }
@@ -341,7 +341,7 @@ impl CmId {
         Ok(())
     }
 
-    /// Takes the queue pair with this number for the connection, where the device presents itself as an iWARP adapter. There the connection
+    /// Takes the queue pair with this number for the connection, if the device presents itself as an iWARP adapter. Then the connection
     /// manager moves a queue pair that the program has made itself; with InfiniBand the program moves it.
     pub(super) fn take_named(&self, state: &mut IdState, number: u32) {
         let kind = state.device.as_ref().map(|device| device.kind());

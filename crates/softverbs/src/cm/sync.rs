@@ -1,5 +1,5 @@
 //! Synchronous identifiers: those with a channel for themselves. A call that an event answers waits for the event, and the identifier keeps
-//! what the event said until the next such call.
+//! the contents of the event until the next such call.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::state::{CmEvent, CmId};
 use crate::error::{Errno, Result, fail};
 use crate::process::Process;
 
-/// Acknowledges an event, and keeps what it says.
+/// Acknowledges an event, and keeps its contents.
 pub(super) fn keep(event: CmEvent) -> LastEvent {
     let last = LastEvent {
         kind: event.kind(),

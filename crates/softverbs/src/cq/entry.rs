@@ -44,7 +44,7 @@ const STATUSES: [WcStatus; 9] = [
 ];
 
 impl WcStatus {
-    /// The status of a request that the engine has ended like this.
+    /// The status of a request that the engine has ended with `status`.
     pub(crate) fn of(status: WqeStatus) -> Self {
         match status {
             WqeStatus::Success => Self::Success,
@@ -89,7 +89,7 @@ pub enum WcOpcode {
     ReceiveImmediate = 129,
 }
 
-/// The kinds, each at the place that its tag in the ring says.
+/// The kinds, each at the place given by its tag in the ring.
 const OPCODES: [WcOpcode; 8] = [
     WcOpcode::Send,
     WcOpcode::Write,
@@ -133,7 +133,7 @@ impl WcOpcode {
 pub struct WorkCompletion {
     /// The number that the program gave the request.
     pub wr_id: u64,
-    /// How the request ended.
+    /// The status with which the request ended.
     pub status: WcStatus,
     /// The kind of the request. C programs may rely on it in successful completions only.
     pub opcode: WcOpcode,
@@ -143,7 +143,7 @@ pub struct WorkCompletion {
     pub qp_num: u32,
     /// The key of this side that the peer's message has invalidated (`IBV_WC_WITH_INV`).
     pub invalidated: Option<u32>,
-    /// The number that came with the peer's Write (`IBV_WC_WITH_IMM`), with [`WcOpcode::ReceiveImmediate`].
+    /// The number in the peer's Write (`IBV_WC_WITH_IMM`), with [`WcOpcode::ReceiveImmediate`].
     pub immediate: Option<[u8; 4]>,
 }
 
@@ -161,11 +161,11 @@ pub(crate) struct CqEntryWords {
     wr_id: Word,
     /// Status and octets.
     outcome: Word,
-    /// The number of the queue pair, and the invalidated key or the number that came with a Write, if the tag says so.
+    /// The number of the queue pair, and the invalidated key or the number of a Write with Immediate Data, depending on the tag.
     queue_pair: Word,
 }
 
-/// The bits of a tag that hold the kind, and the one that says that a key was invalidated.
+/// The bits of a tag that hold the kind, and the bit that is set if a key was invalidated.
 const KIND: u64 = OPCODES.len() as u64 - 1;
 const INVALIDATED: u64 = OPCODES.len() as u64;
 

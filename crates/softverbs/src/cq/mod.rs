@@ -28,7 +28,7 @@ pub struct CompletionQueue {
     context: Arc<Context>,
     engine: Arc<Engine>,
     channel: Option<Arc<CompletionChannel>>,
-    /// Where threads wait that drive the queue's streams.
+    /// The threads that wait and drive the queue's streams.
     waiters: Arc<Waiters>,
     waiters_token: u64,
     pub(crate) domain: Arc<Domain>,
@@ -122,7 +122,7 @@ impl CompletionQueue {
         self.channel.as_ref()
     }
 
-    /// Returns the number of completions that the queue has room for at least.
+    /// Returns the number of completions that the queue has at least room for.
     pub fn depth(&self) -> u32 {
         self.depth.load(Ordering::Relaxed)
     }
@@ -132,14 +132,14 @@ impl CompletionQueue {
         &self.tag
     }
 
-    /// Takes completions out: as many as there are and `completions` has room for; returns how many. If there are none, drives the
+    /// Takes out as many completions as there are and as fit into `completions`, and returns their number. If there are none, drives the
     /// connections of the queue. Never blocks.
     #[inline]
     pub fn poll(&self, completions: &mut [WorkCompletion]) -> usize {
         let Engine { driver, .. } = &*self.engine;
         driver.polled(&self.domain);
         let taken = self.queue.take(completions);
-        // When completions are there, the streams are not read, so that the program can handle its completions first.
+        // If there are completions, the streams are not read, so that the program can handle its completions first.
         if taken == completions.len() || taken > 0 && !self.domain.has_unfinished() {
             self.domain.found();
             return taken;
@@ -162,11 +162,11 @@ impl CompletionQueue {
     }
 
     fn polled_in_vain(&self) {
-        // A program that polls an armed queue in vain is about to sleep.
+        // A program that polls an armed queue and finds nothing is about to sleep.
         let Engine { driver, .. } = &*self.engine;
         if self.armed.load(Ordering::Relaxed) != NOT_ARMED {
             if !self.is_waited_for_here() {
-                polling::stop(); // also what the thread has polled in passing
+                polling::stop(); // also the domains that the thread has polled while it polled another one
             }
         } else if driver.environment.world().is_none() {
             self.engine.driving(|| driver.help(&self.domain));
@@ -197,7 +197,7 @@ impl CompletionQueue {
             true => (SOLICITED, NotifyOn::Solicited),
             false => (ANY, NotifyOn::Any),
         };
-        // A queue that is armed for as much already stays as it is: there is one event for all requests.
+        // A queue that is already armed for as much is not changed: there is one event for all requests.
         if self.armed.fetch_max(wanted, Ordering::SeqCst) < wanted {
             let due = self.queue.notify(on, Armed, |waits| self.interest(waits));
             if self.domain.has_interest() {
@@ -210,12 +210,12 @@ impl CompletionQueue {
         self.leave();
     }
 
-    /// The program has handled this many events of the channel that are of this queue.
+    /// The program has handled this many events of the channel that belong to this queue.
     pub fn acknowledge_events(&self, count: u64) {
         self.acknowledgements.acknowledge(count);
     }
 
-    /// Changes the depth. Completions that are in the queue stay.
+    /// Changes the depth. Completions in the queue are kept.
     ///
     /// # Errors
     ///
@@ -269,7 +269,7 @@ impl CompletionQueue {
         queue_pairs.push(queue_pair);
     }
 
-    /// Places completions. The caller delivers what is returned when it holds no lock. The caller has locked the queue pair, which keeps
+    /// Places completions. The caller delivers the returned events when it holds no lock. The caller has locked the queue pair, which keeps
     /// the queue pair's completions in order.
     pub(crate) fn place(
         &self,
@@ -278,7 +278,7 @@ impl CompletionQueue {
         self.queue.place(entries, |waits| self.interest(waits))
     }
 
-    /// Tells the domain whether the program waits.
+    /// Sets whether the domain counts the program as a waiting one.
     fn interest(&self, waits: bool) {
         if waits {
             self.domain.add_interest();

@@ -35,17 +35,17 @@ use crate::process::{EndingConnection, FIRST_QUEUE_PAIR};
 use crate::srq::SharedReceiveQueue;
 use crate::users::{Tag, User};
 
-/// How long the peer may take to end its direction after this side has ended the connection.
+/// The time for which the peer may take to end its direction after this side has ended the connection.
 const END_WITHIN: Duration = Duration::from_secs(10);
 
 /// The properties of a new queue pair, as in `struct ibv_qp_init_attr`.
 #[derive(Clone, Debug)]
 pub struct QpOptions {
-    /// Where requests of the send queue complete.
+    /// The completion queue of requests of the send queue.
     pub send_cq: Arc<CompletionQueue>,
-    /// Where Receives complete.
+    /// The completion queue of Receives.
     pub receive_cq: Arc<CompletionQueue>,
-    /// Where Receives come from, if not from the queue pair's own queue.
+    /// The queue that Receives come from, if not the queue pair's own queue.
     pub srq: Option<Arc<SharedReceiveQueue>>,
     /// The sizes.
     pub caps: QpCaps,
@@ -208,7 +208,7 @@ impl QueuePair {
         &self.pd
     }
 
-    /// Returns the options that the queue pair was made with. The sizes are those that were asked for, and are kept.
+    /// Returns the options that the queue pair was made with. The sizes are the requested ones.
     pub fn options(&self) -> &QpOptions {
         &self.options
     }
@@ -239,8 +239,8 @@ impl QueuePair {
     ///
     /// # Errors
     ///
-    /// EINVAL for a change that is not allowed, for missing attributes, and for values that do not exist; EOPNOTSUPP where `dest_qp_num`
-    /// names no connection.
+    /// EINVAL for a change that is not allowed, for missing attributes, and for values that do not exist; EOPNOTSUPP if `dest_qp_num` names
+    /// no connection.
     pub fn modify(self: &Arc<Self>, attributes: &QpAttributes, mask: QpMask) -> Result<()> {
         let from = self.state();
         if mask.contains(QpMask::CUR_STATE) && attributes.cur_state != from {
@@ -395,7 +395,7 @@ impl QueuePair {
         &self.endpoint
     }
 
-    /// Moves the queue pair to ERR, and leaves what is to be delivered to the caller. Returns whether the stream was gone before.
+    /// Moves the queue pair to ERR, and leaves the delivery of news to the caller. Returns true if the stream was gone before.
     pub(crate) fn end(&self) -> (bool, QpNews) {
         self.endpoint.owner().set_state(QpState::Err);
         self.endpoint.end()
@@ -409,7 +409,7 @@ impl QueuePair {
             markers: agreed.markers,
             limits: agreed.limits,
             ready: agreed.ready,
-            // A message waits for its Receive as long as it takes, as with a retry count without end.
+            // A message waits for its Receive without a time limit, as with an unlimited retry count.
             receive_wait: Duration::MAX,
             copied: stream.copied_payload(),
             copied_below: COPIED_BELOW,

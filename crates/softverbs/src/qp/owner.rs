@@ -17,10 +17,10 @@ use crate::process::Process;
 use crate::srq::SharedReceiveQueue;
 use crate::users::{Acknowledgements, Tag};
 
-/// How many completions are placed in their queue at a time.
+/// The number of completions that are placed in their queue at a time.
 const COMPLETIONS: usize = 16;
 
-/// After these a connection carries no more messages.
+/// The signals after which a connection carries no more messages.
 const ENDS: Signals = Signals::PEER_CLOSED
     .union(Signals::FAILED)
     .union(Signals::RESET)
@@ -32,7 +32,7 @@ pub(crate) type QpEndpoint = endpoint::Endpoint<QpOwner>;
 /// Work to do once an endpoint is unlocked.
 pub(crate) type QpNews = endpoint::News<QpOwner>;
 
-/// Holds back what the end of a connection flushes.
+/// Holds back the results that the end of a connection flushes.
 pub(crate) type QpFlushGuard = endpoint::FlushGuard<QpOwner>;
 
 /// Sets up and ends the connection of a queue pair. Called with the queue pair unlocked.
@@ -89,7 +89,7 @@ pub(crate) struct QpOwnerState {
     completions: Vec<(bool, CqEntry)>,
     due: DueOfQueues,
     shared: SharedNews,
-    /// A request of the send queue has failed. Requests behind it count as flushed, also those that the transport has taken.
+    /// A request of the send queue has failed. Requests behind it count as flushed, including those that the transport has accepted.
     has_failed: bool,
     /// The event of the last Receive was raised for this connection.
     pub(super) last_receive_told: bool,
@@ -333,8 +333,8 @@ impl Owner for QpOwner {
     }
 }
 
-/// The number in the Immediate Data of a peer, and the length of its Write. A peer of this library says how long that was. Whoever says more
-/// than it has `written` is not believed, because the program may read as many octets.
+/// The number in the Immediate Data of a peer, and the length of its Write. A peer of this library states the length. A length of more than
+/// `written` is not believed, because the program may read as many octets.
 fn parse_immediate([a, b, c, d, length @ ..]: [u8; 8], written: u32) -> ([u8; 4], u32) {
     ([a, b, c, d], u32::from_be_bytes(length).min(written))
 }

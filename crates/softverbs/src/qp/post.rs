@@ -83,7 +83,7 @@ impl QueuePair {
         self.with_wqe(request, |wqe| self.endpoint.post(wqe).map_err(refused))
     }
 
-    /// Posts a list of requests to the send queue, which leave together.
+    /// Posts a list of requests to the send queue, which are sent together.
     pub fn post_sends(&self) -> SendList<'_> {
         SendList {
             qp: self,
@@ -179,7 +179,7 @@ impl QueuePair {
     }
 }
 
-/// A list of requests for the send queue, which is locked meanwhile. They leave together when the list is dropped, at the latest.
+/// A list of requests for the send queue, which is locked meanwhile. They are sent together when the list is dropped, at the latest.
 #[derive(Debug)]
 pub struct SendList<'a> {
     qp: &'a QueuePair,
@@ -200,7 +200,7 @@ impl SendList<'_> {
     }
 }
 
-/// The Immediate Data of a Write: the program's number, then the length of the Write, which the peer's completion names.
+/// The Immediate Data of a Write: the program's number, then the length of the Write, which the peer's completion contains.
 fn immediate_data(number: [u8; 4], length: u64) -> [u8; 8] {
     // A Write that is longer is refused.
     let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();

@@ -1,4 +1,4 @@
-//! The states of queue pairs, and which changes between them are allowed.
+//! The states of queue pairs, and the changes between them that are allowed.
 
 use crate::error::{Errno, Result, fail};
 use crate::mr::AccessFlags;
@@ -46,7 +46,7 @@ bitflags::bitflags! {
         const STATE = 1;
         /// The state before.
         const CUR_STATE = 1 << 1;
-        /// Whether peers are notified of the drained send queue.
+        /// Notify peers of the drained send queue.
         const EN_SQD_ASYNC_NOTIFY = 1 << 2;
         /// The rights of peers.
         const ACCESS_FLAGS = 1 << 3;
@@ -62,9 +62,9 @@ bitflags::bitflags! {
         const PATH_MTU = 1 << 8;
         /// The time limit for acknowledgements.
         const TIMEOUT = 1 << 9;
-        /// How often a message is repeated.
+        /// The number of times that a message is repeated.
         const RETRY_CNT = 1 << 10;
-        /// How often a message is repeated that found no Receive.
+        /// The number of times that a message that found no Receive is repeated.
         const RNR_RETRY = 1 << 11;
         /// The first packet number of the receive queue.
         const RQ_PSN = 1 << 12;
@@ -72,13 +72,13 @@ bitflags::bitflags! {
         const MAX_QP_RD_ATOMIC = 1 << 13;
         /// An alternate path.
         const ALT_PATH = 1 << 14;
-        /// How long a peer waits for a Receive.
+        /// The time that a peer waits for a Receive.
         const MIN_RNR_TIMER = 1 << 15;
         /// The first packet number of the send queue.
         const SQ_PSN = 1 << 16;
         /// Inbound Reads.
         const MAX_DEST_RD_ATOMIC = 1 << 17;
-        /// Whether a path migrates.
+        /// The migration state of the path.
         const PATH_MIG_STATE = 1 << 18;
         /// The sizes of the queues.
         const CAP = 1 << 19;
@@ -89,15 +89,15 @@ bitflags::bitflags! {
     }
 }
 
-/// The attributes of a queue pair that a program sets and gets back, as in `struct ibv_qp_attr`. Those that a stream of TCP has no use for
-/// are kept for the program alone.
+/// The attributes of a queue pair that a program sets and gets back, like `struct ibv_qp_attr`. Those that a stream of TCP has no use for
+/// are only kept for the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QpAttributes {
     /// The state.
     pub state: QpState,
     /// The state before.
     pub cur_state: QpState,
-    /// The bits of [`AccessFlags`]: what peers may do.
+    /// The bits of [`AccessFlags`]: the rights of peers.
     pub access: u32,
     /// The partition.
     pub pkey_index: u16,
@@ -115,18 +115,18 @@ pub struct QpAttributes {
     pub max_rd_atomic: u8,
     /// Inbound Reads.
     pub max_dest_rd_atomic: u8,
-    /// How long a peer waits for a Receive.
+    /// The time that a peer waits for a Receive.
     pub min_rnr_timer: u8,
     /// The time limit for acknowledgements.
     pub timeout: u8,
-    /// How often a message is repeated.
+    /// The number of times that a message is repeated.
     pub retry_cnt: u8,
-    /// How often a message is repeated that found no Receive.
+    /// The number of times that a message that found no Receive is repeated.
     pub rnr_retry: u8,
 }
 
 impl QpAttributes {
-    /// Takes over the attributes that `mask` names, but for the state.
+    /// Takes over the attributes that `mask` names, except the state.
     pub(super) fn take(&mut self, from: &Self, mask: QpMask) {
         macro_rules! take {
             ($($bit:ident $field:ident),*) => {
@@ -140,7 +140,7 @@ impl QpAttributes {
         );
     }
 
-    /// Checks values, whatever the state is.
+    /// Checks values independently of the state.
     pub(super) fn check(&self, mask: QpMask) -> Result<()> {
         if mask.contains(QpMask::PORT) && self.port != 1 {
             return fail(Errno::INVAL, format!("there is no port {}", self.port));

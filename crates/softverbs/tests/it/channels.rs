@@ -1,4 +1,4 @@
-//! Completion channels: descriptors that are readable exactly while an event waits, and who makes progress meanwhile.
+//! Completion channels: descriptors that are readable exactly while an event waits, and the thread that makes progress meanwhile.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ fn a_program_that_waits_in_the_channel_drives_its_streams() {
     }
 }
 
-/// The descriptor is not touched for events that a waiting thread takes, and is for those that are left.
+/// The descriptor is not changed for events that a waiting thread takes, but for those that are left.
 #[test]
 fn a_thread_that_waits_in_vain_leaves_the_descriptor_to_the_next_event() {
     let pair = Pair::simulated(43, DeviceKind::Roce);
@@ -108,7 +108,7 @@ fn a_thread_that_waits_in_vain_leaves_the_descriptor_to_the_next_event() {
     assert_eq!(server.statuses(1), [(0, WcStatus::Success)]);
 }
 
-/// A program that has waited in the channel goes on in its own `poll`.
+/// A program that has waited in the channel continues in its own `poll`.
 #[test]
 fn a_program_may_change_how_it_waits() {
     let pair = Pair::on_sockets();

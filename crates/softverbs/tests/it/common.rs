@@ -46,14 +46,14 @@ impl Host {
         MemoryRegion::register(&self.pd, buffer, buffer.address(), access.bits()).unwrap()
     }
 
-    /// Waits for the next event, which is to be of this kind.
+    /// Waits for the next event, which has to be of this kind.
     pub(crate) fn event(&self, kind: CmEventKind) -> CmEvent {
         let event = self.channel.get_event().unwrap();
         assert_eq!(event.kind(), kind, "{event:?}");
         event
     }
 
-    /// As [`event`](Self::event), with status 0, acknowledged.
+    /// Like [`event`](Self::event), with status 0, acknowledged.
     pub(crate) fn expect(&self, kind: CmEventKind) -> ConnParameters {
         let event = self.event(kind);
         assert_eq!(event.status(), 0);

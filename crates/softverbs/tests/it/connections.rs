@@ -20,7 +20,7 @@ fn both_ends_learn_of_the_connection_and_of_its_end() {
             (client.qp.state(), server.qp.state()),
             (QpState::Err, QpState::Err)
         );
-        // Once more is no error, as programs do it.
+        // A second call is no error, because programs make one.
         client.id.disconnect().unwrap();
         pair.client.expect(CmEventKind::TimewaitExit);
         pair.server.expect(CmEventKind::TimewaitExit);
@@ -312,12 +312,12 @@ fn a_listener_that_goes_refuses_the_peers_whose_requests_wait() {
     let id = request.id().clone();
     request.acknowledge();
     listener.destroy().unwrap();
-    // The request that the program has got is the program's.
+    // A request that the program has received belongs to the program.
     id.accept(&parameters(b"")).unwrap();
     pair.client.expect(CmEventKind::ConnectResponse);
 }
 
-/// Lets happen what can happen, by a wait for an event that does not come.
+/// Lets all events happen, by a wait for an event that does not come.
 fn drive(pair: &Pair) -> softverbs::Result<softverbs::CmEvent> {
     let spare = softverbs::EventChannel::create(&pair.client.process).unwrap();
     spare.get_event()
@@ -387,7 +387,7 @@ fn addresses_of_the_loopback_interface_resolve_to_the_first_device() {
     for peer in ["127.0.0.1", "::1"] {
         let peer: std::net::IpAddr = peer.parse().unwrap();
         if peer.is_ipv6() && (!has_ipv6 || std::net::UdpSocket::bind((peer, 0)).is_err()) {
-            continue; // this machine has IPv4 alone
+            continue; // this machine has only IPv4
         }
         let id = CmId::create(&channel).unwrap();
         id.resolve_addr(None, (peer, port).into()).unwrap();

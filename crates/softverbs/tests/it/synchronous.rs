@@ -73,7 +73,7 @@ fn each_call_waits_for_its_event() {
     assert_eq!(last_kind(&id), Some(CmEventKind::AddrResolved));
     id.resolve_route().unwrap();
     assert_eq!(last_kind(&id), Some(CmEventKind::RouteResolved));
-    // Nobody listens there. A call that has not begun leaves the event alone.
+    // There is no listener. A call that has not begun leaves the event alone.
     assert_eq!(errno(id.connect(&parameters(&[0; 509]))), Errno::INVAL);
     assert_eq!(last_kind(&id), Some(CmEventKind::RouteResolved));
     assert_eq!(errno(id.connect(&parameters(b""))), Errno::CONNREFUSED);
@@ -116,7 +116,7 @@ fn a_synchronous_listener_gives_identifiers_with_queue_pairs() {
         client.id.disconnect().unwrap();
         server.disconnect().unwrap();
         assert_eq!(last_kind(&server), Some(CmEventKind::Disconnected));
-        // Once more does not wait for an event that does not come.
+        // A second call does not wait for an event that does not come.
         server.disconnect().unwrap();
         server.destroy_endpoint().unwrap();
         assert!(server.queue_pair().is_none());
@@ -128,7 +128,7 @@ fn only_a_synchronous_listener_is_asked_for_requests() {
     let pair = Pair::simulated(4, DeviceKind::Roce);
     let (listener, address) = pair.server.listen();
     assert_eq!(errno(listener.get_request()), Errno::INVAL);
-    // Another event than a request is no request.
+    // An event of another kind is not a request.
     let id = CmId::create(&pair.client.channel).unwrap();
     id.resolve_addr(None, address).unwrap();
     id.migrate(None).unwrap();

@@ -1,4 +1,4 @@
-//! One end of a connection, and the model of what is outstanding there.
+//! One end of a connection, and the model of its outstanding requests.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use softverbs::{
 
 use crate::random::Random;
 
-/// The parts of an end's memory: what it sends, where Receives, the peer's Writes, and the answers to Reads go.
+/// The parts of an end's memory: the source of its messages, and the targets of Receives, of the peer's Writes, and of the answers to
+/// Reads.
 const SOURCE: u64 = 0;
 const RECEIVES: u64 = 16 << 10;
 const TARGETS: u64 = 48 << 10;
@@ -21,7 +22,7 @@ const SIZE: u64 = 64 << 10;
 const SLOT: u64 = 2 << 10;
 const RECEIVE_SLOTS: usize = 16;
 const SLOTS: usize = 4;
-/// Requests that an end has outstanding at most.
+/// The most requests that an end has outstanding.
 const REQUESTS: u32 = 24;
 
 /// A stretch of a source.
@@ -36,7 +37,7 @@ enum Kind {
     Send,
     /// To a slot of the peer's targets.
     Write(usize, Stretch),
-    /// To a slot of this end's sinks, with what the peer's targets hold then: the last Write of each that was posted before.
+    /// To a slot of this end's sinks, with the contents of the peer's targets at that time: the last Write of each that was posted before.
     Read(usize, Stretch, [Option<u64>; SLOTS]),
 }
 
@@ -60,7 +61,7 @@ pub(crate) struct End {
     receives: VecDeque<(u64, usize)>,
     free_receives: Vec<usize>,
     free_sinks: Vec<usize>,
-    /// The number of the last Write to each target of the peer, and what it wrote.
+    /// The number of the last Write to each target of the peer, and the octets written.
     written: [Option<(u64, Stretch)>; SLOTS],
     /// Messages sent and not yet received by the peer.
     pub(crate) sent: VecDeque<Stretch>,
@@ -287,7 +288,7 @@ impl End {
         });
     }
 
-    /// Polls once, and checks what comes.
+    /// Polls once, and checks the completions.
     pub(crate) fn poll(
         &mut self,
         peer: &mut PeerView<'_>,
@@ -380,7 +381,7 @@ impl End {
         }
     }
 
-    /// The answer to a Read proves that the Writes before it were placed. Those that a later one has replaced meanwhile say nothing.
+    /// The answer to a Read proves that the Writes before it were placed. Writes that a later one has replaced meanwhile are not checked.
     fn check_writes(&self, before: [Option<u64>; SLOTS], peer: &PeerView<'_>) {
         for (slot, (last, then)) in self.written.iter().zip(before).enumerate() {
             if let (Some((wr_id, stretch)), Some(then)) = (last, then)
@@ -400,7 +401,7 @@ impl End {
         self.outstanding.iter().filter(|one| one.signaled).count()
     }
 
-    /// Splits off what the other end's checks look at.
+    /// Returns the parts that the other end's checks use.
     pub(crate) fn view(&mut self) -> PeerView<'_> {
         PeerView {
             seed: self.seed,

@@ -1,8 +1,8 @@
 //! Two hosts in a simulated network run arbitrary programs of verbs. A plain model checks the results.
 //!
 //! A run follows from its seed alone. It makes connections both ways, posts requests, arms completion queues, rejects, disconnects and
-//! destroys. The model knows which requests are outstanding, in which order they end, how often each connection is told to stand and to
-//! end, and what memory has to hold. A run that ends otherwise panics and names its seed:
+//! destroys. The model knows the outstanding requests, the order in which they end, the number of events for the start and the end of each
+//! connection, and the expected contents of memory. A run that ends otherwise panics and names its seed:
 //!
 //! ```text
 //! SOFTND_SEED=1234 cargo test -p softverbs --test model -- --exact one_seed --nocapture

@@ -26,7 +26,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Enough runs meet everything.
+    /// Checks that the runs have met all situations.
     pub(crate) fn assert_whole(&self) {
         let Self {
             established,
@@ -61,7 +61,7 @@ struct Host {
     completions: Arc<CompletionChannel>,
     shared: Option<SharedReceives>,
     listener: Arc<CmId>,
-    /// A queue that nothing completes in: a poll of it lets time pass.
+    /// A queue in which no request completes: a poll of it lets time pass.
     idle: Arc<CompletionQueue>,
 }
 
@@ -261,7 +261,7 @@ impl Run<'_> {
         End::new(context, pd, completions, id, shared.as_ref(), seed)
     }
 
-    /// Handles all events that wait. Returns how many there were.
+    /// Handles all events that wait. Returns their number.
     fn handle_events(&mut self) -> usize {
         let mut count = 0;
         for host in 0..2 {
@@ -366,7 +366,7 @@ impl Run<'_> {
         }
     }
 
-    /// Polls every queue once. Returns how many completions there were.
+    /// Polls every queue once. Returns the number of completions.
     fn poll_all(&mut self) -> usize {
         let mut count = 0;
         for connection in &mut self.connections {
@@ -387,7 +387,7 @@ impl Run<'_> {
         count
     }
 
-    /// Lets everything happen that can happen.
+    /// Lets all events happen.
     fn settle(&mut self) {
         let spare = EventChannel::create(&self.hosts[0].process).unwrap();
         loop {
@@ -400,7 +400,7 @@ impl Run<'_> {
         }
     }
 
-    /// Nothing is left that could happen: what should have happened has.
+    /// No event is left: everything that should have happened has.
     fn check_settled(&self) {
         for connection in &self.connections {
             let Connection {

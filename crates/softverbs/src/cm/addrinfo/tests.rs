@@ -75,7 +75,7 @@ fn a_host_is_the_destination_or_what_a_listener_binds_to() {
     let (host, service) = (Some(c"192.0.2.9"), Some(c"7471"));
     assert_eq!(ends(host, service, NONE, Any), (None, to));
     assert_eq!(ends(host, service, PASSIVE, Any), (to, None));
-    // The flags of the answer are those that a listener is made by.
+    // The flags of the answer are those with which a listener is made.
     let flags = PASSIVE | AddrInfoFlags::NUMERIC_HOST | AddrInfoFlags::NO_ROUTE;
     let listener = info(host, service, hints(flags, Any)).unwrap();
     assert_eq!(
@@ -192,7 +192,7 @@ fn failures_of_the_resolver_are_passed_on() {
 
 #[test]
 fn without_a_host_and_a_service_the_addresses_of_the_hints_are_taken() {
-    // As libfabric asks before it connects.
+    // The query that libfabric makes before it connects.
     let to = Some(address("192.0.2.1:57776"));
     let of_hints = AddrInfoHints {
         destination: to,
