@@ -7,6 +7,7 @@
 //! - [`checks`] of the arguments of calls;
 //! - [`requests`] in flight, and work to do once a lock is released;
 //! - [`completion_queue`] and [`shared_receive_queue`]: checks, and requests of Notify;
+//! - [`queue_pair`]: checks of requests;
 //! - [`memory_region`]: one registered buffer at a time, and its tokens;
 //! - [`listener`]: backlog, and connectors that wait for a peer's request;
 //! - [`connector`]: a connection from Connect or Accept to Disconnect, by a table of states and events.
@@ -22,6 +23,7 @@ pub mod connector;
 mod error;
 pub mod listener;
 pub mod memory_region;
+pub mod queue_pair;
 pub mod requests;
 pub mod shared_receive_queue;
 #[cfg(test)]

@@ -119,6 +119,7 @@ pub(crate) struct TestAdapter {
     pub(crate) is_removed: AtomicBool,
     pub(crate) fault: Mutex<Option<(Call, Status)>>,
     pub(crate) info: Mutex<AdapterInfo>,
+    pub(crate) capabilities: Mutex<Capabilities>,
 }
 
 impl TestAdapter {
@@ -137,6 +138,7 @@ impl TestAdapter {
             is_removed: AtomicBool::new(false),
             fault: Mutex::new(None),
             info: Mutex::new(info),
+            capabilities: Mutex::new(Capabilities::empty()),
         })
     }
 }
@@ -147,7 +149,7 @@ impl ProviderAdapter for TestAdapter {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::empty()
+        *self.capabilities.lock()
     }
 
     fn present(&self) -> Result<()> {

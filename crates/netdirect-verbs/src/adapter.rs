@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use netdirect::{AdapterInfo, Call, MemoryWindow, QueuePair, QueuePairOptions, Result, Status};
+use netdirect::{AdapterInfo, Call, MemoryWindow, QueuePairOptions, Result, Status};
 use netdirect_provider::ProviderAdapter;
 use netdirect_provider::adapter::{self, AdapterLine, QueuePairQueues};
 
@@ -13,7 +13,7 @@ use crate::cq::Cq;
 use crate::file::File;
 use crate::mr::RegisteredBuffer;
 use crate::mw::Window;
-use crate::qp::{Qp, QpHandle};
+use crate::qp::{ClientQp, Qp};
 use crate::srq::Srq;
 use crate::status::{fail, shortage};
 
@@ -30,6 +30,7 @@ impl AdapterLine for OpenedDevice {
     type CompletionQueue = Cq;
     type SharedReceiveQueue = Srq;
     type Registration = RegisteredBuffer;
+    type QueuePair = ClientQp;
     type Connector = Connector;
     type Listener = Listener;
 
@@ -62,7 +63,7 @@ impl AdapterLine for OpenedDevice {
         &self,
         queues: &QueuePairQueues<Self>,
         options: QueuePairOptions,
-    ) -> Result<Arc<dyn QueuePair>> {
+    ) -> Result<ClientQp> {
         let qp = Qp::new(
             Arc::clone(&self.0),
             Arc::clone(&queues.receive),
@@ -70,7 +71,7 @@ impl AdapterLine for OpenedDevice {
             queues.shared.clone(),
             options,
         )?;
-        Ok(Arc::new(QpHandle(qp)))
+        Ok(ClientQp(qp))
     }
 
     fn plan_fault(&self, call: Call, nth: u32, status: Status) -> Result<()> {

@@ -4,13 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use netdirect::{Buffer, LocalToken, MrFlags, RemoteToken, Result};
-use netdirect_provider::memory_region::{self, RegistrationLine};
+use netdirect_provider::memory_region::RegistrationLine;
 
 use crate::core::{Core, RegisteredRange};
 use crate::handle::{Access, Registration};
 use crate::status::shortage;
-
-pub(crate) type Region = memory_region::Region<RegisteredBuffer>;
 
 /// A buffer that is registered with the device.
 #[derive(Debug)]

@@ -13,6 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use netdirect::{Immediate, QueuePairOptions, RequestType, Result, Sge, Status};
+use netdirect_provider::connector::QueuePairOwner;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::Core;
@@ -30,7 +31,7 @@ use crate::srq::Srq;
 use crate::status::{completion_status, fail, shortage};
 use crate::sys::bindings as c;
 
-pub(crate) use handle::QpHandle;
+pub(crate) use handle::{ClientQp, QpHandle};
 
 /// The number of the provider's own Read, which no request of the client has.
 const OWN_READ: u64 = RECEIVE - 1;
@@ -42,15 +43,9 @@ const LAST_RECEIVE: Duration = Duration::from_secs(1);
 const ANY_KEY: u32 = 1;
 
 /// The connector of a queue pair. Called without locks.
-pub(crate) trait ConnectionOwner: Send + Sync {
+pub(crate) trait ConnectionOwner: QueuePairOwner {
     /// Requests of the queue pair were flushed: the connection has ended.
     fn connection_ended(&self);
-
-    /// The client has released the queue pair.
-    fn queue_pair_released(&self);
-
-    /// The client flushes the queue pair.
-    fn queue_pair_flushed(&self);
 }
 
 /// What may be posted.

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use iwarp_io::transport::Transport;
 use netdirect::{
-    Adapter, AdapterId, Call, Counters, Fault, MemoryWindow, QueuePair, QueuePairOptions, Result,
-    Status,
+    Adapter, AdapterId, Call, Counters, Fault, MemoryWindow, QueuePairOptions, Result, Status,
 };
 use netdirect_provider::adapter::{self, AdapterLine, QueuePairQueues};
 use netdirect_provider::cannot_inject;
@@ -19,7 +18,7 @@ use crate::file::File;
 use crate::mr::RegisteredBuffer;
 use crate::mw::Window;
 use crate::options::Options;
-use crate::qp::QpHandle;
+use crate::qp::ClientQp;
 use crate::srq::Srq;
 use crate::status::shortage;
 
@@ -59,6 +58,7 @@ impl AdapterLine for OpenedAdapter {
     type CompletionQueue = Cq;
     type SharedReceiveQueue = Srq;
     type Registration = RegisteredBuffer;
+    type QueuePair = ClientQp;
     type Connector = Connector;
     type Listener = Listener;
 
@@ -80,16 +80,15 @@ impl AdapterLine for OpenedAdapter {
         &self,
         queues: &QueuePairQueues<Self>,
         options: QueuePairOptions,
-    ) -> Result<Arc<dyn QueuePair>> {
-        let qp = QpHandle::new(
+    ) -> Result<ClientQp> {
+        ClientQp::new(
             Arc::clone(&self.core),
             Arc::clone(&queues.receive),
             Arc::clone(&queues.initiator),
             queues.shared.clone(),
             &options,
             self.hold.clone(),
-        )?;
-        Ok(Arc::new(qp))
+        )
     }
 
     fn counters(&self) -> Counters {

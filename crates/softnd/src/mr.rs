@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use iwarp_io::memory::{RegisterError, Registration, Rights};
 use netdirect::{Buffer, Error, LocalToken, MrFlags, RemoteToken, Result, Status};
-use netdirect_provider::memory_region::{self, RegistrationLine};
+use netdirect_provider::memory_region::RegistrationLine;
 
 use crate::core::{Core, PD};
-
-pub(crate) type Region = memory_region::Region<RegisteredBuffer>;
 
 /// A buffer in the adapter's STag table.
 #[derive(Debug)]

@@ -18,6 +18,7 @@ use iwarp_io::endpoint::{
 use iwarp_io::planted;
 use iwarp_io::progress::domain::Domain;
 use netdirect::{CompletionResult, Error, Immediate, QueuePairOptions, Result, Status};
+use netdirect_provider::connector::QueuePairOwner;
 
 use crate::core::{BreakableQueue, Core, PD, QueueUser};
 use crate::cq::{CompletedNotifies, Cq, Entry};
@@ -29,21 +30,15 @@ use crate::srq::Srq;
 use crate::status::{fail, no_memory, post_error, removed, request_type, result_status};
 
 pub(crate) use endpoint::{Drivers, Signals, Start};
-pub(crate) use handle::QpHandle;
+pub(crate) use handle::{ClientQp, QpHandle};
 
 /// How many results are placed in their completion queue at a time.
 const RESULTS: usize = 16;
 
 /// The connector of a queue pair, which sets up and ends the connection. Called with the queue pair unlocked.
-pub(crate) trait ConnectionOwner: Send + Sync {
+pub(crate) trait ConnectionOwner: QueuePairOwner {
     /// These events have happened to the connection.
     fn signalled(&self, signals: Signals);
-
-    /// The client has released the queue pair.
-    fn queue_pair_released(&self);
-
-    /// The client flushes the queue pair while the connection is being made.
-    fn queue_pair_flushed(&self);
 }
 
 /// The queue pair itself, shared by its handle, its connector and the drivers.

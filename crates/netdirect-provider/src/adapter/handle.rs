@@ -18,6 +18,7 @@ use crate::connector::{ConnectorHandle, ConnectorLine};
 use crate::error::cannot_inject;
 use crate::listener::{ListenerHandle, ListenerLine};
 use crate::memory_region::{Region, RegistrationLine};
+use crate::queue_pair::{QueuePairHandle, QueuePairLine};
 use crate::shared_receive_queue::{SharedReceiveQueueHandle, SharedReceiveQueueLine};
 
 /// The queues of a new queue pair.
@@ -58,6 +59,8 @@ pub trait AdapterLine: Debug + Send + Sync + Sized + 'static {
     type SharedReceiveQueue: SharedReceiveQueueLine<Adapter = Self::Adapter>;
     /// A buffer that the provider has registered.
     type Registration: RegistrationLine<Adapter = Self::Adapter>;
+    /// What a client holds of a queue pair.
+    type QueuePair: QueuePairLine<Adapter = Self::Adapter, Registration = Self::Registration>;
     /// The provider's connectors.
     type Connector: ConnectorLine<Adapter = Self::Adapter>;
     /// The provider's listeners.
@@ -94,7 +97,7 @@ pub trait AdapterLine: Debug + Send + Sync + Sized + 'static {
         &self,
         queues: &QueuePairQueues<Self>,
         options: QueuePairOptions,
-    ) -> Result<Arc<dyn QueuePair>>;
+    ) -> Result<Self::QueuePair>;
 
     /// Returns the adapter's counters.
     fn counters(&self) -> Counters {
@@ -187,7 +190,7 @@ impl<L: AdapterLine> AdapterHandle<L> {
         queues.check()?;
         let qp = self.0.queue_pair(queues, options)?;
         queues.check()?;
-        Ok(qp)
+        Ok(Arc::new(QueuePairHandle::new(qp)))
     }
 
     /// Fails if no queue can break down with this status now.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use netdirect::{
-    Adapter, AdapterExtensions, CompletionQueue, Fault, MemoryWindow, OverlappedFile, QueuePair,
+    Adapter, AdapterExtensions, CompletionQueue, Fault, MemoryWindow, OverlappedFile,
     QueuePairOptions, SharedReceiveQueue, SharedReceiveQueueOptions,
 };
 use parking_lot::Mutex;
@@ -16,9 +16,10 @@ use crate::connector::tests::TestConnector;
 use crate::error::fail;
 use crate::listener::tests::TestListener;
 use crate::memory_region::tests::TestRegistration;
+use crate::queue_pair::tests::TestQueuePair;
 use crate::shared_receive_queue::SharedReceiveQueueLine;
 use crate::shared_receive_queue::tests::TestSharedReceiveQueue;
-use crate::testing::{IdleFile, TestAdapter, UnusedQueuePair, file_of};
+use crate::testing::{IdleFile, TestAdapter, file_of};
 
 /// What breaks down while a queue pair is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,7 @@ impl AdapterLine for Line {
     type CompletionQueue = TestCompletionQueue;
     type SharedReceiveQueue = TestSharedReceiveQueue;
     type Registration = TestRegistration;
+    type QueuePair = TestQueuePair;
     type Connector = TestConnector;
     type Listener = TestListener;
 
@@ -61,7 +63,7 @@ impl AdapterLine for Line {
         &self,
         queues: &QueuePairQueues<Self>,
         _: QueuePairOptions,
-    ) -> Result<Arc<dyn QueuePair>> {
+    ) -> Result<TestQueuePair> {
         *self.made.lock() += 1;
         let status = Status::INTERNAL_ERROR;
         match self.breaks.lock().take() {
@@ -72,7 +74,7 @@ impl AdapterLine for Line {
             }
             None => {}
         }
-        Ok(Arc::new(UnusedQueuePair))
+        Ok(TestQueuePair::of(&self.adapter))
     }
 
     fn plan_fault(&self, call: Call, _: u32, status: Status) -> Result<()> {

@@ -5,6 +5,7 @@
 //! [`ConnectorHandle`]. Whatever happens is one [`Event`](machine::Event) under the connector's lock. What follows for others (ends
 //! of requests, [`Action`](crate::requests::Action)s of the line) is done when the lock is released.
 
+mod callers;
 mod calls;
 mod handle;
 mod line;
@@ -12,8 +13,8 @@ pub mod machine;
 mod rules;
 #[cfg(test)]
 pub(crate) mod tests;
-mod waiting;
 
+pub use callers::QueuePairOwner;
 pub use handle::ConnectorHandle;
 pub use line::{Acceptance, Attempt, Binding, ConnectorLine, ConnectorRules, ConnectorState};
 pub use rules::LockedConnector;

@@ -13,9 +13,9 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
 /// A peer's request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Request(u64);
+pub(crate) struct TestRequest(u64);
 
-impl Keyed for Request {
+impl Keyed for TestRequest {
     fn key(&self) -> u64 {
         self.0
     }
@@ -30,13 +30,13 @@ enum WaiterState {
     #[default]
     Idle,
     Waiting(Weak<dyn AwaitedListener<Waiter>>),
-    Offered(Request),
+    Offered(TestRequest),
     Released,
 }
 
 impl WaitingConnector for Waiter {
     type Adapter = TestAdapter;
-    type PeerRequest = Request;
+    type PeerRequest = TestRequest;
 
     fn of_client(connector: &Arc<dyn Connector>, _: &Arc<TestAdapter>) -> Result<Arc<Self>> {
         let any: Arc<dyn std::any::Any + Send + Sync> = connector.clone();
@@ -66,7 +66,7 @@ impl WaitingConnector for Waiter {
         matches!(*self.0.lock(), WaiterState::Waiting(_))
     }
 
-    fn offer(&self, request: Request) -> Option<Request> {
+    fn offer(&self, request: TestRequest) -> Option<TestRequest> {
         let mut state = self.0.lock();
         if !matches!(*state, WaiterState::Waiting(_)) {
             return Some(request);
@@ -75,7 +75,7 @@ impl WaitingConnector for Waiter {
         None
     }
 
-    fn take_back(&self, _: &Weak<dyn AwaitedListener<Self>>) -> Result<Option<Request>> {
+    fn take_back(&self, _: &Weak<dyn AwaitedListener<Self>>) -> Result<Option<TestRequest>> {
         match std::mem::take(&mut *self.0.lock()) {
             WaiterState::Offered(request) => Ok(Some(request)),
             _ => fail(Status::CONNECTION_INVALID, "no request"),
@@ -129,7 +129,7 @@ pub(crate) struct TestListener {
 impl ListenerLine for TestListener {
     type Adapter = TestAdapter;
     type Connector = Waiter;
-    type Backlog = Queue<Request>;
+    type Backlog = Queue<TestRequest>;
     type Bound = ();
     type Entry = ();
 
@@ -170,19 +170,19 @@ impl ListenerLine for TestListener {
         self.bound.fetch_sub(1, Ordering::SeqCst);
     }
 
-    fn has_gone(&self, request: &Request) -> bool {
+    fn has_gone(&self, request: &TestRequest) -> bool {
         self.gone.lock().contains(&request.0)
     }
 
-    fn take(&self, request: Request) -> Option<Request> {
+    fn take(&self, request: TestRequest) -> Option<TestRequest> {
         (!self.gone.lock().contains(&request.0)).then_some(request)
     }
 
-    fn watch(&self, request: Request) -> Option<Request> {
+    fn watch(&self, request: TestRequest) -> Option<TestRequest> {
         self.take(request)
     }
 
-    fn refuse(&self, request: Request) {
+    fn refuse(&self, request: TestRequest) {
         // Takes the lock that no call of a line may be made under.
         assert!(self.rules.state.try_lock().is_some());
         self.refused.lock().push(request.0);
@@ -215,7 +215,7 @@ impl Stage {
     }
 
     fn arrive(&self, peer: u64) {
-        self.line.rules.arrived(&self.line, Request(peer));
+        self.line.rules.arrived(&self.line, TestRequest(peer));
     }
 
     /// A client waits for a request.
@@ -298,7 +298,7 @@ fn lstn_015_lstn_016_requests_beyond_the_backlog_are_refused() {
 fn peers_that_go_leave_the_backlog() {
     let stage = Stage::listening(0);
     (1..=3).for_each(|peer| stage.arrive(peer));
-    assert_eq!(stage.line.rules.peer_gone(1), Some(Request(1)));
+    assert_eq!(stage.line.rules.peer_gone(1), Some(TestRequest(1)));
     assert_eq!(stage.line.rules.peer_gone(1), None);
     // Known when a connector is there.
     stage.line.gone.lock().insert(2);

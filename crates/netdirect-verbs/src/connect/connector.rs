@@ -62,7 +62,7 @@ impl ConnectorLine for Connector {
 
     fn queue_pair(&self, qp: &Arc<dyn QueuePair>) -> Result<Arc<Qp>> {
         let qp = own::queue_pair::<QpHandle>(qp, &self.core)?;
-        Ok(Arc::clone(&qp.0))
+        Ok(Arc::clone(&qp.line().0))
     }
 
     fn claim(&self, qp: &Arc<Qp>) -> Result<Arc<QueuePairHandle>> {
@@ -219,13 +219,5 @@ impl ConnectionOwner for Connector {
         if state.state() == State::Connected {
             self.disconnect_peer(&state);
         }
-    }
-
-    fn queue_pair_released(&self) {
-        ConnectorRules::happens(self, &mut self.lock(), Event::QueuePairReleased);
-    }
-
-    fn queue_pair_flushed(&self) {
-        ConnectorRules::happens(self, &mut self.lock(), Event::QueuePairFlushed);
     }
 }

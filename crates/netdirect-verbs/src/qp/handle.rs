@@ -1,13 +1,12 @@
-//! The client's reference to a queue pair: checks of arguments, and their conversion to what the device takes.
+//! What a client holds of a queue pair. Converts requests to what the device takes.
 
 use std::sync::Arc;
 
-use netdirect::{
-    AtomicOp, Capabilities, Immediate, MemoryRegion, MemoryWindow, OpFlags, QueuePair,
-    QueuePairExtensions, RemoteAddress, RequestType, Result, Sge, Status,
+use netdirect::{AtomicOp, Capabilities, OpFlags, RemoteAddress, RequestType, Result, Sge, Status};
+use netdirect_provider::ProviderAdapter;
+use netdirect_provider::queue_pair::{
+    self, QueuePairHandle, QueuePairLine, Request, Source, outside_region,
 };
-use netdirect_provider::checks::{flags, own};
-use netdirect_provider::{ProviderAdapter, owned};
 
 use super::Qp;
 use crate::core::Core;
@@ -15,26 +14,38 @@ use crate::entries::{NotPosted, Posting, with_entries};
 use crate::handle::{
     Access, Operation, PostFailure, RemoteMemory, SendRequest, WindowBind, WindowRange,
 };
-use crate::mr::Region;
+use crate::mr::RegisteredBuffer;
 use crate::mw::{ToInvalidate, Window, WindowBinding, WindowState};
 use crate::status::fail;
 
-/// The client's reference to a queue pair. Releasing it disconnects the queue pair.
-#[derive(Debug)]
-pub(crate) struct QpHandle(pub(crate) Arc<Qp>);
+/// The client's reference to a queue pair.
+pub(crate) type QpHandle = QueuePairHandle<ClientQp>;
 
-impl Drop for QpHandle {
+/// What a client holds of a queue pair. Dropping it disconnects the queue pair.
+#[derive(Debug)]
+pub(crate) struct ClientQp(pub(crate) Arc<Qp>);
+
+impl Drop for ClientQp {
     fn drop(&mut self) {
         self.0.released();
     }
 }
 
-owned!(QpHandle of Core: |qp| qp.0.core());
-
 fn remote(address: RemoteAddress) -> RemoteMemory {
     RemoteMemory {
         address: address.address,
         key: address.token.to_host(),
+    }
+}
+
+fn atomic<'a>(op: AtomicOp, target: RemoteMemory) -> Operation<'a> {
+    match op {
+        AtomicOp::FetchAdd { add, .. } => Operation::FetchAdd { target, add },
+        AtomicOp::CompareSwap { compare, swap, .. } => Operation::CompareSwap {
+            target,
+            compare,
+            swap,
+        },
     }
 }
 
@@ -46,11 +57,7 @@ fn queued(posted: Result<(), PostFailure>) -> Result<(), PostFailure> {
     })
 }
 
-impl QpHandle {
-    fn capabilities(&self) -> Capabilities {
-        self.0.core().capabilities()
-    }
-
+impl ClientQp {
     /// A Bind or an Invalidate.
     fn of_window(context: u64, kind: RequestType, flags: OpFlags) -> Posting {
         Posting {
@@ -64,7 +71,7 @@ impl QpHandle {
     }
 
     /// Posts a request whose data is in registered memory.
-    fn post(
+    fn post_sges(
         &self,
         context: u64,
         kind: RequestType,
@@ -147,83 +154,126 @@ impl QpHandle {
     }
 }
 
-impl QueuePair for QpHandle {
-    fn flush(&self) -> Result<()> {
-        self.0.flush();
-        Ok(())
+impl QueuePairLine for ClientQp {
+    type Adapter = Core;
+    type Registration = RegisteredBuffer;
+    type Window = Window;
+    type Bind = (Arc<WindowBinding>, WindowRange);
+
+    fn adapter(&self) -> &Arc<Core> {
+        self.0.core()
     }
 
-    fn send(&self, context: u64, sges: &[Sge], flags: OpFlags) -> Result<()> {
-        flags::send(flags)?;
-        self.post(context, RequestType::Send, Operation::Send, sges, flags)
+    fn has_shared_receives(&self) -> bool {
+        self.0.srq.is_some()
+    }
+
+    fn flush(&self) {
+        self.0.flush();
     }
 
     fn receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
-        if self.0.srq.is_some() {
-            return fail(
-                Status::INVALID_DEVICE_REQUEST,
-                "the queue pair uses a shared receive queue: post the Receive to that queue",
-            ); // QP-032, AMB-050
-        }
         self.0.post_receive(context, sges)
+    }
+
+    fn post(&self, context: u64, request: Request<'_>, flags: OpFlags) -> Result<()> {
+        let (send, write) = (RequestType::Send, RequestType::Write);
+        match request {
+            Request::Send(Source::Sges(sges)) => {
+                self.post_sges(context, send, Operation::Send, sges, flags)
+            }
+            Request::Send(Source::Inline(data)) => {
+                self.post_inline(context, send, Operation::Send, data, flags)
+            }
+            Request::Write(Source::Sges(sges), to) => {
+                let operation = Operation::Write(remote(to));
+                self.post_sges(context, write, operation, sges, flags)
+            }
+            Request::Write(Source::Inline(data), to) => {
+                let operation = Operation::Write(remote(to));
+                self.post_inline(context, write, operation, data, flags)
+            }
+            Request::Read(sges, from) => {
+                let operation = Operation::Read(remote(from));
+                self.post_sges(context, RequestType::Read, operation, sges, flags)
+            }
+            Request::SendImmediate(data) => {
+                let capabilities = self.0.core().capabilities();
+                let has = capabilities.contains(Capabilities::IMMEDIATE_4);
+                let Some(octets) = data.four().filter(|_| has) else {
+                    return fail(
+                        Status::INVALID_PARAMETER_2,
+                        "the adapter cannot send Immediate Data of this length: InfiniBand carries 4 octets",
+                    );
+                };
+                let operation = Operation::SendImmediate(octets);
+                self.post_sges(context, RequestType::SendImmediate, operation, &[], flags)
+            }
+            Request::Atomic(op, sink, target) => {
+                if sink.length != 8 {
+                    return fail(
+                        Status::INVALID_PARAMETER_3,
+                        "the sink of an Atomic has 8 octets",
+                    );
+                }
+                let operation = atomic(op, remote(target));
+                self.post_sges(context, RequestType::Atomic, operation, &[*sink], flags)
+            }
+        }
+    }
+
+    fn prepare_bind(
+        &self,
+        registered: &RegisteredBuffer,
+        _: &Window,
+        range: queue_pair::WindowRange,
+    ) -> Result<Self::Bind> {
+        let queue_pair::WindowRange {
+            address,
+            length,
+            read,
+            write,
+        } = range;
+        let RegisteredBuffer {
+            registration,
+            windows,
+            can_be_written,
+            ..
+        } = registered;
+        let buffer = registration.buffer();
+        let offset = address.checked_sub(buffer.address());
+        let whole = buffer.len() as u64;
+        let is_inside = offset.is_some_and(|offset| offset <= whole && length <= whole - offset);
+        if !is_inside || length == 0 || write && !can_be_written {
+            return Err(outside_region());
+        }
+        let range = WindowRange {
+            address,
+            length,
+            access: Access {
+                remote_read: read,
+                remote_write: write,
+                ..Access::default()
+            },
+        };
+        let binding = WindowBinding::new(registration, windows, self.0.number());
+        Ok((binding, range))
     }
 
     fn bind(
         &self,
         context: u64,
-        region: &Arc<dyn MemoryRegion>,
-        window: &Arc<dyn MemoryWindow>,
-        address: u64,
-        length: u64,
+        window: &Arc<Window>,
+        (binding, range): Self::Bind,
         flags: OpFlags,
     ) -> Result<()> {
-        flags::bind(flags)?;
-        let region = own::memory_region::<Region>(region, self.0.core())?;
-        let window =
-            own::memory_window::<Window>(window, self.0.core(), Status::INVALID_PARAMETER_3)?;
-        let write = flags.contains(OpFlags::ALLOW_WRITE);
-        let bound = region.with(|registered| {
-            let buffer = registered.registration.buffer();
-            let offset = address.checked_sub(buffer.address());
-            let whole = buffer.len() as u64;
-            let is_inside =
-                offset.is_some_and(|offset| offset <= whole && length <= whole - offset);
-            (is_inside && length > 0 && (registered.can_be_written || !write)).then(|| {
-                WindowBinding::new(
-                    &registered.registration,
-                    &registered.windows,
-                    self.0.number(),
-                )
-            })
-        });
-        let Some(bound) = bound else {
-            return fail(
-                Status::INVALID_PARAMETER_2,
-                "the memory region has no registered buffer; register a buffer first",
-            ); // AMB-011
-        };
-        let Some(binding) = bound else {
-            return fail(
-                Status::ACCESS_VIOLATION,
-                "the range lies outside the memory region, or the memory region does not have these rights",
-            ); // QP-038
-        };
-        let range = WindowRange {
-            address,
-            length,
-            access: Access {
-                remote_read: flags.contains(OpFlags::ALLOW_READ),
-                remote_write: write,
-                ..Access::default()
-            },
-        };
         let posting = Self::of_window(context, RequestType::Bind, flags);
         self.0.post_keeping(posting, |raw, id, signaled| {
             let mut state = window.state.lock();
             if state.is_bound_for(self.0.number()) {
                 return Err(NotPosted::Ends(Status::INVALID_DEVICE_REQUEST)); // QP-043
             }
-            let handle = state.bindable(&window)?;
+            let handle = state.bindable(window)?;
             let Some(region) = binding.registration() else {
                 return Err(NotPosted::Ends(Status::CANCELED));
             };
@@ -236,21 +286,13 @@ impl QueuePair for QpHandle {
                 fence: flags.contains(OpFlags::READ_FENCE),
             };
             queued(raw.bind(&bind))?;
-            Ok(Some(state.bound(&window, handle, &binding)))
+            Ok(Some(state.bound(window, handle, &binding)))
         })?;
         self.0.add_window(&binding);
         Ok(())
     }
 
-    fn invalidate(
-        &self,
-        context: u64,
-        window: &Arc<dyn MemoryWindow>,
-        flags: OpFlags,
-    ) -> Result<()> {
-        flags::invalidate(flags)?;
-        let window =
-            own::memory_window::<Window>(window, self.0.core(), Status::INVALID_PARAMETER_2)?;
+    fn invalidate(&self, context: u64, window: &Arc<Window>, flags: OpFlags) -> Result<()> {
         let posting = Self::of_window(context, RequestType::Invalidate, flags);
         self.0.post_keeping(posting, |raw, id, signaled| {
             let state = window.state.lock();
@@ -277,87 +319,7 @@ impl QueuePair for QpHandle {
                 fence: flags.contains(OpFlags::READ_FENCE),
             };
             queued(raw.unbind(&bind, binding.key()))?;
-            Ok(Some(WindowState::invalidates(&window, handle, binding)))
+            Ok(Some(WindowState::invalidates(window, handle, binding)))
         })
-    }
-
-    fn read(&self, context: u64, sges: &[Sge], from: RemoteAddress, flags: OpFlags) -> Result<()> {
-        flags::read_or_write(flags)?;
-        let operation = Operation::Read(remote(from));
-        self.post(context, RequestType::Read, operation, sges, flags)
-    }
-
-    fn write(&self, context: u64, sges: &[Sge], to: RemoteAddress, flags: OpFlags) -> Result<()> {
-        flags::read_or_write(flags)?;
-        let operation = Operation::Write(remote(to));
-        self.post(context, RequestType::Write, operation, sges, flags)
-    }
-
-    fn send_inline(&self, context: u64, data: &[&[u8]], flags: OpFlags) -> Result<()> {
-        flags::send_inline(flags)?;
-        self.post_inline(context, RequestType::Send, Operation::Send, data, flags)
-    }
-
-    fn write_inline(
-        &self,
-        context: u64,
-        data: &[&[u8]],
-        to: RemoteAddress,
-        flags: OpFlags,
-    ) -> Result<()> {
-        flags::write_inline(flags)?;
-        let operation = Operation::Write(remote(to));
-        self.post_inline(context, RequestType::Write, operation, data, flags)
-    }
-
-    fn extensions(&self) -> Option<&dyn QueuePairExtensions> {
-        let any = Capabilities::FETCH_ADD | Capabilities::IMMEDIATE_4;
-        self.capabilities().intersects(any).then_some(self)
-    }
-}
-
-impl QueuePairExtensions for QpHandle {
-    fn send_immediate(&self, context: u64, data: Immediate, flags: OpFlags) -> Result<()> {
-        let four = data.four();
-        let has = self.capabilities().contains(Capabilities::IMMEDIATE_4);
-        let Some(octets) = four.filter(|_| has) else {
-            return fail(
-                Status::INVALID_PARAMETER_2,
-                "the adapter cannot send Immediate Data of this length: InfiniBand carries 4 octets",
-            );
-        };
-        flags::send_immediate(flags)?;
-        let operation = Operation::SendImmediate(octets);
-        self.post(context, RequestType::SendImmediate, operation, &[], flags)
-    }
-
-    fn atomic(
-        &self,
-        context: u64,
-        op: AtomicOp,
-        sink: &Sge,
-        target: RemoteAddress,
-        flags: OpFlags,
-    ) -> Result<()> {
-        flags::atomic(flags)?;
-        if !self.capabilities().contains(Capabilities::needed_for(op)) {
-            return fail(Status::NOT_SUPPORTED, "the device has no such Atomic");
-        }
-        if sink.length != 8 {
-            return fail(
-                Status::INVALID_PARAMETER_3,
-                "the sink of an Atomic has 8 octets",
-            );
-        }
-        let target = remote(target);
-        let operation = match op {
-            AtomicOp::FetchAdd { add, .. } => Operation::FetchAdd { target, add },
-            AtomicOp::CompareSwap { compare, swap, .. } => Operation::CompareSwap {
-                target,
-                compare,
-                swap,
-            },
-        };
-        self.post(context, RequestType::Atomic, operation, &[*sink], flags)
     }
 }

@@ -72,7 +72,7 @@ impl ConnectorLine for Connector {
 
     fn queue_pair(&self, qp: &Arc<dyn QueuePair>) -> Result<Arc<Qp>> {
         let qp = own::queue_pair::<QpHandle>(qp, &self.core)?;
-        Ok(Arc::clone(&qp.0))
+        Ok(Arc::clone(&qp.line().0))
     }
 
     fn claim(&self, qp: &Arc<Qp>) -> Result<()> {
@@ -240,14 +240,6 @@ impl ConnectionOwner for Connector {
     fn signalled(&self, signals: Signals) {
         self.signals.fetch_or(signals.bits(), Ordering::SeqCst);
         self.attend();
-    }
-
-    fn queue_pair_released(&self) {
-        ConnectorRules::happens(self, &mut self.lock(), Event::QueuePairReleased);
-    }
-
-    fn queue_pair_flushed(&self) {
-        ConnectorRules::happens(self, &mut self.lock(), Event::QueuePairFlushed);
     }
 }
 

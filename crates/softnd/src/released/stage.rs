@@ -15,13 +15,14 @@ use netdirect::{
 use netdirect_provider::completion_queue::CompletionQueueHandle;
 use netdirect_provider::connector::ConnectorHandle;
 use netdirect_provider::listener::ListenerHandle;
+use netdirect_provider::memory_region::Region;
 use netdirect_provider::shared_receive_queue::SharedReceiveQueueHandle;
 
 use crate::adapter::AdapterHandle;
 use crate::connect::{connector, listener};
 use crate::cq::Cq;
 use crate::file::File;
-use crate::mr::Region;
+use crate::mr::RegisteredBuffer;
 use crate::mw::Window;
 use crate::options::Options;
 use crate::qp::QpHandle;
@@ -321,7 +322,7 @@ impl<'a> Side<'a> {
             "the Receives of a shared receive queue",
             &srq.line().receives,
         );
-        let region = own::<Region>(self.region.clone());
+        let region = own::<Region<RegisteredBuffer>>(self.region.clone());
         stage.watch("a memory region", &region);
         let window = own::<Window>(self.window.clone());
         stage.watch("a memory window", &window);
@@ -334,7 +335,7 @@ impl<'a> Side<'a> {
 
     fn watch_queue_pair(&self, qp: &Arc<dyn QueuePair>) {
         let qp = own::<QpHandle>(qp.clone());
-        self.stage.watch("a queue pair", &qp.0);
+        self.stage.watch("a queue pair", &qp.line().0);
     }
 
     /// Where peers connect to.

@@ -1,4 +1,4 @@
-//! What a listener does with a connector.
+//! What listeners and queue pairs do with a connector.
 
 use std::sync::{Arc, Weak};
 
@@ -10,6 +10,27 @@ use super::machine::{Event, State};
 use crate::checks::own;
 use crate::error::fail;
 use crate::listener::{AwaitedListener, WaitingConnector};
+
+/// The connector of a queue pair, as the queue pair sees it. Called with the queue pair unlocked.
+pub trait QueuePairOwner: Send + Sync {
+    /// The client has released the queue pair.
+    fn queue_pair_released(&self);
+
+    /// The client flushes the queue pair.
+    fn queue_pair_flushed(&self);
+}
+
+impl<L: ConnectorLine> QueuePairOwner for L {
+    fn queue_pair_released(&self) {
+        let mut state = self.rules().lock(self);
+        ConnectorRules::happens(self, &mut state, Event::QueuePairReleased);
+    }
+
+    fn queue_pair_flushed(&self) {
+        let mut state = self.rules().lock(self);
+        ConnectorRules::happens(self, &mut state, Event::QueuePairFlushed);
+    }
+}
 
 impl<L: ConnectorLine> WaitingConnector for L {
     type Adapter = L::Adapter;
