@@ -1,7 +1,7 @@
-//! The rules of ND2 that every provider keeps, whatever carries its connections.
+//! The rules of ND2 that every provider keeps, independent of the transport of its connections.
 //!
-//! A provider implements the traits of [`netdirect`] for its objects. What ND2 demands of all providers alike is here, so that it
-//! is written once:
+//! A provider implements the traits of [`netdirect`] for its objects. Rules that ND2 demands of all providers are here, so that they are
+//! written once:
 //!
 //! - [`adapter`]: what all objects of an opened adapter share, and the calls that make objects;
 //! - [`checks`] of the arguments of calls;

@@ -146,17 +146,17 @@ impl<A> AfterUnlock<A> {
         self.requests.extend(requests);
     }
 
-    /// Does something before the requests end.
+    /// Adds an action before the end of the requests.
     pub fn before(&mut self, action: impl Into<A>) {
         self.before.push(action.into());
     }
 
-    /// Does something after the requests have ended.
+    /// Adds an action after the end of the requests.
     pub fn after(&mut self, action: impl Into<A>) {
         self.after.push(action.into());
     }
 
-    /// Does something after everything else.
+    /// Adds an action after everything else.
     pub fn last(&mut self, action: impl Into<A>) {
         self.last.push(action.into());
     }

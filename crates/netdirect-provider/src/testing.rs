@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Functions and types that the tests of this crate share.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;

@@ -6,12 +6,12 @@ use netdirect::{Error, Result, Status};
 
 use crate::error::fail;
 
-/// Returns the addresses that a listener's Bind to `ip` covers. The unspecified address stands for the adapter's addresses of its
-/// family (LSTN-010). `serves` returns true for an address that connections of the adapter may use.
+/// Returns the addresses that a listener's Bind to `ip` covers. The unspecified address means the adapter's addresses of its family
+/// (LSTN-010). `serves` returns true for an address that connections of the adapter may use.
 ///
 /// # Errors
 ///
-/// [`INVALID_ADDRESS`](Status::INVALID_ADDRESS): it is none of the adapter's (LSTN-012).
+/// [`INVALID_ADDRESS`](Status::INVALID_ADDRESS): it is not an address of the adapter (LSTN-012).
 pub fn covered(ip: IpAddr, own: &[IpAddr], serves: impl Fn(IpAddr) -> bool) -> Result<Vec<IpAddr>> {
     if ip.is_unspecified() {
         let family = own.iter().copied();
@@ -29,7 +29,7 @@ pub fn covered(ip: IpAddr, own: &[IpAddr], serves: impl Fn(IpAddr) -> bool) -> R
 ///
 /// # Errors
 ///
-/// [`INVALID_ADDRESS`](Status::INVALID_ADDRESS): it is none of the adapter's (CONN-012).
+/// [`INVALID_ADDRESS`](Status::INVALID_ADDRESS): it is not an address of the adapter (CONN-012).
 pub fn local(ip: IpAddr, serves: impl Fn(IpAddr) -> bool) -> Result<()> {
     if serves(ip) {
         return Ok(());
@@ -64,8 +64,8 @@ pub fn destination(address: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// Changes the error of a Connect whose local address another program has taken since an earlier attempt. ND2 lists no
-/// ND_SHARING_VIOLATION for Connect; clients choose another address by Bind where a connection of the address exists (AMB-026).
+/// Changes the error of a Connect whose local address another program has taken since an earlier attempt. ND2 lists no ND_SHARING_VIOLATION
+/// for Connect; clients choose another address by Bind if a connection of the address exists (AMB-026).
 #[must_use]
 pub fn taken_at_connect(error: Error) -> Error {
     match error.status() {

@@ -34,7 +34,7 @@ pub fn send(flags: OpFlags) -> Result<()> {
     allow(flags, SEND, Status::INVALID_PARAMETER_4)
 }
 
-/// Checks the flags of a Send of inline data, which may name it.
+/// Checks the flags of a Send of inline data, which may include the flag for inline data.
 ///
 /// # Errors
 ///
@@ -58,7 +58,7 @@ pub fn read_or_write(flags: OpFlags) -> Result<()> {
     allow(flags, ALWAYS, Status::INVALID_PARAMETER_6)
 }
 
-/// Checks the flags of a Write of inline data, which may name it.
+/// Checks the flags of a Write of inline data, which may include the flag for inline data.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Objects that a client passes to a call. They have to be of the same provider, and of the same opened adapter (GEN-022).
+//! Objects that a client passes to a call. They have to belong to the same provider, and to the same opened adapter (GEN-022).
 
 use std::any::Any;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn find<T: Owned>(
     own.ok_or_else(|| Error::new(status, what))
 }
 
-/// Returns the overlapped file, if it is one of this adapter's.
+/// Returns the overlapped file, if it belongs to this adapter.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ pub fn file<T: Owned>(file: &Arc<dyn OverlappedFile>, adapter: &Arc<T::Adapter>)
     find(file.clone(), adapter, Status::INVALID_HANDLE, what)
 }
 
-/// Returns the completion queue, if it is one of this adapter's.
+/// Returns the completion queue, if it belongs to this adapter.
 ///
 /// # Errors
 ///
@@ -67,7 +67,7 @@ pub fn completion_queue<T: Owned>(
     find(queue.clone(), adapter, status, what)
 }
 
-/// Returns the shared receive queue, if it is one of this adapter's.
+/// Returns the shared receive queue, if it belongs to this adapter.
 ///
 /// # Errors
 ///
@@ -81,7 +81,7 @@ pub fn shared_receive_queue<T: Owned>(
     find(queue.clone(), adapter, status, what)
 }
 
-/// Returns the memory region, if it is one of this adapter's.
+/// Returns the memory region, if it belongs to this adapter.
 ///
 /// # Errors
 ///
@@ -94,7 +94,7 @@ pub fn memory_region<T: Owned>(
     find(region.clone(), adapter, Status::INVALID_PARAMETER_2, what)
 }
 
-/// Returns the memory window, if it is one of this adapter's.
+/// Returns the memory window, if it belongs to this adapter.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ pub fn memory_window<T: Owned>(
     find(window.clone(), adapter, status, what)
 }
 
-/// Returns the queue pair, if it is one of this adapter's.
+/// Returns the queue pair, if it belongs to this adapter.
 ///
 /// # Errors
 ///
@@ -118,7 +118,7 @@ pub fn queue_pair<T: Owned>(qp: &Arc<dyn QueuePair>, adapter: &Arc<T::Adapter>) 
     find(qp.clone(), adapter, Status::INVALID_PARAMETER_1, what)
 }
 
-/// Returns the connector, if it is one of this adapter's.
+/// Returns the connector, if it belongs to this adapter.
 ///
 /// # Errors
 ///

@@ -63,7 +63,7 @@ pub fn shared_receive_queue(info: &AdapterInfo, options: &SharedReceiveQueueOpti
     info.check_shared_receive_queue(options)
 }
 
-/// Checks the depth that Modify gives a shared receive queue; 0 leaves the depth as it is.
+/// Checks the depth that Modify gives a shared receive queue; 0 leaves the depth unchanged.
 ///
 /// # Errors
 ///
@@ -122,7 +122,7 @@ pub fn private_data(data: &[u8], most: u32, limit: &str) -> Result<()> {
 ///
 /// # Errors
 ///
-/// [`INVALID_PARAMETER`](Status::INVALID_PARAMETER): it could never happen.
+/// [`INVALID_PARAMETER`](Status::INVALID_PARAMETER): the fault could never happen.
 pub fn failing_call(nth: u32, status: Status) -> Result<()> {
     if nth == 0 {
         return fail(
@@ -143,7 +143,7 @@ pub fn failing_call(nth: u32, status: Status) -> Result<()> {
 ///
 /// # Errors
 ///
-/// [`INVALID_PARAMETER`](Status::INVALID_PARAMETER): it is no error.
+/// [`INVALID_PARAMETER`](Status::INVALID_PARAMETER): the status is not an error.
 pub fn breakdown(status: Status) -> Result<()> {
     if status.is_success() {
         return fail(

@@ -11,7 +11,7 @@ use crate::adapter::ProviderAdapter;
 use crate::checks::{addresses, sizes};
 use crate::error::fail;
 
-/// Connect or Accept, as the client calls it.
+/// The parameters of a client's Connect or Accept.
 pub(super) struct Wanted<'a> {
     pub(super) qp: &'a Arc<dyn QueuePair>,
     pub(super) inbound: u32,
@@ -77,8 +77,8 @@ impl<L: ConnectorLine> ConnectorRules<L> {
         Ok(())
     }
 
-    /// A local address for a connector that the client has not bound, or whose last attempt has used its address up (AMB-031). With
-    /// it, whether its port is picked.
+    /// A local address for a connector that the client has not bound, or whose last attempt has used its address up (AMB-031), and true if
+    /// its port was picked.
     fn binding_for(
         line: &L,
         state: &ConnectorState<L>,
@@ -119,7 +119,7 @@ impl<L: ConnectorLine> ConnectorRules<L> {
         state.requests.add_state_change(request);
         Self::called(line, &mut state, step);
         match line.complete_connect(&mut state) {
-            // NotifyDisconnect tells of a connection that is over already (CONN-042).
+            // NotifyDisconnect reports a connection that is over already (CONN-042).
             Ok(()) => Self::happens(line, &mut state, Event::Completed),
             Err(error) => Self::fails(line, &mut state, Event::CompletionFails, error),
         }

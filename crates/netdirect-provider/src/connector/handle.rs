@@ -12,7 +12,7 @@ use super::calls::Wanted;
 use super::line::{ConnectorLine, ConnectorRules};
 use crate::checks::own::Owned;
 
-/// A client's reference to a connector. When the client releases it, what is under way is given up.
+/// A client's reference to a connector. When the client releases it, a Connect or Accept under way is given up.
 pub struct ConnectorHandle<L: ConnectorLine> {
     line: Arc<L>,
     #[expect(dead_code, reason = "kept until it is dropped")]

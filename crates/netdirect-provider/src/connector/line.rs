@@ -1,4 +1,4 @@
-//! What the rules of connectors need of a provider, and the state that both share.
+//! The functions of a provider that the rules of connectors need, and the state that both share.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +15,7 @@ use crate::requests::{Action, AfterUnlock, Requests};
 /// A local address that no attempt has used yet.
 #[derive(Debug)]
 pub struct Binding<B> {
-    /// What reserves it.
+    /// The reservation.
     pub bound: B,
     /// The address, with the port that was picked.
     pub local: SocketAddr,
@@ -24,13 +24,13 @@ pub struct Binding<B> {
 /// A Connect that begins.
 #[derive(Debug)]
 pub struct Attempt<'a, C> {
-    /// Where to.
+    /// The peer's address.
     pub destination: SocketAddr,
-    /// The read limits that the client wants, cut by [`ConnectorLine::asked_limits`].
+    /// The client's read limits, cut by [`ConnectorLine::asked_limits`].
     pub limits: ReadLimits,
     /// The client's private data.
     pub private_data: &'a [u8],
-    /// What the claim of the queue pair has given.
+    /// The result of the claim of the queue pair.
     pub claim: C,
 }
 
@@ -39,35 +39,34 @@ pub struct Attempt<'a, C> {
 pub struct Acceptance<'a, Q, C> {
     /// The queue pair.
     pub qp: Arc<Q>,
-    /// The read limits that the client wants, cut by [`ConnectorLine::asked_limits`].
+    /// The client's read limits, cut by [`ConnectorLine::asked_limits`].
     pub limits: ReadLimits,
     /// The client's private data.
     pub private_data: &'a [u8],
-    /// What the claim of the queue pair has given.
+    /// The result of the claim of the queue pair.
     pub claim: C,
 }
 
 /// A provider's connector: the line below the rules.
 ///
-/// Most methods get the locked state, and tell of what they have come to by [`ConnectorRules::happens`] and
-/// [`ConnectorRules::fails`]. What may not be done under the lock they put into [`ConnectorState::done`]. By default nothing is
-/// done where a line may have nothing to do.
+/// Most methods get the locked state, and report results by [`ConnectorRules::happens`] and [`ConnectorRules::fails`]. Work that must not
+/// be done under the lock they put into [`ConnectorState::done`]. Methods that some lines do not need do nothing by default.
 pub trait ConnectorLine: Send + Sync + Sized + 'static {
     /// The state that all objects of one opened adapter share.
     type Adapter: ProviderAdapter;
     /// The provider's queue pairs.
     type QueuePair: Send + Sync;
-    /// What a queue pair gives to the connector that claims it.
+    /// The value that a queue pair gives to the connector that claims it.
     type Claim;
-    /// What reserves a local address.
+    /// The reservation of a local address.
     type Bound: Send;
     /// A peer's request for a connection.
     type PeerRequest;
-    /// What the line keeps under the connector's lock.
+    /// The state that the line keeps under the connector's lock.
     type State: Default + Send;
     /// Work to do once the connector is unlocked.
     type Action: Action + Send;
-    /// What a client's handle keeps beside the connector.
+    /// Data that a client's handle keeps with the connector.
     type Entry: fmt::Debug + Send + Sync;
 
     /// Makes a connector that contains these rules.
@@ -82,7 +81,7 @@ pub trait ConnectorLine: Send + Sync + Sized + 'static {
 
     // ---- checks ----
 
-    /// Returns the read limits for what a client has asked for: limits above the adapter's are cut, without an error (CONN-027).
+    /// Returns the read limits for a client's request: limits above the adapter's are cut, without an error (CONN-027).
     fn asked_limits(&self, inbound: u32, outbound: u32) -> ReadLimits;
 
     /// Returns the most private data of a Connect to this peer, in octets.
@@ -120,7 +119,7 @@ pub trait ConnectorLine: Send + Sync + Sized + 'static {
     // ---- the active side ----
 
     /// Begins to connect. Ends in [`PeerAccepts`](super::machine::Event::PeerAccepts) or
-    /// [`AttemptFails`](super::machine::Event::AttemptFails), maybe at once.
+    /// [`AttemptFails`](super::machine::Event::AttemptFails), possibly at once.
     fn connect(&self, state: &mut ConnectorState<Self>, attempt: Attempt<'_, Self::Claim>);
 
     /// Completes a connection that the peer has accepted.
@@ -132,19 +131,20 @@ pub trait ConnectorLine: Send + Sync + Sized + 'static {
 
     // ---- the passive side ----
 
-    /// Takes a peer's request. Fills in addresses, read limits and private data of the state. Returns false if the peer has gone.
+    /// Takes a peer's request. Fills in addresses, read limits and private data of the state. Returns false if the peer has disconnected.
     fn offer(&self, state: &mut ConnectorState<Self>, request: Self::PeerRequest) -> bool;
 
-    /// Gives the peer's request back. `None` if the peer has gone. What [`offer`](Self::offer) has filled in is taken back by the rules, afterwards.
+    /// Gives the peer's request back. `None` if the peer has disconnected. Afterwards the rules remove the values that
+    /// [`offer`](Self::offer) has filled in.
     fn take_back(&self, state: &mut ConnectorState<Self>) -> Option<Self::PeerRequest>;
 
-    /// Notices a peer that has given up its request, where nothing tells of it by itself.
+    /// Notices a peer that has given up its request, for lines that are not notified of this.
     fn look_for_end(&self, state: &mut ConnectorState<Self>) {
         let _ = state;
     }
 
     /// Answers the peer's request. Ends in [`PeerCompletes`](super::machine::Event::PeerCompletes) or
-    /// [`AcceptFails`](super::machine::Event::AcceptFails), maybe at once.
+    /// [`AcceptFails`](super::machine::Event::AcceptFails), possibly at once.
     fn accept(
         &self,
         state: &mut ConnectorState<Self>,
@@ -160,7 +160,7 @@ pub trait ConnectorLine: Send + Sync + Sized + 'static {
     /// [`CONNECTION_ABORTED`](netdirect::Status::CONNECTION_ABORTED): the peer has given up (CONN-071).
     fn refuse_request(&self, state: &mut ConnectorState<Self>, private_data: &[u8]) -> Result<()>;
 
-    /// Drops the request of a peer that has gone.
+    /// Drops the request of a peer that has disconnected.
     fn drop_request(&self, state: &mut ConnectorState<Self>);
 
     /// Gives up the Connect or Accept that was under way.
@@ -173,14 +173,13 @@ pub trait ConnectorLine: Send + Sync + Sized + 'static {
     /// [`ConnectionEnds`](super::machine::Event::ConnectionEnds) follows.
     fn disconnect(&self, state: &mut ConnectorState<Self>) -> bool;
 
-    /// The connection of a Disconnect has ended. The line may put the end of the requests off, until the queue pair has ended: by
-    /// default they end when the connector is unlocked.
+    /// The connection of a Disconnect has ended. The line may put the end of the requests off, until the queue pair has ended: by default
+    /// they end when the connector is unlocked.
     fn finish_disconnect(&self, state: &mut ConnectorState<Self>) {
         state.end_disconnect();
     }
 
-    /// The peer, or an error, has ended the connection, of which CompleteConnect was called if `from` is
-    /// [`Connected`](State::Connected).
+    /// The peer, or an error, has ended the connection. CompleteConnect was called for it if `from` is [`Connected`](State::Connected).
     fn peer_has_left(&self, state: &mut ConnectorState<Self>, from: State) {
         let _ = (state, from);
     }
@@ -193,15 +192,15 @@ pub trait ConnectorLine: Send + Sync + Sized + 'static {
     /// The client has released the queue pair, which ends the connection.
     fn end_released(&self, state: &mut ConnectorState<Self>);
 
-    /// The client waits no longer for the end of the connection.
+    /// The client no longer waits for the end of the connection.
     fn leave_disconnect(&self, state: &mut ConnectorState<Self>) {
         let _ = state;
     }
 
-    /// The device was removed: everything is forgotten.
+    /// The device was removed: drops everything.
     fn forget_all(&self, state: &mut ConnectorState<Self>, from: State);
 
-    // ---- what else happens ----
+    // ---- other events ----
 
     /// Requests of NotifyDisconnect are going to end. A line that holds flushed requests back until then (CONN-106) puts its guard
     /// last into [`ConnectorState::done`].
@@ -209,7 +208,7 @@ pub trait ConnectorLine: Send + Sync + Sized + 'static {
         let _ = state;
     }
 
-    /// The connector is in another state.
+    /// The connector has entered another state.
     fn entered(&self, state: &mut ConnectorState<Self>) {
         let _ = state;
     }
@@ -223,7 +222,7 @@ pub trait ConnectorLine: Send + Sync + Sized + 'static {
     fn unlocked(&self) {}
 }
 
-/// What all connectors do alike.
+/// The rules that all connectors share.
 pub struct ConnectorRules<L: ConnectorLine> {
     pub(super) adapter: Arc<L::Adapter>,
     /// Where requests end.
@@ -236,7 +235,7 @@ pub struct ConnectorState<L: ConnectorLine> {
     pub(super) state: State,
     /// The local address.
     pub local: Option<SocketAddr>,
-    /// What reserves the local address, until an attempt uses it up.
+    /// The reservation of the local address, until an attempt uses it up.
     pub bound: Option<L::Bound>,
     /// The client has neither chosen nor seen the local port, so another port may take its place.
     pub picked: bool,
@@ -252,7 +251,7 @@ pub struct ConnectorState<L: ConnectorLine> {
     pub qp: Option<Arc<L::QueuePair>>,
     /// The connection has ended, though the client has not disconnected.
     pub ended: bool,
-    /// What the line keeps.
+    /// The state of the line.
     pub line: L::State,
     /// Work to do once the connector is unlocked.
     pub done: AfterUnlock<L::Action>,
@@ -302,7 +301,7 @@ impl<L: ConnectorLine> fmt::Debug for ConnectorRules<L> {
 }
 
 impl<L: ConnectorLine> ConnectorState<L> {
-    /// Returns what the connector is doing.
+    /// Returns the state of the connector.
     #[must_use]
     pub fn state(&self) -> State {
         self.state

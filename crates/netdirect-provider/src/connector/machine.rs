@@ -1,4 +1,4 @@
-//! The states of a connector, and what each event does in each of them.
+//! The states of a connector, and the effect of each event in each of them.
 //!
 //! [`step`] is the table. It is data: an event goes in, the next state and a list of [`Act`]s come out, or the [`Refusal`] of a call.
 //!
@@ -6,7 +6,7 @@
 
 use netdirect::Status;
 
-/// What a connector is doing.
+/// The state of a connector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// Made, bound or not, or back here after an attempt that may be repeated.
@@ -30,7 +30,7 @@ pub enum State {
     Disconnecting,
     /// Disconnected.
     Disconnected,
-    /// Rejected, cancelled or failed for good.
+    /// Rejected, cancelled, or failed without a possible repetition.
     Dead,
 }
 
@@ -57,7 +57,7 @@ impl State {
     }
 }
 
-/// What happens to a connector.
+/// An event at a connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     // ---- calls of the client ----
@@ -87,7 +87,7 @@ pub enum Event {
     // ---- from the listener ----
     /// The wait at the listener has ended without a request.
     WaitEnds,
-    /// A peer's request is handed over.
+    /// The listener passes a peer's request to the connector.
     Offer,
     /// Withdraw: the listener takes the request back.
     TakeBack,
@@ -97,7 +97,7 @@ pub enum Event {
     QueuePairReleased,
     /// The client has flushed the queue pair.
     QueuePairFlushed,
-    /// Requests of the queue pair fail, which no end of the connection has explained yet.
+    /// Requests of the queue pair fail, and no end of the connection has explained this yet.
     RequestsFail,
 
     // ---- from the line ----
@@ -109,11 +109,11 @@ pub enum Event {
     Completed,
     /// CompleteConnect fails, with the status of the event.
     CompletionFails,
-    /// The peer has completed the connection, or needs not.
+    /// The peer has completed the connection, or does not need to.
     PeerCompletes,
     /// Accept fails, with the status of the event.
     AcceptFails,
-    /// The peer has ended the connection or has gone, or the connection has failed.
+    /// The peer has ended the connection or has disconnected, or the connection has failed.
     PeerLeaves,
     /// The connection has ended in both directions.
     ConnectionEnds,
@@ -155,7 +155,7 @@ impl Event {
     ];
 }
 
-/// How a request ends.
+/// The status with which a request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// With ND_SUCCESS.
@@ -168,7 +168,7 @@ pub enum End {
     Told,
 }
 
-/// What follows from an event, in this order. Requests end when the connector is unlocked.
+/// An action that follows from an event, in order. Requests end when the connector is unlocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// The requests of NotifyDisconnect end with ND_SUCCESS.
@@ -185,39 +185,39 @@ pub enum Act {
     RejectAnswer,
     /// The line refuses the peer of the request. For Reject, the private data of the call goes with it.
     RefuseRequest,
-    /// The line drops the request, whose peer has gone.
+    /// The line drops the request, whose peer has disconnected.
     DropRequest,
-    /// The line is told that the connection was ended by the peer or by an error.
+    /// The line is notified that the connection was ended by the peer or by an error.
     PeerHasLeft,
     /// The line ends the connection because the client has flushed its queue pair.
     EndFlushed,
     /// The line ends a connection whose queue pair is released.
     EndReleased,
-    /// The Disconnect under way goes on, and nobody waits for its end.
+    /// The Disconnect under way continues, and no client waits for its end.
     LeaveDisconnect,
     /// The client's Disconnect is done: the requests of NotifyDisconnect end with ND_SUCCESS, and then Disconnect does (AMB-033).
     FinishDisconnect,
-    /// The line forgets everything, because the device is gone.
+    /// The line drops everything, because the device was removed.
     ForgetAll,
 }
 
-/// What an event does.
+/// The effect of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The next state.
     pub next: State,
-    /// What follows.
+    /// The actions that follow.
     pub acts: &'static [Act],
     /// The rows of the requirement catalogue.
     pub row: &'static str,
 }
 
-/// Why a call fails.
+/// The reason why a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The status of the call.
     pub status: Status,
-    /// What is wrong, and what to do.
+    /// The problem, and the remedy.
     pub what: &'static str,
     /// The next state, which is the old one unless the connector cannot be used any more.
     pub next: State,
@@ -254,7 +254,7 @@ const NOT_CONNECTED: (Status, &str) =
     (Status::CONNECTION_INVALID, "the connector is not connected");
 const PEER_GONE: (Status, &str) = (Status::CONNECTION_ABORTED, "the peer has given up");
 
-/// Returns what an event does in a state.
+/// Returns the effect of an event in a state.
 ///
 /// # Errors
 ///

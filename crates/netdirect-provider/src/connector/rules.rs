@@ -1,4 +1,4 @@
-//! What all connectors do alike: what events do to the locked state.
+//! The rules that all connectors share: the effect of events on the locked state.
 
 use std::ops::{Deref, DerefMut};
 
@@ -8,7 +8,7 @@ use parking_lot::MutexGuard;
 use super::line::{ConnectorLine, ConnectorRules, ConnectorState};
 use super::machine::{Act, End, Event, Refusal, State, Step, step};
 
-/// What an event tells beside itself.
+/// Details of an event.
 #[derive(Clone, Copy)]
 struct About<'a> {
     error: &'a Error,
@@ -51,8 +51,8 @@ impl<L: ConnectorLine> ConnectorRules<L> {
         }
     }
 
-    /// Calls `act` with the state, and does the work that follows, if no other thread has the lock. Returns false otherwise. The
-    /// line is not told that the connector was [unlocked](ConnectorLine::unlocked): this is for lines that call from there.
+    /// Calls `act` with the state, and does the work that follows, if no other thread has the lock. Returns false otherwise. The line is
+    /// not notified that the connector was [unlocked](ConnectorLine::unlocked): this is for lines that call from there.
     pub fn try_with(&self, act: impl FnOnce(&mut ConnectorState<L>)) -> bool {
         let Some(mut state) = self.state.try_lock() else {
             return false;
@@ -64,22 +64,22 @@ impl<L: ConnectorLine> ConnectorRules<L> {
         true
     }
 
-    /// Returns what `read` makes of the state. `None` if another thread has the lock.
+    /// Returns the result of `read` for the state. `None` if another thread has the lock.
     pub fn try_read<T>(&self, read: impl FnOnce(&ConnectorState<L>) -> T) -> Option<T> {
         self.state.try_lock().map(|state| read(&state))
     }
 
-    /// Returns the state of a connector that nobody else has.
+    /// Returns the state of a connector that no other thread has.
     pub fn get_mut(&mut self) -> &mut ConnectorState<L> {
         self.state.get_mut()
     }
 
-    /// Something has happened that the client has not called.
+    /// Reports an event that is not a call of the client.
     pub fn happens(line: &L, state: &mut ConnectorState<L>, event: Event) {
         Self::event(line, state, event, Status::SUCCESS);
     }
 
-    /// Connect, CompleteConnect or Accept has failed, and ends with this error. Whatever the line has for it, the line has ended.
+    /// Connect, CompleteConnect or Accept has failed, and ends with this error. The line has already ended its side.
     pub fn fails(line: &L, state: &mut ConnectorState<L>, event: Event, error: impl Into<Error>) {
         if matches!(event, Event::AttemptFails) && state.state == State::Connecting {
             state.failed = true;
@@ -94,12 +94,12 @@ impl<L: ConnectorLine> ConnectorRules<L> {
                 error,
                 private_data: &[],
             };
-            // Only Reject tells of a peer that was gone.
+            // Only Reject reports a peer that had disconnected.
             drop(Self::enter(line, state, step, about));
         }
     }
 
-    /// Checks whether a call is allowed now. If it is, [`called`](Self::called) follows, unless the call fails of another reason.
+    /// Checks that a call is allowed now. If it is, [`called`](Self::called) follows, unless the call fails for another reason.
     pub(super) fn check(state: &mut ConnectorState<L>, call: Event) -> netdirect::Result<Step> {
         step(state.state, call).map_err(|refusal| {
             state.state = refusal.next;
@@ -188,8 +188,8 @@ impl<L: ConnectorLine> ConnectorRules<L> {
     }
 }
 
-/// The locked state of a connector. When it is dropped, the connector is unlocked, then the work that follows is done, then the
-/// line is told.
+/// The locked state of a connector. When it is dropped, the connector is unlocked, then the work that follows is done, then the line is
+/// notified.
 #[must_use]
 pub struct LockedConnector<'a, L: ConnectorLine> {
     line: &'a L,

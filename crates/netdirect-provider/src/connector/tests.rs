@@ -20,7 +20,7 @@ use crate::testing::{TestAdapter, UnusedQueuePair, file};
 const HERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 5);
 const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 7);
 
-/// What the line has of a connection.
+/// The line's state of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Link {
     #[default]
@@ -30,7 +30,7 @@ enum Link {
     Offered,
     Accepting,
     Open,
-    /// The queue pair has it alone.
+    /// Only the queue pair has the connection.
     LetGo,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct TestConnector {
     rules: ConnectorRules<Self>,
     /// How many queue pairs are claimed.
     claims: AtomicUsize,
-    /// What CompleteConnect and Reject come to.
+    /// The results of CompleteConnect and Reject.
     completion_fails: AtomicBool,
     peer_is_gone: AtomicBool,
     /// Private data that was sent.
@@ -295,7 +295,7 @@ impl Stage {
         listener
     }
 
-    /// The line tells of something, of which it has ended or made what belongs to it.
+    /// The line reports an event, after it has ended or made the link accordingly.
     fn tell(&self, event: Event, error: Status) {
         let line = &*self.line;
         let mut state = line.rules.lock(line);
@@ -315,7 +315,7 @@ impl Stage {
         }
     }
 
-    /// An event, as whoever causes it does. A call that is refused does nothing.
+    /// Causes an event in the way it usually happens. A call that is refused does nothing.
     fn cause(&mut self, event: Event) -> Result<()> {
         let overlapped = self.overlapped();
         let handle = &self.handle;
@@ -368,7 +368,7 @@ impl Stage {
         of.iter().filter(|request| request.is_pending()).count()
     }
 
-    /// What holds after every event.
+    /// Checks the invariants that hold after every event.
     fn check(&self) {
         let state = self.state();
         let link = self.line.rules.lock(&self.line).line.link;
@@ -409,7 +409,7 @@ impl Stage {
 }
 
 fn causes() -> impl Strategy<Value = Event> {
-    // Those that keep a connection going come more often than those that end everything.
+    // Events that keep a connection alive are more frequent than those that end it.
     let rare = [
         Event::Cancel,
         Event::QueuePairReleased,
@@ -423,7 +423,7 @@ fn causes() -> impl Strategy<Value = Event> {
     prop_oneof![20 => proptest::sample::select(often), 1 => proptest::sample::select(rare.to_vec())]
 }
 
-/// Ways into the states that random events seldom reach.
+/// Sequences of events that lead to the states that random events seldom reach.
 fn beginnings() -> impl Strategy<Value = Vec<Event>> {
     use Event::*;
     let beginnings: [&[Event]; 8] = [
@@ -482,7 +482,7 @@ proptest! {
         prop_assert_eq!(listener.told.load(Ordering::SeqCst), waits);
         prop_assert_eq!(Stage::pending(&changes) + Stage::pending(&notifications), 0);
         let mut state = line.rules.lock(&line);
-        // A connection that the client has not ended is the queue pair's, whose release ends it.
+        // A connection that the client has not ended belongs to the queue pair, whose release ends it.
         if state.state() != State::Connected {
             prop_assert!(matches!(state.line.link, Link::None | Link::LetGo));
         }
@@ -530,7 +530,7 @@ fn conn_102_conn_107_notifications_end_with_the_connection_and_later_ones_at_onc
     for request in &stage.notifications {
         assert_eq!(request.status(), Status::SUCCESS);
     }
-    // TST-043: Disconnect is still to be called.
+    // TST-043: Disconnect still has to be called.
     stage.cause(Event::Disconnect).unwrap();
     assert_eq!(stage.state(), State::Disconnected);
 }

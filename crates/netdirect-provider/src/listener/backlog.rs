@@ -1,13 +1,13 @@
-//! Where peers' requests wait that no connector has taken yet.
+//! The queue of peers' requests that no connector has taken yet.
 
 use std::collections::VecDeque;
 
-/// Peers' requests, in the order in which a listener hands them out.
+/// Peers' requests, in the order in which a listener passes them to connectors.
 pub trait Backlog: Default + Send {
     /// A peer's request.
     type PeerRequest: Send;
 
-    /// Returns how many requests wait.
+    /// Returns the number of requests that wait.
     fn len(&self) -> usize;
 
     /// Returns true if none waits.
@@ -27,11 +27,10 @@ pub trait Backlog: Default + Send {
     /// Takes out the request with this key.
     fn remove(&mut self, key: u64) -> Option<Self::PeerRequest>;
 
-    /// Takes out the request that gives way to a newcomer when the backlog is full. `None` if the newcomer is the one to be
-    /// refused.
+    /// Takes out the request that gives way to a newcomer when the backlog is full. `None` if the newcomer is refused.
     fn give_way_to(&mut self, newcomer: &Self::PeerRequest) -> Option<Self::PeerRequest>;
 
-    /// Takes all out.
+    /// Takes out all requests.
     fn take(&mut self) -> Vec<Self::PeerRequest>;
 }
 
@@ -41,7 +40,7 @@ pub trait Keyed {
     fn key(&self) -> u64;
 }
 
-/// A backlog in the order of arrival, in which nobody gives way.
+/// A backlog in the order of arrival, in which no request gives way.
 #[derive(Debug)]
 pub struct Queue<R>(VecDeque<R>);
 

@@ -1,7 +1,7 @@
 //! Listeners, ND2's `IND2Listener`: the backlog of peers' requests, and the connectors that wait for one.
 //!
-//! A provider's listener contains [`ListenerRules`] and implements [`ListenerLine`], which is what the rules need of the line
-//! below: addresses, and peers. Clients get a [`ListenerHandle`].
+//! A provider's listener contains [`ListenerRules`] and implements [`ListenerLine`], the functions that the rules need of the line below:
+//! addresses, and peers. Clients get a [`ListenerHandle`].
 
 mod backlog;
 mod handle;
@@ -24,7 +24,7 @@ use crate::requests::AfterUnlock;
 pub use backlog::{Backlog, Keyed, Queue};
 pub use handle::ListenerHandle;
 
-/// A connector, as the listener at which it waits for a peer's request sees it. The listener calls it with the listener locked.
+/// A connector, for the listener at which it waits for a peer's request. The listener calls it with the listener locked.
 pub trait WaitingConnector: Send + Sync + Sized + 'static {
     /// The state that all objects of one opened adapter share.
     type Adapter;
@@ -48,16 +48,17 @@ pub trait WaitingConnector: Send + Sync + Sized + 'static {
     /// The connector is in use, or was used before (LSTN-031).
     fn wait_for_request(&self, listener: Weak<dyn AwaitedListener<Self>>) -> Result<()>;
 
-    /// Ends the wait without a request: the connector is as it was before.
+    /// Ends the wait without a request: the connector returns to its state before the wait.
     fn request_cancelled(&self);
 
     /// Returns true if the connector can be offered a request.
     fn is_waiting(&self) -> bool;
 
-    /// Hands a peer's request over. It comes back if the client has released the connector meanwhile.
+    /// Passes a peer's request to the connector. It comes back if the client has released the connector meanwhile.
     fn offer(&self, request: Self::PeerRequest) -> Option<Self::PeerRequest>;
 
-    /// Takes back what was offered and is not answered yet: the connector is as it was before. `None` if the peer has given up.
+    /// Takes back a request that was offered and is not answered yet: the connector returns to its state before the wait. `None` if the
+    /// peer has given up.
     ///
     /// # Errors
     ///
@@ -80,7 +81,7 @@ pub type Offered<L> = <<L as ListenerLine>::Connector as WaitingConnector>::Peer
 /// The request that waits in the backlog of this line.
 pub type Queued<L> = <<L as ListenerLine>::Backlog as Backlog>::PeerRequest;
 
-/// A provider's listener: what is below the rules.
+/// A provider's listener: the line below the rules.
 pub trait ListenerLine: Send + Sync + Sized + 'static {
     /// The state that all objects of one opened adapter share.
     type Adapter: ProviderAdapter;
@@ -90,7 +91,7 @@ pub trait ListenerLine: Send + Sync + Sized + 'static {
     type Backlog: Backlog;
     /// Addresses that are reserved, or listened on.
     type Bound: Send;
-    /// What a client's handle keeps beside the listener.
+    /// Data that a client's handle keeps with the listener.
     type Entry: std::fmt::Debug + Send + Sync;
 
     /// Makes a listener that contains these rules.
@@ -123,27 +124,27 @@ pub trait ListenerLine: Send + Sync + Sized + 'static {
     /// Returns the longest backlog that the adapter can have now (LSTN-016).
     fn longest_backlog(&self) -> usize;
 
-    /// Begins to listen on what was bound to `address`. Peers' requests go to [`ListenerRules::arrived`], which waits until this
-    /// call has returned. What is in `bound` afterwards stays bound. If the call fails and nothing is in it, the listener is not bound.
+    /// Begins to listen on `address`, with its reservation in `bound`. Peers' requests go to [`ListenerRules::arrived`], which waits until
+    /// this call has returned. A reservation left in `bound` stays bound. If the call fails and leaves none, the listener is not bound.
     ///
     /// # Errors
     ///
     /// Those of [`Listener::listen`](netdirect::Listener::listen).
     fn listen(&self, bound: &mut Option<Self::Bound>, address: SocketAddr) -> Result<()>;
 
-    /// Lets no peer in any more. Called before the backlog is emptied, and with no lock held.
+    /// Stops accepting peers. Called before the backlog is emptied, and with no lock held.
     fn stop(&self);
 
     /// Gives the addresses back.
     fn unbind(&self, bound: Self::Bound);
 
-    /// Returns true if the peer has gone since its request arrived. Then [`ListenerRules::peer_gone`] may have been called already.
+    /// Returns true if the peer has disconnected since its request arrived. Then [`ListenerRules::peer_gone`] may have been called already.
     fn has_gone(&self, request: &Queued<Self>) -> bool {
         let _ = request;
         false
     }
 
-    /// Takes a request out of the backlog's form, for a connector. `None` if the peer has gone.
+    /// Takes a request out of the backlog's form, for a connector. `None` if the peer has disconnected.
     fn take(&self, request: Queued<Self>) -> Option<Offered<Self>>;
 
     /// Puts a request that a connector has given back into the form of the backlog. `None` if it is lost.
@@ -153,7 +154,7 @@ pub trait ListenerLine: Send + Sync + Sized + 'static {
     fn refuse(&self, request: Queued<Self>);
 }
 
-/// What all listeners do alike.
+/// The rules that all listeners share.
 pub struct ListenerRules<L: ListenerLine> {
     adapter: Arc<L::Adapter>,
     /// Where requests end.
@@ -169,7 +170,7 @@ struct ListenerState<L: ListenerLine> {
     listens: bool,
     /// The most requests that wait.
     backlog: usize,
-    /// Requests that come from now on are refused.
+    /// Requests that arrive from now on are refused.
     closed: bool,
     queue: L::Backlog,
     waiting: VecDeque<(Arc<L::Connector>, PendingOverlapped)>,
@@ -217,8 +218,8 @@ impl<L: ListenerLine> ListenerState<L> {
         self.waiting.remove(at).map(|(_, request)| request)
     }
 
-    /// Puts a peer's request into the backlog. Returns the request that has to be refused, if one has to: this one, or one that
-    /// gives way to it.
+    /// Puts a peer's request into the backlog. Returns the request that has to be refused, if there is one: this one, or one that gives way
+    /// to it.
     #[must_use]
     fn queue(&mut self, line: &L, request: Queued<L>) -> Option<Queued<L>> {
         if line.has_gone(&request) {
@@ -264,7 +265,7 @@ impl<L: ListenerLine> ListenerRules<L> {
         self.match_up(line);
     }
 
-    /// The peer of the request with this key has gone. Returns the request if it was in the backlog.
+    /// The peer of the request with this key has disconnected. Returns the request if it was in the backlog.
     #[must_use]
     pub fn peer_gone(&self, key: u64) -> Option<Queued<L>> {
         self.state.lock().queue.remove(key)
@@ -276,7 +277,7 @@ impl<L: ListenerLine> ListenerRules<L> {
         self.close(line, Status::DEVICE_REMOVED);
     }
 
-    /// Returns what a request in flight waits for. `None` if there is none, or if the listener is locked.
+    /// Returns the event that a request in flight waits for, in words. `None` if there is none, or if the listener is locked.
     #[must_use]
     pub fn waits(&self) -> Option<String> {
         let state = self.state.try_lock()?;
@@ -392,14 +393,14 @@ impl<L: ListenerLine> ListenerRules<L> {
                 let Some(request) = state.queue.pop_front() else {
                     break;
                 };
-                // The peer may have gone between its request and now.
+                // The peer may have disconnected between its request and now.
                 let Some(request) = line.take(request) else {
                     continue;
                 };
                 let waited = state.waiting.pop_front().map(|(_, waited)| waited);
                 match connector.offer(request) {
                     None => ends.end(waited, Status::SUCCESS),
-                    // The client has released the connector this very moment: the next one gets the request (LSTN-032).
+                    // The client has released the connector at this moment: the next one gets the request (LSTN-032).
                     Some(request) => {
                         Self::queue_again(line, &mut state, request);
                         ends.end(waited, Status::CANCELED);
@@ -421,7 +422,7 @@ impl<L: ListenerLine> ListenerRules<L> {
         ends.run();
     }
 
-    /// Refuses the peers in the backlog and those that come later (LSTN-033). Requests in flight end with `status`.
+    /// Refuses the peers in the backlog and those that arrive later (LSTN-033). Requests in flight end with `status`.
     fn close(&self, line: &L, status: Status) {
         line.stop();
         let (bound, queue) = {

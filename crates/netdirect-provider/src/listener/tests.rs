@@ -120,7 +120,7 @@ impl OverlappedObject for Handle {
 pub(crate) struct TestListener {
     rules: ListenerRules<Self>,
     refused: Mutex<Vec<u64>>,
-    /// Peers that have gone, as their requests tell.
+    /// The keys of requests whose peers have disconnected.
     gone: Mutex<HashSet<u64>>,
     bound: AtomicU32,
     listen_fails: AtomicBool,
@@ -300,10 +300,10 @@ fn peers_that_go_leave_the_backlog() {
     (1..=3).for_each(|peer| stage.arrive(peer));
     assert_eq!(stage.line.rules.peer_gone(1), Some(TestRequest(1)));
     assert_eq!(stage.line.rules.peer_gone(1), None);
-    // Known when a connector is there.
+    // Noticed when a connector begins to wait.
     stage.line.gone.lock().insert(2);
     assert_eq!(stage.wait().0.offered(), Some(3));
-    // Known when the request arrives.
+    // Noticed when the request arrives.
     stage.line.gone.lock().insert(4);
     stage.arrive(4);
     assert!(stage.wait().1.is_pending());
@@ -380,7 +380,7 @@ fn lstn_025_a_connector_that_is_released_ends_its_wait_and_no_other() {
     assert_eq!(second_ended.status(), Status::SUCCESS);
 }
 
-/// The connector was released, and has not told the listener yet.
+/// The connector was released, and has not notified the listener yet.
 #[test]
 fn lstn_032_a_request_passes_over_a_connector_that_is_being_released() {
     let stage = Stage::listening(0);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What an event does in a state, in words.
+/// The effect of an event in a state, in words.
 fn cell(state: State, event: Event) -> String {
     match step(state, event) {
         Ok(Step { next, acts, row }) => {
@@ -24,7 +24,7 @@ fn cell(state: State, event: Event) -> String {
     }
 }
 
-/// The table for readers: for each event, the states in which it does the same.
+/// The table for readers: for each event, groups of states in which it has the same effect.
 fn table() -> String {
     let mut table =
         String::from("| event | in | next state | what follows | rows |\n|---|---|---|---|---|\n");
@@ -47,7 +47,7 @@ fn table() -> String {
     table
 }
 
-/// `table.md` is the table that was thought about: a change of a cell changes the file as well.
+/// `table.md` is the reviewed table: a change of a cell changes the file as well.
 #[test]
 fn every_cell_is_as_the_table_for_readers_says() {
     let told = include_str!("../table.md");
@@ -79,7 +79,7 @@ fn only_calls_fail_and_a_call_that_fails_changes_no_connector_that_can_go_on() {
             assert!(is_call(event), "{event:?} in {state:?}");
             assert!(!refusal.status.is_success() && !refusal.what.is_empty());
             let goes_on = refusal.next == state;
-            // CONN-055, CONN-071: the peer was gone.
+            // CONN-055, CONN-071: the peer had disconnected.
             let is_over = (state, refusal.next) == (State::Gone, State::Dead);
             assert!(goes_on || is_over, "{event:?} in {state:?}");
         }
@@ -95,7 +95,7 @@ fn conn_114_a_connector_that_is_over_stays_so() {
     }
 }
 
-/// Which request can be in flight in a state: a Connect, CompleteConnect, Accept or Disconnect; a NotifyDisconnect.
+/// The requests that can be in flight in a state: a Connect, CompleteConnect, Accept or Disconnect; a NotifyDisconnect.
 fn may_have(state: State) -> (bool, bool) {
     use State::*;
     let change = matches!(state, Connecting | Answered | Accepting | Disconnecting);
