@@ -1,9 +1,9 @@
 //! A server of many clients over the plain traits of NetworkDirect: one thread, one completion port, one completion queue for all
 //! clients. Each client sends a line, and gets it back in capitals.
 //!
-//! Everything that ends comes to the port as a packet: requests of the listener and of connectors, and the Notify that says that the
-//! completion queue has results. The number in a packet (`Overlapped::set_user`) says whose it is. `ext::start_on` queues the packet
-//! of a request that ended at once, so that there is one place for both.
+//! The end of every request arrives at the port as a packet: of requests of the listener and of connectors, and of the Notify that reports
+//! results in the completion queue. The number in a packet (`Overlapped::set_user`) identifies its client. `ext::start_on` queues the
+//! packet of a request that ended at once, so that there is one place for both.
 //!
 //! `cargo run -p softnd --example completion_port` runs the server and 100 clients.
 
@@ -21,12 +21,12 @@ use netdirect::{
 
 /// The longest line in octets.
 const LINE: usize = 64;
-/// Requests of one client: a Receive and a Send at most.
+/// The most requests of one client: a Receive and a Send.
 const REQUESTS: u32 = 2;
 /// The key of the server's file. A program with several files has one for each.
 const KEY: u64 = 0;
 
-/// What a packet is about: the low octet of its number. The rest is the number of the client.
+/// The event of a packet: the low octet of its number. The other bits are the number of the client.
 const ARRIVED: u64 = 0;
 const RESULTS: u64 = 1;
 const ACCEPTED: u64 = 2;
@@ -36,7 +36,7 @@ const ENDED: u64 = 3;
 const RECEIVE: u64 = 0;
 const SEND: u64 = 1;
 
-/// An `Overlapped` whose packets have the number of a client, and say what has ended.
+/// An `Overlapped` whose packets have the number of a client, and an event.
 fn numbered(client: u64, what: u64) -> Overlapped {
     let overlapped = Overlapped::new();
     overlapped.set_user(client << 8 | what);
@@ -95,14 +95,14 @@ impl Server {
         })
     }
 
-    /// Serves until this many clients have come and gone.
+    /// Serves until this many clients have disconnected.
     fn serve(mut self, count: u64) -> Result<()> {
         self.ask()?;
         self.watch()?;
         let mut gone = 0;
         while gone < count {
             let Some(packet) = self.port.get(None) else {
-                return Err(Status::POSSIBLE_DEADLOCK.into()); // in a simulation: nothing can happen any more
+                return Err(Status::POSSIBLE_DEADLOCK.into()); // in a simulation: no event is left
             };
             let client = packet.user >> 8;
             match packet.user & 0xFF {
@@ -119,7 +119,7 @@ impl Server {
                     self.watch()?;
                 }
                 ACCEPTED if packet.status == Status::SUCCESS => self.watch_end(client)?,
-                // The client has ended its connection, or has gone while it was accepted.
+                // The client has ended its connection, or has disconnected while it was accepted.
                 _ => {
                     self.clients.remove(&client);
                     gone += 1;
@@ -160,7 +160,7 @@ impl Server {
         let started = connector.accept(&qp, 0, 0, &[], &accepted);
         self.clients.insert(number, Client { qp, connector });
         if ext::start_on(&self.port, KEY, accepted.user(), started).is_err() {
-            // The client has gone already. One client never stops the server.
+            // The client has disconnected already. One client never stops the server.
             self.port.post(KEY, number << 8 | ENDED);
         }
         Ok(())
@@ -179,9 +179,9 @@ impl Server {
             for result in &batch[..taken] {
                 let number = result.queue_pair_context;
                 let client = self.clients.get(&number);
-                // What the end of a connection flushes, and results of clients that have gone, need no answer.
+                // Flushed requests, and results of clients that have disconnected, need no answer.
                 if let Some(client) = client.filter(|_| result.status == Status::SUCCESS) {
-                    // A post fails when the client has gone meanwhile, of which a packet tells.
+                    // A post fails when the client has disconnected meanwhile, which a packet reports.
                     let _ = self.answer(client, number, result);
                 }
             }
@@ -245,7 +245,7 @@ fn client(adapter: &Arc<dyn Adapter>, server: SocketAddr, line: &[u8]) -> Result
     Ok(answer)
 }
 
-/// Runs a server and its clients, several of them at a time. Returns how many were served.
+/// Runs a server and its clients, several of them at a time. Returns the number of clients served.
 fn run(url: &str, count: u32) -> Result<u32> {
     const AT_A_TIME: u32 = 4;
     let (sender, listening) = channel();

@@ -38,7 +38,7 @@ pub(crate) const PD: Pd = Pd(1);
 /// The read limit that a peer is assumed to have when MPA exchanges no read limits (IW-069).
 pub(crate) const UNSTATED_READ_LIMIT: u32 = 32;
 
-/// How many addresses of peers that speak only MPA revision 1 are remembered.
+/// The number of addresses of peers that speak only MPA revision 1 that are remembered.
 const REMEMBERED_PEERS: usize = 1024;
 
 /// The state that all objects of one opened adapter share.
@@ -73,7 +73,7 @@ impl ProviderAdapter for Core {
         let options = &self.options;
         let limits = options.limits;
         let mut info = AdapterInfo::default();
-        // The letters SN, because softnd has no OUI of its own.
+        // The letters SN, because softnd has no registered OUI.
         info.vendor_id = 0x534E;
         info.device_id = 1;
         info.adapter_id = self.id;
@@ -122,7 +122,7 @@ impl ProviderAdapter for Core {
         &self.addresses
     }
 
-    /// Whether connections may use this local address. An adapter with an address of 127.0.0.0/8 serves all of 127.0.0.0/8.
+    /// Returns true if connections may use this local address. An adapter with an address of 127.0.0.0/8 serves all of 127.0.0.0/8.
     fn serves(&self, address: IpAddr) -> bool {
         serves(&self.addresses, address)
     }
@@ -253,8 +253,8 @@ impl Core {
         Ok(())
     }
 
-    /// Calls `drive`, which makes progress for connections in a thread of the client. If it panics, the device is removed: what
-    /// `drive` was at may stay undone for ever.
+    /// Calls `drive`, which makes progress for connections in a thread of the client. If it panics, the device is removed: the work of
+    /// `drive` may remain undone.
     #[inline]
     pub(crate) fn driving<T>(&self, drive: impl FnOnce() -> T) -> T {
         let removal = RemovalByPanic(&self.device);
@@ -292,7 +292,7 @@ impl DriverOwner for Core {
     }
 }
 
-/// Moves a world to its next event, or to `until`. The error has no report of what waits, because a client may call this in a loop.
+/// Moves a world to its next event, or to `until`. The error has no report of the waits, because a client may call this in a loop.
 pub(crate) fn step(world: &World, until: Option<Instant>) -> Result<()> {
     if let Err(error) = world.check_thread() {
         return Err(Error::new(
@@ -342,14 +342,15 @@ impl SimAdapter for Core {
 
     /// The connections of released queue pairs can reach no peer any more.
     fn abandoned(&self) {
-        // Taken in a statement of its own, so that the queue pairs are dropped without the lock.
+        // Taken in a separate statement, so that the queue pairs are dropped without the lock.
         let lingering = std::mem::take(&mut *self.lingering.lock());
         drop(lingering);
     }
 }
 
-/// Held by every handle that a client has of an adapter and of its objects, some of them by way of their [file](crate::file::File).
-/// A simulated network exists as long as one of them does. Over TCP and UDP it holds nothing, because each adapter has a thread there.
+/// Held by every handle that a client has of an adapter and of its objects, some of them by way of their [file](crate::file::File). A
+/// simulated network exists as long as one of these handles does. Over TCP and UDP it holds nothing, because each adapter has a thread
+/// there.
 #[derive(Clone, Debug)]
 pub(crate) struct NetworkHold(
     #[expect(dead_code, reason = "kept until it is dropped")] Option<World>,
@@ -373,7 +374,7 @@ pub(crate) trait QueueUser: Send + Sync {
 pub(crate) struct QueueUsers(Vec<Weak<dyn QueueUser>>);
 
 impl QueueUsers {
-    /// Adds one. Those that are gone are taken out now and then, so that this takes as long beside many others as beside few.
+    /// Adds one. Those that are gone are taken out now and then, so that this takes as long with many others as with few.
     pub(crate) fn add(&mut self, user: Weak<dyn QueueUser>) {
         let Self(users) = self;
         if users.len() == users.capacity() {

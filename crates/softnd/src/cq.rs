@@ -28,7 +28,7 @@ use entry::{notify_on, reason, status};
 #[derive(Debug)]
 pub(crate) struct Cq {
     core: Arc<Core>,
-    /// Where threads wait for the queue.
+    /// The threads that wait for the queue.
     waiters: Arc<Waiters>,
     /// The queue's token there.
     waiters_token: u64,
@@ -92,7 +92,7 @@ impl Cq {
         self.queue.place(entries, |waits| self.interest(waits))
     }
 
-    /// Tells the domain whether a request waits.
+    /// Notifies the domain that a request waits, or that none does.
     fn interest(&self, waits: bool) {
         if waits {
             self.domain.add_interest();

@@ -1,8 +1,8 @@
 //! The device under an opened adapter. The device can be removed, and the device makes calls fail for fault plans.
 //!
-//! The device lists the objects that can have something pending, for as long as the client holds them. Removal first makes all calls
-//! fail, and then ends the listed objects in their [`RemovalOrder`]. Connectors end before queue pairs. Otherwise a connector would
-//! take the end of its queue pair for a disconnect of the peer.
+//! The device lists the objects that can have pending requests, for as long as the client holds them. Removal first makes all calls fail,
+//! and then ends the listed objects in their [`RemovalOrder`]. Connectors end before queue pairs. Otherwise a connector would take the end
+//! of its queue pair for a disconnect of the peer.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,7 +23,7 @@ pub(crate) trait DeviceObject: Send + Sync {
     /// fail. Later requests have to check for the removal under the object's own lock.
     fn device_removed(&self);
 
-    /// What a pending request of this object waits for. `None` if no request is pending.
+    /// The event that a pending request of this object waits for, in words. `None` if no request is pending.
     fn waits(&self) -> Option<String> {
         None
     }
@@ -65,7 +65,7 @@ pub(crate) struct Device {
     injected: Mutex<Vec<Arc<Faults>>>,
     object_list: Mutex<ObjectList>,
     remover: OnceLock<Weak<dyn RemovalScheduler>>,
-    /// How many faults have happened, without the faults of `plan`.
+    /// The number of faults that have happened, without the faults of `plan`.
     happened: AtomicU64,
 }
 
@@ -123,7 +123,7 @@ impl Device {
         }
     }
 
-    /// Sets who removes the device when the fault plan says so.
+    /// Sets the object that removes the device when the fault plan says so.
     pub(crate) fn removed_by(&self, remover: Weak<dyn RemovalScheduler>) {
         let _ = self.remover.set(remover);
     }
@@ -143,7 +143,7 @@ impl Device {
         }
     }
 
-    /// What the pending requests of the listed objects wait for, one line each.
+    /// The events that the pending requests of the listed objects wait for, one line each.
     pub(crate) fn waits(&self) -> Vec<String> {
         let objects: Vec<_> = {
             let object_list = self.object_list.lock();
@@ -162,8 +162,8 @@ impl Device {
         Ok(())
     }
 
-    /// Asked by a call that has checked its arguments and is about to take resources. Fails if the device was removed, or with the
-    /// status of a fault that is due.
+    /// Called by a call that has checked its arguments and is about to take resources. Fails if the device was removed, or with the status
+    /// of a fault that is due.
     pub(crate) fn admit(&self, call: Call) -> Result<()> {
         if self.troubled.load(Ordering::SeqCst) {
             return self.look(call);
@@ -263,7 +263,7 @@ impl Device {
     }
 }
 
-/// Ends these objects, because their device was removed. If one of them panics, the others end before the panic goes on.
+/// Ends these objects, because their device was removed. If one of them panics, the others end before the panic continues.
 pub(crate) fn end_all<'a>(objects: impl Iterator<Item = &'a Arc<dyn DeviceObject>>) {
     let mut first = None;
     for object in objects {

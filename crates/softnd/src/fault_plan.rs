@@ -77,7 +77,7 @@ pub(crate) fn check_streams(plan: &Plan) -> Result<(), PlanError> {
     plan.check_without_datagrams("an event that is not only for adapters of `softnd+udp://`")
 }
 
-/// The fault plan in the environment, if there is one. The error says what is wrong with the plan.
+/// The fault plan in the environment, if there is one. The error describes the problem of the plan.
 pub(crate) fn of_environment() -> Result<Option<Plan>, String> {
     let Some(given) = std::env::var_os(VARIABLE) else {
         return Ok(None);

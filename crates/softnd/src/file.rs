@@ -12,8 +12,8 @@ use crate::core::{Core, NetworkHold};
 use iwarp_io::progress::polling;
 use iwarp_io::progress::waiters::{ANYTHING, Waiters};
 
-/// An overlapped file, ND2's `IND2Adapter::CreateOverlappedFile`. Only the handles that clients have keep it, and their requests in
-/// flight: what connections keep beyond them, such as the queues, keeps no more than the [`Waiters`].
+/// An overlapped file, ND2's `IND2Adapter::CreateOverlappedFile`. Only the handles of clients, and their requests in flight, keep it: the
+/// objects that connections keep beyond them, such as the queues, keep only the [`Waiters`].
 #[derive(Debug)]
 pub(crate) struct File {
     core: Arc<Core>,
@@ -34,7 +34,7 @@ impl File {
         })
     }
 
-    /// Parks a thread that waits for what has this number.
+    /// Parks a thread that waits for the object with this number.
     fn park_number(
         &self,
         awaited: usize,
@@ -80,8 +80,8 @@ impl OverlappedFile for File {
         self.waiters.wake_for(&has_happened);
     }
 
-    /// The background thread takes over what this thread has polled, unless the program drives the file itself: it has asked for the
-    /// descriptor, which serves no other purpose. Otherwise each event would wake both threads.
+    /// The background thread takes over the domains that this thread has polled, unless the program drives the file itself: it has asked
+    /// for the descriptor, which serves no other purpose. Otherwise each event would wake both threads.
     fn hand_over(&self) {
         if !self.waiters.is_watched_outside() {
             polling::stop();

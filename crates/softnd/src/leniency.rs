@@ -1,4 +1,4 @@
-//! Counters of what the default profile permits and other adapters refuse (AMB-071).
+//! Counters of the cases that the default profile permits and other adapters refuse (AMB-071).
 //!
 //! Each adapter counts each case, and logs a case the first time. The strict profile counts nothing, because these cases fail
 //! there.
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use iwarp_io::memory::STag;
 use netdirect::Counters;
 
-/// Something that the default profile permits and other adapters refuse.
+/// A case that the default profile permits and other adapters refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LenientCase {
     /// A request has more SGEs than its queue pair was created for (AMB-009).
@@ -45,7 +45,7 @@ impl LenientCase {
         }
     }
 
-    /// The log message: what happened, what other adapters do, and what to do about it.
+    /// The log message: the case, the behaviour of other adapters, and the remedy.
     const fn explanation(self) -> &'static str {
         match self {
             Self::SurplusSges => {
@@ -71,7 +71,7 @@ impl LenientCase {
     }
 }
 
-/// How often each case happened in one adapter.
+/// The number of times that each case happened in one adapter.
 #[derive(Debug)]
 pub(crate) struct Leniency {
     counts: [AtomicU64; LenientCase::ALL.len()],

@@ -64,8 +64,8 @@ pub fn provider(options: Options) -> Arc<dyn netdirect::Provider> {
     Arc::new(Provider::new(Protocol::Streams, options))
 }
 
-/// Makes the provider over UDP: its connections are streams of QUIC, encrypted and authenticated as
-/// [`Options::security`] says. Every network interface of the host is one adapter.
+/// Makes the provider over UDP: its connections are streams of QUIC, encrypted and authenticated as [`Options::security`] says. Every
+/// network interface of the host is one adapter.
 #[must_use]
 pub fn udp_provider(options: Options) -> Arc<dyn netdirect::Provider> {
     Arc::new(Provider::new(Protocol::Quic, options))
@@ -115,14 +115,14 @@ pub fn open(url: &str, options: Options) -> Result<Arc<dyn Adapter>> {
     provider.open_adapter(provider.resolve_address(address)?)
 }
 
-/// Closes the connections of all adapters of this process over UDP, for a process that ends without releasing its objects, such as
-/// in [`std::process::exit`] or by a signal. Peers then learn of the end at once. Without this call they learn of it up to 30 s
-/// later, because UDP, unlike TCP, tells them of a process's end in no other way.
+/// Closes the connections of all adapters of this process over UDP, for a process that ends without releasing its objects, such as in
+/// [`std::process::exit`] or by a signal. Peers then learn of the end at once. Without this call they learn of it up to 30 s later, because
+/// UDP, unlike TCP, does not report the end of a process.
 ///
-/// Waits until what was sent has arrived, for at most `limit`. To break off at once, pass zero. Then answers, for at most 200 ms,
-/// peers that a packet with the end of the connection has not reached. The ends of the connections in this process are disconnected
-/// as by the peer. A process that releases its objects needs no such call: an adapter does the same when the last of its objects is
-/// released. The call does nothing over TCP and in simulated networks.
+/// Waits until everything sent has arrived, for at most `limit`. To break off at once, pass zero. Then answers, for at most 200 ms, peers
+/// that a packet with the end of the connection has not reached. The ends of the connections in this process are disconnected as by the
+/// peer. A process that releases its objects needs no such call: an adapter does the same when the last of its objects is released. The
+/// call does nothing over TCP and in simulated networks.
 pub fn close_connections(limit: Duration) {
     iwarp_io::transport::quic::close_all(limit);
 }

@@ -1,4 +1,4 @@
-//! Addresses of the host that somebody has named, for hosts that do not list their network interfaces.
+//! Addresses of the host that a user or a caller has named, for hosts that do not list their network interfaces.
 //!
 //! The list comes from a netlink socket, which hardened services and Android refuse to programs. An address that the user names is
 //! tried by binding to it.
@@ -23,7 +23,7 @@ impl NamedAddresses {
         if serves(&known, address) {
             return Ok(());
         }
-        // Sockets may have these as well, but no connection.
+        // Sockets may have these as well, but connections may not.
         let is_of_one_host = match address {
             IpAddr::V4(v4) => !v4.is_broadcast(),
             IpAddr::V6(_) => true,
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn an_address_counts_if_the_host_has_it() {
         let named = NamedAddresses::default();
-        // The last one is kept for documentation (RFC 5737).
+        // The last one is reserved for documentation (RFC 5737).
         for strange in ["0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "192.0.2.7"] {
             let error = named.add(strange.parse().unwrap()).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable, "{strange}");

@@ -15,17 +15,17 @@ use iwarp_io::setup::HalfOpenLimits;
 use iwarp_io::transport::quic::security::Security;
 use iwarp_io::transport::tcp::Boundaries;
 
-/// How strictly the provider treats its clients (AMB-071).
+/// The strictness of the provider towards its clients (AMB-071).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
     /// Runs every known client. A request may have more SGEs than its queue pair was created for. An inbound Send waits 2 s for
     /// a Receive. Memory registered with `ALLOW_LOCAL_WRITE` can be the sink of a Read.
     #[default]
     Default,
-    /// Refuses what some iWARP adapter refuses. A queue pair takes exactly the number of SGEs that the client asked for. An
-    /// inbound Send without a Receive ends the connection at once. The sink of a Read needs `RDMA_READ_SINK` or
-    /// `ALLOW_REMOTE_WRITE`. The passive side may not send first. Connect refuses a peer whose Reply to a peer-to-peer
-    /// Request does not agree on a ready-to-receive message (RFC 6581 §9.2).
+    /// Refuses everything that some iWARP adapter refuses. A queue pair accepts exactly the number of SGEs that the client asked for. An
+    /// inbound Send without a Receive ends the connection at once. The sink of a Read needs `RDMA_READ_SINK` or `ALLOW_REMOTE_WRITE`. The
+    /// passive side may not send first. Connect refuses a peer whose Reply to a peer-to-peer Request does not agree on a ready-to-receive
+    /// message (RFC 6581 §9.2).
     Strict,
 }
 
@@ -35,12 +35,12 @@ pub enum Profile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// How long the TCP connection may take to come up. Default: 21 s.
+    /// The time limit of the TCP connection. Default: 21 s.
     pub connect: Option<Duration>,
-    /// The time from our MPA Request to the peer's complete MPA Reply. The peer replies when its application has called Accept
-    /// or Reject. Default: no limit, because Connect does not fail merely because that application is slow (CONN-031).
-    /// Keep-alive finds a host that is gone: over TCP by the system's probes, which begin after 60 s of silence, over UDP
-    /// after 30 s. With a limit, Connect ends with [`IO_TIMEOUT`](netdirect::Status::IO_TIMEOUT) when the time is over.
+    /// The time from this side's MPA Request to the peer's complete MPA Reply. The peer replies when its application has called Accept or
+    /// Reject. Default: no limit, because Connect does not fail merely because that application is slow (CONN-031). Keep-alive finds a host
+    /// that has disappeared: over TCP by the system's probes, which begin after 60 s of silence, over UDP after 30 s. With a limit, Connect
+    /// ends with [`IO_TIMEOUT`](netdirect::Status::IO_TIMEOUT) when the time is over.
     pub reply: Option<Duration>,
     /// The time from the first octet of the peer's MPA Reply to the last. A Reply that arrives octet by octet gets no more
     /// time. Default: 10 s (MPA-024).
@@ -48,12 +48,12 @@ pub struct Timeouts {
     /// The time from an accepted TCP connection to the peer's complete MPA Request. A Request that arrives octet by octet gets
     /// no more time. Default: 10 s (MPA-023, MPA-024).
     pub request: Option<Duration>,
-    /// The time from our Reply to the peer's ready-to-receive message. Default: 60 s.
+    /// The time from this side's Reply to the peer's ready-to-receive message. Default: 60 s.
     pub ready: Option<Duration>,
-    /// How long our own ready-to-receive message waits for the client to call CompleteConnect. After this time the message is
-    /// sent without that call. Default: 10 s (IW-067).
+    /// The time that this side's ready-to-receive message waits for the client to call CompleteConnect. After this time the message is sent
+    /// without that call. Default: 10 s (IW-067).
     pub hold_ready: Option<Duration>,
-    /// How long the peer may take to close its direction after we have closed ours. After this time the stream is reset.
+    /// The time that the peer may take to close its direction after this side has closed its own. After this time the stream is reset.
     /// Default: 10 s (IW-065).
     pub disconnect: Option<Duration>,
 }
@@ -169,47 +169,47 @@ impl Default for Options {
 }
 
 impl Options {
-    /// How strictly the provider treats its clients.
+    /// Sets the strictness of the provider towards its clients.
     #[must_use]
     pub fn profile(mut self, profile: Profile) -> Self {
         self.profile = profile;
         self
     }
 
-    /// Whether this side asks for CRC32c (MPA-039). Default: true. With false, a connection still uses CRC32c when the peer
-    /// asks for CRC32c (RFC 5044 §7.1).
+    /// Sets whether this side asks for CRC32c (MPA-039). Default: true. With false, a connection still uses CRC32c when the peer asks for
+    /// CRC32c (RFC 5044 §7.1).
     #[must_use]
     pub fn crc(mut self, crc: bool) -> Self {
         self.crc = crc;
         self
     }
 
-    /// Whether this side asks the peer to send MPA markers. Default: false, because markers cost both sides a copy and siw
-    /// refuses markers (PEER-006). This side sends markers whenever the peer asks for markers (RFC 5044 §4.3).
+    /// Sets whether this side asks the peer to send MPA markers. Default: false, because markers cost both sides a copy and siw refuses
+    /// markers (PEER-006). This side sends markers whenever the peer asks for markers (RFC 5044 §4.3).
     #[must_use]
     pub fn markers(mut self, markers: bool) -> Self {
         self.markers = markers;
         self
     }
 
-    /// How adapters over [UDP](crate::udp_provider) authenticate themselves and their peers. Other adapters ignore this. Default:
-    /// adapters of one process trust each other.
+    /// Sets the certificates and the trust of adapters over [UDP](crate::udp_provider). Other adapters ignore this. Default: adapters of
+    /// one process trust each other.
     #[must_use]
     pub fn security(mut self, security: Security) -> Self {
         self.security = security;
         self
     }
 
-    /// Records in a capture everything that is sent and received.
+    /// Records everything that is sent and received in a capture.
     #[must_use]
     pub fn capture(mut self, capture: Capture) -> Self {
         self.capture = Some(capture);
         self
     }
 
-    /// Sets the fault plan: what goes wrong, and when. Each adapter starts the plan anew when the adapter is opened. Without this
-    /// option, adapters follow the plan in the environment variable `SOFTND_FAULTS`, if that variable is set. The variable holds
-    /// the text of a plan, or `@` and the name of a file. The page "Fault plans" of the guide describes the language.
+    /// Sets the fault plan: the faults and the events at which they happen. Each adapter starts the plan anew when the adapter is opened.
+    /// Without this option, adapters follow the plan in the environment variable `SOFTND_FAULTS`, if that variable is set. The variable
+    /// holds the text of a plan, or `@` and the name of a file. The page "Fault plans" of the guide describes the language.
     ///
     /// ```
     /// let plan = "when 2nd Register called: fail with ND_NO_MEMORY".parse()?;
@@ -234,9 +234,9 @@ impl Options {
         self
     }
 
-    /// The longest private data that a client can send, in octets: `max_caller_data` and `max_callee_data` of the adapter.
-    /// Default: 248, because some peers lose longer private data (IW-007). Maximum: [`LONGEST_PRIVATE_DATA`]. The adapter takes
-    /// up to 512 octets from any peer.
+    /// The longest private data that a client can send, in octets: `max_caller_data` and `max_callee_data` of the adapter. Default: 248,
+    /// because some peers lose longer private data (IW-007). Maximum: [`LONGEST_PRIVATE_DATA`]. The adapter accepts up to 512 octets from
+    /// any peer.
     #[must_use]
     pub fn private_data_limit(mut self, octets: u32) -> Self {
         self.private_data = octets.min(LONGEST_PRIVATE_DATA);
@@ -259,17 +259,17 @@ impl Options {
         self
     }
 
-    /// How long an inbound Send may wait for a Receive before the connection ends (AMB-008). Default: 2 s, and 0 s in the
-    /// strict profile.
+    /// The time that an inbound Send may wait for a Receive before the connection ends (AMB-008). Default: 2 s, and 0 s in the strict
+    /// profile.
     #[must_use]
     pub fn receive_wait(mut self, wait: Duration) -> Self {
         self.receive_wait = Some(wait);
         self
     }
 
-    /// Whether a Write completes only when the peer has placed the data (AMB-002). Default: false. With this option, a Write
-    /// that the peer refuses completes with `ND_ACCESS_VIOLATION`. Without this option, a Write completes when TCP has taken
-    /// the data, and a refusal ends the connection later.
+    /// Sets whether a Write completes only when the peer has placed the data (AMB-002). Default: false. With this option, a Write that the
+    /// peer refuses completes with `ND_ACCESS_VIOLATION`. Without this option, a Write completes when TCP has taken the data, and a refusal
+    /// ends the connection later.
     ///
     /// The option adds a round trip to each Write. The endpoint sends a Read of 0 octets behind each run of up to 16 Writes,
     /// and completes these Writes when the peer answers the Read. Such a Read counts against the outbound read limit, as the
@@ -282,8 +282,8 @@ impl Options {
         self
     }
 
-    /// Whether Connect asks for the peer-to-peer mode of RFC 6581, with its ready-to-receive message. Default: true. With
-    /// false, the passive side cannot send first, and the passive side's Accept does not wait for our CompleteConnect. A stated
+    /// Sets whether Connect asks for the peer-to-peer mode of RFC 6581, with its ready-to-receive message. Default: true. With false, the
+    /// passive side cannot send first, and the passive side's Accept does not wait for this side's CompleteConnect. A stated
     /// [`peer`](Self::peer) may need one or the other.
     #[must_use]
     pub fn peer_to_peer(mut self, ask: bool) -> Self {
@@ -291,23 +291,23 @@ impl Options {
         self
     }
 
-    /// Whether Connect tries once more with MPA revision 1 when the peer closes the stream on a Request of revision 2.
-    /// Default: true. Over UDP there are no such peers, and this has no effect.
+    /// Sets whether Connect tries once more with MPA revision 1 when the peer closes the stream on a Request of revision 2. Default: true.
+    /// Over UDP there are no such peers, and this has no effect.
     #[must_use]
     pub fn revision_1_fallback(mut self, fallback: bool) -> Self {
         self.revision_1_fallback = fallback;
         self
     }
 
-    /// States which iWARP stack all peers run, except the peers that [`Options::peer_at`] names.
+    /// States the iWARP stack of all peers, except the peers that [`Options::peer_at`] names.
     #[must_use]
     pub fn peer(mut self, peer: Peer) -> Self {
         self.peer = peer;
         self
     }
 
-    /// States which iWARP stack the peers run whose addresses begin with the first `bits` of `network`. The longest matching
-    /// prefix decides; among equal prefixes, the last one given.
+    /// States the iWARP stack of the peers whose addresses begin with the first `bits` of `network`. The longest matching prefix decides;
+    /// among equal prefixes, the last one given.
     #[must_use]
     pub fn peer_at(mut self, network: IpAddr, bits: u8, peer: Peer) -> Self {
         self.peers.push((network, bits, peer));
@@ -322,8 +322,8 @@ impl Options {
         self
     }
 
-    /// Whether TCP segments never begin inside the CRC field of an FPDU or the padding in front of the field (MPA-085), as far as the
-    /// system allows that: Linux does. siw of Linux takes a CRC field that comes in two pieces for a wrong one, and ends the connection.
+    /// Sets whether TCP segments never begin inside the CRC field of an FPDU or the padding in front of the field (MPA-085), as far as the
+    /// system allows that: Linux does. siw of Linux takes a CRC field that arrives in two pieces for a wrong one, and ends the connection.
     /// Without this, TCP cuts the stream anywhere. Default: `true`.
     #[must_use]
     pub fn whole_crcs(mut self, whole: bool) -> Self {
@@ -362,13 +362,12 @@ impl Options {
         self
     }
 
-    /// Refuses new connections of a peer after so many protection faults of that peer, for `time` from the last of them
-    /// (SEC-036). A protection fault is a message that names memory which the peer may not use; a guess of a token looks like that,
-    /// and each ends its connection. Faults before a `time` without any do not count. A peer is one IPv4 address, or one IPv6 network
-    /// with a prefix of 64 bits. Connections that are open stay open. Default: no connection is refused. Minimum: 1 fault. Maximum:
-    /// a time of one year.
+    /// Refuses new connections of a peer after this many protection faults of that peer, for `time` from the last of them (SEC-036). A
+    /// protection fault is a message that names memory which the peer may not use; a guess of a token looks like that, and each ends its
+    /// connection. Faults before a `time` without any do not count. A peer is one IPv4 address, or one IPv6 network with a prefix of 64
+    /// bits. Connections that are open stay open. Default: no connection is refused. Minimum: 1 fault. Maximum: a time of one year.
     ///
-    /// The counters `protection_faults` tell how many faults each peer has, whatever this option is.
+    /// The counters `protection_faults` show the faults of each peer, even without this option.
     #[must_use]
     pub fn refuse_after_protection_faults(mut self, faults: u32, time: Duration) -> Self {
         let faults = faults.max(1);
@@ -394,7 +393,7 @@ impl Options {
         }
     }
 
-    /// The stack that the peer at this address runs, as far as the options say.
+    /// The stack of the peer at this address, as far as the options state it.
     pub(crate) fn peer_of(&self, address: IpAddr) -> Peer {
         let address = address.to_canonical();
         let known = self.peers.iter();
@@ -446,7 +445,7 @@ pub(crate) struct PeerOptions {
     pub(crate) hold_ready: Option<Duration>,
 }
 
-/// Whether the first `bits` of both addresses are equal.
+/// Returns true if the first `bits` of both addresses are equal.
 fn is_within(address: IpAddr, network: IpAddr, bits: u8) -> bool {
     let differing = match (address, network.to_canonical()) {
         (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),

@@ -1,10 +1,9 @@
-//! Other iWARP stacks and their quirks. Each quirk is a row of the table [`QUIRKS`], with its source and with what softnd does
-//! about the quirk.
+//! Other iWARP stacks and their quirks. Each quirk is a row of the table [`QUIRKS`], with its source and with softnd's treatment of it.
 //!
-//! MPA does not tell which stack a peer runs. The defaults of [`Options`](crate::Options) therefore suit all known stacks.
-//! [`Options::peer`](crate::Options::peer) states the stack of all peers, and [`Options::peer_at`](crate::Options::peer_at) the
-//! stack of the peers at some addresses. [`Peer::needs`] says what softnd does differently for a stated stack. All other rows of
-//! the table apply to every peer.
+//! MPA does not carry the name of a peer's stack. The defaults of [`Options`](crate::Options) therefore suit all known stacks.
+//! [`Options::peer`](crate::Options::peer) states the stack of all peers, and [`Options::peer_at`](crate::Options::peer_at) the stack of
+//! the peers at some addresses. [`Peer::needs`] has the differences in softnd's behaviour for a stated stack. All other rows of the table
+//! apply to every peer.
 //!
 //! ```
 //! use softnd::{Options, peer::Peer};
@@ -41,13 +40,13 @@ pub enum Peer {
     Qed,
 }
 
-/// What softnd does differently towards a peer whose stack is stated.
+/// The differences in softnd's behaviour towards a peer whose stack is stated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Needs {
-    /// The longest private data that the peer takes, in octets. Calls with longer private data fail.
+    /// The longest private data that the peer accepts, in octets. Calls with longer private data fail.
     pub private_data: u32,
-    /// Whether a Request asks for peer-to-peer mode. `None`: as [`Options::peer_to_peer`](crate::Options::peer_to_peer) says.
+    /// Ask for peer-to-peer mode. `None`: as in [`Options::peer_to_peer`](crate::Options::peer_to_peer).
     pub peer_to_peer: Option<bool>,
     /// The peer accepts a request for markers, which [`Options::markers`](crate::Options::markers) switches on.
     pub markers: bool,
@@ -61,7 +60,7 @@ impl Peer {
     /// All known stacks.
     pub const KNOWN: [Self; 4] = [Self::Siw, Self::Cxgb4, Self::Irdma, Self::Qed];
 
-    /// What softnd does differently towards this peer.
+    /// The differences in softnd's behaviour towards this peer.
     #[must_use]
     pub const fn needs(self) -> Needs {
         let any = Needs {

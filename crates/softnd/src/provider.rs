@@ -27,14 +27,14 @@ pub(crate) struct Provider {
     network: Network,
     protocol: Protocol,
     options: Options,
-    /// Why the fault plan is unusable.
+    /// The reason why the fault plan is unusable.
     wrong_setting: Option<String>,
     faults: Device,
-    /// Where the system does not list its interfaces.
+    /// Used if the system does not list its interfaces.
     named: NamedAddresses,
 }
 
-/// What carries the adapters' streams.
+/// The protocol that carries the adapters' streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// The network's own streams: TCP, or those of a simulated network.
@@ -110,7 +110,7 @@ impl Provider {
         }
     }
 
-    /// All interfaces. Somebody may have named an address of one of them.
+    /// All interfaces. A caller may have named an address of one of them.
     fn interfaces(&self, named: Option<IpAddr>) -> Result<Vec<Interface>> {
         match &self.network {
             Network::Host => match if_addrs::get_if_addrs() {
@@ -185,7 +185,7 @@ impl Provider {
         wanted.is_none_or(|wanted| wanted.contains(&address))
     }
 
-    /// The addresses that the options or callers have named, each as an interface, where the system lists none because of `error`.
+    /// The addresses that the options or callers have named, each as an interface, if the system lists none because of `error`.
     fn named_interfaces(
         &self,
         named: Option<IpAddr>,
@@ -219,7 +219,7 @@ impl Provider {
         Ok(addresses.into_iter().map(interface).collect())
     }
 
-    /// Adds the loopback addresses that the options ask for. The system lists 127.0.0.1 only, but all of 127.0.0.0/8 is local.
+    /// Adds the loopback addresses that the options ask for. The system lists only 127.0.0.1, but all of 127.0.0.0/8 is local.
     fn add_loopback_aliases(&self, interfaces: &mut Vec<Interface>) {
         for &wanted in self.options.addresses.iter().flatten() {
             let listed = interfaces
@@ -241,7 +241,7 @@ impl Provider {
     }
 }
 
-/// Whether the address is link-local. Such an address needs a scope to name an interface, and ND2's address lists do not carry
+/// Returns true if the address is link-local. Such an address needs a scope to name an interface, and ND2's address lists do not carry
 /// scopes reliably (DLL-014).
 fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())

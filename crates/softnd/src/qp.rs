@@ -32,7 +32,7 @@ use crate::status::{fail, no_memory, post_error, removed, request_type, result_s
 pub(crate) use endpoint::{Drivers, Signals, Start};
 pub(crate) use handle::{ClientQp, QpHandle};
 
-/// How many results are placed in their completion queue at a time.
+/// The number of results that are placed in their completion queue at a time.
 const RESULTS: usize = 16;
 
 /// The connector of a queue pair, which sets up and ends the connection. Called with the queue pair unlocked.
@@ -51,7 +51,7 @@ pub(crate) type News = endpoint::News<QpOwner>;
 /// The thread that drops the last guard must not have locked the connector.
 pub(crate) type FlushGuard = endpoint::FlushGuard<QpOwner>;
 
-/// The parts of a queue pair beside its connection.
+/// The parts of a queue pair other than its connection.
 pub(crate) struct QpOwner {
     core: Arc<Core>,
     id: StreamId,
@@ -62,7 +62,7 @@ pub(crate) struct QpOwner {
     strict: bool,
     /// The numbers of SGEs that the client asked for: for initiator requests, and for Receives.
     asked_sges: (u32, u32),
-    /// How long a Send of the peer waits for a Receive; without end with [`Duration::MAX`].
+    /// The time that a Send of the peer waits for a Receive; unlimited with [`Duration::MAX`].
     receive_wait: Duration,
     shared: Option<Shared>,
 }
@@ -73,7 +73,7 @@ struct Shared {
     membership: Membership,
 }
 
-/// The data under the queue pair's lock beside its connection.
+/// The data under the queue pair's lock other than its connection.
 #[derive(Default)]
 pub(crate) struct QpState {
     /// A connector sets up a connection for the queue pair, or has done so.
@@ -94,7 +94,7 @@ struct SharedNews {
     next: Option<Weak<dyn Waiter>>,
 }
 
-/// What others are told once the queue pair is unlocked.
+/// Notifications to send once the queue pair is unlocked.
 pub(crate) struct Notices {
     queue_notifies: QueueNotifies,
     signals: Signals,
@@ -278,12 +278,12 @@ impl QpOwner {
         }
     }
 
-    /// How long a Send of the peer waits for a Receive.
+    /// The time that a Send of the peer waits for a Receive.
     pub(crate) fn receive_wait(&self) -> Duration {
         self.receive_wait
     }
 
-    /// Whether the queue pair uses a shared receive queue.
+    /// Returns true if the queue pair uses a shared receive queue.
     fn has_shared_receives(&self) -> bool {
         self.shared.is_some()
     }
@@ -302,7 +302,7 @@ fn released(qp: &Arc<Qp>) {
     if let Some(connector) = connector {
         connector.queue_pair_released();
     }
-    // Also ends the Receives of a queue pair that never was connected.
+    // Also ends the Receives of a queue pair that was never connected.
     let (gone, news) = qp.disconnect();
     drop(news);
     if !gone {
@@ -478,7 +478,7 @@ impl Owner for QpOwner {
         }
     }
 
-    /// Whether the passive side may send while the peer has not sent anything. Some adapters refuse such a Send (AMB-040, AMB-071).
+    /// Returns true if the passive side may send while the peer has not sent anything. Some adapters refuse such a Send (AMB-040, AMB-071).
     fn may_speak_first(&self, _: &mut QpState) -> bool {
         if !self.strict {
             self.core.leniency.count(LenientCase::PassiveFirst);
@@ -511,7 +511,7 @@ impl DeviceObject for Qp {
         stalled.then(|| "a Send of the peer waits for a Receive of a queue pair".to_owned())
     }
 
-    /// Resets the stream, and completes all outstanding requests with ND_CANCELED. The connector has been told before.
+    /// Resets the stream, and completes all outstanding requests with ND_CANCELED. The connector has been notified before.
     fn device_removed(&self) {
         drop(self.shut());
     }

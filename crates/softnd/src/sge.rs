@@ -4,7 +4,7 @@ use iwarp_io::endpoint::{self, STag};
 use netdirect::{Result, Sge};
 use smallvec::SmallVec;
 
-/// How many SGEs are converted on the stack. Longer lists are converted on the heap, and the engine refuses them.
+/// The number of SGEs that are converted on the stack. Longer lists are converted on the heap, and the engine refuses them.
 const INLINE_SGES: usize = 16;
 
 /// Converts an SGE to the engine's type.

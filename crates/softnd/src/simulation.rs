@@ -32,8 +32,8 @@
 //! Two runs with the same seed send the same octets and end their requests in the same order. For this, the program has to make
 //! the same calls in both runs, and the buffers that the program names to its peers have to lie at the same addresses.
 //!
-//! A network exists as long as the program holds anything of it: a [`Simulation`], a provider, an adapter, any object of an adapter, a
-//! raw stream or a socket for datagrams. With the last of these the network ends, with all connections in it.
+//! A network exists as long as the program holds anything of it: a [`Simulation`], a provider, an adapter, any object of an adapter, a raw
+//! stream or a socket for datagrams. With the last of these the network ends, with all connections in it.
 //!
 //! A simulation belongs to the thread that created the simulation. A wait in another thread ends with
 //! [`INVALID_DEVICE_REQUEST`](Status::INVALID_DEVICE_REQUEST), and connections that another thread uses break.
@@ -154,10 +154,9 @@ impl Simulation {
         self.world.pass(time);
     }
 
-    /// A timer of the network: a future that ends when this much virtual time has passed. It is what `sleep` of a runtime is
-    /// elsewhere: a pause, or the time limit of another future. Dropping it takes the timer back. A program that has an adapter
-    /// alone finds the same at its overlapped file, as
-    /// [`OverlappedFile::simulation`](netdirect::OverlappedFile::simulation).
+    /// A timer of the network: a future that ends when this much virtual time has passed. It corresponds to `sleep` of a runtime: a pause,
+    /// or the time limit of another future. Dropping it cancels the timer. A program that has only an adapter finds the same at its
+    /// overlapped file, as [`OverlappedFile::simulation`](netdirect::OverlappedFile::simulation).
     ///
     /// ```
     /// use std::time::Duration;
@@ -180,8 +179,8 @@ impl Simulation {
         clock.sleep(time)
     }
 
-    /// Reports, one line each, which requests of all adapters wait for what, and how much data each stream carries. When no event
-    /// is left that could end a wait, the wait logs this report at level error and returns the report in its error.
+    /// Reports, one line each, the requests of all adapters with the events that they wait for, and the amount of data that each stream
+    /// carries. When no event is left that could end a wait, the wait logs this report at level error and returns the report in its error.
     pub fn report(&self) -> Vec<String> {
         self.world.report()
     }
@@ -195,12 +194,12 @@ impl Simulation {
         self.world.moved();
     }
 
-    /// Has others see the sockets for datagrams from which a host connects at other ports from now on, as behind a NAT that has
-    /// forgotten them. Datagrams to the former ports are lost. Returns how many sockets there are; those of listeners stay.
+    /// Makes others see the sockets for datagrams from which a host connects at other ports from now on, as behind a NAT that has forgotten
+    /// them. Datagrams to the former ports are lost. Returns the number of these sockets; those of listeners keep their ports.
     ///
     /// # Errors
     ///
-    /// [`INSUFFICIENT_RESOURCES`](Status::INSUFFICIENT_RESOURCES) where no port is left.
+    /// [`INSUFFICIENT_RESOURCES`](Status::INSUFFICIENT_RESOURCES) if no port is left.
     pub fn rebind(&self, host: impl Into<IpAddr>) -> Result<usize> {
         let host = host.into();
         let rebound = self
@@ -210,7 +209,7 @@ impl Simulation {
         rebound.map_err(|error| Error::new(Status::INSUFFICIENT_RESOURCES, error.to_string()))
     }
 
-    /// How often the network has disturbed its streams and datagrams, by kind of disturbance.
+    /// The number of disturbances of the network's streams and datagrams, by kind.
     pub fn disturbances(&self) -> Disturbances {
         self.world.network(|network| network.disturbances())
     }
@@ -223,7 +222,7 @@ impl Simulation {
     }
 }
 
-/// The time of a network, for a program that has no adapter at hand.
+/// The time of a network, for a program without an adapter.
 struct Clock(World);
 
 impl fmt::Debug for Clock {
@@ -262,15 +261,15 @@ thread_local! {
     static OPENED: RefCell<BTreeMap<String, ByUrl>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// How many networks this thread remembers by their URLs.
+/// The number of networks that this thread remembers by their URLs.
 #[cfg(test)]
 pub(crate) fn opened() -> usize {
     OPENED.with_borrow(BTreeMap::len)
 }
 
-/// Opens an adapter. `name` is the part of its URL behind the [`SCHEME`]: `seed=7`, and maybe `protocol=udp` and keys for the
-/// [`Conditions`]. URLs that differ only in their `address` name the same network in one thread, for as long as anything of the
-/// network is held. Opened again after that, the network begins anew.
+/// Opens an adapter. `name` is the part of its URL behind the [`SCHEME`]: `seed=7`, and optionally `protocol=udp` and keys for the
+/// [`Conditions`]. URLs that differ only in their `address` name the same network in one thread, for as long as anything of the network is
+/// held. Opened again after that, the network begins anew.
 pub(crate) fn open(name: &str, options: Options) -> Result<Arc<dyn Adapter>> {
     let asked = Asked::parse(name).map_err(|what| {
         let what = format!("{SCHEME}{name}: {what}");
@@ -400,7 +399,7 @@ impl Asked {
     }
 }
 
-/// The error for a URL without a seed. There is no default one: with it every run would be the same, and no failure would say so.
+/// The error for a URL without a seed. There is no default seed: with one every run would be the same, and no failure would show the seed.
 fn without_seed(parts: &[&str]) -> String {
     let parts: String = parts.iter().map(|part| format!(",{part}")).collect();
     format!(

@@ -18,20 +18,20 @@ fn connect_status(error: &io::Error) -> Status {
         Some(Errno::NETUNREACH | Errno::NETDOWN | Errno::INVAL | Errno::AFNOSUPPORT) => {
             Status::NETWORK_UNREACHABLE
         }
-        // EMSGSIZE: the way is too narrow for QUIC.
+        // EMSGSIZE: the path's datagrams are too short for QUIC.
         Some(Errno::HOSTUNREACH | Errno::HOSTDOWN | Errno::MSGSIZE) => Status::HOST_UNREACHABLE,
         Some(Errno::TIMEDOUT) => Status::IO_TIMEOUT,
         // The four-tuple is in use (AMB-026).
         Some(Errno::ADDRNOTAVAIL | Errno::ADDRINUSE) => Status::ADDRESS_ALREADY_EXISTS,
         _ if is_shortage(error) => Status::INSUFFICIENT_RESOURCES,
         // A route, a firewall or another rule of this machine forbids a call, or the system lacks it. ND2's page of Connect has no status
-        // that says so.
+        // for this.
         _ if is_refusal(error) => Status::HOST_UNREACHABLE,
         _ => Status::CONNECTION_REFUSED,
     }
 }
 
-/// The error of a Connect whose transport did not connect, with the transport's words.
+/// The error of a Connect whose transport did not connect, with the transport's message.
 pub(crate) fn connect_error(error: &io::Error) -> Error {
     Error::new(connect_status(error), error.to_string())
 }
@@ -59,7 +59,7 @@ pub(crate) fn bind_error(error: &BindError) -> Error {
     Error::new(status, error.to_string())
 }
 
-/// Whether a connect failed because the two addresses have a connection, or had a connection until recently.
+/// Returns true if a connect failed because the two addresses have a connection, or had a connection until recently.
 pub(crate) fn is_taken(error: &io::Error) -> bool {
     matches!(errno(error), Some(Errno::ADDRNOTAVAIL | Errno::ADDRINUSE))
 }
@@ -72,7 +72,7 @@ pub(crate) fn shortage(what: &'static str) -> impl Fn(io::Error) -> Error {
             Some(ENOMEM) => Status::NO_MEMORY,
             _ if is_refusal(&error) => Status::UNSUCCESSFUL,
             None if error.kind() == io::ErrorKind::InvalidInput => Status::INVALID_PARAMETER,
-            // softnd itself does not have it on this system.
+            // softnd itself lacks this on this system.
             None if error.kind() == io::ErrorKind::Unsupported => Status::NOT_SUPPORTED,
             _ => Status::INSUFFICIENT_RESOURCES,
         };

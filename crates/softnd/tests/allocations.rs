@@ -17,7 +17,7 @@ const THREADS: usize = 16;
 /// Read in place when it is sent.
 const LEN: usize = 16 * 1024;
 
-/// One round: every kind of request, several in a row, results taken by polling both sides.
+/// One round: every kind of request, several in a row, with results taken by polling both sides.
 fn round(pair: &Pair, here: &common::Region, there: &common::Region) {
     for _ in 0..8 {
         pair.passive_qp.receive(1, &[there.sge(0, LEN)]).unwrap();
@@ -52,8 +52,8 @@ fn round(pair: &Pair, here: &common::Region, there: &common::Region) {
     }
 }
 
-/// The lock library sets its table of sleepers up when threads meet in a lock for the first time, once in a process.
-/// Whether that happens during the measurement is the scheduler's choice, so it has to happen before.
+/// The lock library sets its table of sleepers up when threads meet in a lock for the first time, once in a process. The scheduler
+/// determines if that happens during the measurement, so it has to happen before.
 fn set_up_sleeping() {
     let (lock, never, together) = (Mutex::new(()), Condvar::new(), Barrier::new(THREADS));
     std::thread::scope(|scope| {

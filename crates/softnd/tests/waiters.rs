@@ -1,7 +1,7 @@
-//! Many threads that wait on one file, each for a connection request of its own: idle ones do not run, an arrival wakes one,
-//! and they need no descriptors. What is counted is how often the system has given each thread a processor.
+//! Many threads that wait on one file, each for a separate connection request: idle ones do not run, an arrival wakes one, and they need no
+//! descriptors. The tests count how often the system has given each thread a processor.
 //!
-//! The tests count threads and descriptors of the process, so they are a program of their own and run one after the other.
+//! The tests count threads and descriptors of the process, so they are a separate program and run one after the other.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -28,15 +28,15 @@ struct Waiters {
     listener: Arc<dyn Listener>,
     address: std::net::SocketAddr,
     threads: BTreeMap<i32, JoinHandle<Status>>,
-    /// Another connection, for something to happen meanwhile.
+    /// Another connection, for events meanwhile.
     others: Pair,
 }
 
-/// How often the threads have run, if all of them sleep.
+/// The number of times that the threads have run, if all of them sleep.
 type Runs = BTreeMap<i32, u64>;
 
 impl Waiters {
-    /// `None` if the system does not allow so many threads.
+    /// `None` if the system does not allow this many threads.
     fn new(count: usize) -> Option<Self> {
         let side = Side::new();
         let (listener, address) = side.listener(0);
@@ -69,7 +69,7 @@ impl Waiters {
         Some(waiters)
     }
 
-    /// Something happens on another adapter of the process.
+    /// Exchanges a message on another adapter of the process.
     fn exchange(&self) {
         for _ in 0..5 {
             self.others.passive_qp.receive(1, &[]).unwrap();
@@ -79,7 +79,7 @@ impl Waiters {
         }
     }
 
-    /// How often each thread has run, or `None` if one does not sleep.
+    /// The number of times that each thread has run, or `None` if one does not sleep.
     fn runs(&self) -> Option<Runs> {
         let runs = self.threads.keys().map(|thread| {
             let status = fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok()?;
@@ -99,7 +99,7 @@ impl Waiters {
         runs.collect()
     }
 
-    /// Waits until all threads sleep, and stay asleep while something else happens.
+    /// Waits until all threads sleep, and stay asleep during other events.
     fn settled(&self) -> Runs {
         let begun = Instant::now();
         loop {
@@ -124,7 +124,7 @@ impl Waiters {
         ran.map(|(thread, _)| *thread).collect()
     }
 
-    /// The threads whose requests have ended: how many of them, and that all ended well.
+    /// Joins the threads whose requests have ended, and checks that all ended well. Returns their number.
     fn reap(&mut self) -> usize {
         let ended: Vec<i32> = self
             .threads
@@ -170,7 +170,7 @@ fn idle_threads_sleep_and_an_arrival_wakes_one(count: usize) {
         descriptors()
     );
 
-    // Nothing happens to them.
+    // No event concerns them.
     (0..4).for_each(|_| waiters.exchange());
     assert_eq!(
         waiters.runs(),
@@ -178,7 +178,7 @@ fn idle_threads_sleep_and_an_arrival_wakes_one(count: usize) {
         "an idle thread has run"
     );
 
-    // Peers that are turned away.
+    // Peers that are refused.
     for _ in 0..3 {
         let mut peer = raw::dial(waiters.address);
         peer.write_all(&[0; 20]).unwrap();

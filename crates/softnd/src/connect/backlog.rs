@@ -8,8 +8,8 @@ use iwarp_io::peer_table::PeerTable;
 use iwarp_io::setup::Incoming;
 use netdirect_provider::listener::Backlog;
 
-/// Requests in the order in which the listener hands them out. Any peer may have all places. In a full backlog the youngest Request
-/// of the peer that has the most gives way to a Request of a peer with fewer (IW-055).
+/// Requests in the order in which the listener passes them on. Any peer may have all places. In a full backlog the youngest Request of the
+/// peer that has the most gives way to a Request of a peer with fewer (IW-055).
 #[derive(Debug)]
 pub(crate) struct RequestBacklog {
     requests: PeerTable<Arc<Incoming>>,

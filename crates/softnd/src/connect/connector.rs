@@ -1,8 +1,8 @@
 //! The line below softnd's connectors: transports and the MPA start-up exchange.
 //!
-//! [`state`] has what a connector keeps, [`active`] Connect and CompleteConnect, [`passive`] Accept. What the queue pair, the stream
-//! and the deadlines tell comes in here and locks the connector. The connector's lock is held while its queue pair is called, so the
-//! queue pair's signals are left in an atomic and taken up by whoever holds the lock, after it goes.
+//! [`state`] has the state of a connector, [`active`] Connect and CompleteConnect, [`passive`] Accept. Notifications of the queue pair, the
+//! stream and the deadlines arrive here and lock the connector. The connector's lock is held while its queue pair is called, so the queue
+//! pair's signals are left in an atomic, and the holder of the lock takes them up after it has unlocked.
 
 mod active;
 mod passive;
@@ -127,7 +127,7 @@ impl ConnectorLine for Connector {
         state.line.setup = Setup::None;
     }
 
-    /// The peer sees a reset, by which it tells this from a refusal (AMB-004).
+    /// The peer sees a reset, which distinguishes this from a refusal (AMB-004).
     fn give_up(&self, state: &mut ConnectorState, _: State) {
         let qp = state.qp.take();
         if let Setup::Connecting(attempt) = std::mem::take(&mut state.line.setup) {
@@ -203,10 +203,10 @@ impl ConnectorLine for Connector {
 }
 
 impl Connector {
-    /// Takes up the signals of the queue pair that nobody has taken up yet.
+    /// Takes up the signals of the queue pair that no thread has taken up yet.
     fn attend(&self) {
-        // A thread that finds the connector locked leaves its signals to the thread with the lock, which looks for signals after
-        // it has unlocked. Both threads have a fence, so that at least one of them sees what the other one has done.
+        // A thread that finds the connector locked leaves its signals to the thread with the lock, which looks for signals after it has
+        // unlocked. Both threads have a fence, so that at least one of them sees the change of the other one.
         fence(Ordering::SeqCst);
         while self.signals.load(Ordering::SeqCst) != 0 {
             let attended = self.rules.try_with(|state| {

@@ -1,4 +1,4 @@
-//! What a connector does once its lock is released.
+//! The work of a connector once its lock is released.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use netdirect_provider::requests::Action;
 
 use crate::qp::{FlushGuard, News};
 
-/// What takes effect when it is dropped. The guard of flushed requests comes last, so that they are seen after NotifyDisconnect has
+/// Work that is done when the value is dropped. The guard of flushed requests comes last, so that they are seen after NotifyDisconnect has
 /// ended (CONN-106).
 #[derive(Debug)]
 pub(crate) enum Delivery {

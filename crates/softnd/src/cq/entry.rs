@@ -13,14 +13,14 @@ pub(crate) struct Entry {
     pub(crate) solicited: bool,
 }
 
-/// A result in the ring. The result's tag has the kind of the request, and whether the result has immediate data.
+/// A result in the ring. The result's tag has the kind of the request, and a bit that is set if the result has immediate data.
 #[derive(Debug, Default)]
 pub(crate) struct Words {
     request: Word,
     queue_pair: Word,
     /// Status and octets.
     outcome: Word,
-    /// Immediate data of 8 octets. Valid only if the tag says that the result has immediate data.
+    /// Immediate data of 8 octets. Valid only if the bit in the tag is set.
     immediate: Word,
 }
 
@@ -40,7 +40,7 @@ const KINDS: [RequestType; 8] = {
 };
 /// The bits of a tag that hold the kind.
 const KIND: u64 = KINDS.len() as u64 - 1;
-/// The bit of a tag that says that the result has immediate data.
+/// The bit of a tag that is set if the result has immediate data.
 const IMMEDIATE: u64 = KINDS.len() as u64;
 
 fn kind_bits(kind: RequestType) -> u64 {
@@ -102,7 +102,7 @@ impl cq::Entry for Entry {
     }
 }
 
-/// What a Notify of this kind waits for (CQ-026 to CQ-028).
+/// The results that a Notify of this kind waits for (CQ-026 to CQ-028).
 pub(super) fn notify_on(kind: NotifyType) -> NotifyOn {
     match kind {
         NotifyType::Any => NotifyOn::Any,
@@ -111,7 +111,7 @@ pub(super) fn notify_on(kind: NotifyType) -> NotifyOn {
     }
 }
 
-/// The reason that stands for this error status in the ring.
+/// The reason that represents this error status in the ring.
 pub(super) const fn reason(status: Status) -> Reason {
     match NonZeroU32::new(status.bits()) {
         Some(bits) => Reason(bits),

@@ -2,7 +2,7 @@
 
 use super::Peer;
 
-/// One thing that a stack does, and what softnd does about it.
+/// One quirk of a stack, and softnd's treatment of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quirk {
@@ -10,9 +10,9 @@ pub struct Quirk {
     pub id: &'static str,
     /// The stack that has the quirk.
     pub peer: Peer,
-    /// What the stack does.
+    /// The behaviour of the stack.
     pub fact: &'static str,
-    /// What softnd does.
+    /// The behaviour of softnd.
     pub answer: &'static str,
     /// The source: a function or file of the driver, a commit, or an issue.
     pub source: &'static str,

@@ -23,7 +23,7 @@ fn every_quirk_has_an_id_a_peer_and_a_source() {
     assert_eq!(Peer::by_name("rxe"), None);
 }
 
-/// MPA does not tell which stack a peer runs.
+/// MPA does not carry the name of a peer's stack.
 #[test]
 fn the_defaults_suit_all_of_them() {
     let options = Options::default();

@@ -56,8 +56,8 @@ impl ClientQp {
         self.post_operation(context, operation, flags)
     }
 
-    /// Inlined, with all that it calls until the request is in its queue, so that each kind of request has code of its own, which does
-    /// not ask for the kind.
+    /// Inlined, with all functions that it calls until the request is in its queue, so that each kind of request has its own code, which
+    /// does not check the kind.
     #[inline(always)]
     fn post_operation(
         &self,

@@ -250,7 +250,7 @@ fn sends(side: &Side<'_>) {
     side.qp.send(3, &[sge(side)], OpFlags::empty()).unwrap();
 }
 
-/// Has the active side send a message that the passive side receives.
+/// Makes the active side send a message that the passive side receives.
 fn message(active: &Side<'_>, passive: &Side<'_>) {
     passive.srq.receive(4, &[sge(passive)]).unwrap();
     sends(active);
@@ -267,7 +267,7 @@ fn results(side: &Side<'_>, count: usize) {
     }
 }
 
-/// Lets a side take in what has come, without waiting for anything.
+/// Lets a side handle arrived octets, without waiting.
 fn a_moment(side: &Side<'_>) {
     let awaited = begin(|overlapped| side.cq.notify(NotifyType::Any, overlapped));
     let _ = awaited.wait_timeout(Duration::from_millis(1));
@@ -277,7 +277,7 @@ fn notified(side: &Side<'_>) -> Overlapped {
     begin(|overlapped| side.connector.notify_disconnect(overlapped))
 }
 
-/// What the scenes rely on: an adapter that was opened and has never had a connection leaves nothing behind either.
+/// An assumption of the scenes: an adapter that was opened and has never had a connection leaves nothing behind either.
 #[test]
 fn nothing_stays_of_objects_without_a_connection() {
     let kinds = [Kind::Tcp, Kind::Udp, Kind::Streams, Kind::Datagrams];

@@ -51,7 +51,7 @@ fn what_a_released_adapter_has_sent_arrives_and_then_nothing_of_it_stays(kind: K
     stage.assert_nothing_stays(&format!("{kind:?}"));
 }
 
-/// A peer that does without softnd.
+/// A peer that does not use softnd.
 trait Peer: Read + Write {}
 
 impl<T: Read + Write> Peer for T {}

@@ -1,7 +1,7 @@
-//! What stays in memory when the client has released everything: nothing, however a connection has ended, over every transport.
+//! Tests that nothing stays in memory when the client has released everything, however a connection has ended, over every transport.
 //!
-//! In a simulated network nothing may stay once the last handle has gone, because nobody moves its clock any more. Over TCP and
-//! UDP the adapters' threads have connections to end, and then nothing may stay either.
+//! In a simulated network nothing may stay once the last handle was dropped, because its clock no longer moves. Over TCP and UDP the
+//! adapters' threads have connections to end, and then nothing may stay either.
 
 mod ends;
 mod lingering;
@@ -12,10 +12,10 @@ mod stage;
 
 use stage::{Held, Kind, Order, Stage};
 
-/// Something that a client does, and all the handles that it has afterwards.
+/// A part of a client's program, and all the handles that it has afterwards.
 struct Scene(&'static str, fn(&Stage) -> Vec<Held>);
 
-/// Plays each scene, and releases what the client has in several orders.
+/// Runs each scene, and releases the client's handles in several orders.
 fn play(kind: Kind, scenes: &[Scene]) {
     for Scene(name, scene) in scenes {
         for order in Order::ALL {

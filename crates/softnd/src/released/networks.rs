@@ -1,4 +1,4 @@
-//! Simulated networks: what keeps them, where they are released, and how many a program can make.
+//! Simulated networks: the handles that keep them, their release, and a program that makes many.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::simulation::{self, Simulation};
 
 const SIMULATED: [Kind; 2] = [Kind::Streams, Kind::Datagrams];
 
-/// A handle, with how to make it.
+/// A handle, with the function that makes it.
 type Handle = (&'static str, fn(&Stage, &Simulation) -> Held);
 
-/// Connections are dropped as they are, so that nothing but the release of the network can end them.
+/// Connections are dropped without being ended, so that only the release of the network can end them.
 #[test]
 fn nothing_stays_of_many_networks_with_a_connection_each() {
     for kind in SIMULATED {
@@ -80,7 +80,7 @@ thread_local! {
 #[test]
 fn a_network_can_be_released_at_the_end_of_its_thread() {
     for kind in SIMULATED {
-        // First, so that this thread's other memory goes before it.
+        // First, so that this thread's other thread-local values are destroyed before it.
         let thread = std::thread::spawn(move || {
             KEPT.set(None);
             let mut stage = Stage::new(kind);

@@ -10,7 +10,7 @@ on_each_transport!(
     a_request_keeps_nothing_after_its_objects,
 );
 
-/// What a client can hold, with how to take it from a side.
+/// A handle that a client can hold, with the function that takes it from a side.
 type Handle = (&'static str, fn(&Side<'_>) -> Held);
 
 const HANDLES: [Handle; 9] = [
@@ -33,7 +33,7 @@ fn the_last_handle_of_any_kind_keeps_the_network_and_nothing_stays_after_it(kind
             let last = take(if passive { &other } else { &one });
             drop((one, other));
             let network = stage.weak();
-            // The client's own handle of the network goes first.
+            // The client's own handle of the network is dropped first.
             stage.network_released();
             let alive = network.as_ref().is_none_or(|network| network.is_alive());
             assert!(alive, "{kind:?}: a {name} does not keep its network");

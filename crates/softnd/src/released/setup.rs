@@ -139,12 +139,12 @@ fn nothing_stays_of_a_connection_that_was_refused(kind: Kind) {
     );
 }
 
-/// Gives a request some time. How far it gets does not matter, only that nothing stays.
+/// Gives a request some time. Its progress does not matter, only that nothing stays.
 fn a_moment(request: &Overlapped) {
     let _ = request.wait_timeout(Duration::from_millis(1));
 }
 
-/// A peer's request lies in the passive connector.
+/// A peer's request is in the passive connector.
 fn offered(stage: &Stage) -> (Side<'_>, Side<'_>) {
     let (active, passive) = stage.sides();
     let asked = passive.asks();
@@ -153,7 +153,7 @@ fn offered(stage: &Stage) -> (Side<'_>, Side<'_>) {
     (active, passive)
 }
 
-/// The peer has accepted. `then` goes on.
+/// The peer has accepted. `then` continues.
 fn answered(stage: &Stage, then: impl FnOnce(&Side<'_>, &Side<'_>)) -> (Side<'_>, Side<'_>) {
     let (active, passive) = stage.sides();
     let asked = passive.asks();
@@ -165,7 +165,7 @@ fn answered(stage: &Stage, then: impl FnOnce(&Side<'_>, &Side<'_>)) -> (Side<'_>
     (active, passive)
 }
 
-/// The Connect has been refused by what `refuse` does.
+/// The Connect has been refused, by the action `refuse`.
 fn rejected<'a>(
     stage: &'a Stage,
     refuse: impl FnOnce(Side<'a>, Side<'a>) -> (Side<'a>, Side<'a>),
@@ -179,7 +179,7 @@ fn rejected<'a>(
     (active, passive)
 }
 
-/// Somebody who takes what a Connect sends, and never answers.
+/// A peer that accepts a connection and the octets of a Connect, and never answers.
 fn silent_peer(stage: &Stage) -> (SocketAddr, Held) {
     match (stage.kind, &stage.network) {
         (Kind::Streams, Some(network)) => {
@@ -201,7 +201,7 @@ fn silent_peer(stage: &Stage) -> (SocketAddr, Held) {
     }
 }
 
-/// Somebody who connects to a listener, and says nothing that it could understand.
+/// A peer that connects to a listener, and sends nothing that the listener could understand.
 fn silent_caller(stage: &Stage, to: SocketAddr) -> Held {
     match (stage.kind, &stage.network) {
         (Kind::Streams, Some(network)) => {

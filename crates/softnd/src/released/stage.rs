@@ -1,4 +1,4 @@
-//! Clients with two adapters, and the list of what must not outlive them.
+//! Clients with two adapters, and the list of objects that must not outlive them.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -32,7 +32,7 @@ use crate::srq::Srq;
 /// Ends a hanging test. Nothing takes this long on the slowest machine.
 pub(super) const LONG: Duration = Duration::from_secs(120);
 
-/// What carries the connections.
+/// The network that carries the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Tcp,
@@ -78,7 +78,7 @@ impl Order {
     }
 }
 
-/// Belongs to a world, which calls it never and drops it with itself.
+/// Belongs to a world, which never calls it and drops it with itself.
 struct WorldTask;
 
 impl Task for WorldTask {
@@ -89,7 +89,7 @@ impl Task for WorldTask {
 
 pub(super) type Watched = (&'static str, Weak<dyn Any + Send + Sync>);
 
-/// A network and all that was made in it.
+/// A network and all objects that were made in it.
 pub(super) struct Stage {
     pub(super) kind: Kind,
     pub(super) network: Option<Simulation>,
@@ -121,7 +121,7 @@ impl Stage {
         self.watched.into_inner()
     }
 
-    /// How the network is found, if it is a simulated one.
+    /// A reference to the network, if it is a simulated one.
     pub(super) fn weak(&self) -> Option<WeakWorld> {
         self.network
             .as_ref()
@@ -140,7 +140,7 @@ impl Stage {
             .push((what, Arc::downgrade(&object)));
     }
 
-    /// What is still in memory.
+    /// The objects that are still in memory.
     pub(super) fn alive(&self) -> Vec<&'static str> {
         let watched = self.watched.borrow();
         let alive = watched
@@ -149,7 +149,7 @@ impl Stage {
         alive.map(|(what, _)| *what).collect()
     }
 
-    /// Waits until nothing is in memory any more. In a simulated network that has to be so at once.
+    /// Waits until nothing is in memory any more. In a simulated network this must hold at once.
     #[track_caller]
     pub(super) fn assert_nothing_stays(mut self, when: &str) {
         assert!(self.watched.borrow().len() > 1, "{when}: nothing was made");
@@ -163,7 +163,7 @@ impl Stage {
         }
     }
 
-    /// How many adapters are still in memory.
+    /// The number of adapters that are still in memory.
     pub(super) fn adapters(&self) -> usize {
         let alive = self.alive().into_iter();
         alive.filter(|what| *what == "an adapter").count()
@@ -236,7 +236,7 @@ impl Stage {
         self.connected_with(Options::default())
     }
 
-    /// The same, with these options for the passive side.
+    /// Two clients with a connection, with these options for the passive side.
     pub(super) fn connected_with(&self, passive: Options) -> (Side<'_>, Side<'_>) {
         let (active, passive) = (self.side(), Side::new(self, passive, true));
         let asked = passive.asks();
@@ -338,7 +338,7 @@ impl<'a> Side<'a> {
         self.stage.watch("a queue pair", &qp.line().0);
     }
 
-    /// Where peers connect to.
+    /// The address that peers connect to.
     pub(super) fn address(&self) -> SocketAddr {
         self.listener.get_local_address().unwrap()
     }

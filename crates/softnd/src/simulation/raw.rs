@@ -11,7 +11,7 @@ use iwarp_io::transport::{self, Transport};
 
 use super::Simulation;
 
-/// How many ports are tried for a stream.
+/// The number of ports that are tried for a stream.
 const PORTS: usize = 16;
 
 impl Simulation {
@@ -44,7 +44,7 @@ impl Simulation {
     ///
     /// # Errors
     ///
-    /// `ConnectionRefused` when nobody listens at the address; `NetworkUnreachable` when no route leads there; `Deadlock` when no
+    /// `ConnectionRefused` when there is no listener at the address; `NetworkUnreachable` when no route leads there; `Deadlock` when no
     /// event is left in the simulation that could bring an answer; `PermissionDenied` in a thread other than the simulation's.
     pub fn dial_raw(&self, from: impl Into<IpAddr>, to: SocketAddr) -> io::Result<RawStream> {
         let from = SocketAddr::new(from.into(), 0);
@@ -52,7 +52,7 @@ impl Simulation {
             let bound = self.transport().bind(from, Purpose::Connecting)?;
             bound.connect(to)
         };
-        // As systems do, another port is picked if a stream to the same address has this one.
+        // Like a system, picks another port if a stream to the same address has this one.
         let is_taken = |error: &io::Error| error.kind() == ErrorKind::AddrNotAvailable;
         let mut attempts = (1..PORTS).map(|_| dial());
         let free = attempts.find(|dialed| !dialed.as_ref().is_err_and(is_taken));
@@ -69,7 +69,7 @@ impl Simulation {
     ///
     /// # Errors
     ///
-    /// `AddrInUse` when somebody listens at the address already; `PermissionDenied` in a thread other than the simulation's.
+    /// `AddrInUse` when there is a listener at the address already; `PermissionDenied` in a thread other than the simulation's.
     pub fn listen_raw(&self, at: SocketAddr) -> io::Result<RawListener> {
         let bound = self.transport().bind(at, Purpose::Listening)?;
         let address = bound.local()?;

@@ -1,17 +1,16 @@
-//! Tests that change their process, or count in it: each runs in a process of its own.
+//! Tests that change their process, or count in it: each runs in a separate process.
 
 use std::process::Command;
 
-/// In the environment of such a process.
+/// The variable that is set in such a process.
 const CHILD: &str = "SOFTND_TEST_ALONE";
 
-/// Returns true in the process of its own.
+/// Returns true in the separate process.
 pub fn is_alone() -> bool {
     std::env::var_os(CHILD).is_some()
 }
 
-/// Runs a test of this program, which is named with its module, in a process of its own. `prepare` may change that process's
-/// environment.
+/// Runs a test of this program, which is named with its module, in a separate process. `prepare` may change that process's environment.
 ///
 /// # Panics
 /// When the test fails there.

@@ -35,7 +35,7 @@ pub const ENDINGS: [Ending; 5] = [
     Ending::Request,
 ];
 
-/// One end of a connection, and what ends it.
+/// One end of a connection, and the action that ends it.
 pub struct Watched {
     pub side: Side,
     pub qp: Arc<dyn QueuePair>,
@@ -45,7 +45,7 @@ pub struct Watched {
     pub _peer: Box<dyn Any + Send>,
 }
 
-/// A Write to memory that nobody has registered; its success is not reported.
+/// A Write to memory that is not registered; its success is not reported.
 pub fn write_astray(qp: &Arc<dyn QueuePair>) {
     let nowhere = RemoteAddress {
         address: 0,
@@ -131,7 +131,7 @@ pub fn reset_by_hand() -> Watched {
     }
 }
 
-/// Takes the results in the queue. Returns whether the flushed Receive is among them.
+/// Takes the results in the queue. Returns true if the flushed Receive is among them.
 pub fn is_flushed(cq: &Arc<dyn CompletionQueue>) -> bool {
     let mut results = [CompletionResult::default(); 8];
     let count = cq.get_results(&mut results);
@@ -140,7 +140,7 @@ pub fn is_flushed(cq: &Arc<dyn CompletionQueue>) -> bool {
         .any(|result| result.status == Status::CANCELED)
 }
 
-/// Has `act` called at the end of the request, in the thread that ends it.
+/// Makes `act` run at the end of the request, in the thread that ends it.
 pub fn at_end(act: impl Fn() + Send + Sync + 'static) -> Overlapped {
     Overlapped::with_sink(Arc::new(move |_: Status| act()))
 }

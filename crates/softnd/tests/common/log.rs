@@ -1,4 +1,4 @@
-//! Records what is logged while the tests of a process run.
+//! Records the log while the tests of a process run.
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -49,8 +49,8 @@ impl Subscriber for Log {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// From here on lines are kept: those of the process, or in a simulated network, where nothing happens in other threads, those
-/// of the test's own thread.
+/// From here on lines are kept: those of the process, or in a simulated network, where nothing happens in other threads, those of the
+/// test's own thread.
 pub fn keep() {
     static ONCE: Once = Once::new();
     thread_local! {

@@ -29,7 +29,7 @@ pub fn armed(pair: &Pair, overlapped: &Overlapped) {
     let _ = pair.passive.cq.notify(NotifyType::Any, overlapped).unwrap();
 }
 
-/// A pair whose passive side has polled through so many messages that its stream is not reported any more.
+/// A pair whose passive side has polled through enough messages that its stream is not reported any more.
 pub fn steadily_polled() -> (Pair, Region) {
     let pair = pair();
     let target = pair.passive.region(8, ALL);

@@ -23,7 +23,7 @@ use netdirect::{
 use softnd::Options;
 use softnd::simulation::{Chance, Conditions, Simulation};
 
-/// Prints the name of the running test to standard error, and why the test is skipped.
+/// Prints the name of the running test to standard error, and the reason why the test is skipped.
 pub fn skip(why: &str) {
     let thread = thread::current();
     let test = thread.name().unwrap_or("a test");
@@ -34,13 +34,13 @@ pub fn skip(why: &str) {
 /// A time limit that ends a hanging test. Nothing takes this long on the slowest machine.
 pub const LONG: Duration = Duration::from_secs(120);
 
-/// Whether these tests run in a simulated network: those of the programs `on_sim` and `udp` do.
+/// True in the programs `on_sim` and `udp`, whose tests run in a simulated network.
 pub const SIMULATED: bool = matches!(
     module_path!().as_bytes(),
     [b'o', b'n', b'_', b's', b'i', b'm', ..] | [b'u', b'd', b'p', b':', ..]
 );
 
-/// Whether the adapters of that network connect over UDP.
+/// True if the adapters of that network connect over UDP.
 const OVER_UDP: bool = matches!(module_path!().as_bytes(), [b'u', b'd', b'p', b':', ..]);
 
 /// The length of a long message, in octets. Simulated networks use a shorter message, because each segment costs time.
@@ -62,8 +62,8 @@ pub fn seed() -> u64 {
     seed.map_or(1, |seed| seed.parse().expect("SOFTND_SEED is a number"))
 }
 
-/// What simulated networks do to their streams: the default, or with `SOFTND_NETWORK=harsh` in the environment segments of a
-/// few octets, some of which are late, and small buffers.
+/// The conditions of simulated networks: the default, or with `SOFTND_NETWORK=harsh` in the environment segments of a few octets, some of
+/// which are late, and small buffers.
 fn conditions() -> Conditions {
     let mut conditions = Conditions::default();
     match std::env::var("SOFTND_NETWORK").as_deref() {
@@ -84,8 +84,8 @@ pub fn network() -> Simulation {
     NETWORK.with(Clone::clone)
 }
 
-/// How many tests have adapters of the host at a time, however many threads the harness has: each test was made for a process with
-/// 1,024 descriptors, and they share the process's.
+/// The number of tests that have adapters of the host at a time, however many threads the harness has: each test was made for a process
+/// with 1,024 descriptors, and they share those of the process.
 const AT_ONCE: usize = 8;
 
 /// A test that has adapters of the host. There are at most [`AT_ONCE`].
@@ -141,7 +141,7 @@ pub fn provider(options: Options) -> Arc<dyn netdirect::Provider> {
     softnd::provider(options)
 }
 
-/// The time that limits of waits are told in.
+/// The clock of time limits of waits.
 pub fn now() -> Duration {
     static BEGIN: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
     if SIMULATED {
@@ -161,7 +161,7 @@ pub fn idle() {
     }
 }
 
-/// One end: an opened adapter with what every connection needs.
+/// One end: an opened adapter with the objects that every connection needs.
 #[derive(Clone)]
 pub struct Side {
     pub adapter: Arc<dyn Adapter>,
@@ -280,7 +280,7 @@ impl Region {
     }
 }
 
-/// Waits for the end of a request. A request found complete only after the time limit counts as a failure, because it woke nobody.
+/// Waits for the end of a request. A request found complete only after the time limit counts as a failure, because it woke no thread.
 pub fn wait(overlapped: &Overlapped) -> Status {
     let begun = now();
     while SIMULATED && wire::relay() && overlapped.poll() == Status::PENDING {
@@ -425,19 +425,19 @@ pub fn connect_status(active: &Side, passive: &Side) -> Status {
     let connecting = connector.connect(&queue_pair, address, 1, 1, b"hello", &connects);
     let begun = now();
     while arrives.is_pending() && connects.is_pending() {
-        // Whichever ends first: a wait for one of them lasts no longer than this.
+        // Of the two requests, either may end first, so a wait for one of them is short.
         let _ = connects.wait_timeout(Duration::from_millis(1));
         assert!(now() - begun < LONG, "neither ends");
     }
     if end_if_over(arrival, &arrives) {
-        // The peer may have gone already.
+        // The peer may have disconnected already.
         let _ = theirs.accept(&their_queue_pair, 1, 1, &[], &accepts);
     }
     let status = end(connecting, &connects);
     status.err().unwrap_or(Status::SUCCESS)
 }
 
-/// Whether a request has completed with success by now.
+/// Returns true if a request has completed with success by now.
 fn end_if_over(started: netdirect::Result<Started>, overlapped: &Overlapped) -> bool {
     !overlapped.is_pending() && end(started, overlapped).is_ok()
 }

@@ -22,7 +22,7 @@ pub fn dial(to: SocketAddr) -> Peer {
     dial_from(Ipv4Addr::LOCALHOST.into(), to)
 }
 
-/// The same, from another loopback address.
+/// Connects from another loopback address.
 pub fn dial_from(from: IpAddr, to: SocketAddr) -> Peer {
     if SIMULATED {
         return Peer::Sim(network().dial_raw(from, to).unwrap());
@@ -82,7 +82,7 @@ impl Peer {
         }
     }
 
-    /// Writes what there is room for, in a simulated network.
+    /// Writes as many octets as there is room for, in a simulated network.
     pub fn try_write(&mut self, octets: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(_) => unreachable!("a socket of the system waits for room"),
@@ -131,7 +131,7 @@ impl Write for Peer {
     }
 }
 
-/// Where peers connect to: 127.0.0.1 and a port of its own.
+/// A socket to which peers connect: 127.0.0.1 and a free port.
 #[derive(Debug)]
 pub enum Server {
     Tcp(TcpListener),
@@ -152,7 +152,7 @@ pub fn server() -> (Server, SocketAddr) {
 }
 
 impl Server {
-    /// The peer that has come first, if any has, in a simulated network.
+    /// The peer that has connected first, if there is one, in a simulated network.
     pub fn try_accept(&self) -> Option<Peer> {
         match self {
             Self::Tcp(_) => unreachable!("a socket of the system waits for a peer"),

@@ -1,4 +1,4 @@
-//! An endless stream of large messages, and small requests beside the stream.
+//! An endless stream of large messages, and small requests at the same time.
 
 use std::sync::Arc;
 
@@ -20,29 +20,29 @@ pub const SMALL: usize = 64;
 /// visits move. Without fairness there is no such number.
 pub const MOST: u64 = 16 * WINDOW;
 
-/// Messages that may pass a request while the system has put the thread aside that is at it. A busy machine may do so with
-/// some of the requests.
+/// Messages that may pass a request while the system does not run the thread that handles it. A busy machine may do so with some of the
+/// requests.
 const FAR: u64 = 64 * MOST;
 
-/// What the contexts of requests say.
+/// The contexts of requests.
 pub const BULK_CONTEXT: u64 = 1;
 pub const SMALL_CONTEXT: u64 = 2;
 
-/// How the stream moves its data.
+/// The operation by which the stream moves its data.
 #[derive(Clone, Copy, Debug)]
 pub enum Stream {
     Write,
     Send,
 }
 
-/// Which thread polls the receiving side of the stream.
+/// The thread that polls the receiving side of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
     /// The thread that polls the other side as well.
     Same,
-    /// A thread that does nothing else.
+    /// A thread with no other work.
     Other,
-    /// Nobody: the adapter's own thread makes all progress.
+    /// No thread: the adapter's own thread makes all progress.
     Nobody,
 }
 
@@ -63,10 +63,10 @@ pub struct Bench {
     target: Region,
     stream: Stream,
     driver: Driver,
-    /// Messages of the stream that are under way, and that have been done ever.
+    /// Messages of the stream that are under way, and all that have been done.
     under_way: u64,
     done: u64,
-    /// Whether the stream goes on.
+    /// True while the stream continues.
     flows: bool,
     /// Small requests that have ended at the side that posted them, and at the other.
     small_done: [usize; 2],
@@ -153,7 +153,7 @@ impl Bench {
         }
     }
 
-    /// Takes once what the completion queues hold that this thread polls.
+    /// Takes the results of the completion queues that this thread polls, once.
     fn poll(&mut self) {
         let mut results = [CompletionResult::default(); 16];
         let taken = self.bulk.active.cq.get_results(&mut results);
@@ -183,7 +183,7 @@ impl Bench {
         self.fill();
     }
 
-    /// Stops the stream, or has it go on.
+    /// Stops the stream, or lets it continue.
     pub fn set_flowing(&mut self, flows: bool) {
         self.flows = flows;
         let before = self.done;
@@ -196,7 +196,7 @@ impl Bench {
         }
     }
 
-    /// How many messages of the stream have passed.
+    /// The number of messages of the stream that have passed.
     pub fn done(&self) -> u64 {
         self.done
     }
@@ -215,7 +215,8 @@ impl Bench {
         self.done += 1;
     }
 
-    /// Polls until so many small requests have ended at each side: how many messages of the stream have passed meanwhile.
+    /// Polls until this many small requests have ended at each side. Returns the number of messages of the stream that have passed
+    /// meanwhile.
     fn await_small(&mut self, wanted: [usize; 2]) -> u64 {
         let before = self.done;
         while self.small_done != wanted {
@@ -232,12 +233,12 @@ impl Bench {
     }
 }
 
-/// Requests of 8 octets, one at a time, beside the stream.
+/// Makes requests of 8 octets, one at a time, while the stream flows.
 pub fn small_requests_get_through(bench: &mut Bench) {
     let here = bench.small.active.region(8, ALL);
     let there = bench.small.passive.region(8, ALL);
     let (data, sink) = ([here.sge(0, 8)], [there.sge(0, 8)]);
-    // The stream flows before anything else does.
+    // The stream flows before anything else happens.
     while bench.done < WINDOW {
         bench.poll();
     }

@@ -9,7 +9,7 @@ use std::thread;
 use super::SIMULATED;
 use super::raw::{self, Peer, Server};
 
-/// A marker stands at every 512th octet of the stream, counted from its first FPDU (RFC 5044 §4.3).
+/// There is a marker at every 512th octet of the stream, counted from its first FPDU (RFC 5044 §4.3).
 const MARKER_EVERY: usize = 512;
 const MARKER: usize = 4;
 
@@ -45,7 +45,7 @@ impl Relay {
         Self { address, passed }
     }
 
-    /// What the active side has sent, and what the passive side has.
+    /// The octets that the active side has sent, and those of the passive side.
     pub fn octets(&self) -> [Vec<u8>; 2] {
         self.passed
             .each_ref()
@@ -66,14 +66,14 @@ fn forward(mut from: TcpStream, mut to: TcpStream, passed: &Octets) {
 }
 
 thread_local! {
-    /// The relays of this test in its simulated network, which whoever waits drives.
+    /// The relays of this test in its simulated network, driven by the waits of the test.
     static RELAYS: RefCell<Vec<Simulated>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A relay in a simulated network.
 enum Simulated {
     Listening(Server, SocketAddr, [Octets; 2]),
-    /// The active and the passive side, and what each of them has sent.
+    /// The active and the passive side, and the octets that each of them has sent.
     Connected([Peer; 2], [Direction; 2]),
 }
 
@@ -126,22 +126,22 @@ impl Direction {
     }
 }
 
-/// Passes on the octets that have arrived at the relays of this test. Returns whether there is a relay.
+/// Passes on the octets that have arrived at the relays of this test. Returns true if there is a relay.
 pub fn relay() -> bool {
     RELAYS.with_borrow_mut(|relays| {
         relays.iter_mut().for_each(Simulated::relay);
         !relays.is_empty()
     })
 }
-/// The octets that each FPDU takes on the wire, markers included, in a stream that begins with its start-up frame.
+/// The number of octets that each FPDU takes on the wire, markers included, in a stream that begins with its start-up frame.
 ///
 /// # Panics
-/// When it does not consist of whole FPDUs, with a right marker in each place or with none at all, as asked for.
+/// If the stream does not consist of whole FPDUs, with a right marker in each place or with none at all, according to `markers`.
 pub fn fpdus(stream: &[u8], markers: bool) -> Vec<usize> {
     let private_data = u16::from_be_bytes([stream[18], stream[19]]);
     let stream = &stream[20 + usize::from(private_data)..];
     let is_marker = |at: usize| markers && at % MARKER_EVERY < MARKER;
-    // Where each octet that belongs to no marker stands.
+    // The index of each octet that belongs to no marker.
     let places: Vec<_> = (0..stream.len()).filter(|at| !is_marker(*at)).collect();
     let mut left = &places[..];
     let mut lengths = Vec::new();

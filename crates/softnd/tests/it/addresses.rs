@@ -34,7 +34,7 @@ fn conn_009_lstn_008_iw_052_no_port_is_left_when_all_of_the_range_are_bound() {
     let listener = side.adapter.create_listener(&side.file).unwrap();
     let listen = || status(listener.bind(side.address()));
     assert_eq!(listen(), Status::TOO_MANY_ADDRESSES);
-    // Each address has ports of its own.
+    // Each address has separate ports.
     assert_eq!(
         status(other.connector().bind(other.address())),
         Status::SUCCESS
@@ -72,7 +72,7 @@ fn conn_010_iw_056_amb_026_two_addresses_have_one_connection() {
     let qp = passive.queue_pair();
     let connect = |to| run(|overlapped| connector.connect(&qp, to, 1, 1, &[], overlapped));
     assert_eq!(connect(peer), Err(Status::ADDRESS_ALREADY_EXISTS));
-    // The first connection is as it was, and softnd allows another try (CONN-014).
+    // The first connection is unchanged, and softnd allows another try (CONN-014).
     passive_qp.receive(1, &[]).unwrap();
     active_qp.send(2, &[], OpFlags::empty()).unwrap();
     assert_eq!(passive.result().status, Status::SUCCESS);
@@ -123,14 +123,14 @@ fn conn_014_conn_023_another_connect_from_a_port_whose_socket_is_closing() {
             "the port that the client has bound"
         );
     }
-    // Between the same two addresses the system has the last say, and ND2 has a status for it.
+    // Between the same two addresses the system decides, and ND2 has a status for it.
     let address = first.local_addr();
     let again = run(|overlapped| connector.connect(&qp, address, 1, 1, b"", overlapped));
     let allowed = [Status::ADDRESS_ALREADY_EXISTS, Status::CONNECTION_REFUSED];
     assert!(allowed.contains(&again.unwrap_err()), "{again:?}");
 }
 
-/// Somebody else takes the port of a connector whose attempt has failed: Connect says so with a status that its page lists, and the
+/// Another program takes the port of a connector whose attempt has failed: Connect fails with a status that its page lists, and the
 /// connector can be bound to another port.
 #[test]
 fn conn_014_amb_026_a_port_that_is_taken_between_two_attempts() {

@@ -1,4 +1,4 @@
-//! CQ-021, CQ-022: a completion queue that breaks down on request is as dead as one that has overflowed.
+//! CQ-021, CQ-022: a completion queue that breaks down on request behaves like one that has overflowed.
 
 use crate::common::{LONG, Side, connect, status};
 use netdirect::{

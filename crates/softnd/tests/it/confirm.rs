@@ -74,7 +74,7 @@ fn amb_002_a_write_without_the_right_is_refused_itself() {
     }
 }
 
-/// TST-075: only the last 41 octets lie outside the region, and other requests are in flight.
+/// TST-075: only the last 41 octets are outside the region, and other requests are in flight.
 #[test]
 fn amb_002_of_many_writes_the_one_that_reaches_too_far() {
     const LEN: usize = 200_000;

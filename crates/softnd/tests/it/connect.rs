@@ -342,7 +342,7 @@ fn iw_055_requests_beyond_the_backlog_are_refused() {
             (qp, connector, overlapped)
         })
         .collect();
-    // Two of the three requests are refused, no matter which. The third one waits.
+    // Two of the three requests are refused, in any order. The third one waits.
     let refused = || {
         requests
             .iter()
@@ -362,7 +362,7 @@ fn iw_055_requests_beyond_the_backlog_are_refused() {
             .count(),
         1
     );
-    drop(listener); // LSTN-033: what is queued is refused as well
+    drop(listener); // LSTN-033: queued requests are refused as well
     for (_, _, request) in &requests {
         assert_eq!(
             request.wait_timeout(common::LONG),
@@ -378,7 +378,7 @@ fn asking(host: u8, to: SocketAddr) -> Peer {
     peer
 }
 
-/// Takes those out that were refused, and returns how many they are.
+/// Takes out the peers that were refused, and returns their number.
 fn take_refused(peers: &mut Vec<Peer>) -> usize {
     let before = peers.len();
     // A refusal is a Reply. None of these peers is accepted.
@@ -409,10 +409,10 @@ fn iw_055_in_a_full_backlog_an_address_with_fewer_takes_the_place_of_the_one_wit
     wait_for_refusals(&mut many, 1);
     others.push(asking(4, address));
     wait_for_refusals(&mut many, 1);
-    // Now 127.0.0.2 has two, and more of it is refused.
+    // Now 127.0.0.2 has two places, and further peers of it are refused.
     many.push(asking(2, address));
     wait_for_refusals(&mut many, 1);
-    // A second one of 127.0.0.3 has fewer than 127.0.0.2, a third one does not.
+    // A second peer of 127.0.0.3 has fewer places than 127.0.0.2, a third one does not.
     others.push(asking(3, address));
     wait_for_refusals(&mut many, 1);
     let mut third = vec![asking(3, address)];
@@ -484,7 +484,7 @@ fn lstn_025_cancelling_ends_pending_requests_before_it_returns() {
         .get(Some(std::time::Duration::ZERO))
         .expect("a packet at once");
     assert_eq!((packet.key, packet.status), (3, Status::CANCELED));
-    // The connector is as before.
+    // The connector is unchanged.
     let _ = listener
         .get_connection_request(&connector, &overlapped)
         .unwrap();
@@ -525,7 +525,7 @@ fn lstn_025_a_connector_is_withdrawn_and_others_wait_on() {
     let _first = Caller::new(&active, address, b"first");
     assert_eq!(other.wait_timeout(common::LONG), Some(Status::SUCCESS));
     assert_eq!(there.get_private_data().unwrap(), b"first");
-    // The connector is as before.
+    // The connector is unchanged.
     let _ = listener.get_connection_request(&here, &one).unwrap();
     let _second = Caller::new(&active, address, b"second");
     assert_eq!(one.wait_timeout(common::LONG), Some(Status::SUCCESS));
@@ -547,7 +547,7 @@ fn lstn_025_a_peer_that_had_come_already_is_the_next_ones() {
     assert_eq!(status(here.get_private_data()), Status::CONNECTION_INVALID);
     assert_eq!(status(here.get_local_address()), Status::CONNECTION_INVALID);
 
-    // The withdrawn peer is first in line, although another peer has come since, and can be accepted.
+    // The withdrawn peer is first in line, although another peer has arrived since, and can be accepted.
     run(|overlapped| listener.get_connection_request(&there, overlapped)).unwrap();
     assert_eq!(there.get_private_data().unwrap(), b"first");
     let qp = passive.queue_pair();

@@ -75,7 +75,7 @@ fn every_operation(pair: &Pair, len: usize) {
     assert_eq!(source.buffer.to_vec(), data);
 }
 
-/// Runs every operation at each of these lengths. Returns what both sides sent.
+/// Runs every operation at each of these lengths. Returns the octets that both sides sent.
 fn octets_of_every_operation([active, passive]: [Options; 2], lens: &[usize]) -> [Vec<u8>; 2] {
     let mut relay = None;
     let (active, passive) = (Side::with(active), Side::with(passive));

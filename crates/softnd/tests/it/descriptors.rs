@@ -1,6 +1,6 @@
-//! A process that has no descriptors left: what the log says, and which peer is served when a descriptor is free again.
+//! A process that has no descriptors left: the log, and the peer that is served when a descriptor is free again.
 //!
-//! The limit holds for the whole process, so that each test runs in a process of its own.
+//! The limit holds for the whole process, so each test runs in a separate process.
 
 use crossbeam_channel::unbounded;
 use std::fmt::Write as _;
@@ -59,7 +59,7 @@ fn lines_about(what: &str) -> Vec<String> {
     about.cloned().collect()
 }
 
-/// Runs a test in a process of its own, where it is the only one that opens files and writes to the log.
+/// Runs a test in a separate process, where it is the only one that opens files and writes to the log.
 fn alone(name: &str, test: fn()) {
     if child::is_alone() {
         tracing::subscriber::set_global_default(Log).unwrap();
@@ -95,7 +95,7 @@ impl Drop for Hoard {
     }
 }
 
-/// Allows the process so many descriptors, or as many as it may have.
+/// Allows the process this many descriptors, or as many as it may have.
 fn limit(descriptors: u64) {
     let mut limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(u64::MAX);
@@ -103,7 +103,7 @@ fn limit(descriptors: u64) {
     setrlimit(Resource::Nofile, limit).unwrap();
 }
 
-/// Waits until a thread sleeps, as its file in `/proc` tells.
+/// Waits until a thread sleeps, according to its file in `/proc`.
 fn asleep(thread: &mut File) {
     let mut line = String::new();
     while !line.contains(") S ") {
@@ -181,7 +181,7 @@ fn ask(socket: Socket, to: SocketAddr, private_data: &[u8]) -> TcpStream {
     stream
 }
 
-/// Waits until the listener has said that it cannot accept, once more than before.
+/// Waits until the listener has logged that it cannot accept, once more than before.
 fn wait_for_complaint(side: &Side) {
     while lines_about("cannot accept").is_empty() {
         side.file.progress();
@@ -226,7 +226,7 @@ fn a_peer_is_served_when_a_connection_of_ours_ends() {
         let address = pair.listener.get_local_address().unwrap();
         let _peer = ask(peer, address, b"the next");
         wait_for_complaint(side);
-        // Established connections go on meanwhile.
+        // Established connections continue meanwhile.
         pair.passive_qp.receive(1, &[]).unwrap();
         pair.active_qp
             .send(2, &[], OpFlags::SILENT_SUCCESS)
@@ -266,7 +266,7 @@ fn silent_peers_give_their_descriptors_up() {
     });
 }
 
-/// Waits until everything that was sent from `ports` has arrived, as the system's table of sockets tells.
+/// Waits until all octets that were sent from `ports` have arrived, according to the system's table of sockets.
 fn delivered(table: &mut File, ports: &[u16]) {
     loop {
         let mut rows = String::new();
@@ -336,7 +336,7 @@ fn nobody_gives_way_where_nobody_waits() {
         let _peer = ask(peer, address, b"");
         let connector = side.connector();
         run(|overlapped| listener.get_connection_request(&connector, overlapped)).unwrap();
-        // Both peers have been accepted, in the order in which they came.
+        // Both peers have been accepted, in the order of their arrival.
         still_there();
         drop(hoard);
         assert_eq!(lines_about("cannot accept"), [""; 0]);

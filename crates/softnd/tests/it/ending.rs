@@ -1,4 +1,4 @@
-//! The end of a connection: which requests report the end, and in which order.
+//! The end of a connection: the requests that report the end, and their order.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -86,7 +86,7 @@ fn conn_106_the_flush_comes_without_notify_disconnect() {
     }
 }
 
-/// The application releases the connector while the connector tells it of the end.
+/// The application releases the connector while the connector reports the end.
 #[test]
 fn conn_106_the_flush_comes_when_the_connector_goes_while_it_tells() {
     for ending in ENDINGS {
@@ -131,7 +131,7 @@ fn ovl_001_requests_of_a_connector_are_cancelled_in_order() {
     }
 }
 
-/// AMB-033: NotifyDisconnect has ended when the own Disconnect ends, and the flush has been seen.
+/// AMB-033: when this side's Disconnect ends, NotifyDisconnect has ended, and the flush has been seen.
 #[test]
 fn amb_033_disconnect_ends_after_the_flush_and_notify_disconnect() {
     let (side, qp, connector, client) = silent();
@@ -149,7 +149,7 @@ fn amb_033_disconnect_ends_after_the_flush_and_notify_disconnect() {
     }
 }
 
-/// The statuses of the calls that ask a connector for its read limits and addresses.
+/// The statuses of the calls that return the read limits and addresses of a connector.
 fn answers(connector: &Arc<dyn Connector>) -> [Status; 3] {
     [
         common::status(connector.get_read_limits()),
@@ -160,7 +160,7 @@ fn answers(connector: &Arc<dyn Connector>) -> [Status; 3] {
 
 const NOTHING: [Status; 3] = [Status::CONNECTION_INVALID; 3];
 
-/// CONN-110, CONN-105: NotifyDisconnect ends with `ND_CANCELED` by a cancel only.
+/// CONN-110, CONN-105: only a cancel ends NotifyDisconnect with `ND_CANCELED`.
 #[test]
 fn conn_110_disconnect_is_cancelled_when_the_queue_pair_is_released() {
     let (side, qp, connector, _client) = silent();
@@ -241,7 +241,7 @@ fn conn_099_a_dead_connector_has_no_peer() {
     assert_eq!(answers(&here), NOTHING);
 }
 
-/// Also where only a time limit would end the wait of a Send for a Receive.
+/// Also if only a time limit would end the wait of a Send for a Receive.
 #[test]
 fn iw_026_amb_008_a_reset_is_noticed_behind_a_send_that_waits_for_a_receive() {
     let resets = "when 2nd Send sent: reset".parse().unwrap();

@@ -148,7 +148,7 @@ fn immediate_data_comes_in_order_with_sends() {
     assert_eq!(kinds, due);
 }
 
-/// RDMAPX-010, RDMAPX-011, AMB-002: which Atomics the peer refuses, and with which status they end.
+/// RDMAPX-010, RDMAPX-011, AMB-002: the Atomics that the peer refuses, and the statuses with which they end.
 #[test]
 fn rdmapx_011_refused_atomics() {
     let read_only = MrFlags::ALLOW_REMOTE_READ;

@@ -1,5 +1,5 @@
-//! A stream of large messages that never ends, and small requests on another queue pair of the same completion queues: what
-//! is counted is how much of the stream passes until a small request is done, and never how long that takes.
+//! A stream of large messages that never ends, and small requests on another queue pair of the same completion queues: the tests count the
+//! messages of the stream that pass until a small request is done, and never the time that it takes.
 
 use crate::common::Side;
 use crate::common::stream::{Bench, Driver, Stream, same, small_requests_get_through, without_crc};
@@ -24,7 +24,7 @@ fn small_reads_get_through_where_nobody_polls() {
     small_requests_get_through(&mut bench);
 }
 
-/// Nobody polls the passive side: its background thread serves the stream's queue and the queue of the small Reads.
+/// No thread polls the passive side: its background thread serves the stream's queue and the queue of the small Reads.
 #[test]
 fn small_reads_of_another_queue_get_through_where_nobody_polls() {
     let passive = Side::with(Options::default());

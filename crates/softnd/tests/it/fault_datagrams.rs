@@ -1,5 +1,5 @@
-//! Fault plans on the datagrams of adapters over UDP: what is lost, doubled, late or damaged is repaired, and nothing is seen of it
-//! but the time. Each test runs over loopback sockets, or in a simulated network where its time is virtual.
+//! Fault plans on the datagrams of adapters over UDP: lost, doubled, late or damaged datagrams are repaired, and only the time shows them.
+//! Each test runs over loopback sockets, or in a simulated network where its time is virtual.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,14 +32,14 @@ fn happened(adapter: &Arc<dyn Adapter>) -> u64 {
     adapter.extensions().unwrap().counters().total("faults")
 }
 
-/// Octets that tell where they belong.
+/// Octets that encode their position.
 fn pattern(len: usize, round: usize) -> Vec<u8> {
     let octet = |at: usize| (at / 251 + at * 7 + round * 13).to_le_bytes()[0];
     (0..len).map(octet).collect()
 }
 
-/// Writes and sends `rounds` times `len` octets each in both directions. Each request completes once, and the octets are those that
-/// were sent.
+/// Writes and sends `rounds` times `len` octets each in both directions. Each request completes once, and the octets are those that were
+/// sent.
 fn exchange(pair: &Pair, rounds: usize, len: usize) {
     let regions = |side: &Side| -> [Region; 2] { [(); 2].map(|()| side.region(2 * len, ALL)) };
     let (here, there) = (regions(&pair.active), regions(&pair.passive));
@@ -80,7 +80,7 @@ fn exchange(pair: &Pair, rounds: usize, len: usize) {
     }
 }
 
-/// The pair ends in order: nothing has gone wrong, and nothing came twice.
+/// The pair ends in order: no error has happened, and nothing arrived twice.
 fn disconnect(pair: &Pair) {
     let ended = Overlapped::new();
     let _ = pair.passive_connector.notify_disconnect(&ended).unwrap();
@@ -135,7 +135,7 @@ fn everything_arrives_once_in_a_network_that_loses_doubles_and_reorders() {
 #[test]
 fn what_is_doubled_comes_twice() {
     let simulation = Simulation::new(1).over_udp();
-    // A delay of no time counts the datagrams that come.
+    // A delay of no time counts the datagrams that arrive.
     let counts = "when each datagram received: delay for 0 ns";
     let (active, passive) = simulated(&simulation, "when each datagram sent: duplicate", counts);
     let pair = connect(active, passive, 4);
@@ -226,7 +226,7 @@ fn nobody_connects_where_each_datagram_is_lost() {
     let plan = "when each datagram received with peer 10.0.0.2: drop";
     let (active, passive) = simulated(&simulation, plan, "");
     assert_eq!(connect_status(&active, &passive), Status::IO_TIMEOUT);
-    // Others are reached.
+    // Other hosts are reached.
     let other = Side::of(simulation.open([10, 0, 0, 3], Options::default()).unwrap());
     assert_eq!(connect_status(&active, &other), Status::SUCCESS);
 }
@@ -235,7 +235,7 @@ fn nobody_connects_where_each_datagram_is_lost() {
 fn a_transfer_goes_on_when_a_simulated_network_changes_an_address() {
     for plan in [
         "when every 20th datagram sent: rebind",
-        // The peer sends to the old port until this side says something.
+        // The peer sends to the old port until this side sends something.
         "when 20th datagram received: rebind",
     ] {
         let simulation = Simulation::new(1).over_udp();

@@ -1,4 +1,4 @@
-//! Fault plans on adapters, as the application sees them: each event and action beyond the octets of one stream.
+//! Fault plans on adapters, from the application's view: each event and action beyond the octets of one stream.
 
 use std::time::Duration;
 
@@ -213,8 +213,8 @@ fn completions_can_be_held_for_ever_on_one_queue() {
     send_three(&pair);
     assert_eq!(contexts(&pair.active.results(3)), [1, 2, 3]);
     assert_eq!(contexts(&pair.passive.results(1)), [1]);
-    // The other two results are never placed. By the time that a second connection, with a queue of its own, has moved three Sends,
-    // they would be in this queue.
+    // The other two results are never placed. When a second connection, with a separate queue, has moved three Sends, they would be in this
+    // queue.
     let other = Side {
         cq: pair
             .passive

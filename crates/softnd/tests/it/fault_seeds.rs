@@ -114,14 +114,14 @@ fn side(simulation: &Simulation, host: u8, plan: &str) -> Result<Side> {
     Ok(Side { adapter, file, cq })
 }
 
-/// One end of the connection and what it has seen.
+/// One end of the connection and its results.
 struct End {
     side: Side,
     qp: Arc<dyn QueuePair>,
     connector: Arc<dyn Connector>,
     region: common::Region,
     posted: u64,
-    /// How often each request has ended.
+    /// The number of times that each request has ended.
     ended: BTreeMap<u64, u32>,
 }
 
@@ -181,7 +181,7 @@ fn ends(what: &str, started: Result<Started>, overlapped: &Overlapped) -> Status
     }
 }
 
-/// Connects. Returns whether the connection was established.
+/// Connects. Returns true if the connection was established.
 fn connect(active: &End, passive: &End) -> Result<bool> {
     let listener = passive.side.adapter.create_listener(&passive.side.file)?;
     listener.bind("10.0.0.2:7174".parse().unwrap())?;
@@ -289,7 +289,7 @@ fn run(seed: u64) -> Result<Run> {
     Ok(Run { connected, faults })
 }
 
-/// How many seeds are tried: `SOFTND_FAULT_SEEDS` in the environment, or 400.
+/// The number of seeds that are tried: `SOFTND_FAULT_SEEDS` in the environment, or 400.
 fn seeds() -> u64 {
     let seeds = std::env::var("SOFTND_FAULT_SEEDS");
     seeds.map_or(400, |seeds| seeds.parse().expect("a number of seeds"))

@@ -1,4 +1,4 @@
-//! Fault plans over the octets of a connection, as the applications at its two ends see them.
+//! Fault plans over the octets of a connection, from the view of the applications at its two ends.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ fn happened(side: &Side) -> u64 {
         .total("faults")
 }
 
-/// Writes many FPDUs, and waits until both ends know that the connection is over. Returns how many octets at the target's front have
-/// arrived.
+/// Writes many FPDUs, and waits until both ends know that the connection is over. Returns the number of octets at the target's front that
+/// have arrived.
 fn write_until_the_end(pair: &Pair) -> usize {
     let target = pair.passive.region(LENGTH, ALL);
     let source = pair.active.region(LENGTH, ALL);
@@ -114,7 +114,7 @@ fn without_the_plan_the_write_arrives() {
     }
 }
 
-/// Both sides write more than sockets take at once. The rest leaves when the sockets take more.
+/// Both sides write more than sockets accept at once. The rest is sent when the sockets accept more.
 #[test]
 fn much_data_passes_a_stream_with_a_plan() {
     const MUCH: usize = 12 << 20;
@@ -367,7 +367,7 @@ fn the_start_up_is_held_cut_and_changed() {
     assert_eq!(connect_status(&removed, &side("")), Status::DEVICE_REMOVED);
 }
 
-/// The status of an Accept, on whose Reply this plan does something. A time limit would end it with another one.
+/// The status of an Accept whose Reply this plan affects. A time limit would end it with another one.
 fn accept_status(plan: &str) -> Status {
     let once = Options::default().revision_1_fallback(false);
     let (active, passive) = (Side::with(once), Side::with(options(plan)));

@@ -1,4 +1,4 @@
-//! Windows, refused accesses, and how connections end after errors.
+//! Windows, refused accesses, and the ends of connections after errors.
 
 use std::sync::Arc;
 use std::time::Duration;

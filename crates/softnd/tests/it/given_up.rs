@@ -51,7 +51,7 @@ impl HalfMade {
         }
     }
 
-    /// Completes the connection, whose peer is gone, and lets the client learn of that as of any other end.
+    /// Completes the connection, whose peer has disconnected, and lets the client learn of that as of any other end.
     fn complete_and_see_the_end(&self) {
         let connector = &self.active_connector;
         let completed = run(|overlapped| connector.complete_connect(overlapped));
@@ -103,7 +103,7 @@ fn conn_042_conn_047_complete_connect_succeeds_where_no_early_message_could_leav
     };
     let extensions = made.active.adapter.extensions().unwrap();
     extensions.inject(fault).unwrap();
-    // Accept ends in any case: with the message, if it left before the breakdown, or with the end of the connection.
+    // Accept ends in any case: with the message, if it was sent before the breakdown, or with the end of the connection.
     wait(&made.accepts);
     made.complete_and_see_the_end();
 }

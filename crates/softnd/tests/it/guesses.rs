@@ -15,7 +15,7 @@ const CONNECTIONS: usize = 4200;
 /// Guesses, each of which costs a connection.
 const GUESSES: usize = 300;
 
-/// What a region holds, and what the peer writes into it.
+/// The contents of a region, and the octets that the peer writes into it.
 const BEFORE: [u8; 64] = [0x55; 64];
 const WRITTEN: [u8; 64] = [0xaa; 64];
 
@@ -30,12 +30,12 @@ struct Attack {
     peer: Side,
     client: Side,
     listener: (Arc<dyn Listener>, std::net::SocketAddr),
-    /// The server's memory, which each of its regions covers, as an allocator that gives freed memory again has it.
+    /// The server's memory, covered by each of its regions, as with an allocator that reuses freed memory.
     memory: Buffer,
 }
 
 impl Attack {
-    /// The adapters are the server's, the peer's, and a client's.
+    /// The adapters of the server, of the peer, and of a client.
     fn new(adapters: [Arc<dyn Adapter>; 3]) -> Self {
         let [server, peer, client] = adapters.map(Side::of);
         let listener = server.listener(0);
@@ -100,7 +100,7 @@ impl Attack {
     }
 }
 
-/// All keys beside the index that came 4,096 registrations before the next one, then the latest tokens.
+/// Tokens with the index that was used 4,096 registrations before the next one, with all keys, then the latest tokens.
 fn guesses(known: &[RemoteToken]) -> impl Iterator<Item = RemoteToken> {
     let [a, b, c, _] = known[known.len() - 4096].to_bytes();
     let keys = (0..=u8::MAX).map(move |key| RemoteToken::from_bytes([a, b, c, key]));
@@ -123,7 +123,7 @@ fn sec_008_earlier_stags_do_not_help_to_guess_over_udp() {
     simulated(&Simulation::new(1).over_udp());
 }
 
-/// The same over sockets of the system.
+/// Runs the attack over sockets of the system.
 #[cfg(not(windows))]
 fn real(url: &str) {
     Attack::new([(); 3].map(|()| softnd::open(url, options()).unwrap())).run();

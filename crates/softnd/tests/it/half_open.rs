@@ -1,4 +1,4 @@
-//! Peers that connect and stay silent: how many of them a listener keeps, and that other peers are still served (SEC-031).
+//! Peers that connect and stay silent: a listener keeps a limited number of them, and other peers are still served (SEC-031).
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -76,7 +76,7 @@ fn speak(active: &Side, passive: &Side, listener: &dyn Listener, address: Socket
     end(accepting, &accepts).unwrap();
 }
 
-/// How many descriptors the process may have, from now on as many as the system allows.
+/// The number of descriptors that the process may have, from now on as many as the system allows.
 #[cfg(unix)]
 fn descriptors() -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
@@ -93,7 +93,7 @@ fn descriptors() -> usize {
     usize::MAX
 }
 
-/// How many silent connections the process can have, at most 3,000. Both ends of each are in this process.
+/// The number of silent connections that the process can have, at most 3,000. Both ends of each are in this process.
 fn as_many_as_possible() -> usize {
     if SIMULATED {
         return 500;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::common::{self, Pair, Side, connect};
 use netdirect::{Affinity, CompletionResult, NotifyType, OpFlags, Overlapped, Result, Status};
 
-/// A side with a completion queue of its own, on the adapter and the file of another one.
+/// A side with a separate completion queue, on the adapter and the file of another one.
 fn queue_of_its_own(side: &Side) -> Result<Side> {
     let cq = side
         .adapter
@@ -14,7 +14,7 @@ fn queue_of_its_own(side: &Side) -> Result<Side> {
     Ok(Side { cq, ..side.clone() })
 }
 
-/// Takes `count` results. Polls `polls` times in vain before each wait.
+/// Takes `count` results. Makes `polls` polls that find nothing before each wait.
 fn take(side: &Side, count: usize, polls: usize) {
     let mut results = [CompletionResult::default(); 16];
     let (mut taken, mut empty) = (0, 0);
@@ -28,7 +28,7 @@ fn take(side: &Side, count: usize, polls: usize) {
             let _ = side.cq.notify(NotifyType::Any, &some).unwrap();
             wait(&some);
         } else if now == 0 {
-            // Whoever has the stream may need this core.
+            // The thread that has the stream may need this core.
             std::thread::yield_now();
         }
     }

@@ -20,7 +20,7 @@ const ACTS: [&str; 5] = [
     "lenient.read_sink",
 ];
 
-/// A side with an address of its own. The address tells its log lines from those of other tests.
+/// A side with a separate address, which distinguishes its log lines from those of other tests.
 fn side(profile: Profile, host: u8) -> Side {
     log::keep();
     let address = IpAddr::from([127, 0, 71, host]);
@@ -158,7 +158,7 @@ fn amb_040_the_passive_side_sends_first() {
     }
 }
 
-/// As [`greet`], when results of other connections may be in the queues.
+/// Like [`greet`], when results of other connections may be in the queues.
 fn greet_after(pair: &Pair) {
     pair.passive_qp.receive(90, &[]).unwrap();
     pair.active_qp.send(91, &[], OpFlags::empty()).unwrap();

@@ -39,7 +39,7 @@ fn mr_011_a_registration_has_a_largest_size() {
     let register = |len| run(|overlapped| region.register(&buffer.slice(..len), ALL, overlapped));
     assert_eq!(register(1001), Err(Status::INVALID_PARAMETER));
     assert_eq!(register(1000), Ok(()));
-    // The default limit, where the system gives the process so much address space.
+    // The default limit, if the system gives the process enough address space.
     if let Ok(large) = Buffer::try_new((1 << 40) + 1) {
         let side = Side::new();
         let region = side.adapter.create_memory_region(&side.file).unwrap();
@@ -252,7 +252,7 @@ fn connected(profile: Profile, sizes: QueuePairOptions) -> (Pair, Arc<dyn QueueP
     (pair, sized)
 }
 
-/// AMB-036: a queue of depth 0 refuses every request. A queue created for 0 SGEs refuses every request with SGEs, and only these.
+/// AMB-036: a queue of depth 0 refuses every request. A queue created for 0 SGEs refuses all requests with SGEs, and only these.
 #[test]
 fn amb_036_sizes_of_zero_are_granted_as_zero() {
     let some = QueuePairOptions::default();

@@ -1,6 +1,6 @@
-//! The provider's tests, over the system's sockets and in simulated networks. Most of them run again in the program `on_sim`. A test
-//! that changes its process, or counts descriptors or memory of its process, has a process of its own (`common::child`). Only the
-//! files with tests that make simulated networks themselves are compiled for Windows, whose sockets softnd cannot use yet.
+//! The provider's tests, over the system's sockets and in simulated networks. Most of them run again in the program `on_sim`. A test that
+//! changes its process, or counts descriptors or memory of its process, runs in a separate process (`common::child`). Only the files with
+//! tests that make simulated networks themselves are compiled for Windows, whose sockets softnd cannot use yet.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! The host has no memory left: calls that need much memory fail with their status, and existing objects go on working.
+//! The host has no memory left: calls that need much memory fail with their status, and existing objects continue to work.
 #![cfg(target_os = "linux")]
 
 use std::fmt::Debug;
@@ -7,10 +7,10 @@ use crate::common::{Side, child, pair, status};
 use netdirect::{Affinity, OpFlags, QueuePairOptions, Result, SharedReceiveQueueOptions, Status};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// Octets that the process may have beside those that it has already.
+/// Octets that the process may allocate in addition to its present memory.
 const MORE: u64 = 160 << 20;
 
-/// Runs a test in a process of its own, whose memory is limited.
+/// Runs a test in a separate process, whose memory is limited.
 fn alone(name: &str, test: fn()) {
     if child::is_alone() {
         return test();
@@ -23,7 +23,7 @@ fn alone(name: &str, test: fn()) {
     });
 }
 
-/// Lets the process have no more than [`MORE`].
+/// Lets the process allocate no more than [`MORE`].
 fn limit_memory() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mut lines = status.lines();

@@ -8,12 +8,12 @@ use crate::common::ending::at_end;
 use crate::common::{LONG, Side, connect, pair, status};
 use netdirect::{CompletionResult, NotifyType, OpFlags, Overlapped, QueuePair, Started, Status};
 
-/// An adapter with requests that nothing ends but its removal, and one whose end panics.
+/// An adapter with requests that only its removal ends, and one whose end panics.
 struct Stage {
     side: Side,
     qp: Arc<dyn QueuePair>,
     pending: Vec<Overlapped>,
-    /// Hears of the panic, just before it.
+    /// Receives a message just before the panic.
     panics: Receiver<()>,
     /// Makes the peer end the connection, so that the panic comes.
     end: Option<Box<dyn FnOnce()>>,
@@ -82,7 +82,7 @@ fn gen_015_a_panic_of_the_background_thread_removes_the_device() {
 #[test]
 fn gen_015_a_panic_of_a_thread_that_polls_removes_the_device() {
     let mut stage = Stage::new();
-    // Nobody else drives what this thread polls.
+    // No other thread drives the connections that this thread polls.
     let mut results = [CompletionResult::default(); 4];
     let mut poll = || stage.side.cq.get_results(&mut results);
     poll();

@@ -1,5 +1,5 @@
-//! The environment of the process says by which interface of the system adapters learn what is ready. It is asked once in
-//! a process, so that each test runs in processes of its own.
+//! A variable of the environment names the interface of the system by which adapters learn of readiness. It is read once in a process, so
+//! each test runs in separate processes.
 
 use std::fs;
 
@@ -35,7 +35,7 @@ fn an_unknown_interface_opens_no_adapter_and_is_told_which_there_are() {
     }
 }
 
-/// How many descriptors of a kind the process has.
+/// The number of descriptors of a kind that the process has.
 fn descriptors(kind: &str) -> usize {
     let all = fs::read_dir("/proc/self/fd").unwrap();
     let all = all.filter_map(|one| fs::read_link(one.unwrap().path()).ok());

@@ -119,7 +119,7 @@ fn overlapped(start: impl FnOnce(&Overlapped) -> netdirect::Result<Started>) -> 
 
 type ClientCall = fn(&Stage) -> Status;
 
-/// The calls that fail with ND_DEVICE_REMOVED, each with its row. GEN-015 covers calls without a row of their own.
+/// The calls that fail with ND_DEVICE_REMOVED, each with its row. GEN-015 covers calls without a separate row.
 const CALLS: &[(&str, ClientCall)] = &[
     ("ADPT-003", |s| {
         status(s.side.adapter.create_overlapped_file())
@@ -265,7 +265,7 @@ fn rows_on_removal_all_calls_that_need_the_device_fail() {
     assert_eq!(counters.total("faults"), 1);
 }
 
-/// The same calls while another opened adapter with the same id is removed: no call reports a removal.
+/// Makes these calls while another opened adapter with the same id is removed: no call reports a removal.
 #[test]
 fn other_adapters_go_on_working() {
     let (provider, removed) = {
@@ -413,7 +413,7 @@ fn a_released_queue_pair_ends_too() {
         qp,
         mut stream,
     } = hold(&side);
-    drop((connector, qp)); // disconnects: the peer sees the end of our direction
+    drop((connector, qp)); // disconnects: the peer sees the end of this side's direction
     assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
     assert_eq!(remove(&side.adapter), Status::SUCCESS);
     let began = now();

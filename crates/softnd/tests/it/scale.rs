@@ -11,16 +11,16 @@ use netdirect::{
 };
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// How many queue pairs the test has. Both ends of each connection are in this process and use the same completion queue.
+/// The number of queue pairs of the test. Both ends of each connection are in this process and use the same completion queue.
 const QUEUE_PAIRS: u64 = 10_000;
 
 /// Receives that each queue pair is given.
 const RECEIVES: u64 = 2;
 
-/// How many other descriptors the process has open.
+/// The number of other descriptors that the process has open.
 const OTHER_FILES: u64 = 256;
 
-/// How many queue pairs the test makes: fewer than wanted where the system allows the process fewer sockets.
+/// The number of queue pairs that the test makes: fewer than wanted if the system allows the process fewer sockets.
 fn possible() -> usize {
     let mut limits = getrlimit(Resource::Nofile);
     let needed = QUEUE_PAIRS + OTHER_FILES;
@@ -46,7 +46,7 @@ fn with_deep_queue(mut side: Side) -> Side {
     side
 }
 
-/// A queue pair with all of its Receives, which bear its number.
+/// A queue pair with all of its Receives, which have its number.
 struct End {
     qp: Arc<dyn QueuePair>,
     connector: Arc<dyn Connector>,
@@ -104,14 +104,14 @@ fn disconnect(active: &dyn Connector, passive: &dyn Connector) {
     end(ending, &ends).unwrap();
 }
 
-/// How many Receives of each queue pair have ended in each way.
+/// The number of Receives of each queue pair that have ended in each way.
 #[derive(Default)]
 struct Ended {
     by_number: BTreeMap<u64, (u64, u64)>,
 }
 
 impl Ended {
-    /// Takes what the queue holds: all of them Receives.
+    /// Takes the results in the queue, all of them of Receives.
     fn take(&mut self, side: &Side) -> usize {
         let mut results = [CompletionResult::default(); 64];
         let taken = side.cq.get_results(&mut results);
@@ -190,7 +190,7 @@ fn a_few_of_thousands_are_served_and_all_others_are_silent() {
     }
 }
 
-/// How many Receives the queue pairs of a side share.
+/// The number of Receives that the queue pairs of a side share.
 const SHARED: usize = 4096;
 
 /// Octets of a message: the number of the queue pair that sent it.
@@ -228,8 +228,8 @@ impl Pool {
         self.srq.receive(place as u64, &[sge]).unwrap();
     }
 
-    /// Takes what the completion queue holds: Receives with the message of the peer of whoever drew them, which are counted. Posts
-    /// each again.
+    /// Takes the results in the completion queue: Receives with the message of the peer of the queue pair that drew them, which are
+    /// counted. Posts each again.
     fn take(&mut self, received: &mut [u64]) -> usize {
         let mut results = [CompletionResult::default(); 64];
         let taken = self.side.cq.get_results(&mut results);
@@ -255,7 +255,7 @@ impl Pool {
 struct Shared {
     pools: Vec<Pool>,
     ends: Vec<End>,
-    /// How many messages have come from each queue pair.
+    /// The number of messages that have arrived from each queue pair.
     received: Vec<u64>,
 }
 
@@ -292,7 +292,7 @@ impl Shared {
         pools.map(|pool| pool.take(&mut self.received)).sum()
     }
 
-    /// Takes so many messages, and finds that no more come.
+    /// Takes this many messages, and finds that no more arrive.
     fn take_all(&mut self, wanted: usize) {
         let mut taken = 0;
         let mut heard = now();
@@ -344,7 +344,7 @@ fn srq_027_thousands_share_fewer_receives_and_each_message_completes_once() {
     Shared::new(vec![with_deep_queue(Side::new())], possible(), SHARED).exchange();
 }
 
-/// Over UDP: how many connections the test makes, or `SOFTND_CONNECTIONS` in the environment.
+/// The number of connections that the test over UDP makes, unless `SOFTND_CONNECTIONS` in the environment gives another one.
 const CONNECTIONS: usize = 2000;
 
 /// The UDP sockets of this process, and all of its descriptors.

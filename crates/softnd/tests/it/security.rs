@@ -1,4 +1,4 @@
-//! What RFC 5042 asks of a provider, between peers that do not trust each other (docs/use/security.md).
+//! The requirements of RFC 5042 for a provider, between peers that do not trust each other (docs/use/security.md).
 
 use crate::common::*;
 use netdirect::{
@@ -8,7 +8,7 @@ use netdirect::{
 
 const NONE: OpFlags = OpFlags::empty();
 
-/// Two connections of one server: each has its own side as client, and the server's region is open to both.
+/// Two connections of one server: each has a different side as client, and the server's region is open to both.
 fn two_clients(server: &Side, limit: u32) -> [Pair; 2] {
     let listener = server.listener(0);
     [(); 2].map(|()| {
@@ -18,8 +18,8 @@ fn two_clients(server: &Side, limit: u32) -> [Pair; 2] {
     })
 }
 
-/// SEC-012, SEC-013: the queue of Read Requests is each connection's own. A peer that has as many Reads outstanding as it may,
-/// and more that wait, takes no place from another peer.
+/// SEC-012, SEC-013: each connection has a separate queue of Read Requests. A peer that has as many Reads outstanding as it may, and more
+/// that wait, takes no place from another peer.
 #[test]
 fn sec_012_sec_013_a_peer_with_many_reads_takes_no_place_from_others() {
     const LONG_READ: usize = 64 * 1024;
@@ -46,7 +46,7 @@ fn sec_012_sec_013_a_peer_with_many_reads_takes_no_place_from_others() {
     assert!(ended.eq((0..16).map(|context| (context, Status::SUCCESS))));
 }
 
-/// SEC-014: each result of a shared receive queue names its queue pair, so that an application sees who uses more than its share,
+/// SEC-014: each result of a shared receive queue names its queue pair, so that an application sees which peer uses more than its share,
 /// and can end that connection alone.
 #[test]
 fn sec_014_results_of_a_shared_receive_queue_name_who_took_the_receive() {
@@ -92,7 +92,7 @@ fn sec_014_results_of_a_shared_receive_queue_name_who_took_the_receive() {
         taken[usize::try_from(result.queue_pair_context).unwrap() - 1] += 1;
     }
     assert_eq!(taken, [8, 1]);
-    // The one that took most is ended; the other one goes on.
+    // The connection that took most is ended; the other one continues.
     run(|overlapped| clients[0].4.disconnect(overlapped)).unwrap();
     clients[1]
         .1
@@ -107,8 +107,8 @@ fn sec_014_results_of_a_shared_receive_queue_name_who_took_the_receive() {
     }
 }
 
-/// SEC-018: a completion queue as deep as all queues whose requests complete in it never overflows, even if nobody takes a result
-/// before all have ended.
+/// SEC-018: a completion queue as deep as all queues whose requests complete in it never overflows, even if no result is taken before all
+/// have ended.
 #[test]
 fn sec_018_a_completion_queue_as_deep_as_all_requests_does_not_overflow() {
     let side = Side::new();

@@ -1,5 +1,5 @@
-//! Calls for which the system lacks a resource. The call fails with the status of its row, no other call fails, and the object goes
-//! on working. The tests inject the faults: no resource is really short.
+//! Calls for which the system lacks a resource. The call fails with the status of its row, no other call fails, and the object continues to
+//! work. The tests inject the faults: no resource is really short.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

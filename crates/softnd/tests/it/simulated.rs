@@ -56,7 +56,7 @@ fn a_wait_that_nothing_can_end_is_an_error() {
     let _ = listener.get_connection_request(&connector, &asked).unwrap();
     assert_eq!(asked.wait(), Status::POSSIBLE_DEADLOCK);
     assert!(asked.is_pending());
-    // The error says which request waits, and for what.
+    // The error names the request that waits, and the event that it waits for.
     let error = side.file.park(&|| false, None).unwrap_err();
     let listens = "10.0.0.1: GetConnectionRequest (1 in flight) waits for a peer";
     assert!(error.to_string().contains(listens), "{error}");
@@ -167,7 +167,7 @@ fn a_wait_ends_at_its_limit_and_not_at_the_next_thing_that_happens() {
     assert_eq!(connects.wait(), Status::IO_TIMEOUT);
 }
 
-/// Virtual time passes for a loop that only polls, whichever call the loop polls with.
+/// Virtual time passes for a loop that only polls, by any call.
 #[test]
 fn a_look_moves_the_simulation() {
     let ways: [fn(&Overlapped, &CompletionPort, &Event); 3] = [
@@ -276,7 +276,7 @@ fn a_wait_that_nothing_can_end_tells_what_each_side_waits_for() {
     let (listener, address) = passive.listener(0);
     let (qp, connector) = (active.queue_pair(), active.connector());
     let connects = Overlapped::new();
-    // The request waits in the listener's queue, because nobody calls GetConnectionRequest.
+    // The request waits in the listener's queue, because GetConnectionRequest is not called.
     let _ = connector
         .connect(&qp, address, 1, 1, b"", &connects)
         .unwrap();
@@ -305,10 +305,10 @@ fn a_wait_that_nothing_can_end_tells_what_each_side_waits_for() {
     }
 }
 
-/// AMB-031: a port that nobody has chosen, and that an ended connection to the same peer still holds, is passed over.
+/// AMB-031: a port that the client has not chosen, and that an ended connection to the same peer still holds, is passed over.
 #[test]
 fn connects_in_quick_succession_find_free_ports() {
-    // So many Connects draw more than a few ports twice.
+    // This many Connects draw more than a few ports twice.
     const CONNECTS: usize = 800;
     let simulation = Simulation::new(1);
     simulation.change(|conditions| conditions.time_wait = Duration::from_secs(24 * 3600));
@@ -377,7 +377,7 @@ fn conn_022_a_host_that_cannot_be_reached_has_a_status_of_its_own() {
         .unwrap();
     assert_eq!(tried(), Err(Status::HOST_UNREACHABLE));
     assert_eq!(extensions.counters().get("faults.happened"), Some(1));
-    // A connection that exists goes on.
+    // An existing connection continues.
     pair.passive_qp.receive(1, &[]).unwrap();
     pair.active_qp.send(2, &[], OpFlags::empty()).unwrap();
     assert_eq!(pair.passive.result().status, Status::SUCCESS);
@@ -518,7 +518,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Whoever steps without a limit meets the time of each sleep to the nanosecond, but not that of one that was dropped.
+/// A step without a limit meets the time of each sleep to the nanosecond, but not that of one that was dropped.
 #[test]
 fn a_virtual_timer_is_an_event_of_the_world() {
     let simulation = Simulation::new(5);
@@ -547,7 +547,7 @@ fn a_virtual_timer_is_an_event_of_the_world() {
     assert_eq!(simulation.time(), ended);
 }
 
-/// The task that sleeps has its turn at its time, although another task waits for something that takes longer.
+/// The task that sleeps has its turn at its time, although another task waits for an event that takes longer.
 #[test]
 fn a_virtual_timer_ends_while_another_task_waits() {
     let simulation = Simulation::new(5);
@@ -581,7 +581,7 @@ fn a_virtual_timer_ends_by_itself_and_in_its_own_thread_alone() {
     assert_eq!(simulation.time(), 7 * SECOND);
 }
 
-/// A status says what a program can decide by, and the result of the `Overlapped` says why, for people.
+/// The status is for decisions of a program, and the result of the `Overlapped` explains the failure to people.
 #[test]
 fn a_connect_that_fails_says_why() {
     let network = Simulation::new(8);

@@ -75,7 +75,7 @@ fn a_connection_survives_short_cuts_and_ends_for_both_sides_in_a_long_one() {
         cut(60);
         let begun = simulation.time();
         assert_eq!(pair.passive.result().status, Status::CANCELED);
-        // CONN-106: one side was not told anything by the other.
+        // CONN-106: neither side notified the other.
         assert_eq!(there.wait(), Status::SUCCESS);
         assert_eq!(here.wait(), Status::SUCCESS);
         let took = simulation.time() - begun;
@@ -94,7 +94,7 @@ fn a_connection_survives_that_the_address_of_who_has_connected_changes() {
             assert_eq!(simulation.rebind([10, 0, 0, 1]).unwrap(), 1);
             assert_eq!(send(&pair), [Status::SUCCESS; 2]);
         }
-        // Who was connected to does not know the address before the other side sends something.
+        // The side that was connected to does not know the address before the other side sends something.
         assert_eq!(simulation.rebind([10, 0, 0, 1]).unwrap(), 1);
         pair.active_qp.receive(3, &[]).unwrap();
         pair.passive_qp.send(4, &[], NONE).unwrap();
@@ -180,7 +180,7 @@ impl Call {
     }
 }
 
-/// Accepts these calls, which all succeed. Returns when the last of them has come to the listener.
+/// Accepts these calls, which all succeed. Returns when the last of them has arrived at the listener.
 fn accept(
     simulation: &Simulation,
     side: &Side,
@@ -269,7 +269,7 @@ fn a_connect_outlasts_a_cut() {
     assert!(time < 2 * cut, "{time:?}");
 }
 
-/// What a Connect ended with, and how long it took.
+/// The error of a Connect, and the time that it took.
 fn ended(simulation: &Simulation, side: &Side, to: SocketAddr) -> (netdirect::Error, Duration) {
     let begun = simulation.time();
     let call = Call::new(side, to);
@@ -323,7 +323,7 @@ fn a_handshake_outlasts_a_network_that_is_away_for_a_moment() {
             }
         });
     };
-    // The first datagram leaves, and the next one, a second later, does not.
+    // The first datagram is sent, and the next one, a second later, is refused.
     let calls = [Call::new(&active, address)];
     away(true);
     simulation.pass(Duration::from_millis(1500));

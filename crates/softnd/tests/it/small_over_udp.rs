@@ -46,11 +46,11 @@ fn small_reads_get_through_where_nobody_polls() {
     small_requests_get_through(&mut bench(Stream::Write, Driver::Nobody));
 }
 
-/// Turns alone, and beside the stream, and Reads in a turn.
+/// The number of turns alone and with the stream, and of Reads in a turn.
 const TURNS: usize = 21;
 const READS: usize = 500;
 
-/// How long Reads of 8 octets take alone and beside Writes without end, with a polling thread at each side: `cargo make small-udp`.
+/// The time of Reads of 8 octets alone and during endless Writes, with a polling thread at each side: `cargo make small-udp`.
 #[test]
 #[ignore = "measures, and needs a quiet machine with two processors and a release build"]
 fn the_time_of_a_small_read_beside_writes_without_end() {

@@ -1,4 +1,4 @@
-//! What an adapter does with the sockets, descriptors and processors of the system.
+//! An adapter's use of the sockets, descriptors and processors of the system.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ fn processors() -> u64 {
         .fold(0, |mask, cpu| mask | 1 << cpu)
 }
 
-/// GetNotifyAffinity tells on which processors the background thread runs: those of the thread that opened the adapter.
+/// GetNotifyAffinity returns the processors on which the background thread runs: those of the thread that opened the adapter.
 #[test]
 fn cq_003_cq_009_iw_043_notify_affinity_is_the_one_in_use() {
     let told = |wish| {

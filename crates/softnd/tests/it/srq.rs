@@ -112,8 +112,8 @@ impl Shared {
         )
     }
 
-    /// All that can happen without a further call has happened, as far as a real network lets that be seen: each client has a
-    /// Read answered, which the server's adapter does by itself.
+    /// Waits until everything that can happen without a further call has happened, as far as a test can see that on a real network: each
+    /// client has a Read answered, which the server's adapter does by itself.
     fn settle(&self, clients: &[usize]) {
         let sink = self.clients.region(16, ALL);
         for client in clients {
@@ -289,7 +289,7 @@ fn adpt_075_the_results_of_a_queue_pair_keep_their_order_and_its_own_queue() {
     );
 }
 
-/// The same in the strict profile, in which a Send that finds no Receive of the queue pair's own ends the connection at once.
+/// In the strict profile, a Send that finds no Receive of the queue pair's own queue ends the connection at once.
 #[test]
 fn adpt_076_iw_027_a_send_waits_for_a_shared_receive_and_ends_nothing() {
     for profile in [Profile::Default, Profile::Strict] {
@@ -351,7 +351,7 @@ fn a_queue_pair_that_waits_holds_up_neither_writes_nor_the_others() {
     let shared = Shared::new(2, 8);
     shared.send(0, b"waits");
     shared.post(0);
-    // Either queue pair may get the Receive. The traffic of the other one goes on.
+    // Either queue pair may get the Receive. The traffic of the other one continues.
     shared.send(1, b"goes on");
     shared.post(1);
     shared.settle(&[0, 1]);
@@ -384,7 +384,7 @@ fn srq_036_srq_037_amb_053_a_receive_that_is_too_short_ends_one_connection_alone
 #[test]
 fn srq_039_receives_for_messages_behind_an_error_stay_for_the_others() {
     let shared = Shared::new(2, 8);
-    // The server finds all of these messages together, or each by itself.
+    // The server finds all of these messages together, or each separately.
     for data in [&[1; 16][..], &[2; 17], &[3; 16], &[4; 16]] {
         shared.send(0, data);
     }
@@ -458,7 +458,7 @@ fn serves_the_other(shared: &Shared) {
     }
 }
 
-/// The octets behind the Send that waits are unread when the reset comes.
+/// The octets behind the Send that waits are unread when the reset arrives.
 #[test]
 fn iw_026_iw_027_a_queue_pair_that_waits_notices_a_reset_of_its_peer() {
     for (messages, reset) in [
@@ -573,7 +573,7 @@ fn srq_009_to_srq_014_modify_changes_depth_and_threshold() {
     srq.modify(3, 0).unwrap();
     assert_eq!(status(srq.receive(2, &[])), Status::SUCCESS);
     assert_eq!(status(srq.receive(3, &[])), Status::NO_MORE_ENTRIES);
-    // SRQ-011: Modify with a threshold of 0 leaves the threshold as it is.
+    // SRQ-011: Modify with a threshold of 0 does not change the threshold.
     let notified = Overlapped::new();
     assert_eq!(srq.notify(&notified).unwrap(), Started::Pending);
     assert!(notified.is_pending());
@@ -703,7 +703,7 @@ fn srq_019_amb_051_a_broken_queue_ends_its_requests_and_its_queue_pairs() {
     let (adapter, cq) = (&side.adapter, &side.cq);
     let refused = adapter.create_queue_pair_with_srq(cq, cq, srq, options);
     assert_eq!(status(refused), Status::INVALID_PARAMETER_4);
-    // Queue pairs without it, and other shared receive queues, live on.
+    // Queue pairs without it, and other shared receive queues, continue to work.
     let other = create(side, sizes(1)).unwrap();
     queue_pair(side, &other, 8);
     let faults = adapter.extensions().unwrap().counters().total("faults");

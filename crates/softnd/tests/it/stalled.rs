@@ -1,5 +1,5 @@
-//! Many queue pairs over one QUIC connection whose receivers take nothing: an empty shared receive queue, and completion queues that
-//! nobody polls. They hold what their windows have room for, and the last queue pair goes on.
+//! Many queue pairs over one QUIC connection whose receivers take nothing: an empty shared receive queue, and completion queues that are
+//! not polled. They hold as much as fits into their windows, and the last queue pair continues to work.
 #![cfg(feature = "ring")]
 
 use std::sync::Arc;
@@ -25,16 +25,16 @@ fn stalled() -> usize {
 /// The length of their messages, in octets.
 const MESSAGE: usize = 64 * 1024;
 
-/// Messages for each of them: more than a stream has room for, with what its sender holds.
+/// Messages for each of them: more than a stream has room for, including its sender's buffers.
 const MESSAGES: usize = 80;
 
-/// Messages that fit into the window of a stream, beside their headers.
+/// Messages that fit into the window of a stream, with their headers.
 const IN_WINDOW: usize = 63;
 
 /// Messages that the sender may take beyond that.
 const AHEAD: usize = 6;
 
-/// Memory that the process may use for so many stalled queue pairs, in octets: twice what is stalled.
+/// Memory that the process may use for this many stalled queue pairs, in octets: twice the size of the stalled messages.
 const fn most(stalled: usize) -> usize {
     2 * stalled * (IN_WINDOW + AHEAD) * MESSAGE
 }
@@ -85,7 +85,7 @@ fn queue(side: &Side, depth: usize) -> Arc<dyn CompletionQueue> {
 struct Crowd {
     sides: [Side; 2],
     listener: Arc<dyn Listener>,
-    /// From which the passive queue pairs have their Receives.
+    /// The shared receive queue of the passive queue pairs.
     srq: Arc<dyn SharedReceiveQueue>,
     /// The results of the active queue pairs, and of the passive ones.
     queues: [Arc<dyn CompletionQueue>; 2],
@@ -144,7 +144,7 @@ impl Crowd {
         connect(&self.sides, self.listener.as_ref(), pair)
     }
 
-    /// Has all senders send until their windows are full.
+    /// Makes all senders send until their windows are full.
     fn stall(&mut self) {
         let sge = self.source.sge(0, MESSAGE);
         for connection in &self.connections {
@@ -179,7 +179,7 @@ impl Crowd {
         assert!(is_stalled, "{:?}", self.sent);
     }
 
-    /// Posts Receives for all messages, which arrive then.
+    /// Posts Receives for all messages, which then arrive.
     fn resume(&mut self) {
         let (sge, all) = (self.sink.sge(0, MESSAGE), self.connections.len() * MESSAGES);
         (0..all).for_each(|_| self.srq.receive(0, &[sge]).unwrap());
@@ -204,7 +204,7 @@ impl Crowd {
     }
 }
 
-/// Writes so many times on a queue pair, and waits for the results.
+/// Writes this many times on a queue pair, and waits for the results.
 fn write(side: &Side, qp: &dyn QueuePair, [from, to]: [&Region; 2], count: usize) {
     let (mut begun, mut ended) = (0, 0);
     let mut results = [CompletionResult::default(); DEPTH];
@@ -279,7 +279,7 @@ const MEASURED: usize = 100;
 const TURNS: usize = 201;
 const WRITES: usize = 64;
 
-/// The rate beside stalled queue pairs against the rate alone, by adapters of their own that take turns: `cargo make stalled-udp`.
+/// The rate with stalled queue pairs against the rate without, by separate adapters that take turns: `cargo make stalled-udp`.
 #[test]
 #[ignore = "measures, and needs a quiet machine and a release build"]
 fn the_rate_beside_a_hundred_stalled_queue_pairs() {
@@ -293,7 +293,7 @@ fn the_rate_beside_a_hundred_stalled_queue_pairs() {
     });
     let sides = crowds.each_ref().map(|crowd| crowd.sides.clone());
     crowds[0].stall();
-    // Whose turn it is.
+    // The number of the side whose turn it is.
     let turn = AtomicUsize::new(0);
     let mut rates = [const { Vec::new() }; 2];
     std::thread::scope(|scope| {

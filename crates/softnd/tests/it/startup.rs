@@ -96,7 +96,7 @@ fn mpa_023_a_client_that_sends_no_request_is_closed() {
         client.write_all(begun).unwrap();
         assert_eq!(client.rest(), b"");
     }
-    // The listener goes on. An honest client whose Request is too late, because the machine is busy, tries again.
+    // The listener continues. An honest client whose Request is too late, because the machine is busy, tries again.
     let active = Side::new();
     let (qp, there) = (active.queue_pair(), side.connector());
     let mut here;
@@ -212,8 +212,8 @@ fn read_request(msn: u8) -> Vec<u8> {
     fpdu
 }
 
-/// MPA2-017, MPA2-019: the Reads of a peer that states no limits are served up to the client's inbound limit, because nothing tells
-/// the peer to issue fewer. Some adapters issue more than 32 then.
+/// MPA2-017, MPA2-019: the Reads of a peer that states no limits are served up to the client's inbound limit, because the peer does not
+/// know that it should issue fewer. Some adapters issue more than 32 then.
 #[test]
 fn mpa2_019_reads_of_a_peer_that_states_no_limits_are_served() {
     const READS: u8 = 64;
@@ -382,7 +382,7 @@ fn request_by_hand_rejected() -> Frame {
     }
 }
 
-/// PEER-006, PEER-038, PEER-050, PEER-090: stating a peer's stack changes what is sent to this peer, and to no other peer.
+/// PEER-006, PEER-038, PEER-050, PEER-090: stating a peer's stack changes the octets sent to this peer, and to no other peer.
 #[test]
 fn a_peer_that_is_known_gets_what_it_needs() {
     let loopback = [127, 0, 0, 0].into();

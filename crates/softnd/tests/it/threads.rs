@@ -113,8 +113,8 @@ fn conn_106_a_poller_that_finds_the_flush_finds_notify_disconnect_done() {
     }
 }
 
-/// A thread that cancels has taken the requests of NotifyDisconnect and told the first of them when the peer's
-/// disconnect is found by another: the flush waits for the thread that cancels.
+/// A thread that cancels has taken the requests of NotifyDisconnect and has ended the first of them when another thread finds the peer's
+/// disconnect: the flush waits for the thread that cancels.
 #[test]
 fn conn_106_the_flush_waits_for_a_cancel_under_way() {
     let Watched {
@@ -187,7 +187,7 @@ fn a_call_of_the_connector_ends_requests_with_no_lock_held() {
     }));
     wait_for(1);
 
-    // CompleteConnect takes in what the peer has sent since the ready-to-receive message left without it.
+    // CompleteConnect handles the octets that the peer has sent since the ready-to-receive message was sent without it.
     let soon = Some(Duration::from_millis(20));
     let active = Side::with(Options::default().timeouts(|limits| limits.hold_ready = soon));
     let passive = Side::new();
@@ -324,7 +324,7 @@ fn small_reads_get_through_where_another_thread_polls() {
                 );
             }
         });
-        // The thread ends with the test even if that fails.
+        // The thread ends with the test even if the measurement fails.
         let done = catch_unwind(AssertUnwindSafe(|| small_requests_get_through(&mut bench)));
         over.store(true, Ordering::Relaxed);
         done.unwrap_or_else(|panic| resume_unwind(panic));

@@ -1,4 +1,4 @@
-//! The ways to wait, each of which makes progress: polling, events, ports, futures, and a loop of the client's own.
+//! The ways to wait, each of which makes progress: polling, events, ports, futures, and a loop of the client.
 
 use std::future::IntoFuture;
 use std::pin::pin;
@@ -55,7 +55,7 @@ fn by_an_event_that_the_background_sets() {
     taken(&pair);
 }
 
-/// The thread that waits to be woken, and whether it was.
+/// The thread to wake, and a flag that is set when it was woken.
 struct Unpark(Thread, AtomicBool);
 
 impl Wake for Unpark {

@@ -12,8 +12,8 @@ use softnd::Options;
 
 const BOTH: OpFlags = OpFlags::ALLOW_READ.union(OpFlags::ALLOW_WRITE);
 
-/// A connection whose passive side may not send until the active side completes its Connect: no ready-to-receive message
-/// was agreed on (IW-004). Binds and Invalidates that stand behind a Send wait as long.
+/// A connection whose passive side may not send until the active side completes its Connect: no ready-to-receive message was agreed on
+/// (IW-004). Binds and Invalidates behind a Send wait as long.
 struct Fenced {
     active: Side,
     passive: Side,
@@ -321,7 +321,7 @@ fn mr_028_a_region_released_while_an_invalidate_waits_ends_nothing() {
     pair.open();
     assert_eq!(pair.results(2), [SENT, (2, Status::SUCCESS)]);
     pair.assert_alive();
-    // QP-050: it is not bound any more.
+    // QP-050: the window is not bound any more.
     pair.qp.invalidate(3, &window, OpFlags::empty()).unwrap();
     assert_eq!(pair.results(1), [(3, Status::INVALID_DEVICE_REQUEST)]);
 }

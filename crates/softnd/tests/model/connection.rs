@@ -1,4 +1,4 @@
-//! The model of one connection: the requests in flight at each end, and how they may end.
+//! The model of one connection: the requests in flight at each end, and the ways in which they may end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) struct Request {
     pub(crate) effect: Effect,
 }
 
-/// What holds after a request has ended with success.
+/// The state after a request has ended with success.
 #[derive(Debug)]
 pub(crate) enum Effect {
     None,
@@ -65,11 +65,11 @@ pub(crate) enum Bound {
     /// The Bind was posted, or the Invalidate.
     Changing,
     Yes,
-    /// Bound once, and not any more.
+    /// Bound once, and no longer.
     Stale,
 }
 
-/// Which requests of a queue have ended badly.
+/// The requests of a queue that have ended badly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Failed {
     #[default]
@@ -79,19 +79,19 @@ pub(crate) enum Failed {
     All,
 }
 
-/// Whether the request brings data back.
+/// Returns true if the request brings data back.
 fn is_answered(kind: RequestType) -> bool {
     [RequestType::Read, RequestType::Atomic].contains(&kind)
 }
 
-/// Whether the request ends without the peer.
+/// Returns true if the request ends without the peer.
 fn is_local(kind: RequestType) -> bool {
     [RequestType::Bind, RequestType::Invalidate].contains(&kind)
 }
 
 impl End {
-    /// Whether its requests show that the connection has ended, or that it has not; `None` if no request shows either. A Receive
-    /// is not left in flight when the connection has ended.
+    /// Returns true if its requests show that the connection has ended, and false if they show that it has not; `None` if no request shows
+    /// either. A Receive is not left in flight when the connection has ended.
     pub(crate) fn knows_of_loss(&self) -> Option<bool> {
         match self.failed.contains(&Failed::All) {
             true => Some(true),
@@ -99,7 +99,7 @@ impl End {
         }
     }
 
-    /// Whether the request ends with an answer of the peer.
+    /// Returns true if the request ends with an answer of the peer.
     fn waits_for_peer(&self, result: &CompletionResult) -> bool {
         let context = result.request_context;
         let mut requests = self.requests.iter();
@@ -134,7 +134,7 @@ pub(crate) struct End {
     pub(crate) heard: usize,
     /// Writes that this end has posted.
     pub(crate) writes: u64,
-    /// What the peer writes to, by the region's token and by the window's.
+    /// The memory that the peer writes to, by the region's token and by the window's.
     pub(crate) targets: [Target; 2],
     pub(crate) words: [Word; 2],
     pub(crate) shelf: Option<Shelf>,
@@ -144,20 +144,20 @@ pub(crate) struct End {
     pub(crate) confirms: bool,
     /// The request of NotifyDisconnect among the run's controls, that was posted last.
     pub(crate) notification: Option<usize>,
-    /// This end was told to end requests: by Disconnect, Flush, a cancel, a release, or the removal of its device.
+    /// A call at this end has ended requests: Disconnect, Flush, a cancel, a release, or the removal of its device.
     pub(crate) acted: bool,
 }
 
 pub(crate) struct Connection {
     /// The active end and the passive one.
     pub(crate) ends: [End; 2],
-    /// Why requests may end badly, once something was done that has that effect.
+    /// The reason why requests may end badly, once there was a call or an event with that effect.
     pub(crate) disturbed: Option<&'static str>,
     /// Something else than the network may have ended the connection.
     pub(crate) called: bool,
 }
 
-/// The reason why requests end badly that is the network's.
+/// The reason for requests that end badly because of the network.
 pub(crate) const NETWORK: &str = "the network";
 
 impl Connection {
@@ -166,7 +166,7 @@ impl Connection {
         self.called |= why != NETWORK;
     }
 
-    /// A result has come for one of the ends, whose memory and its peer's are these.
+    /// A result has arrived for one of the ends. `memory` is that of this end and of its peer.
     pub(crate) fn ended(&mut self, at: usize, result: &CompletionResult, memory: [&Buffer; 2]) {
         trace!("end {at} {result:?}");
         let kind = result.request_type;
@@ -182,8 +182,8 @@ impl Connection {
         let success = status == Status::SUCCESS;
         let fits = match failed {
             Failed::No => true,
-            // What was sent behind a Read has ended as its octets have, whatever becomes of the Read.
-            // The peer may have refused a later Write, and so have told that it has placed those before it.
+            // Requests sent behind a Read have ended when their octets were sent, whatever the outcome of the Read. The peer may have
+            // refused a later Write, and so have reported that it has placed those before it.
             Failed::Answers => !success || !is_answered(kind),
             // Local requests do not wait until the requests before them have been sent.
             Failed::All => status == Status::CANCELED || success && is_local(kind),
@@ -300,7 +300,7 @@ impl Connection {
         }
     }
 
-    /// Whether nothing is in flight any more, and nothing has disturbed the connection. An end that is starved has no Receives for
+    /// Checks that nothing is in flight any more, and that nothing has disturbed the connection. An end that is starved has no Receives for
     /// all messages.
     pub(crate) fn check_quiet(&mut self, memory: [&Buffer; 2], starved: [bool; 2]) {
         if self.waits_for_good(starved) {
@@ -325,7 +325,7 @@ impl Connection {
         self.check_memory(memory);
     }
 
-    /// Whether messages wait for Receives that never come. What was sent behind them waits as well.
+    /// Returns true if messages wait for Receives that never come. Messages sent behind them wait as well.
     fn waits_for_good(&self, starved: [bool; 2]) -> bool {
         let [active, passive] = &self.ends;
         starved[0] && active.heard < passive.said.len()

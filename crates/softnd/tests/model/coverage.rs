@@ -1,4 +1,4 @@
-//! Counts of what the runs have met.
+//! Counts of the situations in the runs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use super::Links;
 #[derive(Debug, Default)]
 pub(crate) struct Coverage(BTreeMap<String, u64>);
 
-/// What a few hundred seeds have to meet: requests of each kind, final statuses of each kind, faults.
+/// The situations that a few hundred seeds have to meet: requests of each kind, final statuses of each kind, faults.
 const WHOLE: &[&str] = &[
     "posted Receive",
     "posted shared Receive",
@@ -91,7 +91,7 @@ const WHOLE: &[&str] = &[
     "fault: reject",
 ];
 
-/// What only streams meet. Over UDP the messages of these runs are one FPDU each, so that no Receive is taken and not filled.
+/// Situations that only streams meet. Over UDP the messages of these runs are one FPDU each, so that no Receive is taken and not filled.
 const OF_STREAMS: &[&str] = &[
     "shared Receive ended with ND_CANCELED",
     "fault: stall",
@@ -103,7 +103,7 @@ const OF_STREAMS: &[&str] = &[
     "Read ended with ND_ACCESS_VIOLATION",
 ];
 
-/// What runs over UDP have to meet beside the [others](WHOLE).
+/// Situations that runs over UDP have to meet in addition to the [others](WHOLE).
 const OF_DATAGRAMS: &[&str] = &[
     "fault: loss",
     "fault: duplication",
@@ -132,7 +132,7 @@ impl Coverage {
     }
 
     /// # Panics
-    /// When something was never met.
+    /// If a situation was never met.
     pub(crate) fn assert_whole(&self, links: Links) {
         let (others, own) = match links {
             Links::Streams => (OF_DATAGRAMS, &[][..]),

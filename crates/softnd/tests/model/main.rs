@@ -1,10 +1,10 @@
 //! Two adapters in a simulated network run arbitrary calls. A simple model checks the results.
 //!
-//! A run follows from its seed alone. It opens two adapters under conditions of its own, makes connections both ways, posts
-//! requests of all kinds, and disconnects, cancels, releases and breaks what it can. The model knows which requests are in
-//! flight, in which order they have to end and with which statuses, and what memory has to hold. Some
-//! queue pairs have shared receive queues: the model knows which Receives a message may have taken, and that each queue pair takes
-//! Receives in the order in which they were posted. A run that ends otherwise panics and names its seed:
+//! A run follows from its seed alone. It opens two adapters under random conditions, makes connections both ways, posts requests of all
+//! kinds, and disconnects, cancels, releases and breaks objects. The model knows the requests in flight, the order in which they have to
+//! end, their possible statuses, and the expected contents of memory. Some queue pairs have shared receive queues: the model knows the
+//! Receives that a message may have taken, and that each queue pair takes Receives in the order in which they were posted. A run that ends
+//! otherwise panics and names its seed:
 //!
 //! ```text
 //! SOFTND_SEED=1234 cargo test -p softnd --test model -- --exact one_seed --nocapture
@@ -15,11 +15,11 @@
 //!
 //! `SOFTND_SEEDS=1000000 cargo test --release -p softnd --test model many_seeds` runs 1,000,000 seeds.
 //!
-//! The same runs over UDP: the network loses, doubles, reorders and corrupts datagrams, cuts the hosts off from each other for
-//! shorter and longer than connections last without an answer, and changes the address of who connects, as a NAT does. These
-//! are the tests `one_seed_over_udp` and `seeds_over_udp`.
+//! Runs over UDP follow the same model: the network loses, doubles, reorders and corrupts datagrams, cuts the hosts off from each other for
+//! times shorter and longer than connections last without an answer, and changes the address of the side that connects, as a NAT does.
+//! These are the tests `one_seed_over_udp` and `seeds_over_udp`.
 
-/// Prints what a run does, if `SOFTND_TRACE` is set.
+/// Prints the steps of a run, if `SOFTND_TRACE` is set.
 macro_rules! trace {
     ($($what:tt)+) => {
         if *crate::TRACE {
@@ -52,7 +52,7 @@ fn number(variable: &str) -> Option<u64> {
     )
 }
 
-/// What connects the hosts of a run.
+/// The kind of network that connects the hosts of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Links {
     Streams,
@@ -98,10 +98,10 @@ fn one_seed_over_udp() {
     checked(seed, Links::Udp, &mut Coverage::default());
 }
 
-/// How many seeds are enough to meet everything that has to be met.
+/// The number of seeds that are enough to meet all situations that have to be met.
 const ENOUGH: u64 = 500;
 
-/// Runs so many seeds, or as many as the environment says.
+/// Runs this many seeds, or as many as the environment says.
 fn many(links: Links, seeds: u64) {
     let seeds = number("SOFTND_SEEDS").unwrap_or(seeds);
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
@@ -135,7 +135,7 @@ fn many(links: Links, seeds: u64) {
 
 #[test]
 fn many_seeds() {
-    // The rarest thing that has to be met, a shared Receive that a lost connection cancels, is met between seed 500 and seed 800.
+    // The rarest of the situations, a shared Receive that a lost connection cancels, is met between seed 500 and seed 800.
     many(Links::Streams, 800);
 }
 
@@ -144,7 +144,7 @@ fn seeds_over_udp() {
     many(Links::Udp, 500);
 }
 
-/// Runs each seed twice, and compares what was captured of its streams, with its times, octet for octet.
+/// Runs each seed twice, and compares the captures of its streams, with their times, octet for octet.
 fn repeated(links: Links, seeds: u64) {
     let mut octets = 0;
     for seed in 0..seeds {

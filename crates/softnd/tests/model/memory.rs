@@ -31,7 +31,7 @@ impl Target {
         self.open.push((number, offset, octets.to_vec()));
     }
 
-    /// All Writes up to this number are placed, and maybe later ones.
+    /// All Writes up to this number are placed, and possibly later ones.
     pub(crate) fn placed(&mut self, number: u64, memory: &Buffer) {
         let later = self.open.partition_point(|(of, ..)| *of <= number);
         for (_, offset, octets) in self.open.drain(..later) {
@@ -63,7 +63,7 @@ pub(crate) struct Word {
     pub(crate) at: usize,
     /// Its values, from the first on: one more than Atomics were posted.
     values: Vec<u64>,
-    /// How many of them are known to be carried out.
+    /// The number of them that are known to be carried out.
     done: usize,
 }
 
@@ -81,7 +81,7 @@ impl Word {
         *self.values.last().expect("never empty")
     }
 
-    /// How many Atomics were posted.
+    /// The number of Atomics that were posted.
     pub(crate) fn count(&self) -> usize {
         self.values.len() - 1
     }

@@ -8,7 +8,7 @@ use super::Links;
 use super::coverage::Coverage;
 use super::run::run;
 
-/// So many seeds find each of them. Most are found within 150 seeds.
+/// This many seeds find each of them. Most are found within 150 seeds.
 const SEEDS: u64 = 1000;
 
 /// All in one test: a bug is planted in the whole process.

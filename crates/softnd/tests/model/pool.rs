@@ -22,7 +22,7 @@ pub(crate) struct Pool {
     last: u64,
     /// Messages that the peers of its queue pairs have posted.
     pub(crate) said: u64,
-    /// Why requests of Notify may end with ND_CANCELED.
+    /// The reason why requests of Notify may end with ND_CANCELED.
     pub(crate) canceled: bool,
     /// A Receive that is too short was posted.
     pub(crate) short: bool,
@@ -37,7 +37,7 @@ pub(crate) struct Pool {
 pub(crate) struct PoolNotify {
     /// Its place among the run's controls.
     pub(crate) control: usize,
-    /// How many Receives had been posted when the request was made.
+    /// The number of Receives that had been posted when the request was made.
     posted: u64,
     /// The largest threshold since then.
     threshold: u64,
@@ -61,7 +61,7 @@ impl Pool {
         }
     }
 
-    /// Whether queue pairs can be made with it.
+    /// Returns true if queue pairs can be made with it.
     pub(crate) fn is_usable(&self) -> bool {
         self.srq.is_some() && !self.broken
     }
@@ -76,7 +76,7 @@ impl Pool {
         self.posted.saturating_sub(self.said)
     }
 
-    /// Whether the peers have sent more messages than Receives were posted.
+    /// Returns true if the peers have sent more messages than Receives were posted.
     pub(crate) fn is_short_of_receives(&self) -> bool {
         self.said > self.posted
     }
@@ -92,14 +92,14 @@ impl Pool {
         self.open.insert(receive.context, receive);
     }
 
-    /// A result has come for the Receive with this context.
+    /// A result has arrived for the Receive with this context.
     pub(crate) fn ended(&mut self, context: u64) -> Receive {
         self.last = self.last.max(context);
         let receive = self.open.remove(&context);
         receive.expect("a Receive has two results, or was never posted to this queue")
     }
 
-    /// Nothing is left to happen, and no result was lost: queue pairs have taken the Receives in the order of posting.
+    /// No event is left, and no result was lost: queue pairs have taken the Receives in the order of posting.
     pub(crate) fn check_order(&self) {
         if let Some((context, _)) = self.open.first_key_value() {
             assert!(
@@ -137,7 +137,7 @@ impl Pool {
         );
     }
 
-    /// Nothing is left to happen: no request of Notify is in flight while too few Receives are left.
+    /// No event is left: no request of Notify is in flight while too few Receives are left.
     pub(crate) fn check_notifies(&self) {
         assert!(
             self.notifies.is_empty() || self.at_most() >= self.threshold,

@@ -37,19 +37,19 @@ use host::Host;
 
 /// The memory of each host, all of it registered.
 const ARENA: usize = 256 * 1024;
-/// The lengths of what a peer writes to, and of what a peer reads.
+/// The lengths of the memory that a peer writes to, and of that which a peer reads.
 const TARGET: usize = 256;
 const PATTERN: usize = 512;
 /// Receives of one queue pair, and initiator requests.
 const RECEIVES: u32 = 24;
 const REQUESTS: u32 = 12;
-/// How many requests a run posts at least, and over how many queue pairs, unless its hosts are removed before.
+/// The least numbers of requests that a run posts and of queue pairs that it uses, unless its hosts are removed before.
 const LEAST_REQUESTS: u64 = 50;
 const LEAST_CONNECTIONS: usize = 2;
 const MOST_CONNECTIONS: usize = 6;
 
 thread_local! {
-    /// The same for all runs of a thread: addresses of memory are told to peers.
+    /// The same memory for all runs of a thread, because peers get its addresses.
     static ARENAS: OnceCell<[Buffer; 2]> = const { OnceCell::new() };
 }
 
@@ -57,7 +57,7 @@ thread_local! {
 struct Control {
     what: Step,
     overlapped: Overlapped,
-    /// How often it has ended.
+    /// The number of times that it has ended.
     ends: Arc<AtomicU32>,
     /// Its end was seen by the run.
     seen: bool,
@@ -120,9 +120,9 @@ struct Run<'a> {
     loses: bool,
     /// The network may break any connection at any time.
     lossy: bool,
-    /// How long all cuts last.
+    /// The length of all cuts together.
     cut_off: Duration,
-    /// No connector waits, because more peers have come than connectors wait.
+    /// No connector waits, because more peers have arrived than connectors wait.
     unwanted: bool,
     hosts: [Host; 2],
     connections: Vec<Connection>,
@@ -137,7 +137,7 @@ struct Run<'a> {
 /// Runs a seed.
 ///
 /// # Panics
-/// When a request ends otherwise than the model expects.
+/// If a request ends otherwise than the model expects.
 pub(crate) fn run(
     seed: u64,
     links: Links,
@@ -319,7 +319,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// An end that may be used, of any connection.
+    /// A random end of any connection for which `usable` returns true.
     fn pick(&mut self, usable: impl Fn(&End) -> bool) -> Option<(usize, usize)> {
         let all = self.connections.iter().enumerate();
         let usable: Vec<_> = all
@@ -489,7 +489,7 @@ impl<'a> Run<'a> {
 
     // ---- the end ----
 
-    /// Takes results until nothing is left to happen.
+    /// Takes results until no event is left.
     fn settle(&mut self) {
         let mut quiet = 0;
         for _ in 0..100_000 {
@@ -581,13 +581,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether NotifyDisconnect of this end is pending.
+    /// Returns true if NotifyDisconnect of this end is pending.
     fn awaits_end(&self, end: &End) -> bool {
         end.notification
             .is_some_and(|control| self.controls[control].overlapped.is_pending())
     }
 
-    /// Nothing is left to happen: each end whose peer has left knows that, but for ends whose last message can get no Receive.
+    /// No event is left: each end whose peer has disconnected knows that, except ends whose last message can get no Receive.
     fn check_notifications(&self, starved: &[(usize, usize)]) {
         for (number, connection) in self.connections.iter().enumerate() {
             for (at, end) in connection.ends.iter().enumerate() {
@@ -601,8 +601,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Nothing is left to happen: where one end knows that the network has ended the connection, the other one does. A stream
-    /// can also end in one direction only.
+    /// No event is left: if one end knows that the network has ended the connection, the other one does. A stream can also end in one
+    /// direction only.
     fn check_losses(&self) {
         if self.links == Links::Streams {
             return;

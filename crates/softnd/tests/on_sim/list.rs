@@ -1,18 +1,18 @@
-//! Which tests of the provider do not run in a simulated network, and why.
+//! The tests of the provider that do not run in a simulated network, with their reasons.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// What a test is about that a simulated network does not have.
+/// The subject of a test that a simulated network does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     /// Several threads.
     Threads,
-    /// Descriptors, and how many of them a process may have.
+    /// Descriptors, and their limit for a process.
     Descriptors,
-    /// How much memory a process may have.
+    /// The limit of a process's memory.
     Memory,
     /// Sockets of the system, their ports and readiness, and the processors that they are served on.
     Sockets,
@@ -191,7 +191,7 @@ const ELSEWHERE: &[(&str, Subject)] = &[
     ),
 ];
 
-/// All tests of the files beside this program's folder and in the folder `it`, as `file::test`.
+/// All tests of the files in the folders `tests` and `tests/it`, as `file::test`.
 fn all() -> BTreeSet<String> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let folders = [tests.join("it"), tests];

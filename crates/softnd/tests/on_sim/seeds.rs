@@ -1,4 +1,4 @@
-//! The tests of this program under many seeds: a seed is told by the environment, so that each run is a process of its own.
+//! The tests of this program under many seeds: the environment gives the seed, so each run is a separate process.
 
 use std::io::{self, Read};
 use std::process::{Command, Output, Stdio};
@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{RecvTimeoutError, Sender};
 
-/// Seeds that `cargo test` tries beside seed 1 of this run itself. `SOFTND_SEEDS` in the environment is another number.
+/// The number of seeds that `cargo test` tries in addition to seed 1 of this run itself. `SOFTND_SEEDS` in the environment gives another
+/// number.
 const SEEDS: u64 = 4;
 
 /// Longer than the tests take under one seed on the slowest machine.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Every so many seeds the network is harsh.
+/// Every 4th seed has a harsh network.
 const HARSH: u64 = 4;
 
 /// Tests that move so much data that they take long in segments of a few octets.
@@ -25,14 +26,15 @@ const LONG_MESSAGES: [&str; 5] = [
     "fault_streams::much_data",
 ];
 
-/// Tests whose networks have seeds of their own, so that each run would be the same.
+/// Tests whose networks have fixed seeds, so that each run would be the same.
 const ONCE: [&str; 1] =
     ["addresses::conn_009_lstn_008_iw_052_no_port_is_left_when_all_of_the_range_are_bound"];
 
-/// In the environment: that the [planted failure](planted_failure) fails, or if it is `hang` that it hangs.
+/// The variable that makes the [planted failure](planted_failure) fail, or hang if its value is `hang`.
 const PLANTED: &str = "SOFTND_PLANTED_FAILURE";
 
-/// Runs all tests with a seed, changed by `also`. If any fails, or hangs until the limit: what repeats it, and what was said.
+/// Runs all tests with a seed, changed by `also`. If any fails, or hangs until the limit, returns the command that repeats it, and its
+/// output.
 fn run(
     seed: u64,
     harsh: bool,
@@ -80,7 +82,7 @@ fn output(command: &mut Command, limit: Duration) -> Output {
     let (open, closed) = crossbeam_channel::bounded::<()>(0);
     let stdout = read_all(child.stdout.take().unwrap(), open.clone());
     let stderr = read_all(child.stderr.take().unwrap(), open);
-    // Nothing is ever sent: the channel ends when both pipes have ended, which the process does.
+    // Nothing is ever sent: the channel ends when both pipes have ended, that is, when the process ends.
     if closed.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
         child.kill().unwrap();
     }
@@ -105,7 +107,7 @@ fn read_all(mut pipe: impl Read + Send + 'static, open: Sender<()>) -> Reader {
     })
 }
 
-/// The name of a test, of the line that says that it has failed or does not end.
+/// The name of a test, from the line that reports that it has failed or does not end.
 fn failed(line: &str) -> Option<&str> {
     let line = line.strip_prefix("test ")?;
     line.strip_suffix(" ... FAILED")
@@ -127,7 +129,7 @@ fn many_seeds() {
     println!("{seeds} seeds in {:?}", begun.elapsed());
 }
 
-/// Fails or hangs where it is told to.
+/// Fails or hangs if the environment says so.
 #[test]
 fn planted_failure() {
     let planted = std::env::var(PLANTED).ok();

@@ -1,4 +1,4 @@
-//! What becomes of QUIC connections, and of the streams on them.
+//! Events of QUIC connections, and their effects on the streams.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ fn queue_pairs_share_one_connection_and_wait_for_the_peers_leave_to_open_streams
         let connected = |call: &&Call| call.connects.poll() == Status::SUCCESS;
         calls.iter().filter(connected).count()
     };
-    // For longer than a stream that has got no answer waits before another connection is tried.
+    // For longer than a stream without an answer waits before another connection is tried.
     for _ in 0..300 {
         network().pass(Duration::from_millis(10));
         peer.drive();
@@ -136,14 +136,14 @@ fn a_connect_waits_for_room_that_others_have_taken_and_needs_no_other_connection
     pass(&mut ends.peer);
     let known = ends.peer.only();
     assert_eq!(known.quic.streams().accept(Dir::Bi), None);
-    // More than the message, with headers.
+    // More octets than the message, with headers.
     ends.peer.read_exact(ends.stream, 2 * ROOM as usize);
     serve(&mut ends.peer);
     assert_eq!(call.end(&mut ends.peer), Status::SUCCESS);
     ends.peer.only();
 }
 
-/// The peer's process has been killed. On the system nothing tells of it, other than with TCP.
+/// The peer's process has been killed. Unlike with TCP, the system does not report this.
 #[test]
 fn a_peer_that_was_killed_is_noticed_after_the_idle_timeout_and_refuses_new_connections_at_once() {
     let ends = active();
@@ -172,7 +172,7 @@ fn a_peer_that_was_killed_is_noticed_after_the_idle_timeout_and_refuses_new_conn
     assert!(of(2).is_some());
 }
 
-/// A peer that has begun anew and still has the key of its stateless resets.
+/// A peer that has restarted and still has the key of its stateless resets.
 #[test]
 fn a_stateless_reset_is_a_reset_at_once() {
     let security = Security::default();
@@ -292,7 +292,7 @@ fn a_client_with_another_version_of_quic_learns_the_right_one() {
     assert_eq!(lost, ConnectionError::VersionMismatch);
 }
 
-/// How an attempt ends in which the certificates do not suit. Returns the words of the error.
+/// The outcome of an attempt whose certificates do not match. Returns the words of the error.
 fn refused(client: Security, server: Security) -> String {
     let (active, passive) = (
         Side::with(Options::default().security(client)),
@@ -419,7 +419,7 @@ fn streams_to_one_socket_share_a_connection() {
     assert!(ends.peer.connections.contains_key(&second));
 }
 
-/// A server that has restarted knows nothing of the connection, and says nothing on it.
+/// A server that has restarted does not know the connection, and sends nothing on it.
 #[test]
 fn a_connection_without_an_answer_is_replaced_after_half_a_second() {
     let ends = active();
@@ -505,7 +505,7 @@ fn conn_023_a_socket_that_only_connects_refuses_connections() {
     assert!(time < Duration::from_secs(1), "{time:?}");
 }
 
-/// The handshake is refused where nobody knows the peer, and the stream where there is a connection.
+/// The handshake is refused if the socket does not know the peer, and the stream if there is a connection.
 #[test]
 fn conn_023_a_socket_without_a_listener_refuses_connections() {
     let mut ends = passive();
@@ -520,7 +520,7 @@ fn conn_023_a_socket_without_a_listener_refuses_connections() {
     let stream = ends.peer.open(&preamble.encode());
     let error = u64::from(ErrorCode::NoListener.number());
     assert_eq!(ends.peer.read_to_end(stream).end, Some(End::Reset(error)));
-    // The connection that is there goes on.
+    // The existing connection continues.
     ends.is_reset_by(|peer, stream| peer.reset(stream, ErrorCode::Aborted));
 }
 
@@ -552,7 +552,7 @@ fn a_listener_that_is_released_lets_go_of_those_who_wait() {
     for stream in [waiting, silent] {
         let Read { octets, end } = peer.read_to_end(stream);
         let refusal = if stream == waiting { reject() } else { vec![] };
-        // Nothing is said to a peer that has not sent its Request.
+        // Nothing is sent to a peer that has not sent its Request.
         let (ended, stopped) = match stream == waiting {
             true => (End::Fin, CLOSED),
             false => (End::Reset(ABORTED), ABORTED),
@@ -606,7 +606,7 @@ fn both_sides_of_a_cut_connection_learn_of_it_after_the_idle_timeout() {
     assert!(network().time() < Duration::from_secs(45));
 }
 
-/// After a listener has gone the next one has the same UDP socket.
+/// After a listener was released the next one has the same UDP socket.
 #[test]
 fn a_new_listener_takes_streams_of_the_connections_that_are_there() {
     let Ends {

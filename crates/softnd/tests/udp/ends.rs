@@ -21,11 +21,11 @@ pub(crate) struct Ends {
     pub(crate) connector: Arc<dyn Connector>,
     pub(crate) peer: Peer,
     pub(crate) stream: StreamId,
-    /// Where the adapter listens, if it is the passive side.
+    /// The listener of the adapter, if it is the passive side.
     pub(crate) listener: Option<Arc<dyn Listener>>,
 }
 
-/// An address of the peer's.
+/// An address of the peer.
 pub(crate) fn there(port: u16) -> SocketAddr {
     SocketAddr::from((THERE, port))
 }
@@ -75,24 +75,24 @@ impl Call {
         }
     }
 
-    /// How Connect ends, with a peer that is driven meanwhile.
+    /// The status of Connect, with a peer that is driven meanwhile.
     pub(crate) fn end(&self, peer: &mut Peer) -> Status {
         over(peer, &self.connects)
     }
 
-    /// How Connect ends.
+    /// The status of Connect.
     pub(crate) fn end_alone(&self) -> Status {
         crate::common::wait(&self.connects)
     }
 }
 
-/// How a request ends, with a peer that is driven meanwhile.
+/// The status of a request, with a peer that is driven meanwhile.
 pub(crate) fn over(peer: &mut Peer, overlapped: &Overlapped) -> Status {
     peer.until_true(|_| !overlapped.is_pending());
     overlapped.poll()
 }
 
-/// Answers the preamble and the Request of the next stream. Returns the number of its connection, too.
+/// Answers the preamble and the Request of the next stream. Also returns the number of its connection.
 pub(crate) fn serve(peer: &mut Peer) -> (usize, StreamId) {
     let (connection, stream) = peer.accept();
     peer.read_exact(stream, 8);
@@ -133,7 +133,7 @@ pub(crate) fn passive() -> Ends {
     accepted(side, listener, address, peer)
 }
 
-/// Has the adapter accept a stream of this peer.
+/// Makes the adapter accept a stream of this peer.
 pub(crate) fn accepted(
     side: Side,
     listener: Arc<dyn Listener>,

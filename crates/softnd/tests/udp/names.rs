@@ -87,7 +87,7 @@ fn conn_008_a_port_with_connections_of_a_former_listener_belongs_to_its_adapter(
     assert_eq!(listen(&pair.passive, address), Status::SHARING_VIOLATION);
     drop(pair.listener);
     assert_eq!(listen(&pair.passive, address), Status::SUCCESS);
-    // The UDP socket is the first adapter's, other than with TCP.
+    // Unlike with TCP, the UDP socket belongs to the first adapter.
     assert_eq!(listen(&other, address), Status::SHARING_VIOLATION);
     run(|overlapped| pair.active_connector.disconnect(overlapped)).unwrap();
     run(|overlapped| pair.passive_connector.disconnect(overlapped)).unwrap();

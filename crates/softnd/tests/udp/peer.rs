@@ -1,4 +1,4 @@
-//! A peer over bare QUIC, which the test drives by hand: it can do what no adapter does.
+//! A peer over bare QUIC, driven by the test: it can do things that no adapter does.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,14 +19,14 @@ use crate::common::LONG;
 /// See the [module](self).
 pub(crate) struct Peer {
     network: Simulation,
-    /// When the network's time began.
+    /// The beginning of the network's time.
     begun: Instant,
     pub(crate) socket: DatagramSocket,
     endpoint: Endpoint,
     pub(crate) connections: BTreeMap<usize, Known>,
     /// Datagrams are neither sent nor received.
     pub(crate) silent: bool,
-    /// So many datagrams that arrive next are lost.
+    /// This many datagrams that arrive next are lost.
     pub(crate) lose: usize,
     buffer: Vec<u8>,
 }
@@ -40,14 +40,14 @@ pub(crate) struct Known {
     pub(crate) stopped: Vec<(StreamId, u64)>,
 }
 
-/// What a stream of the peer's has brought, up to now.
+/// The octets that a stream of the peer has brought, up to now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Read {
     pub(crate) octets: Vec<u8>,
     pub(crate) end: Option<End>,
 }
 
-/// How a direction has ended.
+/// The way in which a direction has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Fin,
@@ -120,13 +120,13 @@ impl Peer {
         handle.0
     }
 
-    /// The connection, if there is one only.
+    /// The only connection.
     pub(crate) fn only(&mut self) -> &mut Known {
         assert_eq!(self.connections.len(), 1);
         self.connections.values_mut().next().unwrap()
     }
 
-    /// Takes in what has come, and sends what there is to send.
+    /// Handles arrived datagrams, and sends the pending ones.
     pub(crate) fn drive(&mut self) {
         if self.silent {
             return;
@@ -190,7 +190,7 @@ impl Peer {
         }
     }
 
-    /// Drives the peer and the network until `is_so` says yes.
+    /// Drives the peer and the network until `is_so` returns true.
     pub(crate) fn until_true(&mut self, mut is_so: impl FnMut(&mut Self) -> bool) {
         self.until(|peer| is_so(peer).then_some(()));
     }
@@ -240,7 +240,7 @@ impl Peer {
         self.drive();
     }
 
-    /// Writes as many octets as the stream has room for. Returns how many.
+    /// Writes as many octets as the stream has room for. Returns their number.
     pub(crate) fn fill(&mut self, stream: StreamId) -> usize {
         let mut sending = self.of().quic.send_stream(stream);
         let mut count = 0;
@@ -276,14 +276,14 @@ impl Peer {
         self.drive();
     }
 
-    /// With which code the adapter has said that it reads no more of a stream.
+    /// The code with which the adapter has announced that it reads no more of a stream.
     pub(crate) fn stopped(&mut self, stream: StreamId) -> Option<u64> {
         let mut stopped = self.of().stopped.iter();
         let found = stopped.find(|(of, _)| *of == stream);
         found.map(|(_, code)| *code)
     }
 
-    /// Takes what a stream has brought.
+    /// Takes the octets that a stream has brought.
     pub(crate) fn read(&mut self, stream: StreamId, limit: usize) -> Read {
         let mut read = Read::default();
         let known = self.of();
@@ -309,7 +309,7 @@ impl Peer {
         read
     }
 
-    /// Reads so many octets.
+    /// Reads this many octets.
     pub(crate) fn read_exact(&mut self, stream: StreamId, count: usize) -> Vec<u8> {
         let mut octets = Vec::new();
         self.until(|peer| {

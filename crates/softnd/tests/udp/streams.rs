@@ -1,4 +1,4 @@
-//! What becomes of streams.
+//! Events of streams, and their effects.
 
 use iwarp_io::transport::quic::preamble::{ErrorCode, Preamble};
 use netdirect::{OpFlags, Overlapped, Status};
@@ -10,7 +10,7 @@ use iwarp_io::setup::FrameKind;
 
 const ABORTED: u64 = ErrorCode::Aborted as u64;
 
-/// In either role.
+/// Runs a test in both roles.
 fn both(test: impl Fn(Ends)) {
     test(active());
     test(passive());
@@ -53,7 +53,7 @@ fn a_peer_that_closes_in_good_order_ends_the_connection_with_fin() {
     });
 }
 
-/// A Write to memory that nobody has registered.
+/// A Write to memory that is not registered.
 const ASTRAY: [u8; 24] = [
     0x00, 0x12, // ULPDU_Length
     0xC1, 0x40, // tagged, last, DDP version 1; RDMAP version 1, Write
@@ -63,7 +63,7 @@ const ASTRAY: [u8; 24] = [
     0, 0, 0, 0, // CRC field
 ];
 
-/// How the adapter answers [`ASTRAY`]: a Terminate that names the layer DDP, a tagged buffer, and an invalid STag.
+/// The adapter's answer to [`ASTRAY`]: a Terminate that names the layer DDP, a tagged buffer, and an invalid STag.
 fn terminate_of(ends: &mut Ends) -> Read {
     let told = Overlapped::new();
     ends.qp.receive(1, &[]).unwrap();
@@ -83,7 +83,7 @@ fn rdmap_074_alt_025_a_terminate_is_followed_by_fin_and_not_by_a_reset() {
         assert_eq!(octets[20..22], [0x11, 0x00], "DDP, tagged, invalid STag");
         assert_eq!(end, Some(End::Fin));
         assert_eq!(ends.peer.stopped(ends.stream), None);
-        // The peer ends its direction, too, and nothing else happens.
+        // The peer ends its direction, too, and no other event follows.
         ends.peer.finish(ends.stream);
         network().pass(std::time::Duration::from_secs(20));
         ends.peer.drive();
@@ -140,7 +140,7 @@ fn streams_that_do_not_begin_with_a_preamble_are_refused() {
     peer.finish(stream);
     let error = u64::from(ErrorCode::BadPreamble.number());
     assert_eq!(peer.read_to_end(stream).end, Some(End::Reset(error)));
-    // The connection goes on.
+    // The connection continues.
     let stream = peer.open_with_preamble(0xC001, address.port());
     peer.write(stream, &frame(FrameKind::Request));
     assert!(arrives.is_pending());

@@ -1,4 +1,4 @@
-//! What the peer gets after a Terminate: no room for octets that nobody takes, before it has the Terminate.
+//! The traffic of a peer after a Terminate: it gets no room for octets that would be dropped, before it has the Terminate.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ const SEND: [u8; 28] = [
 /// The window of a stream.
 const WINDOW: usize = 4 << 20;
 
-/// Has the peer send until the adapter takes no more, which waits with a Send for a Receive. The request is told when the adapter has
-/// failed the connection.
+/// Makes the peer send until the adapter accepts no more, because a Send waits for a Receive. The request ends when the adapter has failed
+/// the connection.
 fn filled(ends: &mut Ends) -> Overlapped {
     let told = Overlapped::new();
     let _ = ends.connector.notify_disconnect(&told).unwrap();
@@ -44,7 +44,7 @@ fn filled(ends: &mut Ends) -> Overlapped {
     told
 }
 
-/// How long Disconnect takes.
+/// The time that Disconnect takes.
 fn disconnects(ends: &mut Ends) -> Duration {
     let (begun, disconnects) = (network().time(), Overlapped::new());
     let _ = ends.connector.disconnect(&disconnects).unwrap();
@@ -109,7 +109,7 @@ fn iw_065_a_peer_that_never_has_the_terminate_is_not_waited_for_beyond_the_limit
 
 #[test]
 fn a_side_whose_terminate_waits_for_room_reads_on() {
-    // Two sides that fail at the same time would else wait for each other.
+    // Two sides that fail at the same time would otherwise wait for each other.
     let mut ends = active();
     let region = ends.side.region(3 * WINDOW, MrFlags::empty());
     let sge = region.sge(0, 3 * WINDOW);

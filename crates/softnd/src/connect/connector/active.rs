@@ -23,7 +23,7 @@ use crate::options::Profile;
 use crate::qp::{Claim, Start};
 use crate::status::{connect_error, is_taken};
 
-/// How many ports are tried, at most, where the client has chosen none and the first ones are taken.
+/// The most ports that are tried if the client has chosen none and the first ones are taken.
 const PORTS: u32 = 256;
 
 impl Connector {
@@ -40,7 +40,7 @@ impl Connector {
         self.dial(state);
     }
 
-    /// What to ask the peer for.
+    /// The configuration of the Initiator, with the contents of the Request.
     fn initiator_config(&self, attempt: &Attempt<'_, ()>) -> InitiatorConfig {
         let destination = attempt.destination;
         let limits = attempt.limits;
@@ -66,8 +66,8 @@ impl Connector {
             offer,
             most,
             unstated: UNSTATED_READ_LIMIT,
-            // A Reply with another A is taken by default, because the first message that softnd sends is legal without an
-            // agreement too (MPA2-022).
+            // A Reply with another A is accepted by default, because the first message that softnd sends is legal without an agreement too
+            // (MPA2-022).
             strict_peer_to_peer: options.profile == Profile::Strict,
             revision_1_fallback: peer.revision_1_fallback,
             reply_within: options.timeouts.reply,
@@ -140,8 +140,8 @@ impl Connector {
         }
     }
 
-    /// Begins to connect from the reserved address. A connection from that port to the same peer may have ended a moment ago
-    /// (TIME-WAIT). Where the client has not chosen the port, another port is tried then.
+    /// Begins to connect from the reserved address. A connection from that port to the same peer may have ended a moment ago (TIME-WAIT).
+    /// If the client has not chosen the port, another port is tried then.
     fn dialer(&self, state: &mut ConnectorState) -> io::Result<Dialer> {
         let Setup::Connecting(attempt) = &state.line.setup else {
             return Err(io::ErrorKind::NotConnected.into());
@@ -161,7 +161,7 @@ impl Connector {
         }
     }
 
-    /// Goes on with a Connect after the transport has reported `edges`.
+    /// Continues a Connect after the transport has reported `edges`.
     pub(super) fn advance(&self, state: &mut ConnectorState, edges: Edges) {
         let Setup::Connecting(attempt) = &mut state.line.setup else {
             return;
@@ -200,7 +200,7 @@ impl Connector {
         }
     }
 
-    /// What the set-up has come to.
+    /// Handles the outcome of the set-up.
     pub(super) fn initiator_told(
         &self,
         state: &mut ConnectorState,
@@ -268,7 +268,7 @@ impl Connector {
             self.core.remember_revision_1(destination.ip());
         }
         state.private_data = Some(agreement.private_data);
-        // Where the Reply states no limits they are UNSTATED_READ_LIMIT (IW-069).
+        // If the Reply states no limits they are UNSTATED_READ_LIMIT (IW-069).
         state.limits = Some(ReadLimits {
             inbound: agreement.limits.ird,
             outbound: agreement.limits.ord,
@@ -288,7 +288,7 @@ impl Connector {
         ConnectorRules::fails(self, state, Event::AttemptFails, end);
     }
 
-    /// Completes the connection. The peer may have gone meanwhile (CONN-042).
+    /// Completes the connection. The peer may have disconnected meanwhile (CONN-042).
     pub(super) fn complete(&self, state: &mut ConnectorState) {
         let Setup::Answered(mut answered) = std::mem::take(&mut state.line.setup) else {
             return;
@@ -308,8 +308,8 @@ impl Connector {
         }
     }
 
-    /// The client has not completed its Connect for some time. The ready-to-receive message is sent without it, because some
-    /// peers give up when it does not come (IW-067).
+    /// The client has not completed its Connect for some time. The ready-to-receive message is sent without it, because some peers give up
+    /// without this message (IW-067).
     fn send_ready_early(&self, state: &mut ConnectorState) {
         let Setup::Answered(answered) = &mut state.line.setup else {
             return;

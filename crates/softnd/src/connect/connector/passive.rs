@@ -12,7 +12,7 @@ use iwarp_io::setup::{
 };
 
 impl Connector {
-    /// A peer's request has arrived. Returns false if the peer has gone.
+    /// A peer's request has arrived. Returns false if the peer has disconnected.
     pub(super) fn take_request(
         &self,
         state: &mut ConnectorState,
@@ -20,14 +20,14 @@ impl Connector {
     ) -> bool {
         state.local = Some(request.local());
         state.peer = Some(request.peer());
-        // What the peer asks for, seen from this side and cut to both adapters (IW-009).
+        // The peer's limits, seen from this side and cut to both adapters (IW-009).
         let limits = request.offered();
         state.limits = Some(ReadLimits {
             inbound: limits.ird,
             outbound: limits.ord,
         });
         state.private_data = Some(request.private_data().to_vec());
-        // Watched for the peer's end while the client thinks.
+        // Watched for the peer's end while the client decides.
         match request.watch(&self.core.driver, self.this.clone()) {
             Ok(startup) => state.line.setup = Setup::Offered(Box::new(startup)),
             Err(error) => {
@@ -38,7 +38,7 @@ impl Connector {
         true
     }
 
-    /// Notices a peer that has given up. Until the Reply is sent, whatever comes from the peer is its end or a violation (MPA-015).
+    /// Notices a peer that has given up. Until the Reply is sent, anything from the peer is its end or a violation (MPA-015).
     pub(super) fn look_for_peers_end(&self, state: &mut ConnectorState) {
         if let Setup::Offered(startup) = &mut state.line.setup
             && let Some(ResponderOutcome::Failed(_)) = startup.ready()
@@ -69,7 +69,7 @@ impl Connector {
             crc: options.crc,
             markers: peer.is_some_and(|peer| peer.markers),
             ready: ReadyKinds::UNSEEN, // IW-003
-            // The set-up cuts them to what the peer offers (IW-010, CONN-063).
+            // The set-up cuts them to the peer's offer (IW-010, CONN-063).
             limits: iwarp_io::setup::ReadLimits {
                 ird: limits.inbound,
                 ord: limits.outbound,
@@ -82,7 +82,7 @@ impl Connector {
         };
         state.line.setup = Setup::Accepting(startup);
         let config = self.stream_config(&qp, Role::Responder, &agreed, &stream);
-        // Where no ready-to-receive message was agreed on, Accept ends when the Reply has been sent (IW-005).
+        // If no ready-to-receive message was agreed on, Accept ends when the Reply has been sent (IW-005).
         let open = agreed.ready.is_none();
         let start = if open { Start::Open } else { Start::Awaited };
         if sent.is_err() {

@@ -1,4 +1,4 @@
-//! What the removal of the device does to a connector (GEN-015).
+//! The effect of the removal of the device on a connector (GEN-015).
 
 use netdirect_provider::connector::ConnectorRules;
 use netdirect_provider::connector::machine::{Event, State};
@@ -11,13 +11,13 @@ impl DeviceObject for Connector {
         self.rules.try_read(waits)?
     }
 
-    /// All requests end with ND_DEVICE_REMOVED. The stream of a connection belongs to the queue pair, which is told next.
+    /// All requests end with ND_DEVICE_REMOVED. The stream of a connection belongs to the queue pair, which is notified next.
     fn device_removed(&self) {
         ConnectorRules::happens(self, &mut self.lock(), Event::DeviceRemoved);
     }
 }
 
-/// What the requests of a connector wait for.
+/// The event that the requests of a connector wait for, in words.
 fn waits(state: &ConnectorState) -> Option<String> {
     if !state.has_requests() {
         return None;

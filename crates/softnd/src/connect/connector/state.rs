@@ -1,4 +1,4 @@
-//! What a connector keeps, and what both sides do with it.
+//! The state of a connector, and the functions that both sides use.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU8;
@@ -31,12 +31,12 @@ pub(crate) struct Connector {
 /// The locked state of a connector.
 pub(super) type ConnectorState = connector::ConnectorState<Connector>;
 
-/// What the line keeps of a connection.
+/// The state of the line for a connection.
 #[derive(Default)]
 pub(crate) struct LineState {
     /// The set-up under way.
     pub(super) setup: Setup,
-    /// Holds flushed requests back, from the start of the stream until the queue pair has told of the end of the connection.
+    /// Holds flushed requests back, from the start of the stream until the queue pair has reported the end of the connection.
     pub(super) guard: Option<Arc<FlushGuard>>,
     /// The end of the transport's attempt to connect, or of the time for which a fault plan holds it back.
     pub(super) dial_timer: Option<TimerKey>,
@@ -49,11 +49,11 @@ pub(super) enum Setup {
     None,
     /// A Connect is under way.
     Connecting(Box<DialedAttempt>),
-    /// The peer has accepted, the client has not completed.
+    /// The peer has accepted, and the client has not completed.
     Answered(Box<Answered>),
     /// A request has arrived.
     Offered(Box<MpaStartup<Responder>>),
-    /// The Reply has left, the peer's ready-to-receive message has not come.
+    /// The Reply was sent, and the peer's ready-to-receive message has not arrived.
     Accepting(Box<MpaStartup<Responder>>),
 }
 
@@ -64,18 +64,18 @@ pub(super) struct DialedAttempt {
     pub(super) startup: MpaStartup<Initiator>,
 }
 
-/// Where the transport stands with an attempt.
+/// The progress of the transport with an attempt.
 pub(super) enum Dial {
     /// A fault plan holds the attempt back, to open the connection later or never.
     Held { opens: bool },
-    /// It connects.
+    /// The transport is connecting.
     UnderWay { dialer: Dialer, token: u64 },
-    /// It has connected, or has not begun.
+    /// The transport has connected, or has not begun.
     Idle,
 }
 
 impl DialedAttempt {
-    /// What the Connect waits for.
+    /// The event that the Connect waits for, in words.
     pub(super) fn waits(&self) -> String {
         let to = self.destination;
         match self.dial {
@@ -151,7 +151,7 @@ impl Connector {
         })
     }
 
-    /// How the stream runs once the start-up is over.
+    /// The configuration of the stream once the start-up is over.
     pub(super) fn stream_config(
         &self,
         qp: &Qp,

@@ -63,7 +63,7 @@ impl Run<'_> {
         self.check_ends();
     }
 
-    /// A whole connection between two adapters, as far as the device is there, with memory on both sides.
+    /// A whole connection between two adapters, unless the device was removed, with memory on both sides.
     pub(crate) fn connect(&mut self) {
         let (one, two) = (self.adapters[0].clone(), self.adapters[1].clone());
         let (Ok(here), Ok(there)) = (one.create_overlapped_file(), two.create_overlapped_file())
@@ -247,7 +247,7 @@ impl Run<'_> {
         }
     }
 
-    /// A call that fails at some time, with a status that all pages of such calls list, or a fault that cannot be.
+    /// A fault that makes a later call fail, with a status that all pages of such calls list, or a fault that cannot happen.
     fn call_fault(&mut self) -> Fault {
         let nth = self.number(3);
         let call = self.pick(&Call::ALL).unwrap();
@@ -580,7 +580,7 @@ impl Run<'_> {
         let Some(request) = self.a_request() else {
             return;
         };
-        // A wait that nothing in the simulation can end ends all the same.
+        // A wait ends even if no event in the simulation can end it.
         let wait = self.one_in(4);
         let status = object.get_overlapped_result(&request, wait);
         let allowed = [request.status(), Status::POSSIBLE_DEADLOCK];

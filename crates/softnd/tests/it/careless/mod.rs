@@ -17,7 +17,7 @@ use run::Run;
 /// How many seeds run by default.
 const SEEDS: u64 = 100;
 
-/// What the runs have met: for each method how often it was called, and with which statuses it has answered.
+/// The coverage of the runs: for each method the number of calls, and the statuses that it has returned.
 #[derive(Default)]
 pub(crate) struct Coverage {
     calls: BTreeMap<&'static str, u64>,

@@ -1,4 +1,4 @@
-//! One run: the objects that there are, arbitrary arguments, and what is checked of each answer.
+//! One run: its objects, arbitrary arguments, and the checks of each result.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ const INLINE: u32 = 64;
 const TRANSFER: u32 = 20_000;
 const REGISTRATION: u64 = 40_000;
 
-/// So many objects of a kind at most.
+/// The most objects of a kind.
 const MOST: usize = 10;
 
 /// An `Overlapped`, and the method of the request that it serves.
@@ -54,7 +54,7 @@ pub(crate) struct Run<'a> {
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) stranger: Arc<Stranger>,
     requests: Vec<Request>,
-    /// How requests have ended.
+    /// The ends of requests.
     ends: Arc<Mutex<Vec<(&'static Method, Status)>>>,
 }
 
@@ -121,7 +121,7 @@ impl<'a> Run<'a> {
         for _ in 0..400 {
             self.act();
         }
-        // Everything goes, and every request ends.
+        // Everything is released, and every request ends.
         self.adapters.clear();
         self.connectors.clear();
         self.listeners.clear();
@@ -272,7 +272,7 @@ impl<'a> Run<'a> {
         address
     }
 
-    /// An address in memory and how many octets to use there: inside a buffer, across its end, or nowhere.
+    /// An address in memory and the number of octets to use there: inside a buffer, across its end, or nowhere.
     pub(crate) fn place(&mut self) -> (u64, u32) {
         let buffers = self.buffers.clone();
         let buffer = self.pick(&buffers).unwrap();
@@ -335,7 +335,7 @@ impl<'a> Run<'a> {
         vec![7; length as usize]
     }
 
-    // ---- answers ----
+    // ---- results ----
 
     /// Keeps a new object, in the place of another if there are many.
     pub(crate) fn keep<T>(&mut self, of: fn(&mut Self) -> &mut Vec<T>, object: T) {
@@ -348,7 +348,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What a call has returned.
+    /// Checks the result of a call.
     pub(crate) fn answer<T>(&mut self, method: &'static Method, result: Result<T>) -> Option<T> {
         let status = result
             .as_ref()

@@ -8,9 +8,9 @@ pub(crate) struct Method {
     pub(crate) name: &'static str,
     /// The rows of the catalogue that list its statuses.
     pub(crate) rows: &'static str,
-    /// What the call may return.
+    /// The statuses that the call may return.
     pub(crate) call: &'static [Status],
-    /// With what its request may end, beside ND_SUCCESS, ND_CANCELED and, after a removal, ND_DEVICE_REMOVED.
+    /// The statuses with which its request may end, in addition to ND_SUCCESS, ND_CANCELED and, after a removal, ND_DEVICE_REMOVED.
     pub(crate) end: &'static [Status],
     /// The method works after the removal of the device, or does not need it.
     pub(crate) cleans_up: bool,

@@ -1,4 +1,4 @@
-//! What the network of a run is like.
+//! The conditions of the network of a run.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn latency(draw: &mut dyn FnMut(u64) -> u64) -> std::ops::RangeInclusive<Duratio
     Duration::from_micros(draw(20))..=Duration::from_micros(20 + draw(200))
 }
 
-/// What happens to streams, and whether it may break them.
+/// The conditions for streams, and true if these may break streams.
 pub(super) fn of_streams(draw: &mut dyn FnMut(u64) -> u64) -> (Conditions, bool) {
     let mut conditions = Conditions::default();
     conditions.latency = latency(draw);
@@ -36,7 +36,7 @@ pub(super) fn of_streams(draw: &mut dyn FnMut(u64) -> u64) -> (Conditions, bool)
     (conditions, lossy)
 }
 
-/// What happens to datagrams, none of which may break a connection. A third of the networks only delays them.
+/// The conditions for datagrams, none of which may break a connection. A third of the networks only delays them.
 pub(super) fn of_datagrams(draw: &mut dyn FnMut(u64) -> u64) -> Conditions {
     let mut conditions = Conditions::default();
     conditions.latency = latency(draw);

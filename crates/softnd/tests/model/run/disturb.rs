@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Connections survive cuts that last so long together, if no datagrams are lost otherwise. Each retransmission waits twice as
-/// long as the one before, so that one cut after the other may keep a connection from what it needs within a time limit.
+/// Connections survive cuts of this length together, if no datagrams are lost otherwise. Each retransmission waits twice as long as the one
+/// before, so several cuts in a row may keep a connection from sending for longer than a time limit.
 const SHORT_CUT: Duration = Duration::from_secs(2);
 
 impl Run<'_> {
@@ -24,8 +24,8 @@ impl Run<'_> {
         }
     }
 
-    /// Cuts the hosts off from each other. A cut that is longer than the idle time-out of QUIC ends their connections; so may
-    /// a shorter one, if what is sent after it is lost as well.
+    /// Cuts the hosts off from each other. A cut that is longer than the idle time-out of QUIC ends their connections; so may a shorter
+    /// one, if datagrams sent after it are lost as well.
     fn cut(&mut self) {
         if self.links == Links::Streams {
             return;

@@ -10,7 +10,7 @@ pub(super) struct Host {
     pub(super) pools: Vec<Pool>,
     pub(super) region: Arc<dyn MemoryRegion>,
     pub(super) arena: Buffer,
-    /// How many octets of the arena are in use.
+    /// The number of octets of the arena that are in use.
     pub(super) used: usize,
     pub(super) removed: bool,
     /// Writes end when the peer has placed them.
@@ -69,7 +69,7 @@ impl Host {
         Some(at)
     }
 
-    /// A stretch of the arena as one or two SGEs.
+    /// A range of the arena as one or two SGEs.
     pub(super) fn sges(&self, at: usize, len: usize, cut: usize) -> Vec<Sge> {
         let sge = |range: Range<usize>| Sge::new(&self.arena, range, self.region.get_local_token());
         if cut == 0 || cut >= len {

@@ -76,8 +76,8 @@ impl Run<'_> {
         }
     }
 
-    /// Runs the next event of the network, and handles results at once. A slow client would run into time limits, because an idle
-    /// network moves its clock to the next time limit.
+    /// Runs the next event of the network, and handles results at once. A slow client would run into time limits, because an idle network
+    /// moves its clock to the next time limit.
     pub(super) fn step(&mut self) {
         self.simulation.step();
         self.follow_up();
@@ -90,7 +90,7 @@ impl Run<'_> {
         flags
     }
 
-    /// Posts an initiator request. Returns whether the request was accepted.
+    /// Posts an initiator request. Returns true if the request was accepted.
     pub(super) fn request(
         &mut self,
         (number, at): (usize, usize),
@@ -379,7 +379,7 @@ impl Run<'_> {
                 });
                 self.bind(number, at);
             }
-            // Bound once only: the peer's Writes through the first binding may still be on their way.
+            // Bound only once: the peer's Writes through the first binding may still be on their way.
             Some(Bound::No) => self.bind(number, at),
             Some(Bound::Yes) if self.chance(60) => self.invalidate(number, at),
             _ => {}

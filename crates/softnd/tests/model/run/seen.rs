@@ -9,7 +9,7 @@ impl Run<'_> {
         self.poll(host, queue, most);
     }
 
-    /// Takes results. Returns how many there were.
+    /// Takes results. Returns their number.
     pub(super) fn poll(&mut self, host: usize, queue: usize, most: usize) -> usize {
         let mut results = [CompletionResult::default(); 16];
         let cq = self.hosts[host].queues[queue].cq.clone();
@@ -42,7 +42,7 @@ impl Run<'_> {
         count
     }
 
-    /// A shared Receive has a result: from now on it is one of the queue pair's own. Returns its memory, if it has some.
+    /// A shared Receive has a result: from now on it belongs to the queue pair. Returns its memory, if it has some.
     fn take_shared(
         &mut self,
         number: usize,
@@ -64,7 +64,7 @@ impl Run<'_> {
         place
     }
 
-    /// CONN-106: where the peer has ended the connection, NotifyDisconnect has ended before a flushed request is seen.
+    /// CONN-106: if the peer has ended the connection, NotifyDisconnect has ended before a flushed request is seen.
     pub(super) fn check_notification(&self, number: usize, at: usize, result: &CompletionResult) {
         let connection = &self.connections[number];
         let end = &connection.ends[at];
@@ -138,7 +138,7 @@ impl Run<'_> {
             return;
         };
         if status != Status::SUCCESS {
-            // Some other connector gets the peer, or nobody does.
+            // Another connector gets the peer, or none does.
             self.unwanted = true;
             for connection in &mut self.connections {
                 if !connection.ends.iter().all(|end| end.open) {

@@ -6,7 +6,7 @@ use super::*;
 const LENGTH: usize = 3100;
 
 impl Run<'_> {
-    /// The shared receive queue of a host for a new queue pair, which is made where there is none.
+    /// The shared receive queue of a host for a new queue pair; made if there is none.
     pub(super) fn pool_for_new_end(&mut self, host: usize) -> usize {
         let usable = self.hosts[host].pools.iter().position(Pool::is_usable);
         usable.unwrap_or_else(|| self.new_pool(host))
@@ -27,7 +27,7 @@ impl Run<'_> {
         of.pools.len() - 1
     }
 
-    /// Posts a Receive. Returns whether that was done.
+    /// Posts a Receive. Returns true if it was posted.
     pub(super) fn receive_shared(
         &mut self,
         host: usize,
@@ -85,7 +85,7 @@ impl Run<'_> {
         false
     }
 
-    /// Something has happened to a shared receive queue that may end the connections of its queue pairs.
+    /// An event at a shared receive queue may end the connections of its queue pairs.
     fn disturb_users(&mut self, host: usize, number: usize, why: &'static str) {
         for connection in &mut self.connections {
             let mut ends = connection.ends.iter();
@@ -174,7 +174,7 @@ impl Run<'_> {
         }
     }
 
-    /// Its queue pairs go on to take what was posted.
+    /// Its queue pairs continue to take the posted Receives.
     fn release_shared(&mut self, host: usize, number: usize) {
         let pool = &mut self.hosts[host].pools[number];
         if let Some(srq) = pool.srq.take() {
@@ -217,7 +217,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether each end has a shared receive queue that supplies no further Receives.
+    /// Returns, for each end, true if it has a shared receive queue that supplies no further Receives.
     pub(super) fn starved(&self, number: usize) -> [bool; 2] {
         let ends = &self.connections[number].ends;
         [0, 1].map(|at| {
@@ -236,8 +236,8 @@ impl Run<'_> {
     }
 
     /// The peer's orderly end waits behind a Send that waits for a shared Receive, which it gets here. Mostly such a Send ends with a
-    /// reset, but not where the network has closed the other direction: the peer has seen both ends then, and has nothing to reset.
-    /// Returns the ends for which there is no Receive, because the queue was released or the host has no memory left.
+    /// reset, except if the network has closed the other direction: the peer has seen both ends then, and has nothing to reset. Returns the
+    /// ends for which there is no Receive, because the queue was released or the host has no memory left.
     pub(super) fn feed_before_ends(&mut self) -> Vec<(usize, usize)> {
         let ends = (0..self.connections.len()).flat_map(|number| [(number, 0), (number, 1)]);
         let mut starved = Vec::new();
@@ -257,7 +257,8 @@ impl Run<'_> {
         starved
     }
 
-    /// The host and the queue for whose Receive a message to this end waits, if the peer has left and the end has not been told.
+    /// The host and the queue for whose Receive a message to this end waits, if the peer has disconnected and the end has not been
+    /// notified.
     fn waits_before_the_end(&self, number: usize, at: usize) -> Option<(usize, usize)> {
         let [end, peer] = [at, 1 - at].map(|at| &self.connections[number].ends[at]);
         let waits = self.awaits_end(end) && peer.left && end.heard < peer.said.len();
@@ -265,7 +266,7 @@ impl Run<'_> {
         Some((end.host, pool))
     }
 
-    /// Posts a Receive to each queue that is waited for. Returns whether any was posted.
+    /// Posts a Receive to each queue that is waited for. Returns true if any was posted.
     fn feed_once(&mut self) -> bool {
         let mut posted = false;
         for host in 0..2 {
@@ -279,7 +280,7 @@ impl Run<'_> {
         posted
     }
 
-    /// Whether a message of a connection that nothing was done to waits for a Receive of the queue.
+    /// Returns true if a message of an undisturbed connection waits for a Receive of the queue.
     fn is_waited_for(&self, host: usize, number: usize) -> bool {
         self.connections.iter().any(|connection| {
             let sound =
@@ -292,7 +293,7 @@ impl Run<'_> {
         })
     }
 
-    /// Nothing is left to happen.
+    /// No event is left: checks the queues.
     pub(super) fn check_pools(&self) {
         for host in self.hosts.iter().filter(|host| !host.removed) {
             let sound = host.queues.iter().all(|queue| !queue.broken);
