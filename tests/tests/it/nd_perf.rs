@@ -689,8 +689,9 @@ fn a_client_that_has_to_wait_says_so() {
         let greeting = said.next().unwrap().unwrap();
         writeln!(stream, "{greeting}").unwrap();
         said.next().unwrap().unwrap();
-        let why = "waiting the server has been measuring with 192.0.2.7:1";
-        writeln!(stream, "{why}\nfailed it ended; run again").unwrap();
+        let why = "the server has been measuring with 192.0.2.7:1";
+        writeln!(stream, r#"{{"waiting":"{why}"}}"#).unwrap();
+        writeln!(stream, r#"{{"failed":"it ended; run again"}}"#).unwrap();
     });
     let run = nd::run(args!["perf", "run", &address, "--op", "send"]);
     assert_eq!(run.status.code(), Some(1), "{run}");

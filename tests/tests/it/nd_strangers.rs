@@ -14,6 +14,7 @@ use netdirect::{
     QueuePairOptions, RemoteAddress, Started, Status, ext,
 };
 use rustix::net::{AddressFamily, SocketType};
+use serde_json::{Value, json};
 use softnd_tests::nd::{self, Finished, Nd};
 use softnd_tests::{args, proxy};
 
@@ -128,7 +129,7 @@ impl RawClient {
         let stream = TcpStream::connect_timeout(&to, HANG).expect("accepted by the system");
         stream.set_read_timeout(Some(HANG)).expect("set");
         let mut client = Self(BufReader::new(stream));
-        let greeting = client.hear();
+        let greeting = client.hear_line();
         client.say(&greeting);
         client
     }
@@ -139,41 +140,62 @@ impl RawClient {
 
     /// Asks for a row.
     fn ask(&mut self, words: &str, timeout: u64) {
-        let rest = "mode=event crc=off segment=0 boundaries=outside-crcs placement=free receives=own transport=tcp page_offset=best";
-        self.say(&format!("row {words} {rest} timeout={timeout}"));
+        let mut spec = json!({
+            "mode": "event", "crc": false, "segment": null, "boundaries": "outside-crcs", "placement": "free", "receives": "own",
+            "transport": "tcp", "page_offset": null,
+        });
+        for word in words.split(' ') {
+            let (key, value) = word.split_once('=').expect("key=value");
+            spec[key] = match value.parse::<u64>() {
+                Ok(number) => json!(number),
+                Err(_) => json!(value),
+            };
+        }
+        let row = json!({"row": {"spec": spec, "timeout_ms": timeout}});
+        self.say(&row.to_string());
     }
 
     /// Makes the connection that the server's answer to a row names, and begins a turn in which nothing comes.
-    fn join(&mut self, answer: &str) -> Silent {
-        let value = |key: &str| {
-            let mut words = answer.split(' ');
-            let value = words.find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
-            value.expect(key).to_owned()
-        };
-        let key = value("key");
-        let mut private_data: Vec<_> = (0..key.len() / 2)
-            .map(|at| u8::from_str_radix(&key[2 * at..2 * at + 2], 16).expect("hexadecimal"))
+    fn join(&mut self, answer: &Value) -> Silent {
+        let offer = &answer["ok"];
+        let key = offer["key"].as_array().expect("a key").iter();
+        let mut private_data: Vec<_> = key
+            .map(|octet| u8::try_from(octet.as_u64().expect("a number")).expect("an octet"))
             .collect();
         private_data.extend([0; RemoteAddress::LEN]); // a ring that is not used
         let mut to = self.0.get_ref().peer_addr().expect("connected");
-        to.set_port(value("rdma").parse().expect("a port"));
-        self.say("join");
+        let port = offer["rdma"].as_u64().and_then(|port| port.try_into().ok());
+        to.set_port(port.expect("a port"));
+        self.say(r#""join""#);
         let silent = Silent::connected_with(to, &private_data);
-        assert_eq!(self.hear(), "ok");
-        self.say("turn 1000");
-        assert_eq!(self.hear(), "go");
+        assert_eq!(self.hear(), json!({"ok": null}));
+        self.say(r#"{"turn":{"count":1000,"over":"tested"}}"#);
+        assert_eq!(self.hear(), json!("go"));
         silent
     }
 
     /// The next answer. On a busy machine the client may get the message that it has to wait first.
-    fn hear(&mut self) -> String {
+    fn hear(&mut self) -> Value {
         loop {
-            let mut line = String::new();
-            self.0.read_line(&mut line).expect("heard");
-            if !line.starts_with("waiting ") {
-                return line.trim_end().to_owned();
+            let line = self.hear_line();
+            let answer: Value = serde_json::from_str(&line).expect(&line);
+            if answer.get("waiting").is_none() {
+                return answer;
             }
         }
+    }
+
+    /// Why the server gives up.
+    fn hear_why(&mut self) -> String {
+        let answer = self.hear();
+        let why = answer["failed"].as_str();
+        why.unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+
+    fn hear_line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("heard");
+        line.trim_end().to_owned()
     }
 }
 
@@ -248,8 +270,8 @@ fn perf_gives_a_client_no_more_memory_than_it_may_have() {
     ] {
         let mut client = RawClient::connect(address);
         client.ask(words, 2000);
-        let said = client.hear();
-        let refused = "failed this side gives a client at most 64 MiB of memory, and ";
+        let said = client.hear_why();
+        let refused = "this side gives a client at most 64 MiB of memory, and ";
         assert!(said.starts_with(refused), "{words}: {said}");
         assert!(
             said.contains(asked) && said.contains("--memory"),
@@ -267,17 +289,44 @@ fn perf_gives_a_client_no_more_memory_than_it_may_have() {
 }
 
 #[test]
+fn perf_answers_a_line_of_another_version_with_a_sentence() {
+    let (_server, address) = listening(&["perf", "serve"]);
+    let deep = "[".repeat(4000);
+    for line in [
+        "row op=send test=rate",
+        r#"{"row":{"more":1}}"#,
+        &deep,
+        "\u{1}",
+    ] {
+        let mut client = RawClient::connect(address);
+        client.say(line);
+        let said = client.hear_why();
+        assert!(said.contains("is no request of nd perf version "), "{said}");
+        assert!(
+            said.ends_with("; run the same version of nd on both sides"),
+            "{said}"
+        );
+    }
+    let mut client = RawClient::connect(address);
+    // Longer than any line may be.
+    let _ = client.0.get_mut().write_all(&[b'x'; 1 << 16]);
+    let end = std::io::copy(&mut client.0, &mut std::io::sink());
+    assert!(end.is_err() || end.is_ok_and(|octets| octets < 4096));
+    run_perf(address).assert_success();
+}
+
+#[test]
 fn perf_serves_beside_clients_that_want_to_be_silent_for_ever() {
     let (_server, address) = listening(&["perf", "serve", "--silence", "5"]);
     let mut silent = RawClient::connect(address);
     silent.ask("op=send test=rate size=64 depth=16 connections=0", u64::MAX);
-    let said = silent.hear();
-    assert!(said.starts_with("ok "), "{said}");
-    let said = silent.hear();
+    let offer = silent.hear();
+    assert!(offer["ok"].is_object(), "{offer}");
+    let said = silent.hear_why();
     run_perf(address).assert_success();
     assert_eq!(
         said,
-        "failed cannot go on with the test: nothing has completed for 5.00 s; \
+        "cannot go on with the test: nothing has completed for 5.00 s; \
          the server allows no more: let it serve with a longer --silence"
     );
 }
@@ -292,11 +341,11 @@ fn perf_takes_the_turn_from_a_silent_client_when_another_one_waits() {
         let words = "op=send test=rate size=64 depth=16 connections=0";
         client.ask(words, 3_600_000);
         let answer = client.hear();
-        assert!(answer.starts_with("ok "), "{answer}");
+        assert!(answer["ok"].is_object(), "{answer}");
         let connection = match step {
             "in a turn" => Some(client.join(&answer)),
             "when it should connect" => {
-                client.say("join");
+                client.say(r#""join""#);
                 None
             }
             _ => None,
@@ -307,8 +356,8 @@ fn perf_takes_the_turn_from_a_silent_client_when_another_one_waits() {
         let honest = run_perf(address);
         honest.assert_success();
         assert_eq!(
-            client.hear(),
-            "failed this client was silent for 3.00 s while another one waited for its turn; \
+            client.hear_why(),
+            "this client was silent for 3.00 s while another one waited for its turn; \
              run again when the other test has ended",
             "{step}"
         );

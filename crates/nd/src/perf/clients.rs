@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::control::Control;
 use super::lane::silence;
 use super::limit::Others;
+use super::messages::{ControlAnswer, ControlRequest};
 use crate::admission::{Admission, Bounds};
 use crate::errors::{Failure, Result};
 use crate::units;
@@ -25,8 +26,8 @@ const SOON: Duration = Duration::from_millis(500);
 pub(super) struct QueuedClient {
     pub(super) control: Control,
     pub(super) peer: SocketAddr,
-    /// The first line that the client sent.
-    pub(super) line: String,
+    /// The first request of the client.
+    pub(super) request: ControlRequest,
 }
 
 /// All clients.
@@ -56,19 +57,20 @@ impl Clients {
         let serving: Arc<Mutex<Option<Served>>> = Arc::clone(&served);
         let admission = Admission::of_tcp(listener, bounds, move |stream, pending| {
             let asked = Control::of_unknown_peer(stream, thinking, pending.deadline)?;
-            let Some((control, line)) = asked else {
+            let Some((control, request)) = asked else {
                 return Ok(());
             };
             let client = QueuedClient {
                 control,
                 peer: pending.peer,
-                line,
+                request,
             };
             let waits = Waits::count(waiting);
             let left = pending.admit_for(client, (SOON, queuing), |client| {
                 if let Some(served) = *locked(&serving) {
                     // A client that is gone is noticed when its turn comes.
-                    let _ = client.control.say(format_args!("waiting {served}"));
+                    let waiting = ControlAnswer::<()>::Waiting(served.to_string());
+                    let _ = client.control.say(&waiting);
                 }
             });
             drop(waits);
@@ -153,40 +155,43 @@ mod tests {
         (clients, address)
     }
 
-    fn client(to: SocketAddr, line: &str) -> Control {
+    fn client(to: SocketAddr, request: &ControlRequest) -> Control {
         let stream = TcpStream::connect(to).expect("connected");
         let mut control = Control::new(stream, HANG).expect("greeted");
-        control.say(line).expect("said");
+        control.say(request).expect("said");
         control
     }
 
     #[test]
     fn a_client_waits_for_its_turn() {
         let (clients, address) = clients(Bounds::default(), HANG);
-        let _first = client(address, "row 1");
+        let _first = client(address, &ControlRequest::Plain);
         let served = clients.next(Some(HANG)).expect("the first");
         // This client is greeted meanwhile, and asks.
-        let mut second = client(address, "row 2");
-        assert_eq!(served.line, "row 1");
+        let mut second = client(address, &ControlRequest::Join);
+        assert_eq!(served.request, ControlRequest::Plain);
         // It gets the message that it has to wait, with the address of the client before it.
         let said = second.hear().expect("told").expect("a line");
-        let why = format!("waiting the server has been measuring with {}", served.peer);
+        let why = format!(
+            r#"{{"waiting":"the server has been measuring with {}"#,
+            served.peer
+        );
         assert!(said.starts_with(&why), "{said}");
         drop(served);
         let mut served = clients.next(Some(HANG)).expect("the second");
-        assert_eq!(served.line, "row 2");
-        served.control.say("ok").expect("said");
-        second.expect("ok").expect("served");
+        assert_eq!(served.request, ControlRequest::Join);
+        served.control.answer(()).expect("said");
+        second.expect::<()>().expect("served");
     }
 
     #[test]
     fn a_client_that_has_waited_too_long_hears_who_is_served() {
         let (clients, address) = clients(Bounds::default(), Duration::from_millis(50));
-        let _first = client(address, "row 1");
+        let _first = client(address, &ControlRequest::Plain);
         // On a busy machine the first client may have given up as well, so that the error names no client.
         let served = clients.next(Some(Duration::from_secs(1)));
-        let mut second = client(address, "row 2");
-        let text = second.expect("ok").expect_err("not served").to_string();
+        let mut second = client(address, &ControlRequest::Join);
+        let text = second.expect::<()>().expect_err("not served").to_string();
         let peer = served.map(|served| served.peer.to_string());
         if let Ok(peer) = peer {
             let why =

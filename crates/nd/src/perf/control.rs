@@ -1,57 +1,24 @@
-//! The agreement of the two processes: lines of text over a plain TCP connection, apart from what is measured.
-//!
-//! Both sides begin with `nd-perf VERSION PACKAGE`. Then the side that runs the tests asks and the other answers, one
-//! line each:
-//!
-//! | asks | answers | |
-//! |---|---|---|
-//! | `certificate FINGERPRINT` | `ok certificate=FINGERPRINT` | before rows over UDP: the certificate of each side |
-//! | `row SPEC` | `ok rdma=PORT tcp=PORT key=HEX remote=HEX receives=FROM` | a row begins: the other side has its adapter open, listens, and takes its Receives from there |
-//! | `plain` | `ok rdma=PORT key=HEX remote=HEX` | the same for another RDMA connection, with Receives of each queue pair's own and memory at the best place |
-//! | `join` | `ok` | the RDMA connection is being made, and stands |
-//! | `quic` | `ok quic=PORT certificate=HEX`, then `ok` | a bare QUIC connection is being made, and stands |
-//! | `wire CC` | `ok CC` | a bare connection is being made; with this congestion control, or `-` for the system's own |
-//! | `turn COUNT` | `go`, then `done` | a turn over RDMA |
-//! | `turn COUNT plain` | `go`, then `done` | a turn over the other RDMA connection |
-//! | `turn COUNT wire=I write=W` | `go`, then `done` | a turn over a bare connection |
-//! | `verify` | `ok` | what the turns since the last time have brought is what it should be |
-//! | `end` | `ok` | the row is over |
-//!
-//! A row about many connections goes on in another way:
-//!
-//! | asks | answers | |
-//! |---|---|---|
-//! | `row SPEC` | `ok many=PORT alone=PORT bare=PORT key=HEX receives=FROM` | the row begins |
-//! | `alone` | `ok` | the connection that is alone is being made, on its own adapter, and stands |
-//! | `crowd` | `ok memory=OCTETS` | the idle connections are being made, and stand; what each has cost, `-` if unknown |
-//! | `idle MILLISECONDS` | `go`, then `done cpu=SHARE` | for so long nothing happens; the processor time that this took |
-//! | `turn COUNT` | `go`, then `done` | messages on one of many, or connections that come and go |
-//! | `turn COUNT alone` | `go`, then `done` | messages on the connection that is alone |
-//! | `turn COUNT bare` | `go`, then `done` | bare connections that come and go |
-//! | `verify`, `end` | `ok` | as above |
-//!
-//! Before the first answer may come `waiting WHY`, when the server serves another client. Instead of any answer may come `failed WHY`,
-//! and the connection ends.
+//! The connection of the two processes apart from what is measured: plain TCP, and a [message](super::messages) on each line.
 
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::str::FromStr;
 use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::lane::{gone, silence};
 use super::limit::{Others, SilenceLimit};
+use super::messages::{ControlAnswer, ControlRequest};
 use crate::errors::{Failure, Result, one_line};
 use crate::session::Deadline;
 use crate::stderr;
 
 /// The version of this protocol, and of how the turns work. Two sides with different numbers cannot work together.
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 
 const NAME: &str = "nd-perf";
-
-/// The word in front of the reason why a side gives up.
-const GAVE_UP: &str = "failed ";
 
 /// The longest line.
 const LONGEST: usize = 4096;
@@ -79,13 +46,16 @@ impl Control {
         stream: TcpStream,
         limit: Duration,
         deadline: Deadline,
-    ) -> Result<Option<(Self, String)>> {
+    ) -> Result<Option<(Self, ControlRequest)>> {
         let mut control = Self::greet(stream, limit, Some(deadline))?;
-        let line = control.hear()?;
-        let line = line.filter(|line| !line.starts_with(GAVE_UP));
+        let Some(line) = control.hear()? else {
+            return Ok(None);
+        };
+        let request = request(&line).inspect_err(|failure| control.give_up(failure))?;
         control.deadline = None;
         control.limit_reads(limit)?;
-        Ok(line.map(|line| (control, line)))
+        let gave_up = matches!(request, ControlRequest::Failed(_));
+        Ok((!gave_up).then_some((control, request)))
     }
 
     fn greet(stream: TcpStream, limit: Duration, deadline: Option<Deadline>) -> Result<Self> {
@@ -99,7 +69,7 @@ impl Control {
             deadline,
             others: None,
         };
-        control.say(format_args!(
+        control.send(format_args!(
             "{NAME} {VERSION} {}",
             env!("CARGO_PKG_VERSION")
         ))?;
@@ -110,7 +80,8 @@ impl Control {
                 not_understood()
             }
         })?;
-        check_greeting(&greeting.ok_or_else(not_understood)?)?;
+        let is_known = check_greeting(&greeting.ok_or_else(not_understood)?);
+        is_known.inspect_err(|failure| control.give_up(failure))?;
         Ok(control)
     }
 
@@ -125,16 +96,27 @@ impl Control {
     }
 
     /// Sends one line.
-    pub(super) fn say(&mut self, text: impl Display) -> Result<()> {
+    fn send(&mut self, text: impl Display) -> Result<()> {
         let line = format!("{text}\n");
         let written = self.stream.get_mut().write_all(line.as_bytes());
         written.map_err(|error| self.lost(&error))
     }
 
+    /// Sends a message.
+    pub(super) fn say(&mut self, message: &impl Serialize) -> Result<()> {
+        let text = serde_json::to_string(message);
+        self.send(text.expect("messages have no maps, and memory takes everything"))
+    }
+
+    /// Answers a request.
+    pub(super) fn answer(&mut self, answer: impl Serialize) -> Result<()> {
+        self.say(&ControlAnswer::Ok(answer))
+    }
+
     /// Sends the reason why this side gives up. The other side may be gone already.
     pub(super) fn give_up(&mut self, failure: &Failure) {
         if failure.is_ours() {
-            let _ = self.say(format_args!("{GAVE_UP}{failure}"));
+            let _ = self.say(&ControlRequest::Failed(failure.to_string()));
         }
     }
 
@@ -170,17 +152,15 @@ impl Control {
         }
     }
 
-    /// The next line at the side that serves, within the time limit, however slowly its octets come. The line is a request, unless the
-    /// other side gives up.
-    pub(super) fn heed(&mut self) -> Result<Option<String>> {
+    /// The next request at the side that serves, within the time limit, however slowly its octets come.
+    pub(super) fn heed(&mut self) -> Result<Option<ControlRequest>> {
         self.deadline = Some(Deadline::after(self.limit));
         let line = self.hear();
         self.deadline = None;
         self.limit_reads(self.limit)?;
-        let line = line?;
-        match line.as_deref().and_then(|line| line.strip_prefix(GAVE_UP)) {
-            Some(why) => Err(gave_up(why)),
-            None => Ok(line),
+        match line?.map(|line| request(&line)).transpose()? {
+            Some(ControlRequest::Failed(why)) => Err(gave_up(&why)),
+            request => Ok(request),
         }
     }
 
@@ -245,27 +225,51 @@ impl Control {
         }
     }
 
-    /// Waits for an answer that begins with `word`. Returns the rest of the answer.
-    pub(super) fn expect(&mut self, word: &str) -> Result<String> {
+    /// The next answer, except that this side has to wait.
+    fn next_answer<T: DeserializeOwned>(&mut self) -> Result<ControlAnswer<T>> {
         let mut has_waited = false;
         loop {
             let line = self.hear()?.ok_or_else(gone)?;
-            match line.split_once(' ').unwrap_or((&line, "")) {
-                (first, rest) if first == word => return Ok(rest.to_owned()),
-                ("failed", why) => return Err(gave_up(why)),
-                ("waiting", why) if !has_waited => {
-                    stderr::note(format_args!("waiting: {}", one_line(why)));
+            match serde_json::from_str(&line) {
+                Ok(ControlAnswer::Failed(why)) => return Err(gave_up(&why)),
+                Ok(ControlAnswer::Waiting(why)) if !has_waited => {
+                    stderr::note(format_args!("waiting: {}", one_line(&why)));
                     has_waited = true;
                 }
-                _ => return Err(not_understood()),
+                Ok(ControlAnswer::Waiting(_)) | Err(_) => return Err(not_understood()),
+                Ok(answer) => return Ok(answer),
             }
         }
     }
 
+    /// Waits for the answer to a request.
+    pub(super) fn expect<T: DeserializeOwned>(&mut self) -> Result<T> {
+        match self.next_answer()? {
+            ControlAnswer::Ok(answer) => Ok(answer),
+            _ => Err(not_understood()),
+        }
+    }
+
+    /// Waits until a turn may begin.
+    pub(super) fn expect_go(&mut self) -> Result<()> {
+        match self.next_answer::<IgnoredAny>()? {
+            ControlAnswer::Go => Ok(()),
+            _ => Err(not_understood()),
+        }
+    }
+
+    /// Waits until a turn is over.
+    pub(super) fn expect_done<T: DeserializeOwned>(&mut self) -> Result<T> {
+        match self.next_answer()? {
+            ControlAnswer::Done(answer) => Ok(answer),
+            _ => Err(not_understood()),
+        }
+    }
+
     /// Asks, and waits for the answer.
-    pub(super) fn ask(&mut self, question: impl Display) -> Result<String> {
-        self.say(question)?;
-        self.expect("ok")
+    pub(super) fn ask<T: DeserializeOwned>(&mut self, request: &ControlRequest) -> Result<T> {
+        self.say(request)?;
+        self.expect()
     }
 
     /// Why the other side gave up, if it has sent a reason.
@@ -275,16 +279,12 @@ impl Control {
             .get_ref()
             .set_read_timeout(Some(patience))
             .ok()?;
-        loop {
-            match self.hear() {
-                Ok(Some(line)) => {
-                    if let Some(why) = line.strip_prefix(GAVE_UP) {
-                        return Some(gave_up(why));
-                    }
-                }
-                _ => return None,
+        while let Ok(Some(line)) = self.hear() {
+            if let Ok(ControlAnswer::<IgnoredAny>::Failed(why)) = serde_json::from_str(&line) {
+                return Some(gave_up(&why));
             }
         }
+        None
     }
 
     fn lost(&self, error: &std::io::Error) -> Failure {
@@ -303,38 +303,17 @@ fn is_timeout(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// The value of `key=VALUE` among the words of a line.
-pub(super) fn value<T: FromStr>(line: &str, key: &str) -> Result<T> {
-    line.split(' ')
-        .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
-        .and_then(|value| value.parse().ok())
-        .ok_or_else(not_understood)
-}
-
-/// Octets in hexadecimal.
-pub(super) fn to_hex(octets: &[u8]) -> String {
-    octets.iter().map(|octet| format!("{octet:02x}")).collect()
-}
-
-/// As many octets as are wanted, from hexadecimal.
-pub(super) fn from_hex<const N: usize>(text: &str) -> Result<[u8; N]> {
-    let octets = octets_from_hex(text)?;
-    octets.try_into().map_err(|_| not_understood())
-}
-
-/// Octets from hexadecimal.
-pub(super) fn octets_from_hex(text: &str) -> Result<Vec<u8>> {
-    let (pairs, rest) = text.as_bytes().as_chunks();
-    if !rest.is_empty() {
-        return Err(not_understood());
-    }
-    let pairs = pairs.iter().map(from_hex_pair);
-    pairs.collect::<Option<_>>().ok_or_else(not_understood)
-}
-
-fn from_hex_pair(pair: &[u8; 2]) -> Option<u8> {
-    let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
-    u8::try_from(16 * high? + low?).ok()
+/// Reads a request.
+fn request(line: &str) -> Result<ControlRequest> {
+    serde_json::from_str(line).map_err(|_| {
+        Failure::new(
+            format!(
+                "what came is no request of nd perf version {VERSION} (nd {})",
+                env!("CARGO_PKG_VERSION")
+            ),
+            "run the same version of nd on both sides",
+        )
+    })
 }
 
 fn check_greeting(line: &str) -> Result<()> {
@@ -408,22 +387,27 @@ mod tests {
     }
 
     #[test]
-    fn hexadecimal_goes_both_ways_and_takes_nothing_else() {
-        let octets = [0, 1, 0xAB, 0xFF];
-        assert_eq!(from_hex(&to_hex(&octets)).expect("hex"), octets);
-        for bad in ["", "00", "0001abfg", "0001abf", "é001ab0"] {
-            assert!(from_hex::<4>(bad).is_err(), "{bad}");
+    fn what_is_no_request_names_the_version() {
+        assert_eq!(
+            request(r#""join""#).expect("a request"),
+            ControlRequest::Join
+        );
+        let deep = "[".repeat(LONGEST);
+        for bad in [
+            "",
+            "join",
+            "turn 1000",
+            "{}",
+            r#"{"turn":{"count":1}}"#,
+            &deep,
+        ] {
+            let text = request(bad).expect_err(bad).to_string();
+            let version = format!("no request of nd perf version {VERSION}");
+            assert!(
+                text.contains(&version)
+                    && text.ends_with("; run the same version of nd on both sides"),
+                "{text}"
+            );
         }
-        assert_eq!(octets_from_hex("00ABff").expect("hex"), [0, 0xAB, 0xFF]);
-        for bad in ["0", "+1", "0g", "é0"] {
-            assert!(octets_from_hex(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn values_are_found_by_their_key() {
-        let line = "1000 wire=2 write=65536";
-        assert_eq!(value::<u32>(line, "write").expect("write"), 65_536);
-        assert!(value::<u32>(line, "wir").is_err() && value::<u8>(line, "write").is_err());
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use netdirect::{Listener, RemoteAddress};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::control::value;
 use super::limit::SilenceLimit;
+use super::messages::{ControlRequest, Key};
 use super::spec::{Boundaries, Spec, Transport};
 use crate::args::SecurityArgs;
 use crate::errors::{Failure, Result};
@@ -20,9 +20,6 @@ pub(super) const LIMIT: Duration = Duration::from_secs(10);
 /// The limits of what the side that runs the test may choose.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(86_400);
-
-/// A number that distinguishes the connections of a row from those of other programs.
-pub(super) type Key = [u8; 8];
 
 /// A key that others do not know.
 pub(super) fn new_key() -> Result<Key> {
@@ -59,17 +56,17 @@ pub(super) struct Choices<'a> {
 }
 
 /// The announcement of a row.
-pub(super) fn announcement(spec: &Spec, choices: Choices<'_>) -> String {
-    format!(
-        "row {spec} timeout={}",
-        choices.timeout.longest().as_millis()
-    )
+pub(super) fn announcement(spec: &Spec, choices: Choices<'_>) -> ControlRequest {
+    let limit = choices.timeout.longest().as_millis();
+    ControlRequest::Row {
+        spec: *spec,
+        timeout_ms: u64::try_from(limit).unwrap_or(u64::MAX),
+    }
 }
 
 /// The time limit in an announcement.
-pub(super) fn announced_timeout(line: &str) -> Result<Duration> {
-    let milliseconds: u64 = value(line, "timeout")?;
-    Ok(Duration::from_millis(milliseconds).clamp(SHORTEST, LONGEST))
+pub(super) fn announced_timeout(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds).clamp(SHORTEST, LONGEST)
 }
 
 /// The options of the adapter for a row.

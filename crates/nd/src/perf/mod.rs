@@ -1,7 +1,7 @@
 //! `nd perf`: measures the speed of an adapter, compared with a bare TCP socket or a bare QUIC stream in the same run.
 //!
 //! There are two processes. The one that runs the tests ([`row`]) tells the other ([`serve`]) over a [`control`] connection
-//! what comes next. The data moves over RDMA ([`client`], [`server`]) and, for comparison, over bare streams ([`wire`]), in
+//! what comes next ([`messages`]). The data moves over RDMA ([`client`], [`server`]) and, for comparison, over bare streams ([`wire`]), in
 //! short turns one after the other. Every exchange is checked before and after its measurement, because a figure for data
 //! in the wrong place means nothing.
 
@@ -19,6 +19,7 @@ mod limit;
 mod link;
 mod local;
 mod many;
+mod messages;
 mod outcome;
 mod pace;
 mod pattern;

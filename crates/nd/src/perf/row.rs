@@ -10,14 +10,15 @@ use netdirect::{RemoteAddress, Status};
 use super::affinity::{self, ProcessRole};
 use super::bare::BareStream;
 use super::client::Client;
-use super::control::{Control, from_hex, octets_from_hex, value};
+use super::control::{Control, not_understood};
 use super::lane::{Lane, Memory};
 use super::limit::SilenceLimit;
 use super::link::{
-    Choices, Key, LIMIT, SYSTEMS_OWN, announcement, bare_socket, choose_congestion, congestion,
+    Choices, LIMIT, SYSTEMS_OWN, announcement, bare_socket, choose_congestion, congestion,
     private_data, setup,
 };
 use super::many;
+use super::messages::{Carrier, ControlRequest, Key, QuicOffer, RowOffer};
 use super::outcome::{Compared, Comparison, Measured, Outcome};
 use super::pace::{Pace, UNLIMITED};
 use super::plan::{Baseline, Plan};
@@ -103,7 +104,7 @@ fn attempt(
         progress()?;
     }
     run.verify()?;
-    run.control.ask("end").map(drop)
+    run.control.ask(&ControlRequest::End)
 }
 
 /// A bare connection, and the size of its writes.
@@ -169,11 +170,17 @@ impl<'a> Run<'a> {
     ) -> Result<Self> {
         let choices = plan.choices();
         let announcement = announcement(spec, choices);
-        let (tested, answer) = connect(control, spec, choices, spec.receives, &announcement)?;
-        measured.peer_receives = Some(value(&answer, "receives")?);
+        let (tested, offer) = connect(control, spec, choices, spec.receives, &announcement)?;
+        measured.peer_receives = Some(offer.receives);
         let plain = if plan.baseline == Some(Baseline::Plain) {
             let plain = spec.plain();
-            let (plain, _) = connect(control, &plain, choices, plain.receives, "plain")?;
+            let (plain, _) = connect(
+                control,
+                &plain,
+                choices,
+                plain.receives,
+                &ControlRequest::Plain,
+            )?;
             Some(plain)
         } else {
             None
@@ -191,10 +198,10 @@ impl<'a> Run<'a> {
         let ip = run.control.peer()?.ip();
         match plan.baseline {
             Some(Baseline::Tcp) => {
-                let tcp = SocketAddr::new(ip, value(&answer, "tcp")?);
-                run.connect_wires(tcp, key_in(&answer)?)?;
+                let port = offer.tcp.ok_or_else(not_understood)?;
+                run.connect_wires(SocketAddr::new(ip, port), offer.key)?;
             }
-            Some(Baseline::Quic) => run.connect_quic(ip, key_in(&answer)?)?,
+            Some(Baseline::Quic) => run.connect_quic(ip, offer.key)?,
             Some(Baseline::Plain) | None => {}
         }
         Ok(run)
@@ -202,12 +209,11 @@ impl<'a> Run<'a> {
 
     /// A bare QUIC connection.
     fn connect_quic(&mut self, ip: IpAddr, key: Key) -> Result<()> {
-        let answer = self.control.ask("quic")?;
-        let to = SocketAddr::new(ip, value(&answer, "quic")?);
-        let certificate = octets_from_hex(&value::<String>(&answer, "certificate")?)?;
+        let QuicOffer { port, certificate } = self.control.ask(&ControlRequest::Quic)?;
+        let to = SocketAddr::new(ip, port);
         let timeout = self.plan.timeout;
         let stream = QuicStream::connect(to, key, certificate, &self.spec, timeout)?;
-        self.control.expect("ok")?;
+        self.control.expect::<()>()?;
         let stream = BareStream::Quic(Box::new(stream));
         self.wires
             .push(Wire::new(stream, &self.spec, timeout.into())?);
@@ -230,7 +236,9 @@ impl<'a> Run<'a> {
                 continue;
             }
             socket.write_all(&key).map_err(explain)?;
-            self.control.ask(format_args!("wire {name}"))?;
+            // The other side's congestion control is that of what it sends.
+            self.control
+                .ask::<String>(&ControlRequest::Wire(name.to_owned()))?;
             names.push(congestion(&socket));
             let timeout = self.plan.timeout;
             let stream = BareStream::tcp(socket, &self.spec, timeout)?;
@@ -256,7 +264,7 @@ impl<'a> Run<'a> {
 
     /// Checks that all data since the last check is what was sent.
     fn verify(&mut self) -> Result<()> {
-        self.control.ask("verify")?;
+        self.control.ask::<()>(&ControlRequest::Verify)?;
         self.wires.iter().try_for_each(Wire::verify)?;
         let mut connected = std::iter::once(&mut self.tested).chain(&mut self.plain);
         connected.try_for_each(|connected| connected.client.verify())
@@ -267,14 +275,13 @@ impl<'a> Run<'a> {
         self.times.clear();
         let times = usize::try_from(count).unwrap_or_default().min(1 << 20);
         memory::reserve(&mut self.times, times)?;
-        match way {
-            Way::Tested => self.control.say(format_args!("turn {count}"))?,
-            Way::Plain => self.control.say(format_args!("turn {count} plain"))?,
-            Way::Bare(BareConnection { wire, write }) => self
-                .control
-                .say(format_args!("turn {count} wire={wire} write={write}"))?,
-        }
-        self.control.expect("go")?;
+        let over = match way {
+            Way::Tested => Carrier::Tested,
+            Way::Plain => Carrier::Plain,
+            Way::Bare(BareConnection { wire, write }) => Carrier::Wire { index: wire, write },
+        };
+        self.control.say(&ControlRequest::Turn { count, over })?;
+        self.control.expect_go()?;
         let elapsed = match (way, &mut self.plain) {
             (Way::Bare(BareConnection { wire, write }), _) => {
                 let elapsed = self.wires[wire].run(count, write, &mut self.times)?;
@@ -284,7 +291,7 @@ impl<'a> Run<'a> {
             (Way::Plain, Some(plain)) => plain.client.turn(count, &mut self.times)?,
             (Way::Tested | Way::Plain, _) => self.tested.client.turn(count, &mut self.times)?,
         };
-        self.control.expect("done")?;
+        self.control.expect_done::<()>()?;
         Ok(elapsed)
     }
 
@@ -407,15 +414,15 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Announces a connection over RDMA by this line, and makes it. This side takes its Receives from there. Returns the other
-/// side's answer as well.
+/// Announces a connection over RDMA by this request, and makes it. This side takes its Receives from there. Returns the other side's
+/// answer as well.
 fn connect(
     control: &mut Control,
     spec: &Spec,
     choices: Choices<'_>,
     from: Receives,
-    announcement: &str,
-) -> Result<(Connected, String)> {
+    announcement: &ControlRequest,
+) -> Result<(Connected, RowOffer)> {
     let destination = control.peer()?;
     let setup = setup(spec, choices)?;
     let (session, local) = setup.towards(destination)?;
@@ -423,29 +430,24 @@ fn connect(
     // Without delay, because the other side does not wait long for unknown peers.
     control.say(announcement)?;
     let memory = Memory::new(&session, spec, spec.client_rings())?;
-    let answer = control.expect("ok")?;
-    let rdma = SocketAddr::new(destination.ip(), value(&answer, "rdma")?);
-    let remote = RemoteAddress::from_bytes(from_hex(&value::<String>(&answer, "remote")?)?);
-    control.say("join")?;
+    let offer: RowOffer = control.expect()?;
+    let rdma = SocketAddr::new(destination.ip(), offer.rdma);
+    let remote = RemoteAddress::from_bytes(offer.ring);
+    control.say(&ControlRequest::Join)?;
     let lane = join(
         &session,
         spec,
         (from, choices.timeout),
         &memory,
         (local, rdma),
-        key_in(&answer)?,
+        offer.key,
     )?;
-    control.expect("ok")?;
+    control.expect::<()>()?;
     let connected = Connected {
         client: Client::new(lane, memory, *spec, remote),
         _session: session,
     };
-    Ok((connected, answer))
-}
-
-/// The key by which the other side knows the connections.
-fn key_in(answer: &str) -> Result<Key> {
-    from_hex(&value::<String>(answer, "key")?)
+    Ok((connected, offer))
 }
 
 /// Connects over RDMA.

@@ -1,6 +1,5 @@
 //! `nd perf serve`: the side that serves the tests.
 
-use std::fmt::{self, Display};
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -14,14 +13,15 @@ use super::args::ServeArgs;
 use super::bare::BareStream;
 use super::budget::Budget;
 use super::clients::{Clients, QUEUING, QueuedClient};
-use super::control::{Control, not_understood, to_hex, value};
+use super::control::{Control, not_understood};
 use super::lane::{Lane, Memory, gone, silence};
 use super::limit::{Others, SilenceLimit};
 use super::link::{
-    Choices, Key, LIMIT, announced_timeout, bare_listener, bare_port, check_choices,
-    choose_congestion, expected, new_key, setup,
+    Choices, LIMIT, announced_timeout, bare_listener, bare_port, check_choices, choose_congestion,
+    expected, new_key, setup,
 };
 use super::many;
+use super::messages::{Carrier, ControlAnswer, ControlRequest, Key, QuicOffer, RowOffer};
 use super::quic::QuicListener;
 use super::server::Server;
 use super::spec::{Op, Receives, Spec};
@@ -89,9 +89,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
 /// Serves a client until it has no more rows. Returns how many there were.
 fn serve(client: QueuedClient, args: &ServeArgs) -> Result<u64> {
     let QueuedClient {
-        mut control, line, ..
+        mut control,
+        request,
+        ..
     } = client;
-    let served = serve_rows(&mut control, line, args);
+    let served = serve_rows(&mut control, request, args);
     served.map_err(|failure| {
         let failure = match args.silence() {
             Some(limit) => of_silence(failure, limit),
@@ -114,41 +116,38 @@ fn of_silence(failure: Failure, limit: Duration) -> Failure {
     )
 }
 
-fn serve_rows(control: &mut Control, mut line: String, args: &ServeArgs) -> Result<u64> {
+fn serve_rows(control: &mut Control, mut request: ControlRequest, args: &ServeArgs) -> Result<u64> {
     control.yields_to(others(args));
     let mut rows = 0;
     let mut pin = None;
     loop {
-        if let Some(certificate) = line.strip_prefix("certificate ") {
-            pin = Some(fingerprint(certificate).map_err(|_| not_understood())?);
-            control.say(format_args!("ok certificate={}", own_fingerprint()?))?;
-            line = match control.heed()? {
-                Some(line) => line,
-                None => return Ok(rows),
-            };
-            continue;
-        }
-        let announced = announced_timeout(&line)?;
-        let timeout = match args.silence() {
-            Some(limit) => announced.min(limit),
-            None => {
-                control.allow(announced)?;
-                announced
+        match request {
+            ControlRequest::Certificate(certificate) => {
+                pin = Some(fingerprint(&certificate).map_err(|_| not_understood())?);
+                control.answer(own_fingerprint()?)?;
             }
-        };
-        let choices = Choices {
-            url: args.url.as_deref(),
-            fault: args.side.fault.as_deref(),
-            pin: pin.as_deref(),
-            timeout: SilenceLimit::from(timeout).among(others(args)),
-        };
-        match line.strip_prefix("row ").map(str::parse) {
-            Some(Ok(spec)) => row(control, spec, args, choices)?,
+            ControlRequest::Row { spec, timeout_ms } => {
+                let announced = announced_timeout(timeout_ms);
+                let timeout = match args.silence() {
+                    Some(limit) => announced.min(limit),
+                    None => {
+                        control.allow(announced)?;
+                        announced
+                    }
+                };
+                let choices = Choices {
+                    url: args.url.as_deref(),
+                    fault: args.side.fault.as_deref(),
+                    pin: pin.as_deref(),
+                    timeout: SilenceLimit::from(timeout).among(others(args)),
+                };
+                row(control, spec, args, choices)?;
+                rows += 1;
+            }
             _ => return Err(not_understood()),
         }
-        rows += 1;
-        line = match control.heed()? {
-            Some(line) => line,
+        request = match control.heed()? {
+            Some(request) => request,
             None => return Ok(rows),
         };
     }
@@ -156,7 +155,7 @@ fn serve_rows(control: &mut Control, mut line: String, args: &ServeArgs) -> Resu
 
 /// Serves a row, from its announcement to its end.
 fn row(control: &mut Control, spec: Spec, args: &ServeArgs, choices: Choices<'_>) -> Result<()> {
-    tracing::info!("row {spec}");
+    tracing::info!("row {spec:?}");
     args.check(&spec)?;
     spec.check()?;
     let mut budget = Budget::new(args.memory());
@@ -167,17 +166,14 @@ fn row(control: &mut Control, spec: Spec, args: &ServeArgs, choices: Choices<'_>
     }
     let receives = args.side.receives;
     budget.take_connection(&spec)?;
-    let offer = Offer::new(&spec, choices, receives, local)?;
+    let expected = ExpectedConnection::new(&spec, choices, receives, local)?;
     let key = new_key()?;
     let bare = bare_listener(local, &spec)?;
     let port = bare_port(&bare)?;
     let bare = expect_wires(bare, key, Bounds::default())?;
-    control.say(format_args!(
-        "ok {offer} key={} tcp={port} receives={receives}",
-        to_hex(&key)
-    ))?;
+    control.answer(expected.offer(key, Some(port)))?;
     let mut row = Row {
-        tested: offer.join(control, &spec, key)?,
+        tested: expected.join(control, &spec, key)?,
         plain: None,
         wires: Vec::new(),
         bare,
@@ -187,17 +183,17 @@ fn row(control: &mut Control, spec: Spec, args: &ServeArgs, choices: Choices<'_>
         key,
         local,
     };
-    while let Some(line) = control.heed()? {
-        if line == "end" {
-            return control.say("ok");
+    while let Some(request) = control.heed()? {
+        if request == ControlRequest::End {
+            return control.answer(());
         }
-        row.follow(control, &line)?;
+        row.follow(control, request)?;
     }
     Err(gone())
 }
 
 /// A connection over RDMA for which this side listens, with an adapter that no other connection uses.
-struct Offer {
+struct ExpectedConnection {
     session: Session,
     listener: Arc<dyn Listener>,
     port: u16,
@@ -208,7 +204,7 @@ struct Offer {
     timeout: SilenceLimit,
 }
 
-impl Offer {
+impl ExpectedConnection {
     fn new(
         spec: &Spec,
         choices: Choices<'_>,
@@ -234,9 +230,19 @@ impl Offer {
         })
     }
 
+    fn offer(&self, key: Key, tcp: Option<u16>) -> RowOffer {
+        RowOffer {
+            rdma: self.port,
+            tcp,
+            key,
+            ring: self.ring.to_bytes(),
+            receives: self.receives,
+        }
+    }
+
     /// Takes the connection that has the key, when the other side says that it comes.
     fn join(self, control: &mut Control, spec: &Spec, key: Key) -> Result<Connected> {
-        if control.heed()?.as_deref() != Some("join") {
+        if control.heed()? != Some(ControlRequest::Join) {
             return Err(not_understood());
         }
         let Self {
@@ -257,19 +263,12 @@ impl Offer {
             Status::SUCCESS => {}
             status => return Err(Failure::status("accept the connection", status)),
         }
-        control.say("ok")?;
+        control.answer(())?;
         Ok(Connected {
             server,
             _listener: listener,
             _session: session,
         })
-    }
-}
-
-impl Display for Offer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ring = to_hex(&self.ring.to_bytes());
-        write!(f, "rdma={} remote={ring}", self.port)
     }
 }
 
@@ -296,69 +295,72 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Carries out the request of a line.
-    fn follow(&mut self, control: &mut Control, line: &str) -> Result<()> {
-        match line.split_once(' ').unwrap_or((line, "")) {
-            ("turn", rest) => self.turn(control, rest),
-            ("wire", name) => {
-                let wire = self.accept_wire(name)?;
-                control.say(format_args!("ok {}", wire.congestion()))?;
+    /// Carries out a request.
+    fn follow(&mut self, control: &mut Control, request: ControlRequest) -> Result<()> {
+        match request {
+            ControlRequest::Turn { count, over } => self.turn(control, count, over),
+            ControlRequest::Wire(name) => {
+                let wire = self.accept_wire(&name)?;
+                control.answer(wire.congestion())?;
                 self.wires.push(wire);
                 Ok(())
             }
-            ("quic", _) => {
+            ControlRequest::Quic => {
                 self.budget.take_wire(&self.spec)?;
                 let listener = QuicListener::new(self.local, self.key, &self.spec)?;
-                let certificate = to_hex(listener.certificate());
-                let port = listener.port()?;
-                control.say(format_args!("ok quic={port} certificate={certificate}"))?;
+                control.answer(QuicOffer {
+                    port: listener.port()?,
+                    certificate: listener.certificate().to_vec(),
+                })?;
                 let stream =
                     BareStream::Quic(Box::new(listener.accept(self.choices.timeout.now())?));
-                control.say("ok")?;
+                control.answer(())?;
                 let wire = Wire::new(stream, &self.spec, self.choices.timeout)?;
                 self.wires.push(wire);
                 Ok(())
             }
-            ("plain", _) => {
+            ControlRequest::Plain => {
                 let spec = self.spec.plain();
                 if self.plain.is_some() {
                     return Err(not_understood());
                 }
                 self.budget.take_connection(&spec)?;
-                let offer = Offer::new(&spec, self.choices, spec.receives, self.local)?;
-                control.say(format_args!("ok {offer} key={}", to_hex(&self.key)))?;
-                self.plain = Some(offer.join(control, &spec, self.key)?);
+                let expected =
+                    ExpectedConnection::new(&spec, self.choices, spec.receives, self.local)?;
+                control.answer(expected.offer(self.key, None))?;
+                self.plain = Some(expected.join(control, &spec, self.key)?);
                 Ok(())
             }
-            ("verify", _) => {
+            ControlRequest::Verify => {
                 let mut connected = std::iter::once(&mut self.tested).chain(&mut self.plain);
                 connected.try_for_each(|connected| connected.server.verify())?;
                 self.wires.iter().try_for_each(Wire::verify)?;
-                control.say("ok")
+                control.answer(())
             }
             _ => Err(not_understood()),
         }
     }
 
-    fn turn(&mut self, control: &mut Control, rest: &str) -> Result<()> {
-        tracing::debug!("turn {rest}");
-        let (count, way) = rest.split_once(' ').unwrap_or((rest, ""));
-        let count = count.parse().map_err(|_| not_understood())?;
-        let connected = match way {
-            "" => Some(&mut self.tested),
-            "plain" => Some(self.plain.as_mut().ok_or_else(not_understood)?),
-            _ => None,
-        };
-        if let Some(connected) = connected {
-            control.say("go")?;
-            connected.server.turn(count)?;
-        } else {
-            let (index, write): (usize, usize) = (value(rest, "wire")?, value(rest, "write")?);
-            let wire = self.wires.get_mut(index).ok_or_else(not_understood)?;
-            control.say("go")?;
-            wire.serve(count, write.max(1))?;
+    fn turn(&mut self, control: &mut Control, count: u64, over: Carrier) -> Result<()> {
+        tracing::debug!("turn {count} {over:?}");
+        match over {
+            Carrier::Tested => {
+                control.say(&ControlAnswer::<()>::Go)?;
+                self.tested.server.turn(count)?;
+            }
+            Carrier::Plain => {
+                let plain = self.plain.as_mut().ok_or_else(not_understood)?;
+                control.say(&ControlAnswer::<()>::Go)?;
+                plain.server.turn(count)?;
+            }
+            Carrier::Wire { index, write } => {
+                let wire = self.wires.get_mut(index).ok_or_else(not_understood)?;
+                control.say(&ControlAnswer::<()>::Go)?;
+                wire.serve(count, write.max(1))?;
+            }
+            Carrier::Alone | Carrier::Bare => return Err(not_understood()),
         }
-        control.say("done")
+        control.say(&ControlAnswer::Done(()))
     }
 
     /// Takes the next bare connection, with the congestion control of that name if this process may choose it.

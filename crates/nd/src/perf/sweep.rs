@@ -10,9 +10,10 @@ use nd::cores::Watch;
 
 use super::affinity;
 use super::args::{LocalArgs, RunArgs, Switch, TestArgs};
-use super::control::{Control, not_understood, value};
+use super::control::{Control, not_understood};
 use super::link::{check_choices, check_transport};
 use super::local::Second;
+use super::messages::ControlRequest;
 use super::plan::Plan;
 use super::plot;
 use super::report::{self, Report};
@@ -88,8 +89,8 @@ pub(super) fn certificates(control: &mut Control, over_udp: bool) -> Result<Opti
     if !over_udp {
         return Ok(None);
     }
-    let answer = control.ask(format_args!("certificate {}", own_fingerprint()?))?;
-    let certificate: String = value(&answer, "certificate")?;
+    let own = ControlRequest::Certificate(own_fingerprint()?);
+    let certificate: String = control.ask(&own)?;
     fingerprint(&certificate)
         .map(Some)
         .map_err(|_| not_understood())

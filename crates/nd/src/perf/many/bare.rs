@@ -10,7 +10,8 @@ use socket2::SockRef;
 
 use crate::errors::{Failure, Result};
 use crate::perf::lane::{gone, silence};
-use crate::perf::link::{Key, LIMIT};
+use crate::perf::link::LIMIT;
+use crate::perf::messages::Key;
 
 /// A start-up frame with its four octets for the limits of Reads, without private data.
 const FRAME: usize = 24;

@@ -9,9 +9,10 @@ use super::vitals::{Growth, Stopwatch};
 use super::{Crowd, LIMITS, LONGEST_IDLE, Site, Sites, bare, succeed};
 use crate::errors::Result;
 use crate::perf::client::Client;
-use crate::perf::control::{Control, from_hex, value};
+use crate::perf::control::{Control, not_understood};
 use crate::perf::lane::{Lane, Memory, gone};
-use crate::perf::link::{Key, announcement, private_data};
+use crate::perf::link::{announcement, private_data};
+use crate::perf::messages::{Carrier, ControlRequest, CrowdOffer, Key};
 use crate::perf::outcome::{Compared, Comparison, Measured};
 use crate::perf::pace::{Pace, UNLIMITED};
 use crate::perf::plan::{Baseline, Plan, STEPS};
@@ -28,20 +29,18 @@ pub(in crate::perf) fn run(
 ) -> Result<()> {
     let destination = control.peer()?;
     // Without delay, because the other side does not wait long for unknown peers.
-    control.say(announcement(spec, plan.choices()))?;
+    control.say(&announcement(spec, plan.choices()))?;
     let Sites { many, alone } = Sites::new(spec, plan.choices(), spec.receives, |setup| {
         setup.towards(destination).map(|(session, _)| session)
     })?;
-    let answer = control.expect("ok")?;
-    measured.peer_receives = Some(value(&answer, "receives")?);
-    let at = |port| SocketAddr::new(destination.ip(), port);
-    let key: Key = from_hex(&value::<String>(&answer, "key")?)?;
-    let bare = at(value(&answer, "bare")?);
+    let offer: CrowdOffer = control.expect()?;
+    measured.peer_receives = Some(offer.receives);
+    let at = |port| Target {
+        address: SocketAddr::new(destination.ip(), port),
+        key: offer.key,
+    };
     let mut run = Run {
-        target: Target {
-            address: at(value(&answer, "many")?),
-            key,
-        },
+        target: at(offer.many),
         control,
         spec,
         plan,
@@ -53,16 +52,13 @@ pub(in crate::perf) fn run(
     let Site { mut crowd, memory } = many;
     match alone {
         Some(alone) => {
-            let target = Target {
-                address: at(value(&answer, "alone")?),
-                key,
-            };
+            let target = at(offer.alone.ok_or_else(not_understood)?);
             run.scale(&mut crowd, memory, alone, target)?;
         }
-        None => run.setup(&mut crowd, &memory, bare)?,
+        None => run.setup(&mut crowd, &memory, at(offer.bare).address)?,
     }
     // The other side's connections end together with these, and not while that side waits for a line.
-    run.control.ask("end").map(drop)
+    run.control.ask(&ControlRequest::End)
 }
 
 /// The address to connect to, and the key by which the other side knows the connections.
@@ -111,27 +107,27 @@ impl Run<'_> {
         target: Target,
     ) -> Result<()> {
         // Everything that the process needs once is allocated before the many connections come.
-        self.control.say("alone")?;
+        self.control.say(&ControlRequest::Alone)?;
         let endpoint = target.connect(&alone.crowd, Some(alone.memory.sink()?.slot(0)))?;
-        self.control.expect("ok")?;
+        self.control.expect::<()>()?;
         let mut one = self.client(endpoint, alone.memory);
-        let mut pace_of_one = self.warm_up(&mut one, " alone")?;
+        let mut pace_of_one = self.warm_up(&mut one, Carrier::Alone)?;
 
         self.gather(crowd, &memory)?;
         self.idle()?;
 
         let mut member = self.client(crowd.take_middle()?, memory);
-        let mut pace = self.warm_up(&mut member, "")?;
+        let mut pace = self.warm_up(&mut member, Carrier::Tested)?;
         let mut compared = Compared::of(Comparison::Alone);
         for _ in 0..self.plan.turns {
             let ended = self
-                .count(&mut member, &mut pace, "")
+                .count(&mut member, &mut pace, Carrier::Tested)
                 .map(|elapsed| {
                     self.measured
                         .ours
                         .add(elapsed.0, elapsed.1, &mut self.times)
                 })
-                .and_then(|()| self.count(&mut one, &mut pace_of_one, " alone"))
+                .and_then(|()| self.count(&mut one, &mut pace_of_one, Carrier::Alone))
                 .map(|elapsed| compared.side.add(elapsed.0, elapsed.1, &mut self.times));
             let ended = ended.and_then(|()| (self.progress)());
             if ended.is_err() {
@@ -140,7 +136,7 @@ impl Run<'_> {
             }
         }
         self.measured.best = Some(compared);
-        self.control.ask("verify")?;
+        self.control.ask::<()>(&ControlRequest::Verify)?;
         member.verify()?;
         one.verify()
     }
@@ -155,7 +151,7 @@ impl Run<'_> {
         let connections = self.spec.connections;
         let sink = memory.sink()?.slot(0);
         let growth = Growth::start();
-        self.control.say("crowd")?;
+        self.control.say(&ControlRequest::Crowd)?;
         let mut shown = 0;
         for made in 1..=u64::from(connections) {
             let endpoint = self.target.connect(crowd, Some(sink));
@@ -166,8 +162,7 @@ impl Run<'_> {
             }
         }
         let here = growth.per(connections);
-        let answer = self.control.expect("ok")?;
-        self.measured.costs.memory = [here, known(&answer, "memory")?];
+        self.measured.costs.memory = [here, self.control.expect()?];
         Ok(())
     }
 
@@ -186,29 +181,34 @@ impl Run<'_> {
     /// Does nothing for a while; neither does the other side.
     fn idle(&mut self) -> Result<()> {
         let time = self.plan.idle.min(LONGEST_IDLE);
+        let milliseconds = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.control
-            .say(format_args!("idle {}", time.as_millis().max(1)))?;
-        self.control.expect("go")?;
+            .say(&ControlRequest::Idle(milliseconds.max(1)))?;
+        self.control.expect_go()?;
         let watch = Stopwatch::start();
-        let answer = self.control.expect("done")?;
-        let here = watch.share();
-        self.measured.costs.cpu = [here, known(&answer, "cpu")?];
+        let there = self.control.expect_done()?;
+        self.measured.costs.cpu = [watch.share(), there];
         (0..STEPS).try_for_each(|_| (self.progress)())
     }
 
+    /// Has the other side begin a turn.
+    fn begin(&mut self, count: u64, over: Carrier) -> Result<()> {
+        self.control.say(&ControlRequest::Turn { count, over })?;
+        self.control.expect_go()
+    }
+
     /// One turn of messages.
-    fn turn(&mut self, client: &mut Client, count: u64, which: &str) -> Result<Duration> {
+    fn turn(&mut self, client: &mut Client, count: u64, over: Carrier) -> Result<Duration> {
         self.times.clear();
-        self.control.say(format_args!("turn {count}{which}"))?;
-        self.control.expect("go")?;
+        self.begin(count, over)?;
         let elapsed = client.turn(count, &mut self.times)?;
-        self.control.expect("done")?;
+        self.control.expect_done::<()>()?;
         Ok(elapsed)
     }
 
-    fn warm_up(&mut self, client: &mut Client, which: &str) -> Result<Pace> {
+    fn warm_up(&mut self, client: &mut Client, over: Carrier) -> Result<Pace> {
         Pace::find(self.plan.length, 16, 1..=UNLIMITED, |count| {
-            self.turn(client, count, which)
+            self.turn(client, count, over)
         })
     }
 
@@ -217,10 +217,10 @@ impl Run<'_> {
         &mut self,
         client: &mut Client,
         pace: &mut Pace,
-        which: &str,
+        over: Carrier,
     ) -> Result<(u64, Duration)> {
         let count = pace.count;
-        let elapsed = self.turn(client, count, which)?;
+        let elapsed = self.turn(client, count, over)?;
         pace.learn(elapsed);
         Ok((count, elapsed))
     }
@@ -264,34 +264,23 @@ impl Run<'_> {
 
     /// Connects and disconnects this many times, until the last connection is gone at both sides.
     fn come_and_go(&mut self, crowd: &Crowd, count: u64) -> Result<Duration> {
-        self.control.say(format_args!("turn {count}"))?;
-        self.control.expect("go")?;
+        self.begin(count, Carrier::Tested)?;
         let begun = Instant::now();
         for _ in 0..count {
             let connected = self.target.connect(crowd, None);
             let done = connected.and_then(|endpoint| succeed("disconnect", endpoint.disconnect()?));
             self.explain(done)?;
         }
-        self.control.expect("done")?;
+        self.control.expect_done::<()>()?;
         Ok(begun.elapsed())
     }
 
     /// Connects and disconnects bare sockets.
     fn come_and_go_bare(&mut self, address: SocketAddr, count: u64) -> Result<Duration> {
-        self.control.say(format_args!("turn {count} bare"))?;
-        self.control.expect("go")?;
+        self.begin(count, Carrier::Bare)?;
         let begun = Instant::now();
         (0..count).try_for_each(|_| bare::come_and_go(address, self.target.key))?;
-        self.control.expect("done")?;
+        self.control.expect_done::<()>()?;
         Ok(begun.elapsed())
     }
-}
-
-/// A figure of the other side, which may not have it.
-fn known(answer: &str, key: &str) -> Result<Option<f64>> {
-    let text: String = value(answer, key)?;
-    if text == "-" {
-        return Ok(None);
-    }
-    value(answer, key).map(Some)
 }

@@ -25,7 +25,8 @@ pub(super) use server::serve;
 
 use super::control::not_understood;
 use super::lane::{Memory, posted};
-use super::link::{Choices, Key, setup};
+use super::link::{Choices, setup};
+use super::messages::Key;
 use super::spec::{Receives, Rings, SPARE, Spec, Test};
 use crate::errors::{Failure, Result};
 use crate::session::{Depths, Endpoint, Session, Setup};

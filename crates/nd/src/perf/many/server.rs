@@ -10,10 +10,11 @@ use super::vitals::{Growth, Stopwatch};
 use super::{Crowd, DEPTHS, LONGEST_IDLE, RINGS, Site, Sites, bare, succeed};
 use crate::errors::Result;
 use crate::perf::budget::Budget;
-use crate::perf::control::{Control, not_understood, to_hex};
+use crate::perf::control::{Control, not_understood};
 use crate::perf::lane::{Lane, Memory, gone, silence};
 use crate::perf::limit::SilenceLimit;
-use crate::perf::link::{Choices, Key, LIMIT, bare_listener, bare_port, expected, new_key};
+use crate::perf::link::{Choices, LIMIT, bare_listener, bare_port, expected, new_key};
+use crate::perf::messages::{Carrier, ControlAnswer, ControlRequest, CrowdOffer, Key};
 use crate::perf::server::Server;
 use crate::perf::spec::{Receives, Spec, Test};
 use crate::session::Endpoint;
@@ -41,11 +42,14 @@ pub(in crate::perf) fn serve(
     let socket = bare_listener(local, &spec)?;
     bare::limit_accepts(&socket)?;
     let bare_port = bare_port(&socket)?;
-    let (alone, port_of_one) = alone.map_or((None, 0), |(site, port)| (Some(site), port));
-    control.say(format_args!(
-        "ok many={port} alone={port_of_one} bare={bare_port} key={} receives={receives}",
-        to_hex(&key)
-    ))?;
+    let (alone, port_of_one) = alone.unzip();
+    control.answer(CrowdOffer {
+        many: port,
+        alone: port_of_one,
+        bare: bare_port,
+        key,
+        receives,
+    })?;
     let mut row = Row {
         timeout: choices.timeout,
         many,
@@ -56,11 +60,11 @@ pub(in crate::perf) fn serve(
         key,
         spec,
     };
-    while let Some(line) = control.heed()? {
-        if line == "end" {
-            return control.say("ok");
+    while let Some(request) = control.heed()? {
+        if request == ControlRequest::End {
+            return control.answer(());
         }
-        row.follow(control, &line)?;
+        row.follow(control, &request)?;
     }
     Err(gone())
 }
@@ -130,32 +134,30 @@ struct Row {
 }
 
 impl Row {
-    /// Carries out the request of a line.
-    fn follow(&mut self, control: &mut Control, line: &str) -> Result<()> {
-        match line.split_once(' ').unwrap_or((line, "")) {
-            ("alone", "") => {
+    /// Carries out a request.
+    fn follow(&mut self, control: &mut Control, request: &ControlRequest) -> Result<()> {
+        match *request {
+            ControlRequest::Alone => {
                 let site = self.alone.as_mut().ok_or_else(not_understood)?;
                 let endpoint = site.accept((self.key, self.timeout), Some(site.sink))?;
                 self.one = Some(site.serve_on(endpoint, self.spec, self.timeout)?);
-                control.say("ok")
+                control.answer(())
             }
-            ("crowd", "") => {
+            ControlRequest::Crowd => {
                 let memory = self.gather()?;
-                control.say(format_args!("ok memory={}", known(memory)))
+                control.answer(memory)
             }
-            ("idle", time) => idle(control, time),
-            ("turn", rest) => {
-                tracing::debug!("turn {rest}");
-                let (count, which) = rest.split_once(' ').unwrap_or((rest, ""));
-                let count = count.parse().map_err(|_| not_understood())?;
-                control.say("go")?;
-                self.turn(count, which)?;
-                control.say("done")
+            ControlRequest::Idle(milliseconds) => idle(control, milliseconds),
+            ControlRequest::Turn { count, over } => {
+                tracing::debug!("turn {count} {over:?}");
+                control.say(&ControlAnswer::<()>::Go)?;
+                self.turn(count, over)?;
+                control.say(&ControlAnswer::Done(()))
             }
-            ("verify", "") => {
+            ControlRequest::Verify => {
                 let mut servers = self.member.iter_mut().chain(&mut self.one);
                 servers.try_for_each(Server::verify)?;
-                control.say("ok")
+                control.answer(())
             }
             _ => Err(not_understood()),
         }
@@ -177,14 +179,14 @@ impl Row {
         Ok(memory)
     }
 
-    fn turn(&mut self, count: u64, which: &str) -> Result<()> {
-        match (self.spec.test, which) {
-            (Test::Setup, "") => self.come_and_go(count),
-            (Test::Setup, "bare") => {
+    fn turn(&mut self, count: u64, over: Carrier) -> Result<()> {
+        match (self.spec.test, over) {
+            (Test::Setup, Carrier::Tested) => self.come_and_go(count),
+            (Test::Setup, Carrier::Bare) => {
                 (0..count).try_for_each(|_| bare::see_come_and_go(&self.bare, self.key))
             }
-            (_, "") => self.member.as_mut().ok_or_else(not_understood)?.turn(count),
-            (_, "alone") => self.one.as_mut().ok_or_else(not_understood)?.turn(count),
+            (_, Carrier::Tested) => self.member.as_mut().ok_or_else(not_understood)?.turn(count),
+            (_, Carrier::Alone) => self.one.as_mut().ok_or_else(not_understood)?.turn(count),
             _ => Err(not_understood()),
         }
     }
@@ -205,18 +207,12 @@ impl Row {
 }
 
 /// Does nothing for a while, and reports how much processor time that took.
-fn idle(control: &mut Control, time: &str) -> Result<()> {
-    let time = time.parse().map(Duration::from_millis);
-    let time = time.map_err(|_| not_understood())?;
+fn idle(control: &mut Control, milliseconds: u64) -> Result<()> {
+    let time = Duration::from_millis(milliseconds);
     let time = time.clamp(Duration::from_millis(1), LONGEST_IDLE);
     tracing::debug!("idle for {time:?}");
-    control.say("go")?;
+    control.say(&ControlAnswer::<()>::Go)?;
     let watch = Stopwatch::start();
     control.rest(time)?;
-    control.say(format_args!("done cpu={}", known(watch.share())))
-}
-
-/// A figure as the other side reads it.
-fn known(figure: Option<f64>) -> String {
-    figure.map_or_else(|| "-".to_owned(), |figure| figure.to_string())
+    control.say(&ControlAnswer::Done(watch.share()))
 }

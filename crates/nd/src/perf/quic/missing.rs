@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::errors::{Failure, Result};
-use crate::perf::link::Key;
+use crate::perf::messages::Key;
 use crate::perf::spec::Spec;
 
 fn missing<T>() -> Result<T> {

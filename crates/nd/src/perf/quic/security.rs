@@ -16,8 +16,7 @@ use rustls::version::TLS13;
 use rustls::{CertificateError, DigitallySignedStruct, SignatureScheme};
 
 use crate::errors::{Failure, Result};
-use crate::perf::control::to_hex;
-use crate::perf::link::Key;
+use crate::perf::messages::Key;
 
 /// The name in the certificate. Nobody looks at it.
 pub(super) const NAME: &str = "nd-perf";
@@ -38,7 +37,7 @@ fn explain(error: impl std::error::Error) -> Failure {
 }
 
 fn protocols(key: Key) -> Vec<Vec<u8>> {
-    vec![format!("{NAME}/{}", to_hex(&key)).into_bytes()]
+    vec![[NAME.as_bytes(), key.as_slice()].concat()]
 }
 
 /// A new certificate, and what the side that serves needs to show it.

@@ -14,7 +14,7 @@ use quinn_proto::{
 use super::end::QuicEnd;
 use super::{security, settings};
 use crate::errors::{Failure, Result};
-use crate::perf::link::Key;
+use crate::perf::messages::Key;
 use crate::perf::spec::Spec;
 use crate::session::Deadline;
 

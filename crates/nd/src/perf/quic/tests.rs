@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{QuicListener, QuicStream};
 use crate::perf::bare::BareStream;
-use crate::perf::link::Key;
+use crate::perf::messages::Key;
 use crate::perf::spec::tests::SPEC;
 use crate::perf::spec::{Mode, Op, Spec, Test};
 use crate::perf::wire::{WHOLE, Wire};
@@ -80,7 +80,7 @@ fn every_exchange_moves_what_was_sent() {
                         wire.run(count, write, &mut times).expect("a turn");
                         attend(&mut wire, turn).expect("the other side is through");
                         let timed = if test == Test::Latency { count } else { 0 };
-                        assert_eq!(times.len() as u64, timed, "{spec}");
+                        assert_eq!(times.len() as u64, timed, "{spec:?}");
                     }
                     wire.verify().expect("the same octets");
                 },

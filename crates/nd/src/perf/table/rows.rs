@@ -330,7 +330,7 @@ mod tests {
         for row in rows() {
             assert!(!row.specs.is_empty() && !row.promises.is_empty());
             for spec in &row.specs {
-                assert!(spec.check().is_ok(), "{spec}");
+                assert!(spec.check().is_ok(), "{spec:?}");
                 for promise in &row.promises {
                     let fits = match promise {
                         Promise::Times(..) => spec.test == Test::Latency,
@@ -342,7 +342,7 @@ mod tests {
                         }
                         Promise::SetUps(_) => spec.test == Test::Setup,
                     };
-                    assert!(fits, "{spec} {promise:?}");
+                    assert!(fits, "{spec:?} {promise:?}");
                 }
             }
         }
