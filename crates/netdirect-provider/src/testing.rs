@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use crate::adapter::ProviderAdapter;
 use crate::error::removed;
 use crate::owned;
+use crate::removal::{DeviceObject, RemovalOrder};
 
 /// A file whose requests end without a thread that drives them.
 #[derive(Debug)]
@@ -117,6 +118,7 @@ impl QueuePair for UnusedQueuePair {
 pub(crate) struct TestAdapter {
     addresses: [IpAddr; 1],
     pub(crate) is_removed: AtomicBool,
+    pub(crate) objects: Mutex<Vec<(RemovalOrder, DeviceObject)>>,
     pub(crate) fault: Mutex<Option<(Call, Status)>>,
     pub(crate) info: Mutex<AdapterInfo>,
     pub(crate) capabilities: Mutex<Capabilities>,
@@ -136,6 +138,7 @@ impl TestAdapter {
         Arc::new(Self {
             addresses: [address],
             is_removed: AtomicBool::new(false),
+            objects: Mutex::default(),
             fault: Mutex::new(None),
             info: Mutex::new(info),
             capabilities: Mutex::new(Capabilities::empty()),
@@ -143,7 +146,27 @@ impl TestAdapter {
     }
 }
 
+impl TestAdapter {
+    /// Removes the device.
+    pub(crate) fn remove(&self) {
+        self.is_removed.store(true, Ordering::SeqCst);
+        let mut objects = std::mem::take(&mut *self.objects.lock());
+        objects.sort_by_key(|(order, _)| *order);
+        for (_, object) in objects {
+            object.device_removed();
+        }
+    }
+}
+
 impl ProviderAdapter for TestAdapter {
+    type Entry = ();
+
+    fn list(&self, order: RemovalOrder, object: DeviceObject) -> Result<()> {
+        self.present()?;
+        self.objects.lock().push((order, object));
+        Ok(())
+    }
+
     fn info(&self) -> AdapterInfo {
         *self.info.lock()
     }

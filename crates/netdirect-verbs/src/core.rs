@@ -10,6 +10,7 @@ use netdirect::{
     AdapterFlags, AdapterId, AdapterInfo, Buffer, Call, Capabilities, Error, Result, Sge, Status,
 };
 use netdirect_provider::ProviderAdapter;
+use netdirect_provider::removal::{DeviceObject, RemovalOrder};
 use parking_lot::{Mutex, RwLock};
 
 use crate::device::Device;
@@ -87,6 +88,13 @@ impl std::fmt::Debug for Core {
 }
 
 impl ProviderAdapter for Core {
+    type Entry = ();
+
+    fn list(&self, order: RemovalOrder, object: DeviceObject) -> Result<()> {
+        self.device.add_object(order, object);
+        Ok(())
+    }
+
     fn info(&self) -> AdapterInfo {
         let limits = &self.limits;
         let mut info = AdapterInfo::default();
@@ -423,13 +431,13 @@ impl Core {
                     }
                 }
                 AsyncEvent::QueuePairBroke(number) => {
-                    for object in self.device.objects() {
-                        object.queue_pair_failed(number);
+                    for qp in self.device.queue_pairs() {
+                        qp.queue_pair_failed(number);
                     }
                 }
                 AsyncEvent::LastReceiveEnded(number) => {
-                    for object in self.device.objects() {
-                        object.last_receive_ended(number);
+                    for qp in self.device.queue_pairs() {
+                        qp.last_receive_ended(number);
                     }
                 }
                 AsyncEvent::Other(_) => {}

@@ -11,7 +11,6 @@ use netdirect_provider::completion_queue::{CompletionQueueLine, ResizeError};
 use parking_lot::Mutex;
 
 use crate::core::{AsyncOwner, Core};
-use crate::device::{DeviceObject, RemovalOrder};
 use crate::driver::Source;
 use crate::file::File;
 use crate::handle::{AsyncEvent, CompletionChannelQueue, WorkCompletion};
@@ -375,18 +374,6 @@ impl AsyncOwner for Cq {
     }
 }
 
-impl DeviceObject for Cq {
-    fn removal_order(&self) -> RemovalOrder {
-        RemovalOrder::CompletionQueue
-    }
-
-    fn device_removed(&self) {
-        self.unwatch();
-        self.ring.lock().end_all(Status::DEVICE_REMOVED);
-        self.settle();
-    }
-}
-
 impl Drop for Cq {
     fn drop(&mut self) {
         let descriptor = self.queue.descriptor();
@@ -409,14 +396,13 @@ fn device_depth(core: &Core, depth: u32) -> u32 {
 impl CompletionQueueLine for Cq {
     type Adapter = Core;
     type File = File;
-    type Entry = ();
 
     fn create(
         core: Arc<Core>,
         file: Arc<File>,
         depth: u32,
         affinity: Affinity,
-    ) -> Result<(Arc<Self>, ())> {
+    ) -> Result<Arc<Self>> {
         let cannot = shortage("cannot create a completion queue");
         let token = core.driver.next_key();
         let asked = device_depth(&core, depth);
@@ -459,9 +445,8 @@ impl CompletionQueueLine for Cq {
         let cannot = shortage("cannot watch a completion queue");
         added.map_err(&cannot)?;
         cq.file.watch(descriptor, token).map_err(&cannot)?;
-        cq.core.own_object(token, source.clone());
-        cq.core.device.add_object(source);
-        Ok((cq, ()))
+        cq.core.own_object(token, source);
+        Ok(cq)
     }
 
     fn is_broken(&self) -> bool {
@@ -524,6 +509,12 @@ impl CompletionQueueLine for Cq {
 
     fn cancel(&self) {
         self.ring.lock().end_all(Status::CANCELED);
+        self.settle();
+    }
+
+    fn device_removed(&self) {
+        self.unwatch();
+        self.ring.lock().end_all(Status::DEVICE_REMOVED);
         self.settle();
     }
 

@@ -1,42 +1,25 @@
 //! The device under an opened adapter: its objects, its removal, and the calls that a test makes fail.
 //!
-//! Removal first makes all calls fail, and then ends the objects in their [`RemovalOrder`]. Connectors end before queue pairs.
-//! Otherwise a connector would take the end of its queue pair for a disconnect of the peer.
+//! Removal first makes all calls fail, and then ends the objects in their [`RemovalOrder`]. An object is listed as long as it exists: a
+//! completion queue that its client has released, and that queue pairs still use, has a channel to give up.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use netdirect::{Call, Result, Status};
+use netdirect_provider::removal::{DeviceObject, RemovalOrder};
 use parking_lot::Mutex;
 
 use crate::fault_plan::PlannedFaults;
 use crate::status::removed;
 
-/// The order in which the objects of a removed device end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum RemovalOrder {
-    Listener,
-    Connector,
-    CompletionQueue,
-    SharedReceiveQueue,
-    QueuePair,
-}
+/// A queue pair that is notified of the device's events.
+pub(crate) trait DeviceQueuePair: Send + Sync {
+    /// The queue pair with this number, which has failed, has no more results.
+    fn last_receive_ended(&self, number: u32);
 
-/// An object that learns when the device is removed.
-pub(crate) trait DeviceObject: Send + Sync {
-    fn removal_order(&self) -> RemovalOrder;
-
-    fn device_removed(&self);
-
-    /// The device tells that the queue pair with this number, which has failed, has no more results.
-    fn last_receive_ended(&self, number: u32) {
-        let _ = number;
-    }
-
-    /// The device tells that the queue pair with this number has failed.
-    fn queue_pair_failed(&self, number: u32) {
-        let _ = number;
-    }
+    /// The queue pair with this number has failed.
+    fn queue_pair_failed(&self, number: u32);
 }
 
 /// See the [module](self).
@@ -44,7 +27,8 @@ pub(crate) trait DeviceObject: Send + Sync {
 pub(crate) struct Device {
     removed: AtomicBool,
     faults: PlannedFaults,
-    object_list: Mutex<Vec<Weak<dyn DeviceObject>>>,
+    object_list: Mutex<Vec<(RemovalOrder, DeviceObject)>>,
+    queue_pairs: Mutex<Vec<Weak<dyn DeviceQueuePair>>>,
 }
 
 impl Device {
@@ -72,25 +56,32 @@ impl Device {
         self.removed.load(Ordering::SeqCst)
     }
 
-    /// Tells the object when the device is removed, which may be now.
-    pub(crate) fn add_object(&self, object: Weak<dyn DeviceObject>) {
+    /// Ends the object when the device is removed, which may be now.
+    pub(crate) fn add_object(&self, order: RemovalOrder, object: DeviceObject) {
         let mut objects = self.object_list.lock();
         if objects.len() == objects.capacity() {
-            objects.retain(|object| object.strong_count() > 0);
+            objects.retain(|(_, object)| object.is_alive());
         }
-        objects.push(object.clone());
+        objects.push((order, object.clone()));
         drop(objects);
-        if self.is_removed()
-            && let Some(object) = object.upgrade()
-        {
+        if self.is_removed() {
             object.device_removed();
         }
     }
 
-    /// The objects that clients or other objects still hold.
-    pub(crate) fn objects(&self) -> Vec<Arc<dyn DeviceObject>> {
-        let objects = self.object_list.lock();
-        objects.iter().filter_map(Weak::upgrade).collect()
+    /// Notifies the queue pair of the device's events from now on.
+    pub(crate) fn add_queue_pair(&self, qp: Weak<dyn DeviceQueuePair>) {
+        let mut queue_pairs = self.queue_pairs.lock();
+        if queue_pairs.len() == queue_pairs.capacity() {
+            queue_pairs.retain(|qp| qp.strong_count() > 0);
+        }
+        queue_pairs.push(qp);
+    }
+
+    /// The queue pairs that clients or other objects still hold.
+    pub(crate) fn queue_pairs(&self) -> Vec<Arc<dyn DeviceQueuePair>> {
+        let queue_pairs = self.queue_pairs.lock();
+        queue_pairs.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// From now on every call fails. Returns false if the device was removed before.
@@ -100,10 +91,9 @@ impl Device {
 
     /// Ends all objects in their order.
     pub(crate) fn end_objects(&self) {
-        let objects = std::mem::take(&mut *self.object_list.lock());
-        let mut objects: Vec<_> = objects.iter().filter_map(Weak::upgrade).collect();
-        objects.sort_by_key(|object| object.removal_order());
-        for object in objects {
+        let mut objects = std::mem::take(&mut *self.object_list.lock());
+        objects.sort_by_key(|(order, _)| *order);
+        for (_, object) in objects {
             object.device_removed();
         }
     }

@@ -13,12 +13,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use netdirect::{Immediate, QueuePairOptions, RequestType, Result, Sge, Status};
+use netdirect_provider::ProviderAdapter;
 use netdirect_provider::connector::QueuePairOwner;
+use netdirect_provider::removal::{DeviceObject, RemovalOrder};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::Core;
 use crate::cq::{Cq, CqUser};
-use crate::device::{DeviceObject, RemovalOrder};
+use crate::device::DeviceQueuePair;
 use crate::driver::{Deadline, Timed};
 use crate::entries::{NotPosted, Posting, check_sizes, full, has_ended, not_posted, with_entries};
 use crate::handle::{
@@ -179,8 +181,10 @@ impl Qp {
             let user: Weak<Self> = qp.this.clone();
             srq.attach(user);
         }
-        let object: Weak<Self> = qp.this.clone();
-        qp.core.device.add_object(object);
+        let this: Weak<Self> = qp.this.clone();
+        qp.core.device.add_queue_pair(this);
+        let object = DeviceObject::new(&qp, Self::device_removed, |_| None);
+        qp.core.list(RemovalOrder::QueuePair, object)?;
         Ok(qp)
     }
 
@@ -813,6 +817,11 @@ impl Qp {
         }
     }
 
+    fn device_removed(&self) {
+        self.begin_end(QpPhase::Ended);
+        self.end(QpPhase::Ended);
+    }
+
     /// The client has released the queue pair (QP-074).
     pub(crate) fn released(&self) {
         let owner = self.state.lock().owner.clone();
@@ -933,16 +942,7 @@ fn end_of(kind: RequestType, completion: &WorkCompletion, vague: Option<Status>)
     }
 }
 
-impl DeviceObject for Qp {
-    fn removal_order(&self) -> RemovalOrder {
-        RemovalOrder::QueuePair
-    }
-
-    fn device_removed(&self) {
-        self.begin_end(QpPhase::Ended);
-        self.end(QpPhase::Ended);
-    }
-
+impl DeviceQueuePair for Qp {
     fn last_receive_ended(&self, number: u32) {
         self.drained(|draining| draining.raw.number() == number);
     }

@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 
 use crate::core::{AsyncOwner, Core};
 use crate::cq::CqUser;
-use crate::device::{DeviceObject, RemovalOrder};
 use crate::entries::{check_sizes, full, not_posted, with_entries};
 use crate::handle::{AsyncEvent, SharedReceivesHandle};
 use crate::slots::RECEIVE;
@@ -109,16 +108,6 @@ impl AsyncOwner for Srq {
     }
 }
 
-impl DeviceObject for Srq {
-    fn removal_order(&self) -> RemovalOrder {
-        RemovalOrder::SharedReceiveQueue
-    }
-
-    fn device_removed(&self) {
-        self.rules.device_removed();
-    }
-}
-
 impl Drop for Srq {
     fn drop(&mut self) {
         self.core.disown_object(self.token);
@@ -127,12 +116,11 @@ impl Drop for Srq {
 
 impl SharedReceiveQueueLine for Srq {
     type Adapter = Core;
-    type Entry = ();
 
     fn create(
         rules: SharedReceiveQueueRules<Core>,
         options: SharedReceiveQueueOptions,
-    ) -> Result<(Arc<Self>, ())> {
+    ) -> Result<Arc<Self>> {
         let core = Arc::clone(rules.adapter());
         let token = core.driver.next_key();
         let handle = SharedReceivesHandle::new(
@@ -157,9 +145,8 @@ impl SharedReceiveQueueLine for Srq {
             }),
         });
         let weak: Weak<Self> = Arc::downgrade(&srq);
-        srq.core.own_object(token, weak.clone());
-        srq.core.device.add_object(weak);
-        Ok((srq, ()))
+        srq.core.own_object(token, weak);
+        Ok(srq)
     }
 
     fn rules(&self) -> &SharedReceiveQueueRules<Core> {

@@ -26,9 +26,10 @@ use netdirect::{
     SimulatedTime, Status,
 };
 use netdirect_provider::ProviderAdapter;
+use netdirect_provider::removal::{DeviceObject, RemovalOrder};
 use parking_lot::Mutex;
 
-use crate::device::{self, Device, DeviceObject, RemovalScheduler};
+use crate::device::{self, Device, DeviceListEntry, RemovalScheduler};
 use crate::leniency::{Leniency, LenientCase};
 use crate::options::{Options, Profile};
 
@@ -54,7 +55,7 @@ pub(crate) struct Core {
     /// Effects of fault plans that take place when no lock is held.
     effects: Mutex<Vec<PlannedEffect>>,
     /// Queue pairs that the client has released and whose connections have not ended yet. They keep the adapter until then.
-    lingering: Mutex<HashMap<StreamId, Arc<dyn DeviceObject>>>,
+    lingering: Mutex<HashMap<StreamId, Arc<dyn LingeringQueuePair>>>,
     next_stream: AtomicU32,
     revision_1_peers: Mutex<HashSet<IpAddr>>,
 }
@@ -69,6 +70,12 @@ impl std::fmt::Debug for Core {
 }
 
 impl ProviderAdapter for Core {
+    type Entry = DeviceListEntry;
+
+    fn list(&self, order: RemovalOrder, object: DeviceObject) -> Result<DeviceListEntry> {
+        self.device.add_object(order, object)
+    }
+
     fn info(&self) -> AdapterInfo {
         let options = &self.options;
         let limits = options.limits;
@@ -228,13 +235,13 @@ impl Core {
     }
 
     /// Keeps a released queue pair until its connection has ended.
-    pub(crate) fn linger(&self, id: StreamId, qp: Arc<dyn DeviceObject>) {
+    pub(crate) fn linger(&self, id: StreamId, qp: Arc<dyn LingeringQueuePair>) {
         self.lingering.lock().insert(id, qp);
     }
 
     /// Gives up a released queue pair whose connection has ended. The caller drops the queue pair when the caller holds no lock.
     #[must_use]
-    pub(crate) fn unlinger(&self, id: StreamId) -> Option<Arc<dyn DeviceObject>> {
+    pub(crate) fn unlinger(&self, id: StreamId) -> Option<Arc<dyn LingeringQueuePair>> {
         self.lingering.lock().remove(&id)
     }
 
@@ -249,7 +256,7 @@ impl Core {
         self.device.remove(planned)?;
         // The device no longer lists queue pairs that their client has released. A queue pair released meanwhile is in one of both places.
         let lingering: Vec<_> = self.lingering.lock().values().cloned().collect();
-        device::end_all(lingering.iter());
+        device::end_all(&lingering, |qp| qp.device_removed());
         Ok(())
     }
 
@@ -361,6 +368,12 @@ impl NetworkHold {
     pub(crate) fn new(world: Option<&World>) -> Self {
         Self(world.cloned())
     }
+}
+
+/// A queue pair that the client has released and whose connection has not ended yet.
+pub(crate) trait LingeringQueuePair: Send + Sync {
+    /// Resets the connection.
+    fn device_removed(&self);
 }
 
 /// A queue pair, as seen by the queues that end the queue pair when they break down.

@@ -10,7 +10,6 @@ use netdirect_provider::completion_queue::{CompletionQueueLine, ResizeError};
 use parking_lot::Mutex;
 
 use crate::core::{BreakableQueue, Core, QueueUser, QueueUsers};
-use crate::device::{DeviceListEntry, DeviceObject, RemovalOrder};
 use crate::fault_plan;
 use crate::file::File;
 use crate::status::{no_memory, shortage};
@@ -156,24 +155,6 @@ impl Timed for Cq {
     }
 }
 
-impl DeviceObject for Cq {
-    fn waits(&self) -> Option<String> {
-        let waits = self.domain.has_interest();
-        waits.then(|| "Notify waits for a result of a completion queue".to_owned())
-    }
-
-    /// Ends the requests of Notify with ND_DEVICE_REMOVED (OVL-010). Results stay, and queue pairs still add flushed requests.
-    fn device_removed(&self) {
-        let status = Status::DEVICE_REMOVED;
-        for request in self
-            .queue
-            .end_requests(reason(status), |waits| self.interest(waits))
-        {
-            request.complete(status);
-        }
-    }
-}
-
 impl Drop for Cq {
     fn drop(&mut self) {
         self.waiters.remove_queue(&self.domain, self.waiters_token);
@@ -184,14 +165,13 @@ impl Drop for Cq {
 impl CompletionQueueLine for Cq {
     type Adapter = Core;
     type File = File;
-    type Entry = DeviceListEntry;
 
     fn create(
         core: Arc<Core>,
         file: Arc<File>,
         depth: u32,
         _: Affinity, // ignored (ADPT-026)
-    ) -> Result<(Arc<Self>, DeviceListEntry)> {
+    ) -> Result<Arc<Self>> {
         let queue = Queue::new(depth);
         let short = no_memory(
             Status::NO_MEMORY, // ADPT-021
@@ -202,10 +182,9 @@ impl CompletionQueueLine for Cq {
         let domain = core.driver.domain(&waiters);
         let domain = domain.map_err(shortage("cannot create a completion queue"))?;
         let waiters_token = waiters.add_queue(&domain);
-        let device = Arc::clone(&core.device);
         let queue_pairs = Mutex::default();
         let faults = core.device.faults().and_then(|faults| faults.queue());
-        let cq = Arc::new_cyclic(|this| Self {
+        Ok(Arc::new_cyclic(|this| Self {
             held: faults.map(HeldResults::new),
             this: this.clone(),
             core,
@@ -214,10 +193,7 @@ impl CompletionQueueLine for Cq {
             domain,
             queue,
             queue_pairs,
-        });
-        let this = Arc::downgrade(&(Arc::clone(&cq) as Arc<dyn DeviceObject>));
-        let entry = device.add_object(RemovalOrder::CompletionQueue, this)?;
-        Ok((cq, entry))
+        }))
     }
 
     fn is_broken(&self) -> bool {
@@ -249,6 +225,22 @@ impl CompletionQueueLine for Cq {
         for request in self.queue.cancel(|waits| self.interest(waits)) {
             request.complete(Status::CANCELED);
         }
+    }
+
+    /// Results stay, and queue pairs still add flushed requests.
+    fn device_removed(&self) {
+        let status = Status::DEVICE_REMOVED;
+        for request in self
+            .queue
+            .end_requests(reason(status), |waits| self.interest(waits))
+        {
+            request.complete(status);
+        }
+    }
+
+    fn waits(&self) -> Option<String> {
+        let waits = self.domain.has_interest();
+        waits.then(|| "Notify waits for a result of a completion queue".to_owned())
     }
 
     fn get_results(&self, results: &mut [CompletionResult]) -> usize {

@@ -1,8 +1,7 @@
 //! The device under an opened adapter. The device can be removed, and the device makes calls fail for fault plans.
 //!
 //! The device lists the objects that can have pending requests, for as long as the client holds them. Removal first makes all calls fail,
-//! and then ends the listed objects in their [`RemovalOrder`]. Connectors end before queue pairs. Otherwise a connector would take the end
-//! of its queue pair for a disconnect of the peer.
+//! and then ends the listed objects in their [`RemovalOrder`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,23 +10,12 @@ use std::sync::{Arc, OnceLock, Weak};
 use iwarp_io::faults::{Action, CallFault, Event, FaultOwner, Faults, Plan, Rule, Which};
 use netdirect::{Call, Counters, Error, Result, Status};
 use netdirect_provider::checks::sizes;
+use netdirect_provider::removal::{DeviceObject, RemovalOrder};
 use parking_lot::Mutex;
 use slab::Slab;
 
 use crate::fault_plan;
 use crate::status::removed;
-
-/// An object that ends when the device is removed.
-pub(crate) trait DeviceObject: Send + Sync {
-    /// Ends pending requests with [`Status::DEVICE_REMOVED`]. Called once, with no lock held, after [`Device::present`] has begun to
-    /// fail. Later requests have to check for the removal under the object's own lock.
-    fn device_removed(&self);
-
-    /// The event that a pending request of this object waits for, in words. `None` if no request is pending.
-    fn waits(&self) -> Option<String> {
-        None
-    }
-}
 
 impl FaultOwner for Device {
     fn remove_device(&self) {
@@ -41,17 +29,7 @@ pub(crate) trait RemovalScheduler: Send + Sync {
     fn remove_soon(&self);
 }
 
-/// The order in which the objects of a removed device end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RemovalOrder {
-    Listener,
-    Connector,
-    CompletionQueue,
-    SharedReceiveQueue,
-    QueuePair,
-}
-
-const REMOVAL_STEPS: usize = 5;
+const REMOVAL_STEPS: usize = RemovalOrder::QueuePair as usize + 1;
 
 /// See the [module](self).
 #[derive(Default)]
@@ -82,7 +60,7 @@ impl std::fmt::Debug for Device {
 
 #[derive(Default)]
 struct ObjectList {
-    objects: [Slab<Weak<dyn DeviceObject>>; REMOVAL_STEPS],
+    objects: [Slab<DeviceObject>; REMOVAL_STEPS],
     /// The device was removed. No object can be added any more.
     closed: bool,
 }
@@ -150,8 +128,7 @@ impl Device {
             let objects = object_list.objects.iter().flatten();
             objects.map(|(_, object)| object.clone()).collect()
         };
-        let objects = objects.iter().filter_map(Weak::upgrade);
-        objects.filter_map(|object| object.waits()).collect()
+        objects.iter().filter_map(DeviceObject::waits).collect()
     }
 
     /// Fails once the device is removed (GEN-015).
@@ -221,7 +198,7 @@ impl Device {
     pub(crate) fn add_object(
         self: &Arc<Self>,
         order: RemovalOrder,
-        object: Weak<dyn DeviceObject>,
+        object: DeviceObject,
     ) -> Result<DeviceListEntry> {
         let mut object_list = self.object_list.lock();
         if object_list.closed {
@@ -250,8 +227,7 @@ impl Device {
         if !planned {
             self.count_fault();
         }
-        let objects: Vec<_> = objects.iter().filter_map(Weak::upgrade).collect();
-        end_all(objects.iter());
+        end_all(&objects, DeviceObject::device_removed);
         Ok(())
     }
 
@@ -264,10 +240,10 @@ impl Device {
 }
 
 /// Ends these objects, because their device was removed. If one of them panics, the others end before the panic continues.
-pub(crate) fn end_all<'a>(objects: impl Iterator<Item = &'a Arc<dyn DeviceObject>>) {
+pub(crate) fn end_all<T>(objects: &[T], end: impl Fn(&T)) {
     let mut first = None;
     for object in objects {
-        let ended = catch_unwind(AssertUnwindSafe(|| object.device_removed()));
+        let ended = catch_unwind(AssertUnwindSafe(|| end(object)));
         first = first.or(ended.err());
     }
     if let Some(panic) = first {
@@ -294,7 +270,7 @@ mod tests {
         device: Arc<Device>,
     }
 
-    impl DeviceObject for Object {
+    impl Object {
         fn device_removed(&self) {
             assert!(self.device.present().is_err());
             self.told.lock().push(self.name);
@@ -307,9 +283,8 @@ mod tests {
         let add = |(order, name)| {
             let (told, device) = (Arc::clone(&told), Arc::clone(&device));
             let object = Arc::new(Object { name, told, device });
-            let weak: Weak<dyn DeviceObject> =
-                Arc::downgrade(&(Arc::clone(&object) as Arc<dyn DeviceObject>));
-            let entry = object.device.add_object(order, weak);
+            let listed = DeviceObject::new(&object, Object::device_removed, |_| None);
+            let entry = object.device.add_object(order, listed);
             entry.map(|entry| (object, entry))
         };
         let objects = [

@@ -20,9 +20,8 @@ use iwarp_io::progress::domain::Domain;
 use netdirect::{CompletionResult, Error, Immediate, QueuePairOptions, Result, Status};
 use netdirect_provider::connector::QueuePairOwner;
 
-use crate::core::{BreakableQueue, Core, PD, QueueUser};
+use crate::core::{BreakableQueue, Core, LingeringQueuePair, PD, QueueUser};
 use crate::cq::{CompletedNotifies, Cq, Entry};
-use crate::device::DeviceObject;
 use crate::fault_plan;
 use crate::leniency::LenientCase;
 use crate::options::Profile;
@@ -307,7 +306,7 @@ fn released(qp: &Arc<Qp>) {
     drop(news);
     if !gone {
         let QpOwner { core, id, .. } = qp.owner();
-        let lingering: Arc<dyn DeviceObject> = qp.clone();
+        let lingering: Arc<dyn LingeringQueuePair> = qp.clone();
         core.linger(*id, lingering);
         // The connection may have ended before `linger` kept the queue pair.
         if qp.is_gone() {
@@ -505,12 +504,13 @@ impl QueueUser for Qp {
     }
 }
 
-impl DeviceObject for Qp {
-    fn waits(&self) -> Option<String> {
-        let stalled = self.is_stalled()?;
-        stalled.then(|| "a Send of the peer waits for a Receive of a queue pair".to_owned())
-    }
+/// The event that a stalled queue pair waits for, in words.
+fn waits(qp: &Qp) -> Option<String> {
+    let stalled = qp.is_stalled()?;
+    stalled.then(|| "a Send of the peer waits for a Receive of a queue pair".to_owned())
+}
 
+impl LingeringQueuePair for Qp {
     /// Resets the stream, and completes all outstanding requests with ND_CANCELED. The connector has been notified before.
     fn device_removed(&self) {
         drop(self.shut());

@@ -10,7 +10,6 @@ use netdirect_provider::shared_receive_queue::{SharedReceiveQueueLine, SharedRec
 use parking_lot::Mutex;
 
 use crate::core::{BreakableQueue, Core, QueueUser, QueueUsers};
-use crate::device::{DeviceListEntry, DeviceObject, RemovalOrder};
 use crate::sge::with_sges;
 use crate::status::{no_memory, post_error};
 
@@ -46,28 +45,13 @@ impl BreakableQueue for Srq {
     }
 }
 
-impl DeviceObject for Srq {
-    fn waits(&self) -> Option<String> {
-        let count = self.rules.waiting()?;
-        let left = self.receives.outstanding();
-        (count > 0).then(|| {
-            format!("Notify waits until a shared receive queue, which has {left} Receives, falls below its threshold")
-        })
-    }
-
-    fn device_removed(&self) {
-        self.rules.device_removed();
-    }
-}
-
 impl SharedReceiveQueueLine for Srq {
     type Adapter = Core;
-    type Entry = DeviceListEntry;
 
     fn create(
         rules: SharedReceiveQueueRules<Core>,
         options: SharedReceiveQueueOptions,
-    ) -> Result<(Arc<Self>, DeviceListEntry)> {
+    ) -> Result<Arc<Self>> {
         let core = Arc::clone(rules.adapter());
         let sizes = SharedReceiveSizes {
             depth: options.queue_depth,
@@ -80,18 +64,12 @@ impl SharedReceiveQueueLine for Srq {
             "cannot create a shared receive queue",
         );
         let receives = receives.map_err(short)?;
-        let srq = Arc::new(Self {
+        Ok(Arc::new(Self {
             rules,
             core,
             receives: Arc::new(receives),
             queue_pairs: Mutex::default(),
-        });
-        let this = Arc::downgrade(&(Arc::clone(&srq) as Arc<dyn DeviceObject>));
-        let entry = srq
-            .core
-            .device
-            .add_object(RemovalOrder::SharedReceiveQueue, this)?;
-        Ok((srq, entry))
+        }))
     }
 
     fn rules(&self) -> &SharedReceiveQueueRules<Core> {
@@ -118,6 +96,14 @@ impl SharedReceiveQueueLine for Srq {
         })?;
         self.look();
         Ok(())
+    }
+
+    fn waits(&self) -> Option<String> {
+        let count = self.rules.waiting()?;
+        let left = self.receives.outstanding();
+        (count > 0).then(|| {
+            format!("Notify waits until a shared receive queue, which has {left} Receives, falls below its threshold")
+        })
     }
 
     fn broke_down(&self, status: Status) {

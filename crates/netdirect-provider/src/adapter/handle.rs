@@ -59,7 +59,7 @@ pub trait AdapterLine: Debug + Send + Sync + Sized + 'static {
     type SharedReceiveQueue: SharedReceiveQueueLine<Adapter = Self::Adapter>;
     /// A buffer that the provider has registered.
     type Registration: RegistrationLine<Adapter = Self::Adapter>;
-    /// What a client holds of a queue pair.
+    /// The provider's part of a queue pair's handle.
     type QueuePair: QueuePairLine<Adapter = Self::Adapter, Registration = Self::Registration>;
     /// The provider's connectors.
     type Connector: ConnectorLine<Adapter = Self::Adapter>;

@@ -1,6 +1,6 @@
 //! Adapters, ND2's `IND2Adapter`: the state that all objects of one opened adapter share, and the checks of the calls that make objects.
 //!
-//! A provider implements [`ProviderAdapter`] for the shared state, and [`AdapterLine`] for what its client holds. Clients get an
+//! A provider implements [`ProviderAdapter`] for the shared state, and [`AdapterLine`] for its part of a client's handle. Clients get an
 //! [`AdapterHandle`].
 
 mod handle;
@@ -12,14 +12,26 @@ use std::net::IpAddr;
 
 use netdirect::{AdapterInfo, Affinity, Call, Capabilities, Error, Result, Status};
 
+use crate::removal::{DeviceObject, RemovalOrder};
+
 pub use handle::{AdapterHandle, AdapterLine, QueuePairQueues};
 
 /// The state that all objects of one opened adapter share.
 pub trait ProviderAdapter: Debug + Send + Sync + 'static {
+    /// The client's handle keeps the entry of its object.
+    type Entry: Debug + Send + Sync;
+
+    /// Adds an object to the list of those that end when the device is removed.
+    ///
+    /// # Errors
+    ///
+    /// [`DEVICE_REMOVED`](Status::DEVICE_REMOVED).
+    fn list(&self, order: RemovalOrder, object: DeviceObject) -> Result<Self::Entry>;
+
     /// Returns the identity and the limits of the adapter.
     fn info(&self) -> AdapterInfo;
 
-    /// Returns what the adapter can do beyond ND2, and what it lacks.
+    /// Returns the capabilities of the adapter: see [`Capabilities`].
     fn capabilities(&self) -> Capabilities;
 
     /// Fails if the device was removed (GEN-015).

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use netdirect::{
-    Adapter, AdapterExtensions, CompletionQueue, Fault, MemoryWindow, OverlappedFile,
-    QueuePairOptions, SharedReceiveQueue, SharedReceiveQueueOptions,
+    Adapter, AdapterExtensions, CompletionQueue, Fault, MemoryWindow, NotifyType, Overlapped,
+    OverlappedFile, QueuePairOptions, SharedReceiveQueue, SharedReceiveQueueOptions,
 };
 use parking_lot::Mutex;
 
@@ -21,7 +21,7 @@ use crate::shared_receive_queue::SharedReceiveQueueLine;
 use crate::shared_receive_queue::tests::TestSharedReceiveQueue;
 use crate::testing::{IdleFile, TestAdapter, file_of};
 
-/// What breaks down while a queue pair is made.
+/// The queue that breaks down while a queue pair is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Breaks {
     Receive,
@@ -83,7 +83,7 @@ impl AdapterLine for Line {
     }
 
     fn remove_device(&self) -> Result<()> {
-        self.adapter.is_removed.store(true, Ordering::SeqCst);
+        self.adapter.remove();
         Ok(())
     }
 
@@ -214,6 +214,36 @@ fn gen_015_adpt_066_adpt_074_what_an_adapter_lacks_and_what_a_removed_one_answer
         status: status_of_breakdown,
     };
     assert_eq!(stage.inject(breakdown), removed);
+}
+
+#[test]
+fn gen_015_ovl_010_objects_end_when_the_device_is_removed() {
+    let stage = Stage::new();
+    let (queue, shared) = (stage.queue(), stage.shared());
+    let connector = stage.handle.create_connector(&stage.file).unwrap();
+    let listener = stage.handle.create_listener(&stage.file).unwrap();
+    let orders = || {
+        let adapter = stage.handle.line().adapter();
+        let objects = adapter.objects.lock();
+        let alive = objects.iter().filter(|(_, object)| object.is_alive());
+        alive.map(|(order, _)| *order).collect::<Vec<_>>()
+    };
+    let all = [
+        RemovalOrder::CompletionQueue,
+        RemovalOrder::SharedReceiveQueue,
+        RemovalOrder::Connector,
+        RemovalOrder::Listener,
+    ];
+    assert_eq!(orders(), all);
+    drop((connector, listener)); // the list keeps nothing
+    assert_eq!(orders(), all[..2]);
+    let waits = [Overlapped::new(), Overlapped::new()];
+    let _ = queue.notify(NotifyType::Any, &waits[0]).unwrap();
+    let _ = shared.notify(&waits[1]).unwrap();
+    assert_eq!(stage.inject(Fault::RemoveDevice), Status::SUCCESS);
+    let removed = Status::DEVICE_REMOVED;
+    assert_eq!(waits.map(|overlapped| overlapped.status()), [removed; 2]);
+    assert_eq!(status(stage.handle.create_listener(&stage.file)), removed);
 }
 
 #[test]

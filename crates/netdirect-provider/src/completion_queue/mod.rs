@@ -18,6 +18,7 @@ use crate::adapter::{ProviderAdapter, notify_affinity};
 use crate::checks::own::Owned;
 use crate::checks::sizes;
 use crate::error::fail;
+use crate::removal::{DeviceObject, RemovalOrder};
 use crate::requests::begin_admitted;
 
 /// Why a queue keeps its depth.
@@ -41,8 +42,6 @@ pub trait CompletionQueueLine: Debug + Send + Sync + Sized + 'static {
     type Adapter: ProviderAdapter;
     /// The provider's overlapped files.
     type File: OverlappedFile;
-    /// What a client's handle keeps beside the queue.
-    type Entry: Debug + Send + Sync;
 
     /// Makes a queue. Its requests end at `file`.
     ///
@@ -54,7 +53,7 @@ pub trait CompletionQueueLine: Debug + Send + Sync + Sized + 'static {
         file: Arc<Self::File>,
         depth: u32,
         affinity: Affinity,
-    ) -> Result<(Arc<Self>, Self::Entry)>;
+    ) -> Result<Arc<Self>>;
 
     /// Returns true if the queue has broken down.
     fn is_broken(&self) -> bool;
@@ -71,6 +70,14 @@ pub trait CompletionQueueLine: Debug + Send + Sync + Sized + 'static {
 
     /// Ends all requests of Notify with [`CANCELED`](Status::CANCELED). Called with no lock held.
     fn cancel(&self);
+
+    /// The device was removed: all requests of Notify end with [`DEVICE_REMOVED`](Status::DEVICE_REMOVED) (OVL-010). Called with no lock held.
+    fn device_removed(&self);
+
+    /// Returns the event that a request of Notify waits for, in words. `None` if none is in flight.
+    fn waits(&self) -> Option<String> {
+        None
+    }
 
     /// Moves results to the client: see [`CompletionQueue::get_results`].
     fn get_results(&self, results: &mut [CompletionResult]) -> usize;
@@ -89,7 +96,7 @@ pub struct CompletionQueueHandle<L: CompletionQueueLine> {
     adapter: Arc<L::Adapter>,
     file: Arc<dyn OverlappedFile>,
     #[expect(dead_code, reason = "kept until it is dropped")]
-    entry: L::Entry,
+    entry: <L::Adapter as ProviderAdapter>::Entry,
 }
 
 impl<L: CompletionQueueLine> CompletionQueueHandle<L> {
@@ -104,7 +111,9 @@ impl<L: CompletionQueueLine> CompletionQueueHandle<L> {
         depth: u32,
         affinity: Affinity,
     ) -> Result<Self> {
-        let (line, entry) = L::create(Arc::clone(&adapter), Arc::clone(&file), depth, affinity)?;
+        let line = L::create(Arc::clone(&adapter), Arc::clone(&file), depth, affinity)?;
+        let object = DeviceObject::new(&line, L::device_removed, L::waits);
+        let entry = adapter.list(RemovalOrder::CompletionQueue, object)?;
         Ok(Self {
             line,
             adapter,

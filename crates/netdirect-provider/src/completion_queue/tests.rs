@@ -19,24 +19,31 @@ pub(crate) struct TestCompletionQueue {
     requests: Mutex<Vec<PendingOverlapped>>,
 }
 
+impl TestCompletionQueue {
+    fn end_requests(&self, status: Status) {
+        for request in std::mem::take(&mut *self.requests.lock()) {
+            request.complete(status);
+        }
+    }
+}
+
 impl CompletionQueueLine for TestCompletionQueue {
     type Adapter = TestAdapter;
     type File = IdleFile;
-    type Entry = ();
 
     fn create(
         adapter: Arc<TestAdapter>,
         _: Arc<IdleFile>,
         depth: u32,
         _: Affinity,
-    ) -> Result<(Arc<Self>, ())> {
+    ) -> Result<Arc<Self>> {
         let line = Self {
             adapter,
             is_broken: AtomicBool::new(false),
             depth: AtomicU32::new(depth),
             requests: Mutex::default(),
         };
-        Ok((Arc::new(line), ()))
+        Ok(Arc::new(line))
     }
 
     fn is_broken(&self) -> bool {
@@ -56,9 +63,11 @@ impl CompletionQueueLine for TestCompletionQueue {
     }
 
     fn cancel(&self) {
-        for request in std::mem::take(&mut *self.requests.lock()) {
-            request.complete(Status::CANCELED);
-        }
+        self.end_requests(Status::CANCELED);
+    }
+
+    fn device_removed(&self) {
+        self.end_requests(Status::DEVICE_REMOVED);
     }
 
     fn get_results(&self, _: &mut [CompletionResult]) -> usize {

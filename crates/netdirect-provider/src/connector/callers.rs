@@ -1,4 +1,4 @@
-//! What listeners and queue pairs do with a connector.
+//! The calls of listeners and queue pairs to a connector.
 
 use std::sync::{Arc, Weak};
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use netdirect::{
     Connector, Overlapped, OverlappedFile, OverlappedObject, QueuePair, ReadLimits, Result, Started,
@@ -10,13 +10,16 @@ use netdirect::{
 
 use super::calls::Wanted;
 use super::line::{ConnectorLine, ConnectorRules};
+use super::machine::Event;
+use crate::adapter::ProviderAdapter;
 use crate::checks::own::Owned;
+use crate::removal::{DeviceObject, RemovalOrder};
 
 /// A client's reference to a connector. When the client releases it, a Connect or Accept under way is given up.
 pub struct ConnectorHandle<L: ConnectorLine> {
     line: Arc<L>,
     #[expect(dead_code, reason = "kept until it is dropped")]
-    entry: L::Entry,
+    entry: <L::Adapter as ProviderAdapter>::Entry,
 }
 
 impl<L: ConnectorLine> ConnectorHandle<L> {
@@ -26,7 +29,14 @@ impl<L: ConnectorLine> ConnectorHandle<L> {
     ///
     /// Those of [`Adapter::create_connector`](netdirect::Adapter::create_connector).
     pub fn create(adapter: Arc<L::Adapter>, file: Arc<dyn OverlappedFile>) -> Result<Self> {
-        let (line, entry) = L::create(ConnectorRules::new(adapter, file))?;
+        let listed = Arc::clone(&adapter);
+        let line = Arc::new_cyclic(|this: &Weak<L>| {
+            L::new(ConnectorRules::new(adapter, file, this.clone()))
+        });
+        let object = DeviceObject::new(&line, device_removed, |line| {
+            line.rules().try_read(|state| line.waits(state))?
+        });
+        let entry = listed.list(RemovalOrder::Connector, object)?;
         Ok(Self { line, entry })
     }
 
@@ -35,6 +45,12 @@ impl<L: ConnectorLine> ConnectorHandle<L> {
     pub fn line(&self) -> &Arc<L> {
         &self.line
     }
+}
+
+/// All requests end with ND_DEVICE_REMOVED (GEN-015).
+fn device_removed<L: ConnectorLine>(line: &L) {
+    let mut state = line.rules().lock(line);
+    ConnectorRules::happens(line, &mut state, Event::DeviceRemoved);
 }
 
 impl<L: ConnectorLine> fmt::Debug for ConnectorHandle<L> {

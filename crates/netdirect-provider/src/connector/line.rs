@@ -66,15 +66,9 @@ pub trait ConnectorLine: Send + Sync + Sized + 'static {
     type State: Default + Send;
     /// Work to do once the connector is unlocked.
     type Action: Action + Send;
-    /// Data that a client's handle keeps with the connector.
-    type Entry: fmt::Debug + Send + Sync;
 
     /// Makes a connector that contains these rules.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Adapter::create_connector`](netdirect::Adapter::create_connector).
-    fn create(rules: ConnectorRules<Self>) -> Result<(Arc<Self>, Self::Entry)>;
+    fn new(rules: ConnectorRules<Self>) -> Self;
 
     /// Returns the rules that this connector contains.
     fn rules(&self) -> &ConnectorRules<Self>;
@@ -220,6 +214,12 @@ pub trait ConnectorLine: Send + Sync + Sized + 'static {
 
     /// The connector was unlocked, and all work is done.
     fn unlocked(&self) {}
+
+    /// Returns the event that the requests of the connector wait for, in words. `None` if none is in flight.
+    fn waits(&self, state: &ConnectorState<Self>) -> Option<String> {
+        let _ = state;
+        None
+    }
 }
 
 /// The rules that all connectors share.
@@ -227,6 +227,7 @@ pub struct ConnectorRules<L: ConnectorLine> {
     pub(super) adapter: Arc<L::Adapter>,
     /// Where requests end.
     pub(super) file: Arc<dyn OverlappedFile>,
+    this: Weak<L>,
     pub(super) state: Mutex<ConnectorState<L>>,
 }
 
@@ -263,7 +264,11 @@ pub struct ConnectorState<L: ConnectorLine> {
 }
 
 impl<L: ConnectorLine> ConnectorRules<L> {
-    pub(super) fn new(adapter: Arc<L::Adapter>, file: Arc<dyn OverlappedFile>) -> Self {
+    pub(super) fn new(
+        adapter: Arc<L::Adapter>,
+        file: Arc<dyn OverlappedFile>,
+        this: Weak<L>,
+    ) -> Self {
         let state = ConnectorState {
             state: State::Idle,
             local: None,
@@ -284,6 +289,7 @@ impl<L: ConnectorLine> ConnectorRules<L> {
         Self {
             adapter,
             file,
+            this,
             state: Mutex::new(state),
         }
     }
@@ -291,6 +297,11 @@ impl<L: ConnectorLine> ConnectorRules<L> {
     /// Returns the adapter that the connector belongs to.
     pub fn adapter(&self) -> &Arc<L::Adapter> {
         &self.adapter
+    }
+
+    /// Returns the connector that contains these rules.
+    pub fn this(&self) -> &Weak<L> {
+        &self.this
     }
 }
 

@@ -74,17 +74,15 @@ impl ConnectorLine for TestConnector {
     type PeerRequest = u64;
     type State = LineState;
     type Action = Work;
-    type Entry = ();
 
-    fn create(rules: ConnectorRules<Self>) -> Result<(Arc<Self>, ())> {
-        let line = Self {
+    fn new(rules: ConnectorRules<Self>) -> Self {
+        Self {
             rules,
             claims: AtomicUsize::default(),
             completion_fails: AtomicBool::default(),
             peer_is_gone: AtomicBool::default(),
             sent: Mutex::default(),
-        };
-        Ok((Arc::new(line), ()))
+        }
     }
 
     fn rules(&self) -> &ConnectorRules<Self> {

@@ -2,19 +2,21 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use netdirect::{
     Connector, Listener, Overlapped, OverlappedFile, OverlappedObject, Result, Started, Status,
 };
 
 use super::{ListenerLine, ListenerRules, WaitingConnector};
+use crate::adapter::ProviderAdapter;
+use crate::removal::{DeviceObject, RemovalOrder};
 
 /// A client's reference to a listener. When the client releases it, the listener is closed.
 pub struct ListenerHandle<L: ListenerLine> {
     line: Arc<L>,
     #[expect(dead_code, reason = "kept until it is dropped")]
-    entry: L::Entry,
+    entry: <L::Adapter as ProviderAdapter>::Entry,
 }
 
 impl<L: ListenerLine> ListenerHandle<L> {
@@ -24,7 +26,16 @@ impl<L: ListenerLine> ListenerHandle<L> {
     ///
     /// Those of [`Adapter::create_listener`](netdirect::Adapter::create_listener).
     pub fn create(adapter: Arc<L::Adapter>, file: Arc<dyn OverlappedFile>) -> Result<Self> {
-        let (line, entry) = L::create(ListenerRules::new(adapter, file))?;
+        let listed = Arc::clone(&adapter);
+        let line = Arc::new_cyclic(|this: &Weak<L>| {
+            L::new(ListenerRules::new(adapter, file, this.clone()))
+        });
+        let object = DeviceObject::new(
+            &line,
+            |line| line.rules().device_removed(line),
+            |line| line.rules().waits(),
+        );
+        let entry = listed.list(RemovalOrder::Listener, object)?;
         Ok(Self { line, entry })
     }
 

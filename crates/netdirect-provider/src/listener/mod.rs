@@ -91,15 +91,9 @@ pub trait ListenerLine: Send + Sync + Sized + 'static {
     type Backlog: Backlog;
     /// Addresses that are reserved, or listened on.
     type Bound: Send;
-    /// Data that a client's handle keeps with the listener.
-    type Entry: std::fmt::Debug + Send + Sync;
 
     /// Makes a listener that contains these rules.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Adapter::create_listener`](netdirect::Adapter::create_listener).
-    fn create(rules: ListenerRules<Self>) -> Result<(Arc<Self>, Self::Entry)>;
+    fn new(rules: ListenerRules<Self>) -> Self;
 
     /// Returns the rules that this listener contains.
     fn rules(&self) -> &ListenerRules<Self>;
@@ -159,6 +153,7 @@ pub struct ListenerRules<L: ListenerLine> {
     adapter: Arc<L::Adapter>,
     /// Where requests end.
     file: Arc<dyn OverlappedFile>,
+    this: Weak<L>,
     /// Not locked while the line is called, but for what Bind and Listen call, and for the two
     /// conversions of requests.
     state: Mutex<ListenerState<L>>,
@@ -177,7 +172,7 @@ struct ListenerState<L: ListenerLine> {
 }
 
 impl<L: ListenerLine> ListenerRules<L> {
-    fn new(adapter: Arc<L::Adapter>, file: Arc<dyn OverlappedFile>) -> Self {
+    fn new(adapter: Arc<L::Adapter>, file: Arc<dyn OverlappedFile>, this: Weak<L>) -> Self {
         let state = ListenerState {
             address: None,
             bound: None,
@@ -190,6 +185,7 @@ impl<L: ListenerLine> ListenerRules<L> {
         Self {
             adapter,
             file,
+            this,
             state: Mutex::new(state),
         }
     }
@@ -197,6 +193,11 @@ impl<L: ListenerLine> ListenerRules<L> {
     /// Returns the adapter that the listener belongs to.
     pub fn adapter(&self) -> &Arc<L::Adapter> {
         &self.adapter
+    }
+
+    /// Returns the listener that contains these rules.
+    pub fn this(&self) -> &Weak<L> {
+        &self.this
     }
 }
 
@@ -272,14 +273,13 @@ impl<L: ListenerLine> ListenerRules<L> {
     }
 
     /// The device was removed: requests in flight end with ND_DEVICE_REMOVED, and peers that wait are refused (GEN-015).
-    pub fn device_removed(&self, line: &L) {
+    fn device_removed(&self, line: &L) {
         self.state.lock().address = None;
         self.close(line, Status::DEVICE_REMOVED);
     }
 
     /// Returns the event that a request in flight waits for, in words. `None` if there is none, or if the listener is locked.
-    #[must_use]
-    pub fn waits(&self) -> Option<String> {
+    fn waits(&self) -> Option<String> {
         let state = self.state.try_lock()?;
         let (count, address) = (state.waiting.len(), state.address?);
         (count > 0).then(|| {

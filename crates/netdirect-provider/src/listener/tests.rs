@@ -131,17 +131,15 @@ impl ListenerLine for TestListener {
     type Connector = Waiter;
     type Backlog = Queue<TestRequest>;
     type Bound = ();
-    type Entry = ();
 
-    fn create(rules: ListenerRules<Self>) -> Result<(Arc<Self>, ())> {
-        let line = Self {
+    fn new(rules: ListenerRules<Self>) -> Self {
+        Self {
             rules,
             refused: Mutex::default(),
             gone: Mutex::default(),
             bound: AtomicU32::default(),
             listen_fails: AtomicBool::default(),
-        };
-        Ok((Arc::new(line), ()))
+        }
     }
 
     fn rules(&self) -> &ListenerRules<Self> {

@@ -1,6 +1,6 @@
 //! Queue pairs, ND2's `IND2QueuePair`: the checks of requests before they are posted.
 //!
-//! The data path is the provider's, which implements [`QueuePairLine`] for what its client holds. Clients get a [`QueuePairHandle`].
+//! The data path is the provider's, which implements [`QueuePairLine`] for its part of a handle. Clients get a [`QueuePairHandle`].
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -43,7 +43,7 @@ pub enum Request<'a> {
     Atomic(AtomicOp, &'a Sge, RemoteAddress),
 }
 
-/// What a Bind opens to the peer.
+/// The memory that a Bind opens to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowRange {
     /// Where the window begins.
@@ -56,7 +56,7 @@ pub struct WindowRange {
     pub write: bool,
 }
 
-/// What a provider's client holds of a queue pair: the line below the checks. Dropping it releases the queue pair (QP-074).
+/// The provider's part of a queue pair's handle: the line below the checks. Dropping it releases the queue pair (QP-074).
 ///
 /// The flags of all requests are allowed for their kind. Functions of the data path are called directly from those of the
 /// [`QueuePairHandle`], each with one variant of [`Request`], so that a compiler which inlines them knows the kind.
@@ -145,7 +145,7 @@ impl<L: QueuePairLine> QueuePairHandle<L> {
         Self(line)
     }
 
-    /// Returns what the provider's client holds.
+    /// Returns the provider's part.
     #[must_use]
     pub fn line(&self) -> &L {
         &self.0

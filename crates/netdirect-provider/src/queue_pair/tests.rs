@@ -1,4 +1,4 @@
-//! Queue pairs that note what they are to post.
+//! Queue pairs that keep their requests as text.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use crate::testing::{TestAdapter, file};
 pub(crate) struct TestQueuePair {
     adapter: Arc<TestAdapter>,
     has_shared_receives: AtomicBool,
-    /// What was posted, as `Debug` prints it.
+    /// The requests that were posted, as text.
     posted: Mutex<Vec<String>>,
 }
 

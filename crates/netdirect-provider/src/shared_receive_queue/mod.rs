@@ -19,14 +19,13 @@ use crate::adapter::{ProviderAdapter, notify_affinity};
 use crate::checks::own::Owned;
 use crate::checks::sizes;
 use crate::completion_queue::ResizeError;
+use crate::removal::{DeviceObject, RemovalOrder};
 use crate::requests::begin_admitted;
 
 /// A provider's shared receive queue: the line below the rules. All methods are called with no lock of the rules held.
 pub trait SharedReceiveQueueLine: Debug + Send + Sync + Sized + 'static {
     /// The state that all objects of one opened adapter share.
     type Adapter: ProviderAdapter;
-    /// What a client's handle keeps beside the queue.
-    type Entry: Debug + Send + Sync;
 
     /// Makes a queue that contains these rules.
     ///
@@ -36,7 +35,7 @@ pub trait SharedReceiveQueueLine: Debug + Send + Sync + Sized + 'static {
     fn create(
         rules: SharedReceiveQueueRules<Self::Adapter>,
         options: SharedReceiveQueueOptions,
-    ) -> Result<(Arc<Self>, Self::Entry)>;
+    ) -> Result<Arc<Self>>;
 
     /// Returns the rules that this queue contains.
     fn rules(&self) -> &SharedReceiveQueueRules<Self::Adapter>;
@@ -56,6 +55,11 @@ pub trait SharedReceiveQueueLine: Debug + Send + Sync + Sized + 'static {
     /// The queue is unchanged.
     fn modify(&self, depth: Option<u32>, threshold: Option<u32>) -> Result<(), ResizeError>;
 
+    /// Returns the event that a request of Notify waits for, in words. `None` if none is in flight.
+    fn waits(&self) -> Option<String> {
+        None
+    }
+
     /// Ends the queue pairs that use the queue, which has broken down with this status (AMB-051).
     fn broke_down(&self, status: Status);
 
@@ -67,7 +71,7 @@ pub trait SharedReceiveQueueLine: Debug + Send + Sync + Sized + 'static {
     fn receive(&self, context: u64, sges: &[Sge]) -> Result<()>;
 }
 
-/// What all shared receive queues do alike.
+/// The rules that all shared receive queues share.
 #[derive(Debug)]
 pub struct SharedReceiveQueueRules<A> {
     adapter: Arc<A>,
@@ -127,13 +131,13 @@ impl<A: ProviderAdapter> SharedReceiveQueueRules<A> {
 
     /// The device was removed: the requests of Notify end (OVL-010). Receives that no queue pair has drawn get no result, because they
     /// belong to no completion queue.
-    pub fn device_removed(&self) {
+    fn device_removed(&self) {
         let status = Status::DEVICE_REMOVED;
         self.state.lock().ended.get_or_insert(status);
         self.end_requests(status);
     }
 
-    /// Breaks the queue down, and ends its queue pairs. A queue pair that is told to the line from now on finds the queue broken.
+    /// Breaks the queue down, and ends its queue pairs. A queue pair that is attached to the line from now on finds the queue broken.
     pub fn break_down(&self, line: &impl SharedReceiveQueueLine, status: Status) {
         let status = *self.state.lock().ended.get_or_insert(status);
         line.broke_down(status);
@@ -164,7 +168,7 @@ pub struct SharedReceiveQueueHandle<L: SharedReceiveQueueLine> {
     line: Arc<L>,
     file: Arc<dyn OverlappedFile>,
     #[expect(dead_code, reason = "kept until it is dropped")]
-    entry: L::Entry,
+    entry: <L::Adapter as ProviderAdapter>::Entry,
 }
 
 impl<L: SharedReceiveQueueLine> SharedReceiveQueueHandle<L> {
@@ -178,7 +182,11 @@ impl<L: SharedReceiveQueueLine> SharedReceiveQueueHandle<L> {
         file: Arc<dyn OverlappedFile>,
         options: SharedReceiveQueueOptions,
     ) -> Result<Self> {
-        let (line, entry) = L::create(SharedReceiveQueueRules::new(adapter), options)?;
+        let rules = SharedReceiveQueueRules::new(Arc::clone(&adapter));
+        let line = L::create(rules, options)?;
+        let removed = |line: &L| line.rules().device_removed();
+        let object = DeviceObject::new(&line, removed, L::waits);
+        let entry = adapter.list(RemovalOrder::SharedReceiveQueue, object)?;
         Ok(Self { line, file, entry })
     }
 

@@ -12,7 +12,7 @@ struct Receives {
     threshold: u32,
     depth: u32,
     is_armed: bool,
-    /// The status that queue pairs were told of, and how many requests of Notify waited then.
+    /// The status of the breakdown, and the number of requests of Notify that waited then.
     told: Option<(Status, usize)>,
 }
 
@@ -40,12 +40,11 @@ impl TestSharedReceiveQueue {
 
 impl SharedReceiveQueueLine for TestSharedReceiveQueue {
     type Adapter = TestAdapter;
-    type Entry = ();
 
     fn create(
         rules: SharedReceiveQueueRules<TestAdapter>,
         options: SharedReceiveQueueOptions,
-    ) -> Result<(Arc<Self>, ())> {
+    ) -> Result<Arc<Self>> {
         let receives = Receives {
             threshold: options.notify_threshold,
             depth: options.queue_depth,
@@ -55,7 +54,7 @@ impl SharedReceiveQueueLine for TestSharedReceiveQueue {
             rules,
             receives: Mutex::new(receives),
         };
-        Ok((Arc::new(line), ()))
+        Ok(Arc::new(line))
     }
 
     fn rules(&self) -> &SharedReceiveQueueRules<TestAdapter> {

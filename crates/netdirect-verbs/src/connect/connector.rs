@@ -6,7 +6,7 @@ mod removal;
 mod state;
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use netdirect::{Error, QueuePair, ReadLimits, Result, Status};
 use netdirect_provider::checks::own;
@@ -32,13 +32,12 @@ impl ConnectorLine for Connector {
     type PeerRequest = PeerRequest;
     type State = LineState;
     type Action = Work;
-    type Entry = ();
 
-    fn create(rules: ConnectorRules<Self>) -> Result<(Arc<Self>, ())> {
-        let connector = Self::new(rules);
-        let object: Weak<Self> = Arc::downgrade(&connector);
-        connector.core.device.add_object(object);
-        Ok((connector, ()))
+    fn new(rules: ConnectorRules<Self>) -> Self {
+        Self {
+            core: Arc::clone(rules.adapter()),
+            rules,
+        }
     }
 
     fn rules(&self) -> &ConnectorRules<Self> {
@@ -66,7 +65,7 @@ impl ConnectorLine for Connector {
     }
 
     fn claim(&self, qp: &Arc<Qp>) -> Result<Arc<QueuePairHandle>> {
-        match self.this.upgrade() {
+        match self.rules.this().upgrade() {
             Some(this) => qp.claim(this),
             None => fail(Status::INVALID_DEVICE_STATE, "the connector was released"),
         }
@@ -196,7 +195,7 @@ impl ConnectorLine for Connector {
 
 impl CmOwner for Connector {
     fn told(&self, event: CmEvent) {
-        let mut state = self.lock();
+        let mut state = self.rules.lock(self);
         if event.key != state.line.key {
             return; // of an attempt that was given up
         }
@@ -214,7 +213,7 @@ impl CmOwner for Connector {
 impl ConnectionOwner for Connector {
     /// NotifyDisconnect ends before the flushed requests can be seen. The event of the connection manager follows.
     fn connection_ended(&self) {
-        let mut state = self.lock();
+        let mut state = self.rules.lock(self);
         ConnectorRules::happens(self, &mut state, Event::RequestsFail);
         if state.state() == State::Connected {
             self.disconnect_peer(&state);

@@ -8,7 +8,6 @@ use netdirect_provider::listener::{Keyed, ListenerLine, ListenerRules, Queue};
 
 use super::connector::{Connector, PeerRequest, received, reject};
 use crate::core::{CmOwner, Core};
-use crate::device::{DeviceObject, RemovalOrder};
 use crate::handle::{CmEvent, CmId, CmNews};
 use crate::status::bind_status;
 
@@ -23,7 +22,6 @@ const DEVICE_BACKLOG: i32 = 256;
 pub(crate) struct Listener {
     rules: ListenerRules<Self>,
     core: Arc<Core>,
-    this: Weak<Self>,
 }
 
 impl Keyed for PeerRequest {
@@ -34,7 +32,7 @@ impl Keyed for PeerRequest {
 
 impl Listener {
     fn own(&self, key: u64) {
-        let this: Weak<dyn CmOwner> = self.this.clone();
+        let this: Weak<dyn CmOwner> = self.rules.this().clone();
         self.core.own_connection(key, this);
     }
 
@@ -60,17 +58,12 @@ impl ListenerLine for Listener {
     type Backlog = Queue<PeerRequest>;
     /// An identifier for each address, with its key.
     type Bound = Vec<(CmId, u64)>;
-    type Entry = ();
 
-    fn create(rules: ListenerRules<Self>) -> Result<(Arc<Self>, ())> {
-        let listener = Arc::new_cyclic(|this| Self {
+    fn new(rules: ListenerRules<Self>) -> Self {
+        Self {
             core: Arc::clone(rules.adapter()),
             rules,
-            this: this.clone(),
-        });
-        let object: Weak<Self> = Arc::downgrade(&listener);
-        listener.core.device.add_object(object);
-        Ok((listener, ()))
+        }
     }
 
     fn rules(&self) -> &ListenerRules<Self> {
@@ -174,15 +167,5 @@ impl CmOwner for Listener {
             }
             _ => {}
         }
-    }
-}
-
-impl DeviceObject for Listener {
-    fn removal_order(&self) -> RemovalOrder {
-        RemovalOrder::Listener
-    }
-
-    fn device_removed(&self) {
-        self.rules.device_removed(self);
     }
 }

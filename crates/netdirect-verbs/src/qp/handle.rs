@@ -1,4 +1,4 @@
-//! What a client holds of a queue pair. Converts requests to what the device takes.
+//! The provider's part of a queue pair's handle. Converts requests to the types of the device.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::status::fail;
 /// The client's reference to a queue pair.
 pub(crate) type QpHandle = QueuePairHandle<ClientQp>;
 
-/// What a client holds of a queue pair. Dropping it disconnects the queue pair.
+/// The provider's part of a queue pair's handle. Dropping it disconnects the queue pair.
 #[derive(Debug)]
 pub(crate) struct ClientQp(pub(crate) Arc<Qp>);
 

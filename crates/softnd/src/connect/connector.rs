@@ -11,7 +11,7 @@ mod state;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU8, Ordering, fence};
 use std::time::Instant;
 
 use iwarp_io::planted;
@@ -26,7 +26,6 @@ use netdirect_provider::connector::{Acceptance, Attempt, Binding, ConnectorLine,
 
 use super::requests::Delivery;
 use crate::core::Core;
-use crate::device::{DeviceListEntry, DeviceObject, RemovalOrder};
 use crate::qp::{Claim, ConnectionOwner, Drivers, Qp, QpHandle, Signals};
 use iwarp_io::transport::Bound;
 
@@ -41,16 +40,13 @@ impl ConnectorLine for Connector {
     type PeerRequest = ConnectionRequest;
     type State = LineState;
     type Action = Delivery;
-    type Entry = DeviceListEntry;
 
-    fn create(rules: ConnectorRules<Self>) -> Result<(Arc<Self>, DeviceListEntry)> {
-        let connector = Self::new(rules);
-        let this = Arc::downgrade(&(Arc::clone(&connector) as Arc<dyn DeviceObject>));
-        let entry = connector
-            .core
-            .device
-            .add_object(RemovalOrder::Connector, this)?;
-        Ok((connector, entry))
+    fn new(rules: ConnectorRules<Self>) -> Self {
+        Self {
+            core: Arc::clone(rules.adapter()),
+            rules,
+            signals: AtomicU8::new(0),
+        }
     }
 
     fn rules(&self) -> &ConnectorRules<Self> {
@@ -76,7 +72,7 @@ impl ConnectorLine for Connector {
     }
 
     fn claim(&self, qp: &Arc<Qp>) -> Result<()> {
-        qp.claim(self.this.clone())
+        qp.claim(self.rules.this().clone())
     }
 
     fn unclaim(&self, qp: &Qp) {
@@ -200,6 +196,10 @@ impl ConnectorLine for Connector {
     fn unlocked(&self) {
         self.attend();
     }
+
+    fn waits(&self, state: &ConnectorState) -> Option<String> {
+        removal::waits(state)
+    }
 }
 
 impl Connector {
@@ -245,7 +245,7 @@ impl ConnectionOwner for Connector {
 
 impl Source for Connector {
     fn ready(&self, edges: Edges) -> Turn {
-        let mut state = self.lock();
+        let mut state = self.rules.lock(self);
         match state.line.setup {
             Setup::Connecting(_) => self.advance(&mut state, edges),
             Setup::Offered(_) => self.look_for_peers_end(&mut state),
@@ -257,7 +257,7 @@ impl Source for Connector {
 
 impl Timed for Connector {
     fn expired(&self, key: TimerKey, _: Instant) {
-        let mut state = self.lock();
+        let mut state = self.rules.lock(self);
         if state.line.dial_timer.take_if(|own| *own == key).is_some() {
             return self.dial_expired(&mut state);
         }

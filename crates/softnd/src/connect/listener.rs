@@ -16,7 +16,7 @@ use netdirect_provider::listener::{ListenerLine, ListenerRules};
 use super::backlog::RequestBacklog;
 use super::connector::Connector;
 use crate::core::{Core, UNSTATED_READ_LIMIT};
-use crate::device::{Device, DeviceListEntry, DeviceObject, RemovalOrder};
+use crate::device::Device;
 use crate::status::{bind_error, bind_status};
 
 /// The backlog when the client asks for no limit (LSTN-016), and no more than half of the descriptors of the process.
@@ -30,8 +30,13 @@ pub(crate) struct Listener {
     acceptor: Arc<Acceptor>,
 }
 
-impl Listener {
-    fn new(rules: ListenerRules<Self>) -> Arc<Self> {
+impl ListenerLine for Listener {
+    type Adapter = Core;
+    type Connector = Connector;
+    type Backlog = RequestBacklog;
+    type Bound = Vec<Bound>;
+
+    fn new(rules: ListenerRules<Self>) -> Self {
         let core = Arc::clone(rules.adapter());
         let timeouts = &core.options.timeouts;
         let config = AcceptorConfig {
@@ -44,29 +49,12 @@ impl Listener {
             faults: core.device.faults().cloned(),
             fault_owner: Arc::<Device>::clone(&core.device),
         };
-        Arc::new_cyclic(|this: &Weak<Self>| Self {
-            acceptor: Acceptor::new(&core.driver, config, this.clone()),
+        let this: Weak<Self> = rules.this().clone();
+        Self {
+            acceptor: Acceptor::new(&core.driver, config, this),
             rules,
             core,
-        })
-    }
-}
-
-impl ListenerLine for Listener {
-    type Adapter = Core;
-    type Connector = Connector;
-    type Backlog = RequestBacklog;
-    type Bound = Vec<Bound>;
-    type Entry = DeviceListEntry;
-
-    fn create(rules: ListenerRules<Self>) -> Result<(Arc<Self>, DeviceListEntry)> {
-        let listener = Self::new(rules);
-        let this = Arc::downgrade(&(Arc::clone(&listener) as Arc<dyn DeviceObject>));
-        let entry = listener
-            .core
-            .device
-            .add_object(RemovalOrder::Listener, this)?;
-        Ok((listener, entry))
+        }
     }
 
     fn rules(&self) -> &ListenerRules<Self> {
@@ -125,15 +113,5 @@ impl AcceptorOwner for Listener {
 
     fn ended(&self, key: u64) {
         drop(self.rules.peer_gone(key));
-    }
-}
-
-impl DeviceObject for Listener {
-    fn waits(&self) -> Option<String> {
-        self.rules.waits()
-    }
-
-    fn device_removed(&self) {
-        self.rules.device_removed(self);
     }
 }

@@ -1,18 +1,20 @@
-//! What a client holds of a queue pair. Converts requests to the engine's types.
+//! softnd's part of a queue pair's handle. Converts requests to the engine's types.
 
 use std::sync::Arc;
 
 use iwarp_io::endpoint::{self as engine, InitiatorWqe, Operation, Payload};
 use iwarp_io::memory::{BindError, STag, WindowBind};
 use netdirect::{AtomicOp, OpFlags, QueuePairOptions, RemoteAddress, Result, Sge, Status};
+use netdirect_provider::ProviderAdapter;
 use netdirect_provider::queue_pair::{
     QueuePairHandle, QueuePairLine, Request, Source, WindowRange, outside_region,
 };
+use netdirect_provider::removal::{DeviceObject, RemovalOrder};
 
 use super::Qp;
-use crate::core::{Core, NetworkHold};
+use crate::core::{Core, LingeringQueuePair, NetworkHold};
 use crate::cq::Cq;
-use crate::device::{DeviceListEntry, DeviceObject, RemovalOrder};
+use crate::device::DeviceListEntry;
 use crate::mr::RegisteredBuffer;
 use crate::mw::Window;
 use crate::sge::{self, with_sges};
@@ -22,7 +24,7 @@ use crate::status::fail;
 /// The client's reference to a queue pair.
 pub(crate) type QpHandle = QueuePairHandle<ClientQp>;
 
-/// What a client holds of a queue pair. Dropping it disconnects the queue pair.
+/// softnd's part of a queue pair's handle. Dropping it disconnects the queue pair.
 #[derive(Debug)]
 pub(crate) struct ClientQp(
     pub(crate) Arc<Qp>,
@@ -38,10 +40,9 @@ impl ClientQp {
         options: &QueuePairOptions,
         hold: NetworkHold,
     ) -> Result<Self> {
-        let device = Arc::clone(&core.device);
         let qp = super::new(core, receive, initiator, srq, options)?;
-        let this = Arc::downgrade(&(Arc::clone(&qp) as Arc<dyn DeviceObject>));
-        let entry = device.add_object(RemovalOrder::QueuePair, this)?;
+        let object = DeviceObject::new(&qp, Qp::device_removed, super::waits);
+        let entry = qp.owner().core().list(RemovalOrder::QueuePair, object)?;
         Ok(Self(qp, (entry, hold)))
     }
 

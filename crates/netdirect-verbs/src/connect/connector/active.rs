@@ -42,7 +42,7 @@ impl Connector {
         let Some((id, key)) = state.bound.take() else {
             return self.attempt_failed(state, Status::INSUFFICIENT_RESOURCES);
         };
-        let this: Weak<dyn CmOwner> = self.this.clone();
+        let this: Weak<dyn CmOwner> = self.rules.this().clone();
         self.core.own_connection(key, this);
         state.line.key = key;
         let resolving = id.resolve_address(destination, RESOLVE);
@@ -93,7 +93,7 @@ impl Connector {
         let (Some(attempt), Some(id)) = (&state.line.attempt, &state.line.id) else {
             return;
         };
-        let (id, key, connector) = (Arc::clone(id), state.line.key, self.this.clone());
+        let (id, key, connector) = (Arc::clone(id), state.line.key, self.rules.this().clone());
         let raw = Arc::clone(&attempt.raw);
         let limits = attempt.limits;
         let private_data = self.field(&attempt.private_data, CmMessage::Request);
@@ -116,7 +116,7 @@ impl Connector {
 
     /// The call that asks the peer has failed, and no event follows.
     fn refused_at_once(&self, key: u64, errno: i32) {
-        let mut state = self.lock();
+        let mut state = self.rules.lock(self);
         if state.line.key == key && state.state() == State::Connecting {
             self.attempt_failed(&mut state, told_status(errno));
         }

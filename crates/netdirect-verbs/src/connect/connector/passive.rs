@@ -18,7 +18,7 @@ use crate::sockets;
 impl Connector {
     /// A peer's request has arrived.
     pub(super) fn take_request(&self, state: &mut ConnectorState, request: PeerRequest) {
-        let this: Weak<dyn CmOwner> = self.this.clone();
+        let this: Weak<dyn CmOwner> = self.rules.this().clone();
         self.core.own_connection(request.key, this);
         state.local = request.id.local();
         state.peer = request.id.peer();
@@ -94,7 +94,7 @@ impl Connector {
             return;
         };
         if self.core.limits.is_iwarp {
-            let this: Weak<dyn Timed> = self.this.clone();
+            let this: Weak<dyn Timed> = self.rules.this().clone();
             state.line.deadline = Some(self.core.driver.remind(limit, state.line.key, this));
         }
     }
@@ -156,7 +156,7 @@ impl Connector {
 
 impl Timed for Connector {
     fn time_is_up(&self, key: u64) {
-        let mut state = self.lock();
+        let mut state = self.rules.lock(self);
         if state.line.key == key && state.state() == State::Accepting {
             self.abandon(&mut state, State::Accepting);
             ConnectorRules::fails(self, &mut state, Event::AcceptFails, Status::IO_TIMEOUT);

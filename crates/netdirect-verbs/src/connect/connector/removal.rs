@@ -1,21 +1,9 @@
 //! What the removal of the device does to a connector (GEN-015).
 
-use netdirect_provider::connector::ConnectorRules;
-use netdirect_provider::connector::machine::{Event, State};
+use netdirect_provider::connector::machine::State;
 
 use super::state::{Connector, ConnectorState};
 use crate::core::Core;
-use crate::device::{DeviceObject, RemovalOrder};
-
-impl DeviceObject for Connector {
-    fn removal_order(&self) -> RemovalOrder {
-        RemovalOrder::Connector
-    }
-
-    fn device_removed(&self) {
-        ConnectorRules::happens(self, &mut self.lock(), Event::DeviceRemoved);
-    }
-}
 
 impl Connector {
     /// Forgets the connection.

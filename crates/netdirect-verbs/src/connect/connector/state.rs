@@ -1,10 +1,10 @@
 //! What a connector keeps, and what both sides do with it.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use netdirect::ReadLimits;
 use netdirect_provider::connector::machine::State;
-use netdirect_provider::connector::{self, ConnectorRules, LockedConnector};
+use netdirect_provider::connector::{self, ConnectorRules};
 
 use crate::connect::private_data::{self, CmMessage};
 use crate::core::Core;
@@ -16,7 +16,6 @@ use crate::qp;
 pub(crate) struct Connector {
     pub(super) rules: ConnectorRules<Self>,
     pub(super) core: Arc<Core>,
-    pub(super) this: Weak<Self>,
 }
 
 /// The locked state of a connector.
@@ -56,25 +55,7 @@ impl Drop for Connector {
     }
 }
 
-impl std::fmt::Debug for Connector {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connector").finish_non_exhaustive()
-    }
-}
-
 impl Connector {
-    pub(super) fn new(rules: ConnectorRules<Self>) -> Arc<Self> {
-        Arc::new_cyclic(|this| Self {
-            core: Arc::clone(rules.adapter()),
-            rules,
-            this: this.clone(),
-        })
-    }
-
-    pub(super) fn lock(&self) -> LockedConnector<'_, Self> {
-        self.rules.lock(self)
-    }
-
     /// What a message carries for the client's private data.
     pub(super) fn field(&self, data: &[u8], message: CmMessage) -> Vec<u8> {
         field(&self.core, data, message)

@@ -31,7 +31,7 @@ impl Connector {
     pub(super) fn start_attempt(&self, state: &mut ConnectorState, attempt: &Attempt<'_, ()>) {
         let destination = attempt.destination;
         let initiator = Initiator::new(self.initiator_config(attempt));
-        let startup = MpaStartup::new(initiator, &self.core.driver, self.this.clone());
+        let startup = MpaStartup::new(initiator, &self.core.driver, self.rules.this().clone());
         state.line.setup = Setup::Connecting(Box::new(DialedAttempt {
             destination,
             dial: Dial::Idle,
@@ -127,7 +127,7 @@ impl Connector {
         let dialing = self.dialer(state).and_then(|dialer| {
             let edges = Edges::READ | Edges::WRITE;
             let control = &self.core.driver.control;
-            let token = control.add(&dialer, self.this.clone(), edges)?;
+            let token = control.add(&dialer, self.rules.this().clone(), edges)?;
             Ok(Dial::UnderWay { dialer, token })
         });
         match (dialing, &mut state.line.setup) {

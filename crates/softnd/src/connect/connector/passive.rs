@@ -28,7 +28,7 @@ impl Connector {
         });
         state.private_data = Some(request.private_data().to_vec());
         // Watched for the peer's end while the client decides.
-        match request.watch(&self.core.driver, self.this.clone()) {
+        match request.watch(&self.core.driver, self.rules.this().clone()) {
             Ok(startup) => state.line.setup = Setup::Offered(Box::new(startup)),
             Err(error) => {
                 limited!(warn, %error, "cannot watch a peer that asks for a connection");

@@ -1,24 +1,11 @@
 //! The effect of the removal of the device on a connector (GEN-015).
 
-use netdirect_provider::connector::ConnectorRules;
-use netdirect_provider::connector::machine::{Event, State};
+use netdirect_provider::connector::machine::State;
 
 use super::state::{Connector, ConnectorState, Setup};
-use crate::device::DeviceObject;
-
-impl DeviceObject for Connector {
-    fn waits(&self) -> Option<String> {
-        self.rules.try_read(waits)?
-    }
-
-    /// All requests end with ND_DEVICE_REMOVED. The stream of a connection belongs to the queue pair, which is notified next.
-    fn device_removed(&self) {
-        ConnectorRules::happens(self, &mut self.lock(), Event::DeviceRemoved);
-    }
-}
 
 /// The event that the requests of a connector wait for, in words.
-fn waits(state: &ConnectorState) -> Option<String> {
+pub(super) fn waits(state: &ConnectorState) -> Option<String> {
     if !state.has_requests() {
         return None;
     }
@@ -34,7 +21,8 @@ fn waits(state: &ConnectorState) -> Option<String> {
 }
 
 impl Connector {
-    /// Forgets the connection. A peer whose request waits here is refused, and a peer of a Connect sees a reset.
+    /// Forgets the connection. A peer whose request waits here is refused, and a peer of a Connect sees a reset. The stream of a
+    /// connection belongs to the queue pair, which is told next.
     pub(super) fn forget(&self, state: &mut ConnectorState) {
         self.clear_dial_timer(state);
         match std::mem::take(&mut state.line.setup) {

@@ -1,8 +1,8 @@
 //! The state of a connector, and the functions that both sides use.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use iwarp_io::endpoint::{COPIED_BELOW, EARLY};
@@ -13,7 +13,7 @@ use iwarp_io::transport::purpose::Purpose;
 use iwarp_io::transport::stream::Stream;
 use iwarp_io::transport::{Bound, Dialer, local_ports};
 use netdirect::Result;
-use netdirect_provider::connector::{self, Binding, ConnectorRules, LockedConnector};
+use netdirect_provider::connector::{self, Binding, ConnectorRules};
 
 use crate::core::Core;
 use crate::qp::{FlushGuard, Qp};
@@ -25,7 +25,6 @@ pub(crate) struct Connector {
     pub(super) core: Arc<Core>,
     /// The signals of the queue pair that no thread has taken up yet.
     pub(super) signals: AtomicU8,
-    pub(super) this: Weak<Self>,
 }
 
 /// The locked state of a connector.
@@ -101,26 +100,7 @@ pub(super) struct Answered {
     pub(super) agreed: Agreed,
 }
 
-impl std::fmt::Debug for Connector {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connector").finish_non_exhaustive()
-    }
-}
-
 impl Connector {
-    pub(super) fn new(rules: ConnectorRules<Self>) -> Arc<Self> {
-        Arc::new_cyclic(|this| Self {
-            core: Arc::clone(rules.adapter()),
-            rules,
-            signals: AtomicU8::new(0),
-            this: this.clone(),
-        })
-    }
-
-    pub(super) fn lock(&self) -> LockedConnector<'_, Self> {
-        self.rules.lock(self)
-    }
-
     /// The client sees flushed requests, once the requests that end now have ended (CONN-106).
     pub(super) fn show_flushed(&self, state: &mut ConnectorState) {
         if let Some(guard) = state.line.guard.take() {
@@ -132,7 +112,7 @@ impl Connector {
         self.clear_dial_timer(state);
         let driver = &self.core.driver;
         state.line.dial_timer =
-            limit.map(|limit| driver.set_timer(driver.now() + limit, self.this.clone()));
+            limit.map(|limit| driver.set_timer(driver.now() + limit, self.rules.this().clone()));
     }
 
     pub(super) fn clear_dial_timer(&self, state: &mut ConnectorState) {
