@@ -27,7 +27,7 @@ use crate::sys::Libraries;
 
 /// The first of the ports that are picked (CONN-005).
 const FIRST_PORT: u16 = 49152;
-/// How many ports are tried.
+/// The number of ports that are tried.
 const PORTS: u32 = 256;
 
 /// The owner of an identifier of the connection manager.
@@ -35,7 +35,7 @@ pub(crate) trait CmOwner: Send + Sync {
     fn told(&self, event: CmEvent);
 }
 
-/// The owner of an object that breaks down, or tells something, by itself.
+/// The owner of an object that breaks down, or reports events, by itself.
 pub(crate) trait AsyncOwner: Send + Sync {
     fn told(&self, event: AsyncEvent);
 }
@@ -49,7 +49,8 @@ pub(crate) struct Core {
     pub(crate) pd: Arc<ProtectionDomain>,
     pub(crate) driver: Arc<Driver>,
     channel: Arc<EventChannel>,
-    /// Memory of a driver whose library refuses a queue at one place of it.
+    /// A completion queue that is kept so that the driver's memory for it is reserved: the driver's library refuses a queue at one place of
+    /// that memory.
     #[expect(dead_code, reason = "kept until it is dropped")]
     reserved: Option<CompletionChannelQueue>,
     /// Eight octets for requests that must have an entry.
@@ -60,7 +61,7 @@ pub(crate) struct Core {
     cm_owners: Mutex<HashMap<u64, Weak<dyn CmOwner>>>,
     async_owners: Mutex<HashMap<u64, Weak<dyn AsyncOwner>>>,
     pub(crate) device: Device,
-    /// The registered memory by its local keys, for drivers that do not tell why they fail a request.
+    /// The registered memory by its local keys, for drivers that do not report why they fail a request.
     regions: RwLock<HashMap<u32, RegisteredRange>>,
 }
 
@@ -71,11 +72,11 @@ pub(crate) struct RegisteredRange {
     pub(crate) length: u64,
 }
 
-/// Events that were taken from the channel and are to be told in their order.
+/// Events that were taken from the channel and have to be passed on in order.
 #[derive(Default)]
 struct Events {
     queue: VecDeque<CmEvent>,
-    /// A thread tells them.
+    /// A thread passes them on.
     telling: bool,
 }
 
@@ -98,7 +99,7 @@ impl ProviderAdapter for Core {
     fn info(&self) -> AdapterInfo {
         let limits = &self.limits;
         let mut info = AdapterInfo::default();
-        // The lower half of an OUI, or of what the driver has in its place.
+        // The lower half of an OUI, or of the driver's substitute.
         let half = |number: u32| u16::try_from(number & 0xFFFF).unwrap_or(0);
         info.vendor_id = half(limits.device.vendor_id);
         info.device_id = half(limits.device.vendor_part_id);
@@ -158,13 +159,13 @@ impl ProviderAdapter for Core {
         &self.addresses
     }
 
-    /// Whether this is an address of the adapter.
+    /// Returns true if this is an address of the adapter.
     fn serves(&self, ip: IpAddr) -> bool {
         self.addresses.contains(&ip)
     }
 
-    /// The adapter's address from which a peer is reached, as the system routes; if that is none of the adapter's, the first one of the
-    /// family.
+    /// The adapter's address from which a peer is reached, as the system routes; if that is not an address of the adapter, the first one of
+    /// the family.
     fn local_address_for(&self, peer: IpAddr) -> Option<IpAddr> {
         if let Some(routed) = routed_from(peer)
             && self.serves(routed)
@@ -261,7 +262,7 @@ impl Core {
         }
     }
 
-    /// Whether all entries are inside registered memory. True where the device tells by itself.
+    /// Returns true if all entries are inside registered memory, or if the device checks that by itself.
     pub(crate) fn allows(&self, sges: &[Sge]) -> bool {
         if !self.needs.fails_vaguely {
             return true;
@@ -278,7 +279,7 @@ impl Core {
         })
     }
 
-    /// An identifier that is bound to an address; with port 0 to a port that is picked.
+    /// Makes an identifier that is bound to an address; with port 0 to a port that is picked.
     pub(crate) fn bind(&self, address: SocketAddr) -> Result<(CmId, u64, SocketAddr)> {
         let key = self.driver.next_key();
         let cannot = shortage("cannot create an identifier of a connection");
@@ -311,7 +312,7 @@ impl Core {
         Err(Error::new(Status::TOO_MANY_ADDRESSES, what))
     }
 
-    /// Fails if a program uses this address for TCP, whose ports software iWARP shares. The driver would tell at Listen, or at
+    /// Fails if a program uses this address for TCP, whose ports software iWARP shares. The driver would report this at Listen, or at
     /// Connect.
     pub(crate) fn not_of_tcp(&self, address: SocketAddr) -> Result<()> {
         if !self.limits.is_iwarp {
@@ -326,7 +327,7 @@ impl Core {
         }
     }
 
-    /// Tells `owner` of the events of the identifier with this key.
+    /// Passes the events of the identifier with this key to `owner`.
     pub(crate) fn own_connection(&self, key: u64, owner: Weak<dyn CmOwner>) {
         self.cm_owners.lock().insert(key, owner);
     }
@@ -335,13 +336,13 @@ impl Core {
         self.cm_owners.lock().remove(&key);
     }
 
-    /// How many identifiers have owners.
+    /// The number of identifiers that have owners.
     #[cfg(test)]
     pub(crate) fn owned_connections(&self) -> usize {
         self.cm_owners.lock().len()
     }
 
-    /// Tells `owner` of the events of the object with this key.
+    /// Passes the events of the object with this key to `owner`.
     pub(crate) fn own_object(&self, key: u64, owner: Weak<dyn AsyncOwner>) {
         self.async_owners.lock().insert(key, owner);
     }
@@ -350,7 +351,7 @@ impl Core {
         self.async_owners.lock().remove(&key);
     }
 
-    /// Drops something whose end may block, in a thread of its own.
+    /// Drops an object whose end may block, in a separate thread.
     pub(crate) fn bury(what: impl Send + 'static) {
         let mut kept = Some(what);
         let taken = kept.take();
@@ -378,7 +379,7 @@ impl Core {
                 }
             }
             if events.telling {
-                return; // by that thread, in their order
+                return; // that thread passes them on, in order
             }
             events.telling = true;
         }
@@ -404,7 +405,7 @@ impl Core {
                 .and_then(Weak::upgrade);
             match owner {
                 Some(owner) => owner.told(event),
-                // Nobody waits for this connection any more. Dropping a new identifier rejects the peer.
+                // The connection was given up. Dropping a new identifier rejects the peer.
                 None => tracing::debug!(?event, "an event of a connection that was given up"),
             }
         }
@@ -445,13 +446,13 @@ impl Core {
         }
     }
 
-    /// The device is gone: every request ends, and every later call fails (GEN-015).
+    /// The device was removed: every request ends, and every later call fails (GEN-015).
     pub(crate) fn remove_device(&self) {
         if !self.device.begin_removal() {
             return;
         }
         for (_, descriptor) in self.control() {
-            // They stay readable, and say nothing more.
+            // The descriptors stay readable, and report nothing more.
             self.driver.unwatch(descriptor);
         }
         self.device.end_objects();
@@ -483,7 +484,7 @@ fn routed_from(peer: IpAddr) -> Option<IpAddr> {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     };
-    /// A port that nobody is asked on: a socket of UDP needs one to have a peer.
+    /// The port of the discard service, which is not used: a socket of UDP needs a port to have a peer.
     const DISCARD: u16 = 9;
     let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect((peer, DISCARD)).ok()?;

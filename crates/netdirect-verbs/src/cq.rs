@@ -16,22 +16,22 @@ use crate::file::File;
 use crate::handle::{AsyncEvent, CompletionChannelQueue, WorkCompletion};
 use crate::status::shortage;
 
-/// How many results are taken from the device at a time.
+/// The number of results that are taken from the device at a time.
 const BATCH: usize = 32;
 
 /// A queue pair that uses a completion queue.
 pub(crate) trait CqUser: Send + Sync {
-    /// A request has ended. Called under the lock of the queue's poller. Whether the user wants [`tell`](Self::tell) to be
-    /// called. It may have [held](Cq::hold) its queues until then.
+    /// A request has ended. Called under the lock of the queue's poller. Returns true if the user wants [`tell`](Self::tell) to be called.
+    /// It may have [held](Cq::hold) its queues until then.
     fn completed(&self, completion: &WorkCompletion) -> bool;
 
-    /// Tells others of what has happened. Called without locks.
+    /// Notifies others of the events. Called without locks.
     fn tell(&self);
 
     /// A queue that it uses has broken down.
     fn queue_broke(&self);
 
-    /// Has its results moved out of the device. Called without locks.
+    /// Moves its results out of the device. Called without locks.
     fn look_for_results(&self);
 }
 
@@ -46,10 +46,10 @@ pub(crate) struct Cq {
     silent: SilentRequests,
 }
 
-/// Silent requests whose end the device tells. Their results need room in the device's queue, and do not concern the client.
+/// Silent requests whose end the device reports. Their results need room in the device's queue, and do not concern the client.
 #[derive(Debug)]
 struct SilentRequests {
-    /// How many results are still to come, or are in the device's queue.
+    /// The number of results that are expected, or are in the device's queue.
     count: AtomicUsize,
     /// The places of the device's queue beyond those for the client's results.
     room: AtomicUsize,
@@ -58,13 +58,13 @@ struct SilentRequests {
 }
 
 impl SilentRequests {
-    /// Whether so many results may come that half the room is used.
+    /// Returns true if more results may come than half the room.
     fn are_many(&self) -> bool {
         self.count.load(Ordering::SeqCst) > self.room.load(Ordering::SeqCst) / 2
     }
 }
 
-/// What moves results out of the device.
+/// The part of a queue that moves results out of the device.
 struct Poller {
     users: HashMap<u32, Arc<dyn CqUser>>,
     completions: Box<[WorkCompletion; BATCH]>,
@@ -83,7 +83,7 @@ impl std::fmt::Debug for Poller {
 struct Ring {
     results: VecDeque<CompletionResult>,
     depth: usize,
-    /// Results behind the end of a connection that a connector is being told of (CONN-106).
+    /// Results behind the end of a connection of which a connector is being notified (CONN-106).
     held: VecDeque<CompletionResult>,
     holders: usize,
     /// Counts of results: placed, taken by the client, and those that a Notify has ended for.
@@ -95,12 +95,12 @@ struct Ring {
     waiting: Vec<(NotifyType, PendingOverlapped)>,
     ending: Vec<(PendingOverlapped, Status)>,
     broken: Option<Status>,
-    /// The users of a queue that has broken down have been told.
+    /// The users of a queue that has broken down have been notified.
     told: bool,
 }
 
 impl Ring {
-    /// Whether the ring has a result for which no Notify has ended (CQ-031).
+    /// Returns true if the ring has a result for which no Notify has ended (CQ-031).
     fn has_news(&self) -> bool {
         self.placed > self.taken.max(self.notified)
     }
@@ -170,7 +170,7 @@ impl Cq {
         drop(former);
     }
 
-    /// Ends what [`attach`](Self::attach) has begun, unless another user has the number by now.
+    /// Ends the effect of [`attach`](Self::attach), unless another user has the number by now.
     pub(crate) fn detach(&self, number: u32, user: &dyn CqUser) {
         let mut poller = self.poller.lock();
         let is_this = |other: &Arc<dyn CqUser>| std::ptr::addr_eq(Arc::as_ptr(other), user);
@@ -188,7 +188,7 @@ impl Cq {
         }
     }
 
-    /// From now on results stay invisible, until everybody who has held the queue has released it.
+    /// From now on results stay invisible, until each user that has held the queue has released it.
     pub(crate) fn hold(&self) {
         self.ring.lock().holders += 1;
     }
@@ -236,7 +236,7 @@ impl Cq {
         self.tell(tells);
     }
 
-    /// Moves the device's results into the ring. Returns the users that want to [tell](CqUser::tell) others.
+    /// Moves the device's results into the ring. Returns the users whose [`tell`](CqUser::tell) has to be called.
     fn take_all(&self, poller: &mut Poller) -> Vec<Arc<dyn CqUser>> {
         let mut tells = Vec::new();
         let Poller { users, completions } = poller;
@@ -250,7 +250,7 @@ impl Cq {
                 }
             };
             for completion in &completions[..count] {
-                // A result of a queue pair that was destroyed belongs to nobody.
+                // A result of a queue pair that was destroyed is dropped.
                 if let Some(user) = users.get(&completion.qp_num)
                     && user.completed(completion)
                 {
@@ -263,7 +263,7 @@ impl Cq {
         }
     }
 
-    /// Has users tell others of what has happened. Called without locks.
+    /// Calls [`tell`](CqUser::tell) of the users. Called without locks.
     fn tell(&self, users: Vec<Arc<dyn CqUser>>) {
         for user in users {
             user.tell();
@@ -271,7 +271,7 @@ impl Cq {
         self.settle();
     }
 
-    /// A queue pair had so many silent requests whose end the device tells, and now has so many.
+    /// Changes the number of a queue pair's silent requests whose end the device reports from `former` to `now`.
     pub(crate) fn count_silent(&self, former: usize, now: usize) {
         let count = &self.silent.count;
         if now > former {
@@ -281,8 +281,8 @@ impl Cq {
         }
     }
 
-    /// Keeps the results of silent requests from filling the device's queue. What is there is taken out. If more than half the room
-    /// may be needed for what comes, the adapter's thread takes it out. Called without locks.
+    /// Keeps the results of silent requests from filling the device's queue, by taking them out. If expected results may need more than
+    /// half the room, the adapter's thread takes them out. Called without locks.
     pub(crate) fn make_room(&self) {
         if !self.silent.are_many() {
             return;
@@ -307,7 +307,7 @@ impl Cq {
         }
     }
 
-    /// Wants no word of the channel any more. That of a device that was removed stays readable, and says nothing more.
+    /// Stops watching the channel. That of a device that was removed stays readable, and reports nothing more.
     fn unwatch(&self) {
         let descriptor = self.queue.descriptor();
         self.file.unwatch(descriptor);
@@ -329,7 +329,7 @@ impl Cq {
 }
 
 impl Source for Cq {
-    /// The channel has told of a result.
+    /// The channel has reported a result.
     fn ready(&self) {
         let mut told = false;
         loop {

@@ -1,4 +1,4 @@
-//! The device under an opened adapter: its objects, its removal, and the calls that a test makes fail.
+//! The device under an opened adapter: its objects, its removal, and the calls that fail at the request of a test.
 //!
 //! Removal first makes all calls fail, and then ends the objects in their [`RemovalOrder`]. An object is listed as long as it exists: a
 //! completion queue that its client has released, and that queue pairs still use, has a channel to give up.

@@ -1,5 +1,5 @@
-//! Readiness of descriptors: what is watched, and the thread that does the work when nobody waits. The same thread tells when a time
-//! has come.
+//! Readiness of descriptors: the set of watched descriptors, and the thread that does the work when no other thread waits. The same thread
+//! calls objects at given times.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -14,28 +14,28 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
-/// Something with a descriptor. Any thread may call `ready`, several at a time, and without need.
+/// An object with a descriptor. Any thread may call `ready`, several at a time, and without need.
 pub(crate) trait Source: Send + Sync {
-    /// Does what is to be done, and waits for nobody. This may include making and destroying objects of the device, which takes as long
-    /// as the driver takes: other connections and times wait as long. What a driver is known to wait with is done in another thread.
+    /// Does the pending work, without waiting. This may include making and destroying objects of the device, which takes as long as the
+    /// driver takes: other connections and times wait as long. Calls that are known to wait in the driver are made in another thread.
     fn ready(&self);
 }
 
-/// Something that does not wait for ever.
+/// An object that has a time limit.
 pub(crate) trait Timed: Send + Sync {
-    /// The time has come that was set with this key. Called without locks, by the adapter's thread.
+    /// The time that was set with this key is over. Called without locks, by the adapter's thread.
     fn time_is_up(&self, key: u64);
 }
 
-/// A time for which something waits, and the key that it has given. No two are equal.
+/// A time for which an object waits, and its key. No two are equal.
 pub(crate) type Deadline = (Instant, u64);
 
 /// The token of the descriptor that only wakes up.
 const WAKE: u64 = 0;
-/// How many ready descriptors are taken at a time.
+/// The number of ready descriptors that are taken at a time.
 const BATCH: usize = 16;
 
-/// A set of descriptors, and one that wakes up whoever waits for them.
+/// A set of descriptors, and one that wakes up the threads that wait for them.
 pub(crate) struct WatchSet {
     epoll: OwnedFd,
     wake: OwnedFd,
@@ -62,7 +62,7 @@ impl WatchSet {
         let _ = epoll::delete(&self.epoll, descriptor);
     }
 
-    /// Wakes up whoever waits, or waits next.
+    /// Wakes up a thread that waits, or the next one that will.
     pub(crate) fn wake(&self) {
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
@@ -106,7 +106,7 @@ impl fmt::Debug for WatchSet {
     }
 }
 
-/// The sources of an adapter. The adapter's thread serves them while nobody else does.
+/// The sources of an adapter. The adapter's thread serves them while no other thread does.
 pub(crate) struct Driver {
     set: WatchSet,
     sources: Mutex<HashMap<u64, Weak<dyn Source>>>,
@@ -138,7 +138,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// A number that nothing else of this adapter has.
+    /// A number that no other object of this adapter has.
     pub(crate) fn next_key(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
@@ -160,7 +160,7 @@ impl Driver {
         self.sources.lock().remove(&token);
     }
 
-    /// Calls the source with this token, if there still is one.
+    /// Calls the source with this token, if it is still there.
     pub(crate) fn dispatch(&self, token: u64) {
         let source = self.sources.lock().get(&token).and_then(Weak::upgrade);
         if let Some(source) = source {
@@ -173,7 +173,7 @@ impl Driver {
         self.set.unwatch(descriptor);
     }
 
-    /// Tells `who` when so much time has passed. The key is a [number](Self::next_key) that nothing else of this adapter has.
+    /// Calls `who` when `after` has passed. The key is a [number](Self::next_key) that no other object of this adapter has.
     pub(crate) fn remind(&self, after: Duration, key: u64, who: Weak<dyn Timed>) -> Deadline {
         let deadline = (Instant::now() + after, key);
         let mut deadlines = self.deadlines.lock();
@@ -190,7 +190,7 @@ impl Driver {
         self.deadlines.lock().remove(&deadline);
     }
 
-    /// How long it is until the next time, if there is one.
+    /// The time until the next deadline, if there is one.
     fn rest(&self) -> Option<Timespec> {
         let deadlines = self.deadlines.lock();
         let (first, _) = deadlines.keys().next()?;
@@ -224,7 +224,7 @@ impl Driver {
         while !self.stopped.load(Ordering::SeqCst) {
             let rest = self.rest();
             self.set.wait(rest.as_ref(), |token| self.dispatch(token));
-            // Before `stopped` is looked at, and the times: neither changes unnoticed.
+            // Before `stopped` and the times are checked: neither changes unnoticed.
             self.set.reset();
             self.tell_times();
         }

@@ -1,4 +1,4 @@
-//! Requests on their way to the device: their entries, and why they are refused.
+//! Requests on their way to the device: their entries, and the reasons why they are refused.
 
 use std::io;
 
@@ -22,7 +22,7 @@ pub(crate) struct Posting {
     pub(crate) denied: bool,
 }
 
-/// Why a request that was to be posted does not reach the device.
+/// The reason why a request that was to be posted does not reach the device.
 #[derive(Debug)]
 pub(crate) enum NotPosted {
     /// The driver has refused it.
@@ -45,7 +45,7 @@ impl From<Error> for NotPosted {
     }
 }
 
-/// Calls `post` with the entries as the device wants them.
+/// Calls `post` with the entries in the form that the device takes.
 pub(crate) fn with_entries<T>(core: &Core, sges: &[Sge], post: impl FnOnce(&[LocalSge]) -> T) -> T {
     /// More entries than this are put on the heap.
     const ENTRIES: usize = 16;
@@ -102,7 +102,7 @@ pub(crate) fn full() -> Error {
     )
 }
 
-/// Whether the driver has refused a request because the connection has ended.
+/// Returns true if the driver has refused a request because the connection has ended.
 pub(crate) fn has_ended(error: &io::Error, core: &Core) -> bool {
     match error.raw_os_error() {
         Some(libc::ENOTCONN | libc::ECONNRESET | libc::EPIPE) => true,

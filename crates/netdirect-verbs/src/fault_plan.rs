@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 /// Calls that are going to fail.
 #[derive(Debug, Default)]
 pub(crate) struct PlannedFaults {
-    /// There are some. All other calls look at nothing else.
+    /// There are some. All other calls check nothing else.
     some: AtomicBool,
     planned: Mutex<Vec<PlannedFault>>,
 }
@@ -17,7 +17,7 @@ pub(crate) struct PlannedFaults {
 #[derive(Debug)]
 struct PlannedFault {
     call: Call,
-    /// How many calls of the kind are left until the one that fails.
+    /// The number of calls of the kind that are left until the one that fails.
     left: u32,
     status: Status,
 }

@@ -20,7 +20,7 @@ pub(crate) struct File {
     core: Arc<Core>,
     association: Association,
     set: WatchSet,
-    /// For an event loop: `set`, and a wake-up of its own.
+    /// For an event loop: `set`, and a separate wake-up.
     outside: WatchSet,
     is_watched: AtomicBool,
     waiters: Mutex<Waiters>,
@@ -51,7 +51,7 @@ impl File {
         Ok(file)
     }
 
-    /// Also watches this descriptor, whose source the adapter's driver knows by the token.
+    /// Also watches this descriptor, whose source has this token at the adapter's driver.
     pub(crate) fn watch(&self, descriptor: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         self.set.watch(descriptor, token)
     }
@@ -60,7 +60,7 @@ impl File {
         self.set.unwatch(descriptor);
     }
 
-    /// Does what is ready, or becomes ready within a time. Only the watcher forgets wake-ups, which are for the watcher.
+    /// Serves the sources that are ready, or become ready within a time. Only the watcher resets wake-ups, which are for the watcher.
     fn serve(&self, limit: Option<&Timespec>, is_watcher: bool) {
         let mut tokens = [0; 16];
         let mut count = 0;

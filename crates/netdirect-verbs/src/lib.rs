@@ -12,14 +12,14 @@
 //! # Ok::<(), netdirect::Error>(())
 //! ```
 //!
-//! Devices without windows, Atomics or shared receive queues say so by their [`Capabilities`](netdirect::Capabilities) and
-//! limits. What drivers do in ways of their own is in the table [`QUIRKS`].
+//! Devices without windows, Atomics or shared receive queues report this by their [`Capabilities`](netdirect::Capabilities) and limits. The
+//! table [`QUIRKS`] has the peculiarities of drivers.
 //!
 //! An adapter has the addresses that its device had when it was opened. For an address that is added later, open the adapter again.
 //!
-//! On InfiniBand and RoCE, private data has a field of fixed size: 56 octets in the request for a connection, 196 in the reply, 148
-//! in a rejection. The provider marks the length in the last four octets of the field, if the data leaves room for it, and cuts
-//! what arrives with such a mark. What other programs send arrives with zeros to the end of the field.
+//! On InfiniBand and RoCE, private data has a field of fixed size: 56 octets in the request for a connection, 196 in the reply, 148 in a
+//! rejection. The provider marks the length in the last four octets of the field, if the data leaves room for it, and cuts received data
+//! with such a mark. Data of other programs arrives with zeros to the end of the field.
 //!
 //! On systems other than Linux, [`provider`] always fails.
 #![cfg_attr(not(target_os = "linux"), forbid(unsafe_code))]
@@ -100,8 +100,8 @@ pub fn provider(options: Options) -> Result<Arc<dyn Provider>, Unavailable> {
     }
 }
 
-/// The devices of this machine that are no adapters now, and why: a device without an address, or one whose port is down. Where the
-/// machine has no device, one entry says so. The provider is one that [`provider`] has returned; of others, there are none.
+/// The devices of this machine that are not adapters now, with the reasons: a device without an address, or one whose port is down. If the
+/// machine has no device, one entry reports this. The provider is one that [`provider`] has returned; of others, there are none.
 ///
 /// # Errors
 ///

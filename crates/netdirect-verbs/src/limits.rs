@@ -1,4 +1,4 @@
-//! What an adapter can do: the device's limits in ND2's terms.
+//! The limits of an adapter: the device's limits in ND2's terms.
 
 use std::io;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use crate::handle::{
 use crate::options::Options;
 use crate::quirks::Needs;
 
-/// No program has more memory, in octets.
+/// More memory than any program has, in octets.
 const LARGEST_REGISTRATION: u64 = 1 << 47;
 /// The most inline data that is tried.
 const MOST_INLINE: u32 = 1024;
-/// Private data of both sides over iWARP: what siw and other drivers take, without the octets of RFC 6581.
+/// Private data of both sides over iWARP: the limit of siw and other drivers, without the octets of RFC 6581.
 const IWARP_PRIVATE_DATA: u32 = 248;
 
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Asks the device, and tries what it cannot be asked for.
+    /// Queries the device, and finds limits that it does not report by trying.
     pub(crate) fn of(
         pd: &Arc<ProtectionDomain>,
         device: &DeviceLimits,
@@ -67,7 +67,7 @@ impl Limits {
             sges: device.sges,
             read_sges: device.read_sges.min(device.sges),
             inline: most_inline(pd, &queue),
-            // A connection's numbers have one octet each.
+            // The numbers in a connection's messages have one octet each.
             inbound_reads: device.inbound_reads.min(254),
             outbound_reads: device.outbound_reads.min(254),
             completion_queue_depth: most_results(context, device, needs),
@@ -85,7 +85,7 @@ impl Limits {
     }
 }
 
-/// The windows that the device is used with. ND2's are those of type 2: they belong to one queue pair (MW-010).
+/// The type of the device's windows that is used. ND2's windows are those of type 2: they belong to one queue pair (MW-010).
 fn best_windows(pd: &Arc<ProtectionDomain>, device: &DeviceLimits) -> Option<WindowKind> {
     let kinds = [
         (WindowKind::Type2, device.has_window_type_2),
@@ -100,7 +100,7 @@ fn best_windows(pd: &Arc<ProtectionDomain>, device: &DeviceLimits) -> Option<Win
     told.find(|kind| MemoryWindowHandle::new(pd, *kind).is_ok())
 }
 
-/// The depth of the longest queue. A driver that has every request tell its end needs room for silent ones too.
+/// The depth of the longest queue. A driver in which every request must report its end needs room for silent ones too.
 fn most_results(_: &Context, device: &DeviceLimits, needs: Needs) -> u32 {
     if needs.completes_out_of_order {
         device.completion_queue_depth / 4
@@ -109,7 +109,7 @@ fn most_results(_: &Context, device: &DeviceLimits, needs: Needs) -> u32 {
     }
 }
 
-/// The most inline data that a queue pair can be made for, which no attribute of a device tells.
+/// The most inline data that a queue pair can be made for. No attribute of a device reports it.
 fn most_inline(pd: &Arc<ProtectionDomain>, queue: &Arc<CompletionChannelQueue>) -> u32 {
     let works = |inline: u32| {
         let sizes = QueuePairSizes {

@@ -16,7 +16,7 @@ pub(crate) struct RegisteredBuffer {
     core: Arc<Core>,
     pub(crate) registration: Arc<Registration>,
     pub(crate) can_be_written: bool,
-    /// How many windows are bound to it, or have Binds or Invalidates queued.
+    /// The number of windows that are bound to it, or have Binds or Invalidates queued.
     pub(crate) windows: Arc<AtomicUsize>,
 }
 
@@ -42,7 +42,7 @@ impl RegistrationLine for RegisteredBuffer {
 
     fn deregister(self) -> Result<(), Self> {
         match self.windows.load(Ordering::SeqCst) {
-            0 => Ok(()), // by the drop of `self`, by which the device lets go of the buffer
+            0 => Ok(()), // by the drop of `self`, which makes the device release the buffer
             _ => Err(self),
         }
     }

@@ -1,8 +1,8 @@
-//! Memory windows, ND2's `IND2MemoryWindow`, by windows of type 2 of the device, or by windows of type 1 where it has no others.
+//! Memory windows, ND2's `IND2MemoryWindow`, by windows of type 2 of the device, or by windows of type 1 if it has no others.
 //!
-//! A window remembers its [`WindowBinding`]s. A request tells its binding how it has ended while the queue pair is locked, so a binding
-//! is a few flags. The window looks at them when it is used next. A binding that is over holds the memory no longer: a region without
-//! bindings in force can be deregistered.
+//! A window remembers its [`WindowBinding`]s. A request notes its end in its binding while the queue pair is locked, so a binding is a few
+//! flags. The window looks at them when it is used next. A binding that is over no longer holds the memory: a region without bindings in
+//! force can be deregistered.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -42,13 +42,13 @@ pub(crate) struct WindowBinding {
     windows: Arc<AtomicUsize>,
     /// The queue pair on which it was posted.
     owner: u64,
-    /// The window's key by it. Known when the Bind was posted.
+    /// The window's key for this binding. Known when the Bind was posted.
     key: AtomicU32,
     /// An Invalidate is queued.
     invalidating: AtomicBool,
     /// It gives no rights any more, or never did.
     over: AtomicBool,
-    /// The peer has invalidated it. The Invalidate of the owner succeeds once all the same.
+    /// The peer has invalidated it. The Invalidate of the owner succeeds once nevertheless.
     lapsed: AtomicBool,
 }
 
@@ -70,8 +70,7 @@ impl WindowBinding {
         })
     }
 
-    /// The region; `None` when the binding is over. The caller lets go of it under the lock of the queue pair, under which bindings
-    /// end.
+    /// The region; `None` when the binding is over. The caller drops it under the lock of the queue pair, under which bindings end.
     pub(crate) fn registration(&self) -> Option<Arc<Registration>> {
         self.registration.lock().clone()
     }
@@ -88,7 +87,7 @@ impl WindowBinding {
 
     fn end(&self) {
         if !self.over.swap(true, Ordering::SeqCst) {
-            // Before the region may be deregistered, by which the device has to let go of the memory (MR-034).
+            // Before the region may be deregistered, which makes the device release the memory (MR-034).
             let registration = self.registration.lock().take();
             drop(registration);
             self.windows.fetch_sub(1, Ordering::SeqCst);
@@ -99,7 +98,7 @@ impl WindowBinding {
         self.over.load(Ordering::SeqCst)
     }
 
-    /// An Invalidate is queued, or was not.
+    /// Sets whether an Invalidate is queued.
     pub(crate) fn invalidates(&self, is_queued: bool) {
         self.invalidating.store(is_queued, Ordering::SeqCst);
     }
@@ -115,7 +114,7 @@ impl Drop for WindowBinding {
     }
 }
 
-/// What a Bind or an Invalidate keeps until it has ended.
+/// The objects that a Bind or an Invalidate keeps until it has ended.
 #[derive(Debug)]
 struct WindowRequest {
     // The device's window ends before the region.
@@ -130,7 +129,7 @@ impl Keeps for WindowRequest {
         match (self.is_bind, status.is_success()) {
             (true, true) => {}
             (true, false) => {
-                // Nobody knows whether the device's window is bound, so it ends before the region may.
+                // It is unknown if the device's window is bound, so it ends before the region may.
                 let Self {
                     handle, binding, ..
                 } = *self;
@@ -146,7 +145,7 @@ impl Keeps for WindowRequest {
     }
 }
 
-/// What an Invalidate finds.
+/// The state of a window for an Invalidate.
 pub(crate) enum ToInvalidate {
     Nothing,
     /// The peer has invalidated the window already.
@@ -166,7 +165,7 @@ impl WindowState {
         self.handle = handle.filter(|handle| !Arc::ptr_eq(handle, lost));
     }
 
-    /// Whether a Bind on this queue pair finds the window bound. The order of requests counts within one queue pair only.
+    /// Returns true if a Bind on this queue pair finds the window bound. The order of requests counts within one queue pair only.
     pub(crate) fn is_bound_for(&self, owner: u64) -> bool {
         let mut in_force = self.bindings.iter().filter(|binding| !binding.is_over());
         in_force.any(|binding| !(binding.owner == owner && binding.is_invalidating()))
@@ -183,7 +182,7 @@ impl WindowState {
         Ok(handle)
     }
 
-    /// The Bind was posted. Returns what it keeps.
+    /// The Bind was posted. Returns the objects that it keeps.
     pub(crate) fn bound(
         &mut self,
         window: &Window,
@@ -202,7 +201,7 @@ impl WindowState {
         })
     }
 
-    /// The Invalidate was posted. Returns what it keeps.
+    /// The Invalidate was posted. Returns the objects that it keeps.
     pub(crate) fn invalidates(
         window: &Window,
         handle: Arc<MemoryWindowHandle>,
@@ -217,7 +216,7 @@ impl WindowState {
         })
     }
 
-    /// What an Invalidate on this queue pair is about.
+    /// The state of the window for an Invalidate on this queue pair.
     pub(crate) fn to_invalidate(&self, owner: u64) -> ToInvalidate {
         let own = |binding: &&Arc<WindowBinding>| binding.owner == owner;
         let mut newest = self.bindings.iter().rev().filter(own);

@@ -6,9 +6,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// How long Accept waits, over iWARP, for a peer that has asked for a ready-to-receive message and does not send it. Accept then
+    /// The time that Accept waits, over iWARP, for a peer that has asked for a ready-to-receive message and does not send it. Accept then
     /// ends with [`IO_TIMEOUT`](netdirect::Status::IO_TIMEOUT) (IW-068). Default: 60 s. Over InfiniBand and RoCE the limit is the
-    /// connection manager's own, which no program can change.
+    /// connection manager's, which no program can change.
     pub ready: Option<Duration>,
 }
 
@@ -45,7 +45,7 @@ impl Options {
         self
     }
 
-    /// Lowers MaxRegistrationSize, in octets, as a smaller adapter has it (MR-011). Default: the device's limit, or 128 TiB if that is
+    /// Lowers MaxRegistrationSize, in octets, to the size of a smaller adapter (MR-011). Default: the device's limit, or 128 TiB if that is
     /// less. A higher value has no effect.
     #[must_use]
     pub fn registration_limit(mut self, octets: u64) -> Self {

@@ -30,7 +30,7 @@ pub(crate) struct VerbsProvider {
 /// A device with addresses.
 struct Device {
     name: String,
-    /// Those on ports that are up. A device without such addresses is no adapter.
+    /// Those on ports that are up. A device without such addresses is not an adapter.
     addresses: Vec<IpAddr>,
     /// Those on ports that are down.
     cut_off: Vec<IpAddr>,
@@ -51,7 +51,7 @@ impl Device {
     }
 }
 
-/// Why a device is no adapter, with what to do.
+/// The reason why a device is not an adapter, with the remedy.
 fn port_is_down(name: &str) -> String {
     format!(
         "the port of the RDMA device {name} is down: bring its network interface up, and look at the cable and at `rdma link`"
@@ -86,7 +86,7 @@ impl VerbsProvider {
         names.map_err(shortage("cannot list the RDMA devices of this machine"))
     }
 
-    /// The devices that have addresses. The connection manager knows which device has an address of the machine.
+    /// The devices that have addresses. The connection manager knows the device of each address of the machine.
     fn devices(&self) -> Result<Vec<Device>> {
         let found = if_addrs::get_if_addrs().map_err(|error| {
             let what = format!("cannot list the network interfaces of this machine: {error}");
@@ -119,7 +119,7 @@ impl VerbsProvider {
         Ok(devices)
     }
 
-    /// The device that has an address, and whether the address's port is down.
+    /// The device that has an address, and true if the address's port is down.
     fn owner(&self, address: IpAddr) -> Option<(String, bool)> {
         let id = CmId::new(&self.channel, 0).ok()?;
         id.bind(SocketAddr::new(address, 0)).ok()?;
@@ -153,7 +153,8 @@ impl VerbsProvider {
         Err(Error::new(Status::INVALID_ADDRESS, what))
     }
 
-    /// Why a device of this machine is no adapter. `device` has its addresses, if it has some, all of them on ports that are down.
+    /// The reason why a device of this machine is not an adapter. `device` has its addresses, if it has some, all of them on ports that are
+    /// down.
     fn why_no_adapter(&self, name: &str, device: Option<&Device>) -> String {
         if device.is_some() {
             return port_is_down(name);
@@ -166,7 +167,7 @@ impl VerbsProvider {
         format!("the RDMA device {name} has no address: give its network interface one")
     }
 
-    /// Whether all ports of a device are down. False where that cannot be known.
+    /// Returns true if all ports of a device are down, and false if that is unknown.
     fn is_down(&self, name: &str) -> bool {
         let Ok(context) = Context::open(self.libraries, name) else {
             return false;
@@ -175,7 +176,7 @@ impl VerbsProvider {
         (1..=ports).all(|port| context.port(port).is_ok_and(|port| port.is_down))
     }
 
-    /// The devices that are no adapters, and why.
+    /// The devices that are not adapters, with the reasons.
     pub(crate) fn unlisted(&self) -> Result<Vec<UnlistedDevice>> {
         let (names, devices) = (self.names()?, self.devices()?);
         if names.is_empty() {

@@ -1,11 +1,10 @@
-//! Queue pairs: the device's queue pair, its outstanding requests, and how both end.
+//! Queue pairs: the device's queue pair, its outstanding requests, and the end of both.
 //!
-//! The device's queue pair ends with its connection. Then it is destroyed, and what is still outstanding is cancelled, so that no
-//! request stays behind whatever the driver flushes. After an attempt to connect that failed, another one takes its place, with the
-//! Receives that wait.
+//! The device's queue pair ends with its connection. Then it is destroyed, and outstanding requests are cancelled, so that no request stays
+//! behind whatever the driver flushes. After an attempt to connect that failed, another one takes its place, with the Receives that wait.
 //!
-//! The lock of a queue pair is taken under that of a completion queue's poller, and never the other way round. Under it results
-//! are placed, so that they are in the order of posting.
+//! The lock of a queue pair is taken under that of a completion queue's poller, and never the other way round. Under it results are placed,
+//! so that they are in the order of posting.
 
 mod handle;
 
@@ -38,10 +37,10 @@ pub(crate) use handle::{ClientQp, QpHandle};
 /// The number of the provider's own Read, which no request of the client has.
 const OWN_READ: u64 = RECEIVE - 1;
 
-/// How long the device may take to tell that a queue pair takes no more from a shared receive queue. Not all drivers tell it.
+/// The time within which the device should report that a queue pair takes no more from a shared receive queue. Not all drivers report it.
 const LAST_RECEIVE: Duration = Duration::from_secs(1);
 
-/// The key that a Read of no octets names, which no peer looks at. Some cards take 0 for something else.
+/// The key of a Read of no octets, which no peer looks at. Some cards give 0 another meaning.
 const ANY_KEY: u32 = 1;
 
 /// The connector of a queue pair. Called without locks.
@@ -50,7 +49,7 @@ pub(crate) trait ConnectionOwner: QueuePairOwner {
     fn connection_ended(&self);
 }
 
-/// What may be posted.
+/// The requests that may be posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QpPhase {
     /// Receives wait for a connection.
@@ -84,18 +83,18 @@ struct QpState {
     receives: Slots,
     /// The end of the connection has been noticed.
     end_noticed: bool,
-    /// The connector has to be told of it, after which the queues are released.
+    /// The connector has to be notified of it, after which the queues are released.
     tells_end: bool,
     /// This side [has begun to end](Qp::begin_end) the connection.
     ended_here: bool,
     /// A thread ends the device's queue pair, or its last Receive is awaited.
     ending: bool,
-    /// The device's queue pair that has failed, and has taken Receives from a shared queue of which the device tells yet.
+    /// The device's queue pair that has failed, and has taken Receives from a shared queue which the device has yet to report.
     draining: Option<Draining>,
-    /// What is done afterwards.
+    /// The work to do afterwards.
     when_ended: Vec<Box<dyn FnOnce() + Send>>,
     outbound_reads: u32,
-    /// Requests since the last one that tells its end.
+    /// Requests since the last one that reports its end.
     untold: u32,
     /// The silent requests that the completion queue counts for this queue pair.
     counted: usize,
@@ -103,7 +102,7 @@ struct QpState {
     windows: Vec<Weak<WindowBinding>>,
 }
 
-/// A queue pair of the device whose last Receive is awaited, and how long.
+/// A queue pair of the device whose last Receive is awaited, and the time limit.
 struct Draining {
     raw: Arc<QueuePairHandle>,
     deadline: Deadline,
@@ -198,7 +197,7 @@ impl Qp {
         let options = &self.options;
         let own_reads = u32::from(self.core.needs.leaves_first_octets);
         let sizes = QueuePairSizes {
-            // Drivers make no queues of nothing. What the client may post is checked here.
+            // Drivers make no empty queues. The client's posts are checked here.
             send_depth: options
                 .initiator_queue_depth
                 .max(1)
@@ -251,9 +250,9 @@ impl Qp {
         }
     }
 
-    /// What an initiator request of this kind has failed of, if the driver does not tell: of its own entries, of the end that this side
-    /// has made or that is known already, or else of the peer. A Write that was under way when the peer ended the connection is what
-    /// the peer may have refused (AMB-002), whichever of the two is known first.
+    /// The status of an initiator request of this kind that has failed, if the driver does not report one. The cause is its own entries, or
+    /// the end that this side has made or that is known already, otherwise the peer. The peer may have refused a Write that was under way
+    /// when the peer ended the connection (AMB-002), whichever of the two is known first.
     fn vague(&self, state: &QpState, kind: RequestType, denied: bool) -> Option<Status> {
         let ended_here = state.ended_here || state.phase == QpPhase::Disconnected;
         let end_is_known = state.end_noticed || state.phase != QpPhase::Open;
@@ -267,8 +266,8 @@ impl Qp {
         self.core.needs.fails_vaguely.then_some(status)
     }
 
-    /// A request has failed, and so has the connection. Results stay invisible until the connector [was told](CqUser::tell). Whether
-    /// it has to be.
+    /// A request has failed, and so has the connection. Results stay invisible until the connector [was notified](CqUser::tell). Returns
+    /// true if it has to be.
     fn notice_end(&self, state: &mut QpState) -> bool {
         if state.phase != QpPhase::Open || state.end_noticed {
             return false;
@@ -281,7 +280,7 @@ impl Qp {
         true
     }
 
-    /// The connection ends, though no request tells so: the connector is told if `is_so`.
+    /// The connection ends, and no request reports this: the connector is notified if `is_so`.
     fn tell_of_end(&self, is_so: impl FnOnce(&QpState) -> bool) {
         let owner = {
             let mut state = self.state.lock();
@@ -296,7 +295,7 @@ impl Qp {
         }
     }
 
-    /// Tells the completion queue how many silent requests still come to it.
+    /// Reports the number of silent requests that still come to the completion queue.
     fn count_silent(&self, state: &mut QpState) {
         let telling = state.initiator.telling();
         let former = std::mem::replace(&mut state.counted, telling);
@@ -317,7 +316,7 @@ impl Qp {
         };
         take(&mut state.initiator, &self.initiator_cq);
         self.count_silent(state);
-        // What the peer sends before the client has completed the connection is seen afterwards (IW-001).
+        // Messages that the peer sends before the client has completed the connection are seen afterwards (IW-001).
         if state.phase != QpPhase::Claimed {
             take(&mut state.receives, &self.receive_cq);
         }
@@ -374,14 +373,14 @@ impl Qp {
         drop(owner); // outside the lock
     }
 
-    /// Ends the reservation after an attempt that failed: another queue pair of the device takes the Receives. The old one is
-    /// dropped by whoever still uses it.
+    /// Ends the reservation after an attempt that failed: another queue pair of the device takes the Receives. The last user of the old one
+    /// drops it.
     pub(crate) fn remake(&self) {
         self.replace(QpPhase::Claimed);
     }
 
-    /// Another queue pair of the device takes the place of the one that was claimed, with its Receives, or of an idle one, whose
-    /// Receives are cancelled. Whether the queue pair still was in this phase; otherwise nothing is changed.
+    /// Another queue pair of the device takes the place of the one that was claimed, with its Receives, or of an idle one, whose Receives
+    /// are cancelled. Returns true if the queue pair still was in this phase; otherwise nothing is changed.
     fn replace(&self, expected: QpPhase) -> bool {
         let made = self.make();
         let mut state = self.state.lock();
@@ -412,8 +411,8 @@ impl Qp {
         true
     }
 
-    /// Wants no results of this queue pair of the device any more. It may be in use by a thread that still connects; then that thread
-    /// destroys it.
+    /// Drops this queue pair of the device, and ignores its results from now on. It may be in use by a thread that still connects; then
+    /// that thread destroys it.
     fn let_go(&self, raw: Arc<QueuePairHandle>) {
         for cq in self.queues() {
             cq.detach(raw.number(), self);
@@ -441,7 +440,7 @@ impl Qp {
         self.place(state);
     }
 
-    /// Has the peer send something: a Response to a Read of no octets. The client sees nothing of it.
+    /// Makes the peer send something: a Response to a Read of no octets. The client does not see it.
     pub(crate) fn ask_for_response(&self, raw: &QueuePairHandle) {
         let request = SendRequest {
             id: OWN_READ,
@@ -461,8 +460,8 @@ impl Qp {
         }
     }
 
-    /// The connection is there: requests may be posted. The caller [settles](Self::settle) the queues when it holds no lock any
-    /// more, since results may have waited for this.
+    /// The connection is established: requests may be posted. The caller [settles](Self::settle) the queues when it holds no lock any more,
+    /// since results may have waited for this.
     pub(crate) fn open(&self, outbound_reads: u32) {
         let mut state = self.state.lock();
         if state.phase == QpPhase::Claimed {
@@ -473,7 +472,7 @@ impl Qp {
         }
     }
 
-    /// This side ends the connection: what the device fails from now on is cancelled.
+    /// This side ends the connection: requests that the device fails from now on are cancelled.
     pub(crate) fn begin_end(&self, phase: QpPhase) {
         let mut state = self.state.lock();
         if state.phase == QpPhase::Open {
@@ -482,13 +481,13 @@ impl Qp {
         }
     }
 
-    /// The connection has ended, or there will be none: destroys the device's queue pair, and cancels what is outstanding.
+    /// The connection has ended, or there will be none: destroys the device's queue pair, and cancels outstanding requests.
     pub(crate) fn end(&self, phase: QpPhase) {
         self.end_then(phase, || {});
     }
 
-    /// As [`end`](Self::end), and does something when what was outstanding has been cancelled. If another thread ends the queue
-    /// pair at the moment, that thread does it. With a shared receive queue this may be later, so that no Receive of it is lost.
+    /// Like [`end`](Self::end), and calls `then` when the outstanding requests have been cancelled. If another thread ends the queue pair
+    /// at the moment, that thread does it. With a shared receive queue this may be later, so that no Receive of it is lost.
     pub(crate) fn end_then(&self, phase: QpPhase, then: impl FnOnce() + Send + 'static) {
         let (raw, drains) = {
             let mut state = self.state.lock();
@@ -504,7 +503,7 @@ impl Qp {
             }
             state.ending = true;
             let raw = state.raw.take();
-            // Before the device may tell.
+            // Before the device may report it.
             state.draining = raw.clone().filter(|_| drains).map(|raw| {
                 let this: Weak<dyn Timed> = self.this.clone();
                 let driver = &self.core.driver;
@@ -530,14 +529,14 @@ impl Qp {
         }
     }
 
-    /// Whether the device may have results of Receives of a shared queue that it only tells of later.
+    /// Returns true if the device may have results of Receives of a shared queue that it only reports later.
     fn drains(&self, state: &QpState) -> bool {
         let was_open = !matches!(state.phase, QpPhase::Idle | QpPhase::Claimed);
         let can_wait = !self.core.needs.flushes_at_once && !self.core.device.is_removed();
         self.srq.is_some() && state.raw.is_some() && was_open && can_wait
     }
 
-    /// The last Receive of a shared queue has ended, or is waited for no longer, if `is_so` of what is awaited.
+    /// The last Receive of a shared queue has ended, or is no longer awaited, if `is_so` returns true for the awaited queue pair.
     fn drained(&self, is_so: impl FnOnce(&Draining) -> bool) {
         let draining = {
             let mut state = self.state.lock();
@@ -550,7 +549,7 @@ impl Qp {
         self.destroy(Some(draining.raw));
     }
 
-    /// Destroys the device's queue pair, which has failed, and cancels what is outstanding.
+    /// Destroys the device's queue pair, which has failed, and cancels outstanding requests.
     fn destroy(&self, raw: Option<Arc<QueuePairHandle>>) {
         if let Some(raw) = raw {
             let number = raw.number();
@@ -579,8 +578,8 @@ impl Qp {
         self.state.lock().raw.clone()
     }
 
-    /// There will be no connection, but the device's queue pair cannot be ended yet. What is outstanding is cancelled. The caller
-    /// has to drop the device's queue pair where this may take its time.
+    /// There will be no connection, but the device's queue pair cannot be ended yet. Outstanding requests are cancelled. The caller has to
+    /// drop the device's queue pair in a thread that may block.
     pub(crate) fn give_up(&self) -> Option<Arc<QueuePairHandle>> {
         let raw = {
             let mut state = self.state.lock();
@@ -599,7 +598,7 @@ impl Qp {
 
     // ---- for the client ----
 
-    /// The state. If a queue is full, what has ended is looked for first: it leaves room, whether or not the client takes results.
+    /// Locks the state; if a queue is full, reaps ended requests first: they leave room, even if the client takes no results.
     fn with_room(
         &self,
         is_full: impl Fn(&QpState) -> bool,
@@ -614,7 +613,7 @@ impl Qp {
         self.state.lock()
     }
 
-    /// Posts an initiator request, by `post` with the number that the device gets to know and whether it has to tell its end.
+    /// Posts an initiator request. `post` gets the number of the request for the device, and true if the device has to report its end.
     pub(crate) fn post(
         &self,
         posting: Posting,
@@ -626,7 +625,7 @@ impl Qp {
         })
     }
 
-    /// As [`post`](Self::post). What `post` returns is kept until the request has ended. `post` is called under the lock of the queue
+    /// Like [`post`](Self::post). The result of `post` is kept until the request has ended. `post` is called under the lock of the queue
     /// pair, in the order of requests.
     pub(crate) fn post_keeping(
         &self,
@@ -667,7 +666,7 @@ impl Qp {
         };
         let tells = !posting.silent
             || self.core.needs.completes_out_of_order
-            // The device gives the places of others back when such a request has ended.
+            // The device gives back the places of other requests when such a request has ended.
             || state.untold + 1 >= depth.div_ceil(2);
         let posted = if is_read && state.outbound_reads == 0 {
             Err(NotPosted::Ends(Status::INVALID_DEVICE_REQUEST)) // AMB-045
@@ -715,7 +714,7 @@ impl Qp {
         }
     }
 
-    /// A number that tells the queue pair from others.
+    /// A number that distinguishes the queue pair from others.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -771,8 +770,8 @@ impl Qp {
         }
     }
 
-    /// Whether the driver has taken a request with a connection that is over, or has refused it for that reason. After a failure that
-    /// is known it may refuse anything (AMB-046).
+    /// Returns true if the driver has taken a request with a connection that is over, or has refused it for that reason. After a failure
+    /// that is known it may refuse any request (AMB-046).
     fn has_ended(&self, state: &QpState, failure: &PostFailure) -> bool {
         failure.is_queued || state.end_noticed || has_ended(&failure.error, &self.core)
     }
@@ -797,7 +796,7 @@ impl Qp {
         Ok(())
     }
 
-    /// The client flushes the queue pair (QP-004). A connection, or an attempt to make one, ends by that.
+    /// The client flushes the queue pair (QP-004). This ends a connection, or an attempt to make one.
     pub(crate) fn flush(&self) {
         loop {
             let (phase, owner) = {
@@ -853,7 +852,7 @@ impl CqUser for Qp {
             return false;
         }
         if let Some(srq) = srq {
-            // Its number is one of the shared queue, whose slot moves here.
+            // Its number is that of a Receive of the shared queue, whose slot moves here.
             if let Some(context) = srq.take(completion.wr_id) {
                 let slot = state
                     .receives
@@ -884,7 +883,7 @@ impl CqUser for Qp {
         ends || is_receive && self.srq.is_some()
     }
 
-    /// The connector learns of the end of the connection before the client sees what was flushed.
+    /// The connector learns of the end of the connection before the client sees flushed requests.
     fn tell(&self) {
         let owner = {
             let mut state = self.state.lock();
@@ -915,8 +914,7 @@ impl CqUser for Qp {
     }
 }
 
-/// The end that a result tells. `vague` is the status of initiator requests for a driver that fails them for one and the same
-/// reason.
+/// The end that a result reports. `vague` is the status of initiator requests for a driver that fails them for one and the same reason.
 fn end_of(kind: RequestType, completion: &WorkCompletion, vague: Option<Status>) -> End {
     let status = match (vague, completion.status) {
         (Some(status), c::IBV_WC_LOC_QP_OP_ERR) if kind.allows(status) => status,
@@ -929,7 +927,7 @@ fn end_of(kind: RequestType, completion: &WorkCompletion, vague: Option<Status>)
     let has_immediate = succeeded && completion.wc_flags & c::IBV_WC_WITH_IMM != 0;
     End {
         status,
-        // Those of a Write with Immediate Data are elsewhere.
+        // The octets of a Write with Immediate Data are elsewhere.
         octets: if succeeded
             && kind == RequestType::Receive
             && completion.opcode != c::IBV_WC_RECV_RDMA_WITH_IMM
@@ -947,8 +945,8 @@ impl DeviceQueuePair for Qp {
         self.drained(|draining| draining.raw.number() == number);
     }
 
-    /// On iWARP the driver ends the connection then, and the connection manager tells so. On InfiniBand nobody does, and if no
-    /// request is outstanding, no result tells of the failure.
+    /// On iWARP the driver ends the connection then, and the connection manager reports it. On InfiniBand neither does, and if no request
+    /// is outstanding, no result reports the failure.
     fn queue_pair_failed(&self, number: u32) {
         if self.core.limits.is_iwarp {
             return;

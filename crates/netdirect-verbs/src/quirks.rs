@@ -1,21 +1,21 @@
-//! Drivers and their quirks. Each quirk is a row of the table [`QUIRKS`], with its source and with what this provider does about
-//! it. What is not in the table is as the manual pages of rdma-core tell.
+//! Drivers and their quirks. Each quirk is a row of the table [`QUIRKS`], with its source and with this provider's treatment of it.
+//! Everything else follows the manual pages of rdma-core.
 
-/// One thing that a driver does, and what this provider does about it.
+/// One quirk of a driver, and this provider's treatment of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quirk {
     /// The driver, by the name of its folder in Linux; `core` for the connection manager, which all share.
     pub driver: &'static str,
-    /// What the driver does.
+    /// The behaviour of the driver.
     pub fact: &'static str,
-    /// What this provider does.
+    /// The behaviour of this provider.
     pub answer: &'static str,
     /// The source: a function or file of the driver or of its library.
     pub source: &'static str,
 }
 
-/// What is done differently for a driver.
+/// The special treatment of a driver.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
@@ -23,15 +23,15 @@ pub(crate) struct Needs {
     pub(crate) driver: &'static str,
     /// Instead of taking requests and flushing them, a queue pair that has failed refuses them as invalid.
     pub(crate) refuses_when_failed: bool,
-    /// The event that tells of a connection has the two read limits in each other's place.
+    /// The event of an established connection has the two read limits in each other's place.
     pub(crate) swaps_limits_when_established: bool,
     /// The event of a peer's request does not have the peer's read limits.
     pub(crate) requests_lack_limits: bool,
-    /// Before all others, a completion queue for so many results is made and kept.
+    /// Before all others, a completion queue for this many results is made and kept.
     pub(crate) reserves_results: Option<u32>,
     /// A request without entries gets an empty one, and any other request gets no empty ones.
     pub(crate) wants_an_entry: bool,
-    /// Requests do not complete in the order of posting, so that each has to tell its end.
+    /// Requests do not complete in the order of posting, so that each has to report its end.
     pub(crate) completes_out_of_order: bool,
     /// A request fails with one and the same status whatever the reason.
     pub(crate) fails_vaguely: bool,
@@ -51,8 +51,8 @@ pub(crate) struct Needs {
     pub(crate) places_in_order: bool,
 }
 
-/// The table of quirks, ordered by driver. Of no driver but siw is it known that data becomes visible in the order of addresses, so
-/// [`IN_ORDER_DMA_SUPPORTED`](netdirect::AdapterFlags::IN_ORDER_DMA_SUPPORTED) is not reported for others.
+/// The table of quirks, ordered by driver. Only for siw it is known that data becomes visible in the order of addresses, so
+/// [`IN_ORDER_DMA_SUPPORTED`](netdirect::AdapterFlags::IN_ORDER_DMA_SUPPORTED) is not reported for other drivers.
 pub const QUIRKS: &[Quirk] = &[
     Quirk {
         driver: "core",
@@ -238,7 +238,7 @@ pub const QUIRKS: &[Quirk] = &[
 
 #[cfg(target_os = "linux")]
 impl Needs {
-    /// For a driver that nothing is known of.
+    /// For an unknown driver.
     const ANY: Self = Self {
         driver: "",
         refuses_when_failed: false,
@@ -293,8 +293,8 @@ impl Needs {
         ..Self::ANY
     };
 
-    /// For the driver of the device with these numbers. Drivers cannot be asked for their names. Those of cards give the number
-    /// that their vendor has on the PCI bus, except mlx4 and mlx5, which give one and the same other number.
+    /// For the driver of the device with these numbers. Drivers cannot be asked for their names. Drivers of cards return their vendor's
+    /// number on the PCI bus, except mlx4 and mlx5, which return one and the same other number.
     pub(crate) fn of(vendor_id: u32, is_iwarp: bool) -> Self {
         let named = |driver| Self {
             driver,

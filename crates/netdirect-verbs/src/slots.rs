@@ -1,15 +1,15 @@
-//! The outstanding requests of one queue. A failed result of the device tells neither the kind of its request nor its contexts, and
-//! some devices complete requests in another order than ND2 wants, so both are kept here.
+//! The outstanding requests of one queue. A failed result of the device contains neither the kind of its request nor its contexts, and some
+//! devices complete requests in another order than ND2 demands, so both are kept here.
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use netdirect::{CompletionResult, Immediate, RequestType, Sge, Status};
 
-/// The bit that tells Receives from other requests in the numbers that the device knows.
+/// The bit that distinguishes Receives from other requests in the numbers that the device knows.
 pub(crate) const RECEIVE: u64 = 1 << 63;
 
-/// How a request has ended.
+/// The end of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End {
     pub(crate) status: Status,
@@ -34,13 +34,13 @@ pub(crate) struct Slot {
     pub(crate) kind: RequestType,
     /// No result if the request succeeds.
     pub(crate) silent: bool,
-    /// It is silent, and the device tells its end nevertheless.
+    /// It is silent, and the device reports its end nevertheless.
     pub(crate) tells: bool,
     /// It names memory that is not registered, or not for such a request.
     pub(crate) denied: bool,
     /// The entries of a Receive of a queue pair that was not connected yet, because it may have to be posted again.
     pub(crate) entries: Option<Box<[Sge]>>,
-    /// What is kept until the request has ended.
+    /// The objects that are kept until the request has ended.
     pub(crate) keeps: Option<Kept>,
     pub(crate) end: Option<End>,
 }
@@ -63,7 +63,7 @@ impl Slot {
 
 /// Objects of the device that a request uses, and the client may have released.
 pub(crate) trait Keeps: fmt::Debug + Send + Sync {
-    /// The request has ended, and the objects are let go. Called under the lock of the queue pair, before the client sees the result.
+    /// The request has ended, and the objects are dropped. Called under the lock of the queue pair, before the client sees the result.
     fn ended(self: Box<Self>, status: Status);
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Slots {
     /// The number of the first slot.
     first: u64,
     slots: VecDeque<Slot>,
-    /// How many silent ones the device has yet to tell of.
+    /// The number of silent requests that the device has yet to report.
     telling: usize,
 }
 
@@ -103,14 +103,14 @@ impl Slots {
         self.slots.pop_back();
     }
 
-    /// Keeps something until the request has ended.
+    /// Keeps objects until the request has ended.
     pub(crate) fn keep(&mut self, number: u64, kept: Option<Kept>) {
         if let Some(slot) = self.get_mut(number) {
             slot.keeps = kept;
         }
     }
 
-    /// The device tells the end of this silent request.
+    /// Notes that the device reports the end of this silent request.
     pub(crate) fn tells(&mut self, number: u64) {
         if let Some(slot) = self.get_mut(number)
             && slot.end.is_none()
@@ -120,7 +120,7 @@ impl Slots {
         }
     }
 
-    /// How many silent requests the device has yet to tell of.
+    /// The number of silent requests that the device has yet to report.
     pub(crate) fn telling(&self) -> usize {
         self.telling
     }
@@ -158,7 +158,7 @@ impl Slots {
         }
     }
 
-    /// Ends everything that has not ended.
+    /// Ends all requests that have not ended.
     pub(crate) fn end_all(&mut self, status: Status) {
         for slot in &mut self.slots {
             finish(slot, End::of(status), &mut self.telling);

@@ -1,11 +1,11 @@
-//! What the system tells of the TCP sockets of software iWARP: the tables of `proc(5)`.
+//! The system's data about the TCP sockets of software iWARP: the tables of `proc(5)`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
 
-/// How many octets TCP has received for the connection between these two addresses that nobody has taken yet; `None` if the system does
-/// not tell. Takes about a millisecond for each thousand of the system's sockets.
+/// The number of octets that TCP has received for the connection between these two addresses and that were not read yet; `None` if the
+/// system does not report it. Takes about a millisecond for each thousand of the system's sockets.
 pub(crate) fn unread(local: SocketAddr, peer: SocketAddr) -> Option<u64> {
     let table = match local {
         SocketAddr::V4(_) => "/proc/thread-self/net/tcp",
@@ -14,12 +14,12 @@ pub(crate) fn unread(local: SocketAddr, peer: SocketAddr) -> Option<u64> {
     unread_of(BufReader::new(File::open(table).ok()?), local, peer)
 }
 
-/// The same, of a table.
+/// The number of unread octets, from one table.
 fn unread_of(table: impl BufRead, local: SocketAddr, peer: SocketAddr) -> Option<u64> {
     let (local, peer) = (listed(local), listed(peer));
     for line in table.lines() {
         let line = line.ok()?;
-        // The line's number, both addresses, the state, and what waits to be sent and to be read.
+        // The line's number, both addresses, the state, and the octets that wait to be sent and to be read.
         let mut fields = line.split_ascii_whitespace().skip(1);
         if fields.next() == Some(&local) && fields.next() == Some(&peer) {
             let (_, unread) = fields.nth(1)?.split_once(':')?;
@@ -29,7 +29,7 @@ fn unread_of(table: impl BufRead, local: SocketAddr, peer: SocketAddr) -> Option
     None
 }
 
-/// An address as a table has it: each four octets as one number of this machine, and the port.
+/// An address in the format of a table: each four octets as one number of this machine, and the port.
 fn listed(address: SocketAddr) -> String {
     let octets = match address.ip() {
         IpAddr::V4(ip) => ip.octets().to_vec(),

@@ -27,7 +27,7 @@ pub(crate) struct Srq {
 
 struct SrqState {
     depth: u32,
-    /// How many Receives the device has places for.
+    /// The number of Receives that the device has places for.
     places: u32,
     threshold: u32,
     next: u64,
@@ -64,7 +64,7 @@ impl Srq {
         self.rules.end_requests_if(Status::SUCCESS, is_low);
     }
 
-    /// Has the results of all queue pairs moved out of the device: a Receive that has ended leaves room.
+    /// Moves the results of all queue pairs out of the device: a Receive that has ended leaves room.
     fn look_for_results(&self) {
         let users = self.state.lock().users.clone();
         for user in users.iter().filter_map(Weak::upgrade) {
@@ -89,7 +89,7 @@ impl Srq {
         if threshold > 0
             && let Err(error) = self.handle.arm(threshold)
         {
-            // Then the results of Receives tell it, as the client takes them.
+            // Then the results of Receives show it, as the client takes them.
             tracing::debug!(%error, "the device does not tell of the limit of a shared receive queue");
         }
     }

@@ -1,10 +1,10 @@
-//! Why a machine has no provider over rdma-core.
+//! The reasons why a machine has no provider over rdma-core.
 
 use std::fmt;
 
 use netdirect::{Error, Status};
 
-/// Why [`provider`](crate::provider) has no provider for this machine. It is printed as one line, with what to do.
+/// The reason why [`provider`](crate::provider) has no provider for this machine. It is printed as one line, with the remedy.
 ///
 /// As an [`Error`] of ND2 it has the status [`DEVICE_NOT_READY`](Status::DEVICE_NOT_READY).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Unavailable {
         file: &'static str,
         /// The package that has the file, by its name in Debian.
         package: &'static str,
-        /// What the system says.
+        /// The message of the system.
         error: String,
     },
     /// A library lacks a function.
@@ -29,7 +29,7 @@ pub enum Unavailable {
         file: &'static str,
         /// The package that has the file, by its name in Debian.
         package: &'static str,
-        /// What the system says.
+        /// The message of the system.
         error: String,
     },
     /// The machine has no RDMA device.
@@ -37,18 +37,18 @@ pub enum Unavailable {
     /// The kernel's RDMA connection manager cannot be used.
     #[non_exhaustive]
     NoConnectionManager {
-        /// What the system says.
+        /// The message of the system.
         error: String,
     },
 }
 
-/// What is missing on a machine without devices.
+/// The problem of a machine without devices.
 const NO_DEVICE: &str = "this machine has no RDMA device";
-/// What to do there.
+/// The remedy.
 const MAKE_DEVICE: &str = "`rdma link add siw0 type siw netdev …` makes one in software";
 
 impl Unavailable {
-    /// What is missing.
+    /// The problem.
     pub fn reason(&self) -> String {
         match self {
             Self::OtherSystem => {
@@ -67,7 +67,7 @@ impl Unavailable {
         }
     }
 
-    /// What to do.
+    /// The remedy.
     pub fn advice(&self) -> String {
         match self {
             Self::OtherSystem => "use another provider".to_owned(),

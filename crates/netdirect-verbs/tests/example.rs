@@ -1,4 +1,4 @@
-//! The example does what it says, on softnd, but on Windows, whose sockets softnd cannot use yet. On RDMA devices it is run by hand.
+//! The example works, on softnd. This is not tested on Windows, whose sockets softnd cannot use yet. On RDMA devices it is run by hand.
 
 #[allow(dead_code)]
 #[path = "../examples/either_provider.rs"]

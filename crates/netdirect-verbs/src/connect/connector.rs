@@ -1,4 +1,4 @@
-//! The line below the connectors: identifiers of the connection manager, whose events tell of peers.
+//! The line below the connectors: identifiers of the connection manager, whose events report changes of peers.
 
 mod active;
 mod passive;
@@ -138,7 +138,7 @@ impl ConnectorLine for Connector {
         state.ended || !matches!(told, Some(Ok(())))
     }
 
-    /// Results of requests that were cancelled are there when Disconnect has ended.
+    /// Results of requests that were cancelled are in their queue when Disconnect has ended.
     fn finish_disconnect(&self, state: &mut ConnectorState) {
         let (notifications, requests) = state.take_disconnect();
         let qp = state.qp.take();

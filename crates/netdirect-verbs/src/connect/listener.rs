@@ -1,4 +1,4 @@
-//! The line below the listeners: identifiers of the connection manager, whose events tell of peers.
+//! The line below the listeners: identifiers of the connection manager, whose events report changes of peers.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
@@ -13,7 +13,7 @@ use crate::status::bind_status;
 
 /// The longest backlog.
 const LONGEST_BACKLOG: usize = 4096;
-/// How many ports are picked that are free on one address and not on all.
+/// The number of ports that are picked and may be free on one address and not on all.
 const PICKS: u32 = 16;
 /// Requests that the device holds until they are taken, which is at once.
 const DEVICE_BACKLOG: i32 = 256;
@@ -36,7 +36,7 @@ impl Listener {
         self.core.own_connection(key, this);
     }
 
-    /// Identifiers that are bound to one port of all these addresses; to one that is picked if the port is 0.
+    /// Makes identifiers that are bound to one port of all these addresses; to one that is picked if the port is 0.
     fn bind_all(&self, addresses: &[IpAddr], port: u16) -> Result<(Vec<(CmId, u64)>, u16)> {
         let mut port = port;
         let mut ids = Vec::new();
@@ -87,7 +87,7 @@ impl ListenerLine for Listener {
         LONGEST_BACKLOG
     }
 
-    /// After a failure, maybe for one address of several, the listener is bound as before; if it cannot be, it is not bound.
+    /// After a failure, possibly for one address of several, the listener is bound as before; if it cannot be, it is not bound.
     fn listen(&self, bound: &mut Option<Self::Bound>, address: SocketAddr) -> Result<()> {
         let listening = bound.iter().flatten().try_for_each(|(id, key)| {
             self.own(*key);
@@ -156,7 +156,7 @@ impl CmOwner for Listener {
                         outbound: outbound.min(most.outbound_reads),
                     },
                 };
-                // The peer may give up while its request waits, of which an event after this one tells.
+                // The peer may give up while its request waits, which an event after this one reports.
                 self.own(request.key);
                 self.rules.arrived(self, request);
             }

@@ -1,9 +1,8 @@
-//! Private data on InfiniBand and RoCE, whose messages have a field of fixed size for it: what is shorter arrives with zeros
-//! behind it.
+//! Private data on InfiniBand and RoCE, whose messages have a field of fixed size for it: shorter data arrives with zeros behind it.
 //!
-//! So that two of these providers give each other the length as well, the last four octets of the field hold a mark with the
-//! length, if the data leaves room for it. A peer of another kind gets what was given, then zeros, then the mark, where it
-//! otherwise gets zeros to the end. Data without a mark is handed over as it arrives.
+//! So that two of these providers also exchange the length, the last four octets of the field hold a mark with the length, if the data
+//! leaves room for it. A peer of another kind gets the data, then zeros, then the mark, instead of zeros to the end. Data without a mark is
+//! passed on as it arrives.
 
 /// The messages of connection set-up that carry private data, and the sizes of their fields (`ib_cm_data_size` of Linux). The
 /// connection manager itself uses 36 of the 92 octets of a request.
@@ -24,7 +23,7 @@ impl CmMessage {
     }
 }
 
-/// A mark: two octets that say so, the length, and its complement.
+/// A mark: two octets that identify it, the length, and its complement.
 const MARK: usize = 4;
 const FIRST: [u8; 2] = [0xD2, 0x4E];
 
@@ -60,7 +59,7 @@ pub(super) fn cut(mut field: Vec<u8>) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// What arrives: the field, with zeros to its end.
+    /// The field as it arrives, with zeros to its end.
     fn arrived(data: &[u8], message: CmMessage) -> Vec<u8> {
         let mut field = with_length(data, message);
         assert!(field.starts_with(data));
@@ -86,7 +85,7 @@ mod tests {
     fn data_of_peers_without_the_mark_is_not_cut() {
         let mut field = vec![7; 56];
         assert_eq!(cut(field.clone()), field);
-        // A mark behind octets that are no padding is none.
+        // A mark behind octets that are not padding does not count.
         field[52..].copy_from_slice(&[FIRST[0], FIRST[1], 3, !3]);
         assert_eq!(cut(field.clone()), field);
         // A length that the field does not have, and a wrong complement.

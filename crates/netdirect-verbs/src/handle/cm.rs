@@ -24,7 +24,7 @@ unsafe impl Send for EventChannel {}
 // SAFETY: as above.
 unsafe impl Sync for EventChannel {}
 
-/// What an event says.
+/// The contents of an event.
 #[derive(Debug)]
 pub(crate) enum CmNews {
     AddressResolved,
@@ -46,7 +46,7 @@ pub(crate) enum CmNews {
 }
 
 impl CmNews {
-    /// Whether there is no peer any more. On InfiniBand one that gives up tells so by a rejection, also after it has asked for a
+    /// Returns true if there is no peer any more. On InfiniBand a peer that gives up sends a rejection, also after it has asked for a
     /// connection or was answered.
     pub(crate) fn has_lost_peer(&self) -> bool {
         matches!(
@@ -147,7 +147,7 @@ impl EventChannel {
             Vec::new()
         } else {
             let start = connection.private_data.cast::<u8>();
-            // SAFETY: the event holds so many octets until it is acknowledged.
+            // SAFETY: the event holds this many octets until it is acknowledged.
             unsafe { std::slice::from_raw_parts(start, length) }.to_vec()
         };
         CmEvent {
@@ -169,14 +169,14 @@ impl Drop for EventChannel {
     }
 }
 
-/// How often a peer sends a message again for which there was no Receive, and the code of the 327.68 ms that it waits each time. Then
-/// its request fails with ND_IO_TIMEOUT, after about 2 s (AMB-008). The highest number of times means without end: a shared receive
-/// queue may be empty for a while, and this must not end the connection (ADPT-076).
+/// The number of times that a peer sends a message again for which there was no Receive, and the code of the 327.68 ms that it waits each
+/// time. Then its request fails with ND_IO_TIMEOUT, after about 2 s (AMB-008). The highest number of times means without end: a shared
+/// receive queue may be empty for a while, and this must not end the connection (ADPT-076).
 const RECEIVE_RETRIES: u8 = 6;
 const SHARED_RECEIVE_RETRIES: u8 = 7;
 const RECEIVE_TIMER: u8 = 30;
 
-/// What both sides tell each other during connection set-up.
+/// The parameters that both sides exchange during connection set-up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionParameters<'a> {
     pub(crate) private_data: &'a [u8],
@@ -185,7 +185,7 @@ pub(crate) struct ConnectionParameters<'a> {
 }
 
 impl ConnectionParameters<'_> {
-    /// For the connection of this queue pair.
+    /// The parameters for the connection of this queue pair.
     fn raw(&self, pair: &QueuePairHandle) -> io::Result<c::rdma_conn_param> {
         let is_shared = pair.shares_receives();
         Ok(c::rdma_conn_param {
@@ -207,17 +207,17 @@ impl ConnectionParameters<'_> {
     }
 }
 
-/// Why a connection is not made at its last step.
+/// The reason why a connection is not made at its last step.
 #[derive(Debug)]
 pub(crate) enum NotReady {
-    /// The connection manager has the connection no more: the peer is gone.
+    /// The connection manager no longer has the connection: the peer has disconnected.
     Gone(io::Error),
     /// The device refuses to change the queue pair.
     Refused(io::Error),
 }
 
 impl NotReady {
-    /// Tells it to the log. Returns the status of the call.
+    /// Logs the reason. Returns the status of the call.
     pub(crate) fn status(&self) -> Status {
         match self {
             Self::Gone(error) => {
@@ -250,7 +250,7 @@ impl CmId {
         let mut raw = ptr::null_mut();
         let create = channel.libraries.cm.rdma_create_id;
         let context = ptr::without_provenance_mut::<c_void>(usize::try_from(key).unwrap_or(0));
-        // SAFETY: the channel exists. The key is a number, which nobody follows as a pointer.
+        // SAFETY: the channel exists. The key is a number, which is never used as a pointer.
         outcome(unsafe { create(channel.raw.as_ptr(), &raw mut raw, context, c::RDMA_PS_TCP) })?;
         Ok(Self {
             channel: Arc::clone(channel),
@@ -260,7 +260,7 @@ impl CmId {
 
     fn set_key(&self, key: u64) {
         let context = ptr::without_provenance_mut::<c_void>(usize::try_from(key).unwrap_or(0));
-        // SAFETY: called once, for a new identifier, whose events nobody takes yet; librdmacm leaves the field to its user.
+        // SAFETY: called once, for a new identifier, whose events no thread takes yet; librdmacm leaves the field to its user.
         unsafe { (*self.raw.as_ptr()).context = context };
     }
 
@@ -316,16 +316,16 @@ impl CmId {
         outcome(unsafe { accept(self.raw.as_ptr(), &raw mut raw) })
     }
 
-    /// Tells the peer that the active side is ready. Not on iWARP.
+    /// Notifies the peer that the active side is ready. Not on iWARP.
     pub(crate) fn establish(&self) -> io::Result<()> {
         let establish = self.channel.libraries.cm.rdma_establish;
         // SAFETY: the identifier exists.
         outcome(unsafe { establish(self.raw.as_ptr()) })
     }
 
-    /// Moves the queue pair to the states in which it receives, and then sends. On iWARP the driver does so. The port and the
-    /// partition key of the route are set first. Without `limits` those hold that both sides have told each other; before Accept
-    /// these are only what the peer has asked for.
+    /// Moves the queue pair to the states in which it receives, and then sends. On iWARP the driver does so. The port and the partition key
+    /// of the route are set first. Without `limits` those hold that both sides have exchanged; before Accept these are only those of the
+    /// peer's request.
     pub(crate) fn make_ready(
         &self,
         pair: &QueuePairHandle,
@@ -391,8 +391,8 @@ impl CmId {
     }
 
     /// The addresses. librdmacm writes them in Bind, in Listen, when an address is to be resolved, and while it takes the event that
-    /// tells of this address, or of a new identifier. Callers look at them after a later event of the identifier only, or at those of
-    /// a new identifier.
+    /// reports this address, or a new identifier. Callers look at them only after a later event of the identifier, or at those of a new
+    /// identifier.
     fn addresses(&self) -> *const c::rdma_addr {
         let id = self.raw.as_ptr();
         // SAFETY: the identifier exists as long as `self`.
@@ -413,7 +413,7 @@ impl CmId {
         Some(name.to_string_lossy().into_owned())
     }
 
-    /// Whether the port is down to which the address of the identifier belongs. False where that cannot be known.
+    /// Returns true if the port is down to which the address of the identifier belongs, and false if that is unknown.
     pub(crate) fn is_port_down(&self) -> bool {
         // SAFETY: the identifier exists.
         let number = unsafe { (*self.raw.as_ptr()).port_num };
@@ -431,8 +431,8 @@ impl CmId {
 impl Drop for CmId {
     fn drop(&mut self) {
         let destroy = self.channel.libraries.cm.rdma_destroy_id;
-        // SAFETY: the identifier is destroyed once. No thread holds an event of it, because the taker of events acknowledges
-        // each before it lets go of the lock under which it takes them.
+        // SAFETY: the identifier is destroyed once. No thread holds an event of it, because the taker of events acknowledges each before it
+        // releases the lock under which it takes them.
         let _ = unsafe { destroy(self.raw.as_ptr()) };
     }
 }
@@ -478,7 +478,7 @@ fn to_raw(address: SocketAddr) -> libc::sockaddr_storage {
 ///
 /// `storage` points to a whole `sockaddr_storage`.
 unsafe fn from_raw(storage: *const libc::sockaddr_storage) -> Option<SocketAddr> {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     let family = i32::from(unsafe { (*storage).ss_family });
     match family {
         libc::AF_INET => {

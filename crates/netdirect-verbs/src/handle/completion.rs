@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{Context, is_empty, made, never_block, outcome};
 use crate::sys::bindings as c;
 
-/// What a completion queue tells of a request.
+/// The report of a completion queue about a request.
 pub(crate) type WorkCompletion = c::ibv_wc;
 
 /// The four octets that the message of a Receive carried.
@@ -26,7 +26,7 @@ pub(crate) fn invalidated_key(completion: &WorkCompletion) -> Option<u32> {
     (completion.wc_flags & c::IBV_WC_WITH_INV != 0).then_some(key)
 }
 
-/// A completion queue, and the channel that tells when it has results.
+/// A completion queue, and the channel that reports when it has results.
 #[derive(Debug)]
 pub(crate) struct CompletionChannelQueue {
     context: Arc<Context>,
@@ -40,7 +40,7 @@ unsafe impl Send for CompletionChannelQueue {}
 unsafe impl Sync for CompletionChannelQueue {}
 
 impl CompletionChannelQueue {
-    /// A queue for `depth` results. `key` names it in asynchronous events.
+    /// Makes a queue for `depth` results. `key` names it in asynchronous events.
     pub(crate) fn new(
         context: &Arc<Context>,
         depth: u32,
@@ -52,7 +52,7 @@ impl CompletionChannelQueue {
         // SAFETY: the context is open.
         let channel = made(unsafe { (verbs.ibv_create_comp_channel)(context.raw()) })?;
         let key = ptr::without_provenance_mut::<c_void>(usize::try_from(key).unwrap_or(0));
-        // SAFETY: context and channel exist. The key is a number, which nobody follows as a pointer.
+        // SAFETY: context and channel exist. The key is a number, which is never used as a pointer.
         let queue = made(unsafe {
             (verbs.ibv_create_cq)(
                 context.raw(),
@@ -92,12 +92,12 @@ impl CompletionChannelQueue {
         let poll = self.context.operations().poll_cq;
         let poll = poll.ok_or(io::ErrorKind::Unsupported)?;
         let room = i32::try_from(into.len()).unwrap_or(i32::MAX);
-        // SAFETY: the queue exists, and there is room for so many results.
+        // SAFETY: the queue exists, and there is room for this many results.
         let count = unsafe { poll(self.queue.as_ptr(), room, into.as_mut_ptr()) };
         usize::try_from(count).map_err(|_| io::Error::from_raw_os_error(count.saturating_abs()))
     }
 
-    /// Has the channel tell of the next result.
+    /// Makes the channel report the next result.
     pub(crate) fn arm(&self, solicited_only: bool) -> io::Result<()> {
         let arm = self.context.operations().req_notify_cq;
         let arm = arm.ok_or(io::ErrorKind::Unsupported)?;
@@ -105,7 +105,7 @@ impl CompletionChannelQueue {
         outcome(unsafe { arm(self.queue.as_ptr(), solicited_only.into()) })
     }
 
-    /// Takes what the channel has told. Whether it has told anything.
+    /// Takes a report of the channel. Returns true if there was one.
     pub(crate) fn take_event(&self) -> io::Result<bool> {
         let verbs = &self.context.libraries().verbs;
         let (mut queue, mut key) = (ptr::null_mut(), ptr::null_mut());

@@ -21,7 +21,7 @@ unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-/// What a device can do.
+/// The limits of a device.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DeviceLimits {
     pub(crate) vendor_id: u32,
@@ -52,12 +52,12 @@ pub(crate) struct Port {
     pub(crate) longest: u32,
 }
 
-/// Something that a device tells unasked. An object is named by the key that it was made with.
+/// An event that a device reports unasked. An object is named by the key that it was made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AsyncEvent {
     CompletionQueueBroke(u64),
     QueuePairBroke(u32),
-    /// A queue pair that has failed takes no more from its shared receive queue, and its results are all there.
+    /// A queue pair that has failed takes no more from its shared receive queue, and all its results are in the queue.
     LastReceiveEnded(u32),
     SharedReceivesBroke(u64),
     SharedReceivesLow(u64),
@@ -111,7 +111,7 @@ impl Context {
         unsafe { &*table }
     }
 
-    /// Whether the device speaks iWARP.
+    /// Returns true if the device speaks iWARP.
     pub(crate) fn is_iwarp(&self) -> bool {
         // SAFETY: the context is open as long as `self` exists.
         let device = unsafe { self.raw.as_ref() }.device;
@@ -192,7 +192,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: all objects of the context hold it, so none is left; nobody uses the context after its last owner.
+        // SAFETY: all objects of the context hold it, so none is left; the context is not used after its last owner.
         let _ = unsafe { (self.libraries.verbs.ibv_close_device)(self.raw.as_ptr()) };
     }
 }

@@ -11,7 +11,7 @@ use netdirect::Buffer;
 use super::{ProtectionDomain, made, outcome};
 use crate::sys::bindings as c;
 
-/// What a registration allows.
+/// The accesses that a registration allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Access {
     pub(crate) local_write: bool,
@@ -35,7 +35,7 @@ impl Access {
     }
 }
 
-/// A buffer that is registered with the device. The buffer lives until the device has let go of it.
+/// A buffer that is registered with the device. The buffer lives until the device no longer uses it.
 #[derive(Debug)]
 pub(crate) struct Registration {
     pd: Arc<ProtectionDomain>,
@@ -83,7 +83,7 @@ impl Registration {
         let region = self.raw.as_ptr();
         // SAFETY: the region exists as long as `self`.
         let key = unsafe { &raw const (*region).lkey };
-        // SAFETY: as above. No reference to the whole region is made, which belongs to libibverbs.
+        // SAFETY: as above. The region belongs to libibverbs, so no reference to all of it is made.
         unsafe { key.read() }
     }
 
@@ -91,7 +91,7 @@ impl Registration {
         let region = self.raw.as_ptr();
         // SAFETY: the region exists as long as `self`.
         let key = unsafe { &raw const (*region).rkey };
-        // SAFETY: as above. No reference to the whole region is made, which belongs to libibverbs.
+        // SAFETY: as above. The region belongs to libibverbs, so no reference to all of it is made.
         unsafe { key.read() }
     }
 }
@@ -101,9 +101,9 @@ impl Drop for Registration {
         let deregister = self.pd.context().libraries().verbs.ibv_dereg_mr;
         // SAFETY: the region is deregistered once.
         match outcome(unsafe { deregister(self.raw.as_ptr()) }) {
-            // SAFETY: the device has let go of the buffer, which nobody uses after this.
+            // SAFETY: the device no longer uses the buffer, and it is not used after this.
             Ok(()) => unsafe { ManuallyDrop::drop(&mut self.buffer) },
-            // The device may still write the buffer, which therefore stays for good.
+            // The device may still write the buffer, which is therefore never freed.
             Err(error) => tracing::error!(
                 %error,
                 "the device does not let go of {} octets of memory, which stay in use until the program ends",

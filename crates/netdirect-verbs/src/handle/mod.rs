@@ -1,5 +1,5 @@
-//! Objects of libibverbs and librdmacm with owners: each handle keeps alive what its object needs, and destroys the object when
-//! it is dropped. Errors of the libraries are [`io::Error`]s here, whichever way a library tells them.
+//! Objects of libibverbs and librdmacm with owners: each handle keeps alive the objects that its own needs, and destroys its object when it
+//! is dropped. Errors of the libraries are [`io::Error`]s here, in whichever way a library reports them.
 
 mod cm;
 mod completion;
@@ -27,8 +27,8 @@ pub(crate) use window::{MemoryWindowHandle, WindowKind};
 /// One local buffer of a request, with the layout of `ibv_sge`.
 pub(crate) type LocalSge = crate::sys::bindings::ibv_sge;
 
-/// The entries of a request as the libraries take them. Without entries, there is nothing to point to: libcxgb4 looks at the first
-/// entry of a Read wherever the pointer is not null.
+/// The entries of a request in the form that the libraries take. Without entries, the pointer is null: libcxgb4 looks at the first entry of
+/// a Read wherever the pointer is not null.
 fn entries(sges: &[LocalSge]) -> *mut LocalSge {
     if sges.is_empty() {
         return std::ptr::null_mut();
@@ -46,7 +46,7 @@ fn outcome(returned: c_int) -> io::Result<()> {
     }
 }
 
-/// The object that a function has made; without one, errno tells why.
+/// The object that a function has made; without one, errno has the reason.
 fn made<T>(object: *mut T) -> io::Result<NonNull<T>> {
     NonNull::new(object).ok_or_else(|| {
         let error = io::Error::last_os_error();
@@ -62,7 +62,7 @@ fn never_block(descriptor: std::os::fd::BorrowedFd<'_>) -> io::Result<()> {
     rustix::io::ioctl_fionbio(descriptor, true).map_err(io::Error::from)
 }
 
-/// Whether a call failed because there is nothing to read.
+/// Returns true if a call failed because there is nothing to read.
 fn is_empty(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -48,12 +48,12 @@ pub(crate) struct RemoteMemory {
 #[derive(Debug)]
 pub(crate) struct PostFailure {
     pub(crate) error: io::Error,
-    /// The driver has the request nevertheless, but could not tell the device.
+    /// The driver has the request nevertheless, but could not pass it to the device.
     pub(crate) is_queued: bool,
 }
 
 impl PostFailure {
-    /// Of a call that has returned `error` and named the request `bad` as the one that it refuses.
+    /// Makes the failure of a call that has returned `error`, and has named the request `bad` as the one that it refuses.
     fn of<T>(bad: *const T) -> impl FnOnce(io::Error) -> Self {
         move |error| Self {
             error,
@@ -90,7 +90,7 @@ impl WindowBind<'_> {
         }
     }
 
-    /// As a request of the send queue.
+    /// Converts the Bind into a request of the send queue.
     fn request<'a>(&self, operation: Operation<'a>) -> SendRequest<'a> {
         SendRequest {
             id: self.id,
@@ -103,7 +103,7 @@ impl WindowBind<'_> {
     }
 }
 
-/// What a window is bound to.
+/// The memory that a window is bound to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowRange {
     pub(crate) address: u64,
@@ -111,7 +111,7 @@ pub(crate) struct WindowRange {
     pub(crate) access: Access,
 }
 
-/// What a request of the send queue does.
+/// The operation of a request of the send queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operation<'a> {
     Send,
@@ -189,12 +189,12 @@ impl QueuePairHandle {
         unsafe { number.read() }
     }
 
-    /// Whether it takes Receives from a shared queue.
+    /// Returns true if it takes Receives from a shared queue.
     pub(super) fn shares_receives(&self) -> bool {
         self.shared.is_some()
     }
 
-    /// Lets Receives be posted, and says what the peer may do.
+    /// Lets Receives be posted, and sets the rights of the peer.
     pub(crate) fn init(&self, is_iwarp: bool) -> io::Result<()> {
         let mut attributes = c::ibv_qp_attr {
             qp_state: c::IBV_QPS_INIT,
@@ -209,7 +209,7 @@ impl QueuePairHandle {
         self.modify(&mut attributes, mask)
     }
 
-    /// What the peer may do, as far as memory allows it.
+    /// The rights of the peer, as far as memory allows them.
     pub(super) fn access(&self) -> u32 {
         let access = Access {
             remote_read: true,

@@ -21,7 +21,7 @@ unsafe impl Send for SharedReceivesHandle {}
 unsafe impl Sync for SharedReceivesHandle {}
 
 impl SharedReceivesHandle {
-    /// A queue for `depth` Receives. `key` names it in asynchronous events.
+    /// Makes a queue for `depth` Receives. `key` names it in asynchronous events.
     pub(crate) fn new(
         pd: &Arc<ProtectionDomain>,
         depth: u32,
@@ -74,7 +74,7 @@ impl SharedReceivesHandle {
         )
     }
 
-    /// Has the device tell once when fewer Receives than `limit` are left.
+    /// Makes the device report once when fewer Receives than `limit` are left.
     pub(crate) fn arm(&self, limit: u32) -> io::Result<()> {
         self.modify(
             c::ibv_srq_attr {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use super::{ProtectionDomain, made};
 use crate::sys::bindings as c;
 
-/// What a device has of windows.
+/// The type of windows of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WindowKind {
-    /// A window of the protection domain. A call of its own binds it, and makes its key. A bind to no octets unbinds it.
+    /// A window of the protection domain. A separate call binds it, and makes its key. A bind to no octets unbinds it.
     Type1,
     /// A window of the queue pair that it is bound on. A work request binds it, with a key whose lowest octet is the client's
     /// choice, and another one invalidates it. The peer can invalidate it as well.

@@ -1,6 +1,6 @@
 //! The functions of the two libraries as tables of pointers, filled when the first adapter is asked for.
 //!
-//! A program that is linked with this crate starts without the libraries. Tests fill the tables with functions of their own.
+//! A program that is linked with this crate starts without the libraries. Tests fill the tables with other functions.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::fmt;
@@ -12,8 +12,8 @@ use libloading::Library;
 use super::bindings as c;
 use crate::unavailable::Unavailable;
 
-/// Defines a table with one field for each function, and how it is loaded. The compiler compares the types of the fields with
-/// the declarations that bindgen has made of the headers.
+/// Defines a table with one field for each function, and the code that loads it. The compiler compares the types of the fields with the
+/// declarations that bindgen has made of the headers.
 macro_rules! table {
     ($(#[$doc:meta])* $name:ident { $($function:ident: fn($($argument:ty),*) $(-> $result:ty)?;)* }) => {
         $(#[$doc])*
@@ -42,8 +42,8 @@ macro_rules! table {
 }
 
 table! {
-    /// Functions of libibverbs. The functions of the data path are not among them, since each device's driver has its own:
-    /// they are in the table of operations of an `ibv_context`.
+    /// Functions of libibverbs. The functions of the data path are not among them, since each device's driver has separate ones: they are
+    /// in the table of operations of an `ibv_context`.
     VerbsLibrary {
         ibv_get_device_list: fn(*mut c_int) -> *mut *mut c::ibv_device;
         ibv_free_device_list: fn(*mut *mut c::ibv_device);
@@ -110,7 +110,7 @@ impl fmt::Debug for Libraries {
 }
 
 impl Libraries {
-    /// The libraries of this machine, which are loaded by the first call and stay.
+    /// The libraries of this machine, which are loaded by the first call and stay loaded.
     pub(crate) fn load() -> Result<&'static Self, Unavailable> {
         static LOADED: OnceLock<Result<Libraries, Unavailable>> = OnceLock::new();
         let loaded = LOADED.get_or_init(|| {
@@ -140,7 +140,7 @@ fn open<T>(
         package,
         error: error.to_string(),
     })?;
-    // The table points into the library, which therefore stays for good.
+    // The table points into the library, which is therefore never unloaded.
     std::mem::forget(library);
     Ok(table)
 }

@@ -1,4 +1,4 @@
-//! Layouts of the bindings against the headers that are installed, and what is said of libraries that are not.
+//! Layouts of the bindings against the installed headers, and the errors for libraries that are not installed.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,7 +9,7 @@ use std::process::Command;
 use super::bindings as c;
 use super::library::Libraries;
 
-/// Lines of a program in C that prints the layouts, and what it has to print.
+/// Lines of a program in C that prints the layouts, and its expected output.
 macro_rules! layouts {
     ($($kind:ident: $($field:ident),*;)*) => {
         [$((
@@ -69,7 +69,7 @@ fn layouts() -> impl IntoIterator<Item = (&'static str, String)> {
     fixed.into_iter().chain([layout_that_grows()])
 }
 
-/// Compiles the program against the headers in `include`, or against those of the system, and compares what it prints.
+/// Compiles the program against the headers in `include`, or against those of the system, and compares its output.
 fn compare(include: Option<&Path>) {
     let mut program = String::from(
         "#include <stddef.h>\n#include <stdio.h>\n#include <infiniband/verbs.h>\n#include <rdma/rdma_cma.h>\n\

@@ -55,7 +55,7 @@ fn some_drivers_tell_the_limits_in_each_others_place_when_a_connection_is_establ
             objects.connector.get_private_data(),
             Ok(b"from the callee".to_vec())
         );
-        // Cut to what this side has asked for, which is 4 inbound and 2 outbound.
+        // Cut to this side's request, which is 4 inbound and 2 outbound.
         let (inbound, outbound): (u32, u32) = found;
         let limits = ReadLimits {
             inbound: inbound.min(4),
@@ -207,7 +207,7 @@ fn ovl_001_cancel_ends_a_disconnect_under_way_with_all_notifications() {
     for request in [&first, &disconnect, &last] {
         assert_eq!(request.status(), Status::CANCELED);
     }
-    // The connection has ended all the same.
+    // The connection has ended nevertheless.
     objects.qp.receive(1, &[SGE]).expect("posted");
     assert_eq!(objects.result().status, Status::CANCELED);
     let peer = connector.get_peer_address();
@@ -241,7 +241,7 @@ pub(super) fn requested(objects: &Objects) {
     requested_with(objects, b"hello");
 }
 
-/// As [`requested`], with this private data.
+/// Like [`requested`], with this private data.
 pub(super) fn requested_with(objects: &Objects, data: &[u8]) {
     let listener = objects
         .adapter
@@ -336,7 +336,7 @@ fn siw_always_has_a_place_for_the_ready_to_receive_read() {
     }
 }
 
-/// A connection of TCP on which the peer has sent something that nobody has read.
+/// A connection of TCP on which the peer has sent octets that were not read.
 fn with_unread_octets() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind((HERE, 0)).expect("a listener");
     let mut there = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
@@ -346,7 +346,7 @@ fn with_unread_octets() -> (TcpStream, TcpStream) {
     (here, there)
 }
 
-/// Accepts the peer of this connection, and returns the requests that are posted by that.
+/// Accepts the peer of this connection, and returns the requests that this posts.
 fn posted_by_accept(objects: &Objects, tcp: &TcpStream, outbound: u32) -> Vec<fake::Post> {
     let v4 = |address| match address {
         Ok(SocketAddr::V4(address)) => address,
@@ -376,7 +376,7 @@ fn siw_is_made_to_read_what_it_has_left_untouched() {
     };
     assert_eq!((read.opcode, read.entries), (c::IBV_WR_RDMA_READ, 1));
     assert_eq!(read.flags & c::IBV_SEND_SIGNALED, 0);
-    // The client sees its own requests alone, whatever becomes of this one.
+    // The client sees only its own requests, whatever the outcome of this one.
     let flags = netdirect::OpFlags::empty();
     objects.qp.send(9, &[SGE], flags).expect("posted");
     let send = super::last_post();
@@ -446,7 +446,7 @@ fn conn_059_accept_waits_for_ever_where_the_user_says_so() {
     let (connector, qp) = (&objects.connector, &objects.qp);
     let accepted = connector.accept(qp, 1, 1, &[], &overlapped);
     assert_eq!(accepted, Ok(Started::Pending));
-    // When the adapter's thread takes the second event, it has looked whether a time has come.
+    // When the adapter's thread takes the second event, it has checked its times.
     for _ in 0..2 {
         fake::with(|world| world.tell_of_device(c::IBV_EVENT_PORT_ACTIVE));
         fake::until(|world| !world.has_device_events());
@@ -562,7 +562,7 @@ fn a_peer_is_reached_from_the_address_that_the_system_routes_from() {
     let other = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
     let core = open(vec![other, HERE], &Options::default());
     assert_eq!(core.local_address_for(HERE), Some(HERE));
-    // An address that is routed from none of the adapter's, or not at all.
+    // An address that is not routed from an address of the adapter, or not at all.
     let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
     assert_eq!(core.local_address_for(elsewhere), Some(other));
     assert_eq!(

@@ -1,5 +1,5 @@
-//! A library of our own in place of rdma-core: it makes objects, notes the calls, and tells what a test has it tell. So the tests
-//! run on machines without rdma-core and without devices.
+//! A fake library in place of rdma-core: it makes objects, notes the calls, and reports the events that a test requests. So the tests run
+//! on machines without rdma-core and without devices.
 
 mod cm;
 mod verbs;
@@ -67,7 +67,7 @@ pub(super) static LIBRARIES: Libraries = Libraries {
     },
 };
 
-/// What the fake library has and does. Pointers are kept as numbers, since no thread owns them.
+/// The state and the behaviour of the fake library. Pointers are kept as numbers, since no thread owns them.
 #[derive(Default)]
 pub(super) struct World {
     /// The number that the device gives as its vendor's: that of siw, unless a test wants another driver.
@@ -76,9 +76,9 @@ pub(super) struct World {
     pub(super) has_atomics: bool,
     /// The device has shared receive queues.
     pub(super) has_shared_receives: bool,
-    /// What the device says of windows: bits of `device_cap_flags`.
+    /// The device's flags about windows: bits of `device_cap_flags`.
     pub(super) windows: u32,
-    /// The driver has no windows of type 2, whatever the device says.
+    /// The driver has no windows of type 2, even if the device reports them.
     pub(super) lacks_windows_2: bool,
     /// The machine has no device.
     pub(super) lacks_device: bool,
@@ -97,25 +97,25 @@ pub(super) struct World {
     queues: Vec<Queue>,
     /// The device was pulled out: completion channels fail, and stay readable.
     has_gone: bool,
-    /// Completion queues tell of results, but nobody is woken up by that.
+    /// Completion queues report results, but this wakes no thread up.
     pub(super) holds_events: bool,
     /// Queue pairs that exist: the pointer, the number, and the completion queues of initiator and Receives.
     pub(super) pairs: Vec<Pair>,
     /// Identifiers that exist.
     pub(super) ids: Vec<usize>,
-    /// What was posted and has not been looked at: the number of the queue pair, whether it is a Receive, and its identifier.
+    /// Posts that were not checked yet: the number of the queue pair, true for a Receive, and its identifier.
     pub(super) posted: VecDeque<Post>,
-    /// What posts return, in order; 0 when there is nothing left.
+    /// The results of posts, in order; 0 when there is nothing left.
     pub(super) post_returns: VecDeque<c_int>,
-    /// What Binds and Listens of identifiers return, in order; 0 when there is nothing left.
+    /// The results of Binds and Listens of identifiers, in order; 0 when there is nothing left.
     pub(super) bind_returns: VecDeque<c_int>,
     pub(super) listen_returns: VecDeque<c_int>,
     pub(super) connect_returns: c_int,
     pub(super) accept_returns: c_int,
-    /// What making a queue pair ready to receive returns.
+    /// The result of making a queue pair ready to receive.
     pub(super) ready_returns: c_int,
     pub(super) register_fails: c_int,
-    /// The number of the next queue pair, where a test wants it to be one that was used before.
+    /// The number of the next queue pair, for a test that reuses a number.
     pub(super) next_pair: Option<u32>,
     /// Destroying a queue pair takes as long as this is set.
     pub(super) holds_pairs: bool,
@@ -123,19 +123,20 @@ pub(super) struct World {
     pub(super) holds_new_pairs: bool,
     /// Private data and limits of the last Connect, Accept or Reject.
     pub(super) told: Option<(Vec<u8>, u8, u8)>,
-    /// How often the peer is to send again what has found no Receive here, and whether Receives are shared.
+    /// The number of times that the peer should send a message again that has found no Receive here, and true if Receives are shared.
     pub(super) told_of_receives: Option<(u8, bool)>,
     pub(super) calls: Vec<&'static str>,
     /// The addresses of peers' requests, of this side and of the peer.
     pub(super) addresses: Option<(SocketAddrV4, SocketAddrV4)>,
-    /// What enlarging a shared receive queue returns.
+    /// The result of enlarging a shared receive queue.
     pub(super) enlarge_returns: c_int,
     /// The depths that shared receive queues were enlarged to, and the limits that they were armed with.
     pub(super) enlarged: Vec<u32>,
     pub(super) armed: Vec<u32>,
-    /// How long peers wait before they send again what has found no Receive, as queue pairs were made ready to receive.
+    /// The times that peers wait before they send a message again that has found no Receive, set when queue pairs were made ready to
+    /// receive.
     pub(super) receive_timers: Vec<u8>,
-    /// How queue pairs were changed.
+    /// The changes of queue pairs.
     pub(super) changes: Vec<Change>,
 }
 
@@ -150,7 +151,7 @@ struct Event {
 // SAFETY: its pointers lead to its own data and to identifiers, which every thread may use.
 unsafe impl Send for Event {}
 
-/// A change of a queue pair: its state, what the peer may do, and how many inbound and outbound Reads there may be.
+/// A change of a queue pair: its state, the rights of the peer, and the numbers of inbound and outbound Reads.
 pub(super) type Change = (u32, u32, u8, u8);
 
 /// A completion queue.
@@ -159,9 +160,9 @@ struct Queue {
     channel: usize,
     depth: usize,
     results: VecDeque<c::ibv_wc>,
-    /// The channel tells of the next result; with `true` of the next one that has failed. No result of this library is solicited.
+    /// The channel reports the next result; with `true` the next one that has failed. No result of this library is solicited.
     armed: Option<bool>,
-    /// What the channel has told and nobody has taken.
+    /// The reports of the channel that were not taken yet.
     events: u32,
 }
 
@@ -183,7 +184,7 @@ pub(super) struct Post {
     pub(super) points: bool,
     pub(super) flags: u32,
     pub(super) opcode: u32,
-    /// The key of a Bind or an Invalidate, and how much is bound.
+    /// The key of a Bind or an Invalidate, and the number of octets that are bound.
     pub(super) key: u32,
     pub(super) bound: u64,
 }
@@ -256,7 +257,7 @@ impl World {
         self.tell_with(id, event, status, &[], (0, 0));
     }
 
-    /// As [`tell`](Self::tell), with private data, and with responder resources and initiator depth.
+    /// Like [`tell`](Self::tell), with private data, and with responder resources and initiator depth.
     pub(super) fn tell_with(
         &mut self,
         id: usize,
@@ -272,7 +273,7 @@ impl World {
             listener = id;
             id = self.make_id(self.channel, ptr::null_mut());
             if let Some((local, peer)) = self.addresses {
-                // SAFETY: just made, and nobody else knows it.
+                // SAFETY: just made, and not known to other threads.
                 let addresses = unsafe { &raw mut (*id).route.addr };
                 // SAFETY: the identifier has places for two addresses of any kind.
                 unsafe {
@@ -317,18 +318,18 @@ impl World {
         id
     }
 
-    /// The device tells an event of its own.
+    /// The device reports an event of its own.
     pub(super) fn tell_of_device(&mut self, event: c_uint) {
         self.async_events.push_back((event, 0));
         self.ring(self.context);
     }
 
-    /// Whether somebody still has to take an event of the device.
+    /// Returns true if an event of the device was not taken yet.
     pub(super) fn has_device_events(&self) -> bool {
         !self.async_events.is_empty()
     }
 
-    /// The device tells an event of the queue pair that was made last.
+    /// The device reports an event of the queue pair that was made last.
     pub(super) fn tell_of_pair(&mut self, event: c_uint) {
         let pair = self.pairs.last().expect("a queue pair");
         self.async_events.push_back((event, pair.at));
@@ -384,7 +385,7 @@ impl World {
         }
     }
 
-    /// The device is pulled out, of which its completion channels tell first.
+    /// The device is pulled out, which its completion channels report first.
     pub(super) fn pull_out(&mut self) {
         self.has_gone = true;
         for queue in &self.queues {
@@ -399,7 +400,7 @@ impl World {
         channels.map(|(_, own)| own.as_raw_fd()).collect()
     }
 
-    /// How many results wait in completion queues.
+    /// The number of results that wait in completion queues.
     pub(super) fn waiting_results(&self) -> usize {
         let queues = self.queues.iter();
         queues.map(|queue| queue.results.len()).sum()

@@ -1,4 +1,4 @@
-//! Two overlapped files of one adapter. One event channel tells of the connections of both.
+//! Two overlapped files of one adapter. One event channel reports events of the connections of both.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::sys::bindings as c;
 /// A limit that only ends a hang.
 const HANG: Duration = Duration::from_secs(60);
 
-/// Waits as an event loop does that watches this file and no other.
+/// Waits like an event loop that watches this file and no other.
 fn until_readable(descriptor: BorrowedFd<'_>) {
     let mut watched = [PollFd::new(&descriptor, PollFlags::IN)];
     let limit = Timespec::try_from(HANG).expect("small");
@@ -22,7 +22,7 @@ fn until_readable(descriptor: BorrowedFd<'_>) {
     assert_eq!(ready, 1, "the descriptor is not readable");
 }
 
-/// The next packet has this key, and is of this request; the other port has none.
+/// The next packet has this key, and belongs to this request; the other port has none.
 fn only_packet(port: &CompletionPort, key: u64, of: &Overlapped, other: &CompletionPort) {
     let packet: Packet = port.get(Some(HANG)).expect("a packet");
     assert_eq!((packet.key, packet.status), (key, Status::SUCCESS));
@@ -83,7 +83,7 @@ fn adpt_007_requests_end_at_the_file_of_their_object_though_one_channel_serves_b
         }
         only_packet(&ports[1], keys[1], &accepted, &ports[0]);
 
-        // The end of the connection is taken by whoever comes first, here a thread that waits at the listener's file.
+        // The first thread to look takes the end of the connection, here one that waits at the listener's file.
         watched.progress();
         let ends = Overlapped::new();
         let started = connector.notify_disconnect(&ends);

@@ -15,7 +15,7 @@ fn objects() -> Objects {
     Objects::new()
 }
 
-/// Data in a field of so many octets, which ends with the mark of its length.
+/// Data in a field of `SIZE` octets, which ends with the mark of its length.
 fn field<const SIZE: usize>(data: &[u8]) -> [u8; SIZE] {
     let mut field = [0; SIZE];
     field[..data.len()].copy_from_slice(data);
@@ -47,7 +47,7 @@ fn accepting() -> (Objects, Overlapped) {
     (objects, overlapped)
 }
 
-/// Connects, and has the peer answer with this field.
+/// Connects, and makes the peer answer with this field.
 fn answered(objects: &Objects, reply: &[u8]) -> Overlapped {
     let (overlapped, id) = connecting(objects, b"from the caller");
     fake::with(|world| {
@@ -175,7 +175,7 @@ fn a_peer_without_a_place_gets_no_private_data_at_all() {
     assert_eq!(told(), field::<148>(&[]));
 }
 
-/// Has the peer reject a Connect, for this reason and with this field. Returns the private data.
+/// Makes the peer reject a Connect, for this reason and with this field. Returns the private data.
 fn rejected(reason: i32, data: &[u8]) -> Vec<u8> {
     let objects = objects();
     let (overlapped, id) = connecting(&objects, &[]);
@@ -193,7 +193,7 @@ fn only_a_rejection_by_a_program_has_private_data() {
     assert_eq!(rejected(28, &field::<148>(b"no")), b"no");
     let other = unmarked::<148>(b"no");
     assert_eq!(rejected(28, &other), other);
-    // Nobody listens.
+    // There is no listener.
     assert_eq!(rejected(8, &unmarked::<148>(&[])), []);
 }
 
@@ -217,7 +217,7 @@ fn the_end_of_a_connection_is_answered_because_the_peer_waits_for_that() {
     assert!(!end(&Objects::connected()));
 }
 
-/// Has the queue pair of a connection fail, by `fail`. The client and the peer are told.
+/// Makes the queue pair of a connection fail, by `fail`. The client and the peer are notified.
 fn peer_is_told(objects: &Objects, fail: impl FnOnce(&mut fake::World)) {
     let ends = Overlapped::new();
     let _ = objects.connector.notify_disconnect(&ends).expect("started");
@@ -233,7 +233,7 @@ fn peer_is_told(objects: &Objects, fail: impl FnOnce(&mut fake::World)) {
 #[test]
 fn the_peer_is_told_when_a_queue_pair_fails() {
     let _turn = fake::turn();
-    // A request tells it.
+    // A request reports it.
     let objects = connected();
     objects.qp.receive(1, &[]).expect("posted");
     let post = super::last_post();
@@ -242,7 +242,7 @@ fn the_peer_is_told_when_a_queue_pair_fails() {
     });
     drop(objects);
     fake::until_closed();
-    // The device tells it, where no request is outstanding.
+    // The device reports it, if no request is outstanding.
     let objects = connected();
     peer_is_told(&objects, |world| {
         world.tell_of_pair(c::IBV_EVENT_QP_ACCESS_ERR);

@@ -1,4 +1,4 @@
-//! Listeners, and what is left of connections.
+//! Listeners, and the cleanup of connections.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -111,7 +111,7 @@ fn a_request_that_is_taken_back_stays_the_listeners_when_the_connector_goes() {
         ..
     } = objects;
     drop(connector);
-    // The peer gives up, of which the listener is told.
+    // The peer gives up, and the listener is notified.
     fake::with(|world| {
         world.calls.clear();
         world.tell(request, c::RDMA_CM_EVENT_DISCONNECTED, 0);
@@ -148,7 +148,7 @@ fn a_listen_that_fails_can_be_tried_again() {
     });
     let refused = listener.listen(4).map_err(|error| error.status());
     assert_eq!(refused, Err(Status::SHARING_VIOLATION));
-    // Nobody listens on the first address either, and none of its requests waits for an answer.
+    // There is no listener on the first address either, and none of its requests waits for an answer.
     let calls = fake::with(|world| world.calls.clone());
     assert_eq!(calls, ["destroy id", "destroy id"]);
     assert_eq!(objects.core().owned_connections(), 0);

@@ -55,12 +55,12 @@ impl Objects {
         Self::with(&Options::default().timeouts(|limits| limits.ready = Some(hour)))
     }
 
-    /// Of an adapter with these options.
+    /// The objects of an adapter with these options.
     fn with(options: &Options) -> Self {
         Self::of(open(vec![HERE], options))
     }
 
-    /// Of this adapter.
+    /// The objects of this adapter.
     fn of(core: Arc<Core>) -> Self {
         let adapter: Arc<dyn Adapter> = Arc::new(AdapterHandle::new(OpenedDevice(core)));
         let file = adapter.create_overlapped_file().expect("a file");
@@ -87,8 +87,8 @@ impl Objects {
         Arc::clone(adapter.expect("one of this provider").line().adapter())
     }
 
-    /// Starts a Connect. The driver is asked, in another thread, when "connect" is among the calls. Each test waits for that, so
-    /// that no call falls into another test's turn.
+    /// Starts a Connect. The driver is asked, in another thread, when "connect" is among the calls. Each test waits for that, so that no
+    /// call falls into another test's turn.
     fn connect(&self, private_data: &[u8]) -> Overlapped {
         fake::with(|world| world.calls.retain(|call| *call != "connect"));
         let overlapped = Overlapped::new();
@@ -112,7 +112,7 @@ impl Objects {
         self.another_with(&self.cq, QueuePairOptions::default())
     }
 
-    /// As [`another`](Self::another), with these options, and with this queue for its results.
+    /// Like [`another`](Self::another), with these options, and with this queue for its results.
     fn another_with(
         &self,
         cq: &Arc<dyn CompletionQueue>,
@@ -139,7 +139,7 @@ impl Objects {
         (Sge::new(&buffer, .., region.get_local_token()), region)
     }
 
-    /// The results that are there.
+    /// The results that are in the queue.
     fn results(&self) -> Vec<CompletionResult> {
         let mut results = [CompletionResult::default(); 32];
         let count = self.cq.get_results(&mut results);
@@ -155,7 +155,7 @@ impl Objects {
     }
 }
 
-/// Has the peer accept, and completes the connection.
+/// Makes the peer accept, and completes the connection.
 fn complete_connect(connector: &dyn Connector, overlapped: &Overlapped) {
     fake::until(|world| world.calls.contains(&"connect"));
     fake::with(|world| {
@@ -168,7 +168,7 @@ fn complete_connect(connector: &dyn Connector, overlapped: &Overlapped) {
     assert_eq!(overlapped.wait(), Status::SUCCESS);
 }
 
-/// Whether something becomes true that another thread does. The time for which the process is stopped does not count.
+/// Waits for a change that another thread makes, and returns true if it comes. The time for which the process is stopped does not count.
 fn eventually(is_true: impl Fn() -> bool) -> bool {
     let (mut last, mut waited) = (Instant::now(), Duration::ZERO);
     while !is_true() {

@@ -11,7 +11,7 @@ use crate::cq::Cq;
 use crate::driver::Source;
 use crate::sys::bindings as c;
 
-/// The adapter's thread handles what the channel of this queue has told.
+/// The adapter's thread handles the report of this queue's channel.
 fn handle_event(cq: &Arc<dyn CompletionQueue>) {
     let any: Arc<dyn Any + Send + Sync> = cq.clone();
     let cq = any

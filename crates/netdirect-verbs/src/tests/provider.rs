@@ -1,4 +1,4 @@
-//! Which devices are adapters, what is told of the others, and the options of a provider.
+//! The devices that are adapters, the reports about the others, and the options of a provider.
 
 use std::net::SocketAddr;
 
@@ -16,7 +16,7 @@ fn provider() -> VerbsProvider {
     VerbsProvider::new(&fake::LIBRARIES, Options::default()).expect("the fake library")
 }
 
-/// The status and the text of what is refused.
+/// The status and the text of a refusal.
 fn refusal<T>(result: netdirect::Result<T>) -> (Status, String) {
     match result {
         Ok(_) => panic!("it is not refused"),
@@ -94,7 +94,7 @@ fn a_missing_address_and_a_port_that_is_down_are_told_each_by_itself() {
         assert_eq!(unlisted.len(), 1);
         assert_eq!(unlisted[0].name.as_deref(), Some("fake0"));
         assert_eq!(unlisted[0].why, what);
-        // An address that the device has lost is nobody's.
+        // An address that the device has lost belongs to no device.
         let resolved = refusal(provider.resolve_address(ADDRESS));
         let opened = refusal(provider.open_adapter(id));
         if lacks_address {

@@ -8,7 +8,7 @@ use netdirect::{Fault, NotifyType, Overlapped, Status};
 use super::{Objects, eventually, fake};
 use crate::sys::bindings as c;
 
-/// How many epoll sets of this process watch a descriptor.
+/// The number of epoll sets of this process that watch a descriptor.
 fn watchers(descriptor: RawFd) -> usize {
     let descriptor = descriptor.to_string();
     let infos = fs::read_dir("/proc/self/fdinfo").expect("a list");

@@ -1,4 +1,4 @@
-//! Requests, their results, and what drivers return for them.
+//! Requests, their results, and the results of drivers' functions for them.
 
 use netdirect::{
     Buffer, CompletionResult, LocalToken, MrFlags, NotifyType, OpFlags, Overlapped,
@@ -104,7 +104,7 @@ fn silent_requests_of_other_drivers_end_with_a_later_one() {
     assert_eq!(results[0].request_context, 2);
 }
 
-/// Posts until the queue is full, ends what was posted, and posts once more without taking results.
+/// Posts until the queue is full, ends the posted requests, and posts once more without taking results.
 fn full_queue_gets_room(objects: &Objects, post: impl Fn(u64) -> netdirect::Result<()>) {
     let mut posted = Vec::new();
     let refused = loop {
@@ -208,7 +208,7 @@ fn what_siw_would_take_wrongly_does_not_reach_it() {
         Err(Status::INVALID_PARAMETER_4)
     );
     assert_eq!(fake::with(|world| world.posted.len()), before);
-    // Without entries it would refuse the Receive, and read into what it remembers.
+    // Without entries it would refuse the Receive, and read into the memory that it remembers.
     objects.qp.receive(1, &[]).expect("posted");
     assert_eq!(last_post().entries, 1);
     objects
@@ -286,8 +286,8 @@ fn siws_one_status_is_told_apart_by_what_is_known_of_the_request() {
     }
 }
 
-/// siw may fail a request that it has sent whole, if the peer ends the connection before siw has noted that. The client may be told of
-/// the end first.
+/// siw may fail a request that it has sent completely, if the peer ends the connection before siw has noted that. The client may be
+/// notified of the end first.
 #[test]
 fn a_write_that_siw_fails_behind_the_end_may_be_what_the_peer_has_refused() {
     let _turn = fake::turn();
@@ -302,7 +302,7 @@ fn a_write_that_siw_fails_behind_the_end_may_be_what_the_peer_has_refused() {
         let _ = disconnected.expect("started");
         fails(post);
     };
-    // The device lets go of a flushed queue pair, and its results are looked at before.
+    // The device drops a flushed queue pair, and its results are looked at before.
     let by_flush = |objects: &Objects, _, post| {
         fails(post);
         objects.qp.flush().expect("flushed");
@@ -458,7 +458,7 @@ fn a_queue_pair_with_the_number_of_a_former_one_has_its_own_results() {
     let (adapter, cq, former_pair) = (&objects.adapter, &objects.cq, objects.qp);
     std::thread::scope(|scope| {
         let ends = scope.spawn(move || drop(former_pair));
-        // The device has the number free again, while the queue pair is still known here, and a result of it is there.
+        // The number is free again at the device, while the queue pair is still known here, and a result of it is in the queue.
         fake::until(|world| world.calls.contains(&"destroy pair"));
         fake::with(|world| {
             world.complete(former, c::IBV_WC_SUCCESS, 8);

@@ -41,7 +41,7 @@ fn ovl_010_a_notify_that_waits_ends_when_the_device_is_removed() {
 fn a_queue_that_was_made_shorter_has_the_devices_places_still() {
     let _turn = fake::turn();
     let (_objects, queue) = objects(depth(8));
-    // As drivers do that cannot enlarge a queue.
+    // Some drivers cannot enlarge a queue.
     fake::with(|world| world.enlarge_returns = libc::EINVAL);
     queue.modify(4, 0).expect("shorter");
     queue.modify(8, 0).expect("as long as it was made");
@@ -70,7 +70,7 @@ fn a_threshold_that_is_raised_arms_the_device_for_a_notify_that_waits() {
     queue.modify(0, 3).expect("raised");
     assert_eq!(fake::with(|world| world.armed.clone()), [2, 3]);
     assert_eq!(overlapped.status(), Status::PENDING);
-    // So many are not left (AMB-052).
+    // Fewer than this are left (AMB-052).
     queue.modify(0, 5).expect("raised");
     assert_eq!(overlapped.status(), Status::SUCCESS);
     assert_eq!(fake::with(|world| world.armed.clone()), [2, 3]);
@@ -83,12 +83,12 @@ struct Bench {
     queue: Arc<dyn SharedReceiveQueue>,
     pair: Arc<dyn QueuePair>,
     connector: Arc<dyn Connector>,
-    /// The Receive, as this queue pair completes it.
+    /// The Receive, in the form that this queue pair completes.
     receive: fake::Post,
 }
 
 impl Bench {
-    /// Of this vendor's device, with or without a connection.
+    /// A bench on a device of this vendor, with or without a connection.
     fn new(vendor_id: u32, is_connected: bool) -> Self {
         fake::with(|world| world.vendor_id = vendor_id);
         let (objects, queue) = objects(depth(1));
@@ -124,7 +124,7 @@ impl Bench {
         }
     }
 
-    /// Disconnects, which has the device fail the queue pair.
+    /// Disconnects, which makes the device fail the queue pair.
     fn disconnect(&self) -> Overlapped {
         let overlapped = Overlapped::new();
         let _ = self.connector.disconnect(&overlapped).expect("started");
@@ -145,7 +145,7 @@ impl Bench {
     }
 }
 
-/// Whether the queue pair of this Receive was destroyed.
+/// Returns true if the queue pair of this Receive was destroyed.
 fn is_destroyed(receive: fake::Post) -> bool {
     fake::with(|world| {
         let mut pairs = world.pairs.iter();
@@ -217,7 +217,7 @@ fn a_receive_that_an_attempt_has_used_comes_back() {
 fn adpt_076_the_peer_is_told_to_wait_for_shared_receives() {
     let _turn = fake::turn();
     let bench = Bench::new(0x1425, true);
-    // 7 times is without end.
+    // 7 times means without end.
     let told = fake::with(|world| world.told_of_receives);
     assert_eq!(told, Some((7, true)));
     drop(bench);

@@ -1,4 +1,4 @@
-//! Requests without results, on a device that tells the end of each request.
+//! Requests without results, on a device that reports the end of each request.
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ use crate::sys::bindings as c;
 const TYPE_1: u32 = c::IBV_DEVICE_MEM_WINDOW;
 const TYPE_2: u32 = c::IBV_DEVICE_MEM_WINDOW_TYPE_2B;
 
-/// A connected queue pair, a region of 8 octets, and a window, on a device with windows as `windows` says.
+/// A connected queue pair, a region of 8 octets, and a window, on a device whose windows have the flags `windows`.
 struct Bench {
     objects: Objects,
     region: Arc<dyn MemoryRegion>,
@@ -61,7 +61,7 @@ impl Bench {
         self.result()
     }
 
-    /// The next result, which is there.
+    /// The next result, which has to be in the queue.
     fn result(&self) -> (u64, Status) {
         let result = self.completed();
         (result.request_context, result.status)
@@ -78,7 +78,7 @@ impl Bench {
         deregistered.map_err(|error| error.status())
     }
 
-    /// Deregisters the region. The device has let go of the memory when the call returns (MR-034).
+    /// Deregisters the region. The device has released the memory when the call returns (MR-034).
     fn free(&self) {
         fake::with(|world| world.calls.clear());
         assert_eq!(self.deregister(), Ok(Started::Pending));
@@ -253,7 +253,7 @@ fn a_bind_that_fails_leaves_the_region_and_the_window_free() {
         bench.bind(1, OpFlags::ALLOW_READ).expect("posted");
         fake::with(|world| world.calls.clear());
         assert_eq!(bench.end(told), (1, status));
-        // Nobody knows what has become of the device's window and of its key. It may be bound, so it ends before the region.
+        // The state of the device's window and its key are unknown. It may be bound, so it ends before the region.
         assert_eq!(fake::with(|world| world.calls.clone()), ["free window"]);
         bench.free();
         // Another one takes its place.

@@ -14,13 +14,13 @@ use crate::handle::{CmEvent, CmNews, ConnectionParameters, NotReady, QueuePairHa
 use crate::qp::Qp;
 use crate::status::connect_status;
 
-/// How long an address or route may take to be resolved, in milliseconds.
+/// The time limit for resolving an address or a route, in milliseconds.
 const RESOLVE: i32 = 5000;
 
 /// The reason of a rejection on InfiniBand that an application has made (`IB_CM_REJ_CONSUMER_DEFINED`).
 const REJECTED_BY_CLIENT: i32 = 28;
 
-/// The status for an errno that is told with either sign.
+/// The status for an errno, which may have either sign.
 fn told_status(status: i32) -> Status {
     connect_status(status.saturating_abs())
 }
@@ -53,7 +53,7 @@ impl Connector {
         }
     }
 
-    /// The connection manager tells of the attempt.
+    /// Handles a connection-manager event of the attempt.
     pub(super) fn attempt_told(&self, state: &mut ConnectorState, event: CmEvent) {
         match event.news {
             CmNews::AddressResolved => {
@@ -74,7 +74,7 @@ impl Connector {
             }
             CmNews::Unresolved => {
                 let status = match event.status.saturating_abs() {
-                    // The network knows no such neighbour.
+                    // The network does not know this neighbour.
                     libc::ETIMEDOUT => Status::HOST_UNREACHABLE,
                     errno => connect_status(errno),
                 };
@@ -88,7 +88,7 @@ impl Connector {
         }
     }
 
-    /// Asks the peer, in a thread of its own, since the driver may wait for the peer's host.
+    /// Asks the peer, in a separate thread, because the driver may wait for the peer's host.
     fn start_connecting(&self, state: &mut ConnectorState) {
         let (Some(attempt), Some(id)) = (&state.line.attempt, &state.line.id) else {
             return;
@@ -146,8 +146,8 @@ impl Connector {
         ConnectorRules::happens(self, state, Event::PeerAccepts);
     }
 
-    /// The attempt has failed, and another one may follow (CONN-033). What it has used ends before the request does, so that the
-    /// next one finds the port free.
+    /// The attempt has failed, and another one may follow (CONN-033). Its resources are released before the request ends, so that the next
+    /// attempt finds the port free.
     fn attempt_failed(&self, state: &mut ConnectorState, status: Status) {
         let attempt = state.line.attempt.take();
         self.core.disown_connection(state.line.key);
@@ -196,7 +196,7 @@ impl Connector {
     }
 }
 
-/// What is told to the peer. The adapter's limits are such that both numbers fit.
+/// The parameters for the peer. The adapter's limits are such that both numbers fit.
 pub(super) fn parameters(limits: ReadLimits, private_data: &[u8]) -> ConnectionParameters<'_> {
     ConnectionParameters {
         private_data,

@@ -28,7 +28,7 @@ impl Connector {
         state.line.id = Some(Arc::new(request.id));
     }
 
-    /// Gives the request back, which the listener owns again.
+    /// Gives the request back to the listener, which owns it again.
     pub(super) fn give_back(state: &mut ConnectorState) -> Option<PeerRequest> {
         let id = Arc::try_unwrap(state.line.id.take()?).ok()?;
         Some(PeerRequest {
@@ -87,8 +87,8 @@ impl Connector {
         }
     }
 
-    /// Limits the wait for a peer that never completes the connection (CONN-059, IW-068). On InfiniBand the connection manager has a
-    /// limit of its own.
+    /// Limits the wait for a peer that never completes the connection (CONN-059, IW-068). On InfiniBand the connection manager has its own
+    /// limit.
     fn begin_to_wait(&self, state: &mut ConnectorState) {
         let Some(limit) = self.core.timeouts.ready else {
             return;
@@ -99,8 +99,8 @@ impl Connector {
         }
     }
 
-    /// Has the driver read what it may have left untouched. What arrives from now on, it reads by itself. That there are octets of the
-    /// peer also says that the peer knows the answer, and so may be sent something (RFC 5044 §7.1.2).
+    /// Makes the driver read octets that it may have left untouched. It reads octets that arrive from now on by itself. Octets of the peer
+    /// also show that the peer knows the answer, and so may be sent something (RFC 5044 §7.1.2).
     fn look_for_octets(
         &self,
         state: &mut ConnectorState,
@@ -122,7 +122,7 @@ impl Connector {
         });
     }
 
-    /// The connection manager tells of the Accept.
+    /// Handles a connection-manager event of the Accept.
     pub(super) fn acceptance_told(&self, state: &mut ConnectorState, event: &CmEvent) {
         match event.news {
             CmNews::Established => {

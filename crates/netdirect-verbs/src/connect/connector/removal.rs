@@ -1,4 +1,4 @@
-//! What the removal of the device does to a connector (GEN-015).
+//! The effect of the removal of the device on a connector (GEN-015).
 
 use netdirect_provider::connector::machine::State;
 

@@ -1,4 +1,4 @@
-//! What a connector keeps, and what both sides do with it.
+//! The state of a connector, and the functions that both sides use.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(super) struct AskedPeer {
     pub(super) raw: Arc<QueuePairHandle>,
 }
 
-/// What the line keeps of a connection.
+/// The state of the line for a connection.
 #[derive(Default)]
 pub(crate) struct LineState {
     /// The Connect under way.
@@ -45,7 +45,7 @@ pub(crate) struct LineState {
     /// The identifier of the connection, and its key. Without one the key is 0, or that of the last identifier.
     pub(super) id: Option<Arc<CmId>>,
     pub(super) key: u64,
-    /// When Accept gives up.
+    /// The time when Accept gives up.
     pub(super) deadline: Option<Deadline>,
 }
 
@@ -61,13 +61,13 @@ impl Connector {
         field(&self.core, data, message)
     }
 
-    /// The private data in what the peer's message carries.
+    /// The private data in the field of the peer's message.
     pub(super) fn received(&self, field: Vec<u8>) -> Vec<u8> {
         received(&self.core, field)
     }
 
-    /// Tells the peer of the end of the connection, which on iWARP the driver does. On InfiniBand the peer learns of a queue pair
-    /// that has failed by this alone, and a peer that disconnects waits for it as the answer.
+    /// Notifies the peer of the end of the connection, which on iWARP the driver does. On InfiniBand the peer learns only by this of a
+    /// queue pair that has failed, and a peer that disconnects waits for it as the answer.
     pub(super) fn disconnect_peer(&self, state: &ConnectorState) {
         if !self.core.limits.is_iwarp
             && let Some(id) = &state.line.id
@@ -94,8 +94,8 @@ impl Connector {
         }
     }
 
-    /// Gives up a Connect or Accept that is under way, or an answer that was not completed. A thread of the driver may be blocked
-    /// with the identifier and with the device's queue pair, so they end elsewhere.
+    /// Gives up a Connect or Accept that is under way, or an answer that was not completed. A thread of the driver may be blocked with the
+    /// identifier and with the device's queue pair, so they are destroyed in another thread.
     pub(super) fn abandon(&self, state: &mut ConnectorState, from: State) {
         self.core.disown_connection(state.line.key);
         let (id, qp) = (state.line.id.take(), state.qp.take());
@@ -120,7 +120,7 @@ impl Connector {
     }
 }
 
-/// What a message carries for private data.
+/// The field of a message for private data.
 fn field(core: &Core, data: &[u8], message: CmMessage) -> Vec<u8> {
     if core.limits.is_iwarp {
         return data.to_vec();
@@ -136,7 +136,7 @@ pub(crate) fn reject(core: &Core, id: &CmId) {
     }
 }
 
-/// The private data in what a peer's message carries.
+/// The private data in the field of a peer's message.
 pub(crate) fn received(core: &Core, field: Vec<u8>) -> Vec<u8> {
     if core.limits.is_iwarp {
         return field;

@@ -23,7 +23,7 @@ pub(super) unsafe extern "C" fn create_event_channel() -> *mut c::rdma_event_cha
 pub(super) unsafe extern "C" fn destroy_event_channel(channel: *mut c::rdma_event_channel) {
     with(|world| {
         world.channels.retain(|(at, _)| *at != channel as usize);
-        // What nobody has taken goes with the channel, as in the kernel.
+        // Events that were not taken are dropped with the channel, as in the kernel.
         let (gone, left) = mem::take(&mut world.cm_events)
             .into_iter()
             .partition(|(of, _)| *of == channel as usize);
@@ -33,7 +33,7 @@ pub(super) unsafe extern "C" fn destroy_event_channel(channel: *mut c::rdma_even
             if !event.event.listen_id.is_null() {
                 let id = event.event.id;
                 world.ids.retain(|at| *at != id as usize);
-                // SAFETY: made by `make_id` for this event, of which nobody was told.
+                // SAFETY: made by `make_id` for this event, which was not reported.
                 drop(unsafe { Box::from_raw(id) });
             }
         }
@@ -107,12 +107,12 @@ fn tell_at_once(id: *mut c::rdma_cm_id, event: c_uint) -> c_int {
     0
 }
 
-/// Notes what the peer is told.
+/// Notes the parameters for the peer.
 fn note(call: &'static str, parameters: *mut c::rdma_conn_param) {
     // SAFETY: the caller gives a whole structure.
     let parameters = unsafe { &*parameters };
     let length = parameters.private_data_len.into();
-    // SAFETY: the private data has so many octets.
+    // SAFETY: the private data has this many octets.
     let data = unsafe { std::slice::from_raw_parts(parameters.private_data.cast::<u8>(), length) };
     with(|world| {
         world.calls.push(call);
@@ -155,7 +155,7 @@ pub(super) unsafe extern "C" fn reject(
     data: *const c_void,
     length: u8,
 ) -> c_int {
-    // SAFETY: the caller gives so many octets.
+    // SAFETY: the caller gives this many octets.
     let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length.into()) };
     with(|world| {
         world.calls.push("reject");
@@ -176,7 +176,7 @@ pub(super) unsafe extern "C" fn init_qp_attr(
 ) -> c_int {
     // SAFETY: the caller gives a whole structure.
     let attributes = unsafe { &mut *attributes };
-    // What both sides have told each other, or the peer alone.
+    // The limits that both sides have exchanged, or those of the peer alone.
     (attributes.max_dest_rd_atomic, attributes.max_rd_atomic) = (16, 16);
     attributes.qp_access_flags = c::IBV_ACCESS_REMOTE_WRITE;
     0

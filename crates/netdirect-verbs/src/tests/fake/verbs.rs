@@ -308,7 +308,7 @@ unsafe extern "C" fn poll_cq(queue: *mut c::ibv_cq, room: c_int, into: *mut c::i
             && let Some(result) = results.pop_front()
         {
             let at = into.wrapping_add(count.try_into().expect("small"));
-            // SAFETY: the caller gives room for so many results.
+            // SAFETY: the caller gives room for this many results.
             unsafe { at.write(result) };
             count += 1;
         }
@@ -319,7 +319,7 @@ unsafe extern "C" fn poll_cq(queue: *mut c::ibv_cq, room: c_int, into: *mut c::i
 unsafe extern "C" fn req_notify_cq(queue: *mut c::ibv_cq, solicited_only: c_int) -> c_int {
     with(|world| {
         let armed = &mut world.queue(queue as usize).armed;
-        // What was asked for before is not taken back.
+        // An earlier request is not taken back.
         *armed = Some(solicited_only != 0 && *armed != Some(false));
     });
     0
