@@ -3,8 +3,8 @@
 # a program of rdma-core at the other end.
 #
 # Runs as root in a folder that holds `nd`; `groups`, the names of the groups of cases to run; `again`, the checks of the group of this
-# name; `transfers`, how many transfers of each kind the groups of transfers make; and for the group of the speed `compare`, the pages to fill in, and `commit`, which names the state that is tested. Prints one
-# line per case:
+# name; `transfers`, how many transfers of each kind the groups of transfers make; and for the group of the speed `compare`, the pages to
+# fill in, and `commit`, which names the state that is tested. Prints one line per case:
 #
 #     PASS|FAIL NAME [FIGURE]
 #

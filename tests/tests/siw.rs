@@ -65,8 +65,8 @@ fn run(
     cases
 }
 
-/// Checks the cases whose ports are in the group's capture. Returns the FPDUs per port, and where softnd's segments begin. Wireshark does not judge what the
-/// conformance suite sends, because that is wrong on purpose; the suite's cases only need FPDUs.
+/// Checks the cases whose ports are in the group's capture. Returns the FPDUs per port, and where softnd's segments begin. Wireshark does
+/// not judge what the conformance suite sends, because that is wrong on purpose; the suite's cases only need FPDUs.
 fn check(cases: &[Case], tshark: &Path, capture: &Path) -> (BTreeMap<u16, usize>, Alignment) {
     let found = Dissection::without_checksums(tshark, capture);
     let mut ports: HashMap<_, Vec<_>> = HashMap::new();

@@ -1,7 +1,7 @@
 //! The removal of the device: the objects that end, and their order (GEN-015).
 //!
-//! The handles of listeners, connectors, completion queues and shared receive queues list their objects at the adapter, and a provider lists
-//! its queue pairs. How long an object stays in the list is up to the provider.
+//! The handles of listeners, connectors, completion queues and shared receive queues list their objects at the adapter, and a provider
+//! lists its queue pairs. How long an object stays in the list is up to the provider.
 
 use std::fmt;
 use std::sync::{Arc, Weak};

@@ -383,8 +383,8 @@ impl Drop for Cq {
     }
 }
 
-/// The depth of the device's queue for so many results: silent requests that tell their end are in it as well. For more of these than
-/// it has room for, [`make_room`](Cq::make_room) sees to it that results are taken out.
+/// The depth of the device's queue for `depth` results of the client. The ends of silent requests are in the device's queue as well. When
+/// these need more room, [`make_room`](Cq::make_room) takes results out.
 fn device_depth(core: &Core, depth: u32) -> u32 {
     if core.needs.completes_out_of_order {
         return depth.saturating_mul(2).saturating_add(1024);

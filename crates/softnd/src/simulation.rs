@@ -280,8 +280,8 @@ pub(crate) fn open(name: &str, options: Options) -> Result<Arc<dyn Adapter>> {
     simulation.open(address, options)
 }
 
-/// Makes a provider in a new simulated network, which the calling thread drives. `name` is the part of a URL behind the
-/// [`SCHEME`]: `seed=7`, and maybe `protocol=udp` and keys for the [`Conditions`]. The provider has two adapters. The first adapter has the address
+/// Makes a provider in a new simulated network, which the calling thread drives. `name` is the part of a URL behind the [`SCHEME`]:
+/// `seed=7`, and maybe `protocol=udp` and keys for the [`Conditions`]. The provider has two adapters. The first adapter has the address
 /// that the name asks for, or 10.0.0.1.
 ///
 /// # Errors

@@ -642,7 +642,7 @@ impl StreamIo {
         (self.directly || direct.place().len() as usize >= DIRECT).then_some(direct)
     }
 
-    /// Returns true if so many octets have arrived since the stream was quiet that more are to be expected.
+    /// Returns true if more octets are to be expected: many have arrived since the stream was quiet.
     fn is_long(&self) -> bool {
         self.since_quiet > SHORT_STREAM
     }

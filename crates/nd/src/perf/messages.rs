@@ -1,8 +1,9 @@
 //! What the two processes say to each other. Each message is JSON on one line of the control connection.
 //!
-//! Both sides begin with `nd-perf VERSION PACKAGE`. Then the side that runs the tests sends a [`ControlRequest`], and the other side answers:
-//! [`ControlAnswer::Ok`] with what the request says, or for a turn [`ControlAnswer::Go`] and then [`ControlAnswer::Done`]. Before the first answer may come
-//! [`ControlAnswer::Waiting`]. Instead of any message may come that the side gives up, and the connection ends.
+//! Both sides begin with `nd-perf VERSION PACKAGE`. Then the side that runs the tests sends a [`ControlRequest`], and the other side
+//! answers: [`ControlAnswer::Ok`] with what the request says, or for a turn [`ControlAnswer::Go`] and then [`ControlAnswer::Done`].
+//! [`ControlAnswer::Waiting`] may precede the first answer. In place of any message a side may say that it gives up, and the connection
+//! ends.
 
 use netdirect::RemoteAddress;
 use serde::{Deserialize, Serialize};
@@ -37,7 +38,8 @@ pub(super) enum ControlRequest {
     Alone,
     /// The idle connections are being made. The answer says how many octets each has cost, if that is known.
     Crowd,
-    /// For this many milliseconds nothing happens. [`ControlAnswer::Done`] has the share of processor time that this took, if that is known.
+    /// For this many milliseconds nothing happens. [`ControlAnswer::Done`] has the share of processor time that this took, if that is
+    /// known.
     Idle(u64),
     /// A turn of messages, or of connections that come and go.
     Turn { count: u64, over: Carrier },

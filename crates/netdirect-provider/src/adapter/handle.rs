@@ -24,11 +24,11 @@ use crate::shared_receive_queue::{SharedReceiveQueueHandle, SharedReceiveQueueLi
 /// The queues of a new queue pair.
 #[derive(Debug)]
 pub struct QueuePairQueues<L: AdapterLine> {
-    /// Where Receives end.
+    /// The queue in which Receives end.
     pub receive: Arc<L::CompletionQueue>,
-    /// Where initiator requests end.
+    /// The queue in which initiator requests end.
     pub initiator: Arc<L::CompletionQueue>,
-    /// Where Receives come from, if the queue pair has none of its own.
+    /// The shared receive queue, if the queue pair takes its Receives from one.
     pub shared: Option<Arc<L::SharedReceiveQueue>>,
 }
 

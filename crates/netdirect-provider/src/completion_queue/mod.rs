@@ -71,7 +71,8 @@ pub trait CompletionQueueLine: Debug + Send + Sync + Sized + 'static {
     /// Ends all requests of Notify with [`CANCELED`](Status::CANCELED). Called with no lock held.
     fn cancel(&self);
 
-    /// The device was removed: all requests of Notify end with [`DEVICE_REMOVED`](Status::DEVICE_REMOVED) (OVL-010). Called with no lock held.
+    /// The device was removed: all requests of Notify end with [`DEVICE_REMOVED`](Status::DEVICE_REMOVED) (OVL-010). Called with no lock
+    /// held.
     fn device_removed(&self);
 
     /// Returns the event that a request of Notify waits for, in words. `None` if none is in flight.

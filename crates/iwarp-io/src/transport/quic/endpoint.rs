@@ -92,7 +92,7 @@ pub(super) struct QuicEndpoint {
     owed_has_deadline: bool,
     /// A stream was removed, or has arrived completely, since the last call of [`take_unused`](Self::take_unused).
     may_be_unused: bool,
-    /// A read has made so much room that the peer has to be notified.
+    /// A read has made enough room to notify the peer.
     widened: bool,
     /// Outgoing streams for which another connection may be needed.
     stale: Vec<usize>,

@@ -7,7 +7,7 @@ use super::peers::{tls_of_client, tls_of_server};
 use super::pump::{Pump, write};
 use super::*;
 
-/// A chain of certificates so long that its absence is visible in the number of octets.
+/// A long chain of certificates. Its absence is visible in the number of octets.
 fn long() -> Credentials {
     let (certificate, key) = self_signed();
     Credentials::new(vec![certificate; 10], key).unwrap()
