@@ -2,7 +2,7 @@
 //!
 //! - `cargo bench -p softnd-benches`: time per operation (criterion) of codec, CRC, engine and memory, and instructions per
 //!   operation of the hot paths (valgrind), compared with `instructions.toml`.
-//! - `cargo run --release -p softnd-benches --bin compare`: softnd beside raw TCP, UCX and libfabric, into
+//! - `cargo run --release -p softnd-benches --bin compare`: softnd, raw TCP, UCX and libfabric in one run, into
 //!   `docs/reports/performance-compared.md`.
 //! - `cargo run --release -p softnd-benches --bin async_waits`: round trips of tasks under tokio, beside tokio over TCP.
 //! - `cargo run --release -p softnd-benches --bin silent`: an honest client beside a crowd of silent connections.

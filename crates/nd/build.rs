@@ -1,4 +1,4 @@
-//! Tells `nd` the cargo profile that it is built with, because what is measured depends on it.
+//! Passes to `nd` the cargo profile that it is built with, because what is measured depends on it.
 
 use std::env;
 use std::path::Path;

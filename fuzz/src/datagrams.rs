@@ -1,4 +1,4 @@
-//! Datagrams and streams of strangers at a listener over QUIC, beside a connection that must not notice them.
+//! Datagrams and streams of strangers at a listener over QUIC, and a connection that must not notice them.
 
 use std::time::Duration;
 

@@ -50,7 +50,7 @@ struct Engine {
     crc: bool,
     /// The peer sends markers.
     markers: bool,
-    /// Octets that have come from the peer.
+    /// Octets from the peer.
     arrived: u64,
     /// Messages that the peer has begun on each queue.
     sends: u32,

@@ -61,7 +61,7 @@ fn pieces_do_not_matter(plan: &Plan, octets: &[u8], step: usize) {
     }
 }
 
-/// What has passed, how it ended, and what each rule has done.
+/// The octets that passed, the end of the stream, and the effects of each rule.
 type Outcome = (Vec<u8>, &'static str, Vec<(usize, u64)>);
 
 fn send(plan: &Plan, role: Role, octets: &[u8], step: usize) -> Outcome {

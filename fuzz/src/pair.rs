@@ -1,6 +1,6 @@
 //! Two engines and arbitrary operations on both, compared with a simple model of what each peer's memory must hold.
 //!
-//! The model needs no timing. Whatever happens, the memory that a peer writes to holds the first so many octets of its
+//! The model needs no timing. Whatever happens, the memory that a peer writes to holds a prefix of the octets of its
 //! Writes, in posting order, and nothing else.
 
 use std::time::{Duration, Instant};
@@ -211,7 +211,7 @@ impl Pair {
     }
 }
 
-/// The peer's memory holds the first so many octets of this side's Writes.
+/// The peer's memory holds a prefix of the octets of this side's Writes.
 fn assert_is_a_prefix(this: &Side, peer: &Side) {
     let found = peer.mem.read(TARGET);
     let mut picture = vec![0; found.len()];

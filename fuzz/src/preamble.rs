@@ -1,4 +1,4 @@
-//! What a peer sends first on a stream of QUIC.
+//! The first octets that a peer sends on a stream of QUIC.
 
 use iwarp_io::transport::quic::preamble::{ErrorCode, PREAMBLE, Preamble, TAKEN};
 

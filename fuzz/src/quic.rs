@@ -148,7 +148,7 @@ pub(crate) fn read(wire: &Wire, octets: &mut Vec<u8>) -> bool {
     }
 }
 
-/// Somebody who speaks QUIC.
+/// A peer that speaks QUIC.
 pub(crate) struct Peer {
     endpoint: Endpoint,
     pub(crate) socket: DatagramSocket,
@@ -214,12 +214,12 @@ impl Peer {
     pub(crate) fn open(&mut self, octets: &[u8]) -> Option<StreamId> {
         let connection = self.connection()?;
         let stream = connection.streams().open(Dir::Bi)?;
-        // What does not fit is left out.
+        // Octets that do not fit are left out.
         let _ = connection.send_stream(stream).write(octets);
         Some(stream)
     }
 
-    /// What is there to read of a stream.
+    /// The octets of a stream that can be read.
     pub(crate) fn read(&mut self, stream: StreamId) -> Vec<u8> {
         let mut octets = Vec::new();
         let Some(connection) = self.connection() else {

@@ -1,4 +1,4 @@
-//! A queue of Receives beside the connection's own.
+//! A queue of Receives apart from the connection's own.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ impl Receives {
         self.0.borrow_mut().push_back((context, sges.to_vec()));
     }
 
-    /// The contexts of the Receives that nobody has drawn, in their order.
+    /// The contexts of the Receives that were not drawn, in their order.
     pub(crate) fn contexts(&self) -> Vec<u64> {
         self.0
             .borrow()

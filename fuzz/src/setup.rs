@@ -29,7 +29,7 @@ impl Clock {
     }
 }
 
-/// What a peer has sent, and how much of it was taken.
+/// The octets that a peer has sent, and the number of those that were taken.
 struct Stream {
     octets: Vec<u8>,
     taken: usize,
@@ -126,7 +126,7 @@ fn offer(input: &mut Input<'_>) -> Offer {
     }
 }
 
-/// What a peer sends: arbitrary octets, perhaps behind the right key.
+/// The octets of a peer: arbitrary ones, perhaps behind the right key.
 fn sent(input: &mut Input<'_>, key: &[u8], keyed: bool) -> Vec<u8> {
     let length = usize::from(input.word16()) % (MAX_FRAME + 64);
     let mut octets = if keyed { key.to_vec() } else { Vec::new() };
@@ -232,7 +232,7 @@ pub fn initiator(data: &[u8]) {
     assert!(requests <= 1 + u8::from(config.revision_1_fallback));
 }
 
-/// Checks an outcome of an Initiator; where it stands behind it.
+/// Checks an outcome of an Initiator. Returns its phase after the outcome.
 fn follow(
     stage: Stage,
     outcome: Option<InitiatorOutcome>,
@@ -266,7 +266,7 @@ fn follow(
     }
 }
 
-/// The Reply of a Responder of ours.
+/// The Reply of a Responder of `iwarp`.
 fn reply_of_ours(initiator: &Initiator, input: &mut Input<'_>, now: Instant) -> Vec<u8> {
     let mut request = Vec::new();
     initiator.offer().request().encode(&mut request);
@@ -394,7 +394,7 @@ pub fn responder(data: &[u8]) {
     }
 }
 
-/// Where a Responder stands after what a call has told, which has to be something that can happen there.
+/// Returns the phase of a Responder after the outcome of a call, which must be possible in the phase before.
 fn responder_stage(
     stage: Stage,
     outcome: Option<ResponderOutcome>,

@@ -25,7 +25,7 @@ pub(crate) const TARGET: STag = STag(0x0200_02bb);
 pub(crate) const RECEIVE: STag = STag(0x0300_03cc);
 /// Written only by our own Reads. Each Read has its own piece.
 pub(crate) const SINK: STag = STag(0x0400_04dd);
-/// Accessible to nobody.
+/// Without any right.
 pub(crate) const PRIVATE: STag = STag(0x0500_05ee);
 /// Accessible to everybody, but in another protection domain.
 pub(crate) const FOREIGN: STag = STag(0x0600_06ff);
@@ -110,7 +110,7 @@ pub(crate) struct Side {
     /// Octets delivered and not yet consumed.
     pub(crate) inbox: Vec<u8>,
     pub(crate) wire: Wire,
-    /// What the peer has sent and the engine has consumed. Only if the peer is an engine too.
+    /// The octets that the peer has sent and the engine has consumed. Only if the peer is an engine too.
     pub(crate) inbound: Option<Wire>,
     /// Largest ULPDU ever allowed.
     mulpdu: usize,
@@ -122,7 +122,7 @@ pub(crate) struct Side {
     reads: HashMap<u64, (usize, usize, usize)>,
     /// Atomics: where the old value goes, and what it has to be.
     atomics: HashMap<u64, (usize, u64)>,
-    /// What the peer's counter holds when all posted Atomics are done, and what it may hold before.
+    /// The value of the peer's counter when all posted Atomics are done, and the values that it may have before.
     pub(crate) total: u64,
     totals: HashSet<u64>,
     /// Octets of `RECEIVE` and `SINK` in use.
@@ -788,7 +788,7 @@ impl Side {
         }
     }
 
-    /// Counts a successful Send, Write or Immediate Data. The transport must have taken at least so many.
+    /// Counts a successful Send, Write or Immediate Data. The transport must have taken at least this number of messages.
     fn count_sent(&mut self, kind: RequestKind) {
         use RequestKind::{Immediate, Send, Write};
         self.succeeded += u64::from(matches!(kind, Send | Write | Immediate));
@@ -831,7 +831,7 @@ impl Side {
         );
     }
 
-    /// The peer's Receive of a zero-length Send that opened the stream is no Send of ours.
+    /// The peer's Receive of a zero-length Send that opened the stream belongs to no Send of this side.
     pub(crate) fn expect_ready_send(&mut self) {
         self.sends.push_front(Sent {
             data: Vec::new(),
@@ -848,13 +848,13 @@ impl Side {
             "{:?}",
             self.posted
         );
-        // Receives that nobody has drawn are still there for others.
+        // Receives that were not drawn are still there for others.
         let left = self.shared.as_ref().map(Receives::contexts);
         let expected = self.receives.iter().map(|(context, ..)| *context);
         assert!(expected.eq(left.unwrap_or_default()), "{:?}", self.receives);
     }
 
-    /// Checks the memory that nobody may write.
+    /// Checks the memory that no peer may write.
     pub(crate) fn assert_untouched(&self) {
         let source = self.mem.read(SOURCE);
         assert!(

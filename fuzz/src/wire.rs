@@ -36,7 +36,7 @@ pub(crate) struct Wire {
     pub(crate) atomics: VecDeque<u32>,
 }
 
-/// What the stream has carried.
+/// The octets that the stream has carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) fpdus: u64,

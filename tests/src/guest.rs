@@ -33,8 +33,8 @@ impl Guest {
     /// the guest, because that needs Debian 12 and takes minutes.
     ///
     /// # Panics
-    /// If it is missing and `CI=true` is set. Tests with a guest are ignored unless they are named, so that whoever names them
-    /// wants them to run.
+    /// If it is missing and `CI=true` is set. Tests with a guest are ignored unless they are named, so a run that names them
+    /// needs the guest.
     pub fn find() -> Option<Self> {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/guest");
         let cache = || {

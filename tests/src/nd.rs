@@ -27,7 +27,7 @@ pub fn binary() -> &'static Path {
     })
 }
 
-/// The same as an optimized build, built as `cargo run --release` builds it, for tests in which a debug build would be too
+/// An optimized build, built as `cargo run --release` builds it, for tests in which a debug build would be too
 /// slow.
 pub fn optimized() -> PathBuf {
     let (_, target) = target();

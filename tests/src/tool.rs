@@ -55,7 +55,7 @@ pub fn skip(why: &str) {
     skip_here(why);
 }
 
-/// The same where no installation could help, because the machine itself cannot do it. In CI this is no failure either.
+/// Skips a test where no installation could help, because the machine itself cannot do it. In CI this is no failure either.
 pub fn skip_here(why: &str) {
     let thread = thread::current();
     let test = thread.name().unwrap_or("a test");

@@ -2,7 +2,7 @@
 //!
 //! `cargo make verbs` runs these tests. The last one makes all transfers, those of 100 MiB included, runs both suites, and compares
 //! the speed with that of perftest. With `SOFTND_REPORT=1` it writes the page `docs/reports/verbs-interop.md`, and what
-//! `docs/reports/performance.md` and `docs/reports/performance-compared.md` tell of this provider.
+//! `docs/reports/performance.md` and `docs/reports/performance-compared.md` say of this provider.
 
 use std::collections::BTreeMap;
 use std::env;

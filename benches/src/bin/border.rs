@@ -25,7 +25,7 @@ const LENGTH: usize = 8;
 /// Rounds before the measurement.
 const WARM_UP: usize = 200;
 
-/// Measures what the interfaces for programs in C cost beside the traits.
+/// Measures what the interfaces for programs in C cost compared with the traits.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Rounds of each measurement

@@ -38,7 +38,7 @@ struct Arguments {
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     size: Vec<u32>,
 
-    /// Measures one part alone: over TCP, over UDP, or verbs programs by `nd run` beside `nd perf` [default: all]
+    /// Measures one part alone: over TCP, over UDP, or verbs programs by `nd run` with `nd perf` [default: all]
     #[arg(long, value_name = "TRANSPORT", value_delimiter = ',')]
     over: Vec<Over>,
 
@@ -58,7 +58,7 @@ struct Arguments {
     #[arg(long)]
     crc: bool,
 
-    /// The program nd [default: the one built beside this]
+    /// The program nd [default: the one in the folder of this program]
     #[arg(long, value_name = "FILE")]
     nd: Option<PathBuf>,
 

@@ -29,7 +29,7 @@ struct Arguments {
     #[arg(long, hide = true, value_enum, default_value_t = Role::Client)]
     role: Role,
 
-    /// What the flood consists of
+    /// Kind of the flood
     #[arg(long, hide = true, value_enum, default_value_t = Flood::Nothing)]
     flood: Flood,
 

@@ -1,7 +1,7 @@
 //! Measures how long an honest client's connection set-up takes while a crowd of silent connections is open.
 //!
 //! `cargo run --release -p softnd-benches --bin silent`. Three processes on one host: a server, the crowd, which has as many
-//! addresses of 127.0.0.0/8 as it is told, and the honest client, which measures. Linux only: it reads `/proc`.
+//! addresses of 127.0.0.0/8 as its option says, and the honest client, which measures. Linux only: it reads `/proc`.
 #![forbid(unsafe_code)]
 
 use std::fmt::Display;

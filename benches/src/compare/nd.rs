@@ -154,7 +154,7 @@ impl Nd {
         times(&self.ping_pong_row(size, Way::Udp)?, self.bare(Way::Udp))
     }
 
-    /// The same over TCP with page-aligned memory, without raw TCP.
+    /// Ping-pong over TCP with page-aligned memory, without raw TCP.
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl Nd {
         side_times(&self.ping_pong_row(size, Way::Aligned)?, "")
     }
 
-    /// The same over TCP with shared Receives, without raw TCP.
+    /// Ping-pong over TCP with shared Receives, without raw TCP.
     ///
     /// # Errors
     ///

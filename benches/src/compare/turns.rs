@@ -118,7 +118,7 @@ impl Size {
 }
 
 impl Size {
-    /// What half of the turns lie between.
+    /// The quartiles of the turns.
     #[must_use]
     pub fn quartiles(&self, of: Figure) -> Option<(f64, f64)> {
         let mut sorted: Vec<_> = self.turns.iter().filter_map(of).collect();

@@ -1,7 +1,7 @@
 //! The raw peer's own side of iWARP over QUIC, as `docs/internals/iwarp-over-quic.md` specifies it: a UDP socket with QUIC connections, and
 //! streams that begin with a preamble.
 //!
-//! Nothing happens between the calls of the suite, which has one thread: whoever reads, writes or waits drives the socket.
+//! Nothing happens between the calls of the suite, which has one thread: each call that reads, writes or waits drives the socket.
 
 mod tls;
 
@@ -405,7 +405,7 @@ impl Socket {
 }
 
 impl Drop for Socket {
-    /// Tells all targets, which would otherwise wait for their idle timeout.
+    /// Closes the connections of all targets, which would otherwise wait for their idle timeout.
     fn drop(&mut self) {
         let now = Instant::now();
         for link in self.links.values_mut() {

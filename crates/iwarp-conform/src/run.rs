@@ -25,7 +25,7 @@ pub struct Selection {
     pub strict: bool,
     /// Known deviations of the peer.
     pub deviations: Deviations,
-    /// Somebody sets it to end the run early, behind the check that is under way.
+    /// Set by another thread to end the run early, behind the check that is under way.
     pub stop: Arc<AtomicBool>,
 }
 

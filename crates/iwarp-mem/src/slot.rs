@@ -93,7 +93,7 @@ impl Word {
     }
 }
 
-/// The memory that a slot stands for while it is in use.
+/// The memory behind a slot while it is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Backing {
     /// The first octet.
@@ -226,7 +226,7 @@ impl Slot {
     /// Binds a prepared window to its stream and makes its STag valid. False if the slot does not have the expected use any
     /// more.
     pub(crate) fn bind(&self, of: Use, stream: StreamId) -> bool {
-        // Nobody reads the stream of a window that is not bound yet, and the caller holds the table's lock.
+        // No thread reads the stream of a window that is not bound yet, and the caller holds the table's lock.
         self.stream.store(stream.0, Ordering::Relaxed);
         self.change(Kind::Reserved, of, Kind::Window)
     }

@@ -37,7 +37,7 @@ thread_local! {
     static CALLBACK: Cell<Option<Callback>> = const { Cell::new(None) };
 }
 
-/// Tells the program's function of a path as the program knows it.
+/// Calls the program's function with the path as the program knows it.
 unsafe extern "C-unwind" fn tell(
     path: Path,
     stat: *const c_void,

@@ -2,7 +2,7 @@
 //!
 //! A host can move a virtual core at any time. Two cores that shared a cache a moment ago may then be on two dies, where everything
 //! that one of them hands to the other takes several times as long. Figures from before and after such a move cannot be compared, so
-//! whoever compares watches for it: [`Watch`].
+//! a comparison watches for it: [`Watch`].
 
 use std::fmt;
 use std::sync::Barrier;

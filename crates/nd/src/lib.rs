@@ -1,4 +1,4 @@
-//! What programs that measure share with `nd`: the description of the machine and of its cores, curves, how other programs are run, tests
+//! Shared by `nd` and programs that measure: the description of the machine and of its cores, curves, how other programs are run, tests
 //! on an RDMA device beside perftest, and the end by a signal.
 //!
 //! The program itself is in `main.rs` and uses this as the others do.

@@ -131,7 +131,7 @@ fn processor() -> Option<String> {
     field(&text, "model name").map(str::to_owned)
 }
 
-/// Whether the processor has AVX-512. `None` where the system does not tell.
+/// Whether the processor has AVX-512. `None` where the system does not say.
 fn has_avx512() -> Option<bool> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     let flags = field(&text, "flags")?;

@@ -54,7 +54,7 @@ impl Mailbox {
         })
     }
 
-    /// Sends a message, and waits until it has gone out.
+    /// Sends a message, and waits until it was sent.
     pub(crate) fn send(&mut self, message: &[u8], doing: &str) -> Result<()> {
         self.outbox.buffer.write(0, message);
         let part = [self.outbox.sge(0..message.len())];
@@ -86,7 +86,7 @@ impl Mailbox {
         self.take(result, doing)
     }
 
-    /// The same, but silence is not a failure as long as `goes_on` returns no error. `goes_on` is called from time to time.
+    /// Receives as before, but silence is not a failure as long as `goes_on` returns no error. `goes_on` is called from time to time.
     pub(crate) fn receive_while(
         &mut self,
         doing: &str,

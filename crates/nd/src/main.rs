@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     interrupt::handle_aborts();
     // rping's own -v is about the data of its pings.
     let quiet = u8::from(matches!(cli.command, Command::Rping(_)));
-    // The checks break things on purpose, which the log would tell of.
+    // The checks break things on purpose, and the log would report that.
     let silent = cli.verbose == 0 && matches!(cli.command, Command::Conform(_));
     let expects_strangers = matches!(cli.command, Command::Conform(_) | Command::WireConform(_));
     start_logging(cli.verbose.saturating_sub(quiet), silent, expects_strangers);

@@ -10,7 +10,7 @@ use crate::errors::{Failure, Result};
 #[derive(Debug)]
 pub(crate) struct OutputFile {
     path: PathBuf,
-    /// What the results are, as part of errors.
+    /// Name of the results, for errors.
     what: &'static str,
     file: File,
     /// The file was made for the results, and none are in it.

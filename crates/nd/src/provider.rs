@@ -204,7 +204,7 @@ pub(crate) struct AdapterOptions {
     pub(crate) revision_1_fallback: bool,
     /// Whether the provider is to be as narrow as the narrowest adapter. A provider without profiles stays as it is.
     pub(crate) strict: bool,
-    /// All time limits towards peers. Whoever asks for them looks first whether the scheme has such options.
+    /// All time limits towards peers. Callers first look whether the scheme has such options.
     pub(crate) time_limits: Option<Duration>,
     /// How long Connect waits for the peer's application, unless the limits above say so. A provider that has such a limit by
     /// itself stays as it is.

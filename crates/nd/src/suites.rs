@@ -1,4 +1,4 @@
-//! What the commands of both conformance suites share: the forms of reports and lists, and known deviations of what a suite is about.
+//! Shared by the commands of both conformance suites: the forms of reports and lists, and known deviations of what a suite is about.
 
 use std::fs;
 

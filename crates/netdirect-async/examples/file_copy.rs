@@ -5,7 +5,7 @@
 //! cargo run -p netdirect-async --example file_copy -- send original.bin 127.0.0.1:PORT
 //! ```
 //!
-//! The receiver registers memory for [`BLOCKS`] blocks, and tells the sender where this memory is when it accepts the connection.
+//! The receiver registers memory for [`BLOCKS`] blocks, and sends the sender the place of this memory when it accepts the connection.
 //! The sender then repeats, for all blocks at the same time:
 //!
 //! 1. Write the next part of the file into a free block of the receiver's.

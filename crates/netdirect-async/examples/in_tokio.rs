@@ -1,4 +1,4 @@
-//! RDMA inside of a program of tokio: a task runs the provider, each client has a task, and other futures run beside them: a time
+//! RDMA inside of a program of tokio: a task runs the provider, each client has a task, and other futures run at the same time: a time
 //! limit, a channel, and the wish to stop.
 //!
 //! ```sh
@@ -92,7 +92,7 @@ async fn serve(
     Ok(())
 }
 
-/// Tells the length of each message of a client, and answers it, until the client disconnects.
+/// Reports the length of each message of a client, and answers it, until the client disconnects.
 async fn count(
     adapter: AsyncAdapter,
     request: ConnectionRequest,

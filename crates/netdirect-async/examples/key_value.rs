@@ -152,7 +152,7 @@ impl Table {
     }
 }
 
-/// Tells every client who connects where the table is, and keeps the connection until the client ends it. Ends only when the
+/// Sends every client that connects the place of the table, and keeps the connection until the client ends it. Ends only when the
 /// listener fails.
 pub async fn serve(adapter: &AsyncAdapter, listener: &AsyncListener, place: &[u8]) -> Result<()> {
     let clients = listener.incoming();

@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo run -p netdirect-async --example ping_pong -- serve                # prints its address
-//! cargo run -p netdirect-async --example ping_pong -- 127.0.0.1:PORT 1000  # so many messages
+//! cargo run -p netdirect-async --example ping_pong -- 127.0.0.1:PORT 1000  # number of messages
 //! ```
 
 use std::error::Error;

@@ -145,7 +145,7 @@ impl AsyncAdapter {
     }
 
     /// `CreateListener`, `Bind` and `Listen`: a listener at a local address. Port 0 has the provider choose a port, which
-    /// [`AsyncListener::local_address`] returns. The unspecified address stands for all addresses of this adapter.
+    /// [`AsyncListener::local_address`] returns. The unspecified address means all addresses of this adapter.
     ///
     /// # Errors
     ///

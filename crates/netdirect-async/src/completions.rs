@@ -17,7 +17,7 @@ use netdirect::{
 /// [`next`](Self::next) that is dropped loses a result, and another stream of the same queue goes on where the first one ended.
 /// Use one stream of a queue at a time, and leave Notify to it.
 ///
-/// A result with an error is an ordinary item, because the queue goes on. An `Err` means that the queue can tell of no more
+/// A result with an error is an ordinary item, because the queue goes on. An `Err` means that the queue can report no more
 /// results by itself:
 ///
 /// - The queue has overflowed or broken down, or the device was removed (`ND_BUFFER_OVERFLOW`, `ND_INTERNAL_ERROR`,

@@ -45,7 +45,7 @@ impl RequestQueue {
 /// let srq = adapter.shared_receive_queue(SharedReceiveQueueOptions::default())?;
 /// let received = adapter.completion_queue(1024)?;
 /// for client in 0..100 {
-///     // The context tells from which client a message is.
+///     // The context says from which client a message is.
 ///     let options = EndpointOptions::from(QueuePairOptions::default().context(client))
 ///         .requests(&requests)
 ///         .shared_receives(&srq, &received);

@@ -60,7 +60,7 @@ impl ListenerOptions {
 ///
 /// Any number of tasks may wait for peers, by [`get_connection_request`](Self::get_connection_request) and by
 /// [`incoming`](Self::incoming). Each peer goes to one of them. A future that is dropped loses no peer, because the peer then
-/// goes to the next one who waits, or stays with the listener until somebody asks.
+/// goes to the next one who waits, or stays with the listener until a task asks for it.
 ///
 /// A clone is the same listener. Dropping the last clone, and the last stream of the listener, refuses the peers that nobody has
 /// taken, and those that come later.
@@ -109,7 +109,7 @@ struct State {
     error: Option<Error>,
 }
 
-/// Somebody who waits for a peer, oldest first.
+/// Tasks that wait for a peer, oldest first.
 #[derive(Debug)]
 struct Waiter {
     id: u64,
@@ -370,7 +370,7 @@ impl Shared {
         (Some(Poll::Pending), Vec::new())
     }
 
-    /// Somebody no longer waits. If a peer had come for it, the next one is woken.
+    /// A task no longer waits. If a peer was there for it, the next task is woken.
     fn leave(&self, wait: &mut Wait) {
         let Some(id) = wait.id.take() else { return };
         let mut state = self.lock();

@@ -381,7 +381,7 @@ impl Requests {
         has_failed || slot.is_some_and(|slot| matches!(slot.phase, Phase::Ended(_)))
     }
 
-    /// Nobody waits for the request any more.
+    /// No task waits for the request any more.
     fn forget(&self, context: u64) {
         let mut state = self.lock();
         let Some(at) = state.place(context) else {
@@ -400,7 +400,7 @@ impl Requests {
         let is_watched = ended.is_some() || state.is_armed || state.error.is_some();
         drop(state);
         drop((waker, ended));
-        // Somebody has to take the result, so that what the request keeps is released.
+        // The result has to be taken, so that what the request keeps is released.
         if !is_watched {
             self.take_results();
         }

@@ -1,4 +1,4 @@
-//! What a Connect that is dropped leaves to the system. The only test of this program, because it counts the descriptors of the
+//! The descriptors after a Connect was dropped. The only test of this program, because it counts the descriptors of the
 //! process.
 #![cfg(target_os = "linux")]
 

@@ -42,7 +42,7 @@ pub struct Selection {
     /// An unused address, in a network that the adapter reaches. Without it, the check of unreachable hosts runs only with providers that
     /// can simulate such a host.
     pub unreachable_host: Option<IpAddr>,
-    /// Somebody sets it to end the run early. Checks that are under way then are left behind and not reported.
+    /// Set by another thread to end the run early. Checks that are under way then are left behind and not reported.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -371,7 +371,7 @@ fn within<T: Send + 'static>(
     let (sender, done) = crossbeam_channel::bounded(1);
     let work = move || {
         let result = catch_unwind(AssertUnwindSafe(work));
-        // Nobody listens any more when the time has run out.
+        // The receiver is gone when the time has run out.
         let _ = sender.send(result);
     };
     let began = Instant::now();

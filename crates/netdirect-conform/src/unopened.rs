@@ -5,7 +5,7 @@ use crate::need::Profile;
 use crate::steps::Steps;
 use crate::target::Ends;
 
-/// The providers of a check, of which nothing is opened. Whoever looks at how a provider itself comes and goes begins here.
+/// The providers of a check, of which nothing is opened. Checks of how a provider itself is opened and released begin here.
 #[derive(Debug)]
 pub struct Unopened {
     /// Both ends.

@@ -43,7 +43,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What one end of a connection needs: a queue pair with its completion queue, and registered memory.
+/// One end of a connection: a queue pair with its completion queue, and registered memory.
 struct End {
     file: Arc<dyn OverlappedFile>,
     cq: Arc<dyn CompletionQueue>,
@@ -107,7 +107,7 @@ pub(crate) fn serve(adapter: &Arc<dyn Adapter>, tell: impl FnOnce(SocketAddr)) -
     let text = Sge::new(&end.memory, ..received, end.token());
     end.qp.write(1, &[text], place, OpFlags::empty())?;
     end.result()?;
-    // A message tells the peer that everything written before is there.
+    // When the message arrives, everything written before is there.
     end.qp.send(2, &[], OpFlags::empty())?;
     end.result()?;
     let ended = Overlapped::new();

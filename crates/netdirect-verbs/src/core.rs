@@ -132,7 +132,7 @@ impl ProviderAdapter for Core {
         info
     }
 
-    /// No driver tells which results are solicited.
+    /// No driver reports which results are solicited.
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = Capabilities::empty();
         if !self.limits.is_iwarp {

@@ -493,7 +493,7 @@ impl CompletionQueueLine for Cq {
             self.arm(!wants_all && !self.core.needs.solicits_no_failures);
             self.poll();
             if kind == NotifyType::Solicited {
-                // What came before the queue was armed may have been solicited.
+                // A result from before the queue was armed may have been solicited.
                 let mut ring = self.ring.lock();
                 if ring.has_news() {
                     ring.end_for_results();

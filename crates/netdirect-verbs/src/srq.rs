@@ -84,7 +84,7 @@ impl Srq {
         self.rules.break_down(self, status);
     }
 
-    /// Has the device tell when fewer Receives than the threshold are left.
+    /// Has the device report when fewer Receives than the threshold are left.
     fn tell_below(&self, threshold: u32) {
         if threshold > 0
             && let Err(error) = self.handle.arm(threshold)

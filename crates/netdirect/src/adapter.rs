@@ -71,7 +71,7 @@ pub trait Adapter: Any + Debug + Send + Sync {
     /// # Errors
     ///
     /// - [`NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED): the adapter has no windows; its
-    ///   [`capabilities`](trait.Adapter.html#method.capabilities) tell this too. ND2 expects windows of every adapter, but some
+    ///   [`capabilities`](trait.Adapter.html#method.capabilities) say this too. ND2 expects windows of every adapter, but some
     ///   drivers have none.
     /// - [`INSUFFICIENT_RESOURCES`](crate::Status::INSUFFICIENT_RESOURCES),
     ///   [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED), [`NO_MEMORY`](crate::Status::NO_MEMORY) (AMB-057).

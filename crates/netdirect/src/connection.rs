@@ -79,7 +79,7 @@ pub trait Connector: OverlappedObject {
     /// As the final status, after which a provider may refuse another try (CONN-014):
     ///
     /// - [`ADDRESS_ALREADY_EXISTS`](crate::Status::ADDRESS_ALREADY_EXISTS): a connection with these two addresses and ports
-    ///   exists. The call also returns this status where somebody else has taken the local port since an attempt that failed.
+    ///   exists. The call also returns this status where another program has taken the local port since an attempt that failed.
     /// - [`CANCELED`](crate::Status::CANCELED): the request was cancelled, or the queue pair was released.
     fn connect(
         &self,

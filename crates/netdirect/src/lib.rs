@@ -92,7 +92,7 @@
 //! request: it stores the status, sets the event, queues the packet, wakes futures and calls sinks, in a defined order. The
 //! provider supplies an [`OverlappedFile`], through which a waiting thread runs the provider.
 //!
-//! Beside the contract of each method, every provider keeps these rules:
+//! In addition to the contract of each method, every provider keeps these rules:
 //!
 //! - **Everything progresses without calls.** A request that was started ends, and the peer's Reads and Writes of registered memory are
 //!   served, while the application computes, sleeps, or spins on an octet of its buffer (TST-103). Waiting and polling may speed this up,

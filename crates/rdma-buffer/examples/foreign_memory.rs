@@ -105,7 +105,7 @@ fn buffers_of_equal_ends() {
     end(adapter);
 }
 
-/// Buffers in pages may overlap at any alignment, also beside atomics of the words.
+/// Buffers in pages may overlap at any alignment, also with atomics on the words.
 fn buffers_in_pages() {
     let adapter = [(3, 20), (13, 30)].map(|(from, len)| {
         thread::spawn(move || {

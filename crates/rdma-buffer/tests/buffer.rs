@@ -35,7 +35,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..40)
 }
 
-/// Runs the steps on a buffer and on a vector that stands for all of its memory.
+/// Runs the steps on a buffer and on a vector that models all of its memory.
 fn extent_len(buffer: &Buffer) -> u64 {
     let Extent { from, to } = buffer.extent();
     assert_eq!(from, buffer.address());

@@ -7,14 +7,14 @@ use std::process::Command;
 
 pub(crate) struct Compiler {
     rustc: OsString,
-    /// What cargo passes for every crate: the target, the configured linker, `RUSTFLAGS`.
+    /// The values that cargo passes for every crate: the target, the configured linker, `RUSTFLAGS`.
     flags: Vec<OsString>,
     /// Where files go that are compiled.
     sources: PathBuf,
 }
 
 impl Compiler {
-    /// Reads what cargo tells build scripts.
+    /// Reads the variables that cargo sets for build scripts.
     pub(crate) fn from_env() -> Self {
         let rustc = env::var_os("RUSTC").expect("cargo sets RUSTC");
         let target = env::var_os("TARGET").expect("cargo sets TARGET");

@@ -7,7 +7,7 @@ use super::rows::Row;
 
 /// The page, from the root of the repository.
 pub const PAGE: &str = "docs/use/verbs.md";
-/// What is in front of the table and behind it.
+/// The text in front of the table and behind it.
 const BEGIN: &str = "<!-- the table of programs begins -->\n";
 const END: &str = "<!-- the table of programs ends -->\n";
 

@@ -94,7 +94,7 @@ fn run_once(row: &Row, more: &str, captures: Option<&Path>) -> Outcome {
         }
         clients.push(client);
     }
-    // What a client says of all that it did, it does not say of the little for a capture.
+    // A client prints this about a whole run, but not about the short run for a capture.
     let says = if captures.is_some() { "" } else { row.says };
     let ends = clients.into_iter().map(|client| client.ends(says));
     let client = ends.fold(Ok(()), Result::and);

@@ -227,7 +227,7 @@ fn a_refusal_comes_at_the_end_with_private_data_and_allows_another_try() {
     assert!(client.contains("`get_private_data`"));
     let world = World::new();
     let (connector, qp) = (world.connector(), world.queue_pair());
-    // Nobody listens there.
+    // No listener is there.
     assert_eq!(end(&connector, &qp, (PEER, 7)), Status::CONNECTION_REFUSED);
     // The peer rejects.
     let connect = begin(&connector, &qp, world.there);

@@ -9,7 +9,7 @@ use crate::{crates, folders, root, short};
 
 /// Something that only some places may do.
 struct Rule {
-    /// What it is, as in "must not …".
+    /// The rule in words, as in "must not …".
     what: &'static str,
     /// The paths of other crates by which it is done. A module includes all its items.
     paths: &'static [&'static str],

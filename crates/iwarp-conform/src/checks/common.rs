@@ -13,7 +13,7 @@ pub(super) fn peek(bench: &mut Bench, region: u16, offset: u64, length: u16) -> 
     peek_on(&mut conn, region, offset, length)
 }
 
-/// The same on this connection.
+/// The content of a region from an offset on, fetched on this connection.
 pub(super) fn peek_on(conn: &mut Conn, region: u16, offset: u64, length: u16) -> Step<Vec<u8>> {
     let peek = Command::Peek {
         region,

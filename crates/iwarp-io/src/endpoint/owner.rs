@@ -94,7 +94,7 @@ impl ReceivesAhead for OwnQueue {}
 ///     fn domain(&self, _: WorkQueue) -> &Arc<Domain> {
 ///         &self.domain
 ///     }
-///     // Nobody waits here: the background thread drives both ends.
+///     // No thread waits here: the background thread drives both ends.
 ///     fn wake(&self, _: WorkQueue) {}
 ///     fn completed(&self, state: &mut Vec<u64>, completion: Completion) {
 ///         state.push(completion.context);

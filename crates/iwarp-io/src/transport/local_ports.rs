@@ -60,7 +60,7 @@ pub fn bind(
     Ok(bound.pop().expect("one address was given"))
 }
 
-/// Like [`bind`], for several addresses: binds all of them, to one port that is the same for all.
+/// Like [`bind`], for several addresses: binds all of them to one port.
 ///
 /// # Errors
 ///

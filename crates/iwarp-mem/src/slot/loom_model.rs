@@ -5,7 +5,7 @@ use loom::{cell::UnsafeCell, sync::Arc, thread};
 
 use super::*;
 
-/// A slot and the memory that it stands for. The cell is one of loom, which reports an access that is not ordered with
+/// A slot and the memory behind it. The cell is one of loom, which reports an access that is not ordered with
 /// another.
 struct Model {
     slot: Slot,

@@ -166,7 +166,7 @@ fn memory_that_has_gone_is_not_changed() {
     assert_eq!(word(&buffer, 0), 0);
 }
 
-/// RDMAPX-015: Atomics of several streams, over two tables, beside Writes into the neighbouring octets: none is lost,
+/// RDMAPX-015: Atomics of several streams, over two tables, while Writes change the neighbouring octets: none is lost,
 /// and no two find the same value.
 #[test]
 fn rdmapx_015_nothing_comes_between() {

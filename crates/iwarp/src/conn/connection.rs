@@ -39,7 +39,7 @@ pub struct Connection {
     pub(super) counters: Counters,
 }
 
-/// The configuration before [`Connection::start`]. Nobody reads it.
+/// The configuration before [`Connection::start`]. It is never read.
 const NOT_STARTED: StreamConfig = StreamConfig {
     role: Role::Initiator,
     crc: true,

@@ -67,7 +67,7 @@ pub fn mulpdu(emss: u32) -> u32 {
         .clamp(*fpdu::MULPDU_RANGE.start(), *fpdu::MULPDU_RANGE.end())
 }
 
-/// As [`fpdu::parse`], on a stream with markers. The first octet of `input` is at `position`. If a marker stands inside the ULPDU, the
+/// As [`fpdu::parse`], on a stream with markers. The first octet of `input` is at `position`. If a marker is inside the ULPDU, the
 /// ULPDU is assembled in `unmarked`.
 ///
 /// # Errors

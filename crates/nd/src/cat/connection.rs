@@ -266,7 +266,7 @@ impl Connection {
         }
     }
 
-    /// Tells the peer why this side gives up, if that is still possible, and disconnects.
+    /// Sends the peer the reason why this side gives up, if that is still possible, and disconnects.
     pub(super) fn abandon(&mut self, failure: &Failure) {
         self.abandon_by(failure, Deadline::after(PATIENCE));
     }

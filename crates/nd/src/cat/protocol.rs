@@ -33,7 +33,7 @@
 //! | 4 free | receiver | the slot may be used again |
 //! | 5 end | sender | the whole file was sent; its length and SHA-256 |
 //! | 6 verdict | receiver | the whole file has arrived under its final name; its length and SHA-256 |
-//! | 7 abort | both | this side gives up; UTF-8 text tells why |
+//! | 7 abort | both | this side gives up; the reason in UTF-8 |
 //!
 //! Each has a header of 16 octets: kind (1), reserved (3), slot (4), and length (8) of the block, the file or the text. End
 //! and verdict are followed by the digest (32). The sender disconnects after the verdict; both then know that the digests

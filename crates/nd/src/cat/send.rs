@@ -241,7 +241,7 @@ impl Sender {
         Ok(came)
     }
 
-    /// Tells the receiver why this side gives up, and disconnects.
+    /// Sends the receiver the reason why this side gives up, and disconnects.
     pub(super) fn abandon(&mut self, failure: &Failure) {
         self.connection.abandon(failure);
     }

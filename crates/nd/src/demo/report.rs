@@ -1,15 +1,15 @@
 //! The output of the demo: numbered steps, and under each step the lines of both sides.
 //!
-//! The server writes lines to a pipe. The first character of a line tells its kind:
+//! The server writes lines to a pipe. The first character of a line is its kind:
 //!
 //! | | |
 //! |---|---|
 //! | `@` | the address at which it listens, and the fingerprint of its certificate if it shows one; its first line |
 //! | `>` | a line to show |
 //! | `.` | it has nothing more to say for now |
-//! | `=` | so many octets were checked on its side; its last line |
+//! | `=` | the number of octets that were checked on its side; its last line |
 //! | `!` | it gives up, and why |
-//! | `?` | it gives up because the client or the connection to it has gone |
+//! | `?` | it gives up because the client or the connection to it is gone |
 //!
 //! The client reads the server's lines at the right places of the output, up to the next full stop. So the order never
 //! depends on which side was faster.

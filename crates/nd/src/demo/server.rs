@@ -168,7 +168,7 @@ impl Server {
         connection.hear_mark()
     }
 
-    /// Tells the client where a region is.
+    /// Sends the client the place of a region.
     fn advertise(
         &self,
         connection: &mut DemoConnection,

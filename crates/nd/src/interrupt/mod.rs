@@ -1,7 +1,7 @@
 //! Signals that end the program: Ctrl-C, a request to end (SIGTERM), and the end of the terminal (SIGHUP). On Windows they are the
 //! events of the console.
 //!
-//! The system tells peers over TCP at once that the program has ended, but not peers over UDP. So a thread takes these signals, has
+//! When the program ends, the system closes its connections over TCP at once, but not those over UDP. So a thread takes these signals, has
 //! all peers told, and then lets the signal end the program. Commands that have something to finish take the first signal as a
 //! request to end in good order.
 
@@ -30,7 +30,7 @@ use crate::stderr;
 /// The time limit for informing peers.
 const TELLING: Duration = Duration::from_secs(1);
 
-/// Tells all peers.
+/// Closes the connections of all peers.
 static FAREWELL: OnceLock<fn()> = OnceLock::new();
 
 /// Set by the first signal, if a command takes it as a request to end in good order.
@@ -55,7 +55,7 @@ pub(crate) fn watch(farewell: fn()) {
     });
 }
 
-/// Tells all peers, then ends the program as the signal does.
+/// Closes the connections of all peers, then ends the program as the signal does.
 fn end_by(signal: i32) -> ! {
     let farewell = FAREWELL.get().copied().unwrap_or(|| {});
     ENDS.store(true, Ordering::SeqCst);

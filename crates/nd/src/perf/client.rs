@@ -203,7 +203,7 @@ impl Client {
         Ok(elapsed)
     }
 
-    /// Tells the other side, which takes no part in Reads, that the Reads are over.
+    /// Reports the end of the Reads to the other side, which takes no part in them.
     fn finish(&mut self) -> Result<()> {
         self.lane.mark()?;
         self.lane.await_mark(1)

@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn the_ratio_is_the_median_of_the_turns_ratios() {
-        // The machine drifts: each turn of ours is 0.9 of its neighbour, while the medians compare as 90 to 200.
+        // The machine drifts: each turn of the adapter is 0.9 of its neighbour, while the medians compare as 90 to 200.
         let (ours, theirs) = (
             side(&[90, 90, 270, 45, 180]),
             side(&[100, 100, 300, 50, 200]),

@@ -86,7 +86,7 @@ impl ControlConnection {
         self.mailbox.send(&mine.encode(), doing)
     }
 
-    /// Tells the client's figures to the server. The server's answer means nothing.
+    /// Sends the client's figures to the server. The server's answer means nothing.
     pub(super) fn speeds(&mut self, mine: Speed) -> Result<Speed> {
         let mut theirs = [[0; 8]; 5];
         for (record, theirs) in mine.encode().into_iter().zip(&mut theirs) {

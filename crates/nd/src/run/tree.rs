@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_cannot_be_written_is_one_sentence() {
-        // Nobody, root included, makes files in a folder that is a file.
+        // Not even root makes files in a folder that is a file.
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join(format!("paths-{}", name_of(&entries())));
         fs::write(&root, "").unwrap();

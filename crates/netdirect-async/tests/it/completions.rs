@@ -1,4 +1,4 @@
-//! A completion queue as a stream: no result is lost and none comes twice, whoever is dropped.
+//! A completion queue as a stream: no result is lost and none comes twice, whichever future is dropped.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -218,7 +218,7 @@ fn cq_024_a_notify_that_fails_for_now_is_an_error_and_the_stream_goes_on() {
     });
 }
 
-/// What a program does with a queue.
+/// The steps of a program with a queue.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// Sends this many messages.

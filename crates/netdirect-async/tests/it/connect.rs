@@ -64,7 +64,7 @@ fn conn_028_one_call_connects_and_both_sides_may_send() {
             let (ended, told) = join(client.disconnect(), server.disconnected()).await;
             ended.unwrap();
             told.unwrap();
-            // Nobody who asks later waits.
+            // A task that asks later does not wait.
             server.disconnected().await.unwrap();
             client.disconnected().await.unwrap();
             server.disconnect().await.unwrap();
@@ -176,7 +176,7 @@ fn conn_035_a_connect_that_is_dropped_at_any_point_leaves_nothing_behind() {
                         break;
                     }
                 }
-                // A connection of the first attempt has ended too, because nobody has it.
+                // A connection of the first attempt has ended too, because no task has it.
                 for connection in &accepted {
                     connection.disconnected().await.unwrap();
                 }
@@ -204,7 +204,7 @@ fn conn_061_an_accept_that_is_dropped_at_any_point_ends_the_connection() {
             };
             let connecting = async {
                 let connection = client.connect(&here.qp, address).await?;
-                // Also if the peer accepted, and dropped its future before it learned that the connection stands.
+                // Also if the peer accepted, and dropped its future before it learned that the connection is established.
                 connection.disconnected().await.unwrap();
                 Ok::<_, netdirect_async::ConnectError>(())
             };
@@ -253,7 +253,7 @@ fn conn_061_an_accept_whose_end_nobody_saw_ends_the_connection() {
         let mut accept = request.accept(&there.qp).into_future();
         assert!(poll(accept.as_mut()).is_pending());
         let connection = block_on(connect).unwrap();
-        // NotifyDisconnect can be asked for when the connection stands.
+        // NotifyDisconnect can be asked for when the connection is established.
         let end = Overlapped::new();
         while connector.notify_disconnect(&end).is_err() {
             there.adapter.file().progress();
@@ -303,13 +303,13 @@ fn a_limit_ends_what_takes_too_long() {
         let (here, there) = (Side::new(&network.open(1)), Side::new(&network.open(2)));
         let listener = network.listen(&there.adapter, ListenerOptions::default());
         let address = listener.local_address().unwrap();
-        // The limit is any future: here, that the peer's request has arrived, which nobody answers.
+        // The limit is any future: here, that the peer's request has arrived, which stays without an answer.
         let connect = here.adapter.connect(&here.qp, address);
         let limit = async { listener.get_connection_request().await.unwrap() };
         let late = block_on(within(limit, connect)).unwrap_err();
         assert_eq!(late.status(), Status::TIMEOUT);
         let connection = connected(network, &here, &there);
-        // What is ready counts, though the limit is over.
+        // A result that is ready counts, though the limit is over.
         let ready = within(ready(()), async { Ok::<_, netdirect::Error>(7) });
         assert_eq!(block_on(ready), Ok(7));
         drop(connection);

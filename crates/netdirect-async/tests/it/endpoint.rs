@@ -1,4 +1,4 @@
-//! Requests as futures: each gets its own result, whoever is dropped, and memory stays registered until the request has ended.
+//! Requests as futures: each gets its own result, whichever future is dropped, and memory stays registered until the request has ended.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -110,7 +110,7 @@ fn every_kind_of_request_ends_with_its_own_result() {
             written.await.unwrap();
             let inline = kinds.write_inline(&[b"more"], theirs.remote(2010), none);
             inline.await.unwrap();
-            // A Read tells when the Writes are placed.
+            // When a Read is done, the Writes before it are placed.
             let read = kinds.read([ours.part(0..14)], theirs.remote(2000), none);
             read.await.unwrap();
             assert_eq!(theirs.slice(2000..2014).to_vec(), b"to be readmore");
@@ -301,7 +301,7 @@ fn requests_that_are_awaited_in_any_order_get_their_own_results() {
 fn as_many_requests_are_outstanding_as_the_queues_hold() {
     everywhere(|network| {
         let (here, there) = pair(network);
-        // Results that nobody has taken yet take no room.
+        // Results that were not taken yet take no room.
         for _ in 0..20 {
             let receives: Vec<_> = (0..8).map(|_| there.endpoint.receive([])).collect();
             let sends: Vec<_> = (0..8).map(|_| here.endpoint.send([], NONE)).collect();
@@ -362,7 +362,7 @@ fn mr_034_memory_stays_registered_until_the_request_has_ended_and_no_longer() {
     });
 }
 
-/// Nobody has the endpoint any more, but the queue pair lives on with its connection.
+/// The endpoint was dropped, but the queue pair lives on with its connection.
 #[test]
 fn mr_034_memory_stays_registered_where_the_endpoint_was_dropped() {
     everywhere(|network| {
@@ -373,7 +373,7 @@ fn mr_034_memory_stays_registered_where_the_endpoint_was_dropped() {
         drop((buffer, there.endpoint));
         here.memory.write(0, b"to whom");
         block_on(here.endpoint.send([here.memory.part(..7)], NONE)).unwrap();
-        // The connection is still whole: a Receive whose memory had gone would have ended it.
+        // The connection is still whole: a Receive whose memory is gone would have ended it.
         let read = here
             .endpoint
             .read([here.memory.part(..1)], there.memory.remote(0), NONE);
@@ -485,7 +485,7 @@ fn tasks_of_many_threads_share_an_endpoint() {
     });
 }
 
-/// What a program does with the requests of an endpoint.
+/// The steps of a program with the requests of an endpoint.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// Posts a Receive.

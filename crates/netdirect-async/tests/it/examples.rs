@@ -94,7 +94,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     ended.expect("a test that does not hang")
 }
 
-/// Runs a client beside a server that does not end.
+/// Runs a client while a server runs that does not end.
 async fn beside<T>(
     server: impl Future<Output = netdirect::Result<()>>,
     client: impl Future<Output = T>,
@@ -209,7 +209,7 @@ fn key_value_finds_what_was_put() {
     });
 }
 
-/// Polls a future so often at most, with whatever runs beside it.
+/// Polls a future up to this number of times, with everything that runs at the same time.
 async fn polled<F: Future>(times: usize, mut future: Pin<&mut F>) -> Option<F::Output> {
     for _ in 0..times {
         let mut context = Context::from_waker(Waker::noop());

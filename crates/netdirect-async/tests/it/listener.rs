@@ -1,4 +1,4 @@
-//! Listeners: each peer goes to one of those who wait, whoever is dropped.
+//! Listeners: each peer goes to one of the tasks that wait, whichever future is dropped.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -72,7 +72,7 @@ impl<'a> Watched<'a> {
         }
     }
 
-    /// The name of the peer that has come.
+    /// The name of the peer that has arrived.
     fn poll(&mut self) -> Option<String> {
         let waker = Waker::from(self.counter.clone());
         match self.future.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -118,7 +118,7 @@ fn lstn_025_a_future_that_is_dropped_after_its_wake_up_passes_its_peer_on() {
     drop(waiting.remove(0));
     assert!(waiting[1].was_woken());
     assert_eq!(waiting[1].poll().as_deref(), Some("first"));
-    // Somebody who was not woken may be faster. The one who was woken waits on, and keeps its place.
+    // A task that was not woken may be faster. The task that was woken waits on, and keeps its place.
     assert_eq!(Watched::new(&listener).poll().as_deref(), Some("second"));
     assert_eq!(waiting[0].poll(), None);
     let woken = waiting[0].counter.count();

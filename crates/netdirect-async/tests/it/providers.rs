@@ -328,7 +328,7 @@ fn mr_007_memory_is_registered_when_its_request_has_ended() {
         block_on(memory.deregister()).unwrap();
         assert_eq!(mock.calls(), ["register", "deregister"]);
     }
-    // Nobody keeps the region of a future that was dropped.
+    // The region of a future that was dropped is not kept.
     let mock = Mock::new(&[]);
     let adapter = mock.adapter();
     let mut dropped = Box::pin(adapter.register(&buffer, MrFlags::empty()));

@@ -115,7 +115,7 @@ fn many_clients_and_servers_in_one_thread_and_in_several() {
     }
 }
 
-/// A file whose descriptor is one end of a stream, and which tells of its calls.
+/// A file whose descriptor is one end of a stream, and which records its calls.
 #[derive(Debug)]
 struct Watched {
     association: Association,
@@ -187,7 +187,7 @@ fn a_time_limit_of_tokio_ends_what_takes_too_long() {
     let listener = Network::Tcp.listen(&there, ListenerOptions::default());
     let address = listener.local_address().unwrap();
     runtime.block_on(async {
-        // Nobody accepts.
+        // The listener accepts nothing.
         let connect = here.adapter.connect(&here.qp, address);
         let late: ConnectError = timeout(Duration::from_millis(1), connect)
             .await

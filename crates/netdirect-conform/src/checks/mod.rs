@@ -6,7 +6,7 @@
 //!   `check(Interface::…, "MR-012.one-octet", "one sentence that says what the check does", function)`, followed where needed by
 //!   `.also(&[…])` with further rows that the check proves, and by `.needs(&[…])` with what the provider has to have. If
 //!   the adapter lacks what is needed, the check is skipped; if the run lacks it ([`Need::is_of_run`](crate::Need::is_of_run)), the
-//!   check is not part of the run. `Stop::Skip` and `Stop::LeftOut` tell the same of what a check finds out by itself, and a skip
+//!   check is not part of the run. `Stop::Skip` and `Stop::LeftOut` say so of what a check finds out by itself, and a skip
 //!   begins with "the adapter" or "the far adapter". The part of the name behind the dot is one to three words.
 //! - The function has the signature `fn(&Bench) -> Verdict`. It makes all objects that it uses, from `bench.near` (the side that
 //!   is checked) and `bench.far` (its peer), and ends with `Ok(Pass::Right)`.

@@ -19,7 +19,7 @@ pub(super) const LIMITS: ReadLimits = ReadLimits {
 /// An unused address: it is reserved for documentation.
 pub(super) const NOBODY: &str = "192.0.2.77:4791";
 
-/// Two sides that are about to connect, as far as the check has come.
+/// Two sides that are about to connect, up to the step that the check has reached.
 #[derive(Debug)]
 pub(super) struct Setup<'a> {
     /// The side that connects.

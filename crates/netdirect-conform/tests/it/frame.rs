@@ -120,7 +120,7 @@ const REFUSED: &[Check] = &[check("CONN-001.refused", |bench| {
         .listener
         .get_connection_request(&accepting, &arrived);
     let request = bench.far.started("get a connection request", request)?;
-    // Nobody listens there.
+    // No listener is there.
     let elsewhere = SocketAddr::new(listening.address.ip(), listening.address.port() ^ 1);
     let connect = connecting.connect(&queues.qp, elsewhere, 0, 0, &[], &answered);
     let _ = bench.near.started("connect", connect)?;

@@ -49,7 +49,7 @@ fn atomic<'a>(op: AtomicOp, target: RemoteMemory) -> Operation<'a> {
     }
 }
 
-/// A request that the driver has, although it could not tell the device, ends with the connection.
+/// A request that the driver has, although the device does not know of it, ends with the connection.
 fn queued(posted: Result<(), PostFailure>) -> Result<(), PostFailure> {
     posted.or_else(|failure| match failure.is_queued {
         true => Ok(()),

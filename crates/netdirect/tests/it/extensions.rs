@@ -7,7 +7,7 @@ use netdirect::{
 };
 use proptest::prelude::*;
 
-/// Tells what it can do, and nothing else.
+/// Has its capabilities, and nothing else.
 #[derive(Debug)]
 struct Plain(Capabilities);
 

@@ -10,7 +10,7 @@ use crate::buffer::Buffer;
 /// else the processor decides.
 const SWITCH: &str = "SOFTND_PAGE_OFFSETS";
 
-/// The family of AMD's Zen 3 and Zen 4. Zen 5 is the next one.
+/// The family of Zen 3 and Zen 4. Zen 5 is the next one.
 const ZEN_3: u32 = 0x19;
 
 /// A copy is slow if its destination lies fewer octets than this behind its source, modulo a page. At a distance of 0 it is

@@ -5,7 +5,7 @@
 pub(super) enum Vendor {
     Intel,
     Amd,
-    /// Somebody else, or the architecture has no such instruction.
+    /// Another vendor, or the architecture has no such instruction.
     Other,
 }
 

@@ -10,6 +10,6 @@ pub trait Sum {
     fn carry(&self) -> [u8; 4];
 
     /// Becomes the CRC of octets that are congruent to `remainder` modulo the polynomial of the CRC. These include the
-    /// octets that the [carry](Self::carry) stands for.
+    /// octets behind the [carry](Self::carry).
     fn become_sum_of(&mut self, remainder: &[u8]);
 }

@@ -103,7 +103,7 @@ impl Random {
 }
 
 fn side(simulation: &Simulation, host: u8, plan: &str) -> Result<Side> {
-    // A plan may hold a connection for ever, and Connect has no limit of its own.
+    // A plan may hold a connection for ever, and Connect itself has no limit.
     let options = Options::default()
         .timeouts(|limits| limits.reply = Some(Duration::from_secs(120)))
         .faults(plan.parse().unwrap())

@@ -235,7 +235,7 @@ impl<'a> Run<'a> {
                 .crc(draw(2) == 0)
                 .markers(draw(8) == 0)
                 .confirm_writes(confirms)
-                // A Connect whose answer the network loses ends by this limit, because it has none of its own.
+                // A Connect whose answer the network loses ends by this limit, because Connect itself has none.
                 .timeouts(|limits| limits.reply = Some(Duration::from_secs(120)));
             if let Some(capture) = capture {
                 options = options.capture(capture.clone());

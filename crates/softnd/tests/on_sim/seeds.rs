@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// Every 4th seed has a harsh network.
 const HARSH: u64 = 4;
 
-/// Tests that move so much data that they take long in segments of a few octets.
+/// Tests that take long in segments of a few octets, because they move much data.
 const LONG_MESSAGES: [&str; 5] = [
     "fairness::",
     "data::ddp_049",

@@ -42,7 +42,7 @@ enum Role {
         /// The server's address and port.
         #[arg(long)]
         to: SocketAddr,
-        /// What is done.
+        /// The work of the peer.
         case: client::Case,
     },
     /// Waits for a client.
@@ -50,7 +50,7 @@ enum Role {
         /// The address and port to listen on.
         #[arg(long)]
         at: SocketAddr,
-        /// What is done.
+        /// The work of the peer.
         case: server::Case,
     },
 }

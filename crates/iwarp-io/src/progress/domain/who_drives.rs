@@ -100,7 +100,7 @@ impl WhoDrives {
         self.watched.load(Ordering::SeqCst)
     }
 
-    /// Returns false if the thread that made the last poll has gone to sleep.
+    /// Returns false if the thread that made the last poll sleeps by now.
     pub(super) fn polls_go_on(&self) -> bool {
         self.ended.load(Ordering::SeqCst) != self.polls()
     }

@@ -95,7 +95,7 @@ fn amb_008_the_wait_counts_from_when_the_owner_names_the_time() {
     assert!(raw.end.conn.is_stalled());
     raw.end.conn.handle_timeout(end);
     assert!(raw.last_terminate().is_some());
-    // Nobody has asked when to call.
+    // Without a call of `poll_timeout` before.
     let mut raw = stalled();
     raw.end.conn.handle_timeout(raw.now);
     assert!(raw.end.conn.is_stalled());
@@ -273,7 +273,7 @@ fn the_peers_fin_is_told_behind_what_was_done_before_it() {
     pair.a.post(1, inline(&[])).unwrap();
     pair.b.post(2, inline(&[])).unwrap();
     let seen = pair.b.events.len();
-    // Nobody fetches anything until all has happened.
+    // Events are fetched only at the end.
     let knobs = pair.knobs;
     let octets = pair.a.transmit(&knobs);
     pair.b.conn.handle_bytes(&octets, &pair.b.mem, OwnQueue);

@@ -167,7 +167,7 @@ impl Raw {
         self.receive(&frame);
     }
 
-    /// What it sends.
+    /// The octets that it sends.
     fn transmit(&mut self) -> Vec<u8> {
         let octets = self.end.transmit(&self.knobs);
         self.end.collect();

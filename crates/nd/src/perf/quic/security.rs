@@ -18,7 +18,7 @@ use rustls::{CertificateError, DigitallySignedStruct, SignatureScheme};
 use crate::errors::{Failure, Result};
 use crate::perf::messages::Key;
 
-/// The name in the certificate. Nobody looks at it.
+/// The name in the certificate. It is not checked.
 pub(super) const NAME: &str = "nd-perf";
 
 /// The fastest cipher on processors that have instructions for AES.

@@ -372,7 +372,7 @@ fn solicited(bench: &Bench) -> Verdict {
     for context in 0..4 {
         link.near.receive(context, &[into.sge(..)])?;
     }
-    // Nobody waits: the flag changes nothing.
+    // No request waits, so the flag changes nothing.
     link.far.send(0, &[from.sge(..)], solicit)?;
     let taken = link.near.takes()?;
     let octets = taken.bytes_transferred;

@@ -211,7 +211,7 @@ fn replace(results: &mut [CompletionResult], from: Status, to: Status) {
     wrong.for_each(|result| result.status = to);
 }
 
-/// Tells the queue pairs of a provider which ones are connected.
+/// Marks the queue pairs of a provider that are connected.
 #[derive(Debug, Default)]
 pub(crate) struct Introductions {
     /// The one for which Connect was called last.

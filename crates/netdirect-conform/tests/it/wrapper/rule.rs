@@ -269,7 +269,7 @@ pub(crate) enum Break {
     AffinityEchoed,
     /// Notify ends for results that come later only.
     NotifyForNewOnly,
-    /// The same, where the client has got other results before.
+    /// Notify ends for results that come later only, once the client has got other results.
     LookIsNotify,
     /// Resize loses the oldest result.
     ResizeLoses,

@@ -56,7 +56,7 @@ impl Drop for Connector {
 }
 
 impl Connector {
-    /// What a message carries for the client's private data.
+    /// The client's private data in a message.
     pub(super) fn field(&self, data: &[u8], message: CmMessage) -> Vec<u8> {
         field(&self.core, data, message)
     }

@@ -22,7 +22,7 @@ pub(super) fn waits(state: &ConnectorState) -> Option<String> {
 
 impl Connector {
     /// Forgets the connection. A peer whose request waits here is refused, and a peer of a Connect sees a reset. The stream of a
-    /// connection belongs to the queue pair, which is told next.
+    /// connection belongs to the queue pair, which is handled next.
     pub(super) fn forget(&self, state: &mut ConnectorState) {
         self.clear_dial_timer(state);
         match std::mem::take(&mut state.line.setup) {
