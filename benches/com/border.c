@@ -2,9 +2,10 @@
  * The other half of `cargo run --release -p softnd-benches --bin border`: what a program in C gets of a provider's library.
  *
  *     border LIBRARY polled|event|port|register ROUNDS
+ *     border LIBRARY writes ROUNDS OCTETS DEPTH
  *
- * Prints the median in nanoseconds: of a round trip of 8 octets between two threads, each with an adapter of its own, or of Register and
- * Deregister of 4 KiB.
+ * Prints nanoseconds: the median of a round trip of 8 octets between two threads, each with an adapter of its own, or of Register and
+ * Deregister of 4 KiB; with `writes`, the time for each of ROUNDS Writes of OCTETS octets, of which DEPTH are outstanding.
  */
 #define _GNU_SOURCE
 
@@ -17,7 +18,9 @@
 #include <string.h>
 #include <time.h>
 
-enum { LENGTH = 8, WARM_UP = 200, PAGE = 4096 };
+enum { LENGTH = 8, WARM_UP = 200, PAGE = 4096, DEPTH = 128, RESULTS = 16 };
+/* Where memory begins in a page, as Buffer::PAGE_OFFSET: other offsets can be slow. */
+enum { PAGE_OFFSET = 1024 };
 
 typedef enum { POLLED, EVENT, PORT } way;
 
@@ -35,6 +38,10 @@ typedef struct end {
 } end;
 
 static ND_DLL_GET_CLASS_OBJECT get_class_object;
+static int rounds;
+/* For `writes`; 0 otherwise. */
+static size_t octets;
+static int depth;
 
 static void check(HRESULT status, const char *what)
 {
@@ -92,9 +99,9 @@ static void open_end(end *e, way way)
     e->event = CreateEvent(NULL, FALSE, FALSE, NULL);
     if (way == PORT)
         e->port = CreateIoCompletionPort(e->file, NULL, 0, 0);
-    check(IND2Adapter_CreateCompletionQueue(e->adapter, &IID_IND2CompletionQueue, e->file, 64, 0, 0, (void **)&e->cq), "CQ");
+    check(IND2Adapter_CreateCompletionQueue(e->adapter, &IID_IND2CompletionQueue, e->file, 2 * DEPTH, 0, 0, (void **)&e->cq), "CQ");
     check(IND2Adapter_CreateMemoryRegion(e->adapter, &IID_IND2MemoryRegion, e->file, (void **)&e->region), "region");
-    check(IND2Adapter_CreateQueuePair(e->adapter, &IID_IND2QueuePair, (IUnknown *)e->cq, (IUnknown *)e->cq, NULL, 16, 16, 1, 1, 0,
+    check(IND2Adapter_CreateQueuePair(e->adapter, &IID_IND2QueuePair, (IUnknown *)e->cq, (IUnknown *)e->cq, NULL, 16, DEPTH, 1, 1, 0,
                                       (void **)&e->qp),
           "queue pair");
     check(IND2Adapter_CreateConnector(e->adapter, &IID_IND2Connector, e->file, (void **)&e->connector), "connector");
@@ -123,11 +130,29 @@ static void received(end *e)
     }
 }
 
+/* The memory of one end for `writes`. */
+static ND2_SGE written(end *e, ULONG flags)
+{
+    ND2_SGE sge;
+    IND2MemoryRegion *region;
+    char *pages = aligned_alloc(PAGE, (octets / PAGE + 2) * PAGE);
+    if (pages == NULL)
+        exit(1);
+    sge.Buffer = pages + PAGE_OFFSET;
+    memset(sge.Buffer, 1, octets);
+    check(IND2Adapter_CreateMemoryRegion(e->adapter, &IID_IND2MemoryRegion, e->file, (void **)&region), "region");
+    await(e, region, IND2MemoryRegion_Register(region, sge.Buffer, octets, flags, request(e)), "Register");
+    sge.BufferLength = (ULONG)octets;
+    sge.MemoryRegionToken = flags == ND_MR_FLAG_ALLOW_REMOTE_WRITE ? IND2MemoryRegion_GetRemoteToken(region)
+                                                                  : IND2MemoryRegion_GetLocalToken(region);
+    return sge;
+}
+
 static struct sockaddr_in listening;
+static ND2_SGE target;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t told = PTHREAD_COND_INITIALIZER;
 static way chosen;
-static int rounds;
 
 static void *serve(void *nothing)
 {
@@ -141,13 +166,15 @@ static void *serve(void *nothing)
     check(IND2Listener_Listen(listener, 1), "Listen");
     check(IND2Listener_GetLocalAddress(listener, (struct sockaddr *)&address, &size), "GetLocalAddress");
     receive(&e);
+    if (octets > 0)
+        target = written(&e, ND_MR_FLAG_ALLOW_REMOTE_WRITE);
     pthread_mutex_lock(&lock);
     listening = address;
     pthread_cond_signal(&told);
     pthread_mutex_unlock(&lock);
     await(&e, listener, IND2Listener_GetConnectionRequest(listener, (IUnknown *)e.connector, request(&e)), "GetConnectionRequest");
     await(&e, e.connector, IND2Connector_Accept(e.connector, (IUnknown *)e.qp, 0, 0, NULL, 0, request(&e)), "Accept");
-    for (int i = 0; i < rounds + WARM_UP; i++) {
+    for (int i = 0; i < (octets > 0 ? 2 : rounds + WARM_UP); i++) {
         received(&e);
         receive(&e);
         send_one(&e);
@@ -174,23 +201,65 @@ static long long median(long long *times, int count)
     return times[count / 2];
 }
 
-static long long round_trips(void)
+/* Starts the server, and connects to it. */
+static pthread_t connected(end *e)
 {
-    static end e;
     pthread_t server;
-    long long *times = malloc(sizeof(*times) * (size_t)rounds);
-    if (times == NULL || pthread_create(&server, NULL, serve, NULL) != 0)
+    if (pthread_create(&server, NULL, serve, NULL) != 0)
         exit(1);
-    open_end(&e, chosen);
+    open_end(e, chosen);
     pthread_mutex_lock(&lock);
     while (listening.sin_port == 0)
         pthread_cond_wait(&told, &lock);
     pthread_mutex_unlock(&lock);
-    await(&e, e.connector,
-          IND2Connector_Connect(e.connector, (IUnknown *)e.qp, (struct sockaddr *)&listening, sizeof(listening), 0, 0, NULL, 0,
-                                request(&e)),
+    await(e, e->connector,
+          IND2Connector_Connect(e->connector, (IUnknown *)e->qp, (struct sockaddr *)&listening, sizeof(listening), 0, 0, NULL, 0,
+                                request(e)),
           "Connect");
-    await(&e, e.connector, IND2Connector_CompleteConnect(e.connector, request(&e)), "CompleteConnect");
+    await(e, e->connector, IND2Connector_CompleteConnect(e->connector, request(e)), "CompleteConnect");
+    return server;
+}
+
+/* A Send that the server answers: everything before it is placed then. */
+static void exchange(end *e)
+{
+    receive(e);
+    send_one(e);
+    received(e);
+}
+
+static long long writes(void)
+{
+    static end e;
+    pthread_t server = connected(&e);
+    ND2_SGE from = written(&e, ND_MR_FLAG_ALLOW_LOCAL_WRITE);
+    long long start;
+    int posted = 0, done = 0;
+    exchange(&e);
+    start = now();
+    while (done < rounds) {
+        ND2_RESULT results[RESULTS];
+        ULONG count;
+        for (; posted < rounds && posted - done < depth; posted++)
+            check(IND2QueuePair_Write(e.qp, NULL, &from, 1, (UINT64)(uintptr_t)target.Buffer, target.MemoryRegionToken, 0), "Write");
+        count = IND2CompletionQueue_GetResults(e.cq, results, RESULTS);
+        for (ULONG i = 0; i < count; i++)
+            check(results[i].Status, "a Write");
+        done += (int)count;
+    }
+    exchange(&e);
+    start = (now() - start) / rounds;
+    pthread_join(server, NULL);
+    return start;
+}
+
+static long long round_trips(void)
+{
+    static end e;
+    pthread_t server = connected(&e);
+    long long *times = malloc(sizeof(*times) * (size_t)rounds);
+    if (times == NULL)
+        exit(1);
     for (int i = -WARM_UP; i < rounds; i++) {
         long long start;
         receive(&e);
@@ -227,8 +296,14 @@ static long long registrations(void)
 int main(int argc, char **argv)
 {
     void *library, *symbol;
-    if (argc != 4 || (rounds = atoi(argv[3])) < 1) {
-        fprintf(stderr, "usage: %s LIBRARY polled|event|port|register ROUNDS\n", argv[0]);
+    const int is_writes = argc == 6 && strcmp(argv[2], "writes") == 0;
+    if ((argc != 4 && !is_writes) || (rounds = atoi(argv[3])) < 1) {
+        fprintf(stderr, "usage: %s LIBRARY polled|event|port|register ROUNDS\n       %s LIBRARY writes ROUNDS OCTETS DEPTH\n", argv[0],
+                argv[0]);
+        return 2;
+    }
+    if (is_writes && ((octets = (size_t)atol(argv[4])) < 1 || (depth = atoi(argv[5])) < 1 || depth > DEPTH)) {
+        fprintf(stderr, "at least one octet, and a depth of 1 to %d\n", DEPTH);
         return 2;
     }
     library = dlopen(argv[1], RTLD_NOW);
@@ -238,6 +313,6 @@ int main(int argc, char **argv)
     }
     memcpy(&get_class_object, &symbol, sizeof(symbol));
     chosen = strcmp(argv[2], "event") == 0 ? EVENT : strcmp(argv[2], "port") == 0 ? PORT : POLLED;
-    printf("%lld\n", strcmp(argv[2], "register") == 0 ? registrations() : round_trips());
+    printf("%lld\n", is_writes ? writes() : strcmp(argv[2], "register") == 0 ? registrations() : round_trips());
     return 0;
 }

@@ -16,14 +16,39 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use netdirect::{
-    Affinity, Buffer, CompletionQueue, CompletionResult, Event, MrFlags, NotifyType, OpFlags,
-    Overlapped, OverlappedFile, QueuePair, QueuePairOptions, ReadLimits, Sge, Started, Status, ext,
+    Affinity, Buffer, CompletionQueue, CompletionResult, Event, MemoryRegion, MrFlags, NotifyType,
+    OpFlags, Overlapped, OverlappedFile, QueuePair, QueuePairOptions, ReadLimits, RemoteAddress,
+    Sge, Started, Status, ext,
 };
 
 /// Octets of a message.
 const LENGTH: usize = 8;
 /// Rounds before the measurement.
 const WARM_UP: usize = 200;
+/// The most Writes that are outstanding.
+const DEPTH: u32 = 128;
+/// The most results that are taken at once.
+const RESULTS: usize = 16;
+
+/// Writes one after the other, with some of them outstanding.
+#[derive(Clone, Copy, Debug)]
+struct Writes {
+    octets: usize,
+    depth: usize,
+    /// Writes for each round trip that the program is asked for.
+    share: f64,
+}
+
+const SMALL: Writes = Writes {
+    octets: 64,
+    depth: DEPTH as usize,
+    share: 20.0,
+};
+const LARGE: Writes = Writes {
+    octets: 1 << 20,
+    depth: 32,
+    share: 0.05,
+};
 
 /// Measures what the interfaces for programs in C cost compared with the traits.
 #[derive(Debug, Parser)]
@@ -65,7 +90,7 @@ fn main() -> ExitCode {
 fn measure(arguments: &Arguments) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let program = compile(folder.path(), &arguments.libraries)?;
-    let in_c = |way: &str| in_c(&program, &arguments.libraries, way, arguments.rounds);
+    let in_c = |way: &str| in_c(&program, &arguments.libraries, way, arguments.rounds, None);
     let verbs = compile_verbs(folder.path())?;
     let rounds = arguments.rounds;
     let mut polled = (Vec::new(), Vec::new());
@@ -73,6 +98,7 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
     let mut by_verbs = Vec::new();
     let (mut by_port, mut by_sink, mut by_wait) = (Vec::new(), Vec::new(), Vec::new());
     let mut registered = (Vec::new(), Vec::new());
+    let (mut small, mut large) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
     for turn in 0..arguments.turns {
         eprintln!("turn {} of {}", turn + 1, arguments.turns);
         polled.0.push(round_trips(Way::Polled, rounds)?);
@@ -85,6 +111,14 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
         by_sink.push(round_trips(Way::Sink, rounds)?);
         registered.0.push(registrations(rounds)?);
         registered.1.push(in_c("register")?);
+        for (of, figures) in [(SMALL, &mut small), (LARGE, &mut large)] {
+            let count = of.count(rounds);
+            figures.0.push(writes(of, count)?);
+            let libraries = &arguments.libraries;
+            figures
+                .1
+                .push(self::in_c(&program, libraries, "writes", count, Some(of))?);
+        }
     }
     let rows = [
         ("round trip, polled", &polled.0, &polled.1),
@@ -104,6 +138,8 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
             &by_wait,
             &by_event.1,
         ),
+        ("a Write of 64 octets, 128 outstanding", &small.0, &small.1),
+        ("a Write of 1 MiB, 32 outstanding", &large.0, &large.1),
         (
             "Register and Deregister of 4 KiB",
             &registered.0,
@@ -115,7 +151,7 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
             &by_sink,
         ),
     ];
-    let mut table = String::from("| what | the traits | beside | ratio |\n|--|--:|--:|--:|\n");
+    let mut table = String::from("| what | the traits | the other | ratio |\n|--|--:|--:|--:|\n");
     for (what, traits, beside) in rows {
         let (traits, beside) = (median(traits), median(beside));
         let us = |time: Duration| time.as_secs_f64() * 1e6;
@@ -184,12 +220,21 @@ fn in_verbs(program: &Path, libraries: &Path, rounds: usize) -> Result<Duration,
     measured(command.arg(rounds.to_string()))
 }
 
-fn in_c(program: &Path, libraries: &Path, way: &str, rounds: usize) -> Result<Duration, Failure> {
+fn in_c(
+    program: &Path,
+    libraries: &Path,
+    way: &str,
+    rounds: usize,
+    writes: Option<Writes>,
+) -> Result<Duration, Failure> {
     let mut command = Command::new(program);
     command
         .arg(libraries.canonicalize()?.join("libsoftnd.so"))
         .args([way, &rounds.to_string()])
         .env("LD_LIBRARY_PATH", libraries);
+    if let Some(writes) = writes {
+        command.args([writes.octets.to_string(), writes.depth.to_string()]);
+    }
     measured(&mut command)
 }
 
@@ -206,16 +251,47 @@ fn measured(command: &mut Command) -> Result<Duration, Failure> {
 
 /// The median of the round trips of one connection.
 fn round_trips(way: Way, rounds: usize) -> Result<Duration, Failure> {
+    with_server(way, rounds + WARM_UP, 0, |place| ping(way, rounds, place.0))
+}
+
+/// The time for each of `count` Writes of one connection.
+fn writes(of: Writes, count: usize) -> Result<Duration, Failure> {
+    with_server(Way::Polled, 2, of.octets, |place| write(of, count, place))
+}
+
+/// The server's address, and its memory for Writes.
+type Place = (SocketAddr, RemoteAddress);
+
+/// Runs `client` with a server that answers `answers` messages and has memory of `octets` octets for Writes.
+fn with_server(
+    way: Way,
+    answers: usize,
+    octets: usize,
+    client: impl FnOnce(Place) -> Result<Duration, Failure>,
+) -> Result<Duration, Failure> {
     let (tell, told) = crossbeam_channel::unbounded();
     thread::scope(|scope| {
-        let server = scope.spawn(move || serve(way, rounds, &tell));
+        let server = scope.spawn(move || serve(way, answers, octets, &tell));
         let measured = match told.recv() {
-            Ok(address) => ping(way, rounds, address),
+            Ok(place) => client(place),
             Err(_) => Ok(Duration::ZERO), // the server says why
         };
         server.join().map_err(|_| "the server has panicked")??;
         measured
     })
+}
+
+impl Writes {
+    fn count(self, rounds: usize) -> usize {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_precision_loss,
+            clippy::cast_sign_loss,
+            reason = "a number of Writes"
+        )]
+        let count = (rounds as f64 * self.share) as usize;
+        count.max(self.depth)
+    }
 }
 
 /// One end of a connection.
@@ -228,7 +304,7 @@ struct End {
     incoming: Sge,
     outgoing: Sge,
     _buffer: Buffer,
-    _region: Arc<dyn netdirect::MemoryRegion>,
+    _region: Arc<dyn MemoryRegion>,
     overlapped: Overlapped,
     event: Event,
     ended: Arc<(Mutex<bool>, Condvar)>,
@@ -238,8 +314,9 @@ impl End {
     fn new(way: Way) -> Result<Self, Failure> {
         let adapter = softnd::open("softnd+tcp://127.0.0.1", softnd::Options::default())?;
         let file = adapter.create_overlapped_file()?;
-        let cq = adapter.create_completion_queue(&file, 64, Affinity::default())?;
-        let qp = adapter.create_queue_pair(&cq, &cq, QueuePairOptions::default())?;
+        let cq = adapter.create_completion_queue(&file, 2 * DEPTH, Affinity::default())?;
+        let options = QueuePairOptions::default().initiator_queue_depth(DEPTH);
+        let qp = adapter.create_queue_pair(&cq, &cq, options)?;
         let buffer = Buffer::new(2 * LENGTH);
         let region = adapter.create_memory_region(&file)?;
         let registered = Overlapped::new();
@@ -275,6 +352,26 @@ impl End {
             event,
             ended,
         })
+    }
+
+    /// Memory for Writes.
+    fn written(
+        &self,
+        octets: usize,
+        flags: MrFlags,
+    ) -> netdirect::Result<(Buffer, Arc<dyn MemoryRegion>)> {
+        let buffer = Buffer::new(octets);
+        let region = self.adapter.create_memory_region(&self.file)?;
+        let registered = Overlapped::new();
+        ext::wait(region.register(&buffer, flags, &registered), &registered)?;
+        Ok((buffer, region))
+    }
+
+    /// A Send that the server answers: everything before it is placed then.
+    fn exchange(&self) -> netdirect::Result<()> {
+        self.receive()?;
+        self.send()?;
+        self.received()
     }
 
     fn receive(&self) -> netdirect::Result<()> {
@@ -323,19 +420,25 @@ impl End {
 
 fn serve(
     way: Way,
-    rounds: usize,
-    tell: &crossbeam_channel::Sender<SocketAddr>,
+    answers: usize,
+    octets: usize,
+    tell: &crossbeam_channel::Sender<Place>,
 ) -> Result<(), Failure> {
     let end = End::new(way)?;
+    let (buffer, region) = end.written(octets.max(1), MrFlags::ALLOW_REMOTE_WRITE)?;
+    let memory = RemoteAddress {
+        address: buffer.address(),
+        token: region.get_remote_token(),
+    };
     let listener = end.adapter.create_listener(&end.file)?;
     listener.bind("127.0.0.1:0".parse()?)?;
     listener.listen(1)?;
     end.receive()?;
-    tell.send(listener.get_local_address()?)?;
+    tell.send((listener.get_local_address()?, memory))?;
     let connector = end.adapter.create_connector(&end.file)?;
     ext::get_connection_request(&listener, &connector)?;
     ext::accept(&connector, &end.qp, ReadLimits::default(), &[])?;
-    for _ in 0..rounds + WARM_UP {
+    for _ in 0..answers {
         end.received()?;
         end.receive()?;
         end.send()?;
@@ -356,6 +459,31 @@ fn ping(way: Way, rounds: usize, server: SocketAddr) -> Result<Duration, Failure
         times.push(start.elapsed());
     }
     Ok(median(&times.split_off(WARM_UP)))
+}
+
+fn write(of: Writes, count: usize, (server, memory): Place) -> Result<Duration, Failure> {
+    let end = End::new(Way::Polled)?;
+    let (buffer, region) = end.written(of.octets, MrFlags::ALLOW_LOCAL_WRITE)?;
+    let from = [Sge::new(&buffer, .., region.get_local_token())];
+    let connector = end.adapter.create_connector(&end.file)?;
+    ext::connect(&connector, &end.qp, server, ReadLimits::default(), &[])?;
+    end.exchange()?;
+    let start = Instant::now();
+    let (mut posted, mut done) = (0, 0);
+    while done < count {
+        while posted < count && posted - done < of.depth {
+            end.qp.write(0, &from, memory, OpFlags::empty())?;
+            posted += 1;
+        }
+        let mut results = [CompletionResult::default(); RESULTS];
+        let taken = end.cq.get_results(&mut results);
+        for result in &results[..taken] {
+            result.status.ok()?;
+        }
+        done += taken;
+    }
+    end.exchange()?;
+    Ok(start.elapsed() / u32::try_from(count)?)
 }
 
 fn registrations(rounds: usize) -> Result<Duration, Failure> {
