@@ -43,6 +43,7 @@ pub mod tcp;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use iwarp::{Span, TxBatch};
 use iwarp_mem::{Received, Sent, Table};
@@ -381,6 +382,17 @@ impl Wire {
     pub fn open_window(&self, octets: i32) {
         match self {
             Self::Tcp(wire) => wire.open_window(octets),
+            Self::Quic(_) | Self::Sim(_) => {}
+            #[cfg(all(test, unix))]
+            Self::Pipe(_) => {}
+        }
+    }
+
+    /// Ends the connection once octets that were sent have waited for this long for the peer's acknowledgement, or for room at the peer
+    /// (RFC 5482, the user timeout of TCP). Where the system or the transport has no such limit, the connection has its own one.
+    pub fn give_up_after(&self, limit: Duration) {
+        match self {
+            Self::Tcp(wire) => wire.give_up_after(limit),
             Self::Quic(_) | Self::Sim(_) => {}
             #[cfg(all(test, unix))]
             Self::Pipe(_) => {}

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use iwarp::{CopiedPayload, PieceRef, Span, TxBatch};
 use iwarp_mem::{Received, Sent, Table};
@@ -227,6 +227,11 @@ impl Stream {
     #[cold]
     pub fn open_window(&self, octets: i32) {
         self.wire.open_window(octets);
+    }
+
+    /// Limits the time that sent octets wait for the peer. See [`Wire::give_up_after`].
+    pub fn give_up_after(&self, limit: Duration) {
+        self.wire.give_up_after(limit);
     }
 
     fn saw(&self, octets: &[u8]) {

@@ -170,6 +170,24 @@ fn a_full_wire_takes_no_more_until_it_is_read() {
     });
 }
 
+/// Only Linux has the limit.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_peer_that_has_no_room_for_long_ends_the_connection() {
+    let (active, passive, set) = connected(&Transport::Tcp(Tcp::default()));
+    active.give_up_after(Duration::ZERO);
+    while active.write(&[7; 4096]).is_ok() {}
+    let error = loop {
+        wait(&set);
+        match active.check() {
+            Ok(()) => {}
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+    drop(passive);
+}
+
 #[test]
 fn a_reset_is_found_behind_octets_that_nobody_has_read() {
     with_transports(|transport| {

@@ -59,6 +59,7 @@ impl CmId {
             let owner: std::sync::Weak<dyn ConnectionOwner> = self.this.clone();
             qp.claim(owner)?;
         }
+        state.gives_up_after = parameters.gives_up_after(state.ack_timeout);
         let config = self.initiator_config(parameters);
         let startup = MpaStartup::new(
             Initiator::new(config),
@@ -368,6 +369,6 @@ fn parameters(agreement: Agreement) -> ConnParameters {
         private_data: agreement.private_data,
         responder_resources: limit(agreement.limits.ird),
         initiator_depth: limit(agreement.limits.ord),
-        qp_num: 0,
+        ..ConnParameters::default()
     }
 }

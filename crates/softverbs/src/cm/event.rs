@@ -1,5 +1,7 @@
 //! Events of the connection manager: kinds of events, and the parameters of connections.
 
+use std::time::Duration;
+
 use iwarp_io::setup::ReadLimits;
 
 use crate::device::limits;
@@ -47,6 +49,10 @@ pub struct ConnParameters {
     pub initiator_depth: u8,
     /// The queue pair, if the program has not made one for the identifier.
     pub qp_num: u32,
+    /// How often an adapter sends data again that the peer does not acknowledge. See [`CmId::set_ack_timeout`](super::CmId::set_ack_timeout).
+    pub retry_count: u8,
+    /// How often an adapter sends a message again for which the peer has no Receive; [`ENDLESS`](Self::ENDLESS) means without end.
+    pub rnr_retry_count: u8,
 }
 
 impl ConnParameters {
@@ -56,8 +62,25 @@ impl ConnParameters {
         Self {
             responder_resources: most,
             initiator_depth: most,
+            retry_count: 7,
+            rnr_retry_count: Self::ENDLESS,
             ..Self::default()
         }
+    }
+
+    /// The [`rnr_retry_count`](Self::rnr_retry_count) without end.
+    pub const ENDLESS: u8 = 7;
+
+    /// The time after which a connection ends whose peer acknowledges nothing, if the program has set the time limit of an
+    /// acknowledgement to 2^`ack_timeout` times 4.096 µs. `None` if there is no such time, or if the peer may be without Receives without
+    /// end: TCP cannot tell a peer that has no room from one that is gone.
+    pub(super) fn gives_up_after(&self, ack_timeout: Option<u8>) -> Option<Duration> {
+        let exponent = ack_timeout.filter(|exponent| *exponent > 0)?;
+        if self.rnr_retry_count >= Self::ENDLESS {
+            return None;
+        }
+        let once = 4096_u64.checked_shl(exponent.into())?;
+        Some(Duration::from_nanos(once) * (u32::from(self.retry_count) + 1))
     }
 
     /// The Reads of both sides, as many as the device allows.
@@ -84,4 +107,38 @@ pub struct LastEvent {
 /// The status of an event for an error: a negative errno.
 pub(super) fn status_of(errno: rustix::io::Errno) -> i32 {
     -errno.raw_os_error()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_an_acknowledgement_counts_once_for_each_attempt() {
+        let after = |exponent, retry_count, rnr_retry_count| {
+            let parameters = ConnParameters {
+                retry_count,
+                rnr_retry_count,
+                ..ConnParameters::default()
+            };
+            parameters.gives_up_after(exponent)
+        };
+        assert_eq!(
+            after(Some(14), 0, 0),
+            Some(Duration::from_nanos(67_108_864))
+        );
+        assert_eq!(after(Some(1), 6, 6), Some(Duration::from_nanos(7 * 8192)));
+        assert_eq!(
+            after(Some(31), u8::MAX, 0),
+            Some(Duration::from_nanos(4096 << 31) * 256)
+        );
+        for none in [
+            after(None, 7, 0),
+            after(Some(0), 7, 0),
+            after(Some(14), 7, 7),
+        ] {
+            assert_eq!(none, None);
+        }
+        assert_eq!(ConnParameters::unstated().gives_up_after(Some(14)), None);
+    }
 }

@@ -64,6 +64,27 @@ impl CmId {
         Ok(())
     }
 
+    /// Sets the time limit of an acknowledgement to 2^`exponent` times 4.096 µs, or to that of the system if `exponent` is 0
+    /// (`RDMA_OPTION_ID_ACK_TIMEOUT`), for the next connection. A connection ends when the peer has acknowledged nothing for this time,
+    /// multiplied by [`retry_count`](ConnParameters::retry_count) + 1.
+    ///
+    /// A connection whose [`rnr_retry_count`](ConnParameters::rnr_retry_count) is without end has no such limit, because TCP cannot
+    /// tell a peer that has no Receives from one that is gone. Only TCP on Linux has the limit.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL if `exponent` is above 31.
+    pub fn set_ack_timeout(&self, exponent: u8) -> Result<()> {
+        if exponent > 31 {
+            return fail(
+                Errno::INVAL,
+                "the time limit of an acknowledgement is 2^31 times 4.096 us at most",
+            );
+        }
+        self.lock().ack_timeout = Some(exponent);
+        Ok(())
+    }
+
     /// Reserves a local address; port 0 means any port.
     ///
     /// # Errors
@@ -221,7 +242,7 @@ impl CmId {
             }
             QpState::Rts => {
                 let attributes = QpAttributes {
-                    timeout: 14,
+                    timeout: state.ack_timeout.unwrap_or(14),
                     retry_cnt: 7,
                     rnr_retry: 7,
                     max_rd_atomic: limit(state.limits.ord),

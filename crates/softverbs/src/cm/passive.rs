@@ -97,7 +97,7 @@ impl CmId {
             private_data: request.private_data().to_vec(),
             responder_resources: u8::try_from(offered.ird).unwrap_or(u8::MAX),
             initiator_depth: u8::try_from(offered.ord).unwrap_or(u8::MAX),
-            qp_num: 0,
+            ..ConnParameters::default()
         };
         {
             let mut state = id.state.lock();
@@ -141,6 +141,7 @@ impl CmId {
         let qp = self.queue_pair_for(state)?;
         let owner: Weak<dyn ConnectionOwner> = self.this.clone();
         qp.claim(owner)?;
+        state.gives_up_after = parameters.gives_up_after(state.ack_timeout);
         let Phase::Offered(mut startup) = std::mem::replace(&mut state.phase, Phase::Over) else {
             return Ok(());
         };

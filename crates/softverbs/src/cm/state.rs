@@ -119,6 +119,10 @@ pub(super) struct IdState {
     pub(super) bound: Vec<Bound>,
     /// Listen for one address family only.
     pub(super) one_family: bool,
+    /// The exponent of the time limit of an acknowledgement, if the program has set it.
+    pub(super) ack_timeout: Option<u8>,
+    /// The time after which the connection ends if the peer acknowledges nothing.
+    pub(super) gives_up_after: Option<Duration>,
     /// The most requests that wait in the channel.
     pub(super) backlog: usize,
     /// The queue pair of the program, or one that carries a connection of a program without a queue pair.
@@ -359,6 +363,9 @@ impl CmId {
         role: Role,
         agreed: &Agreed,
     ) -> std::io::Result<()> {
+        if let Some(limit) = state.gives_up_after {
+            stream.give_up_after(limit);
+        }
         let config = QueuePair::stream_config(role, agreed, &stream);
         let endpoint = qp.endpoint();
         state.guard = Some(endpoint.guard_flush());

@@ -214,7 +214,7 @@ pub(crate) fn parameters(private_data: &[u8]) -> ConnParameters {
         private_data: private_data.to_vec(),
         responder_resources: 4,
         initiator_depth: 4,
-        qp_num: 0,
+        ..ConnParameters::default()
     }
 }
 

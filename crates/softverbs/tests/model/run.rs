@@ -244,7 +244,7 @@ impl Run<'_> {
             private_data: number.to_be_bytes().to_vec(),
             responder_resources: 4,
             initiator_depth: 4,
-            qp_num: 0,
+            ..ConnParameters::default()
         }
     }
 

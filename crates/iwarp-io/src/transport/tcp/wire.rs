@@ -304,6 +304,21 @@ impl Wire {
     #[cfg(not(target_os = "linux"))]
     pub(in crate::transport) fn open_window(&self, _octets: i32) {}
 
+    /// If the system refuses, it ends the connection after its own time.
+    #[cfg(target_os = "linux")]
+    pub(in crate::transport) fn give_up_after(&self, limit: Duration) {
+        // The system counts milliseconds, and takes 0 for its own time.
+        let limit = limit.max(Duration::from_millis(1));
+        if let Err(error) = SockRef::from(&self.tcp).set_tcp_user_timeout(Some(limit)) {
+            let error = named("setsockopt TCP_USER_TIMEOUT")(error);
+            tracing::debug!(%error, "a connection is without an option of TCP");
+        }
+    }
+
+    /// Other systems have no such option.
+    #[cfg(not(target_os = "linux"))]
+    pub(in crate::transport) fn give_up_after(&self, _limit: Duration) {}
+
     /// The number of octets that the system keeps for a reader.
     #[cfg(all(test, target_os = "linux"))]
     pub(in crate::transport) fn receive_buffer(&self) -> io::Result<usize> {

@@ -20,6 +20,8 @@ fn parameters(from: Input<rdma_conn_param>) -> ConnParameters {
         responder_resources: from.responder_resources,
         initiator_depth: from.initiator_depth,
         qp_num: from.qp_num,
+        retry_count: from.retry_count,
+        rnr_retry_count: from.rnr_retry_count,
     }
 }
 

@@ -158,8 +158,9 @@ pub(crate) extern "C" fn set_option(
         match option {
             // The first octet of an int on little-endian machines.
             RDMA_OPTION_ID_AFONLY => object.rust().id.set_one_family(value.get()? != 0)?,
-            // Marks of packets, and the time limit of adapters: a socket of TCP has its own.
-            RDMA_OPTION_ID_TOS | RDMA_OPTION_ID_REUSEADDR | RDMA_OPTION_ID_ACK_TIMEOUT => {
+            RDMA_OPTION_ID_ACK_TIMEOUT => object.rust().id.set_ack_timeout(value.get()?)?,
+            // Marks of packets, and ports that are in use: a socket of TCP has its own rules.
+            RDMA_OPTION_ID_TOS | RDMA_OPTION_ID_REUSEADDR => {
                 value.get()?;
             }
             _ => return Err(error(Errno::NOSYS, "an option that does not exist")),
