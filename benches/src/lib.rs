@@ -4,6 +4,8 @@
 //!   operation of the hot paths (valgrind), compared with `instructions.toml`.
 //! - `cargo run --release -p softnd-benches --bin compare`: softnd, raw TCP, UCX and libfabric in one run, into
 //!   `docs/reports/performance-compared.md`.
+//! - `cargo run --release -p softnd-benches --bin promises`: what the project promises about its speed, by `nd perf`, into
+//!   `docs/reports/performance.md`.
 //! - `cargo run --release -p softnd-benches --bin async_waits`: round trips of tasks under tokio, beside tokio over TCP.
 //! - `cargo run --release -p softnd-benches --bin silent`: an honest client beside a crowd of silent connections.
 #![forbid(unsafe_code)]
@@ -12,6 +14,7 @@ pub mod baseline;
 pub mod compare;
 pub mod link;
 pub mod nowhere;
+pub mod promises;
 pub mod provider;
 
 /// How long criterion measures each benchmark. Turns are short, because there are many.

@@ -281,7 +281,7 @@ unusable() {
 speed_cases() {
     to_siw
     # 0: all promises hold; 1: one does not.
-    speed table performance.md 1 ./nd perf table --runs 2 --question verbs --device siw0
+    speed table performance.md 1 ./promises --runs 2 --question verbs --device siw0
     speed compare performance-compared.md 0 ./compare --device siw0 --size "$compared"
 }
 

@@ -35,12 +35,12 @@ pub fn optimized() -> PathBuf {
     program(&target.join("release"))
 }
 
-/// The program `compare`, optimized. It runs the `nd` of [`optimized`] in its folder.
-pub fn compare() -> PathBuf {
+/// The programs `compare` and `promises`, optimized. They run the `nd` of [`optimized`] in their folder.
+pub fn of_benches() -> [PathBuf; 2] {
     let (_, target) = target();
-    let of_benches = ["-p", "softnd-benches", "--bin", "compare"];
-    cargo_build(&target, &[&["--release"], &of_benches[..]].concat());
-    target.join("release").join("compare")
+    let options = "--release -p softnd-benches --bin compare --bin promises";
+    cargo_build(&target, &options.split(' ').collect::<Vec<_>>());
+    ["compare", "promises"].map(|name| target.join("release").join(name))
 }
 
 fn build() -> PathBuf {

@@ -297,7 +297,8 @@ fn kernel_siw_moves_all_data_and_follows_both_suites() {
     };
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path();
-    let programs = [nd::optimized(), nd::compare()];
+    let [compare, promises] = nd::of_benches();
+    let programs = [nd::optimized(), compare, promises];
     let mut cases = run(&guest, &programs, ALL, out);
     let left = |page| fs::read_to_string(out.join(page)).expect("a page of the speed");
     let pages = [verbs::SPEED, verbs::COMPARED].map(|page| (page, left(page)));

@@ -137,7 +137,7 @@ impl Findings {
         text
     }
 
-    /// The promises for devices are judged by `nd perf table`.
+    /// The promises for devices are judged by the program `promises`.
     fn on_device(&self) -> String {
         let mut text = String::new();
         let Some((name, sizes)) = &self.device else {

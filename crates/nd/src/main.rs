@@ -5,7 +5,7 @@
 //!
 //! The modules are layers; each uses those above it in this list:
 //!
-//! - services of the system, and output for people: `errors`, `stderr`, `output`, `units`, `memory`, `interrupt`;
+//! - services of the system, and output for people: `errors`, `stderr`, `output`, `memory`, `interrupt`;
 //! - arguments that several commands have, and the providers: `args`, `suites`, `provider`;
 //! - connections: `session`, `admission`, `mailbox`, `peer`;
 //! - the commands, each with its arguments: `info`, `demo`, `cat`, `perf`, `perftest`, `rping`, `conform`,
@@ -37,13 +37,13 @@ mod session;
 mod stderr;
 mod strangers;
 mod suites;
-mod units;
 mod wire_conform;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use nd::units;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 /// A size in binary units, exact where it is a whole number of them: `64 KiB`, `1.5 MiB`, `4097 B`.
-pub(crate) fn bytes(n: u64) -> String {
+#[must_use]
+pub fn bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if n < 1024 {
         return format!("{n} B");
@@ -22,7 +23,8 @@ pub(crate) fn bytes(n: u64) -> String {
 }
 
 /// A whole number with its thousands apart: `1 048 576`.
-pub(crate) fn count(n: u64) -> String {
+#[must_use]
+pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (i, digit) in digits.chars().enumerate() {
@@ -35,7 +37,8 @@ pub(crate) fn count(n: u64) -> String {
 }
 
 /// Octets in a time, in decimal units as network rates are given: `1.23 GB/s`.
-pub(crate) fn rate(n: u64, time: Duration) -> String {
+#[must_use]
+pub fn rate(n: u64, time: Duration) -> String {
     let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
     let per_second = ratio(n, nanos) * 1e9;
     match per_second {
@@ -47,7 +50,8 @@ pub(crate) fn rate(n: u64, time: Duration) -> String {
 }
 
 /// A time with three digits or so: `8.3 µs`, `12 ms`, `2.41 s`.
-pub(crate) fn time(time: Duration) -> String {
+#[must_use]
+pub fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
         s if s >= 1.0 => format!("{s:.2} s"),
@@ -60,7 +64,8 @@ pub(crate) fn time(time: Duration) -> String {
 
 /// A number with this many digits behind the point. A number below 1 gets more digits if it has leading zeros, so that only 0 is shown as
 /// 0.
-pub(crate) fn decimal(number: f64, digits: usize) -> String {
+#[must_use]
+pub fn decimal(number: f64, digits: usize) -> String {
     // At most 20 digits, because nothing here can measure a smaller figure above 0.
     let mut text = format!("{number:.digits$}");
     for more in digits + 1..20 {

@@ -8,7 +8,6 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::plan::{Baseline, Plan};
 use super::spec::{Boundaries, Mode, Op, Placement, Receives, Spec, Test, Transport};
-use super::table::Question;
 use crate::args::{Format, octets, seconds};
 use crate::errors::{Failure, Result};
 use crate::units;
@@ -22,8 +21,8 @@ pub(crate) enum Perf {
     Run(RunArgs),
     /// Measures between two processes on this machine
     Local(LocalArgs),
-    /// Measures the promises that the project makes about its speed, and says which of them hold
-    Table(TableArgs),
+    /// Compares this program over verbs:// with perftest's own programs, on an RDMA device of this machine
+    Device(DeviceArgs),
 }
 
 #[derive(Debug, Args)]
@@ -111,30 +110,18 @@ pub(crate) struct LocalArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct TableArgs {
-    /// Takes fewer and shorter turns; repeat a row that does not hold without --quick
-    #[arg(long)]
-    pub(crate) quick: bool,
+pub(crate) struct DeviceArgs {
+    /// The device, such as mlx5_0; `rdma link` shows those of this machine
+    #[arg(value_name = "NAME")]
+    pub(crate) device: String,
 
-    /// Measures everything this many times, one run after the other; each row shows its worst run, and holds if it held in all
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub(crate) runs: NonZeroU32,
+    /// Turns of each program, of which each is a pair of processes
+    #[arg(long, value_name = "N", default_value = "9")]
+    pub(crate) turns: NonZeroU32,
 
-    /// Answers only these questions [default: all; that about verbs only with --device]
-    #[arg(long, value_enum, value_delimiter = ',')]
-    pub(crate) question: Vec<Question>,
-
-    /// The RDMA device for the question about verbs, which compares this program over verbs:// with the programs of perftest
-    #[arg(long, value_name = "NAME")]
-    pub(crate) device: Option<String>,
-
-    /// Also writes the tables into a page, such as docs/reports/performance.md, each between its two marks
-    #[arg(long, value_name = "FILE")]
-    pub(crate) write: Option<PathBuf>,
-
-    /// Writes into the parts of the page whose names end with this text, for tables of the same machine used in another way
-    #[arg(long, value_name = "TEXT", requires = "write")]
-    pub(crate) variant: Option<String>,
+    /// How the results are printed
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = Format::parser(FORMATS))]
+    pub(crate) format: Format,
 }
 
 /// What is measured, and how it is shown. Without a choice, all values are measured.
@@ -199,6 +186,7 @@ pub(crate) struct TestArgs {
 
     /// Gives up if nothing has completed for this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    // On a slow path a whole window of messages is under way.
     #[arg(default_value = "60")]
     pub(crate) timeout: Duration,
 

@@ -72,7 +72,14 @@ pub(super) fn of(outcome: &Outcome) -> Vec<(String, Value)> {
         fields.push((name.to_owned(), number(value)));
     }
     let p99 = ratio.and_then(|ratio| ratio.p99);
-    fields.push(("ratio_p99".to_owned(), number(p99)));
+    let quartiles = ratio.and_then(|ratio| ratio.p99_quartiles);
+    for (name, value) in [
+        ("ratio_p99", p99),
+        ("ratio_p99_q1", quartiles.map(|(low, _)| low)),
+        ("ratio_p99_q3", quartiles.map(|(_, high)| high)),
+    ] {
+        fields.push((name.to_owned(), number(value)));
+    }
     cores(&mut fields, &outcome.cores);
     connections(&mut fields, outcome);
     let profile = Value::from(nd::machine::PROFILE.to_owned());
@@ -263,7 +270,11 @@ mod tests {
             "baseline_p50_ns",
             "baseline_p99_ns",
             "ratio",
+            "ratio_q1",
+            "ratio_q3",
             "ratio_p99",
+            "ratio_p99_q1",
+            "ratio_p99_q3",
             "receives",
             "peer_receives",
             "page_offset",
@@ -289,7 +300,15 @@ mod tests {
         let fields = of(&latency());
         assert_eq!(*get(&fields, "bytes_per_s"), Value::Null);
         assert!(matches!(get(&fields, "p50_ns"), Value::Number(_)));
-        assert!(matches!(get(&fields, "ratio_p99"), Value::Number(_)));
+        for name in [
+            "ratio_q1",
+            "ratio_q3",
+            "ratio_p99",
+            "ratio_p99_q1",
+            "ratio_p99_q3",
+        ] {
+            assert!(matches!(get(&fields, name), Value::Number(_)), "{name}");
+        }
     }
 
     #[test]

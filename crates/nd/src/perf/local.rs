@@ -1,4 +1,4 @@
-//! The second process of `nd perf local` and `nd perf table`.
+//! The second process of `nd perf local`.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;

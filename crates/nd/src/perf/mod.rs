@@ -20,6 +20,7 @@ mod link;
 mod local;
 mod many;
 mod messages;
+mod on_device;
 mod outcome;
 mod pace;
 mod pattern;
@@ -35,7 +36,6 @@ mod server;
 mod spec;
 mod stats;
 mod sweep;
-mod table;
 mod wire;
 
 use args::Perf;
@@ -48,6 +48,6 @@ pub(crate) fn run(command: &Perf, verbose: u8) -> Result<()> {
         Perf::Serve(args) => serve::run(args),
         Perf::Run(args) => sweep::remote(args),
         Perf::Local(args) => sweep::local(args, verbose),
-        Perf::Table(args) => table::run(args, verbose),
+        Perf::Device(args) => on_device::run(args),
     }
 }

@@ -11,9 +11,6 @@ use super::spec::{Spec, Test};
 /// Steps of progress while connections are made, and while nothing happens.
 pub(super) const STEPS: u64 = 10;
 
-/// How long nothing may complete unless the user allows more. On a slow path a whole window of messages is under way.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
-
 /// The baseline of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Baseline {
@@ -97,7 +94,7 @@ mod tests {
             url: None,
             fault: None,
             pin: None,
-            timeout: TIMEOUT,
+            timeout: Duration::from_secs(60),
             steady: true,
             usual: None,
         };

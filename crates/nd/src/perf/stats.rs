@@ -81,17 +81,6 @@ impl Ratio {
             p99_quartiles: None,
         }
     }
-
-    /// The ratio of the other side to this one.
-    pub(super) fn inverted(self) -> Self {
-        let invert = |(low, high): (f64, f64)| (high.recip(), low.recip());
-        Self {
-            typical: self.typical.recip(),
-            quartiles: invert(self.quartiles),
-            p99: self.p99.map(f64::recip),
-            p99_quartiles: self.p99_quartiles.map(invert),
-        }
-    }
 }
 
 impl SideTurns {

@@ -116,7 +116,7 @@ fn sweep(
     rows: &[Spec],
 ) -> Result<()> {
     affinity::note_one_processor(rows.iter());
-    let bar = progress(rows.iter(), plan);
+    let bar = bar(rows.iter().map(|spec| plan.steps(spec)).sum());
     let mut report = Report::new(args.format);
     let mut ended = Ok(());
     let interrupt = Interrupt::watch();
@@ -166,8 +166,8 @@ fn plot_file(args: &TestArgs, rows: &[Spec]) -> Result<Option<OutputFile>> {
 }
 
 /// A bar on standard error, if that is a terminal and the wait is longer than a moment.
-pub(super) fn progress<'a>(rows: impl Iterator<Item = &'a Spec>, plan: &Plan) -> ProgressBar {
-    let bar = ProgressBar::new(rows.map(|spec| plan.steps(spec)).sum());
+pub(super) fn bar(steps: u64) -> ProgressBar {
+    let bar = ProgressBar::new(steps);
     let style = ProgressStyle::with_template("{wide_bar} {percent:>3} %, {eta} left, {msg}");
     if let Ok(style) = style {
         bar.set_style(style);

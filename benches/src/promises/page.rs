@@ -1,5 +1,6 @@
 //! The results in a page of the book: one table for each question.
 
+use std::fs;
 use std::path::Path;
 
 use conform_report::page;
@@ -7,7 +8,7 @@ use nd::cores::Watch;
 
 use super::line::Line;
 use super::rows::Question;
-use crate::errors::{Failure, Result};
+use crate::compare::Failure;
 
 /// The part of the page that says how and where the tables were measured.
 const REMARK: &str = "table";
@@ -17,15 +18,19 @@ const HEADS: [&str; 3] = ["what", "size", "required"];
 
 /// The page with the tables of these questions and the remark in their places. Each processor has its own columns, and those of other
 /// processors stay as they are. A variant has its own places, and no remark.
-pub(super) fn filled(
+///
+/// # Errors
+///
+/// If the page cannot be read, or does not have the marks of a part.
+pub fn filled(
     path: &Path,
     variant: Option<&str>,
     questions: &[Question],
     lines: &[Line],
     remark: &str,
-) -> Result<String> {
-    let mut page = std::fs::read_to_string(path)
-        .map_err(|error| Failure::io(format_args!("read {}", path.display()), &error))?;
+) -> Result<String, Failure> {
+    let mut page = fs::read_to_string(path)
+        .map_err(|error| Failure::new(format!("read {}: {error}", path.display())))?;
     let processor = nd::machine::short_name();
     if variant.is_none() {
         page = changed(page, path, REMARK, |old| remarks(old, &processor, remark))?;
@@ -44,20 +49,48 @@ pub(super) fn filled(
     Ok(page)
 }
 
+/// Checks that the page can be written.
+///
+/// # Errors
+///
+/// If it cannot.
+pub fn check_writable(path: &Path) -> Result<(), Failure> {
+    let opened = fs::OpenOptions::new().append(true).open(path);
+    opened
+        .map(drop)
+        .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
+}
+
+/// Writes the page.
+///
+/// # Errors
+///
+/// If it cannot be written.
+pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text)
+        .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
+}
+
 /// The page with this part made anew out of the old one.
-fn changed(page: String, path: &Path, name: &str, new: impl Fn(&str) -> String) -> Result<String> {
+fn changed(
+    page: String,
+    path: &Path,
+    name: &str,
+    new: impl Fn(&str) -> String,
+) -> Result<String, Failure> {
     let part = page::part(&page, name).map(new);
     part.and_then(|part| page::replace(&page, name, &part))
         .map_err(|error| {
-            Failure::new(
-                format!("cannot write into {}: {error}", path.display()),
-                "choose a page that has these two lines, such as docs/reports/performance.md",
-            )
+            Failure::new(format!(
+                "cannot write into {}: {error}; choose a page that has these two lines, such as docs/reports/performance.md",
+                path.display()
+            ))
         })
 }
 
 /// The remark about the method and the machine of the tables. `turns` names the number of turns of each kind of comparison.
-pub(super) fn remark(turns: &str, runs: u32, machine: &str, cores: &Watch) -> String {
+#[must_use]
+pub fn remark(turns: &str, runs: u32, machine: &str, cores: &Watch) -> String {
     let runs = match runs {
         1 => "one run".to_owned(),
         runs => format!("the worst of {runs} runs"),
@@ -75,15 +108,22 @@ pub(super) fn remark(turns: &str, runs: u32, machine: &str, cores: &Watch) -> St
 fn remarks(old: &str, processor: &str, remark: &str) -> String {
     let head = format!("- **{processor}**:");
     let new = format!("{head} {remark}");
-    let mut lines: Vec<_> = old
-        .lines()
-        .filter(|line| line.starts_with("- **"))
-        .collect();
-    match lines.iter_mut().find(|line| line.starts_with(&head)) {
-        Some(line) => *line = &new,
-        None => lines.push(&new),
+    let mut items: Vec<String> = Vec::new();
+    for line in old.lines() {
+        match items.last_mut() {
+            _ if line.starts_with("- **") => items.push(line.to_owned()),
+            Some(item) if line.starts_with("  ") => {
+                item.push(' ');
+                item.push_str(line.trim());
+            }
+            _ => {}
+        }
     }
-    lines.join("\n")
+    match items.iter_mut().find(|item| item.starts_with(&head)) {
+        Some(item) => *item = new,
+        None => items.push(new),
+    }
+    items.join("\n")
 }
 
 /// The table with this processor's columns: what was measured, and whether it holds. The columns of other processors keep their
@@ -140,32 +180,47 @@ fn measured(line: &Line) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::super::judge::{Promise, Verdict};
     use super::super::line::Runs;
+    use super::super::measured::Measured;
+    use super::super::measured::tests::{bandwidth, latency, scale};
+    use super::super::rows::{PromisedRow, rows};
     use super::*;
-    use crate::perf::outcome::Outcome;
-    use crate::perf::report::tests::{bandwidth, latency, scale, shared};
 
-    fn line(outcome: &Outcome, promise: Promise) -> Line {
-        let verdict = promise.judge(outcome);
-        Line::new(Question::Message, &outcome.spec, None, promise, verdict)
+    const SCALE: &str = "10 000 idle connections, Send latency on one, poll, CRC off";
+
+    fn line(title: &str, measured: &Measured, promise: Promise) -> Line {
+        let row = PromisedRow {
+            question: Question::Message,
+            title: title.to_owned(),
+            arguments: String::new(),
+            sizes: if title == SCALE { vec![] } else { vec![65_536] },
+            promises: vec![promise],
+        };
+        Line::new(&row, promise, None, promise.judge(measured))
+    }
+
+    fn of_scale(promise: Promise) -> Line {
+        line(SCALE, &scale("[6144, 4096]", "[0.002, 0.001]"), promise)
     }
 
     #[test]
     fn the_page_has_a_line_for_every_promise() {
         let lines = [
-            line(&bandwidth(), Promise::Share(0.95)),
-            line(&latency(), Promise::Times(0.99, Some(1.5))),
-            line(&scale(), Promise::Memory(16_384.0)),
-            line(&shared(), Promise::Plain(0.95)),
+            line("a flow", &bandwidth(), Promise::Share(0.95)),
+            line("a ping", &latency(), Promise::Times(0.99, Some(1.5))),
+            of_scale(Promise::Memory(16_384.0)),
+            line("a flow", &bandwidth(), Promise::OwnReceives(0.95)),
             Line {
                 verdict: Verdict::failed("cannot a | b".to_owned()),
                 runs: Runs { held: 0, all: 2 },
-                ..line(&scale(), Promise::OneOfMany(1.2))
+                ..of_scale(Promise::OneOfMany(1.2))
             },
             Line {
                 question: Question::Udp,
-                ..line(&scale(), Promise::Idle(0.01))
+                ..of_scale(Promise::Idle(0.01))
             },
         ];
         let of_messages: Vec<_> = lines
@@ -173,10 +228,10 @@ mod tests {
             .filter(|line| line.question == Question::Message)
             .collect();
         let text = table("", "One", &of_messages);
-        let title = "10 000 idle connections, Send latency on one, poll, CRC off";
+        let title = SCALE;
         for wanted in [
             "| what | size | required | One | holds |\n| --- | --: | --- | --- | --- |\n",
-            "| RDMA Write bandwidth, poll, CRC off, depth 32 | 64 KiB | at least 0.95 of raw TCP | 1.00 (1.00–1.00) | yes |",
+            "| a flow | 64 KiB | at least 0.95 of raw TCP | 1.00 (1.00–1.00) | yes |",
             "| p50 at most 0.99 of raw TCP, p99 1.50 | p50 1.00, p99 1.00 (1.00–1.00, 1.00–1.00) | missed |",
             &format!(
                 "| {title}: memory beyond posted buffers and kernel sockets |  | at most 16 KiB each | 6.0 KiB | yes |"
@@ -194,16 +249,16 @@ mod tests {
     #[test]
     fn each_processor_has_columns_of_its_own() {
         let first = [
-            line(&bandwidth(), Promise::Share(0.95)),
-            line(&latency(), Promise::Times(0.99, None)),
+            line("a flow", &bandwidth(), Promise::Share(0.95)),
+            line("a ping", &latency(), Promise::Times(0.99, None)),
         ];
         let first: Vec<_> = first.iter().collect();
         let alone = table("no table", "One", &first);
         assert_eq!(table(&alone, "One", &first), alone);
         // The second row requires something else by now.
         let second = [
-            line(&bandwidth(), Promise::Share(0.95)),
-            line(&latency(), Promise::Times(1.01, None)),
+            line("a flow", &bandwidth(), Promise::Share(0.95)),
+            line("a ping", &latency(), Promise::Times(1.01, None)),
         ];
         let second: Vec<_> = second.iter().collect();
         let both = table(&alone, "Other", &second);
@@ -228,11 +283,36 @@ mod tests {
             remarks(&both, "One", "third"),
             "- **One**: third\n- **Other**: second"
         );
+        let wrapped = "- **One**: first\n  line\n- **Other**: second,\n  in two lines";
+        assert_eq!(
+            remarks(wrapped, "One", "third"),
+            "- **One**: third\n- **Other**: second, in two lines"
+        );
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_filled_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("page.md");
+        let failure = || {
+            let failure = filled(&path, None, &[Question::Udp], &[], "").unwrap_err();
+            failure.to_string()
+        };
+        assert!(failure().starts_with("read ") && failure().contains("page.md"));
+        for text in ["", "<!-- table: end -->\n<!-- table: begin -->\n"] {
+            fs::write(&path, text).unwrap();
+            let failure = failure();
+            assert!(
+                failure.contains("<!-- table: begin --> followed by one <!-- table: end -->"),
+                "{failure}"
+            );
+        }
+        assert!(check_writable(&path).is_ok() && check_writable(folder.path()).is_err());
     }
 
     #[test]
     fn the_page_of_the_book_has_its_marks() {
-        let page = include_str!("../../../../../docs/reports/performance.md");
+        let page = include_str!("../../../docs/reports/performance.md");
         let names = Question::ALL.map(Question::part).into_iter();
         for name in names.chain([
             REMARK,
@@ -245,6 +325,37 @@ mod tests {
                 name == REMARK || heads.is_some_and(|heads| heads.starts_with(&HEADS)),
                 "{name}"
             );
+        }
+    }
+
+    #[test]
+    fn the_page_of_the_book_has_no_other_rows_than_those_that_are_measured() {
+        let page = include_str!("../../../docs/reports/performance.md");
+        for question in Question::ALL {
+            if question == Question::Verbs {
+                continue;
+            }
+            let part = page::part(page, question.part()).expect("a table");
+            let shown: BTreeSet<_> = part
+                .lines()
+                .filter_map(page::cells)
+                .skip(2)
+                .map(|cells| [0, 2].map(|at| cells[at].to_owned()))
+                .collect();
+            let of_row = |row: &PromisedRow| {
+                let line = |promise: &Promise| {
+                    let failed = Verdict::failed(String::new());
+                    let line = Line::new(row, *promise, None, failed);
+                    [line.title, line.wanted]
+                };
+                row.promises.iter().map(line).collect::<Vec<_>>()
+            };
+            let rows = rows();
+            let rows = rows.iter().filter(|row| row.question == question);
+            // A row that is new comes into the page when it is measured.
+            let measured: BTreeSet<_> = rows.flat_map(of_row).collect();
+            let others: Vec<_> = shown.difference(&measured).collect();
+            assert!(!shown.is_empty() && others.is_empty(), "{others:?}");
         }
     }
 }

@@ -1,48 +1,57 @@
 //! A line of a table.
 
+use nd::units;
+
 use super::judge::{Promise, Verdict};
-use super::rows::Question;
-use crate::perf::report;
-use crate::perf::spec::Spec;
-use crate::units;
+use super::rows::{PromisedRow, Question};
 
 /// One promise as it is shown.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
-    pub(super) question: Question,
-    pub(super) title: String,
+pub struct Line {
+    /// The table that has it.
+    pub question: Question,
+    /// What was measured.
+    pub title: String,
     /// The sizes of the messages; empty where there are none.
-    pub(super) sizes: String,
+    pub sizes: String,
     /// The promise.
-    pub(super) wanted: String,
+    pub wanted: String,
     /// Of several sizes the one that is furthest from what is promised.
-    pub(super) worst: Option<u32>,
+    pub worst: Option<u32>,
     /// Of several runs the worst one.
-    pub(super) verdict: Verdict,
-    pub(super) runs: Runs,
+    pub verdict: Verdict,
+    /// In how many runs it held.
+    pub runs: Runs,
 }
 
 /// The number of measurements of a row, and how many of them held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Runs {
-    pub(super) held: u32,
-    pub(super) all: u32,
+pub struct Runs {
+    /// Those that held.
+    pub held: u32,
+    /// All of them.
+    pub all: u32,
 }
 
 impl Runs {
-    pub(super) fn one(verdict: &Verdict) -> Self {
+    /// One run.
+    #[must_use]
+    pub fn one(verdict: &Verdict) -> Self {
         Self {
             held: u32::from(verdict.holds),
             all: 1,
         }
     }
 
-    pub(super) const fn hold(self) -> bool {
+    /// Returns true if all held.
+    #[must_use]
+    pub const fn hold(self) -> bool {
         self.held == self.all
     }
 
     /// `yes` or `no`, or in how many of the runs the row did not hold.
-    pub(super) fn told(self, yes: &str, no: &str) -> String {
+    #[must_use]
+    pub fn told(self, yes: &str, no: &str) -> String {
         let missed = self.all - self.held;
         match missed {
             0 => yes.to_owned(),
@@ -53,40 +62,35 @@ impl Runs {
 }
 
 /// A size as it is shown.
-pub(super) fn bytes(size: u32) -> String {
+#[must_use]
+pub fn bytes(size: u32) -> String {
     units::bytes(size.into())
 }
 
 impl Line {
-    /// Of a promise about these sizes, or about this one alone, with the verdict on it.
-    pub(super) fn new(
-        question: Question,
-        spec: &Spec,
-        sizes: Option<[u32; 2]>,
-        promise: Promise,
-        verdict: Verdict,
-    ) -> Self {
-        let title = report::title(spec);
+    /// Of a promise of a row, with the verdict on it at one of the row's sizes.
+    #[must_use]
+    pub fn new(row: &PromisedRow, promise: Promise, size: Option<u32>, verdict: Verdict) -> Self {
         Self {
-            question,
+            question: row.question,
             title: match promise.part() {
-                Some(part) => format!("{title}: {part}"),
-                None => title,
+                Some(part) => format!("{}: {part}", row.title),
+                None => row.title.clone(),
             },
-            sizes: match sizes {
-                Some([least, most]) => format!("{} to {}", bytes(least), bytes(most)),
-                None if spec.is_of_connections() => String::new(),
-                None => bytes(spec.size),
+            sizes: match &*row.sizes {
+                [] => String::new(),
+                [one] => bytes(*one),
+                [least, .., most] => format!("{} to {}", bytes(*least), bytes(*most)),
             },
-            wanted: promise.wanted(spec),
-            worst: sizes.map(|_| spec.size),
+            wanted: promise.wanted(row.is_over_udp()),
+            worst: size.filter(|_| row.sizes.len() > 1),
             runs: Runs::one(&verdict),
             verdict,
         }
     }
 
     /// Adds another run of the same row.
-    pub(super) fn add(&mut self, again: Self) {
+    pub fn add(&mut self, again: Self) {
         let runs = Runs {
             held: self.runs.held + again.runs.held,
             all: self.runs.all + again.runs.all,
@@ -98,7 +102,8 @@ impl Line {
     }
 
     /// The measured value, and the size at which it was measured if there are several.
-    pub(super) fn measured(&self) -> String {
+    #[must_use]
+    pub fn measured(&self) -> String {
         match self.worst {
             Some(size) => format!("{} at {}", self.verdict.measured, bytes(size)),
             None => self.verdict.measured.clone(),

@@ -1,23 +1,23 @@
 //! The requirement of a row, and the judgement whether it holds.
 
-use crate::perf::outcome::Outcome;
-use crate::perf::plan::Baseline;
-use crate::perf::spec::{Spec, Transport};
-use crate::perf::stats::Ratio;
-use crate::units;
+use nd::units;
+
+use super::measured::{Measured, Ratio};
 
 /// The requirement of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Promise {
+pub enum Promise {
     /// Throughput, at least this much of the bare stream's.
     Share(f64),
     /// Messages, at least this many of those of a bare stream that sends the same octets, gathered alike.
     Gathered(f64),
     /// Latency, at most this many times the bare stream's: at the median, and at the 99th percentile.
     Times(f64, Option<f64>),
-    /// At least this many times as fast as the plain connection: with Receives of each queue pair's own, and memory at the best place.
-    Plain(f64),
-    /// At most this many times as fast as the plain connection, which pays for something that the row does without.
+    /// At least this many times as fast as with Receives of each queue pair's own.
+    OwnReceives(f64),
+    /// At least this many times as fast as with memory at the best place.
+    BestPlace(f64),
+    /// At most this many times as fast as with whole CRC fields, for which the row does not pay.
     Cost(f64),
     /// At most this many octets of each idle connection, at either side.
     Memory(f64),
@@ -31,14 +31,16 @@ pub(super) enum Promise {
 
 /// The measured value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Verdict {
-    pub(super) measured: String,
+pub struct Verdict {
+    /// The figure.
+    pub measured: String,
     /// The quartiles of the turns.
-    pub(super) spread: String,
+    pub spread: String,
     /// How far the measurement is from what is promised: below 1 it is better. Of a ratio that was measured in turns, the worse
     /// quartile counts. Not a number without a measurement.
-    pub(super) margin: f64,
-    pub(super) holds: bool,
+    pub margin: f64,
+    /// Whether the promise holds.
+    pub holds: bool,
 }
 
 impl Verdict {
@@ -53,38 +55,34 @@ impl Verdict {
     }
 
     /// Of a ratio that has to be at least this much.
-    pub(super) fn at_least(least: f64, ratio: Ratio, complete: bool) -> Self {
+    #[must_use]
+    pub fn at_least(least: f64, ratio: Ratio, complete: bool) -> Self {
         let measured = units::decimal(ratio.typical, 2);
         let (low, _) = ratio.quartiles;
         Self::new(measured, between(ratio.quartiles), least / low, complete)
     }
 
     /// Of a ratio of times, at the median, that may be at most this much.
-    pub(super) fn at_most(most: f64, ratio: Ratio, complete: bool) -> Self {
+    #[must_use]
+    pub fn at_most(most: f64, ratio: Ratio, complete: bool) -> Self {
         let measured = format!("p50 {:.2}", ratio.typical);
         let (_, high) = ratio.quartiles;
         Self::new(measured, between(ratio.quartiles), high / most, complete)
     }
 
     /// The verdict of a measurement that failed, which says why.
-    pub(super) fn failed(why: String) -> Self {
+    #[must_use]
+    pub fn failed(why: String) -> Self {
         Self::new(why, String::new(), f64::NAN, false)
     }
 
     /// Returns true if this is further from what is promised than the other one.
-    pub(super) fn is_worse_than(&self, other: &Self) -> bool {
+    #[must_use]
+    pub fn is_worse_than(&self, other: &Self) -> bool {
         other.holds && !self.holds
             || self.holds == other.holds && !(self.margin <= other.margin || other.margin.is_nan())
     }
 }
-
-/// The ratio of a row that has none.
-const NOTHING: Ratio = Ratio {
-    typical: f64::NAN,
-    quartiles: (f64::NAN, f64::NAN),
-    p99: None,
-    p99_quartiles: None,
-};
 
 /// The quartiles; empty where nothing was measured.
 fn between((low, high): (f64, f64)) -> String {
@@ -95,19 +93,22 @@ fn between((low, high): (f64, f64)) -> String {
 }
 
 impl Promise {
-    pub(super) fn judge(self, outcome: &Outcome) -> Verdict {
-        let ratio = outcome.baseline.as_ref().and_then(|best| best.ratio);
+    /// Judges what was measured.
+    #[must_use]
+    pub fn judge(self, outcome: &Measured) -> Verdict {
         let ratio = match self {
             // Of speeds, not of times.
-            Self::Plain(_) | Self::Cost(_) if outcome.spec.is_timed() => ratio.map(Ratio::inverted),
-            _ => ratio,
+            Self::OwnReceives(_) | Self::BestPlace(_) | Self::Cost(_) if outcome.is_timed() => {
+                outcome.ratio().inverted()
+            }
+            _ => outcome.ratio(),
         };
-        let ratio = ratio.unwrap_or(NOTHING);
         let complete = outcome.complete;
         match self {
             Self::Share(least)
             | Self::Gathered(least)
-            | Self::Plain(least)
+            | Self::OwnReceives(least)
+            | Self::BestPlace(least)
             | Self::SetUps(least) => Verdict::at_least(least, ratio, complete),
             Self::Cost(most) => {
                 let measured = units::decimal(ratio.typical, 2);
@@ -119,22 +120,21 @@ impl Promise {
             }
             Self::Times(most, Some(most_p99)) => {
                 let median = Verdict::at_most(most, ratio, complete);
-                let p99 = ratio.p99.unwrap_or(f64::NAN);
-                let p99_quartiles = ratio.p99_quartiles.unwrap_or((f64::NAN, f64::NAN));
+                let p99 = outcome.ratio_p99();
                 Verdict::new(
-                    format!("{}, p99 {p99:.2}", median.measured),
-                    format!("{}, {}", median.spread, between(p99_quartiles)),
-                    worse(median.margin, p99_quartiles.1 / most_p99),
+                    format!("{}, p99 {:.2}", median.measured, p99.typical),
+                    format!("{}, {}", median.spread, between(p99.quartiles)),
+                    worse(median.margin, p99.quartiles.1 / most_p99),
                     complete,
                 )
             }
             Self::Memory(most) => {
-                let each = worse_of(outcome.costs.memory);
+                let each = worse_of(outcome.memory());
                 let measured = format!("{:.1} KiB", each / 1024.0);
                 Verdict::new(measured, String::new(), each / most, complete)
             }
             Self::Idle(limit) => {
-                let share = worse_of(outcome.costs.cpu);
+                let share = worse_of(outcome.idle_cpu());
                 let measured = format!("{:.2} %", share * 100.0);
                 // Less than, not at most.
                 let margin = if share < limit {
@@ -147,10 +147,13 @@ impl Promise {
         }
     }
 
-    pub(super) fn wanted(self, spec: &Spec) -> String {
-        let bare = match spec.transport {
-            Transport::Tcp => "raw TCP",
-            Transport::Udp => "a bare QUIC stream",
+    /// The promise about a row over UDP or over TCP, in words.
+    #[must_use]
+    pub fn wanted(self, over_udp: bool) -> String {
+        let bare = if over_udp {
+            "a bare QUIC stream"
+        } else {
+            "raw TCP"
         };
         match self {
             Self::Share(least) => format!("at least {least:.2} of {bare}"),
@@ -161,14 +164,12 @@ impl Promise {
             Self::Times(most, Some(p99)) => {
                 format!("p50 at most {most:.2} of {bare}, p99 {p99:.2}")
             }
-            Self::Plain(least) => format!(
-                "at least {least:.2} times as fast as with {}",
-                if spec.page_offset.is_some() {
-                    "memory at the best place"
-                } else {
-                    "own Receives"
-                }
-            ),
+            Self::OwnReceives(least) => {
+                format!("at least {least:.2} times as fast as with own Receives")
+            }
+            Self::BestPlace(least) => {
+                format!("at least {least:.2} times as fast as with memory at the best place")
+            }
             Self::Cost(most) => {
                 format!("at most {most:.2} times as fast as with whole CRC fields")
             }
@@ -182,30 +183,24 @@ impl Promise {
     }
 
     /// The part of a row that the promise is about, if a row has several.
-    pub(super) fn part(self) -> Option<&'static str> {
+    #[must_use]
+    pub const fn part(self) -> Option<&'static str> {
         match self {
-            Self::Share(_)
-            | Self::Gathered(_)
-            | Self::Times(..)
-            | Self::Plain(_)
-            | Self::Cost(_)
-            | Self::SetUps(_) => None,
             Self::Memory(_) => Some("memory beyond posted buffers and kernel sockets"),
             Self::Idle(_) => Some("background CPU"),
             Self::OneOfMany(_) => Some("ping-pong on one"),
+            _ => None,
         }
     }
 
-    /// Returns the baseline that has to take turns with the row.
-    pub(super) fn baseline(self, spec: &Spec) -> Option<Baseline> {
+    /// The baseline that has to take turns with the row, as `nd perf` calls it.
+    #[must_use]
+    pub const fn baseline(self, over_udp: bool) -> Option<&'static str> {
         match self {
             Self::Share(_) | Self::Gathered(_) | Self::Times(..) | Self::SetUps(_) => {
-                Some(match spec.transport {
-                    Transport::Tcp => Baseline::Tcp,
-                    Transport::Udp => Baseline::Quic,
-                })
+                Some(if over_udp { "quic" } else { "tcp" })
             }
-            Self::Plain(_) | Self::Cost(_) => Some(Baseline::Plain),
+            Self::OwnReceives(_) | Self::BestPlace(_) | Self::Cost(_) => Some("plain"),
             Self::Memory(_) | Self::Idle(_) | Self::OneOfMany(_) => None,
         }
     }
@@ -228,24 +223,8 @@ fn worse_of(sides: [Option<f64>; 2]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use crate::perf::report::tests::{bandwidth, latency, scale, setup, shared};
-    use crate::perf::spec::Test;
-
+    use super::super::measured::tests::{bandwidth, latency, scale, with};
     use super::*;
-
-    /// With these ratios in its quartiles, at the median and at the 99th percentile.
-    fn with(mut outcome: Outcome, quartiles: (f64, f64), p99: (f64, f64)) -> Outcome {
-        let ratio = Ratio {
-            typical: f64::midpoint(quartiles.0, quartiles.1),
-            quartiles,
-            p99: Some(f64::midpoint(p99.0, p99.1)),
-            p99_quartiles: Some(p99),
-        };
-        if let Some(best) = &mut outcome.baseline {
-            best.ratio = Some(ratio);
-        }
-        outcome
-    }
 
     #[test]
     fn the_worse_quartile_decides() {
@@ -269,56 +248,45 @@ mod tests {
 
     #[test]
     fn shared_receives_are_judged_by_their_speed() {
-        let mut slower = with(shared(), (1.0, 1.25), (1.0, 1.0));
-        assert!(Promise::Plain(0.8).judge(&slower).holds);
-        assert!(!Promise::Plain(0.81).judge(&slower).holds);
+        let slower = with(latency(), (1.0, 1.25), (1.0, 1.0));
+        assert!(Promise::OwnReceives(0.8).judge(&slower).holds);
+        assert!(!Promise::OwnReceives(0.81).judge(&slower).holds);
         // A ratio of rates is one of speeds already.
-        slower.spec.test = Test::Rate;
-        assert!(Promise::Plain(1.0).judge(&slower).holds);
-        assert!(!Promise::Plain(1.01).judge(&slower).holds);
-        assert!(Promise::Cost(1.25).judge(&slower).holds);
-        assert!(!Promise::Cost(1.24).judge(&slower).holds);
+        let faster = with(bandwidth(), (1.0, 1.25), (1.0, 1.0));
+        assert!(Promise::BestPlace(1.0).judge(&faster).holds);
+        assert!(!Promise::BestPlace(1.01).judge(&faster).holds);
+        assert!(Promise::Cost(1.25).judge(&faster).holds);
+        assert!(!Promise::Cost(1.24).judge(&faster).holds);
     }
 
     #[test]
     fn the_dearer_side_of_a_connection_counts() {
+        let scale = || scale("[4096, 6144]", "[0.002, 0.0005]");
         assert!(Promise::Memory(6144.0).judge(&scale()).holds);
         assert!(!Promise::Memory(6143.0).judge(&scale()).holds);
         assert!(Promise::Idle(0.0021).judge(&scale()).holds);
         assert!(!Promise::Idle(0.002).judge(&scale()).holds);
         assert!(Promise::OneOfMany(1.0).judge(&scale()).holds);
         assert!(!Promise::OneOfMany(0.99).judge(&scale()).holds);
-        // A figure that one side could not measure might have any value.
-        let mut half = scale();
-        half.costs.memory[1] = None;
-        half.costs.cpu[0] = None;
-        assert!(!Promise::Memory(f64::MAX).judge(&half).holds);
-        assert!(!Promise::Idle(1.0).judge(&half).holds);
     }
 
     #[test]
     fn what_was_not_measured_holds_nothing() {
-        let without = Outcome {
-            baseline: None,
-            ..bandwidth()
-        };
-        assert!(!Promise::Share(0.0).judge(&without).holds);
-        assert!(!Promise::Times(9.0, None).judge(&without).holds);
-        assert!(!Promise::SetUps(0.0).judge(&setup()).holds);
-        let cut = Outcome {
-            complete: false,
-            ..bandwidth()
-        };
+        let none = with(bandwidth(), (f64::NAN, f64::NAN), (f64::NAN, f64::NAN));
+        assert!(!Promise::Share(0.0).judge(&none).holds);
+        assert!(!Promise::Times(9.0, Some(9.0)).judge(&none).holds);
+        // A figure that one side could not measure might have any value.
+        let half = scale("[4096, null]", "[null, 0.0005]");
+        assert!(!Promise::Memory(f64::MAX).judge(&half).holds);
+        assert!(!Promise::Idle(1.0).judge(&half).holds);
+        let cut = bandwidth().cut();
         assert!(!Promise::Share(0.95).judge(&cut).holds);
     }
 
     #[test]
     fn of_several_sizes_the_worst_counts() {
         let verdict = |low| Promise::Share(0.9).judge(&with(bandwidth(), (low, 2.0), (1.0, 1.0)));
-        let cut = Outcome {
-            complete: false,
-            ..bandwidth()
-        };
+        let cut = bandwidth().cut();
         let failed = Verdict::failed("no".to_owned());
         assert!(verdict(0.8).is_worse_than(&verdict(0.85)));
         assert!(!verdict(0.85).is_worse_than(&verdict(0.8)));

@@ -1,0 +1,467 @@
+//! The promises that the project makes about its speed: measures each by `nd perf`, judges it, and writes the tables of
+//! `docs/reports/performance.md`.
+//!
+//! [`rows`] names what is measured and promised. A [`Measurer`] runs `nd perf local` for each row, and `nd perf device` for the question
+//! about verbs, and reads their JSON ([`measured`]). [`judge`] compares the figures with the promises, [`line`](mod@line) makes a line of
+//! each, and [`page`] writes the lines into a page.
+
+pub mod judge;
+pub mod line;
+pub mod measured;
+pub mod page;
+pub mod rows;
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use conform_report::table::{Align, Table};
+use nd::cores::Watch;
+use serde::de::DeserializeOwned;
+
+use crate::compare::Failure;
+use judge::Verdict;
+use line::{Line, Runs};
+use measured::{Measured, OnDevice};
+use rows::{PromisedRow, Question};
+
+/// Latency over verbs may be at most this many times that of perftest's program, as over UDP that of a bare stream.
+const MOST: f64 = 1.25;
+
+/// Throughput over verbs has to be at least this much of that of perftest's program, as over UDP of a bare stream.
+const LEAST: f64 = 0.9;
+
+/// The number and the length of the turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Turns of each side of a comparison.
+    pub turns: u32,
+    /// The length of a turn.
+    pub length: Duration,
+    /// How long idle connections are watched.
+    pub idle: Duration,
+    /// Turns of each program on a device.
+    pub turns_on_device: u32,
+}
+
+impl Pace {
+    /// For figures that are published.
+    pub const WHOLE: Self = Self {
+        turns: 31,
+        length: Duration::from_millis(60),
+        idle: Duration::from_secs(3),
+        turns_on_device: 9,
+    };
+
+    /// For a look.
+    pub const QUICK: Self = Self {
+        turns: 9,
+        length: Duration::from_millis(30),
+        idle: Duration::from_millis(900),
+        turns_on_device: 3,
+    };
+}
+
+/// The questions to answer: those that were chosen, or all; that about verbs only with a device.
+///
+/// # Errors
+///
+/// If a device is named without the question about verbs, or the question is chosen without a device.
+pub fn asked(chosen: &[Question], device: Option<&str>) -> Result<Vec<Question>, Failure> {
+    let is_chosen = |question| chosen.is_empty() || chosen.contains(&question);
+    match device {
+        Some(_) if !is_chosen(Question::Verbs) => {
+            return Err(Failure::new(
+                "--device is for the question about verbs, which was left out; add verbs to --question, or leave out --device",
+            ));
+        }
+        None if chosen.contains(&Question::Verbs) => {
+            return Err(Failure::new(
+                "the question about verbs needs an RDMA device; name it with --device (`rdma link` shows the devices of this machine)",
+            ));
+        }
+        _ => {}
+    }
+    let questions = Question::ALL.into_iter();
+    let questions = questions.filter(|question| match question {
+        Question::Verbs => device.is_some(),
+        _ => is_chosen(*question),
+    });
+    Ok(questions.collect())
+}
+
+/// Measures rows by the program `nd`.
+#[derive(Clone, Debug)]
+pub struct Measurer {
+    /// The program.
+    pub nd: PathBuf,
+    /// The turns.
+    pub pace: Pace,
+}
+
+impl Measurer {
+    /// The command for a row, at one of its sizes. `usual` is how long a cache line usually takes from core to core.
+    fn command(&self, row: &PromisedRow, size: Option<u32>, usual: Option<Duration>) -> Command {
+        let Pace {
+            turns,
+            length,
+            idle,
+            ..
+        } = self.pace;
+        let duration = if row.watches_idle_connections() {
+            idle
+        } else {
+            length * turns
+        };
+        let mut command = Command::new(&self.nd);
+        command
+            .args(["perf", "local", "--format", "json"])
+            .args(row.arguments.split(' '))
+            .args(["--turns", &turns.to_string()])
+            .args(["--duration", &format!("{:.3}", duration.as_secs_f64())]);
+        command.arg(match usual {
+            Some(usual) => format!("--steady={}", usual.as_nanos().max(1)),
+            None => "--steady".to_owned(),
+        });
+        if let Some(size) = size {
+            command.args(["--size", &size.to_string()]);
+        }
+        let over_udp = row.is_over_udp();
+        let baseline = |promise: &judge::Promise| promise.baseline(over_udp);
+        if let Some(baseline) = row.promises.iter().find_map(baseline) {
+            command.args(["--baseline", baseline]);
+        }
+        command
+    }
+
+    /// Measures a row at one of its sizes, in a process pair of its own, so that one that fails does not end the others.
+    ///
+    /// # Errors
+    ///
+    /// If `nd` cannot be started, fails, or prints something else than one row.
+    fn measure(
+        &self,
+        row: &PromisedRow,
+        size: Option<u32>,
+        usual: Option<Duration>,
+    ) -> Result<Measured, Failure> {
+        let mut rows = printed(self.command(row, size, usual))?;
+        match (rows.pop(), &*rows) {
+            (Some(row), []) => Ok(row),
+            (one, _) => Err(Failure::new(format!(
+                "nd perf local printed {} rows in place of one; build nd and this program of the same sources",
+                rows.len() + usize::from(one.is_some())
+            ))),
+        }
+    }
+
+    /// A line for each promise of a row: of several sizes the worst. Adds what was seen of the cores.
+    pub fn row(&self, row: &PromisedRow, cores: &mut Watch) -> Vec<Line> {
+        let sizes: Vec<_> = if row.sizes.is_empty() {
+            vec![None]
+        } else {
+            row.sizes.iter().copied().map(Some).collect()
+        };
+        let mut outcomes = Vec::new();
+        for size in sizes {
+            let outcome = self.measure(row, size, cores.median());
+            if let Ok(measured) = &outcome {
+                cores.add(&measured.cores());
+            }
+            outcomes.push((size, outcome.map_err(|failure| failure.to_string())));
+        }
+        judged(row, &outcomes)
+    }
+
+    /// A line for each test on an RDMA device of this machine.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such device, or perftest is not installed.
+    pub fn device(&self, name: &str) -> Result<Vec<Line>, Failure> {
+        let mut command = Command::new(&self.nd);
+        command
+            .args(["perf", "device", name, "--format", "json"])
+            .args(["--turns", &self.pace.turns_on_device.to_string()]);
+        let tests: Vec<OnDevice> = printed(command)?;
+        Ok(tests.into_iter().map(on_device).collect())
+    }
+
+    /// How often each kind of comparison was made, for a remark.
+    #[must_use]
+    pub fn turns(&self, of_rows: bool, on_device: bool) -> String {
+        let Pace { turns, length, .. } = self.pace;
+        let length = nd::units::time(length);
+        let rows =
+            format!("{turns} turns of {length} for each side of a comparison, over loopback");
+        let device = format!(
+            "{} turns of each program over verbs",
+            self.pace.turns_on_device
+        );
+        let all = [(of_rows, rows), (on_device, device)];
+        let all: Vec<_> = all
+            .into_iter()
+            .filter_map(|(is_made, turns)| is_made.then_some(turns))
+            .collect();
+        all.join(", and ")
+    }
+}
+
+/// The rows that a command of `nd` prints, one on each line. Its last words are the reason of a failure. A command that prints rows and fails
+/// has said in the rows what is wrong.
+fn printed<T: DeserializeOwned>(mut command: Command) -> Result<Vec<T>, Failure> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| Failure::new(format!("cannot start {name}: {error}")))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() && text.trim().is_empty() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.lines().last().unwrap_or("it does not say why");
+        let status = output.status;
+        return Err(Failure::new(format!("{name} ended with {status}: {said}")));
+    }
+    let row = |line: &str| {
+        serde_json::from_str(line)
+            .map_err(|error| Failure::new(format!("{name} printed no row: {error}: {line}")))
+    };
+    text.lines().map(row).collect()
+}
+
+/// A line for each promise of a row: of several sizes the worst.
+fn judged(row: &PromisedRow, outcomes: &[(Option<u32>, Result<Measured, String>)]) -> Vec<Line> {
+    let line = |promise: &judge::Promise| {
+        let mut worst: Option<Line> = None;
+        for (size, outcome) in outcomes {
+            let verdict = match outcome {
+                Ok(measured) => promise.judge(measured),
+                Err(why) => Verdict::failed(why.clone()),
+            };
+            let is_worse = worst
+                .as_ref()
+                .is_none_or(|worst| verdict.is_worse_than(&worst.verdict));
+            if is_worse {
+                worst = Some(Line::new(row, *promise, *size, verdict));
+            }
+        }
+        worst
+    };
+    row.promises.iter().filter_map(line).collect()
+}
+
+/// The line of a test on a device.
+fn on_device(test: OnDevice) -> Line {
+    let is_bandwidth = test.is_bandwidth();
+    let verdict = match test.failure() {
+        Some(why) => Verdict::failed(why.to_owned()),
+        None if is_bandwidth => Verdict::at_least(LEAST, test.ratio(), true),
+        None => Verdict::at_most(MOST, test.ratio(), true),
+    };
+    let wanted = if is_bandwidth {
+        format!("at least {LEAST:.2} of perftest")
+    } else {
+        format!("p50 at most {MOST:.2} of perftest")
+    };
+    Line {
+        question: Question::Verbs,
+        title: test.title,
+        sizes: line::bytes(test.size),
+        wanted,
+        worst: None,
+        runs: Runs::one(&verdict),
+        verdict,
+    }
+}
+
+/// Adds the lines of a run to those of the runs before, which have the same lines in the same order.
+pub fn add(lines: &mut Vec<Line>, run: Vec<Line>) {
+    for (at, line) in run.into_iter().enumerate() {
+        match lines.get_mut(at) {
+            Some(known) => known.add(line),
+            None => lines.push(line),
+        }
+    }
+}
+
+/// The number of promises that do not hold.
+#[must_use]
+pub fn count_broken(lines: &[Line]) -> usize {
+    lines.iter().filter(|line| !line.runs.hold()).count()
+}
+
+/// The lines as tables for a terminal, one for each question.
+#[must_use]
+pub fn tables(lines: &[Line]) -> String {
+    let mut text = String::new();
+    for question in Question::ALL {
+        let mut table = Table::new([
+            ("what", Align::Left),
+            ("size", Align::Right),
+            ("measured", Align::Left),
+            ("half of the turns", Align::Left),
+            ("promised", Align::Left),
+            ("", Align::Left),
+        ]);
+        let mut lines = lines
+            .iter()
+            .filter(|line| line.question == question)
+            .peekable();
+        if lines.peek().is_none() {
+            continue;
+        }
+        for line in lines {
+            table.row([
+                line.title.clone(),
+                line.sizes.clone(),
+                line.measured(),
+                line.verdict.spread.clone(),
+                line.wanted.clone(),
+                line.runs.told("holds", "MISSED"),
+            ]);
+        }
+        text += &format!("{}\n{}\n\n", question.text(), table.to_string().trim_end());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::judge::Promise;
+    use super::measured::tests::bandwidth;
+    use super::*;
+
+    const MEASURER: fn() -> Measurer = || Measurer {
+        nd: PathBuf::from("nd"),
+        pace: Pace::WHOLE,
+    };
+
+    fn row(sizes: &[u32], promises: &[Promise]) -> PromisedRow {
+        PromisedRow {
+            question: Question::Through,
+            title: "a flow".to_owned(),
+            arguments: "--op write --test bandwidth --crc off".to_owned(),
+            sizes: sizes.to_vec(),
+            promises: promises.to_vec(),
+        }
+    }
+
+    fn outcome(size: u32, complete: bool) -> (Option<u32>, Result<Measured, String>) {
+        let whole = bandwidth();
+        (Some(size), Ok(if complete { whole } else { whole.cut() }))
+    }
+
+    #[test]
+    fn the_question_about_verbs_needs_a_device_and_the_others_do_not() {
+        let questions = asked(&[], None).unwrap();
+        assert_eq!(questions.len(), Question::ALL.len() - 1);
+        assert!(!questions.contains(&Question::Verbs));
+        assert_eq!(asked(&[Question::Udp], None).unwrap(), [Question::Udp]);
+        let with_device = asked(&[Question::Verbs], Some("one0")).unwrap();
+        assert_eq!(with_device, [Question::Verbs]);
+        assert_eq!(asked(&[], Some("one0")).unwrap(), Question::ALL);
+        for (question, device, part) in [
+            (Question::Verbs, None, "needs an RDMA device"),
+            (Question::Udp, Some("one0"), "--device is for"),
+        ] {
+            let failure = asked(&[question], device).unwrap_err();
+            assert!(failure.to_string().contains(part), "{failure}");
+        }
+    }
+
+    #[test]
+    fn of_several_sizes_the_worst_is_shown() {
+        let row = row(&[8, 16, 32], &[Promise::Share(0.9)]);
+        let outcomes = [outcome(8, true), outcome(16, false), outcome(32, true)];
+        let lines = judged(&row, &outcomes);
+        let [line] = &*lines else {
+            panic!("one promise, {} lines", lines.len())
+        };
+        assert!(!line.verdict.holds);
+        assert_eq!(
+            (&*line.sizes, &*line.measured()),
+            ("8 B to 32 B", "1.00 at 16 B")
+        );
+    }
+
+    #[test]
+    fn of_several_runs_the_worst_is_shown_and_all_have_to_hold() {
+        let row = row(&[8], &[Promise::Share(0.9), Promise::Share(1.1)]);
+        let mut lines = Vec::new();
+        for complete in [true, false, true] {
+            add(&mut lines, judged(&row, &[outcome(8, complete)]));
+        }
+        let told: Vec<_> = lines
+            .iter()
+            .map(|line| line.runs.told("yes", "no"))
+            .collect();
+        assert_eq!(told, ["no in 1 of 3", "no"]);
+        assert!(!lines[0].verdict.holds);
+        assert_eq!(count_broken(&lines), 2);
+        let text = tables(&lines);
+        assert!(text.starts_with("How much goes through?\n") && text.contains("MISSED in 1 of 3"));
+        lines.truncate(1);
+        lines[0].runs = Runs { held: 3, all: 3 };
+        assert_eq!(lines[0].runs.told("yes", "no"), "yes");
+        assert_eq!(count_broken(&lines), 0);
+    }
+
+    #[test]
+    fn the_arguments_of_a_row_are_those_of_nd_perf_local() {
+        let promised = row(&[65_536], &[Promise::Share(0.9)]);
+        let words = |row: &PromisedRow, size, usual| {
+            let command = MEASURER().command(row, size, usual);
+            format!("{command:?}").replace('"', "")
+        };
+        assert_eq!(
+            words(&promised, Some(65_536), Some(Duration::from_nanos(31))),
+            "nd perf local --format json --op write --test bandwidth --crc off --turns 31 --duration 1.860 --steady=31 --size 65536 \
+             --baseline tcp"
+        );
+        let scale = rows::rows();
+        let scale = scale.iter().find(|row| row.watches_idle_connections());
+        assert_eq!(
+            words(scale.expect("a row about connections"), None, None),
+            "nd perf local --format json --test scale --connections 10000 --mode poll --crc off --turns 31 --duration 3.000 --steady"
+        );
+    }
+
+    #[test]
+    fn a_program_that_fails_is_named_with_its_last_words() {
+        let fails = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            printed::<Measured>(command).map_err(|failure| failure.to_string())
+        };
+        let said = fails("echo first >&2; echo no adapter >&2; exit 3").unwrap_err();
+        assert!(said.contains("exit status: 3: no adapter"), "{said}");
+        assert!(fails("echo 7").unwrap_err().contains("printed no row"));
+        let row = r#"{"test":"rate","complete":true,"moves":0}"#;
+        assert_eq!(fails(&format!("echo '{row}'; exit 1")).unwrap().len(), 1);
+        let missing = printed::<Measured>(Command::new("/nonexistent/nd")).unwrap_err();
+        assert!(
+            missing
+                .to_string()
+                .starts_with("cannot start /nonexistent/nd: ")
+        );
+    }
+
+    #[test]
+    fn latency_on_a_device_is_bounded_from_above_and_throughput_from_below() {
+        let test = |program: &str, ratio: f64| {
+            let text = format!(
+                r#"{{"title":"Send","program":"{program}","size":64,"ratio":{ratio},"ratio_q1":{ratio},"ratio_q3":{ratio},"error":null}}"#
+            );
+            on_device(serde_json::from_str(&text).unwrap())
+                .verdict
+                .holds
+        };
+        let both = |ratio| ["ib_send_lat", "ib_send_bw"].map(|program| test(program, ratio));
+        assert_eq!(both(1.0), [true, true]);
+        assert_eq!(both(1.3), [false, true]);
+        assert_eq!(both(0.8), [true, false]);
+        let failed = r#"{"title":"Send","program":"ib_send_lat","size":64,"ratio":null,"ratio_q1":null,"ratio_q3":null,"error":"no device"}"#;
+        let failed = on_device(serde_json::from_str(failed).unwrap());
+        assert_eq!((failed.runs.held, &*failed.measured()), (0, "no device"));
+    }
+}
