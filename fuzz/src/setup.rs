@@ -394,7 +394,11 @@ pub fn responder(data: &[u8]) {
     }
 }
 
-/// Returns the phase of a Responder after the outcome of a call, which must be possible in the phase before.
+/// Returns the phase of a Responder after the outcome of a call.
+///
+/// # Panics
+///
+/// If the outcome cannot happen in the phase before.
 fn responder_stage(
     stage: Stage,
     outcome: Option<ResponderOutcome>,

@@ -30,7 +30,7 @@ struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u8).range(1..=250))]
     addresses: u8,
 
-    /// The crowd has the honest client's address as well
+    /// The crowd also uses the honest client's address
     #[arg(long)]
     shared: bool,
 
