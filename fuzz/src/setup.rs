@@ -398,7 +398,7 @@ pub fn responder(data: &[u8]) {
 ///
 /// # Panics
 ///
-/// If the outcome cannot happen in the phase before.
+/// If the outcome cannot happen in phase `stage`.
 fn responder_stage(
     stage: Stage,
     outcome: Option<ResponderOutcome>,

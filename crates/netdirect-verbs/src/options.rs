@@ -45,8 +45,8 @@ impl Options {
         self
     }
 
-    /// Lowers MaxRegistrationSize, in octets, to the size of a smaller adapter (MR-011). Default: the device's limit, or 128 TiB if that is
-    /// less. A higher value has no effect.
+    /// Lowers MaxRegistrationSize to this number of octets, as on an adapter with a smaller limit (MR-011). Default: the device's limit, or
+    /// 128 TiB if that is less. A higher value has no effect.
     #[must_use]
     pub fn registration_limit(mut self, octets: u64) -> Self {
         self.registration_limit = Some(octets);

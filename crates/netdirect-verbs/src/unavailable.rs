@@ -17,7 +17,7 @@ pub enum Unavailable {
     LibraryMissing {
         /// The library's file.
         file: &'static str,
-        /// The package that has the file, by its name in Debian.
+        /// The Debian name of the package that contains the file.
         package: &'static str,
         /// The message of the system.
         error: String,
@@ -27,7 +27,7 @@ pub enum Unavailable {
     LibraryTooOld {
         /// The library's file.
         file: &'static str,
-        /// The package that has the file, by its name in Debian.
+        /// The Debian name of the package that contains the file.
         package: &'static str,
         /// The message of the system.
         error: String,

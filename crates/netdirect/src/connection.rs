@@ -185,17 +185,17 @@ pub trait Connector: OverlappedObject {
     /// the connection has ended already, the request ends at once (CONN-107). It does not cancel requests of the queue pair
     /// (CONN-106).
     ///
-    /// When the peer, an error or a reset ends the connection, every NotifyDisconnect in flight ends first, with its event and
-    /// its packet. Only then do the results appear that the end of the connection causes, such as those of flushed Receives.
-    /// So code that runs when a NotifyDisconnect ends, such as a waker, must not wait for these results.
+    /// When the peer, an error or a reset ends the connection, every pending NotifyDisconnect completes first: its event is set, and
+    /// its completion packet is queued. Results that the end of the connection causes, such as those of flushed Receives, appear
+    /// only afterwards. So code that runs when a NotifyDisconnect completes, such as a waker, must not wait for these results.
     ///
     /// # Errors
     ///
     /// - [`CONNECTION_INVALID`](crate::Status::CONNECTION_INVALID): the connector was never connected.
     /// - [`CANCELED`](crate::Status::CANCELED) as the final status: the client cancelled the request by
     ///   [`cancel_overlapped_requests`](OverlappedObject::cancel_overlapped_requests), or released the connector while the
-    ///   connection lives (CONN-105). The connection goes on in both cases. A client that wants to learn of its end keeps the
-    ///   connector.
+    ///   connection was up (CONN-105). In both cases the connection stays up. A client that wants to be told when the connection
+    ///   ends must not release the connector.
     fn notify_disconnect(&self, overlapped: &Overlapped) -> Result<Started>;
 
     /// `Disconnect`: ends the connection. All outstanding requests of the queue pair complete with

@@ -142,7 +142,8 @@ impl ProviderAdapter for Core {
             .find(|own| own.is_ipv4() == peer.is_ipv4())
     }
 
-    /// A waiting thread makes its own notifications. The background thread makes all others (CQ-003, CQ-009).
+    /// The processors on which the background thread may run (CQ-003, CQ-009). It issues all notifications, except those that a waiting
+    /// thread issues itself.
     fn notify_affinity(&self) -> Option<Affinity> {
         let mask = self.driver.processors()?;
         Some(Affinity { group: 0, mask })

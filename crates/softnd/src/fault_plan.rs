@@ -72,7 +72,7 @@ pub(crate) fn check(plan: &Plan) -> Result<(), PlanError> {
     plan.check_names(is_call, is_error)
 }
 
-/// Checks that a plan for adapters whose streams are not made of datagrams has no rule about datagrams.
+/// Checks that a plan has no rule about datagrams, for adapters whose streams do not run over datagrams.
 pub(crate) fn check_streams(plan: &Plan) -> Result<(), PlanError> {
     plan.check_without_datagrams("an event that is not only for adapters of `softnd+udp://`")
 }

@@ -22,7 +22,7 @@ const fn table() -> [u32; 256] {
     table
 }
 
-/// The CRC32c of some octets. Its octets go on the wire least significant first.
+/// The CRC32c of `octets`. It goes on the wire least significant octet first.
 pub fn crc32c(octets: &[u8]) -> u32 {
     !octets.iter().fold(!0, |crc: u32, octet| {
         let [low, ..] = crc.to_le_bytes();

@@ -28,7 +28,7 @@ pub trait Waiter: Send + Sync {
 /// The number and the size of the Receives.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedReceiveSizes {
-    /// The number of Receives that can be posted and not drawn.
+    /// The largest number of Receives that may be posted and not yet used.
     pub depth: u32,
     /// The largest number of SGEs of one Receive.
     pub sges: u32,

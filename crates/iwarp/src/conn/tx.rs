@@ -157,7 +157,7 @@ pub(super) enum Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TransmitProgress {
     Again,
-    /// The limit or the batch is exhausted.
+    /// The limit is reached, the batch is full, or nothing is left to send.
     Full,
 }
 

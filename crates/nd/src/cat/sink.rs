@@ -297,7 +297,7 @@ mod unnamed {
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH; // the umask applies
         match rustix::fs::open(directory, flags, mode) {
-            // The other way of making a file gives a better error for a wrong directory.
+            // The fallback, a file with a temporary name, reports a bad directory with a better error.
             Err(_) => Ok(None),
             Ok(file) => {
                 let file = File::from(file);

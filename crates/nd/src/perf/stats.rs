@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 
 use super::spec::{Op, Spec};
 
-/// One turn of one side of the comparison.
+/// The measurements of one turn, for one side of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Turn {
     messages: u64,

@@ -74,7 +74,7 @@ struct Client {
     advert: Advert,
 }
 
-/// Waits for a client. Later clients are refused at once, and need not wait.
+/// Waits for the first client that is admitted. All others are then turned away at once.
 fn first_client(
     session: &Arc<Session>,
     listener: Arc<dyn Listener>,

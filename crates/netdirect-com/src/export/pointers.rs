@@ -235,13 +235,13 @@ impl<T: Copy> Out<T> {
         self.0.is_null()
     }
 
-    /// Leaves a value, unless the client wants none.
+    /// Writes a value to the client's pointer, unless it is null.
     #[inline]
     pub(super) fn set(&self, value: T) {
         self.set_at(0, value);
     }
 
-    /// Leaves a value in an array, unless the client wants none.
+    /// Writes a value into the client's array, unless the pointer is null.
     #[inline]
     pub(super) fn set_at(&self, index: usize, value: T) {
         if !self.0.is_null() {
@@ -250,7 +250,7 @@ impl<T: Copy> Out<T> {
         }
     }
 
-    /// Leaves a value that the method has to return, in argument `position`.
+    /// The pointer, which must not be null, in argument `position`.
     pub(super) fn required(&self, position: u32) -> Result<&Self> {
         if self.0.is_null() {
             return Err(missing(position));
@@ -260,7 +260,7 @@ impl<T: Copy> Out<T> {
 }
 
 impl Out<This> {
-    /// Leaves the object that a method makes, in argument `position`, or null if it fails.
+    /// Writes the object that a method makes to the pointer in argument `position`, or null if the method fails.
     pub(super) fn object(&self, position: u32, make: impl FnOnce() -> Result<This>) -> Result<()> {
         self.required(position)?.set(ptr::null_mut());
         self.set(make()?);

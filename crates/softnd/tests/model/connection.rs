@@ -120,7 +120,7 @@ pub(crate) struct End {
     pub(crate) queues: [usize; 2],
     /// The shared receive queue of its queue pair, by its place at the host.
     pub(crate) shared: Option<usize>,
-    /// The context of the last shared Receive that had a result here.
+    /// The context of the last shared Receive that completed at this end.
     pub(crate) drawn: u64,
     /// This end has ended the connection, if there was one. Flush alone does not: Disconnect has to follow.
     pub(crate) left: bool,

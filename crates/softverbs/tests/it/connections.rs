@@ -317,7 +317,8 @@ fn a_listener_that_goes_refuses_the_peers_whose_requests_wait() {
     pair.client.expect(CmEventKind::ConnectResponse);
 }
 
-/// Lets all events happen, by a wait for an event that does not come.
+/// Runs the simulation until nothing is left to happen, by waiting on a channel that never gets an event. Returns the result of this
+/// wait: EDEADLK.
 fn drive(pair: &Pair) -> softverbs::Result<softverbs::CmEvent> {
     let spare = softverbs::EventChannel::create(&pair.client.process).unwrap();
     spare.get_event()

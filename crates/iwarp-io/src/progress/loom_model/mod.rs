@@ -562,7 +562,8 @@ fn polls_and_sleeps_elsewhere_in_turn_over_kqueue_with_a_stream_out_of_the_set()
     a_thread_that_polls_and_waits_in_turn_needs_no_tick(Sleeper::Sink, Rules::Kqueue, 2);
 }
 
-/// Data and the end are reported as one event, and a short read does not show the end.
+/// Data and the end of the stream are reported as one event. A short read after it does not mean that nothing is left: the end still has
+/// to be read.
 #[test]
 fn the_end_is_found_behind_data() {
     model(3, || {

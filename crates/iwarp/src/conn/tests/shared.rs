@@ -247,7 +247,7 @@ fn srq_039_a_connection_that_ends_while_it_waits_takes_no_receive() {
     );
 }
 
-/// SRQ-036, SRQ-037: a Receive that is too short ends the connection that drew it, and the queue serves the others.
+/// SRQ-036, SRQ-037: a Receive that is too short ends the connection that drew it. The queue goes on serving the other connections.
 #[test]
 fn srq_036_a_receive_that_is_too_short_fails_its_connection_alone() {
     let mut streams = Streams::patient(2);

@@ -122,8 +122,8 @@ impl FrameReader {
     ///
     /// # Errors
     ///
-    /// The peer's octets are not a frame of the expected kind, or there were more octets than the frame has. The reader
-    /// then returns the same error again.
+    /// The peer's octets are not a frame of the expected kind, or there were more octets than the frame has. From then on,
+    /// every call returns the same error.
     pub fn push(&mut self, octets: &[u8]) -> Result<Option<Frame>, StartupError> {
         self.take(octets)
             .inspect_err(|error| self.state = ReaderState::Failed(*error))

@@ -211,7 +211,7 @@ fn replace(results: &mut [CompletionResult], from: Status, to: Status) {
     wrong.for_each(|result| result.status = to);
 }
 
-/// Marks the queue pairs of a provider that are connected.
+/// Records which queue pairs of a provider are connected to each other.
 #[derive(Debug, Default)]
 pub(crate) struct Introductions {
     /// The one for which Connect was called last.

@@ -137,7 +137,7 @@ impl<'a> Datagrams<'a> {
     /// # Errors
     ///
     /// `ENETUNREACH`, if no route leads to the address, as for streams; `EHOSTUNREACH`, if the conditions make the host unreachable;
-    /// `EMSGSIZE`, if they do not allow such a large datagram.
+    /// `EMSGSIZE`, if the datagram is larger than the conditions allow.
     pub fn send(
         &mut self,
         socket: DatagramSocketId,
