@@ -44,6 +44,11 @@ fn a_peer_that_leaves_flushes_requests() {
 }
 
 #[test]
+fn a_peer_that_acknowledges_nothing_ends_the_connection_after_the_time_that_the_program_sets() {
+    keeps("silence", &[]);
+}
+
+#[test]
 fn a_fork_leaves_the_connections_of_the_parent_alone() {
     keeps("forks", &[]);
 }
