@@ -3,8 +3,8 @@
 # a program of rdma-core at the other end.
 #
 # Runs as root in a folder that holds `nd`; `groups`, the names of the groups of cases to run; `again`, the checks of the group of this
-# name; `transfers`, how many transfers of each kind the groups of transfers make; and for the group of the speed `compare`, the pages to
-# fill in, and `commit`, which names the state that is tested. Prints one line per case:
+# name; `transfers`, how many transfers of each kind the groups of transfers make; and for the group of the speed `compare` and `promises`,
+# the pages to fill in, and `commit`, which names the state that is tested. Prints one line per case:
 #
 #     PASS|FAIL NAME [FIGURE]
 #
@@ -22,7 +22,9 @@ readonly compared=64,4096,65536,1048576 # octets of the messages with which nd i
 out=$PWD/out
 work=$(mktemp -d)
 cp nd groups again transfers commit ./*.md "$work"
-if [[ -e compare ]]; then cp compare "$work"; fi
+for program in compare promises; do
+    if [[ -e $program ]]; then cp $program "$work"; fi
+done
 cd "$work" || exit
 
 port=9200 failed=0
