@@ -74,6 +74,8 @@ pub(crate) struct Sent {
     solicited: bool,
     invalidate: Option<STag>,
     immediate: Option<[u8; 8]>,
+    /// Octets of the Writes between the Immediate Data before and this one, which the completion of its Receive counts.
+    written: u32,
 }
 
 /// The flags of one operation.
@@ -133,6 +135,8 @@ pub(crate) struct Side {
     /// A request was posted that has to fail. Nothing behind it may reach the peer's memory.
     doomed: bool,
     pub(crate) sends: VecDeque<Sent>,
+    /// Octets of the Writes that were posted after the last Immediate Data.
+    written: u32,
     window: WindowId,
     window_binds: u32,
     pub(crate) ready_sent: bool,
@@ -260,6 +264,7 @@ impl Side {
             writes: Vec::new(),
             doomed: false,
             sends: VecDeque::new(),
+            written: 0,
             window,
             window_binds: 0,
             ready_sent: false,
@@ -381,6 +386,7 @@ impl Side {
                 solicited: flags.solicited,
                 invalidate: stag,
                 immediate: None,
+                written: 0,
             });
         }
     }
@@ -397,6 +403,7 @@ impl Side {
                 solicited: flags.solicited,
                 invalidate: None,
                 immediate: Some(data),
+                written: std::mem::take(&mut self.written),
             });
         }
     }
@@ -464,6 +471,7 @@ impl Side {
             )
         });
         if posted.is_some() && !self.doomed {
+            self.written += length(len);
             self.writes
                 .push((to, (at..at + len).map(pattern).collect()));
         }
@@ -810,16 +818,17 @@ impl Side {
     }
 
     fn received(&mut self, completion: &Completion, sends: Option<&mut VecDeque<Sent>>) {
-        let (context, at, length) = self.receives.pop_front().expect("a Receive of ours");
+        let (context, at, room) = self.receives.pop_front().expect("a Receive of ours");
         assert_eq!(context, completion.context);
         if completion.status != WqeStatus::Success {
             assert_eq!(completion.octets, 0);
             return;
         }
-        assert!(completion.octets <= length);
+        // The length of Immediate Data is that of the Writes before it, which were placed elsewhere.
+        assert!(completion.octets <= room || completion.immediate.is_some());
         let Some(sends) = sends else { return };
         let sent = sends.pop_front().expect("a Send of the peer's");
-        assert_eq!(completion.octets as usize, sent.data.len());
+        assert_eq!(completion.octets, length(sent.data.len()) + sent.written);
         assert_eq!(completion.solicited, sent.solicited);
         assert_eq!(completion.invalidated, sent.invalidate);
         assert_eq!(completion.immediate, sent.immediate);
@@ -838,6 +847,7 @@ impl Side {
             solicited: false,
             invalidate: None,
             immediate: None,
+            written: 0,
         });
     }
 
