@@ -1,7 +1,7 @@
 //! Measures what the project promises about its speed, and prints which promises hold.
 //!
-//! `cargo build --release && cargo run --release -p softnd-benches --bin promises`, on a machine that does nothing else; `benches/table` does
-//! both. With `--write docs/reports/performance.md` the tables of that page are written as well.
+//! `cargo build --release && cargo run --release -p softnd-benches --bin promises`, on a machine that does nothing else; `benches/table`
+//! does both. With `--write docs/reports/performance.md` the tables of that page are written as well.
 #![forbid(unsafe_code)]
 
 use std::num::NonZeroU32;
@@ -85,26 +85,20 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         page::check_writable(path)?;
     }
     let measurer = arguments.measurer()?;
+    measurer.check()?;
     let machine = nd::machine::summary();
     let mut rows = rows::rows();
     rows.retain(|row| questions.contains(&row.question));
     let runs = arguments.runs.get();
     let (mut lines, mut cores) = (Vec::new(), Watch::default());
     for run in 1..=runs {
-        let mut of_run = Vec::new();
-        for (at, row) in rows.iter().enumerate() {
-            let of_runs = if runs > 1 {
-                format!(", run {run} of {runs}")
-            } else {
-                String::new()
-            };
-            eprintln!("row {} of {}{of_runs}: {}", at + 1, rows.len(), row.title);
-            of_run.extend(measurer.row(row, &mut cores));
-        }
-        if let Some(device) = device {
-            eprintln!("tests on {device}");
-            of_run.extend(measurer.device(device)?);
-        }
+        let of_runs = if runs > 1 {
+            format!("run {run} of {runs}, ")
+        } else {
+            String::new()
+        };
+        let mut say = |what: &str| eprintln!("{of_runs}{what}");
+        let of_run = measurer.run(&rows, device, &mut cores, &mut say)?;
         promises::add(&mut lines, of_run);
     }
     print!("{}", promises::tables(&lines));
@@ -121,10 +115,5 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         let text = page::filled(path, variant, &questions, &lines, &remark)?;
         page::write(path, &text)?;
     }
-    if broken == 0 {
-        return Ok(());
-    }
-    Err(Failure::new(format!(
-        "{broken} of {all} promises do not hold; measure on a machine that does nothing else, with a release build"
-    )))
+    promises::verdict(&lines)
 }

@@ -101,6 +101,12 @@ impl Line {
         self.runs = runs;
     }
 
+    /// Returns false if there is no figure to judge.
+    #[must_use]
+    pub const fn is_measured(&self) -> bool {
+        !self.verdict.margin.is_nan()
+    }
+
     /// The measured value, and the size at which it was measured if there are several.
     #[must_use]
     pub fn measured(&self) -> String {

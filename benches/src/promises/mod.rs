@@ -11,12 +11,13 @@ pub mod measured;
 pub mod page;
 pub mod rows;
 
+use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use conform_report::table::{Align, Table};
-use nd::cores::Watch;
+pub use nd::cores::Watch;
 use serde::de::DeserializeOwned;
 
 use crate::compare::Failure;
@@ -38,7 +39,7 @@ pub struct Pace {
     pub turns: u32,
     /// The length of a turn.
     pub length: Duration,
-    /// How long idle connections are watched.
+    /// How long idle connections are watched: a multiple of `length`, because turns beside them last `length` as well.
     pub idle: Duration,
     /// Turns of each program on a device.
     pub turns_on_device: u32,
@@ -57,7 +58,7 @@ impl Pace {
     pub const QUICK: Self = Self {
         turns: 9,
         length: Duration::from_millis(30),
-        idle: Duration::from_millis(900),
+        idle: Duration::from_millis(1020),
         turns_on_device: 3,
     };
 }
@@ -100,29 +101,46 @@ pub struct Measurer {
 }
 
 impl Measurer {
+    /// Checks that `nd` can be started.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot.
+    pub fn check(&self) -> Result<(), Failure> {
+        let mut command = Command::new(&self.nd);
+        command
+            .arg("--version")
+            .stdin(Stdio::null())
+            .output()
+            .map_or_else(
+                |error| Err(cannot_start(&self.nd.to_string_lossy(), &error)),
+                |_| Ok(()),
+            )
+    }
+
     /// The command for a row, at one of its sizes. `usual` is how long a cache line usually takes from core to core.
     fn command(&self, row: &PromisedRow, size: Option<u32>, usual: Option<Duration>) -> Command {
-        let Pace {
-            turns,
-            length,
-            idle,
-            ..
-        } = self.pace;
-        let duration = if row.watches_idle_connections() {
-            idle
+        let Pace { length, idle, .. } = self.pace;
+        // `nd perf` has one option for the time of all turns and for the time that connections are idle.
+        let turns = if row.watches_idle_connections() {
+            idle.div_duration_f64(length).round()
         } else {
-            length * turns
+            f64::from(self.pace.turns)
         };
+        let duration = length.mul_f64(turns);
         let mut command = Command::new(&self.nd);
         command
             .args(["perf", "local", "--format", "json"])
             .args(row.arguments.split(' '))
             .args(["--turns", &turns.to_string()])
             .args(["--duration", &format!("{:.3}", duration.as_secs_f64())]);
-        command.arg(match usual {
-            Some(usual) => format!("--steady={}", usual.as_nanos().max(1)),
-            None => "--steady".to_owned(),
-        });
+        // Nothing is handed over between cores if both processes have the same one.
+        if !row.is_on_one_core() {
+            command.arg(match usual {
+                Some(usual) => format!("--steady={}", usual.as_nanos().max(1)),
+                None => "--steady".to_owned(),
+            });
+        }
         if let Some(size) = size {
             command.args(["--size", &size.to_string()]);
         }
@@ -145,7 +163,10 @@ impl Measurer {
         size: Option<u32>,
         usual: Option<Duration>,
     ) -> Result<Measured, Failure> {
-        let mut rows = printed(self.command(row, size, usual))?;
+        let Printed { mut rows, failure } = printed(self.command(row, size, usual))?;
+        if let Some(ended) = failure {
+            return Err(ended.failure);
+        }
         match (rows.pop(), &*rows) {
             (Some(row), []) => Ok(row),
             (one, _) => Err(Failure::new(format!(
@@ -177,14 +198,38 @@ impl Measurer {
     ///
     /// # Errors
     ///
-    /// If there is no such device, or perftest is not installed.
+    /// If there is no such device, perftest is not installed, or `nd` ends before it has made all tests.
     pub fn device(&self, name: &str) -> Result<Vec<Line>, Failure> {
         let mut command = Command::new(&self.nd);
         command
             .args(["perf", "device", name, "--format", "json"])
             .args(["--turns", &self.pace.turns_on_device.to_string()]);
-        let tests: Vec<OnDevice> = printed(command)?;
-        Ok(tests.into_iter().map(on_device).collect())
+        on_device_lines(printed(command)?)
+    }
+
+    /// Measures all rows once. The tests on a device come first, because they fail at once without the device or perftest. `say` hears what
+    /// is measured next.
+    ///
+    /// # Errors
+    ///
+    /// If the tests on the device cannot be made.
+    pub fn run(
+        &self,
+        rows: &[PromisedRow],
+        device: Option<&str>,
+        cores: &mut Watch,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Vec<Line>, Failure> {
+        let mut lines = Vec::new();
+        if let Some(device) = device {
+            say(&format!("tests on {device}"));
+            lines.extend(self.device(device)?);
+        }
+        for (at, row) in rows.iter().enumerate() {
+            say(&format!("row {} of {}: {}", at + 1, rows.len(), row.title));
+            lines.extend(self.row(row, cores));
+        }
+        Ok(lines)
     }
 
     /// How often each kind of comparison was made, for a remark.
@@ -207,26 +252,69 @@ impl Measurer {
     }
 }
 
-/// The rows that a command of `nd` prints, one on each line. Its last words are the reason of a failure. A command that prints rows and fails
-/// has said in the rows what is wrong.
-fn printed<T: DeserializeOwned>(mut command: Command) -> Result<Vec<T>, Failure> {
+/// What a command of `nd` has printed.
+struct Printed<T> {
+    /// The rows, one from each line.
+    rows: Vec<T>,
+    /// Why the command failed, if it did.
+    failure: Option<Ended>,
+}
+
+/// How a command of `nd` failed.
+struct Ended {
+    /// Its reason.
+    failure: Failure,
+    /// False if a signal ended it, so that rows may be missing.
+    has_status: bool,
+}
+
+/// Runs a command of `nd` that prints rows.
+fn printed<T: DeserializeOwned>(mut command: Command) -> Result<Printed<T>, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| Failure::new(format!("cannot start {name}: {error}")))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    if !output.status.success() && text.trim().is_empty() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.lines().last().unwrap_or("it does not say why");
-        let status = output.status;
-        return Err(Failure::new(format!("{name} ended with {status}: {said}")));
-    }
+        .map_err(|error| cannot_start(&name, &error))?;
     let row = |line: &str| {
         serde_json::from_str(line)
             .map_err(|error| Failure::new(format!("{name} printed no row: {error}: {line}")))
     };
-    text.lines().map(row).collect()
+    let text = String::from_utf8_lossy(&output.stdout);
+    let rows = text.lines().map(row).collect::<Result<_, _>>();
+    let status = output.status;
+    if status.success() {
+        let failure = None;
+        return rows.map(|rows| Printed { rows, failure });
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let failure = Failure::new(format!("{name} ended with {status}: {}", reason(&said)));
+    Ok(Printed {
+        // The last line may be cut off.
+        rows: rows.unwrap_or_default(),
+        failure: Some(Ended {
+            failure,
+            has_status: status.code().is_some(),
+        }),
+    })
+}
+
+/// The reason among the lines that `nd` wrote on standard error: its last error, or its last words.
+fn reason(said: &str) -> &str {
+    let mut lines = said.lines().rev().filter(|line| !line.trim().is_empty());
+    let error = lines
+        .clone()
+        .find_map(|line| line.strip_prefix("nd: error: "));
+    let words = error.or_else(|| lines.next());
+    words.map_or(
+        "it gives no reason; the kernel's log may have one",
+        str::trim,
+    )
+}
+
+fn cannot_start(nd: &str, error: &io::Error) -> Failure {
+    Failure::new(format!(
+        "cannot start {nd}: {error}; run `cargo build --release` first, or name nd with --nd"
+    ))
 }
 
 /// A line for each promise of a row: of several sizes the worst.
@@ -248,6 +336,18 @@ fn judged(row: &PromisedRow, outcomes: &[(Option<u32>, Result<Measured, String>)
         worst
     };
     row.promises.iter().filter_map(line).collect()
+}
+
+/// The lines of all tests on a device.
+fn on_device_lines(printed: Printed<OnDevice>) -> Result<Vec<Line>, Failure> {
+    let Printed { rows, failure } = printed;
+    match failure {
+        // A test that fails does not end the others, and its row has the reason. Without such a row, rows may be missing.
+        Some(ended) if !ended.has_status || rows.iter().all(|row| row.failure().is_none()) => {
+            Err(ended.failure)
+        }
+        _ => Ok(rows.into_iter().map(on_device).collect()),
+    }
 }
 
 /// The line of a test on a device.
@@ -290,6 +390,25 @@ pub fn count_broken(lines: &[Line]) -> usize {
     lines.iter().filter(|line| !line.runs.hold()).count()
 }
 
+/// An error that names the number of promises that do not hold, if there are any, and what to do.
+///
+/// # Errors
+///
+/// If a promise does not hold.
+pub fn verdict(lines: &[Line]) -> Result<(), Failure> {
+    let (all, broken) = (lines.len(), count_broken(lines));
+    if broken == 0 {
+        return Ok(());
+    }
+    let unmeasured = lines.iter().filter(|line| !line.is_measured()).count();
+    let what = format!("{broken} of {all} promises do not hold");
+    Err(Failure::new(if unmeasured > 0 {
+        format!("{what}, of which {unmeasured} could not be measured; their rows say why")
+    } else {
+        format!("{what}; measure on a machine that does nothing else, with a release build")
+    }))
+}
+
 /// The lines as tables for a terminal, one for each question.
 #[must_use]
 pub fn tables(lines: &[Line]) -> String {
@@ -327,6 +446,8 @@ pub fn tables(lines: &[Line]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{from_value, json};
+
     use super::judge::Promise;
     use super::measured::tests::bandwidth;
     use super::*;
@@ -422,46 +543,134 @@ mod tests {
         let scale = scale.iter().find(|row| row.watches_idle_connections());
         assert_eq!(
             words(scale.expect("a row about connections"), None, None),
-            "nd perf local --format json --test scale --connections 10000 --mode poll --crc off --turns 31 --duration 3.000 --steady"
+            "nd perf local --format json --test scale --connections 10000 --mode poll --crc off --turns 50 --duration 3.000 --steady"
         );
+        let mut one_core = promised;
+        one_core.arguments += " --one-core";
+        let usual = Some(Duration::from_nanos(31));
+        assert!(!words(&one_core, Some(8), usual).contains("--steady"));
     }
+
+    #[test]
+    fn turns_beside_idle_connections_are_as_long_as_others() {
+        for pace in [Pace::WHOLE, Pace::QUICK] {
+            assert_eq!(pace.idle.as_millis() % pace.length.as_millis(), 0);
+            assert!(pace.idle >= Duration::from_secs(1) && pace.idle >= pace.length * pace.turns);
+        }
+    }
+
+    fn sh(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    const ROW: &str = r#"{"test":"rate","complete":false,"moves":0}"#;
 
     #[test]
     fn a_program_that_fails_is_named_with_its_last_words() {
         let fails = |script: &str| {
-            let mut command = Command::new("sh");
-            command.args(["-c", script]);
-            printed::<Measured>(command).map_err(|failure| failure.to_string())
+            let printed = printed::<Measured>(sh(script)).unwrap();
+            let ended = printed.failure.expect("a failure");
+            (
+                printed.rows.len(),
+                ended.failure.to_string(),
+                ended.has_status,
+            )
         };
-        let said = fails("echo first >&2; echo no adapter >&2; exit 3").unwrap_err();
-        assert!(said.contains("exit status: 3: no adapter"), "{said}");
-        assert!(fails("echo 7").unwrap_err().contains("printed no row"));
-        let row = r#"{"test":"rate","complete":true,"moves":0}"#;
-        assert_eq!(fails(&format!("echo '{row}'; exit 1")).unwrap().len(), 1);
-        let missing = printed::<Measured>(Command::new("/nonexistent/nd")).unwrap_err();
+        let (rows, said, has_status) = fails("echo first >&2; echo no adapter >&2; exit 3");
+        assert_eq!((rows, has_status), (0, true));
+        assert!(said.ends_with("exit status: 3: no adapter"), "{said}");
+        // What nd shows below its error is not the reason.
+        let (_, said, _) =
+            fails("echo 'nd: error: no memory; add some' >&2; echo '  | here' >&2; exit 1");
+        assert!(said.ends_with(": no memory; add some"), "{said}");
+        let (_, said, _) = fails("exit 1");
+        assert!(said.contains("it gives no reason"), "{said}");
+        // A row that was cut short does not hide the reason.
+        let (rows, said, _) = fails(&format!("echo '{ROW}'; echo gone >&2; exit 1"));
+        assert!(rows == 1 && said.ends_with(": gone"), "{rows} {said}");
+        let (rows, _, has_status) = fails(&format!("echo '{ROW}'; echo '{{'; kill -KILL $$"));
+        assert_eq!((rows, has_status), (0, false));
+        let other = printed::<Measured>(sh("echo 7")).err().unwrap().to_string();
+        assert!(other.contains("printed no row"), "{other}");
+    }
+
+    #[test]
+    fn a_program_that_is_missing_is_named_before_anything_is_measured() {
+        let nd = PathBuf::from("/nonexistent/nd");
+        let measurer = Measurer { nd, ..MEASURER() };
+        let missing = measurer.check().unwrap_err().to_string();
+        assert!(missing.starts_with("cannot start /nonexistent/nd: ") && missing.contains("--nd"));
+        let nd = PathBuf::from("sh");
+        assert!(Measurer { nd, ..MEASURER() }.check().is_ok());
+    }
+
+    #[test]
+    fn a_row_that_fails_shows_the_reason_and_not_what_to_do_about_speed() {
+        let row = row(&[8, 16], &[Promise::Share(0.0)]);
+        let why = || Err("no adapter".to_owned());
+        let lines = judged(&row, &[outcome(8, true), (Some(16), why())]);
+        assert_eq!(lines[0].measured(), "no adapter at 16 B");
+        let failure = verdict(&lines).unwrap_err().to_string();
         assert!(
-            missing
-                .to_string()
-                .starts_with("cannot start /nonexistent/nd: ")
+            failure.contains("1 of 1 promises do not hold, of which 1 could not be measured"),
+            "{failure}"
         );
+        let slow = judged(&row, &[outcome(8, false)]);
+        let failure = verdict(&slow).unwrap_err().to_string();
+        assert!(failure.contains("does nothing else"), "{failure}");
+        assert!(verdict(&judged(&row, &[outcome(8, true)])).is_ok());
+    }
+
+    #[test]
+    fn a_device_that_cannot_be_tested_is_named_before_rows_are_measured() {
+        // Fails, because there is no script of the name `perf`.
+        let nd = PathBuf::from("sh");
+        let measurer = Measurer { nd, ..MEASURER() };
+        let mut said = Vec::new();
+        let mut say = |what: &str| said.push(what.to_owned());
+        let rows = rows::rows();
+        let run = measurer.run(&rows, Some("one0"), &mut Watch::default(), &mut say);
+        let failure = run.unwrap_err().to_string();
+        assert!(failure.contains("sh ended with exit status"), "{failure}");
+        assert_eq!(said, ["tests on one0"]);
+    }
+
+    #[test]
+    fn tests_on_a_device_that_are_missing_are_a_failure() {
+        let test = |error: &str| {
+            format!(
+                r#"{{"title":"Send","program":"ib_send_lat","size":64,"ratio":1,"ratio_q1":1,"ratio_q3":1,"error":{error}}}"#
+            )
+        };
+        let (whole, failed) = (test("null"), test("\"no device\""));
+        let lines = |script: String| on_device_lines(printed(sh(&script)).unwrap());
+        assert_eq!(lines(format!("echo '{whole}'")).unwrap().len(), 1);
+        let told = lines(format!("echo '{whole}'; echo '{failed}'; exit 1")).unwrap();
+        assert_eq!((told.len(), count_broken(&told)), (2, 1));
+        // The rest of the tests was not made.
+        for end in ["exit 1", "kill -KILL $$"] {
+            assert!(lines(format!("echo '{whole}'; {end}")).is_err(), "{end}");
+        }
+        assert!(lines(format!("echo '{failed}'; kill -KILL $$")).is_err());
     }
 
     #[test]
     fn latency_on_a_device_is_bounded_from_above_and_throughput_from_below() {
         let test = |program: &str, ratio: f64| {
-            let text = format!(
-                r#"{{"title":"Send","program":"{program}","size":64,"ratio":{ratio},"ratio_q1":{ratio},"ratio_q3":{ratio},"error":null}}"#
-            );
-            on_device(serde_json::from_str(&text).unwrap())
-                .verdict
-                .holds
+            let test = json!({
+                "title": "Send", "program": program, "size": 64, "ratio": ratio, "ratio_q1": ratio, "ratio_q3": ratio, "error": null,
+            });
+            on_device(from_value(test).unwrap()).verdict.holds
         };
         let both = |ratio| ["ib_send_lat", "ib_send_bw"].map(|program| test(program, ratio));
         assert_eq!(both(1.0), [true, true]);
         assert_eq!(both(1.3), [false, true]);
         assert_eq!(both(0.8), [true, false]);
-        let failed = r#"{"title":"Send","program":"ib_send_lat","size":64,"ratio":null,"ratio_q1":null,"ratio_q3":null,"error":"no device"}"#;
-        let failed = on_device(serde_json::from_str(failed).unwrap());
+        let failed =
+            json!({"title": "Send", "program": "ib_send_lat", "size": 64, "error": "no device"});
+        let failed = on_device(from_value(failed).unwrap());
         assert_eq!((failed.runs.held, &*failed.measured()), (0, "no device"));
     }
 }

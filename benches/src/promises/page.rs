@@ -30,7 +30,7 @@ pub fn filled(
     remark: &str,
 ) -> Result<String, Failure> {
     let mut page = fs::read_to_string(path)
-        .map_err(|error| Failure::new(format!("read {}: {error}", path.display())))?;
+        .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
     let processor = nd::machine::short_name();
     if variant.is_none() {
         page = changed(page, path, REMARK, |old| remarks(old, &processor, remark))?;
@@ -298,7 +298,7 @@ mod tests {
             let failure = filled(&path, None, &[Question::Udp], &[], "").unwrap_err();
             failure.to_string()
         };
-        assert!(failure().starts_with("read ") && failure().contains("page.md"));
+        assert!(failure().starts_with("cannot read ") && failure().contains("page.md"));
         for text in ["", "<!-- table: end -->\n<!-- table: begin -->\n"] {
             fs::write(&path, text).unwrap();
             let failure = failure();

@@ -95,6 +95,12 @@ impl PromisedRow {
         self.has("--test scale")
     }
 
+    /// Returns true if both processes have the same core.
+    #[must_use]
+    pub fn is_on_one_core(&self) -> bool {
+        self.has("--one-core")
+    }
+
     fn has(&self, arguments: &str) -> bool {
         self.arguments.contains(arguments)
     }
