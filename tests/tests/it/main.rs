@@ -23,6 +23,7 @@ mod nd_strangers;
 mod nd_system_calls;
 mod nd_udp;
 mod nd_wire_conform;
+mod promises;
 mod repository;
 mod rows;
 mod udp_capture;

@@ -97,6 +97,8 @@ const OF_TESTS: &[(&str, &str)] = &[
     ("netdirect-com", "softnd"),
     // The readme's program.
     ("softnd-tests", "netdirect-async"),
+    // The promises are measured by the program nd.
+    ("softnd-tests", "softnd-benches"),
     // The example runs on both.
     ("netdirect-verbs", "softnd"),
     // With the feature that is off by default.
