@@ -35,19 +35,19 @@ const RESULTS: usize = 16;
 struct Writes {
     octets: usize,
     depth: usize,
-    /// Writes for each round trip that the program is asked for.
-    share: f64,
+    /// Writes for a thousand round trips that the program is asked for.
+    per_thousand: usize,
 }
 
 const SMALL: Writes = Writes {
     octets: 64,
     depth: DEPTH as usize,
-    share: 20.0,
+    per_thousand: 20_000,
 };
 const LARGE: Writes = Writes {
     octets: 1 << 20,
     depth: 32,
-    share: 0.05,
+    per_thousand: 50,
 };
 
 /// Measures what the interfaces for programs in C cost compared with the traits.
@@ -90,7 +90,7 @@ fn main() -> ExitCode {
 fn measure(arguments: &Arguments) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let program = compile(folder.path(), &arguments.libraries)?;
-    let in_c = |way: &str| in_c(&program, &arguments.libraries, way, arguments.rounds, None);
+    let in_c = |way: &str, numbers: &[usize]| in_c(&program, &arguments.libraries, way, numbers);
     let verbs = compile_verbs(folder.path())?;
     let rounds = arguments.rounds;
     let mut polled = (Vec::new(), Vec::new());
@@ -102,22 +102,20 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
     for turn in 0..arguments.turns {
         eprintln!("turn {} of {}", turn + 1, arguments.turns);
         polled.0.push(round_trips(Way::Polled, rounds)?);
-        polled.1.push(in_c("polled")?);
+        polled.1.push(in_c("polled", &[rounds])?);
         by_verbs.push(in_verbs(&verbs, &arguments.libraries, rounds)?);
         by_event.0.push(round_trips(Way::Event, rounds)?);
-        by_event.1.push(in_c("event")?);
-        by_port.push(in_c("port")?);
+        by_event.1.push(in_c("event", &[rounds])?);
+        by_port.push(in_c("port", &[rounds])?);
         by_wait.push(round_trips(Way::Wait, rounds)?);
         by_sink.push(round_trips(Way::Sink, rounds)?);
         registered.0.push(registrations(rounds)?);
-        registered.1.push(in_c("register")?);
+        registered.1.push(in_c("register", &[rounds])?);
         for (of, figures) in [(SMALL, &mut small), (LARGE, &mut large)] {
             let count = of.count(rounds);
             figures.0.push(writes(of, count)?);
-            let libraries = &arguments.libraries;
-            figures
-                .1
-                .push(self::in_c(&program, libraries, "writes", count, Some(of))?);
+            let numbers = [count, of.octets, of.depth];
+            figures.1.push(in_c("writes", &numbers)?);
         }
     }
     let rows = [
@@ -220,21 +218,19 @@ fn in_verbs(program: &Path, libraries: &Path, rounds: usize) -> Result<Duration,
     measured(command.arg(rounds.to_string()))
 }
 
+/// Runs the program in C with the numbers that belong to the way.
 fn in_c(
     program: &Path,
     libraries: &Path,
     way: &str,
-    rounds: usize,
-    writes: Option<Writes>,
+    numbers: &[usize],
 ) -> Result<Duration, Failure> {
     let mut command = Command::new(program);
     command
         .arg(libraries.canonicalize()?.join("libsoftnd.so"))
-        .args([way, &rounds.to_string()])
+        .arg(way)
+        .args(numbers.iter().map(usize::to_string))
         .env("LD_LIBRARY_PATH", libraries);
-    if let Some(writes) = writes {
-        command.args([writes.octets.to_string(), writes.depth.to_string()]);
-    }
     measured(&mut command)
 }
 
@@ -283,14 +279,7 @@ fn with_server(
 
 impl Writes {
     fn count(self, rounds: usize) -> usize {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_precision_loss,
-            clippy::cast_sign_loss,
-            reason = "a number of Writes"
-        )]
-        let count = (rounds as f64 * self.share) as usize;
-        count.max(self.depth)
+        (rounds * self.per_thousand / 1000).max(self.depth)
     }
 }
 

@@ -7,14 +7,14 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Parser;
 use nd::cores::Watch;
 use softnd_benches::compare::Failure;
-use softnd_benches::compare::nd::Nd;
+use softnd_benches::compare::nd::program_beside_this;
+use softnd_benches::promises::measurer::{Measurer, Pace};
 use softnd_benches::promises::rows::{self, Question};
-use softnd_benches::promises::{self, Measurer, Pace, page};
+use softnd_benches::promises::{self, page};
 
 /// The remark about what was left out, with a device and without one.
 const ELSEWHERE: [&str; 2] = [
@@ -58,7 +58,7 @@ impl Arguments {
     fn measurer(&self) -> Result<Measurer, Failure> {
         let nd = match &self.nd {
             Some(nd) => nd.clone(),
-            None => Nd::beside_this(false, Duration::ZERO)?.program,
+            None => program_beside_this()?,
         };
         let pace = if self.quick { Pace::QUICK } else { Pace::WHOLE };
         Ok(Measurer { nd, pace })

@@ -50,6 +50,22 @@ impl Way {
     }
 }
 
+/// The program `nd` in the folder of this program.
+///
+/// # Errors
+///
+/// If it was not built.
+pub fn program_beside_this() -> Result<PathBuf, Failure> {
+    let here = std::env::current_exe().ok();
+    let program = here
+        .as_deref()
+        .and_then(Path::parent)
+        .map(|at| at.join("nd"));
+    program.filter(|program| program.is_file()).ok_or_else(|| {
+        Failure::new("nd is not built; run `cargo build --release` first, or name it with --nd")
+    })
+}
+
 /// The program `nd`, and the options of every run.
 #[derive(Clone, Debug)]
 pub struct Nd {
@@ -70,22 +86,12 @@ impl Nd {
     ///
     /// If it was not built.
     pub fn beside_this(crc: bool, turn: Duration) -> Result<Self, Failure> {
-        let here = std::env::current_exe().ok();
-        let program = here
-            .as_deref()
-            .and_then(Path::parent)
-            .map(|at| at.join("nd"));
-        match program.filter(|program| program.is_file()) {
-            Some(program) => Ok(Self {
-                program,
-                crc,
-                turn,
-                systems_congestion: false,
-            }),
-            None => Err(Failure::new(
-                "nd is not built; run `cargo build --release` first, or name it with --nd",
-            )),
-        }
+        Ok(Self {
+            program: program_beside_this()?,
+            crc,
+            turn,
+            systems_congestion: false,
+        })
     }
 
     /// Adds the arguments of a run over TCP.

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use softnd_benches::promises::Watch;
+use softnd_benches::promises::measurer::{Measurer, Pace};
 use softnd_benches::promises::rows::{self, PromisedRow};
-use softnd_benches::promises::{Measurer, Pace, Watch};
 use softnd_tests::nd;
 
 /// The least that makes a row.

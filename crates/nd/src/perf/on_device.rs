@@ -151,6 +151,18 @@ fn find(name: &str) -> Result<Device> {
     Ok(Device::new(name, address.ip(), nd))
 }
 
+/// Makes a test in turns, until `came` returns true after one of them.
+fn measured(device: &Device, test: DeviceTest, turns: usize, came: &dyn Fn() -> bool) -> DeviceRow {
+    let figures = (0..turns).map(|turn| device.turn(test, turn));
+    // Ctrl-C also interrupts the programs of the turn, which fail.
+    let whole = figures.take_while(|_| !came());
+    let turns = whole.collect::<std::result::Result<_, _>>();
+    DeviceRow {
+        test,
+        turns: turns.map_err(|failure| failure.to_string()),
+    }
+}
+
 /// Compares this program with perftest's programs, in turns, and prints each test when it is done, or a table at the end.
 pub(super) fn run(args: &DeviceArgs) -> Result<()> {
     let device = find(&args.device)?;
@@ -160,24 +172,10 @@ pub(super) fn run(args: &DeviceArgs) -> Result<()> {
     let mut rows = Vec::new();
     for test in TESTS {
         bar.set_message(title(test));
-        let mut all = Ok(Vec::new());
-        for turn in 0..turns {
-            let figures = device.turn(test, turn);
-            // The programs are interrupted as well, and fail.
-            if interrupt.came() {
-                break;
-            }
+        let row = measured(&device, test, turns, &|| {
             bar.inc(1);
-            match (&mut all, figures) {
-                (Ok(all), Ok(figures)) => all.push(figures),
-                (_, Err(failure)) => {
-                    all = Err(failure.to_string());
-                    break;
-                }
-                (Err(_), Ok(_)) => {}
-            }
-        }
-        let row = DeviceRow { test, turns: all };
+            interrupt.came()
+        });
         // Of an interrupted test, the turns that are whole count.
         if !interrupt.came() || row.turns.as_ref().is_ok_and(|turns| !turns.is_empty()) {
             bar.suspend(|| print(&row, args.format, rows.is_empty()))?;
