@@ -73,6 +73,42 @@ fn the_steps_of_the_night_are_those_that_the_page_names() {
     assert_eq!(unknown.status.code(), Some(2));
 }
 
+/// The table of the night has the last run of each step. A step that was skipped or never ran is not shown as passed.
+#[test]
+fn the_table_of_the_night_has_the_last_run_of_each_step() {
+    let clone = tempfile::tempdir().unwrap();
+    let folder = clone.path().join(".ci");
+    fs::create_dir_all(&folder).unwrap();
+    for name in ["night", "common"] {
+        fs::copy(root().join(".ci").join(name), folder.join(name)).unwrap();
+    }
+    let results = clone.path().join("target/night");
+    fs::create_dir_all(&results).unwrap();
+    let runs = "siw\taaaaaaaaaa\t12\tFAILED\ttarget/night/siw.log\n\
+                advisories\taaaaaaaaaa\t3\tskipped\tskipped: no database\n\
+                siw\tbbbbbbbbbb+\t1931\tpassed\t\n";
+    fs::write(results.join("results"), runs).unwrap();
+    let table = Command::new(folder.join("night"))
+        .arg("--table")
+        .output()
+        .unwrap();
+    assert!(table.status.success(), "{table:?}");
+    let table = String::from_utf8(table.stdout).unwrap();
+    let row = |step: &str| {
+        let head = format!("| `{step}` |");
+        let mut rows = table.lines().filter(|line| line.starts_with(&head));
+        let row = rows.next().expect(step);
+        assert_eq!(rows.next(), None, "{table}");
+        row[head.len()..].trim().to_owned()
+    };
+    assert_eq!(row("siw"), "`bbbbbbbbbb+` | 1931 | passed |");
+    assert_eq!(
+        row("advisories"),
+        "`aaaaaaaaaa` | 3 | skipped: no database |"
+    );
+    assert_eq!(row("fuzz"), "| | not run |");
+}
+
 fn all_pages() -> Vec<PathBuf> {
     let mut all = pages(&root().join("docs"));
     all.extend(
