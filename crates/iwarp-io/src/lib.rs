@@ -21,7 +21,8 @@
 //!
 //! Outside the layers: [`faults`] (plans of faults) and [`capture`] (files for Wireshark) sit between endpoint and transport, in
 //! [`transport::stream`]; an adapter's [`environment`] gives every layer its clock, random numbers and sets, so that a simulation runs the
-//! same way for the same seed; [`peer_table`], [`peer_network`] and [`protection_faults`] limit the resources that one peer can take;
+//! same way for the same seed; [`peer_table`], [`peer_backlog`], [`peer_network`] and [`protection_faults`] limit the resources that one
+//! peer can take;
 //! [`descriptors`], [`socket_buffer`] and [`interfaces`] query the system; [`error_number`] and [`system_call`] name its errors.
 //!
 //! # Who calls whom
@@ -65,6 +66,7 @@ pub mod interfaces;
 #[macro_use]
 pub mod log;
 pub mod memory;
+pub mod peer_backlog;
 pub mod peer_network;
 pub mod peer_table;
 mod printable;

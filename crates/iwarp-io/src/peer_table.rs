@@ -130,7 +130,12 @@ impl<T> PeerTable<T> {
         if self.count_of(peer) >= self.count_of(most) {
             return None;
         }
-        let last = *self.peers.get(&most)?.last()?;
+        self.give_way()
+    }
+
+    /// Takes out the last entry of the peer that has the most.
+    pub fn give_way(&mut self) -> Option<(u64, T)> {
+        let last = *self.peers.get(&self.most()?)?.last()?;
         Some((last, self.remove(last)?))
     }
 

@@ -1,83 +1,46 @@
-//! The backlog of a listener: whole Requests that no client has asked for yet.
+//! The backlog of a listener, as the rules of NetworkDirect's listeners call it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use iwarp_io::peer_network::PeerNetwork;
-use iwarp_io::peer_table::PeerTable;
+use iwarp_io::peer_backlog::PeerBacklog;
 use iwarp_io::setup::Incoming;
 use netdirect_provider::listener::Backlog;
 
-/// Requests in the order in which the listener passes them on. Any peer may have all places. In a full backlog the youngest Request of the
-/// peer that has the most gives way to a Request of a peer with fewer (IW-055).
-#[derive(Debug)]
-pub(crate) struct RequestBacklog {
-    requests: PeerTable<Arc<Incoming>>,
-    /// The place of each Request, by the key that its acceptor has given it.
-    places: HashMap<u64, u64>,
-    /// The next free place in front of all others, and behind them.
-    front: u64,
-    back: u64,
-}
-
-impl Default for RequestBacklog {
-    fn default() -> Self {
-        const MIDDLE: u64 = 1 << 63;
-        Self {
-            requests: PeerTable::default(),
-            places: HashMap::new(),
-            front: MIDDLE - 1,
-            back: MIDDLE,
-        }
-    }
-}
-
-impl RequestBacklog {
-    fn put(&mut self, place: u64, incoming: Arc<Incoming>) {
-        self.places.insert(incoming.key(), place);
-        self.requests
-            .insert(place, PeerNetwork::of(incoming.peer().ip()), incoming);
-    }
-}
+/// Whole Requests that no client has asked for yet, by the keys of their acceptor.
+#[derive(Debug, Default)]
+pub(crate) struct RequestBacklog(PeerBacklog<Arc<Incoming>>);
 
 impl Backlog for RequestBacklog {
     type PeerRequest = Arc<Incoming>;
 
     fn len(&self) -> usize {
-        self.requests.len()
+        self.0.len()
     }
 
     fn push_back(&mut self, incoming: Arc<Incoming>) {
-        self.put(self.back, incoming);
-        self.back += 1;
+        self.0
+            .push_back(incoming.key(), incoming.peer().ip(), incoming);
     }
 
     fn push_front(&mut self, incoming: Arc<Incoming>) {
-        self.put(self.front, incoming);
-        self.front -= 1;
+        self.0
+            .push_front(incoming.key(), incoming.peer().ip(), incoming);
     }
 
     fn pop_front(&mut self) -> Option<Arc<Incoming>> {
-        let first = self.requests.pop_first()?;
-        self.places.remove(&first.key());
-        Some(first)
+        self.0.pop_front()
     }
 
     fn remove(&mut self, key: u64) -> Option<Arc<Incoming>> {
-        let place = self.places.remove(&key)?;
-        self.requests.remove(place)
+        self.0.remove(key)
     }
 
     fn give_way_to(&mut self, newcomer: &Arc<Incoming>) -> Option<Arc<Incoming>> {
-        let (_, youngest) = self
-            .requests
-            .give_way_to(PeerNetwork::of(newcomer.peer().ip()))?;
-        self.places.remove(&youngest.key());
+        let (_, youngest) = self.0.give_way_to(newcomer.peer().ip())?;
         Some(youngest)
     }
 
     fn take(&mut self) -> Vec<Arc<Incoming>> {
-        self.places.clear();
-        self.requests.take()
+        self.0.take()
     }
 }
