@@ -86,10 +86,13 @@ impl<E> EventQueue<E> {
         taken
     }
 
-    /// Counts the events for which `wanted` returns true.
-    pub(crate) fn count(&self, wanted: impl Fn(&E) -> bool) -> usize {
-        let events = &self.waiting.lock().events;
-        events.iter().filter(|event| wanted(event)).count()
+    /// Takes out the last event for which `wanted` returns true.
+    pub(crate) fn extract_last(&self, wanted: impl FnMut(&E) -> bool) -> Option<E> {
+        let events = &mut self.waiting.lock().events;
+        let last = events.iter().rposition(wanted)?;
+        let event = events.remove(last);
+        self.descriptor.set(!events.is_empty());
+        event
     }
 
     fn is_empty(&self) -> bool {

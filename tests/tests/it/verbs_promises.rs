@@ -102,3 +102,8 @@ fn names_lead_to_addresses_or_to_the_codes_of_getaddrinfo() {
 fn identifiers_without_a_channel_wait_and_endpoints_come_and_go_in_one_call() {
     keeps("endpoints", &[]);
 }
+
+#[test]
+fn iw_055_an_address_with_many_connections_leaves_room_for_others() {
+    keeps("shares", &[]);
+}

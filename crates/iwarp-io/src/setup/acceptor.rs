@@ -4,8 +4,8 @@
 //! left. Many peers could occupy a driver for ever in that way: after [`TURN`] connections there is a pause. During the pause the socket is
 //! not reported at all, and the adapter's own thread ends the pause when its other work is done.
 //!
-//! Without a descriptor no connection can be accepted. Then half-open connections give theirs up, one for each peer that waits (SEC-031).
-//! If there are none, the pause lasts until a connection of this crate ends, or for [`RETRY`], because other parts of the process may close
+//! Without a descriptor no connection can be accepted. Then half-open connections give theirs up, one for each peer that waits (SEC-031),
+//! or those that the owner names. If there are none, the pause lasts until a connection of this crate ends, or for [`RETRY`], because other parts of the process may close
 //! descriptors without a notice.
 
 use std::io;
@@ -36,13 +36,19 @@ const TURN: usize = 64;
 /// ends.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// The calls of an [`Acceptor`] to its owner, a listener. Called with no lock of the acceptor held.
+/// The calls of an [`Acceptor`] to its owner, a listener. Called with no lock of the acceptor held, if not said otherwise.
 pub trait AcceptorOwner: Send + Sync {
     /// A peer's Request has arrived completely. The owner keeps the connection until a client asks for one, or refuses it.
     fn requested(&self, incoming: Arc<Incoming>);
 
     /// A connection with a whole Request has ended by itself.
     fn ended(&self, key: u64);
+
+    /// A peer waits, and neither a descriptor nor a half-open connection is left. The owner frees the descriptor of a connection that is not
+    /// established, and returns true if it had one. Called while the acceptor is locked, so the owner must not call it.
+    fn one_gives_way(&self) -> bool {
+        false
+    }
 }
 
 /// The configuration of an acceptor.
@@ -342,12 +348,13 @@ impl Acceptor {
         true
     }
 
-    /// Frees the descriptor of a peer that has sent no Request yet, if there is one.
+    /// Frees the descriptor of a peer that has sent no Request yet, or of one that the owner gives up, if there is one.
     fn one_gives_way(&self) -> bool {
         loop {
             let oldest = give_way(&mut self.state.lock().half_open);
             let Some(oldest) = oldest else {
-                return false;
+                let owner = self.owner.upgrade();
+                return owner.is_some_and(|owner| owner.one_gives_way());
             };
             if self.make_way(oldest) {
                 return true;

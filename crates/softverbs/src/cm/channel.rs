@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use super::event::{CmEventKind, ConnParameters};
+use super::pending::PendingPlace;
 use crate::error::Result;
 use crate::events::EventQueue;
 use crate::process::{Engine, Process};
@@ -65,8 +66,9 @@ impl<I> ChannelOf<I> {
     ///
     /// EAGAIN if the call must not wait. In a simulation EDEADLK when no event is left that could lead to one here.
     pub fn get_event(&self) -> Result<EventOf<I>> {
-        let event = self.events.get(|| Ok(Arc::clone(&self.engine)))?;
+        let mut event = self.events.get(|| Ok(Arc::clone(&self.engine)))?;
         event.counter.handed_out();
+        event.place = None;
         Ok(event)
     }
 
@@ -90,6 +92,8 @@ pub struct EventOf<I> {
     pub(super) parameters: ConnParameters,
     /// The object at which the event counts until it is acknowledged: the identifier, or for a request the listener.
     pub(super) counter: Arc<Acknowledgements>,
+    /// The place of a request among those that wait in the channel of its listener.
+    pub(super) place: Option<PendingPlace<I>>,
 }
 
 impl<I: fmt::Debug> fmt::Debug for EventOf<I> {

@@ -2,12 +2,13 @@
 //! the queue pair is called, so the queue pair's signals are left in an atomic, and the thread that holds the lock handles them before it
 //! continues.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use iwarp_io::limited;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Source, Turn};
 use iwarp_io::progress::timers::{Timed, TimerKey};
@@ -311,6 +312,73 @@ impl CmId {
         }
     }
 
+    // ---- shares of peers at a listener ----
+
+    /// Returns true if the backlog has room for a request of this peer. In a full backlog the youngest request of the peer that has the most
+    /// may give way.
+    fn has_room_for(&self, peer: IpAddr) -> bool {
+        let Some(pending) = self.pending.get() else {
+            return false;
+        };
+        let backlog = {
+            let state = self.state.lock();
+            match state.phase {
+                Phase::Listening(_) => state.backlog,
+                _ => return false,
+            }
+        };
+        while pending.requests.len() >= backlog {
+            limited!(
+                warn,
+                "a listener's backlog is full, and a peer is refused: get its events sooner, or give rdma_listen a longer backlog"
+            );
+            match pending.requests.give_way_to(peer) {
+                Some(youngest) => self.refuse_waiting(&youngest),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Refuses a peer whose request waits in the channel of this listener. Does nothing if the program has received the request meanwhile.
+    fn refuse_waiting(&self, id: &Weak<Self>) {
+        let channel = self.channel();
+        let event = channel
+            .events
+            .extract_last(|event| Arc::as_ptr(&event.id) == id.as_ptr() && self.is_of(event));
+        if let Some(event) = event {
+            event.id.give_up_all();
+        }
+    }
+
+    /// Ends the youngest connection of the peer that has most of those that the program has accepted and that wait for the
+    /// ready-to-receive message. Returns false if there is none.
+    fn accepted_gives_way(&self) -> bool {
+        let Some(pending) = self.pending.get() else {
+            return false;
+        };
+        while let Some(youngest) = pending.accepted.give_way() {
+            if youngest.upgrade().is_some_and(|id| id.give_way()) {
+                limited!(
+                    warn,
+                    "no descriptor is left, and an accepted peer that has not sent its ready-to-receive message gives way to a newcomer"
+                );
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Ends a connection that waits for the ready-to-receive message. Returns false if it does not wait any more.
+    fn give_way(&self) -> bool {
+        let mut state = self.lock();
+        if !matches!(state.phase, Phase::Accepting(_)) {
+            return false;
+        }
+        self.accepting_failed(&mut state, CmEventKind::ConnectError, Errno::CONNRESET);
+        true
+    }
+
     // ---- called by the queue pair and by deadlines ----
 
     fn attend(&self) {
@@ -442,8 +510,12 @@ impl Timed for CmId {
                 let outcome = attempt.startup.expired(key);
                 self.initiator_came_to(&mut state, outcome);
             }
-            Phase::Offered(startup) | Phase::Accepting(startup) => {
+            Phase::Offered(startup) => {
                 let outcome = startup.expired(key);
+                self.responder_came_to(&mut state, outcome);
+            }
+            Phase::Accepting(accepting) => {
+                let outcome = accepting.startup.expired(key);
                 self.responder_came_to(&mut state, outcome);
             }
             _ => {}
@@ -453,13 +525,22 @@ impl Timed for CmId {
 
 impl AcceptorOwner for CmId {
     fn requested(&self, incoming: Arc<Incoming>) {
-        if let Some(refused) = self.take_request(incoming) {
+        let refused = if self.has_room_for(incoming.peer().ip()) {
+            self.take_request(incoming)
+        } else {
+            Some(incoming)
+        };
+        if let Some(refused) = refused {
             refused.refuse();
         }
     }
 
     /// Requests are taken at once, so there is none here that could end.
     fn ended(&self, _: u64) {}
+
+    fn one_gives_way(&self) -> bool {
+        self.accepted_gives_way()
+    }
 }
 
 impl Drop for CmId {

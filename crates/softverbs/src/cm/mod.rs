@@ -1,7 +1,7 @@
 //! The connection manager: `rdma_cm` over the start-up exchange of MPA, for the port space `RDMA_PS_TCP`.
 //!
 //! [`channel`] has channels and their events, [`state`] identifiers; [`resolve`] has local addresses and routes; [`active`] and [`passive`]
-//! are the two sides of a connection; [`sync`] makes calls wait for their events; [`id`] has the calls. [`queues`] and [`shared`] have the
+//! are the two sides of a connection, [`pending`] the shares of peers at a listener; [`sync`] makes calls wait for their events; [`id`] has the calls. [`queues`] and [`shared`] have the
 //! objects that identifiers make or share, and [`options`] their options. [`endpoint`] has the calls that do several steps, for the
 //! addresses that [`addrinfo`] finds. Only private data and read limits cross the wire, so the number of a peer's queue pair is unknown; a
 //! connection's own number takes its place.
@@ -15,6 +15,7 @@ mod event;
 mod id;
 mod options;
 mod passive;
+mod pending;
 mod queues;
 mod resolve;
 mod shared;

@@ -13,8 +13,9 @@ use iwarp_io::setup::{
 
 use super::carrier::carrier;
 use super::event::{CmEventKind, ConnParameters, status_of};
+use super::pending::Pending;
 use super::resolve::any;
-use super::state::{CmId, IdState, Phase, UNSTATED_READ_LIMIT};
+use super::state::{Accepting, Arrival, CmId, IdState, Phase, UNSTATED_READ_LIMIT};
 use crate::device::limits;
 use crate::error::{Errno, Error, Result, fail};
 use crate::qp::{ConnectionOwner, QpState, QueuePair, Signals};
@@ -22,7 +23,7 @@ use crate::qp::{ConnectionOwner, QpState, QueuePair, Signals};
 /// The time limit of a peer from its connection to its whole Request, and from this side's Reply to its ready-to-receive message.
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// The most requests that wait if the program names no number.
+/// The most requests that wait if the program names no number, and no more than half of the descriptors of the process.
 const LONGEST_BACKLOG: usize = 16 * 1024;
 /// The most half-open connections of a listener.
 const HALF_OPEN: usize = 1024;
@@ -56,10 +57,12 @@ impl CmId {
             total,
             per_peer: (total / 2).max(1),
         };
+        let longest = LONGEST_BACKLOG.min(descriptors::limit() / 2).max(1);
         state.backlog = usize::try_from(backlog)
             .ok()
-            .filter(|backlog| (1..LONGEST_BACKLOG).contains(backlog))
-            .unwrap_or(LONGEST_BACKLOG);
+            .filter(|backlog| (1..longest).contains(backlog))
+            .unwrap_or(longest);
+        self.pending.get_or_init(Pending::default);
         let bound = std::mem::take(&mut state.bound);
         acceptor
             .listen(bound, state.local, half_open)
@@ -68,22 +71,13 @@ impl CmId {
         Ok(())
     }
 
-    /// A whole Request has arrived: makes an identifier for it, and queues an event. Returns the Request if it has to be refused.
+    /// A whole Request has arrived for which the backlog has room: makes an identifier for it, and queues an event. Returns the Request if
+    /// it has to be refused.
     pub(super) fn take_request(&self, incoming: Arc<Incoming>) -> Option<Arc<Incoming>> {
-        let backlog = {
-            let state = self.state.lock();
-            match state.phase {
-                Phase::Listening(_) => state.backlog,
-                _ => return Some(incoming),
-            }
-        };
-        if self.events_that_wait() >= backlog {
-            limited!(
-                warn,
-                "a listener's backlog is full, and a peer is refused: get its events sooner, or give rdma_listen a longer backlog"
-            );
+        let Some(pending) = self.pending.get() else {
             return Some(incoming);
-        }
+        };
+        let (key, peer) = (incoming.key(), incoming.peer().ip());
         let Ok(id) = Self::create(&self.channel()) else {
             return Some(incoming);
         };
@@ -104,6 +98,10 @@ impl CmId {
             state.device = Some(device);
             (state.local, state.peer) = (Some(request.local()), Some(request.peer()));
             state.limits = offered;
+            state.arrival = Some(Arrival {
+                key,
+                accepted: Arc::clone(&pending.accepted),
+            });
             match request.watch(&self.engine.driver, id.this.clone()) {
                 Ok(startup) => state.phase = Phase::Offered(Box::new(startup)),
                 Err(error) => {
@@ -112,7 +110,8 @@ impl CmId {
                 }
             }
         }
-        self.tell_request(id, parameters);
+        let place = pending.requests.add(key, peer, id.this.clone());
+        self.tell_request(id, parameters, place);
         None
     }
 
@@ -167,7 +166,12 @@ impl CmId {
             state.phase = Phase::Connected;
             self.tell(CmEventKind::Established, 0, ConnParameters::default());
         } else {
-            state.phase = Phase::Accepting(startup);
+            let place = state.arrival.as_ref().and_then(|arrival| {
+                let peer = state.peer?.ip();
+                Some(arrival.accepted.add(arrival.key, peer, self.this.clone()))
+            });
+            let startup = *startup;
+            state.phase = Phase::Accepting(Box::new(Accepting { startup, place }));
         }
         Ok(())
     }
@@ -200,9 +204,10 @@ impl CmId {
 
     /// Takes up signals while the ready-to-receive message is awaited.
     pub(super) fn accepting(&self, state: &mut IdState, signals: Signals) {
-        let Phase::Accepting(startup) = &mut state.phase else {
+        let Phase::Accepting(accepting) = &mut state.phase else {
             return;
         };
+        let startup = &mut accepting.startup;
         let outcome = if signals.contains(Signals::READY) {
             startup.handle_ready()
         } else if signals.intersects(Signals::PEER_CLOSED | Signals::TERMINATED) {
@@ -234,15 +239,20 @@ impl CmId {
             state.phase = Phase::Gone;
             return;
         }
+        let (kind, errno) = match failure {
+            ResponderFailure::TimedOut => (CmEventKind::Unreachable, Errno::TIMEDOUT),
+            _ => (CmEventKind::ConnectError, Errno::CONNRESET),
+        };
+        self.accepting_failed(state, kind, errno);
+    }
+
+    /// Ends an accepted connection that was not established.
+    pub(super) fn accepting_failed(&self, state: &mut IdState, kind: CmEventKind, errno: Errno) {
         state.phase = Phase::Over;
         if let Some(qp) = &state.qp {
             state.done.news.push(qp.endpoint().abort());
         }
         state.done.guard = state.guard.take();
-        let (kind, errno) = match failure {
-            ResponderFailure::TimedOut => (CmEventKind::Unreachable, Errno::TIMEDOUT),
-            _ => (CmEventKind::ConnectError, Errno::CONNRESET),
-        };
         self.tell(kind, status_of(errno), ConnParameters::default());
     }
 }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use iwarp_io::endpoint::{Drivers, ReadLimits, Start};
@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use super::channel::{Attachment, ChannelOf, EventOf};
 use super::event::{CmEventKind, ConnParameters, LastEvent};
 use super::options::IdQpOptions;
+use super::pending::{Pending, PendingList, PendingPlace};
 use super::shared::SharedDevice;
 use crate::cq::CompletionQueue;
 use crate::device::{Device, DeviceKind, limits};
@@ -44,6 +45,8 @@ pub struct CmId {
     /// The event that a call of a synchronous identifier has waited for last.
     pub(super) last_event: Mutex<Option<LastEvent>>,
     pub(super) state: Mutex<IdState>,
+    /// The connections of a listener that are not established.
+    pub(super) pending: OnceLock<Pending<Self>>,
     /// Signals of the queue pair that were not handled yet.
     pub(super) signals: AtomicU8,
     /// The number of the connection.
@@ -74,7 +77,7 @@ pub(super) enum Phase {
     /// The peer has given up before the program decided.
     Gone,
     /// The Reply was sent, and the peer's ready-to-receive message has not arrived.
-    Accepting(Box<MpaStartup<Responder>>),
+    Accepting(Box<Accepting>),
     Connected,
     /// The program has disconnected, and the peer has not ended its direction.
     Disconnecting,
@@ -103,6 +106,22 @@ pub(super) enum Dial {
     Idle,
 }
 
+/// A connection that the program has accepted.
+pub(super) struct Accepting {
+    pub(super) startup: MpaStartup<Responder>,
+    /// The place among those of its listener that wait for the ready-to-receive message.
+    #[expect(dead_code, reason = "counted until it is dropped")]
+    pub(super) place: Option<PendingPlace<CmId>>,
+}
+
+/// The request for which an identifier was made.
+pub(super) struct Arrival {
+    /// Its number at the listener.
+    pub(super) key: u64,
+    /// The accepted identifiers of the listener.
+    pub(super) accepted: Arc<PendingList<CmId>>,
+}
+
 /// An attempt that the peer has accepted.
 pub(super) struct Answered {
     pub(super) startup: MpaStartup<Initiator>,
@@ -125,6 +144,8 @@ pub(super) struct IdState {
     pub(super) gives_up_after: Option<Duration>,
     /// The most requests that wait in the channel.
     pub(super) backlog: usize,
+    /// The request for which the identifier was made.
+    pub(super) arrival: Option<Arrival>,
     /// The queue pair of the program, or one that carries a connection of a program without a queue pair.
     pub(super) qp: Option<Arc<QueuePair>>,
     /// The program has made the queue pair for this identifier.
@@ -193,6 +214,7 @@ impl CmId {
                 channel: Mutex::new(attachment),
                 last_event: Mutex::default(),
                 state: Mutex::default(),
+                pending: OnceLock::new(),
                 signals: AtomicU8::new(0),
                 number,
                 acknowledgements: Arc::default(),
@@ -255,7 +277,7 @@ impl CmId {
     }
 
     /// Returns true for events that count at this identifier.
-    fn is_of(&self, event: &CmEvent) -> bool {
+    pub(super) fn is_of(&self, event: &CmEvent) -> bool {
         Arc::ptr_eq(&event.counter, &self.acknowledgements)
     }
 
@@ -271,12 +293,18 @@ impl CmId {
             status,
             parameters,
             counter: Arc::clone(&self.acknowledgements),
+            place: None,
         };
         self.channel.lock().channel().events.push(event);
     }
 
     /// Leaves the request of a peer in the channel of this listener.
-    pub(super) fn tell_request(&self, id: Arc<Self>, parameters: ConnParameters) {
+    pub(super) fn tell_request(
+        &self,
+        id: Arc<Self>,
+        parameters: ConnParameters,
+        place: PendingPlace<Self>,
+    ) {
         let Some(listener) = self.this.upgrade() else {
             return;
         };
@@ -287,6 +315,7 @@ impl CmId {
             status: 0,
             parameters,
             counter: Arc::clone(&self.acknowledgements),
+            place: Some(place),
         };
         Self::push(&self.channel.lock(), event);
     }
@@ -298,12 +327,6 @@ impl CmId {
             *event.id.channel.lock() = Attachment::to(attachment.channel());
         }
         attachment.channel().events.push(event);
-    }
-
-    /// Returns the number of the identifier's events that wait in its channel.
-    pub(super) fn events_that_wait(&self) -> usize {
-        let channel = self.channel();
-        channel.events.count(|event| self.is_of(event))
     }
 
     /// Takes the events of the identifier that the program has not received out of the channel.
