@@ -23,6 +23,8 @@ mod nd_strangers;
 mod nd_system_calls;
 mod nd_udp;
 mod nd_wire_conform;
+#[cfg(target_os = "linux")]
+mod packages;
 mod promises;
 mod repository;
 mod rows;
