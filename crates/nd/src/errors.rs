@@ -180,8 +180,8 @@ impl Failure {
         match error.kind() {
             // Ports below 1024, and addresses that stand for all hosts of a network, to which connecting is forbidden.
             io::ErrorKind::PermissionDenied => failure.advise(
-                "name the address of one host and a port above 1023, or look for a rule of this machine that forbids it (its firewall \
-                 and routes, seccomp, SELinux)",
+                "name the address of one host and a port above 1023, or look for a rule that forbids it (a firewall here or, over IPv6, on \
+                 the way, routes, seccomp, SELinux)",
             ),
             io::ErrorKind::ConnectionRefused => {
                 failure.advise("check address and port, and that the other side listens there")
@@ -507,13 +507,13 @@ const TABLE: &[Row] = &[
     ),
     row(
         Status::NETWORK_UNREACHABLE,
-        "there is no route to this network",
-        "check the address and this machine's network",
+        "no route leads to this network, or a firewall refuses it",
+        "check the address, this machine's network, and the firewalls on the way",
     ),
     row(
         Status::HOST_UNREACHABLE,
-        "the host does not answer",
-        "check the address, and that the host is up",
+        "there is no such host, or a firewall refuses to let it be reached",
+        "check the address, that the host is up, and the firewalls on the way",
     ),
     row(
         Status::CONNECTION_ABORTED,
@@ -606,6 +606,9 @@ const NO_NETLINK: &str = "name the address to use, or let the program have netli
 const NARROW: &str = "the way to the peer is too narrow for QUIC: raise the MTU of the interface or the route that leads there to 1280 or \
     more, or connect over TCP";
 
+const UNREACHABLE: &str = "there is no such host, or a firewall refuses to let it be reached: check the address, this machine's network, that \
+    the host is up, and the firewalls on the way";
+
 const FORBIDDEN: &str = "a rule of this machine forbids it: look at its firewall and routes, and at the sandbox or container \
     that the program runs in (seccomp, SELinux)";
 
@@ -651,9 +654,7 @@ fn io_advice(error: &io::Error) -> &'static str {
         Kind::OutOfMemory => "free some memory, or raise its limits (ulimit -v, ulimit -d)",
         Kind::AddrInUse => "choose another port",
         Kind::AddrNotAvailable => "see this machine's addresses with `nd info`",
-        Kind::NetworkUnreachable | Kind::HostUnreachable => {
-            "check the address and this machine's network"
-        }
+        Kind::NetworkUnreachable | Kind::HostUnreachable => UNREACHABLE,
         Kind::InvalidFilename => "choose another name",
         Kind::BrokenPipe => "look at why the reader ended",
         _ => "correct that and try again",

@@ -13,6 +13,9 @@ const PANEL: (f64, f64) = (430.0, 300.0);
 const MARGIN: (f64, f64, f64, f64) = (74.0, 64.0, 18.0, 52.0);
 const LEGEND_LINE: f64 = 20.0;
 const LEGEND_COLUMN: f64 = 250.0;
+const NOTE_LINE: f64 = 16.0;
+/// The width of a character of a note, in the widest of the usual fonts.
+const NOTE_CHARACTER: f64 = 6.2;
 
 /// A curve's colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,12 +138,18 @@ pub struct Panel {
 /// The drawing of all panels that have a curve, or `None` if there is none. Curves of several panels that look alike have one place in
 /// the legend.
 #[must_use]
-pub fn svg(mut panels: Vec<Panel>) -> Option<String> {
-    panels.retain(|panel| !panel.curves.is_empty());
-    (!panels.is_empty()).then(|| draw(&panels))
+pub fn svg(panels: Vec<Panel>) -> Option<String> {
+    svg_with_notes(panels, &[])
 }
 
-fn draw(panels: &[Panel]) -> String {
+/// As [`svg`], with these notes below the legend. A long note has several lines.
+#[must_use]
+pub fn svg_with_notes(mut panels: Vec<Panel>, notes: &[String]) -> Option<String> {
+    panels.retain(|panel| !panel.curves.is_empty());
+    (!panels.is_empty()).then(|| draw(&panels, notes))
+}
+
+fn draw(panels: &[Panel], notes: &[String]) -> String {
     let (left, top, right, bottom) = MARGIN;
     let step = left + PANEL.0 + right;
     let width = step * panels.len() as f64;
@@ -153,7 +162,13 @@ fn draw(panels: &[Panel]) -> String {
     let columns = ((width - left) / LEGEND_COLUMN).floor().max(1.0);
     let legend_lines = (legend.len() as f64 / columns).ceil();
     let legend_top = top + PANEL.1 + bottom;
-    let height = legend_top + legend_lines * LEGEND_LINE + 18.0;
+    let notes_top = legend_top + legend_lines * LEGEND_LINE + 18.0;
+    let columns_of_text = ((width - left - right) / NOTE_CHARACTER) as usize;
+    let notes: Vec<_> = notes
+        .iter()
+        .flat_map(|note| wrapped(note, columns_of_text))
+        .collect();
+    let height = notes_top + notes.len() as f64 * NOTE_LINE;
     let titles: Vec<_> = panels.iter().map(|panel| panel.title).collect();
     let title = titles.join("; ");
     let mut out = String::with_capacity(16 << 10);
@@ -187,8 +202,38 @@ fn draw(panels: &[Panel]) -> String {
             curve.label
         );
     }
+    for (i, line) in notes.iter().enumerate() {
+        let y = notes_top + i as f64 * NOTE_LINE;
+        let _ = writeln!(
+            out,
+            "<text class=\"tick\" x=\"{left:.1}\" y=\"{y:.1}\">{}</text>",
+            escaped(line)
+        );
+    }
     out.push_str("</svg>\n");
     out
+}
+
+/// The lines of a text with at most this many characters each, unless a word is longer. The lines after the first are indented.
+fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            Some(_) => lines.push(format!("\u{2003}{word}")),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 fn draw_panel(out: &mut String, panel: &Panel) {
@@ -384,6 +429,23 @@ mod tests {
         for label in ["a", "b", "c"] {
             assert_eq!(text.matches(&format!(">{label}</text>")).count(), 1);
         }
+    }
+
+    #[test]
+    fn notes_are_below_the_legend_in_lines_that_fit() {
+        let long = "words ".repeat(60) + "<&> end";
+        let notes = ["short".to_owned(), long];
+        let text = svg_with_notes(vec![panel("one", &["a"])], &notes).expect("a panel");
+        let plain = svg(vec![panel("one", &["a"])]).expect("a panel");
+        let height = |text: &str| {
+            let (_, rest) = text.split_once(" height=\"").unwrap();
+            rest.split_once('"').unwrap().0.parse::<f64>().unwrap()
+        };
+        assert!(height(&text) > height(&plain) + 5.0 * NOTE_LINE);
+        assert!(text.contains(">short</text>") && text.contains("&lt;&amp;&gt; end</text>"));
+        let lines = text.lines().filter(|line| line.contains("words"));
+        assert!(lines.clone().count() >= 5);
+        assert!(lines.clone().all(|line| line.len() < 180), "{text}");
     }
 
     #[test]

@@ -173,9 +173,9 @@ statuses! {
     CONNECTION_INVALID = 0xC000_023A, "ND_CONNECTION_INVALID";
     /// `ND_CONNECTION_ACTIVE`: the queue pair is connected or connecting already.
     CONNECTION_ACTIVE = 0xC000_023B, "ND_CONNECTION_ACTIVE";
-    /// `ND_NETWORK_UNREACHABLE`: there is no route to the network.
+    /// `ND_NETWORK_UNREACHABLE`: no route leads to the network, or a firewall on the way refuses it.
     NETWORK_UNREACHABLE = 0xC000_023C, "ND_NETWORK_UNREACHABLE";
-    /// `ND_HOST_UNREACHABLE`: the host does not answer.
+    /// `ND_HOST_UNREACHABLE`: there is no such host, or a firewall refuses to let it be reached. A TCP socket cannot tell these apart.
     HOST_UNREACHABLE = 0xC000_023D, "ND_HOST_UNREACHABLE";
     /// `ND_CONNECTION_ABORTED`: the peer has given up during connection set-up.
     CONNECTION_ABORTED = 0xC000_0241, "ND_CONNECTION_ABORTED";

@@ -22,6 +22,8 @@ mod nd_run;
 mod nd_strangers;
 mod nd_system_calls;
 mod nd_udp;
+#[cfg(target_os = "linux")]
+mod nd_unreachable;
 mod nd_wire_conform;
 #[cfg(target_os = "linux")]
 mod packages;

@@ -320,27 +320,44 @@ fn a_pipe_is_sent_as_it_is_written() {
 }
 
 #[test]
-fn standard_input_is_sent_by_its_name() {
+fn standard_input_is_sent_by_its_names() {
     let folder = tempfile::tempdir().unwrap();
-    let copy = folder.path().join("copy");
-    let mut recv = nd::start(args![
-        "cat",
-        "recv",
-        "--listen",
-        "127.0.0.1:0",
-        "--out",
-        &copy
-    ]);
-    let address = recv.address();
-    let send = nd::shell(&format!(
-        "printf hello | {} cat send /dev/stdin {address}",
-        nd::binary().display()
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("file"), "he\nllo").unwrap();
+    let (nd, file) = (nd::binary().display(), path("file"));
+    for (line, octets) in [
+        ("printf hello | ND cat send /dev/stdin TO", "hello"),
+        ("printf hello | ND cat send - TO", "hello"),
+        ("ND cat send - TO <FILE", "he\nllo"),
+        // What another program has read is not sent.
+        ("{ read -r first; ND cat send - TO; } <FILE", "llo"),
+        ("ND cat send - TO </dev/null", ""),
+    ] {
+        let mut recv = nd::start(args![
+            "cat",
+            "recv",
+            "--listen",
+            "127.0.0.1:0",
+            "--out",
+            path("copy")
+        ]);
+        let address = recv.address();
+        let line = line
+            .replace("ND", &nd.to_string())
+            .replace("FILE", &file.display().to_string())
+            .replace("TO", &address.to_string());
+        let sent = nd::shell(&line).finish();
+        sent.assert_success();
+        assert!(sent.stderr.is_empty(), "{sent}");
+        recv.finish().assert_success();
+        assert_eq!(fs::read_to_string(path("copy")).unwrap(), octets, "{line}");
+    }
+    let from = nd::shell(&format!(
+        "{nd} cat send - 127.0.0.1:7 <{}",
+        folder.path().display()
     ));
-    let sent = send.finish();
-    sent.assert_success();
-    assert!(sent.stderr.is_empty(), "{sent}");
-    recv.finish().assert_success();
-    assert_eq!(fs::read(copy).unwrap(), b"hello");
+    from.finish()
+        .assert_failure("cannot send standard input: it is a directory");
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(crate) enum Cat {
 
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
-    /// The file to send
+    /// The file to send; - for standard input
     pub(crate) file: PathBuf,
 
     /// Where the receiver listens: HOST:PORT

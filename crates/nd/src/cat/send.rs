@@ -19,12 +19,16 @@ use crate::session::{self, Region, Setup};
 /// Sends a file to a waiting receiver.
 pub(crate) fn send(args: &SendArgs) -> Result<()> {
     let capture = args.common.adapter.capture.as_deref();
-    place::check_capture(capture, &args.file)?;
-    let Source { mut file, size } = Source::open(&args.file)?;
+    place::check_capture(capture, Source::place(&args.file))?;
+    let Source {
+        mut file,
+        size,
+        name,
+    } = Source::open(&args.file)?;
     let addresses = session::resolve(&args.address)?;
     let setup = args.common.setup()?;
     let sent = connect_to_any(&setup, &addresses, args.via, size).and_then(|mut sender| {
-        let doing = format!("send {} to {}", args.file.display(), sender.peer);
+        let doing = format!("send {name} to {}", sender.peer);
         let mut progress = Progress::new(size, "sending");
         let sent = sender.run(&mut file, &doing, &mut progress);
         match &sent {

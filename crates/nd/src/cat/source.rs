@@ -1,4 +1,4 @@
-//! The file that is sent: a regular file, or anything else that can be read to an end.
+//! The file that is sent: a regular file, standard input, or anything else that can be read to an end.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -13,26 +13,67 @@ pub(super) struct Source {
     pub(super) file: File,
     /// The octets that are sent: those that a regular file has now. `None`: all octets up to the end, whenever that comes.
     pub(super) size: Option<u64>,
+    /// What messages call it.
+    pub(super) name: String,
 }
+
+/// The path that means standard input.
+const STDIN: &str = "-";
 
 impl Source {
     /// Opens the file. If it is a pipe, prints a message and waits for a writer.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let explain = |error| Failure::io(format_args!("open {}", path.display()), &error);
-        let found = fs::metadata(path).map_err(explain)?;
-        if found.is_dir() {
-            return Err(Failure::new(
-                format!("cannot send {}: it is a directory", path.display()),
-                "name a file",
-            ));
-        }
-        if is_named_pipe(path, &found) {
-            stderr::note(format_args!("waiting for data from {}", path.display()));
-        }
-        let mut file = File::open(path).map_err(explain)?;
+        let is_stdin = path == Path::new(STDIN);
+        let name = if is_stdin {
+            "standard input".to_owned()
+        } else {
+            path.display().to_string()
+        };
+        let explain = |error| Failure::io(format_args!("open {name}"), &error);
+        // A directory can be opened on some systems only.
+        let check = |found: &Metadata| {
+            if !found.is_dir() {
+                return Ok(());
+            }
+            let what = format!("cannot send {name}: it is a directory");
+            Err(Failure::new(what, "name a file"))
+        };
+        let mut file = if is_stdin {
+            stdin().map_err(explain)?
+        } else {
+            let found = fs::metadata(path).map_err(explain)?;
+            check(&found)?;
+            if is_named_pipe(path, &found) {
+                stderr::note(format_args!("waiting for data from {name}"));
+            }
+            File::open(path).map_err(explain)?
+        };
+        check(&file.metadata().map_err(explain)?)?;
         let size = size(&mut file).map_err(explain)?;
-        Ok(Self { file, size })
+        Ok(Self { file, size, name })
     }
+
+    /// A path that leads to the same file, for [`super::place`].
+    pub(super) fn place(path: &Path) -> &Path {
+        if path == Path::new(STDIN) && cfg!(unix) {
+            Path::new("/dev/stdin")
+        } else {
+            path
+        }
+    }
+}
+
+/// Standard input without the buffer of `std`.
+#[cfg(unix)]
+fn stdin() -> io::Result<File> {
+    use std::os::fd::AsFd;
+    Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
+}
+
+#[cfg(windows)]
+fn stdin() -> io::Result<File> {
+    use std::os::windows::io::AsHandle;
+    Ok(io::stdin().as_handle().try_clone_to_owned()?.into())
 }
 
 /// The octets of a regular file that are left to read. `None` if the system's figure is not that of the octets: files of `/proc`
@@ -75,7 +116,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("file");
         fs::write(&path, [7; 5000]).expect("written");
-        let Source { mut file, size } = Source::open(&path).expect("opened");
+        let Source { mut file, size, .. } = Source::open(&path).expect("opened");
         assert_eq!(size, Some(5000));
         let mut octets = Vec::new();
         file.read_to_end(&mut octets).expect("read");

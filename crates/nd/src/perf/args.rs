@@ -261,6 +261,15 @@ impl ServeArgs {
     }
 }
 
+/// The rows that a user has chosen.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rows {
+    /// Those that are measured.
+    pub(super) measured: Vec<Spec>,
+    /// Those that cannot be measured, each with the reason.
+    pub(super) senseless: Vec<(Spec, String)>,
+}
+
 impl TestArgs {
     /// Returns the plan by which rows are measured.
     pub(super) fn plan(&self) -> Result<Plan> {
@@ -342,14 +351,14 @@ impl TestArgs {
 
     /// The rows, in the order in which they are shown. Combinations that make no sense are left out of a sweep. If no other
     /// combination is left, they are an error.
-    pub(super) fn rows(&self, placement: Placement) -> Result<Vec<Spec>> {
+    pub(super) fn rows(&self, placement: Placement) -> Result<Rows> {
         self.check_chosen()?;
         let (transport, crcs): (_, &[Switch]) = if self.udp {
             (Transport::Udp, &[Switch::Off])
         } else {
             (Transport::Tcp, &[Switch::Off, Switch::On])
         };
-        let mut rows = Vec::new();
+        let mut rows = Rows::default();
         let mut senseless = None;
         for test in or(&self.test, &[Test::Latency, Test::Bandwidth, Test::Rate]) {
             // Setting connections up moves no messages, so the choices about messages do not apply.
@@ -376,8 +385,11 @@ impl TestArgs {
                             };
                             spec.check_numbers()?;
                             match spec.check_sense() {
-                                Ok(()) => rows.push(spec),
-                                Err(failure) => senseless = Some(failure),
+                                Ok(()) => rows.measured.push(spec),
+                                Err(failure) => {
+                                    rows.senseless.push((spec, failure.what()));
+                                    senseless = Some(failure);
+                                }
                             }
                         }
                     }
@@ -385,7 +397,7 @@ impl TestArgs {
             }
         }
         match senseless {
-            Some(failure) if rows.is_empty() => Err(failure),
+            Some(failure) if rows.measured.is_empty() => Err(failure),
             _ => Ok(rows),
         }
     }
@@ -490,7 +502,7 @@ mod tests {
     }
 
     fn rows(line: &str) -> Vec<Spec> {
-        parse(line).rows(Placement::Apart).expect(line)
+        parse(line).rows(Placement::Apart).expect(line).measured
     }
 
     fn refusal(line: &str) -> String {

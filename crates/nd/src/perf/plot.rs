@@ -7,9 +7,12 @@ use std::collections::BTreeMap;
 
 use nd::plot::{self, CONNECTIONS, Colour, Curve, Marker, Panel, Points, SIZES, Stroke};
 
+use super::args::Rows;
 use super::outcome::{BaselineFigures, Comparison, Outcome};
+use super::report;
 use super::spec::{Mode, Op, Receives, Spec, Test, Transport};
 use super::stats::{Figures, median};
+use crate::units;
 
 /// One line of a panel. The order is that of the legend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,8 +124,8 @@ pub(super) fn draws(row: &Spec) -> bool {
     matches!(row.test, Test::Latency | Test::Bandwidth | Test::Scale)
 }
 
-/// The drawing of all results that can be drawn, or `None` if there is none.
-pub(super) fn svg(outcomes: &[Outcome]) -> Option<String> {
+/// The drawing of all results that can be drawn, or `None` if there is none. It names each of the chosen rows of which it shows nothing.
+pub(super) fn svg(outcomes: &[Outcome], chosen: &Rows) -> Option<String> {
     let latency = Panel {
         title: "Latency (half a round trip; a whole Read), median",
         unit: plot::time,
@@ -153,7 +156,72 @@ pub(super) fn svg(outcomes: &[Outcome]) -> Option<String> {
         over: CONNECTIONS,
         curves: curves(memory_lines(outcomes)),
     };
-    plot::svg(vec![latency, bandwidth, of_many, memory])
+    let notes = notes(left_out(outcomes, chosen));
+    plot::svg_with_notes(vec![latency, bandwidth, of_many, memory], &notes)
+}
+
+/// The chosen rows of which the drawing lacks something, with the reason.
+fn left_out(outcomes: &[Outcome], chosen: &Rows) -> Vec<(Spec, String)> {
+    let mut all = chosen.senseless.clone();
+    for (i, spec) in chosen.measured.iter().enumerate() {
+        let why = match outcomes.get(i) {
+            _ if !draws(spec) => "only latency, bandwidth and idle connections are drawn",
+            None => "the run ended before this row",
+            Some(outcome) if value(outcome).is_none() => "no turn of this row was measured",
+            Some(outcome) if spec.test == Test::Scale && dearer(outcome).is_none() => {
+                "memory is not drawn, because it could not be measured at both sides"
+            }
+            Some(_) => continue,
+        };
+        all.push((*spec, why.to_owned()));
+    }
+    all
+}
+
+/// A line for each kind of rows that were left out for one reason.
+fn notes(left_out: Vec<(Spec, String)>) -> Vec<String> {
+    let mut kinds: Vec<(Spec, String, Vec<String>)> = Vec::new();
+    for (spec, why) in left_out {
+        let like = |kind: &&mut (Spec, String, _)| report::is_like(&kind.0, &spec) && kind.1 == why;
+        let size = units::bytes(spec.size.into());
+        match kinds.iter_mut().find(like) {
+            Some((_, _, sizes)) => sizes.push(size),
+            None => kinds.push((spec, why, vec![size])),
+        }
+    }
+    let notes = kinds.into_iter().map(|(spec, why, sizes)| {
+        let sizes = if spec.test == Test::Setup {
+            String::new()
+        } else {
+            format!(", {}", sizes.join(", "))
+        };
+        format!("Not shown: {}{sizes}: {why}", report::title(&spec))
+    });
+    notes.collect()
+}
+
+/// The value of a row in the panel of its test.
+fn value(outcome: &Outcome) -> Option<f64> {
+    let figures = &outcome.figures;
+    let value = match outcome.spec.test {
+        Test::Latency | Test::Scale => figures.latency?.p50,
+        Test::Bandwidth => figures.bytes_per_s,
+        Test::Rate | Test::Setup => return None,
+    };
+    Some(value).filter(|value| can_be_drawn(*value))
+}
+
+/// The memory of an idle connection at the side where it takes more.
+fn dearer(outcome: &Outcome) -> Option<f64> {
+    let [Some(here), Some(there)] = outcome.costs.memory else {
+        return None;
+    };
+    Some(here.max(there)).filter(|value| can_be_drawn(*value))
+}
+
+/// Returns true if a logarithmic axis has a place for the value.
+fn can_be_drawn(value: f64) -> bool {
+    value.is_finite() && value > 0.0
 }
 
 /// The lines as they are drawn, in the order of the legend.
@@ -183,13 +251,11 @@ fn place(spec: &Spec) -> u32 {
 
 fn memory_lines(outcomes: &[Outcome]) -> BTreeMap<Line, Points> {
     let mut lines = BTreeMap::<Line, Points>::new();
-    for Outcome { spec, costs, .. } in outcomes {
-        if let [Some(here), Some(there)] = costs.memory {
+    for outcome in outcomes {
+        if let Some(dearer) = dearer(outcome) {
+            let spec = &outcome.spec;
             let line = ours(spec, spec.receives);
-            let dearer = here.max(there);
-            if dearer.is_finite() && dearer > 0.0 {
-                lines.entry(line).or_default().insert(place(spec), dearer);
-            }
+            lines.entry(line).or_default().insert(place(spec), dearer);
         }
     }
     lines
@@ -203,7 +269,7 @@ fn lines(
     // The bare stream is measured again with every row with which it is compared. The drawing shows the median.
     let mut values: BTreeMap<Line, BTreeMap<u32, Vec<f64>>> = BTreeMap::new();
     let mut add = |line, size, figures: &Figures| {
-        if let Some(value) = value(figures).filter(|value| value.is_finite() && *value > 0.0) {
+        if let Some(value) = value(figures).filter(|value| can_be_drawn(*value)) {
             let points = values.entry(line).or_default();
             points.entry(size).or_default().push(value);
         }
@@ -239,7 +305,7 @@ fn lines(
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::tests::{bandwidth, beside_quic, latency, shared};
+    use super::super::report::tests::{bandwidth, beside_quic, latency, scale, setup, shared};
     use super::super::spec::Spec;
     use super::*;
 
@@ -265,6 +331,15 @@ mod tests {
         assert!(open.is_empty() && rest.trim().is_empty(), "{open:?}");
     }
 
+    /// The drawing of all that was chosen.
+    fn drawn(outcomes: &[Outcome]) -> Option<String> {
+        let chosen = Rows {
+            measured: outcomes.iter().map(|outcome| outcome.spec).collect(),
+            senseless: Vec::new(),
+        };
+        svg(outcomes, &chosen)
+    }
+
     fn sweep() -> Vec<Outcome> {
         let of = |outcome: Outcome, size| Outcome {
             spec: Spec {
@@ -281,7 +356,7 @@ mod tests {
 
     #[test]
     fn the_drawing_is_well_formed_and_says_what_is_what() {
-        let text = svg(&sweep()).expect("something to draw");
+        let text = drawn(&sweep()).expect("something to draw");
         assert_well_formed(&text);
         for word in [
             "Latency",
@@ -299,14 +374,14 @@ mod tests {
 
     #[test]
     fn one_point_of_one_kind_is_one_panel() {
-        let text = svg(&[bandwidth()]).expect("one point");
+        let text = drawn(&[bandwidth()]).expect("one point");
         assert_well_formed(&text);
         assert!(!text.contains("median") && text.contains("Bandwidth, one way"));
     }
 
     #[test]
     fn shared_receives_and_own_ones_are_two_lines() {
-        let text = svg(&[shared()]).expect("something to draw");
+        let text = drawn(&[shared()]).expect("something to draw");
         assert_well_formed(&text);
         for word in [
             "Send, poll, CRC off<",
@@ -319,20 +394,94 @@ mod tests {
 
     #[test]
     fn a_bare_quic_stream_is_named() {
-        let text = svg(&[beside_quic()]).expect("something to draw");
+        let text = drawn(&[beside_quic()]).expect("something to draw");
         assert_well_formed(&text);
         assert!(text.contains("bare QUIC, poll<") && !text.contains("TCP"));
     }
 
     #[test]
     fn where_nothing_was_measured_nothing_is_drawn() {
-        assert_eq!(svg(&[]), None);
+        assert_eq!(drawn(&[]), None);
         let nothing = Outcome {
             figures: super::super::stats::SideTurns::new().figures(&bandwidth().spec),
             baseline: None,
             ..bandwidth()
         };
-        assert_eq!(svg(&[nothing]), None);
+        assert_eq!(drawn(&[nothing]), None);
+    }
+
+    #[test]
+    fn rows_of_which_nothing_is_shown_are_named_with_the_reason() {
+        let text = drawn(&sweep()).expect("something to draw");
+        assert!(!text.contains("Not shown"), "{text}");
+        let unmeasured = Outcome {
+            figures: super::super::stats::SideTurns::new().figures(&bandwidth().spec),
+            ..bandwidth()
+        };
+        let mut of_many = scale();
+        of_many.costs.memory = [Some(4096.0), None];
+        let outcomes = [latency(), unmeasured, of_many, setup()];
+        let senseless = Spec {
+            mode: Mode::Event,
+            ..latency().spec
+        };
+        let rate = Spec {
+            test: Test::Rate,
+            ..bandwidth().spec
+        };
+        let late = Spec {
+            size: 8,
+            ..latency().spec
+        };
+        let of_size = |size| (Spec { size, ..senseless }, "it makes no event".to_owned());
+        let chosen = Rows {
+            measured: outcomes
+                .iter()
+                .map(|outcome| outcome.spec)
+                .chain([rate, late])
+                .collect(),
+            senseless: vec![of_size(8), of_size(1024)],
+        };
+        let text = svg(&outcomes, &chosen).expect("something to draw");
+        assert_well_formed(&text);
+        // A line break is in the middle of a note.
+        let text = text.replace('\u{2003}', "");
+        let texts = text.split(['<', '>']).filter(|text| !text.is_empty());
+        let text: Vec<_> = texts.map(str::trim).collect();
+        let text = text.join(" ");
+        let notes = text.matches("Not shown: ").count();
+        assert_eq!(notes, 6, "{text}");
+        for (row, why) in [
+            (
+                "RDMA Write latency, event, CRC off, 8 B, 1 KiB",
+                "it makes no event",
+            ),
+            (
+                "RDMA Write bandwidth, poll, CRC off, depth 32, 64 KiB",
+                "no turn of this row was measured",
+            ),
+            (
+                "10 000 idle connections, Send latency on one, poll, CRC off, 8 B",
+                "memory is not drawn",
+            ),
+            (
+                "connections set up and torn down beside 50 idle ones, CRC off",
+                "only latency, bandwidth",
+            ),
+            (
+                "RDMA Write rate, poll, CRC off, depth 32, 64 KiB",
+                "only latency, bandwidth",
+            ),
+            (
+                "RDMA Write latency, poll, CRC off, 8 B",
+                "the run ended before this row",
+            ),
+        ] {
+            let (_, note) = text
+                .split_once(&format!("Not shown: {row}: "))
+                .unwrap_or_else(|| panic!("{row}: {text}"));
+            assert!(note.starts_with(why), "{row}: {note}");
+        }
     }
 
     #[test]
@@ -345,7 +494,7 @@ mod tests {
             },
             ..outcome
         }));
-        let text = svg(&all).expect("something to draw");
+        let text = drawn(&all).expect("something to draw");
         assert_eq!(text.matches("bare TCP, poll").count(), 1);
     }
 }

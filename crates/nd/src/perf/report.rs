@@ -98,7 +98,7 @@ impl Report {
 }
 
 /// Returns true if two rows are in the same table.
-fn is_like(a: &Spec, b: &Spec) -> bool {
+pub(super) fn is_like(a: &Spec, b: &Spec) -> bool {
     Spec { size: b.size, ..*a } == *b
 }
 

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use nd::cores::Watch;
 
 use super::affinity;
-use super::args::{LocalArgs, RunArgs, Switch, TestArgs};
+use super::args::{LocalArgs, Rows, RunArgs, Switch, TestArgs};
 use super::control::{Control, not_understood};
 use super::link::{check_choices, check_transport};
 use super::local::Second;
@@ -31,7 +31,7 @@ const ANSWER: Duration = Duration::from_secs(60);
 /// Rows between this process and one that waits elsewhere.
 pub(super) fn remote(args: &RunArgs) -> Result<()> {
     let (tests, mut plan, rows) = chosen(&args.tests, args.url.as_deref(), Placement::Free)?;
-    let plot = plot_file(&tests, &rows)?;
+    let plot = plot_file(&tests, &rows.measured)?;
     let addresses = session::resolve(&args.address)?;
     let mut control = connect(&addresses, &args.address)?;
     control.allow(plan.timeout)?;
@@ -44,7 +44,7 @@ fn chosen(
     tests: &TestArgs,
     url: Option<&str>,
     placement: Placement,
-) -> Result<(TestArgs, Plan, Vec<Spec>)> {
+) -> Result<(TestArgs, Plan, Rows)> {
     let mut tests = tests.clone();
     if let Some(url) = url
         && tests.crc.is_empty()
@@ -55,7 +55,7 @@ fn chosen(
     let (mut plan, rows) = (tests.plan()?, tests.rows(placement)?);
     plan.url = url.map(str::to_owned);
     check_choices(url, plan.fault.as_deref())?;
-    for row in &rows {
+    for row in &rows.measured {
         check_transport(url, row.transport)?;
     }
     Ok((tests, plan, rows))
@@ -70,7 +70,7 @@ pub(super) fn local(args: &LocalArgs, verbose: u8) -> Result<()> {
     };
     provider::check_for_two_processes(args.url.as_deref())?;
     let (tests, mut plan, rows) = chosen(&args.tests, args.url.as_deref(), placement)?;
-    let plot = plot_file(&tests, &rows)?;
+    let plot = plot_file(&tests, &rows.measured)?;
     plan.steady = args.steady.is_some();
     let nanos = args.steady.flatten().map(NonZeroU32::get);
     plan.usual = nanos.map(|nanos| Duration::from_nanos(nanos.into()));
@@ -101,7 +101,11 @@ pub(super) fn connect(addresses: &[SocketAddr], name: &str) -> Result<Control> {
     let stream = TcpStream::connect(addresses).map_err(|error| {
         let failure = Failure::socket(format_args!("connect to {name}"), &error);
         match error.kind() {
-            ErrorKind::PermissionDenied | ErrorKind::Unsupported => failure,
+            // Their own advice names what a user can look at.
+            ErrorKind::PermissionDenied
+            | ErrorKind::Unsupported
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable => failure,
             _ => failure.advise("check address and port, and that `nd perf serve` runs there"),
         }
     })?;
@@ -113,10 +117,10 @@ fn sweep(
     mut control: Control,
     (args, plot): (&TestArgs, Option<OutputFile>),
     plan: &Plan,
-    rows: &[Spec],
+    rows: &Rows,
 ) -> Result<()> {
-    affinity::note_one_processor(rows.iter());
-    let bar = bar(rows.iter().map(|spec| plan.steps(spec)).sum());
+    affinity::note_one_processor(rows.measured.iter());
+    let bar = bar(rows.measured.iter().map(|spec| plan.steps(spec)).sum());
     let mut report = Report::new(args.format);
     let mut ended = Ok(());
     let interrupt = Interrupt::watch();
@@ -125,7 +129,7 @@ fn sweep(
         interrupt.check()
     };
     let mut seen = Watch::default();
-    for spec in rows {
+    for spec in &rows.measured {
         bar.set_message(report::title(spec));
         let plan = plan.after(&seen);
         ended = await_cores(&plan);
@@ -143,7 +147,7 @@ fn sweep(
     bar.finish_and_clear();
     report.finish()?;
     // Without a figure, an error has ended the test, and is reported.
-    let drawn = match plot.zip(plot::svg(report.outcomes())) {
+    let drawn = match plot.zip(plot::svg(report.outcomes(), rows)) {
         Some((file, svg)) => file.write(&svg),
         None => Ok(()),
     };
