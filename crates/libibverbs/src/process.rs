@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use rdma_buffer::environment;
 use softverbs::{Device, DeviceKind, Error, Process, ProcessOptions, Result};
 
 use crate::border::{PerProcess, at_exit, end_waits, watch_forks};
@@ -84,15 +85,14 @@ pub(crate) fn broke() {
 fn options() -> ProcessOptions {
     let mut options = ProcessOptions::default();
     options.interrupts = Some(end_waits);
-    if env::var("SOFTND_VERBS_AS").is_ok_and(|kind| kind == "iwarp") {
+    if environment::text("SOFTND_VERBS_AS").is_some_and(|kind| kind == "iwarp") {
         options.kind = DeviceKind::Iwarp;
     }
-    options.interface = env::var("SOFTND_VERBS_INTERFACE").ok();
-    options.capture = env::var_os("SOFTND_VERBS_CAPTURE").map(|folder| capture(folder.as_ref()));
-    options.ports = env::var("SOFTND_VERBS_PORTS")
-        .ok()
-        .and_then(|text| ports(&text));
-    if env::var("SOFTND_VERBS_CRC").is_ok_and(|crc| crc == "off") {
+    options.interface = environment::text("SOFTND_VERBS_INTERFACE");
+    let folder = environment::variable("SOFTND_VERBS_CAPTURE");
+    options.capture = folder.map(|folder| capture(folder.as_ref()));
+    options.ports = environment::text("SOFTND_VERBS_PORTS").and_then(|text| ports(&text));
+    if environment::text("SOFTND_VERBS_CRC").is_some_and(|crc| crc == "off") {
         options.crc = false;
     }
     options

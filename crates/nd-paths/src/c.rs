@@ -54,8 +54,13 @@ pub(crate) fn text<'a>(text: *const c_char) -> Option<&'a [u8]> {
     Some(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
-/// A variable of the environment.
+// SAFETY: the C library has this function with this type; the crate `libc` does not declare it for Linux.
+unsafe extern "C" {
+    fn secure_getenv(name: *const c_char) -> *mut c_char;
+}
+
+/// A variable of the environment, which a program with more rights than its user does not follow.
 pub(crate) fn environment(name: &CStr) -> Option<&'static [u8]> {
     // SAFETY: the name ends in a zero. No thread changes the environment before the program starts.
-    text(unsafe { libc::getenv(name.as_ptr()) })
+    text(unsafe { secure_getenv(name.as_ptr()) })
 }

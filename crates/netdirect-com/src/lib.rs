@@ -28,8 +28,6 @@ pub mod checks;
 #[cfg(unix)]
 mod context;
 #[cfg(unix)]
-pub mod environment;
-#[cfg(unix)]
 pub mod export;
 #[cfg(unix)]
 pub mod handle;
@@ -37,3 +35,5 @@ pub mod handle;
 pub mod import;
 #[cfg(unix)]
 pub mod sockaddr;
+
+pub use rdma_buffer::environment;

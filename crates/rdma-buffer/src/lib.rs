@@ -4,9 +4,12 @@
 //! reference to such memory is ever created**. Data is copied in and out, either by atomic words, or in bulk by instructions
 //! that count as a device's access; [`copy_in`] has the details. This crate is the one place for the rule and for the `unsafe`
 //! code that it needs.
+//!
+//! As the lowest crate of the libraries it also has the one way to their variables of the [`environment`].
 
 mod buffer;
 mod copy;
+pub mod environment;
 mod error;
 mod extent;
 

@@ -2,6 +2,7 @@
 
 use iwarp_io::faults::{Plan, PlanError};
 use netdirect::{Call, Status};
+use rdma_buffer::environment;
 
 /// The environment variable with the fault plan of adapters whose options have no plan. Its value is the text of the plan, or `@` and
 /// the name of a file.
@@ -79,7 +80,7 @@ pub(crate) fn check_streams(plan: &Plan) -> Result<(), PlanError> {
 
 /// The fault plan in the environment, if there is one. The error describes the problem of the plan.
 pub(crate) fn of_environment() -> Result<Option<Plan>, String> {
-    let Some(given) = std::env::var_os(VARIABLE) else {
+    let Some(given) = environment::variable(VARIABLE) else {
         return Ok(None);
     };
     let given = given

@@ -330,7 +330,7 @@ impl Circle<'_> {
 pub struct Uses {
     /// The paths, with imports resolved: `std::thread::spawn` for `thread::spawn` below `use std::thread`, and
     /// `std::thread::*` where a whole module is imported. Names that no module defines, such as those of local variables,
-    /// are among them.
+    /// are among them, and `extern::getpid` for a function or a variable of C that the code declares itself.
     pub paths: BTreeSet<String>,
     /// The names of all methods that are called, of whatever type.
     pub methods: BTreeSet<String>,

@@ -243,6 +243,19 @@ impl<'a> Visit<'a> for Code {
 
     fn visit_item_foreign_mod(&mut self, item: &'a syn::ItemForeignMod) {
         self.has_unsafe = true;
+        for item in &item.items {
+            let names = match item {
+                syn::ForeignItem::Fn(function) => vec![function.sig.ident.to_string()],
+                syn::ForeignItem::Static(variable) => vec![variable.ident.to_string()],
+                // Functions that are `safe`.
+                syn::ForeignItem::Verbatim(tokens) => defined_in(tokens.clone()),
+                _ => Vec::new(),
+            };
+            let paths = names
+                .into_iter()
+                .map(|name| vec!["extern".to_owned(), name]);
+            self.paths.extend(paths);
+        }
         visit::visit_item_foreign_mod(self, item);
     }
 }

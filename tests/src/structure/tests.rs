@@ -321,6 +321,7 @@ fn paths_of_other_crates_are_told_in_full() {
     let lib = "mod sync; use std::thread; use std::time::Instant as Clock; use sync::net::TcpStream;
         fn f() { thread::spawn(g); Clock::now(); TcpStream::connect(1); assert!(::rustix::net::socket()); }
         use std::sync::*;
+        unsafe extern \"C\" { safe fn getpid() -> i32; fn getenv(); static environ: u8; }
         #[cfg(test)] fn t() { std::fs::read(1); }";
     let sync = "#[cfg(loom)] pub use loom::net; #[cfg(not(loom))] pub use std::net;";
     let made_up = MadeUp::of(&[("lib.rs", lib), ("sync.rs", sync)]);
@@ -331,6 +332,9 @@ fn paths_of_other_crates_are_told_in_full() {
         "std::net::TcpStream::connect",
         "rustix::net::socket",
         "std::sync::*",
+        "extern::getpid",
+        "extern::getenv",
+        "extern::environ",
     ] {
         assert!(paths.contains(path), "{path}: {paths:?}");
     }

@@ -27,6 +27,8 @@ mod nd_unreachable;
 mod nd_wire_conform;
 #[cfg(target_os = "linux")]
 mod packages;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+mod privileged;
 mod promises;
 mod repository;
 mod rows;

@@ -16,7 +16,11 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("iwarp-mem", &["iwarp", "rdma-buffer"]),
     // The driver knows no type of NetworkDirect, so that another interface can be built on it.
     ("iwarp-io", &["iwarp", "iwarp-mem", "rdma-buffer"]),
-    ("softnd", &["iwarp-io", "netdirect", "netdirect-provider"]),
+    (
+        "softnd",
+        // The variables of the environment are read in the lowest crate.
+        &["iwarp-io", "netdirect", "netdirect-provider", "rdma-buffer"],
+    ),
     // The common rules of all providers, and nothing of the transports of their connections.
     ("netdirect-provider", &["netdirect"]),
     // Called by build scripts.
@@ -37,7 +41,13 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     (
         "netdirect-com",
         // Its checks of libraries are part of the suite.
-        &["conform-report", "netdirect", "netdirect-conform"],
+        &[
+            "conform-report",
+            "netdirect",
+            "netdirect-conform",
+            // The variables of the environment.
+            "rdma-buffer",
+        ],
     ),
     // A provider behind this border.
     // The traits are of no use to C: what it needs of the tables is in the border.

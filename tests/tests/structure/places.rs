@@ -138,6 +138,47 @@ const RULES: &[Rule] = &[
         ],
     },
     Rule {
+        // A library follows no variable in a program that has more rights than its user: `rdma_buffer::environment` is the way.
+        what: "read the environment",
+        paths: &[
+            "std::env::home_dir",
+            "std::env::temp_dir",
+            "std::env::var",
+            "std::env::var_os",
+            "std::env::vars",
+            "std::env::vars_os",
+            "libc::environ",
+            "libc::getenv",
+            "extern::environ",
+            "extern::getenv",
+            "extern::secure_getenv",
+            "tempfile::tempdir",
+            "tempfile::tempfile",
+            "tempfile::NamedTempFile::new",
+            "tempfile::TempDir::new",
+            "tracing_subscriber::EnvFilter::from_default_env",
+            "tracing_subscriber::EnvFilter::from_env",
+            "tracing_subscriber::EnvFilter::try_from_default_env",
+            "tracing_subscriber::EnvFilter::try_from_env",
+            "tracing_subscriber::fmt::init",
+        ],
+        methods: &["from_env", "from_env_lossy", "try_from_env"],
+        places: &[
+            "rdma-buffer/src/environment.rs",
+            // The C library's own check, because `nd-paths` depends on nothing.
+            "nd-paths/src/c.rs",
+            // A program follows its user: colours, the log, programs to start and their variables, folders for what is private.
+            "nd/src/main.rs",
+            "nd/src/output.rs",
+            "nd/src/process.rs",
+            "nd/src/run/private_folder.rs",
+            "nd/src/run/program.rs",
+            "nd/src/run/start.rs",
+            // Called by build scripts.
+            "version-nodes/src",
+        ],
+    },
+    Rule {
         // SEC-008: numbers that must not be guessed come from the operating system. The hashers of the standard library
         // promise neither that their keys cannot be guessed nor that they give the same hash in later versions.
         what: "take random numbers from a hasher",
@@ -232,6 +273,8 @@ const UNSAFE: &[&str] = &[
     "rdma-buffer/src/copy/bulk.rs",
     "rdma-buffer/src/copy/one_pass.rs",
     "rdma-buffer/src/copy/processor.rs",
+    // What the kernel says of the program's rights.
+    "rdma-buffer/src/environment.rs",
 ];
 
 impl Rule {
@@ -279,7 +322,7 @@ fn is_in(file: &str, place: &str) -> bool {
 }
 
 #[test]
-fn sockets_threads_and_clocks_are_where_they_may_be() {
+fn sockets_threads_clocks_and_variables_are_where_they_may_be() {
     let all = all_uses();
     let mut wrong = String::new();
     for rule in RULES {

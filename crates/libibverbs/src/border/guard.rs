@@ -5,6 +5,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use rdma_buffer::environment;
 use softverbs::{Errno, Error, Result};
 
 use super::{Facade, Handle};
@@ -35,7 +36,7 @@ pub(crate) fn explain(error: &Error) {
     const NO: u8 = 1;
     const YES: u8 = 2;
     if IS_WANTED.load(Ordering::Relaxed) == 0 {
-        let is_wanted = std::env::var_os("SOFTND_VERBS_EXPLAIN").is_some();
+        let is_wanted = environment::variable("SOFTND_VERBS_EXPLAIN").is_some();
         IS_WANTED.store(if is_wanted { YES } else { NO }, Ordering::Relaxed);
     }
     if IS_WANTED.load(Ordering::Relaxed) == YES {

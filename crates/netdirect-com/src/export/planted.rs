@@ -34,11 +34,12 @@ mod bugs {
 
     use netdirect::Status;
     use parking_lot::Mutex;
+    use rdma_buffer::environment;
 
     use super::super::pointers::ClientOverlapped;
 
     static PLANTED: LazyLock<Option<String>> =
-        LazyLock::new(|| std::env::var("NETDIRECT_COM_PLANTED").ok());
+        LazyLock::new(|| environment::text("NETDIRECT_COM_PLANTED"));
 
     /// Returns true if this bug is planted.
     pub(in super::super) fn is_planted(bug: &str) -> bool {

@@ -1,9 +1,9 @@
 //! The bulk copy: a loop of wide moves, or the processor's string instruction, whichever is faster on this processor.
 
-use std::env;
 use std::sync::LazyLock;
 
 use super::processor::{Processor, Vendor};
+use crate::environment;
 
 /// The environment variable that chooses, so that the tests can run with both on one machine: `strings` or `loop`. With anything
 /// else the processor decides.
@@ -23,7 +23,7 @@ const STRINGS_MIN: usize = 8 * 1024;
 #[must_use]
 pub fn prefers_strings() -> bool {
     static PREFERS: LazyLock<bool> = LazyLock::new(|| {
-        let chosen = env::var(SWITCH).unwrap_or_default();
+        let chosen = environment::text(SWITCH).unwrap_or_default();
         decide(&chosen, is_intel_with_fsrm())
     });
     *PREFERS

@@ -7,10 +7,10 @@
 //! computes all other CRCs, continues from there ([`Sum::become_sum_of`]). This is one pass instead of two, each of which
 //! is limited by the cache.
 
-use std::env;
 use std::sync::LazyLock;
 
 use super::sum::Sum;
+use crate::environment;
 
 /// The environment variable that switches these copies off when it is set and not empty, so that the tests can run on one
 /// machine as on processors without these instructions.
@@ -54,7 +54,7 @@ pub(super) fn is_in_use() -> bool {
 }
 
 fn is_switched_off() -> bool {
-    env::var_os(SWITCH).is_some_and(|value| !value.is_empty())
+    environment::variable(SWITCH).is_some_and(|value| !value.is_empty())
 }
 
 /// Returns true if the processor has the instructions.
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn in_use_where_the_processor_can_and_the_variable_is_not_set() {
-        let is_set = env::var(SWITCH).is_ok_and(|value| !value.is_empty());
+        let is_set = environment::text(SWITCH).is_some_and(|value| !value.is_empty());
         assert_eq!(is_in_use(), is_supported() && !is_set);
     }
 
@@ -227,7 +227,7 @@ mod tests {
             "copies_that_are_summed_have_the_sum_of_their_octets",
         ];
         for value in ["1", ""] {
-            let run = Command::new(env::current_exe().unwrap())
+            let run = Command::new(std::env::current_exe().unwrap())
                 .args(tests)
                 .env(SWITCH, value)
                 .output()

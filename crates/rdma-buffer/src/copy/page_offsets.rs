@@ -1,10 +1,10 @@
 //! Where in their pages a kernel's copy takes octets from and puts them, and whether that decides its speed.
 
-use std::env;
 use std::sync::LazyLock;
 
 use super::processor::{Processor, Vendor};
 use crate::buffer::Buffer;
+use crate::environment;
 
 /// The environment variable that chooses, so that the tests can run with both on one machine: `matter` or `equal`. With anything
 /// else the processor decides.
@@ -31,7 +31,7 @@ const SLOW_BEHIND: usize = 64;
 #[must_use]
 pub fn page_offsets_matter() -> bool {
     static MATTER: LazyLock<bool> = LazyLock::new(|| {
-        let chosen = env::var(SWITCH).unwrap_or_default();
+        let chosen = environment::text(SWITCH).unwrap_or_default();
         decide(&chosen, Processor::here())
     });
     *MATTER

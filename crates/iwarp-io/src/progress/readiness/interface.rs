@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::io;
 use std::sync::OnceLock;
 
+use rdma_buffer::environment;
+
 /// The environment variable that names an interface.
 pub const VARIABLE: &str = "SOFTND_READINESS";
 
@@ -35,7 +37,7 @@ impl Interface {
     /// `InvalidInput`, if the variable names no known interface.
     pub fn chosen() -> io::Result<Self> {
         static CHOSEN: OnceLock<Result<Interface, String>> = OnceLock::new();
-        let chosen = CHOSEN.get_or_init(|| Self::named(std::env::var_os(VARIABLE).as_deref()));
+        let chosen = CHOSEN.get_or_init(|| Self::named(environment::variable(VARIABLE).as_deref()));
         chosen
             .clone()
             .map_err(|text| io::Error::new(io::ErrorKind::InvalidInput, text))

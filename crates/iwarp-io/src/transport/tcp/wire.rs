@@ -416,7 +416,7 @@ const CONGESTION: &str = "SOFTND_CONGESTION";
 ///
 /// `InvalidInput`, if the variable has an unknown value.
 pub fn check_environment() -> io::Result<()> {
-    match std::env::var_os(CONGESTION) {
+    match rdma_buffer::environment::variable(CONGESTION) {
         Some(value) if !value.is_empty() && value != "system" => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!(
@@ -432,8 +432,9 @@ pub fn check_environment() -> io::Result<()> {
 /// be congested there. If the system refuses both or has neither, the connection works nevertheless.
 #[cfg(any(target_os = "linux", target_os = "freebsd"))]
 fn do_not_pace(socket: &SockRef<'_>) {
-    static SYSTEMS_OWN: std::sync::LazyLock<bool> =
-        std::sync::LazyLock::new(|| std::env::var(CONGESTION).is_ok_and(|value| value == "system"));
+    static SYSTEMS_OWN: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
+        rdma_buffer::environment::text(CONGESTION).is_some_and(|value| value == "system")
+    });
     if *SYSTEMS_OWN {
         return;
     }

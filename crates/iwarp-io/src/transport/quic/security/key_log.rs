@@ -1,11 +1,12 @@
 //! The keys of connections, in a file, for programs that decrypt captures.
 
-use std::env;
 use std::fmt;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use rdma_buffer::environment;
 
 use crate::private_file;
 
@@ -54,7 +55,7 @@ impl KeyLog {
     ///
     /// Those of [`KeyLog::open`].
     pub fn from_environment() -> Result<Option<Self>, SecurityError> {
-        let path = env::var_os(VARIABLE).filter(|path| !path.is_empty());
+        let path = environment::variable(VARIABLE).filter(|path| !path.is_empty());
         path.map(Self::open).transpose()
     }
 
