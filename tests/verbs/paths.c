@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
@@ -317,6 +318,41 @@ static void elsewhere(const char *folder)
     unlink(pipe);
 }
 
+/* Paths that the kernel refuses, as without the wrappers. */
+static void refused(void)
+{
+    enum { PAGE = 4096 };
+    static char text[2 * PAGE];
+    char room[16], *pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(pages != MAP_FAILED && mprotect(pages + PAGE, PAGE, PROT_NONE) == 0);
+    /* The path ends with the last octet that can be read, and without its zero. */
+    char *whole = pages + PAGE - sizeof TYPE, *cut = whole + 1;
+    memcpy(whole, TYPE, sizeof TYPE);
+    CHECK(reads(open(whole, O_RDONLY)));
+    memcpy(cut, TYPE, sizeof TYPE - 1);
+    char *volatile paths[] = { NULL, (char *)8, (char *)-1, pages + PAGE, pages + PAGE + 1, cut };
+    for (int index = 0; index < 6; index++) {
+        char *path = paths[index];
+        struct stat s;
+        struct statfs f;
+        CHECK(open(path, O_RDONLY) == -1 && errno == EFAULT);
+        CHECK(openat(AT_FDCWD, path, O_RDONLY) == -1 && errno == EFAULT);
+        CHECK(fopen(path, "r") == NULL && errno == EFAULT);
+        CHECK(stat(path, &s) == -1 && errno == EFAULT);
+        CHECK(lstat(path, &s) == -1 && errno == EFAULT);
+        CHECK(statfs(path, &f) == -1 && errno == EFAULT);
+        CHECK(access(path, R_OK) == -1 && errno == EFAULT);
+        CHECK(readlink(path, room, sizeof room) == -1 && errno == EFAULT);
+        CHECK(chdir(path) == -1 && errno == EFAULT);
+        CHECK(getxattr(path, "user.x", room, sizeof room) == -1 && errno == EFAULT);
+    }
+    /* Longer than a path of a system call. */
+    memset(text, '/', sizeof text - 1);
+    memcpy(text + sizeof text - sizeof FOLDER, FOLDER, sizeof FOLDER);
+    CHECK(open(text, O_RDONLY) == -1 && errno == ENAMETOOLONG);
+    munmap(pages, 2 * PAGE);
+}
+
 int main(int count, char **arguments)
 {
     (void)count;
@@ -326,6 +362,7 @@ int main(int count, char **arguments)
     folders();
     others(arguments[1]);
     elsewhere(arguments[1]);
+    refused();
     /* The environment of a program is its own. */
     clearenv();
     CHECK(reads(open(TYPE, O_RDONLY)));

@@ -45,6 +45,52 @@ pub(crate) fn with_errno_kept<R>(body: impl FnOnce() -> R) -> R {
     result
 }
 
+/// The size of a page, of which all octets can be read or none.
+const PAGE: usize = 4096;
+
+/// The octets of a path that a program passes, which the caller uses no longer than the call lasts. `None` for null, for memory that cannot
+/// be read, and beyond `limit` octets: a system call refuses such a path.
+pub(crate) fn path<'a>(path: *const c_char, limit: usize) -> Option<&'a [u8]> {
+    let mut len = 0;
+    while len <= limit {
+        let at = path.wrapping_add(len);
+        if !is_readable(at) {
+            return None;
+        }
+        let rest = PAGE - at.addr() % PAGE;
+        // SAFETY: the rest of a page can be read whose octet at `at` can be read.
+        let zero = unsafe { libc::memchr(at.cast(), 0, rest) };
+        if !zero.is_null() {
+            len += zero.addr() - at.addr();
+            // SAFETY: all octets up to the zero were read just now, and the program changes none during the call.
+            let octets = unsafe { std::slice::from_raw_parts(path.cast(), len) };
+            return (len <= limit).then_some(octets);
+        }
+        len += rest;
+    }
+    None
+}
+
+/// Returns true if the program may read the octet at an address. The kernel is asked by a call that reads a set of signals there, and
+/// refuses to change those of this thread because the change has no such number.
+fn is_readable(at: *const c_char) -> bool {
+    const SET: usize = size_of::<u64>();
+    const NO_SUCH_CHANGE: c_int = -1;
+    if at.addr() < PAGE {
+        // Null would be no set.
+        return false;
+    }
+    // In the same page.
+    let set = at.map_addr(|address| address & !(SET - 1));
+    with_errno_kept(|| {
+        let no_old = ptr::null_mut::<u64>();
+        // SAFETY: the call changes nothing, and the kernel checks the address.
+        unsafe { libc::syscall(libc::SYS_rt_sigprocmask, NO_SUCH_CHANGE, set, no_old, SET) };
+        // SAFETY: as for `set_errno`.
+        unsafe { errno().read() != libc::EFAULT }
+    })
+}
+
 /// The octets of a text, which the caller uses no longer than the call lasts that the text was passed to; `None` for null.
 pub(crate) fn text<'a>(text: *const c_char) -> Option<&'a [u8]> {
     if text.is_null() {

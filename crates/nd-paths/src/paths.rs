@@ -25,7 +25,7 @@ pub(crate) fn with_path<R: Failed>(
 
 /// The place in the tree that a path means, relative to an opened folder.
 fn place<'a>(folder: c_int, path: *const c_char) -> Option<Place<'a>> {
-    let path = text(path)?;
+    let path = crate::c::path(path, ROOM)?;
     let place = match path.first()? {
         b'/' => folders::absolute(path),
         _ => relative(folder, path),

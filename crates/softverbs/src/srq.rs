@@ -97,6 +97,12 @@ impl SharedReceiveQueue {
         &self.tag
     }
 
+    /// The most SGEs of a Receive.
+    #[must_use]
+    pub fn max_sge(&self) -> u32 {
+        self.receives.sges()
+    }
+
     /// Posts a Receive.
     ///
     /// # Errors

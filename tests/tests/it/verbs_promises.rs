@@ -94,6 +94,11 @@ fn bad_input_gets_the_documented_errors() {
 }
 
 #[test]
+fn lists_are_compared_with_the_limits_of_their_object_and_end() {
+    keeps("lists", &[]);
+}
+
+#[test]
 fn names_lead_to_addresses_or_to_the_codes_of_getaddrinfo() {
     keeps("names", &[]);
 }

@@ -103,7 +103,8 @@ impl<T: Copy> InOut<T> {
     }
 }
 
-/// An array that the library reads.
+/// An array that the library reads. Each use names the most elements that there may be, and a count above it is refused before the array is
+/// looked at.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub(crate) struct Elements<T>(*const T);
@@ -113,20 +114,36 @@ impl<T: Copy> Elements<T> {
         Self(pointer.cast())
     }
 
-    /// The first `len` elements, none if `len` is negative.
+    /// The first `len` elements, of at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL for a negative number or more than `limit`, EFAULT for null in place of some.
     #[inline]
-    pub(crate) fn get(&self, len: c_int) -> &[T] {
-        match usize::try_from(len) {
-            Ok(len) if len > 0 && !self.0.is_null() => {
+    pub(crate) fn get(&self, len: impl TryInto<usize>, limit: usize) -> Result<&[T]> {
+        match len.try_into() {
+            Ok(0) => Ok(&[]),
+            Ok(len) if len <= limit => {
+                if self.0.is_null() {
+                    return Err(missing());
+                }
                 // SAFETY: the program passes this many elements, and changes none during the call (border).
-                unsafe { slice::from_raw_parts(self.0, len) }
+                Ok(unsafe { slice::from_raw_parts(self.0, len) })
             }
-            _ => &[],
+            _ => Err(error(
+                Errno::INVAL,
+                "a list with a negative number of elements, or with more than its object takes",
+            )),
         }
     }
 }
 
-/// Octets that are copied. The memory may be registered, so that a peer may write it meanwhile.
+#[cold]
+fn missing() -> softverbs::Error {
+    error(Errno::FAULT, "a null pointer in place of a list")
+}
+
+/// Octets that are copied, with the most that there may be. The memory may be registered, so that a peer may write it meanwhile.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub(crate) struct Octets(*const c_void);
@@ -141,10 +158,23 @@ impl Octets {
         Self(ptr::with_exposed_provenance(address))
     }
 
-    /// Copies octets to the end of `to`.
-    pub(crate) fn append(self, len: usize, to: &mut Vec<u8>) {
-        if len == 0 || self.0.is_null() {
-            return;
+    /// Copies octets to the end of `to`, which then has at most `limit` octets.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL where `to` would have more, EFAULT for null in place of octets.
+    pub(crate) fn append(self, len: usize, limit: usize, to: &mut Vec<u8>) -> Result<()> {
+        if len > limit.saturating_sub(to.len()) {
+            return Err(error(
+                Errno::INVAL,
+                "more octets than the object of the call takes",
+            ));
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        if self.0.is_null() {
+            return Err(missing());
         }
         to.reserve(len);
         let end = to.spare_capacity_mut().as_mut_ptr().cast::<u8>();
@@ -153,23 +183,39 @@ impl Octets {
         let len = to.len() + len;
         // SAFETY: the octets were written by the copy.
         unsafe { to.set_len(len) };
+        Ok(())
     }
 
-    /// Copies octets to the begin of `to`, as many as there is room for.
-    pub(crate) fn copy_to(self, len: usize, to: &mut [u8]) {
-        let len = len.min(to.len());
+    /// Fills `to`, whose length the caller has compared with the limit of the object.
+    ///
+    /// # Errors
+    ///
+    /// EFAULT for null in place of octets.
+    pub(crate) fn fill(self, to: &mut [u8]) -> Result<()> {
+        if to.is_empty() {
+            return Ok(());
+        }
         if self.0.is_null() {
-            return;
+            return Err(missing());
         }
         // SAFETY: the program passes this many octets (border), and there is room for as many.
-        unsafe { ptr::copy_nonoverlapping(self.0.cast::<u8>(), to.as_mut_ptr(), len) };
+        unsafe { ptr::copy_nonoverlapping(self.0.cast::<u8>(), to.as_mut_ptr(), to.len()) };
+        Ok(())
     }
 
-    /// A copy of the octets.
-    pub(crate) fn get(self, len: usize) -> Vec<u8> {
+    /// A copy of the octets, of which there are at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL for more, EFAULT for null in place of octets.
+    pub(crate) fn get(self, len: usize, limit: usize) -> Result<Vec<u8>> {
         let mut all = Vec::new();
-        self.append(len, &mut all);
-        all
+        self.append(len, limit, &mut all)?;
+        Ok(all)
+    }
+
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
     }
 }
 

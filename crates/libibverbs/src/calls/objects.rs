@@ -4,8 +4,8 @@ use std::ffi::c_uint;
 use std::sync::{Arc, Condvar, Mutex};
 
 use softverbs::{
-    CompletionChannel, CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, SendOperation,
-    Sge, SharedReceiveQueue, WorkCompletion,
+    CompletionChannel, CompletionQueue, Errno, MemoryRegion, ProtectionDomain, QueuePair,
+    SendOperation, Sge, SharedReceiveQueue, WorkCompletion,
 };
 
 use crate::abi::attributes::ibv_qp_cap;
@@ -102,7 +102,14 @@ pub(crate) struct Built {
     pub(crate) is_taken: bool,
     pub(crate) requests: Vec<BuiltRequest>,
     /// The first error, which `ibv_wr_complete` reports.
-    pub(crate) failed: i32,
+    pub(crate) failed: Option<Errno>,
+}
+
+impl Built {
+    /// Keeps the first error.
+    pub(crate) fn fail(&mut self, errno: Errno) {
+        self.failed.get_or_insert(errno);
+    }
 }
 
 /// A request that `ibv_wr_…` puts together.

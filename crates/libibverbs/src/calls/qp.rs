@@ -274,8 +274,11 @@ pub(crate) extern "C" fn post_recv(
     bad: Output<*mut ibv_recv_wr>,
 ) -> c_int {
     code(|| {
-        let qp = &qp.get()?.rust().qp;
-        post_receives(first, bad, |wr_id, sges| qp.post_receive(wr_id, sges))
+        let qp = qp.get()?.rust();
+        let (max_sge, depth) = (qp.caps.max_recv_sge, || qp.caps.max_recv_wr);
+        post_receives(first, bad, max_sge, depth, |wr_id, sges| {
+            qp.qp.post_receive(wr_id, sges)
+        })
     })
 }
 

@@ -96,15 +96,12 @@ extern "C" fn complete(qp: Handle<Qp>) -> c_int {
         let requests = std::mem::take(&mut built(qp).requests);
         let failed = built(qp).failed;
         let posted = match failed {
-            0 => {
+            None => {
                 let mut list = qp.qp.post_sends();
                 let mut all = requests.iter();
                 all.try_for_each(|request| post_built(request, qp, |request| list.post(request)))
             }
-            errno => Err(softverbs::Error::new(
-                Errno::from_raw_os_error(errno),
-                "a request was put together wrongly",
-            )),
+            Some(errno) => Err(error(errno, "a request was put together wrongly")),
         };
         drop(finish(qp));
         posted
@@ -114,6 +111,12 @@ extern "C" fn complete(qp: Handle<Qp>) -> c_int {
 fn begin(qp: Handle<Qp>, operation: SendOperation) {
     let _ = guarded(|| {
         let object = qp.get()?;
+        let mut built = built(object.rust());
+        if built.requests.len() >= object.rust().caps.max_send_wr as usize {
+            // The requests of one list, which never fit.
+            built.fail(Errno::NOMEM);
+            return Ok(());
+        }
         let request = BuiltRequest {
             wr_id: field!(object, wr_id),
             flags: field!(object, wr_flags),
@@ -121,7 +124,7 @@ fn begin(qp: Handle<Qp>, operation: SendOperation) {
             sges: Vec::new(),
             inline: None,
         };
-        built(object.rust()).requests.push(request);
+        built.requests.push(request);
         Ok(())
     });
 }
@@ -151,41 +154,48 @@ extern "C" fn rdma_read(qp: Handle<Qp>, rkey: u32, addr: u64) {
 }
 
 /// Changes the request that was begun last.
-fn change(qp: Handle<Qp>, change: impl FnOnce(&mut BuiltRequest)) {
+fn change(qp: Handle<Qp>, change: impl FnOnce(&Qp, &mut BuiltRequest) -> Result<()>) {
     let _ = guarded(|| {
-        let mut built = built(qp.get()?.rust());
-        match built.requests.last_mut() {
-            Some(request) => change(request),
-            None => built.failed = libc::EINVAL,
-        }
-        Ok(())
+        let object = qp.get()?;
+        let mut built = built(object.rust());
+        let changed = match built.requests.last_mut() {
+            Some(request) => change(object.rust(), request),
+            None => Err(error(Errno::INVAL, "no request was begun")),
+        };
+        // The program learns of it from `ibv_wr_complete`.
+        changed.inspect_err(|error| built.fail(error.errno()))
     });
 }
 
 extern "C" fn set_sge(qp: Handle<Qp>, lkey: u32, addr: u64, length: u32) {
-    change(qp, |request| {
+    change(qp, |_, request| {
         request.sges = vec![Sge { addr, length, lkey }];
+        Ok(())
     });
 }
 
 extern "C" fn set_sge_list(qp: Handle<Qp>, count: usize, list: Elements<Sge>) {
-    change(qp, |request| {
-        let count = c_int::try_from(count).unwrap_or(0);
-        request.sges = list.get(count).to_vec();
+    change(qp, |qp, request| {
+        request.sges = list.get(count, qp.most_sges())?.to_vec();
+        Ok(())
     });
 }
 
 extern "C" fn set_inline_data(qp: Handle<Qp>, octets: Octets, len: usize) {
-    change(qp, |request| request.inline = Some(octets.get(len)));
+    change(qp, |qp, request| {
+        request.inline = Some(octets.get(len, qp.caps.max_inline_data as usize)?);
+        Ok(())
+    });
 }
 
 extern "C" fn set_inline_data_list(qp: Handle<Qp>, count: usize, list: Elements<ibv_data_buf>) {
-    change(qp, |request| {
+    change(qp, |qp, request| {
         let mut all = Vec::new();
-        let count = c_int::try_from(count).unwrap_or(0);
-        for piece in list.get(count) {
-            Octets::passed(piece.addr).append(piece.length, &mut all);
+        for piece in list.get(count, qp.most_inline_pieces())? {
+            let most = qp.caps.max_inline_data as usize;
+            Octets::passed(piece.addr).append(piece.length, most, &mut all)?;
         }
         request.inline = Some(all);
+        Ok(())
     });
 }

@@ -92,6 +92,18 @@ fn operation(wr: &ibv_send_wr) -> Result<SendOperation> {
     })
 }
 
+impl Qp {
+    /// The most SGEs of a request. A queue pair that was made for none takes one.
+    pub(crate) fn most_sges(&self) -> usize {
+        self.caps.max_send_sge.max(1) as usize
+    }
+
+    /// The most pieces of inline data. Each has an octet at least, unless the program passes empty ones.
+    pub(crate) fn most_inline_pieces(&self) -> usize {
+        (self.caps.max_inline_data as usize).max(self.most_sges())
+    }
+}
+
 /// Inline data up to this length is copied without a vector.
 const SHORT: usize = 256;
 
@@ -105,28 +117,54 @@ fn with_request(
     let operation = operation(wr)?;
     check_flags(wr.send_flags)?;
     let list = Elements::<Sge>::passed(wr.sg_list);
-    let sges = list.get(wr.num_sge);
     let post = |data| post(&request(wr.wr_id, operation, wr.send_flags, data));
     if wr.send_flags & IBV_SEND_INLINE == 0 {
+        let sges = list.get(wr.num_sge, qp.most_sges())?;
         return post(SendData::Sges(sges));
     }
+    let sges = list.get(wr.num_sge, qp.most_inline_pieces())?;
     let len = sges.iter().map(|sge| sge.length as usize).sum();
     check_inline(len, qp)?;
     if len <= SHORT {
         let mut octets = [0; SHORT];
         let mut at = 0;
         for sge in sges {
-            let len = sge.length as usize;
-            Octets::at(sge.addr).copy_to(len, &mut octets[at..]);
-            at += len;
+            let end = at + sge.length as usize;
+            Octets::at(sge.addr).fill(&mut octets[at..end])?;
+            at = end;
         }
         return post(SendData::Inline(&[&octets[..len]]));
     }
     let mut octets = Vec::with_capacity(len);
     for sge in sges {
-        Octets::at(sge.addr).append(sge.length as usize, &mut octets);
+        Octets::at(sge.addr).append(sge.length as usize, len, &mut octets)?;
     }
     post(SendData::Inline(&[&octets]))
+}
+
+/// Counts the requests of a list. A list that is longer than its queue is deep never fits, and it may be one without an end.
+struct Counted {
+    left: u32,
+}
+
+impl Counted {
+    /// Takes the number of a further request.
+    ///
+    /// # Errors
+    ///
+    /// ENOMEM behind the last request that the queue has room for.
+    fn next(&mut self) -> Result<()> {
+        match self.left.checked_sub(1) {
+            Some(left) => self.left = left,
+            None => {
+                return Err(error(
+                    Errno::NOMEM,
+                    "a list of more requests than the queue holds",
+                ));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Posts a list to the send queue. The first request that fails goes to `bad`.
@@ -145,26 +183,50 @@ pub(crate) fn post_list(
     }
     let mut next = first;
     let mut list = qp.qp.post_sends();
+    let mut counted = Counted {
+        left: qp.caps.max_send_wr,
+    };
     while let Some(wr) = Input::passed(next).get_if() {
-        with_request(qp, &wr, |request| list.post(request)).inspect_err(told(next))?;
+        let posted = counted
+            .next()
+            .and_then(|()| with_request(qp, &wr, |request| list.post(request)));
+        posted.inspect_err(told(next))?;
         next = wr.next;
     }
     Ok(())
 }
 
-/// Posts a list of Receives by `post`. The first that fails goes to `bad`.
+/// Posts a list of Receives by `post` to a queue whose Receives have at most `max_sge` SGEs. The first that fails goes to `bad`. A list of
+/// several asks for the `depth` of the queue.
 #[inline]
 pub(crate) fn post_receives(
-    mut next: *mut ibv_recv_wr,
+    first: *mut ibv_recv_wr,
     bad: Output<*mut ibv_recv_wr>,
+    max_sge: u32,
+    depth: impl FnOnce() -> u32,
     mut post: impl FnMut(u64, &[Sge]) -> Result<()>,
 ) -> Result<()> {
-    while let Some(wr) = Input::passed(next).get_if() {
+    // A queue that was made for none takes one.
+    let most = max_sge.max(1) as usize;
+    let mut post = |at, wr: &ibv_recv_wr| {
         let list = Elements::<Sge>::passed(wr.sg_list);
-        if let Err(error) = post(wr.wr_id, list.get(wr.num_sge)) {
-            bad.set(next);
-            return Err(error);
-        }
+        let sges = list.get(wr.num_sge, most);
+        let posted = sges.and_then(|sges| post(wr.wr_id, sges));
+        posted.inspect_err(|_| bad.set(at))
+    };
+    let Some(wr) = Input::passed(first).get_if() else {
+        return Ok(());
+    };
+    post(first, &wr)?;
+    if wr.next.is_null() {
+        return Ok(());
+    }
+    let mut counted = Counted { left: depth() };
+    counted.next().inspect_err(|_| bad.set(first))?;
+    let mut next = wr.next;
+    while let Some(wr) = Input::passed(next).get_if() {
+        counted.next().inspect_err(|_| bad.set(next))?;
+        post(next, &wr)?;
         next = wr.next;
     }
     Ok(())

@@ -139,6 +139,9 @@ pub(crate) extern "C" fn post(
 ) -> c_int {
     code(|| {
         let srq = &srq.get()?.rust().0;
-        post_receives(first, bad, |wr_id, sges| srq.post_receive(wr_id, sges))
+        let depth = || srq.query().max_wr;
+        post_receives(first, bad, srq.max_sge(), depth, |wr_id, sges| {
+            srq.post_receive(wr_id, sges)
+        })
     })
 }

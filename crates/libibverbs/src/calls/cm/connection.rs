@@ -2,35 +2,44 @@
 
 use std::ffi::{c_int, c_void};
 
-use softverbs::{CmId, ConnParameters};
+use softverbs::{CmId, ConnParameters, Result};
 
 use super::id::{with, with_event};
 use super::objects::Id;
 use crate::abi::cm::rdma_conn_param;
 use crate::border::{Handle, Input, Octets, minus_one};
 
+/// Private data, none for a null pointer.
+fn private_data(data: *const c_void, len: u8) -> Result<Vec<u8>> {
+    let data = Octets::passed(data);
+    if data.is_null() {
+        return Ok(Vec::new());
+    }
+    // `softverbs` knows the limit of the connection, which is lower.
+    data.get(len.into(), u8::MAX.into())
+}
+
 /// The parameters that a program passes, or the defaults for a null pointer.
-fn parameters(from: Input<rdma_conn_param>) -> ConnParameters {
+fn parameters(from: Input<rdma_conn_param>) -> Result<ConnParameters> {
     let Some(from) = from.get_if() else {
-        return ConnParameters::unstated();
+        return Ok(ConnParameters::unstated());
     };
-    let private_data = Octets::passed(from.private_data);
-    ConnParameters {
-        private_data: private_data.get(from.private_data_len.into()),
+    Ok(ConnParameters {
+        private_data: private_data(from.private_data, from.private_data_len)?,
         responder_resources: from.responder_resources,
         initiator_depth: from.initiator_depth,
         qp_num: from.qp_num,
         retry_count: from.retry_count,
         rnr_retry_count: from.rnr_retry_count,
-    }
+    })
 }
 
 pub(crate) extern "C" fn connect(id: Handle<Id>, from: Input<rdma_conn_param>) -> c_int {
-    with_event(id, |id| id.connect(&parameters(from)))
+    with_event(id, |id| id.connect(&parameters(from)?))
 }
 
 pub(crate) extern "C" fn accept(id: Handle<Id>, from: Input<rdma_conn_param>) -> c_int {
-    with_event(id, |id| id.accept(&parameters(from)))
+    with_event(id, |id| id.accept(&parameters(from)?))
 }
 
 pub(crate) extern "C" fn establish(id: Handle<Id>) -> c_int {
@@ -38,7 +47,7 @@ pub(crate) extern "C" fn establish(id: Handle<Id>) -> c_int {
 }
 
 pub(crate) extern "C" fn reject(id: Handle<Id>, data: *const c_void, len: u8) -> c_int {
-    with(id, |id| id.reject(&Octets::passed(data).get(len.into())))
+    with(id, |id| id.reject(&private_data(data, len)?))
 }
 
 pub(crate) extern "C" fn disconnect(id: Handle<Id>) -> c_int {
