@@ -132,6 +132,69 @@ void entries(Device &device)
     CHECK(FAILED(status) || FAILED(device.next_result().Status));
 }
 
+/* Counts and lengths beyond the adapter's limits: nothing is read of what they count. */
+void counts(Device &device)
+{
+    Pair pair(device);
+    IND2QueuePair *qp = pair.active.qp.get();
+    ND2_ADAPTER_INFO info = {};
+    info.InfoVersion = ND_VERSION_2;
+    ULONG size = sizeof(info);
+    CHECK_STATUS(device.adapter->Query(&info, &size), ND_SUCCESS);
+    Ref<IND2SharedReceiveQueue> srq;
+    CHECK_STATUS(device.adapter->CreateSharedReceiveQueue(IID_IND2SharedReceiveQueue, device.file, 4, 1, 0, 0, 0, srq.out()), ND_SUCCESS);
+    const size_t page = 4096;
+    void *unreadable = mmap(nullptr, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(unreadable != MAP_FAILED);
+    const ULONG most = info.MaxInitiatorSge > info.MaxReadSge ? info.MaxInitiatorSge : info.MaxReadSge;
+    const ULONG inlined = info.MaxInlineDataSize;
+    for (size_t offset : {0, 1}) {
+        auto *list = reinterpret_cast<const ND2_SGE *>(static_cast<const char *>(unreadable) + offset);
+        for (ULONG count : {most + 1, 1000000U, 0x7FFFFFFFU, 0xFFFFFFFFU}) {
+            CHECK_STATUS(qp->Send(nullptr, list, count, 0), ND_DATA_OVERRUN);
+            CHECK_STATUS(qp->Read(nullptr, list, count, 0, 0, 0), ND_DATA_OVERRUN);
+            CHECK_STATUS(qp->Write(nullptr, list, count, 0, 0, 0), ND_DATA_OVERRUN);
+        }
+        for (ULONG count : {info.MaxReceiveSge + 1, 1000000U, 0x7FFFFFFFU, 0xFFFFFFFFU}) {
+            CHECK_STATUS(qp->Receive(nullptr, list, count), ND_DATA_OVERRUN);
+            CHECK_STATUS(srq->Receive(nullptr, list, count), ND_DATA_OVERRUN);
+        }
+        /* Inline data may have as many pieces as octets. */
+        for (ULONG count : {(inlined > most ? inlined : most) + 1, 1000000U, 0x7FFFFFFFU, 0xFFFFFFFFU}) {
+            CHECK_STATUS(qp->Send(nullptr, list, count, ND_OP_FLAG_INLINE), ND_BUFFER_OVERFLOW);
+            CHECK_STATUS(qp->Write(nullptr, list, count, 0, 0, ND_OP_FLAG_INLINE), ND_BUFFER_OVERFLOW);
+        }
+    }
+    for (ULONG length : {inlined + 1, 1U << 20, 1U << 30, 0xFFFFFFFFU}) {
+        const ND2_SGE pieces[] = {{unreadable, length, 0}, {unreadable, length, 0}};
+        for (ULONG count : {1U, 2U}) {
+            CHECK_STATUS(qp->Send(nullptr, pieces, count, ND_OP_FLAG_INLINE), ND_BUFFER_OVERFLOW);
+            CHECK_STATUS(qp->Write(nullptr, pieces, count, 0, 0, ND_OP_FLAG_INLINE), ND_BUFFER_OVERFLOW);
+        }
+    }
+    munmap(unreadable, page);
+}
+
+/* Numbers in place of handles, such as Windows has, and of objects. */
+void numbers(Device &device)
+{
+    for (uintptr_t number : {4, 8, 9, 16, 0x1F4, 0xFFF8}) {
+        HANDLE wrong = reinterpret_cast<HANDLE>(number);
+        void *object = nullptr;
+        OVERLAPPED overlapped = {};
+        overlapped.hEvent = wrong;
+        CHECK_STATUS(device.cq->Notify(ND_CQ_NOTIFY_ANY, &overlapped), ND_INVALID_HANDLE);
+        CHECK(!SetEvent(wrong) && !ResetEvent(wrong) && !CloseHandle(wrong));
+        CHECK_STATUS(device.adapter->CreateConnector(IID_IND2Connector, wrong, &object), ND_INVALID_HANDLE);
+        CHECK(object == nullptr);
+    }
+    for (uintptr_t number : {8, 9, 16, 0xFFF8}) {
+        CHECK_STATUS(device.cq->Notify(ND_CQ_NOTIFY_ANY, reinterpret_cast<OVERLAPPED *>(number)), ND_INVALID_PARAMETER_2);
+        CHECK_STATUS(device.cq->GetOverlappedResult(reinterpret_cast<OVERLAPPED *>(number), FALSE), ND_INVALID_PARAMETER_1);
+        wants_own_queues(device, reinterpret_cast<IUnknown *>(number));
+    }
+}
+
 void memory(Device &device)
 {
     const ULONG writes = ND_MR_FLAG_ALLOW_LOCAL_WRITE;
@@ -191,7 +254,9 @@ int main(int argc, char **argv)
         addresses(device);
         memory(device);
         requests(device);
+        numbers(device);
         device.register_memory();
+        counts(device);
         entries(device);
     }
     CHECK_STATUS(NdCleanup(), ND_SUCCESS);

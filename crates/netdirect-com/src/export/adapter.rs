@@ -101,11 +101,7 @@ impl AdapterObject {
 
     pub(super) fn create(adapter: Arc<dyn Adapter>, iid: Guid) -> Result<This> {
         let info = adapter.query()?;
-        let parts = Parts {
-            adapter,
-            max_inline: info.max_inline_data_size as usize,
-            max_private_data: info.max_caller_data.max(info.max_callee_data),
-        };
+        let parts = Parts::new(adapter, &info);
         Object::create(Self(parts), iid)
     }
 

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::alive::ALIVE;
 use crate::abi::{FileTable, Handle, HandleKind, HandleTable, Packet, Watcher};
+use crate::context;
 use crate::handle::PortRef;
 
 /// An overlapped file. Its handle is a pointer to it.
@@ -67,7 +68,7 @@ impl File {
     pub(super) fn of(handle: Handle) -> Result<Arc<Self>> {
         let wrong = |what| Error::new(Status::INVALID_HANDLE, what);
         let object = handle.cast::<*const FileTable>();
-        if object.is_null() || !object.is_aligned() {
+        if !context::may_be_object(object) {
             return Err(wrong("no overlapped file"));
         }
         // SAFETY: a handle points to an object that begins with a pointer to its table, and is not closed (export, "the promise of

@@ -14,6 +14,7 @@ use super::guard::{Answer, guarded};
 use super::planted::planted;
 use super::pointers::Passed;
 use crate::abi::{Guid, IID_IUNKNOWN, This, UnknownTable};
+use crate::context;
 
 /// A class of objects.
 pub(super) trait Class: Send + Sync + Sized + 'static {
@@ -252,6 +253,9 @@ impl Interface {
         let wrong = |what| Error::new(Status::invalid_parameter(position), what);
         if self.0.is_null() {
             return Err(wrong("a null pointer in place of an object"));
+        }
+        if !context::may_be_object(self.0.cast::<*const UnknownTable>()) {
+            return Err(wrong("a number in place of an object"));
         }
         // SAFETY: an interface pointer points to a pointer to a table that begins with IUnknown (export, "the promise of clients").
         let table = unsafe { *self.0.cast::<*const UnknownTable>() };

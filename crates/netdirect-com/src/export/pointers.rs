@@ -87,8 +87,14 @@ impl<T: Copy> In<T> {
 }
 
 impl In<std::ffi::c_char> {
-    /// A copy of `len` octets of text, in argument `position`.
+    /// A copy of `len` octets of text, in argument `position`, whose length is the argument behind it.
     pub(super) fn octets(&self, len: u32, position: u32) -> Result<Vec<u8>> {
+        if len > LONGEST_TEXT {
+            return Err(Error::new(
+                Status::invalid_parameter(position + 1),
+                format!("a text of {len} octets; {LONGEST_TEXT} are the most"),
+            ));
+        }
         Octets(self.0.cast()).copy(len, LONGEST_TEXT, position)
     }
 }
@@ -103,16 +109,30 @@ impl In<Guid> {
     }
 }
 
+/// The most entries that a request may have, and the status of one that has more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MostEntries {
+    pub(super) count: u32,
+    pub(super) beyond: Status,
+}
+
 impl In<crate::abi::Sge> {
-    /// The entries of a request, which are in argument `position`.
+    /// The entries of a request, which are in argument `position`. They are not looked at if there are more than there may be.
     pub(super) fn sges<R>(
         &self,
         count: u32,
+        most: MostEntries,
         position: u32,
         use_them: impl FnOnce(&[netdirect::Sge]) -> Result<R>,
     ) -> Result<R> {
         if count == 0 {
             return use_them(&[]);
+        }
+        if count > most.count {
+            return Err(Error::new(
+                most.beyond,
+                format!("{count} entries; the adapter allows {}", most.count),
+            ));
         }
         if self.0.is_null() {
             return Err(missing(position));
@@ -133,12 +153,23 @@ impl In<crate::abi::Sge> {
     }
 }
 
-/// Copies up to `limit` octets of the memory that entries name, for inline data: it need not be registered, and another thread may change
+/// Copies the memory that entries name, at most `limit` octets, for inline data: it need not be registered, and another thread may change
 /// it meanwhile.
+///
+/// # Errors
+///
+/// [`BUFFER_OVERFLOW`](Status::BUFFER_OVERFLOW) for more octets, of which none is read (QP-025).
 pub(super) fn copy_inline(sges: &[netdirect::Sge], limit: usize) -> Result<Vec<u8>> {
-    let mut data = Vec::new();
+    let total: u64 = sges.iter().map(|sge| u64::from(sge.length)).sum();
+    let Some(total) = usize::try_from(total).ok().filter(|total| *total <= limit) else {
+        return Err(Error::new(
+            Status::BUFFER_OVERFLOW,
+            format!("{total} octets of inline data; the adapter allows {limit}"),
+        ));
+    };
+    let mut data = Vec::with_capacity(total);
     for sge in sges {
-        let len = (sge.length as usize).min(limit - data.len());
+        let len = sge.length as usize;
         let from = context::pointer(sge.address).cast::<u8>();
         if len == 0 {
             continue;
@@ -385,10 +416,10 @@ impl ClientOverlapped {
         if self.0.is_null() {
             return Err(missing(position));
         }
-        if !self.0.is_aligned() {
+        if !context::may_be_object(self.0) {
             return Err(Error::new(
                 Status::invalid_parameter(position),
-                "an OVERLAPPED at an address that is no multiple of a pointer's size",
+                "a number in place of an OVERLAPPED, or an address that is no multiple of a pointer's size",
             ));
         }
         Ok(self)
@@ -428,6 +459,75 @@ pub(super) fn without_port(address: SocketAddr) -> SocketAddr {
             let mut address = address;
             address.set_port(0);
             address
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::Sge;
+
+    /// A pointer to memory that no program has.
+    fn nowhere<T>(offset: usize) -> *const T {
+        ptr::without_provenance(1 << 16 | offset)
+    }
+
+    #[test]
+    fn a_list_beyond_its_limit_is_not_looked_at() {
+        let most = MostEntries {
+            count: 4,
+            beyond: Status::DATA_OVERRUN,
+        };
+        for offset in [0, 1] {
+            let list = In::<Sge>(nowhere(offset));
+            for count in [5, 1_000_000, u32::MAX] {
+                let taken = list.sges(count, most, 2, |_| Ok(()));
+                assert_eq!(taken.unwrap_err().status(), Status::DATA_OVERRUN);
+            }
+            list.sges(0, most, 2, |sges| Ok(assert!(sges.is_empty())))
+                .unwrap();
+        }
+        let missing = In::<Sge>(ptr::null()).sges(1, most, 2, |_| Ok(()));
+        assert_eq!(missing.unwrap_err().status(), Status::INVALID_PARAMETER_2);
+    }
+
+    #[test]
+    fn inline_data_beyond_its_limit_is_not_looked_at() {
+        let entry = |length| netdirect::Sge {
+            address: nowhere::<u8>(0).addr() as u64,
+            length,
+            ..netdirect::Sge::default()
+        };
+        for lengths in [&[9][..], &[4, 5], &[u32::MAX], &[u32::MAX; 3]] {
+            let entries: Vec<_> = lengths.iter().map(|length| entry(*length)).collect();
+            let copied = copy_inline(&entries, 8);
+            assert_eq!(copied.unwrap_err().status(), Status::BUFFER_OVERFLOW);
+        }
+        assert!(copy_inline(&[entry(0)], 8).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_text_beyond_its_limit_is_not_looked_at() {
+        let text = In::<std::ffi::c_char>(nowhere(0));
+        for len in [LONGEST_TEXT + 1, u32::MAX] {
+            let taken = text.octets(len, 1);
+            assert_eq!(taken.unwrap_err().status(), Status::INVALID_PARAMETER_2);
+        }
+    }
+
+    #[test]
+    fn small_numbers_are_neither_handles_nor_objects_nor_requests() {
+        for number in [0, 4, 8, 16, 0x1F4, 0xFFF8, usize::MAX] {
+            let passed: *mut c_void = ptr::without_provenance_mut(number);
+            // SAFETY: not handles, which is what this test is about.
+            let event = unsafe { crate::handle::EventRef::retain(passed) };
+            assert_eq!(event.unwrap_err(), Status::INVALID_HANDLE);
+            let request = ClientOverlapped(passed.cast());
+            assert_eq!(
+                request.required(3).unwrap_err().status(),
+                Status::INVALID_PARAMETER_3
+            );
         }
     }
 }

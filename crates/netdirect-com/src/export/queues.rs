@@ -11,7 +11,7 @@ use super::memory::{RegionObject, WindowObject};
 use super::object::{Class, Interface, Object, method, no_more, unknown, unknown_of_more};
 use super::overlapped::{Kind, ObjectWithRequests, overlapped};
 use super::parts::Parts;
-use super::pointers::{ClientOverlapped, Context, In, Octets, Out, copy_inline};
+use super::pointers::{ClientOverlapped, Context, In, MostEntries, Octets, Out, copy_inline};
 use crate::abi::{
     Atomic, CompletionQueueExtensionTable, CompletionQueueTable, CompletionResult, ExtendedResult,
     Guid, IID_COMPLETION_QUEUE_EXTENSION, IID_ND2_COMPLETION_QUEUE, IID_ND2_OVERLAPPED,
@@ -188,7 +188,9 @@ impl SharedReceiveQueueObject {
     #[inline]
     #[expect(clippy::needless_pass_by_value, reason = "arguments of a method")]
     fn receive(&self, context: Context, sges: In<Sge>, count: u32) -> Result<()> {
-        sges.sges(count, 2, |sges| self.object.receive(context.0, sges))
+        sges.sges(count, self.parts.receive_entries, 2, |sges| {
+            self.object.receive(context.0, sges)
+        })
     }
 }
 
@@ -263,21 +265,33 @@ impl QueuePairObject {
         self.qp.flush()
     }
 
+    /// The most entries of a Send or Write with these flags.
+    #[inline]
+    fn most_entries(&self, flags: OpFlags) -> MostEntries {
+        if flags.contains(OpFlags::INLINE) {
+            self.parts.inline_entries
+        } else {
+            self.parts.initiator_entries
+        }
+    }
+
     #[inline]
     fn send(&self, context: Context, sges: In<Sge>, count: u32, flags: u32) -> Result<()> {
         let flags = OpFlags::from_bits_retain(flags);
-        sges.sges(count, 2, |sges| {
+        sges.sges(count, self.most_entries(flags), 2, |sges| {
             if !flags.contains(OpFlags::INLINE) {
                 return self.qp.send(context.0, sges, flags);
             }
-            let data = copy_inline(sges, self.parts.max_inline + 1)?;
+            let data = copy_inline(sges, self.parts.max_inline)?;
             self.qp.send_inline(context.0, &[&data], flags)
         })
     }
 
     #[inline]
     fn receive(&self, context: Context, sges: In<Sge>, count: u32) -> Result<()> {
-        sges.sges(count, 2, |sges| self.qp.receive(context.0, sges))
+        sges.sges(count, self.parts.receive_entries, 2, |sges| {
+            self.qp.receive(context.0, sges)
+        })
     }
 
     fn bind(
@@ -321,7 +335,7 @@ impl QueuePairObject {
         flags: u32,
     ) -> Result<()> {
         let flags = OpFlags::from_bits_retain(flags);
-        sges.sges(count, 2, |sges| {
+        sges.sges(count, self.parts.initiator_entries, 2, |sges| {
             self.qp
                 .read(context.0, sges, remote(remote_address, remote_token), flags)
         })
@@ -339,11 +353,11 @@ impl QueuePairObject {
     ) -> Result<()> {
         let flags = OpFlags::from_bits_retain(flags);
         let remote = remote(remote_address, remote_token);
-        sges.sges(count, 2, |sges| {
+        sges.sges(count, self.most_entries(flags), 2, |sges| {
             if !flags.contains(OpFlags::INLINE) {
                 return self.qp.write(context.0, sges, remote, flags);
             }
-            let data = copy_inline(sges, self.parts.max_inline + 1)?;
+            let data = copy_inline(sges, self.parts.max_inline)?;
             self.qp.write_inline(context.0, &[&data], remote, flags)
         })
     }
@@ -400,7 +414,7 @@ impl QueuePairObject {
         };
         let flags = OpFlags::from_bits_retain(flags);
         let target = remote(remote_address, remote_token);
-        sink.sges(1, 3, |sinks| {
+        sink.sges(1, self.parts.initiator_entries, 3, |sinks| {
             self.extensions()?
                 .atomic(context.0, op, &sinks[0], target, flags)
         })

@@ -8,6 +8,7 @@ use netdirect::Status;
 use crate::abi::{
     EventTable, FileTable, Handle, HandleKind, HandleTable, PORT_CLOSED, Packet, PortTable, Watcher,
 };
+use crate::context;
 
 /// The table that the object behind a handle begins with.
 ///
@@ -16,8 +17,8 @@ use crate::abi::{
 /// `handle` is null or `INVALID_HANDLE_VALUE`, or points to a live object that begins with a pointer to a [`HandleTable`].
 unsafe fn table(handle: Handle) -> Result<*const HandleTable, Status> {
     let object = handle.cast::<*const HandleTable>();
-    // INVALID_HANDLE_VALUE is not aligned.
-    if object.is_null() || !object.is_aligned() {
+    // Null, INVALID_HANDLE_VALUE, and small numbers such as Windows' own handles.
+    if !context::may_be_object(object) {
         return Err(Status::INVALID_HANDLE);
     }
     // SAFETY: the object is live, and begins with a pointer to its table (this function's contract).
