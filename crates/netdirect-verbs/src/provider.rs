@@ -7,6 +7,7 @@ use netdirect::{
     Adapter, AdapterId, Call, Error, Fault, Provider, ProviderExtensions, Result, Status,
 };
 use netdirect_provider::cannot_inject;
+use netdirect_provider::checks::addresses;
 
 use crate::UnlistedDevice;
 use crate::adapter::{AdapterHandle, OpenedDevice};
@@ -212,7 +213,7 @@ impl Provider for VerbsProvider {
 
     fn resolve_address(&self, address: SocketAddr) -> Result<AdapterId> {
         self.faults.admit(Call::ResolveAddress)?; // PROV-013
-        let (devices, ip) = (self.devices()?, address.ip());
+        let (devices, ip) = (self.devices()?, addresses::canonical(address).ip());
         let mut all = devices.iter();
         if let Some(owner) = all.find(|device| device.addresses.contains(&ip)) {
             return Ok(owner.id());

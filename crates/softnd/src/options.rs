@@ -230,7 +230,8 @@ impl Options {
     /// Serves only these local addresses. Default: all addresses of the host.
     #[must_use]
     pub fn addresses(mut self, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
-        self.addresses = Some(addresses.into_iter().collect());
+        let addresses = addresses.into_iter();
+        self.addresses = Some(addresses.map(|address| address.to_canonical()).collect());
         self
     }
 

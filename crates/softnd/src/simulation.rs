@@ -113,7 +113,7 @@ impl Simulation {
     ///
     /// [`INVALID_ADDRESS`](Status::INVALID_ADDRESS) for the unspecified address and for multicast addresses.
     pub fn open(&self, address: impl Into<IpAddr>, options: Options) -> Result<Arc<dyn Adapter>> {
-        let address = address.into();
+        let address = address.into().to_canonical();
         if address.is_unspecified() || address.is_multicast() {
             let what =
                 format!("an adapter cannot have the address {address}: give a unicast address");
@@ -130,7 +130,8 @@ impl Simulation {
         addresses: impl IntoIterator<Item = IpAddr>,
         options: Options,
     ) -> Arc<dyn netdirect::Provider> {
-        let addresses = addresses.into_iter().collect();
+        let addresses = addresses.into_iter();
+        let addresses = addresses.map(|address| address.to_canonical()).collect();
         Arc::new(Provider::simulated(
             self.world.clone(),
             addresses,

@@ -6,6 +6,16 @@ use netdirect::{Error, Result, Status};
 
 use crate::error::fail;
 
+/// Returns the IPv4 address that an IPv6 address may be a form of (`::ffff:192.0.2.7`, RFC 4291 section 2.5.5.2). Other addresses stay as
+/// they are. Every address that a client passes goes through here first.
+#[must_use]
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(v4) => SocketAddr::from((v4, address.port())),
+        IpAddr::V6(_) => address,
+    }
+}
+
 /// Returns the addresses that a listener's Bind to `ip` covers. The unspecified address means the adapter's addresses of its family
 /// (LSTN-010). `serves` returns true for an address that connections of the adapter may use.
 ///
@@ -103,6 +113,18 @@ mod tests {
             assert_eq!(status(local(ip, serves)), Err(Status::INVALID_ADDRESS)); // CONN-012
         }
         assert_eq!(local(OWN[0], serves), Ok(()));
+    }
+
+    #[test]
+    fn an_ipv4_address_may_come_as_one_of_ipv6() {
+        let check = |from: &str, to: &str| {
+            let canonical = canonical(from.parse().unwrap());
+            assert_eq!(canonical, to.parse().unwrap());
+        };
+        check("[::ffff:10.0.0.1]:7", "10.0.0.1:7");
+        for other in ["10.0.0.1:7", "[::1]:7", "[::]:0", "[fe80::1%3]:7"] {
+            check(other, other);
+        }
     }
 
     #[test]

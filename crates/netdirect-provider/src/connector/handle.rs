@@ -12,6 +12,7 @@ use super::calls::Wanted;
 use super::line::{ConnectorLine, ConnectorRules};
 use super::machine::Event;
 use crate::adapter::ProviderAdapter;
+use crate::checks::addresses;
 use crate::checks::own::Owned;
 use crate::removal::{DeviceObject, RemovalOrder};
 
@@ -82,6 +83,7 @@ impl<L: ConnectorLine> OverlappedObject for ConnectorHandle<L> {
 
 impl<L: ConnectorLine> Connector for ConnectorHandle<L> {
     fn bind(&self, address: SocketAddr) -> Result<()> {
+        let address = addresses::canonical(address);
         self.line.rules().bind(&self.line, address)
     }
 
@@ -101,6 +103,7 @@ impl<L: ConnectorLine> Connector for ConnectorHandle<L> {
             private_data,
         };
         let rules = self.line.rules();
+        let destination = addresses::canonical(destination);
         rules.connect(&self.line, &wanted, destination, overlapped)?;
         Ok(Started::Pending)
     }

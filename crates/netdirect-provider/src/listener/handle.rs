@@ -10,6 +10,7 @@ use netdirect::{
 
 use super::{ListenerLine, ListenerRules, WaitingConnector};
 use crate::adapter::ProviderAdapter;
+use crate::checks::addresses;
 use crate::removal::{DeviceObject, RemovalOrder};
 
 /// A client's reference to a listener. When the client releases it, the listener is closed.
@@ -69,6 +70,7 @@ impl<L: ListenerLine> OverlappedObject for ListenerHandle<L> {
 
 impl<L: ListenerLine> Listener for ListenerHandle<L> {
     fn bind(&self, address: SocketAddr) -> Result<()> {
+        let address = addresses::canonical(address);
         self.line.rules().bind(&self.line, address)
     }
 

@@ -17,6 +17,7 @@ use parking_lot::MutexGuard;
 
 use super::carrier::init_attributes;
 use super::event::{CmEventKind, ConnParameters};
+use super::resolve::canonical;
 use super::state::{CmId, IdState, Phase};
 use crate::device::{Device, DeviceKind};
 use crate::error::{Errno, Result, fail};
@@ -86,13 +87,14 @@ impl CmId {
         Ok(())
     }
 
-    /// Reserves a local address; port 0 means any port.
+    /// Reserves a local address; port 0 means any port. An IPv4 address in the form of one of IPv6 (`::ffff:192.0.2.7`) is that IPv4 address
+    /// here and in [`resolve_addr`](Self::resolve_addr).
     ///
     /// # Errors
     ///
     /// EINVAL if the identifier is bound, ENODEV if no device has the address, EADDRINUSE.
     pub fn bind(&self, address: SocketAddr) -> Result<()> {
-        self.bind_locked(&mut self.lock(), address)
+        self.bind_locked(&mut self.lock(), canonical(address))
     }
 
     /// Finds the device and the local address from which `peer` is reached. [`CmEventKind::AddrResolved`] follows, or
@@ -102,6 +104,7 @@ impl CmId {
     ///
     /// EINVAL in a wrong state; those of [`bind`](Self::bind) for `source`.
     pub fn resolve_addr(&self, source: Option<SocketAddr>, peer: SocketAddr) -> Result<()> {
+        let (source, peer) = (source.map(canonical), canonical(peer));
         self.resolve_locked(&mut self.lock(), source, peer)?;
         self.wait_for_answer()
     }

@@ -122,6 +122,14 @@ impl CmId {
     }
 }
 
+/// Returns the IPv4 address that an IPv6 address may be a form of; other addresses as they are.
+pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(v4) => SocketAddr::from((v4, address.port())),
+        IpAddr::V6(_) => address,
+    }
+}
+
 /// Treats an address of 0.0.0.0/8, which names a host of "this network" and no interface, as the unspecified address. The server of fio
 /// 3.33 makes 0.0.0.49 of the option `--bindname=192.0.2.1`, from its first letter.
 fn this_network_is_any(ip: IpAddr) -> IpAddr {
