@@ -13,6 +13,7 @@ pub mod interop;
 pub mod nd;
 pub mod nd_rows;
 pub mod netem;
+pub mod own_network;
 pub mod proxy;
 pub mod refusals;
 pub mod side_by_side;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::tool;
+use crate::{own_network, tool};
 
 /// A limit that only ends a hang. Everything here takes far less time.
 const HANG: Duration = Duration::from_secs(120);
@@ -60,6 +60,9 @@ fn build() -> PathBuf {
 pub fn build_libraries() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
+        if own_network::is_inside() {
+            return;
+        }
         let (profile, target) = target();
         // With the features of the whole workspace, as in `build`.
         let mut options = vec!["--workspace", "--lib", "--bin", "nd", "--test", "book"];

@@ -3,7 +3,7 @@
 //! The first table has a row per adapter. One network interface with the same limits over several protocols is one row, with a URL
 //! for each protocol. A second table has the limits, with a column per adapter. Adapters with the same
 //! limits share a column, as the addresses of one software provider mostly do. Devices that cannot be used now are named on standard
-//! error, with the reason.
+//! error, with the reason, and so are addresses that several interfaces have.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use netdirect::{Adapter, AdapterFlags, AdapterId, AdapterInfo};
 
 use crate::errors::{Failure, Result};
 use crate::output;
-use crate::provider::{AdapterOptions, Backend};
+use crate::provider::{self, AdapterOptions, Backend};
 use crate::stderr;
 use crate::units;
 use conform_report::table::{Align, Table};
@@ -67,6 +67,9 @@ fn all(options: &AdapterOptions) -> Result<Vec<Found>> {
                 }
             }
         }
+    }
+    for shared in provider::shared_addresses() {
+        stderr::note(shared);
     }
     if found.is_empty() {
         return Err(Failure::new(

@@ -577,18 +577,24 @@ pub(crate) fn is_over_udp(url: &str) -> Result<bool> {
     find(SCHEMES, url).map(|(scheme, _)| OVER_UDP.starts_with(scheme.name))
 }
 
-/// Opens an adapter by address, for schemes whose names are addresses: `127.0.0.1`, `::1`, `[::1]`. A port behind the
-/// address is ignored.
+/// Addresses that several network interfaces of this machine have, each with the one that answers.
+pub(crate) fn shared_addresses() -> Vec<impl Display> {
+    softnd::shared_addresses()
+}
+
+/// Opens an adapter by address, for schemes whose names are addresses: `127.0.0.1`, `::1`, `[::1]`, `[::ffff:127.0.0.1]`. A port
+/// behind the address is ignored.
 fn by_address(_: &dyn Provider, name: &str) -> netdirect::Result<SocketAddr> {
     let bare = name.trim_start_matches('[').trim_end_matches(']');
-    match (bare.parse::<IpAddr>(), name.parse::<SocketAddr>()) {
-        (Ok(ip), _) => Ok(SocketAddr::new(ip, 0)),
-        (_, Ok(address)) => Ok(address),
+    let (ip, port) = match (bare.parse::<IpAddr>(), name.parse::<SocketAddr>()) {
+        (Ok(ip), _) => (ip, 0),
+        (_, Ok(address)) => (address.ip(), address.port()),
         _ => {
             let what = format!("{name:?} is not an address");
-            Err(Error::new(Status::INVALID_ADDRESS, what))
+            return Err(Error::new(Status::INVALID_ADDRESS, what));
         }
-    }
+    };
+    Ok(SocketAddr::new(ip.to_canonical(), port))
 }
 
 /// Opens an adapter by the name of its device, or by an address.
@@ -964,7 +970,14 @@ mod tests {
     #[test]
     fn an_adapter_is_opened_by_its_address_in_any_form() {
         let backend = Backend::new(None, &AdapterOptions::default()).expect("the first line");
-        for url in ["127.0.0.1", "softnd+tcp://127.0.0.1", "127.0.0.1:80"] {
+        for url in [
+            "127.0.0.1",
+            "softnd+tcp://127.0.0.1",
+            "127.0.0.1:80",
+            "::ffff:127.0.0.1",
+            "softnd+tcp://[::ffff:127.0.0.1]",
+            "[::ffff:127.0.0.1]:80",
+        ] {
             backend.open(url).expect(url);
         }
         let text = backend

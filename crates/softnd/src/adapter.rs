@@ -1,6 +1,5 @@
 //! An opened adapter, ND2's `IND2Adapter`.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use iwarp_io::transport::Transport;
@@ -15,6 +14,7 @@ use crate::connect::listener::Listener;
 use crate::core::{BreakableQueue, Core, NetworkHold};
 use crate::cq::Cq;
 use crate::file::File;
+use crate::local_addresses::LocalAddresses;
 use crate::mr::RegisteredBuffer;
 use crate::mw::Window;
 use crate::options::Options;
@@ -34,7 +34,7 @@ pub(crate) struct OpenedAdapter {
 
 pub(crate) fn open(
     id: AdapterId,
-    addresses: Vec<IpAddr>,
+    addresses: LocalAddresses,
     options: Options,
     transport: Transport,
     hold: NetworkHold,
@@ -126,6 +126,7 @@ impl AdapterLine for OpenedAdapter {
         let Transport::Sim(world) = &self.core.driver.transport else {
             return Err(cannot_inject(fault));
         };
+        let address = address.to_canonical();
         world.network(|network| network.conditions_mut().unreachable.insert(address));
         self.core.device.count_fault();
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -13,6 +13,7 @@ use iwarp_io::endpoint::buffers::Buffers;
 use iwarp_io::endpoint::{ReadLimits, Role, StreamId};
 use iwarp_io::environment::Environment;
 use iwarp_io::faults::Faults;
+use iwarp_io::interfaces;
 use iwarp_io::memory::{Pd, Table, TableOptions};
 use iwarp_io::progress::background::DriverOwner;
 use iwarp_io::progress::timers::{Timed, TimerKey};
@@ -31,6 +32,7 @@ use parking_lot::Mutex;
 
 use crate::device::{self, Device, DeviceListEntry, RemovalScheduler};
 use crate::leniency::{Leniency, LenientCase};
+use crate::local_addresses::LocalAddresses;
 use crate::options::{Options, Profile};
 
 /// The protection domain of all objects of one opened adapter. ND2 has one protection domain for each adapter (MR-022).
@@ -46,7 +48,7 @@ const REMEMBERED_PEERS: usize = 1024;
 pub(crate) struct Core {
     this: Weak<Self>,
     pub(crate) id: AdapterId,
-    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) addresses: LocalAddresses,
     pub(crate) options: Options,
     pub(crate) driver: Arc<Driver>,
     pub(crate) table: Arc<Table>,
@@ -126,20 +128,25 @@ impl ProviderAdapter for Core {
     }
 
     fn addresses(&self) -> &[IpAddr] {
-        &self.addresses
+        self.addresses.listed()
     }
 
-    /// Returns true if connections may use this local address. An adapter with an address of 127.0.0.0/8 serves all of 127.0.0.0/8.
+    /// Returns true if connections may use this local address.
     fn serves(&self, address: IpAddr) -> bool {
-        serves(&self.addresses, address)
+        self.addresses.serves(address)
     }
 
-    /// The local address for connections to `peer`.
+    /// The local address for connections to `peer`: of several the one that the system's route takes.
     fn local_address_for(&self, peer: IpAddr) -> Option<IpAddr> {
-        self.addresses
-            .iter()
-            .copied()
-            .find(|own| own.is_ipv4() == peer.is_ipv4())
+        let own = self.addresses.listed().iter().copied();
+        let mut family = own.filter(|own| own.is_ipv4() == peer.is_ipv4());
+        let first = family.next()?;
+        if family.next().is_none() || self.driver.environment.world().is_some() {
+            return Some(first);
+        }
+        let routed = interfaces::source_for(SocketAddr::new(peer, 0));
+        let routed = routed.ok().filter(|routed| self.addresses.serves(*routed));
+        Some(routed.unwrap_or(first))
     }
 
     /// The processors on which the background thread may run (CQ-003, CQ-009). It issues all notifications, except those that a waiting
@@ -153,14 +160,14 @@ impl ProviderAdapter for Core {
 impl Core {
     pub(crate) fn new(
         id: AdapterId,
-        addresses: Vec<IpAddr>,
+        addresses: LocalAddresses,
         options: Options,
         transport: Transport,
     ) -> io::Result<Arc<Self>> {
         descriptors::allow();
         let environment = transport.environment();
         let strict = options.profile == Profile::Strict;
-        let leniency = Arc::new(Leniency::new(addresses.first().copied()));
+        let leniency = Arc::new(Leniency::new(addresses.listed().first().copied()));
         let table = TableOptions::default()
             .strict_sinks(strict)
             .capacity(options.limits.memory_tokens)
@@ -342,6 +349,7 @@ impl SimAdapter for Core {
     fn waits(&self) -> Vec<String> {
         let of = self
             .addresses
+            .listed()
             .first()
             .map_or_else(String::new, |address| format!("{address}: "));
         let waits = self.device.waits().into_iter();
@@ -452,12 +460,6 @@ impl Timed for Core {
             }
         }
     }
-}
-
-pub(crate) fn serves(own: &[IpAddr], address: IpAddr) -> bool {
-    own.contains(&address)
-        || matches!(address, IpAddr::V4(v4) if v4.is_loopback())
-            && own.iter().any(|own| own.is_ipv4() && own.is_loopback())
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod fault_plan;
 mod file;
 mod leniency;
 mod limits;
+mod local_addresses;
 mod mr;
 mod mw;
 mod named_addresses;
@@ -45,6 +46,7 @@ use provider::{Protocol, Provider};
 
 pub use iwarp_io::capture;
 pub use iwarp_io::faults;
+pub use iwarp_io::interfaces::SharedAddress;
 pub use iwarp_io::peer_network::PeerNetwork;
 pub use iwarp_io::peer_table::PeerTable;
 pub use iwarp_io::setup::STRANGERS;
@@ -69,6 +71,13 @@ pub fn provider(options: Options) -> Arc<dyn netdirect::Provider> {
 #[must_use]
 pub fn udp_provider(options: Options) -> Arc<dyn netdirect::Provider> {
     Arc::new(Provider::new(Protocol::Quic, options))
+}
+
+/// Returns the addresses that several network interfaces of this host have. An address belongs to the adapter of one of them. Empty if the
+/// system does not list its interfaces.
+#[must_use]
+pub fn shared_addresses() -> Vec<SharedAddress> {
+    iwarp_io::interfaces::of_system().map_or_else(|_| Vec::new(), |found| found.shared)
 }
 
 /// Opens the adapter that owns an address. The address is given as `softnd+tcp://127.0.0.1`, as `softnd+tcp://[::1]`, or by itself. With

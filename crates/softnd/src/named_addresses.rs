@@ -1,16 +1,16 @@
 //! Addresses of the host that a user or a caller has named, for hosts that do not list their network interfaces.
 //!
 //! The list comes from a netlink socket, which hardened services and Android refuse to programs. An address that the user names is
-//! tried by binding to it.
+//! tried by binding a socket to it.
 
 use std::io;
 use std::net::IpAddr;
 
-use iwarp_io::transport::tcp;
+use iwarp_io::interfaces;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use crate::core::serves;
+use crate::local_addresses::LocalAddresses;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
@@ -20,7 +20,8 @@ impl NamedAddresses {
     /// Adds an address, if the system lets sockets have it.
     pub(crate) fn add(&self, address: IpAddr) -> io::Result<()> {
         let mut known = self.0.lock();
-        if serves(&known, address) {
+        let mut served = known.iter().map(|known| LocalAddresses::one(*known));
+        if served.any(|known| known.serves(address)) {
             return Ok(());
         }
         // Sockets may have these as well, but connections may not.
@@ -31,7 +32,7 @@ impl NamedAddresses {
         if address.is_unspecified() || address.is_multicast() || !is_of_one_host {
             return Err(Errno::ADDRNOTAVAIL.into());
         }
-        tcp::check_own(address)?;
+        interfaces::check_own(address)?;
         known.push(address);
         Ok(())
     }

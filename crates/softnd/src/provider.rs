@@ -1,25 +1,31 @@
 //! The provider, ND2's `IND2Provider`: lists the addresses of all adapters and opens adapters.
 
-use std::collections::BTreeMap;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use iwarp_io::environment::Environment;
 use iwarp_io::faults::Faults;
+use iwarp_io::interfaces::{self, NetworkInterface};
 use iwarp_io::transport::Transport;
 use iwarp_io::transport::quic::Quic;
 use iwarp_io::transport::sim::World;
 use iwarp_io::transport::tcp::Tcp;
 use netdirect::{Adapter, AdapterId, Call, Error, Fault, ProviderExtensions, Result, Status};
 use netdirect_provider::cannot_inject;
+use netdirect_provider::checks::addresses;
 
 use crate::adapter;
-use crate::core::{NetworkHold, serves};
+use crate::core::NetworkHold;
 use crate::device::Device;
 use crate::fault_plan;
+use crate::local_addresses::LocalAddresses;
 use crate::named_addresses::NamedAddresses;
 use crate::options::Options;
 use crate::status::bind_status;
+
+/// Addresses that an error lists.
+const SHOWN: usize = 16;
 
 /// The software provider. Over TCP, every network interface of the host is one adapter.
 #[derive(Debug)]
@@ -55,7 +61,17 @@ enum Network {
 /// One network interface, which is one ND2 adapter.
 struct Interface {
     id: AdapterId,
-    addresses: Vec<IpAddr>,
+    addresses: LocalAddresses,
+}
+
+impl Interface {
+    /// An interface that is known by one address alone.
+    fn of_address(address: IpAddr) -> Self {
+        Self {
+            id: adapter_id(&address.to_string()),
+            addresses: LocalAddresses::one(address),
+        }
+    }
 }
 
 impl Provider {
@@ -113,17 +129,14 @@ impl Provider {
     /// All interfaces. A caller may have named an address of one of them.
     fn interfaces(&self, named: Option<IpAddr>) -> Result<Vec<Interface>> {
         match &self.network {
-            Network::Host => match if_addrs::get_if_addrs() {
-                Ok(found) => Ok(self.interfaces_of_host(found)),
+            Network::Host => match interfaces::of_system() {
+                Ok(found) => Ok(self.interfaces_of_host(found.list)),
                 Err(error) => self.named_interfaces(named, &error),
             },
-            Network::Simulated(_, addresses) => Ok(addresses
-                .iter()
-                .map(|address| Interface {
-                    id: adapter_id(&address.to_string()),
-                    addresses: vec![*address],
-                })
-                .collect()),
+            Network::Simulated(_, addresses) => {
+                let addresses = addresses.iter().copied();
+                Ok(addresses.map(Interface::of_address).collect())
+            }
         }
     }
 
@@ -157,27 +170,22 @@ impl Provider {
         Ok(Transport::Quic(quic))
     }
 
-    /// The current interfaces of the host. The loopback interface comes last, because many callers take the first address.
-    fn interfaces_of_host(&self, found: Vec<if_addrs::Interface>) -> Vec<Interface> {
-        let mut by_name = BTreeMap::<_, Vec<IpAddr>>::new();
-        for interface in found {
-            let address = interface.ip();
-            if self.is_wanted(address) && !is_link_local(address) {
-                by_name
-                    .entry((interface.is_loopback(), interface.name))
-                    .or_default()
-                    .push(address);
+    /// The adapters of the interfaces of the host, in their order.
+    fn interfaces_of_host(&self, found: Vec<NetworkInterface>) -> Vec<Interface> {
+        let interfaces = found.into_iter().map(|found| {
+            let mut listed = found.addresses;
+            if found.is_loopback {
+                self.add_loopback_aliases(&mut listed);
             }
-        }
-        let mut interfaces: Vec<_> = by_name
-            .into_iter()
-            .map(|((_, name), addresses)| Interface {
-                id: adapter_id(&name),
-                addresses,
-            })
-            .collect();
-        self.add_loopback_aliases(&mut interfaces);
+            listed.retain(|address| self.is_wanted(*address));
+            Interface {
+                id: adapter_id(&found.name),
+                addresses: LocalAddresses::of_interface(listed, found.is_loopback),
+            }
+        });
         interfaces
+            .filter(|interface| !interface.addresses.listed().is_empty())
+            .collect()
     }
 
     fn is_wanted(&self, address: IpAddr) -> bool {
@@ -186,11 +194,7 @@ impl Provider {
     }
 
     /// The addresses that the options or callers have named, each as an interface, if the system lists none because of `error`.
-    fn named_interfaces(
-        &self,
-        named: Option<IpAddr>,
-        error: &std::io::Error,
-    ) -> Result<Vec<Interface>> {
+    fn named_interfaces(&self, named: Option<IpAddr>, error: &io::Error) -> Result<Vec<Interface>> {
         for &wanted in self.options.addresses.iter().flatten() {
             if let Err(error) = self.named.add(wanted) {
                 tracing::debug!(%wanted, %error, "not an address of this host");
@@ -204,47 +208,43 @@ impl Provider {
                 )
             })?;
         }
-        let addresses = self.named.all();
-        if addresses.is_empty() && named.is_none() {
+        let found = self.named.all();
+        if found.is_empty() && named.is_none() {
             let what = format!(
                 "the system does not list the network interfaces of this host, for which a program needs a netlink socket: {error}; \
                  an address that is named is tried by binding to it"
             );
             return Err(Error::new(Status::UNSUCCESSFUL, what));
         }
-        let interface = |address: IpAddr| Interface {
-            id: adapter_id(&address.to_string()),
-            addresses: vec![address],
-        };
-        Ok(addresses.into_iter().map(interface).collect())
+        Ok(found.into_iter().map(Interface::of_address).collect())
     }
 
     /// Adds the loopback addresses that the options ask for. The system lists only 127.0.0.1, but all of 127.0.0.0/8 is local.
-    fn add_loopback_aliases(&self, interfaces: &mut Vec<Interface>) {
+    fn add_loopback_aliases(&self, listed: &mut Vec<IpAddr>) {
+        let own = LocalAddresses::of_interface(listed.clone(), true);
         for &wanted in self.options.addresses.iter().flatten() {
-            let listed = interfaces
-                .iter()
-                .any(|interface| interface.addresses.contains(&wanted));
-            if !listed && wanted.is_ipv4() && wanted.is_loopback() {
-                match interfaces
-                    .iter_mut()
-                    .find(|interface| interface.addresses.iter().any(IpAddr::is_loopback))
-                {
-                    Some(interface) => interface.addresses.push(wanted),
-                    None => interfaces.push(Interface {
-                        id: adapter_id("lo"),
-                        addresses: vec![wanted],
-                    }),
-                }
+            if own.serves(wanted) && !listed.contains(&wanted) {
+                listed.push(wanted);
             }
         }
     }
 }
 
-/// Returns true if the address is link-local. Such an address needs a scope to name an interface, and ND2's address lists do not carry
-/// scopes reliably (DLL-014).
-fn is_link_local(address: IpAddr) -> bool {
-    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
+/// The error for an address that is not served, with those that are.
+fn not_served(address: IpAddr, interfaces: &[Interface]) -> Error {
+    let all = interfaces.iter().flat_map(|one| one.addresses.listed());
+    let all: Vec<_> = all.map(IpAddr::to_string).collect();
+    let served = match all.get(SHOWN..) {
+        None | Some([]) => all.join(", "),
+        Some(more) => format!("{} and {} more", all[..SHOWN].join(", "), more.len()),
+    };
+    let served = if served.is_empty() {
+        "no network interface that is up has one".to_owned()
+    } else {
+        format!("it serves {served}")
+    };
+    let what = format!("{address} is not an address that softnd serves on this host; {served}");
+    Error::new(Status::INVALID_ADDRESS, what)
 }
 
 /// The id of the interface with this name: the 64-bit FNV-1a hash of the name. The hash does not depend on the compiler, so that
@@ -265,23 +265,20 @@ impl netdirect::Provider for Provider {
         let interfaces = self.interfaces(None)?;
         Ok(interfaces
             .iter()
-            .flat_map(|interface| &interface.addresses)
+            .flat_map(|interface| interface.addresses.listed())
             .map(|ip| SocketAddr::new(*ip, 0))
             .collect())
     }
 
     fn resolve_address(&self, address: SocketAddr) -> Result<AdapterId> {
-        let interfaces = self.interfaces(Some(address.ip()))?;
-        let owner = interfaces
-            .iter()
-            .find(|interface| serves(&interface.addresses, address.ip()));
-        let owner = owner.ok_or_else(|| {
-            let what = format!(
-                "{} is not an address that softnd serves on this host; query the address list for the addresses",
-                address.ip()
-            );
-            Error::new(Status::INVALID_ADDRESS, what)
-        })?;
+        let address = addresses::canonical(address).ip();
+        let interfaces = self.interfaces(Some(address))?;
+        // An address that an interface has goes before the loopback network.
+        let is_listed = |interface: &&Interface| interface.addresses.listed().contains(&address);
+        let serves = |interface: &&Interface| interface.addresses.serves(address);
+        let mut all = interfaces.iter();
+        let owner = all.clone().find(is_listed).or_else(|| all.find(serves));
+        let owner = owner.ok_or_else(|| not_served(address, &interfaces))?;
         self.faults.admit(Call::ResolveAddress)?;
         Ok(owner.id)
     }

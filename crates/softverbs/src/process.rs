@@ -21,7 +21,7 @@ use iwarp_io::endpoint::StreamId;
 use iwarp_io::endpoint::buffers::Buffers;
 use iwarp_io::environment::Environment;
 use iwarp_io::faults::FaultOwner;
-use iwarp_io::interfaces::{self, NetworkInterface};
+use iwarp_io::interfaces::{self, NetworkInterface, NetworkInterfaces, SharedAddress};
 use iwarp_io::memory::{Table, TableOptions};
 use iwarp_io::progress::background::DriverOwner;
 use iwarp_io::progress::interrupts;
@@ -82,6 +82,8 @@ pub struct Process {
     options: ProcessOptions,
     transport: Transport,
     devices: Vec<Arc<Device>>,
+    /// The addresses of the loopback interface.
+    loopback: Vec<IpAddr>,
     engine: Mutex<Option<Arc<Engine>>>,
     this: Weak<Self>,
     next_stream: AtomicU32,
@@ -208,27 +210,38 @@ impl fmt::Debug for Engine {
 }
 
 /// The interfaces that have devices.
-fn with_devices(
-    found: Vec<NetworkInterface>,
-    wanted: Option<&str>,
-) -> Result<Vec<NetworkInterface>> {
+fn with_devices(found: NetworkInterfaces, wanted: Option<&str>) -> Result<Vec<NetworkInterface>> {
+    let NetworkInterfaces { list, shared } = found;
     if let Some(wanted) = wanted {
-        let names: Vec<_> = found.iter().map(|one| one.name.clone()).collect();
-        let one = found.into_iter().find(|one| one.name == wanted);
-        let one = one.ok_or_else(|| {
-            let names = names.join(", ");
-            Error::new(
-                Errno::NODEV,
-                format!("there is no interface {wanted} with an address; there are: {names}"),
-            )
-        })?;
-        return Ok(vec![one]);
+        let one = list.iter().find(|one| one.name == wanted);
+        return match one {
+            Some(one) => Ok(vec![one.clone()]),
+            None => fail(Errno::NODEV, no_interface(wanted, &list, &shared)),
+        };
     }
-    let has_others = found.iter().any(|one| !one.is_loopback);
-    let with_devices = found.into_iter();
+    let is_device = |one: &NetworkInterface| !one.is_loopback && one.has_carrier;
+    let has_others = list.iter().any(is_device);
+    let with_devices = list.into_iter();
     Ok(with_devices
-        .filter(|one| !(one.is_loopback && has_others))
+        .filter(|one| match has_others {
+            true => is_device(one),
+            false => one.is_loopback,
+        })
         .collect())
+}
+
+/// The reason why an interface has no device.
+fn no_interface(wanted: &str, list: &[NetworkInterface], shared: &[SharedAddress]) -> String {
+    let names: Vec<_> = list.iter().map(|one| one.name.as_str()).collect();
+    let names = names.join(", ");
+    let shared = shared.iter().filter(|shared| shared.other == wanted);
+    let shared: Vec<_> = shared.map(ToString::to_string).collect();
+    if shared.is_empty() {
+        format!("there is no interface {wanted} that is up with an address; there are: {names}")
+    } else {
+        let shared = shared.join(", ");
+        format!("the interface {wanted} has no address for itself: {shared}; there are: {names}")
+    }
 }
 
 impl Process {
@@ -255,7 +268,10 @@ impl Process {
     ) -> Result<Arc<Self>> {
         Self::new(
             Transport::Sim(world.own()),
-            interfaces,
+            NetworkInterfaces {
+                list: interfaces,
+                shared: Vec::new(),
+            },
             options,
             Some(world.clone()),
         )
@@ -263,16 +279,19 @@ impl Process {
 
     fn new(
         transport: Transport,
-        interfaces: Vec<NetworkInterface>,
+        interfaces: NetworkInterfaces,
         options: ProcessOptions,
         world: Option<World>,
     ) -> Result<Arc<Self>> {
+        let loopback = interfaces.list.iter().filter(|one| one.is_loopback);
+        let loopback = loopback.flat_map(|one| one.addresses.clone()).collect();
         let interfaces = with_devices(interfaces, options.interface.as_deref())?;
         let devices = interfaces.into_iter().enumerate();
         let kind = options.kind;
         let devices = devices.map(|(index, one)| Arc::new(Device::new(index, kind, one)));
         Ok(Arc::new_cyclic(|this| Self {
             devices: devices.collect(),
+            loopback,
             options,
             transport,
             engine: Mutex::default(),
@@ -298,12 +317,13 @@ impl Process {
         &self.options
     }
 
-    /// The device of a local address. Addresses of the loopback interface belong to the first device.
+    /// The device of a local address. Addresses of the loopback interface belong to the first device if that interface has none.
     pub fn device_of(&self, address: IpAddr) -> Option<&Arc<Device>> {
         let address = address.to_canonical();
         let mut devices = self.devices.iter();
         let own = devices.find(|device| device.has_address(address));
-        own.or_else(|| self.devices.first().filter(|_| address.is_loopback()))
+        let is_loopback = || address.is_loopback() || self.loopback.contains(&address);
+        own.or_else(|| self.devices.first().filter(|_| is_loopback()))
     }
 
     /// Leaves all objects of this process object alone until the process ends: none of them is closed, sends anything or is waited for. For
@@ -553,19 +573,50 @@ mod tests {
         interface
     }
 
+    fn found(list: Vec<NetworkInterface>) -> NetworkInterfaces {
+        let shared = Vec::new();
+        NetworkInterfaces { list, shared }
+    }
+
+    fn names(found: NetworkInterfaces, wanted: Option<&str>) -> Vec<String> {
+        let found = with_devices(found, wanted).unwrap();
+        found.into_iter().map(|one| one.name).collect()
+    }
+
     #[test]
     fn the_loopback_interface_has_a_device_only_alone_or_by_name() {
-        let both = || vec![interface("eth0", false), interface("lo", true)];
-        let names = |found: Vec<NetworkInterface>, wanted| {
-            let found = with_devices(found, wanted).unwrap();
-            found.into_iter().map(|one| one.name).collect::<Vec<_>>()
-        };
+        let both = || found(vec![interface("eth0", false), interface("lo", true)]);
         assert_eq!(names(both(), None), ["eth0"]);
         assert_eq!(names(both(), Some("lo")), ["lo"]);
-        assert_eq!(names(vec![interface("lo", true)], None), ["lo"]);
+        assert_eq!(names(found(vec![interface("lo", true)]), None), ["lo"]);
         let error = with_devices(both(), Some("eth1")).unwrap_err();
         assert_eq!(error.errno(), Errno::NODEV);
         assert!(error.to_string().contains("eth0, lo"));
+    }
+
+    #[test]
+    fn an_interface_without_a_carrier_has_a_device_only_by_name() {
+        let mut docker0 = interface("docker0", false);
+        docker0.has_carrier = false;
+        let lo = interface("lo", true);
+        let two = || found(vec![docker0.clone(), lo.clone()]);
+        assert_eq!(names(two(), None), ["lo"]);
+        assert_eq!(names(two(), Some("docker0")), ["docker0"]);
+        let three = found(vec![interface("eth0", false), docker0, lo]);
+        assert_eq!(names(three, None), ["eth0"]);
+    }
+
+    #[test]
+    fn an_interface_whose_address_belongs_to_another_says_so() {
+        let mut two = found(vec![interface("eth0", false), interface("lo", true)]);
+        two.shared.push(SharedAddress {
+            address: [10, 0, 0, 1].into(),
+            owner: "eth0".into(),
+            other: "eth1".into(),
+        });
+        let error = with_devices(two, Some("eth1")).unwrap_err().to_string();
+        let why = "eth0 and eth1 both have the address 10.0.0.1, and eth0 answers for it";
+        assert!(error.contains(why), "{error}");
     }
 
     #[test]

@@ -29,6 +29,8 @@ mod nd_wire_conform;
 mod packages;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod privileged;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+mod networks;
 mod promises;
 mod repository;
 mod rows;

@@ -40,7 +40,7 @@ const RULES: &[Rule] = &[
             "iwarp-conform/src/quic.rs",
             "iwarp-conform/src/stream.rs",
             // The addresses of the machine.
-            "iwarp-io/src/interfaces.rs",
+            "iwarp-io/src/interfaces",
             "iwarp-io/src/progress/readiness",
             "iwarp-io/src/transport/quic/plain_socket.rs",
             "iwarp-io/src/transport/tcp/wire.rs",

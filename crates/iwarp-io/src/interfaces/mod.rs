@@ -1,10 +1,28 @@
 //! The network interfaces of the machine, and the one from which a peer is reached.
+//!
+//! [`of_system`] decides for every interface above, ND2's and verbs', what an interface is and which addresses it has. On Linux the system's
+//! own lists come from a netlink socket; elsewhere from the crate `if-addrs`.
 
-use std::collections::BTreeMap;
+#[cfg(target_os = "linux")]
+mod netlink;
+#[cfg(not(target_os = "linux"))]
+mod portable;
+
+use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
+use bitflags::bitflags;
 use rustix::io::Errno;
+
+use crate::descriptors::is_shortage;
+use crate::system_call::named;
+
+#[cfg(target_os = "linux")]
+use netlink::lists;
+#[cfg(not(target_os = "linux"))]
+use portable::lists;
 
 /// One network interface with at least one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +31,7 @@ pub struct NetworkInterface {
     pub name: String,
     /// The number of the interface in the system.
     pub index: u32,
-    /// IPv4 addresses, then IPv6 addresses.
+    /// IPv4 addresses, then IPv6 addresses. Of the loopback interface, 127.0.0.1 and ::1 come first in their families.
     pub addresses: Vec<IpAddr>,
     /// The longest packet in octets.
     pub mtu: u32,
@@ -21,6 +39,8 @@ pub struct NetworkInterface {
     pub hardware_address: [u8; 6],
     /// Packets stay within the machine.
     pub is_loopback: bool,
+    /// The interface has a carrier. Without one its addresses work within the machine only.
+    pub has_carrier: bool,
 }
 
 impl NetworkInterface {
@@ -34,45 +54,166 @@ impl NetworkInterface {
             mtu: 1500,
             hardware_address: [2, 0, 0, 0, high, low],
             is_loopback: false,
+            has_carrier: true,
         }
     }
 }
 
-/// The interfaces that are up and have an address: the one of the default route first, the loopback interface last, the others by name.
-/// IPv6 addresses that are valid on one link only are left out, because they are useless without the link.
+/// The network interfaces of the machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetworkInterfaces {
+    /// Those that are up and have an address, in this order: the one of the default route, the others that have a carrier by name, those
+    /// without a carrier by name, the loopback interface. No address is in the list twice.
+    pub list: Vec<NetworkInterface>,
+    /// Addresses that several interfaces have.
+    pub shared: Vec<SharedAddress>,
+}
+
+/// An address that two interfaces have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// The name of the interface in whose list the address is.
+    pub owner: String,
+    /// The name of the other interface.
+    pub other: String,
+}
+
+impl fmt::Display for SharedAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            address,
+            owner,
+            other,
+        } = self;
+        write!(
+            f,
+            "{owner} and {other} both have the address {address}, and {owner} answers for it"
+        )
+    }
+}
+
+bitflags! {
+    /// The state of an interface (`IFF_UP` and the others of `if.h`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    struct LinkFlags: u32 {
+        const UP = 0x1;
+        const LOOPBACK = 0x8;
+        /// There is a carrier. `IFF_RUNNING` says so up to a second later.
+        const LOWER_UP = 0x1_0000;
+        const _ = !0;
+    }
+}
+
+/// An interface as the system lists it, with or without addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Link {
+    index: u32,
+    name: String,
+    flags: LinkFlags,
+    mtu: u32,
+    hardware_address: [u8; 6],
+}
+
+/// The lists of the system.
+#[derive(Debug, Default)]
+struct Lists {
+    links: Vec<Link>,
+    /// With the index of the interface that has the address.
+    addresses: Vec<(u32, IpAddr)>,
+}
+
+/// The interfaces that are up and have an address. IPv6 addresses that are valid on one link only are left out, because they are useless
+/// without the link.
 ///
 /// # Errors
 ///
 /// Those of the system, if it does not list its interfaces.
-pub fn of_system() -> io::Result<Vec<NetworkInterface>> {
-    let mut by_name = BTreeMap::<String, NetworkInterface>::new();
-    for found in if_addrs::get_if_addrs()? {
-        let address = found.ip();
-        if is_link_local(address) || !found.is_oper_up() && !found.is_loopback() {
-            continue;
+pub fn of_system() -> io::Result<NetworkInterfaces> {
+    Ok(arrange(lists()?, default_source()))
+}
+
+/// Makes the interfaces of what the system lists. `first` is the address of the interface that comes first.
+fn arrange(lists: Lists, first: Option<IpAddr>) -> NetworkInterfaces {
+    let mut addresses = HashMap::<u32, Vec<IpAddr>>::new();
+    for (index, address) in lists.addresses {
+        if !is_link_local(address) {
+            let known = addresses.entry(index).or_default();
+            if !known.contains(&address) {
+                known.push(address);
+            }
         }
-        let interface = by_name
-            .entry(found.name.clone())
-            .or_insert_with(|| NetworkInterface {
-                index: found.index.unwrap_or(0),
-                addresses: Vec::new(),
-                mtu: mtu(&found.name),
-                hardware_address: hardware_address(&found.name),
-                is_loopback: found.is_loopback(),
-                name: found.name,
-            });
-        interface.addresses.push(address);
     }
-    let first = default_source();
-    let mut interfaces: Vec<_> = by_name.into_values().collect();
-    for interface in &mut interfaces {
-        interface.addresses.sort_by_key(IpAddr::is_ipv6);
-    }
-    interfaces.sort_by_key(|interface| {
+    let up = lists.links.into_iter();
+    let up = up.filter(|link| link.flags.contains(LinkFlags::UP));
+    let mut interfaces: Vec<_> = up
+        .filter_map(|link| Some((addresses.remove(&link.index)?, link)))
+        .map(|(addresses, link)| interface(link, addresses))
+        .collect();
+    interfaces.sort_by_cached_key(|interface| {
         let is_default = first.is_some_and(|first| interface.addresses.contains(&first));
-        (interface.is_loopback, !is_default)
+        let name = interface.name.clone();
+        (
+            interface.is_loopback,
+            !is_default,
+            !interface.has_carrier,
+            name,
+        )
     });
-    Ok(interfaces)
+    let mut shared = Vec::new();
+    let mut owners = HashMap::<IpAddr, String>::new();
+    for NetworkInterface {
+        name, addresses, ..
+    } in &mut interfaces
+    {
+        addresses.retain(|&address| match owners.get(&address) {
+            Some(owner) => {
+                let (owner, other) = (owner.clone(), name.clone());
+                shared.push(SharedAddress {
+                    address,
+                    owner,
+                    other,
+                });
+                false
+            }
+            None => {
+                owners.insert(address, name.clone());
+                true
+            }
+        });
+    }
+    interfaces.retain(|interface| !interface.addresses.is_empty());
+    NetworkInterfaces {
+        list: interfaces,
+        shared,
+    }
+}
+
+fn interface(link: Link, mut addresses: Vec<IpAddr>) -> NetworkInterface {
+    let is_loopback = link.flags.contains(LinkFlags::LOOPBACK);
+    addresses.sort_by_key(|address| {
+        let comes_first = is_loopback && is_the_loopback_address(*address);
+        (address.is_ipv6(), !comes_first)
+    });
+    NetworkInterface {
+        name: link.name,
+        index: link.index,
+        addresses,
+        mtu: link.mtu,
+        hardware_address: link.hardware_address,
+        is_loopback,
+        has_carrier: link.flags.contains(LinkFlags::LOWER_UP),
+    }
+}
+
+/// Returns true for 127.0.0.1 and ::1, and false for the other addresses of 127.0.0.0/8.
+fn is_the_loopback_address(address: IpAddr) -> bool {
+    address == Ipv4Addr::LOCALHOST || address == Ipv6Addr::LOCALHOST
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 
 /// The local address from which the system would send to `peer`. Nothing is sent.
@@ -99,6 +240,23 @@ pub fn source_for(peer: SocketAddr) -> io::Result<IpAddr> {
     Ok(source)
 }
 
+/// Checks that this host has an address. No packet is sent.
+///
+/// # Errors
+///
+/// `EADDRNOTAVAIL` for an address of another host or of none; those of the system, if it refuses sockets.
+pub fn check_own(address: IpAddr) -> io::Result<()> {
+    let socket = UdpSocket::bind((address, 0)).map_err(named("bind"))?;
+    let own = socket.local_addr().map_err(named("getsockname"))?;
+    // Sockets may also have the broadcast address of a network, and with `ip_nonlocal_bind` every address. But only with an own address
+    // they can be connected to themselves.
+    match socket.connect(own) {
+        Err(error) if is_shortage(&error) => Err(error),
+        Err(_) => Err(Errno::ADDRNOTAVAIL.into()),
+        Ok(()) => Ok(()),
+    }
+}
+
 /// The source address of packets that follow the default route.
 fn default_source() -> Option<IpAddr> {
     // Addresses for documentation, which no machine has (RFC 5737, RFC 3849).
@@ -107,60 +265,5 @@ fn default_source() -> Option<IpAddr> {
     source_for(v4).or_else(|_| source_for(v6)).ok()
 }
 
-fn is_link_local(address: IpAddr) -> bool {
-    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
-}
-
-/// Returns the contents of a file in the system's folder of an interface; empty if there is no such file.
-fn attribute(interface: &str, file: &str) -> String {
-    let path = format!("/sys/class/net/{interface}/{file}");
-    std::fs::read_to_string(path).unwrap_or_default()
-}
-
-fn mtu(interface: &str) -> u32 {
-    attribute(interface, "mtu").trim().parse().unwrap_or(1500)
-}
-
-fn hardware_address(interface: &str) -> [u8; 6] {
-    parse_hardware_address(&attribute(interface, "address")).unwrap_or_default()
-}
-
-fn parse_hardware_address(text: &str) -> Option<[u8; 6]> {
-    let mut octets = [0; 6];
-    let mut parts = text.trim().split(':');
-    for octet in &mut octets {
-        *octet = u8::from_str_radix(parts.next()?, 16).ok()?;
-    }
-    parts.next().is_none().then_some(octets)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_loopback_interface_comes_last_and_every_interface_has_an_address() {
-        let interfaces = of_system().unwrap();
-        let loopback = interfaces.iter().position(|one| one.is_loopback);
-        assert_eq!(loopback, interfaces.len().checked_sub(1));
-        for interface in interfaces {
-            assert!(!interface.addresses.is_empty() && interface.mtu > 0);
-        }
-    }
-
-    #[test]
-    fn the_source_for_a_local_address_is_that_address() {
-        for local in of_system().unwrap().iter().flat_map(|one| &one.addresses) {
-            assert_eq!(source_for((*local, 7).into()).unwrap(), *local);
-        }
-    }
-
-    #[test]
-    fn hardware_addresses_are_six_octets() {
-        let parsed = parse_hardware_address("02:42:ac:11:00:02\n");
-        assert_eq!(parsed, Some([0x02, 0x42, 0xac, 0x11, 0, 2]));
-        for wrong in ["", "02:42", "02:42:ac:11:00:02:03", "xx:42:ac:11:00:02"] {
-            assert_eq!(parse_hardware_address(wrong), None, "{wrong}");
-        }
-    }
-}
+mod tests;

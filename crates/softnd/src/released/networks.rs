@@ -101,7 +101,7 @@ fn of(adapter: &Arc<dyn Adapter>) -> (String, Duration) {
     let own = own::<AdapterHandle>(adapter.clone());
     let core = &own.line().core;
     let time = core.driver.environment.world().unwrap().time();
-    (core.addresses[0].to_string(), time)
+    (core.addresses.listed()[0].to_string(), time)
 }
 
 fn open(url: &str) -> Arc<dyn Adapter> {

@@ -8,9 +8,9 @@ mod no_sockets;
 mod wire;
 
 #[cfg(windows)]
-pub use no_sockets::{Bound, Dialer, Listener, NoTcp as Tcp, Wire, check_environment, check_own};
+pub use no_sockets::{Bound, Dialer, Listener, NoTcp as Tcp, Wire, check_environment};
 #[cfg(unix)]
-pub use wire::{Bound, Dialer, Listener, Tcp, Wire, check_environment, check_own};
+pub use wire::{Bound, Dialer, Listener, Tcp, Wire, check_environment};
 
 /// The places at which the segments of a connection begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

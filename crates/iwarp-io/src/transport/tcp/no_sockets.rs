@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use iwarp::{Span, TxBatch};
@@ -31,15 +31,6 @@ impl NoTcp {
     pub(in crate::transport) fn bind_fresh(&self, _: SocketAddr) -> io::Result<Bound> {
         refused()
     }
-}
-
-/// Checks that a socket may have this address.
-///
-/// # Errors
-///
-/// Always `Unsupported`.
-pub fn check_own(_: IpAddr) -> io::Result<()> {
-    refused()
 }
 
 /// Checks what the environment chooses for connections: here there is nothing to choose.

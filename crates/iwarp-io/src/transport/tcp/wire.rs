@@ -94,17 +94,6 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Checks that a socket may have this address, as only sockets of its host may. No packet is sent.
-///
-/// # Errors
-///
-/// Those of the system, such as `EADDRNOTAVAIL` for an address of another host.
-pub fn check_own(address: IpAddr) -> io::Result<()> {
-    let any_port = SocketAddr::new(address, 0);
-    let bound = socket(any_port)?.bind(&any_port.into());
-    bound.map_err(named("bind"))
-}
-
 /// Lets the port be bound again while the connection that is about to end stays in TIME-WAIT (IW-054).
 fn release(socket: &impl AsFd) {
     let _ = rustix::net::sockopt::set_socket_reuseaddr(socket, true);

@@ -1,0 +1,35 @@
+//! The lists of interfaces and addresses of other systems than Linux.
+//!
+//! The crate `if-addrs` does not say which interface is the loopback interface: here it is the one with a loopback address.
+
+use std::io;
+
+use super::{Link, LinkFlags, Lists};
+
+/// Asks the system for its lists.
+pub(super) fn lists() -> io::Result<Lists> {
+    let mut lists = Lists::default();
+    for found in if_addrs::get_if_addrs()? {
+        let known = lists.links.iter().position(|link| link.name == found.name);
+        let at = known.unwrap_or_else(|| {
+            lists.links.push(Link {
+                // A number that the system does not use stands for an interface that has gone meanwhile.
+                index: found.index.unwrap_or(u32::MAX),
+                name: found.name.clone(),
+                flags: LinkFlags::UP,
+                mtu: 1500,
+                hardware_address: [0; 6],
+            });
+            lists.links.len() - 1
+        });
+        let link = &mut lists.links[at];
+        if found.is_loopback() {
+            link.flags |= LinkFlags::LOOPBACK;
+        }
+        if found.is_oper_up() {
+            link.flags |= LinkFlags::LOWER_UP;
+        }
+        lists.addresses.push((link.index, found.ip()));
+    }
+    Ok(lists)
+}
