@@ -10,7 +10,7 @@ use netdirect::{
 
 /// A [`Buffer`] with its registration, from [`AsyncAdapter::register`](crate::AsyncAdapter::register).
 ///
-/// The methods of the [`Buffer`] read and write the memory. A clone is the same memory and the same registration. The
+/// It is what was registered: a slice of a buffer, where a slice was. The methods of the [`Buffer`] read and write the memory. A clone is the same memory and the same registration. The
 /// registration ends when the last clone is dropped, or with [`deregister`](Self::deregister).
 #[derive(Clone, Debug)]
 pub struct RegisteredBuffer {
@@ -29,7 +29,7 @@ impl RegisteredBuffer {
         let overlapped = Overlapped::new().without_port();
         ext::finished(region.register(buffer, flags, &overlapped), &overlapped).await?;
         Ok(Self {
-            buffer: buffer.whole(),
+            buffer: buffer.clone(),
             region,
         })
     }

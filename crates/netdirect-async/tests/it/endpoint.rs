@@ -328,6 +328,34 @@ fn as_many_requests_are_outstanding_as_the_queues_hold() {
     });
 }
 
+#[test]
+fn a_slice_of_a_buffer_is_registered_as_a_slice() {
+    everywhere(|network| {
+        let (here, there) = pair(network);
+        let whole = Buffer::new(4096);
+        let slice = whole.slice(1000..1100);
+        let memory = block_on(there.adapter.register(&slice, ALL)).unwrap();
+        assert_eq!(memory.len(), 100);
+        assert_eq!(memory.remote(0).address, whole.address() + 1000);
+        assert_eq!(memory.sge(..).length, 100);
+        here.memory.write(0, b"first");
+        here.memory.write(95, b"last ");
+        let written = here
+            .endpoint
+            .write([here.memory.part(..100)], memory.remote(0), NONE);
+        block_on(written).unwrap();
+        // A Read behind the Write finds what the Write has placed.
+        block_on(
+            here.endpoint
+                .read([here.memory.part(200..300)], memory.remote(0), NONE),
+        )
+        .unwrap();
+        assert_eq!(whole.slice(1000..1005).to_vec(), b"first");
+        assert_eq!(whole.slice(1095..1100).to_vec(), b"last ");
+        assert_eq!(here.memory.slice(200..205).to_vec(), b"first");
+    });
+}
+
 /// Registered memory of a request, which the caller has dropped, and the region by which its end is seen.
 fn given_away(adapter: &AsyncAdapter) -> (RegisteredBuffer, Weak<dyn MemoryRegion>) {
     let memory = memory(adapter, 64);
