@@ -693,7 +693,11 @@ fn com(options: &AdapterOptions, path: Option<&str>) -> Result<Started> {
         let advice = "write the path of the library behind it: com:///usr/lib/libsoftnd.so";
         Failure::new("com:// names no library", advice)
     })?;
-    let provider = netdirect_com::import::provider(Path::new(path))
+    // The user of `nd` has named it.
+    let library = netdirect_com::import::TrustedLibrary {
+        path: Path::new(path),
+    };
+    let provider = netdirect_com::import::provider(library)
         .map_err(|error| Failure::new(format!("cannot use {error}"), error.advice()))?;
     let configured = netdirect_com::import::configure(&*provider, &configuration(options));
     configured.map_err(|error| Failure::nd(format_args!("configure {path}"), &error))?;

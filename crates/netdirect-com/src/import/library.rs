@@ -35,23 +35,29 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// The provider that the library at `path` exports. Its name is that of the file, without `lib` and without everything behind a dot.
+/// The path of a library that the caller trusts like the program itself. With [`provider`] the library becomes a part of this program, as if
+/// the program were linked with it: its constructors run, whatever it is. Its code cannot be checked, and has to do what ND2's pages say.
+///
+/// The path of such a library comes from the program's user, and never from a peer or from another user of the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct TrustedLibrary<'a> {
+    /// The path, or a name that the dynamic linker finds.
+    pub path: &'a Path,
+}
+
+/// The provider that a library exports. Its name is that of the file, without `lib` and without everything behind a dot.
 ///
 /// # Errors
 ///
 /// There is no such library, it lacks one of the two functions of a provider (DLL-001, DLL-002), or it returns no provider.
-///
-/// # Trust
-///
-/// The library becomes a part of this program, as if the program were linked with it. Its code cannot be checked. It has to do what ND2's
-/// pages say.
-pub fn provider(path: &Path) -> Result<Arc<dyn Provider>, LoadError> {
+pub fn provider(library: TrustedLibrary<'_>) -> Result<Arc<dyn Provider>, LoadError> {
+    let TrustedLibrary { path } = library;
     let failed = |why: String| LoadError {
         path: path.to_owned(),
         why,
         advice: "name a library that exports DllGetClassObject and DllCanUnloadNow",
     };
-    // SAFETY: the library is a part of the program from here on (this function's documentation, "Trust").
+    // SAFETY: the library is a part of the program from here on, and the caller trusts it like the program (`TrustedLibrary`).
     let library = unsafe { Library::new(path) };
     let library =
         library.map_err(|error| failed(format!("cannot be loaded: {}", reason(&error))))?;

@@ -33,5 +33,5 @@ mod queues;
 mod requests;
 
 pub use addresses::list as address_list;
-pub use library::{LoadError, configure, linked, provider};
+pub use library::{LoadError, TrustedLibrary, configure, linked, provider};
 pub use loaded::{CanUnloadNow, GetClassObject, Linked};
