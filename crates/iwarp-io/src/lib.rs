@@ -22,8 +22,8 @@
 //! Outside the layers: [`faults`] (plans of faults) and [`capture`] (files for Wireshark) sit between endpoint and transport, in
 //! [`transport::stream`]; an adapter's [`environment`] gives every layer its clock, random numbers and sets, so that a simulation runs the
 //! same way for the same seed; [`peer_table`], [`peer_backlog`], [`peer_network`] and [`protection_faults`] limit the resources that one
-//! peer can take;
-//! [`descriptors`], [`socket_buffer`] and [`interfaces`] query the system; [`error_number`] and [`system_call`] name its errors.
+//! peer can take; [`descriptors`], [`socket_buffer`] and [`interfaces`] query the system; [`bounded_file`] reads what users name;
+//! [`error_number`] and [`system_call`] name its errors.
 //!
 //! # Who calls whom
 //!
@@ -54,6 +54,7 @@
 //! `faults/datagrams.rs` (its effect).
 #![forbid(unsafe_code)]
 
+pub mod bounded_file;
 pub mod capture;
 pub mod cq;
 pub mod descriptors;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use netdirect::Provider;
 use netdirect_com::environment;
 use serde::Deserialize;
+use softnd::bounded_file;
 use softnd::capture::Capture;
 use softnd::faults::Plan;
 use softnd::security::{Credentials, Fingerprint, Security, Trust};
@@ -269,7 +270,7 @@ fn seconds(key: &str, number: Option<f64>) -> Result<Option<Duration>> {
 }
 
 fn read(file: &str) -> Result<Table> {
-    let text = std::fs::read_to_string(file)
+    let text = bounded_file::read_text(file)
         .map_err(|error| format!("cannot read {file}, which {FILE} names: {error}"))?;
     let table: Table = text
         .parse()

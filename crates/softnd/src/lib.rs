@@ -44,6 +44,7 @@ use netdirect::{Adapter, Error, Provider as _, Result, Status};
 
 use provider::{Protocol, Provider};
 
+pub use iwarp_io::bounded_file;
 pub use iwarp_io::capture;
 pub use iwarp_io::faults;
 pub use iwarp_io::interfaces::SharedAddress;

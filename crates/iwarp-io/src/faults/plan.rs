@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::error::{LoadError, PlanError};
+use crate::bounded_file;
 
 /// Selects things of one kind, counted from 1 in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -480,7 +481,7 @@ impl Plan {
     pub fn load(given: &str) -> Result<Self, LoadError> {
         let (text, path) = match given.strip_prefix('@') {
             None => (given.to_owned(), None),
-            Some(path) => match std::fs::read_to_string(path) {
+            Some(path) => match bounded_file::read_text(path) {
                 Ok(text) => (text, Some(path.to_owned())),
                 Err(error) => {
                     let path = path.to_owned();

@@ -1,6 +1,5 @@
 //! Certificates and keys in files, as PEM or DER.
 
-use std::fs;
 use std::path::Path;
 
 use rustls::RootCertStore;
@@ -10,6 +9,7 @@ use rustls::server::ParsedCertificate;
 
 use super::error::SecurityError;
 use super::words;
+use crate::bounded_file;
 
 /// The beginning of every section of PEM.
 const BEGIN: &str = "-----BEGIN ";
@@ -79,7 +79,8 @@ pub(super) fn authorities(path: &Path) -> Result<RootCertStore, SecurityError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, SecurityError> {
-    fs::read(path).map_err(|error| SecurityError::file(path, format!("cannot be read: {error}")))
+    bounded_file::read(path)
+        .map_err(|error| SecurityError::file(path, format!("cannot be read: {error}")))
 }
 
 /// The names of the sections of PEM in a file. `None` if the file is not PEM.
