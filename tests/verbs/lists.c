@@ -171,5 +171,7 @@ int main(void)
     cyclic(pair.client.id->qp, srq, 1);
 
     NEED(ibv_destroy_qp(qp) == 0 && ibv_destroy_cq(cq) == 0 && ibv_destroy_srq(srq) == 0);
+    munmap(unreadable, 1 << 20);
+    break_pair(&pair);
     return done();
 }
