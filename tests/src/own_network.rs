@@ -8,11 +8,6 @@ use crate::{nd, tool};
 /// The variable that is set in such a namespace.
 const INSIDE: &str = "SOFTND_TEST_NETWORK";
 
-/// Returns true in such a namespace, where everything is built.
-pub(crate) fn is_inside() -> bool {
-    env::var_os(INSIDE).is_some()
-}
-
 /// The exit status of the shell when the machine cannot have such a network.
 const REFUSED: i32 = 77;
 
@@ -25,22 +20,22 @@ const REFUSED: i32 = 77;
 /// If the test fails inside.
 #[track_caller]
 pub fn inside(test: &str, network: &str, body: impl FnOnce()) {
-    if is_inside() {
+    if env::var_os(INSIDE).is_some() {
         return body();
     }
     let (Some(unshare), Some(_)) = (tool::find("unshare"), tool::find("ip")) else {
         return;
     };
-    nd::build_libraries();
     let myself = env::current_exe().expect("a test knows its own path");
     let script = format!("(set -e; {network}) || exit {REFUSED}; exec \"$@\"");
-    let output = Command::new(unshare)
+    let mut command = Command::new(unshare);
+    nd::built_for(&mut command);
+    let output = command
         .args(["--user", "--map-root-user", "--net", "sh", "-c", &script])
         .arg("sh")
         .arg(myself)
         .args(["--exact", test, "--include-ignored", "--nocapture"])
         .env(INSIDE, "1")
-        .env("CARGO_BIN_EXE_nd", nd::binary())
         .output()
         .expect("unshare starts");
     let said = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();

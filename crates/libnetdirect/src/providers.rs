@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::library::ProviderLibrary;
 use crate::provider::ForeignProvider;
+use crate::route::canonical;
 
 /// The variable that names the providers' libraries. A program that has more rights than its user ignores it.
 const VARIABLE: &str = "ND_PROVIDER";
@@ -94,12 +95,14 @@ impl Providers {
 
     /// Returns true if a provider has this address. Port and scope are ignored (DLL-014).
     pub(crate) fn have(&self, address: SocketAddr) -> bool {
+        let address = canonical(address);
         let mut each = self.0.iter();
         each.any(|provider| provider.with(|object| has(object, address)) == Some(true))
     }
 
     /// Opens the adapter that has a local address, at the first provider that can (DLL-015).
     pub(crate) fn open_adapter(&self, iid: &Guid, address: SocketAddr) -> Result<This, Status> {
+        let address = canonical(address);
         let mut failed = Status::INVALID_ADDRESS;
         for provider in &self.0 {
             let open = |object: &ForeignProvider<'_>| {

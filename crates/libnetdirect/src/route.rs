@@ -10,12 +10,21 @@ const PORT: u16 = 9;
 
 /// Asks the routing table. The port is 0 (DLL-019).
 pub(crate) fn local_address(remote: SocketAddr) -> Result<SocketAddr, Status> {
+    let remote = canonical(remote);
     if remote.ip().is_unspecified() {
         return Err(Status::INVALID_ADDRESS);
     }
     let mut local = ask(remote).map_err(|error| status(&error))?;
     local.set_port(0);
     Ok(local)
+}
+
+/// The IPv4 address that an IPv6 address may be a form of (`::ffff:192.0.2.7`); other addresses as they are.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(v4) => SocketAddr::from((v4, address.port())),
+        IpAddr::V6(_) => address,
+    }
 }
 
 fn ask(mut remote: SocketAddr) -> io::Result<SocketAddr> {
@@ -49,9 +58,10 @@ mod tests {
 
     #[test]
     fn the_loopback_reaches_itself() {
-        let remote = "127.0.0.1:5445".parse().unwrap();
-        let local = local_address(remote);
-        assert_eq!(local, Ok("127.0.0.1:0".parse().unwrap()));
+        for remote in ["127.0.0.1:5445", "[::ffff:127.0.0.1]:5445"] {
+            let local = local_address(remote.parse().unwrap());
+            assert_eq!(local, Ok("127.0.0.1:0".parse().unwrap()));
+        }
     }
 
     #[test]

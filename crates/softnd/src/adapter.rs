@@ -32,15 +32,20 @@ pub(crate) struct OpenedAdapter {
     hold: NetworkHold,
 }
 
+/// Opens an adapter. `index` is the number of a network interface that may go while the adapter is open.
 pub(crate) fn open(
     id: AdapterId,
     addresses: LocalAddresses,
+    index: Option<u32>,
     options: Options,
     transport: Transport,
     hold: NetworkHold,
 ) -> Result<Arc<dyn Adapter>> {
     let core = Core::new(id, addresses, options, transport)
         .map_err(shortage("cannot open the adapter"))?;
+    if let Some(index) = index {
+        core.watch_interface(index);
+    }
     Ok(Arc::new(AdapterHandle::new(OpenedAdapter { core, hold })))
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use iwarp_io::descriptors;
@@ -13,7 +13,7 @@ use iwarp_io::endpoint::buffers::Buffers;
 use iwarp_io::endpoint::{ReadLimits, Role, StreamId};
 use iwarp_io::environment::Environment;
 use iwarp_io::faults::Faults;
-use iwarp_io::interfaces;
+use iwarp_io::interfaces::{self, InterfaceOwner, InterfaceWatch};
 use iwarp_io::memory::{Pd, Table, TableOptions};
 use iwarp_io::progress::background::DriverOwner;
 use iwarp_io::progress::timers::{Timed, TimerKey};
@@ -60,6 +60,7 @@ pub(crate) struct Core {
     lingering: Mutex<HashMap<StreamId, Arc<dyn LingeringQueuePair>>>,
     next_stream: AtomicU32,
     revision_1_peers: Mutex<HashSet<IpAddr>>,
+    interface: OnceLock<Arc<InterfaceWatch>>,
 }
 
 impl std::fmt::Debug for Core {
@@ -201,6 +202,7 @@ impl Core {
             lingering: Mutex::default(),
             next_stream: AtomicU32::new(1),
             revision_1_peers: Mutex::default(),
+            interface: OnceLock::new(),
         });
         let remover = Arc::downgrade(&(Arc::clone(&core) as Arc<dyn RemovalScheduler>));
         core.device.removed_by(remover);
@@ -211,6 +213,17 @@ impl Core {
             world.add_adapter(adapter);
         }
         Ok(core)
+    }
+
+    /// Removes the device when the network interface with this number has gone. A system that does not permit to watch the interface lets
+    /// the adapter stay: its connections then end as those of a network that is gone.
+    pub(crate) fn watch_interface(&self, index: u32) {
+        let owner: Weak<dyn InterfaceOwner> = self.this.clone();
+        match InterfaceWatch::start(&self.driver.control, index, owner) {
+            // An adapter has one interface.
+            Ok(watch) => drop(self.interface.set(watch)),
+            Err(error) => tracing::debug!(%error, "the network interface is not watched"),
+        }
     }
 
     /// The error of a wait that cannot continue. In a simulation that has stopped, the error has the report of all waits.
@@ -297,6 +310,17 @@ impl Drop for RemovalByPanic<'_> {
     fn drop(&mut self) {
         tracing::error!("a panic has passed through an adapter, and the adapter ends");
         self.0.remove_by_plan();
+    }
+}
+
+impl InterfaceOwner for Core {
+    fn interface_gone(&self) {
+        let addresses = self.addresses.listed();
+        tracing::warn!(
+            ?addresses,
+            "the network interface has gone, and its adapter is removed"
+        );
+        self.device.remove_by_plan();
     }
 }
 

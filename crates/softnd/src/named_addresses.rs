@@ -50,8 +50,15 @@ mod tests {
     #[test]
     fn an_address_counts_if_the_host_has_it() {
         let named = NamedAddresses::default();
-        // The last one is reserved for documentation (RFC 5737).
-        for strange in ["0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "192.0.2.7"] {
+        // Sockets may have the broadcast address of a network. The last one is reserved for documentation (RFC 5737).
+        for strange in [
+            "0.0.0.0",
+            "::",
+            "224.0.0.1",
+            "255.255.255.255",
+            "127.255.255.255",
+            "198.51.100.7",
+        ] {
             let error = named.add(strange.parse().unwrap()).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable, "{strange}");
         }

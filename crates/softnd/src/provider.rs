@@ -62,6 +62,8 @@ enum Network {
 struct Interface {
     id: AdapterId,
     addresses: LocalAddresses,
+    /// The number of an interface of the system. `None` for the loopback interface, which cannot go.
+    index: Option<u32>,
 }
 
 impl Interface {
@@ -70,6 +72,7 @@ impl Interface {
         Self {
             id: adapter_id(&address.to_string()),
             addresses: LocalAddresses::one(address),
+            index: None,
         }
     }
 }
@@ -181,6 +184,7 @@ impl Provider {
             Interface {
                 id: adapter_id(&found.name),
                 addresses: LocalAddresses::of_interface(listed, found.is_loopback),
+                index: Some(found.index).filter(|_| !found.is_loopback),
             }
         });
         interfaces
@@ -301,6 +305,7 @@ impl netdirect::Provider for Provider {
         adapter::open(
             id,
             interface.addresses,
+            interface.index,
             self.options.clone(),
             self.transport()?,
             self.hold(),

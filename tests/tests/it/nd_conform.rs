@@ -34,6 +34,24 @@ fn softnd_conforms_over_tcp() {
 }
 
 #[test]
+fn an_ipv4_address_may_be_written_as_one_of_ipv6() {
+    for url in [
+        "softnd+tcp://[::ffff:127.0.0.1]",
+        "softnd+udp://::ffff:127.0.0.1",
+    ] {
+        let only = ["--only", "PROV", "--only", "DLL-014", "--only", "IW-049"];
+        let line = ["conform", url, "--peer", url];
+        nd::run(line.iter().chain(&only)).assert_success();
+    }
+    let listen = ["cat", "recv", "--listen", "[::ffff:127.0.0.1]:0"];
+    let mut receiver = nd::start(listen.iter().chain(&["--out", "-"]));
+    let port = receiver.address().port();
+    let to = format!("[::ffff:127.0.0.1]:{port}");
+    nd::run(["cat", "send", "/proc/version", &to]).assert_success();
+    receiver.finish().assert_success();
+}
+
+#[test]
 fn softnd_conforms_over_ipv6() {
     if tool::has_ipv6() {
         passes("softnd+tcp://[::1]", &[]);

@@ -1,19 +1,25 @@
 //! Sets of interfaces and addresses that systems have, each in a network of its own: by the traits, over UDP, at COM's border and under
 //! `nd run` an interface is the same thing, with the same addresses.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use netdirect::{Adapter, AdapterId, Provider, Status};
+use netdirect::{Adapter, AdapterId, Overlapped, Provider, Started, Status};
 use netdirect_conform::{Selection, Target};
 use softnd::Options;
 use softnd_tests::c_programs::CProgram;
 use softnd_tests::nd;
 use softnd_tests::own_network::{inside, ip};
 use softnd_tests::verbs_programs::nd_run;
+
+/// A limit that only ends a hang.
+const HANG: Duration = Duration::from_secs(120);
 
 /// The loopback interface.
 const LO: &str = "ip link set lo up";
@@ -409,6 +415,26 @@ fn without_a_loopback_interface_its_addresses_are_refused() {
     });
 }
 
+/// The suite asks for 192.0.2.255, which sockets of a network with this broadcast address may have.
+#[test]
+fn without_a_list_an_address_of_nobody_is_refused() {
+    let test = "networks::without_a_list_an_address_of_nobody_is_refused";
+    let own = "ip addr add 192.0.2.2/24 brd + dev a0";
+    inside(test, &format!("{LO}; {}; {own}", link("a0")), || {
+        let refuse = env!("CARGO_BIN_EXE_refuse_calls");
+        let by = [refuse, "socket:EAFNOSUPPORT:0=16", "--"].map(OsString::from);
+        for url in ["softnd+tcp://127.0.0.1", "softnd+tcp://192.0.2.2"] {
+            let conform = ["conform", url, "--only", "PROV"];
+            nd::start_by(&by, conform).finish().assert_success();
+        }
+        let listen = ["cat", "recv", "--listen", "192.0.2.255:0", "--out", "-"];
+        let refused = nd::start_by(&by, listen).finish();
+        refused.assert_failure("cannot bind to 192.0.2.255: ");
+        // With a list it is refused as well.
+        nd2_refuses("192.0.2.255", "it serves 192.0.2.2, 127.0.0.1, ::1");
+    });
+}
+
 /// A provider whose one adapter is open already.
 #[derive(Debug)]
 struct Opened {
@@ -484,6 +510,70 @@ fn an_open_adapter_outlives_the_name_of_its_interface() {
         nd::run(["run", "--interface", "z0", "--", "true"]).assert_success();
         refused_run("a0");
     });
+}
+
+/// What the book says of a removed device.
+#[test]
+fn an_interface_that_goes_takes_its_adapter_along() {
+    let test = "networks::an_interface_that_goes_takes_its_adapter_along";
+    let network = [
+        LO.to_owned(),
+        link("a0"),
+        link("b0"),
+        addresses("a0", &["10.1.0.1/24"]),
+        addresses("b0", &["10.2.0.1/24"]),
+    ];
+    inside(test, &network.join("; "), || {
+        let (before, others) = (opened("10.1.0.1"), opened("10.2.0.1"));
+        // A client that waits for peers.
+        let waiting: Vec<_> = before
+            .iter()
+            .map(|(_, _, _, adapter)| {
+                let file = adapter.create_overlapped_file().unwrap();
+                let listener = adapter.create_listener(&file).unwrap();
+                listener.bind(any_port("10.1.0.1")).unwrap();
+                listener.listen(8).unwrap();
+                let connector = adapter.create_connector(&file).unwrap();
+                let overlapped = Overlapped::new();
+                let started = listener.get_connection_request(&connector, &overlapped);
+                assert_eq!(started, Ok(Started::Pending));
+                (file, listener, connector, overlapped)
+            })
+            .collect();
+        // Changes of other interfaces are none of this one.
+        ip("link del b0");
+        for (what, _, _, adapter) in &others {
+            has_gone(what, adapter);
+        }
+        for (what, _, _, adapter) in &before {
+            assert!(adapter.query().is_ok(), "{what}");
+        }
+        ip("link del a0");
+        for ((what, provider, id, adapter), (_, listener, _, overlapped)) in
+            before.iter().zip(waiting)
+        {
+            assert_eq!(overlapped.wait(), Status::DEVICE_REMOVED, "{what}");
+            has_gone(what, adapter);
+            let listened = listener.listen(8).unwrap_err();
+            assert_eq!(listened.status(), Status::DEVICE_REMOVED, "{what}");
+            let opened = provider.open_adapter(*id).unwrap_err();
+            assert_eq!(opened.status(), Status::INVALID_PARAMETER, "{what}");
+        }
+        nd2_has(&["127.0.0.1 ::1"], &[]);
+    });
+}
+
+/// Waits until a call finds that the device was removed.
+#[track_caller]
+fn has_gone(what: &str, adapter: &Arc<dyn Adapter>) {
+    let start = Instant::now();
+    loop {
+        match adapter.query() {
+            Err(error) => return assert_eq!(error.status(), Status::DEVICE_REMOVED, "{what}"),
+            Ok(_) => assert!(start.elapsed() < HANG, "{what}: the adapter stays"),
+        }
+        thread::yield_now();
+    }
 }
 
 /// A program for verbs that waits between its steps.

@@ -68,7 +68,6 @@ const RULES: &[Rule] = &[
             "netdirect-com/src/import/file.rs",
             // Errno, the readiness of rdma-core's descriptors, and the addresses that devices have.
             "netdirect-verbs/src",
-            "softnd/src/provider.rs",
         ],
     },
     Rule {

@@ -3,26 +3,38 @@
 //! [`of_system`] decides for every interface above, ND2's and verbs', what an interface is and which addresses it has. On Linux the system's
 //! own lists come from a netlink socket; elsewhere from the crate `if-addrs`.
 
+mod link;
 #[cfg(target_os = "linux")]
 mod netlink;
 #[cfg(not(target_os = "linux"))]
+mod no_watch;
+mod owner;
+#[cfg(not(target_os = "linux"))]
 mod portable;
+#[cfg(target_os = "linux")]
+mod watch;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use bitflags::bitflags;
 use rustix::io::Errno;
 
 use crate::descriptors::is_shortage;
 use crate::system_call::named;
 
+use link::{Link, LinkFlags, Lists};
 #[cfg(target_os = "linux")]
 use netlink::lists;
 #[cfg(not(target_os = "linux"))]
 use portable::lists;
+
+#[cfg(not(target_os = "linux"))]
+pub use no_watch::NoWatch as InterfaceWatch;
+pub use owner::InterfaceOwner;
+#[cfg(target_os = "linux")]
+pub use watch::InterfaceWatch;
 
 /// One network interface with at least one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,36 +104,6 @@ impl fmt::Display for SharedAddress {
             "{owner} and {other} both have the address {address}, and {owner} answers for it"
         )
     }
-}
-
-bitflags! {
-    /// The state of an interface (`IFF_UP` and the others of `if.h`).
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    struct LinkFlags: u32 {
-        const UP = 0x1;
-        const LOOPBACK = 0x8;
-        /// There is a carrier. `IFF_RUNNING` says so up to a second later.
-        const LOWER_UP = 0x1_0000;
-        const _ = !0;
-    }
-}
-
-/// An interface as the system lists it, with or without addresses.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Link {
-    index: u32,
-    name: String,
-    flags: LinkFlags,
-    mtu: u32,
-    hardware_address: [u8; 6],
-}
-
-/// The lists of the system.
-#[derive(Debug, Default)]
-struct Lists {
-    links: Vec<Link>,
-    /// With the index of the interface that has the address.
-    addresses: Vec<(u32, IpAddr)>,
 }
 
 /// The interfaces that are up and have an address. IPv6 addresses that are valid on one link only are left out, because they are useless

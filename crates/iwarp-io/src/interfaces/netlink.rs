@@ -8,17 +8,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 
 use rustix::io::{Errno, retry_on_intr};
+use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
 };
 
-use super::{Link, LinkFlags, Lists};
+use super::link::{Link, LinkFlags, Lists};
 use crate::system_call::named;
 
 /// Types of messages (`linux/netlink.h`, `linux/rtnetlink.h`).
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const RTM_NEWLINK: u16 = 16;
+const RTM_DELLINK: u16 = 17;
 const RTM_GETLINK: u16 = 18;
 const RTM_NEWADDR: u16 = 20;
 const RTM_GETADDR: u16 = 22;
@@ -26,6 +28,9 @@ const RTM_GETADDR: u16 = 22;
 /// Flags of messages: a request for a whole list, and the mark of a list that has changed while it was sent.
 const REQUEST_DUMP: u16 = 0x301;
 const DUMP_INTERRUPTED: u16 = 0x10;
+
+/// The group of messages about interfaces.
+const RTMGRP_LINK: u32 = 1;
 
 /// Attributes of an interface (`linux/if_link.h`).
 const IFLA_ADDRESS: u16 = 1;
@@ -50,14 +55,61 @@ const TRIES: usize = 16;
 
 /// Asks the system for its lists.
 pub(super) fn lists() -> io::Result<Lists> {
-    let flags = SocketFlags::CLOEXEC;
-    // Without a protocol, which is NETLINK_ROUTE.
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None);
-    let socket = socket.map_err(named("socket"))?;
+    let socket = socket(SocketFlags::empty())?;
     Ok(Lists {
         links: list(&socket, RTM_GETLINK, RTM_NEWLINK, link)?,
         addresses: list(&socket, RTM_GETADDR, RTM_NEWADDR, address)?,
     })
+}
+
+/// Returns true if the system has an interface with this number.
+pub(super) fn exists(index: u32) -> io::Result<bool> {
+    let links = list(
+        &socket(SocketFlags::empty())?,
+        RTM_GETLINK,
+        RTM_NEWLINK,
+        link,
+    )?;
+    Ok(links.iter().any(|link| link.index == index))
+}
+
+/// A socket that gets a message when an interface changes or goes, and no others.
+pub(super) fn changes() -> io::Result<OwnedFd> {
+    let socket = socket(SocketFlags::NONBLOCK)?;
+    let address = SocketAddrNetlink::new(0, RTMGRP_LINK);
+    bind(&socket, &address).map_err(named("bind"))?;
+    Ok(socket)
+}
+
+/// Takes the messages that have come to such a socket. Returns true if an interface with this number may have gone: messages may be lost.
+pub(super) fn may_have_gone(changes: &OwnedFd, index: u32) -> bool {
+    let mut buffer = vec![0; BUFFER];
+    let mut gone = false;
+    loop {
+        let received = retry_on_intr(|| recv(changes, &mut buffer[..], RecvFlags::TRUNC));
+        let length = match received {
+            Ok((_, length)) => length,
+            Err(Errno::AGAIN) => return gone,
+            Err(Errno::NOBUFS) => {
+                gone = true;
+                continue;
+            }
+            // Nothing can be learned any more.
+            Err(_) => return gone,
+        };
+        let octets = buffer.get(..length).unwrap_or_default();
+        let read = messages(octets, |message| {
+            gone |= message.kind == RTM_DELLINK && u32_at(message.body, 4) == Some(index);
+        });
+        gone |= octets.is_empty() || read.is_err();
+    }
+}
+
+fn socket(flags: SocketFlags) -> io::Result<OwnedFd> {
+    let flags = flags | SocketFlags::CLOEXEC;
+    // Without a protocol, which is NETLINK_ROUTE.
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None);
+    socket.map_err(named("socket"))
 }
 
 /// Asks for one list, and reads the messages of type `kind`. A list that changes while it is sent is asked for again.

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use super::{Link, LinkFlags, Lists};
+use super::link::{Link, LinkFlags, Lists};
 
 /// Asks the system for its lists.
 pub(super) fn lists() -> io::Result<Lists> {

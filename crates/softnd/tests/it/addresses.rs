@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use crate::common::raw::{self, Peer};
@@ -50,6 +50,33 @@ fn conn_009_lstn_008_iw_052_no_port_is_left_when_all_of_the_range_are_bound() {
     drop(listener);
     assert_eq!(bind(), Status::SUCCESS);
     assert_eq!(last.get_local_address().unwrap().port(), port);
+}
+
+/// The form of IPv6 in which a socket for both families reports an IPv4 address (`::ffff:127.0.0.1`).
+#[test]
+fn an_ipv4_address_may_come_as_one_of_ipv6_in_every_call() {
+    let side = Side::new();
+    let mapped = |address: SocketAddr| match address.ip() {
+        IpAddr::V4(v4) => SocketAddr::from((v4.to_ipv6_mapped(), address.port())),
+        IpAddr::V6(_) => panic!("the sides of tests have addresses of IPv4"),
+    };
+    let listener = side.adapter.create_listener(&side.file).unwrap();
+    listener.bind(mapped(side.address())).unwrap();
+    listener.listen(1).unwrap();
+    let to = listener.get_local_address().unwrap();
+    assert_eq!(to.ip(), side.address().ip());
+    let (connector, qp) = (side.connector(), side.queue_pair());
+    connector.bind(mapped(side.address())).unwrap();
+    let (offered, requested) = (Overlapped::new(), Overlapped::new());
+    let connect = connector.connect(&qp, mapped(to), 1, 1, &[], &offered);
+    let passive = side.connector();
+    let request = listener.get_connection_request(&passive, &requested);
+    assert_eq!(end(request, &requested), Ok(()));
+    assert_eq!(passive.get_local_address(), Ok(to));
+    let local = connector.get_local_address().unwrap();
+    assert_eq!(passive.get_peer_address(), Ok(local));
+    passive.reject(&[]).unwrap();
+    assert_eq!(end(connect, &offered), Err(Status::CONNECTION_REFUSED));
 }
 
 #[test]
