@@ -111,10 +111,13 @@ impl VerbsProvider {
                 devices.len() - 1
             });
             let device = &mut devices[at];
-            if is_down {
-                device.cut_off.push(address);
-            } else {
-                device.addresses.push(address);
+            let addresses = match is_down {
+                true => &mut device.cut_off,
+                false => &mut device.addresses,
+            };
+            // Two interfaces may have the same address, which the connection manager knows at one of them.
+            if !addresses.contains(&address) {
+                addresses.push(address);
             }
         }
         Ok(devices)

@@ -114,7 +114,10 @@ fn passes(what: &str, provider: &Arc<dyn Provider>, address: &str, checks: &[&[&
 fn nd2_has(wanted: &[&str], others: &[&str]) {
     for (what, provider) in &providers() {
         assert_eq!(adapters(&**provider), wanted, "{what}");
-        for address in wanted.iter().flat_map(|adapter| adapter.split(' ')) {
+        let listed = wanted.iter().map(|adapter| adapter.split(' '));
+        // Over UDP, where each check makes certificates, one address of each adapter is enough.
+        let some = listed.flat_map(|all| all.take(if *what == "UDP" { 1 } else { usize::MAX }));
+        for address in some {
             passes(what, provider, address, &[LISTS, CONNECTS]);
         }
         for address in others {
@@ -460,12 +463,25 @@ impl Provider for Opened {
     }
 }
 
+/// An open adapter, with the name of its provider.
+struct OpenAdapter {
+    what: &'static str,
+    provider: Arc<dyn Provider>,
+    id: AdapterId,
+    adapter: Arc<dyn Adapter>,
+}
+
 /// Opens the adapter of an address with every provider.
-fn opened(address: &str) -> Vec<(&'static str, Arc<dyn Provider>, AdapterId, Arc<dyn Adapter>)> {
+fn opened(address: &str) -> Vec<OpenAdapter> {
     let open = |(what, provider): (_, Arc<dyn Provider>)| {
         let id = provider.resolve_address(any_port(address)).unwrap();
         let adapter = provider.open_adapter(id).unwrap();
-        (what, provider, id, adapter)
+        OpenAdapter {
+            what,
+            provider,
+            id,
+            adapter,
+        }
     };
     providers().into_iter().map(open).collect()
 }
@@ -486,7 +502,13 @@ fn an_open_adapter_outlives_the_name_of_its_interface() {
         ip("link set a0 down");
         ip("link set a0 name z0");
         ip("link set z0 up");
-        for (what, provider, id, adapter) in before {
+        for one in before {
+            let OpenAdapter {
+                what,
+                provider,
+                id,
+                adapter,
+            } = one;
             assert_eq!(adapter.query().unwrap().adapter_id, id, "{what}");
             let address = any_port("10.1.0.1");
             let opened: Arc<dyn Provider> = Arc::new(Opened { adapter, address });
@@ -528,7 +550,7 @@ fn an_interface_that_goes_takes_its_adapter_along() {
         // A client that waits for peers.
         let waiting: Vec<_> = before
             .iter()
-            .map(|(_, _, _, adapter)| {
+            .map(|OpenAdapter { adapter, .. }| {
                 let file = adapter.create_overlapped_file().unwrap();
                 let listener = adapter.create_listener(&file).unwrap();
                 listener.bind(any_port("10.1.0.1")).unwrap();
@@ -542,16 +564,20 @@ fn an_interface_that_goes_takes_its_adapter_along() {
             .collect();
         // Changes of other interfaces are none of this one.
         ip("link del b0");
-        for (what, _, _, adapter) in &others {
-            has_gone(what, adapter);
+        for one in &others {
+            has_gone(one.what, &one.adapter);
         }
-        for (what, _, _, adapter) in &before {
+        for OpenAdapter { what, adapter, .. } in &before {
             assert!(adapter.query().is_ok(), "{what}");
         }
         ip("link del a0");
-        for ((what, provider, id, adapter), (_, listener, _, overlapped)) in
-            before.iter().zip(waiting)
-        {
+        for (one, (_, listener, _, overlapped)) in before.iter().zip(waiting) {
+            let OpenAdapter {
+                what,
+                provider,
+                id,
+                adapter,
+            } = one;
             assert_eq!(overlapped.wait(), Status::DEVICE_REMOVED, "{what}");
             has_gone(what, adapter);
             let listened = listener.listen(8).unwrap_err();
