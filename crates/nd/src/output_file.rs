@@ -1,10 +1,11 @@
 //! Files for results. A command opens them before its work begins, and writes them when it is done.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::errors::{Failure, Result};
+use crate::provider::user_files;
 
 /// A file that will get the results. What it had stays until then.
 #[derive(Debug)]
@@ -20,16 +21,8 @@ pub(crate) struct OutputFile {
 impl OutputFile {
     /// Opens or makes the file, which proves that it can be written.
     pub(crate) fn open(path: &Path, what: &'static str) -> Result<Self> {
-        let mut options = OpenOptions::new();
-        let made = options.write(true).create_new(true).open(path);
-        let is_empty = made.is_ok();
-        let file = made.or_else(|error| match error.kind() {
-            // A link to a file that does not exist gets one.
-            io::ErrorKind::AlreadyExists => options.create_new(false).create(true).open(path),
-            _ => Err(error),
-        });
-        let file = file.map_err(|error| unwritten(what, path, &error))?;
-        let path = path.to_owned();
+        let opened = user_files::open_or_create(path);
+        let (file, path, is_empty) = opened.map_err(|error| unwritten(what, path, &error))?;
         Ok(Self {
             path,
             what,

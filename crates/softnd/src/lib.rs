@@ -52,6 +52,9 @@ pub use iwarp_io::peer_network::PeerNetwork;
 pub use iwarp_io::peer_table::PeerTable;
 pub use iwarp_io::setup::STRANGERS;
 pub use iwarp_io::transport::quic::security;
+/// For `nd`: the files that its users name.
+#[doc(hidden)]
+pub use iwarp_io::user_files;
 pub use limits::{LONGEST_PRIVATE_DATA, Limits};
 pub use options::{Options, Profile, Timeouts};
 

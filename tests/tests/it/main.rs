@@ -34,6 +34,8 @@ mod networks;
 mod promises;
 mod repository;
 mod rows;
+#[cfg(target_os = "linux")]
+mod two_users;
 mod udp_capture;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod verbs_exports;

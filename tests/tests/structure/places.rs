@@ -190,6 +190,60 @@ const RULES: &[Rule] = &[
         methods: &[],
         places: &[],
     },
+    Rule {
+        // Other users of the machine may have made what a name leads to: `user_files` knows what may be written to.
+        what: "make files and links, or open files to write them",
+        paths: &[
+            "std::fs::DirBuilder",
+            "std::fs::File::create",
+            "std::fs::File::create_buffered",
+            "std::fs::File::create_new",
+            "std::fs::File::options",
+            "std::fs::OpenOptions",
+            "std::fs::copy",
+            "std::fs::create_dir",
+            "std::fs::create_dir_all",
+            "std::fs::hard_link",
+            "std::fs::rename",
+            "std::fs::set_permissions",
+            "std::fs::write",
+            "std::os::unix::fs::chown",
+            "std::os::unix::fs::fchown",
+            "std::os::unix::fs::lchown",
+            "std::os::unix::fs::symlink",
+            "rustix::fs::chmod",
+            "rustix::fs::chown",
+            "rustix::fs::fchmod",
+            "rustix::fs::fchown",
+            "rustix::fs::link",
+            "rustix::fs::linkat",
+            "rustix::fs::mkdir",
+            "rustix::fs::mknodat",
+            "rustix::fs::open",
+            "rustix::fs::openat",
+            "rustix::fs::openat2",
+            "rustix::fs::rename",
+            "rustix::fs::symlink",
+            "libc::creat",
+            "libc::mkdir",
+            "libc::open",
+            "libc::openat",
+            "libc::rename",
+            "tempfile",
+        ],
+        methods: &["set_permissions"],
+        places: &[
+            "iwarp-io/src/user_files",
+            // Names of files that are not whole, which `user_files` makes.
+            "nd/src/cat/sink.rs",
+            // Links and files in a folder that only this user can write to.
+            "nd/src/run/libraries.rs",
+            "nd/src/run/private_folder.rs",
+            "nd/src/run/tree.rs",
+            // In the folder of a build.
+            "version-nodes/src",
+        ],
+    },
 ];
 
 /// The files that may hold `unsafe`. A file that no longer does loses its line.
@@ -342,6 +396,36 @@ fn sockets_threads_clocks_and_variables_are_where_they_may_be() {
     }
     assert!(wrong.is_empty(), "{wrong}");
     assert!(all.len() > 200, "the crates have more files");
+}
+
+/// The callers of `user_files`, with the files that they have it open.
+const USER_FILES: &[&str] = &[
+    // Captures.
+    "iwarp-io/src/capture/mod.rs",
+    // Logs of keys.
+    "iwarp-io/src/transport/quic/security/key_log.rs",
+    // Received files.
+    "nd/src/cat/sink.rs",
+    // Reports, tables and drawings.
+    "nd/src/output_file.rs",
+    // The folder for links to libraries, and that for captures of programs.
+    "nd/src/run/private_folder.rs",
+    "nd/src/run/start.rs",
+];
+
+#[test]
+fn each_file_that_a_user_names_is_opened_by_a_caller_that_is_listed() {
+    let mut callers = Vec::new();
+    for (file, _) in all_uses() {
+        let is_within = is_in(&file, "iwarp-io/src/user_files");
+        let text = fs::read_to_string(root().join("crates").join(&file)).unwrap();
+        // Its own declaration ends with a semicolon.
+        if !is_within && text.contains("user_files::") {
+            callers.push(file);
+        }
+    }
+    callers.sort();
+    assert_eq!(callers, USER_FILES);
 }
 
 #[test]

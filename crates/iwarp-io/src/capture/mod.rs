@@ -30,8 +30,8 @@ use std::time::{Instant, SystemTime};
 
 use parking_lot::Mutex;
 
-use crate::private_file;
 use crate::transport::sim::World;
+use crate::user_files::secret;
 use packet_headers::{Ends, Flags, Header};
 use pcapng::Sink;
 use splitter::Splitter;
@@ -109,13 +109,11 @@ impl Capture {
     /// A capture has in plain text what connections encrypt, so the file has mode 0600, an existing one too.
     ///
     /// # Errors
-    /// The error of creating or writing the file. [`PermissionDenied`](io::ErrorKind::PermissionDenied) also if the name is
-    /// a link to a file, or if the file belongs to another user. Pipes and devices are allowed, also by a link such as
-    /// `/dev/stdout`.
+    /// The error of creating or writing the file. [`PermissionDenied`](io::ErrorKind::PermissionDenied) also for what others could read, or
+    /// have made: a link to a file, a link of another user, a file or pipe of another user, a file with several names. Pipes and terminals of
+    /// this user are allowed, as well as null devices and the standard streams, also by a link such as `/dev/stdout`.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
-        Self::to_writer(pcapng::WholeBlocks::new(private_file::create(
-            path.as_ref(),
-        )?))
+        Self::to_writer(pcapng::WholeBlocks::new(secret::create(path.as_ref())?))
     }
 
     /// Captures into `writer`, which gets whole pcapng blocks, beginning with the section header.

@@ -51,7 +51,7 @@ fn destination(path: &Path) -> Option<PathBuf> {
 }
 
 /// The target of a link whose target does not exist yet. Any other path stays unchanged.
-pub(super) fn followed(path: &Path) -> PathBuf {
+fn followed(path: &Path) -> PathBuf {
     /// The most links that are followed, as many as Linux follows.
     const LINKS: u32 = 40;
     let mut path = path.to_owned();

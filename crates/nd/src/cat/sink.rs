@@ -3,16 +3,20 @@
 //! A file is received in the folder of its final place and renamed when it is whole. On Linux, where the file system can do that, the file
 //! has no name until then, so that not even a killed process leaves anything behind. Elsewhere its name is `.NAME.xxxxxx.part`, and the
 //! program removes the file when it ends by itself.
+//!
+//! A file that takes the place of another one has that one's owner, group and mode. Where this user may not give a file to them, it is like any
+//! new file, and the user reads so.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempPath;
 
-use super::place::{directory, followed};
+use super::place::directory;
 use super::source::is_named_pipe;
 use crate::errors::{Failure, Result};
+use crate::provider::user_files::{self, TakenOver, create_unnamed, give_name};
 use crate::stderr;
 
 /// The place of the received file, checked before anything is received.
@@ -27,10 +31,10 @@ enum Target {
     Stdout,
     /// A device or a pipe, which is written to directly, or a file that cannot be replaced by another one.
     Direct(File),
-    /// A file, with the permissions of the one that it replaces.
+    /// A file, with what is known of the one that it replaces.
     File {
         path: PathBuf,
-        replaces: Option<fs::Permissions>,
+        replaces: Option<fs::Metadata>,
     },
 }
 
@@ -64,7 +68,11 @@ impl Sink {
         let part = self.part()?;
         if let Target::Direct(file) = &self.target {
             let is_file = file.metadata().is_ok_and(|found| found.is_file());
-            let emptied = if is_file { file.set_len(0) } else { Ok(()) };
+            let emptied = if is_file {
+                user_files::empty(file)
+            } else {
+                Ok(())
+            };
             emptied.map_err(|error| writing(&self.path, &error))?;
         }
         Ok(Writing {
@@ -93,6 +101,12 @@ fn target(path: &Path) -> io::Result<Target> {
     {
         return Err(io::ErrorKind::IsADirectory.into());
     }
+    // The place to which links of this user lead, so that a link stays a link.
+    let followed = if path.file_name().is_some() {
+        user_files::followed(path)?
+    } else {
+        path.to_owned()
+    };
     let found = match fs::metadata(path) {
         Ok(found) => found,
         Err(error)
@@ -101,9 +115,8 @@ fn target(path: &Path) -> io::Result<Target> {
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
             ) && path.file_name().is_some() =>
         {
-            // A link stays a link, even if its target does not exist yet.
             return Ok(Target::File {
-                path: followed(path),
+                path: followed,
                 replaces: None,
             });
         }
@@ -116,18 +129,17 @@ fn target(path: &Path) -> io::Result<Target> {
         stderr::note(format_args!("waiting for a reader of {}", path.display()));
     }
     // A file that may not be written is not replaced either, even if its directory would allow that.
-    let file = OpenOptions::new().write(true).open(path)?;
+    let file = user_files::open_existing(&followed)?;
     if !found.is_file() {
         return Ok(Target::Direct(file));
     }
-    // The target of a link, so that the link stays a link.
-    let path = fs::canonicalize(path)?;
+    let path = fs::canonicalize(followed)?;
     if !replaceable::is_replaceable(&path, &found)? {
         return Ok(Target::Direct(file));
     }
     Ok(Target::File {
         path,
-        replaces: Some(found.permissions()),
+        replaces: Some(found),
     })
 }
 
@@ -160,7 +172,9 @@ impl Writing {
     /// Gives the whole file its name.
     pub(super) fn finish(self) -> Result<()> {
         let done = match (self.part, &self.sink.target) {
-            (Some(part), Target::File { path, replaces }) => part.publish(path, replaces.as_ref()),
+            (Some(part), Target::File { path, replaces }) => part
+                .take_after(path, replaces.as_ref())
+                .and_then(|()| part.publish(path)),
             (_, Target::Direct(file)) => (&*file).flush(),
             _ => std::io::stdout().lock().flush(),
         };
@@ -179,24 +193,18 @@ struct Part {
 impl Part {
     /// A new file on the file system of `path`.
     fn create(path: &Path) -> io::Result<Self> {
-        match unnamed::create(directory(path))? {
+        match create_unnamed(directory(path))? {
             Some(file) => Ok(Self { file, name: None }),
             None => Self::named(path),
         }
     }
 
     fn named(path: &Path) -> io::Result<Self> {
-        let mut builder = tempfile::Builder::new();
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            builder.permissions(fs::Permissions::from_mode(0o666)); // the umask applies
-        }
         let prefix = prefix(path);
-        let (file, name) = builder
+        let (file, name) = tempfile::Builder::new()
             .prefix(&prefix)
             .suffix(".part")
-            .tempfile_in(directory(path))
+            .make_in(directory(path), user_files::create_new)
             .map_err(|error| without_path(&error))?
             .into_parts();
         Ok(Self {
@@ -205,15 +213,27 @@ impl Part {
         })
     }
 
-    fn publish(self, path: &Path, replaces: Option<&fs::Permissions>) -> io::Result<()> {
-        if let Some(permissions) = replaces {
-            self.file.set_permissions(permissions.clone())?;
+    /// Gives the file the rights of the one that it replaces.
+    fn take_after(&self, path: &Path, replaces: Option<&fs::Metadata>) -> io::Result<()> {
+        let Some(old) = replaces else {
+            return Ok(());
+        };
+        if user_files::take_after(&self.file, old)? == TakenOver::Nothing {
+            stderr::note(format_args!(
+                "{} belonged to another user or group; the file in its place is yours",
+                path.display()
+            ));
         }
+        Ok(())
+    }
+
+    /// Gives the file its final name.
+    fn publish(self, path: &Path) -> io::Result<()> {
         let name = match self.name {
             Some(name) => name,
             None => {
                 // A link cannot replace a file, but a rename can.
-                let link = |name: &Path| unnamed::link(&self.file, name);
+                let link = |name: &Path| give_name(&self.file, name);
                 let prefix = prefix(path);
                 let mut builder = tempfile::Builder::new();
                 builder
@@ -280,60 +300,6 @@ fn prefix(path: &Path) -> String {
         .and_then(|name| name.to_str())
         .filter(|name| name.len() <= 200);
     format!(".{}.", name.unwrap_or("nd"))
-}
-
-/// Files without a name: `O_TMPFILE` of Linux makes them, and `linkat` from `/proc` gives them a name (open(2)).
-#[cfg(target_os = "linux")]
-mod unnamed {
-    use std::fs::File;
-    use std::io;
-    use std::os::fd::AsRawFd;
-    use std::path::Path;
-
-    use rustix::fs::{AtFlags, CWD, Mode, OFlags};
-
-    /// `None` if the file system or the system cannot do that.
-    pub(super) fn create(directory: &Path) -> io::Result<Option<File>> {
-        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH; // the umask applies
-        match rustix::fs::open(directory, flags, mode) {
-            // The fallback, a file with a temporary name, reports a bad directory with a better error.
-            Err(_) => Ok(None),
-            Ok(file) => {
-                let file = File::from(file);
-                Ok(in_proc(&file).try_exists()?.then_some(file))
-            }
-        }
-    }
-
-    pub(super) fn link(file: &File, name: &Path) -> io::Result<()> {
-        Ok(rustix::fs::linkat(
-            CWD,
-            in_proc(file),
-            CWD,
-            name,
-            AtFlags::SYMLINK_FOLLOW,
-        )?)
-    }
-
-    fn in_proc(file: &File) -> std::path::PathBuf {
-        format!("/proc/self/fd/{}", file.as_raw_fd()).into()
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod unnamed {
-    use std::fs::File;
-    use std::io;
-    use std::path::Path;
-
-    pub(super) fn create(_directory: &Path) -> io::Result<Option<File>> {
-        Ok(None)
-    }
-
-    pub(super) fn link(_file: &File, _name: &Path) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
 }
 
 /// Files that no rename can replace, although they can be written.
@@ -469,7 +435,7 @@ mod tests {
             name.starts_with(".out.") && name.ends_with(".part"),
             "{name}"
         );
-        part.publish(&path, None).expect("renamed");
+        part.publish(&path).expect("renamed");
         assert_eq!(fs::read(&path).expect("there"), b"whole");
         assert_eq!(names(directory.path()), ["out"]);
     }

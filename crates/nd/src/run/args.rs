@@ -28,7 +28,7 @@ pub(crate) struct ProgramArgs {
     #[arg(long, value_name = "FIRST-LAST", value_parser = ports)]
     pub(super) ports: Option<(u16, u16)>,
 
-    /// Capture what connections send and receive: each process writes PROGRAM-PID.pcapng in this folder, which is made if need be
+    /// Capture what connections send and receive: each process writes PROGRAM-PID.pcapng in this folder, which is made if need be, and to which only this user may write
     #[arg(long, value_name = "FOLDER")]
     pub(super) capture: Option<PathBuf>,
 
@@ -46,7 +46,7 @@ pub(crate) struct ProgramArgs {
 }
 
 impl ProgramArgs {
-    /// The variables of the environment that the libraries read. A variable that is not named here keeps the value that the user has set.
+    /// The variables of the environment that the libraries read, without those for paths. A variable that is not named here keeps the value that the user has set.
     pub(super) fn environment(&self) -> Vec<(&'static str, String)> {
         let kind = match self.present {
             Presents::Roce => "roce",
@@ -58,9 +58,6 @@ impl ProgramArgs {
         }
         if let Some((first, last)) = self.ports {
             all.push(("SOFTND_VERBS_PORTS", format!("{first}-{last}")));
-        }
-        if let Some(folder) = &self.capture {
-            all.push(("SOFTND_VERBS_CAPTURE", folder.display().to_string()));
         }
         if self.explain {
             all.push(("SOFTND_VERBS_EXPLAIN", "1".to_owned()));

@@ -71,15 +71,15 @@ impl Libraries {
         ))
     }
 
-    /// Makes a folder in which the libraries have the names that programs load them by.
-    pub(super) fn versioned_names(&self) -> Result<VersionedNames, Failure> {
+    /// Makes a folder in the private one, in which the libraries have the names that programs load them by.
+    pub(super) fn versioned_names(&self, private: &Path) -> Result<VersionedNames, Failure> {
         let digest = Sha256::digest(self.0.as_os_str().as_encoded_bytes());
         let name: String = digest
             .iter()
             .take(8)
             .map(|octet| format!("{octet:02x}"))
             .collect();
-        let folder = private_folder::make()?.join(name);
+        let folder = private.join(name);
         let doing = |error: &std::io::Error| {
             Failure::io(format!("making links in {}", folder.display()), error)
         };
@@ -88,7 +88,7 @@ impl Libraries {
             private_folder::link(&self.0.join(file), &folder.join(versioned))
                 .map_err(|error| doing(&error))?;
         }
-        VersionedNames::checked(folder)
+        Ok(VersionedNames(folder))
     }
 }
 
@@ -96,20 +96,6 @@ impl Libraries {
 pub(super) struct VersionedNames(PathBuf);
 
 impl VersionedNames {
-    fn checked(folder: PathBuf) -> Result<Self, Failure> {
-        let divides = |octet: &u8| matches!(octet, b' ' | b':' | b';');
-        if folder.as_os_str().as_encoded_bytes().iter().any(divides) {
-            return Err(Failure::new(
-                format!(
-                    "the path {} has a space, colon or semicolon, which divide the dynamic linker's lists of libraries",
-                    folder.display()
-                ),
-                "name a folder without them with TMPDIR",
-            ));
-        }
-        Ok(Self(folder))
-    }
-
     /// The paths to preload. They are those of the links, because the libraries themselves may lie in a folder with a space in its name.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
         let names = NAMES.iter().map(|(_, versioned)| self.0.join(versioned));
@@ -119,25 +105,5 @@ impl VersionedNames {
     /// The folder.
     pub(super) fn folder(&self) -> &Path {
         &self.0
-    }
-}
-
-/// The reason within a library that was built without its functions.
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_of_libraries_take_no_folder_that_would_divide_them() {
-        let folder = |path: &str| VersionedNames::checked(PathBuf::from(path));
-        let names = folder("/tmp/a-b_c").ok().map(|names| names.paths());
-        assert_eq!(names.unwrap()[2], Path::new("/tmp/a-b_c/libnd_paths.so"));
-        for path in ["/tmp/a b", "/tmp/a:b", "/a;b"] {
-            let refused = folder(path).err().unwrap().to_string();
-            assert!(
-                refused.contains(path) && refused.contains("TMPDIR"),
-                "{refused}"
-            );
-        }
     }
 }

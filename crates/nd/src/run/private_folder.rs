@@ -6,14 +6,50 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::errors::Failure;
+use softnd::user_files::folder::lasting;
 
-/// Makes the folder, unless it is there. Others could lead the program to their own libraries if they could write it.
+use crate::errors::Failure;
+use crate::stderr;
+
+/// Makes the folder, unless it is there. Others could lead the program to their own libraries if they could write it, or put another one in
+/// its place.
 pub(super) fn make() -> Result<PathBuf, Failure> {
-    let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let parent = runtime.filter(|folder| folder.is_dir());
-    let parent = parent.unwrap_or_else(env::temp_dir);
+    if let Some(runtime) = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)
+        && runtime.is_dir()
+    {
+        match usable(&runtime) {
+            Ok(parent) => return in_folder(&parent),
+            Err(why) => stderr::note(format_args!(
+                "XDG_RUNTIME_DIR ({}) is not used: {why}",
+                runtime.display()
+            )),
+        }
+    }
+    let temporary = env::temp_dir();
+    let parent = usable(&temporary).map_err(|why| {
+        Failure::new(
+            format!(
+                "cannot put the libraries' links into {}: {why}",
+                temporary.display()
+            ),
+            "name a folder with TMPDIR that only you can write to, as those above it",
+        )
+    })?;
     in_folder(&parent)
+}
+
+/// The path of a folder whose contents stay what this user has made them, and which the dynamic linker takes in its lists; or why it is
+/// none.
+fn usable(folder: &Path) -> Result<PathBuf, String> {
+    let folder = lasting(folder).map_err(|error| error.to_string())?;
+    let is_special = |octet: &u8| matches!(octet, b' ' | b':' | b';' | b'$');
+    if folder.as_os_str().as_encoded_bytes().iter().any(is_special) {
+        return Err(format!(
+            "the path {} has a space, colon, semicolon or dollar sign, which mean something else in the dynamic linker's lists of libraries",
+            folder.display()
+        ));
+    }
+    Ok(folder)
 }
 
 fn in_folder(parent: &Path) -> Result<PathBuf, Failure> {
@@ -71,6 +107,22 @@ mod tests {
         fs::remove_dir(&folder).unwrap();
         symlink(parent.path(), &folder).unwrap();
         assert!(in_folder(parent.path()).is_err(), "a link is followed");
+    }
+
+    #[test]
+    fn lists_of_libraries_take_no_folder_that_would_divide_them() {
+        let parent = tempfile::tempdir().unwrap();
+        for name in ["a b", "a:b", "a;b", "$ORIGIN", "a$"] {
+            let folder = parent.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            let refused = usable(&folder).unwrap_err();
+            assert!(refused.contains(name), "{refused}");
+        }
+        let folder = parent.path().join("a-b_c");
+        fs::create_dir(&folder).unwrap();
+        let link = parent.path().join("a link");
+        symlink(&folder, &link).unwrap();
+        assert_eq!(usable(&link).unwrap(), folder.canonicalize().unwrap());
     }
 
     #[test]

@@ -2,14 +2,15 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use softnd::user_files;
 use softverbs::{DeviceKind, Process, ProcessOptions};
 
 use super::args::{Presents, ProgramArgs};
-use super::{libraries, program, tree};
+use super::{libraries, private_folder, program, tree};
 use crate::errors::Failure;
 
 /// Executes the program. Returns only if that fails.
@@ -18,13 +19,17 @@ pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
     let program = program::find(name)?;
     program::check(&program)?;
     let devices = devices(args)?;
-    make_capture_folder(args)?;
-    let names = libraries::find()?.versioned_names()?;
-    let tree = tree::make(devices.devices())?;
+    let captures = args.capture.as_deref().map(capture_folder).transpose()?;
+    let private = private_folder::make()?;
+    let names = libraries::find()?.versioned_names(&private)?;
+    let tree = tree::make(devices.devices(), &private)?;
     let mut command = Command::new(&program);
     command.args(arguments);
     for (name, value) in args.environment() {
         command.env(name, value);
+    }
+    if let Some(folder) = captures {
+        command.env("SOFTND_VERBS_CAPTURE", folder);
     }
     command.env("SOFTND_VERBS_PATHS", tree);
     command.env(
@@ -43,14 +48,15 @@ fn in_front<P: AsRef<OsStr>>(variable: &str, paths: impl IntoIterator<Item = P>)
     all.join(OsStr::new(":"))
 }
 
-fn make_capture_folder(args: &ProgramArgs) -> Result<(), Failure> {
-    let Some(folder) = &args.capture else {
-        return Ok(());
-    };
-    fs::create_dir_all(folder).map_err(|error| {
-        Failure::new(
-            format!("cannot make the folder {}: {error}", folder.display()),
-            "name another folder for --capture",
+/// Makes the folder for captures, unless it is there. Others can foretell the names of files in it, and must not be able to make them.
+fn capture_folder(folder: &Path) -> Result<PathBuf, Failure> {
+    user_files::folder::exclusive(folder).map_err(|error| {
+        Failure::io(
+            format_args!("put captures into {}", folder.display()),
+            &error,
+        )
+        .advise(
+            "name a folder for --capture that only you can write to, or one that is not there yet",
         )
     })
 }

@@ -13,15 +13,14 @@ use sha2::{Digest, Sha256};
 use softverbs::Device;
 
 use super::attributes::{Entries, Entry};
-use super::private_folder;
 use crate::errors::Failure;
 
 /// The longest root that the library takes (`nd-paths`).
 const LONGEST_ROOT: usize = 1024;
 
-/// Makes the tree of these devices, unless it is there. Returns its root.
-pub(super) fn make(devices: &[impl AsRef<Device>]) -> Result<PathBuf, Failure> {
-    in_folder(&private_folder::make()?, &Entries::of(devices))
+/// Makes the tree of these devices in the private folder, unless it is there. Returns its root.
+pub(super) fn make(devices: &[impl AsRef<Device>], private: &Path) -> Result<PathBuf, Failure> {
+    in_folder(private, &Entries::of(devices))
 }
 
 fn in_folder(folder: &Path, entries: &Entries) -> Result<PathBuf, Failure> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rdma_buffer::environment;
 
-use crate::private_file;
+use crate::user_files::secret;
 
 use super::error::SecurityError;
 
@@ -34,11 +34,11 @@ impl KeyLog {
     ///
     /// # Errors
     ///
-    /// [`SecurityError::File`] if the file cannot be opened, or is a link to a file, or belongs to another user, or may be read
-    /// by others. Pipes and devices are allowed, also by a link.
+    /// [`SecurityError::File`] if the file cannot be opened, or may be read by others, and for what
+    /// [`Capture::create`](crate::capture::Capture::create) refuses.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SecurityError> {
         let path = path.as_ref();
-        let file = private_file::append(path).map_err(|error| {
+        let file = secret::append(path).map_err(|error| {
             SecurityError::file(path, format!("cannot be used as a log of keys: {error}"))
         })?;
         Ok(Self {

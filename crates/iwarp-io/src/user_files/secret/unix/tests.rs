@@ -1,7 +1,7 @@
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
@@ -39,9 +39,9 @@ fn reader(pipe: &Path) -> File {
     options.read(true).custom_flags(flags).open(pipe).unwrap()
 }
 
-/// Gives the file to another user. Returns false if this user may not do that.
+/// Gives the file, or the link itself, to another user. Returns false if this user may not do that.
 fn give_away(path: &Path) -> bool {
-    let given = std::os::unix::fs::chown(path, Some(65_534), None);
+    let given = lchown(path, Some(54_321), None);
     if given.is_err() {
         eprintln!("skipped: files of other users, because only root can give files away");
     }
@@ -118,6 +118,136 @@ fn a_file_of_another_user_is_refused() {
         assert_refused(Capture::create(&path), "another user");
         assert_eq!(fs::read(&path).unwrap(), b"content");
         assert_eq!(mode_of(&path), 0o666);
+    }
+}
+
+#[test]
+fn a_file_with_several_names_is_refused() {
+    let folder = folder();
+    let path = file(&folder, "file", 0o600);
+    let second = folder.path().join("second.pcapng");
+    fs::hard_link(&path, &second).unwrap();
+    for name in [&path, &second] {
+        assert_refused(Capture::create(name), "2 names");
+        assert_no_key_log(name, "2 names");
+    }
+    assert_eq!(fs::read(&path).unwrap(), b"content");
+    fs::remove_file(&second).unwrap();
+    Capture::create(&path).unwrap();
+}
+
+#[test]
+fn pipes_of_others_are_refused_and_not_opened() {
+    let folder = folder();
+    let pipe = pipe(&folder);
+    fs::set_permissions(&pipe, Permissions::from_mode(0o666)).unwrap();
+    let link = folder.path().join("link");
+    symlink(&pipe, &link).unwrap();
+    if !give_away(&pipe) {
+        return;
+    }
+    // To open a pipe without a reader would wait for one. With a reader it would end for the reader when it is closed.
+    for has_reader in [false, true] {
+        let mut reader = has_reader.then(|| reader(&pipe));
+        for name in [&pipe, &link] {
+            assert_refused(Capture::create(name), "another user");
+            assert_no_key_log(name, "another user");
+        }
+        if let Some(reader) = &mut reader {
+            assert_eq!(reader.read(&mut [0]).unwrap(), 0, "nothing was written");
+        }
+    }
+}
+
+#[test]
+fn links_of_others_are_not_followed() {
+    let folder = folder();
+    let pipe = pipe(&folder);
+    let _reader = reader(&pipe);
+    let missing = folder.path().join("missing");
+    for (name, target) in [
+        ("to a pipe", pipe.as_path()),
+        ("to null", Path::new("/dev/null")),
+        ("to nothing", &missing),
+    ] {
+        let link = folder.path().join(name);
+        symlink(target, &link).unwrap();
+        let second = folder.path().join(format!("link {name}"));
+        symlink(&link, &second).unwrap();
+        if !give_away(&link) {
+            return;
+        }
+        for name in [&link, &second] {
+            assert_refused(Capture::create(name), "a link that another user made");
+            assert_no_key_log(name, "a link that another user made");
+        }
+    }
+    assert!(!missing.exists());
+}
+
+#[test]
+fn devices_other_than_terminals_and_null_are_refused() {
+    for name in ["/dev/zero", "/dev/null"] {
+        Capture::create(name).unwrap();
+    }
+    if cfg!(target_os = "linux") {
+        // It takes the file's name, and no octets.
+        let full = Capture::create("/dev/full").expect_err("is full");
+        assert_eq!(full.kind(), ErrorKind::StorageFull);
+        for name in ["/dev/random", "/dev/urandom"] {
+            assert_refused(Capture::create(name), "neither");
+            assert_no_key_log(Path::new(name), "neither");
+        }
+    }
+    assert!(Capture::create("/dev").is_err());
+}
+
+/// In a container the null device may belong to another user, or be somewhere else.
+#[test]
+fn null_is_known_by_its_number() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let null = rustix::fs::makedev(1, 3);
+    let made = mknodat(
+        CWD,
+        at("null"),
+        FileType::CharacterDevice,
+        Mode::from_raw_mode(0o666),
+        null,
+    );
+    if made.is_err() || !cfg!(target_os = "linux") {
+        eprintln!("skipped: devices cannot be made here");
+        return;
+    }
+    // Without the right to open devices in this folder (nodev) nothing can be tried.
+    if give_away(&at("null")) && OpenOptions::new().write(true).open(at("null")).is_ok() {
+        Capture::create(at("null")).unwrap();
+        symlink(at("null"), at("link")).unwrap();
+        Capture::create(at("link")).unwrap();
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn terminals_of_this_user_are_written_to() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let terminal = match openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY) {
+        Ok(terminal) => terminal,
+        Err(error) => return eprintln!("skipped: no terminals: {error}"),
+    };
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap();
+    let path = PathBuf::from(name.to_str().unwrap());
+    let capture = Capture::create(&path).unwrap();
+    // The terminal may change line ends.
+    let mut shown = File::from(terminal.try_clone().unwrap());
+    assert!(shown.read(&mut [0; 4]).unwrap() > 0);
+    drop(capture);
+    KeyLog::open(&path).unwrap();
+    if give_away(&path) {
+        assert_refused(Capture::create(&path), "another user");
+        assert_no_key_log(&path, "another user");
     }
 }
 

@@ -1,0 +1,7 @@
+//! The error for what a user should name otherwise.
+
+use std::io::{self, ErrorKind};
+
+pub(super) fn refused(why: impl Into<String>) -> io::Error {
+    io::Error::new(ErrorKind::PermissionDenied, why.into())
+}
