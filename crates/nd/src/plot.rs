@@ -163,10 +163,9 @@ fn draw(panels: &[Panel], notes: &[String]) -> String {
     let legend_lines = (legend.len() as f64 / columns).ceil();
     let legend_top = top + PANEL.1 + bottom;
     let notes_top = legend_top + legend_lines * LEGEND_LINE + 18.0;
-    let columns_of_text = ((width - left - right) / NOTE_CHARACTER) as usize;
     let notes: Vec<_> = notes
         .iter()
-        .flat_map(|note| wrapped(note, columns_of_text))
+        .flat_map(|note| wrapped(note, width - left - right))
         .collect();
     let height = notes_top + notes.len() as f64 * NOTE_LINE;
     let titles: Vec<_> = panels.iter().map(|panel| panel.title).collect();
@@ -214,12 +213,16 @@ fn draw(panels: &[Panel], notes: &[String]) -> String {
     out
 }
 
-/// The lines of a text with at most this many characters each, unless a word is longer. The lines after the first are indented.
-fn wrapped(text: &str, columns: usize) -> Vec<String> {
+/// The lines of a text that are not wider than this, in pixels, unless a word is. The lines after the first are indented.
+fn wrapped(text: &str, width: f64) -> Vec<String> {
+    let fits = |line: &str, word: &str| {
+        let characters = line.chars().count() + 1 + word.chars().count();
+        characters as f64 * NOTE_CHARACTER <= width
+    };
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= columns => {
+            Some(line) if fits(line, word) => {
                 line.push(' ');
                 line.push_str(word);
             }

@@ -67,7 +67,7 @@ fn days(before: &[Package], last: &[Package], next: &[Package], others: &[Packag
     for package in next {
         days.push(Day {
             name: format!("{} is newer", package.name),
-            packages: [&usual[..], &[package.clone()]].concat(),
+            packages: [&usual[..], std::slice::from_ref(package)].concat(),
         });
     }
     for package in last {

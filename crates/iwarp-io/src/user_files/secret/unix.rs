@@ -111,21 +111,21 @@ fn check(found: &Metadata, is_linked: bool) -> io::Result<()> {
     let user = found.uid();
     if owner::is_this_user(user) {
         let names = found.nlink();
-        return match kind.is_file() && names > 1 {
-            true => Err(refused(format!("it has {names} names (hard links)"))),
-            false => Ok(()),
-        };
+        if kind.is_file() && names > 1 {
+            return Err(refused(format!("it has {names} names (hard links)")));
+        }
+        return Ok(());
     }
     if kind.is_file() || !owner::is_root(user) {
         return Err(refused("it belongs to another user"));
     }
     let mode = found.mode() & 0o7777;
-    match mode & OPEN_TO_OTHERS {
-        0 => Ok(()),
-        _ => Err(refused(format!(
+    if mode & OPEN_TO_OTHERS != 0 {
+        return Err(refused(format!(
             "others may open it (its mode is {mode:04o})"
-        ))),
+        )));
     }
+    Ok(())
 }
 
 fn neither() -> io::Error {
