@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use iwarp::{
     Connection, CopiedPayload, Event, InitiatorWqe, Markers, Memory, Operation, OwnQueue, Payload,
-    Pd, PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress, Role, STag, Scope, Sge,
-    StreamConfig, StreamId, TxBatch, TxLimit, WqeStatus,
+    Pd, PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress, RequestKind, Role, STag, Scope,
+    Sge, StreamConfig, StreamId, TxBatch, TxLimit, WqeStatus,
 };
 
 /// The protection domain of both ends.
@@ -103,6 +103,10 @@ fn completed(end: &mut Connection) -> usize {
         match event {
             Event::Completed(completion) => {
                 assert_eq!(completion.status, WqeStatus::Success);
+                match completion.kind {
+                    RequestKind::Receive => end.free_receive_slots(1),
+                    _ => end.free_initiator_slots(1),
+                }
                 count += 1;
             }
             Event::Ready => {}

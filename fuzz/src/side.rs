@@ -739,8 +739,12 @@ impl Side {
             match event {
                 Event::Completed(completion) if completion.kind == RequestKind::Receive => {
                     self.received(&completion, sends.as_deref_mut());
+                    self.conn.free_receive_slots(1);
                 }
-                Event::Completed(completion) => self.completed(&completion),
+                Event::Completed(completion) => {
+                    self.completed(&completion);
+                    self.conn.free_initiator_slots(1);
+                }
                 Event::Ready => {
                     assert!(
                         self.role == Role::Responder

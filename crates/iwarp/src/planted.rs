@@ -59,6 +59,8 @@ mod bugs {
         OtherWaiterWoken,
         /// A reset is not noticed while a Send waits for a Receive.
         ResetBehindSendMissed,
+        /// A slot of a queue of requests is free when the result is placed, not when it is taken.
+        SlotFreeEarly,
         /// Over QUIC: now and then a stream that became ready is not reported.
         RaisedStreamForgotten,
         /// Over QUIC: octets are read in the order in which they arrive.
@@ -76,7 +78,7 @@ mod bugs {
         ];
 
         /// All others.
-        pub const ALL: [Self; 13] = [
+        pub const ALL: [Self; 14] = [
             Self::RequestBehindFlushed,
             Self::TerminateEndsAnyRequest,
             Self::LastSegmentNotPlaced,
@@ -90,6 +92,7 @@ mod bugs {
             Self::SharedReceiveTwice,
             Self::OtherWaiterWoken,
             Self::ResetBehindSendMissed,
+            Self::SlotFreeEarly,
         ];
     }
 

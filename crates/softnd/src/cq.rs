@@ -14,6 +14,7 @@ use crate::fault_plan;
 use crate::file::File;
 use crate::status::{no_memory, shortage};
 use iwarp_io::cq::{self, CannotResize, HeldResults, Queue};
+use iwarp_io::endpoint::shared_receives::ResultQueue;
 use iwarp_io::faults::Effect;
 use iwarp_io::limited;
 use iwarp_io::progress::domain::Domain;
@@ -54,14 +55,18 @@ impl Cq {
 
     /// Places results. The caller delivers the returned requests when no lock is held. The caller has locked the queue pair, which
     /// keeps the queue pair's results in order.
+    ///
+    /// `numbered` gets the number of the first result and how many there are, in order, before the client can take any of them. A queue that
+    /// has broken down, or has no room, drops results; they have no number.
     #[inline]
     pub(crate) fn place(
         &self,
         entries: impl Iterator<Item = Entry> + Clone,
+        numbered: impl FnOnce(u64, usize),
     ) -> Option<CompletedNotifies> {
         match &self.held {
-            None => self.put(entries),
-            Some(held) => self.place_or_hold(held, entries),
+            None => self.put(entries, numbered),
+            Some(held) => self.place_or_hold(held, entries, numbered),
         }
     }
 
@@ -69,10 +74,14 @@ impl Cq {
     fn place_or_hold(
         &self,
         held: &HeldResults<Entry>,
-        entries: impl Iterator<Item = Entry>,
+        entries: impl Iterator<Item = Entry> + Clone,
+        numbered: impl FnOnce(u64, usize),
     ) -> Option<CompletedNotifies> {
         let mut notifies = None;
-        let put = |entry| notifies = both(notifies.take(), self.put(std::iter::once(entry)));
+        let put = |entry| {
+            let done = self.put(std::iter::once(entry), |_, _| {});
+            notifies = both(notifies.take(), done);
+        };
         let effect = |effect| match effect {
             Effect::RemoveDevice => self.core.device.remove_by_plan(),
             Effect::BreakQueue(name) => {
@@ -81,14 +90,26 @@ impl Cq {
                 }
             }
         };
-        if let Some(at) = held.place(entries, || self.core.driver.now(), put, effect) {
+        let now = || self.core.driver.now();
+        if let Some(at) = held.place(entries, numbered, now, put, effect) {
             self.core.driver.set_timer(at, self.this.clone());
         }
         notifies
     }
 
-    fn put(&self, entries: impl Iterator<Item = Entry> + Clone) -> Option<CompletedNotifies> {
-        self.queue.place(entries, |waits| self.interest(waits))
+    #[inline]
+    fn put(
+        &self,
+        entries: impl Iterator<Item = Entry> + Clone,
+        numbered: impl FnOnce(u64, usize),
+    ) -> Option<CompletedNotifies> {
+        self.queue
+            .place(entries, numbered, |waits| self.interest(waits))
+    }
+
+    /// The number of results that the client has taken: all with a smaller number.
+    pub(crate) fn taken(&self) -> u64 {
+        self.queue.taken()
     }
 
     /// Notifies the domain that a request waits, or that none does.
@@ -138,6 +159,12 @@ impl BreakableQueue for Cq {
     }
 }
 
+impl ResultQueue for Cq {
+    fn taken(&self) -> u64 {
+        self.queue.taken()
+    }
+}
+
 impl Timed for Cq {
     /// Places the results that the fault plan has delayed until now.
     fn expired(&self, _: TimerKey, now: Instant) {
@@ -145,7 +172,10 @@ impl Timed for Cq {
             return;
         };
         let mut notifies = None;
-        let put = |entry| notifies = both(notifies.take(), self.put(std::iter::once(entry)));
+        let put = |entry| {
+            let done = self.put(std::iter::once(entry), |_, _| {});
+            notifies = both(notifies.take(), done);
+        };
         if let Some(at) = held.release(now, put) {
             self.core.driver.set_timer(at, self.this.clone());
         }

@@ -10,6 +10,7 @@ mod handle;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use iwarp_io::cq::{Untaken, each_run};
 use iwarp_io::endpoint::shared_receives::{Membership, ReceiveSupply, Waiter, wake};
 use iwarp_io::endpoint::{
     self, Completion, Endpoint, EndpointOptions, Owner, Phase, QueueSizes, Refused, RequestKind,
@@ -80,6 +81,8 @@ pub(crate) struct QpState {
     connector: Option<Weak<dyn ConnectionOwner>>,
     /// Results on their way from the engine to the queues, in order.
     results: Vec<(bool, Entry)>,
+    /// Results that the client has not taken: of initiator requests, and of the queue pair's own Receives.
+    untaken: [Untaken; 2],
     queue_notifies: QueueNotifies,
     shared: SharedNews,
 }
@@ -174,7 +177,10 @@ fn new(
     let driver = Arc::clone(&core.driver);
     let owner = |this: &Weak<Qp>| QpOwner {
         shared: srq.map(|srq| Shared {
-            membership: srq.receives.join(this.clone()),
+            membership: {
+                let queue: Weak<Cq> = Arc::downgrade(&receive_cq);
+                srq.receives.join(this.clone(), queue)
+            },
             srq,
         }),
         core,
@@ -380,6 +386,11 @@ impl Owner for QpOwner {
         }
     }
 
+    fn taken(&self, state: &mut QpState, queue: WorkQueue) -> u64 {
+        let untaken = &mut state.untaken[usize::from(queue == WorkQueue::Receive)];
+        untaken.take_below(self.cq(queue).taken())
+    }
+
     #[inline]
     fn place(&self, state: &mut QpState) {
         if let Some(shared) = &self.shared {
@@ -388,15 +399,24 @@ impl Owner for QpOwner {
         }
         let QpState {
             results,
+            untaken,
             queue_notifies,
             ..
         } = state;
         if results.is_empty() {
             return;
         }
+        let mut placed = |is_receive, first, count| match &self.shared {
+            Some(shared) if is_receive => shared.membership.placed(first, count),
+            _ => untaken[usize::from(is_receive)].placed(first, count),
+        };
         if Arc::ptr_eq(&self.receive_cq, &self.initiator_cq) {
             let entries = results.iter().map(|(_, entry)| *entry);
-            QueueNotifies::add(&mut queue_notifies.receive, self.receive_cq.place(entries));
+            let notifies = self.receive_cq.place(entries, |first, count| {
+                let kinds = results[..count].iter().map(|(is_receive, _)| *is_receive);
+                each_run(first, kinds, placed);
+            });
+            QueueNotifies::add(&mut queue_notifies.receive, notifies);
         } else {
             let of = |receive| {
                 let results = results.iter();
@@ -405,8 +425,11 @@ impl Owner for QpOwner {
                     .map(|(_, entry)| *entry)
             };
             let (initiator, receive) = (
-                self.initiator_cq.place(of(false)),
-                self.receive_cq.place(of(true)),
+                self.initiator_cq.place(of(false), |first, count| {
+                    placed(false, first, count as u64);
+                }),
+                self.receive_cq
+                    .place(of(true), |first, count| placed(true, first, count as u64)),
             );
             QueueNotifies::add(&mut queue_notifies.initiator, initiator);
             QueueNotifies::add(&mut queue_notifies.receive, receive);

@@ -16,6 +16,8 @@ pub struct HeldResults<E> {
 
 #[derive(Debug)]
 struct State<E> {
+    /// The number that the next result gets in its queue, because all results go through here, in order.
+    next: u64,
     /// The held results in order, each with the time when it is placed. `None`: never.
     results: VecDeque<(Option<Instant>, E)>,
     /// A deadline is set for the first result.
@@ -29,6 +31,7 @@ impl<E> HeldResults<E> {
         Self {
             faults,
             state: Mutex::new(State {
+                next: 0,
                 results,
                 timed: false,
             }),
@@ -37,14 +40,21 @@ impl<E> HeldResults<E> {
 
     /// Places results by `put`, or holds them. A held result also holds the results behind it. Returns the time at which
     /// [`release`](Self::release) has to be called, unless it was returned before.
+    ///
+    /// All results of the queue go through here. So their numbers are known before they are placed: `numbered` gets the first one and how many
+    /// there are.
     pub fn place(
         &self,
-        entries: impl Iterator<Item = E>,
+        entries: impl Iterator<Item = E> + Clone,
+        numbered: impl FnOnce(u64, usize),
         now: impl Fn() -> Instant,
         mut put: impl FnMut(E),
         mut effect: impl FnMut(Effect),
     ) -> Option<Instant> {
         let mut state = self.state.lock();
+        let count = entries.clone().count();
+        numbered(state.next, count);
+        state.next += count as u64;
         for entry in entries {
             let before = state.results.back().map(|(until, _)| *until);
             let until = match self.faults.completion() {

@@ -1,4 +1,5 @@
-//! Completion queues with entries that the owner defines: the [`Queue`], its ring, and results that a fault plan holds back.
+//! Completion queues with entries that the owner defines: the [`Queue`], its ring, results that a fault plan holds back, and the results of a
+//! queue of requests that were not taken yet. From a [`RemovableQueue`] results can be removed.
 //!
 //! By the trait [`Entry`] the owner defines how an entry is stored, and which entries are solicited. A queue ends with a [`Reason`], a
 //! number that only the owner interprets.
@@ -6,7 +7,9 @@
 mod entry;
 mod held_results;
 mod queue;
+mod removable;
 mod ring;
+mod untaken;
 
 #[cfg(test)]
 mod test_entry;
@@ -14,4 +17,6 @@ mod test_entry;
 pub use entry::{Entry, NotifyOn, Reason, Word};
 pub use held_results::HeldResults;
 pub use queue::{CompletedNotifies, Queue};
+pub use removable::RemovableQueue;
 pub use ring::{CannotResize, GREATEST_DEPTH};
+pub use untaken::{Untaken, each_run};

@@ -134,9 +134,14 @@ impl<E: Entry, R> Queue<E, R> {
     }
 
     /// Places results, and takes out the requests that they satisfy.
+    ///
+    /// `numbered` gets the number of the first result and how many were placed, in the order of `entries`, before any of them can be taken.
+    /// It is not called if none was placed. Results that find no room get no number.
+    #[inline]
     pub fn place(
         &self,
         entries: impl Iterator<Item = E> + Clone,
+        numbered: impl FnOnce(u64, usize),
         interest: impl Fn(bool),
     ) -> Option<CompletedNotifies<R>> {
         if self.broken.load(Ordering::Relaxed) != SOUND {
@@ -146,7 +151,7 @@ impl<E: Entry, R> Queue<E, R> {
         if wanted == 0 {
             return None;
         }
-        let overflow = self.ring.place(entries, wanted) < wanted;
+        let overflow = self.ring.place(entries, wanted, numbered) < wanted;
         let broke = overflow && self.breaks(E::OVERFLOW);
         let armed = self.armed.fetch_add(LOOK, Ordering::AcqRel);
         let mut notifies = if overflow || self.may_fire(armed) {
@@ -220,10 +225,22 @@ impl<E: Entry, R> Queue<E, R> {
         self.broken.load(Ordering::Relaxed) != SOUND
     }
 
+    /// The number of results that were taken so far: all results with a smaller number.
+    #[inline]
+    pub fn taken(&self) -> u64 {
+        self.ring.taken()
+    }
+
     /// Takes out as many results as are ready and fit into `results`, and returns their number. The other elements of `results` are
     /// unspecified.
     pub fn take(&self, results: &mut [E::Result]) -> usize {
         self.ring.take(results)
+    }
+
+    /// As [`take`](Self::take). Also returns the number of the first result; the others have the numbers behind it.
+    #[inline]
+    pub(super) fn take_row(&self, results: &mut [E::Result]) -> (u64, usize) {
+        self.ring.take_row(results)
     }
 
     /// Changes the depth. Entries that are placed meanwhile may still find the room of the old depth.
@@ -232,7 +249,12 @@ impl<E: Entry, R> Queue<E, R> {
     ///
     /// See [`CannotResize`]; the depth is as it was then.
     pub fn resize(&self, depth: u32) -> Result<(), CannotResize> {
-        self.ring.resize(depth)
+        self.ring.resize(depth, 0)
+    }
+
+    /// As [`resize`](Self::resize), where this many results count that are not in the queue any more.
+    pub(super) fn resize_besides(&self, depth: u32, results: usize) -> Result<(), CannotResize> {
+        self.ring.resize(depth, results as u64)
     }
 
     fn arm(&self, waiting: &Waiting<R>) {

@@ -193,14 +193,22 @@ impl<E: Entry> Ring<E> {
         self.solicited.0.load(Ordering::Acquire)
     }
 
-    /// Places the next `wanted` entries, and returns how many found room. The entries that found no room are the last ones.
-    pub(super) fn place(&self, entries: impl Iterator<Item = E>, wanted: usize) -> usize {
+    /// Places the next `wanted` entries, and returns how many found room. The entries that found no room are the last ones. `numbered` gets
+    /// the number of the first result, and how many there are, before any of them can be taken.
+    #[inline]
+    pub(super) fn place(
+        &self,
+        entries: impl Iterator<Item = E>,
+        wanted: usize,
+        numbered: impl FnOnce(u64, usize),
+    ) -> usize {
         let (at, count) = self.claim(wanted);
         let array = self.array(at);
         let mut entries = (at.number()..).zip(entries.take(count));
         let Some((number, first)) = entries.next() else {
             return 0;
         };
+        numbered(number, count);
         let mut solicited = first.wakes().then_some(number);
         first.store(&array.slot(number).words);
         for (number, entry) in entries {
@@ -248,11 +256,17 @@ impl<E: Entry> Ring<E> {
     /// unspecified.
     #[inline]
     pub(super) fn take(&self, results: &mut [E::Result]) -> usize {
+        self.take_row(results).1
+    }
+
+    /// As [`take`](Self::take). Also returns the number of the first result; the others have the numbers behind it.
+    #[inline]
+    pub(super) fn take_row(&self, results: &mut [E::Result]) -> (u64, usize) {
         let head = Place(self.head.0.load(Ordering::Acquire));
         let array = self.array(head);
         // Most polls find nothing and return here.
         if !array.slot(head.number()).was_published(head.number()) && array.is_endless() {
-            return 0;
+            return (head.number(), 0);
         }
         self.take_from(head, results)
     }
@@ -260,7 +274,7 @@ impl<E: Entry> Ring<E> {
     /// Takes from a place that was `head` a moment ago. This is a separate function, because the registers that it saves would cost an
     /// empty poll more than the poll itself.
     #[inline(never)]
-    fn take_from(&self, mut head: Place, results: &mut [E::Result]) -> usize {
+    fn take_from(&self, mut head: Place, results: &mut [E::Result]) -> (u64, usize) {
         let mut taken = 0;
         while taken < results.len() {
             let room = &mut results[taken..];
@@ -272,8 +286,8 @@ impl<E: Entry> Ring<E> {
                 next
             } else {
                 let now = Place(self.head.0.load(Ordering::Acquire));
-                if now == head {
-                    return taken;
+                if now == head || taken > 0 {
+                    break;
                 }
                 head = now;
                 continue;
@@ -285,13 +299,17 @@ impl<E: Entry> Ring<E> {
                     .compare_exchange(head.0, next.0, Ordering::AcqRel, Ordering::Acquire);
             match moved {
                 Ok(_) if (1..wanted).contains(&count) && self.array(head).is_endless() => {
-                    return taken + count; // results that arrived meanwhile are left to the next call
+                    // Results that arrived meanwhile are left to the next call.
+                    (taken, head) = (taken + count, next);
+                    break;
                 }
                 Ok(_) => (taken, head) = (taken + count, next),
+                // Another taker has the results that follow.
+                Err(_) if taken > 0 => break,
                 Err(now) => head = Place(now),
             }
         }
-        taken
+        (head.number() - taken as u64, taken)
     }
 
     /// Copies the published results, beginning at a place.
@@ -342,11 +360,11 @@ impl<E: Entry> Ring<E> {
         at.number()
     }
 
-    /// See [`Queue::resize`](super::Queue::resize).
-    pub(super) fn resize(&self, depth: u32) -> Result<(), CannotResize> {
+    /// See [`Queue::resize`](super::Queue::resize). `besides` is a number of results that are elsewhere and count as well.
+    pub(super) fn resize(&self, depth: u32, besides: u64) -> Result<(), CannotResize> {
         let _alone = self.resizing.lock();
         let tail = Place(self.tail.0.load(Ordering::Acquire)).number();
-        if tail.saturating_sub(self.taken()) > depth.into() {
+        if tail.saturating_sub(self.taken()) + besides > depth.into() {
             return Err(CannotResize::TooMany);
         }
         self.go_on_in(array_for(depth))?;

@@ -99,6 +99,10 @@ impl ReceivesAhead for OwnQueue {}
 ///     fn completed(&self, state: &mut Vec<u64>, completion: Completion) {
 ///         state.push(completion.context);
 ///     }
+///     // It posts a single request, so no queue is ever full.
+///     fn taken(&self, _: &mut Vec<u64>, _: WorkQueue) -> u64 {
+///         0
+///     }
 ///     // `deliver` shows them.
 ///     fn place(&self, _: &mut Vec<u64>) {}
 ///     fn has_notices(state: &Vec<u64>) -> bool {
@@ -220,6 +224,13 @@ pub trait Owner: Send + Sync + Sized + 'static {
     /// A request has ended. Called with the endpoint locked, in the order in which the client has to see results. The owner may
     /// collect results until [`place`](Self::place).
     fn completed(&self, state: &mut Self::State, completion: Completion);
+
+    /// Returns the number of completions of this queue that the client has taken since the last call. Their slots are free again. Called with
+    /// the endpoint locked, when a request finds its queue full.
+    ///
+    /// A completion is taken when the client has it, not when it is [placed](Self::place). One that gets lost is never taken. So the
+    /// client's completion queue is never overrun if it is as deep as all queues of requests whose completions it gets.
+    fn taken(&self, state: &mut Self::State, queue: WorkQueue) -> u64;
 
     /// No further completions come for now. The owner places the results that it has collected where the client finds them. Called with the
     /// endpoint locked, and before the endpoint answers messages of the peer: an answer proves that the results of earlier messages were

@@ -41,6 +41,9 @@ impl<O: Owner> Endpoint<O> {
     /// Returns true if the request waits to be sent.
     #[inline(always)]
     fn take(&self, state: &mut Locked<'_, O>, wqe: InitiatorWqe<'_>) -> Result<bool, Refused> {
+        if state.connection.is_initiator_full() {
+            state.free_slots(&self.fixed.owner, WorkQueue::Initiator);
+        }
         match state.phase {
             Phase::Open => {}
             Phase::Ended if state.connection.is_disconnected() => {
@@ -115,6 +118,9 @@ impl<O: Owner> Endpoint<O> {
             Phase::Starting | Phase::Unheard | Phase::Open => !state.connection.is_running(),
         };
         let stalled = state.connection.is_stalled();
+        if state.connection.is_receive_full() {
+            state.free_slots(&self.fixed.owner, WorkQueue::Receive);
+        }
         state.connection.post_receive(context, sges)?;
         if stalled || flushed {
             state.work(Edges::KICK);

@@ -6,17 +6,22 @@
 //!
 //! When a read has returned several messages, and no connection waits, their Receives are drawn together, under one lock. Receives that a
 //! message then does not take, because the connection fails, go back to the front of the queue.
+//!
+//! A slot of the queue is used from the post of a Receive until the client has taken its result, or until it ends without one. The results are
+//! in the completion queues of the connections. When a post finds no free slot, it compares the numbers of the results with the number of
+//! results that were taken from each completion queue.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use iwarp::{Connection, OutOfMemory, PostError, ReceiveSlot, ReceiveSource, Sge};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use slab::Slab;
 
 use super::owner::ReceivesAhead;
+use crate::cq::Untaken;
 use crate::thread_value::{is_there, with_value};
 
 /// A connection that can wait for a shared Receive.
@@ -25,10 +30,60 @@ pub trait Waiter: Send + Sync {
     fn receive_posted(&self);
 }
 
+/// A completion queue that gets results of shared Receives.
+pub trait ResultQueue: Send + Sync {
+    /// The number of results that were taken so far: all results with a smaller number.
+    fn taken(&self) -> u64;
+}
+
+/// The results of shared Receives in one completion queue.
+#[derive(Debug)]
+struct SharedResults {
+    queue: Weak<dyn ResultQueue>,
+    /// The smallest number in `untaken`, or [`NO_RESULT`].
+    oldest: AtomicU64,
+    untaken: Mutex<Untaken>,
+}
+
+const NO_RESULT: u64 = u64::MAX;
+
+impl SharedResults {
+    fn change<T>(&self, act: impl FnOnce(&mut Untaken) -> T) -> T {
+        let mut untaken = self.untaken.lock();
+        let done = act(&mut untaken);
+        let oldest = untaken.oldest().unwrap_or(NO_RESULT);
+        self.oldest.store(oldest, Ordering::Release);
+        done
+    }
+
+    fn is_empty(&self) -> bool {
+        self.oldest.load(Ordering::Acquire) == NO_RESULT
+    }
+
+    /// The number of results that were taken since the last call. Nobody takes results out of a queue that is gone.
+    fn take(&self) -> u64 {
+        let oldest = self.oldest.load(Ordering::Acquire);
+        if oldest == NO_RESULT {
+            return 0;
+        }
+        let end = self.queue.upgrade().map_or(u64::MAX, |queue| queue.taken());
+        if oldest >= end {
+            return 0;
+        }
+        self.change(|untaken| untaken.take_below(end))
+    }
+}
+
+impl std::fmt::Debug for dyn ResultQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ResultQueue").finish_non_exhaustive()
+    }
+}
+
 /// The number and the size of the Receives.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedReceiveSizes {
-    /// The largest number of Receives that may be posted and not yet used.
+    /// The number of slots. A slot is used until the result of its Receive has been taken.
     pub depth: u32,
     /// The largest number of SGEs of one Receive.
     pub sges: u32,
@@ -39,7 +94,7 @@ pub struct SharedReceiveSizes {
 /// The reason why [`modify`](SharedReceives::modify) has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CannotModify {
-    /// More Receives are posted than the new depth holds.
+    /// More slots are used than the new depth has.
     TooMany,
     /// There is no memory for the new depth.
     OutOfMemory,
@@ -56,6 +111,8 @@ pub struct SharedReceives {
     sges: usize,
     max_transfer: u32,
     state: Mutex<State>,
+    /// The results in each completion queue. Locked before `state`.
+    results: Mutex<Vec<Arc<SharedResults>>>,
     /// The number of Receives has fallen below the threshold since [`arm`](Self::arm) was called.
     low: AtomicBool,
     /// Members in [`State::due`] have to be driven.
@@ -65,6 +122,8 @@ pub struct SharedReceives {
 struct State {
     ring: Ring,
     depth: usize,
+    /// The slots that are used, as far as is known.
+    used: usize,
     members: Slab<Member>,
     /// The members that wait, the longest wait first, each with the number of the wait. A member that no longer waits stays here
     /// until [`promise`](Self::promise) reaches and skips the entry.
@@ -73,8 +132,6 @@ struct State {
     /// The number of members that wait, and of those that were promised a Receive. While both are 0, a draw looks at no member.
     waiting: usize,
     promised: usize,
-    /// The number of Receives drawn ahead by connections that are handling messages. There is room for all of them.
-    ahead: usize,
     /// Members that were promised a Receive that another connection gave back. They were not driven yet.
     due: Vec<Weak<dyn Waiter>>,
     threshold: usize,
@@ -261,11 +318,6 @@ impl State {
     fn is_low(&self) -> bool {
         self.ring.count < self.threshold
     }
-
-    /// The number of Receives that are posted and not used.
-    fn unused(&self) -> usize {
-        self.ring.count + self.ahead
-    }
 }
 
 /// The most Receives that are drawn together. While this many Receives are copied, the queue is locked.
@@ -327,16 +379,17 @@ impl SharedReceives {
             state: Mutex::new(State {
                 ring: Ring::new(depth, sges)?,
                 depth,
+                used: 0,
                 members: Slab::new(),
                 line: VecDeque::new(),
                 waits: 0,
                 waiting: 0,
                 promised: 0,
-                ahead: 0,
                 due: Vec::new(),
                 threshold: threshold as usize,
                 armed: false,
             }),
+            results: Mutex::default(),
             low: AtomicBool::new(false),
             due: AtomicBool::new(false),
         })
@@ -365,14 +418,34 @@ impl SharedReceives {
         let length = length.filter(|length| *length <= self.max_transfer);
         let length = length.ok_or(PostError::TooLong)?;
         let mut state = self.state.lock();
-        if state.unused() >= state.depth {
-            return Err(PostError::QueueFull);
+        if state.used >= state.depth {
+            drop(state);
+            state = self.free_slots();
+            if state.used >= state.depth {
+                return Err(PostError::QueueFull);
+            }
         }
+        state.used += 1;
         state.ring.push(context, length, sges, self.sges);
         let next = state.promise();
         drop(state);
         wake(next);
         Ok(())
+    }
+
+    /// Frees the slots of Receives whose results were taken since the last call.
+    #[inline(never)]
+    fn free_slots(&self) -> MutexGuard<'_, State> {
+        let mut results = self.results.lock();
+        let taken: u64 = results.iter().map(|results| results.take()).sum();
+        if results.len() > 1 {
+            // No connection places results there any more.
+            results.retain(|results| !results.is_empty() || Arc::strong_count(results) > 1);
+        }
+        // Another thread that finds the queue full now waits for `results`, and sees the slots that are freed here.
+        let mut state = self.state.lock();
+        state.used -= usize::try_from(taken).unwrap_or(usize::MAX);
+        state
     }
 
     /// The number of Receives that are posted and not drawn.
@@ -386,10 +459,10 @@ impl SharedReceives {
     ///
     /// See [`CannotModify`]; nothing has changed then.
     pub fn modify(&self, depth: Option<u32>, threshold: Option<u32>) -> Result<(), CannotModify> {
-        let mut state = self.state.lock();
+        let mut state = self.free_slots();
         if let Some(depth) = depth {
             let depth = depth as usize;
-            if depth < state.unused() {
+            if depth < state.used {
                 return Err(CannotModify::TooMany);
             }
             if depth != state.depth {
@@ -454,8 +527,13 @@ impl SharedReceives {
         }
     }
 
-    /// Adds a connection to those that draw from this queue.
-    pub fn join(self: &Arc<Self>, waiter: Weak<dyn Waiter>) -> Membership {
+    /// Adds a connection to those that draw from this queue. The results of its Receives go to the completion queue `queue`.
+    pub fn join(
+        self: &Arc<Self>,
+        waiter: Weak<dyn Waiter>,
+        queue: Weak<dyn ResultQueue>,
+    ) -> Membership {
+        let results = self.results_in(queue);
         let draw_state = DrawState::Satisfied;
         let key = self
             .state
@@ -465,7 +543,24 @@ impl SharedReceives {
         Membership {
             queue: Arc::clone(self),
             key,
+            results,
+            drawn: AtomicUsize::new(0),
         }
+    }
+
+    fn results_in(&self, queue: Weak<dyn ResultQueue>) -> Arc<SharedResults> {
+        let mut all = self.results.lock();
+        let mut known = all.iter();
+        if let Some(known) = known.find(|known| known.queue.ptr_eq(&queue)) {
+            return Arc::clone(known);
+        }
+        let results = Arc::new(SharedResults {
+            queue,
+            oldest: AtomicU64::new(NO_RESULT),
+            untaken: Mutex::default(),
+        });
+        all.push(Arc::clone(&results));
+        results
     }
 }
 
@@ -474,6 +569,7 @@ impl std::fmt::Debug for SharedReceives {
         let state = self.state.lock();
         f.debug_struct("SharedReceives")
             .field("depth", &state.depth)
+            .field("used", &state.used)
             .field("outstanding", &state.ring.count)
             .field("members", &state.members.len())
             .finish_non_exhaustive()
@@ -486,12 +582,50 @@ impl std::fmt::Debug for SharedReceives {
 pub struct Membership {
     queue: Arc<SharedReceives>,
     key: usize,
+    results: Arc<SharedResults>,
+    /// The Receives that the connection has drawn and that have no result. Changes only while the connection is locked.
+    drawn: AtomicUsize,
 }
 
 impl Membership {
     /// The queue.
     pub fn queue(&self) -> &Arc<SharedReceives> {
         &self.queue
+    }
+
+    /// These results of drawn Receives are placed in the completion queue, and can be taken once this call has returned. Called with the
+    /// connection locked.
+    pub fn placed(&self, first: u64, count: u64) {
+        self.results.change(|untaken| untaken.placed(first, count));
+        let drawn = self.drawn.load(Ordering::Relaxed);
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        self.drawn
+            .store(drawn.saturating_sub(count), Ordering::Relaxed);
+    }
+
+    /// A drawn Receive ends without a result. Its slot is free again. Called with the connection locked.
+    #[cold]
+    pub fn vanished(&self) {
+        let drawn = self.drawn.load(Ordering::Relaxed);
+        if let Some(left) = drawn.checked_sub(1) {
+            self.drawn.store(left, Ordering::Relaxed);
+            self.queue.state.lock().used -= 1;
+        }
+    }
+
+    /// Results with these numbers were removed from the completion queue, because the connection is gone for its client. The slots of those
+    /// that were of Receives are free again. Called without locks.
+    pub fn removed(&self, numbers: &[u64]) {
+        let freed = self.results.change(|untaken| {
+            let known = numbers.iter().filter(|number| untaken.remove(**number));
+            known.count()
+        });
+        self.queue.state.lock().used -= freed;
+    }
+
+    fn has_drawn(&self) {
+        let drawn = self.drawn.load(Ordering::Relaxed);
+        self.drawn.store(drawn + 1, Ordering::Relaxed);
     }
 
     /// Ends the connection's wait, because the connection has ended. Returns the connection that gets the promised Receive, if any.
@@ -506,10 +640,12 @@ impl Membership {
     fn draw_to(&self, take: impl FnOnce(Receive, &[Sge])) {
         with_value(&DRAWN_AHEAD, |drawn| {
             if let Some((receive, sges)) = drawn.next() {
+                self.has_drawn();
                 return take(receive, sges);
             }
             let mut state = self.queue.state.lock();
             if let Some((receive, sges)) = state.draw(self.key, self.queue.sges) {
+                self.has_drawn();
                 take(receive, sges);
                 self.queue.note_low(&mut state);
             }
@@ -522,6 +658,8 @@ impl Drop for Membership {
         let mut state = self.queue.state.lock();
         let next = state.no_longer_wants(self.key);
         let member = state.members.remove(self.key);
+        // Receives whose results were lost, or that the connection has not ended.
+        state.used -= *self.drawn.get_mut();
         drop(state);
         drop(member);
         wake(next);
@@ -598,7 +736,6 @@ impl Membership {
                 };
                 drawn.push(receive, sges);
             }
-            state.ahead += drawn.receives.len();
             !drawn.receives.is_empty()
         })
     }
@@ -610,7 +747,6 @@ impl Membership {
                 return;
             }
             let mut state = self.queue.state.lock();
-            state.ahead -= drawn.receives.len();
             if drawn.receives.len() > drawn.taken {
                 self.put_back(drawn, &mut state);
             }

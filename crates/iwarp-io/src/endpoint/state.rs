@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use iwarp::{Connection, Event, OutOfMemory, Pd, QueueSizes, Scope, StreamEnd, StreamId};
 
 use super::gather::Gather;
-use super::owner::{Owner, Signals};
+use super::owner::{Owner, Signals, WorkQueue};
 use super::stream_io::{StreamIo, Visit};
 use crate::driver::Driver;
 use crate::progress::Edges;
@@ -131,6 +131,16 @@ impl<O: Owner> State<O> {
         self.gather = Gather::default();
         self.deadline = None;
         Ok(())
+    }
+
+    /// Frees the slots of a queue whose completions the client has taken since the last call.
+    #[inline(never)]
+    pub(super) fn free_slots(&mut self, owner: &O, queue: WorkQueue) {
+        let taken = owner.taken(&mut self.owner, queue);
+        match queue {
+            WorkQueue::Initiator => self.connection.free_initiator_slots(taken),
+            WorkQueue::Receive => self.connection.free_receive_slots(taken),
+        }
     }
 
     /// Returns true if the owner has to be called when the endpoint has been unlocked.

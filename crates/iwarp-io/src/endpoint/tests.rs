@@ -90,6 +90,8 @@ struct Plain {
 struct PlainState {
     kept: Vec<Completion>,
     placed: Vec<Completion>,
+    /// Of initiator requests, and of Receives.
+    taken: [u64; 2],
 }
 
 impl Plain {
@@ -117,6 +119,10 @@ impl Owner for Plain {
         state.kept.push(completion);
     }
 
+    fn taken(&self, state: &mut PlainState, queue: WorkQueue) -> u64 {
+        std::mem::take(&mut state.taken[usize::from(queue == WorkQueue::Receive)])
+    }
+
     fn place(&self, state: &mut PlainState) {
         state.placed.append(&mut state.kept);
     }
@@ -127,6 +133,10 @@ impl Owner for Plain {
 
     fn take_notices(&self, state: &mut PlainState, signals: Signals) -> Self::Notices {
         assert!(state.kept.is_empty(), "completions were not placed");
+        for completion in &state.placed {
+            let is_receive = completion.kind == RequestKind::Receive;
+            state.taken[usize::from(is_receive)] += 1;
+        }
         (std::mem::take(&mut state.placed), signals)
     }
 

@@ -9,8 +9,8 @@ use std::{
 
 use iwarp::{
     Completion, Connection, CopiedPayload, Event, InitiatorWqe, Markers, Operation, OwnQueue,
-    Payload, Pd, PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress, Role, Scope, Sge,
-    StreamConfig, StreamId, TxBatch, TxLimit, WqeStatus,
+    Payload, Pd, PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress, RequestKind, Role, Scope,
+    Sge, StreamConfig, StreamId, TxBatch, TxLimit, WqeStatus,
 };
 use iwarp_mem::{Registration, Rights, Sent, Table, io};
 use rdma_buffer::Buffer;
@@ -130,7 +130,13 @@ impl Side {
         self.staging.drain(..used);
         while let Some(event) = self.conn.poll_event() {
             match event {
-                Event::Completed(completion) => self.completions.push(completion),
+                Event::Completed(completion) => {
+                    self.completions.push(completion);
+                    match completion.kind {
+                        RequestKind::Receive => self.conn.free_receive_slots(1),
+                        _ => self.conn.free_initiator_slots(1),
+                    }
+                }
                 Event::Ready => {}
                 other => panic!("{other:?}"),
             }

@@ -21,6 +21,9 @@ use crate::types::{Pd, ReadLimits, RemoteAddress, Sge};
 ///
 /// A connection allocates its memory when it is created. Two lists grow later and keep their size: outstanding Reads, up to the read
 /// limits, and Receives that were drawn from a shared source and whose completions were not fetched yet.
+///
+/// A post takes a slot of its queue. The caller frees slots by [`free_initiator_slots`](Self::free_initiator_slots) and
+/// [`free_receive_slots`](Self::free_receive_slots), when the client has taken completions.
 #[derive(Debug)]
 pub struct Connection {
     pub(super) sizes: QueueSizes,
@@ -262,6 +265,34 @@ impl Connection {
             return Some(Event::Completed(completion));
         }
         self.receive.take_completion().map(Event::Completed)
+    }
+
+    /// Returns true if an initiator request would find no free slot, unless silent requests have succeeded since the last
+    /// [`poll_event`](Self::poll_event).
+    #[inline]
+    pub const fn is_initiator_full(&self) -> bool {
+        self.initiator.is_full()
+    }
+
+    /// Returns true if a Receive would find no free slot.
+    #[inline]
+    pub const fn is_receive_full(&self) -> bool {
+        self.receive.is_full()
+    }
+
+    /// The client has taken this many completions of initiator requests, of those that [`poll_event`](Self::poll_event) has returned. Their
+    /// slots are free again.
+    ///
+    /// A slot counts as used from the post until then, in every state. So there are never more completions that the client has not taken
+    /// than the queue has slots. A silent request that succeeds frees its slot by itself.
+    pub fn free_initiator_slots(&mut self, completions: u64) {
+        self.initiator.free(completions);
+    }
+
+    /// As [`free_initiator_slots`](Self::free_initiator_slots), for completions of Receives. Receives that were
+    /// [drawn](super::ReceiveSource) take slots too, and find one whatever their number.
+    pub fn free_receive_slots(&mut self, completions: u64) {
+        self.receive.free(completions);
     }
 
     fn event(&self, notice: Notice) -> Event {

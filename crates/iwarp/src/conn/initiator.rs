@@ -45,10 +45,13 @@ const EMPTY: Request = Request {
 };
 
 /// Initiator requests. Positions count from the first request ever posted:
-/// `head <= done <= tail`, `head <= unsent <= next <= tail`.
+/// `freed <= head <= done <= tail`, `head <= unsent <= next <= tail`.
 #[derive(Debug)]
 pub(super) struct InitiatorQueue {
     depth: u64,
+    /// The number of slots that are free again. A slot counts as used until the client has taken the completion of its request, or until a
+    /// silent request has succeeded.
+    freed: u64,
     slots: Box<[Request]>,
     sges: Box<[Sge]>,
     sges_each: usize,
@@ -77,6 +80,7 @@ impl InitiatorQueue {
         let inline_each = sizes.inline as usize;
         Ok(Self {
             depth: sizes.initiator_depth.into(),
+            freed: 0,
             slots: filled(EMPTY, slots, 1)?,
             sges: filled(Sge::default(), slots, sges_each)?,
             sges_each,
@@ -130,7 +134,23 @@ impl InitiatorQueue {
     pub(super) fn retire_silent(&mut self) {
         while self.head < self.done && self.is_silent_success(self.head) {
             self.head += 1;
+            self.freed += 1;
         }
+    }
+
+    /// Returns true if a request would find no slot.
+    #[inline]
+    pub(super) const fn is_full(&self) -> bool {
+        self.tail - self.freed >= self.depth
+    }
+
+    /// The client has taken this many completions.
+    pub(super) fn free(&mut self, completions: u64) {
+        self.freed += completions;
+        debug_assert!(
+            self.freed <= self.head,
+            "a completion was taken that was not fetched"
+        );
     }
 
     fn is_silent_success(&self, at: u64) -> bool {
@@ -146,9 +166,11 @@ impl InitiatorQueue {
         (silent, fence): (bool, bool),
         length: u32,
     ) -> Result<(), PostError> {
-        self.retire_silent();
-        if self.tail - self.head >= self.depth {
-            return Err(PostError::QueueFull);
+        if self.is_full() {
+            self.retire_silent();
+            if self.is_full() {
+                return Err(PostError::QueueFull);
+            }
         }
         // A Write of no octets places nothing that could be confirmed.
         let confirmed =

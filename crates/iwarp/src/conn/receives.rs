@@ -98,10 +98,12 @@ const EMPTY: Receive = Receive {
     immediate: None,
 };
 
-/// Receives, used and done in posting order: `head <= done <= tail`.
+/// Receives, used and done in posting order: `freed <= head <= done <= tail`.
 #[derive(Debug)]
 pub(super) struct ReceiveQueue {
     depth: u64,
+    /// The number of slots that are free again, because the client has taken the completions of their Receives.
+    freed: u64,
     slots: Box<[Receive]>,
     sges: Box<[Sge]>,
     sges_each: usize,
@@ -117,6 +119,7 @@ impl ReceiveQueue {
         let sges_each = sizes.receive_sges as usize;
         Ok(Self {
             depth: sizes.receive_depth.into(),
+            freed: 0,
             slots: filled(EMPTY, slots, 1)?,
             sges: filled(Sge::default(), slots, sges_each)?,
             sges_each,
@@ -143,11 +146,26 @@ impl ReceiveQueue {
         sges: &[Sge],
         length: u32,
     ) -> Result<(), PostError> {
-        if self.tail - self.head >= self.depth {
+        if self.is_full() {
             return Err(PostError::QueueFull);
         }
         self.push(context, sges, length);
         Ok(())
+    }
+
+    /// Returns true if a Receive would find no slot.
+    #[inline]
+    pub(super) const fn is_full(&self) -> bool {
+        self.tail - self.freed >= self.depth
+    }
+
+    /// The client has taken this many completions.
+    pub(super) fn free(&mut self, completions: u64) {
+        self.freed += completions;
+        debug_assert!(
+            self.freed <= self.head,
+            "a completion was taken that was not fetched"
+        );
     }
 
     /// Takes a shared Receive in, and makes room if necessary, whatever the number of completions that were not fetched yet.

@@ -223,7 +223,7 @@ pub struct InitiatorWqe<'a> {
 pub enum PostError {
     /// Never started, or disconnected by this side.
     NotConnected,
-    /// No free slot.
+    /// No free slot: as many requests as the queue has slots are open, or have completions that the client has not taken.
     QueueFull,
     /// More SGEs than the queue was created for.
     TooManySges,

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use super::VecMemory;
 use crate::conn::{
     Completion, Connection, CopiedPayload, Event, Fault, InitiatorWqe, Markers, Operation,
-    OwnQueue, Payload, PieceRef, PostError, QueueSizes, Ready, ReceiveSource, Role, StreamConfig,
-    StreamEnd, TxBatch, TxLimit,
+    OwnQueue, Payload, PieceRef, PostError, QueueSizes, Ready, ReceiveSource, RequestKind, Role,
+    StreamConfig, StreamEnd, TxBatch, TxLimit,
 };
 use crate::memory::{Memory, MessageEnd, Revoked, Scope};
 use crate::mpa::fpdu::{self, Fpdu};
@@ -218,10 +218,21 @@ impl End {
         rest
     }
 
-    /// Fetches all events.
+    /// Fetches all events. The client takes each completion at once.
     pub fn collect(&mut self) {
         while let Some(event) = self.conn.poll_event() {
             self.events.push(event);
+            if let Event::Completed(completion) = event {
+                self.taken(completion.kind);
+            }
+        }
+    }
+
+    /// The client has taken the completion of a request of this kind.
+    pub fn taken(&mut self, kind: RequestKind) {
+        match kind {
+            RequestKind::Receive => self.conn.free_receive_slots(1),
+            _ => self.conn.free_initiator_slots(1),
         }
     }
 

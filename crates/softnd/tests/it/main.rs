@@ -63,6 +63,8 @@ mod shortage;
 mod simulated;
 mod simulated_udp;
 #[cfg(not(windows))]
+mod slots;
+#[cfg(not(windows))]
 mod small_over_udp;
 #[cfg(not(windows))]
 mod sockets;

@@ -400,3 +400,28 @@ fn after_polling_a_wait_in_another_thread_is_woken() {
         taken(&pair);
     }
 }
+
+/// QP-028: a slot is free as soon as its result was taken, in whichever thread. Threads that post as many Receives as they have taken results
+/// never find the queue full.
+#[test]
+fn qp_028_threads_that_take_results_find_the_slots_free() {
+    const DEPTH: u64 = 32;
+    let side = Side::new();
+    let qp = side.queue_pair();
+    (0..DEPTH).for_each(|context| qp.receive(context, &[]).unwrap());
+    qp.flush().unwrap();
+    thread::scope(|threads| {
+        for _ in 0..4 {
+            threads.spawn(|| {
+                let mut results = [CompletionResult::default(); 3];
+                for _ in 0..2000 {
+                    let taken = side.cq.get_results(&mut results);
+                    (0..taken as u64).for_each(|context| qp.receive(context, &[]).unwrap());
+                    qp.flush().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(side.results(32).len(), 32);
+    assert_eq!(side.cq.get_results(&mut [CompletionResult::default()]), 0);
+}

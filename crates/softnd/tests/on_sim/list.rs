@@ -168,6 +168,10 @@ const ELSEWHERE: &[(&str, Subject)] = &[
         "threads::lstn_025_withdrawing_while_peers_arrive_loses_none",
         Threads,
     ),
+    (
+        "threads::qp_028_threads_that_take_results_find_the_slots_free",
+        Threads,
+    ),
     ("threads::removal_meets_calls_of_other_threads", Threads),
     (
         "threads::small_reads_get_through_where_another_thread_polls",

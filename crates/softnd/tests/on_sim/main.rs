@@ -42,6 +42,8 @@ mod removal;
 mod security;
 #[path = "../it/shortage.rs"]
 mod shortage;
+#[path = "../it/slots.rs"]
+mod slots;
 #[path = "../it/srq.rs"]
 mod srq;
 #[path = "../it/startup.rs"]

@@ -6,7 +6,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
-use iwarp_io::cq::{self, CannotResize, NotifyOn, Queue};
+use iwarp_io::cq::{self, CannotResize, NotifyOn, RemovableQueue};
+use iwarp_io::endpoint::shared_receives::ResultQueue;
 use iwarp_io::limited;
 use iwarp_io::progress::domain::Domain;
 use iwarp_io::progress::polling;
@@ -32,7 +33,7 @@ pub struct CompletionQueue {
     waiters: Arc<Waiters>,
     waiters_token: u64,
     pub(crate) domain: Arc<Domain>,
-    queue: Queue<CqEntry, Armed>,
+    queue: RemovableQueue<CqEntry, Armed>,
     depth: AtomicU32,
     /// The events that the program waits for: one of the constants below.
     armed: AtomicU8,
@@ -83,7 +84,7 @@ impl CompletionQueue {
     ) -> Result<Arc<Self>> {
         check_depth(depth)?;
         let engine = context.engine()?;
-        let queue = Queue::new(depth).map_err(|_| no_memory())?;
+        let queue = RemovableQueue::new(depth).map_err(|_| no_memory())?;
         let waiters = channel.map_or(&engine.waiters, |channel| &channel.waiters);
         let waiters = Arc::clone(waiters);
         let domain = engine.driver.domain(&waiters);
@@ -271,11 +272,22 @@ impl CompletionQueue {
 
     /// Places completions. The caller delivers the returned events when it holds no lock. The caller has locked the queue pair, which keeps
     /// the queue pair's completions in order.
+    ///
+    /// `numbered` gets the number of the first completion and how many there are, before the program can take any of them. A queue that was
+    /// overrun drops completions; they have no number.
+    #[inline]
     pub(crate) fn place(
         &self,
         entries: impl Iterator<Item = CqEntry> + Clone,
+        numbered: impl FnOnce(u64, usize),
     ) -> Option<DueEvents> {
-        self.queue.place(entries, |waits| self.interest(waits))
+        self.queue
+            .place(entries, numbered, |waits| self.interest(waits))
+    }
+
+    /// Drops the completions of a queue pair that the program has destroyed or reset, and that makes no more. Returns their numbers.
+    pub(crate) fn remove(&self, queue_pair: u32) -> Vec<u64> {
+        self.queue.remove(|one| one.qp_num == queue_pair)
     }
 
     /// Sets whether the domain counts the program as a waiting one.
@@ -315,6 +327,12 @@ impl CompletionQueue {
         for queue_pair in queue_pairs.iter().filter_map(Weak::upgrade) {
             queue_pair.queue_broke();
         }
+    }
+}
+
+impl ResultQueue for CompletionQueue {
+    fn taken(&self) -> u64 {
+        self.queue.taken()
     }
 }
 

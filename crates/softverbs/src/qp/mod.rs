@@ -149,7 +149,10 @@ impl QueuePair {
             send_cq: Arc::clone(&options.send_cq),
             receive_cq: Arc::clone(&options.receive_cq),
             shared: srq.clone().map(|srq| SharedMember {
-                membership: srq.receives.join(this.clone()),
+                membership: {
+                    let queue: Weak<CompletionQueue> = Arc::downgrade(&options.receive_cq);
+                    srq.receives.join(this.clone(), queue)
+                },
                 srq,
             }),
             state: AtomicU8::new(QpState::Reset as u8),
@@ -303,12 +306,13 @@ impl QueuePair {
         attached.inspect_err(|_| owner.set_state(QpState::Init))
     }
 
-    /// Back to RESET: the connection is reset, and requests vanish.
+    /// Back to RESET: the connection is reset, and requests and completions vanish.
     fn reset(&self) -> Result<()> {
         let owner = self.endpoint.owner();
         owner.is_muted.store(true, Ordering::SeqCst);
         drop(self.endpoint.abort());
         let stream = owner.process.next_stream();
+        self.remove_completions();
         let is_new = self.endpoint.renew(stream);
         owner.is_muted.store(false, Ordering::SeqCst);
         if !is_new {
@@ -318,7 +322,10 @@ impl QueuePair {
             );
         }
         owner.stream.store(stream.0, Ordering::Relaxed);
-        self.endpoint.with(|_, state| state.connection_owner = None);
+        self.endpoint.with(|_, state| {
+            state.connection_owner = None;
+            state.untaken = Default::default();
+        });
         owner.set_state(QpState::Reset);
         *self.attributes.lock() = QpAttributes::default();
         Ok(())
@@ -330,7 +337,8 @@ impl QueuePair {
         drop(self.endpoint.end().1);
     }
 
-    /// Prepares to release the queue pair: ends its connection, drops its requests, and waits until its events are acknowledged.
+    /// Prepares to release the queue pair: ends its connection, drops its requests and the completions that were not taken, and waits until its
+    /// events are acknowledged.
     ///
     /// # Errors
     ///
@@ -352,9 +360,10 @@ impl QueuePair {
         if owner.is_muted.swap(true, Ordering::SeqCst) {
             return;
         }
-        owner.process.numbers.release(owner.number);
         let (gone, news) = self.endpoint.disconnect();
         drop(news);
+        self.remove_completions();
+        owner.process.numbers.release(owner.number);
         if !gone {
             let stream = owner.stream();
             owner.process.linger(stream, self.endpoint.clone());
@@ -362,6 +371,18 @@ impl QueuePair {
             if self.endpoint.is_gone() {
                 drop(owner.process.unlinger(stream));
             }
+        }
+    }
+
+    /// Drops the completions that the program has not taken. The queue pair is muted, and the endpoint was locked since.
+    fn remove_completions(&self) {
+        let owner = self.endpoint.owner();
+        let removed = owner.receive_cq.remove(owner.number);
+        if let Some(shared) = &owner.shared {
+            shared.membership.removed(&removed);
+        }
+        if !Arc::ptr_eq(&owner.receive_cq, &owner.send_cq) {
+            owner.send_cq.remove(owner.number);
         }
     }
 

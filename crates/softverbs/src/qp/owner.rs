@@ -3,7 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
-use iwarp_io::endpoint::shared_receives::{Membership, ReceiveSupply, Waiter, wake};
+use iwarp_io::cq::{Untaken, each_run};
+use iwarp_io::endpoint::shared_receives::{
+    Membership, ReceiveSupply, ResultQueue as _, Waiter, wake,
+};
 use iwarp_io::endpoint::{self, Completion, Owner, RequestKind, StreamId, WorkQueue};
 use iwarp_io::planted;
 use iwarp_io::progress::domain::Domain;
@@ -87,6 +90,8 @@ pub(crate) struct QpOwnerState {
     pub(super) connection_owner: Option<Weak<dyn ConnectionOwner>>,
     /// Completions on their way from the engine to the queues, in order.
     completions: Vec<(bool, CqEntry)>,
+    /// Completions that the program has not taken: of the send queue, and of the queue pair's own Receives.
+    pub(super) untaken: [Untaken; 2],
     due: DueOfQueues,
     shared: SharedNews,
     /// A request of the send queue has failed. Requests behind it count as flushed, including those that the transport has accepted.
@@ -187,10 +192,13 @@ impl Owner for QpOwner {
     }
 
     fn completed(&self, state: &mut QpOwnerState, completion: Completion) {
+        let is_receive = completion.kind == RequestKind::Receive;
         if self.is_muted.load(Ordering::Relaxed) {
+            if let Some(shared) = self.shared.as_ref().filter(|_| is_receive) {
+                shared.membership.vanished();
+            }
             return;
         }
-        let is_receive = completion.kind == RequestKind::Receive;
         let mut status = WcStatus::of(completion.status);
         if !is_receive {
             if state.has_failed && status == WcStatus::Success {
@@ -230,20 +238,36 @@ impl Owner for QpOwner {
         }
     }
 
+    fn taken(&self, state: &mut QpOwnerState, queue: WorkQueue) -> u64 {
+        let untaken = &mut state.untaken[usize::from(queue == WorkQueue::Receive)];
+        untaken.take_below(self.cq(queue).taken())
+    }
+
     fn place(&self, state: &mut QpOwnerState) {
         if let Some(shared) = &self.shared {
             let receives = &shared.srq.receives;
             state.shared.look |= receives.is_low() || receives.has_due();
         }
         let QpOwnerState {
-            completions, due, ..
+            completions,
+            untaken,
+            due,
+            ..
         } = state;
         if completions.is_empty() {
             return;
         }
+        let mut placed = |is_receive, first, count| match &self.shared {
+            Some(shared) if is_receive => shared.membership.placed(first, count),
+            _ => untaken[usize::from(is_receive)].placed(first, count),
+        };
         if Arc::ptr_eq(&self.receive_cq, &self.send_cq) {
             let entries = completions.iter().map(|(_, entry)| *entry);
-            DueOfQueues::add(&mut due.receive, self.receive_cq.place(entries));
+            let events = self.receive_cq.place(entries, |first, count| {
+                let kinds = completions[..count].iter();
+                each_run(first, kinds.map(|(is_receive, _)| *is_receive), placed);
+            });
+            DueOfQueues::add(&mut due.receive, events);
         } else {
             let of = |receive| {
                 let completions = completions.iter();
@@ -252,8 +276,11 @@ impl Owner for QpOwner {
                     .map(|(_, entry)| *entry)
             };
             let (send, receive) = (
-                self.send_cq.place(of(false)),
-                self.receive_cq.place(of(true)),
+                self.send_cq.place(of(false), |first, count| {
+                    placed(false, first, count as u64);
+                }),
+                self.receive_cq
+                    .place(of(true), |first, count| placed(true, first, count as u64)),
             );
             DueOfQueues::add(&mut due.send, send);
             DueOfQueues::add(&mut due.receive, receive);

@@ -6,5 +6,6 @@ mod connections;
 mod data;
 mod ending;
 mod queues;
+mod slots;
 mod synchronous;
 mod threads;

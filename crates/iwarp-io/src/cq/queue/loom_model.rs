@@ -28,7 +28,7 @@ fn placing(
 ) -> thread::JoinHandle<(Vec<(u32, Option<Reason>)>, bool)> {
     let queue = Arc::clone(queue);
     thread::spawn(move || {
-        let notifies = queue.place(std::iter::once(sample(number)), |_| {});
+        let notifies = queue.place(std::iter::once(sample(number)), |_, _| {}, |_| {});
         let broken = notifies.as_ref().is_some_and(|notifies| notifies.broken);
         (released(notifies), broken)
     })
@@ -82,7 +82,7 @@ fn a_solicited_request_meets_a_plain_and_a_solicited_result() {
         }
         assert_eq!(all, [(1, None)]);
         assert!(queue.notify(NotifyOn::Solicited, 2, |_| {}).is_none());
-        assert!(released(queue.place(std::iter::empty(), |_| {})).is_empty());
+        assert!(released(queue.place(std::iter::empty(), |_, _| {}, |_| {})).is_empty());
     });
 }
 
@@ -123,7 +123,11 @@ fn a_request_meets_a_breakdown_and_the_end_of_requests() {
 fn a_request_meets_an_overflow() {
     model(|| {
         let queue = Arc::new(Queue::<TestEntry, u32>::new(1).unwrap());
-        assert!(queue.place(std::iter::once(sample(0)), |_| {}).is_none());
+        assert!(
+            queue
+                .place(std::iter::once(sample(0)), |_, _| {}, |_| {})
+                .is_none()
+        );
         let placers = [2, 4].map(|number| placing(&queue, number));
         let mut all = released(queue.notify(NotifyOn::Breakdown, 1, |_| {}));
         let mut broken = 0;

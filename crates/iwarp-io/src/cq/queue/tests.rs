@@ -114,7 +114,7 @@ proptest! {
                     let was_broken = plain.broken.is_some();
                     let entries = (from..from + count).map(sample);
                     entries.clone().for_each(|entry| plain.place(entry));
-                    let (requests, reason, broke) = parts(queue.place(entries, interest));
+                    let (requests, reason, broke) = parts(queue.place(entries, |_, _| {}, interest));
                     prop_assert_eq!(broke, plain.broken.is_some() && !was_broken);
                     prop_assert_eq!(&requests, &plain.fire());
                     if plain.over().is_some() && !requests.is_empty() {
@@ -178,10 +178,10 @@ fn requests_that_nothing_satisfies_cost_placers_no_lock() {
     assert!(queue.notify(NotifyOn::Solicited, 2, |_| {}).is_none());
     let plain = [0, 2];
     let held = queue.waiting.lock();
-    let notifies = queue.place(plain.into_iter().map(sample), |_| {});
+    let notifies = queue.place(plain.into_iter().map(sample), |_, _| {}, |_| {});
     drop(held);
     assert!(notifies.is_none());
-    let notifies = queue.place(std::iter::once(sample(1)), |_| {});
+    let notifies = queue.place(std::iter::once(sample(1)), |_, _| {}, |_| {});
     assert_eq!(parts(notifies), (vec![2], None, false));
 }
 
@@ -206,7 +206,11 @@ fn a_client_that_waits_gets_everything() {
             let (queue, ring) = (&queue, &ring);
             scope.spawn(move || {
                 for number in 0..EACH {
-                    ring(queue.place(std::iter::once(sample(placer * EACH + number)), |_| {}));
+                    ring(queue.place(
+                        std::iter::once(sample(placer * EACH + number)),
+                        |_, _| {},
+                        |_| {},
+                    ));
                     if number % 64 == 0 {
                         thread::yield_now();
                     }

@@ -16,7 +16,8 @@ fn model(run: impl Fn() + Send + Sync + 'static) {
 }
 
 fn place(ring: &Ring<TestEntry>, numbers: &[u64]) -> usize {
-    ring.place(numbers.iter().map(|&number| sample(number)), numbers.len())
+    let entries = numbers.iter().map(|&number| sample(number));
+    ring.place(entries, numbers.len(), |_, _| {})
 }
 
 /// Takes at most `most` results, each whole, and returns their numbers.
@@ -97,7 +98,7 @@ fn growing_meets_a_placer_and_a_taker() {
         let placing = Arc::clone(&ring);
         let placer = thread::spawn(move || place(&placing, &[2, 3]));
         let growing = Arc::clone(&ring);
-        let grower = thread::spawn(move || growing.resize(4).unwrap());
+        let grower = thread::spawn(move || growing.resize(4, 0).unwrap());
         let mut all = take(&ring, 4);
         let placed = placer.join().unwrap();
         grower.join().unwrap();

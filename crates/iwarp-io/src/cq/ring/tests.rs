@@ -9,7 +9,7 @@ use super::*;
 
 fn place(ring: &Ring<TestEntry>, numbers: std::ops::Range<u64>) -> usize {
     let wanted = numbers.clone().count();
-    ring.place(numbers.map(sample), wanted)
+    ring.place(numbers.map(sample), wanted, |_, _| {})
 }
 
 /// Takes at most `most` results, each whole, and returns their numbers.
@@ -59,7 +59,7 @@ proptest! {
                 }
                 Step::Resize(to) => {
                     let fits = queue.len() <= to as usize;
-                    prop_assert_eq!(ring.resize(to).is_ok(), fits);
+                    prop_assert_eq!(ring.resize(to, 0).is_ok(), fits);
                     if fits {
                         depth = to as usize;
                     }
@@ -77,16 +77,16 @@ proptest! {
 fn depth_is_exact_after_growing_and_shrinking() {
     let ring = Ring::new(5).unwrap();
     assert_eq!(place(&ring, 0..8), 5);
-    assert_eq!(ring.resize(4), Err(CannotResize::TooMany));
-    ring.resize(1000).unwrap();
+    assert_eq!(ring.resize(4, 0), Err(CannotResize::TooMany));
+    ring.resize(1000, 0).unwrap();
     assert_eq!(place(&ring, 5..1010), 995);
-    assert_eq!(ring.resize(999), Err(CannotResize::TooMany));
+    assert_eq!(ring.resize(999, 0), Err(CannotResize::TooMany));
     assert_eq!(take(&ring, 997), Vec::from_iter(0..997));
-    ring.resize(3).unwrap();
+    ring.resize(3, 0).unwrap();
     assert_eq!(place(&ring, 1000..1001), 0);
     assert_eq!(take(&ring, 10), [997, 998, 999]);
     assert_eq!(place(&ring, 1000..1010), 3);
-    ring.resize(GREATEST_DEPTH).unwrap();
+    ring.resize(GREATEST_DEPTH, 0).unwrap();
     assert_eq!(place(&ring, 1003..1004), 1);
     assert_eq!(take(&ring, 10), [1000, 1001, 1002, 1003]);
 }
@@ -141,7 +141,7 @@ fn threads_lose_and_reorder_nothing_while_the_depth_changes() {
                 if over.load(Ordering::Relaxed) {
                     break;
                 }
-                let _ = ring.resize(depth);
+                let _ = ring.resize(depth, 0);
                 thread::yield_now();
             }
         });

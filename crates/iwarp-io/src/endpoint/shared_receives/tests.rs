@@ -33,7 +33,17 @@ fn queue(threshold: u32) -> Arc<SharedReceives> {
 fn member(queue: &Arc<SharedReceives>) -> (Arc<Woken>, Membership) {
     let woken = Arc::new(Woken::default());
     let waiter: Weak<dyn Waiter> = Arc::<Woken>::downgrade(&woken);
-    (woken, queue.join(waiter))
+    (woken, queue.join(waiter, Weak::<Results>::new()))
+}
+
+/// A completion queue, by the number of results that were taken.
+#[derive(Default)]
+struct Results(AtomicU64);
+
+impl ResultQueue for Results {
+    fn taken(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 fn sge(address: u64, length: u32) -> Sge {
@@ -44,8 +54,17 @@ fn sge(address: u64, length: u32) -> Sge {
     }
 }
 
-/// Returns the context of the Receive that is drawn, if there is one.
+/// Returns the context of the Receive that is drawn, if there is one. Its slot is free at once.
 fn draw(member: &Membership) -> Option<u64> {
+    let drawn = draw_only(member);
+    if drawn.is_some() {
+        member.vanished();
+    }
+    drawn
+}
+
+/// Draws a Receive. Its slot stays used.
+fn draw_only(member: &Membership) -> Option<u64> {
     let mut drawn = None;
     member.draw_to(|receive, _| drawn = Some(receive.context));
     drawn
@@ -69,6 +88,7 @@ fn receives_are_drawn_in_the_order_of_their_posts_with_their_sges() {
                 drawn = Some((receive.context, sges.to_vec()));
             });
             assert_eq!(drawn, Some((context, sges.clone())));
+            one.vanished();
         }
         queue.post(9, &[]).unwrap();
         assert_eq!(draw(&one), Some(9));
@@ -118,13 +138,15 @@ fn receives_drawn_ahead_are_used_in_order_and_the_rest_goes_back() {
         queue.post(context, sges).unwrap();
     }
     one.draw_ahead(3);
-    assert_eq!(draw(&one), Some(0));
+    assert_eq!(draw_only(&one), Some(0));
     assert_eq!(queue.outstanding(), 1);
     // The Receives that were drawn ahead can come back, so there is no room for another.
     assert_eq!(queue.post(9, &[]), Err(PostError::QueueFull));
     assert_eq!(queue.modify(Some(3), None), Err(CannotModify::TooMany));
     one.give_back();
     assert_eq!(queue.outstanding(), 3);
+    assert_eq!(queue.post(4, &[]), Err(PostError::QueueFull));
+    one.vanished();
     queue.post(4, &[]).unwrap();
     for (context, sges) in (1..).zip(&lists[1..]) {
         let mut drawn = None;
@@ -328,6 +350,97 @@ proptest! {
     }
 }
 
+/// A queue whose slots are all used, by Receives that two members with completion queues of their own have drawn.
+fn drawn_by_two() -> (Arc<SharedReceives>, [Membership; 2], [Arc<Results>; 2]) {
+    let queue = queue(0);
+    let results = [(); 2].map(|()| Arc::new(Results::default()));
+    let members = [0, 1].map(|at| {
+        let taken: Weak<dyn ResultQueue> = Arc::<Results>::downgrade(&results[at]);
+        queue.join(Weak::<Woken>::new(), taken)
+    });
+    for context in 0..4 {
+        queue.post(context, &[]).unwrap();
+    }
+    assert_eq!(draw_only(&members[0]), Some(0));
+    assert_eq!(draw_only(&members[1]), Some(1));
+    assert_eq!(draw_only(&members[0]), Some(2));
+    assert_eq!(draw_only(&members[1]), Some(3));
+    assert_eq!(queue.post(4, &[]), Err(PostError::QueueFull));
+    (queue, members, results)
+}
+
+#[test]
+fn a_slot_is_used_until_the_result_was_taken_from_its_completion_queue() {
+    let (queue, [one, two], [of_one, of_two]) = drawn_by_two();
+    one.placed(10, 1);
+    two.placed(3, 2);
+    one.placed(12, 1);
+    assert_eq!(queue.post(4, &[]), Err(PostError::QueueFull));
+    of_one.0.store(10, Ordering::Relaxed);
+    of_two.0.store(3, Ordering::Relaxed);
+    assert_eq!(queue.post(4, &[]), Err(PostError::QueueFull));
+    of_two.0.store(5, Ordering::Relaxed);
+    for context in [4, 5] {
+        queue.post(context, &[]).unwrap();
+    }
+    assert_eq!(queue.post(6, &[]), Err(PostError::QueueFull));
+    assert_eq!(queue.modify(Some(3), None), Err(CannotModify::TooMany));
+    // The result between the two is of somebody else.
+    of_one.0.store(12, Ordering::Relaxed);
+    queue.modify(Some(3), None).unwrap();
+    assert_eq!(queue.post(6, &[]), Err(PostError::QueueFull));
+    of_one.0.store(13, Ordering::Relaxed);
+    queue.post(6, &[]).unwrap();
+    assert_eq!(queue.post(7, &[]), Err(PostError::QueueFull));
+}
+
+#[test]
+fn results_of_a_member_that_has_left_count_and_what_has_no_result_does_not() {
+    let (queue, [one, two], [of_one, _of_two]) = drawn_by_two();
+    one.placed(0, 1);
+    // It was overrun by the other, or never came.
+    drop(one);
+    queue.post(4, &[]).unwrap();
+    assert_eq!(queue.post(5, &[]), Err(PostError::QueueFull));
+    two.vanished();
+    queue.post(5, &[]).unwrap();
+    assert_eq!(queue.post(6, &[]), Err(PostError::QueueFull));
+    of_one.0.store(1, Ordering::Relaxed);
+    queue.post(6, &[]).unwrap();
+    assert_eq!(queue.post(7, &[]), Err(PostError::QueueFull));
+}
+
+#[test]
+fn results_that_were_removed_do_not_count() {
+    let (queue, [one, two], [_of_one, of_two]) = drawn_by_two();
+    one.placed(4, 2);
+    two.placed(6, 1);
+    one.removed(&[3, 4, 5, 6]);
+    for context in [4, 5] {
+        queue.post(context, &[]).unwrap();
+    }
+    assert_eq!(queue.post(6, &[]), Err(PostError::QueueFull));
+    of_two.0.store(7, Ordering::Relaxed);
+    queue.post(6, &[]).unwrap();
+    assert_eq!(queue.post(7, &[]), Err(PostError::QueueFull));
+}
+
+/// Nobody can take results any more.
+#[test]
+fn results_in_a_completion_queue_that_is_gone_do_not_count() {
+    let (queue, [one, two], [of_one, _of_two]) = drawn_by_two();
+    one.placed(0, 2);
+    drop(one);
+    assert_eq!(queue.post(4, &[]), Err(PostError::QueueFull));
+    drop(of_one);
+    for context in [4, 5] {
+        queue.post(context, &[]).unwrap();
+    }
+    assert_eq!(queue.post(6, &[]), Err(PostError::QueueFull));
+    drop(two);
+    assert_eq!(queue.results.lock().len(), 1);
+}
+
 /// Wakes the thread of a member.
 struct Unpark(std::thread::Thread);
 
@@ -345,7 +458,7 @@ fn draw_until_all_are(
 ) -> Vec<u64> {
     let waiter = Arc::new(Unpark(std::thread::current()));
     let weak: Weak<dyn Waiter> = Arc::<Unpark>::downgrade(&waiter);
-    let member = queue.join(weak);
+    let member = queue.join(weak, Weak::<Results>::new());
     let mut mine = Vec::new();
     while drawn.load(Ordering::SeqCst) < all {
         member.draw_ahead(ahead);

@@ -505,6 +505,111 @@ fn qp_073_silent_successes_hold_their_slot_and_yield_nothing() {
     assert_eq!((done.len(), done[0].context), (1, 16));
 }
 
+/// The ways in which requests complete: the peer takes them, this side or the peer ends the stream, or there never is one.
+const ENDS: [(&str, fn(&mut Raw)); 5] = [
+    ("sent", |raw| drop(raw.end.transmit(&Knobs::default()))),
+    ("flushed", |raw| raw.end.conn.flush()),
+    ("disconnected", |raw| raw.end.conn.disconnect()),
+    ("reset", |raw| {
+        raw.end.conn.handle_stream_end(StreamEnd::Reset, 0);
+    }),
+    ("closed by the peer", |raw| {
+        raw.end.transmit(&Knobs::default());
+        raw.end.conn.handle_stream_end(StreamEnd::Fin, 0);
+    }),
+];
+
+/// Takes all completions from the engine, and none to the client.
+fn fetch(conn: &mut Connection) -> usize {
+    std::iter::from_fn(|| conn.poll_event())
+        .filter(|event| matches!(event, Event::Completed(_)))
+        .count()
+}
+
+#[test]
+fn slots_are_used_until_the_client_has_taken_the_completions_whatever_the_state() {
+    for (how, end) in ENDS {
+        let mut raw = Raw::initiator();
+        let post = |raw: &mut Raw, context| {
+            let conn = &mut raw.end.conn;
+            match conn.is_disconnected() {
+                true => conn.post_flushed(wqe(context, inline(&[]))),
+                false => conn.post_initiator(wqe(context, inline(&[]))),
+            }
+        };
+        for context in 0..16 {
+            post(&mut raw, context).unwrap();
+        }
+        end(&mut raw);
+        fetch(&mut raw.end.conn);
+        // As many completions as requests, at most: nothing is taken, and nothing more is accepted.
+        let full = Err(PostError::QueueFull);
+        for context in 0..3000 {
+            assert_eq!(post(&mut raw, context), full, "{how}");
+        }
+        assert_eq!(fetch(&mut raw.end.conn), 0, "{how}");
+        raw.end.conn.free_initiator_slots(2);
+        for context in 0..2 {
+            post(&mut raw, context).unwrap();
+        }
+        assert_eq!(post(&mut raw, 2), full, "{how}");
+    }
+}
+
+#[test]
+fn slots_of_receives_are_used_until_the_client_has_taken_the_completions_whatever_the_state() {
+    let before: (&str, fn(&mut Raw)) = ("not started", |raw| {
+        raw.end = End::new(SIZES);
+        for context in 0..16 {
+            raw.end.conn.post_receive(context, &[]).unwrap();
+        }
+        raw.end.conn.flush();
+    });
+    for (how, end) in ENDS.into_iter().chain([before]) {
+        let mut raw = Raw::initiator();
+        for context in 0..16 {
+            raw.end.conn.post_receive(context, &[]).unwrap();
+        }
+        end(&mut raw);
+        fetch(&mut raw.end.conn);
+        let full = Err(PostError::QueueFull);
+        for context in 0..3000 {
+            let posted = raw.end.conn.post_receive(context, &[]);
+            assert_eq!(posted, full, "{how}");
+        }
+        assert_eq!(fetch(&mut raw.end.conn), 0, "{how}");
+        if how == "sent" {
+            continue; // all are open
+        }
+        raw.end.conn.free_receive_slots(2);
+        for context in 0..2 {
+            raw.end.conn.post_receive(context, &[]).unwrap();
+        }
+        assert_eq!(raw.end.conn.post_receive(2, &[]), full, "{how}");
+    }
+}
+
+/// QP-073: silent requests need no completion to be taken, and leave the slots of others alone.
+#[test]
+fn qp_073_a_silent_success_frees_its_own_slot_only() {
+    let mut raw = Raw::initiator();
+    for context in 0..16 {
+        let request = InitiatorWqe {
+            silent: context % 2 == 1,
+            ..wqe(context, inline(&[]))
+        };
+        raw.end.conn.post_initiator(request).unwrap();
+    }
+    let knobs = raw.knobs;
+    raw.end.transmit(&knobs);
+    assert_eq!(fetch(&mut raw.end.conn), 8);
+    for context in 16..24 {
+        (raw.end.conn.post_initiator(wqe(context, inline(&[])))).unwrap();
+    }
+    let full = raw.end.conn.post_initiator(wqe(24, inline(&[])));
+    assert_eq!(full, Err(PostError::QueueFull));
+}
+
 #[test]
 fn iw_036_a_silent_failure_is_reported() {
     let mut raw = Raw::initiator();
