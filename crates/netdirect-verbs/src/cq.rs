@@ -3,7 +3,8 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use netdirect::{Affinity, CompletionResult, NotifyType, PendingOverlapped, Result, Status};
@@ -30,9 +31,6 @@ pub(crate) trait CqUser: Send + Sync {
 
     /// A queue that it uses has broken down.
     fn queue_broke(&self);
-
-    /// Moves its results out of the device. Called without locks.
-    fn look_for_results(&self);
 }
 
 #[derive(Debug)]
@@ -43,6 +41,8 @@ pub(crate) struct Cq {
     queue: Arc<CompletionChannelQueue>,
     poller: Mutex<Poller>,
     ring: Mutex<Ring>,
+    /// The number of results that the client has taken: all with a smaller number. Changes with the ring locked.
+    taken: AtomicU64,
     silent: SilentRequests,
 }
 
@@ -86,7 +86,8 @@ struct Ring {
     /// Results behind the end of a connection of which a connector is being notified (CONN-106).
     held: VecDeque<CompletionResult>,
     holders: usize,
-    /// Counts of results: placed, taken by the client, and those that a Notify has ended for.
+    /// Counts of results: placed, taken by the client, and those that a Notify has ended for. A result's number is the number of those placed
+    /// before it.
     placed: u64,
     taken: u64,
     notified: u64,
@@ -100,6 +101,11 @@ struct Ring {
 }
 
 impl Ring {
+    /// The number of the next result.
+    fn next(&self) -> u64 {
+        self.placed + self.held.len() as u64
+    }
+
     /// Returns true if the ring has a result for which no Notify has ended (CQ-031).
     fn has_news(&self) -> bool {
         self.placed > self.taken.max(self.notified)
@@ -181,11 +187,25 @@ impl Cq {
     }
 
     /// Places results. The caller [settles](Self::settle) the queue when it holds no lock any more.
-    pub(crate) fn place(&self, results: impl Iterator<Item = CompletionResult>) {
+    ///
+    /// `numbered` gets the numbers of the results, in order, before the client can take them. A queue that has broken down drops results; they
+    /// have no numbers.
+    pub(crate) fn place(
+        &self,
+        results: impl Iterator<Item = CompletionResult>,
+        numbered: impl FnOnce(Range<u64>),
+    ) {
         let mut ring = self.ring.lock();
+        let first = ring.next();
         for result in results {
             ring.place(result);
         }
+        numbered(first..ring.next());
+    }
+
+    /// The number of results that the client has taken: all with a smaller number.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Acquire)
     }
 
     /// From now on results stay invisible, until each user that has held the queue has released it.
@@ -433,6 +453,7 @@ impl CompletionQueueLine for Cq {
                 broken: None,
                 told: false,
             }),
+            taken: AtomicU64::new(0),
             silent: SilentRequests {
                 count: AtomicUsize::new(0),
                 room: AtomicUsize::new((asked - depth) as usize),
@@ -526,6 +547,7 @@ impl CompletionQueueLine for Cq {
             *into = result;
         }
         ring.taken += count as u64;
+        self.taken.store(ring.taken, Ordering::Release);
         count
     }
 }

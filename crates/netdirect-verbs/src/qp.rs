@@ -307,19 +307,34 @@ impl Qp {
     /// Places the results that are complete.
     fn place(&self, state: &mut MutexGuard<'_, QpState>) {
         let context = self.options.context;
-        let take = |slots: &mut Slots, cq: &Cq| {
+        let take = |slots: &mut Slots| {
             let mut results = Vec::new();
             slots.take_ended(context, |result| results.push(result));
-            if !results.is_empty() {
-                cq.place(results.into_iter());
-            }
+            results
         };
-        take(&mut state.initiator, &self.initiator_cq);
-        self.count_silent(state);
-        // Messages that the peer sends before the client has completed the connection are seen afterwards (IW-001).
-        if state.phase != QpPhase::Claimed {
-            take(&mut state.receives, &self.receive_cq);
+        let QpState {
+            initiator,
+            receives,
+            phase,
+            ..
+        } = &mut **state;
+        let results = take(initiator);
+        if !results.is_empty() {
+            let untaken = &mut initiator.untaken;
+            (self.initiator_cq).place(results.into_iter(), |numbers| untaken.placed(numbers));
         }
+        // Messages that the peer sends before the client has completed the connection are seen afterwards (IW-001).
+        if *phase != QpPhase::Claimed {
+            let results = take(receives);
+            let (count, cq) = (results.len(), &self.receive_cq);
+            if count > 0 {
+                cq.place(results.into_iter(), |numbers| match &self.srq {
+                    Some(srq) => srq.placed(cq, numbers, count),
+                    None => receives.untaken.placed(numbers),
+                });
+            }
+        }
+        self.count_silent(state);
     }
 
     // ---- for the connector ----
@@ -598,19 +613,30 @@ impl Qp {
 
     // ---- for the client ----
 
-    /// Locks the state; if a queue is full, reaps ended requests first: they leave room, even if the client takes no results.
+    /// Locks the state; if a queue is full, frees the slots of requests whose results the client has taken, and of silent ones that have
+    /// ended.
     fn with_room(
         &self,
-        is_full: impl Fn(&QpState) -> bool,
+        queue: fn(&mut QpState) -> &mut Slots,
+        depth: u32,
         results: &Cq,
     ) -> MutexGuard<'_, QpState> {
-        let state = self.state.lock();
-        if !is_full(&state) {
+        let is_full = |state: &mut QpState| {
+            let queue = queue(state);
+            if queue.used() >= depth as usize {
+                queue.untaken.take_below(results.taken());
+            }
+            queue.used() >= depth as usize
+        };
+        let mut state = self.state.lock();
+        if !is_full(&mut state) {
             return state;
         }
         drop(state);
         results.poll();
-        self.state.lock()
+        state = self.state.lock();
+        is_full(&mut state);
+        state
     }
 
     /// Posts an initiator request. `post` gets the number of the request for the device, and true if the device has to report its end.
@@ -633,8 +659,7 @@ impl Qp {
         post: impl FnOnce(&QueuePairHandle, u64, bool) -> Result<Option<Kept>, NotPosted>,
     ) -> Result<()> {
         let depth = self.options.initiator_queue_depth;
-        let is_full = |state: &QpState| state.initiator.len() >= depth as usize;
-        let mut state = self.with_room(is_full, &self.initiator_cq);
+        let mut state = self.with_room(|state| &mut state.initiator, depth, &self.initiator_cq);
         self.core.device.present()?;
         match state.phase {
             QpPhase::Open | QpPhase::Ended => {}
@@ -646,7 +671,7 @@ impl Qp {
             }
         }
         check_sizes(posting.sges, posting.octets)?;
-        if is_full(&state) {
+        if state.initiator.used() >= depth as usize {
             return Err(full());
         }
         let number = state.initiator.push(Slot {
@@ -732,15 +757,14 @@ impl Qp {
     /// Posts a Receive.
     pub(crate) fn post_receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
         let depth = self.options.receive_queue_depth;
-        let is_full = |state: &QpState| state.receives.len() >= depth as usize;
-        let mut state = self.with_room(is_full, &self.receive_cq);
+        let mut state = self.with_room(|state| &mut state.receives, depth, &self.receive_cq);
         self.core.device.present()?;
         let octets = sges.iter().map(|sge| u64::from(sge.length)).sum();
         check_sizes(
             (sges.len(), self.options.max_receive_request_sge),
             (octets, self.core.limits.transfer_length),
         )?;
-        if is_full(&state) {
+        if state.receives.used() >= depth as usize {
             return Err(full());
         }
         let waits = matches!(state.phase, QpPhase::Idle | QpPhase::Claimed);
@@ -907,10 +931,6 @@ impl CqUser for Qp {
         self.tell_of_end(|_| true);
         self.begin_end(QpPhase::Ended);
         self.end(QpPhase::Ended);
-    }
-
-    fn look_for_results(&self) {
-        self.poll();
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Range;
 
 use netdirect::{CompletionResult, Immediate, RequestType, Sge, Status};
 
@@ -69,6 +70,48 @@ pub(crate) trait Keeps: fmt::Debug + Send + Sync {
 
 pub(crate) type Kept = Box<dyn Keeps>;
 
+/// The numbers of the results in one completion queue that the client has not taken, as far as is known. The slots of their requests are used
+/// until then.
+#[derive(Debug, Default)]
+pub(crate) struct Untaken {
+    numbers: VecDeque<Range<u64>>,
+    count: usize,
+}
+
+impl Untaken {
+    /// These results were placed. Numbers come in order.
+    pub(crate) fn placed(&mut self, numbers: Range<u64>) {
+        self.count += length(&numbers);
+        match self.numbers.back_mut() {
+            Some(last) if last.end == numbers.start => last.end = numbers.end,
+            _ => self.numbers.push_back(numbers),
+        }
+    }
+
+    /// Forgets the results with numbers below `end`. Returns how many these are.
+    pub(crate) fn take_below(&mut self, end: u64) -> usize {
+        let before = self.count;
+        while let Some(first) = self.numbers.front_mut() {
+            let taken = first.start..first.end.min(end.max(first.start));
+            self.count -= length(&taken);
+            first.start = taken.end;
+            if !first.is_empty() {
+                break;
+            }
+            self.numbers.pop_front();
+        }
+        before - self.count
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+}
+
+fn length(numbers: &Range<u64>) -> usize {
+    usize::try_from(numbers.end - numbers.start).unwrap_or(usize::MAX)
+}
+
 /// The requests of one queue, in the order of posting.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
@@ -77,6 +120,8 @@ pub(crate) struct Slots {
     slots: VecDeque<Slot>,
     /// The number of silent requests that the device has yet to report.
     telling: usize,
+    /// Results of requests that are not in `slots` any more.
+    pub(crate) untaken: Untaken,
 }
 
 /// Notes the end of a request that has none yet.
@@ -88,8 +133,9 @@ fn finish(slot: &mut Slot, end: End, telling: &mut usize) {
 }
 
 impl Slots {
-    pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+    /// The number of slots that are used: of requests that have not ended, or whose results the client has not taken.
+    pub(crate) fn used(&self) -> usize {
+        self.slots.len() + self.untaken.len()
     }
 
     /// Adds a request, and returns its number.

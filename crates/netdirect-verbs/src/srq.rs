@@ -1,6 +1,7 @@
 //! Shared receive queues, ND2's `IND2SharedReceiveQueue`.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use netdirect::{Result, Sge, SharedReceiveQueueOptions, Status};
@@ -9,10 +10,10 @@ use netdirect_provider::shared_receive_queue::{SharedReceiveQueueLine, SharedRec
 use parking_lot::Mutex;
 
 use crate::core::{AsyncOwner, Core};
-use crate::cq::CqUser;
+use crate::cq::{Cq, CqUser};
 use crate::entries::{check_sizes, full, not_posted, with_entries};
 use crate::handle::{AsyncEvent, SharedReceivesHandle};
-use crate::slots::RECEIVE;
+use crate::slots::{RECEIVE, Untaken};
 use crate::status::shortage;
 
 #[derive(Debug)]
@@ -33,6 +34,10 @@ struct SrqState {
     next: u64,
     /// The contexts of the Receives that wait for a message, by their numbers.
     receives: HashMap<u64, u64>,
+    /// The slots that are used: of Receives that wait, and of those whose results the client has not taken.
+    used: usize,
+    /// The results in each completion queue.
+    untaken: Vec<(Weak<Cq>, Untaken)>,
     users: Vec<Weak<dyn CqUser>>,
 }
 
@@ -41,6 +46,24 @@ impl std::fmt::Debug for SrqState {
         f.debug_struct("SrqState")
             .field("receives", &self.receives.len())
             .finish_non_exhaustive()
+    }
+}
+
+impl SrqState {
+    /// Frees the slots of Receives whose results the client has taken. It takes none out of a queue that is gone.
+    fn free_slots(&mut self) {
+        for (queue, untaken) in &mut self.untaken {
+            let end = queue.upgrade().map_or(u64::MAX, |queue| queue.taken());
+            self.used -= untaken.take_below(end);
+        }
+        self.untaken.retain(|(_, untaken)| untaken.len() > 0);
+    }
+
+    fn is_full(&mut self) -> bool {
+        if self.used >= self.depth as usize {
+            self.free_slots();
+        }
+        self.used >= self.depth as usize
     }
 }
 
@@ -55,6 +78,27 @@ impl Srq {
         self.state.lock().receives.remove(&number)
     }
 
+    /// This many Receives of a queue pair have results in this completion queue, with these numbers. Those that have none were lost, and their
+    /// slots are free. Called before the client can take the results.
+    pub(crate) fn placed(&self, queue: &Arc<Cq>, numbers: Range<u64>, count: usize) {
+        let mut state = self.state.lock();
+        let placed = usize::try_from(numbers.end - numbers.start).unwrap_or(usize::MAX);
+        state.used -= count.saturating_sub(placed);
+        if numbers.is_empty() {
+            return;
+        }
+        let queue = Arc::downgrade(queue);
+        let mut known = state.untaken.iter_mut();
+        match known.find(|(known, _)| known.ptr_eq(&queue)) {
+            Some((_, untaken)) => untaken.placed(numbers),
+            None => {
+                let mut untaken = Untaken::default();
+                untaken.placed(numbers);
+                state.untaken.push((queue, untaken));
+            }
+        }
+    }
+
     /// Ends requests of Notify if fewer Receives than the threshold are left (SRQ-024). Called without locks.
     pub(crate) fn look(&self) {
         let is_low = || {
@@ -62,14 +106,6 @@ impl Srq {
             (state.receives.len() as u64) < u64::from(state.threshold)
         };
         self.rules.end_requests_if(Status::SUCCESS, is_low);
-    }
-
-    /// Moves the results of all queue pairs out of the device: a Receive that has ended leaves room.
-    fn look_for_results(&self) {
-        let users = self.state.lock().users.clone();
-        for user in users.iter().filter_map(Weak::upgrade) {
-            user.look_for_results();
-        }
     }
 
     /// Also ends `user` when the queue breaks down.
@@ -141,6 +177,8 @@ impl SharedReceiveQueueLine for Srq {
                 threshold: options.notify_threshold,
                 next: 0,
                 receives: HashMap::new(),
+                used: 0,
+                untaken: Vec::new(),
                 users: Vec::new(),
             }),
         });
@@ -162,7 +200,8 @@ impl SharedReceiveQueueLine for Srq {
     fn modify(&self, depth: Option<u32>, threshold: Option<u32>) -> Result<(), ResizeError> {
         let mut state = self.state.lock();
         if let Some(depth) = depth {
-            if state.receives.len() as u64 > u64::from(depth) {
+            state.free_slots();
+            if state.used > depth as usize {
                 return Err(ResizeError::TooSmall);
             }
             if depth > state.places {
@@ -196,20 +235,14 @@ impl SharedReceiveQueueLine for Srq {
     }
 
     fn receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
-        let is_full = |state: &SrqState| state.receives.len() >= state.depth as usize;
         let mut state = self.state.lock();
-        if is_full(&state) {
-            drop(state);
-            self.look_for_results();
-            state = self.state.lock();
-        }
         self.core.device.present()?; // GEN-015
         let octets = sges.iter().map(|sge| u64::from(sge.length)).sum();
         check_sizes(
             (sges.len(), self.sges),
             (octets, self.core.limits.transfer_length),
         )?;
-        if is_full(&state) {
+        if state.is_full() {
             return Err(full());
         }
         let number = state.next | RECEIVE;
@@ -221,6 +254,8 @@ impl SharedReceiveQueueLine for Srq {
         posted.map_err(|error| {
             state.receives.remove(&number);
             not_posted(&error)
-        })
+        })?;
+        state.used += 1;
+        Ok(())
     }
 }

@@ -104,8 +104,8 @@ fn silent_requests_of_other_drivers_end_with_a_later_one() {
     assert_eq!(results[0].request_context, 2);
 }
 
-/// Posts until the queue is full, ends the posted requests, and posts once more without taking results.
-fn full_queue_gets_room(objects: &Objects, post: impl Fn(u64) -> netdirect::Result<()>) {
+/// Posts until the queue is full.
+fn fill(post: impl Fn(u64) -> netdirect::Result<()>) -> Vec<fake::Post> {
     let mut posted = Vec::new();
     let refused = loop {
         match post(posted.len() as u64) {
@@ -114,6 +114,12 @@ fn full_queue_gets_room(objects: &Objects, post: impl Fn(u64) -> netdirect::Resu
         }
     };
     assert_eq!(refused, Status::NO_MORE_ENTRIES);
+    posted
+}
+
+/// Posts until the queue is full, ends the posted requests, and posts once more without taking results.
+fn full_queue_gets_room(objects: &Objects, post: impl Fn(u64) -> netdirect::Result<()>) {
+    let posted = fill(&post);
     let tells = |post: &fake::Post| post.is_receive || post.flags & c::IBV_SEND_SIGNALED != 0;
     let first = posted.iter().position(tells).expect("one tells its end");
     fake::with(|world| world.complete(posted[first], c::IBV_WC_SUCCESS, 0));
@@ -140,11 +146,73 @@ fn silent_requests_that_have_ended_leave_room_though_nobody_takes_results() {
     }
 }
 
+/// QP-013, QP-028: the slot of a request is used until the client has taken the result, whatever the device has reported.
 #[test]
-fn receives_that_have_ended_leave_room_though_nobody_takes_results() {
+fn requests_that_have_ended_leave_room_when_their_results_are_taken() {
     let _turn = fake::turn();
     let objects = Objects::connected();
-    full_queue_gets_room(&objects, |context| objects.qp.receive(context, &[SGE]));
+    let receive = |context| objects.qp.receive(context, &[SGE]);
+    let send = |context| objects.qp.send(context, &[SGE], OpFlags::empty());
+    let kinds: [&dyn Fn(u64) -> netdirect::Result<()>; 2] = [&receive, &send];
+    for post in kinds {
+        let posted = fill(post);
+        fake::with(|world| {
+            for post in &posted[..4] {
+                world.complete(*post, c::IBV_WC_SUCCESS, 0);
+            }
+        });
+        for context in 0..1000 {
+            let refused = post(context).map_err(|error| error.status());
+            assert_eq!(refused, Err(Status::NO_MORE_ENTRIES));
+        }
+        for _ in 0..4 {
+            assert_eq!(objects.result().status, Status::SUCCESS);
+            assert_eq!(fill(post).len(), 1);
+        }
+    }
+}
+
+/// SEC-018: also after the end of the connection a client gets no more results than its queues have slots.
+#[test]
+fn a_client_that_takes_no_results_is_refused_after_the_end() {
+    let _turn = fake::turn();
+    let objects = Objects::connected();
+    let errors = Overlapped::new();
+    let notified = objects.cq.notify(NotifyType::Errors, &errors);
+    assert_eq!(notified, Ok(Started::Pending));
+    let receive = |context| {
+        let posted = objects.qp.receive(context, &[SGE]);
+        posted.map_err(|error| error.status())
+    };
+    let send = |context| {
+        let posted = objects.qp.send(context, &[SGE], OpFlags::empty());
+        posted.map_err(|error| error.status())
+    };
+    objects.qp.flush().expect("flushed");
+    let mut accepted = 0;
+    for context in 0..1000 {
+        for posted in [receive(context), send(context)] {
+            match posted {
+                Ok(()) => accepted += 1,
+                Err(status) => assert_eq!(status, Status::NO_MORE_ENTRIES),
+            }
+        }
+    }
+    let mut found = 0;
+    loop {
+        let results = objects.results();
+        if results.is_empty() {
+            break;
+        }
+        assert!(
+            results
+                .iter()
+                .all(|result| result.status == Status::CANCELED)
+        );
+        found += results.len();
+    }
+    assert_eq!(found, accepted);
+    assert_eq!(errors.poll(), Status::PENDING);
 }
 
 #[test]
