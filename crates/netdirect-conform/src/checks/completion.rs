@@ -299,15 +299,30 @@ impl<'a> Queue<'a> {
         let errors = self.notify(NotifyType::Errors)?;
         // The provider may have made the queue larger.
         let largest = u64::from(self.side.info.max_completion_queue_depth);
+        let depth = self.side.info.max_receive_queue_depth.min(1024);
+        let options = QueuePairOptions::default().receive_queue_depth(depth);
+        let mut queue_pairs = vec![self.qp.clone()];
         let mut context = 0;
         self.side
             .step("fill the completion queue until it overflows");
         while errors.is_pending() && context <= largest {
-            let round = (0..16).try_for_each(|at| self.qp.receive(context + at, &[]));
-            if round.is_err() || self.qp.flush().is_err() {
+            let qp = &queue_pairs[queue_pairs.len() - 1];
+            let posted = (0..16).try_for_each(|_| {
+                qp.receive(context, &[])?;
+                context += 1;
+                Ok::<_, netdirect::Error>(())
+            });
+            if qp.flush().is_err() {
                 break;
             }
-            context += 16;
+            match posted {
+                // As many results as its queue has slots: the next ones come from another queue pair.
+                Err(error) if error.status() == Status::NO_MORE_ENTRIES => {
+                    queue_pairs.push(self.side.qp(&self.cq, &self.cq, options)?);
+                }
+                Err(_) => break,
+                Ok(()) => {}
+            }
             self.side.pass();
         }
         self.ends("a Notify for errors", &errors, Status::BUFFER_OVERFLOW)

@@ -133,6 +133,12 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["SRQ-029", "SRQ-030"]),
     of(
+        "SRQ-029.taken",
+        "has a message use a Receive and does not take the result: the queue stays full until it has",
+        not_taken,
+    )
+    .needs(CONNECTED),
+    of(
         "QP-032.own-receive",
         "posts a Receive on a queue pair that has a shared receive queue",
         |bench| {
@@ -563,6 +569,36 @@ fn refused(bench: &Bench) -> Verdict {
     let posted = srq.receive(5, &[]);
     let wanted = Status::NO_MORE_ENTRIES;
     bench.near.refused("one too many", posted, wanted)?;
+    Ok(Pass::Right)
+}
+
+fn not_taken(bench: &Bench) -> Verdict {
+    let (srq, into) = filled(bench, depth(4), 2)?;
+    let sge = [into.sge(..)];
+    let (link, full) = (drawing(bench, &srq, 0)?, Status::NO_MORE_ENTRIES);
+    let from = source(&bench.far, 64)?;
+    for context in [2, 3] {
+        post(&bench.near, &srq, context, &sge)?;
+    }
+    for context in 0..4 {
+        send(&link, &from, 64)?;
+        let notified = Overlapped::new().without_port();
+        let started = link
+            .near
+            .queues
+            .receives
+            .notify(netdirect::NotifyType::Any, &notified);
+        bench.near.done("Notify of a result", started, &notified)?;
+        let posted = srq.receive(9, &sge);
+        let what = "one Receive more, with no result taken";
+        bench.near.refused(what, posted, full)?;
+        let taken = link.near.takes()?;
+        let got = taken.request_context;
+        bench.near.equal("the Receive", got, context)?;
+        post(&bench.near, &srq, context + 4, &sge)?;
+        let posted = srq.receive(9, &sge);
+        bench.near.refused("one Receive too many", posted, full)?;
+    }
     Ok(Pass::Right)
 }
 

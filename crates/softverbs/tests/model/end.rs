@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use rdma_buffer::Buffer;
 use softverbs::{
-    AccessFlags, CmId, CompletionChannel, CompletionQueue, Context, MemoryRegion, ProtectionDomain,
-    QpCaps, QpOptions, QueuePair, RemotePlace, SendData, SendOperation, SendRequest, Sge,
-    SharedReceiveQueue, WcOpcode, WcStatus, WorkCompletion,
+    AccessFlags, CmId, CompletionChannel, CompletionQueue, Context, Errno, MemoryRegion,
+    ProtectionDomain, QpCaps, QpOptions, QueuePair, RemotePlace, SendData, SendOperation,
+    SendRequest, Sge, SharedReceiveQueue, WcOpcode, WcStatus, WorkCompletion,
 };
 
 use crate::random::Random;
@@ -96,6 +96,9 @@ impl SharedReceives {
 
     pub(crate) fn post(&mut self) {
         let Some(slot) = self.free.pop() else {
+            // A slot is used until the completion of its Receive was taken.
+            let posted = self.srq.post_receive(0, &[]);
+            assert_eq!(posted.unwrap_err().errno(), Errno::NOMEM);
             return;
         };
         self.next += 1;
@@ -106,6 +109,17 @@ impl SharedReceives {
         };
         self.srq.post_receive(self.next, &[sge]).unwrap();
         assert_eq!(self.posted.insert(self.next, slot), None);
+    }
+}
+
+fn send_of_nothing() -> SendRequest<'static> {
+    SendRequest {
+        wr_id: 0,
+        operation: SendOperation::Send,
+        data: SendData::Inline(&[]),
+        signaled: true,
+        solicited: false,
+        fence: false,
     }
 }
 
@@ -139,7 +153,8 @@ impl End {
         shared: Option<&SharedReceives>,
         seed: u64,
     ) -> Self {
-        let cq = CompletionQueue::create(context, 256, Some(channel)).unwrap();
+        // As deep as its two queues, or as its own and the shared one.
+        let cq = CompletionQueue::create(context, REQUESTS + 16, Some(channel)).unwrap();
         cq.tag().set(seed);
         let options = QpOptions {
             send_cq: cq.clone(),
@@ -181,6 +196,8 @@ impl End {
     /// Posts a Receive to the queue pair's own queue.
     pub(crate) fn post_receive(&mut self) {
         let Some(slot) = self.free_receives.pop() else {
+            let posted = self.qp.post_receive(0, &[]);
+            assert_eq!(posted.unwrap_err().errno(), Errno::NOMEM);
             return;
         };
         self.next += 1;
@@ -204,6 +221,11 @@ impl End {
     /// Posts a request of a random kind, to a peer with this region.
     pub(crate) fn post(&mut self, random: &mut Random, peer: &MemoryRegion) {
         if self.outstanding.len() >= REQUESTS as usize {
+            // Silent requests give their slots back when they are done.
+            if self.signaled_left() == REQUESTS as usize {
+                let posted = self.qp.post_send(&send_of_nothing());
+                assert_eq!(posted.unwrap_err().errno(), Errno::NOMEM);
+            }
             return;
         }
         self.next += 1;

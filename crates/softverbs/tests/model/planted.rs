@@ -10,12 +10,13 @@ use crate::run::{Seen, run};
 const SEEDS: u64 = 1000;
 
 /// Bugs of this crate, and of the driver and the engine under it.
-const BUGS: [Bug; 5] = [
+const BUGS: [Bug; 6] = [
     Bug::LastSegmentNotPlaced,
     Bug::LengthMiscounted,
     Bug::SharedReceiveTwice,
     Bug::ResultLost,
     Bug::ResultTwice,
+    Bug::SlotFreeEarly,
 ];
 
 /// All in one test: a bug is planted in the whole process.

@@ -1,9 +1,11 @@
 //! Posts that are refused within the call, and leave everything as it was.
 
+use std::sync::Arc;
+
 use conform_report::{Pass, Step, Stop, Verdict};
 use netdirect::{
-    MrFlags, OpFlags, QueuePairOptions, ReadLimits, RemoteAddress, RemoteToken, RequestType,
-    Result, Sge, Status,
+    CompletionQueue, CompletionResult, MrFlags, NotifyType, OpFlags, Overlapped, QueuePairOptions,
+    ReadLimits, RemoteAddress, RemoteToken, RequestType, Result, Sge, Status,
 };
 
 use crate::bench::Bench;
@@ -12,6 +14,7 @@ use crate::checks::common::{above, exchange, shared, sink, source};
 use crate::checks::requests::{NONE, blocked, both, entries, initiated, message};
 use crate::link::{Link, LinkOptions};
 use crate::need::{Need, Profile};
+use crate::side::Side;
 
 const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::QueuePair, name, title, run)
@@ -60,6 +63,19 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
     )
     .also(&["QP-002", "QP-031", "TST-096"])
     .needs(&[Need::Connections]),
+    of(
+        "QP-013.taken",
+        "has Writes succeed and takes no result: the initiator queue stays full, and has room for one request when it has taken one",
+        writes_not_taken,
+    )
+    .also(&["QP-067", "QP-073"])
+    .needs(&[Need::Connections]),
+    of(
+        "QP-028.taken",
+        "has Receives cancelled and takes no result: the receive queue stays full, and has room for one Receive when it has taken one",
+        receives_not_taken,
+    )
+    .also(&["QP-004"]),
     of(
         "QP-014.entries",
         "posts requests of each kind with more entries than the queue pair can have been granted",
@@ -305,6 +321,96 @@ fn full_receives(bench: &Bench) -> Verdict {
     let posted = link.near.queues.qp.receive(101, &[into.sge(..)]);
     bench.near.refused("one Receive too many", posted, wanted)?;
     nothing_else(&link)
+}
+
+/// Waits until there is a result, and takes none.
+fn has_result(side: &Side, cq: &Arc<dyn CompletionQueue>) -> Step {
+    let overlapped = Overlapped::new().without_port();
+    let started = cq.notify(NotifyType::Any, &overlapped);
+    side.done("Notify of a result", started, &overlapped)
+}
+
+/// Posts until the queue is full, as often as the queue can have slots. Returns the number of requests.
+fn fill_by(side: &Side, most: u32, post: impl Fn(u64) -> Result<()>) -> Step<usize> {
+    for count in 0..=most {
+        match post(count.into()) {
+            Ok(()) => {}
+            Err(error) if error.status() == Status::NO_MORE_ENTRIES => return Ok(count as usize),
+            Err(error) => {
+                let wanted = "ND_NO_MORE_ENTRIES from a full queue";
+                return Err(conform_report::fail(wanted, error.to_string()));
+            }
+        }
+    }
+    let seen = format!("{most} requests and one more taken on {}", side.name);
+    Err(conform_report::fail(
+        "ND_NO_MORE_ENTRIES from a full queue",
+        seen,
+    ))
+}
+
+/// The queue is full, and there are results of its requests: it stays full until one of them is taken, and then has room for one.
+fn stays_full(
+    side: &Side,
+    cq: &Arc<dyn CompletionQueue>,
+    post: impl Fn(u64) -> Result<()>,
+) -> Step {
+    let full = Status::NO_MORE_ENTRIES;
+    has_result(side, cq)?;
+    for _ in 0..3 {
+        for context in 0..4 {
+            let posted = post(1000 + context);
+            side.refused("one request more, with no result taken", posted, full)?;
+        }
+        side.result("one of those that wait", cq)?;
+        side.expect("a request for the result that was taken", post(2000))?;
+        let posted = post(2001);
+        side.refused("a request for a result that was not taken", posted, full)?;
+    }
+    Ok(())
+}
+
+fn writes_not_taken(bench: &Bench) -> Verdict {
+    let info = bench.near.info;
+    let deep = info.max_completion_queue_depth.min(4096);
+    let options = QueuePairOptions::default().initiator_queue_depth(4);
+    let near = bench.near.queues(deep, options)?;
+    let far = bench.far.queues(64, QueuePairOptions::default())?;
+    let limits = ReadLimits {
+        inbound: 4,
+        outbound: 4,
+    };
+    let link = bench.join(near, far, limits)?;
+    exchange(&link)?;
+    let (target, from) = (shared(&bench.far, 64)?, source(&bench.near, 64)?);
+    let queues = &link.near.queues;
+    let (sge, remote) = ([from.sge(..)], target.remote());
+    let write = |context| queues.qp.write(context, &sge, remote, NONE);
+    bench.step("fill the initiator queue");
+    let count = fill_by(&bench.near, info.max_initiator_queue_depth, write)?;
+    stays_full(&bench.near, &queues.initiator, write)?;
+    (bench.near).successes("the Writes", &queues.initiator, count)?;
+    nothing_else(&link)
+}
+
+fn receives_not_taken(bench: &Bench) -> Verdict {
+    let side = &bench.near;
+    let deep = side.info.max_completion_queue_depth.min(4096);
+    let queues = side.queues(deep, QueuePairOptions::default().receive_queue_depth(4))?;
+    let receive = |context| queues.qp.receive(context, &[]);
+    bench.step("fill the receive queue");
+    let count = fill_by(side, side.info.max_receive_queue_depth, receive)?;
+    side.expect("flush", queues.qp.flush())?;
+    stays_full(side, &queues.receives, receive)?;
+    side.expect("flush", queues.qp.flush())?;
+    let results = side.results("the Receives", &queues.receives, count)?;
+    let canceled = |result: &CompletionResult| result.status == Status::CANCELED;
+    conform_report::ensure(
+        results.iter().all(canceled),
+        "cancelled Receives",
+        format!("{results:?}"),
+    )?;
+    Ok(Pass::Right)
 }
 
 fn too_many_entries(bench: &Bench) -> Verdict {

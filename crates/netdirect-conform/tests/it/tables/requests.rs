@@ -61,10 +61,13 @@ pub(crate) const STATUSES: Table = &[
         &["QP-013.full", "AMB-036.nothing"],
     ),
     (status(Method::Read, FULL), &["QP-013.full"]),
-    (status(Method::Write, FULL), &["QP-013.full", "QP-037.full"]),
+    (
+        status(Method::Write, FULL),
+        &["QP-013.full", "QP-037.full", "QP-013.taken"],
+    ),
     (
         status(Method::Receive, FULL),
-        &["QP-028.full", "AMB-036.nothing"],
+        &["QP-028.full", "QP-028.taken", "AMB-036.nothing"],
     ),
     (status(Method::Bind, FULL), &["QP-037.full"]),
     (status(Method::Invalidate, FULL), &["QP-037.full"]),
@@ -139,6 +142,7 @@ pub(crate) const BEHAVIOUR: Table = &[
     (
         Break::FlushForgotten,
         &[
+            "QP-028.taken",
             "QP-001.released",
             "RES-015.sets",
             "QP-004.flush",
@@ -193,6 +197,8 @@ pub(crate) const BEHAVIOUR: Table = &[
     (Break::ThresholdForgotten, &["SRQ-009.modify"]),
     (Break::PoolCancelForgotten, &["SRQ-020.canceled"]),
     (Break::PoolContextCut, &["SRQ-031.empty"]),
+    (Break::SlotFreeEarly, &["QP-013.taken", "QP-028.taken"]),
+    (pool(PoolDeed::SlotFreeEarly), &["SRQ-029.taken"]),
     (
         pool(PoolDeed::EmptyEndsConnection),
         &["QP-013.full", "IW-027.empty", "IW-021.waiting"],
@@ -217,6 +223,11 @@ pub(crate) const BEHAVIOUR: Table = &[
     (pool(PoolDeed::ShortEndsAll), &["SRQ-036.short"]),
     (
         pool(PoolDeed::DepthExceeded),
-        &["SRQ-009.modify", "SRQ-012.shortage", "SRQ-028.refused"],
+        &[
+            "SRQ-009.modify",
+            "SRQ-012.shortage",
+            "SRQ-028.refused",
+            "SRQ-029.taken",
+        ],
     ),
 ];

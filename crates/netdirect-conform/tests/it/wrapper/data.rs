@@ -25,7 +25,7 @@ pub(super) struct BrokenCq {
     pub(super) depth: AtomicU32,
     pub(super) wish: Affinity,
     /// All completion queues of the adapter.
-    pub(super) others: Arc<Mutex<Vec<Weak<Self>>>>,
+    pub(super) others: CompletionQueues,
     /// Results that were taken out of the queue inside, for which no Notify ends any more.
     taken: Mutex<VecDeque<CompletionResult>>,
     /// The client has got results since its last Notify.
@@ -254,7 +254,20 @@ struct Acquaintance {
 pub(super) struct BrokenQueuePair {
     pub(super) inner: Arc<dyn QueuePair>,
     own: Arc<Acquaintance>,
+    /// All completion queues of the adapter.
+    pub(super) queues: CompletionQueues,
     rule: Break,
+}
+
+/// All completion queues of an adapter.
+pub(super) type CompletionQueues = Arc<Mutex<Vec<Weak<BrokenCq>>>>;
+
+/// Takes all results of an adapter out of the queues inside, which frees the slots of their requests.
+pub(super) fn drain_all(queues: &CompletionQueues) {
+    let queues = queues.lock().unwrap().clone();
+    for queue in queues.iter().filter_map(Weak::upgrade) {
+        queue.drain();
+    }
 }
 
 impl BrokenQueuePair {
@@ -267,7 +280,15 @@ impl BrokenQueuePair {
         Self {
             inner,
             own: Arc::new(own),
+            queues: Arc::default(),
             rule,
+        }
+    }
+
+    /// A request is about to be posted.
+    fn posts(&self) {
+        if self.rule == Break::SlotFreeEarly {
+            drain_all(&self.queues);
         }
     }
 
@@ -338,6 +359,7 @@ impl QueuePair for BrokenQueuePair {
     }
 
     fn receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
+        self.posts();
         let posted = self.inner.receive(context, sges);
         self.rule.call(Method::Receive, posted)
     }
@@ -425,6 +447,7 @@ impl QueuePair for BrokenQueuePair {
         remote: RemoteAddress,
         flags: OpFlags,
     ) -> Result<()> {
+        self.posts();
         let posted = self.inner.write(context, sges, remote, flags);
         self.rule.call(Method::Write, posted)
     }

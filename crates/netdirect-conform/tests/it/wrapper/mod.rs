@@ -300,7 +300,9 @@ impl Adapter for BrokenAdapter {
         let deepest = self.info.max_shared_receive_queue_depth;
         let options = pool::options(self.rule, options, deepest);
         let inner = self.inner.create_shared_receive_queue(&file, options)?;
-        Ok(Arc::new(BrokenPool::new(inner, &file, self.rule)))
+        let mut pool = BrokenPool::new(inner, &file, self.rule);
+        pool.queues = self.queues.clone();
+        Ok(Arc::new(pool))
     }
 
     fn create_queue_pair(
@@ -333,7 +335,9 @@ impl Adapter for BrokenAdapter {
         let (receives, initiator) = (inner_cq(receive_cq), inner_cq(initiator_cq));
         let made = self.inner.create_queue_pair(&receives, &initiator, options);
         let inner = self.rule.call(Method::QueuePair, made)?;
-        Ok(Arc::new(BrokenQueuePair::new(inner, self.rule)))
+        let mut qp = BrokenQueuePair::new(inner, self.rule);
+        qp.queues = self.queues.clone();
+        Ok(Arc::new(qp))
     }
 
     fn create_queue_pair_with_srq(

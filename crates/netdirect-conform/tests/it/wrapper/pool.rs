@@ -9,6 +9,7 @@ use netdirect::{
     SharedReceiveQueueOptions, Started, Status,
 };
 
+use super::data::{CompletionQueues, drain_all};
 use super::rule::{Break, Method, PoolDeed};
 
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub(super) struct BrokenPool {
     pub(super) inner: Arc<dyn SharedReceiveQueue>,
     pub(super) book: Arc<PoolBook>,
     file: Arc<dyn OverlappedFile>,
+    /// All completion queues of the adapter.
+    pub(super) queues: CompletionQueues,
     rule: Break,
 }
 
@@ -122,6 +125,7 @@ impl BrokenPool {
             inner,
             book: Arc::default(),
             file: Arc::clone(file),
+            queues: Arc::default(),
             rule,
         }
     }
@@ -241,6 +245,9 @@ impl SharedReceiveQueue for BrokenPool {
     fn receive(&self, mut context: u64, sges: &[Sge]) -> Result<()> {
         if self.rule == Break::PoolContextCut {
             context &= !(1 << 63);
+        }
+        if self.rule == Break::Pool(PoolDeed::SlotFreeEarly) {
+            drain_all(&self.queues);
         }
         let posted = self.inner.receive(context, sges);
         if posted.is_ok() {

@@ -98,6 +98,8 @@ pub(crate) enum PoolDeed {
     ShortEndsAll,
     /// The queue takes one Receive more than its depth.
     DepthExceeded,
+    /// A slot is free when its result is there, not when the client has taken it.
+    SlotFreeEarly,
 }
 
 /// One rule that the provider breaks.
@@ -105,6 +107,8 @@ pub(crate) enum PoolDeed {
 pub(crate) enum Break {
     /// None: the wrapper itself changes nothing.
     Nothing,
+    /// Slots of queue pairs are free when their results are there, not when the client has taken them.
+    SlotFreeEarly,
     /// A method that should answer with the first status, at once or later, answers with the second.
     Status(Method, Status, Status),
     /// Connectors or listeners do something wrong.

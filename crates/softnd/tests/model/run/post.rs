@@ -7,7 +7,13 @@ impl Run<'_> {
         if let Some((number, at)) = self.pick(|end| end.qp.is_some()) {
             let end = &self.connections[number].ends[at];
             let (host, shared) = (end.host, end.shared);
-            for _ in 0..=self.below(6) {
+            // Sometimes more than the queue has slots, before any result is taken.
+            let count = if self.chance(4) {
+                RECEIVES as usize + 2
+            } else {
+                1 + self.below(6)
+            };
+            for _ in 0..count {
                 match shared {
                     Some(pool) => drop(self.receive_shared(host, pool, true)),
                     None => self.receive(number, at),
@@ -29,8 +35,14 @@ impl Run<'_> {
         let connection = &mut self.connections[number];
         let end = &mut connection.ends[at];
         let qp = end.qp.as_ref().expect("picked for that");
+        // A slot is used until the result of its Receive is taken.
+        let used = end.receives.len();
         match qp.receive(context, &sges) {
             Ok(()) => {
+                assert!(
+                    used < RECEIVES as usize,
+                    "a Receive was taken though all {used} slots are used"
+                );
                 end.receives.push_back(Receive {
                     context,
                     at: place,
@@ -43,7 +55,13 @@ impl Run<'_> {
                 self.count("Receive");
             }
             Err(error) => match error.status() {
-                Status::NO_MORE_ENTRIES => {}
+                Status::NO_MORE_ENTRIES => {
+                    assert!(
+                        used >= RECEIVES as usize,
+                        "a Receive was refused though only {used} slots are used"
+                    );
+                    self.coverage.met("receive queue: full");
+                }
                 Status::DEVICE_REMOVED if self.hosts[host].removed => {}
                 status => panic!("Receive: {status}"),
             },
@@ -103,8 +121,18 @@ impl Run<'_> {
         let connection = &mut self.connections[number];
         let end = &mut connection.ends[at];
         let qp = end.qp.clone().expect("picked for that");
+        // Silent requests give their slots back when they are done, of which nobody tells.
+        let (all, silent) = (
+            end.requests.len(),
+            end.requests.iter().filter(|request| request.silent).count(),
+        );
         match post(&*qp, context) {
             Ok(()) => {
+                assert!(
+                    all - silent < REQUESTS as usize,
+                    "a {name} was taken though at least {} slots are used",
+                    all - silent
+                );
                 trace!(
                     "post {number}/{at} {name} {context} {flags:?} {effect:?} at {:?}",
                     self.simulation.time()
@@ -122,7 +150,13 @@ impl Run<'_> {
             Err(error) => {
                 let disturbed = connection.disturbed.is_some();
                 match error.status() {
-                    Status::NO_MORE_ENTRIES => {}
+                    Status::NO_MORE_ENTRIES => {
+                        assert!(
+                            all >= REQUESTS as usize,
+                            "a {name} was refused though at most {all} slots are used"
+                        );
+                        self.coverage.met("initiator queue: full");
+                    }
                     Status::CONNECTION_INVALID if disturbed => {}
                     Status::DEVICE_REMOVED if self.hosts[end.host].removed => {}
                     status => panic!("{name}: {status}, {error}"),

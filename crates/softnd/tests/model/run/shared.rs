@@ -55,10 +55,21 @@ impl Run<'_> {
         let posted = srq.receive(context, &sges);
         trace!("post to queue {host}/{number} {context} {posted:?}");
         let removed = self.hosts[host].removed;
+        let sound = !self.lossy && self.hosts[host].queues.iter().all(|queue| !queue.broken);
         let pool = &mut self.hosts[host].pools[number];
         match posted.map_err(|error| error.status()) {
             Ok(()) => {
                 assert!(!removed, "a Receive was taken after the removal");
+                let used = if sound {
+                    pool.at_most()
+                } else {
+                    pool.at_least()
+                };
+                assert!(
+                    used < pool.depth,
+                    "a Receive was taken although {used} slots are used, and the depth is {}",
+                    pool.depth
+                );
                 pool.posted(Receive { context, at, len });
                 pool.short |= short;
                 self.count("shared Receive");
