@@ -14,6 +14,7 @@ use crate::progress::helping;
 use crate::progress::polling;
 use crate::progress::readiness::Readiness;
 use crate::progress::timers::{Timed, TimerKey};
+use crate::progress::vain_polls;
 use crate::progress::waiters::Waiters;
 use crate::protection_faults::ProtectionFaults;
 use crate::sync::AtomicUsize;
@@ -63,6 +64,7 @@ impl Driver {
         if environment.world().is_none() {
             // If the system refuses the call that waits, opening the adapter fails, and the client gets the error.
             set.wait(Some(Duration::ZERO), |_| {})?;
+            vain_polls::look();
         }
         let control = Arc::new(Domain::new(set, Arc::clone(&parked)));
         control.add_interest(); // every parked thread drives it

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::progress::Set;
 #[cfg(unix)]
 use crate::progress::readiness::event_descriptor::EventDescriptor;
+use crate::progress::vain_polls;
 use crate::transport::sim::World;
 
 /// The source of the time, readiness and random numbers of an adapter.
@@ -73,12 +74,15 @@ impl Environment {
         }
     }
 
-    /// Called by a poll that has found nothing. In a simulated world the next event happens then, because only polls and waits move the
-    /// world's clock.
+    /// Called by a poll that has found nothing. If the process has one processor, other threads get it now and then
+    /// ([`vain_polls`]). In a simulated world the next event happens, because only polls and waits move the world's clock.
     #[inline]
     pub fn polled_in_vain(&self) {
-        if let Self::Sim(world) = self {
-            world.step();
+        match self {
+            Self::System => vain_polls::polled_in_vain(),
+            Self::Sim(world) => {
+                world.step();
+            }
         }
     }
 }

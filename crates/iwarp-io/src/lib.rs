@@ -22,8 +22,8 @@
 //! Outside the layers: [`faults`] (plans of faults) and [`capture`] (files for Wireshark) sit between endpoint and transport, in
 //! [`transport::stream`]; an adapter's [`environment`] gives every layer its clock, random numbers and sets, so that a simulation runs the
 //! same way for the same seed; [`peer_table`], [`peer_backlog`], [`peer_network`] and [`protection_faults`] limit the resources that one
-//! peer can take; [`descriptors`], [`socket_buffer`] and [`interfaces`] query the system; [`bounded_file`] reads what users name, and
-//! [`user_files`] opens the files that users name; [`error_number`] and [`system_call`] name the system's errors.
+//! peer can take; [`descriptors`], [`socket_buffer`], [`interfaces`] and [`processors`] query the system; [`bounded_file`] reads what users
+//! name, and [`user_files`] opens the files that users name; [`error_number`] and [`system_call`] name the system's errors.
 //!
 //! # Who calls whom
 //!
@@ -71,6 +71,7 @@ pub mod peer_backlog;
 pub mod peer_network;
 pub mod peer_table;
 mod printable;
+pub mod processors;
 pub mod progress;
 pub mod protection_faults;
 pub mod setup;

@@ -15,7 +15,7 @@ use netdirect::{Adapter, AdapterId, Error, Provider, Status};
 use softnd::capture::Capture;
 use softnd::faults::Plan;
 use softnd::peer::Peer;
-pub(crate) use softnd::{PeerNetwork, PeerTable, STRANGERS, user_files};
+pub(crate) use softnd::{PeerNetwork, PeerTable, STRANGERS, processors, user_files};
 
 use crate::args::{AdapterArgs, SecurityArgs, Stack};
 use crate::errors::{Failure, Result};

@@ -370,6 +370,7 @@ impl Requests {
         if let Some(again) = again {
             again.wake();
         }
+        self.file.polled_in_vain();
         Poll::Pending
     }
 

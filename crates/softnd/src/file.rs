@@ -10,6 +10,7 @@ use netdirect_provider::owned;
 
 use crate::core::{Core, NetworkHold};
 use iwarp_io::progress::polling;
+use iwarp_io::progress::vain_polls;
 use iwarp_io::progress::waiters::{ANYTHING, Waiters};
 
 /// An overlapped file, ND2's `IND2Adapter::CreateOverlappedFile`. Only the handles of clients, and their requests in flight, keep it: the
@@ -86,6 +87,10 @@ impl OverlappedFile for File {
         if !self.waiters.is_watched_outside() {
             polling::stop();
         }
+    }
+
+    fn polled_in_vain(&self) {
+        vain_polls::polled_in_vain(); // a future lets no time of a simulation pass here
     }
 
     #[cfg(unix)]

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use iwarp_io::environment::Environment;
 use iwarp_io::progress::readiness::event_descriptor::EventDescriptor;
+use iwarp_io::progress::vain_polls;
 use iwarp_io::progress::waiters::Waiters;
 use parking_lot::Mutex;
 
@@ -108,6 +109,7 @@ impl<E> EventQueue<E> {
             return Ok(event);
         }
         if self.descriptor.is_nonblocking() {
+            vain_polls::polled_in_vain();
             return fail(Errno::AGAIN, "no event waits");
         }
         let engine = engine()?;

@@ -31,6 +31,7 @@ mod packages;
 mod privileged;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod networks;
+mod one_processor;
 mod promises;
 mod repository;
 mod rows;

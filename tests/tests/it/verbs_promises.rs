@@ -3,19 +3,27 @@
 use std::process::{Output, Stdio};
 
 use softnd_tests::c_programs::CProgram;
+use softnd_tests::tool;
 use softnd_tests::verbs_programs::nd_run;
 
 const HEADERS: [&str; 2] = ["infiniband/verbs.h", "rdma/rdma_cma.h"];
 const LIBRARIES: [&str; 3] = ["-libverbs", "-lrdmacm", "-pthread"];
 
-/// Runs a program, and checks that it and the libraries report nothing.
+/// Runs a program as `keeps_with`, without arguments.
 #[track_caller]
 fn keeps(name: &str, environment: &[(&str, &str)]) {
+    keeps_with(name, &[], environment);
+}
+
+/// Runs a program with arguments, and checks that it and the libraries report nothing.
+#[track_caller]
+fn keeps_with(name: &str, arguments: &[&str], environment: &[(&str, &str)]) {
     let Some(program) = CProgram::compile(name, &HEADERS, &LIBRARIES) else {
         return;
     };
     // A limit that only ends a hang.
     let mut command = nd_run(&["timeout", "120", program.path()]);
+    command.args(arguments);
     command.envs(environment.iter().copied());
     command.stdin(Stdio::null());
     let Output {
@@ -86,6 +94,23 @@ fn memory_that_is_unmapped_ends_its_queue_pair_alone() {
 #[test]
 fn threads_share_a_completion_queue() {
     keeps("threads", &[]);
+}
+
+#[test]
+fn polls_yield_on_one_processor() {
+    keeps_with("one_processor", &["2"], &[]);
+    keeps_with("one_processor", &["8"], &[]);
+}
+
+/// Shows that the test above can fail, because these polls do not yield.
+#[test]
+fn threads_that_choose_one_of_several_processors_do_not_yield() {
+    let processors = std::thread::available_parallelism();
+    if processors.is_ok_and(|count| count.get() > 1) {
+        keeps_with("one_processor", &["2", "several"], &[]);
+    } else {
+        tool::skip("there is one processor");
+    }
 }
 
 #[test]

@@ -22,6 +22,7 @@ use super::cpu_placement::{self, CpuPlacement, Moving, ThreadId};
 use super::domain::Domain;
 use super::timers::Timers;
 use super::tokens::{RESERVED, Tokens};
+use super::vain_polls::Looks;
 use super::{Readiness, Set, Wake};
 use crate::environment::Environment;
 use crate::sync::{AtomicBool, Mutex, Ordering};
@@ -315,10 +316,14 @@ impl<S: Readiness> Thread<S> {
     }
 
     fn run(mut self) {
+        let mut looks = Looks::default();
         while !self.is_stopped() {
-            if let Err(error) = self.round(Instant::now) {
-                tracing::error!(%error, "the background thread cannot wait; queues that no thread polls make no progress");
-                return;
+            match self.round(Instant::now) {
+                Ok(now) => looks.at(now),
+                Err(error) => {
+                    tracing::error!(%error, "the background thread cannot wait; queues that no thread polls make no progress");
+                    return;
+                }
             }
         }
     }
@@ -327,8 +332,8 @@ impl<S: Readiness> Thread<S> {
         self.shared.stop.load(Ordering::SeqCst)
     }
 
-    /// Waits for events, deadlines or the next tick, and serves them.
-    pub(super) fn round(&mut self, clock: impl Fn() -> Instant) -> io::Result<()> {
+    /// Waits for events, deadlines or the next tick, and serves them. Returns the time after the wait.
+    pub(super) fn round(&mut self, clock: impl Fn() -> Instant) -> io::Result<Instant> {
         let now = clock();
         let until = [
             self.shared.timers.plan(now),
@@ -340,8 +345,12 @@ impl<S: Readiness> Thread<S> {
         self.work(limit, clock)
     }
 
-    /// Waits at most `limit`, then serves events and deadlines.
-    fn work(&mut self, limit: Option<Duration>, clock: impl Fn() -> Instant) -> io::Result<()> {
+    /// Waits at most `limit`, then serves events and deadlines. Returns the time after the wait.
+    fn work(
+        &mut self,
+        limit: Option<Duration>,
+        clock: impl Fn() -> Instant,
+    ) -> io::Result<Instant> {
         let busy = std::mem::take(&mut self.busy);
         let mut ready = std::mem::take(&mut self.ready);
         ready.clear();
@@ -360,7 +369,7 @@ impl<S: Readiness> Thread<S> {
         self.take_handed_over();
         self.shared.timers.run(now);
         self.tick(now);
-        Ok(())
+        Ok(now)
     }
 
     /// Takes the notices of work left by threads that may not poll again.

@@ -9,7 +9,7 @@ mod who_drives;
 use std::io;
 use std::sync::{Arc, Weak};
 
-use super::{BATCH, Edges, Readiness, Ready, Set, Watch};
+use super::{BATCH, Edges, Readiness, Ready, Set, Watch, vain_polls};
 use crate::sync::AtomicUsize;
 pub use hot::Turn;
 use hot::{Drive, HotSources, Probe};
@@ -264,6 +264,7 @@ impl<S: Readiness> Domain<S> {
     #[inline]
     pub fn found(&self) {
         self.who_drives.found();
+        vain_polls::found();
     }
 
     /// Returns true if a thread that polls another domain may also poll this one.

@@ -1,11 +1,11 @@
 //! Chooses the core on which a process runs.
 
 use std::sync::OnceLock;
-use std::thread;
 
 use nd::cores;
 
 use super::spec::{Mode, Placement, Spec};
+use crate::provider::processors;
 use crate::stderr;
 
 /// The role of one of the two processes.
@@ -30,14 +30,11 @@ fn choose(cores: &[usize], spec: &Spec, role: ProcessRole) -> Vec<usize> {
     chosen.copied().into_iter().collect()
 }
 
-/// Returns true if this process can use one processor at a time only, at the first call: because it is bound to one, because there is
-/// one, or because a container has the time of one. What spins then has to yield to those for which it waits.
+/// Returns true if this process could use only one processor at the first call. A loop that polls or reads memory then has to yield to the
+/// threads that it waits for.
 pub(super) fn is_on_one_processor() -> bool {
     static IS: OnceLock<bool> = OnceLock::new();
-    *IS.get_or_init(|| {
-        cores::allowed().len() == 1
-            || thread::available_parallelism().is_ok_and(|count| count.get() == 1)
-    })
+    *IS.get_or_init(processors::is_single)
 }
 
 /// Says what the rows mean that spin on a single processor, if there are any.
@@ -58,7 +55,7 @@ pub(super) fn note_yielding() {
 /// Binds the calling thread, and those that it starts from now on. If the system refuses, the thread runs anywhere.
 pub(super) fn place(spec: &Spec, role: ProcessRole) {
     let allowed = cores::allowed();
-    is_on_one_processor(); // found out before the thread is bound
+    is_on_one_processor(); // asked before the thread is bound
     let chosen = choose(allowed, spec, role);
     bind(if chosen.is_empty() { allowed } else { &chosen });
 }

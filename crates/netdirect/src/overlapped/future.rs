@@ -158,6 +158,7 @@ impl Future for Finished {
         drop(old); // may run the executor's code, so not under the lock
         if let Some(file) = file {
             file.hand_over();
+            file.polled_in_vain();
         }
         Poll::Pending
     }

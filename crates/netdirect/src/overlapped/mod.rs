@@ -204,6 +204,12 @@ pub trait OverlappedFile: Any + Debug + Send + Sync {
     /// of the provider held, so take none of them here.
     fn hand_over(&self) {}
 
+    /// The calling thread, or the task that it runs, has asked if a request of this file has ended, and the request is still in flight. A
+    /// program may ask in a loop, so a provider may let other threads run if they have no other processor. By default nothing happens.
+    ///
+    /// [`Overlapped::poll`], [`CompletionPort::get`] with a limit of zero, and futures make this call, with no lock held.
+    fn polled_in_vain(&self) {}
+
     /// A descriptor to watch with `poll`, `epoll`, `mio` and the like; when it is readable, call
     /// [`progress`](Self::progress). The descriptor is valid as long as the file, and serves no other purpose. `None` in a
     /// simulation, because an event loop cannot watch simulated time. For Windows see [above](#in-an-event-loop).

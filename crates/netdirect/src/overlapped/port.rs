@@ -136,7 +136,7 @@ impl CompletionPort {
                     file.progress();
                 }
                 if self.is_empty() && timeout == Some(Duration::ZERO) {
-                    self.step();
+                    self.polled_in_vain();
                 }
                 return self.pop(&mut pop);
             }
@@ -160,11 +160,13 @@ impl CompletionPort {
             .map_or_else(Instant::now, |file| file.now())
     }
 
-    /// Lets the next thing happen in the simulations that files live in: who asks in a loop has to see time pass.
-    fn step(&self) {
+    /// A look that waits for nothing has found no packet, and others may follow. In a simulation time passes, so that a loop of such looks
+    /// ends. Other providers may let other threads run.
+    fn polled_in_vain(&self) {
         for file in self.files() {
-            if let Some(simulation) = file.simulation() {
-                let _ = simulation.step(None);
+            match file.simulation() {
+                Some(simulation) => drop(simulation.step(None)),
+                None => file.polled_in_vain(),
             }
         }
     }

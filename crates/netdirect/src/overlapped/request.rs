@@ -112,11 +112,12 @@ impl Overlapped {
     pub fn poll(&self) -> Status {
         if let Some(file) = self.file() {
             file.progress();
-            if self.is_pending()
-                && let Some(simulation) = file.simulation()
-            {
-                // Time has to pass for a program that asks in a loop. An error does not matter for a single look.
-                let _ = simulation.step(None);
+            if self.is_pending() {
+                match file.simulation() {
+                    // Time has to pass for a program that asks in a loop. An error does not matter for a single look.
+                    Some(simulation) => drop(simulation.step(None)),
+                    None => file.polled_in_vain(),
+                }
             }
         }
         self.status()

@@ -46,6 +46,8 @@ mod leniency;
 mod limits;
 #[cfg(not(windows))]
 mod memory;
+#[cfg(target_os = "linux")]
+mod one_processor;
 #[cfg(not(windows))]
 mod panics;
 #[cfg(not(windows))]

@@ -71,6 +71,16 @@ const ELSEWHERE: &[(&str, Subject)] = &[
         "memory::adpt_021_adpt_042_adpt_058_adpt_073_cq_011_srq_012_no_memory_for_queues_is_a_status",
         Memory,
     ),
+    ("one_processor::eight_threads_that_poll_yield", Threads),
+    (
+        "one_processor::threads_that_ask_for_the_end_of_a_request_yield",
+        Threads,
+    ),
+    (
+        "one_processor::threads_that_choose_one_of_several_processors_do_not_yield",
+        Threads,
+    ),
+    ("one_processor::two_threads_that_poll_yield", Threads),
     (
         "panics::gen_015_a_panic_of_a_thread_that_polls_removes_the_device",
         Threads,
