@@ -59,6 +59,8 @@ pub(crate) struct Config {
     time_limit: Option<f64>,
     patience: Option<f64>,
     largest_registration: Option<u64>,
+    undelivered_limit: Option<u64>,
+    undelivered_limit_per_peer: Option<u64>,
     log: Option<String>,
 }
 
@@ -82,6 +84,8 @@ const KEYS: &[(&str, Parse)] = &[
     ("time_limit", number),
     ("patience", number),
     ("largest_registration", number),
+    ("undelivered_limit", number),
+    ("undelivered_limit_per_peer", number),
     ("log", text),
 ];
 
@@ -204,6 +208,12 @@ impl Config {
         }
         if let Some(octets) = self.largest_registration {
             options = options.limits(|limits| limits.registration_size = octets);
+        }
+        if let Some(octets) = self.undelivered_limit {
+            options = options.undelivered_limit(octets);
+        }
+        if let Some(octets) = self.undelivered_limit_per_peer {
+            options = options.undelivered_limit_per_peer(octets);
         }
         let security = self.security()?;
         Ok(match self.protocol {

@@ -12,6 +12,7 @@ use iwarp_io::capture::Capture;
 use iwarp_io::faults::{Plan, PlanError};
 use iwarp_io::protection_faults::FaultLimit;
 use iwarp_io::setup::HalfOpenLimits;
+use iwarp_io::transport::quic::UndeliveredLimits;
 use iwarp_io::transport::quic::security::Security;
 use iwarp_io::transport::tcp::Boundaries;
 
@@ -137,6 +138,8 @@ pub struct Options {
     pub(crate) half_open_per_peer: Option<u32>,
     pub(crate) fault_limit: Option<FaultLimit>,
     pub(crate) security: Security,
+    pub(crate) undelivered: Option<u64>,
+    pub(crate) undelivered_per_peer: Option<u64>,
 }
 
 impl Default for Options {
@@ -164,6 +167,8 @@ impl Default for Options {
             half_open_per_peer: None,
             fault_limit: None,
             security: Security::default(),
+            undelivered: None,
+            undelivered_per_peer: None,
         }
     }
 }
@@ -375,6 +380,30 @@ impl Options {
         let time = time.min(YEAR);
         self.fault_limit = Some(FaultLimit { faults, time });
         self
+    }
+
+    /// The most memory, in octets, for what one UDP socket of an adapter has received and cannot deliver: octets behind a gap in their
+    /// stream, and octets beyond the start-up of streams that the application has not accepted. Beyond it, connections with such octets are
+    /// closed, those of the peer with most of them first, and the one whose gap is the oldest. Octets in order that wait for a Receive
+    /// do not count. The counter `udp.closed_for_undelivered_octets` counts the closed connections. Default: 64 MiB. Minimum: 64 KiB.
+    #[must_use]
+    pub fn undelivered_limit(mut self, octets: u64) -> Self {
+        self.undelivered = Some(octets);
+        self
+    }
+
+    /// The part of [`undelivered_limit`](Self::undelivered_limit) that one peer may have. A peer is one IPv4 address, or one IPv6 network
+    /// with a prefix of 64 bits. A peer may have up to three quarters of this in flight on a connection, besides what waits in order, so a
+    /// fast path with a long delay needs more than the default. Default: an eighth of the limit of the socket. Minimum: 64 KiB.
+    #[must_use]
+    pub fn undelivered_limit_per_peer(mut self, octets: u64) -> Self {
+        self.undelivered_per_peer = Some(octets);
+        self
+    }
+
+    /// The limits of octets that cannot be delivered.
+    pub(crate) fn undelivered_limits(&self) -> UndeliveredLimits {
+        UndeliveredLimits::of(self.undelivered, self.undelivered_per_peer)
     }
 
     /// The limits of half-open connections, in a process that may open this many descriptors.

@@ -165,7 +165,8 @@ impl Provider {
             (Network::Host, Protocol::Quic) => Environment::System,
             (Network::Simulated(world, _), Protocol::Quic) => Environment::Sim(world.own()),
         };
-        let quic = Quic::new(environment, &self.options.security);
+        let limits = self.options.undelivered_limits();
+        let quic = Quic::limited(environment, &self.options.security, limits);
         let quic = quic.map_err(|error| {
             let what = format!("cannot prepare encrypted connections: {error}");
             Error::new(Status::INVALID_PARAMETER_MIX, what)

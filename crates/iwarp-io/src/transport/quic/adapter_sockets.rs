@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::account::UndeliveredLimits;
 use super::config::Settings;
 use super::refusals::Refusals;
 use super::security::Security;
@@ -83,7 +84,11 @@ impl AdapterSockets {
     /// # Errors
     ///
     /// Those of `security`, as [`io::ErrorKind::InvalidInput`].
-    pub(super) fn new(environment: Environment, security: &Security) -> io::Result<Arc<Self>> {
+    pub(super) fn new(
+        environment: Environment,
+        security: &Security,
+        undelivered: UndeliveredLimits,
+    ) -> io::Result<Arc<Self>> {
         let settings = Settings::new(security)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let is_simulated = environment.world().is_some();
@@ -94,6 +99,7 @@ impl AdapterSockets {
                     environment,
                     drivers: Arc::new(OnceLock::new()),
                     settings,
+                    undelivered,
                     security: security.clone(),
                     refusals: Arc::default(),
                     faults: Arc::new(OnceLock::new()),

@@ -12,6 +12,7 @@ use quinn_proto::{
 
 use super::congestion::{Congestion, InFlight};
 use super::security::{Security, SecurityError};
+use super::watched_session::Watched;
 
 /// The segment that FPDUs are cut for, in octets. FPDUs need not match packets, so the longest FPDU is the best one.
 pub(super) const SEGMENT: u32 = 65_535;
@@ -73,15 +74,20 @@ pub(super) const CONNECTIONS_OF_ONE: usize = 1024;
 /// The time for which a peer may keep a connection without a stream that has a whole preamble.
 pub(super) const WITHOUT_STREAMS: Duration = Duration::from_secs(30);
 
-/// The most octets that all streams of a peer that were not accepted may have waiting to be read on one connection.
-const UNACCEPTED: u64 = 1024 * 1024;
+/// The octets that a peer may have in flight on a connection at the beginning.
+pub(super) const FIRST_WINDOW: u32 = 64 * 1024;
 
-/// The most octets that a connection that a peer has opened may have waiting to be read, if at most `accepted` of its streams were accepted
-/// at a time. Twice the window of each stream: the peer learns that an eighth of all was read when an eighth is full, and streams that are
-/// not read must not take the room of the others.
-pub(super) fn window(accepted: usize) -> VarInt {
-    let streams = (accepted as u64).saturating_mul(2 * u64::from(STREAM_WINDOW));
-    VarInt::from_u64(UNACCEPTED.saturating_add(streams)).unwrap_or(VarInt::MAX)
+/// The octets of a stream that are taken before the listener has accepted it: more than a preamble and the longest MPA Request.
+pub(super) const AHEAD: usize = 1024;
+
+/// The octets that a peer may have in flight on a connection with `in_use` streams in use of which it has read `read` octets. Twice the
+/// window of each stream, because the peer learns that an eighth of all was read when an eighth is full.
+pub(super) fn room(in_use: usize, read: u64) -> u64 {
+    let most = (in_use as u64).saturating_mul(2 * u64::from(STREAM_WINDOW));
+    let grown = read
+        .saturating_mul(2)
+        .saturating_add(u64::from(FIRST_WINDOW));
+    grown.min(most.max(u64::from(FIRST_WINDOW)))
 }
 
 /// The most octets of a stream that are taken at once, or one FPDU more.
@@ -118,7 +124,8 @@ impl Settings {
     ///
     /// Those of `security`.
     pub(super) fn new(security: &Security) -> Result<Self, SecurityError> {
-        let (client, server) = (security.client_config()?, security.server_config()?);
+        let client = ClientConfig::new(Arc::new(Watched(security.client_crypto()?)));
+        let server = security.server_config_with(|crypto| Arc::new(Watched(crypto)))?;
         let in_flight = InFlight::new(
             LOCAL_IN_FLIGHT,
             LOCAL_IN_FLIGHT_BESIDE_SMALL,
@@ -181,7 +188,7 @@ fn transport(opener: bool, within_machine: Option<&Arc<InFlight>>) -> Arc<Transp
         .max_concurrent_bidi_streams(streams)
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
-        .receive_window(if opener { VarInt::MAX } else { window(0) })
+        .receive_window(VarInt::from_u32(FIRST_WINDOW))
         .send_window(SEND_WINDOW)
         .datagram_receive_buffer_size(None)
         .max_idle_timeout(IdleTimeout::try_from(IDLE).ok())
@@ -230,6 +237,7 @@ mod tests {
         let mebi = 1024 * 1024;
         let (window, sending) = (STREAM_WINDOW / mebi, SEND_WINDOW / u64::from(mebi));
         let (idle, alive) = (IDLE.as_secs(), KEEP_ALIVE.as_secs());
+        let (first, twice) = (FIRST_WINDOW / 1024, 2 * window);
         let alpn: Vec<_> = ALPN.iter().map(|octet| format!("{octet:02x}")).collect();
         for said in [
             format!("(octets `{}`)", alpn.join(" ")),
@@ -250,6 +258,10 @@ mod tests {
                 "and {} KiB, and one datagram with a small message, while small messages are in use",
                 LOCAL_IN_FLIGHT_BESIDE_SMALL / 1024
             ),
+            format!(
+                "`initial_max_data` | see [section 6](#6-flow-control) | {first} KiB | {first} KiB |"
+            ),
+            format!("room for more: {first} KiB and twice what was read, at most {twice} MiB"),
             format!("after a time (*softnd*: {} s)", UNUSED.as_secs()),
             format!("{} s until it is complete", ATTEMPT.as_secs()),
             format!("for each UDP socket | {HANDSHAKES} |"),

@@ -9,6 +9,7 @@ mod refused_sends;
 mod stream_io;
 #[cfg(all(test, feature = "ring"))]
 mod tests;
+mod undelivered;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -26,12 +27,14 @@ use slab::Slab;
 
 use self::admission::{Admission, Admittance};
 use self::connection::{Connection, Probing, read_all};
+use super::account::{Account, UndeliveredLimits};
 use super::close_reason;
 use super::config::{GATHERED, LONGEST_FPDU, OFFLOAD, Settings};
 use super::congestion::{self, InFlight};
 use super::handshake_sends::{Handed, SENDING};
 use super::preamble::ErrorCode;
 use super::quic_stream::{QuicStream, Stage};
+use super::received_frames::Frame;
 use super::refusals::{Refusal, Refusals};
 use super::security::OnFailure;
 use super::send_buffers::SendBuffers;
@@ -68,6 +71,10 @@ pub(super) struct QuicEndpoint {
     listener: Option<Listening>,
     deadlines: BTreeSet<(Instant, Deadline)>,
     admission: Admission,
+    /// Octets that cannot be delivered.
+    account: Account,
+    /// Memory for the frames of a datagram.
+    frames: Vec<Frame>,
     /// Memory for packets that are being made.
     packets: Vec<u8>,
     /// Packets to be sent first, because the socket was full.
@@ -160,6 +167,7 @@ impl QuicEndpoint {
         local: SocketAddr,
         on_failure: OnFailure,
         (refusals, in_flight): (Arc<Refusals>, Arc<InFlight>),
+        undelivered: UndeliveredLimits,
     ) -> Self {
         Self {
             endpoint,
@@ -170,6 +178,8 @@ impl QuicEndpoint {
             listener: None,
             deadlines: BTreeSet::new(),
             admission: Admission::default(),
+            account: Account::new(undelivered),
+            frames: Vec::new(),
             packets: Vec::new(),
             blocked: VecDeque::new(),
             hopeless: Vec::new(),
@@ -254,10 +264,13 @@ impl QuicEndpoint {
                 Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                     if let Some(key) = self.by_handle(handle) {
                         self.connections[key].quic.handle_event(event);
+                        self.note_frames(key, datagram.len(), outside.now);
                         self.touch(key);
                     }
                 }
-                Some(DatagramEvent::NewConnection(incoming)) => self.admit(outside, incoming),
+                Some(DatagramEvent::NewConnection(incoming)) => {
+                    self.admit(outside, incoming, datagram.len())
+                }
                 Some(DatagramEvent::Response(transmit)) => {
                     self.refusals.count(Refusal::Datagram);
                     self.answer(outside, &transmit);
@@ -267,7 +280,7 @@ impl QuicEndpoint {
     }
 
     /// Accepts a peer that has sent its first packet, if there is room.
-    fn admit(&mut self, outside: Outside<'_>, incoming: Incoming) {
+    fn admit(&mut self, outside: Outside<'_>, incoming: Incoming, datagram: usize) {
         let from = incoming.remote_address();
         self.packets.clear();
         if self.listener.is_none() {
@@ -303,6 +316,7 @@ impl QuicEndpoint {
                 connection.proved = proved;
                 let key = self.connections.insert(connection);
                 self.set_handle(handle, key);
+                self.note_frames(key, datagram, outside.now);
                 self.settle(outside, key);
             }
             Err(error) => {
@@ -344,7 +358,9 @@ impl QuicEndpoint {
             if self.connections[key].has_moved() {
                 self.begin_path(outside, key);
             }
-            if self.see_events(outside, key) == Seen::Octets {
+            let seen = self.see_events(outside, key);
+            self.set_window(key);
+            if seen == Seen::Octets {
                 self.owe(outside, key);
             } else {
                 self.transmit(outside, key);
@@ -353,6 +369,7 @@ impl QuicEndpoint {
             self.see_deadline(outside, key);
         }
         self.end_hopeless(outside);
+        self.end_undelivered(outside);
     }
 
     /// A connection may have packets to send, later.
@@ -496,6 +513,7 @@ impl QuicEndpoint {
         self.may_be_unused = true;
         self.lose(key, &ConnectionError::Reset);
         let mut connection = self.connections.remove(key);
+        self.drop_undelivered(&connection);
         if !connection.ours {
             self.admission
                 .gone(connection.remote.ip(), connection.proved);
@@ -744,7 +762,11 @@ impl QuicEndpoint {
 
     /// Closes a connection.
     fn close(&mut self, outside: Outside<'_>, key: usize) {
-        let code = VarInt::from_u32(ErrorCode::Closed.number());
+        self.close_with(outside, key, ErrorCode::Closed);
+    }
+
+    fn close_with(&mut self, outside: Outside<'_>, key: usize, code: ErrorCode) {
+        let code = VarInt::from_u32(code.number());
         let connection = &mut self.connections[key];
         congestion::exempt(&connection.quic);
         connection.quic.close(outside.now, code, Bytes::new());

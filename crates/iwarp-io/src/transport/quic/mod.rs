@@ -3,8 +3,10 @@
 //! `docs/internals/iwarp-over-quic.md` specifies the octets on the wire. A [`Quic`] is the transport of one adapter. A `SharedSocket` is
 //! one UDP socket with the connections of QUIC on it; a stream of one of them is a connection of NetworkDirect.
 
+mod account;
 mod adapter_sockets;
 mod addresses_in_use;
+mod arrivals;
 mod close_reason;
 mod config;
 mod congestion;
@@ -14,12 +16,14 @@ mod handshake_sends;
 mod plain_socket;
 pub mod preamble;
 mod quic_stream;
+mod received_frames;
 mod refusals;
 pub mod security;
 mod send_buffers;
 mod shared_socket;
 mod socket;
 mod socket_drivers;
+mod watched_session;
 mod wire;
 
 use std::io;
@@ -27,6 +31,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::account::UndeliveredLimits;
 use self::adapter_sockets::AdapterSockets;
 use self::addresses_in_use::AddressInUse;
 use self::security::Security;
@@ -54,7 +59,20 @@ impl Quic {
     ///
     /// Those of `security`, as [`io::ErrorKind::InvalidInput`].
     pub fn new(environment: Environment, security: &Security) -> io::Result<Self> {
-        AdapterSockets::new(environment, security).map(Self)
+        Self::limited(environment, security, UndeliveredLimits::default())
+    }
+
+    /// Like [`new`](Self::new), with other limits than the default ones.
+    ///
+    /// # Errors
+    ///
+    /// Those of `security`, as [`io::ErrorKind::InvalidInput`].
+    pub fn limited(
+        environment: Environment,
+        security: &Security,
+        undelivered: UndeliveredLimits,
+    ) -> io::Result<Self> {
+        AdapterSockets::new(environment, security, undelivered).map(Self)
     }
 
     pub(super) fn environment(&self) -> &Environment {

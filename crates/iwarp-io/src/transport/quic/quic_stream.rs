@@ -8,6 +8,7 @@ use bytes::Bytes;
 use quinn_proto::StreamId;
 use rustix::io::Errno;
 
+use super::arrivals::Arrivals;
 use super::preamble::PREAMBLE;
 use crate::progress::shared_descriptor::CarriedSource;
 
@@ -37,6 +38,10 @@ pub(super) struct QuicStream {
     pub(super) stage: Stage,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
+    /// The octets that have arrived.
+    pub(super) arrivals: Arrivals,
+    /// The user has sent octets, so that the start-up frames of the peer, if it is the opener, are whole.
+    pub(super) in_use: bool,
     /// Octets that were read ahead of the user.
     pub(super) ahead: Bytes,
     /// Octets that were taken to be sent, and for which the stream had no room yet.
@@ -81,6 +86,8 @@ impl QuicStream {
             stream: None,
             source,
             stage,
+            arrivals: Arrivals::default(),
+            in_use: false,
             local,
             remote,
             ahead: Bytes::new(),

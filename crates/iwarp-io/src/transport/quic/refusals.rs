@@ -13,14 +13,17 @@ pub(super) enum Refusal {
     Connection,
     /// A stream.
     Stream,
+    /// A connection with octets that could not be delivered, when they were too many.
+    Undelivered,
 }
 
 impl Refusal {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::Datagram,
         Self::Unproved,
         Self::Connection,
         Self::Stream,
+        Self::Undelivered,
     ];
 
     const fn name(self) -> &'static str {
@@ -29,6 +32,7 @@ impl Refusal {
             Self::Unproved => "udp.retries",
             Self::Connection => "udp.refused_connections",
             Self::Stream => "udp.refused_streams",
+            Self::Undelivered => "udp.closed_for_undelivered_octets",
         }
     }
 }

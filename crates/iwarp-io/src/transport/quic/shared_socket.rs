@@ -11,6 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use quinn_proto::Endpoint;
 use rustix::io::Errno;
 
+use super::account::UndeliveredLimits;
 use super::config::{self, Settings};
 use super::endpoint::connection::Probing;
 use super::endpoint::{Dial, Outside, QuicEndpoint};
@@ -56,6 +57,7 @@ pub(super) struct Surroundings {
     pub(super) environment: Environment,
     pub(super) drivers: Arc<OnceLock<SocketDrivers>>,
     pub(super) settings: Settings,
+    pub(super) undelivered: UndeliveredLimits,
     pub(super) security: Security,
     pub(super) refusals: Arc<Refusals>,
     /// The fault plan of the adapter, if it has one.
@@ -143,6 +145,7 @@ impl SharedSocket {
         let beginning = around.environment.now();
         let refusals = Arc::clone(&around.refusals);
         let in_flight = Arc::clone(around.settings.in_flight());
+        let undelivered = around.undelivered;
         let shared = Arc::new_cyclic(|this: &Weak<Self>| Self {
             this: this.clone(),
             socket: match faults {
@@ -162,6 +165,7 @@ impl SharedSocket {
                 local,
                 on_failure,
                 (refusals, in_flight),
+                undelivered,
             )),
             timer: Mutex::new(None),
             timer_due: AtomicU64::new(u64::MAX),

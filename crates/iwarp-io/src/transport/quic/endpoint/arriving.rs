@@ -26,6 +26,7 @@ impl QuicEndpoint {
             let Some(stream) = connection.quic.streams().accept(Dir::Bi) else {
                 return;
             };
+            let mut arrivals = connection.undelivered.open(stream);
             if connection.lost {
                 continue;
             }
@@ -33,6 +34,7 @@ impl QuicEndpoint {
                 let peer = connection.remote;
                 limited!(warn, %peer, "streams over UDP are refused: too many have no preamble");
                 connection.break_off(stream, ErrorCode::Limit);
+                self.drop_arrivals(key, &mut arrivals, false);
                 self.refusals.count(Refusal::Stream);
                 continue;
             }
@@ -45,6 +47,7 @@ impl QuicEndpoint {
             let addresses = (local, connection.quic.remote_address());
             let mut flow = QuicStream::new(key, (outside.source)(), stage, addresses);
             flow.stream = Some(stream);
+            flow.arrivals = arrivals;
             let flow = self.flows.insert(flow);
             let connection = &mut self.connections[key];
             connection.flows.insert(stream, flow);
@@ -59,7 +62,11 @@ impl QuicEndpoint {
             Stage::Opening => {}
             Stage::Asked { have } => self.read_answer(key, have),
             Stage::Arriving { octets, have } => self.read_preamble(key, octets, have),
-            Stage::Waiting | Stage::Open => self.raise(key, Edges::READ),
+            Stage::Waiting => {
+                self.read_ahead(key);
+                self.raise(key, Edges::READ);
+            }
+            Stage::Open => self.raise(key, Edges::READ),
         }
     }
 
@@ -98,6 +105,7 @@ impl QuicEndpoint {
         let source = Arc::clone(&listener.source);
         self.raised.push((source, Edges::READ));
         // Octets may be behind the preamble.
+        self.read_ahead(key);
         self.raise(key, Edges::READ | Edges::WRITE);
         self.begin(key, Bytes::from_static(&TAKEN));
     }
@@ -190,12 +198,6 @@ impl QuicEndpoint {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         flow_state.stage = Stage::Open;
-        let connection = flow_state.connection;
-        if let Some(known) = self.connections.get_mut(connection) {
-            known.take();
-            // The peer has to learn of the window.
-            self.touch(connection);
-        }
         Ok(flow)
     }
 

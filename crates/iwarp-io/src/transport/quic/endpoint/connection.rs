@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use quinn_proto::{ConnectionHandle, Dir, StreamId, VarInt};
 
+use super::undelivered::Undelivered;
+use crate::peer_network::PeerNetwork;
 use crate::transport::quic::config::{
-    ATTEMPT, FIRST_STREAMS, HANDSHAKE, UNUSED, WITHOUT_STREAMS, streams, window,
+    ATTEMPT, FIRST_STREAMS, HANDSHAKE, UNUSED, WITHOUT_STREAMS, streams,
 };
 use crate::transport::quic::handshake_sends::HandshakeSends;
 use crate::transport::quic::preamble::ErrorCode;
+use crate::transport::quic::watched_session;
 
 /// A probe that checks if there is a socket at a peer's address, until this is dropped.
 pub(in crate::transport::quic) type Probing = Box<dyn Send>;
@@ -38,8 +41,7 @@ pub(super) struct Connection {
     pub(super) arriving: usize,
     /// Streams that the peer may have open.
     permitted: u32,
-    /// Streams of the peer that were accepted, and the most of them at a time.
-    pub(super) accepted: (usize, usize),
+    pub(super) undelivered: Undelivered,
     /// The next datagram carries a small message.
     pub(super) small_is_next: bool,
     pub(super) deadline: Option<Instant>,
@@ -59,7 +61,9 @@ impl Connection {
         remote: SocketAddr,
         ours: bool,
     ) -> Self {
+        let frames = watched_session::frames_of(&quic);
         Self {
+            undelivered: Undelivered::new(frames, PeerNetwork::of(remote.ip())),
             quic,
             handle,
             remote,
@@ -73,7 +77,6 @@ impl Connection {
             opening: VecDeque::new(),
             arriving: 0,
             permitted: FIRST_STREAMS,
-            accepted: (0, 0),
             small_is_next: false,
             deadline: None,
             may_take: ATTEMPT,
@@ -117,16 +120,6 @@ impl Connection {
     pub(super) fn has_moved(&mut self) -> bool {
         let path = self.quic.remote_address();
         std::mem::replace(&mut self.path, path) != path
-    }
-
-    /// A stream of the peer was accepted. The window that it needs is never taken back, because QUIC cannot do that.
-    pub(super) fn take(&mut self) {
-        let (now, most) = &mut self.accepted;
-        *now += 1;
-        if *now > *most {
-            *most = *now;
-            self.quic.set_receive_window(window(*most));
-        }
     }
 
     /// Ends both directions of a stream with an error code. A direction that has ended already is unchanged.

@@ -14,6 +14,7 @@ use super::{Deadline, Dial, Outside, QuicEndpoint, STALE};
 use crate::progress::readiness::Edges;
 use crate::progress::shared_descriptor::CarriedSource;
 use crate::system_call::of_call;
+use crate::transport::quic::arrivals::Arrivals;
 use crate::transport::quic::config::ATTEMPT;
 use crate::transport::quic::preamble::{ANSWER, ErrorCode, Preamble, TAKEN};
 use crate::transport::quic::quic_stream::{QuicStream, Stage};
@@ -193,6 +194,8 @@ impl QuicEndpoint {
             flow.stage = Stage::Opening;
             (flow.connection, flow.stream.take(), flow.remote)
         };
+        self.close_arrivals(flow);
+        self.flows[flow].arrivals = Arrivals::default();
         let mut may_take = ATTEMPT;
         if let Some(connection) = self.connections.get_mut(old) {
             if !connection.is_confirmed() {

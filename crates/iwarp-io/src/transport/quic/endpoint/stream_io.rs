@@ -15,7 +15,7 @@ use super::{Deadline, Outside, QuicEndpoint};
 use crate::error_number::EPIPE;
 use crate::progress::readiness::Edges;
 use crate::progress::shared_descriptor::CarriedSource;
-use crate::transport::quic::config::{GATHERED, ORPHAN, URGENT};
+use crate::transport::quic::config::{AHEAD, GATHERED, ORPHAN, URGENT};
 use crate::transport::quic::preamble::ErrorCode;
 use crate::transport::quic::quic_stream::{QuicStream, Stage};
 
@@ -79,6 +79,7 @@ impl QuicEndpoint {
         let connection = &mut self.connections[flow.connection];
         let (outcome, widened) = read_stream(connection, stream, &mut into[count..]);
         self.widened |= widened;
+        self.delivered(key, outcome.count());
         let flow = &mut self.flows[key];
         flow.received = flow.received.saturating_add(outcome.count());
         let goes_on = matches!(outcome, Outcome::Blocked(_));
@@ -122,6 +123,8 @@ impl QuicEndpoint {
         let connection = &mut self.connections[flow.connection];
         let (outcome, revoked, widened) = place_stream(connection, stream, table, place);
         self.widened |= widened;
+        let unplaced = revoked.as_ref().map_or(0, Bytes::len);
+        self.delivered(key, outcome.count() + unplaced);
         let flow = &mut self.flows[key];
         flow.received = flow.received.saturating_add(outcome.count());
         let (placed, goes_on) = match outcome {
@@ -158,6 +161,29 @@ impl QuicEndpoint {
             Ok(behind) => Ok(Some(placed + behind)),
             // An end or an error is read next, too.
             Err(_) => Ok(Some(placed)),
+        }
+    }
+
+    /// Reads the first octets of a stream before it has a user.
+    pub(super) fn read_ahead(&mut self, key: usize) {
+        let flow = &mut self.flows[key];
+        let have = flow.ahead.len();
+        let Some(stream) = flow.stream.filter(|_| !flow.ended && have < AHEAD) else {
+            return;
+        };
+        let mut octets = [0; AHEAD];
+        octets[..have].copy_from_slice(&flow.ahead);
+        let connection = &mut self.connections[flow.connection];
+        let (outcome, _) = read_stream(connection, stream, &mut octets[have..]);
+        self.delivered(key, outcome.count());
+        let flow = &mut self.flows[key];
+        flow.ahead = Bytes::copy_from_slice(&octets[..have + outcome.count()]);
+        match outcome {
+            Outcome::Blocked(_) => {}
+            Outcome::Ended(_) => flow.ended = true,
+            Outcome::Reset(_) => {
+                flow.broken.get_or_insert(Errno::CONNRESET);
+            }
         }
     }
 
@@ -206,6 +232,7 @@ impl QuicEndpoint {
         key: usize,
         octets: &[u8],
     ) -> io::Result<usize> {
+        self.begin_use(key);
         if !self.send_unsent(key)? {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -239,6 +266,7 @@ impl QuicEndpoint {
         if batch.is_empty() {
             return Ok((0, Sent::All));
         }
+        self.begin_use(key);
         if !self.send_unsent(key)? {
             return Ok((0, Sent::WouldBlock));
         }
@@ -392,6 +420,7 @@ impl QuicEndpoint {
         if let Some(stream) = flow.stream {
             // Also if the peer has broken it: one direction may be left.
             self.connections[flow.connection].break_off(stream, ErrorCode::Aborted);
+            self.close_arrivals(key);
         }
     }
 
@@ -411,6 +440,7 @@ impl QuicEndpoint {
             }
             _ => {}
         }
+        self.close_arrivals(key);
         let flow = &mut self.flows[key];
         if flow.unsent.is_empty() || flow.broken.is_some() || flow.stopped {
             self.remove_flow(key);
@@ -428,7 +458,11 @@ impl QuicEndpoint {
     pub(super) fn remove_flow(&mut self, key: usize) {
         self.may_be_unused = true;
         self.clear_stale(key);
-        let flow = self.flows.remove(key);
+        let mut flow = self.flows.remove(key);
+        self.drop_arrivals(flow.connection, &mut flow.arrivals, flow.in_use);
+        if flow.in_use {
+            self.end_use(flow.connection);
+        }
         if let Some(until) = flow.orphan {
             self.deadlines.remove(&(until, Deadline::Orphan(key)));
         }
@@ -437,11 +471,12 @@ impl QuicEndpoint {
                 && connection.flows.get(&stream) == Some(&key)
             {
                 connection.flows.remove(&stream);
-                match flow.stage {
-                    Stage::Arriving { .. } => connection.arriving -= 1,
-                    Stage::Open if !connection.ours => connection.accepted.0 -= 1,
-                    _ => {}
+                if matches!(flow.stage, Stage::Arriving { .. }) {
+                    connection.arriving -= 1;
                 }
+                // Nothing is kept for a stream without a user. Mostly the peer knows already.
+                let code = VarInt::from_u32(ErrorCode::Aborted.number());
+                let _ = connection.quic.recv_stream(stream).stop(code);
             }
             if flow.stage == Stage::Opening {
                 connection.opening.retain(|opening| *opening != key);

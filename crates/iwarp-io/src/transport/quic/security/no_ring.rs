@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use quinn_proto::crypto;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -20,10 +21,20 @@ pub(super) fn endpoint() -> Result<quinn_proto::EndpointConfig, SecurityError> {
     Err(SecurityError::NoCryptography)
 }
 
-pub(super) fn client(_: rustls::ClientConfig) -> Result<quinn_proto::ClientConfig, SecurityError> {
+pub(super) fn client_crypto(
+    _: rustls::ClientConfig,
+) -> Result<Arc<dyn crypto::ClientConfig>, SecurityError> {
     Err(SecurityError::NoCryptography)
 }
 
-pub(super) fn server(_: rustls::ServerConfig) -> Result<quinn_proto::ServerConfig, SecurityError> {
+pub(super) fn server_crypto(
+    _: rustls::ServerConfig,
+) -> Result<Arc<dyn crypto::ServerConfig>, SecurityError> {
+    Err(SecurityError::NoCryptography)
+}
+
+pub(super) fn server(
+    _: Arc<dyn crypto::ServerConfig>,
+) -> Result<quinn_proto::ServerConfig, SecurityError> {
     Err(SecurityError::NoCryptography)
 }

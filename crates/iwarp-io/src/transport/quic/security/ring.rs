@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use quinn_proto::crypto;
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ED25519, SerialNumber};
 use rustls::CipherSuite;
@@ -48,18 +49,25 @@ pub(super) fn endpoint() -> Result<quinn_proto::EndpointConfig, SecurityError> {
     Ok(quinn_proto::EndpointConfig::default())
 }
 
-/// The settings of clients with this TLS.
-pub(super) fn client(
+/// The cryptography of clients with this TLS.
+pub(super) fn client_crypto(
     tls: rustls::ClientConfig,
-) -> Result<quinn_proto::ClientConfig, SecurityError> {
+) -> Result<Arc<dyn crypto::ClientConfig>, SecurityError> {
     let tls = QuicClientConfig::try_from(tls).map_err(failed)?;
-    Ok(quinn_proto::ClientConfig::new(Arc::new(tls)))
+    Ok(Arc::new(tls))
 }
 
-/// The settings of servers with this TLS, and with a new key for the tokens by which addresses are validated.
-pub(super) fn server(
+/// The cryptography of servers with this TLS.
+pub(super) fn server_crypto(
     tls: rustls::ServerConfig,
-) -> Result<quinn_proto::ServerConfig, SecurityError> {
+) -> Result<Arc<dyn crypto::ServerConfig>, SecurityError> {
     let tls = QuicServerConfig::try_from(tls).map_err(failed)?;
-    Ok(quinn_proto::ServerConfig::with_crypto(Arc::new(tls)))
+    Ok(Arc::new(tls))
+}
+
+/// The settings of servers with this cryptography, and with a new key for the tokens by which addresses are validated.
+pub(super) fn server(
+    crypto: Arc<dyn crypto::ServerConfig>,
+) -> Result<quinn_proto::ServerConfig, SecurityError> {
+    Ok(quinn_proto::ServerConfig::with_crypto(crypto))
 }

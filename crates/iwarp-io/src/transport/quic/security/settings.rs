@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use quinn_proto::crypto;
 use rustls::NoKeyLog;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
@@ -189,7 +190,14 @@ impl Security {
     ///
     /// Those of [`Credentials::of_process`].
     pub fn client_config(&self) -> Result<quinn_proto::ClientConfig, SecurityError> {
-        provider::client(self.client_tls()?)
+        Ok(quinn_proto::ClientConfig::new(self.client_crypto()?))
+    }
+
+    /// The cryptography of connections to servers.
+    pub(in super::super) fn client_crypto(
+        &self,
+    ) -> Result<Arc<dyn crypto::ClientConfig>, SecurityError> {
+        provider::client_crypto(self.client_tls()?)
     }
 
     /// The TLS of connections to servers.
@@ -215,7 +223,15 @@ impl Security {
     ///
     /// Those of [`Credentials::of_process`].
     pub fn server_config(&self) -> Result<quinn_proto::ServerConfig, SecurityError> {
-        provider::server(self.server_tls()?)
+        self.server_config_with(|crypto| crypto)
+    }
+
+    /// Like [`server_config`](Self::server_config), with other cryptography made of that of this adapter.
+    pub(in super::super) fn server_config_with(
+        &self,
+        with: impl FnOnce(Arc<dyn crypto::ServerConfig>) -> Arc<dyn crypto::ServerConfig>,
+    ) -> Result<quinn_proto::ServerConfig, SecurityError> {
+        provider::server(with(provider::server_crypto(self.server_tls()?)?))
     }
 
     /// The TLS of connections from clients.

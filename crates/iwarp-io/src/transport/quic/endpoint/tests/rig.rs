@@ -12,6 +12,7 @@ use quinn_proto::{
 
 use crate::progress::readiness::Edges;
 use crate::progress::shared_descriptor::{CarriedSource, Carrier};
+use crate::transport::quic::account::UndeliveredLimits;
 use crate::transport::quic::config::{self, Settings};
 use crate::transport::quic::endpoint::{Outside, QuicEndpoint};
 use crate::transport::quic::preamble::{ErrorCode, Preamble, TAKEN};
@@ -50,6 +51,11 @@ impl Rig {
     }
 
     pub(super) fn of(security: &Security) -> Self {
+        Self::limited(security, UndeliveredLimits::default())
+    }
+
+    /// An endpoint with these limits of octets that cannot be delivered.
+    pub(super) fn limited(security: &Security, undelivered: UndeliveredLimits) -> Self {
         let world = World::new(7, Conditions::default());
         let socket = Socket::Plain(PlainSocket::of_world(&world, SERVER).unwrap());
         let settings = Settings::new(security).unwrap();
@@ -63,6 +69,7 @@ impl Rig {
             SERVER,
             security.told_of_failures(),
             (Arc::default(), Arc::clone(settings.in_flight())),
+            undelivered,
         );
         state.listen(source()).unwrap();
         Self {
@@ -209,7 +216,8 @@ impl Peer {
         let connected = self
             .endpoint
             .connect(now, self.client.clone(), SERVER, "10.0.0.1");
-        let (handle, connection) = connected.unwrap();
+        let (handle, mut connection) = connected.unwrap();
+        connection.set_receive_window(VarInt::MAX);
         self.connections.insert(handle, connection);
         handle
     }

@@ -314,7 +314,7 @@ fn stolen(credentials: &Credentials) -> CertifiedKey {
 
 /// Connects a client with this TLS to a server.
 fn from_client(tls: rustls::ClientConfig, server: &Security) -> Pump {
-    let config = provider::client(tls).unwrap();
+    let config = quinn_proto::ClientConfig::new(provider::client_crypto(tls).unwrap());
     let mut pump = Pump::between(config, server.server_config().unwrap(), "192.0.2.7");
     pump.run();
     pump
@@ -322,7 +322,7 @@ fn from_client(tls: rustls::ClientConfig, server: &Security) -> Pump {
 
 /// Connects a client to a server with this TLS.
 fn to_server(client: &Security, tls: rustls::ServerConfig) -> Pump {
-    let config = provider::server(tls).unwrap();
+    let config = provider::server(provider::server_crypto(tls).unwrap()).unwrap();
     let name = client.name_of(SERVER);
     let mut pump = Pump::between(client.client_config().unwrap(), config, &name);
     pump.run();

@@ -1,5 +1,6 @@
 mod files;
 mod fingerprint;
+mod frames;
 mod handshake;
 mod peers;
 mod pump;

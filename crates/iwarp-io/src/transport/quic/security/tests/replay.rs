@@ -17,14 +17,14 @@ fn long() -> Credentials {
 fn accepting() -> ServerConfig {
     let mut tls = tls_of_server(&[ALPN], (*long().certified()).clone());
     tls.max_early_data_size = u32::MAX;
-    provider::server(tls).unwrap()
+    provider::server(provider::server_crypto(tls).unwrap()).unwrap()
 }
 
 /// A client that resumes sessions and sends early data.
 fn hasty() -> ClientConfig {
     let mut tls = tls_of_client(&[ALPN], None);
     tls.enable_early_data = true;
-    provider::client(tls).unwrap()
+    ClientConfig::new(provider::client_crypto(tls).unwrap())
 }
 
 /// The outcome of a connection on which the client wrote before the first datagram, if it could.
