@@ -25,13 +25,13 @@ mod nd_udp;
 #[cfg(target_os = "linux")]
 mod nd_unreachable;
 mod nd_wire_conform;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+mod networks;
+mod one_processor;
 #[cfg(target_os = "linux")]
 mod packages;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod privileged;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
-mod networks;
-mod one_processor;
 mod promises;
 mod repository;
 mod rows;

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netdirect::{Adapter, AdapterId, Overlapped, Provider, Started, Status};
+use netdirect_com::import::TrustedLibrary;
 use netdirect_conform::{Selection, Target};
 use softnd::Options;
 use softnd_tests::c_programs::CProgram;
@@ -48,7 +49,7 @@ fn library() -> PathBuf {
 
 /// Every way to the adapters of ND2, with its name.
 fn providers() -> [(&'static str, Arc<dyn Provider>); 3] {
-    let com = netdirect_com::import::provider(&library()).unwrap();
+    let com = netdirect_com::import::provider(TrustedLibrary { path: &library() }).unwrap();
     [
         ("the traits", softnd::provider(Options::default())),
         ("UDP", softnd::udp_provider(Options::default())),

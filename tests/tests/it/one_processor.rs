@@ -16,6 +16,7 @@ use netdirect::{
     Overlapped, Provider, QueuePair, QueuePairOptions, ReadLimits, RequestType, Sge, ext,
 };
 use netdirect_async::{AsyncAdapter, Connection, Endpoint, ListenerOptions, RegisteredBuffer};
+use netdirect_com::import::TrustedLibrary;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use softnd_tests::{nd, tool};
 
@@ -272,7 +273,7 @@ fn with_one_processor(name: &str, test: impl FnOnce()) {
 
 fn of_com() -> Arc<dyn Provider> {
     let library = nd::binary().with_file_name("libsoftnd.so");
-    netdirect_com::import::provider(&library).unwrap()
+    netdirect_com::import::provider(TrustedLibrary { path: &library }).unwrap()
 }
 
 #[test]
