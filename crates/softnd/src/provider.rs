@@ -176,10 +176,11 @@ impl Provider {
 
     /// The adapters of the interfaces of the host, in their order.
     fn interfaces_of_host(&self, found: Vec<NetworkInterface>) -> Vec<Interface> {
+        let all: Vec<IpAddr> = found.iter().flat_map(|one| one.addresses.clone()).collect();
         let interfaces = found.into_iter().map(|found| {
             let mut listed = found.addresses;
             if found.is_loopback {
-                self.add_loopback_aliases(&mut listed);
+                self.add_loopback_aliases(&mut listed, &all);
             }
             listed.retain(|address| self.is_wanted(*address));
             Interface {
@@ -224,11 +225,12 @@ impl Provider {
         Ok(found.into_iter().map(Interface::of_address).collect())
     }
 
-    /// Adds the loopback addresses that the options ask for. The system lists only 127.0.0.1, but all of 127.0.0.0/8 is local.
-    fn add_loopback_aliases(&self, listed: &mut Vec<IpAddr>) {
+    /// Adds the loopback addresses that the options ask for, unless they are among `all` that interfaces have. The system lists only
+    /// 127.0.0.1, but all of 127.0.0.0/8 is local.
+    fn add_loopback_aliases(&self, listed: &mut Vec<IpAddr>, all: &[IpAddr]) {
         let own = LocalAddresses::of_interface(listed.clone(), true);
         for &wanted in self.options.addresses.iter().flatten() {
-            if own.serves(wanted) && !listed.contains(&wanted) {
+            if own.serves(wanted) && !all.contains(&wanted) && !listed.contains(&wanted) {
                 listed.push(wanted);
             }
         }

@@ -362,10 +362,11 @@ fn the_loopback_network_belongs_to_the_loopback_interface() {
     inside(test, &network.join("; "), || {
         let (a0, lo) = ("127.3.0.1 10.1.0.1", "127.0.0.1 127.0.0.9 127.1.0.1 ::1");
         nd2_has(&[a0, lo], &["127.0.0.77", "127.255.255.254"]);
-        let named = ["127.0.0.77", "127.1.0.1"].map(|address| address.parse::<IpAddr>().unwrap());
+        let named = ["127.0.0.77", "127.1.0.1", "127.3.0.1"]
+            .map(|address| address.parse::<IpAddr>().unwrap());
         let options = Options::default().addresses(named);
         let provider = softnd::provider(options);
-        assert_eq!(adapters(&*provider), ["127.1.0.1 127.0.0.77"]);
+        assert_eq!(adapters(&*provider), ["127.3.0.1", "127.1.0.1 127.0.0.77"]);
         verbs_has(
             &[&format!("softnd0: {a0}")],
             &["softnd0 127.0.0.77", "softnd0 127.3.0.1"],

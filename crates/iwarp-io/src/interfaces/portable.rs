@@ -12,9 +12,10 @@ pub(super) fn lists() -> io::Result<Lists> {
     for found in if_addrs::get_if_addrs()? {
         let known = lists.links.iter().position(|link| link.name == found.name);
         let at = known.unwrap_or_else(|| {
+            let place = u32::try_from(lists.links.len()).unwrap_or(0);
             lists.links.push(Link {
-                // A number that the system does not use stands for an interface that has gone meanwhile.
-                index: found.index.unwrap_or(u32::MAX),
+                // An interface that has gone meanwhile has no number: one that the system does not use stands for it.
+                index: found.index.unwrap_or(u32::MAX - place),
                 name: found.name.clone(),
                 flags: LinkFlags::UP,
                 mtu: 1500,
