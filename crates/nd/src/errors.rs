@@ -180,8 +180,8 @@ impl Failure {
         match error.kind() {
             // Ports below 1024, and addresses that stand for all hosts of a network, to which connecting is forbidden.
             io::ErrorKind::PermissionDenied => failure.advise(
-                "name the address of one host and a port above 1023, or look for a rule that forbids it (a firewall here or, over IPv6, on \
-                 the way, routes, seccomp, SELinux)",
+                "name the address of one host and a port above 1023, or look for a rule of this machine that forbids it (its firewall and \
+                 routes, seccomp, SELinux) or, over IPv6, for a firewall on the way",
             ),
             io::ErrorKind::ConnectionRefused => {
                 failure.advise("check address and port, and that the other side listens there")
