@@ -185,7 +185,7 @@ impl Endpoint {
     pub fn post(
         &self,
         parts: impl IntoIterator<Item = BufferPart>,
-        call: impl FnOnce(&dyn QueuePair, u64, &[Sge]) -> Result<()>,
+        call: impl Fn(&dyn QueuePair, u64, &[Sge]) -> Result<()>,
     ) -> Request {
         let (sges, kept): (Vec<_>, Vec<_>) = parts
             .into_iter()
@@ -201,7 +201,7 @@ impl Endpoint {
         flags: OpFlags,
         argument: u32,
         parts: impl IntoIterator<Item = BufferPart>,
-        call: impl FnOnce(&dyn QueuePair, u64, &[Sge]) -> Result<()>,
+        call: impl Fn(&dyn QueuePair, u64, &[Sge]) -> Result<()>,
     ) -> Request {
         if flags.contains(OpFlags::SILENT_SUCCESS) {
             let status = Status::invalid_parameter(argument);

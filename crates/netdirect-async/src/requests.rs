@@ -202,10 +202,18 @@ impl Requests {
     pub(crate) fn post(
         self: &Arc<Self>,
         kept: Vec<RegisteredBuffer>,
-        post: impl FnOnce(u64) -> Result<()>,
+        post: impl Fn(u64) -> Result<()>,
     ) -> Request {
         let posted = self.enter(kept).and_then(|context| {
-            let posted = post(context);
+            let mut posted = post(context);
+            if posted
+                .as_ref()
+                .is_err_and(|error| error.status() == Status::NO_MORE_ENTRIES)
+            {
+                // Slots of the queue pair are used until their results are taken, and the client does not take results itself.
+                self.take_results();
+                posted = post(context);
+            }
             posted.inspect_err(|_| self.not_posted(context))?;
             Ok(context)
         });

@@ -120,12 +120,18 @@ pub trait SharedReceiveQueue: OverlappedObject {
     /// # Errors
     ///
     /// - [`BUFFER_OVERFLOW`](crate::Status::BUFFER_OVERFLOW): the entries are longer than the adapter's `max_transfer_length`.
-    /// - [`NO_MORE_ENTRIES`](crate::Status::NO_MORE_ENTRIES): the queue is full.
+    /// - [`NO_MORE_ENTRIES`](crate::Status::NO_MORE_ENTRIES): the queue is full. A Receive has its slot until the client has taken the
+    ///   result from the completion queue of the queue pair that has used it.
     /// - [`DATA_OVERRUN`](crate::Status::DATA_OVERRUN): there are too many entries.
     fn receive(&self, context: u64, sges: &[Sge]) -> Result<()>;
 }
 
 /// `IND2QueuePair`: the data path of one connection.
+///
+/// A request has a slot of the initiator queue or the receive queue until the client has taken its result
+/// ([`get_results`](CompletionQueue::get_results)), whatever the state of the queue pair. Without a free slot a call fails with
+/// [`NO_MORE_ENTRIES`](crate::Status::NO_MORE_ENTRIES). So a completion queue as deep as all queues whose results it gets never overflows.
+/// A request with `SILENT_SUCCESS` that succeeds has its slot until it is done.
 ///
 /// Every request produces one [`CompletionResult`] with the `context` of its call, except a request with
 /// [`OpFlags::SILENT_SUCCESS`] that succeeds (CQ-045). If a call fails, the queue pair can still be used (QP-002). If a request

@@ -107,7 +107,7 @@ impl SharedReceiveQueue {
     ///
     /// # Errors
     ///
-    /// ENOMEM when the queue is full, EINVAL for too many SGEs.
+    /// ENOMEM when the queue is full: a Receive has its slot until the program has taken its completion. EINVAL for too many SGEs.
     pub fn post_receive(&self, wr_id: u64, sges: &[Sge]) -> Result<()> {
         with_sges(sges, |sges| {
             self.receives.post(wr_id, sges).map_err(post_error)
@@ -133,7 +133,7 @@ impl SharedReceiveQueue {
             .map_err(|why| match why {
                 CannotModify::TooMany => Error::new(
                     Errno::INVAL,
-                    "more Receives are posted than the new depth holds",
+                    "more Receives are posted, or have completions to be polled, than the new depth holds",
                 ),
                 CannotModify::OutOfMemory => no_memory(),
             })?;

@@ -96,6 +96,12 @@ fn threads_share_a_completion_queue() {
     keeps("threads", &[]);
 }
 
+/// SEC-018: the slot of a request is used until its completion was polled.
+#[test]
+fn a_program_that_polls_nothing_overruns_no_queue() {
+    keeps("slots", &[]);
+}
+
 #[test]
 fn polls_yield_on_one_processor() {
     keeps_with("one_processor", &["2"], &[]);

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::common::{ALL, LONG, Network, block_on, everywhere, poll};
-use futures_util::future::{join, join_all};
+use futures_util::future::{FutureExt as _, join, join_all};
 use netdirect::{
     AtomicOp, Buffer, Call, Error, Fault, MemoryRegion, OpFlags, QueuePairOptions, ReadLimits,
     RemoteAddress, RequestType, SharedReceiveQueueOptions, Status,
@@ -294,6 +294,30 @@ fn requests_that_are_awaited_in_any_order_get_their_own_results() {
                 sent.unwrap();
             }
         });
+    });
+}
+
+/// Requests that have ended take no room in the queues of a queue pair, though no future was polled since.
+#[test]
+fn requests_that_have_ended_take_no_room_before_they_are_awaited() {
+    everywhere(|network| {
+        let (here, there) = pair(network);
+        let receives: Vec<_> = (0..64).map(|_| there.endpoint.receive([])).collect();
+        let full = receives.into_iter().filter_map(|receive| {
+            let ended = receive.now_or_never()?;
+            Some(ended.unwrap_err().status())
+        });
+        let full: Vec<_> = full.collect();
+        assert_eq!(full, [Status::NO_MORE_ENTRIES; 32]);
+        // The Receives were dropped, and messages use them. An answer shows that they have.
+        let sends: Vec<_> = (0..32).map(|_| here.endpoint.send([], NONE)).collect();
+        assert!(block_on(join_all(sends)).iter().all(Result::is_ok));
+        let from = there.memory.remote(0);
+        block_on(here.endpoint.read([here.memory.part(..4)], from, NONE)).unwrap();
+        let receives: Vec<_> = (0..32).map(|_| there.endpoint.receive([])).collect();
+        let sends = join_all((0..32).map(|_| here.endpoint.send([], NONE)));
+        let (received, _) = block_on(join(join_all(receives), sends));
+        assert!(received.iter().all(Result::is_ok));
     });
 }
 

@@ -7,7 +7,7 @@ use netdirect::{
 };
 use std::sync::Arc;
 
-use crate::common::ending::{ENDINGS, Watched, watched};
+use crate::common::ending::{ENDINGS, Watched, silent, watched};
 use crate::common::*;
 
 const NONE: OpFlags = OpFlags::empty();
@@ -112,6 +112,24 @@ fn sec_018_a_client_that_takes_no_results_is_refused_after_every_end() {
         let name = format!("{ending:?}");
         ends(&name, watched(ending));
     }
+}
+
+/// The peer says nothing and ends nothing, until it is gone.
+#[test]
+fn sec_018_a_client_with_a_silent_peer_is_refused() {
+    let (side, qp, connector, peer) = silent();
+    side.cq.resize(u32::try_from(2 * DEPTH).unwrap()).unwrap();
+    let broken = breakdown(&side.cq);
+    for _ in 0..3 {
+        fill(receive(&qp));
+        fill(send(&qp));
+    }
+    peer.reset();
+    run(|overlapped| connector.notify_disconnect(overlapped)).unwrap();
+    fill(receive(&qp));
+    fill(send(&qp));
+    assert_eq!(take_all(&side.cq), [DEPTH; 2]);
+    assert_eq!(broken.poll(), Status::PENDING);
 }
 
 #[test]

@@ -75,8 +75,8 @@ impl QueuePair {
     ///
     /// # Errors
     ///
-    /// EINVAL before RTS, for too many SGEs or octets, and for inline data of a Read; ENOMEM when the queue is full. In error a request is
-    /// accepted and comes back flushed.
+    /// EINVAL before RTS, for too many SGEs or octets, and for inline data of a Read; ENOMEM when the queue is full: a request has its slot
+    /// until the program has taken its completion, or, without one, until it is done. In error a request is accepted and comes back flushed.
     #[inline]
     pub fn post_send(&self, request: &SendRequest<'_>) -> Result<()> {
         self.check_may_post()?;
@@ -157,8 +157,8 @@ impl QueuePair {
     ///
     /// # Errors
     ///
-    /// EINVAL in RESET, for too many SGEs, and if the queue pair uses a shared receive queue; ENOMEM when the queue is full. In error a
-    /// Receive is accepted and comes back flushed.
+    /// EINVAL in RESET, for too many SGEs, and if the queue pair uses a shared receive queue; ENOMEM when the queue is full: a Receive
+    /// has its slot until the program has taken its completion. In error a Receive is accepted and comes back flushed.
     pub fn post_receive(&self, wr_id: u64, sges: &[Sge]) -> Result<()> {
         let owner = self.endpoint.owner();
         if owner.shared.is_some() {

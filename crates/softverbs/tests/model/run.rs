@@ -169,6 +169,16 @@ impl Run<'_> {
                     (false, _) => end.post(random, &peer.region),
                 },
             ),
+            // A program that posts until it is refused, and polls nothing meanwhile.
+            6 if self.random.once_in(12) => self.with_end(|end, peer, random, shared| {
+                for _ in 0..30 {
+                    end.post(random, &peer.region);
+                }
+                let Some(shared) = shared else {
+                    return (0..20).for_each(|_| end.post_receive());
+                };
+                (0..20).for_each(|_| shared.post());
+            }),
             6..=10 => self.with_end(|end, peer, random, _| end.post(random, &peer.region)),
             11 => self.with_end(|end, _, random, _| {
                 end.cq.request_notification(random.once_in(2));
