@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use softnd_tests::nd;
 use softnd_tests::{args, tool};
 use tempfile::TempDir;
@@ -23,6 +23,7 @@ impl Machine {
     /// `None` if this user is not root, after a message that names the skipped test.
     fn new() -> Option<Self> {
         tool::find("setpriv")?;
+        tool::find("timeout")?;
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         let machine = Self { folder };
@@ -49,8 +50,10 @@ impl Machine {
 
     /// `nd` as this user.
     fn as_user(&self, user: u32, arguments: &[&str]) -> Command {
-        let mut command = Command::new("setpriv");
+        let mut command = Command::new("timeout");
+        // The limit only ends a hang.
         command
+            .args(["60", "setpriv"])
             .args([&format!("--reuid={user}"), &format!("--regid={user}")])
             .arg("--clear-groups")
             .arg(self.path("nd"))
@@ -83,11 +86,13 @@ impl Machine {
     }
 }
 
-/// Has a second name lead to a file, or a copy of it.
+/// Has a second name lead to a program, or makes a copy. Another process copies: one that another thread begins meanwhile would keep the copy
+/// open to be written, so that it could not be run (ETXTBSY).
 fn copied(from: &Path, to: &Path) {
-    fs::hard_link(from, to)
-        .or_else(|_| fs::copy(from, to).map(drop))
-        .unwrap();
+    if fs::hard_link(from, to).is_err() {
+        let copied = Command::new("cp").args([from, to]).status();
+        assert!(copied.unwrap().success(), "{}", from.display());
+    }
 }
 
 /// A file of this user.
@@ -222,6 +227,11 @@ fn captures_go_to_no_file_that_another_user_has_made() {
     link(&at("link"), &at("pipe"), BOB);
     file(&at("file"), ANN, 0o666);
     pipe(&at("of-root"), 0);
+    // Whatever is opened does not wait for a reader.
+    let _readers = ["pipe", "of-root"].map(|name| {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        rustix::fs::open(at(name), flags, Mode::empty()).unwrap()
+    });
     file(&at("of-bob"), BOB, 0o600);
     fs::hard_link(at("of-bob"), at("second")).unwrap();
     for (name, why) in [
@@ -232,7 +242,6 @@ fn captures_go_to_no_file_that_another_user_has_made() {
         ("of-bob", "it has 2 names"),
     ] {
         let path = at(name).into_os_string().into_string().unwrap();
-        // It does not wait for a reader of the pipe.
         let refused = machine.output(BOB, &["demo", "--capture", &path]);
         assert_refused(&refused, why);
     }

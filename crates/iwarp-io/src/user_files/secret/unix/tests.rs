@@ -146,8 +146,8 @@ fn pipes_of_others_are_refused_and_not_opened() {
     if !give_away(&pipe) {
         return;
     }
-    // To open a pipe without a reader would wait for one. With a reader it would end for the reader when it is closed.
-    for has_reader in [false, true] {
+    // With a reader, whatever is written would be read. Without one, to open the pipe would wait.
+    for has_reader in [true, false] {
         let mut reader = has_reader.then(|| reader(&pipe));
         for name in [&pipe, &link] {
             assert_refused(Capture::create(name), "another user");
