@@ -15,6 +15,7 @@ pub(crate) struct Rights {
     pub(crate) local_write: bool,
     pub(crate) remote_read: bool,
     pub(crate) remote_write: bool,
+    pub(crate) remote_atomic: bool,
 }
 
 #[derive(Debug)]
@@ -159,16 +160,16 @@ impl Memory for VecMemory {
     ) -> Result<Span, AccessError> {
         assert_ne!(len, 0, "empty messages are not checked");
         let inner = self.0.borrow();
-        let allows = |read: bool, write: bool| match need {
-            Access::RemoteRead => read,
-            Access::RemoteWrite => write,
-            Access::Atomic => read && write,
-        };
         if let Some((slot, region)) = inner.region(at.stag) {
             if region.pd != who.pd {
                 return Err(AccessError::NotAssociated);
             }
-            if !allows(region.rights.remote_read, region.rights.remote_write) {
+            let allowed = match need {
+                Access::RemoteRead => region.rights.remote_read,
+                Access::RemoteWrite => region.rights.remote_write,
+                Access::Atomic => region.rights.remote_atomic,
+            };
+            if !allowed {
                 return Err(AccessError::Rights);
             }
             return Ok(Span::new(
@@ -183,7 +184,7 @@ impl Memory for VecMemory {
         if stream != who.stream {
             return Err(AccessError::NotAssociated);
         }
-        if !allows(bind.read, bind.write) {
+        if !bind.rights.allow(need) {
             return Err(AccessError::Rights);
         }
         let (_, region) = inner.region(bind.region).ok_or(AccessError::InvalidSTag)?;
@@ -245,7 +246,7 @@ impl Memory for VecMemory {
     fn bind(&self, bind: &WindowBind, who: Scope) -> Result<(), BindError> {
         let mut inner = self.0.borrow_mut();
         let (_, region) = inner.region(bind.region).ok_or(BindError::Access)?;
-        if region.pd != who.pd || (bind.write && !region.rights.local_write) {
+        if region.pd != who.pd || (bind.rights.write && !region.rights.local_write) {
             return Err(BindError::Access);
         }
         range(region, bind.address, bind.length).map_err(|_| BindError::Access)?;

@@ -8,8 +8,8 @@ use iwarp::mpa::fpdu;
 use iwarp::{
     AtomicOp, Completion, Connection, CopiedPayload, Event, InitiatorWqe, Markers, Memory as _,
     Operation, OwnQueue, Payload, Pd, PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress,
-    RequestKind, Role, STag, Scope, Sge, StreamConfig, StreamEnd, StreamId, TxBatch, TxLimit,
-    WindowBind, WindowId, WqeStatus,
+    RemoteRights, RequestKind, Role, STag, Scope, Sge, StreamConfig, StreamEnd, StreamId, TxBatch,
+    TxLimit, WindowBind, WindowId, WqeStatus,
 };
 
 use crate::input::Input;
@@ -166,6 +166,7 @@ fn registered() -> VecMemory {
         local_write: true,
         remote_read: true,
         remote_write: true,
+        remote_atomic: true,
     };
     let source: Vec<u8> = (0..SMALL).map(pattern).collect();
     mem.register(
@@ -530,8 +531,7 @@ impl Side {
             region: TARGET,
             address: BASE + at as u64,
             length: len as u64,
-            read: flags.solicited,
-            write: !flags.inline,
+            rights: RemoteRights::with_both(flags.solicited, !flags.inline),
         };
         if self
             .post(RequestKind::Bind, Operation::Bind(bind), 0, flags)

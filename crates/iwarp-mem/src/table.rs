@@ -414,7 +414,7 @@ pub(crate) fn granted(
     let right = match need {
         Access::RemoteRead => Rights::REMOTE_READ,
         Access::RemoteWrite => Rights::REMOTE_WRITE,
-        Access::Atomic => Rights::REMOTE_READ | Rights::REMOTE_WRITE, // RDMAPX-011
+        Access::Atomic => Rights::REMOTE_ATOMIC, // RDMAPX-011
     };
     if !view.backing.rights.contains(right) {
         return Err(AccessError::Rights); // DDP-066, RDMAP-025, RDMAP-043, IW-044, SEC-006

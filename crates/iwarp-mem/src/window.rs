@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 
 use smallvec::SmallVec;
 
-use iwarp::{BindError, InvalidateError, Pd, STag, Scope, WindowBind, WindowId};
+use iwarp::{BindError, InvalidateError, Pd, RemoteRights, STag, Scope, WindowBind, WindowId};
 
 use crate::{
     admin::{Admin, Bound, Place, Prepared},
@@ -68,7 +68,7 @@ impl Window {
     ///
     /// # Errors
     ///
-    /// - [`BindError::Access`] if the range is not inside the region (QP-039), for `write` on a region without
+    /// - [`BindError::Access`] if the range is not inside the region (QP-039), for the right to write, or to use Atomics, on a region without
     ///   [`Rights::LOCAL_WRITE`] (QP-038), and for a region of another table or protection domain (MW-004).
     /// - [`BindError::InvalidState`] if there is no STag, for one of the reasons of [`RegisterError`].
     pub fn prepare(
@@ -76,8 +76,7 @@ impl Window {
         region: &Registration,
         address: u64,
         length: u64,
-        read: bool,
-        write: bool,
+        rights: RemoteRights,
     ) -> Result<WindowBind, BindError> {
         if !region.belongs_to(&self.shared) {
             return Err(BindError::Access);
@@ -87,7 +86,8 @@ impl Window {
             .current(region.place())
             .ok_or(BindError::Access)?
             .backing;
-        if outer.pd != self.pd || write && !outer.rights.contains(Rights::LOCAL_WRITE) {
+        let writes = rights.write || rights.atomic;
+        if outer.pd != self.pd || writes && !outer.rights.contains(Rights::LOCAL_WRITE) {
             return Err(BindError::Access);
         }
         let offset = address
@@ -97,16 +97,17 @@ impl Window {
         if end > outer.len {
             return Err(BindError::Access);
         }
-        let mut rights = Rights::empty();
-        rights.set(Rights::REMOTE_READ, read);
-        rights.set(Rights::REMOTE_WRITE, write);
+        let mut inner = Rights::empty();
+        inner.set(Rights::REMOTE_READ, rights.read);
+        inner.set(Rights::REMOTE_WRITE, rights.write);
+        inner.set(Rights::REMOTE_ATOMIC, rights.atomic);
         let offset = usize::try_from(offset).map_err(|_| BindError::Access)?;
         let base = region.buffer().as_ptr().wrapping_add(offset);
         let backing = Backing {
             base,
             len: length,
             first: address,
-            rights,
+            rights: inner,
             margins: Margins::of(region.buffer().extent(), base, length),
             owner: self.id.0,
             ..outer
@@ -120,8 +121,7 @@ impl Window {
             region: region.stag(),
             address,
             length,
-            read,
-            write,
+            rights,
         })
     }
 

@@ -34,12 +34,12 @@ mod types;
 pub use conn::{
     Completion, Connection, CopiedPayload, Counters, DirectPlacement, Event, Fault, InitiatorWqe,
     Markers, Operation, OutOfMemory, OwnQueue, Payload, Piece, PieceRef, PostError, QueueSizes,
-    Ready, ReceiveSlot, ReceiveSource, RemoteRights, RequestKind, Role, StreamConfig, StreamEnd,
-    Traffic, TxBatch, TxLimit, WqeStatus, terminate_frame,
+    Ready, ReceiveSlot, ReceiveSource, RequestKind, Role, StreamConfig, StreamEnd, Traffic,
+    TxBatch, TxLimit, WqeStatus, terminate_frame,
 };
 pub use memory::{
     Access, AccessError, AtomicError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd,
-    Revoked, Scope, Span, WindowBind,
+    RemoteRights, Revoked, Scope, Span, WindowBind,
 };
 pub use mpa::{Crc, crc32c};
 pub use rdmap::{AtomicOp, AtomicRequest, AtomicResponse, ReadRequest, Terminate, TerminateCode};

@@ -25,8 +25,50 @@ pub enum Access {
     RemoteRead,
     /// Target of an RDMA Write.
     RemoteWrite,
-    /// Target of an Atomic: both rights are needed (RDMAPX-011).
+    /// Target of an Atomic, which is a right apart (RDMAPX-011).
     Atomic,
+}
+
+/// Rights of the peer: those of a window, or those on one connection, which count in addition to those of the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RemoteRights {
+    /// The peer may read.
+    pub read: bool,
+    /// The peer may write.
+    pub write: bool,
+    /// The peer may use Atomics.
+    pub atomic: bool,
+}
+
+impl Default for RemoteRights {
+    /// The memory alone decides.
+    fn default() -> Self {
+        Self {
+            read: true,
+            write: true,
+            atomic: true,
+        }
+    }
+}
+
+impl RemoteRights {
+    /// The rights to read and to write, and to use Atomics where both are given.
+    pub const fn with_both(read: bool, write: bool) -> Self {
+        Self {
+            read,
+            write,
+            atomic: read && write,
+        }
+    }
+
+    /// Returns true if the rights allow this access.
+    pub const fn allow(self, need: Access) -> bool {
+        match need {
+            Access::RemoteRead => self.read,
+            Access::RemoteWrite => self.write,
+            Access::Atomic => self.atomic,
+        }
+    }
 }
 
 /// The access of a local work request to a stretch of memory.
@@ -175,10 +217,8 @@ pub struct WindowBind {
     pub address: u64,
     /// Octets.
     pub length: u64,
-    /// The peer may read.
-    pub read: bool,
-    /// The peer may write.
-    pub write: bool,
+    /// What the peer may do.
+    pub rights: RemoteRights,
 }
 
 /// Why a Bind or Invalidate work request failed when it executed.

@@ -50,5 +50,8 @@ fn rights(flags: MrFlags) -> Rights {
     ] {
         rights.set(right, flags.contains(flag));
     }
+    // ND2 has no flag for Atomics.
+    let both = Rights::REMOTE_READ | Rights::REMOTE_WRITE;
+    rights.set(Rights::REMOTE_ATOMIC, rights.contains(both));
     rights
 }

@@ -36,6 +36,9 @@
 #![cfg(unix)]
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as softverbs;
+
 mod channel;
 mod cm;
 mod context;

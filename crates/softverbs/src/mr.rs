@@ -75,6 +75,7 @@ impl AccessFlags {
             (Self::LOCAL_WRITE, Rights::LOCAL_WRITE | Rights::READ_SINK),
             (Self::REMOTE_WRITE, Rights::REMOTE_WRITE),
             (Self::REMOTE_READ, Rights::REMOTE_READ),
+            (Self::REMOTE_ATOMIC, Rights::REMOTE_ATOMIC),
         ];
         for (flag, right) in table {
             if self.contains(flag) {

@@ -1,8 +1,8 @@
 //! Atomics on registered memory (RFC 7306 section 5): rights, alignment, and atomicity.
 
 use iwarp::{
-    Access, AccessError, AtomicError, AtomicOp, Memory, MessageEnd, Pd, RemoteAddress, STag, Scope,
-    StreamId,
+    Access, AccessError, AtomicError, AtomicOp, Memory, MessageEnd, Pd, RemoteAddress,
+    RemoteRights, STag, Scope, StreamId,
 };
 use iwarp_mem::{Backend, Registration, Rights, Table, TableOptions};
 use rdma_buffer::Buffer;
@@ -16,7 +16,7 @@ fn stream(id: u32) -> Scope {
     }
 }
 
-const BOTH: Rights = Rights::REMOTE_READ.union(Rights::REMOTE_WRITE);
+const ATOMIC: Rights = Rights::REMOTE_ATOMIC;
 
 fn at(stag: STag, buffer: &Buffer, offset: u64) -> RemoteAddress {
     RemoteAddress {
@@ -46,36 +46,55 @@ fn change(
     table.atomic(span.expect("allowed"), op)
 }
 
-/// RDMAPX-011: both rights, through a region and through a window, within its bounds.
+/// RDMAPX-011: a right apart, through a region and through a window, within its bounds.
 #[test]
-fn rdmapx_011_atomics_need_both_rights() {
+fn rdmapx_011_atomics_need_their_own_right() {
     let table = Table::new();
     let buffer = Buffer::new(64);
-    for rights in [
-        Rights::REMOTE_READ,
-        Rights::REMOTE_WRITE,
-        BOTH,
-        Rights::all(),
+    for (rights, other) in [
+        (
+            Rights::REMOTE_ATOMIC,
+            Rights::REMOTE_READ | Rights::REMOTE_WRITE,
+        ),
+        (Rights::all(), Rights::empty()),
+        (Rights::all() - Rights::REMOTE_ATOMIC, Rights::REMOTE_ATOMIC),
+        (Rights::empty(), Rights::all()),
     ] {
         let region = register(&table, &buffer, rights);
-        let checked = |offset| {
+        let checked = |offset, need| {
             let target = at(region.stag(), &buffer, offset);
-            let span = table.check(target, AtomicOp::LEN, Access::Atomic, stream(1));
+            let span = table.check(target, AtomicOp::LEN, need, stream(1));
             span.map(|span| span.len())
         };
-        if rights.contains(BOTH) {
-            assert_eq!(checked(0), Ok(8));
-            assert_eq!(checked(56), Ok(8));
-            assert_eq!(checked(57), Err(AccessError::Bounds));
+        if rights.contains(Rights::REMOTE_ATOMIC) {
+            assert_eq!(checked(0, Access::Atomic), Ok(8));
+            assert_eq!(checked(56, Access::Atomic), Ok(8));
+            assert_eq!(checked(57, Access::Atomic), Err(AccessError::Bounds));
         } else {
-            assert_eq!(checked(0), Err(AccessError::Rights));
+            assert_eq!(checked(0, Access::Atomic), Err(AccessError::Rights));
+        }
+        for (need, right) in [
+            (Access::RemoteRead, Rights::REMOTE_READ),
+            (Access::RemoteWrite, Rights::REMOTE_WRITE),
+        ] {
+            assert_eq!(checked(0, need).is_ok(), !other.contains(right));
         }
     }
     let region = register(&table, &buffer, Rights::all());
-    for (read, write) in [(true, false), (false, true), (true, true)] {
+    for (read, write, atomic) in [
+        (true, false, false),
+        (true, true, false),
+        (false, false, true),
+        (true, true, true),
+    ] {
+        let rights = RemoteRights {
+            read,
+            write,
+            atomic,
+        };
         let window = table.create_window(PD).unwrap();
         let bind = window
-            .prepare(&region, region.base() + 8, 16, read, write)
+            .prepare(&region, region.base() + 8, 16, rights)
             .unwrap();
         table.bind(&bind, stream(1)).unwrap();
         let checked = |offset, who| {
@@ -83,9 +102,10 @@ fn rdmapx_011_atomics_need_both_rights() {
             table.check(target, AtomicOp::LEN, Access::Atomic, who)
         };
         assert_eq!(checked(8, stream(2)), Err(AccessError::NotAssociated));
-        if read && write {
+        if atomic {
             assert_eq!(checked(8, stream(1)).map(|span| span.len()), Ok(8));
             assert_eq!(checked(20, stream(1)), Err(AccessError::Bounds));
+            let before = word(&buffer, 8);
             change(
                 &table,
                 at(bind.stag, &buffer, 8),
@@ -93,7 +113,7 @@ fn rdmapx_011_atomics_need_both_rights() {
                 stream(1),
             )
             .unwrap();
-            assert_eq!(word(&buffer, 8), 3);
+            assert_eq!(word(&buffer, 8), before + 3);
         } else {
             assert_eq!(checked(8, stream(1)), Err(AccessError::Rights));
         }
@@ -106,7 +126,7 @@ fn rdmapx_010_alignment_is_that_of_the_memory() {
     let table = Table::new();
     let whole = Buffer::new(64);
     let view = whole.slice(4..60);
-    let region = register(&table, &view, BOTH);
+    let region = register(&table, &view, ATOMIC);
     assert!(whole.address().is_multiple_of(8));
     for offset in 0..=48 {
         let target = at(region.stag(), &view, offset);
@@ -126,7 +146,7 @@ fn rdmapx_010_alignment_is_that_of_the_memory() {
 fn rdmapx_020_what_is_returned_is_what_was_there() {
     let table = Table::new();
     let buffer = Buffer::new(8);
-    let region = register(&table, &buffer, BOTH);
+    let region = register(&table, &buffer, ATOMIC);
     let target = at(region.stag(), &buffer, 0);
     let mut value = 0x0123_4567_89ab_cdefu64;
     buffer.write(0, &value.to_ne_bytes());
@@ -157,7 +177,7 @@ fn rdmapx_020_what_is_returned_is_what_was_there() {
 fn memory_that_has_gone_is_not_changed() {
     let table = Table::new();
     let buffer = Buffer::new(8);
-    let region = register(&table, &buffer, BOTH);
+    let region = register(&table, &buffer, ATOMIC);
     let target = at(region.stag(), &buffer, 0);
     let span = table.check(target, AtomicOp::LEN, Access::Atomic, stream(1));
     region.deregister().unwrap();
@@ -177,7 +197,7 @@ fn rdmapx_015_nothing_comes_between() {
             [0, 1].map(|_| Table::with_options(&TableOptions::default().backend(backend)).unwrap());
         let regions = tables
             .each_ref()
-            .map(|table| register(table, &buffer, BOTH));
+            .map(|table| register(table, &buffer, Rights::all()));
         let target = |of: usize| at(regions[of].stag(), &buffer, 1016);
         let found = std::thread::scope(|scope| {
             let adders: Vec<_> = (0..4)
@@ -222,7 +242,7 @@ fn compare_swap_makes_a_lock() {
     let rounds = if cfg!(miri) { 5 } else { 500 };
     let table = Table::new();
     let buffer = Buffer::new(16);
-    let region = register(&table, &buffer, BOTH);
+    let region = register(&table, &buffer, Rights::all());
     let (lock, counter) = (at(region.stag(), &buffer, 0), at(region.stag(), &buffer, 8));
     std::thread::scope(|scope| {
         for id in 1..=3u32 {

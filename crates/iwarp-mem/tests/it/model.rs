@@ -2,7 +2,7 @@
 
 use iwarp::{
     Access, AccessError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd, Pd,
-    RemoteAddress, Revoked, STag, Scope, Sge, Span, StreamId, WindowBind, WindowId,
+    RemoteAddress, RemoteRights, Revoked, STag, Scope, Sge, Span, StreamId, WindowBind, WindowId,
 };
 use iwarp_mem::{
     Backend, PinnedTable, RegisterError, Registration, Rights, Table, TableOptions, Window,
@@ -412,7 +412,8 @@ impl World {
         let inside = u64::try_from(at).is_ok_and(|at| at + len <= outer.len);
         let allowed =
             inside && outer.pd == pd && (!write || outer.rights.contains(Rights::LOCAL_WRITE));
-        let bind = match window.prepare(region, address, len, read, write) {
+        let bind = match window.prepare(region, address, len, RemoteRights::with_both(read, write))
+        {
             Ok(bind) => bind,
             Err(BindError::Access) => return assert!(!allowed, "QP-038, QP-039"),
             Err(BindError::InvalidState) => return, // the table is full
@@ -422,6 +423,7 @@ impl World {
         let mut rights = Rights::empty();
         rights.set(Rights::REMOTE_READ, read);
         rights.set(Rights::REMOTE_WRITE, write);
+        rights.set(Rights::REMOTE_ATOMIC, read && write);
         let from = outer.from + u64::try_from(at).unwrap();
         let entry = self.add(Entry {
             stag: bind.stag,

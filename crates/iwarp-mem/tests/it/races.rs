@@ -6,7 +6,8 @@ use std::sync::{
 };
 
 use iwarp::{
-    Access, AccessError, Memory, MessageEnd, Pd, RemoteAddress, STag, Scope, Span, StreamId,
+    Access, AccessError, Memory, MessageEnd, Pd, RemoteAddress, RemoteRights, STag, Scope, Span,
+    StreamId,
 };
 use iwarp_mem::{Backend, Registration, Rights, Table, TableOptions};
 use rdma_buffer::Buffer;
@@ -113,7 +114,12 @@ fn invalidation_ends_placing() {
             let region = table.register(&buffer, Rights::LOCAL_WRITE, PD).unwrap();
             let window = table.create_window(PD).unwrap();
             let bind = window
-                .prepare(&region, region.base(), region.len(), false, true)
+                .prepare(
+                    &region,
+                    region.base(),
+                    region.len(),
+                    RemoteRights::with_both(false, true),
+                )
                 .unwrap();
             table.bind(&bind, WHO).unwrap();
             canary_lives(&table, &buffer, bind.stag, || match round % 4 {
@@ -186,7 +192,12 @@ fn a_bind_is_in_use_before_and_after_its_turn() {
         let region = table.register(&buffer, Rights::all(), PD).unwrap();
         let window = table.create_window(PD).unwrap();
         let bind = window
-            .prepare(&region, region.base(), 64, true, true)
+            .prepare(
+                &region,
+                region.base(),
+                64,
+                RemoteRights::with_both(true, true),
+            )
             .unwrap();
         let start = Barrier::new(2);
         let (result, ended): (_, Result<(), Registration>) = std::thread::scope(|scope| {
@@ -213,7 +224,9 @@ fn a_bind_survives_the_release_of_what_it_names() {
         let region = table.register(&buffer, Rights::all(), PD).unwrap();
         let window = table.create_window(PD).unwrap();
         let (id, base) = (window.id(), region.base());
-        let bind = window.prepare(&region, base, 64, true, true).unwrap();
+        let bind = window
+            .prepare(&region, base, 64, RemoteRights::with_both(true, true))
+            .unwrap();
         let start = Barrier::new(2);
         let (region, window) = if round % 2 == 0 {
             (Some(region), None)

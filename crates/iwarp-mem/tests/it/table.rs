@@ -2,7 +2,7 @@
 
 use iwarp::{
     Access, AccessError, BindError, Crc, InvalidateError, LocalAccess, Memory, MessageEnd, Pd,
-    RemoteAddress, Revoked, STag, Scope, Sge, Span, StreamId, crc32c,
+    RemoteAddress, RemoteRights, Revoked, STag, Scope, Sge, Span, StreamId, crc32c,
 };
 use iwarp_mem::{Backend, RegisterError, Registration, Rights, Table, TableOptions, Window};
 use rdma_buffer::Buffer;
@@ -55,7 +55,12 @@ pub(super) fn bound(
 ) -> (Window, STag) {
     let window = table.create_window(PD).unwrap();
     let bind = window
-        .prepare(region, region.base() + at, length, read, write)
+        .prepare(
+            region,
+            region.base() + at,
+            length,
+            RemoteRights::with_both(read, write),
+        )
         .unwrap();
     table.bind(&bind, WHO).unwrap();
     (window, bind.stag)
@@ -308,7 +313,7 @@ fn tagged_offsets_begin_where_the_registration_says() {
         };
         let refused = table.check_local(by_address, LocalAccess::Read, PD);
         assert_eq!(refused, Err(AccessError::Bounds), "{first:#x}");
-        let outside = window.prepare(&region, address, 1, true, false);
+        let outside = window.prepare(&region, address, 1, RemoteRights::with_both(true, false));
         assert_eq!(outside.err(), Some(BindError::Access));
         drop(window);
         region.deregister().unwrap();
@@ -606,9 +611,11 @@ fn domains_of_one_table_are_apart() {
         // A window belongs to its domain, and is bound to regions of its domain, by queue pairs of its domain.
         let window = table.create_window(own.0).unwrap();
         let base = other.1.base();
-        let foreign = window.prepare(&other.1, base, 8, true, true);
+        let foreign = window.prepare(&other.1, base, 8, RemoteRights::with_both(true, true));
         assert_eq!(foreign.err(), Some(BindError::Access), "MW-004");
-        let bind = window.prepare(&own.1, base, 8, true, true).unwrap();
+        let bind = window
+            .prepare(&own.1, base, 8, RemoteRights::with_both(true, true))
+            .unwrap();
         let elsewhere = Scope { pd: other.0, ..who };
         assert_eq!(table.bind(&bind, elsewhere), Err(BindError::Access));
         table.bind(&bind, who).unwrap();

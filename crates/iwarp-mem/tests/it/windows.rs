@@ -2,7 +2,7 @@
 
 use iwarp::{
     Access, AccessError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd, Pd,
-    RemoteAddress, Revoked, Sge, WindowId,
+    RemoteAddress, RemoteRights, Revoked, Sge, WindowId,
 };
 use iwarp_mem::{Registration, Rights, Table, TableOptions, Window};
 
@@ -76,7 +76,12 @@ fn prepare_checks_rights_and_range() {
     let (_b, readable) = register(&table, 100, Rights::empty());
     let window = table.create_window(PD).unwrap();
     let prepare = |region: &Registration, at: u64, length, write| {
-        let bind = window.prepare(region, region.base().wrapping_add(at), length, true, write);
+        let bind = window.prepare(
+            region,
+            region.base().wrapping_add(at),
+            length,
+            RemoteRights::with_both(true, write),
+        );
         bind.map(|bind| window.cancel(bind.stag))
     };
     assert_eq!(prepare(&writable, 0, 100, true), Ok(()));
@@ -107,7 +112,12 @@ fn prepare_checks_rights_and_range() {
     );
     let other = table.create_window(Pd(2)).unwrap();
     assert_eq!(
-        other.prepare(&writable, writable.base(), 1, true, false),
+        other.prepare(
+            &writable,
+            writable.base(),
+            1,
+            RemoteRights::with_both(true, false)
+        ),
         Err(BindError::Access),
         "SEC-001"
     );
@@ -121,7 +131,12 @@ fn a_bind_takes_effect_at_its_turn() {
     let window = table.create_window(PD).unwrap();
     assert_eq!((window.stag(), window.is_bound()), (None, false), "MW-001");
     let first = window
-        .prepare(&region, region.base(), 50, true, true)
+        .prepare(
+            &region,
+            region.base(),
+            50,
+            RemoteRights::with_both(true, true),
+        )
         .unwrap();
     assert_eq!(
         (window.stag(), window.is_bound(), region.is_in_use()),
@@ -144,7 +159,12 @@ fn a_bind_takes_effect_at_its_turn() {
 
     // Bind, Invalidate, Bind may all be queued at once.
     let second = window
-        .prepare(&region, region.base(), 60, true, true)
+        .prepare(
+            &region,
+            region.base(),
+            60,
+            RemoteRights::with_both(true, true),
+        )
         .unwrap();
     assert_eq!(window.stag(), Some(second.stag));
     assert_eq!(table.bind(&first, OTHER_PD), Err(BindError::Access));
@@ -179,11 +199,21 @@ fn binds_that_do_not_happen() {
     for round in 0..20 {
         let (_buffer, region) = register(&table, 100, Rights::all());
         let bind = window
-            .prepare(&region, region.base(), 100, true, true)
+            .prepare(
+                &region,
+                region.base(),
+                100,
+                RemoteRights::with_both(true, true),
+            )
             .unwrap();
         // With `capacity` slots this shows that none is lost.
         let full = window
-            .prepare(&region, region.base(), 100, true, true)
+            .prepare(
+                &region,
+                region.base(),
+                100,
+                RemoteRights::with_both(true, true),
+            )
             .map(|bind| bind.stag);
         if let Ok(stag) = full {
             table.cancel_prepared(stag);
@@ -207,14 +237,24 @@ fn binds_that_do_not_happen() {
     }
     let (_buffer, region) = register(&table, 8, Rights::all());
     let bind = window
-        .prepare(&region, region.base(), 8, true, true)
+        .prepare(
+            &region,
+            region.base(),
+            8,
+            RemoteRights::with_both(true, true),
+        )
         .unwrap();
     table.create_window(PD).unwrap().cancel(bind.stag); // not its own
     table.bind(&bind, WHO).unwrap();
     table.cancel_prepared(bind.stag); // too late
     assert!(window.is_bound());
     let queued = window
-        .prepare(&region, region.base(), 8, true, true)
+        .prepare(
+            &region,
+            region.base(),
+            8,
+            RemoteRights::with_both(true, true),
+        )
         .unwrap();
     let id = window.id();
     drop(window);
@@ -234,7 +274,12 @@ fn stags_of_queued_binds_are_not_reused() {
     let (_buffer, region) = register(&table, 100, Rights::all());
     let window = table.create_window(PD).unwrap();
     let prepare = |window: &Window| {
-        let bind = window.prepare(&region, region.base(), 100, true, true);
+        let bind = window.prepare(
+            &region,
+            region.base(),
+            100,
+            RemoteRights::with_both(true, true),
+        );
         bind.map(|bind| bind.stag)
     };
     let [first, second] = [(); 2].map(|()| prepare(&window).unwrap());

@@ -3,7 +3,6 @@
 use core::time::Duration;
 
 use super::work::{Operation, Payload, PostError};
-use crate::memory::Access;
 use crate::mpa::{Markers, Ready, Role};
 use crate::rdmap::AtomicOp;
 use crate::types::{ReadLimits, Sge};
@@ -130,35 +129,6 @@ pub struct StreamConfig {
     /// ([`Connection::next_place`](super::Connection::next_place)), if the stream has neither CRC nor markers. `usize::MAX`
     /// switches this off.
     pub early: usize,
-}
-
-/// The rights of the peer on one connection, in addition to those of the memory: both have to allow an access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RemoteRights {
-    /// The peer may read.
-    pub read: bool,
-    /// The peer may write. Atomics need both.
-    pub write: bool,
-}
-
-impl Default for RemoteRights {
-    /// The memory alone decides.
-    fn default() -> Self {
-        Self {
-            read: true,
-            write: true,
-        }
-    }
-}
-
-impl RemoteRights {
-    pub(super) const fn allow(self, need: Access) -> bool {
-        match need {
-            Access::RemoteRead => self.read,
-            Access::RemoteWrite => self.write,
-            Access::Atomic => self.read && self.write,
-        }
-    }
 }
 
 /// The payload that is copied into the batch for the transport's sake, and not read in place when it is sent. Short payload, payload with a

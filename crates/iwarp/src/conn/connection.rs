@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use super::config::{CopiedPayload, QueueSizes, RemoteRights, StreamConfig};
+use super::config::{CopiedPayload, QueueSizes, StreamConfig};
 use super::counters::{Counters, Traffic};
 use super::event::{Event, Notice, Notices};
 use super::initiator::InitiatorQueue;
@@ -13,7 +13,7 @@ use super::ring::OutOfMemory;
 use super::rx::Rx;
 use super::tx::Tx;
 use super::work::{InitiatorWqe, PostError};
-use crate::memory::{Access, AccessError, Memory, Scope, Span};
+use crate::memory::{Access, AccessError, Memory, RemoteRights, Scope, Span};
 use crate::mpa::{Markers, Ready, Role};
 use crate::types::{Pd, ReadLimits, RemoteAddress, Sge};
 

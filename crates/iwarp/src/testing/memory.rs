@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use crate::memory::{
     Access, AccessError, AtomicError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd,
-    Revoked, Scope, Span, WindowBind,
+    RemoteRights, Revoked, Scope, Span, WindowBind,
 };
 use crate::mpa::Crc;
 use crate::rdmap::AtomicOp;
@@ -19,6 +19,8 @@ pub struct Rights {
     pub remote_read: bool,
     /// Peers may write.
     pub remote_write: bool,
+    /// Peers may use Atomics.
+    pub remote_atomic: bool,
     /// Read Responses may be placed here.
     pub read_sink: bool,
 }
@@ -29,6 +31,7 @@ impl Rights {
         local_write: true,
         remote_read: true,
         remote_write: true,
+        remote_atomic: true,
         read_sink: true,
     };
 
@@ -37,6 +40,7 @@ impl Rights {
         local_write: false,
         remote_read: false,
         remote_write: false,
+        remote_atomic: false,
         read_sink: false,
     };
 }
@@ -160,8 +164,7 @@ impl VecMemory {
             region: sge.token,
             address: sge.address,
             length: u64::from(sge.length),
-            read,
-            write,
+            rights: RemoteRights::with_both(read, write),
         }
     }
 
@@ -245,12 +248,7 @@ impl Memory for VecMemory {
             if scope != who {
                 return Err(AccessError::NotAssociated);
             }
-            let granted = match need {
-                Access::RemoteRead => bind.read,
-                Access::RemoteWrite => bind.write,
-                Access::Atomic => bind.read && bind.write,
-            };
-            if !granted {
+            if !bind.rights.allow(need) {
                 return Err(AccessError::Rights);
             }
             let offset = within(at.to, len, bind.address, bind.length)?;
@@ -265,7 +263,7 @@ impl Memory for VecMemory {
         let granted = match need {
             Access::RemoteRead => region.rights.remote_read,
             Access::RemoteWrite => region.rights.remote_write,
-            Access::Atomic => region.rights.remote_read && region.rights.remote_write,
+            Access::Atomic => region.rights.remote_atomic,
         };
         if !granted {
             return Err(AccessError::Rights);
@@ -346,8 +344,9 @@ impl Memory for VecMemory {
     fn bind(&self, bind: &WindowBind, who: Scope) -> Result<(), BindError> {
         let mut inner = self.0.borrow_mut();
         let (_, region) = inner.region(bind.region).ok_or(BindError::Access)?;
-        let granted = (!bind.read || region.rights.remote_read)
-            && (!bind.write || region.rights.remote_write);
+        let granted = (!bind.rights.read || region.rights.remote_read)
+            && (!bind.rights.write || region.rights.remote_write)
+            && (!bind.rights.atomic || region.rights.remote_atomic);
         let end = bind.address.checked_add(bind.length);
         let inside = bind.address >= region.base
             && end.is_some_and(|end| end - region.base <= region.bytes.len() as u64);

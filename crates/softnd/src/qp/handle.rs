@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use iwarp_io::endpoint::{self as engine, InitiatorWqe, Operation, Payload};
+use iwarp_io::endpoint::{self as engine, InitiatorWqe, Operation, Payload, RemoteRights};
 use iwarp_io::memory::{BindError, STag, WindowBind};
 use netdirect::{AtomicOp, OpFlags, QueuePairOptions, RemoteAddress, Result, Sge, Status};
 use netdirect_provider::ProviderAdapter;
@@ -218,7 +218,9 @@ impl QueuePairLine for ClientQp {
             read,
             write,
         } = range;
-        let bind = (window.window).prepare(&registered.0, address, length, read, write);
+        // ND2 has no flag for Atomics.
+        let rights = RemoteRights::with_both(read, write);
+        let bind = (window.window).prepare(&registered.0, address, length, rights);
         bind.or_else(|error| match error {
             BindError::Access => Err(outside_region()),
             BindError::InvalidState => fail(

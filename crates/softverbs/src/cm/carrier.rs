@@ -40,7 +40,11 @@ pub(super) fn initialize(qp: &Arc<QueuePair>) -> Result<()> {
 /// The attributes of INIT.
 pub(super) fn init_attributes() -> (QpAttributes, QpMask) {
     use crate::mr::AccessFlags;
-    let access = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
+    // The memory decides.
+    let access = AccessFlags::LOCAL_WRITE
+        | AccessFlags::REMOTE_WRITE
+        | AccessFlags::REMOTE_READ
+        | AccessFlags::REMOTE_ATOMIC;
     let attributes = QpAttributes {
         state: QpState::Init,
         port: 1,

@@ -7,6 +7,8 @@
 mod owner;
 mod post;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::any::Any;
 use std::fmt;
@@ -273,6 +275,7 @@ impl QueuePair {
             self.endpoint.set_remote_rights(RemoteRights {
                 read: access.contains(AccessFlags::REMOTE_READ),
                 write: access.contains(AccessFlags::REMOTE_WRITE),
+                atomic: access.contains(AccessFlags::REMOTE_ATOMIC),
             });
         }
         self.attributes.lock().take(attributes, mask);

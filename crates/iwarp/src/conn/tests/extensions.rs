@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::rdmap::{AtomicRequest, AtomicResponse, OperationError, ProtectionError, control};
-use crate::{AtomicOp, TerminateCode};
+use crate::{AtomicOp, RemoteRights, TerminateCode};
 
 fn immediate(data: u64, solicited: bool) -> Operation<Payload<'static>> {
     Operation::Immediate {
@@ -369,10 +369,9 @@ fn refused(rights: Rights, ulpdus: &[Vec<u8>]) -> (Fault, crate::rdmap::Terminat
 
 /// RDMAPX-010, RDMAPX-011, RDMAPX-026: every refusal of an Atomic, with the DDP header and without an RDMA header.
 #[test]
-fn rdmapx_011_atomics_are_checked_like_a_read_and_a_write() {
-    let only = |remote_read, remote_write| Rights {
-        remote_read,
-        remote_write,
+fn rdmapx_011_atomics_need_their_right_and_a_place() {
+    let all_but_atomics = Rights {
+        remote_atomic: false,
         ..Rights::ALL
     };
     let add = |to| request(1, AtomicOp::add(1), to);
@@ -384,8 +383,7 @@ fn rdmapx_011_atomics_are_checked_like_a_read_and_a_write() {
         (Rights::ALL, unknown, (0, 1, 0x00)),
         (Rights::ALL, add(0x1000 + 57), (0, 1, 0x01)),
         (Rights::ALL, add(0x0ff8), (0, 1, 0x01)),
-        (only(true, false), add(0x1000), (0, 1, 0x02)),
-        (only(false, true), add(0x1000), (0, 1, 0x02)),
+        (all_but_atomics, add(0x1000), (0, 1, 0x02)),
         (Rights::ALL, other_domain, (0, 1, 0x03)),
         (Rights::ALL, add(u64::MAX - 3), (0, 1, 0x04)),
         (Rights::ALL, add(0x1004), (0, 2, 0x07)),
@@ -397,6 +395,29 @@ fn rdmapx_011_atomics_are_checked_like_a_read_and_a_write() {
         assert_eq!(terminate.segment_length, Some(70));
         assert_eq!(terminate.ddp.unwrap().as_bytes(), &ulpdu[..18]);
         assert_eq!(terminate.read, None, "RDMAPX-026");
+    }
+}
+
+/// The right to read and the right to write together are not the right to Atomics, neither on a connection nor of memory.
+#[test]
+fn atomics_are_a_right_apart_of_the_connection_too() {
+    for atomic in [false, true] {
+        let mut raw = Raw::responder();
+        let mem = &raw.end.mem;
+        let only_atomics = Rights {
+            remote_atomic: true,
+            ..Rights::NONE
+        };
+        mem.register_as(TARGET, 0x1000, vec![0; 64], only_atomics, PD);
+        raw.end.conn.set_remote_rights(RemoteRights {
+            read: !atomic,
+            write: !atomic,
+            atomic,
+        });
+        raw.ulpdu(&request(1, AtomicOp::add(1), 0x1000));
+        raw.transmit();
+        assert_eq!(raw.end.fault().is_none(), atomic);
+        assert_eq!(raw.end.mem.bytes(TARGET) != [0; 64], atomic);
     }
 }
 

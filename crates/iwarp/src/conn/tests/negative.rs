@@ -2,6 +2,7 @@
 //! Terminate.
 
 use super::*;
+use crate::RemoteRights;
 use crate::ddp::{Qn, TaggedHeader, UntaggedHeader};
 use crate::rdmap::{ReadRequest, Terminate, TerminateCode};
 
@@ -328,7 +329,9 @@ fn rights_of_the_connection_and_of_the_memory_both_hold() {
         ("D3", true, false, None),
     ] {
         let mut raw = subject(true);
-        raw.end.conn.set_remote_rights(RemoteRights { read, write });
+        raw.end
+            .conn
+            .set_remote_rights(RemoteRights::with_both(read, write));
         raw.ulpdu(&changed(vector, 0, &[]));
         let Some((layer, etype, code)) = code else {
             assert_eq!(raw.end.fault(), None, "{vector}");

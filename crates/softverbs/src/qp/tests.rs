@@ -1,0 +1,70 @@
+//! What a peer may do with the memory of a queue pair. Verbs programs post no Atomics, but peers on the network do.
+
+use iwarp_io::endpoint::{AtomicOp, InitiatorWqe, Operation, Payload, RemoteAddress, STag};
+
+use self::common::{End, Pair};
+use crate::{AccessFlags, DeviceKind, MemoryRegion, WcStatus};
+
+#[expect(
+    dead_code,
+    clippy::field_reassign_with_default,
+    reason = "other tests use the rest, from outside the crate"
+)]
+#[path = "../../tests/it/common.rs"]
+mod common;
+
+/// The client adds 1 to the word at the beginning of a region. Returns the status of the request.
+fn add(client: &End, region: &MemoryRegion) -> WcStatus {
+    let sink = iwarp_io::endpoint::Sge {
+        token: STag(client.region.key()),
+        address: client.region.first(),
+        length: 8,
+    };
+    let remote = RemoteAddress {
+        stag: STag(region.key()),
+        to: region.first(),
+    };
+    let wqe = InitiatorWqe {
+        context: 1,
+        operation: Operation::Atomic {
+            op: AtomicOp::add(1),
+            sink: Payload::Sges(&[sink]),
+            remote,
+        },
+        silent: false,
+        fence: false,
+    };
+    client.qp.endpoint.post(wqe).unwrap();
+    client.completions(1)[0].status
+}
+
+/// RDMAPX-011: a peer needs the right that the region gives by its name.
+#[test]
+fn peers_do_atomics_only_on_regions_with_that_right() {
+    let others = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
+    for kind in [DeviceKind::Roce, DeviceKind::Iwarp] {
+        for (seed, access, granted) in [
+            (40, others, false),
+            (41, others | AccessFlags::REMOTE_ATOMIC, true),
+            (
+                42,
+                AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_ATOMIC,
+                true,
+            ),
+        ] {
+            let pair = Pair::simulated(seed, kind);
+            let (client, server) = pair.connect();
+            let word = &server.buffer;
+            let region =
+                MemoryRegion::register(&pair.server.pd, word, word.address(), access.bits());
+            let status = add(&client, &region.unwrap());
+            assert_eq!(
+                status == WcStatus::Success,
+                granted,
+                "{access:?}: {status:?}"
+            );
+            let value = u64::from(granted).to_ne_bytes();
+            assert_eq!(server.buffer.slice(0..8).to_vec(), value, "{access:?}");
+        }
+    }
+}
