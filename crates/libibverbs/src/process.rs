@@ -1,6 +1,7 @@
 //! The devices of this process, and how `nd run` wants them.
 
 use std::env;
+use std::io::{self, Write as _};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use rdma_buffer::environment;
-use softverbs::{Device, DeviceKind, Error, Process, ProcessOptions, Result};
+use softverbs::{CaptureOptions, Device, DeviceKind, Error, Process, ProcessOptions, Result};
 
 use crate::border::{PerProcess, at_exit, end_waits, watch_forks};
 
@@ -91,6 +92,7 @@ fn options() -> ProcessOptions {
     options.interface = environment::text("SOFTND_VERBS_INTERFACE");
     let folder = environment::variable("SOFTND_VERBS_CAPTURE");
     options.capture = folder.map(|folder| capture(folder.as_ref()));
+    options.capture_room = capture_room(options.capture_room);
     options.ports = environment::text("SOFTND_VERBS_PORTS").and_then(|text| ports(&text));
     if environment::text("SOFTND_VERBS_CRC").is_some_and(|crc| crc == "off") {
         options.crc = false;
@@ -103,6 +105,22 @@ fn capture(folder: &Path) -> PathBuf {
     let program = env::current_exe().unwrap_or_default();
     let program = program.file_name().unwrap_or_default().display();
     folder.join(format!("{program}-{}.pcapng", std::process::id()))
+}
+
+/// The room for what this process captures.
+fn capture_room(room: CaptureOptions) -> CaptureOptions {
+    let number = |name| environment::text(name)?.parse::<u64>().ok();
+    let mut room = room.on_full(|text| {
+        // The program may have closed its standard error.
+        let _ = writeln!(io::stderr(), "softnd's libibverbs: {text}");
+    });
+    if let Some(octets) = number("SOFTND_VERBS_CAPTURE_LIMIT") {
+        room = room.limit(octets);
+    }
+    if let Some(files) = number("SOFTND_VERBS_CAPTURE_FILES") {
+        room = room.files(u32::try_from(files).unwrap_or(u32::MAX));
+    }
+    room
 }
 
 /// Ports as `nd run` writes them: `FIRST-LAST`.

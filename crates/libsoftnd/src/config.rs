@@ -1,6 +1,7 @@
 //! The configuration of the library, from the environment and a file.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use netdirect::Provider;
 use netdirect_com::environment;
 use serde::Deserialize;
 use softnd::bounded_file;
-use softnd::capture::Capture;
+use softnd::capture::CaptureOptions;
 use softnd::faults::Plan;
 use softnd::security::{Credentials, Fingerprint, Security, Trust};
 use softnd::{Options, Profile};
@@ -49,6 +50,8 @@ pub(crate) struct Config {
     profile: Strictness,
     crc: Option<bool>,
     capture: Option<PathBuf>,
+    capture_limit: Option<u64>,
+    capture_files: Option<u32>,
     faults: Option<String>,
     pins: Vec<String>,
     authorities: Vec<PathBuf>,
@@ -74,6 +77,8 @@ const KEYS: &[(&str, Parse)] = &[
     ("profile", text),
     ("crc", switch),
     ("capture", text),
+    ("capture_limit", number),
+    ("capture_files", number),
     ("faults", text),
     ("pins", list),
     ("authorities", list),
@@ -188,7 +193,7 @@ impl Config {
             options = options.faults(plan).map_err(|error| wrong(&error))?;
         }
         if let Some(path) = &self.capture {
-            let capture = Capture::create(path).map_err(|error| {
+            let capture = self.capture_room().create(path).map_err(|error| {
                 format!("cannot create the capture {}: {error}", path.display())
             })?;
             options = options.capture(capture);
@@ -220,6 +225,16 @@ impl Config {
             Protocol::Tcp => softnd::provider(options),
             Protocol::Udp => softnd::udp_provider(options.security(security)),
         })
+    }
+
+    fn capture_room(&self) -> CaptureOptions {
+        // Without a log nothing else says it.
+        let room = CaptureOptions::default().on_full(|text| {
+            // The program may have closed its standard error.
+            let _ = writeln!(io::stderr(), "softnd: {text}");
+        });
+        let room = room.limit(self.capture_limit.unwrap_or(CaptureOptions::LIMIT));
+        room.files(self.capture_files.unwrap_or(1))
     }
 
     fn security(&self) -> Result<Security> {

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use softnd::capture::CaptureOptions;
+
+use crate::stderr;
 
 /// Options of the adapter, for every command that connects.
 #[derive(Clone, Debug, Default, Args)]
@@ -12,6 +15,9 @@ pub(crate) struct AdapterArgs {
     /// Records everything that is sent and received in a pcapng file, for Wireshark
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) capture_room: CaptureRoom,
 
     /// Has things go wrong by a fault plan: its text, or @ and the file that has it
     #[arg(long, value_name = "PLAN")]
@@ -24,6 +30,33 @@ pub(crate) struct AdapterArgs {
     /// The stack on the other side, if it needs special treatment [default: works with all]
     #[arg(long, value_enum, value_name = "STACK")]
     pub(crate) peer: Option<Stack>,
+}
+
+/// The room that captures may take, for every command with `--capture`.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct CaptureRoom {
+    /// The most octets that a process captures, such as 500M; then the capture ends, and the connections go on [default: 1G]
+    #[arg(long = "capture-limit", value_name = "SIZE", requires = "capture", value_parser = octets)]
+    pub(crate) limit: Option<u64>,
+
+    /// Captures into N files in turn, FILE-1 to FILE-N, each with its part of the limit: the oldest gives way to what is new
+    #[arg(long = "capture-files", value_name = "N", requires = "capture", value_parser = clap::value_parser!(u32).range(1..=i64::from(CaptureOptions::MOST_FILES)))]
+    pub(crate) files: Option<u32>,
+}
+
+impl CaptureRoom {
+    /// The options of a capture that says on standard error that it is full.
+    pub(crate) fn options(self) -> CaptureOptions {
+        let options = CaptureOptions::default().on_full(|text| stderr::note(text));
+        let options = match self.limit {
+            Some(octets) => options.limit(octets),
+            None => options,
+        };
+        match self.files {
+            Some(files) => options.files(files),
+            None => options,
+        }
+    }
 }
 
 /// The trusted certificates and this side's own certificate, on connections over UDP.

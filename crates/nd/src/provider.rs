@@ -17,7 +17,7 @@ use softnd::faults::Plan;
 use softnd::peer::Peer;
 pub(crate) use softnd::{PeerNetwork, PeerTable, STRANGERS, processors, user_files};
 
-use crate::args::{AdapterArgs, SecurityArgs, Stack};
+use crate::args::{AdapterArgs, CaptureRoom, SecurityArgs, Stack};
 use crate::errors::{Failure, Result};
 
 #[cfg(feature = "ring")]
@@ -185,6 +185,8 @@ impl Display for Choice {
 pub(crate) struct AdapterOptions {
     /// Records what is sent and received in this file.
     pub(crate) capture: Option<PathBuf>,
+    /// The room that the capture may take.
+    pub(crate) capture_room: CaptureRoom,
     /// A fault plan in the provider's language, or `@` and the name of a file with the plan.
     pub(crate) fault: Option<String>,
     /// Whether to ask for CRCs.
@@ -220,6 +222,7 @@ impl Default for AdapterOptions {
     fn default() -> Self {
         Self {
             capture: None,
+            capture_room: CaptureRoom::default(),
             fault: None,
             crc: true,
             peer: None,
@@ -241,6 +244,7 @@ impl From<&AdapterArgs> for AdapterOptions {
     fn from(args: &AdapterArgs) -> Self {
         Self {
             capture: args.capture.clone(),
+            capture_room: args.capture_room,
             fault: args.fault.clone(),
             crc: !args.no_crc,
             peer: args.peer,
@@ -735,6 +739,7 @@ fn configuration(options: &AdapterOptions) -> String {
 fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<Box<dyn Flush>>)> {
     let AdapterOptions {
         capture,
+        capture_room,
         fault,
         crc,
         peer,
@@ -783,7 +788,10 @@ fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<B
         let plan = Plan::load(plan).map_err(|error| wrong_plan(&error))?;
         chosen = chosen.faults(plan).map_err(|error| wrong_plan(&error))?;
     }
-    let capture = capture.as_deref().map(create_capture).transpose()?;
+    let capture = capture.as_deref();
+    let capture = capture
+        .map(|path| create_capture(path, *capture_room))
+        .transpose()?;
     if let Some(capture) = &capture {
         chosen = chosen.capture(capture.clone());
     }
@@ -802,8 +810,8 @@ fn wrong_plan(error: &dyn Display) -> Failure {
     .showing(shown)
 }
 
-fn create_capture(path: &Path) -> Result<Capture> {
-    Capture::create(path).map_err(|error| {
+fn create_capture(path: &Path, room: CaptureRoom) -> Result<Capture> {
+    room.options().create(path).map_err(|error| {
         let doing = format!("create the capture {}", path.display());
         Failure::io(doing, &error)
     })
@@ -878,6 +886,7 @@ mod tests {
         let [first, other] = two();
         let all = AdapterOptions {
             capture: Some("x".into()),
+            capture_room: CaptureRoom::default(),
             fault: Some("when each connect: refuse".into()),
             crc: false,
             peer: Some(Stack::Siw),

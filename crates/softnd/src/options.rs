@@ -205,7 +205,8 @@ impl Options {
         self
     }
 
-    /// Records everything that is sent and received in a capture.
+    /// Records everything that is sent and received in a capture. A capture ends at 1 GiB, unless
+    /// [`CaptureOptions`](iwarp_io::capture::CaptureOptions) say otherwise.
     #[must_use]
     pub fn capture(mut self, capture: Capture) -> Self {
         self.capture = Some(capture);

@@ -64,6 +64,7 @@ pub use context::{AsyncEvent, AsyncEventKind, Context, check_port};
 pub use cq::{CompletionQueue, WcOpcode, WcStatus, WorkCompletion};
 pub use device::{Device, DeviceKind, Gid, GidEntry, gid, limits};
 pub use error::{Errno, Error, Result};
+pub use iwarp_io::capture::CaptureOptions;
 pub use iwarp_io::interfaces::NetworkInterface;
 pub use iwarp_io::transport::sim::{Chance, Conditions, World};
 pub use mr::{AccessFlags, MemoryRegion};

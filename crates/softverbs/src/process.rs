@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use iwarp_io::capture::Capture;
+use iwarp_io::capture::{Capture, CaptureOptions};
 use iwarp_io::descriptors;
 use iwarp_io::driver::Driver;
 use iwarp_io::endpoint::StreamId;
@@ -54,6 +54,8 @@ pub struct ProcessOptions {
     pub crc: bool,
     /// The pcapng file into which the traffic of all connections is captured. It is made with the first object that needs the driver.
     pub capture: Option<PathBuf>,
+    /// The room that the capture may take.
+    pub capture_room: CaptureOptions,
 }
 
 impl Default for ProcessOptions {
@@ -65,6 +67,7 @@ impl Default for ProcessOptions {
             interrupts: None,
             crc: true,
             capture: None,
+            capture_room: CaptureOptions::default(),
         }
     }
 }
@@ -455,7 +458,8 @@ impl Engine {
         let table = Arc::new(Table::with_options(&options).map_err(io::Error::other)?);
         let buffers = Buffers::new(Arc::clone(&table));
         let capture = process.options.capture.as_ref();
-        let capture = capture.map(Capture::create).transpose()?;
+        let room = &process.options.capture_room;
+        let capture = capture.map(|path| room.clone().create(path)).transpose()?;
         let driver = Driver::start(process.transport.clone(), buffers, capture.clone())?;
         let driver = Arc::new(driver);
         let owner: Weak<dyn DriverOwner> = process.this.clone();

@@ -313,6 +313,59 @@ fn a_full_disk_for_the_capture() {
     assert!(fs::read(place.copy()).unwrap() == noise(3 << 20));
 }
 
+#[test]
+fn a_capture_that_is_full_says_so_once() {
+    for files in [1, 4] {
+        let place = Place::with_file(3 << 20);
+        let at = |name: &str| place.folder.path().join(name);
+        let mut recv = place.receiver(&[]);
+        let address = recv.address().to_string();
+        let sent = nd::run(args![
+            "cat",
+            "send",
+            place.original(),
+            address,
+            "--capture",
+            at("c.pcapng"),
+            "--capture-limit",
+            "1M",
+            "--capture-files",
+            files.to_string()
+        ]);
+        sent.assert_success();
+        recv.finish().assert_success();
+        assert!(fs::read(place.copy()).unwrap() == noise(3 << 20));
+        let said = sent
+            .stderr
+            .matches("the capture has reached its limit of 1048576 octets");
+        assert_eq!(said.count(), usize::from(files == 1), "{}", sent.stderr);
+        let names: Vec<_> = match files {
+            1 => vec![at("c.pcapng")],
+            _ => (1..=files).map(|n| at(&format!("c-{n}.pcapng"))).collect(),
+        };
+        let lengths = names.iter().map(|name| fs::metadata(name).unwrap().len());
+        let all: u64 = lengths.sum();
+        assert!(((600 << 10)..=(1 << 20)).contains(&all), "{all}");
+    }
+    let nobody = Nobody::new();
+    let place = Place::with_file(10);
+    for (options, words) in [
+        (
+            &["--capture", "/dev/null", "--capture-limit", "1k"][..],
+            "256 KiB for each file",
+        ),
+        (
+            &["--capture", "/dev/null", "--capture-files", "2"],
+            "it is no file",
+        ),
+        (&["--capture", "c", "--capture-files", "0"], "1..=64"),
+        (&["--capture-limit", "1M"], "--capture <FILE>"),
+    ] {
+        let sent = place.sender(nobody.address, options).finish();
+        sent.assert_failure(words);
+    }
+}
+
 /// A link could have been put there by another user, to have `nd` overwrite a file of its user's.
 #[test]
 fn a_capture_by_a_link() {

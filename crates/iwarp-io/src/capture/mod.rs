@@ -13,6 +13,7 @@
 //! Capturing costs a copy of all octets, and a lock for the whole file. An adapter without capture has no [`Flow`] and pays
 //! nothing.
 
+mod options;
 mod packet_headers;
 mod pcapng;
 mod sent_by;
@@ -31,11 +32,11 @@ use std::time::{Instant, SystemTime};
 use parking_lot::Mutex;
 
 use crate::transport::sim::World;
-use crate::user_files::secret;
 use packet_headers::{Ends, Flags, Header};
 use pcapng::Sink;
 use splitter::Splitter;
 
+pub use options::CaptureOptions;
 pub use sent_by::SentBy;
 
 /// The side that opened the TCP connection of a [`Flow`].
@@ -54,7 +55,7 @@ pub enum FlowRole {
 /// after the end of a flow, and when the last clone and the last flow are gone.
 ///
 /// A failing writer never disturbs the streams. The first error ends the capture, and every later `flush` returns this
-/// error.
+/// error. A capture also ends at its limit ([`CaptureOptions`]), which is no error.
 ///
 /// ```
 /// # fn main() -> std::io::Result<()> {
@@ -77,6 +78,7 @@ struct Shared {
     sink: Mutex<Sink>,
     clock: Clock,
     flows: AtomicU32,
+    options: CaptureOptions,
 }
 
 /// Time of day that never runs backwards, because Wireshark would show negative differences otherwise.
@@ -104,7 +106,8 @@ impl Clock {
 }
 
 impl Capture {
-    /// Creates the file, or empties an existing one, and writes the pcapng section header.
+    /// Creates the file, or empties an existing one, and writes the pcapng section header. The file takes 1 GiB;
+    /// [`CaptureOptions::create`] has other limits.
     ///
     /// A capture has in plain text what connections encrypt, so the file has mode 0600, an existing one too.
     ///
@@ -113,24 +116,29 @@ impl Capture {
     /// have made: a link to a file, a link of another user, a file or pipe of another user, a file with several names. Pipes and terminals of
     /// this user are allowed, as well as null devices and the standard streams, also by a link such as `/dev/stdout`.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
-        Self::to_writer(pcapng::WholeBlocks::new(secret::create(path.as_ref())?))
+        CaptureOptions::default().create(path)
     }
 
-    /// Captures into `writer`, which gets whole pcapng blocks, beginning with the section header.
+    /// Captures into `writer`, which gets whole pcapng blocks, beginning with the section header, without a limit.
     ///
     /// The writer does not need to buffer.
     ///
     /// # Errors
     /// The error of writing the section header.
     pub fn to_writer(writer: impl io::Write + Send + 'static) -> io::Result<Self> {
-        let sink = Sink::new(Box::new(writer))?;
-        Ok(Self {
+        let sink = Sink::new(Box::new(writer), u64::MAX)?;
+        Ok(Self::of(sink, CaptureOptions::default()))
+    }
+
+    fn of(sink: Sink, options: CaptureOptions) -> Self {
+        Self {
             shared: Arc::new(Shared {
                 sink: Mutex::new(sink),
                 clock: Clock::start(),
                 flows: AtomicU32::new(0),
+                options,
             }),
-        })
+        }
     }
 
     /// Begins to capture one TCP connection. Nothing is written before [`Flow::opened`] or the first octets.
@@ -372,9 +380,13 @@ impl Flow {
             Some(world) => nanoseconds_in(world),
             None => self.shared.clock.nanoseconds(),
         };
-        sink.packet(now, side, |block| {
+        let is_first_left_out = sink.packet(now, side, |block| {
             packet_headers::write(block, &self.ends, &header, payload)
         });
+        drop(sink);
+        if is_first_left_out {
+            self.shared.options.say_full();
+        }
     }
 
     /// Spends a system call at the end of a flow, so that the next reader of the file sees this end.

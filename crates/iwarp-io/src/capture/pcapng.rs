@@ -3,7 +3,7 @@
 //! The format is that of draft-ietf-opsawg-pcapng, little-endian on every machine.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek};
 
 use super::sent_by::SentBy;
 
@@ -26,12 +26,50 @@ const OUTBOUND: u32 = 2;
 /// The writer is called once this many octets are waiting.
 const WRITE_FROM: usize = 64 << 10;
 
-/// Blocks on their way into a writer.
+/// Blocks on their way into files, or into a writer.
 pub(super) struct Sink {
-    writer: Box<dyn io::Write + Send>,
-    /// Whole blocks that were not passed to the writer yet.
+    output: Output,
+    /// Whole blocks that were not passed to the output yet.
     blocks: Vec<u8>,
+    /// Octets of the present file, with those that wait.
+    length: u64,
+    /// The most octets of one file.
+    limit: u64,
+    is_full: bool,
     failed: Option<Failure>,
+}
+
+enum Output {
+    Writer(Box<dyn io::Write + Send>),
+    Ring(Ring),
+}
+
+/// Files that take turns. All are open from the beginning: no name leads elsewhere later, and what is refused is refused at once.
+struct Ring {
+    files: Vec<WholeBlocks>,
+    /// The file that is being written.
+    at: usize,
+}
+
+impl Output {
+    fn writer(&mut self) -> &mut dyn io::Write {
+        match self {
+            Self::Writer(writer) => &mut **writer,
+            Self::Ring(ring) => &mut ring.files[ring.at],
+        }
+    }
+
+    /// Goes on with an empty file: the one that is not used yet, or the oldest. Returns false if there is no other.
+    fn turn(&mut self) -> io::Result<bool> {
+        match self {
+            Self::Ring(ring) if ring.files.len() > 1 => {
+                ring.at = (ring.at + 1) % ring.files.len();
+                ring.files[ring.at].empty()?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
 }
 
 /// The parts of an `io::Error` that can be returned more than once. `io::Error` itself cannot be cloned.
@@ -59,27 +97,52 @@ impl Failure {
 }
 
 impl Sink {
-    pub(super) fn new(writer: Box<dyn io::Write + Send>) -> io::Result<Self> {
+    /// Writes into `writer`, at most `limit` octets.
+    pub(super) fn new(writer: Box<dyn io::Write + Send>, limit: u64) -> io::Result<Self> {
+        Self::begin(Output::Writer(writer), limit)
+    }
+
+    /// Writes into these files in turn, at most `limit` octets into each. Each is a capture from the beginning, also those whose turn does
+    /// not come.
+    pub(super) fn ring(files: Vec<File>, limit: u64) -> io::Result<Self> {
+        let mut files: Vec<WholeBlocks> = files.into_iter().map(WholeBlocks::new).collect();
+        for file in files.iter_mut().skip(1) {
+            io::Write::write_all(file, &header())?;
+        }
+        Self::begin(Output::Ring(Ring { files, at: 0 }), limit)
+    }
+
+    fn begin(output: Output, limit: u64) -> io::Result<Self> {
         let mut sink = Self {
-            writer,
+            output,
             blocks: Vec::with_capacity(2 * WRITE_FROM),
+            length: 0,
+            limit,
+            is_full: false,
             failed: None,
         };
-        block(&mut sink.blocks, SECTION_HEADER, section_header);
-        block(
-            &mut sink.blocks,
-            INTERFACE_DESCRIPTION,
-            interface_description,
-        );
+        sink.begin_file();
         sink.flush()?;
         Ok(sink)
     }
 
-    /// Adds one frame, captured at `now` nanoseconds since 1970 and sent by `by`.
-    pub(super) fn packet(&mut self, now: u64, by: SentBy, write: impl FnOnce(&mut Vec<u8>)) {
-        if self.failed.is_some() {
-            return;
+    fn begin_file(&mut self) {
+        self.blocks = header();
+        self.length = self.blocks.len() as u64;
+    }
+
+    /// Adds one frame, captured at `now` nanoseconds since 1970 and sent by `by`. Returns true if this frame is the first that the limit
+    /// leaves no room for: it and all later ones are left out.
+    pub(super) fn packet(
+        &mut self,
+        now: u64,
+        by: SentBy,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
+        if self.failed.is_some() || self.is_full {
+            return false;
         }
+        let before = self.blocks.len();
         block(&mut self.blocks, ENHANCED_PACKET, |body| {
             put_u32(body, 0); // interface
             put_u64_halves(body, now);
@@ -98,15 +161,46 @@ impl Sink {
             option(body, EPB_FLAGS, &direction.to_le_bytes());
             option(body, OPTION_END, &[]);
         });
+        let added = (self.blocks.len() - before) as u64;
+        if self.length + added > self.limit {
+            let last = self.blocks.split_off(before);
+            self.write_out();
+            return !self.continue_with(&last);
+        }
+        self.length += added;
         if self.blocks.len() >= WRITE_FROM {
             self.write_out();
+        }
+        false
+    }
+
+    /// Puts a block that the present file has no room for into the next file. Returns false if there is none; then the capture is full.
+    fn continue_with(&mut self, block: &[u8]) -> bool {
+        if self.failed.is_some() {
+            return true; // the capture has ended already
+        }
+        match self.output.turn() {
+            Ok(true) => {
+                self.begin_file();
+                self.blocks.extend_from_slice(block);
+                self.length += block.len() as u64;
+                true
+            }
+            Ok(false) => {
+                self.is_full = true;
+                false
+            }
+            Err(error) => {
+                self.failed = Some(Failure::new(&error));
+                true
+            }
         }
     }
 
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.write_out();
         if self.failed.is_none()
-            && let Err(error) = self.writer.flush()
+            && let Err(error) = self.output.writer().flush()
         {
             self.failed = Some(Failure::new(&error));
         }
@@ -118,7 +212,7 @@ impl Sink {
 
     fn write_out(&mut self) {
         if self.failed.is_none()
-            && let Err(error) = self.writer.write_all(&self.blocks)
+            && let Err(error) = self.output.writer().write_all(&self.blocks)
         {
             self.failed = Some(Failure::new(&error));
         }
@@ -126,8 +220,16 @@ impl Sink {
     }
 }
 
+/// The blocks with which a file begins.
+fn header() -> Vec<u8> {
+    let mut blocks = Vec::with_capacity(2 * WRITE_FROM);
+    block(&mut blocks, SECTION_HEADER, section_header);
+    block(&mut blocks, INTERFACE_DESCRIPTION, interface_description);
+    blocks
+}
+
 /// A file that contains only whole blocks, even when the disk is full.
-pub(super) struct WholeBlocks {
+struct WholeBlocks {
     file: File,
     /// Octets of the blocks that are in the file.
     length: u64,
@@ -135,8 +237,16 @@ pub(super) struct WholeBlocks {
 
 impl WholeBlocks {
     /// Takes over a file without content.
-    pub(super) fn new(file: File) -> Self {
+    fn new(file: File) -> Self {
         Self { file, length: 0 }
+    }
+
+    /// Begins anew.
+    fn empty(&mut self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.rewind()?;
+        self.length = 0;
+        Ok(())
     }
 }
 

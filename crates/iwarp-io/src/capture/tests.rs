@@ -80,6 +80,12 @@ fn blocks(mut file: &[u8]) -> Vec<(u32, &[u8])> {
     found
 }
 
+/// What the segments of a file carry.
+pub(super) fn payloads(file: &[u8]) -> Vec<Vec<u8>> {
+    let frames = read_back(file).into_iter();
+    frames.map(|frame| frame.payload).collect()
+}
+
 fn read_back(file: &[u8]) -> Vec<Frame> {
     let blocks = blocks(file);
     let (kind, section) = blocks[0];

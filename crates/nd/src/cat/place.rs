@@ -3,12 +3,17 @@
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 
+use crate::args::AdapterArgs;
 use crate::errors::{Failure, Result};
 
-/// Checks that the capture goes to another file than the one that is sent or received.
-pub(super) fn check_capture(capture: Option<&Path>, file: &Path) -> Result<()> {
-    match capture {
-        Some(capture) if is_same(capture, file) => Err(Failure::new(
+/// Checks that the capture goes to other files than the one that is sent or received.
+pub(super) fn check_capture(adapter: &AdapterArgs, file: &Path) -> Result<()> {
+    let Some(capture) = &adapter.capture else {
+        return Ok(());
+    };
+    let captures = adapter.capture_room.options().paths(capture);
+    match captures.iter().find(|capture| is_same(capture, file)) {
+        Some(capture) => Err(Failure::new(
             format!(
                 "the capture {} and the file {} are the same",
                 capture.display(),
@@ -16,7 +21,7 @@ pub(super) fn check_capture(capture: Option<&Path>, file: &Path) -> Result<()> {
             ),
             "name another file for --capture",
         )),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 
@@ -106,9 +111,18 @@ mod tests {
         }
         let null = Path::new("/dev/null");
         assert!(!is_same(null, null), "it takes both");
-        let text = check_capture(Some(&at("file")), &at("hard"));
-        let text = text.expect_err("the same").to_string();
-        assert!(text.contains("are the same"), "{text}");
+        fs::write(at("c-2.pcapng"), "content").expect("written");
+        for (capture, files, file) in [("file", None, "hard"), ("c.pcapng", Some(2), "c-2.pcapng")]
+        {
+            let mut adapter = AdapterArgs {
+                capture: Some(at(capture)),
+                ..AdapterArgs::default()
+            };
+            adapter.capture_room.files = files;
+            let text = check_capture(&adapter, &at(file));
+            let text = text.expect_err("the same").to_string();
+            assert!(text.contains("are the same"), "{text}");
+        }
     }
 
     #[test]

@@ -23,8 +23,7 @@ use crate::stderr::{self, Remarks};
 
 /// Waits for a sender and receives its file.
 pub(crate) fn recv(args: &RecvArgs) -> Result<()> {
-    let capture = args.common.adapter.capture.as_deref();
-    place::check_capture(capture, &args.out)?;
+    place::check_capture(&args.common.adapter, &args.out)?;
     let sink = Sink::new(&args.out)?;
     let addresses = session::resolve(&args.listen)?;
     let setup = args.common.setup()?;

@@ -18,8 +18,7 @@ use crate::session::{self, Region, Setup};
 
 /// Sends a file to a waiting receiver.
 pub(crate) fn send(args: &SendArgs) -> Result<()> {
-    let capture = args.common.adapter.capture.as_deref();
-    place::check_capture(capture, Source::place(&args.file))?;
+    place::check_capture(&args.common.adapter, Source::place(&args.file))?;
     let Source {
         mut file,
         size,

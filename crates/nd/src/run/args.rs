@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::args::CaptureRoom;
+
 /// The kind of device that the program sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Presents {
@@ -32,6 +34,9 @@ pub(crate) struct ProgramArgs {
     #[arg(long, value_name = "FOLDER")]
     pub(super) capture: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub(super) capture_room: CaptureRoom,
+
     /// Print on standard error why calls of the libraries fail, which programs learn as a number alone
     #[arg(long)]
     pub(super) explain: bool,
@@ -58,6 +63,12 @@ impl ProgramArgs {
         }
         if let Some((first, last)) = self.ports {
             all.push(("SOFTND_VERBS_PORTS", format!("{first}-{last}")));
+        }
+        if let Some(octets) = self.capture_room.limit {
+            all.push(("SOFTND_VERBS_CAPTURE_LIMIT", octets.to_string()));
+        }
+        if let Some(files) = self.capture_room.files {
+            all.push(("SOFTND_VERBS_CAPTURE_FILES", files.to_string()));
         }
         if self.explain {
             all.push(("SOFTND_VERBS_EXPLAIN", "1".to_owned()));

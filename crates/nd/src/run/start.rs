@@ -20,6 +20,10 @@ pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
     program::check(&program)?;
     let devices = devices(args)?;
     let captures = args.capture.as_deref().map(capture_folder).transpose()?;
+    args.capture_room
+        .options()
+        .check()
+        .map_err(|error| Failure::new(error.to_string(), "raise --capture-limit"))?;
     let private = private_folder::make()?;
     let names = libraries::find()?.versioned_names(&private)?;
     let tree = tree::make(devices.devices(), &private)?;
