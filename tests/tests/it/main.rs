@@ -6,6 +6,7 @@
 mod dissection;
 mod first_page;
 mod from_nd_v1;
+mod hostile_reports;
 mod markers;
 mod nd_bad_input;
 mod nd_cat;

@@ -9,7 +9,7 @@ use crate::run::{Entry, Run, Suite};
 
 /// The whole report: one test suite for each section, and one for the checks that are not part of the run.
 pub fn junit<F: Suite>(run: &Run<F>) -> String {
-    let mut report = Report::new(printable(&format!("{} {}", lower(F::TITLE), run.target)));
+    let mut report = Report::new(text(&format!("{} {}", lower(F::TITLE), run.target)));
     let made: Vec<&Entry> = run.made().collect();
     for group in made.chunk_by(|a, b| a.check.section == b.check.section) {
         let entries = group.iter().copied();
@@ -26,7 +26,7 @@ pub fn junit<F: Suite>(run: &Run<F>) -> String {
             "is checked"
         };
         let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
-        status.set_message(printable(&why));
+        status.set_message(text(&why));
         let mut case = TestCase::new(name, status);
         case.set_classname("target");
         let mut suite = TestSuite::new("target");
@@ -38,7 +38,7 @@ pub fn junit<F: Suite>(run: &Run<F>) -> String {
 }
 
 fn suite<'a>(name: &str, entries: impl IntoIterator<Item = &'a Entry>, strict: bool) -> TestSuite {
-    let mut suite = TestSuite::new(printable(name));
+    let mut suite = TestSuite::new(text(name));
     let mut skips = 0;
     for entry in entries {
         skips += u32::from(matches!(
@@ -55,7 +55,7 @@ fn suite<'a>(name: &str, entries: impl IntoIterator<Item = &'a Entry>, strict: b
 }
 
 fn case(entry: &Entry, strict: bool) -> TestCase {
-    let remark = printable(&remark(&entry.outcome));
+    let remark = text(&remark(&entry.outcome));
     let counts = entry.counts(strict);
     let mut status = match &entry.outcome {
         Outcome::Skip(_) | Outcome::LeftOut(_) => TestCaseStatus::skipped(),
@@ -69,15 +69,20 @@ fn case(entry: &Entry, strict: bool) -> TestCase {
     if let Outcome::Fail(failure) = &entry.outcome
         && counts
     {
-        status.set_description(printable(&failure.trace.join("\n")));
+        status.set_description(text(&failure.trace.join("\n")));
     }
-    let name = printable(&format!("{}: {}", entry.check.name, entry.check.title));
+    let name = text(&format!("{}: {}", entry.check.name, entry.check.title));
     let mut case = TestCase::new(name, status);
     case.set_classname(entry.check.row()).set_time(entry.took);
     if is_success && !remark.is_empty() {
         case.set_system_out(remark);
     }
     case
+}
+
+/// A text as the library writes it whole: it leaves tabs out.
+fn text(text: &str) -> String {
+    printable(text).replace('\t', " ")
 }
 
 /// With a small first letter, unless the word is an abbreviation.
