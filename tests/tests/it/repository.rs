@@ -109,6 +109,78 @@ fn the_table_of_the_night_has_the_last_run_of_each_step() {
     assert_eq!(row("fuzz"), "| | not run |");
 }
 
+/// Runs the step `advisories` with a database that was changed so many days ago; without one, the database cannot be fetched. The programs
+/// that fetch and check do nothing.
+#[cfg(unix)]
+fn advisories(changed: Option<u64>) -> (Option<i32>, String) {
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    let clone = tempfile::tempdir().unwrap();
+    let at = |name: &str| clone.path().join(name);
+    let program = |name: &str, text: &str| {
+        fs::create_dir_all(at("bin")).unwrap();
+        let path = at("bin").join(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    fs::create_dir(at(".ci")).unwrap();
+    for name in ["night", "common"] {
+        fs::copy(root().join(".ci").join(name), at(".ci").join(name)).unwrap();
+    }
+    let fetch = u8::from(changed.is_none());
+    program("cargo-deny", "");
+    program("cargo", &format!("[ \"$2\" != fetch ] || exit {fetch}"));
+    if let Some(days) = changed {
+        let database = at("advisory-dbs/advisory-db-0");
+        fs::create_dir_all(&database).unwrap();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        // Half a day less, so that the day does not change on the way.
+        let date = format!("@{} +0000", now.as_secs() - days * 86_400 - 43_200);
+        for words in [
+            &["init", "--quiet"][..],
+            &["commit", "--quiet", "--allow-empty", "--message", "x"],
+        ] {
+            let done = Command::new("git")
+                .args(["-c", "user.name=x", "-c", "user.email=x"])
+                .args(words)
+                .current_dir(&database)
+                .env("GIT_COMMITTER_DATE", &date)
+                .status();
+            assert!(done.unwrap().success());
+        }
+    }
+    let path = std::env::var("PATH").unwrap();
+    let done = Command::new(at(".ci/night"))
+        .args(["--here", "advisories"])
+        .env("PATH", format!("{}:{path}", at("bin").display()))
+        .env("CARGO_HOME", clone.path())
+        .output()
+        .unwrap();
+    (done.status.code(), String::from_utf8(done.stdout).unwrap())
+}
+
+/// A copy of the database that nobody keeps up knows no new advisory, which is no success. Neither is it one to have no database.
+#[cfg(unix)]
+#[test]
+fn advisories_pass_only_with_a_database_of_these_days() {
+    for (changed, code, words) in [
+        (Some(0), 0, "changed 0 days ago"),
+        (Some(90), 0, "changed 90 days ago"),
+        (Some(91), 1, "is too old"),
+        (Some(700), 1, "no advisory of the last 700 days"),
+        (
+            None,
+            77,
+            "skipped: the database of advisories cannot be had",
+        ),
+    ] {
+        let (found, said) = advisories(changed);
+        assert_eq!(found, Some(code), "{changed:?}: {said}");
+        assert!(said.contains(words), "{said}");
+    }
+}
+
 fn all_pages() -> Vec<PathBuf> {
     let mut all = pages(&root().join("docs"));
     all.extend(
