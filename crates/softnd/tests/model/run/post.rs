@@ -6,9 +6,10 @@ impl Run<'_> {
     pub(super) fn receive_somewhere(&mut self) {
         if let Some((number, at)) = self.pick(|end| end.qp.is_some()) {
             let end = &self.connections[number].ends[at];
-            let (host, shared) = (end.host, end.shared);
-            // Sometimes more than the queue has slots, before any result is taken.
-            let count = if self.chance(4) {
+            let (host, shared, open) = (end.host, end.shared, end.open);
+            // After the end sometimes more than the queue has slots, before any result is taken. While messages arrive, they have to wait for
+            // Receives now and then.
+            let count = if !open && self.chance(25) {
                 RECEIVES as usize + 2
             } else {
                 1 + self.below(6)
