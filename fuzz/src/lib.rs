@@ -16,6 +16,7 @@ mod receives;
 mod setup;
 mod side;
 mod startup;
+mod verbs;
 mod wire;
 
 pub use codec::codec;
@@ -26,3 +27,4 @@ pub use pair::pair;
 pub use preamble::preamble;
 pub use setup::{initiator, responder};
 pub use startup::startup;
+pub use verbs::verbs;

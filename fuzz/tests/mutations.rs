@@ -121,3 +121,8 @@ fn mutations_of_preamble() {
 fn mutations_of_datagrams() {
     run("datagrams", 150, softnd_fuzz::datagrams);
 }
+
+#[test]
+fn mutations_of_verbs() {
+    run("verbs", 500, softnd_fuzz::verbs);
+}

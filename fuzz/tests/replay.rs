@@ -65,3 +65,8 @@ fn corpus_of_preamble() {
 fn corpus_of_datagrams() {
     replay("datagrams", softnd_fuzz::datagrams);
 }
+
+#[test]
+fn corpus_of_verbs() {
+    replay("verbs", softnd_fuzz::verbs);
+}

@@ -96,7 +96,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "softnd",
         ],
     ),
-    ("softnd-fuzz", &["iwarp", "iwarp-io"]),
+    ("softnd-fuzz", &["iwarp", "iwarp-io", "softverbs"]),
 ];
 
 /// Dependencies beyond [`MAY_DEPEND_ON`] of the tests of a crate.
