@@ -3,13 +3,13 @@
 mod admission;
 mod arriving;
 pub(super) mod connection;
+mod flow_control;
 mod opening;
 mod packet_filter;
 mod refused_sends;
 mod stream_io;
 #[cfg(all(test, feature = "ring"))]
 mod tests;
-mod undelivered;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -34,7 +34,7 @@ use super::congestion::{self, InFlight};
 use super::handshake_sends::{Handed, SENDING};
 use super::preamble::ErrorCode;
 use super::quic_stream::{QuicStream, Stage};
-use super::received_frames::Frame;
+use super::received_frames::ReceivedFrame;
 use super::refusals::{Refusal, Refusals};
 use super::security::OnFailure;
 use super::send_buffers::SendBuffers;
@@ -74,7 +74,7 @@ pub(super) struct QuicEndpoint {
     /// Octets that cannot be delivered.
     account: Account,
     /// Memory for the frames of a datagram.
-    frames: Vec<Frame>,
+    frames: Vec<ReceivedFrame>,
     /// Memory for packets that are being made.
     packets: Vec<u8>,
     /// Packets to be sent first, because the socket was full.

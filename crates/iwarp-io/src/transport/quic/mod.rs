@@ -23,6 +23,7 @@ mod send_buffers;
 mod shared_socket;
 mod socket;
 mod socket_drivers;
+mod undelivered;
 mod watched_session;
 mod wire;
 

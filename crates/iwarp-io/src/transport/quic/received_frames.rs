@@ -12,41 +12,41 @@ const KEPT: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Stream(StreamId),
-    Crypto(Level),
+    Crypto(EncryptionLevel),
 }
 
 /// The encryption of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Level {
+pub(super) enum EncryptionLevel {
     Handshake,
     Data,
 }
 
-impl Level {
+impl EncryptionLevel {
     pub(super) const COUNT: usize = 2;
 }
 
 /// A frame that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Frame {
+pub(super) enum ReceivedFrame {
     Octets { of: Part, start: u64, end: u64 },
     Reset(StreamId),
 }
 
 /// The frames that have arrived on one connection.
 #[derive(Debug, Default)]
-pub(super) struct ReceivedFrames(Mutex<Vec<Frame>>);
+pub(super) struct ReceivedFrames(Mutex<Vec<ReceivedFrame>>);
 
 impl ReceivedFrames {
     /// Adds the frames of a packet.
-    pub(super) fn add(&self, level: Level, packet: &[u8]) {
+    pub(super) fn add(&self, level: EncryptionLevel, packet: &[u8]) {
         let mut frames = self.0.lock();
         // quinn-proto ends the connection at a frame that cannot be read.
         let _ = read(level, packet, |frame, _| frames.push(frame));
     }
 
     /// Takes the frames, in exchange for an empty list.
-    pub(super) fn take(&self, list: &mut Vec<Frame>) {
+    pub(super) fn take(&self, list: &mut Vec<ReceivedFrame>) {
         list.clear();
         if list.capacity() > KEPT {
             list.shrink_to(KEPT);
@@ -58,9 +58,9 @@ impl ReceivedFrames {
 /// Calls `found` with the frames of a packet (RFC 9000 §19, and those of the extensions that quinn-proto knows) and their places. `None` if
 /// a frame cannot be read.
 pub(super) fn read(
-    level: Level,
+    level: EncryptionLevel,
     packet: &[u8],
-    mut found: impl FnMut(Frame, Range<usize>),
+    mut found: impl FnMut(ReceivedFrame, Range<usize>),
 ) -> Option<()> {
     let mut rest = Octets(packet);
     while !rest.0.is_empty() {
@@ -87,7 +87,7 @@ pub(super) fn read(
             0x04 => {
                 let stream = rest.stream()?;
                 rest.skip_numbers(2)?;
-                found(Frame::Reset(stream), place(&rest));
+                found(ReceivedFrame::Reset(stream), place(&rest));
             }
             // STOP_SENDING, MAX_STREAM_DATA, STREAM_DATA_BLOCKED
             0x05 | 0x11 | 0x15 => rest.skip_numbers(2)?,
@@ -96,7 +96,7 @@ pub(super) fn read(
                 let (start, len) = (rest.number()?, rest.number()?);
                 rest.skip(len)?;
                 let (of, end) = (Part::Crypto(level), start.checked_add(len)?);
-                found(Frame::Octets { of, start, end }, place(&rest));
+                found(ReceivedFrame::Octets { of, start, end }, place(&rest));
             }
             // NEW_TOKEN, DATAGRAM with a length
             0x07 | 0x31 => {
@@ -113,7 +113,7 @@ pub(super) fn read(
                 };
                 rest.skip(len)?;
                 let end = start.checked_add(len)?;
-                found(Frame::Octets { of, start, end }, place(&rest));
+                found(ReceivedFrame::Octets { of, start, end }, place(&rest));
             }
             // MAX_DATA, MAX_STREAMS, DATA_BLOCKED, STREAMS_BLOCKED, RETIRE_CONNECTION_ID
             0x10 | 0x12..=0x14 | 0x16 | 0x17 | 0x19 => rest.skip_numbers(1)?,
@@ -190,9 +190,9 @@ mod tests {
 
     use super::*;
 
-    fn frames(packet: &[u8]) -> (Vec<Frame>, bool) {
+    fn frames(packet: &[u8]) -> (Vec<ReceivedFrame>, bool) {
         let mut found = Vec::new();
-        let whole = read(Level::Data, packet, |frame, _| found.push(frame)).is_some();
+        let whole = read(EncryptionLevel::Data, packet, |frame, _| found.push(frame)).is_some();
         (found, whole)
     }
 
@@ -200,8 +200,8 @@ mod tests {
         Part::Stream(StreamId::new(Side::Client, Dir::Bi, number))
     }
 
-    fn octets(of: Part, start: u64, end: u64) -> Frame {
-        Frame::Octets { of, start, end }
+    fn octets(of: Part, start: u64, end: u64) -> ReceivedFrame {
+        ReceivedFrame::Octets { of, start, end }
     }
 
     #[test]
@@ -257,12 +257,12 @@ mod tests {
         assert_eq!(frames(&[8, 0, 1, 2]).0, [octets(stream(0), 0, 2)]);
         assert_eq!(frames(&[0x0d, 8, 7, 1]).0, [octets(stream(2), 7, 8)]);
         assert_eq!(frames(&[0x0b, 0, 0]).0, [octets(stream(0), 0, 0)]);
-        let crypto = Part::Crypto(Level::Data);
+        let crypto = Part::Crypto(EncryptionLevel::Data);
         assert_eq!(frames(&[6, 9, 2, 1, 1]).0, [octets(crypto, 9, 11)]);
         let Part::Stream(first) = stream(0) else {
             unreachable!("a stream");
         };
-        assert_eq!(frames(&[4, 0, 1, 5]).0, [Frame::Reset(first)]);
+        assert_eq!(frames(&[4, 0, 1, 5]).0, [ReceivedFrame::Reset(first)]);
         // CONNECTION_CLOSE by QUIC and by the application
         assert_eq!(frames(&[0x1c, 1, 6, 2, 65, 65]), (vec![], true));
         assert_eq!(frames(&[0x1d, 0x41, 0, 1, 65]), (vec![], true));

@@ -11,7 +11,7 @@ use quinn_proto::crypto::{
 use quinn_proto::transport_parameters::TransportParameters;
 use quinn_proto::{ConnectError, ConnectionId, Side, TransportError};
 
-use super::received_frames::{Level, ReceivedFrames};
+use super::received_frames::{EncryptionLevel, ReceivedFrames};
 
 /// The frames that a connection has received, if its session is a watched one.
 pub(super) fn frames_of(connection: &quinn_proto::Connection) -> Arc<ReceivedFrames> {
@@ -61,7 +61,7 @@ struct WatchedSession {
     session: Box<dyn Session>,
     frames: Arc<ReceivedFrames>,
     /// The encryption of the keys that the session gives next.
-    next: Level,
+    next: EncryptionLevel,
 }
 
 impl WatchedSession {
@@ -69,14 +69,14 @@ impl WatchedSession {
         Box::new(Self {
             session,
             frames: Arc::default(),
-            next: Level::Handshake,
+            next: EncryptionLevel::Handshake,
         })
     }
 
     fn watch(
         &self,
         keys: KeyPair<Box<dyn PacketKey>>,
-        level: Level,
+        level: EncryptionLevel,
     ) -> KeyPair<Box<dyn PacketKey>> {
         KeyPair {
             local: keys.local,
@@ -126,14 +126,14 @@ impl Session for WatchedSession {
 
     fn write_handshake(&mut self, buf: &mut Vec<u8>) -> Option<Keys> {
         let Keys { header, packet } = self.session.write_handshake(buf)?;
-        let level = std::mem::replace(&mut self.next, Level::Data);
+        let level = std::mem::replace(&mut self.next, EncryptionLevel::Data);
         let packet = self.watch(packet, level);
         Some(Keys { header, packet })
     }
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
         let keys = self.session.next_1rtt_keys()?;
-        Some(self.watch(keys, Level::Data))
+        Some(self.watch(keys, EncryptionLevel::Data))
     }
 
     fn is_valid_retry(&self, orig_dst_cid: &ConnectionId, header: &[u8], payload: &[u8]) -> bool {
@@ -152,7 +152,7 @@ impl Session for WatchedSession {
 
 struct WatchedKey {
     key: Box<dyn PacketKey>,
-    level: Level,
+    level: EncryptionLevel,
     frames: Arc<ReceivedFrames>,
 }
 

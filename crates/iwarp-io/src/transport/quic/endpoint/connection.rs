@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use quinn_proto::{ConnectionHandle, Dir, StreamId, VarInt};
 
-use super::undelivered::Undelivered;
 use crate::peer_network::PeerNetwork;
 use crate::transport::quic::config::{
     ATTEMPT, FIRST_STREAMS, HANDSHAKE, UNUSED, WITHOUT_STREAMS, streams,
 };
 use crate::transport::quic::handshake_sends::HandshakeSends;
 use crate::transport::quic::preamble::ErrorCode;
+use crate::transport::quic::undelivered::Undelivered;
 use crate::transport::quic::watched_session;
 
 /// A probe that checks if there is a socket at a peer's address, until this is dropped.

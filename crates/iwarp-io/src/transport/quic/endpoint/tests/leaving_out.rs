@@ -11,7 +11,7 @@ use quinn_proto::crypto::{
 use quinn_proto::transport_parameters::TransportParameters;
 use quinn_proto::{ConnectError, ConnectionId, Side, StreamId, TransportError};
 
-use crate::transport::quic::received_frames::{Frame, Level, Part, read};
+use crate::transport::quic::received_frames::{EncryptionLevel, Part, ReceivedFrame, read};
 use crate::transport::quic::security::Security;
 
 /// Decides by the stream and the offset of its first octet if a frame is left out.
@@ -118,8 +118,8 @@ impl PacketKey for LeavingKey {
         let end = buf.len() - self.0.tag_len();
         let payload = &mut buf[header_len..end];
         let mut places = Vec::new();
-        let whole = read(Level::Data, payload, |frame, place| {
-            if let Frame::Octets {
+        let whole = read(EncryptionLevel::Data, payload, |frame, place| {
+            if let ReceivedFrame::Octets {
                 of: Part::Stream(stream),
                 start,
                 ..

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::pump::{Pump, write};
-use crate::transport::quic::received_frames::{Frame, Part};
+use crate::transport::quic::received_frames::{Part, ReceivedFrame};
 use crate::transport::quic::security::Security;
 use crate::transport::quic::watched_session::{Watched, frames_of};
 
@@ -32,7 +32,7 @@ fn the_frames_are_those_that_quinn_proto_has_received() {
     let (mut streams, mut crypto, mut found) = (0, 0, 0);
     for frame in frames {
         match frame {
-            Frame::Octets {
+            ReceivedFrame::Octets {
                 of: Part::Stream(_),
                 start,
                 end,
@@ -40,8 +40,8 @@ fn the_frames_are_those_that_quinn_proto_has_received() {
                 streams += 1;
                 found += end - start;
             }
-            Frame::Octets { .. } => crypto += 1,
-            Frame::Reset(_) => panic!("no stream was reset"),
+            ReceivedFrame::Octets { .. } => crypto += 1,
+            ReceivedFrame::Reset(_) => panic!("no stream was reset"),
         }
     }
     let received = server.stats().frame_rx;

@@ -1,75 +1,16 @@
 //! Octets that have arrived and cannot be delivered, and the windows of connections.
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Instant;
 
-use quinn_proto::{Dir, EndpointEvent, StreamId, VarInt};
+use quinn_proto::{Dir, EndpointEvent, VarInt};
 
 use super::connection::Connection;
 use super::{Outside, QuicEndpoint};
-use crate::peer_network::PeerNetwork;
 use crate::transport::quic::arrivals::Arrivals;
-use crate::transport::quic::config::{FIRST_WINDOW, room};
+use crate::transport::quic::config::room;
 use crate::transport::quic::preamble::ErrorCode;
-use crate::transport::quic::received_frames::{Frame, Level, Part, ReceivedFrames};
+use crate::transport::quic::received_frames::{Part, ReceivedFrame};
 use crate::transport::quic::refusals::Refusal;
-
-/// What one connection has received and not delivered.
-pub(super) struct Undelivered {
-    frames: Arc<ReceivedFrames>,
-    peer: PeerNetwork,
-    crypto: [Arrivals; Level::COUNT],
-    /// Streams of the peer that were not opened here yet.
-    early: HashMap<StreamId, Arrivals>,
-    /// The streams of the peer that were opened here, now and before.
-    opened: u64,
-    /// The memory that the account counts.
-    held: u64,
-    /// The octets in order of streams in use.
-    waiting: u64,
-    /// The octets of streams in use that were read.
-    read: u64,
-    /// Those of which the peer knows.
-    announced: u64,
-    /// Streams in use, and the most of them at a time.
-    in_use: (usize, usize),
-    /// The octets that the peer may have in flight, besides `waiting`.
-    room: u64,
-    /// The window that quinn-proto has: about the sum of `room` and `waiting`.
-    window: u64,
-}
-
-impl Undelivered {
-    pub(super) fn new(frames: Arc<ReceivedFrames>, peer: PeerNetwork) -> Self {
-        let window = u64::from(FIRST_WINDOW);
-        Self {
-            frames,
-            peer,
-            crypto: Default::default(),
-            early: HashMap::new(),
-            opened: 0,
-            held: 0,
-            waiting: 0,
-            read: 0,
-            announced: 0,
-            in_use: (0, 0),
-            room: window,
-            window,
-        }
-    }
-
-    /// A stream of the peer is opened here. Returns what has arrived of it.
-    pub(super) fn open(&mut self, stream: StreamId) -> Arrivals {
-        self.opened = stream.index() + 1;
-        self.early.remove(&stream).unwrap_or_default()
-    }
-
-    #[cfg(test)]
-    pub(super) fn held(&self) -> u64 {
-        self.held
-    }
-}
 
 impl QuicEndpoint {
     /// A datagram of this length was handled.
@@ -84,8 +25,8 @@ impl QuicEndpoint {
         let side = connection.quic.side();
         for frame in self.frames.drain(..) {
             let of = match frame {
-                Frame::Octets { of, .. } => of,
-                Frame::Reset(stream) => Part::Stream(stream),
+                ReceivedFrame::Octets { of, .. } => of,
+                ReceivedFrame::Reset(stream) => Part::Stream(stream),
             };
             let (arrivals, in_use) = match of {
                 Part::Crypto(level) => (&mut undelivered.crypto[level as usize], true),
@@ -106,13 +47,13 @@ impl QuicEndpoint {
             };
             let (held, waiting) = (arrivals.held(in_use), arrivals.waiting());
             match frame {
-                Frame::Octets { start, end, .. } => {
+                ReceivedFrame::Octets { start, end, .. } => {
                     let more = arrivals.note(start, end, datagram, now);
                     if matches!(of, Part::Crypto(_)) {
                         arrivals.deliver(more);
                     }
                 }
-                Frame::Reset(_) => arrivals.close(),
+                ReceivedFrame::Reset(_) => arrivals.close(),
             }
             undelivered.held = undelivered.held - held + arrivals.held(in_use);
             if in_use {
