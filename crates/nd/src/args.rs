@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::provider::CaptureOptions;
+use crate::stderr;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use softnd::capture::CaptureOptions;
-
-use crate::stderr;
 
 /// Options of the adapter, for every command that connects.
 #[derive(Clone, Debug, Default, Args)]

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use netdirect::{Adapter, AdapterId, Error, Provider, Status};
 use softnd::capture::Capture;
+pub(crate) use softnd::capture::CaptureOptions;
 use softnd::faults::Plan;
 use softnd::peer::Peer;
 pub(crate) use softnd::{PeerNetwork, PeerTable, STRANGERS, processors, user_files};

@@ -401,7 +401,7 @@ fn sockets_threads_clocks_and_variables_are_where_they_may_be() {
 /// The callers of `user_files`, with the files that they have it open.
 const USER_FILES: &[&str] = &[
     // Captures.
-    "iwarp-io/src/capture/mod.rs",
+    "iwarp-io/src/capture/options.rs",
     // Logs of keys.
     "iwarp-io/src/transport/quic/security/key_log.rs",
     // Received files.

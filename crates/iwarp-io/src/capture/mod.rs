@@ -169,6 +169,19 @@ impl Capture {
     }
 }
 
+impl CaptureOptions {
+    /// Creates the file or files, as [`Capture::create`] does. With several files, their names have a number before the extension, from 1 on:
+    /// `adapter-1.pcapng`.
+    ///
+    /// # Errors
+    /// Those of [`Capture::create`]. [`InvalidInput`](ErrorKind::InvalidInput) for too small a limit, no or too many files, and for several
+    /// files where `path` leads to a pipe, a device or a link.
+    pub fn create(self, path: impl AsRef<Path>) -> io::Result<Capture> {
+        let sink = self.open(path.as_ref())?;
+        Ok(Capture::of(sink, self))
+    }
+}
+
 impl fmt::Debug for Capture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flows = self.shared.flows.load(Ordering::Relaxed);

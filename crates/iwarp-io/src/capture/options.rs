@@ -8,7 +8,6 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::Capture;
 use super::pcapng::Sink;
 use crate::user_files::secret;
 
@@ -75,14 +74,8 @@ impl CaptureOptions {
         self
     }
 
-    /// Creates the file or files, as [`Capture::create`] does. With several files, their names have a number before the extension, from 1 on:
-    /// `adapter-1.pcapng`.
-    ///
-    /// # Errors
-    /// Those of [`Capture::create`]. [`InvalidInput`](ErrorKind::InvalidInput) for too small a limit, no or too many files, and for several
-    /// files where `path` leads to a pipe, a device or a link.
-    pub fn create(self, path: impl AsRef<Path>) -> io::Result<Capture> {
-        let path = path.as_ref();
+    /// Opens the file or files.
+    pub(super) fn open(&self, path: &Path) -> io::Result<Sink> {
         self.check()?;
         if self.files > 1 && fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
             let why = "several files cannot take turns here, because it is no file";
@@ -91,8 +84,7 @@ impl CaptureOptions {
         let files = self.paths(path);
         let files = files.iter().map(|file| secret::create(file));
         let files = files.collect::<io::Result<Vec<_>>>()?;
-        let sink = Sink::ring(files, self.limit / u64::from(self.files))?;
-        Ok(Capture::of(sink, self))
+        Sink::ring(files, self.limit / u64::from(self.files))
     }
 
     /// Checks the numbers.
