@@ -19,57 +19,97 @@ use std::collections::VecDeque;
 /// ```
 #[derive(Debug, Default)]
 pub struct Untaken {
-    /// Neighbouring numbers are one run, so that a completion queue with a single user has one.
-    runs: VecDeque<Run>,
+    /// The last run. Neighbouring numbers are one run, so that a completion queue with a single user has no other.
+    last: Run,
+    /// The runs before it.
+    before: VecDeque<Run>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Run {
     first: u64,
     end: u64,
+}
+
+impl Run {
+    const fn is_empty(&self) -> bool {
+        self.first == self.end
+    }
 }
 
 impl Untaken {
     /// Results with the numbers from `first` on were placed. Larger numbers may have been noted before, if several threads place results.
     #[inline]
     pub fn placed(&mut self, first: u64, count: u64) {
-        let end = first + count;
-        match self.runs.back_mut() {
-            Some(last) if last.end == first => last.end = end,
-            Some(last) if last.end > first => self.insert(Run { first, end }),
-            _ => self.runs.push_back(Run { first, end }),
+        if self.last.end == first {
+            self.last.end = first + count;
+        } else {
+            self.begin(Run {
+                first,
+                end: first + count,
+            });
         }
     }
 
-    #[cold]
-    fn insert(&mut self, run: Run) {
-        let before = self.runs.iter().rposition(|other| other.first < run.first);
-        self.runs.insert(before.map_or(0, |at| at + 1), run);
+    /// Notes a run that does not continue the last one.
+    #[inline(never)]
+    fn begin(&mut self, run: Run) {
+        if self.last.is_empty() {
+            self.last = run;
+        } else if run.first > self.last.first {
+            self.before.push_back(self.last);
+            self.last = run;
+        } else {
+            let at = self.before.partition_point(|other| other.first < run.first);
+            self.before.insert(at, run);
+        }
     }
 
     /// The smallest number.
     #[inline]
     pub fn oldest(&self) -> Option<u64> {
-        self.runs.front().map(|run| run.first)
+        let first = self.before.front().unwrap_or(&self.last);
+        (!first.is_empty()).then_some(first.first)
     }
 
     /// Forgets this number, of a result that was removed. Returns true if it was known.
     pub fn remove(&mut self, number: u64) -> bool {
-        let found = self.runs.iter().position(|run| run.end > number);
-        let Some(at) = found.filter(|at| self.runs[*at].first <= number) else {
+        let in_last = (self.last.first..self.last.end).contains(&number);
+        if in_last {
+            let Run { first, end } = self.last;
+            self.last.first = number + 1;
+            if first < number {
+                self.before.push_back(Run { first, end: number });
+            }
+            return self.take_back_last(end);
+        }
+        let at = self.before.partition_point(|run| run.end <= number);
+        let Some(Run { first, end }) = self.before.get(at).copied() else {
             return false;
         };
-        let Run { first, end } = self.runs[at];
-        self.runs[at].end = number;
-        if number + 1 < end {
-            let rest = Run {
-                first: number + 1,
-                end,
-            };
-            self.runs.insert(at + 1, rest);
+        if number < first {
+            return false;
         }
-        if number == first {
-            self.runs.remove(at);
+        self.before.remove(at);
+        if number + 1 < end {
+            self.before.insert(
+                at,
+                Run {
+                    first: number + 1,
+                    end,
+                },
+            );
+        }
+        if first < number {
+            self.before.insert(at, Run { first, end: number });
+        }
+        true
+    }
+
+    /// If the last run, which ends at `end`, has become empty, the one before it takes its place. Returns true.
+    fn take_back_last(&mut self, end: u64) -> bool {
+        if self.last.is_empty() {
+            self.last = self.before.pop_back().unwrap_or(Run { first: end, end });
         }
         true
     }
@@ -82,16 +122,18 @@ impl Untaken {
             end
         };
         let mut count = 0;
-        while let Some(run) = self.runs.front_mut() {
+        while let Some(run) = self.before.front_mut() {
             if run.end > end {
                 let taken = end.saturating_sub(run.first);
                 run.first += taken;
                 return count + taken;
             }
             count += run.end - run.first;
-            self.runs.pop_front();
+            self.before.pop_front();
         }
-        count
+        let taken = end.min(self.last.end).saturating_sub(self.last.first);
+        self.last.first += taken;
+        count + taken
     }
 }
 

@@ -596,7 +596,13 @@ impl Membership {
     /// These results of drawn Receives are placed in the completion queue, and can be taken once this call has returned. Called with the
     /// connection locked.
     pub fn placed(&self, first: u64, count: u64) {
-        self.results.change(|untaken| untaken.placed(first, count));
+        let results = &self.results;
+        let mut untaken = results.untaken.lock();
+        untaken.placed(first, count);
+        if results.oldest.load(Ordering::Relaxed) > first {
+            results.oldest.store(first, Ordering::Release);
+        }
+        drop(untaken);
         let drawn = self.drawn.load(Ordering::Relaxed);
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         self.drawn
