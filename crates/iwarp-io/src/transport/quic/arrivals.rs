@@ -78,6 +78,25 @@ impl Arrivals {
         self.end - before
     }
 
+    /// Like [`note`](Self::note), if the frame continues the octets in order and nothing is behind a gap: the memory that is held for a
+    /// stream in use stays 0.
+    #[inline]
+    pub(super) fn note_next(
+        &mut self,
+        start: u64,
+        end: u64,
+        datagram: usize,
+        now: Instant,
+    ) -> Option<u64> {
+        if start != self.end || self.closed || !self.islands.is_empty() {
+            return None;
+        }
+        self.costs += datagram as u64 + FRAME;
+        self.end = end;
+        self.since.get_or_insert(now);
+        Some(end - start)
+    }
+
     fn note_behind(&mut self, mut start: u64, end: u64, costs: u64) {
         let mut island = Island { end, costs };
         self.costs_behind += costs;
@@ -205,7 +224,10 @@ mod tests {
             let (mut there, mut delivered) = ([false; 80], 0);
             for (start, len, reads) in steps {
                 there[start..start + len].fill(true);
-                arrivals.note(start as u64, (start + len) as u64, DATAGRAM, now);
+                let (first, last) = (start as u64, (start + len) as u64);
+                if arrivals.note_next(first, last, DATAGRAM, now).is_none() {
+                    arrivals.note(first, last, DATAGRAM, now);
+                }
                 let end = there.iter().position(|there| !there).unwrap_or(80);
                 if reads {
                     arrivals.deliver((end - delivered) as u64);

@@ -1,6 +1,7 @@
 //! The frames in received packets that quinn-proto may keep octets of: quinn-proto does not say which octets it has received.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use quinn_proto::{StreamId, VarInt};
@@ -35,23 +36,36 @@ pub(super) enum ReceivedFrame {
 
 /// The frames that have arrived on one connection.
 #[derive(Debug, Default)]
-pub(super) struct ReceivedFrames(Mutex<Vec<ReceivedFrame>>);
+pub(super) struct ReceivedFrames {
+    list: Mutex<Vec<ReceivedFrame>>,
+    /// The list may have frames. Most packets without octets of streams do not touch the list.
+    any: AtomicBool,
+}
 
 impl ReceivedFrames {
     /// Adds the frames of a packet.
     pub(super) fn add(&self, level: EncryptionLevel, packet: &[u8]) {
-        let mut frames = self.0.lock();
+        let mut list = None;
         // quinn-proto ends the connection at a frame that cannot be read.
-        let _ = read(level, packet, |frame, _| frames.push(frame));
+        let _ = read(level, packet, |frame, _| {
+            list.get_or_insert_with(|| self.list.lock()).push(frame);
+        });
+        if list.is_some() {
+            self.any.store(true, Ordering::Relaxed);
+        }
     }
 
-    /// Takes the frames, in exchange for an empty list.
+    /// Takes the frames, in exchange for an empty list. Called by the thread that has decrypted the packets, or after it.
     pub(super) fn take(&self, list: &mut Vec<ReceivedFrame>) {
         list.clear();
+        if !self.any.load(Ordering::Relaxed) {
+            return;
+        }
+        self.any.store(false, Ordering::Relaxed);
         if list.capacity() > KEPT {
             list.shrink_to(KEPT);
         }
-        std::mem::swap(&mut *self.0.lock(), list);
+        std::mem::swap(&mut *self.list.lock(), list);
     }
 }
 

@@ -33,6 +33,13 @@ impl QuicEndpoint {
                 Part::Stream(stream) => match connection.flows.get(&stream) {
                     Some(&flow) => {
                         let flow = &mut self.flows[flow];
+                        if flow.in_use
+                            && let ReceivedFrame::Octets { start, end, .. } = frame
+                            && let Some(more) = flow.arrivals.note_next(start, end, datagram, now)
+                        {
+                            undelivered.waiting += more;
+                            continue;
+                        }
                         (&mut flow.arrivals, flow.in_use)
                     }
                     None if stream.initiator() != side
