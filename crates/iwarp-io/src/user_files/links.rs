@@ -17,6 +17,15 @@ pub fn followed(path: &Path) -> io::Result<PathBuf> {
     system::followed(path)
 }
 
+/// The absolute path of a file, without links. `path` is what [`followed`] has returned: a link that is at its end by now stays one.
+///
+/// # Errors
+///
+/// Those of looking at a folder.
+pub fn without_links(path: &Path) -> io::Result<PathBuf> {
+    system::without_links(path)
+}
+
 /// Has a file opened without following a link at the end of `path`, which was followed already. The system's names of descriptors are links.
 pub(super) fn follow_no_more(options: &mut OpenOptions, path: &Path) {
     system::follow_no_more(options, path);
@@ -64,6 +73,15 @@ mod system {
         Err(Errno::LOOP.into())
     }
 
+    pub(super) fn without_links(path: &Path) -> io::Result<PathBuf> {
+        match path.file_name() {
+            Some(name) if descriptor(path).is_none() => {
+                Ok(fs::canonicalize(folder(path))?.join(name))
+            }
+            _ => fs::canonicalize(path),
+        }
+    }
+
     fn is_absence(error: &io::Error) -> bool {
         matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
     }
@@ -105,6 +123,10 @@ mod system {
     #[expect(clippy::unnecessary_wraps, reason = "on other systems it fails")]
     pub(super) fn followed(path: &Path) -> io::Result<PathBuf> {
         Ok(path.to_owned())
+    }
+
+    pub(super) fn without_links(path: &Path) -> io::Result<PathBuf> {
+        path.canonicalize()
     }
 
     pub(super) fn follow_no_more(_options: &mut OpenOptions, _path: &Path) {}

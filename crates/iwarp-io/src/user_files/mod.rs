@@ -25,7 +25,7 @@ pub(crate) mod secret;
 mod tests;
 mod unnamed;
 
-pub use links::followed;
+pub use links::{followed, without_links};
 pub use plain::{create_new, empty, open_existing, open_or_create};
 pub use rights::{TakenOver, take_after};
 pub use unnamed::{create_unnamed, give_name};

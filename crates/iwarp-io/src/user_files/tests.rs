@@ -63,6 +63,16 @@ fn links_of_this_user_are_followed() {
         file.write_all(b"results").unwrap();
         assert_eq!(fs::read(at("file")).unwrap(), b"results");
     }
+    // The folders of a path are looked through, and the link at its end is not.
+    symlink("sub", at("folder")).unwrap();
+    let real = fs::canonicalize(folder.path()).unwrap();
+    for (name, expected) in [
+        ("folder/../file", "file"),
+        ("folder/second", "sub/second"),
+        ("first", "first"),
+    ] {
+        assert_eq!(without_links(&at(name)).unwrap(), real.join(expected));
+    }
     symlink("round", at("round")).unwrap();
     assert!(followed(&at("round")).is_err());
     assert!(open_or_create(&at("no/file")).is_err());

@@ -133,7 +133,9 @@ fn target(path: &Path) -> io::Result<Target> {
     if !found.is_file() {
         return Ok(Target::Direct(file));
     }
-    let path = fs::canonicalize(followed)?;
+    let path = user_files::without_links(&followed)?;
+    // Of what was opened: another file may have the name by now.
+    let found = file.metadata()?;
     if !replaceable::is_replaceable(&path, &found)? {
         return Ok(Target::Direct(file));
     }
