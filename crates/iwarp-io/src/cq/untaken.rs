@@ -222,7 +222,7 @@ mod tests {
                 note(&mut untaken, &mut plain, run);
             }
             for at in removed {
-                let number = at.index(number as usize) as u64;
+                let number = at.index(usize::try_from(number).unwrap()) as u64;
                 prop_assert_eq!(untaken.remove(number), plain.remove(&number));
             }
             for head in heads {

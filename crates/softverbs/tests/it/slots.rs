@@ -116,8 +116,11 @@ fn a_program_that_polls_nothing_is_refused_while_it_is_connected() {
     }
 }
 
+/// Ends a connection of the client and the server.
+type EndsConnection = fn(&Pair, &End, &End);
+
 /// The ways in which a connection ends for the server.
-const ENDS: [(&str, fn(&Pair, &End, &End)); 4] = [
+const ENDS: [(&str, EndsConnection); 4] = [
     ("the peer disconnects", |pair, client, _| {
         client.id.disconnect().unwrap();
         pair.server.expect(CmEventKind::Disconnected);

@@ -505,8 +505,11 @@ fn qp_073_silent_successes_hold_their_slot_and_yield_nothing() {
     assert_eq!((done.len(), done[0].context), (1, 16));
 }
 
+/// Ends requests.
+type EndsRequests = fn(&mut Raw);
+
 /// The ways in which requests complete: the peer takes them, this side or the peer ends the stream, or there never is one.
-const ENDS: [(&str, fn(&mut Raw)); 5] = [
+const ENDS: [(&str, EndsRequests); 5] = [
     ("sent", |raw| drop(raw.end.transmit(&Knobs::default()))),
     ("flushed", |raw| raw.end.conn.flush()),
     ("disconnected", |raw| raw.end.conn.disconnect()),
@@ -558,7 +561,7 @@ fn slots_are_used_until_the_client_has_taken_the_completions_whatever_the_state(
 
 #[test]
 fn slots_of_receives_are_used_until_the_client_has_taken_the_completions_whatever_the_state() {
-    let before: (&str, fn(&mut Raw)) = ("not started", |raw| {
+    let before: (&str, EndsRequests) = ("not started", |raw| {
         raw.end = End::new(SIZES);
         for context in 0..16 {
             raw.end.conn.post_receive(context, &[]).unwrap();
