@@ -6,19 +6,25 @@ impl Run<'_> {
     pub(super) fn receive_somewhere(&mut self) {
         if let Some((number, at)) = self.pick(|end| end.qp.is_some()) {
             let end = &self.connections[number].ends[at];
-            let (host, shared, open) = (end.host, end.shared, end.open);
-            // After the end sometimes more than the queue has slots, before any result is taken. While messages arrive, they have to wait for
-            // Receives now and then.
-            let count = if !open && self.chance(25) {
-                RECEIVES as usize + 2
-            } else {
-                1 + self.below(6)
-            };
-            for _ in 0..count {
+            let (host, shared, left) = (end.host, end.shared, end.left);
+            if left && shared.is_none() && self.chance(25) {
+                return self.receive_carelessly(number, at);
+            }
+            for _ in 0..=self.below(6) {
                 match shared {
                     Some(pool) => drop(self.receive_shared(host, pool, true)),
                     None => self.receive(number, at),
                 }
+            }
+        }
+    }
+
+    /// Posts more Receives than the queue has slots, after Disconnect, and takes no result meanwhile. All are cancelled, so one place will do.
+    fn receive_carelessly(&mut self, number: usize, at: usize) {
+        let host = self.connections[number].ends[at].host;
+        if let Some(place) = self.allot(host, 3100) {
+            for _ in 0..RECEIVES + 2 {
+                self.receive_into(number, at, (place, 3100));
             }
         }
     }
@@ -30,6 +36,11 @@ impl Run<'_> {
         let Some(place) = self.allot(host, len) else {
             return;
         };
+        self.receive_into(number, at, (place, len));
+    }
+
+    fn receive_into(&mut self, number: usize, at: usize, (place, len): (usize, usize)) {
+        let host = self.connections[number].ends[at].host;
         let context = self.number();
         let cut = if len > 0 { self.below(len) } else { 0 };
         let sges = self.hosts[host].sges(place, len, cut);
@@ -50,7 +61,7 @@ impl Run<'_> {
                     len,
                 });
                 end.receives_posted += 1;
-                if short {
+                if len == 0 {
                     connection.disturb("a Receive that is too short");
                 }
                 self.count("Receive");
