@@ -41,12 +41,10 @@ impl<O: Owner> Endpoint<O> {
     /// Returns true if the request waits to be sent.
     #[inline(always)]
     fn take(&self, state: &mut Locked<'_, O>, wqe: InitiatorWqe<'_>) -> Result<bool, Refused> {
-        if state.connection.is_initiator_full() {
-            state.free_slots(&self.fixed.owner, WorkQueue::Initiator);
-        }
         match state.phase {
             Phase::Open => {}
             Phase::Ended if state.connection.is_disconnected() => {
+                state.make_room(&self.fixed.owner);
                 state.connection.post_flushed(wqe)?;
                 state.work(Edges::KICK);
                 return Ok(false);
@@ -60,6 +58,7 @@ impl<O: Owner> Endpoint<O> {
             // A Responder's requests wait in the engine for the peer's first FPDU.
             Phase::Starting if self.fixed.early_posts => {}
             Phase::Idle if self.fixed.early_posts => {
+                state.make_room(&self.fixed.owner);
                 state.connection.post_early(wqe)?;
                 return Ok(false);
             }
@@ -67,7 +66,11 @@ impl<O: Owner> Endpoint<O> {
                 return Err(PostError::NotConnected.into());
             }
         }
-        state.connection.post_initiator(wqe)?;
+        let State {
+            connection, owner, ..
+        } = &mut **state;
+        let taken = || self.fixed.owner.taken(owner, WorkQueue::Initiator);
+        connection.post_initiator_taking(wqe, taken)?;
         Ok(true)
     }
 
@@ -118,10 +121,11 @@ impl<O: Owner> Endpoint<O> {
             Phase::Starting | Phase::Unheard | Phase::Open => !state.connection.is_running(),
         };
         let stalled = state.connection.is_stalled();
-        if state.connection.is_receive_full() {
-            state.free_slots(&self.fixed.owner, WorkQueue::Receive);
-        }
-        state.connection.post_receive(context, sges)?;
+        let State {
+            connection, owner, ..
+        } = &mut *state;
+        let taken = || self.fixed.owner.taken(owner, WorkQueue::Receive);
+        connection.post_receive_taking(context, sges, taken)?;
         if stalled || flushed {
             state.work(Edges::KICK);
         }

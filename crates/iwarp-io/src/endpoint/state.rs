@@ -133,13 +133,12 @@ impl<O: Owner> State<O> {
         Ok(())
     }
 
-    /// Frees the slots of a queue whose completions the client has taken since the last call.
-    #[inline(never)]
-    pub(super) fn free_slots(&mut self, owner: &O, queue: WorkQueue) {
-        let taken = owner.taken(&mut self.owner, queue);
-        match queue {
-            WorkQueue::Initiator => self.connection.free_initiator_slots(taken),
-            WorkQueue::Receive => self.connection.free_receive_slots(taken),
+    /// If the initiator queue is full, frees the slots whose completions the client has taken. For posts that are not on the data path.
+    #[cold]
+    pub(super) fn make_room(&mut self, owner: &O) {
+        if self.connection.is_initiator_full() {
+            let taken = owner.taken(&mut self.owner, WorkQueue::Initiator);
+            self.connection.free_initiator_slots(taken);
         }
     }
 

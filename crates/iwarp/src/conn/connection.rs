@@ -185,13 +185,28 @@ impl Connection {
     /// See [`PostError`]; the connection is as it was.
     #[inline(always)]
     pub fn post_initiator(&mut self, wqe: InitiatorWqe<'_>) -> Result<(), PostError> {
+        self.post_initiator_taking(wqe, || 0)
+    }
+
+    /// As [`post_initiator`](Self::post_initiator). If the queue is full, `taken` is called, and returns the argument for
+    /// [`free_initiator_slots`](Self::free_initiator_slots).
+    ///
+    /// # Errors
+    ///
+    /// See [`PostError`]; the connection is as it was, but for slots that were freed.
+    #[inline(always)]
+    pub fn post_initiator_taking(
+        &mut self,
+        wqe: InitiatorWqe<'_>,
+        taken: impl FnOnce() -> u64,
+    ) -> Result<(), PostError> {
         if matches!(self.phase, Phase::Idle | Phase::Disconnected) {
             return Err(PostError::NotConnected);
         }
         let length = self.sizes.length_of(&wqe.operation)?;
         let flags = (wqe.silent, wqe.fence);
         self.initiator
-            .post(wqe.context, wqe.operation, flags, length)?;
+            .post(wqe.context, wqe.operation, flags, length, taken)?;
         if self.phase != Phase::Running || self.rx.flushed && !planted!(RequestBehindFlushed) {
             self.initiator.flush(None);
         }
@@ -213,7 +228,7 @@ impl Connection {
         let length = self.sizes.length_of(&wqe.operation)?;
         let flags = (wqe.silent, wqe.fence);
         self.initiator
-            .post(wqe.context, wqe.operation, flags, length)
+            .post(wqe.context, wqe.operation, flags, length, || 0)
     }
 
     /// Posts an initiator request that comes back flushed, to a connection that this side has [disconnected](Self::disconnect). For
@@ -231,7 +246,7 @@ impl Connection {
         let length = self.sizes.length_of(&wqe.operation)?;
         let flags = (wqe.silent, wqe.fence);
         self.initiator
-            .post(wqe.context, wqe.operation, flags, length)?;
+            .post(wqe.context, wqe.operation, flags, length, || 0)?;
         self.initiator.flush(None);
         Ok(())
     }
@@ -244,8 +259,24 @@ impl Connection {
     /// See [`PostError`]; the connection is as it was.
     #[inline]
     pub fn post_receive(&mut self, context: u64, sges: &[Sge]) -> Result<(), PostError> {
+        self.post_receive_taking(context, sges, || 0)
+    }
+
+    /// As [`post_receive`](Self::post_receive). If the queue is full, `taken` is called, and returns the argument for
+    /// [`free_receive_slots`](Self::free_receive_slots).
+    ///
+    /// # Errors
+    ///
+    /// See [`PostError`]; the connection is as it was, but for slots that were freed.
+    #[inline]
+    pub fn post_receive_taking(
+        &mut self,
+        context: u64,
+        sges: &[Sge],
+        taken: impl FnOnce() -> u64,
+    ) -> Result<(), PostError> {
         let length = self.sizes.receive_length(sges)?;
-        self.receive.post(context, sges, length)?;
+        self.receive.post(context, sges, length, taken)?;
         if !matches!(self.phase, Phase::Idle | Phase::Running) {
             self.receive.flush();
         }
@@ -272,12 +303,6 @@ impl Connection {
     #[inline]
     pub const fn is_initiator_full(&self) -> bool {
         self.initiator.is_full()
-    }
-
-    /// Returns true if a Receive would find no free slot.
-    #[inline]
-    pub const fn is_receive_full(&self) -> bool {
-        self.receive.is_full()
     }
 
     /// The client has taken this many completions of initiator requests, of those that [`poll_event`](Self::poll_event) has returned. Their

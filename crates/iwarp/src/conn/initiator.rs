@@ -144,6 +144,17 @@ impl InitiatorQueue {
         self.tail - self.freed >= self.depth
     }
 
+    /// Frees slots, also those of completions that the client has taken meanwhile.
+    #[inline(never)]
+    fn make_room(&mut self, taken: impl FnOnce() -> u64) -> Result<(), PostError> {
+        self.free(taken());
+        self.retire_silent();
+        match self.is_full() {
+            true => Err(PostError::QueueFull),
+            false => Ok(()),
+        }
+    }
+
     /// The client has taken this many completions.
     pub(super) fn free(&mut self, completions: u64) {
         self.freed += completions;
@@ -165,12 +176,10 @@ impl InitiatorQueue {
         operation: Operation<Payload<'_>>,
         (silent, fence): (bool, bool),
         length: u32,
+        taken: impl FnOnce() -> u64,
     ) -> Result<(), PostError> {
         if self.is_full() {
-            self.retire_silent();
-            if self.is_full() {
-                return Err(PostError::QueueFull);
-            }
+            self.make_room(taken)?;
         }
         // A Write of no octets places nothing that could be confirmed.
         let confirmed =

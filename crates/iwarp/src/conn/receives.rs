@@ -145,9 +145,10 @@ impl ReceiveQueue {
         context: u64,
         sges: &[Sge],
         length: u32,
+        taken: impl FnOnce() -> u64,
     ) -> Result<(), PostError> {
         if self.is_full() {
-            return Err(PostError::QueueFull);
+            self.make_room(taken)?;
         }
         self.push(context, sges, length);
         Ok(())
@@ -157,6 +158,16 @@ impl ReceiveQueue {
     #[inline]
     pub(super) const fn is_full(&self) -> bool {
         self.tail - self.freed >= self.depth
+    }
+
+    /// Frees the slots of completions that the client has taken meanwhile.
+    #[inline(never)]
+    fn make_room(&mut self, taken: impl FnOnce() -> u64) -> Result<(), PostError> {
+        self.free(taken());
+        match self.is_full() {
+            true => Err(PostError::QueueFull),
+            false => Ok(()),
+        }
     }
 
     /// The client has taken this many completions.
