@@ -126,3 +126,9 @@ fn mutations_of_datagrams() {
 fn mutations_of_verbs() {
     run("verbs", 500, softnd_fuzz::verbs);
 }
+
+#[cfg(unix)]
+#[test]
+fn mutations_of_com() {
+    run("com", 300, softnd_fuzz::com);
+}

@@ -70,3 +70,9 @@ fn corpus_of_datagrams() {
 fn corpus_of_verbs() {
     replay("verbs", softnd_fuzz::verbs);
 }
+
+#[cfg(unix)]
+#[test]
+fn corpus_of_com() {
+    replay("com", softnd_fuzz::com);
+}

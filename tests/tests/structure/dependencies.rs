@@ -96,7 +96,17 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "softnd",
         ],
     ),
-    ("softnd-fuzz", &["iwarp", "iwarp-io", "softverbs"]),
+    (
+        "softnd-fuzz",
+        &[
+            "iwarp",
+            "iwarp-io",
+            "netdirect",
+            "netdirect-com",
+            "softnd",
+            "softverbs",
+        ],
+    ),
 ];
 
 /// Dependencies beyond [`MAY_DEPEND_ON`] of the tests of a crate.
