@@ -9,10 +9,11 @@ use netdirect_com::abi::*;
 use netdirect_com::export::{Library, get_class_object};
 use netdirect_com::handle::{self, EventRef, PortRef};
 
-use super::ADDRESSES;
 use super::arena::Arena;
 use crate::input::Input;
 
+/// The addresses of the two adapters.
+pub(super) const ADDRESSES: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
 /// The most interface pointers and handles of a kind.
 const MOST: usize = 64;
 /// The OVERLAPPEDs of the program.

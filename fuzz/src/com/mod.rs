@@ -12,7 +12,7 @@ use netdirect_com::export::Library;
 use softnd::simulation::Simulation;
 
 use crate::input::Input;
-use client::Client;
+use client::{ADDRESSES, Client};
 
 thread_local! {
     /// The network of this run.
@@ -25,9 +25,6 @@ static LIBRARY: Library = Library { open, pin: || {} };
 
 /// The most calls of a run.
 const CALLS: usize = 96;
-
-/// The addresses of the two adapters.
-const ADDRESSES: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
 
 fn open(_configuration: &str) -> Result<Arc<dyn netdirect::Provider>> {
     NETWORK.with_borrow(|network| {
