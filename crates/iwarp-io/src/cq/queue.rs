@@ -137,6 +137,7 @@ impl<E: Entry, R> Queue<E, R> {
     ///
     /// `numbered` gets the number of the first result and how many were placed, in the order of `entries`, before any of them can be taken.
     /// It is not called if none was placed. Results that find no room get no number.
+    #[inline]
     pub fn place(
         &self,
         entries: impl Iterator<Item = E> + Clone,
