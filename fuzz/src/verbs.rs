@@ -351,6 +351,15 @@ fn assert_is_served(world: &World, program: &Program) {
     let (_, data) = next(&client.channel, CmEventKind::Established);
     assert_eq!(data, b"answer");
     next(&channel, CmEventKind::Established);
+    for id in [&id, &asked, &listener] {
+        give_back(id);
+    }
+}
+
+/// Destroys an identifier and its queue pair.
+fn give_back(id: &CmId) {
+    let _ = id.destroy_queue_pair();
+    id.destroy().expect("all its events are acknowledged");
 }
 
 /// Input: an octet of flags (the device presents itself as one for iWARP; asks for no CRCs), then calls: an octet, of which the low four bits
@@ -385,5 +394,11 @@ pub fn verbs(octets: &[u8]) {
         scene.events();
     }
     assert_is_served(&scene.world, &scene.program);
-    drop(listener);
+    // A program that leaves identifiers behind leaks them.
+    scene.events();
+    for id in scene.ids.iter().chain([&listener]) {
+        give_back(id);
+    }
+    scene.peer.links.clear();
+    scene.world.pass(Duration::from_secs(60));
 }
