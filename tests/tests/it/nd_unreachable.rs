@@ -85,7 +85,7 @@ done"#;
         assert!(line.contains(" nd: error: cannot connect to "), "{said}");
         // Over IPv6 the system's error is the one for what this machine itself forbids. Adapters have one status for both.
         let expected = if line.starts_with("2001:db8::1 perf ") {
-            "a firewall here or, over IPv6, on the way"
+            "a rule of this machine that forbids it (its firewall and routes, seccomp, SELinux) or, over IPv6, for a firewall on the way"
         } else if line.contains("ND_NETWORK_UNREACHABLE") {
             "no route leads to this network, or a firewall refuses it"
         } else {
