@@ -174,7 +174,7 @@ impl CaptureOptions {
     /// `adapter-1.pcapng`.
     ///
     /// # Errors
-    /// Those of [`Capture::create`]. [`InvalidInput`](ErrorKind::InvalidInput) for too small a limit, no or too many files, and for several
+    /// Those of [`Capture::create`]. [`InvalidInput`](io::ErrorKind::InvalidInput) for too small a limit, no or too many files, and for several
     /// files where `path` leads to a pipe, a device or a link.
     pub fn create(self, path: impl AsRef<Path>) -> io::Result<Capture> {
         let sink = self.open(path.as_ref())?;
