@@ -40,14 +40,15 @@ impl QuicEndpoint {
         }
     }
 
-    /// The caller handles these edges of a source itself, so that no set has to report them.
+    /// The caller handles these edges of a source itself, so that no set has to report them. With a hang-up they are reported all the same:
+    /// a read that returns the last octets leaves the end to the next one.
     pub(in crate::transport::quic) fn not_raised(
         &mut self,
         source: &Arc<CarriedSource>,
         edges: Edges,
     ) {
         self.raised.retain_mut(|(raised, known)| {
-            if Arc::ptr_eq(raised, source) {
+            if Arc::ptr_eq(raised, source) && !known.contains(Edges::HANGUP) {
                 source.note_ready(*known & edges);
                 known.remove(edges);
             }

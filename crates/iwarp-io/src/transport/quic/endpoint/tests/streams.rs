@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use quinn_proto::{ConnectionError, Dir, Event, StreamId, VarInt};
 
 use super::rig::{Neighbour, Peer, Rig, SERVER, at};
@@ -209,6 +210,43 @@ fn streams_that_come_with_the_end_of_their_connection_do_not_stay() {
     rig.run(&mut [], Duration::from_secs(60));
     assert_eq!((rig.state.connections.len(), rig.state.flows.len()), (0, 0));
     assert_eq!(rig.state.deadlines.len(), 0);
+}
+
+/// A read finds the last octets and the end of the connection by one visit of the socket. It returns the octets, and a set reports the end.
+#[test]
+fn the_end_that_comes_with_the_last_octets_is_reported() {
+    let mut rig = Rig::new();
+    let mut neighbour = Neighbour::new(&mut rig);
+    let (flow, stream, peer) = (neighbour.flow, neighbour.stream, &mut neighbour.peer);
+    let now = rig.world.now();
+    let written = peer.connection().send_stream(stream).write(b"last");
+    assert_eq!(written, Ok(4));
+    let mut datagrams = peer.next_datagrams(now);
+    let code = VarInt::from_u32(ErrorCode::Closed.number());
+    peer.connection().close(now, code, Bytes::new());
+    datagrams.extend(peer.next_datagrams(now));
+    let from = at([10, 0, 0, 2], 5000);
+    rig.raised.clear();
+    let source = Arc::clone(&rig.state.flow(flow).source);
+    rig.act(|state, outside| {
+        for datagram in &datagrams {
+            let train = Train {
+                from,
+                len: datagram.len(),
+                stride: datagram.len(),
+                ecn: None,
+            };
+            state.received(outside, &train, datagram);
+        }
+        state.take_in(outside);
+        state.not_raised(&source, Edges::READ);
+        assert_eq!(state.read(flow, &mut [0; 16]).unwrap(), 4);
+    });
+    let raised = rig.raised.iter();
+    let raised = raised.filter(|(of, _)| Arc::ptr_eq(of, &source));
+    let edges = raised.fold(Edges::empty(), |all, (_, edges)| all | *edges);
+    assert!(edges.contains(Edges::HANGUP | Edges::READ), "{edges:?}");
+    assert!(rig.state.read(flow, &mut [0; 16]).is_err());
 }
 
 #[test]
