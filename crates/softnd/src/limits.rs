@@ -47,7 +47,7 @@ impl Default for Limits {
         Self {
             registration_size: 1 << 40,
             memory_tokens: 1 << 24,
-            completion_queue_depth: iwarp_io::cq::GREATEST_DEPTH,
+            completion_queue_depth: 1 << 17,
             queue_depth: 1 << 14,
             shared_receive_queue_depth: 1 << 14,
             sges: 16,

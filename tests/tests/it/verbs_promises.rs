@@ -102,6 +102,12 @@ fn a_program_that_polls_nothing_overruns_no_queue() {
     keeps("slots", &[]);
 }
 
+/// Libraries over verbs ask for queues of a million completions, and hold a few.
+#[test]
+fn a_deep_queue_takes_memory_for_what_it_holds() {
+    keeps("deep_queue", &[]);
+}
+
 #[test]
 fn polls_yield_on_one_processor() {
     keeps_with("one_processor", &["2"], &[]);

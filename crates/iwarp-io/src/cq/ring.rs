@@ -7,10 +7,11 @@
 //! away. A placer uses a slot again only after it has seen `head` move over the slot. A taker stops at a slot that is claimed and not
 //! published yet; it takes the results behind that slot later.
 //!
-//! Slots are in arrays whose lengths are powers of two. A queue that grows beyond its array continues in a longer one: placers from the
-//! moment of the change, takers once the shorter array is empty. So no result is moved, no thread has to stop, and nothing is lost, without
-//! a lock. The ring keeps its arrays until it is dropped, which at most doubles the memory of the longest array. A queue that shrinks keeps
-//! its array.
+//! Slots are in arrays whose lengths are powers of two. The depth is only a limit: a deep queue begins with an array of [`FIRST`], and a
+//! placer that finds the array full makes a longer one, so that the memory follows the number of results that wait at once. Placers
+//! continue in the longer array from then on, takers once the shorter one is empty. So no result is moved, no taker has to stop, and
+//! nothing is lost; only placers that find the array full take a lock. The ring keeps its arrays until it is dropped, which at most doubles
+//! the memory of the longest array. A queue that shrinks keeps its array.
 
 use std::collections::TryReserveError;
 use std::sync::OnceLock;
@@ -19,7 +20,10 @@ use super::Entry;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// The greatest depth of a queue, in entries.
-pub const GREATEST_DEPTH: u32 = 1 << 17;
+pub const GREATEST_DEPTH: u32 = 1 << 22;
+
+/// The binary logarithm of the longest array that a queue begins with. Tests grow through short ones.
+const FIRST: usize = if cfg!(test) { 2 } else { 12 };
 
 /// One array for each power of two up to the greatest depth.
 const ARRAYS: usize = GREATEST_DEPTH.ilog2() as usize + 1;
@@ -30,20 +34,9 @@ const _: () = assert!(GREATEST_DEPTH.is_power_of_two() && ARRAYS < 1 << ARRAY_BI
 const TAG: u64 = (1 << TURN_SHIFT) - 1;
 const TURN_SHIFT: u32 = 4;
 
-/// The reason why the depth of a queue was not changed.
+/// The depth of a queue was not changed, because more results are queued than the new depth holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CannotResize {
-    /// More results are queued than the new depth holds.
-    TooMany,
-    /// There is no memory for the new depth.
-    OutOfMemory,
-}
-
-impl From<TryReserveError> for CannotResize {
-    fn from(_: TryReserveError) -> Self {
-        Self::OutOfMemory
-    }
-}
+pub struct TooManyResults;
 
 /// A word that threads write to often has separate cache lines: two, because processors fetch lines in pairs.
 #[derive(Debug)]
@@ -154,7 +147,8 @@ pub(super) struct Ring<E: Entry> {
     solicited: Line<AtomicU64>,
     depth: AtomicU64,
     arrays: [OnceLock<Array<E::Words>>; ARRAYS],
-    resizing: Mutex<()>,
+    /// Taken to change the depth and to continue in a longer array.
+    growing: Mutex<()>,
 }
 
 /// The index of the array for a depth.
@@ -165,7 +159,7 @@ fn array_for(depth: u32) -> usize {
 impl<E: Entry> Ring<E> {
     /// A ring for `depth` results, at least one and at most [`GREATEST_DEPTH`].
     pub(super) fn new(depth: u32) -> Result<Self, TryReserveError> {
-        let start = Place::new(0, array_for(depth));
+        let start = Place::new(0, array_for(depth).min(FIRST));
         let mut arrays = [const { OnceLock::new() }; ARRAYS];
         arrays[start.array()] = OnceLock::from(Array::new(start.array())?);
         Ok(Self {
@@ -174,7 +168,7 @@ impl<E: Entry> Ring<E> {
             solicited: Line(AtomicU64::new(0)),
             depth: AtomicU64::new(depth.into()),
             arrays,
-            resizing: Mutex::new(()),
+            growing: Mutex::new(()),
         })
     }
 
@@ -232,12 +226,18 @@ impl<E: Entry> Ring<E> {
         loop {
             // Read after `tail`, because an older `head` would make a queue that was emptied meanwhile look full.
             let taken = self.taken();
-            // While the ring is about to continue in a longer array, the length of the present array is the limit.
+            // Until the ring continues in a longer array, the length of the present array is the limit.
             let limit = self.depth.load(Ordering::Relaxed).min(1 << tail.array());
             let room = (taken + limit).saturating_sub(tail.number());
             let count = wanted.min(usize::try_from(room).unwrap_or(usize::MAX));
-            if count == 0 {
-                return (tail, 0);
+            if count < wanted {
+                if let Some(longer) = self.grow(tail, wanted) {
+                    tail = longer;
+                    continue;
+                }
+                if count == 0 {
+                    return (tail, 0);
+                }
             }
             let claimed = self.tail.0.compare_exchange_weak(
                 tail.0,
@@ -361,23 +361,41 @@ impl<E: Entry> Ring<E> {
     }
 
     /// See [`Queue::resize`](super::Queue::resize). `besides` is a number of results that are elsewhere and count as well.
-    pub(super) fn resize(&self, depth: u32, besides: u64) -> Result<(), CannotResize> {
-        let _alone = self.resizing.lock();
+    pub(super) fn resize(&self, depth: u32, besides: u64) -> Result<(), TooManyResults> {
+        let _alone = self.growing.lock();
         let tail = Place(self.tail.0.load(Ordering::Acquire)).number();
         if tail.saturating_sub(self.taken()) + besides > depth.into() {
-            return Err(CannotResize::TooMany);
+            return Err(TooManyResults);
         }
-        self.go_on_in(array_for(depth))?;
         self.depth.store(depth.into(), Ordering::Relaxed);
         Ok(())
     }
 
-    /// Makes placers continue in a longer array, if `array` is longer. Called by one thread at a time.
-    fn go_on_in(&self, array: usize) -> Result<(), TryReserveError> {
-        let mut tail = Place(self.tail.0.load(Ordering::Acquire));
-        if array <= tail.array() {
-            return Ok(());
+    /// The array that ends at `full` has no room for `wanted` results. Makes placers continue in one that has, as far as the depth permits.
+    /// Returns the tail of the moment, or `None` if the array is as long as the depth needs, or if there is no memory for a longer one.
+    #[cold]
+    fn grow(&self, full: Place, wanted: usize) -> Option<Place> {
+        let longest = || {
+            let depth = self.depth.load(Ordering::Relaxed);
+            array_for(u32::try_from(depth).unwrap_or(GREATEST_DEPTH))
+        };
+        if longest() <= full.array() {
+            return None;
         }
+        let _alone = self.growing.lock();
+        let tail = Place(self.tail.0.load(Ordering::Acquire));
+        if tail.array() > full.array() {
+            return Some(tail); // another placer was quicker
+        }
+        let needed = tail.number().saturating_sub(self.taken()) + wanted as u64;
+        let needed = u32::try_from(needed).unwrap_or(GREATEST_DEPTH);
+        let array = array_for(needed.min(GREATEST_DEPTH)).clamp(tail.array() + 1, longest());
+        self.go_on_in(array).ok()
+    }
+
+    /// Makes placers continue in a longer array. Returns the tail of the moment. Called by one thread at a time.
+    fn go_on_in(&self, array: usize) -> Result<Place, TryReserveError> {
+        let mut tail = Place(self.tail.0.load(Ordering::Acquire));
         if self.arrays[array].get().is_none() {
             let made = Array::new(array)?;
             self.arrays[array].get_or_init(|| made);
@@ -391,7 +409,7 @@ impl<E: Entry> Ring<E> {
                     .0
                     .compare_exchange(tail.0, next.0, Ordering::AcqRel, Ordering::Acquire);
             match moved {
-                Ok(_) => return Ok(()),
+                Ok(_) => return Ok(next),
                 Err(now) => tail = Place(now),
             }
         }

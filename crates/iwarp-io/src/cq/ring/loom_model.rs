@@ -108,3 +108,27 @@ fn growing_meets_a_placer_and_a_taker() {
         assert_eq!(take(&ring, 4), [4, 5, 6, 7]);
     });
 }
+
+/// Two placers find the first array full, and a taker takes meanwhile: one of them continues in a longer array, each row appears at once,
+/// and nothing is lost.
+#[test]
+fn two_placers_find_the_array_full() {
+    model(|| {
+        let ring = Arc::new(Ring::new(8).unwrap());
+        assert_eq!(place(&ring, &[1, 2, 3]), 3);
+        let placers = [vec![10, 11], vec![20, 21]].map(|numbers| {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || assert_eq!(place(&ring, &numbers), numbers.len()))
+        });
+        let mut all = take(&ring, 4);
+        for placer in placers {
+            placer.join().unwrap();
+        }
+        all.extend(take(&ring, 4));
+        all.extend(take(&ring, 4));
+        assert_eq!(of(&all, 0), [1, 2, 3]);
+        assert_eq!(of(&all, 1), [10, 11]);
+        assert_eq!(of(&all, 2), [20, 21]);
+        assert_eq!(all.len(), 7);
+    });
+}

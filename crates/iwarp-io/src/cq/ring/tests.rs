@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
@@ -77,10 +78,10 @@ proptest! {
 fn depth_is_exact_after_growing_and_shrinking() {
     let ring = Ring::new(5).unwrap();
     assert_eq!(place(&ring, 0..8), 5);
-    assert_eq!(ring.resize(4, 0), Err(CannotResize::TooMany));
+    assert_eq!(ring.resize(4, 0), Err(TooManyResults));
     ring.resize(1000, 0).unwrap();
     assert_eq!(place(&ring, 5..1010), 995);
-    assert_eq!(ring.resize(999, 0), Err(CannotResize::TooMany));
+    assert_eq!(ring.resize(999, 0), Err(TooManyResults));
     assert_eq!(take(&ring, 997), Vec::from_iter(0..997));
     ring.resize(3, 0).unwrap();
     assert_eq!(place(&ring, 1000..1001), 0);
@@ -89,6 +90,28 @@ fn depth_is_exact_after_growing_and_shrinking() {
     ring.resize(GREATEST_DEPTH, 0).unwrap();
     assert_eq!(place(&ring, 1003..1004), 1);
     assert_eq!(take(&ring, 10), [1000, 1001, 1002, 1003]);
+}
+
+/// A deep queue has memory for the results that have waited at once, and not for its depth.
+#[test]
+fn memory_follows_the_results_that_wait() {
+    let slots = |ring: &Ring<TestEntry>| -> usize {
+        let arrays = ring.arrays.iter().filter_map(OnceLock::get);
+        arrays.map(|array| array.slots.len()).sum()
+    };
+    let ring = Ring::new(GREATEST_DEPTH).unwrap();
+    assert_eq!(slots(&ring), 1 << FIRST);
+    for round in 0..100 {
+        assert_eq!(place(&ring, round * 4..(round + 1) * 4), 4);
+        assert_eq!(take(&ring, 4).len(), 4);
+    }
+    assert_eq!(slots(&ring), 1 << FIRST);
+    assert_eq!(place(&ring, 0..1000), 1000);
+    assert_eq!(slots(&ring), (1 << FIRST) + 1024);
+    ring.resize(2000, 0).unwrap();
+    assert_eq!(place(&ring, 1000..3000), 1000);
+    assert_eq!(slots(&ring), (1 << FIRST) + 1024 + 2048);
+    assert_eq!(take(&ring, 2000), Vec::from_iter(0..2000));
 }
 
 const EACH: u64 = if cfg!(debug_assertions) {
