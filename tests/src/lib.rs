@@ -7,6 +7,7 @@ pub mod alignment;
 pub mod c_programs;
 pub mod citations;
 pub mod conformance;
+pub mod device_tests;
 pub mod dissect;
 pub mod guest;
 pub mod interop;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-use softnd_tests::verbs_table::{PAGE, replace, rows, run, table};
-use softnd_tests::{nd, tool};
+use softnd_tests::verbs_table::{MARKS, PAGE, replace, rows, run, table};
+use softnd_tests::{device_tests, nd, own_network, tool};
 
 /// The programs that the rows name.
 fn are_installed() -> bool {
@@ -47,17 +47,87 @@ fn every_program_of_the_table_works() {
         })
         .collect();
     let failures: Vec<_> = outcomes.iter().flat_map(|one| one.failures()).collect();
+    compare_with_book(MARKS, &table(rows.iter().zip(&outcomes)));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// The book has the lines of this table. With `SOFTND_WRITE_TABLE` the table is written there, between the marks.
+#[track_caller]
+fn compare_with_book(marks: [&str; 2], table: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(PAGE);
     let page = fs::read_to_string(&path).expect("the page");
-    let table = table(rows.iter().zip(&outcomes));
     if env::var_os("SOFTND_WRITE_TABLE").is_some() {
-        let page = replace(&page, &table).expect("a page with a table");
+        let page = replace(&page, marks, table).expect("a page with a table");
         fs::write(&path, page).expect("a page that can be written");
-    } else if page.contains("| server | client |") {
+    } else {
         let missing: Vec<_> = table.lines().filter(|line| !page.contains(line)).collect();
         assert!(missing.is_empty(), "{PAGE} lacks:\n{}", missing.join("\n"));
     }
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// The variable with the folder in which the package `tests` of rdma-core's device tests is.
+const DEVICE_TESTS: &str = "SOFTND_DEVICE_TESTS";
+
+#[test]
+#[ignore = "needs rdma-core's device tests; .ci/night device-tests has them"]
+fn rdma_cores_device_tests_fail_only_for_what_is_not_built() {
+    let Some(folder) = env::var_os(DEVICE_TESTS) else {
+        return tool::skip_here(&format!("{DEVICE_TESTS} names no folder with these tests"));
+    };
+    nd::build_libraries();
+    let numbers = device_tests::run(Path::new(&folder));
+    compare_with_book(device_tests::MARKS, &device_tests::table(&numbers));
+    let unexpected = device_tests::unexpected(&numbers);
+    assert!(unexpected.is_empty(), "{}", unexpected.join("\n"));
+}
+
+/// The input of hpcc: its fourth line names the matrix' order, which is small, because debug builds run this too.
+const HPCC_INPUT: &str = "/usr/share/doc/hpcc/examples/_hpccinf.txt";
+
+/// libfabric treats 127.0.0.1 apart, so the network has another address. `hpcc` verifies its own results.
+#[test]
+#[ignore = "takes a minute, and needs Debian's packages for MPI; .ci/night runs it"]
+fn hpcc_over_open_mpi_and_libfabric_verifies_its_results() {
+    own_network::inside(
+        "hpcc_over_open_mpi_and_libfabric_verifies_its_results",
+        "ip link set lo up; ip link add v0 type veth peer name v1; ip addr add 10.99.0.1/24 dev v0; \
+         ip link set v0 up; ip link set v1 up",
+        || {
+            let (Some(_), Some(_)) = (tool::find("mpirun"), tool::find("hpcc")) else {
+                return;
+            };
+            nd::build_libraries();
+            let folder = tempfile::tempdir().expect("a folder");
+            let input = fs::read_to_string(HPCC_INPUT).expect("hpcc's input");
+            let mut lines: Vec<_> = input.lines().collect();
+            lines[5] = "200          Ns";
+            fs::write(folder.path().join("hpccinf.txt"), lines.join("\n")).expect("a file");
+            let mut hpcc = Command::new(nd::binary());
+            hpcc.args([
+                "run",
+                "--",
+                "mpirun",
+                "--allow-run-as-root",
+                "--oversubscribe",
+            ]);
+            hpcc.args([
+                "-np", "4", "--mca", "pml", "cm", "--mca", "mtl", "ofi", "hpcc",
+            ]);
+            hpcc.env("FI_PROVIDER", "verbs;ofi_rxm");
+            let output = hpcc.current_dir(folder.path()).output().expect("nd starts");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{}: {said}", output.status);
+            let report = fs::read_to_string(folder.path().join("hpccoutf.txt")).expect("a report");
+            for expected in [
+                "Success=1",
+                "End of HPC Challenge tests.",
+                "0 tests completed and failed",
+            ] {
+                assert!(report.contains(expected), "{expected} is not in {report}");
+            }
+            assert!(!report.contains("FAILED"), "{report}");
+        },
+    );
 }
 
 /// The suite of NetworkDirect over these libraries: no check fails but the known ones.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rdma_buffer::environment;
 use softverbs::{CaptureOptions, Device, DeviceKind, Error, Process, ProcessOptions, Result};
 
-use crate::border::{PerProcess, at_exit, end_waits, watch_forks};
+use crate::border::{PerProcess, at_exit, end_waits, finish_explaining, watch_forks};
 
 /// How long the end of the program may take.
 const EXIT_WITHIN: Duration = Duration::from_secs(2);
@@ -60,6 +60,7 @@ fn say(error: &Error) {
 /// Programs also exit in handlers of signals, which may have interrupted this library while it held a lock. So another thread does the
 /// work, and the program waits for it as long as it may take.
 extern "C" fn finish() {
+    finish_explaining();
     let known = PROCESS.get_if().and_then(|known| known.try_lock().ok());
     let Some(process) = known.and_then(|known| known.clone()) else {
         return;
@@ -88,6 +89,9 @@ fn options() -> ProcessOptions {
     options.interrupts = Some(end_waits);
     if environment::text("SOFTND_VERBS_AS").is_some_and(|kind| kind == "iwarp") {
         options.kind = DeviceKind::Iwarp;
+    }
+    if let Some(names) = environment::text("SOFTND_VERBS_NAMES") {
+        options.names = names;
     }
     options.interface = environment::text("SOFTND_VERBS_INTERFACE");
     let folder = environment::variable("SOFTND_VERBS_CAPTURE");

@@ -62,9 +62,15 @@ pub struct Device {
 }
 
 impl Device {
-    pub(crate) fn new(index: usize, kind: DeviceKind, interface: NetworkInterface) -> Self {
+    /// `names` is the text in front of the index in its name.
+    pub(crate) fn new(
+        index: usize,
+        names: &str,
+        kind: DeviceKind,
+        interface: NetworkInterface,
+    ) -> Self {
         Self {
-            name: format!("softnd{index}"),
+            name: format!("{names}{index}"),
             index,
             kind,
             interface,
@@ -161,7 +167,7 @@ mod tests {
         let addresses = vec![[10, 1, 2, 3].into(), "fd00::1".parse().unwrap()];
         let mut interface = NetworkInterface::simulated(7, addresses);
         interface.mtu = mtu;
-        Device::new(0, kind, interface)
+        Device::new(0, "softnd", kind, interface)
     }
 
     #[test]
@@ -199,7 +205,7 @@ mod tests {
         let mut interface = NetworkInterface::simulated(1, Vec::new());
         interface.hardware_address = [0; 6];
         let guid = |interface: &NetworkInterface| {
-            Device::new(0, DeviceKind::Roce, interface.clone()).guid()
+            Device::new(0, "softnd", DeviceKind::Roce, interface.clone()).guid()
         };
         assert_eq!(guid(&interface), guid(&interface));
         assert_ne!(guid(&interface), [0; 8]);

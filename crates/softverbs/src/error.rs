@@ -16,11 +16,23 @@ pub struct Error {
     what: Cow<'static, str>,
 }
 
+const NO_EVENT: &str = "no event waits";
+
 impl Error {
     /// An error with this number.
     pub fn new(errno: Errno, what: impl Into<Cow<'static, str>>) -> Self {
         let what = what.into();
         Self { errno, what }
+    }
+
+    /// A call that must not wait has found no event.
+    pub(crate) fn no_event() -> Self {
+        Self::new(Errno::AGAIN, NO_EVENT)
+    }
+
+    /// Returns true if a call that must not wait has found no event, which is how programs poll.
+    pub fn is_no_event(&self) -> bool {
+        self.errno == Errno::AGAIN && self.what == NO_EVENT
     }
 
     /// The number.

@@ -12,7 +12,7 @@ use iwarp_io::progress::vain_polls;
 use iwarp_io::progress::waiters::Waiters;
 use parking_lot::Mutex;
 
-use crate::error::{Errno, Error, Result, fail};
+use crate::error::{Error, Result};
 use crate::process::Engine;
 
 /// A queue of events.
@@ -110,7 +110,7 @@ impl<E> EventQueue<E> {
         }
         if self.descriptor.is_nonblocking() {
             vain_polls::polled_in_vain();
-            return fail(Errno::AGAIN, "no event waits");
+            return Err(Error::no_event());
         }
         let engine = engine()?;
         self.wait_in(&engine.waiters);

@@ -42,6 +42,9 @@ use crate::error::{Errno, Error, Result, fail};
 pub struct ProcessOptions {
     /// The kind of device that programs see.
     pub kind: DeviceKind,
+    /// The text in front of the index in the names of devices, for programs that expect an adapter of one kind. At most
+    /// [`LONGEST_NAMES`](Self::LONGEST_NAMES) octets: ASCII letters, digits, `_` and `-`, not a digit at the end.
+    pub names: String,
     /// The only interface to have a device for. Without a name every interface has one, but the loopback interface only if there is no
     /// other.
     pub interface: Option<String>,
@@ -62,6 +65,7 @@ impl Default for ProcessOptions {
     fn default() -> Self {
         Self {
             kind: DeviceKind::default(),
+            names: "softnd".to_owned(),
             interface: None,
             ports: None,
             interrupts: None,
@@ -69,6 +73,20 @@ impl Default for ProcessOptions {
             capture: None,
             capture_room: CaptureOptions::default(),
         }
+    }
+}
+
+impl ProcessOptions {
+    /// The greatest length of [`names`](Self::names), in octets. The kernel's names have at most 63 octets.
+    pub const LONGEST_NAMES: usize = 32;
+
+    /// Returns true if devices may have such names.
+    pub fn are_names(names: &str) -> bool {
+        let permitted = |octet: u8| octet.is_ascii_alphanumeric() || b"_-".contains(&octet);
+        (1..=Self::LONGEST_NAMES).contains(&names.len())
+            && names.bytes().all(permitted)
+            && names.starts_with(|first: char| first.is_ascii_alphabetic())
+            && !names.ends_with(|last: char| last.is_ascii_digit())
     }
 }
 
@@ -288,12 +306,25 @@ impl Process {
     ) -> Result<Arc<Self>> {
         let loopback = interfaces.list.iter().filter(|one| one.is_loopback);
         let loopback = loopback.flat_map(|one| one.addresses.clone()).collect();
+        if !ProcessOptions::are_names(&options.names) {
+            return fail(
+                Errno::INVAL,
+                format!(
+                    "{:?} is no beginning of a device's name: use at most {} letters, digits, _ and -, a letter first, and no digit \
+                     at the end",
+                    options.names,
+                    ProcessOptions::LONGEST_NAMES
+                ),
+            );
+        }
         let interfaces = with_devices(interfaces, options.interface.as_deref())?;
         let devices = interfaces.into_iter().enumerate();
         let kind = options.kind;
-        let devices = devices.map(|(index, one)| Arc::new(Device::new(index, kind, one)));
+        let devices =
+            devices.map(|(index, one)| Arc::new(Device::new(index, &options.names, kind, one)));
+        let devices = devices.collect();
         Ok(Arc::new_cyclic(|this| Self {
-            devices: devices.collect(),
+            devices,
             loopback,
             options,
             transport,

@@ -4,6 +4,6 @@ mod page;
 mod pair;
 mod rows;
 
-pub use page::{PAGE, replace, table};
+pub use page::{MARKS, PAGE, replace, table};
 pub use pair::{Outcome, run};
 pub use rows::{Row, rows};

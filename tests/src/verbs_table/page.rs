@@ -8,8 +8,10 @@ use super::rows::Row;
 /// The page, from the root of the repository.
 pub const PAGE: &str = "docs/use/verbs.md";
 /// The text in front of the table and behind it.
-const BEGIN: &str = "<!-- the table of programs begins -->\n";
-const END: &str = "<!-- the table of programs ends -->\n";
+pub const MARKS: [&str; 2] = [
+    "<!-- the table of programs begins -->\n",
+    "<!-- the table of programs ends -->\n",
+];
 
 /// The table.
 pub fn table<'a>(rows: impl IntoIterator<Item = (&'a Row, &'a Outcome)>) -> String {
@@ -53,11 +55,11 @@ fn cell(result: Option<&Result<(), String>>) -> String {
     }
 }
 
-/// The page with another table. `None` if the page has no place for it.
-pub fn replace(page: &str, table: &str) -> Option<String> {
-    let (before, rest) = page.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n{table}\n{END}{after}"))
+/// The page with another table between these marks. `None` if the page lacks them.
+pub fn replace(page: &str, [begin, end]: [&str; 2], table: &str) -> Option<String> {
+    let (before, rest) = page.split_once(begin)?;
+    let (_, after) = rest.split_once(end)?;
+    Some(format!("{before}{begin}\n{table}\n{end}{after}"))
 }
 
 #[cfg(test)]

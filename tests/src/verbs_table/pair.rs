@@ -138,7 +138,10 @@ impl Running {
             if let Some(folder) = captures {
                 command.arg("--capture").arg(folder);
             }
-            command.arg("--").args(words);
+            // In the table these words are quoted for a shell.
+            command
+                .arg("--")
+                .args(words.map(|word| word.trim_matches('"')));
         }
         command.stdin(Stdio::null());
         command.stdout(output.try_clone().expect("a second descriptor"));

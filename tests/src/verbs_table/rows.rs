@@ -186,7 +186,7 @@ fn perftest() -> impl Iterator<Item = Row> {
         })
 }
 
-fn others() -> [Row; 6] {
+fn others() -> [Row; 7] {
     const FIO: &str = "fio --name=s --ioengine=rdma --bindname=127.0.0.1 --port=PORT --rw=read --bs=64k --size=256m";
     [
         Row::new(
@@ -224,6 +224,12 @@ fn others() -> [Row; 6] {
         Row::new(
             "fi_pingpong -p verbs -e msg -c -B PORT",
             "fi_pingpong -p verbs -e msg -c -P PORT 127.0.0.1",
+        )
+        .says("1m ")
+        .captured("-S 64"),
+        Row::new(
+            "fi_pingpong -p \"verbs;ofi_rxm\" -e rdm -c -B PORT",
+            "fi_pingpong -p \"verbs;ofi_rxm\" -e rdm -c -P PORT 127.0.0.1",
         )
         .says("1m ")
         .captured("-S 64"),

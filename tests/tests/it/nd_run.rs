@@ -39,6 +39,39 @@ fn programs_find_a_device() {
 }
 
 #[test]
+fn devices_have_the_names_that_are_asked_for() {
+    nd::build_libraries();
+    let mut named = Command::new(nd::binary());
+    named.args(["run", "--names", "rxe", "--", "ls"]);
+    named.args([
+        "/sys/class/infiniband",
+        "/sys/class/infiniband/rxe0/ports/1",
+    ]);
+    let listed = named.output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(
+        listed.contains("/sys/class/infiniband:\nrxe0\n"),
+        "{listed}"
+    );
+    assert!(listed.contains("gid_attrs"), "{listed}");
+    if tool::find("ibv_devices").is_some() {
+        let mut named = Command::new(nd::binary());
+        named.args(["run", "--names", "siw", "--", "ibv_devices"]);
+        let devices = String::from_utf8(named.output().unwrap().stdout).unwrap();
+        assert!(devices.contains("siw0"), "{devices}");
+        assert!(!devices.contains("softnd"), "{devices}");
+    }
+    for wrong in ["", "rxe0", "a/b", "7", "a b"] {
+        let mut refused = Command::new(nd::binary());
+        refused.args(["run", "--names", wrong, "--", "true"]);
+        let refused = refused.output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{wrong}");
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(said.contains("at most 32 letters"), "{said}");
+    }
+}
+
+#[test]
 fn rping_verifies_its_data() {
     if tool::find("rping").is_none() {
         return;

@@ -1,10 +1,10 @@
 //! The promises of the libraries to C programs under `nd run`: each program in `tests/verbs` is about one promise.
 
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use softnd_tests::c_programs::CProgram;
-use softnd_tests::tool;
 use softnd_tests::verbs_programs::nd_run;
+use softnd_tests::{nd, tool};
 
 const HEADERS: [&str; 2] = ["infiniband/verbs.h", "rdma/rdma_cma.h"];
 const LIBRARIES: [&str; 3] = ["-libverbs", "-lrdmacm", "-pthread"];
@@ -106,6 +106,32 @@ fn a_program_that_polls_nothing_overruns_no_queue() {
 #[test]
 fn a_deep_queue_takes_memory_for_what_it_holds() {
     keeps("deep_queue", &[]);
+}
+
+/// A run of 20,000 failures takes less than some seconds, each of which has ten lines of a kind.
+#[test]
+fn explanations_of_one_kind_are_few_and_say_how_many_were_left_out() {
+    let Some(program) = CProgram::compile("explained", &HEADERS, &LIBRARIES) else {
+        return;
+    };
+    nd::build_libraries();
+    let mut command = Command::new(nd::binary());
+    command.args(["run", "--explain", "--", program.path()]);
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let (left_out, explained): (Vec<_>, Vec<_>) = said
+        .lines()
+        .partition(|line| line.contains("were left out"));
+    assert!(!said.contains("no event waits"), "{said}");
+    let number = |line: &&str| -> usize {
+        let (_, behind) = line.split_once(": ").expect("a line of the library");
+        let digits = behind.split(' ').next().expect("a number");
+        digits.parse().expect("a number")
+    };
+    let left_out: usize = left_out.iter().map(number).sum();
+    assert_eq!(explained.len() + left_out, 20_000, "{said}");
+    assert!(explained.len() < 2_000, "{} lines", explained.len());
 }
 
 #[test]

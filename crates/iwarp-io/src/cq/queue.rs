@@ -7,7 +7,7 @@
 use std::collections::TryReserveError;
 use std::num::NonZeroU32;
 
-use super::ring::{TooManyResults, Ring};
+use super::ring::{Ring, TooManyResults};
 use super::{Entry, NotifyOn, Reason};
 use crate::sync::{AtomicU32, Mutex, Ordering};
 

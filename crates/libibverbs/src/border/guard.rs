@@ -1,13 +1,11 @@
 //! Panics end here, and results become those of C.
 
 use std::ffi::c_int;
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU8, Ordering};
 
-use rdma_buffer::environment;
 use softverbs::{Errno, Error, Result};
 
+use super::explain::explain;
 use super::{Facade, Handle};
 
 /// Sets the calling thread's `errno`.
@@ -26,24 +24,6 @@ pub(crate) fn guarded<R>(body: impl FnOnce() -> Result<R>) -> Result<R> {
         Err(Error::new(Errno::IO, "a panic within the library"))
     });
     result.inspect_err(explain)
-}
-
-/// Prints the sentence of an error, where `nd run --explain` asks for it.
-#[cold]
-pub(crate) fn explain(error: &Error) {
-    // 0 until the environment was asked. A lock might be held for ever in the child of a fork.
-    static IS_WANTED: AtomicU8 = AtomicU8::new(0);
-    const NO: u8 = 1;
-    const YES: u8 = 2;
-    if IS_WANTED.load(Ordering::Relaxed) == 0 {
-        let is_wanted = environment::variable("SOFTND_VERBS_EXPLAIN").is_some();
-        IS_WANTED.store(if is_wanted { YES } else { NO }, Ordering::Relaxed);
-    }
-    if IS_WANTED.load(Ordering::Relaxed) == YES {
-        let errno = error.errno();
-        // The program may have closed its standard error.
-        let _ = writeln!(std::io::stderr(), "softnd's libibverbs: {error} ({errno})");
-    }
 }
 
 /// For functions that return the number of an error. Programs print `errno` nevertheless.

@@ -6,14 +6,16 @@
 
 #[macro_use]
 mod object;
+mod explain;
 mod forks;
 mod guard;
 mod names;
 mod pointers;
 mod signals;
 
+pub(crate) use explain::{explain, finish as finish_explaining};
 pub(crate) use forks::{PerProcess, forked, watch_forks};
-pub(crate) use guard::{code, explain, guarded, minus_one, null, set_errno};
+pub(crate) use guard::{code, guarded, minus_one, null, set_errno};
 pub(crate) use names::{code_of, look_up};
 pub(crate) use object::{Facade, Handle, Kept, Object, at_exit};
 pub(crate) use pointers::{Address, Elements, InOut, Input, Memory, Octets, Output, Text, storage};

@@ -22,6 +22,10 @@ pub(crate) struct ProgramArgs {
     #[arg(long = "as", value_enum, default_value_t = Presents::Roce)]
     pub(super) present: Presents,
 
+    /// The text in front of the number in the names of devices, for programs that look for devices of one kind, for example rxe or siw
+    #[arg(long, value_name = "PREFIX", default_value = "softnd", value_parser = names)]
+    pub(super) names: String,
+
     /// The only network interface that gets a device [default: all with an address; lo if there is no other]
     #[arg(long, value_name = "NAME")]
     pub(super) interface: Option<String>,
@@ -57,7 +61,10 @@ impl ProgramArgs {
             Presents::Roce => "roce",
             Presents::Iwarp => "iwarp",
         };
-        let mut all = vec![("SOFTND_VERBS_AS", kind.to_owned())];
+        let mut all = vec![
+            ("SOFTND_VERBS_AS", kind.to_owned()),
+            ("SOFTND_VERBS_NAMES", self.names.clone()),
+        ];
         if let Some(interface) = &self.interface {
             all.push(("SOFTND_VERBS_INTERFACE", interface.clone()));
         }
@@ -78,6 +85,25 @@ impl ProgramArgs {
         }
         all
     }
+}
+
+#[cfg(unix)]
+fn names(text: &str) -> Result<String, String> {
+    use softverbs::ProcessOptions;
+
+    if ProcessOptions::are_names(text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "must be at most {} letters, digits, _ and -, a letter first, and no digit at the end",
+        ProcessOptions::LONGEST_NAMES
+    ))
+}
+
+/// `nd run` needs Linux, and says so.
+#[cfg(windows)]
+fn names(text: &str) -> Result<String, std::convert::Infallible> {
+    Ok(text.to_owned())
 }
 
 fn ports(text: &str) -> Result<(u16, u16), String> {

@@ -69,6 +69,7 @@ fn capture_folder(folder: &Path) -> Result<PathBuf, Failure> {
 /// device.
 fn devices(args: &ProgramArgs) -> Result<Arc<Process>, Failure> {
     let mut options = ProcessOptions::default();
+    options.names.clone_from(&args.names);
     options.interface.clone_from(&args.interface);
     if args.present == Presents::Iwarp {
         options.kind = DeviceKind::Iwarp;

@@ -1,0 +1,164 @@
+//! rdma-core's own device tests, unmodified, over softnd's libraries.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use crate::nd;
+
+/// The text in front of the numbers in the book, and behind them.
+pub const MARKS: [&str; 2] = [
+    "<!-- the device tests begin -->\n",
+    "<!-- the device tests end -->\n",
+];
+
+/// The ways in which devices present themselves.
+const KINDS: [(&str, &[&str]); 2] = [("RoCE v2", &[]), ("iWARP", &["--as", "iwarp"])];
+
+/// The tests that fail, with what they need.
+const FAIL: [(&str, &[&str]); 2] = [
+    (
+        "queue pair numbers that the program exchanges",
+        &[
+            "test_cq_events_rc",
+            "test_rc_traffic_cq_ex",
+            "test_mr_rereg_access",
+            "test_mr_rereg_access_bad_flow",
+            "test_mr_rereg_addr",
+            "test_mr_rereg_pd",
+            "test_without_allocators_rc_traffic",
+            "test_qp_ex_rc_rdma_read",
+            "test_qp_ex_rc_rdma_read_zero_size",
+            "test_qp_ex_rc_rdma_write",
+            "test_qp_ex_rc_rdma_write_imm",
+            "test_qp_ex_rc_rdma_write_zero_length",
+            "test_qp_ex_rc_send",
+            "test_ro_rc_traffic",
+            "test_imported_rc_ex_rdma_write",
+        ],
+    ),
+    (
+        "datagrams by rdma_cm (RDMA_PS_UDP)",
+        &["test_rdmacm_async_udp_traffic"],
+    ),
+];
+
+/// What the tests need that is not there, if this one is known to fail.
+fn need_of(test: &str) -> Option<&'static str> {
+    let mut needs = FAIL.iter();
+    needs
+        .find(|(_, tests)| tests.contains(&test))
+        .map(|(need, _)| *need)
+}
+
+/// The end of one run.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    passed: usize,
+    failed: Vec<String>,
+    skipped: usize,
+}
+
+impl Numbers {
+    /// Reads what Python's `unittest` has printed. `None` if the run has not come to its end.
+    fn read(output: &str) -> Option<Self> {
+        let number = |text: &str| -> Option<usize> {
+            let digits = text.trim_start().split(|c: char| !c.is_ascii_digit());
+            digits.take(1).find_map(|digits| digits.parse().ok())
+        };
+        let mut lines = output.lines();
+        let ran = lines.find_map(|line| number(line.strip_prefix("Ran ")?))?;
+        let end = lines.find(|line| line.starts_with("OK") || line.starts_with("FAILED"))?;
+        let skipped = end.split_once("skipped=");
+        let skipped = skipped.and_then(|(_, rest)| number(rest)).unwrap_or(0);
+        let failed: Vec<_> = output
+            .lines()
+            .filter_map(|line| {
+                let name = line
+                    .strip_prefix("ERROR: ")
+                    .or_else(|| line.strip_prefix("FAIL: "))?;
+                Some(name.split(' ').next()?.to_owned())
+            })
+            .collect();
+        Some(Self {
+            passed: ran.checked_sub(skipped + failed.len())?,
+            failed,
+            skipped,
+        })
+    }
+}
+
+/// Runs the tests of a folder, which has the tests' package, with both kinds of devices.
+///
+/// # Panics
+/// If the tests do not come to their end.
+pub fn run(folder: &Path) -> Vec<Numbers> {
+    let of_kind = |(kind, options): &(&str, &[&str])| {
+        let mut command = Command::new(nd::binary());
+        command.arg("run").args(*options).arg("--");
+        command.args(["/usr/bin/python3", "tests/run_tests.py", "-v"]);
+        let output = command
+            .args(["--dev", "softnd0"])
+            .current_dir(folder)
+            .output();
+        let output = output.expect("nd starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        Numbers::read(&said).unwrap_or_else(|| panic!("the tests of {kind} have no end: {said}"))
+    };
+    KINDS.iter().map(of_kind).collect()
+}
+
+/// The tests that fail and are not known to.
+pub fn unexpected(numbers: &[Numbers]) -> Vec<String> {
+    let mut found = Vec::new();
+    for ((kind, _), numbers) in KINDS.iter().zip(numbers) {
+        let unknown = numbers.failed.iter().filter(|test| need_of(test).is_none());
+        found.extend(unknown.map(|test| format!("{kind}: {test}")));
+    }
+    found
+}
+
+/// The numbers as a table, and what the tests need that fail.
+pub fn table(numbers: &[Numbers]) -> String {
+    let mut text = String::from("| devices | passed | failed | skipped |\n|---|--:|--:|--:|\n");
+    for ((kind, _), numbers) in KINDS.iter().zip(numbers) {
+        let Numbers {
+            passed, skipped, ..
+        } = numbers;
+        let failed = numbers.failed.len();
+        let _ = writeln!(text, "| {kind} | {passed} | {failed} | {skipped} |");
+    }
+    for (need, tests) in FAIL {
+        let mut failed = numbers.iter().flat_map(|numbers| &numbers.failed);
+        if failed.any(|test| tests.contains(&test.as_str())) {
+            let tests: Vec<_> = tests.iter().map(|test| format!("`{test}`")).collect();
+            let _ = write!(text, "\nNeed {need}: {}.\n", tests.join(", "));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "test_a (tests.x.test_a) ... ok\n\
+        ERROR: test_ro_rc_traffic (tests.x.test_ro_rc_traffic)\nwhy\n\
+        FAIL: test_new (tests.y.test_new)\n\
+        Ran 10 tests in 0.1s\n\nFAILED (failures=1, errors=1, skipped=5)\n";
+
+    #[test]
+    fn numbers_are_those_of_the_run() {
+        let numbers = Numbers::read(OUTPUT).unwrap();
+        assert_eq!((numbers.passed, numbers.skipped), (3, 5));
+        assert_eq!(numbers.failed, ["test_ro_rc_traffic", "test_new"]);
+        let all = Numbers::read("Ran 4 tests in 0.1s\n\nOK\n").unwrap();
+        assert_eq!((all.passed, all.skipped), (4, 0));
+        assert_eq!(Numbers::read("Ran 4 tests in"), None);
+        let both = [numbers, all];
+        assert_eq!(unexpected(&both), ["RoCE v2: test_new"]);
+        let table = table(&both);
+        assert!(table.contains("| RoCE v2 | 3 | 2 | 5 |\n| iWARP | 4 | 0 | 0 |\n"));
+        assert!(table.contains("exchanges: `test_cq_events_rc`"), "{table}");
+    }
+}
