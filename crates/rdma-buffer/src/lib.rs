@@ -12,6 +12,7 @@ mod copy;
 pub mod environment;
 mod error;
 mod extent;
+mod usable;
 
 pub use buffer::Buffer;
 pub use copy::{
@@ -20,3 +21,4 @@ pub use copy::{
 };
 pub use error::NoMemory;
 pub use extent::Extent;
+pub use usable::is_usable;

@@ -92,6 +92,21 @@ fn memory_that_is_unmapped_ends_its_queue_pair_alone() {
 }
 
 #[test]
+fn memory_is_registered_and_used_by_its_rights() {
+    keeps("rights", &[]);
+}
+
+/// Without CRCs the kernel copies long data that is sent from its place.
+#[test]
+fn memory_that_has_lost_its_rights_ends_its_connection_where_the_kernel_copies() {
+    let kernel_copies = [
+        ("SOFTND_VERBS_CRC", "off"),
+        ("SOFTND_PAGE_OFFSETS", "equal"),
+    ];
+    keeps_with("rights", &["without"], &kernel_copies);
+}
+
+#[test]
 fn threads_share_a_completion_queue() {
     keeps("threads", &[]);
 }

@@ -62,12 +62,12 @@ const RULES: &[Rule] = &[
             "nd/src/session/setup.rs",
             "nd/src/wire_conform/suite.rs",
             "netdirect-conform/src/checks/iwarp_setup.rs",
-            // The system's word on memory.
-            "netdirect-com/src/export/probe.rs",
             // A descriptor for event loops.
             "netdirect-com/src/import/file.rs",
             // Errno, the readiness of rdma-core's descriptors, and the addresses that devices have.
             "netdirect-verbs/src",
+            // The system's word on memory.
+            "rdma-buffer/src/usable.rs",
         ],
     },
     Rule {
@@ -297,7 +297,6 @@ const UNSAFE: &[&str] = &[
     "netdirect-com/src/export/object.rs",
     "netdirect-com/src/export/overlapped.rs",
     "netdirect-com/src/export/pointers.rs",
-    "netdirect-com/src/export/probe.rs",
     "netdirect-com/src/export/requests.rs",
     // Events, completion ports and files through the tables of their makers, and objects with such tables.
     "netdirect-com/src/handle/event.rs",
@@ -330,6 +329,7 @@ const UNSAFE: &[&str] = &[
     "rdma-buffer/src/copy/processor.rs",
     // What the kernel says of the program's rights.
     "rdma-buffer/src/environment.rs",
+    "rdma-buffer/src/usable.rs",
 ];
 
 impl Rule {

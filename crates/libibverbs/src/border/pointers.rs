@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::{mem, ptr, slice};
 
 use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
-use rdma_buffer::Buffer;
+use rdma_buffer::{Buffer, is_usable};
 use softverbs::{Errno, Result};
 
 use super::error;
@@ -322,12 +322,12 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// The buffer over the memory.
+    /// The buffer over the memory, which is written if `is_written`.
     ///
     /// # Errors
     ///
-    /// EFAULT where the process has no memory there, EINVAL for a range that is empty or wraps.
-    pub(crate) fn buffer(self) -> Result<Buffer> {
+    /// EFAULT where the process cannot read or write all of the memory, EINVAL for a range that is empty or wraps.
+    pub(crate) fn buffer(self, is_written: bool) -> Result<Buffer> {
         let start = self.start.addr();
         if self.len == 0 || start.checked_add(self.len).is_none() {
             return Err(error(
@@ -335,37 +335,20 @@ impl Memory {
                 "a stretch of memory that is empty or wraps around",
             ));
         }
-        if start == 0 || !self.is_mapped() {
-            return Err(error(Errno::FAULT, "there is no memory at this address"));
+        if start == 0 || !is_usable(self.start.cast(), self.len, is_written) {
+            let use_ = match is_written {
+                true => "read and written",
+                false => "read",
+            };
+            let Self { start, len } = self;
+            return Err(softverbs::Error::new(
+                Errno::FAULT,
+                format!("not all of the {len} octets from {start:p} on can be {use_}"),
+            ));
         }
         // SAFETY: the memory is mapped. A program that registers memory keeps it until it has deregistered it (ibv_reg_mr), and a program
         // that unmaps it earlier harms only itself. Only such buffers are made here.
         Ok(unsafe { Buffer::from_pages(self.start.cast(), self.len) })
-    }
-
-    /// Returns true if every page of the stretch is mapped.
-    fn is_mapped(self) -> bool {
-        const PAGES: usize = 1 << 14;
-        let mut resident = [0_u8; PAGES];
-        let page = Buffer::PAGE;
-        let end = self.start.addr() + self.len;
-        let mut at = self.start.addr() / page * page;
-        while at < end {
-            let len = (end - at).min(PAGES * page);
-            // SAFETY: the call reads no memory at `at`, and has room for an octet for each page.
-            let failed = unsafe {
-                libc::mincore(
-                    ptr::without_provenance_mut(at),
-                    len,
-                    resident.as_mut_ptr().cast(),
-                )
-            };
-            if failed != 0 {
-                return false;
-            }
-            at += len;
-        }
-        true
     }
 }
 

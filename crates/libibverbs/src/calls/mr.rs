@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use softverbs::{MemoryRegion, Result};
+use softverbs::{AccessFlags, MemoryRegion, Result};
 
 use super::objects::{Mr, Pd};
 use crate::abi::describe::Zeroed;
@@ -17,7 +17,9 @@ fn register(
     access: c_uint,
 ) -> Result<Handle<Mr>> {
     let of = pd.get()?;
-    let buffer = Memory { start, len }.buffer()?;
+    // Peers may write only where the program may.
+    let is_written = AccessFlags::from_bits_retain(access).contains(AccessFlags::LOCAL_WRITE);
+    let buffer = Memory { start, len }.buffer(is_written)?;
     let region = MemoryRegion::register(&of.rust().pd, &buffer, first, access)?;
     let mut c = ibv_mr::zeroed();
     c.context = field!(of, context);

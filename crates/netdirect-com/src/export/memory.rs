@@ -7,8 +7,8 @@ use netdirect::{Adapter, Error, MemoryRegion, MemoryWindow, MrFlags, Result, Sta
 use super::object::{Class, Object, method, no_more, unknown};
 use super::overlapped::{Kind, ObjectWithRequests, overlapped};
 use super::parts::Parts;
+use super::pointers::check_usable;
 use super::pointers::{ClientOverlapped, Octets};
-use super::probe;
 use crate::abi::{
     Guid, IID_ND2_MEMORY_REGION, IID_ND2_MEMORY_WINDOW, IID_ND2_OVERLAPPED, MemoryRegionTable,
     MemoryWindowTable, This,
@@ -55,7 +55,7 @@ impl RegionObject {
             (false, _) => {}
         }
         let is_written = flags.intersects(MrFlags::ALLOW_LOCAL_WRITE | MrFlags::RDMA_READ_SINK);
-        probe::check(start, size, is_written)?;
+        check_usable(start, size, is_written)?;
         let buffer = buffer.buffer(size);
         self.requests.submit(overlapped, 4, |request| {
             self.object.register(&buffer, flags, request)

@@ -32,7 +32,6 @@ mod overlapped;
 mod parts;
 mod planted;
 mod pointers;
-mod probe;
 mod provider;
 mod queues;
 mod requests;

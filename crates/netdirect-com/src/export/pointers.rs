@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::{ptr, slice};
 
 use netdirect::{Buffer, Error, Result, Status};
+use rdma_buffer::is_usable;
 
-use super::probe;
 use crate::abi::{Guid, Handle, Overlapped, This};
 use crate::context;
 use crate::sockaddr::{self, V6};
@@ -201,6 +201,25 @@ impl Passed for Octets {
     }
 }
 
+/// Checks that all of the memory can be read, and written if `is_written` (AMB-012).
+///
+/// # Errors
+///
+/// [`ACCESS_VIOLATION`](Status::ACCESS_VIOLATION).
+pub(super) fn check_usable(start: *mut u8, len: usize, is_written: bool) -> Result<()> {
+    if is_usable(start, len, is_written) {
+        return Ok(());
+    }
+    let use_ = match is_written {
+        true => "read and written",
+        false => "read",
+    };
+    Err(Error::new(
+        Status::ACCESS_VIOLATION,
+        format!("not all of the {len} octets from {start:p} on can be {use_}"),
+    ))
+}
+
 impl Octets {
     /// A copy of `len` octets, in argument `position`, up to one more than `limit`, so that the provider finds it too long.
     pub(super) fn copy(&self, len: u32, limit: u32, position: u32) -> Result<Vec<u8>> {
@@ -212,7 +231,7 @@ impl Octets {
             return Err(missing(position));
         }
         // CONN-025, CONN-057, CONN-072.
-        probe::check(self.memory(), len, false)?;
+        check_usable(self.memory(), len, false)?;
         // SAFETY: the client passes as many octets (export, "the promise of clients"), and changes none meanwhile.
         Ok(unsafe { slice::from_raw_parts(self.0.cast::<u8>(), len) }.to_vec())
     }
