@@ -23,7 +23,8 @@
 //! [`transport::stream`]; an adapter's [`environment`] gives every layer its clock, random numbers and sets, so that a simulation runs the
 //! same way for the same seed; [`peer_table`], [`peer_backlog`], [`peer_network`] and [`protection_faults`] limit the resources that one
 //! peer can take; [`descriptors`], [`socket_buffer`], [`interfaces`] and [`processors`] query the system; [`bounded_file`] reads what users
-//! name, and [`user_files`] opens the files that users name; [`error_number`] and [`system_call`] name the system's errors.
+//! name, and [`user_files`] opens the files that users name; [`error_number`] and [`system_call`] name the system's errors; [`sync`] has the
+//! locks and atomics that loom can model.
 //!
 //! # Who calls whom
 //!
@@ -76,7 +77,7 @@ pub mod progress;
 pub mod protection_faults;
 pub mod setup;
 pub mod socket_buffer;
-mod sync;
+pub mod sync;
 pub mod system_call;
 mod thread_value;
 pub mod transport;

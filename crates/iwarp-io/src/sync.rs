@@ -1,26 +1,29 @@
 //! The locks and atomics where threads meet: parking_lot and the standard library, or loom's models of them.
+//!
+//! Crates over the driver use these types for the parts of theirs that loom checks.
 
-pub(crate) use imp::{
+pub use imp::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering,
     after_unlocking, fence, thread_local, yield_now,
 };
 
 #[cfg(not(loom))]
 mod imp {
-    pub(crate) use parking_lot::{Mutex, MutexGuard};
-    pub(crate) use std::sync::atomic::{
+    pub use parking_lot::{Mutex, MutexGuard};
+    pub use std::sync::atomic::{
         AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
     };
-    pub(crate) use std::thread::yield_now;
-    pub(crate) use std::thread_local;
+    pub use std::thread::yield_now;
+    pub use std::thread_local;
     use std::time::Instant;
 
+    /// A condition variable.
     #[derive(Debug, Default)]
-    pub(crate) struct Condvar(parking_lot::Condvar);
+    pub struct Condvar(parking_lot::Condvar);
 
     impl Condvar {
         /// Sleeps until notified or the deadline. May return early.
-        pub(crate) fn wait<'a, T>(
+        pub fn wait<'a, T>(
             &self,
             mut guard: MutexGuard<'a, T>,
             deadline: Option<Instant>,
@@ -32,8 +35,14 @@ mod imp {
             guard
         }
 
-        pub(crate) fn notify_one(&self) {
+        /// Wakes one thread that sleeps.
+        pub fn notify_one(&self) {
             self.0.notify_one();
+        }
+
+        /// Wakes all threads that sleep.
+        pub fn notify_all(&self) {
+            self.0.notify_all();
         }
     }
 
@@ -42,25 +51,26 @@ mod imp {
     /// the store-release before it, others because such a load begins with a fence. The language's rules do not promise this order. A fence
     /// would promise it, but would cost every poll some 10 ns.
     #[inline]
-    pub(crate) fn after_unlocking() {
+    pub fn after_unlocking() {
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
     }
 }
 
 #[cfg(loom)]
+#[allow(missing_docs, reason = "as without loom")]
 mod imp {
-    pub(crate) use loom::sync::MutexGuard;
-    pub(crate) use loom::sync::atomic::{Ordering, fence};
-    pub(crate) use loom::thread::yield_now;
-    pub(crate) use loom::thread_local;
+    pub use loom::sync::MutexGuard;
+    pub use loom::sync::atomic::{Ordering, fence};
+    pub use loom::thread::yield_now;
+    pub use loom::thread_local;
     use std::time::Instant;
 
     #[derive(Debug, Default)]
-    pub(crate) struct Condvar(loom::sync::Condvar);
+    pub struct Condvar(loom::sync::Condvar);
 
     impl Condvar {
         /// Loom has no clock: a deadline never passes.
-        pub(crate) fn wait<'a, T>(
+        pub fn wait<'a, T>(
             &self,
             guard: MutexGuard<'a, T>,
             _deadline: Option<Instant>,
@@ -68,8 +78,14 @@ mod imp {
             self.0.wait(guard).expect("a model does not poison")
         }
 
-        pub(crate) fn notify_one(&self) {
+        /// Wakes one thread that sleeps.
+        pub fn notify_one(&self) {
             self.0.notify_one();
+        }
+
+        /// Wakes all threads that sleep.
+        pub fn notify_all(&self) {
+            self.0.notify_all();
         }
     }
 
@@ -79,19 +95,19 @@ mod imp {
     macro_rules! atomic {
         ($name:ident, $value:ty) => {
             #[derive(Debug, Default)]
-            pub(crate) struct $name(loom::sync::atomic::$name);
+            pub struct $name(loom::sync::atomic::$name);
 
             #[allow(dead_code, reason = "each kind is used in its own way")]
             impl $name {
-                pub(crate) fn new(value: $value) -> Self {
+                pub fn new(value: $value) -> Self {
                     Self(loom::sync::atomic::$name::new(value))
                 }
 
-                pub(crate) fn load(&self, order: Ordering) -> $value {
+                pub fn load(&self, order: Ordering) -> $value {
                     self.0.load(order)
                 }
 
-                pub(crate) fn store(&self, value: $value, order: Ordering) {
+                pub fn store(&self, value: $value, order: Ordering) {
                     if order == Ordering::SeqCst {
                         self.swap(value, order);
                     } else {
@@ -99,7 +115,7 @@ mod imp {
                     }
                 }
 
-                pub(crate) fn compare_exchange(
+                pub fn compare_exchange(
                     &self,
                     current: $value,
                     new: $value,
@@ -111,7 +127,7 @@ mod imp {
                     result
                 }
 
-                pub(crate) fn compare_exchange_weak(
+                pub fn compare_exchange_weak(
                     &self,
                     current: $value,
                     new: $value,
@@ -123,7 +139,7 @@ mod imp {
                     result
                 }
 
-                pub(crate) fn fetch_update(
+                pub fn fetch_update(
                     &self,
                     set: Ordering,
                     fetch: Ordering,
@@ -138,7 +154,7 @@ mod imp {
             }
         };
         (@modify $value:ty, $($method:ident),+) => {
-            $(pub(crate) fn $method(&self, value: $value, order: Ordering) -> $value {
+            $(pub fn $method(&self, value: $value, order: Ordering) -> $value {
                 let before = self.0.$method(value, order);
                 written(order);
                 before
@@ -155,7 +171,7 @@ mod imp {
     }
 
     /// Loom models only the rules of the language, so this needs a fence.
-    pub(crate) fn after_unlocking() {
+    pub fn after_unlocking() {
         fence(Ordering::SeqCst);
     }
 
@@ -172,18 +188,18 @@ mod imp {
     atomic!(AtomicUsize, usize, fetch_add, fetch_sub);
 
     #[derive(Debug, Default)]
-    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+    pub struct Mutex<T>(loom::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
+        pub fn new(value: T) -> Self {
             Self(loom::sync::Mutex::new(value))
         }
 
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        pub fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().expect("a model does not poison")
         }
 
-        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
             self.0.try_lock().ok()
         }
     }

@@ -8,7 +8,7 @@ use iwarp_io::progress::waiters::Waiters;
 
 use crate::context::{Context, EventSubject};
 use crate::error::Result;
-use crate::events::EventQueue;
+use crate::events::{Event, EventQueue};
 use crate::process::Engine;
 use crate::users::{Acknowledgements, Tag, User, Users};
 
@@ -26,6 +26,12 @@ pub struct CompletionChannel {
 /// An event of a completion queue. The program acknowledges it at the completion queue
 /// ([`acknowledge_events`](crate::CompletionQueue::acknowledge_events)).
 pub struct CompletionEvent(Arc<dyn EventSubject>);
+
+impl Event for CompletionEvent {
+    fn counter(&self) -> Option<&Acknowledgements> {
+        Some(self.0.acknowledgements())
+    }
+}
 
 impl CompletionEvent {
     /// The [tag](Tag) of the completion queue.
@@ -116,16 +122,13 @@ impl CompletionChannel {
         self.events.is_waited_for_here()
     }
 
+    /// Leaves an event, unless the completion queue has [ended](Self::end_subject).
     pub(crate) fn push(&self, subject: Arc<dyn EventSubject>) {
-        subject.acknowledgements().handed_out();
-        self.events.push(CompletionEvent(subject));
+        drop(self.events.push(CompletionEvent(subject)));
     }
 
-    /// Drops the events of a completion queue that the program has not received.
-    pub(crate) fn forget_subject(&self, subject: &Acknowledgements) {
-        let is_of = |event: &CompletionEvent| std::ptr::eq(event.0.acknowledgements(), subject);
-        for event in self.events.extract(is_of) {
-            event.0.acknowledgements().acknowledge(1);
-        }
+    /// A completion queue is about to be destroyed: drops its events that the program has not received. None comes after them.
+    pub(crate) fn end_subject(&self, subject: &Acknowledgements) {
+        drop(self.events.end(subject));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use crate::device::Device;
 use crate::error::{Errno, Result, fail};
-use crate::events::EventQueue;
+use crate::events::{Event, EventQueue};
 use crate::process::{Engine, FatalWitness, Process};
 use crate::users::{Acknowledgements, Tag, Users};
 
@@ -48,6 +48,13 @@ impl fmt::Debug for AsyncEvent {
     }
 }
 
+impl Event for AsyncEvent {
+    fn counter(&self) -> Option<&Acknowledgements> {
+        let subject = self.subject.as_deref();
+        subject.map(EventSubject::acknowledgements)
+    }
+}
+
 impl AsyncEvent {
     /// The kind of the event.
     pub fn kind(&self) -> AsyncEventKind {
@@ -61,8 +68,8 @@ impl AsyncEvent {
 
     /// The program has acted on the event.
     pub fn acknowledge(self) {
-        if let Some(subject) = self.subject {
-            subject.acknowledgements().acknowledge(1);
+        if let Some(counter) = self.counter() {
+            counter.acknowledge(1);
         }
     }
 }
@@ -150,31 +157,29 @@ impl Context {
         self.process.engine()
     }
 
+    /// Leaves an event, unless its subject has [ended](Self::end_subject).
     pub(crate) fn raise(&self, kind: AsyncEventKind, subject: Arc<dyn EventSubject>) {
-        subject.acknowledgements().handed_out();
-        self.events.push(AsyncEvent {
+        self.push(AsyncEvent {
             kind,
             subject: Some(subject),
         });
     }
 
+    fn push(&self, event: AsyncEvent) {
+        drop(self.events.push(event));
+    }
+
     /// An object is about to be destroyed: drops its events that the program has not received, and waits for the acknowledgements of the
-    /// others.
-    pub(crate) fn forget_subject(&self, subject: &Acknowledgements) -> Result<()> {
-        let is_of = |event: &AsyncEvent| {
-            let of = event.subject.as_ref();
-            of.is_some_and(|of| std::ptr::eq(of.acknowledgements(), subject))
-        };
-        for event in self.events.extract(is_of) {
-            event.acknowledge();
-        }
+    /// others. No event comes after them.
+    pub(crate) fn end_subject(&self, subject: &Acknowledgements) -> Result<()> {
+        drop(self.events.end(subject));
         subject.wait(self.process.environment().world().is_some())
     }
 }
 
 impl FatalWitness for Context {
     fn device_broke(&self) {
-        self.events.push(AsyncEvent {
+        self.push(AsyncEvent {
             kind: AsyncEventKind::DeviceFatal,
             subject: None,
         });

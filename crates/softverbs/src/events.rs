@@ -1,19 +1,30 @@
 //! Queues of events with a descriptor that is readable exactly while an event waits.
+//!
+//! An event counts at its object from the moment in which the program receives it until the program acknowledges it, and an object is
+//! destroyed once none of its events counts. Three steps happen with the queue locked: an event enters the queue unless its object has
+//! [ended](EventQueue::end); the program takes it out, and it is counted; the object ends, and its events leave the queue. So an object
+//! waits only for events that the program has received, and the program receives none afterwards, whichever thread makes the event when.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use iwarp_io::environment::Environment;
 use iwarp_io::progress::readiness::event_descriptor::EventDescriptor;
 use iwarp_io::progress::vain_polls;
 use iwarp_io::progress::waiters::Waiters;
-use parking_lot::Mutex;
+use iwarp_io::sync::{AtomicU8, Mutex, Ordering};
 
 use crate::error::{Error, Result};
 use crate::process::Engine;
+use crate::users::Acknowledgements;
+
+/// An event of a queue.
+pub(crate) trait Event {
+    /// The count of the object that the event is about; `None` for an event that needs no acknowledgement.
+    fn counter(&self) -> Option<&Acknowledgements>;
+}
 
 /// A queue of events.
 #[derive(Debug)]
@@ -36,12 +47,16 @@ struct Waiting<E> {
 /// A program that has waited in a call counts as one that does so until this many events in a row were there before the call.
 const AT_ONCE: u8 = 2;
 
-impl<E> EventQueue<E> {
+impl<E: Event> EventQueue<E> {
     pub(crate) fn new(environment: &Environment) -> Result<Self> {
         let descriptor = environment
             .event_descriptor()
             .map_err(|error: io::Error| Error::of_system(&error, "cannot make a descriptor"))?;
-        Ok(Self {
+        Ok(Self::with(descriptor))
+    }
+
+    fn with(descriptor: EventDescriptor) -> Self {
+        Self {
             waiting: Mutex::new(Waiting {
                 events: VecDeque::new(),
                 threads: 0,
@@ -49,7 +64,7 @@ impl<E> EventQueue<E> {
             descriptor,
             blocks: AtomicU8::new(0),
             waiters: OnceLock::new(),
-        })
+        }
     }
 
     /// Threads that wait for an event park here.
@@ -58,9 +73,13 @@ impl<E> EventQueue<E> {
         let _ = self.waiters.set(Arc::clone(waiters));
     }
 
-    /// If a thread waits for an event in [`get`](Self::get), that thread gets the event, and the descriptor is not changed.
-    pub(crate) fn push(&self, event: E) {
+    /// If a thread waits for an event in [`get`](Self::get), that thread gets the event, and the descriptor is not changed. An event of an
+    /// object that has [ended](Self::end) comes back.
+    pub(crate) fn push(&self, event: E) -> Option<E> {
         let mut waiting = self.waiting.lock();
+        if event.counter().is_some_and(Acknowledgements::has_ended) {
+            return Some(event);
+        }
         waiting.events.push_back(event);
         if waiting.threads == 0 {
             self.descriptor.set(true);
@@ -69,18 +88,36 @@ impl<E> EventQueue<E> {
         if let Some(waiters) = self.waiters.get() {
             waiters.wake();
         }
+        None
     }
 
+    /// Takes out the oldest event for the program, and counts it at its object.
     pub(crate) fn take(&self) -> Option<E> {
         let events = &mut self.waiting.lock().events;
         let event = events.pop_front();
+        if let Some(counter) = event.as_ref().and_then(Event::counter) {
+            counter.handed_out();
+        }
         self.descriptor.set(!events.is_empty());
         event
     }
 
+    /// The object with this count has no more events: takes out those that wait, and later ones do not enter.
+    pub(crate) fn end(&self, of: &Acknowledgements) -> Vec<E> {
+        let waiting = &mut self.waiting.lock();
+        of.end();
+        self.extract_from(waiting, |event| {
+            event.counter().is_some_and(|own| std::ptr::eq(own, of))
+        })
+    }
+
     /// Takes out all events for which `wanted` returns true, in order.
     pub(crate) fn extract(&self, wanted: impl FnMut(&E) -> bool) -> Vec<E> {
-        let events = &mut self.waiting.lock().events;
+        self.extract_from(&mut self.waiting.lock(), wanted)
+    }
+
+    fn extract_from(&self, waiting: &mut Waiting<E>, wanted: impl FnMut(&E) -> bool) -> Vec<E> {
+        let events = &mut waiting.events;
         let (taken, kept): (Vec<_>, Vec<_>) = events.drain(..).partition(wanted);
         events.extend(kept);
         self.descriptor.set(!events.is_empty());
@@ -147,3 +184,6 @@ impl<E> EventQueue<E> {
         self.descriptor.descriptor()
     }
 }
+
+#[cfg(all(test, loom))]
+pub(crate) mod loom_models;

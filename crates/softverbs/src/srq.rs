@@ -164,7 +164,7 @@ impl SharedReceiveQueue {
             .check_none("the shared receive queue", "queue pairs")?;
         self.receives.disarm();
         self.user.release();
-        self.pd.context().forget_subject(&self.acknowledgements)
+        self.pd.context().end_subject(&self.acknowledgements)
     }
 
     /// Raises the event of the limit if it is due, and drives queue pairs that wait. Called with no lock held.

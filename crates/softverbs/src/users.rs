@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::{Condvar, Mutex};
+use iwarp_io::sync::{self, Condvar, Mutex};
 
 use crate::error::{Errno, Result, fail};
 
@@ -73,18 +73,31 @@ impl Tag {
     }
 }
 
-/// Counts events that were handed out, and acknowledgements.
+/// The events of one object: those that the program has received and not acknowledged, and whether there may be more.
 #[derive(Debug, Default)]
 pub(crate) struct Acknowledgements {
     /// Events that were handed out and not acknowledged.
     open: Mutex<u64>,
     none_open: Condvar,
+    /// The program destroys the object, and gets no more events of it. Set and read with a queue of events locked.
+    has_ended: sync::AtomicBool,
 }
 
 impl Acknowledgements {
-    /// An event was handed out.
+    /// An event was handed out. Called with its queue locked.
     pub(crate) fn handed_out(&self) {
         *self.open.lock() += 1;
+    }
+
+    /// The object has no more events. Called with a queue of its events locked.
+    pub(crate) fn end(&self) {
+        // The lock of the queue orders this before every later push to the queue.
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true once the object has no more events. Called with the queue locked to which an event would go.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
     }
 
     /// The program has acknowledged this many events.
@@ -109,7 +122,7 @@ impl Acknowledgements {
             );
         }
         while *open > 0 {
-            self.none_open.wait(&mut open);
+            open = self.none_open.wait(open, None);
         }
         Ok(())
     }

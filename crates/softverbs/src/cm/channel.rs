@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::event::{CmEventKind, ConnParameters};
 use super::pending::PendingPlace;
 use crate::error::Result;
-use crate::events::EventQueue;
+use crate::events::{Event, EventQueue};
 use crate::process::{Engine, Process};
 use crate::users::{Acknowledgements, Tag, User, Users};
 
@@ -67,7 +67,6 @@ impl<I> ChannelOf<I> {
     /// EAGAIN if the call must not wait. In a simulation EDEADLK when no event is left that could lead to one here.
     pub fn get_event(&self) -> Result<EventOf<I>> {
         let mut event = self.events.get(|| Ok(Arc::clone(&self.engine)))?;
-        event.counter.handed_out();
         event.place = None;
         Ok(event)
     }
@@ -104,6 +103,12 @@ impl<I: fmt::Debug> fmt::Debug for EventOf<I> {
             .field("status", &self.status)
             .field("parameters", &self.parameters)
             .finish_non_exhaustive()
+    }
+}
+
+impl<I> Event for EventOf<I> {
+    fn counter(&self) -> Option<&Acknowledgements> {
+        Some(&self.counter)
     }
 }
 

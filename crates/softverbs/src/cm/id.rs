@@ -280,7 +280,7 @@ impl CmId {
     }
 
     /// Ends the activity of the identifier.
-    fn give_up_all(&self) {
+    pub(super) fn give_up_all(&self) {
         let mut locked = self.lock();
         let state = &mut *locked;
         self.clear_timer(state);
@@ -308,7 +308,7 @@ impl CmId {
             acceptor.close();
         }
         // The identifiers of requests that the program has not received refuse their peers when they are dropped.
-        for event in &self.withdraw_events() {
+        for event in &self.end_events() {
             if event.listener.is_some() {
                 event.id.give_up_all();
             }

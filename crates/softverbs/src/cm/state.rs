@@ -260,9 +260,12 @@ impl CmId {
         self.wait_for_acknowledgements()?;
         let mut own = self.channel.lock();
         let from = std::mem::replace(&mut *own, attachment);
-        for event in from.channel().events.extract(|event| self.is_of(event)) {
-            Self::push(&own, event);
-        }
+        let events = from.channel().events.extract(|event| self.is_of(event));
+        let events = events.into_iter();
+        let refused: Vec<_> = events.filter_map(|event| Self::push(&own, event)).collect();
+        // Dropped once the channel is unlocked.
+        drop(own);
+        drop(refused);
         Ok(())
     }
 
@@ -295,10 +298,10 @@ impl CmId {
             counter: Arc::clone(&self.acknowledgements),
             place: None,
         };
-        self.channel.lock().channel().events.push(event);
+        drop(self.channel.lock().channel().events.push(event));
     }
 
-    /// Leaves the request of a peer in the channel of this listener.
+    /// Leaves the request of a peer in the channel of this listener. If the program destroys the listener, the peer is refused.
     pub(super) fn tell_request(
         &self,
         id: Arc<Self>,
@@ -317,21 +320,25 @@ impl CmId {
             counter: Arc::clone(&self.acknowledgements),
             place: Some(place),
         };
-        Self::push(&self.channel.lock(), event);
+        let refused = Self::push(&self.channel.lock(), event);
+        if let Some(event) = refused {
+            event.id.give_up_all();
+        }
     }
 
     /// Leaves an event in the channel of `attachment`, to which the identifier of a request goes as well: it was made for the channel that
-    /// its listener had before.
-    fn push(attachment: &Attachment<Self>, event: CmEvent) {
+    /// its listener had before. The event of an identifier that the program destroys comes back.
+    fn push(attachment: &Attachment<Self>, event: CmEvent) -> Option<CmEvent> {
         if event.listener.is_some() {
             *event.id.channel.lock() = Attachment::to(attachment.channel());
         }
-        attachment.channel().events.push(event);
+        attachment.channel().events.push(event)
     }
 
-    /// Takes the events of the identifier that the program has not received out of the channel.
-    pub(super) fn withdraw_events(&self) -> Vec<CmEvent> {
-        self.channel().events.extract(|event| self.is_of(event))
+    /// The identifier has no more events: takes those that the program has not received out of the channel.
+    pub(super) fn end_events(&self) -> Vec<CmEvent> {
+        let attachment = self.channel.lock();
+        attachment.channel().events.end(&self.acknowledgements)
     }
 
     /// The end of a connection: one event, then the flushed requests.

@@ -1,12 +1,15 @@
 //! Completion queues.
 
+mod armed;
 mod entry;
+#[cfg(all(test, loom))]
+mod loom_models;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
-use iwarp_io::cq::{self, NotifyOn, RemovableQueue, TooManyResults};
+use iwarp_io::cq::TooManyResults;
 use iwarp_io::endpoint::shared_receives::ResultQueue;
 use iwarp_io::limited;
 use iwarp_io::progress::domain::Domain;
@@ -14,6 +17,8 @@ use iwarp_io::progress::polling;
 use iwarp_io::progress::waiters::Waiters;
 use parking_lot::Mutex;
 
+use armed::ArmedQueue;
+pub(crate) use armed::DueEvents;
 pub(crate) use entry::CqEntry;
 pub use entry::{WcOpcode, WcStatus, WorkCompletion};
 
@@ -33,10 +38,8 @@ pub struct CompletionQueue {
     waiters: Arc<Waiters>,
     waiters_token: u64,
     pub(crate) domain: Arc<Domain>,
-    queue: RemovableQueue<CqEntry, Armed>,
+    queue: ArmedQueue,
     depth: AtomicU32,
-    /// The events that the program waits for: one of the constants below.
-    armed: AtomicU8,
     queue_pairs: Mutex<Vec<Weak<dyn QueueUser>>>,
     acknowledgements: Acknowledgements,
     pub(crate) users: Users,
@@ -45,18 +48,6 @@ pub struct CompletionQueue {
     /// The completion queue counts as a user of its context, and of its channel.
     user_of: (User, Option<User>),
 }
-
-/// The completion queue is not armed, or waits for a solicited completion, or for any.
-const NOT_ARMED: u8 = 0;
-const SOLICITED: u8 = 1;
-const ANY: u8 = 2;
-
-/// The request for one event.
-#[derive(Debug)]
-pub(crate) struct Armed;
-
-/// Events to be delivered once no lock is held.
-pub(crate) type DueEvents = cq::CompletedNotifies<Armed>;
 
 /// A queue pair, as seen by a completion queue that has lost completions.
 pub(crate) trait QueueUser: Send + Sync {
@@ -84,7 +75,7 @@ impl CompletionQueue {
     ) -> Result<Arc<Self>> {
         check_depth(depth)?;
         let engine = context.engine()?;
-        let queue = RemovableQueue::new(depth).map_err(|_| no_memory())?;
+        let queue = ArmedQueue::new(depth).map_err(|_| no_memory())?;
         let waiters = channel.map_or(&engine.waiters, |channel| &channel.waiters);
         let waiters = Arc::clone(waiters);
         let domain = engine.driver.domain(&waiters);
@@ -104,7 +95,6 @@ impl CompletionQueue {
             domain,
             queue,
             depth: AtomicU32::new(depth),
-            armed: AtomicU8::new(NOT_ARMED),
             queue_pairs: Mutex::default(),
             acknowledgements: Acknowledgements::default(),
             users: Users::default(),
@@ -165,7 +155,7 @@ impl CompletionQueue {
     fn polled_in_vain(&self) {
         // A program that polls an armed queue and finds nothing is about to sleep.
         let Engine { driver, .. } = &*self.engine;
-        if self.armed.load(Ordering::Relaxed) != NOT_ARMED {
+        if self.queue.is_armed() {
             if !self.is_waited_for_here() {
                 polling::stop(); // also the domains that the thread has polled while it polled another one
             }
@@ -194,19 +184,14 @@ impl CompletionQueue {
         if self.channel.is_none() {
             return;
         }
-        let (wanted, on) = match solicited_only {
-            true => (SOLICITED, NotifyOn::Solicited),
-            false => (ANY, NotifyOn::Any),
-        };
-        // A queue that is already armed for as much is not changed: there is one event for all requests.
-        if self.armed.fetch_max(wanted, Ordering::SeqCst) < wanted {
-            let due = self.queue.notify(on, Armed, |waits| self.interest(waits));
+        let waits = || {
             if self.domain.has_interest() {
                 self.waiters.arm(&self.domain, self.waiters_token);
             }
-            if let Some(due) = due {
-                self.deliver(due);
-            }
+        };
+        let interest = |waits| self.interest(waits);
+        if let Some(due) = self.queue.request(solicited_only, interest, waits) {
+            self.deliver(due);
         }
         self.leave();
     }
@@ -243,9 +228,9 @@ impl CompletionQueue {
             .check_none("the completion queue", "queue pairs")?;
         drop(self.queue.cancel(|waits| self.interest(waits)));
         if let Some(channel) = &self.channel {
-            channel.forget_subject(&self.acknowledgements);
+            channel.end_subject(&self.acknowledgements);
         }
-        self.context.forget_subject(&self.acknowledgements)?;
+        self.context.end_subject(&self.acknowledgements)?;
         let (context, channel) = &self.user_of;
         context.release();
         if let Some(channel) = channel {
@@ -303,9 +288,7 @@ impl CompletionQueue {
         if due.broken {
             self.broke();
         }
-        let fires = due.into_requests().count() > 0;
-        if fires
-            && self.armed.swap(NOT_ARMED, Ordering::SeqCst) != NOT_ARMED
+        if self.queue.fires(due)
             && let (Some(channel), Some(this)) = (&self.channel, self.this.upgrade())
         {
             channel.push(this);

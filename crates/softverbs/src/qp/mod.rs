@@ -353,9 +353,7 @@ impl QueuePair {
         self.release();
         self.users.iter().for_each(User::release);
         let owner = self.endpoint.owner();
-        owner
-            .context
-            .forget_subject(&owner.subject.acknowledgements)
+        owner.context.end_subject(&owner.subject.acknowledgements)
     }
 
     fn release(&self) {
