@@ -53,9 +53,11 @@ pub(crate) extern "C" fn get_event(
 pub(crate) extern "C" fn ack_events(cq: Handle<Cq>, count: u32) {
     let _ = guarded(|| {
         let object = cq.get()?;
-        object.rust().cq.acknowledge_events(count.into());
         let completed = field!(object, comp_events_completed).wrapping_add(count);
         field!(object, comp_events_completed = completed);
+        // A thread in ibv_destroy_cq may release the structure as soon as the events are acknowledged.
+        let queue = Arc::clone(&object.rust().cq);
+        queue.acknowledge_events(count.into());
         Ok(())
     });
 }
