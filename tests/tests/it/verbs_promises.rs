@@ -18,11 +18,16 @@ fn keeps(name: &str, environment: &[(&str, &str)]) {
 /// Runs a program with arguments, and checks that it and the libraries report nothing.
 #[track_caller]
 fn keeps_with(name: &str, arguments: &[&str], environment: &[(&str, &str)]) {
+    keeps_within("120", name, arguments, environment);
+}
+
+/// `limit`, in seconds, only ends a hang.
+#[track_caller]
+fn keeps_within(limit: &str, name: &str, arguments: &[&str], environment: &[(&str, &str)]) {
     let Some(program) = CProgram::compile(name, &HEADERS, &LIBRARIES) else {
         return;
     };
-    // A limit that only ends a hang.
-    let mut command = nd_run(&["timeout", "120", program.path()]);
+    let mut command = nd_run(&["timeout", limit, program.path()]);
     command.args(arguments);
     command.envs(environment.iter().copied());
     command.stdin(Stdio::null());
@@ -164,6 +169,18 @@ fn threads_that_choose_one_of_several_processors_do_not_yield() {
     } else {
         tool::skip("there is one processor");
     }
+}
+
+#[test]
+fn a_destroyed_queue_has_no_later_event() {
+    keeps_within("1200", "late_event", &["100"], &[]);
+}
+
+/// The step `late-event` of the night.
+#[test]
+#[ignore = "takes a minute"]
+fn late_events_of_many_rounds() {
+    keeps_within("3600", "late_event", &["25000"], &[]);
 }
 
 #[test]
