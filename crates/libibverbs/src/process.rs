@@ -10,9 +10,11 @@ use std::thread;
 use std::time::Duration;
 
 use rdma_buffer::environment;
-use softverbs::{CaptureOptions, Device, DeviceKind, Error, Process, ProcessOptions, Result};
+use softverbs::{
+    Cancellation, CaptureOptions, Device, DeviceKind, Error, Process, ProcessOptions, Result,
+};
 
-use crate::border::{PerProcess, at_exit, end_waits, finish_explaining, watch_forks};
+use crate::border::{PerProcess, at_exit, cancellation, end_waits, finish_explaining, watch_forks};
 
 /// How long the end of the program may take.
 const EXIT_WITHIN: Duration = Duration::from_secs(2);
@@ -87,6 +89,10 @@ pub(crate) fn broke() {
 fn options() -> ProcessOptions {
     let mut options = ProcessOptions::default();
     options.interrupts = Some(end_waits);
+    options.cancellation = Some(Cancellation {
+        sleep: cancellation::sleep,
+        is_cancelled: cancellation::has_come,
+    });
     if environment::text("SOFTND_VERBS_AS").is_some_and(|kind| kind == "iwarp") {
         options.kind = DeviceKind::Iwarp;
     }

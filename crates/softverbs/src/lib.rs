@@ -69,7 +69,7 @@ pub use iwarp_io::interfaces::NetworkInterface;
 pub use iwarp_io::transport::sim::{Chance, Conditions, World};
 pub use mr::{AccessFlags, MemoryRegion};
 pub use pd::ProtectionDomain;
-pub use process::{Process, ProcessOptions};
+pub use process::{Cancellation, Process, ProcessOptions};
 pub use qp::{
     QpAttributes, QpCaps, QpMask, QpOptions, QpState, QueuePair, RemotePlace, SendData, SendList,
     SendOperation, SendRequest,

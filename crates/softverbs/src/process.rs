@@ -24,7 +24,7 @@ use iwarp_io::faults::FaultOwner;
 use iwarp_io::interfaces::{self, NetworkInterface, NetworkInterfaces, SharedAddress};
 use iwarp_io::memory::{Table, TableOptions};
 use iwarp_io::progress::background::DriverOwner;
-use iwarp_io::progress::interrupts;
+use iwarp_io::progress::interrupts::{self, Sleep};
 use iwarp_io::progress::polling;
 use iwarp_io::progress::waiters::{ANYTHING, Waiters};
 use iwarp_io::transport::Transport;
@@ -53,6 +53,8 @@ pub struct ProcessOptions {
     /// Called when a signal has interrupted a call of the system that waits: returns true if the waiting call is to end with EINTR. Without
     /// a function, calls continue to wait.
     pub interrupts: Option<fn() -> bool>,
+    /// How calls that wait end because their thread is cancelled. Without it, they do not end.
+    pub cancellation: Option<Cancellation>,
     /// Streams carry CRCs. They also do if the peer asks for CRCs.
     pub crc: bool,
     /// The pcapng file into which the traffic of all connections is captured. It is made with the first object that needs the driver.
@@ -69,6 +71,7 @@ impl Default for ProcessOptions {
             interface: None,
             ports: None,
             interrupts: None,
+            cancellation: None,
             crc: true,
             capture: None,
             capture_room: CaptureOptions::default(),
@@ -88,6 +91,15 @@ impl ProcessOptions {
             && names.starts_with(|first: char| first.is_ascii_alphabetic())
             && !names.ends_with(|last: char| last.is_ascii_digit())
     }
+}
+
+/// How calls that wait end because their thread is cancelled.
+#[derive(Clone, Copy, Debug)]
+pub struct Cancellation {
+    /// How a thread sleeps in a call that waits: a thread is cancelled here alone.
+    pub sleep: Sleep,
+    /// Returns true if the calling thread was cancelled. The call then fails with EINTR and leaves the event that it waits for.
+    pub is_cancelled: fn() -> bool,
 }
 
 /// The interval at which [`Process::finish`] checks if everything has arrived.
@@ -527,18 +539,27 @@ impl Engine {
     /// Waits in `waiters`, and drives, until `done` returns true. Fails with EINTR after a signal, if the options say so.
     pub(crate) fn wait(&self, waiters: &Waiters, done: &dyn Fn() -> bool) -> Result<()> {
         let process = self.process.upgrade();
-        let Some(ends) = process.and_then(|process| process.options.interrupts) else {
+        let options =
+            process.map(|process| (process.options.interrupts, process.options.cancellation));
+        let Some((Some(ends), cancellation)) = options else {
             return self.park(waiters, done, None);
         };
+        let is_cancelled =
+            || cancellation.is_some_and(|cancellation| (cancellation.is_cancelled)());
         interrupts::take(); // of earlier waits
         let is_interrupted = Cell::new(false);
         let or_interrupted = || {
-            if interrupts::take() && ends() {
+            if interrupts::take() && (is_cancelled() || ends()) {
                 is_interrupted.set(true);
             }
             is_interrupted.get() || done()
         };
-        self.park(waiters, &or_interrupted, None)?;
+        let sleep = cancellation.map(|cancellation| cancellation.sleep);
+        interrupts::sleeping_by(sleep, || self.park(waiters, &or_interrupted, None))?;
+        if is_cancelled() {
+            // Also if the event is there: it is for another thread, or for a later call.
+            return fail(Errno::INTR, "the thread was cancelled");
+        }
         if is_interrupted.get() && !done() {
             return fail(Errno::INTR, "a signal has ended the wait");
         }

@@ -82,6 +82,11 @@ fn signals_end_calls_unless_all_handlers_restart() {
 }
 
 #[test]
+fn calls_that_block_are_cancellation_points() {
+    keeps("cancels", &[]);
+}
+
+#[test]
 fn registrations_overlap() {
     keeps("memory", &[]);
 }

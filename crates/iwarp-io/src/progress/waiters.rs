@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::background::Background;
 use super::domain::Domain;
+use super::interrupts;
 use super::tokens::{RESERVED, Tokens};
 use super::{BATCH, Readiness, Set, Wake};
 use crate::environment::Environment;
@@ -370,7 +371,10 @@ impl<S: Readiness> Waiters<S> {
         let mut outcome = Ok(());
         while !done() {
             place = match place {
-                SleepingPlace::Following(follower) => self.places.sleep(follower, done, deadline),
+                SleepingPlace::Following(follower) => {
+                    let until = self.follows_until(deadline);
+                    self.places.sleep(follower, done, until)
+                }
                 place => {
                     outcome = self.drive_or_sleep(&place, done, deadline);
                     self.places.moved(place)
@@ -389,6 +393,15 @@ impl<S: Readiness> Waiters<S> {
         self.places.leave(place);
         self.go();
         outcome
+    }
+
+    /// A follower sleeps on no descriptor. So a client that sleeps in its own way is asked again and again.
+    fn follows_until(&self, deadline: Option<Instant>) -> Option<Instant> {
+        if !interrupts::sleep(None, Some(Duration::ZERO)) {
+            return deadline;
+        }
+        let soon = self.environment.now() + interrupts::LOOKS_AFTER;
+        Some(deadline.map_or(soon, |deadline| deadline.min(soon)))
     }
 
     /// Drives if there is work, otherwise sleeps until there is some.

@@ -26,7 +26,8 @@ impl Default for Kinds {
 /// Prints the sentence of an error, where `nd run --explain` asks for it. An empty queue of a call that does not block is no failure.
 #[cold]
 pub(crate) fn explain(error: &Error) {
-    if !is_wanted() || error.is_no_event() {
+    // A call that is cancelled does not return.
+    if !is_wanted() || error.is_no_event() || super::cancellation::has_come() {
         return;
     }
     let text = error.to_string();

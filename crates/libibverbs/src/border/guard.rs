@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use softverbs::{Errno, Error, Result};
 
+use super::cancellation::uncancelled;
 use super::explain::explain;
 use super::{Facade, Handle};
 
@@ -16,9 +17,15 @@ pub(crate) fn set_errno(number: c_int) {
     unsafe { *errno = number };
 }
 
-/// Calls `body`. A panic in it becomes EIO: no panic may pass through the frames of a C program.
-#[inline]
+/// Calls `body`. A panic in it becomes EIO: no panic may pass through the frames of a C program. The thread is not cancelled meanwhile.
 pub(crate) fn guarded<R>(body: impl FnOnce() -> Result<R>) -> Result<R> {
+    uncancelled(|| guarded_quick(body))
+}
+
+/// As [`guarded`], for the calls of the fast path. Their system calls are not libc's, so they are no cancellation points, but for the close of
+/// the socket of a connection that ends.
+#[inline]
+pub(crate) fn guarded_quick<R>(body: impl FnOnce() -> Result<R>) -> Result<R> {
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         crate::process::broke();
         Err(Error::new(Errno::IO, "a panic within the library"))
@@ -27,9 +34,14 @@ pub(crate) fn guarded<R>(body: impl FnOnce() -> Result<R>) -> Result<R> {
 }
 
 /// For functions that return the number of an error. Programs print `errno` nevertheless.
-#[inline]
 pub(crate) fn code(body: impl FnOnce() -> Result<()>) -> c_int {
-    match guarded(body) {
+    uncancelled(|| code_quick(body))
+}
+
+/// As [`code`], for the fast path as [`guarded_quick`] is.
+#[inline]
+pub(crate) fn code_quick(body: impl FnOnce() -> Result<()>) -> c_int {
+    match guarded_quick(body) {
         Ok(()) => 0,
         Err(error) => {
             set_errno(error.raw());

@@ -6,6 +6,7 @@
 
 #[macro_use]
 mod object;
+pub(crate) mod cancellation;
 mod explain;
 mod forks;
 mod guard;
@@ -13,9 +14,10 @@ mod names;
 mod pointers;
 mod signals;
 
+pub(crate) use cancellation::cancellable;
 pub(crate) use explain::{explain, finish as finish_explaining};
 pub(crate) use forks::{PerProcess, forked, watch_forks};
-pub(crate) use guard::{code, guarded, minus_one, null, set_errno};
+pub(crate) use guard::{code, code_quick, guarded, guarded_quick, minus_one, null, set_errno};
 pub(crate) use names::{code_of, look_up};
 pub(crate) use object::{Facade, Handle, Kept, Object, at_exit};
 pub(crate) use pointers::{Address, Elements, InOut, Input, Memory, Octets, Output, Text, storage};

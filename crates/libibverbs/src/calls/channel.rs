@@ -9,7 +9,7 @@ use softverbs::CompletionChannel;
 use super::objects::{Channel, Context, Cq};
 use crate::abi::describe::Zeroed;
 use crate::abi::objects::ibv_comp_channel;
-use crate::border::{Handle, Output, code, guarded, minus_one, null};
+use crate::border::{Handle, Output, cancellable, code, guarded_quick, minus_one, null};
 
 /// Makes the structure of a channel.
 pub(crate) fn show(context: Handle<Context>, channel: Arc<CompletionChannel>) -> Handle<Channel> {
@@ -36,22 +36,23 @@ pub(crate) extern "C" fn destroy(channel: Handle<Channel>) -> c_int {
     })
 }
 
-pub(crate) extern "C" fn get_event(
+pub(crate) extern "C-unwind" fn get_event(
     channel: Handle<Channel>,
     cq: Output<Handle<Cq>>,
     context: Output<*mut c_void>,
 ) -> c_int {
-    minus_one(|| {
+    let get = || {
         let event = channel.get()?.rust().0.get_event()?;
         let of = Handle::<Cq>::tagged(event.tag());
         cq.set(of);
         context.set(field!(of.get()?, cq_context));
         Ok(0)
-    })
+    };
+    cancellable(|| minus_one(get))
 }
 
 pub(crate) extern "C" fn ack_events(cq: Handle<Cq>, count: u32) {
-    let _ = guarded(|| {
+    let _ = guarded_quick(|| {
         let object = cq.get()?;
         let completed = field!(object, comp_events_completed).wrapping_add(count);
         field!(object, comp_events_completed = completed);

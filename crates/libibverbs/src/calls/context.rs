@@ -13,7 +13,7 @@ use crate::abi::constants::{
     IBV_EVENT_SRQ_LIMIT_REACHED,
 };
 use crate::abi::objects::ibv_async_event;
-use crate::border::{Handle, InOut, Output, PerProcess, guarded, minus_one, null};
+use crate::border::{Handle, InOut, Output, PerProcess, cancellable, guarded, minus_one, null};
 use crate::process;
 
 /// Makes the structure of an opened device.
@@ -61,11 +61,11 @@ fn open_events() -> MutexGuard<'static, Vec<OpenEvent>> {
     OPEN.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(crate) extern "C" fn get_async_event(
+pub(crate) extern "C-unwind" fn get_async_event(
     context: Handle<Context>,
     to: Output<ibv_async_event>,
 ) -> c_int {
-    minus_one(|| {
+    let get = || {
         let event = context.get()?.rust().0.get_async_event()?;
         let event_type = match event.kind() {
             AsyncEventKind::CompletionQueueError => IBV_EVENT_CQ_ERR,
@@ -81,7 +81,8 @@ pub(crate) extern "C" fn get_async_event(
             event_type,
         });
         Ok(0)
-    })
+    };
+    cancellable(|| minus_one(get))
 }
 
 pub(crate) extern "C" fn ack_async_event(event: InOut<ibv_async_event>) {

@@ -10,7 +10,7 @@ use crate::abi::attributes::ibv_modify_cq_attr;
 use crate::abi::constants::{IBV_WC_WITH_IMM, IBV_WC_WITH_INV};
 use crate::abi::describe::Zeroed;
 use crate::abi::objects::{ibv_cq_ex, ibv_wc};
-use crate::border::{Handle, Output, code, error, guarded, null};
+use crate::border::{Handle, Output, code, code_quick, error, guarded_quick, null};
 
 /// Completions that are converted at a time.
 const BATCH: usize = 16;
@@ -88,7 +88,7 @@ pub(crate) extern "C" fn modify(_: Handle<Cq>, _: Output<ibv_modify_cq_attr>) ->
 }
 
 pub(crate) extern "C" fn request_notification(cq: Handle<Cq>, solicited_only: c_int) -> c_int {
-    code(|| {
+    code_quick(|| {
         cq.get()?
             .rust()
             .cq
@@ -153,7 +153,7 @@ fn take<const N: usize>(cq: &CompletionQueue, room: usize, to: Output<ibv_wc>) -
 }
 
 pub(crate) extern "C" fn poll(cq: Handle<Cq>, room: c_int, to: Output<ibv_wc>) -> c_int {
-    let polled = guarded(|| {
+    let polled = guarded_quick(|| {
         let cq = &cq.get()?.rust().cq;
         let done = match usize::try_from(room).unwrap_or(0) {
             // Most programs poll for one at a time, and most polls find none: a whole batch is not worth its initialization.

@@ -14,7 +14,7 @@ use crate::abi::constants::{
     IBV_WC_EX_WITH_IMM, IBV_WC_EX_WITH_QP_NUM, IBV_WC_EX_WITH_SL, IBV_WC_EX_WITH_SLID,
     IBV_WC_EX_WITH_SRC_QP,
 };
-use crate::border::{Handle, InOut, error, guarded, null};
+use crate::border::{Handle, InOut, error, guarded_quick, null};
 
 /// The fields that can be read of a completion.
 const READABLE: u64 = IBV_WC_EX_WITH_BYTE_LEN
@@ -79,7 +79,7 @@ fn set_functions(handle: Handle<Cq>) -> Result<()> {
 
 /// Takes the next completion, if there is one.
 fn take(cq: Handle<Cq>) -> c_int {
-    let taken = guarded(|| {
+    let taken = guarded_quick(|| {
         let object = cq.get()?;
         let mut one = [WorkCompletion::default()];
         let cq = &object.rust().cq;

@@ -16,7 +16,7 @@ use crate::abi::constants::{
 };
 use crate::abi::describe::Zeroed;
 use crate::abi::objects::{ibv_qp_ex, ibv_recv_wr, ibv_send_wr};
-use crate::border::{Handle, InOut, Input, Output, code, error, null};
+use crate::border::{Handle, InOut, Input, Output, code, code_quick, error, null};
 
 /// Checks the attributes that a queue pair may have.
 pub(crate) fn check_attributes(attr: &ibv_qp_init_attr_ex) -> Result<()> {
@@ -265,7 +265,7 @@ pub(crate) extern "C" fn post_send(
     first: *mut ibv_send_wr,
     bad: Output<*mut ibv_send_wr>,
 ) -> c_int {
-    code(|| post_list(qp.get()?.rust(), first, bad))
+    code_quick(|| post_list(qp.get()?.rust(), first, bad))
 }
 
 pub(crate) extern "C" fn post_recv(
@@ -273,7 +273,7 @@ pub(crate) extern "C" fn post_recv(
     first: *mut ibv_recv_wr,
     bad: Output<*mut ibv_recv_wr>,
 ) -> c_int {
-    code(|| {
+    code_quick(|| {
         let qp = qp.get()?.rust();
         let (max_sge, depth) = (qp.caps.max_recv_sge, || qp.caps.max_recv_wr);
         post_receives(first, bad, max_sge, depth, |wr_id, sges| {

@@ -12,7 +12,7 @@ use crate::abi::constants::{
     IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_INV,
 };
 use crate::abi::objects::{ibv_data_buf, ibv_qp_ex};
-use crate::border::{Elements, Handle, Octets, code, error, guarded};
+use crate::border::{Elements, Handle, Octets, code_quick, error, guarded_quick};
 
 /// Returns EOPNOTSUPP for operations that are not supported.
 pub(crate) fn check_operations(flags: u64) -> Result<()> {
@@ -60,7 +60,7 @@ fn built(qp: &Qp) -> MutexGuard<'_, Built> {
 
 /// From here to the end other threads wait.
 extern "C" fn start(qp: Handle<Qp>) {
-    let _ = guarded(|| {
+    let _ = guarded_quick(|| {
         let qp = qp.get()?.rust();
         let mut built = built(qp);
         while built.is_taken {
@@ -83,14 +83,14 @@ fn finish(qp: &Qp) -> Built {
 }
 
 extern "C" fn abort(qp: Handle<Qp>) {
-    let _ = guarded(|| {
+    let _ = guarded_quick(|| {
         drop(finish(qp.get()?.rust()));
         Ok(())
     });
 }
 
 extern "C" fn complete(qp: Handle<Qp>) -> c_int {
-    code(|| {
+    code_quick(|| {
         let qp = qp.get()?.rust();
         // Posted before others may begin, so that requests keep their order.
         let requests = std::mem::take(&mut built(qp).requests);
@@ -109,7 +109,7 @@ extern "C" fn complete(qp: Handle<Qp>) -> c_int {
 }
 
 fn begin(qp: Handle<Qp>, operation: SendOperation) {
-    let _ = guarded(|| {
+    let _ = guarded_quick(|| {
         let object = qp.get()?;
         let mut built = built(object.rust());
         if built.requests.len() >= object.rust().caps.max_send_wr as usize {
@@ -155,7 +155,7 @@ extern "C" fn rdma_read(qp: Handle<Qp>, rkey: u32, addr: u64) {
 
 /// Changes the request that was begun last.
 fn change(qp: Handle<Qp>, change: impl FnOnce(&Qp, &mut BuiltRequest) -> Result<()>) {
-    let _ = guarded(|| {
+    let _ = guarded_quick(|| {
         let object = qp.get()?;
         let mut built = built(object.rust());
         let changed = match built.requests.last_mut() {

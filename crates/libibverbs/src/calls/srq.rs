@@ -13,7 +13,7 @@ use crate::abi::constants::{
 };
 use crate::abi::describe::Zeroed;
 use crate::abi::objects::{ibv_recv_wr, ibv_srq};
-use crate::border::{Handle, InOut, Output, code, error, null};
+use crate::border::{Handle, InOut, Output, code, code_quick, error, null};
 
 /// Attributes as `softverbs` has them.
 pub(crate) fn attributes_of(c: ibv_srq_attr) -> SrqAttributes {
@@ -137,7 +137,7 @@ pub(crate) extern "C" fn post(
     first: *mut ibv_recv_wr,
     bad: Output<*mut ibv_recv_wr>,
 ) -> c_int {
-    code(|| {
+    code_quick(|| {
         let srq = &srq.get()?.rust().0;
         let depth = || srq.query().max_wr;
         post_receives(first, bad, srq.max_sge(), depth, |wr_id, sges| {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -103,6 +103,11 @@ impl Readiness for Epoll {
 
     #[inline]
     fn wait(&self, limit: Option<Duration>, mut each: impl FnMut(Ready)) -> io::Result<usize> {
+        let sleeps = limit != Some(Duration::ZERO);
+        let limit = match sleeps && interrupts::sleep(Some(self.0.as_raw_fd()), limit) {
+            true => Some(Duration::ZERO),
+            false => limit,
+        };
         let limit = limit.map(|limit| Timespec {
             tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: limit.subsec_nanos().into(),

@@ -34,11 +34,11 @@ fn parameters(from: Input<rdma_conn_param>) -> Result<ConnParameters> {
     })
 }
 
-pub(crate) extern "C" fn connect(id: Handle<Id>, from: Input<rdma_conn_param>) -> c_int {
+pub(crate) extern "C-unwind" fn connect(id: Handle<Id>, from: Input<rdma_conn_param>) -> c_int {
     with_event(id, |id| id.connect(&parameters(from)?))
 }
 
-pub(crate) extern "C" fn accept(id: Handle<Id>, from: Input<rdma_conn_param>) -> c_int {
+pub(crate) extern "C-unwind" fn accept(id: Handle<Id>, from: Input<rdma_conn_param>) -> c_int {
     with_event(id, |id| id.accept(&parameters(from)?))
 }
 
@@ -50,7 +50,7 @@ pub(crate) extern "C" fn reject(id: Handle<Id>, data: *const c_void, len: u8) ->
     with(id, |id| id.reject(&private_data(data, len)?))
 }
 
-pub(crate) extern "C" fn disconnect(id: Handle<Id>) -> c_int {
+pub(crate) extern "C-unwind" fn disconnect(id: Handle<Id>) -> c_int {
     with_event(id, CmId::disconnect)
 }
 

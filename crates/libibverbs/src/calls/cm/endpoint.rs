@@ -13,18 +13,18 @@ use crate::abi::attributes::{ibv_qp_init_attr, ibv_qp_init_attr_ex};
 use crate::abi::cm::rdma_addrinfo;
 use crate::abi::constants::IBV_QPT_RC;
 use crate::abi::describe::Zeroed;
-use crate::border::{Handle, InOut, Input, Kept, Output, guarded, minus_one};
+use crate::border::{Handle, InOut, Input, Kept, Output, cancellable, guarded, minus_one};
 use crate::calls::objects::Pd;
 use crate::calls::qp::extended;
 use crate::process;
 
-pub(crate) extern "C" fn create(
+pub(crate) extern "C-unwind" fn create(
     to: Output<Handle<Id>>,
     info: Input<rdma_addrinfo>,
     pd: Handle<Pd>,
     attributes: InOut<ibv_qp_init_attr>,
 ) -> c_int {
-    minus_one(|| {
+    let call = || {
         let info = info_of(&info.get()?)?;
         let mut attr = attributes.get_if();
         let mut all = attr.as_mut().map(|attr| {
@@ -47,7 +47,8 @@ pub(crate) extern "C" fn create(
         }
         to.set(id);
         Ok(0)
-    })
+    };
+    cancellable(|| minus_one(call))
 }
 
 pub(crate) extern "C" fn destroy(id: Handle<Id>) {
@@ -63,8 +64,8 @@ pub(crate) extern "C" fn destroy(id: Handle<Id>) {
     });
 }
 
-pub(crate) extern "C" fn get_request(listener: Handle<Id>, to: Output<Handle<Id>>) -> c_int {
-    minus_one(|| {
+pub(crate) extern "C-unwind" fn get_request(listener: Handle<Id>, to: Output<Handle<Id>>) -> c_int {
+    let call = || {
         let object = listener.get()?;
         let requested = object.rust().id.get_request();
         show_last(listener, Handle::NULL)?;
@@ -78,5 +79,6 @@ pub(crate) extern "C" fn get_request(listener: Handle<Id>, to: Output<Handle<Id>
         show_last(id, listener)?;
         to.set(id);
         Ok(0)
-    })
+    };
+    cancellable(|| minus_one(call))
 }

@@ -9,7 +9,7 @@ use super::channel::CmChannel;
 use super::objects::{Event, Id, make_id, refresh, set_route};
 use crate::abi::cm::rdma_cm_event;
 use crate::abi::describe::Zeroed;
-use crate::border::{Handle, Output, minus_one};
+use crate::border::{Handle, Output, cancellable, minus_one};
 
 /// The structure of the identifier that an event is about. That of a new connection is made now.
 fn id_of(event: &CmEvent) -> Result<Handle<Id>> {
@@ -100,11 +100,15 @@ pub(crate) fn show_last(id: Handle<Id>, listener: Handle<Id>) -> Result<()> {
     Ok(())
 }
 
-pub(crate) extern "C" fn get(channel: Handle<CmChannel>, to: Output<Handle<Event>>) -> c_int {
-    minus_one(|| {
+pub(crate) extern "C-unwind" fn get(
+    channel: Handle<CmChannel>,
+    to: Output<Handle<Event>>,
+) -> c_int {
+    let get = || {
         to.set(make(channel.get()?.rust().0.get_event()?)?);
         Ok(0)
-    })
+    };
+    cancellable(|| minus_one(get))
 }
 
 /// Acknowledges an event, and releases its structure. Events of synchronous identifiers need no acknowledgement.

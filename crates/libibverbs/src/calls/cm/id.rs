@@ -13,7 +13,9 @@ use crate::abi::constants::{
     RDMA_OPTION_ID_TOS, RDMA_PS_TCP,
 };
 use crate::abi::objects::ibv_context;
-use crate::border::{Address, Handle, InOut, Input, Output, error, guarded, minus_one};
+use crate::border::{
+    Address, Handle, InOut, Input, Output, cancellable, error, guarded, minus_one,
+};
 use crate::calls::device::array;
 use crate::calls::qp::c_attributes;
 use crate::process;
@@ -80,21 +82,22 @@ pub(crate) fn with(id: Handle<Id>, body: impl FnOnce(&CmId) -> Result<()>) -> c_
     })
 }
 
-/// As [`with`], for calls that an event answers, which synchronous identifiers show.
-pub(crate) fn with_event(id: Handle<Id>, body: impl FnOnce(&CmId) -> Result<()>) -> c_int {
-    minus_one(|| {
+/// As [`with`], for calls that an event answers, for which synchronous identifiers wait and which they show.
+pub(crate) fn with_event(id: Handle<Id>, body: impl FnOnce(&CmId) -> Result<()> + Copy) -> c_int {
+    let call = || {
         let answered = body(&id.get()?.rust().id);
         refresh(id)?;
         show_last(id, Handle::NULL)?;
         answered.map(|()| 0)
-    })
+    };
+    cancellable(|| minus_one(call))
 }
 
 pub(crate) extern "C" fn bind(id: Handle<Id>, address: Address) -> c_int {
     with(id, |id| id.bind(address.get()?))
 }
 
-pub(crate) extern "C" fn resolve_addr(
+pub(crate) extern "C-unwind" fn resolve_addr(
     id: Handle<Id>,
     source: Address,
     peer: Address,
@@ -109,7 +112,7 @@ pub(crate) extern "C" fn resolve_addr(
     })
 }
 
-pub(crate) extern "C" fn resolve_route(id: Handle<Id>, _timeout: c_int) -> c_int {
+pub(crate) extern "C-unwind" fn resolve_route(id: Handle<Id>, _timeout: c_int) -> c_int {
     with_event(id, CmId::resolve_route)
 }
 
