@@ -187,3 +187,42 @@ impl<E: Event> EventQueue<E> {
 
 #[cfg(all(test, loom))]
 pub(crate) mod loom_models;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct TestEvent(Arc<Acknowledgements>, u8);
+
+    impl Event for TestEvent {
+        fn counter(&self) -> Option<&Acknowledgements> {
+            Some(&self.0)
+        }
+    }
+
+    fn acknowledged(counter: &Acknowledgements) -> bool {
+        counter.wait(true).is_ok()
+    }
+
+    #[test]
+    fn an_object_waits_for_the_events_that_were_received_and_has_none_after_its_end() {
+        let events = EventQueue::with(EventDescriptor::simulated());
+        let (one, other) = (Arc::default(), Arc::default());
+        for (of, number) in [(&one, 1), (&one, 2), (&other, 3), (&one, 4)] {
+            assert!(events.push(TestEvent(Arc::clone(of), number)).is_none());
+        }
+        assert!(acknowledged(&one));
+        assert_eq!(events.take().unwrap().1, 1);
+        assert!(!acknowledged(&one));
+        let left: Vec<_> = events.end(&one).iter().map(|event| event.1).collect();
+        assert_eq!(left, [2, 4]);
+        assert!(!acknowledged(&one), "the event that was received");
+        one.acknowledge(1);
+        assert!(acknowledged(&one));
+        assert_eq!(events.push(TestEvent(one, 5)).unwrap().1, 5);
+        assert_eq!(events.take().unwrap().1, 3);
+        assert!(events.take().is_none() && !events.is_ready());
+        assert!(events.push(TestEvent(other, 6)).is_none() && events.is_ready());
+    }
+}
