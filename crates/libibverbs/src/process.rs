@@ -113,8 +113,9 @@ fn options() -> ProcessOptions {
 /// The file for what this process captures.
 fn capture(folder: &Path) -> PathBuf {
     let program = env::current_exe().unwrap_or_default();
-    let program = program.file_name().unwrap_or_default().display();
-    folder.join(format!("{program}-{}.pcapng", std::process::id()))
+    let mut file = program.file_name().unwrap_or_default().to_owned();
+    file.push(format!("-{}.pcapng", std::process::id()));
+    folder.join(file)
 }
 
 /// The room for what this process captures.

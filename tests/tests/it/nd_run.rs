@@ -1,7 +1,9 @@
 //! `nd run`: Debian's programs for verbs, unmodified, over softnd's libraries.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
@@ -274,4 +276,49 @@ fn a_machine_without_addresses_is_one_line() {
         said.contains("no network interface has an address"),
         "{said}"
     );
+}
+
+/// A program that changes its folder before it uses a path from the environment, and names that are no UTF-8.
+#[test]
+fn paths_for_the_program_are_absolute_and_whole() {
+    let Some(client) = tool::find("rping") else {
+        return;
+    };
+    let parent = tempfile::tempdir().unwrap();
+    let at = parent.path().canonicalize().unwrap();
+    let name = OsStr::from_bytes(b"n\xFFm");
+    fs::create_dir(at.join(name)).unwrap();
+    let program = at.join(name).join(name);
+    fs::copy(&client, &program).unwrap();
+    // The client ends because nobody listens. It has made its objects, and with them the capture, before it connects.
+    let script = "cd / && test -e /sys/class/infiniband/softnd0/node_type && env && \"$0\" -c -a 127.0.0.1 -p \"$1\"";
+    let _ = nd_run(&["true"]);
+    let mut command = Command::new(nd::binary());
+    command.args([OsStr::new("run"), OsStr::new("--capture"), name]);
+    command.args(["--", "sh", "-c", script]);
+    command.arg(&program).arg(free_port());
+    command.env_remove("XDG_RUNTIME_DIR").env("TMPDIR", name);
+    let output = command
+        .current_dir(&at)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!said.contains("ld.so"), "{said}");
+    let whole = at.join(name);
+    let whole = whole.as_os_str().as_bytes();
+    let mut lines = output.stdout.split(|octet| *octet == b'\n');
+    assert!(lines.any(|line| line == [b"SOFTND_VERBS_CAPTURE=", whole].concat()));
+    for variable in ["SOFTND_VERBS_PATHS", "LD_LIBRARY_PATH", "LD_PRELOAD"] {
+        let start = [variable.as_bytes(), b"=", whole, b"/"].concat();
+        let mut lines = output.stdout.split(|octet| *octet == b'\n');
+        assert!(lines.any(|line| line.starts_with(&start)), "{variable}");
+    }
+    let captures: Vec<_> = fs::read_dir(at.join(name))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .filter(|name| name.as_bytes().ends_with(b".pcapng"))
+        .collect();
+    assert_eq!(captures.len(), 1, "{captures:?}");
+    assert!(captures[0].as_bytes().starts_with(b"n\xFFm-"));
 }
