@@ -10,6 +10,7 @@
 //! - `paths`: paths of C programs, there and back;
 //! - `calls`: the functions that take a path and nothing else of interest;
 //! - `results`, `globs`, `walks`: those whose results or callbacks have paths;
+//! - `loads`: `dlopen` of the libraries for verbs by any of their names;
 //! - `start`: the constructor.
 //!
 //! A wrapper may run in a signal handler, in the child of a `vfork` and before the constructors of the program. So it allocates nothing,
@@ -31,6 +32,7 @@ mod c;
 mod calls;
 mod folders;
 mod globs;
+mod loads;
 mod paths;
 mod results;
 mod root;

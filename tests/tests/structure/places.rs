@@ -281,6 +281,7 @@ const UNSAFE: &[&str] = &[
     "nd-paths/src/c.rs",
     "nd-paths/src/calls.rs",
     "nd-paths/src/globs.rs",
+    "nd-paths/src/loads.rs",
     "nd-paths/src/start.rs",
     "nd-paths/src/next.rs",
     "nd-paths/src/paths.rs",

@@ -9,8 +9,8 @@ use sha2::{Digest, Sha256};
 use super::{elf, private_folder};
 use crate::errors::Failure;
 
-/// The libraries as cargo names them, and the names by which programs load them. Programs do not load the last one, which shows the devices
-/// below `/sys` and `/dev`.
+/// The libraries as cargo names them, which programs also load by this name, and with the version that their SONAMEs have. Programs do not
+/// load the last one, which shows the devices below `/sys` and `/dev`.
 const NAMES: [(&str, &str); 3] = [
     ("libibverbs.so", "libibverbs.so.1"),
     ("librdmacm.so", "librdmacm.so.1"),
@@ -28,8 +28,7 @@ pub(super) fn find() -> Result<Libraries, Failure> {
     if !cfg!(target_os = "linux") {
         return Err(super::needs_linux());
     }
-    let program =
-        env::current_exe().map_err(|error| Failure::io("looking for nd itself", &error))?;
+    let program = env::current_exe().map_err(|error| Failure::io("find nd itself", &error))?;
     let beside = program.parent().unwrap_or(Path::new("/")).to_owned();
     let installed = beside.parent().unwrap_or(Path::new("/")).join("lib/softnd");
     let found = [&beside, &installed]
@@ -59,8 +58,8 @@ impl Libraries {
     fn check(&self) -> Result<(), Failure> {
         let library = self.0.join(NAMES[0].0);
         let reason = File::open(&library).and_then(|mut file| elf::section(&mut file, EMPTY));
-        let reason = reason
-            .map_err(|error| Failure::io(format!("reading {}", library.display()), &error))?;
+        let reason =
+            reason.map_err(|error| Failure::io(format!("read {}", library.display()), &error))?;
         let Some(why) = reason else {
             return Ok(());
         };
@@ -81,12 +80,14 @@ impl Libraries {
             .collect();
         let folder = private.join(name);
         let doing = |error: &std::io::Error| {
-            Failure::io(format!("making links in {}", folder.display()), error)
+            Failure::io(format!("make links in {}", folder.display()), error)
         };
         fs::create_dir_all(&folder).map_err(|error| doing(&error))?;
         for (file, versioned) in NAMES {
-            private_folder::link(&self.0.join(file), &folder.join(versioned))
-                .map_err(|error| doing(&error))?;
+            for name in [file, versioned] {
+                private_folder::link(&self.0.join(file), &folder.join(name))
+                    .map_err(|error| doing(&error))?;
+            }
         }
         Ok(VersionedNames(folder))
     }

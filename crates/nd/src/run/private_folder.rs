@@ -66,7 +66,7 @@ fn in_folder(parent: &Path) -> Result<PathBuf, Failure> {
         }
     }
     let metadata = fs::symlink_metadata(&folder)
-        .map_err(|error| Failure::io(format!("looking at {}", folder.display()), &error))?;
+        .map_err(|error| Failure::io(format!("look at {}", folder.display()), &error))?;
     if !metadata.is_dir() || metadata.uid() != user || metadata.mode() & 0o077 != 0 {
         return Err(Failure::new(
             format!("{} is not a folder that only you can use", folder.display()),

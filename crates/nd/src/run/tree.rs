@@ -27,7 +27,7 @@ fn in_folder(folder: &Path, entries: &Entries) -> Result<PathBuf, Failure> {
     // The name of the folder after the C library has followed links, so that the root is found in its results.
     let folder = folder
         .canonicalize()
-        .map_err(|error| Failure::io(format!("looking at {}", folder.display()), &error))?;
+        .map_err(|error| Failure::io(format!("look at {}", folder.display()), &error))?;
     let root = folder.join(format!("paths-{}", name_of(entries)));
     if root.as_os_str().len() > LONGEST_ROOT {
         return Err(Failure::new(
