@@ -14,6 +14,8 @@ pub mod interop;
 pub mod nd;
 pub mod nd_rows;
 pub mod netem;
+#[cfg(target_os = "linux")]
+pub mod other_user;
 pub mod own_network;
 pub mod proxy;
 pub mod refusals;

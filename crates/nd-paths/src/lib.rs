@@ -11,6 +11,7 @@
 //! - `calls`: the functions that take a path and nothing else of interest;
 //! - `results`, `globs`, `walks`: those whose results or callbacks have paths;
 //! - `loads`: `dlopen` of the libraries for verbs by any of their names;
+//! - `executions`, `argument_lists`, `binaries`: programs in which nothing can be preloaded;
 //! - `start`: the constructor.
 //!
 //! A wrapper may run in a signal handler, in the child of a `vfork` and before the constructors of the program. So it allocates nothing,
@@ -28,8 +29,11 @@
 
 #[macro_use]
 mod next;
+mod argument_lists;
+mod binaries;
 mod c;
 mod calls;
+mod executions;
 mod folders;
 mod globs;
 mod loads;

@@ -1,11 +1,18 @@
 //! Prepares everything when the library is loaded.
 
-use crate::{calls, globs, loads, results, root, walks};
+use crate::{calls, executions, globs, loads, results, root, walks};
 
 /// Before the constructors of the program, where the dynamic linker allows it.
 extern "C" fn prepare() {
     root::prepare();
-    let all = [calls::ALL, globs::ALL, loads::ALL, results::ALL, walks::ALL];
+    let all = [
+        calls::ALL,
+        executions::ALL,
+        globs::ALL,
+        loads::ALL,
+        results::ALL,
+        walks::ALL,
+    ];
     for next in all.into_iter().flatten() {
         next.find();
     }

@@ -168,6 +168,8 @@ const RULES: &[Rule] = &[
             "rdma-buffer/src/environment.rs",
             // The C library's own check, because `nd-paths` depends on nothing.
             "nd-paths/src/c.rs",
+            // The variables of a program that is executed.
+            "nd-paths/src/executions.rs",
             // A program follows its user: colours, the log, programs to start and their variables, folders for what is private.
             "nd/src/main.rs",
             "nd/src/output.rs",
@@ -238,6 +240,8 @@ const RULES: &[Rule] = &[
             "iwarp-io/src/user_files",
             // Names of files that are not whole, which `user_files` makes.
             "nd/src/cat/sink.rs",
+            // Reads a program that is executed, by a call that allocates nothing.
+            "nd-paths/src/binaries.rs",
             // Links and files in a folder that only this user can write to.
             "nd/src/run/libraries.rs",
             "nd/src/run/private_folder.rs",
@@ -280,6 +284,9 @@ const UNSAFE: &[&str] = &[
     // Functions that replace those of the C library, and paths that C programs pass to them.
     "nd-paths/src/c.rs",
     "nd-paths/src/calls.rs",
+    "nd-paths/src/argument_lists.rs",
+    "nd-paths/src/binaries.rs",
+    "nd-paths/src/executions.rs",
     "nd-paths/src/globs.rs",
     "nd-paths/src/loads.rs",
     "nd-paths/src/start.rs",

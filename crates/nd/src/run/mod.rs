@@ -16,6 +16,8 @@ mod elf;
 #[cfg(unix)]
 mod libraries;
 #[cfg(unix)]
+mod linkage;
+#[cfg(unix)]
 mod private_folder;
 #[cfg(unix)]
 mod program;

@@ -3,12 +3,13 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::linkage::{Linkage, Script, linkage};
 use crate::errors::Failure;
 
 /// The program's path. A name without a slash is looked for as a shell does.
@@ -32,81 +33,125 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Refuses programs for which the dynamic linker preloads nothing.
+/// As many scripts that run each other as the kernel follows.
+const SCRIPTS: usize = 5;
+
+/// Refuses programs for which the dynamic linker preloads nothing, and scripts that such a program runs.
 pub(super) fn check(path: &Path) -> Result<(), Failure> {
-    let doing = || format!("read {}", path.display());
-    let mut file = File::open(path).map_err(|error| Failure::io(doing(), &error))?;
-    let metadata = file
-        .metadata()
-        .map_err(|error| Failure::io(doing(), &error))?;
-    if metadata.permissions().mode() & 0o6000 != 0 {
-        return Err(Failure::new(
-            format!(
-                "{} is a set-uid or set-gid program, for which libraries are not replaced",
-                path.display()
-            ),
+    let mut at = path.to_owned();
+    for _ in 0..SCRIPTS {
+        let mut file = match File::open(&at) {
+            Ok(file) => file,
+            Err(error) if at == path => {
+                return Err(Failure::io(format!("read {}", path.display()), &error));
+            }
+            // The kernel says why the interpreter cannot be run.
+            Err(_) => return Ok(()),
+        };
+        let start = head(&mut file)
+            .map_err(|error| Failure::io(format!("read {}", at.display()), &error))?;
+        match linkage(&start) {
+            Linkage::Script(script) => at = run_by(&script),
+            Linkage::Unknown => return Ok(()),
+            linkage => {
+                return refusal(&file, &linkage).map_or(Ok(()), |why| Err(why.of(path, &at)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The part of a file in which its linkage is found.
+fn head(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    file.take(64 << 10).read_to_end(&mut start)?;
+    Ok(start)
+}
+
+/// The program that runs a script: `env` looks for the one that it is given.
+fn run_by(script: &Script) -> PathBuf {
+    let named = script.argument.as_deref().filter(|_| {
+        let env = script.interpreter.file_name();
+        env == Some(OsStr::new("env"))
+    });
+    // Behind options and variables.
+    let words = named.and_then(Path::to_str).unwrap_or_default();
+    let mut words = words.split_ascii_whitespace();
+    let name = words.find(|word| !word.starts_with('-') && !word.contains('='));
+    let found = name.and_then(|name| find(OsStr::new(name)).ok());
+    found.unwrap_or_else(|| script.interpreter.clone())
+}
+
+/// Why nothing is preloaded: what the program is, and what to do.
+struct Refusal {
+    what: String,
+    advice: &'static str,
+}
+
+impl Refusal {
+    fn new(what: impl Into<String>, advice: &'static str) -> Self {
+        let what = what.into();
+        Self { what, advice }
+    }
+
+    /// For the program of a user, which may be a script for another one.
+    fn of(self, path: &Path, runs: &Path) -> Failure {
+        let (shown, what) = (path.display(), self.what);
+        let text = match path == runs {
+            true => format!("{shown} {what}"),
+            false => format!("{shown} is a script for {}, which {what}", runs.display()),
+        };
+        Failure::new(text, self.advice)
+    }
+}
+
+fn refusal(file: &File, linkage: &Linkage<'_>) -> Option<Refusal> {
+    let mode = file.metadata().map_or(0, |file| file.permissions().mode());
+    if mode & 0o6000 != 0 {
+        return Some(Refusal::new(
+            "is a set-uid or set-gid program, for which libraries are not replaced",
             "run a copy without these bits",
         ));
     }
-    let mut start = Vec::new();
-    let read = file.by_ref().take(64 << 10).read_to_end(&mut start);
-    read.map_err(|error| Failure::io(doing(), &error))?;
-    match linkage(&start) {
-        Linkage::Dynamic | Linkage::NoElf => Ok(()),
-        Linkage::Static => Err(Failure::new(
-            format!(
-                "{} is linked statically, so its libraries cannot be replaced",
-                path.display()
-            ),
+    match linkage {
+        Linkage::Static => Some(Refusal::new(
+            "is linked statically, so its libraries cannot be replaced",
             "run a program that is linked with libibverbs.so.1",
         )),
-        Linkage::OtherMachine => Err(Failure::new(
-            format!("{} is not a program for 64 bits", path.display()),
+        Linkage::OtherMachine => Some(Refusal::new(
+            "is not a program for 64 bits",
             "run one for the processor of this machine",
         )),
+        Linkage::OtherLinker(linker) => Some(Refusal::new(
+            format!(
+                "is linked for {}, which cannot load libraries for glibc",
+                linker.display()
+            ),
+            "run a program that was built for glibc",
+        )),
+        _ if gains_capabilities(file) => Some(Refusal::new(
+            "has file capabilities, so its libraries are not replaced",
+            "run a copy, which has none, or run it as root",
+        )),
+        _ => None,
     }
 }
 
-/// The way in which a program finds its libraries.
-#[derive(Debug, PartialEq, Eq)]
-enum Linkage {
-    Dynamic,
-    Static,
-    OtherMachine,
-    /// A script: its interpreter is a separate program.
-    NoElf,
+/// Returns true if the kernel gives the program rights that its user does not have.
+#[cfg(target_os = "linux")]
+fn gains_capabilities(file: &File) -> bool {
+    let mut found = [0; 64];
+    let len = rustix::fs::fgetxattr(file, "security.capability", &mut found[..]).unwrap_or(0);
+    // `struct vfs_cap_data`: a number for the version, then pairs of words, permitted and inheritable.
+    let words = found[..len].chunks_exact(4).skip(1).step_by(2).take(2);
+    let has_some = words.flatten().any(|octet| *octet != 0);
+    let is_kept = rustix::thread::no_new_privs().unwrap_or(false);
+    has_some && !is_kept && !rustix::process::getuid().is_root()
 }
 
-/// Reads the head of an ELF file of 64 bits: a program with an interpreter is linked dynamically.
-fn linkage(start: &[u8]) -> Linkage {
-    const INTERPRETER: u32 = 3;
-    if !start.starts_with(b"\x7fELF") {
-        return Linkage::NoElf;
-    }
-    // Class and byte order: 64 bits, little-endian.
-    if start.get(4..6) != Some(&[2, 1]) {
-        return Linkage::OtherMachine;
-    }
-    let number = |at: usize, len: usize| {
-        let mut octets = [0; 8];
-        let from = start.get(at..at.checked_add(len)?)?;
-        octets[..len].copy_from_slice(from);
-        usize::try_from(u64::from_le_bytes(octets)).ok()
-    };
-    let table = number(32, 8).zip(number(54, 2)).zip(number(56, 2));
-    let Some(((offset, size), count)) = table else {
-        return Linkage::NoElf;
-    };
-    let is_interpreter = |index: usize| {
-        let at = index
-            .checked_mul(size)
-            .and_then(|at| at.checked_add(offset));
-        at.and_then(|at| number(at, 4)) == Some(INTERPRETER as usize)
-    };
-    match (0..count).any(is_interpreter) {
-        true => Linkage::Dynamic,
-        false => Linkage::Static,
-    }
+#[cfg(not(target_os = "linux"))]
+fn gains_capabilities(_: &File) -> bool {
+    false
 }
 
 /// Becomes the program. Returns why it could not.
@@ -121,25 +166,6 @@ pub(super) fn execute(mut command: Command, path: &Path) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_program_is_dynamic_if_it_names_an_interpreter() {
-        let mut elf = vec![0; 64];
-        elf[..6].copy_from_slice(b"\x7fELF\x02\x01");
-        elf[32] = 64; // e_phoff
-        elf[54] = 56; // e_phentsize
-        elf[56] = 2; // e_phnum
-        elf.resize(64 + 2 * 56, 0);
-        assert_eq!(linkage(&elf), Linkage::Static);
-        elf[64 + 56] = 3; // PT_INTERP
-        assert_eq!(linkage(&elf), Linkage::Dynamic);
-        elf[4] = 1; // ELFCLASS32
-        assert_eq!(linkage(&elf), Linkage::OtherMachine);
-        assert_eq!(linkage(b"#!/bin/sh\n"), Linkage::NoElf);
-        for cut in 0..elf.len() {
-            let _ = linkage(&elf[..cut]);
-        }
-    }
 
     #[test]
     fn this_test_is_a_dynamic_program() {
