@@ -24,6 +24,9 @@
 #define FOLDER "/sys/class/infiniband"
 #define DEVICE FOLDER "/softnd0"
 #define TYPE DEVICE "/node_type"
+/* Where the links of the classes lead. */
+#define VIRTUAL "/sys/devices/virtual"
+#define REAL VIRTUAL "/infiniband/softnd0"
 #define NODE "/dev/infiniband/uverbs0"
 #define LINK "/sys/class/infiniband_verbs/uverbs0/device"
 /* What no header declares. */
@@ -163,9 +166,9 @@ static void links(void)
     CHECK((size_t)readlinkat(AT_FDCWD, LINK, to, sizeof to) == len);
     CHECK((size_t)__readlink_chk(LINK, to, sizeof to, sizeof to) == len);
     CHECK((size_t)__readlinkat_chk(AT_FDCWD, LINK, to, sizeof to, sizeof to) == len);
-    CHECK(is(realpath(LINK, NULL), DEVICE "/device"));
-    CHECK(realpath(LINK, to) == to && strcmp(to, DEVICE "/device") == 0);
-    CHECK(__realpath_chk(LINK, to, sizeof to) == to && strcmp(to, DEVICE "/device") == 0);
+    CHECK(is(realpath(LINK, NULL), REAL "/device"));
+    CHECK(realpath(LINK, to) == to && strcmp(to, REAL "/device") == 0);
+    CHECK(__realpath_chk(LINK, to, sizeof to) == to && strcmp(to, REAL "/device") == 0);
     CHECK(is(canonicalize_file_name(NODE), "/dev/null"));
     CHECK(is(realpath("/usr/..", NULL), "/"));
     CHECK(realpath(DEVICE "/none", NULL) == NULL && errno == ENOENT);
@@ -187,13 +190,14 @@ static int is_visible(const struct dirent *entry)
 }
 
 static int walked, walked_wrong;
+static const char *walked_from;
 
 static int on_path(const char *path, const struct stat *s, int kind, struct FTW *position)
 {
     (void)s, (void)kind;
     walked++;
     const char *name = strrchr(path, '/') + 1;
-    walked_wrong += strncmp(path, DEVICE, strlen(DEVICE)) != 0 || name != path + position->base;
+    walked_wrong += strncmp(path, walked_from, strlen(walked_from)) != 0 || name != path + position->base;
     return 0;
 }
 
@@ -201,7 +205,7 @@ static int on_old_path(const char *path, const struct stat *s, int kind)
 {
     (void)s, (void)kind;
     walked++;
-    walked_wrong += strncmp(path, DEVICE, strlen(DEVICE)) != 0;
+    walked_wrong += strncmp(path, walked_from, strlen(walked_from)) != 0;
     return 0;
 }
 
@@ -224,13 +228,15 @@ static void folders(void)
     CHECK(count >= 4);
     first_is(list, count, "");
     close(root);
-    CHECK(nftw(DEVICE, on_path, 8, FTW_PHYS) == 0 && walked > 30 && !walked_wrong);
+    walked_from = REAL;
+    CHECK(nftw(REAL, on_path, 8, FTW_PHYS) == 0 && walked > 30 && !walked_wrong);
     walked = 0;
-    CHECK(nftw64(DEVICE, (__nftw64_func_t)on_path, 8, FTW_PHYS) == 0 && walked > 30 && !walked_wrong);
+    CHECK(nftw64(REAL, (__nftw64_func_t)on_path, 8, FTW_PHYS) == 0 && walked > 30 && !walked_wrong);
     walked = 0;
-    CHECK(ftw(DEVICE, on_old_path, 8) == 0 && walked > 30 && !walked_wrong);
+    walked_from = DEVICE "/ports";
+    CHECK(ftw(DEVICE "/ports", on_old_path, 8) == 0 && walked > 30 && !walked_wrong);
     walked = 0;
-    CHECK(ftw64(DEVICE, (__ftw64_func_t)on_old_path, 8) == 0 && walked > 30 && !walked_wrong);
+    CHECK(ftw64(DEVICE "/ports", (__ftw64_func_t)on_old_path, 8) == 0 && walked > 30 && !walked_wrong);
     glob_t found;
     CHECK(glob(FOLDER "/softnd0/node_*", 0, NULL, &found) == 0 && found.gl_pathc == 3);
     CHECK(strcmp(found.gl_pathv[2], TYPE) == 0);
@@ -244,6 +250,72 @@ static void folders(void)
     CHECK(chdir(FOLDER) == 0 && reads(open("softnd0/node_type", O_RDONLY)));
     CHECK(is(realpath(".", NULL), FOLDER));
     CHECK(chdir("/") == 0);
+}
+
+/* Two paths lead to the same folder, by every function that tells where. */
+static int same(const char *path, const char *expected)
+{
+    struct stat a, b, c;
+    char text[PATH_MAX];
+    int descriptor = open(path, O_RDONLY | O_DIRECTORY);
+    DIR *folder = opendir(path);
+    int good = stat(path, &a) == 0 && stat(expected, &b) == 0 && descriptor >= 0 && fstat(descriptor, &c) == 0 && folder;
+    good = good && a.st_ino == b.st_ino && a.st_dev == b.st_dev && a.st_ino == c.st_ino && a.st_dev == c.st_dev;
+    good = good && realpath(path, text) && strcmp(text, expected) == 0;
+    good = good && access(path, R_OK) == 0 && readlink(path, text, sizeof text) == -1 && errno == EINVAL;
+    if (folder)
+        closedir(folder);
+    if (descriptor >= 0)
+        close(descriptor);
+    if (!good)
+        printf("  %s is not %s\n", path, expected);
+    return good;
+}
+
+/* Above an entry is what the kernel has there: entries are links to devices without a bus. */
+static void above(void)
+{
+    struct stat s;
+    char text[PATH_MAX] = "";
+    const char *to = "../../devices/virtual/infiniband/softnd0";
+    CHECK(lstat(DEVICE, &s) == 0 && S_ISLNK(s.st_mode) && (size_t)s.st_size == strlen(to));
+    CHECK(readlink(DEVICE, text, sizeof text) == s.st_size && strcmp(text, to) == 0);
+    CHECK(is(realpath(DEVICE, NULL), REAL));
+    CHECK(same(DEVICE "/..", VIRTUAL "/infiniband"));
+    CHECK(same(DEVICE "/../..", VIRTUAL));
+    CHECK(same(DEVICE "//.././../../virtual/", VIRTUAL));
+    CHECK(same(DEVICE "/../../..", "/sys/devices"));
+    CHECK(same(DEVICE "/../../../../class/infiniband", FOLDER));
+    CHECK(same("/sys/class/infiniband_verbs/uverbs0/../..", VIRTUAL));
+    CHECK(same(LINK "/..", REAL));
+    CHECK(same(LINK "/../ports/1/../../../../net/lo", VIRTUAL "/net/lo"));
+    CHECK(same(REAL "/subsystem/.", FOLDER));
+    CHECK(same(FOLDER "/..", "/sys/class"));
+    CHECK(same(FOLDER "/../../devices", "/sys/devices"));
+    CHECK(open(DEVICE "/none/..", O_RDONLY) == -1 && errno == ENOENT);
+    CHECK(open(TYPE "/..", O_RDONLY) == -1 && errno == ENOTDIR);
+    CHECK(stat("/dev/infiniband/uverbs0/..", &s) == -1 && errno == ENOTDIR);
+    /* Relative to a folder. */
+    int class = open("/sys/class", O_RDONLY | O_DIRECTORY), port = open(DEVICE "/ports/1", O_RDONLY | O_DIRECTORY);
+    CHECK(reads(openat(class, "infiniband/softnd0/../softnd0/node_type", O_RDONLY)));
+    CHECK(reads(openat(port, "../../node_type", O_RDONLY)));
+    CHECK(reads(openat(port, "../../../../../../class/infiniband/softnd0/node_type", O_RDONLY)));
+    CHECK(fstatat(port, "../../../../../../../etc", &s, 0) == 0 && S_ISDIR(s.st_mode));
+    CHECK(openat(port, "../../../../nothing", O_RDONLY) == -1 && errno == ENOENT);
+    close(class), close(port);
+    /* In a folder of the tree, whose name the program learns. */
+    CHECK(chdir(DEVICE) == 0 && getcwd(text, sizeof text) == text && strcmp(text, REAL) == 0);
+    CHECK(is(get_current_dir_name(), REAL) && is(getcwd(NULL, 0), REAL));
+    CHECK(same(".", REAL) && same("..", VIRTUAL "/infiniband") && same("../..", VIRTUAL));
+    CHECK(same("ports/../../../../../class", "/sys/class"));
+    CHECK(chdir("..") == 0 && same(".", VIRTUAL "/infiniband"));
+    CHECK(chdir("..") == 0 && same(".", VIRTUAL));
+    CHECK(chdir("/") == 0);
+    /* As long as a path may be. */
+    char longest[PATH_MAX] = DEVICE;
+    while (strlen(longest) + strlen("/../softnd0") < sizeof longest)
+        strcat(longest, "/../softnd0");
+    CHECK(same(longest, REAL));
 }
 
 /* Files that are none of ours, modes included. */
@@ -362,6 +434,7 @@ int main(int count, char **arguments)
     stats();
     links();
     folders();
+    above();
     others(arguments[1]);
     elsewhere(arguments[1]);
     /* AddressSanitizer's own wrappers read paths without asking. */

@@ -20,7 +20,7 @@ const fn row(parent: usize, name: &'static str, path: &'static str, is_in_tree: 
     }
 }
 
-const FOLDERS: [Row; 7] = [
+const FOLDERS: [Row; 11] = [
     row(0, "", "/", false),
     row(0, "sys", "/sys", false),
     row(1, "class", "/sys/class", false),
@@ -28,15 +28,40 @@ const FOLDERS: [Row; 7] = [
     row(2, "infiniband_verbs", "/sys/class/infiniband_verbs", true),
     row(0, "dev", "/dev", false),
     row(5, "infiniband", "/dev/infiniband", true),
+    // The devices themselves, to which the classes have links.
+    row(1, "devices", "/sys/devices", false),
+    row(7, "virtual", "/sys/devices/virtual", false),
+    row(8, "infiniband", "/sys/devices/virtual/infiniband", true),
+    row(
+        8,
+        "infiniband_verbs",
+        "/sys/devices/virtual/infiniband_verbs",
+        true,
+    ),
 ];
 
-/// A place in the tree.
+/// Where a path leads: a folder of this list, and what is behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place<'a> {
-    /// The absolute path of the tree's folder.
+    /// The absolute path of the folder.
     pub(crate) folder: &'static str,
     /// The rest of the path behind the folder's name: nothing, or a slash and more.
     pub(crate) rest: &'a [u8],
+    /// False if the path leaves the tree by `..`: the folder is the system's.
+    pub(crate) is_in_tree: bool,
+}
+
+/// What the text of a path says about where it leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Walk<'a> {
+    /// The path does not touch the tree.
+    Elsewhere,
+    At(Place<'a>),
+    /// The path goes on with `..` and `rest` behind a place in the tree. That may be a link, of which the text does not tell where it leads.
+    Up {
+        from: Place<'a>,
+        rest: &'a [u8],
+    },
 }
 
 impl Folder {
@@ -60,43 +85,61 @@ impl Folder {
         FOLDERS.iter().position(is_child).map(Self)
     }
 
-    /// Where a path leads that starts in this folder. The names of the folders in front of the tree are no links, so `..` behind them needs
-    /// no look at the file system.
-    pub(crate) fn walk(self, path: &[u8]) -> Option<Place<'_>> {
+    fn place(self, rest: &[u8]) -> Place<'_> {
+        Place {
+            folder: self.path(),
+            rest,
+            is_in_tree: self.row().is_in_tree,
+        }
+    }
+
+    /// Where a path leads that starts in this folder. The folders of the list are no links, so `..` behind them needs no look at the file
+    /// system.
+    pub(crate) fn walk(self, path: &[u8]) -> Walk<'_> {
         let mut at = self;
-        let mut depth = 0_usize; // within the tree
+        let mut is_named = false; // something within the tree
+        let mut was_in_tree = false;
         let mut rest = path;
         let mut end = 0;
         for component in path.split(|octet| *octet == b'/') {
+            let start = end;
             end += component.len();
+            let behind = path.get(end..).unwrap_or_default();
             match component {
                 b"" | b"." => {}
-                b".." if depth > 0 => depth -= 1,
-                b".." => at = at.parent(),
-                _ if at.row().is_in_tree => depth += 1,
-                name => {
-                    at = at.child(name)?;
-                    rest = path.get(end..)?;
+                b".." if is_named => {
+                    let len = rest.len() - (path.len() - start);
+                    let from = at.place(rest.get(..len).unwrap_or_default());
+                    return Walk::Up { from, rest: behind };
                 }
+                b".." => (at, rest) = (at.parent(), behind),
+                _ if at.row().is_in_tree => is_named = true,
+                name => match at.child(name) {
+                    Some(child) => (at, rest) = (child, behind),
+                    None if was_in_tree => return Walk::At(at.place(rest)),
+                    None => return Walk::Elsewhere,
+                },
             }
+            was_in_tree |= at.row().is_in_tree;
             end += 1; // the slash
         }
-        at.row().is_in_tree.then_some(Place {
-            folder: at.path(),
-            rest,
-        })
+        match was_in_tree {
+            true => Walk::At(at.place(rest)),
+            false => Walk::Elsewhere,
+        }
     }
 
     /// The folders in which a relative path would lead to the tree.
-    pub(crate) fn starts(path: &[u8]) -> impl Iterator<Item = (Self, Place<'_>)> {
+    pub(crate) fn starts(path: &[u8]) -> impl Iterator<Item = (Self, Walk<'_>)> {
         let all = (0..FOLDERS.len()).map(Self);
         let on_the_way = all.filter(|folder| !folder.row().is_in_tree);
-        on_the_way.filter_map(|folder| Some((folder, folder.walk(path)?)))
+        let walks = on_the_way.map(|folder| (folder, folder.walk(path)));
+        walks.filter(|(_, walk)| *walk != Walk::Elsewhere)
     }
 }
 
 /// Where an absolute path leads.
-pub(crate) fn absolute(path: &[u8]) -> Option<Place<'_>> {
+pub(crate) fn absolute(path: &[u8]) -> Walk<'_> {
     Folder::ROOT.walk(path)
 }
 
@@ -104,29 +147,33 @@ pub(crate) fn absolute(path: &[u8]) -> Option<Place<'_>> {
 mod tests {
     use super::*;
 
+    fn text(octets: &[u8]) -> &str {
+        std::str::from_utf8(octets).unwrap()
+    }
+
+    /// The folder and the rest, if both are in the tree.
     fn to(path: &str) -> Option<(&'static str, &str)> {
-        let place = absolute(path.as_bytes())?;
-        Some((place.folder, std::str::from_utf8(place.rest).unwrap()))
+        match absolute(path.as_bytes()) {
+            Walk::At(place) if place.is_in_tree => Some((place.folder, text(place.rest))),
+            _ => None,
+        }
     }
 
     #[test]
-    fn paths_of_the_three_folders_lead_to_the_tree() {
+    fn paths_of_the_folders_lead_to_the_tree() {
         const IB: &str = "/sys/class/infiniband";
+        const VERBS: &str = "/sys/class/infiniband_verbs";
         for (path, folder, rest) in [
             (IB, IB, ""),
             ("/sys/class/infiniband/", IB, "/"),
             ("//sys/./class//infiniband/a/b", IB, "/a/b"),
-            ("/sys/class/infiniband/a/../b", IB, "/a/../b"),
             ("/../sys/../dev/infiniband/x", "/dev/infiniband", "/x"),
+            ("/sys/class/infiniband_verbs/uverbs0", VERBS, "/uverbs0"),
+            ("/sys/class/infiniband/../infiniband_verbs/b", VERBS, "/b"),
             (
-                "/sys/class/infiniband_verbs/uverbs0",
-                "/sys/class/infiniband_verbs",
-                "/uverbs0",
-            ),
-            (
-                "/sys/class/infiniband/a/../../infiniband_verbs/b",
-                "/sys/class/infiniband_verbs",
-                "/b",
+                "/sys/class/../devices/virtual/infiniband/a",
+                "/sys/devices/virtual/infiniband",
+                "/a",
             ),
         ] {
             assert_eq!(to(path), Some((folder, rest)), "{path}");
@@ -141,12 +188,52 @@ mod tests {
             "/sys/class/infiniband_mad",
             "/sys/class/infinibandx/a",
             "/sys/class/net/../infiniband",
-            "/sys/class/infiniband/..",
-            "/sys/class/infiniband/../net",
+            "/sys/devices/virtual",
             "/dev/null",
             "/home/sys/class/infiniband",
         ] {
-            assert_eq!(to(path), None, "{path}");
+            assert_eq!(absolute(path.as_bytes()), Walk::Elsewhere, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_leaves_the_tree_is_one_of_the_system() {
+        for (path, folder, rest) in [
+            ("/sys/class/infiniband/..", "/sys/class", ""),
+            ("/sys/class/infiniband/../", "/sys/class", "/"),
+            ("/sys/class/infiniband/../net/lo", "/sys/class", "/net/lo"),
+            ("/dev/infiniband/../../etc", "/", "/etc"),
+        ] {
+            let Walk::At(place) = absolute(path.as_bytes()) else {
+                panic!("{path}");
+            };
+            assert!(!place.is_in_tree, "{path}");
+            assert_eq!((place.folder, text(place.rest)), (folder, rest));
+        }
+    }
+
+    #[test]
+    fn the_text_does_not_tell_what_is_above_an_entry() {
+        for (path, folder, before, rest) in [
+            (
+                "/sys/class/infiniband/a/../b",
+                "/sys/class/infiniband",
+                "/a/",
+                "/b",
+            ),
+            (
+                "/sys/class/infiniband//a/b/../..",
+                "/sys/class/infiniband",
+                "//a/b/",
+                "/..",
+            ),
+            ("/dev/infiniband/a/..", "/dev/infiniband", "/a/", ""),
+        ] {
+            let Walk::Up { from, rest: behind } = absolute(path.as_bytes()) else {
+                panic!("{path}");
+            };
+            assert_eq!((from.folder, text(from.rest)), (folder, before), "{path}");
+            assert_eq!(text(behind), rest, "{path}");
         }
     }
 
@@ -155,14 +242,18 @@ mod tests {
         let starts = |path: &'static str| {
             let found = Folder::starts(path.as_bytes());
             found
-                .map(|(from, place)| (from.path(), place.folder))
+                .map(|(from, walk)| match walk {
+                    Walk::At(place) => (from.path(), place.folder),
+                    other => panic!("{other:?}"),
+                })
                 .collect::<Vec<_>>()
         };
         assert_eq!(
             starts("infiniband/a"),
             [
                 ("/sys/class", "/sys/class/infiniband"),
-                ("/dev", "/dev/infiniband")
+                ("/dev", "/dev/infiniband"),
+                ("/sys/devices/virtual", "/sys/devices/virtual/infiniband")
             ]
         );
         assert_eq!(

@@ -7,7 +7,7 @@
 //! - `folders`: which path leads to the tree, by its text alone;
 //! - `root`: where the tree is;
 //! - `c`, `next`: what the C library is asked for, and its definitions of the functions;
-//! - `paths`: paths of C programs, there and back;
+//! - `paths`, `room`, `descriptors`: paths of C programs, there and back;
 //! - `calls`: the functions that take a path and nothing else of interest;
 //! - `results`, `globs`, `walks`: those whose results or callbacks have paths;
 //! - `loads`: `dlopen` of the libraries for verbs by any of their names;
@@ -33,12 +33,14 @@ mod argument_lists;
 mod binaries;
 mod c;
 mod calls;
+mod descriptors;
 mod executions;
 mod folders;
 mod globs;
 mod loads;
 mod paths;
 mod results;
+mod room;
 mod root;
 #[cfg(not(test))]
 mod start;

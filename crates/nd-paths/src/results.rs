@@ -14,7 +14,18 @@ static REALPATH: Next = Next::new(c"realpath");
 static REALPATH_CHK: Next = Next::new(c"__realpath_chk");
 static CANONICALIZE: Next = Next::new(c"canonicalize_file_name");
 
-pub(crate) static ALL: &[&Next] = &[&REALPATH, &REALPATH_CHK, &CANONICALIZE];
+static GETCWD: Next = Next::new(c"getcwd");
+static GETCWD_CHK: Next = Next::new(c"__getcwd_chk");
+static CURRENT: Next = Next::new(c"get_current_dir_name");
+
+pub(crate) static ALL: &[&Next] = &[
+    &REALPATH,
+    &REALPATH_CHK,
+    &CANONICALIZE,
+    &GETCWD,
+    &GETCWD_CHK,
+    &CURRENT,
+];
 
 /// Calls for a path, and takes the tree's root from the result.
 fn known_to_programs(path: Path, call: impl FnOnce(Path) -> Text) -> Text {
@@ -57,4 +68,40 @@ unsafe extern "C-unwind" fn canonicalize_file_name(path: Path) -> Text {
             (path)
         )
     })
+}
+
+/// The working directory, as the program knows it.
+fn folder_known_to_programs(found: Text) -> Text {
+    remove_root(found);
+    found
+}
+
+// SAFETY: as for `realpath`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn getcwd(to: Text, room: usize) -> Text {
+    folder_known_to_programs(call_next!(
+        GETCWD,
+        unsafe extern "C-unwind" fn(Text, usize) -> Text,
+        (to, room)
+    ))
+}
+
+// SAFETY: as for `realpath`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn __getcwd_chk(to: Text, size: usize, room: usize) -> Text {
+    folder_known_to_programs(call_next!(
+        GETCWD_CHK,
+        unsafe extern "C-unwind" fn(Text, usize, usize) -> Text,
+        (to, size, room)
+    ))
+}
+
+// SAFETY: as for `realpath`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn get_current_dir_name() -> Text {
+    folder_known_to_programs(call_next!(
+        CURRENT,
+        unsafe extern "C-unwind" fn() -> Text,
+        ()
+    ))
 }

@@ -38,3 +38,12 @@ pub(crate) fn octets() -> impl ExactSizeIterator<Item = u8> {
     let octets = OCTETS.get(..len).unwrap_or_default();
     octets.iter().map(|octet| octet.load(Ordering::Relaxed))
 }
+
+/// How many octets of a path of the kernel name the root: behind them is the path that programs know.
+pub(crate) fn len_in(path: &[u8]) -> usize {
+    let mut root = octets();
+    let len = root.len();
+    let is_in_root = path.len() > len && path.iter().zip(&mut root).all(|(a, b)| *a == b);
+    let is_whole = path.get(len).is_some_and(|next| *next == b'/');
+    if is_in_root && is_whole { len } else { 0 }
+}

@@ -28,10 +28,14 @@ fn output(folder: &Path, program: &[&str]) -> String {
 fn programs_of_the_system_see_the_devices() {
     let folder = tempfile::tempdir().unwrap();
     let run = |program: &[&str]| output(folder.path(), program);
-    assert!(run(&["ls", "-l", "/sys/class/infiniband"]).contains(" softnd0\n"));
+    let listed = run(&["ls", "-l", "/sys/class/infiniband"]);
+    assert!(
+        listed.contains(" softnd0 -> ../../devices/virtual/infiniband/softnd0\n"),
+        "{listed}"
+    );
     let device = "/sys/class/infiniband/softnd0";
     assert_eq!(run(&["cat", &format!("{device}/node_type")]), "1: CA\n");
-    let found = run(&["find", "/sys/class/infiniband", "-name", "state"]);
+    let found = run(&["find", "-H", device, "-name", "state"]);
     assert_eq!(
         found.lines().next(),
         Some(&*format!("{device}/ports/1/state"))
@@ -39,10 +43,21 @@ fn programs_of_the_system_see_the_devices() {
     assert!(run(&["ls", "-lR", "/dev/infiniband"]).contains("uverbs0 -> /dev/null"));
     let shell = "cd /sys/class/infiniband_verbs && cat */ibdev && test -c /dev/infiniband/uverbs0 -a -w /dev/infiniband/rdma_cm";
     assert!(run(&["sh", "-c", shell]).starts_with("softnd0\n"));
-    assert_eq!(
-        run(&["realpath", "/sys/class/infiniband_verbs/uverbs0/device"]),
-        format!("{device}/device\n")
-    );
+    for (path, expected) in [
+        (
+            "/sys/class/infiniband_verbs/uverbs0/device",
+            "/sys/devices/virtual/infiniband/softnd0/device\n",
+        ),
+        (
+            "/sys/class/infiniband/softnd0/../..",
+            "/sys/devices/virtual\n",
+        ),
+    ] {
+        assert_eq!(run(&["realpath", path]), expected);
+        assert_eq!(run(&["readlink", "-f", path]), expected);
+        let shell = format!("cd -P {path} && /bin/pwd -P");
+        assert_eq!(run(&["sh", "-c", &shell]), expected);
+    }
     let other = "cat /proc/self/cmdline; ls /sys/class/net | grep -qx lo && test ! -e /sys/class/infiniband_mad";
     assert!(run(&["sh", "-c", other]).starts_with("cat"));
 }

@@ -242,6 +242,8 @@ const RULES: &[Rule] = &[
             "nd/src/cat/sink.rs",
             // Reads a program that is executed, by a call that allocates nothing.
             "nd-paths/src/binaries.rs",
+            // Looks where an entry of the tree leads.
+            "nd-paths/src/paths.rs",
             // Links and files in a folder that only this user can write to.
             "nd/src/run/libraries.rs",
             "nd/src/run/private_folder.rs",
@@ -286,6 +288,7 @@ const UNSAFE: &[&str] = &[
     "nd-paths/src/calls.rs",
     "nd-paths/src/argument_lists.rs",
     "nd-paths/src/binaries.rs",
+    "nd-paths/src/descriptors.rs",
     "nd-paths/src/executions.rs",
     "nd-paths/src/globs.rs",
     "nd-paths/src/loads.rs",

@@ -63,10 +63,25 @@ impl Entries {
         self.0.push((path.to_owned(), Entry::Link(to.to_owned())));
     }
 
+    /// The folder of a device without a bus, and the links from and to its class.
+    fn device(&mut self, class: &str, name: &str) -> String {
+        let folder = format!("devices/virtual/{class}/{name}");
+        self.link(
+            &format!("sys/class/{class}/{name}"),
+            &format!("../../{folder}"),
+        );
+        let folder = format!("sys/{folder}");
+        self.link(
+            &format!("{folder}/subsystem"),
+            &format!("../../../../class/{class}"),
+        );
+        folder
+    }
+
     /// `/sys/class/infiniband/NAME`.
     fn adapter(&mut self, device: &Device) {
         let name = device.name();
-        let folder = format!("sys/class/infiniband/{name}");
+        let folder = self.device("infiniband", name);
         let guid = groups_of(&device.guid());
         let node_type = match device.kind() {
             DeviceKind::Iwarp => "4: RNIC",
@@ -137,7 +152,7 @@ impl Entries {
     /// character device that they can read and write.
     fn verbs(&mut self, device: &Device) {
         let name = format!("uverbs{}", device.index());
-        let folder = format!("sys/class/infiniband_verbs/{name}");
+        let folder = self.device("infiniband_verbs", &name);
         for (file, line) in [
             ("ibdev", device.name()),
             ("abi_version", "1"),
