@@ -59,7 +59,12 @@ fn meaning<'a>(folder: c_int, path: *const c_char) -> Meaning<'a> {
 
 /// Returns true if a path, or a pattern of paths, means a place in the tree.
 pub(crate) fn leads_to_tree(path: *const c_char) -> bool {
-    match meaning(libc::AT_FDCWD, path) {
+    leads_to_tree_from(libc::AT_FDCWD, path)
+}
+
+/// As [`leads_to_tree`], relative to an opened folder.
+pub(crate) fn leads_to_tree_from(folder: c_int, path: *const c_char) -> bool {
+    match meaning(folder, path) {
         Meaning::Itself => false,
         Meaning::At(place) => place.is_in_tree,
         Meaning::Up(..) | Meaning::Within(_) => true,

@@ -1,6 +1,6 @@
 //! Prepares everything when the library is loaded.
 
-use crate::{calls, executions, globs, loads, results, root, walks};
+use crate::{calls, executions, globs, loads, renames, results, root, walks};
 
 /// Before the constructors of the program, where the dynamic linker allows it.
 extern "C" fn prepare() {
@@ -10,6 +10,7 @@ extern "C" fn prepare() {
         executions::ALL,
         globs::ALL,
         loads::ALL,
+        renames::ALL,
         results::ALL,
         walks::ALL,
     ];

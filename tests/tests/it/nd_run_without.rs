@@ -120,7 +120,11 @@ fn a_sandbox_without_the_folder_is_one_sentence() {
     if !visible.status.success() {
         return tool::skip_here("this machine makes no sandboxes");
     }
-    assert_eq!(visible.stdout, b"softnd0\n", "{}", said(&visible));
+    assert!(
+        visible.stdout.starts_with(b"softnd0\n"),
+        "{}",
+        said(&visible)
+    );
     let output = run(&["--tmpfs", hidden, "sh", "-c", "true; env; ls /"]);
     let said = said(&output);
     assert!(output.status.success(), "{said}");

@@ -242,7 +242,8 @@ const RULES: &[Rule] = &[
             "nd/src/cat/sink.rs",
             // Reads a program that is executed, by a call that allocates nothing.
             "nd-paths/src/binaries.rs",
-            // Looks where an entry of the tree leads.
+            // Look where an entry of the tree leads, by descriptors that neither read nor write.
+            "nd-paths/src/changes.rs",
             "nd-paths/src/paths.rs",
             // Links and files in a folder that only this user can write to.
             "nd/src/run/libraries.rs",
@@ -288,6 +289,7 @@ const UNSAFE: &[&str] = &[
     "nd-paths/src/calls.rs",
     "nd-paths/src/argument_lists.rs",
     "nd-paths/src/binaries.rs",
+    "nd-paths/src/changes.rs",
     "nd-paths/src/descriptors.rs",
     "nd-paths/src/executions.rs",
     "nd-paths/src/globs.rs",
@@ -295,6 +297,7 @@ const UNSAFE: &[&str] = &[
     "nd-paths/src/start.rs",
     "nd-paths/src/next.rs",
     "nd-paths/src/paths.rs",
+    "nd-paths/src/renames.rs",
     "nd-paths/src/results.rs",
     "nd-paths/src/walks.rs",
     // Tables of functions of C.

@@ -1,12 +1,14 @@
 //! The tree of files that programs see below `/sys/class/infiniband` and `/dev/infiniband`.
 //!
 //! There is one tree for each set of devices, named by its contents, in a folder that only the user can write. A run first looks whether the
-//! tree is whole: what removes old files from temporary folders may have been at work. It makes what is missing, under a lock, by renaming
-//! whole files, so that programs of other runs never see a part of one.
+//! tree is whole: what removes old files from temporary folders may have been at work, or a program that has made files there. It makes what
+//! is missing, under a lock, by renaming whole files, so that programs of other runs never see a part of one, and removes what is foreign.
+//! Nobody may write to files and folders of the tree; `nd-paths` says so to root, for whom modes are no obstacle.
 
-use std::fs::{self, File};
+use std::collections::BTreeMap;
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -35,8 +37,9 @@ fn in_folder(folder: &Path, entries: &Entries) -> Result<PathBuf, Failure> {
             "name a folder with a shorter path with TMPDIR",
         ));
     }
-    if !is_whole(&root, entries) {
-        mend(&folder, &root, entries).map_err(|error| {
+    let plan = Plan::of(entries);
+    if !plan.is_whole(&root) {
+        mend(&folder, &root, &plan).map_err(|error| {
             Failure::new(
                 format!("cannot describe the devices in {}: {error}", root.display()),
                 "name a folder that can be written with TMPDIR",
@@ -67,45 +70,151 @@ fn name_of(entries: &Entries) -> String {
         .collect()
 }
 
-fn is_there(path: &Path, entry: &Entry) -> bool {
-    match entry {
-        Entry::File(text) => fs::read(path).is_ok_and(|found| found == text.as_bytes()),
-        Entry::Link(to) => fs::read_link(path).is_ok_and(|found| found == Path::new(to)),
+/// The modes of folders and files: a program is refused what it must not do, and `ls` shows why.
+const FOLDER_MODE: u32 = 0o555;
+const FILE_MODE: u32 = 0o444;
+
+/// What there is in a whole tree, by paths that begin at its root. A folder stands before what is in it.
+struct Plan<'a>(BTreeMap<PathBuf, Planned<'a>>);
+
+enum Planned<'a> {
+    Folder,
+    Entry(&'a Entry),
+}
+
+impl<'a> Plan<'a> {
+    fn of(entries: &'a Entries) -> Self {
+        let mut all = BTreeMap::new();
+        for (path, entry) in &entries.0 {
+            let path = Path::new(path);
+            for above in path.ancestors().skip(1) {
+                all.insert(above.to_owned(), Planned::Folder);
+            }
+            all.insert(path.to_owned(), Planned::Entry(entry));
+        }
+        Self(all)
+    }
+
+    fn folders(&self) -> impl DoubleEndedIterator<Item = &Path> {
+        let folders = self.0.iter();
+        let folders = folders.filter(|(_, planned)| matches!(planned, Planned::Folder));
+        folders.map(|(path, _)| path.as_path())
+    }
+
+    /// What is in a folder of the tree and not in the plan, because a program has made it.
+    fn foreign(&self, root: &Path, folder: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut foreign = Vec::new();
+        for entry in fs::read_dir(root.join(folder))? {
+            let path = folder.join(entry?.file_name());
+            if !self.0.contains_key(&path) {
+                foreign.push(root.join(path));
+            }
+        }
+        Ok(foreign)
+    }
+
+    fn is_whole(&self, root: &Path) -> bool {
+        let mut all = self.0.iter();
+        let is_alone = |folder: &Path| {
+            let foreign = self.foreign(root, folder);
+            foreign.is_ok_and(|foreign| foreign.is_empty())
+        };
+        all.all(|(path, planned)| planned.is_there(&root.join(path)))
+            && self.folders().all(is_alone)
     }
 }
 
-fn is_whole(root: &Path, entries: &Entries) -> bool {
-    let mut all = entries.0.iter();
-    all.all(|(path, entry)| is_there(&root.join(path), entry))
+impl Planned<'_> {
+    fn is_there(&self, path: &Path) -> bool {
+        let has_mode = |expected: u32| {
+            let found = fs::symlink_metadata(path).map(|found| found.mode());
+            found.is_ok_and(|mode| mode & 0o7777 == expected)
+        };
+        match self {
+            Self::Folder => is_folder(path) && has_mode(FOLDER_MODE),
+            Self::Entry(Entry::File(text)) => {
+                has_mode(FILE_MODE) && fs::read(path).is_ok_and(|found| found == text.as_bytes())
+            }
+            Self::Entry(Entry::Link(to)) => {
+                fs::read_link(path).is_ok_and(|found| found == Path::new(to))
+            }
+        }
+    }
 }
 
-/// Makes what is missing.
-fn mend(folder: &Path, root: &Path, entries: &Entries) -> io::Result<()> {
+/// Makes what is missing, and removes what a program has made. Programs of other runs see no difference, because their tree is the same.
+fn mend(folder: &Path, root: &Path, plan: &Plan<'_>) -> io::Result<()> {
     // Held until this file is closed, and by no process that has ended.
     let lock = File::create(folder.join("paths.lock"))?;
     lock.lock()?;
-    let new = folder.join("paths.new");
-    for (path, entry) in &entries.0 {
+    if plan.is_whole(root) {
+        return Ok(()); // another run was first
+    }
+    for path in plan.folders() {
         let path = root.join(path);
-        if is_there(&path, entry) {
+        if !is_folder(&path) {
+            remove(&path)?;
+            fs::create_dir(&path)?;
+        }
+        set_mode(&path, 0o755)?;
+    }
+    for path in plan.folders() {
+        let foreign = plan.foreign(root, path)?;
+        foreign.iter().try_for_each(|path| remove(path))?;
+    }
+    let new = folder.join("paths.new");
+    for (path, planned) in &plan.0 {
+        let path = root.join(path);
+        let Planned::Entry(entry) = planned else {
+            continue;
+        };
+        if planned.is_there(&path) {
             continue;
         }
-        let above = path.parent().unwrap_or(root);
-        fs::create_dir_all(above)?;
         // One that a run has left which was killed.
-        let _ = fs::remove_file(&new);
+        remove(&new)?;
         match entry {
-            Entry::File(text) => File::create_new(&new)?.write_all(text.as_bytes())?,
+            Entry::File(text) => {
+                File::create_new(&new)?.write_all(text.as_bytes())?;
+                set_mode(&new, FILE_MODE)?;
+            }
             Entry::Link(to) => symlink(to, &new)?,
+        }
+        if is_folder(&path) {
+            remove(&path)?;
         }
         fs::rename(&new, &path)?;
     }
-    Ok(())
+    let mut folders = plan.folders().rev();
+    folders.try_for_each(|path| set_mode(&root.join(path), FOLDER_MODE))
+}
+
+/// Returns true for a folder, and false for a link to one.
+fn is_folder(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
+}
+
+fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(mode))
+}
+
+/// Removes a file, a link or a folder with all that is in it, if it is there.
+fn remove(path: &Path) -> io::Result<()> {
+    if is_folder(path) {
+        set_mode(path, 0o700)?;
+        for entry in fs::read_dir(path)? {
+            remove(&entry?.path())?;
+        }
+        return fs::remove_dir(path);
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
     use std::thread;
 
     use super::*;
@@ -120,13 +229,42 @@ mod tests {
         ])
     }
 
+    /// Lets the owner change a tree.
+    fn open(path: &Path) {
+        if is_folder(path) {
+            set_mode(path, 0o755).unwrap();
+            for entry in fs::read_dir(path).unwrap() {
+                open(&entry.unwrap().path());
+            }
+        }
+    }
+
+    /// A folder that is removed at the end, with trees.
+    struct Folder(tempfile::TempDir);
+
+    impl Folder {
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
+        }
+
+        fn path(&self) -> &Path {
+            self.0.path()
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            open(self.path());
+        }
+    }
+
     fn count(folder: &Path) -> usize {
         fs::read_dir(folder).unwrap().count()
     }
 
     #[test]
     fn a_thousand_runs_leave_one_tree() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = Folder::new();
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -150,8 +288,9 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_changed_is_made_again() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = Folder::new();
         let root = in_folder(folder.path(), &entries()).unwrap();
+        open(&root);
         fs::remove_dir_all(root.join("sys")).unwrap();
         fs::remove_file(root.join("dev/d")).unwrap();
         fs::write(root.join("dev/d"), "no link").unwrap();
@@ -161,14 +300,47 @@ mod tests {
         )
         .unwrap();
         assert_eq!(in_folder(folder.path(), &entries()).unwrap(), root);
-        assert!(is_whole(&root, &entries()));
+        assert!(Plan::of(&entries()).is_whole(&root));
         assert_eq!(count(folder.path()), 2);
+    }
+
+    #[test]
+    fn what_a_program_has_made_is_removed() {
+        let folder = Folder::new();
+        let root = in_folder(folder.path(), &entries()).unwrap();
+        let kept = fs::metadata(root.join("sys/a/c")).unwrap().ino();
+        open(&root);
+        fs::write(root.join("sys/new"), "").unwrap();
+        fs::create_dir_all(root.join("sys/a/folder/deep")).unwrap();
+        set_mode(&root.join("sys/a/folder/deep"), 0).unwrap();
+        set_mode(&root.join("sys/a/folder"), 0o500).unwrap();
+        symlink("/etc", root.join("dev/link")).unwrap();
+        fs::remove_file(root.join("sys/a/b")).unwrap();
+        fs::create_dir(root.join("sys/a/b")).unwrap();
+        fs::write(root.join("sys/a/b/x"), "").unwrap();
+        assert_eq!(in_folder(folder.path(), &entries()).unwrap(), root);
+        assert!(Plan::of(&entries()).is_whole(&root));
+        // What was right is the same file: a program that has it open goes on.
+        assert_eq!(fs::metadata(root.join("sys/a/c")).unwrap().ino(), kept);
+        assert!(Path::new("/etc/passwd").exists());
+    }
+
+    #[test]
+    fn modes_are_set_again() {
+        let folder = Folder::new();
+        let root = in_folder(folder.path(), &entries()).unwrap();
+        for (path, mode) in [("sys/a/b", 0o644), ("sys/a", 0o755), ("", 0o700)] {
+            set_mode(&root.join(path), mode).unwrap();
+            assert!(!Plan::of(&entries()).is_whole(&root), "{path}");
+            in_folder(folder.path(), &entries()).unwrap();
+            assert!(Plan::of(&entries()).is_whole(&root), "{path}");
+        }
     }
 
     #[test]
     fn a_folder_that_cannot_be_written_is_one_sentence() {
         // Not even root makes files in a folder that is a file.
-        let folder = tempfile::tempdir().unwrap();
+        let folder = Folder::new();
         let root = folder.path().join(format!("paths-{}", name_of(&entries())));
         fs::write(&root, "").unwrap();
         fs::set_permissions(&root, fs::Permissions::from_mode(0o400)).unwrap();
