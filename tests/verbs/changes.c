@@ -6,13 +6,16 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/time.h>
 #include <sys/types.h>
+#include <sys/un.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 #include <utime.h>
@@ -69,6 +72,29 @@ static unsigned long all(void)
     return seen;
 }
 
+/* Files whose names a function makes, and sockets. */
+static void made_from_patterns(const char *at)
+{
+    char p[PATH_MAX], whole[PATH_MAX];
+    snprintf(whole, sizeof whole, "%sXXXXXX", at);
+    FAILS(mkstemp(strcpy(p, whole)), EACCES, EACCES);
+    FAILS(mkstemp64(strcpy(p, whole)), EACCES, EACCES);
+    FAILS(mkostemp(strcpy(p, whole), O_CLOEXEC), EACCES, EACCES);
+    FAILS(mkostemp64(strcpy(p, whole), O_CLOEXEC), EACCES, EACCES);
+    CHECK(mkdtemp(strcpy(p, whole)) == NULL && errno == (is_root ? EPERM : EACCES));
+    strcat(whole, ".c");
+    FAILS(mkstemps(strcpy(p, whole), 2), EACCES, EACCES);
+    FAILS(mkstemps64(strcpy(p, whole), 2), EACCES, EACCES);
+    FAILS(mkostemps(strcpy(p, whole), 2, O_CLOEXEC), EACCES, EACCES);
+    FAILS(mkostemps64(strcpy(p, whole), 2, O_CLOEXEC), EACCES, EACCES);
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    snprintf(address.sun_path, sizeof address.sun_path, "%ssocket", at);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    FAILS(bind(fd, (struct sockaddr *)&address, sizeof address), EPERM, EACCES);
+    FAILS(bind(fd, (struct sockaddr *)&address, offsetof(struct sockaddr_un, sun_path) + strlen(address.sun_path)), EPERM, EACCES);
+    close(fd);
+}
+
 /* Paths below a folder, of which there are a file, a folder and a link. */
 static void with_paths(const char *at, const char *file, const char *folder, const char *alias, const char *outside)
 {
@@ -106,6 +132,7 @@ static void with_paths(const char *at, const char *file, const char *folder, con
     FAILS(link(outside, n), EXDEV, EXDEV);
     FAILS(linkat(AT_FDCWD, f, AT_FDCWD, n, 0), EPERM, EPERM);
     FAILS(link(f, d), EEXIST, EEXIST);
+    made_from_patterns(at);
     /* Files that are there. */
     FAILS(open(f, O_WRONLY), EACCES, EACCES);
     FAILS(open(f, O_RDWR), EACCES, EACCES);
@@ -237,6 +264,17 @@ static void others(const char *folder)
     FAILS(rename(NULL, "a"), EFAULT, EFAULT);
     FAILS(unlink((const char *)8), EFAULT, EFAULT);
     FAILS(mkdir("", 0700), ENOENT, ENOENT);
+    close(fd);
+    char pattern[] = "made/XXXXXX", ended[] = "made/XXXXXX.c", inner[] = "made/XXXXXX";
+    CHECK((fd = mkstemp(pattern)) >= 0 && close(fd) == 0 && unlink(pattern) == 0);
+    CHECK((fd = mkostemps(ended, 2, O_CLOEXEC)) >= 0 && close(fd) == 0 && unlink(ended) == 0);
+    CHECK(mkdtemp(inner) == inner && rmdir(inner) == 0);
+    struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "made/socket" };
+    CHECK((fd = socket(AF_UNIX, SOCK_STREAM, 0)) >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0);
+    close(fd);
+    CHECK(unlink("made/socket") == 0);
+    struct sockaddr_un unnamed = { .sun_family = AF_UNIX };
+    CHECK((fd = socket(AF_UNIX, SOCK_STREAM, 0)) >= 0 && bind(fd, (struct sockaddr *)&unnamed, sizeof unnamed.sun_family) == 0);
     close(fd);
     CHECK(unlink("made/file") == 0 && rmdir("made") == 0 && chdir("/") == 0);
 }

@@ -2,6 +2,7 @@
  * unless it gets all words, and the variable. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,6 +61,7 @@ int main(int count, char **arguments)
     IN_CHILD(fork, execvp(file, list));
     IN_CHILD(fork, execve(path, list, environ));
     IN_CHILD(fork, execvpe(file, list, environ));
+    IN_CHILD(fork, fexecve(open(path, O_RDONLY), list, environ));
     IN_CHILD(vfork, execve(path, list, environ));
     IN_CHILD(vfork, execlp(file, file, file, WORDS, (char *)NULL));
     ended("posix_spawn", posix_spawn(&child, path, NULL, NULL, list, environ) == 0 ? child : -1);

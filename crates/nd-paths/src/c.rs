@@ -73,7 +73,7 @@ pub(crate) fn path<'a>(path: *const c_char, limit: usize) -> Option<&'a [u8]> {
 
 /// Returns true if the program may read the octet at an address. The kernel is asked by a call that reads a set of signals there, and
 /// refuses to change those of this thread because the change has no such number.
-fn is_readable(at: *const c_char) -> bool {
+pub(crate) fn is_readable(at: *const c_char) -> bool {
     const SET: usize = size_of::<u64>();
     const NO_SUCH_CHANGE: c_int = -1;
     if at.addr() < PAGE {

@@ -80,6 +80,20 @@ pub(crate) fn with_path_unless<R: Failed>(
     })
 }
 
+/// Why a change fails of a path that the C library takes as it is. `None` if it does not change the tree.
+pub(crate) fn refusal_of(folder: c_int, path: *const c_char, change: Change) -> Option<c_int> {
+    if !may_concern_tree(folder, path) {
+        return None;
+    }
+    let found = with_errno_kept(|| {
+        with_path(folder, path, |path| {
+            let refused = Place::find(folder, path).and_then(|place| place.refusal(change));
+            refused.unwrap_or(0)
+        })
+    });
+    (found > 0).then_some(found)
+}
+
 /// Calls `call` unless it would change the file of a descriptor, which is in the tree.
 pub(crate) fn with_descriptor_unless(
     descriptor: c_int,

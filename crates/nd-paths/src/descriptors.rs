@@ -5,10 +5,10 @@ use std::ffi::{c_char, c_int};
 use crate::room::Room;
 
 /// `/proc/self/fd/N` with a zero behind it.
-struct Name([u8; 32]);
+pub(crate) struct Name([u8; 32]);
 
 impl Name {
-    fn of(descriptor: c_int) -> Self {
+    pub(crate) fn of(descriptor: c_int) -> Self {
         let mut digits = [0_u8; 10];
         let mut left = descriptor.unsigned_abs();
         let mut count = 0;
@@ -28,7 +28,7 @@ impl Name {
         Self(name)
     }
 
-    fn pointer(&self) -> *const c_char {
+    pub(crate) fn pointer(&self) -> *const c_char {
         self.0.as_ptr().cast()
     }
 }

@@ -6,6 +6,7 @@ use std::ptr;
 
 use crate::binaries::is_for_other_linker;
 use crate::c::{text, with_errno_kept};
+use crate::descriptors;
 use crate::next::Next;
 use crate::root;
 
@@ -23,10 +24,11 @@ const FOLDERS: &[u8] = b"/bin:/usr/bin";
 
 static EXECVE: Next = Next::new(c"execve");
 static EXECVPE: Next = Next::new(c"execvpe");
+static FEXECVE: Next = Next::new(c"fexecve");
 static SPAWN: Next = Next::new(c"posix_spawn");
 static SPAWNP: Next = Next::new(c"posix_spawnp");
 
-pub(crate) static ALL: &[&Next] = &[&EXECVE, &EXECVPE, &SPAWN, &SPAWNP];
+pub(crate) static ALL: &[&Next] = &[&EXECVE, &EXECVPE, &FEXECVE, &SPAWN, &SPAWNP];
 
 // SAFETY: the C library has this variable with this type.
 unsafe extern "C" {
@@ -252,6 +254,19 @@ pub(crate) unsafe extern "C-unwind" fn execvpe(
 unsafe extern "C-unwind" fn execvp(file: Path, arguments: List) -> c_int {
     // SAFETY: the program passes what `execvpe` takes, with its own environment.
     unsafe { execvpe(file, arguments, own()) }
+}
+
+// SAFETY: as for `execve`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn fexecve(file: c_int, arguments: List, variables: List) -> c_int {
+    let path = descriptors::Name::of(file);
+    with_environment(path.pointer(), variables, false, |variables| {
+        call_next!(
+            FEXECVE,
+            unsafe extern "C-unwind" fn(c_int, List, List) -> c_int,
+            (file, arguments, variables)
+        )
+    })
 }
 
 type Spawn = unsafe extern "C-unwind" fn(*mut c_int, Path, Opaque, Opaque, List, List) -> c_int;

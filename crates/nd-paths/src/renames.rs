@@ -1,11 +1,15 @@
-//! Functions that take two paths, or a descriptor, and change what is there.
+//! Functions that change files, and take more or less than one path: two of them, a descriptor, a pattern of a name, or an address.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use libc::{AT_FDCWD, gid_t, mode_t, uid_t};
 
-use crate::changes::{Change, with_descriptor_unless, with_path_unless, with_two_paths};
+use crate::c::{failed, is_readable};
+use crate::changes::{
+    Change, refusal_of, with_descriptor_unless, with_path_unless, with_two_paths,
+};
 use crate::next::Next;
+use crate::room::Room;
 
 type Path = *const c_char;
 /// A structure that only the C library looks at.
@@ -83,7 +87,89 @@ times! {
     futimesat(folder, path, times: Opaque) = FUTIMESAT;
 }
 
+/// Defines wrappers of functions that make a new name from a pattern, and a file or a folder of this name.
+macro_rules! patterns {
+    ($($name:ident($path:ident $(, $arg:ident)*) -> $result:ty = $next:ident, $change:expr;)*) => { $(
+        static $next: Next = Next::new(crate::next::name(concat!(stringify!($name), "\0")));
+
+        // SAFETY: as above.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        unsafe extern "C-unwind" fn $name($path: *mut c_char $(, $arg: c_int)*) -> $result {
+            match refusal_of(AT_FDCWD, $path, $change) {
+                Some(number) => failed(number),
+                None => call_next!($next, patterns!(@type $result, ($($arg),*)), ($path $(, $arg)*)),
+            }
+        }
+    )* };
+    (@type $result:ty, ()) => { unsafe extern "C-unwind" fn(*mut c_char) -> $result };
+    (@type $result:ty, ($a:ident)) => { unsafe extern "C-unwind" fn(*mut c_char, c_int) -> $result };
+    (@type $result:ty, ($a:ident, $b:ident)) => { unsafe extern "C-unwind" fn(*mut c_char, c_int, c_int) -> $result };
+}
+
+const NEW_FILE: Change = Change::Open(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL);
+
+patterns! {
+    mkdtemp(path) -> *mut c_char = MKDTEMP, Change::Create;
+    mkstemp(path) -> c_int = MKSTEMP, NEW_FILE;
+    mkstemp64(path) -> c_int = MKSTEMP64, NEW_FILE;
+    mkostemp(path, flags) -> c_int = MKOSTEMP, NEW_FILE;
+    mkostemp64(path, flags) -> c_int = MKOSTEMP64, NEW_FILE;
+    mkstemps(path, behind) -> c_int = MKSTEMPS, NEW_FILE;
+    mkstemps64(path, behind) -> c_int = MKSTEMPS64, NEW_FILE;
+    mkostemps(path, behind, flags) -> c_int = MKOSTEMPS, NEW_FILE;
+    mkostemps64(path, behind, flags) -> c_int = MKOSTEMPS64, NEW_FILE;
+}
+
+static BIND: Next = Next::new(c"bind");
+
+/// The path of a socket's address, if it has one. It may end without a zero.
+fn path_of(address: Opaque, len: libc::socklen_t, to: &mut Room) -> bool {
+    const FAMILY: usize = size_of::<libc::sa_family_t>();
+    let len = usize::try_from(len).unwrap_or(0);
+    if len <= FAMILY || len > size_of::<libc::sockaddr_un>() {
+        return false;
+    }
+    // Both ends, which lie in two pages at most. The kernel refuses what cannot be read.
+    let first = address.cast_const().cast::<c_char>();
+    if !is_readable(first) || !is_readable(first.wrapping_add(len - 1)) {
+        return false;
+    }
+    // SAFETY: all octets can be read, and the program changes them in no other thread during the call.
+    let octets = unsafe { std::slice::from_raw_parts(first.cast::<u8>(), len) };
+    let (family, path) = octets.split_at(FAMILY);
+    let is_unix = *family == libc::AF_UNIX.to_ne_bytes()[..FAMILY];
+    let mut names = path.split(|octet| *octet == 0);
+    let path = names.next().unwrap_or_default();
+    is_unix && !path.is_empty() && to.write(path.iter().copied())
+}
+
+// SAFETY: as above.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn bind(socket: c_int, address: Opaque, len: libc::socklen_t) -> c_int {
+    let mut path = Room::new();
+    if path_of(address, len, &mut path)
+        && let Some(number) = refusal_of(AT_FDCWD, path.pointer(), Change::Create)
+    {
+        return failed(number);
+    }
+    call_next!(
+        BIND,
+        unsafe extern "C-unwind" fn(c_int, Opaque, libc::socklen_t) -> c_int,
+        (socket, address, len)
+    )
+}
+
 pub(crate) static ALL: &[&Next] = &[
+    &BIND,
+    &MKDTEMP,
+    &MKSTEMP,
+    &MKSTEMP64,
+    &MKOSTEMP,
+    &MKOSTEMP64,
+    &MKSTEMPS,
+    &MKSTEMPS64,
+    &MKOSTEMPS,
+    &MKOSTEMPS64,
     &RENAME,
     &RENAMEAT,
     &RENAMEAT2,
