@@ -1,6 +1,7 @@
 //! Programs for verbs that run by `nd run`.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +18,12 @@ pub fn nd_run(program: &[&str]) -> Command {
     command.args(["run", "--"]).args(program);
     command.stdin(Stdio::null());
     command
+}
+
+/// Has a folder removed with the trees in it that `nd run` has made, whose folders not even their owner may write to.
+pub fn open_trees(folder: &Path) {
+    let mut open = Command::new("chmod");
+    let _ = open.args(["-R", "u+w"]).arg(folder).output();
 }
 
 /// A port that was free a moment ago.

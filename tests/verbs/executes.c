@@ -14,7 +14,7 @@ extern char **environ;
 
 #define WORDS "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"
 
-static int failures, run;
+static int failures;
 
 static void ended(const char *name, pid_t child)
 {
@@ -23,7 +23,6 @@ static void ended(const char *name, pid_t child)
         printf("%s failed\n", name);
         failures++;
     }
-    run++;
 }
 
 #define IN_CHILD(fork, call) \
@@ -70,6 +69,6 @@ int main(int count, char **arguments)
         failures++;
     if (execvp("no-such-program", list) != -1 || errno != ENOENT)
         failures++;
-    printf("%d runs, %d failures\n", run, failures);
+    printf("%d failures\n", failures);
     return failures > 0;
 }

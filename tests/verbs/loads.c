@@ -54,6 +54,7 @@ static int is_ours(const char *name)
     return ours && list == dlsym(RTLD_DEFAULT, "ibv_get_device_list");
 }
 
+#ifndef __SANITIZE_ADDRESS__
 /* A library of the program's folder, which loads another one that only its RUNPATH leads to. */
 static void by_run_path(const char *outer)
 {
@@ -66,6 +67,7 @@ static void by_run_path(const char *outer)
     int (*inner)(void) = other ? dlsym(other, "inner") : NULL;
     CHECK(inner && inner() == 47);
 }
+#endif
 
 int main(int count, char **arguments)
 {
@@ -77,7 +79,10 @@ int main(int count, char **arguments)
             printf("%s: %s\n", arguments[index], dlerror());
             failures++;
         }
+    /* AddressSanitizer's own dlopen is in the program, whose RUNPATH counts then. */
+#ifndef __SANITIZE_ADDRESS__
     by_run_path(arguments[1]);
+#endif
     /* What is not there does not load, and the reason names it. */
     CHECK(dlopen("/no/such/folder/libibverbs.so.1", RTLD_NOW) == NULL);
     const char *why = dlerror();

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use softnd_tests::verbs_programs::{Server, free_port, nd_run, run};
+use softnd_tests::verbs_programs::{Server, free_port, nd_run, open_trees, run};
 use softnd_tests::{nd, tool};
 
 /// Returns the output of a program that must succeed.
@@ -303,6 +303,7 @@ fn paths_for_the_program_are_absolute_and_whole() {
         .stdin(Stdio::null())
         .output()
         .unwrap();
+    open_trees(&at);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!said.contains("ld.so"), "{said}");
     let whole = at.join(name);

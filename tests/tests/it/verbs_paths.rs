@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use softnd_tests::c_programs::CProgram;
 use softnd_tests::other_user::OtherUser;
-use softnd_tests::verbs_programs::nd_run;
+use softnd_tests::verbs_programs::{nd_run, open_trees};
 
 /// `nd run`, which makes the tree in this folder.
 fn in_folder(folder: &Path, program: &[&str]) -> Command {
@@ -44,8 +44,7 @@ impl Trees {
 
 impl Drop for Trees {
     fn drop(&mut self) {
-        let mut open = Command::new("chmod");
-        let _ = open.args(["-R", "u+w"]).arg(self.path()).output();
+        open_trees(self.path());
     }
 }
 
