@@ -120,10 +120,10 @@ impl Client {
         let provider = client.class_object(&IID_ND2_PROVIDER);
         client.made(provider, Kind::Provider);
         for id in 0..2 {
-            let adapter_id = client.resolve(id);
+            let adapter_id = client.resolve(provider, id);
             let out = client.data.place(0, size_of::<This>());
             let status = call!(
-                client.pointers[0].this,
+                provider,
                 ProviderTable,
                 open_adapter(&IID_ND2_ADAPTER, adapter_id, out.cast())
             );
@@ -148,12 +148,12 @@ impl Client {
         self.data.read(out)
     }
 
-    fn resolve(&self, adapter: usize) -> u64 {
+    fn resolve(&self, provider: This, adapter: usize) -> u64 {
         let address = self.data.place(usize::MAX, 16);
         self.data.write(address, ipv4(adapter, 0));
         let id = self.data.place(0, size_of::<u64>());
         let status = call!(
-            self.pointers[0].this,
+            provider,
             ProviderTable,
             resolve_address(address.cast(), 16, id.cast())
         );
@@ -563,7 +563,7 @@ impl Client {
                 let which = usize::from(input.octet());
                 self.create(input, Kind::Adapter, |client, _, iid, out| {
                     let id = if which < 128 {
-                        client.resolve(which % 2)
+                        client.resolve(this, which % 2)
                     } else {
                         77
                     };
