@@ -5,7 +5,7 @@ mod entry;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use netdirect::{Affinity, CompletionResult, NotifyType, PendingOverlapped, Result, Status};
+use netdirect::{Affinity, CompletionResult, Error, NotifyType, PendingOverlapped, Result, Status};
 use netdirect_provider::completion_queue::{CompletionQueueLine, ResizeError};
 use parking_lot::Mutex;
 
@@ -13,7 +13,7 @@ use crate::core::{BreakableQueue, Core, QueueUser, QueueUsers};
 use crate::fault_plan;
 use crate::file::File;
 use crate::status::{no_memory, shortage};
-use iwarp_io::cq::{self, HeldResults, Queue, TooManyResults};
+use iwarp_io::cq::{self, CannotResize, HeldResults, Queue};
 use iwarp_io::endpoint::shared_receives::ResultQueue;
 use iwarp_io::faults::Effect;
 use iwarp_io::limited;
@@ -231,8 +231,13 @@ impl CompletionQueueLine for Cq {
     }
 
     fn resize(&self, depth: u32) -> Result<(), ResizeError> {
-        let resized = self.queue.resize(depth);
-        resized.map_err(|TooManyResults| ResizeError::TooSmall)
+        self.queue.resize(depth).map_err(|why| match why {
+            CannotResize::TooMany => ResizeError::TooSmall,
+            CannotResize::OutOfMemory => ResizeError::Other(Error::new(
+                Status::INSUFFICIENT_RESOURCES,
+                "there is no memory for the new depth",
+            )), // CQ-011
+        })
     }
 
     fn notify(&self, kind: NotifyType, request: PendingOverlapped) {

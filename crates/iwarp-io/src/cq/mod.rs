@@ -18,5 +18,5 @@ pub use entry::{Entry, NotifyOn, Reason, Word};
 pub use held_results::HeldResults;
 pub use queue::{CompletedNotifies, Queue};
 pub use removable::RemovableQueue;
-pub use ring::{GREATEST_DEPTH, TooManyResults};
+pub use ring::{CannotResize, GREATEST_DEPTH};
 pub use untaken::{Untaken, each_run};

@@ -7,7 +7,7 @@
 use std::collections::TryReserveError;
 use std::num::NonZeroU32;
 
-use super::ring::{Ring, TooManyResults};
+use super::ring::{CannotResize, Ring};
 use super::{Entry, NotifyOn, Reason};
 use crate::sync::{AtomicU32, Mutex, Ordering};
 
@@ -119,8 +119,7 @@ impl<E: Entry, R> Queue<E, R> {
     ///
     /// # Errors
     ///
-    /// [`TryReserveError`] if there is not enough memory for a queue. Memory for more results than a queue begins with is made when they
-    /// are placed; where there is none, the queue is overrun.
+    /// [`TryReserveError`] if there is not enough memory for `depth` results.
     pub fn new(depth: u32) -> Result<Self, TryReserveError> {
         Ok(Self {
             ring: Ring::new(depth)?,
@@ -248,13 +247,13 @@ impl<E: Entry, R> Queue<E, R> {
     ///
     /// # Errors
     ///
-    /// [`TooManyResults`] if more are queued; the depth is as it was then.
-    pub fn resize(&self, depth: u32) -> Result<(), TooManyResults> {
+    /// See [`CannotResize`]; the depth is as it was then.
+    pub fn resize(&self, depth: u32) -> Result<(), CannotResize> {
         self.ring.resize(depth, 0)
     }
 
     /// As [`resize`](Self::resize), where this many results count that are not in the queue any more.
-    pub(super) fn resize_besides(&self, depth: u32, results: usize) -> Result<(), TooManyResults> {
+    pub(super) fn resize_besides(&self, depth: u32, results: usize) -> Result<(), CannotResize> {
         self.ring.resize(depth, results as u64)
     }
 

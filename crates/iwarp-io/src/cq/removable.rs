@@ -10,7 +10,7 @@
 use std::collections::{TryReserveError, VecDeque};
 use std::ops::Deref;
 
-use super::ring::TooManyResults;
+use super::ring::CannotResize;
 use super::{Entry, Queue};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
@@ -143,7 +143,7 @@ impl<E: Entry<Result: Copy + Default>, R> RemovableQueue<E, R> {
     /// # Errors
     ///
     /// See [`Queue::resize`].
-    pub fn resize(&self, depth: u32) -> Result<(), TooManyResults> {
+    pub fn resize(&self, depth: u32) -> Result<(), CannotResize> {
         let aside = self.aside.lock();
         self.queue.resize_besides(depth, aside.len())
     }

@@ -7,11 +7,12 @@
 //! away. A placer uses a slot again only after it has seen `head` move over the slot. A taker stops at a slot that is claimed and not
 //! published yet; it takes the results behind that slot later.
 //!
-//! Slots are in arrays whose lengths are powers of two. The depth is only a limit: a deep queue begins with an array of [`FIRST`], and a
-//! placer that finds the array full makes a longer one, so that the memory follows the number of results that wait at once. Placers
-//! continue in the longer array from then on, takers once the shorter one is empty. So no result is moved, no taker has to stop, and
-//! nothing is lost; only placers that find the array full take a lock. The ring keeps its arrays until it is dropped, which at most doubles
-//! the memory of the longest array. A queue that shrinks keeps its array.
+//! Slots are in arrays whose lengths are powers of two. A deep queue begins with an array of at most 2^[`FIRST`] slots, and a placer that
+//! finds the array full makes a longer one, so that the memory in use follows the number of results that wait at once. Memory for the depth
+//! is reserved from the start, so that this cannot fail; the system gives pages only to what was used. Placers continue in the longer array
+//! from then on, takers once the shorter one is empty. So no result is moved, no taker has to stop, and nothing is lost; only placers that
+//! find the array full take a lock. The ring keeps its arrays until it is dropped, which at most doubles the memory of the longest array. A
+//! queue that shrinks keeps its array.
 
 use std::collections::TryReserveError;
 use std::sync::OnceLock;
@@ -34,9 +35,20 @@ const _: () = assert!(GREATEST_DEPTH.is_power_of_two() && ARRAYS < 1 << ARRAY_BI
 const TAG: u64 = (1 << TURN_SHIFT) - 1;
 const TURN_SHIFT: u32 = 4;
 
-/// The depth of a queue was not changed, because more results are queued than the new depth holds.
+/// The reason why the depth of a queue was not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TooManyResults;
+pub enum CannotResize {
+    /// More results are queued than the new depth holds.
+    TooMany,
+    /// There is no memory for the new depth.
+    OutOfMemory,
+}
+
+impl From<TryReserveError> for CannotResize {
+    fn from(_: TryReserveError) -> Self {
+        Self::OutOfMemory
+    }
+}
 
 /// A word that threads write to often has separate cache lines: two, because processors fetch lines in pairs.
 #[derive(Debug)]
@@ -103,6 +115,13 @@ impl<W> Slot<W> {
     }
 }
 
+/// Memory for an array.
+fn reserve<W>(array: usize) -> Result<Vec<Slot<W>>, TryReserveError> {
+    let mut slots = Vec::new();
+    slots.try_reserve_exact(1 << array)?;
+    Ok(slots)
+}
+
 #[derive(Debug)]
 struct Array<W> {
     slots: Box<[Slot<W>]>,
@@ -116,13 +135,16 @@ const ENDLESS: u64 = 0;
 
 impl<W: Default> Array<W> {
     fn new(array: usize) -> Result<Self, TryReserveError> {
-        let mut slots = Vec::new();
-        slots.try_reserve_exact(1 << array)?;
+        Ok(Self::of(reserve(array)?, array))
+    }
+
+    /// The array in memory that was reserved for it, or for a longer one.
+    fn of(mut slots: Vec<Slot<W>>, array: usize) -> Self {
         slots.resize_with(1 << array, Slot::default);
-        Ok(Self {
+        Self {
             slots: slots.into(),
             end: AtomicU64::new(ENDLESS),
-        })
+        }
     }
 
     /// Returns true if the array has no successor.
@@ -147,8 +169,9 @@ pub(super) struct Ring<E: Entry> {
     solicited: Line<AtomicU64>,
     depth: AtomicU64,
     arrays: [OnceLock<Array<E::Words>>; ARRAYS],
-    /// Taken to change the depth and to continue in a longer array.
-    growing: Mutex<()>,
+    /// Memory for the longest array that the depth needs, while the ring is in a shorter one. Locked to change the depth and to continue in a
+    /// longer array.
+    reserved: Mutex<Vec<Slot<E::Words>>>,
 }
 
 /// The index of the array for a depth.
@@ -159,7 +182,12 @@ fn array_for(depth: u32) -> usize {
 impl<E: Entry> Ring<E> {
     /// A ring for `depth` results, at least one and at most [`GREATEST_DEPTH`].
     pub(super) fn new(depth: u32) -> Result<Self, TryReserveError> {
-        let start = Place::new(0, array_for(depth).min(FIRST));
+        let longest = array_for(depth);
+        let start = Place::new(0, longest.min(FIRST));
+        let reserved = match longest > start.array() {
+            true => reserve(longest)?,
+            false => Vec::new(),
+        };
         let mut arrays = [const { OnceLock::new() }; ARRAYS];
         arrays[start.array()] = OnceLock::from(Array::new(start.array())?);
         Ok(Self {
@@ -168,7 +196,7 @@ impl<E: Entry> Ring<E> {
             solicited: Line(AtomicU64::new(0)),
             depth: AtomicU64::new(depth.into()),
             arrays,
-            growing: Mutex::new(()),
+            reserved: Mutex::new(reserved),
         })
     }
 
@@ -361,18 +389,22 @@ impl<E: Entry> Ring<E> {
     }
 
     /// See [`Queue::resize`](super::Queue::resize). `besides` is a number of results that are elsewhere and count as well.
-    pub(super) fn resize(&self, depth: u32, besides: u64) -> Result<(), TooManyResults> {
-        let _alone = self.growing.lock();
-        let tail = Place(self.tail.0.load(Ordering::Acquire)).number();
-        if tail.saturating_sub(self.taken()) + besides > depth.into() {
-            return Err(TooManyResults);
+    pub(super) fn resize(&self, depth: u32, besides: u64) -> Result<(), CannotResize> {
+        let mut reserved = self.reserved.lock();
+        let tail = Place(self.tail.0.load(Ordering::Acquire));
+        if tail.number().saturating_sub(self.taken()) + besides > depth.into() {
+            return Err(CannotResize::TooMany);
+        }
+        let longest = array_for(depth);
+        if longest > tail.array() && reserved.capacity() < 1 << longest {
+            *reserved = reserve(longest)?;
         }
         self.depth.store(depth.into(), Ordering::Relaxed);
         Ok(())
     }
 
     /// The array that ends at `full` has no room for `wanted` results. Makes placers continue in one that has, as far as the depth permits.
-    /// Returns the tail of the moment, or `None` if the array is as long as the depth needs, or if there is no memory for a longer one.
+    /// Returns the tail of the moment, or `None` if the array is as long as the depth needs.
     #[cold]
     fn grow(&self, full: Place, wanted: usize) -> Option<Place> {
         let longest = || {
@@ -382,24 +414,31 @@ impl<E: Entry> Ring<E> {
         if longest() <= full.array() {
             return None;
         }
-        let _alone = self.growing.lock();
+        let mut reserved = self.reserved.lock();
         let tail = Place(self.tail.0.load(Ordering::Acquire));
         if tail.array() > full.array() {
             return Some(tail); // another placer was quicker
         }
         let needed = tail.number().saturating_sub(self.taken()) + wanted as u64;
         let needed = u32::try_from(needed).unwrap_or(GREATEST_DEPTH);
-        let array = array_for(needed.min(GREATEST_DEPTH)).clamp(tail.array() + 1, longest());
-        self.go_on_in(array).ok()
+        let longest = longest();
+        if longest <= tail.array() {
+            return None; // the depth has changed meanwhile
+        }
+        let array = array_for(needed.min(GREATEST_DEPTH)).clamp(tail.array() + 1, longest);
+        if array < longest
+            && let Ok(made) = Array::new(array)
+        {
+            return Some(self.go_on_in(array, made));
+        }
+        let made = Array::of(std::mem::take(&mut *reserved), longest);
+        Some(self.go_on_in(longest, made))
     }
 
     /// Makes placers continue in a longer array. Returns the tail of the moment. Called by one thread at a time.
-    fn go_on_in(&self, array: usize) -> Result<Place, TryReserveError> {
+    fn go_on_in(&self, array: usize, made: Array<E::Words>) -> Place {
         let mut tail = Place(self.tail.0.load(Ordering::Acquire));
-        if self.arrays[array].get().is_none() {
-            let made = Array::new(array)?;
-            self.arrays[array].get_or_init(|| made);
-        }
+        self.arrays[array].get_or_init(|| made);
         loop {
             let next = tail.moved(array);
             // Stored before the tail moves, so that every thread that finds the new array in use also finds its first place.
@@ -409,7 +448,7 @@ impl<E: Entry> Ring<E> {
                     .0
                     .compare_exchange(tail.0, next.0, Ordering::AcqRel, Ordering::Acquire);
             match moved {
-                Ok(_) => return Ok(next),
+                Ok(_) => return next,
                 Err(now) => tail = Place(now),
             }
         }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
-use iwarp_io::cq::TooManyResults;
+use iwarp_io::cq::CannotResize;
 use iwarp_io::endpoint::shared_receives::ResultQueue;
 use iwarp_io::limited;
 use iwarp_io::progress::domain::Domain;
@@ -205,14 +205,15 @@ impl CompletionQueue {
     ///
     /// # Errors
     ///
-    /// EINVAL if the depth is 0, above the device's limit or below the number of completions in the queue.
+    /// EINVAL if the depth is 0, above the device's limit or below the number of completions in the queue; ENOMEM.
     pub fn resize(&self, depth: u32) -> Result<()> {
         check_depth(depth)?;
-        self.queue.resize(depth).map_err(|TooManyResults| {
-            Error::new(
+        self.queue.resize(depth).map_err(|why| match why {
+            CannotResize::TooMany => Error::new(
                 Errno::INVAL,
                 "more completions are queued than the new depth holds: poll first",
-            )
+            ),
+            CannotResize::OutOfMemory => no_memory(),
         })?;
         self.depth.store(depth, Ordering::Relaxed);
         Ok(())

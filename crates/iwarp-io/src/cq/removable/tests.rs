@@ -33,7 +33,7 @@ fn what_was_removed_leaves_room_and_the_rest_stays_in_order() {
     place(&queue, 8..12);
     assert_eq!(take(&queue, 3), [0, 2, 4]);
     assert_eq!(queue.taken(), 6);
-    assert_eq!(queue.resize(4), Err(TooManyResults));
+    assert_eq!(queue.resize(4), Err(CannotResize::TooMany));
     queue.resize(5).unwrap();
     // From both places.
     assert_eq!(take(&queue, 3), [6, 8, 9]);

@@ -78,10 +78,10 @@ proptest! {
 fn depth_is_exact_after_growing_and_shrinking() {
     let ring = Ring::new(5).unwrap();
     assert_eq!(place(&ring, 0..8), 5);
-    assert_eq!(ring.resize(4, 0), Err(TooManyResults));
+    assert_eq!(ring.resize(4, 0), Err(CannotResize::TooMany));
     ring.resize(1000, 0).unwrap();
     assert_eq!(place(&ring, 5..1010), 995);
-    assert_eq!(ring.resize(999, 0), Err(TooManyResults));
+    assert_eq!(ring.resize(999, 0), Err(CannotResize::TooMany));
     assert_eq!(take(&ring, 997), Vec::from_iter(0..997));
     ring.resize(3, 0).unwrap();
     assert_eq!(place(&ring, 1000..1001), 0);
