@@ -198,7 +198,10 @@ pub(crate) const BEHAVIOUR: Table = &[
     (Break::PoolCancelForgotten, &["SRQ-020.canceled"]),
     (Break::PoolContextCut, &["SRQ-031.empty"]),
     (Break::SlotFreeEarly, &["QP-013.taken", "QP-028.taken"]),
-    (pool(PoolDeed::SlotFreeEarly), &["SRQ-029.taken"]),
+    (
+        pool(PoolDeed::SlotFreeEarly),
+        &["IW-021.waiting", "SRQ-029.taken"],
+    ),
     (
         pool(PoolDeed::EmptyEndsConnection),
         &["QP-013.full", "IW-027.empty", "IW-021.waiting"],
