@@ -9,12 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use rdma_buffer::environment;
+use rdma_buffer::{environment, forks};
 use softverbs::{
     Cancellation, CaptureOptions, Device, DeviceKind, Error, Process, ProcessOptions, Result,
 };
 
-use crate::border::{PerProcess, at_exit, cancellation, end_waits, finish_explaining, watch_forks};
+use crate::border::{
+    PerProcess, at_exit, cancellation, end_waits, finish_explaining, watch_descriptors,
+};
 
 /// How long the end of the program may take.
 const EXIT_WITHIN: Duration = Duration::from_secs(2);
@@ -43,7 +45,8 @@ pub(crate) fn process() -> Result<Arc<Process>> {
 fn watch() {
     static IS_WATCHED: AtomicBool = AtomicBool::new(false);
     if !IS_WATCHED.load(Ordering::Acquire) {
-        watch_forks();
+        forks::watch();
+        watch_descriptors();
         at_exit(finish);
         IS_WATCHED.store(true, Ordering::Release);
     }

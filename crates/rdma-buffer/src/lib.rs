@@ -5,13 +5,14 @@
 //! that count as a device's access; [`copy_in`] has the details. This crate is the one place for the rule and for the `unsafe`
 //! code that it needs.
 //!
-//! As the lowest crate of the libraries it also has the one way to their variables of the [`environment`].
+//! As the lowest crate of the libraries it also has the one way to their variables of the [`environment`], and counts [`forks`].
 
 mod buffer;
 mod copy;
 pub mod environment;
 mod error;
 mod extent;
+pub mod forks;
 mod usable;
 
 pub use buffer::Buffer;

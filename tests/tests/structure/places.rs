@@ -66,7 +66,8 @@ const RULES: &[Rule] = &[
             "netdirect-com/src/import/file.rs",
             // Errno, the readiness of rdma-core's descriptors, and the addresses that devices have.
             "netdirect-verbs/src",
-            // The system's word on memory.
+            // The system's word on memory, and forks.
+            "rdma-buffer/src/forks.rs",
             "rdma-buffer/src/usable.rs",
         ],
     },
@@ -344,6 +345,7 @@ const UNSAFE: &[&str] = &[
     "rdma-buffer/src/copy/processor.rs",
     // What the kernel says of the program's rights.
     "rdma-buffer/src/environment.rs",
+    "rdma-buffer/src/forks.rs",
     "rdma-buffer/src/usable.rs",
 ];
 

@@ -1,28 +1,13 @@
-//! Forks: how many lie behind this process, and state that a child does not take over.
+//! State that the child of a fork does not take over, and the descriptors that end its waits.
 //!
 //! Another thread of the parent may hold a lock at the moment of the fork. That thread does not exist in the child, so the lock would stay
 //! locked there. So statics with locks are [`PerProcess`].
 
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-static FORKS: AtomicU32 = AtomicU32::new(0);
-
-/// Returns the number of forks between this process and the one that has loaded the library. Only equal or not equal matters: a fork may
-/// count twice.
-pub(crate) fn forked() -> u32 {
-    FORKS.load(Ordering::Relaxed)
-}
-
-extern "C" fn in_child() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
-}
-
-/// Counts forks from now on.
-pub(crate) fn watch_forks() {
-    // SAFETY: the function is part of a library that is never unloaded (`-z nodelete`), and it only counts.
-    let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-}
+use rdma_buffer::forks::forked;
 
 /// A value that the child of a fork has for itself. It begins with the default there, and leaves its parent's as it is.
 pub(crate) struct PerProcess<T>(AtomicPtr<OfOneProcess<T>>);
@@ -64,6 +49,71 @@ impl<T: Default + Send + Sync + 'static> PerProcess<T> {
     }
 }
 
+/// The descriptors of event channels below 65,536, a bit each. A child that polls one of its parent's would wait for ever, for example a
+/// server that calls `daemon` after it has begun to listen.
+static SHOWN: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+
+fn bit_of(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
+    let fd = usize::try_from(fd).ok()?;
+    let word = SHOWN.get(fd / 64)?;
+    Some((word, 1 << (fd % 64)))
+}
+
+/// A descriptor of an event channel that the program sees, as long as this exists.
+pub(crate) struct ShownDescriptor(RawFd);
+
+impl ShownDescriptor {
+    /// The descriptor of a channel.
+    pub(crate) fn new(descriptor: Option<BorrowedFd<'_>>) -> Self {
+        let fd = descriptor.map_or(-1, |fd| fd.as_raw_fd());
+        if let Some((word, bit)) = bit_of(fd) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        Self(fd)
+    }
+
+    /// The number; -1 if there is no descriptor.
+    pub(crate) fn number(&self) -> RawFd {
+        self.0
+    }
+}
+
+impl Drop for ShownDescriptor {
+    fn drop(&mut self) {
+        if let Some((word, bit)) = bit_of(self.0) {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+}
+
+/// In the child, the descriptors of its parent's channels become readable for ever: the program's call then says what is wrong. The parent's
+/// own descriptors stay as they are.
+extern "C" fn wake_child() {
+    // SAFETY: the call has no requirements.
+    let readable = unsafe { libc::eventfd(1, libc::EFD_CLOEXEC) };
+    if readable < 0 {
+        return;
+    }
+    for (word, from) in SHOWN.iter().zip((0..).step_by(64)) {
+        let mut bits = word.swap(0, Ordering::Relaxed);
+        while bits != 0 {
+            let fd = from + bits.trailing_zeros().cast_signed();
+            // SAFETY: the call has no requirements on numbers; the child never uses its parent's object that has this descriptor.
+            unsafe { libc::dup3(readable, fd, libc::O_CLOEXEC) };
+            bits &= bits - 1;
+        }
+    }
+    // SAFETY: this function has made the descriptor, and nothing else knows of it.
+    unsafe { libc::close(readable) };
+}
+
+/// Has children of forks wake up what waits there.
+pub(crate) fn watch_descriptors() {
+    // SAFETY: the function is part of a library that is never unloaded (`-z nodelete`). It makes system calls alone, as the child of a
+    // process with several threads may.
+    let _ = unsafe { libc::pthread_atfork(None, None, Some(wake_child)) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,7 +126,7 @@ mod tests {
         let mut of_parent = VALUE.get().lock().unwrap();
         *of_parent = 1;
         assert!(VALUE.get().try_lock().is_err());
-        in_child();
+        rdma_buffer::forks::count_one();
         assert!(VALUE.get_if().is_none());
         assert_eq!(*VALUE.get().try_lock().unwrap(), 0);
         *of_parent = 2;

@@ -16,7 +16,7 @@ mod signals;
 
 pub(crate) use cancellation::cancellable;
 pub(crate) use explain::{explain, finish as finish_explaining};
-pub(crate) use forks::{PerProcess, forked, watch_forks};
+pub(crate) use forks::{PerProcess, ShownDescriptor, watch_descriptors};
 pub(crate) use guard::{code, code_quick, guarded, guarded_quick, minus_one, null, set_errno};
 pub(crate) use names::{code_of, look_up};
 pub(crate) use object::{Facade, Handle, Kept, Object, at_exit};

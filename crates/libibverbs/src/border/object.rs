@@ -7,7 +7,7 @@ use std::ptr;
 
 use softverbs::{Errno, Error};
 
-use super::forked;
+use rdma_buffer::forks::forked;
 
 /// The object behind the octets that C programs see.
 pub(crate) trait Facade: Send + Sync + Sized + 'static {

@@ -1,7 +1,6 @@
 //! Completion channels.
 
 use std::ffi::{c_int, c_void};
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use softverbs::CompletionChannel;
@@ -9,14 +8,17 @@ use softverbs::CompletionChannel;
 use super::objects::{Channel, Context, Cq};
 use crate::abi::describe::Zeroed;
 use crate::abi::objects::ibv_comp_channel;
-use crate::border::{Handle, Output, cancellable, code, guarded_quick, minus_one, null};
+use crate::border::{
+    Handle, Output, ShownDescriptor, cancellable, code, guarded_quick, minus_one, null,
+};
 
 /// Makes the structure of a channel.
 pub(crate) fn show(context: Handle<Context>, channel: Arc<CompletionChannel>) -> Handle<Channel> {
     let mut c = ibv_comp_channel::zeroed();
     c.context = context.raw();
-    c.fd = channel.descriptor().map_or(-1, |fd| fd.as_raw_fd());
-    Handle::new(c, Channel(channel))
+    let shown = ShownDescriptor::new(channel.descriptor());
+    c.fd = shown.number();
+    Handle::new(c, Channel(channel, shown))
 }
 
 pub(crate) extern "C" fn create(context: Handle<Context>) -> Handle<Channel> {

@@ -1,7 +1,6 @@
 //! Opened devices, and their asynchronous events.
 
 use std::ffi::{c_int, c_void};
-use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use softverbs::{AsyncEvent, AsyncEventKind, Result};
@@ -13,7 +12,9 @@ use crate::abi::constants::{
     IBV_EVENT_SRQ_LIMIT_REACHED,
 };
 use crate::abi::objects::ibv_async_event;
-use crate::border::{Handle, InOut, Output, PerProcess, cancellable, guarded, minus_one, null};
+use crate::border::{
+    Handle, InOut, Output, PerProcess, ShownDescriptor, cancellable, guarded, minus_one, null,
+};
 use crate::process;
 
 /// Makes the structure of an opened device.
@@ -25,8 +26,9 @@ pub(crate) fn show(
     c.context.device = device.raw();
     // No call of the program goes to the kernel by this descriptor; some programs print it, or poll it in vain.
     c.context.cmd_fd = -1;
-    c.context.async_fd = context.descriptor().map_or(-1, |fd| fd.as_raw_fd());
-    let handle = Handle::new(c, Context(context));
+    let shown = ShownDescriptor::new(context.descriptor());
+    c.context.async_fd = shown.number();
+    let handle = Handle::new(c, Context(context, shown));
     handle.get()?.rust().0.tag().set(handle.tag());
     Ok(handle)
 }

@@ -14,7 +14,7 @@ use crate::abi::device::PaddedDevice;
 use crate::abi::objects::{
     ibv_comp_channel, ibv_cq_ex, ibv_mr, ibv_pd, ibv_qp_ex, ibv_srq, ibv_td,
 };
-use crate::border::Facade;
+use crate::border::{Facade, ShownDescriptor};
 
 /// A device: its place in the list.
 pub(crate) struct Device {
@@ -27,7 +27,10 @@ impl Facade for Device {
 }
 
 /// An opened device.
-pub(crate) struct Context(pub(crate) Arc<softverbs::Context>);
+pub(crate) struct Context(
+    pub(crate) Arc<softverbs::Context>,
+    #[expect(dead_code, reason = "dropped with the object")] pub(crate) ShownDescriptor,
+);
 
 impl Facade for Context {
     type C = verbs_context;
@@ -57,7 +60,10 @@ impl Facade for Mr {
     type C = ibv_mr;
 }
 
-pub(crate) struct Channel(pub(crate) Arc<CompletionChannel>);
+pub(crate) struct Channel(
+    pub(crate) Arc<CompletionChannel>,
+    #[expect(dead_code, reason = "dropped with the object")] pub(crate) ShownDescriptor,
+);
 
 impl Facade for Channel {
     type C = ibv_comp_channel;

@@ -14,6 +14,9 @@ pub(super) trait Answer {
 
     /// The result for the client in place of a panic.
     fn broken() -> Self::C;
+
+    /// The result for the child of a fork, whose parent has the object.
+    fn of_parent() -> Self::C;
 }
 
 impl Answer for Result<()> {
@@ -32,6 +35,10 @@ impl Answer for Result<()> {
     fn broken() -> Status {
         Status::INTERNAL_ERROR
     }
+
+    fn of_parent() -> Status {
+        Status::DEVICE_REMOVED
+    }
 }
 
 impl Answer for Result<Started> {
@@ -48,6 +55,10 @@ impl Answer for Result<Started> {
     fn broken() -> Status {
         Status::INTERNAL_ERROR
     }
+
+    fn of_parent() -> Status {
+        Status::DEVICE_REMOVED
+    }
 }
 
 impl Answer for Status {
@@ -59,6 +70,10 @@ impl Answer for Status {
 
     fn broken() -> Self {
         Self::INTERNAL_ERROR
+    }
+
+    fn of_parent() -> Self {
+        Self::DEVICE_REMOVED
     }
 }
 
@@ -72,6 +87,10 @@ macro_rules! numbers {
             }
 
             fn broken() -> Self {
+                0
+            }
+
+            fn of_parent() -> Self {
                 0
             }
         })*

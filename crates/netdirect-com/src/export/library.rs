@@ -67,6 +67,7 @@ static FACTORY: ClassFactoryTable = ClassFactoryTable {
 impl Class for Factory {
     type Table = ClassFactoryTable;
     const INTERFACES: &'static [Guid] = &[IID_CLASS_FACTORY];
+    const OUTLIVES_FORKS: bool = true;
 
     no_more!();
 

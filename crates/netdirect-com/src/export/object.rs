@@ -8,6 +8,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use netdirect::{Adapter, Error, Result, Status};
+use rdma_buffer::forks::{self, forked};
 
 use super::alive::ALIVE;
 use super::guard::{Answer, guarded};
@@ -44,6 +45,9 @@ pub(super) trait Class: Send + Sync + Sized + 'static {
         None
     }
 
+    /// In the child of a fork the object goes on: it has no state of the parent's adapters.
+    const OUTLIVES_FORKS: bool = false;
+
     /// The client has given back its last reference.
     fn release(self) {}
 }
@@ -58,6 +62,8 @@ pub(super) struct Object<C: Class> {
     class_is: TypeId,
     /// The references of the client.
     references: AtomicU32,
+    /// The forks behind the process that has made the object.
+    forks: u32,
     class: C,
 }
 
@@ -86,12 +92,14 @@ impl<C: Class> Object<C> {
         if iid != IID_IUNKNOWN && !C::INTERFACES.contains(&iid) {
             return Err(no_interface(iid));
         }
+        forks::watch();
         ALIVE.fetch_add(1, Ordering::Relaxed);
         let object = Box::new(Self {
             table: C::table(),
             more: C::more(),
             class_is: TypeId::of::<C>(),
             references: AtomicU32::new(1),
+            forks: forked(),
             class,
         });
         Ok(Box::into_raw(object).cast())
@@ -106,6 +114,17 @@ impl<C: Class> Object<C> {
         // SAFETY: the contract of this function; objects are shared only.
         let object = unsafe { &*this.cast::<Self>() };
         &object.class
+    }
+
+    /// Returns true in a process that has forked since the object was made: the object is its parent's.
+    ///
+    /// # Safety
+    ///
+    /// As [`of`](Self::of).
+    pub(super) unsafe fn is_of_parent(this: This) -> bool {
+        // SAFETY: the contract of this function; objects are shared only.
+        let object = unsafe { &*this.cast::<Self>() };
+        !C::OUTLIVES_FORKS && object.forks != forked()
     }
 
     /// The main interface pointer of an object whose second one is `more`.
@@ -205,7 +224,8 @@ unsafe extern "system" fn release<C: Class>(this: This) -> u32 {
     // SAFETY: the object is alive, since the client has the reference that it gives back.
     let references = unsafe { &*references };
     let left = references.fetch_sub(1, Ordering::AcqRel) - 1;
-    if left == 0 {
+    // SAFETY: as above. A child leaves what belongs to its parent as it is.
+    if left == 0 && !unsafe { Object::<C>::is_of_parent(this) } {
         // SAFETY: `create` has made the box, and this was the last reference.
         let object = unsafe { Box::from_raw(this.cast::<Object<C>>()) };
         guarded(None, || {
@@ -276,10 +296,15 @@ impl Interface {
             unsafe { release(object) };
             return Err(wrong("an object of another kind"));
         }
-        Ok(Argument {
+        let argument = Argument {
             object,
             class: PhantomData,
-        })
+        };
+        // SAFETY: the object is of this class, and `argument` has a reference.
+        if unsafe { Object::<C>::is_of_parent(object) } {
+            return Err(of_parent());
+        }
+        Ok(argument)
     }
 }
 
@@ -292,8 +317,28 @@ impl Passed for Interface {
 }
 
 /// Calls a method of a class for a function of its table.
-pub(super) fn call<C: Class, A: Answer>(object: &C, method: impl FnOnce(&C) -> A) -> A::C {
+///
+/// # Safety
+///
+/// As [`Object::of`].
+pub(super) unsafe fn call<C: Class, A: Answer>(this: This, method: impl FnOnce(&C) -> A) -> A::C {
+    // SAFETY: the contract of this function.
+    if unsafe { Object::<C>::is_of_parent(this) } {
+        tracing::debug!("{}", of_parent());
+        return A::of_parent();
+    }
+    // SAFETY: the contract of this function.
+    let object = unsafe { Object::<C>::of(this) };
     guarded(object.adapter(), || method(object))
+}
+
+/// The threads that serve the object do not exist in this process.
+#[cold]
+fn of_parent() -> Error {
+    Error::new(
+        Status::DEVICE_REMOVED,
+        "the object belongs to the process that has forked: open an adapter in this one",
+    )
 }
 
 /// A function of a table that calls a method of a class. With `more`, of the table of its second interface.
@@ -310,14 +355,14 @@ macro_rules! method {
             $($arg: <$type as $crate::export::pointers::Passed>::Raw,)*
         ) -> <$ret as $crate::export::guard::Answer>::C {
             let this = $main(this);
-            // SAFETY: a client calls the function in the table of an object of this class, and has a reference (export, "the promise of
-            // clients").
-            let object = unsafe { $crate::export::object::Object::<$class>::of(this) };
             $(
                 // SAFETY: the promise of clients.
                 let $arg = unsafe { <$type as $crate::export::pointers::Passed>::passed($arg) };
             )*
-            $crate::export::object::call(object, |object: &$class| -> $ret { object.$method($($arg),*) })
+            let method = |object: &$class| -> $ret { object.$method($($arg),*) };
+            // SAFETY: a client calls the function in the table of an object of this class, and has a reference (export, "the promise of
+            // clients").
+            unsafe { $crate::export::object::call(this, method) }
         }
         function
     }};

@@ -75,8 +75,7 @@ pub(super) const fn overlapped<T: Kind + ?Sized>() -> OverlappedTable {
     unsafe extern "system" fn cancel<T: Kind + ?Sized>(this: This) -> Status {
         // SAFETY: a client calls the function in the table of an object of this class, and has a reference (export, "the promise of
         // clients").
-        let object = unsafe { Object::<ObjectWithRequests<T>>::of(this) };
-        super::object::call(object, ObjectWithRequests::cancel)
+        unsafe { super::object::call(this, ObjectWithRequests::<T>::cancel) }
     }
     OverlappedTable {
         unknown: unknown::<ObjectWithRequests<T>>(),

@@ -37,6 +37,7 @@ static EXTENSION: ProviderExtensionTable = ProviderExtensionTable {
 impl Class for ProviderObject {
     type Table = ProviderTable;
     const INTERFACES: &'static [Guid] = &[IID_ND2_PROVIDER];
+    const OUTLIVES_FORKS: bool = true;
 
     type More = ProviderExtensionTable;
     const MORE: Option<Guid> = Some(IID_PROVIDER_EXTENSION);

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -72,7 +73,7 @@ impl Tcp {
                 io::Error::new(io::ErrorKind::InvalidInput, what)
             })?;
         }
-        Ok(Bound(socket, self.boundaries))
+        Ok(Bound(EndingSocket::new(socket), self.boundaries))
     }
 }
 
@@ -99,13 +100,54 @@ fn release(socket: &impl AsFd) {
     let _ = rustix::net::sockopt::set_socket_reuseaddr(socket, true);
 }
 
+/// A socket that ends when this is dropped, even if the child of a fork holds its descriptor: nobody can connect to it any more, an attempt
+/// to connect is given up, and its port can be bound again. Closing the descriptor alone would do this only when the child closes it too.
+#[derive(Debug)]
+struct EndingSocket(Option<Socket>);
+
+impl EndingSocket {
+    fn new(socket: Socket) -> Self {
+        Self(Some(socket))
+    }
+
+    /// The socket, which goes on.
+    fn take(mut self) -> Socket {
+        self.0.take().expect("taken once")
+    }
+}
+
+impl Deref for EndingSocket {
+    type Target = Socket;
+
+    fn deref(&self) -> &Socket {
+        self.0.as_ref().expect("taken with the value itself")
+    }
+}
+
+impl Drop for EndingSocket {
+    fn drop(&mut self) {
+        if let Some(socket) = &self.0 {
+            release(socket);
+            // Fails if the socket is only bound.
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
+    }
+}
+
+/// Resets a connection, even if the child of a fork holds its descriptor.
+fn reset(socket: &impl AsFd) {
+    let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+    // Where the system does not reset a connection for this, it does when the descriptor is closed.
+    let _ = rustix::net::connect_unspec(socket);
+}
+
 fn no_address() -> io::Error {
     io::Error::other("the address of a socket is neither IPv4 nor IPv6")
 }
 
 /// A bound socket.
 #[derive(Debug)]
-pub struct Bound(Socket, Boundaries);
+pub struct Bound(EndingSocket, Boundaries);
 
 impl Bound {
     pub(in crate::transport) fn local(&self) -> io::Result<SocketAddr> {
@@ -132,11 +174,11 @@ impl Bound {
 
 /// A socket that connects.
 #[derive(Debug)]
-pub struct Dialer(Socket, Boundaries);
+pub struct Dialer(EndingSocket, Boundaries);
 
 impl Dialer {
     pub(in crate::transport) fn id(&self) -> SourceId<'_> {
-        Watch::<Set>::id(&self.0)
+        Watch::<Set>::id(&*self.0)
     }
 
     pub(in crate::transport) fn is_connected(&self, edges: Edges) -> io::Result<bool> {
@@ -154,21 +196,21 @@ impl Dialer {
     }
 
     pub(in crate::transport) fn into_wire(self) -> io::Result<Wire> {
-        Wire::new(self.0, self.1)
+        Wire::new(self.0.take(), self.1)
     }
 
     pub(in crate::transport) fn reset(self) {
-        let _ = self.0.set_linger(Some(Duration::ZERO));
+        reset(&*self.0);
     }
 }
 
 /// A socket that listens.
 #[derive(Debug)]
-pub struct Listener(Socket, Boundaries);
+pub struct Listener(EndingSocket, Boundaries);
 
 impl Listener {
     pub(in crate::transport) fn id(&self) -> SourceId<'_> {
-        Watch::<Set>::id(&self.0)
+        Watch::<Set>::id(&*self.0)
     }
 
     pub(in crate::transport) fn accept(&self) -> io::Result<Wire> {
@@ -184,7 +226,7 @@ impl Listener {
     }
 
     pub(in crate::transport) fn is_somebody_there(&self) -> bool {
-        is_reported(&self.0, PollFlags::IN)
+        is_reported(&*self.0, PollFlags::IN)
     }
 }
 
@@ -371,7 +413,8 @@ impl Wire {
     }
 
     pub(in crate::transport) fn reset(self) {
-        self.break_off();
+        release(&self.tcp);
+        reset(&self.tcp);
     }
 }
 

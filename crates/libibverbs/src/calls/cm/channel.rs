@@ -1,15 +1,17 @@
 //! Event channels.
 
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use softverbs::{EventChannel, Result};
 
 use crate::abi::cm::rdma_event_channel;
-use crate::border::{Facade, Handle, guarded, null};
+use crate::border::{Facade, Handle, ShownDescriptor, guarded, null};
 use crate::process;
 
-pub(crate) struct CmChannel(pub(crate) Arc<EventChannel>);
+pub(crate) struct CmChannel(
+    pub(crate) Arc<EventChannel>,
+    #[expect(dead_code, reason = "dropped with the object")] ShownDescriptor,
+);
 
 impl Facade for CmChannel {
     type C = rdma_event_channel;
@@ -17,8 +19,9 @@ impl Facade for CmChannel {
 
 /// Makes the structure of a channel.
 pub(crate) fn show(channel: Arc<EventChannel>) -> Result<Handle<CmChannel>> {
-    let fd = channel.descriptor().map_or(-1, |fd| fd.as_raw_fd());
-    let handle = Handle::new(rdma_event_channel { fd }, CmChannel(channel));
+    let shown = ShownDescriptor::new(channel.descriptor());
+    let fd = shown.number();
+    let handle = Handle::new(rdma_event_channel { fd }, CmChannel(channel, shown));
     handle.get()?.rust().0.tag().set(handle.tag());
     Ok(handle)
 }
