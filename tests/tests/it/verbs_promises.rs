@@ -194,6 +194,11 @@ fn bad_input_gets_the_documented_errors() {
 }
 
 #[test]
+fn members_that_programs_write_are_read() {
+    keeps("members", &[]);
+}
+
+#[test]
 fn lists_are_compared_with_the_limits_of_their_object_and_end() {
     keeps("lists", &[]);
 }

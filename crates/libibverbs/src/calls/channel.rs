@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use softverbs::CompletionChannel;
+use softverbs::{CompletionChannel, Result};
 
 use super::objects::{Channel, Context, Cq};
 use crate::abi::describe::Zeroed;
@@ -28,14 +28,16 @@ pub(crate) extern "C" fn create(context: Handle<Context>) -> Handle<Channel> {
     })
 }
 
+pub(crate) fn destroy_handle(channel: Handle<Channel>) -> Result<()> {
+    if let Some(object) = channel.get_own()? {
+        object.rust().0.destroy()?;
+        channel.release();
+    }
+    Ok(())
+}
+
 pub(crate) extern "C" fn destroy(channel: Handle<Channel>) -> c_int {
-    code(|| {
-        if let Some(object) = channel.get_own()? {
-            object.rust().0.destroy()?;
-            channel.release();
-        }
-        Ok(())
-    })
+    code(|| destroy_handle(channel))
 }
 
 pub(crate) extern "C-unwind" fn get_event(

@@ -63,14 +63,16 @@ pub(crate) extern "C" fn create(
     })
 }
 
+pub(crate) fn destroy_handle(cq: Handle<Cq>) -> Result<()> {
+    if let Some(object) = cq.get_own()? {
+        object.rust().cq.destroy()?;
+        cq.release();
+    }
+    Ok(())
+}
+
 pub(crate) extern "C" fn destroy(cq: Handle<Cq>) -> c_int {
-    code(|| {
-        if let Some(object) = cq.get_own()? {
-            object.rust().cq.destroy()?;
-            cq.release();
-        }
-        Ok(())
-    })
+    code(|| destroy_handle(cq))
 }
 
 pub(crate) extern "C" fn resize(cq: Handle<Cq>, depth: c_int) -> c_int {

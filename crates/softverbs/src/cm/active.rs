@@ -56,8 +56,7 @@ impl CmId {
         }
         self.take_named(state, parameters.qp_num);
         if let Some(qp) = &state.qp {
-            let owner: std::sync::Weak<dyn ConnectionOwner> = self.this.clone();
-            qp.claim(owner)?;
+            self.take_over(qp)?;
         }
         state.gives_up_after = parameters.gives_up_after(state.ack_timeout);
         let config = self.initiator_config(parameters);
@@ -290,6 +289,7 @@ impl CmId {
         if let Phase::Connecting(attempt) = std::mem::replace(&mut state.phase, Phase::Over) {
             self.give_up(*attempt);
         }
+        self.let_go(state);
         self.tell(kind, status, parameters);
     }
 
@@ -345,6 +345,23 @@ impl CmId {
         self.start(state, qp, stream, Role::Initiator, &answered.agreed)
             .map_err(|error| Error::of_system(&error, "cannot complete the connection"))?;
         state.qp = Some(Arc::clone(qp));
+        Ok(())
+    }
+
+    pub(super) fn complete_with(&self, state: &mut IdState, qp: &Arc<QueuePair>) -> Result<()> {
+        if !matches!(state.phase, Phase::Answered(_)) {
+            return fail(Errno::INVAL, "no peer has accepted a connection here");
+        }
+        let taken = self.take_over(qp);
+        if let Err(error) = taken.and_then(|()| self.complete_locked(state, qp)) {
+            if let Phase::Answered(answered) = std::mem::replace(&mut state.phase, Phase::Over) {
+                answered.startup.close();
+            }
+            state.done.guard = state.guard.take();
+            return Err(error);
+        }
+        state.owns_qp = true;
+        qp.advance(QpState::Rts);
         Ok(())
     }
 

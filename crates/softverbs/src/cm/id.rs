@@ -154,6 +154,16 @@ impl CmId {
         self.establish_locked(&mut self.lock())
     }
 
+    /// Completes a connection that the peer has accepted, for a program that had named no queue pair before the peer's answer came, and has one
+    /// now. The queue pair is then in RTS.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL if no peer has accepted, or if the queue pair cannot carry a connection; ECONNRESET if the peer is gone.
+    pub fn complete(&self, qp: &Arc<QueuePair>) -> Result<()> {
+        self.complete_with(&mut self.lock(), qp)
+    }
+
     /// Accepts the peer's request. [`CmEventKind::Established`] follows.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ mod active;
 mod addrinfo;
 mod carrier;
 mod channel;
+mod claim;
 mod endpoint;
 mod event;
 mod id;

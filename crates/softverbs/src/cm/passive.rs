@@ -18,7 +18,7 @@ use super::resolve::any;
 use super::state::{Accepting, Arrival, CmId, IdState, Phase, UNSTATED_READ_LIMIT};
 use crate::device::limits;
 use crate::error::{Errno, Error, Result, fail};
-use crate::qp::{ConnectionOwner, QpState, QueuePair, Signals};
+use crate::qp::{QpState, QueuePair, Signals};
 
 /// The time limit of a peer from its connection to its whole Request, and from this side's Reply to its ready-to-receive message.
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
@@ -138,8 +138,7 @@ impl CmId {
         }
         self.take_named(state, parameters.qp_num);
         let qp = self.queue_pair_for(state)?;
-        let owner: Weak<dyn ConnectionOwner> = self.this.clone();
-        qp.claim(owner)?;
+        self.take_over(&qp)?;
         state.gives_up_after = parameters.gives_up_after(state.ack_timeout);
         let Phase::Offered(mut startup) = std::mem::replace(&mut state.phase, Phase::Over) else {
             return Ok(());
@@ -153,6 +152,7 @@ impl CmId {
             private_data: parameters.private_data.clone(),
         });
         let Some((stream, agreed, sent)) = accepted else {
+            self.let_go(state);
             return fail(Errno::CONNRESET, "the peer has given up");
         };
         state.qp = Some(Arc::clone(&qp));
@@ -189,6 +189,9 @@ impl CmId {
     pub(super) fn reject_locked(&self, state: &mut IdState, private_data: &[u8]) -> Result<()> {
         Self::check_private_data(private_data)?;
         self.look_for_end(state);
+        if matches!(state.phase, Phase::Offered(_) | Phase::Answered(_)) {
+            self.let_go(state);
+        }
         match std::mem::replace(&mut state.phase, Phase::Over) {
             Phase::Offered(startup) => startup.reject(private_data),
             // MPA has no message that could carry the private data of the active side's rejection.

@@ -28,7 +28,7 @@ impl CmId {
         Ok(shared)
     }
 
-    /// The queue pair that was made for the identifier.
+    /// The queue pair that was made for the identifier, or that the program has [named](Self::use_queue_pair).
     pub fn queue_pair(&self) -> Option<Arc<QueuePair>> {
         let state = self.lock();
         state.qp.clone().filter(|_| state.owns_qp)
@@ -48,12 +48,7 @@ impl CmId {
         if state.qp.is_some() {
             return fail(Errno::INVAL, "the identifier has a queue pair");
         }
-        let of = pd.context().device();
-        if !state
-            .device
-            .as_ref()
-            .is_some_and(|own| Arc::ptr_eq(own, of))
-        {
+        if !state.is_of_device_of(pd) {
             return fail(
                 Errno::INVAL,
                 "the protection domain is of another device than the identifier",
@@ -64,6 +59,41 @@ impl CmId {
         state.qp = Some(Arc::clone(&qp));
         state.owns_qp = true;
         Ok(qp)
+    }
+
+    /// Names the queue pair that the identifier's next connection uses, or none. Programs make queue pairs themselves, or take one from
+    /// another identifier (`id->qp = qp`). Does nothing while the identifier has a connection, or sets one up.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL if the queue pair is of another device than the identifier.
+    pub fn use_queue_pair(&self, qp: Option<&Arc<QueuePair>>) -> Result<()> {
+        let mut state = self.lock();
+        if state.phase.has_connection() {
+            return Ok(());
+        }
+        match qp {
+            Some(qp) if !state.is_of_device_of(qp.pd()) => {
+                return fail(
+                    Errno::INVAL,
+                    "the queue pair is of another device than the identifier",
+                );
+            }
+            // A queue pair that the program has attached by the number of the connection stays.
+            None if !state.owns_qp => {}
+            _ => {
+                state.qp = qp.map(Arc::clone);
+                state.owns_qp = qp.is_some();
+            }
+        }
+        Ok(())
+    }
+
+    /// The program has destroyed the queue pair of the identifier. The queues that were made with it are still there.
+    pub fn forget_queue_pair(&self) {
+        let mut state = self.lock();
+        state.qp = None;
+        state.owns_qp = false;
     }
 
     /// Destroys the queue pair that was made for the identifier, and the queues that were made with it.
@@ -131,7 +161,11 @@ impl CmId {
     }
 
     /// Destroys the completion queues that were made with the queue pair, with their channels. Waits until their events are acknowledged.
-    pub(super) fn destroy_own_queues(&self) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// EBUSY while queue pairs use the queues.
+    pub fn destroy_own_queues(&self) -> Result<()> {
         let mut own = std::mem::take(&mut self.lock().own_queues);
         let mut destroyed = Ok(());
         while let Some(cq) = own.last() {
@@ -151,6 +185,12 @@ impl CmId {
     /// The shared receive queue of the identifier.
     pub fn shared_receive_queue(&self) -> Option<Arc<SharedReceiveQueue>> {
         self.lock().srq.clone()
+    }
+
+    /// Names the shared receive queue that the identifier's next queue pair draws from, or none. Programs make one themselves, or take it
+    /// from another identifier (`id->srq = srq`).
+    pub fn use_shared_receive_queue(&self, srq: Option<Arc<SharedReceiveQueue>>) {
+        self.lock().srq = srq;
     }
 
     /// Makes the shared receive queue of the identifier (`rdma_create_srq`), which its queue pair then draws from.

@@ -22,6 +22,7 @@ use super::shared::SharedDevice;
 use crate::cq::CompletionQueue;
 use crate::device::{Device, DeviceKind, limits};
 use crate::error::{Errno, Result, fail};
+use crate::pd::ProtectionDomain;
 use crate::process::{Engine, Process};
 use crate::qp::{ConnectionNumber, QpFlushGuard, QpNews, QueuePair};
 use crate::srq::SharedReceiveQueue;
@@ -83,6 +84,20 @@ pub(super) enum Phase {
     Disconnecting,
     /// Over: rejected, failed, disconnected or destroyed.
     Over,
+}
+
+impl Phase {
+    /// Returns true from the attempt to connect, or the acceptance of a request, to the end of the connection.
+    pub(super) fn has_connection(&self) -> bool {
+        matches!(
+            self,
+            Self::Connecting(_)
+                | Self::Answered(_)
+                | Self::Accepting(_)
+                | Self::Connected
+                | Self::Disconnecting
+        )
+    }
 }
 
 /// A connection attempt under way.
@@ -148,7 +163,7 @@ pub(super) struct IdState {
     pub(super) arrival: Option<Arrival>,
     /// The queue pair of the program, or one that carries a connection of a program without a queue pair.
     pub(super) qp: Option<Arc<QueuePair>>,
-    /// The program has made the queue pair for this identifier.
+    /// The program has made the queue pair for this identifier, or has named it.
     pub(super) owns_qp: bool,
     /// The completion queues that were made with the queue pair.
     pub(super) own_queues: Vec<Arc<CompletionQueue>>,
@@ -167,6 +182,14 @@ pub(super) struct IdState {
     /// The end of the transport's attempt to connect, the next attempt, or the time for [`CmEventKind::TimewaitExit`].
     pub(super) timer: Option<TimerKey>,
     pub(super) done: Done,
+}
+
+impl IdState {
+    /// Returns true if the identifier's device is known and is that of the protection domain.
+    pub(super) fn is_of_device_of(&self, pd: &ProtectionDomain) -> bool {
+        let of = pd.context().device();
+        self.device.as_ref().is_some_and(|own| Arc::ptr_eq(own, of))
+    }
 }
 
 /// Work to do once the identifier is unlocked.

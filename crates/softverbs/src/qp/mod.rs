@@ -404,6 +404,16 @@ impl QueuePair {
         })
     }
 
+    /// Takes back a [`claim`](Self::claim): the connection was not set up.
+    pub(crate) fn disclaim(&self, owner: &Weak<dyn ConnectionOwner>) {
+        self.endpoint.with(|_, state| {
+            let is_own = |own: &mut Weak<dyn ConnectionOwner>| {
+                std::ptr::addr_eq(own.as_ptr(), owner.as_ptr())
+            };
+            drop(state.connection_owner.take_if(is_own));
+        });
+    }
+
     /// From INIT on, to a state of a connected queue pair.
     pub(crate) fn advance(&self, to: QpState) {
         let owner = self.endpoint.owner();

@@ -2,12 +2,13 @@
 
 use std::ffi::{c_int, c_void};
 
-use softverbs::{CmId, ConnParameters, Result};
+use softverbs::{CmId, ConnParameters, Errno, Result};
 
 use super::id::{with, with_event};
 use super::objects::Id;
+use super::queues::{qp_of, use_qp};
 use crate::abi::cm::rdma_conn_param;
-use crate::border::{Handle, Input, Octets, minus_one};
+use crate::border::{Handle, Input, Octets, error, minus_one};
 
 /// Private data, none for a null pointer.
 fn private_data(data: *const c_void, len: u8) -> Result<Vec<u8>> {
@@ -35,15 +36,27 @@ fn parameters(from: Input<rdma_conn_param>) -> Result<ConnParameters> {
 }
 
 pub(crate) extern "C-unwind" fn connect(id: Handle<Id>, from: Input<rdma_conn_param>) -> c_int {
-    with_event(id, |id| id.connect(&parameters(from)?))
+    with_event(id, |of| {
+        use_qp(id)?;
+        of.connect(&parameters(from)?)
+    })
 }
 
 pub(crate) extern "C-unwind" fn accept(id: Handle<Id>, from: Input<rdma_conn_param>) -> c_int {
-    with_event(id, |id| id.accept(&parameters(from)?))
+    with_event(id, |of| {
+        use_qp(id)?;
+        of.accept(&parameters(from)?)
+    })
 }
 
 pub(crate) extern "C" fn establish(id: Handle<Id>) -> c_int {
-    with(id, CmId::establish)
+    with(id, |of| match qp_of(id)?.is_null() {
+        true => of.establish(),
+        false => Err(error(
+            Errno::INVAL,
+            "the identifier has a queue pair, which the event of the answer connects",
+        )),
+    })
 }
 
 pub(crate) extern "C" fn reject(id: Handle<Id>, data: *const c_void, len: u8) -> c_int {

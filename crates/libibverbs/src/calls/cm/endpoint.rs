@@ -56,10 +56,9 @@ pub(crate) extern "C" fn destroy(id: Handle<Id>) {
         let Some(object) = id.get_own()? else {
             return Ok(());
         };
-        queues::destroy_foreign(id)?;
-        let destroyed = object.rust().id.destroy_endpoint();
-        queues::hide(id)?;
-        destroyed?;
+        queues::destroy_qp_of(id)?;
+        queues::destroy_srq_of(id)?;
+        object.rust().id.destroy()?;
         release(id)
     });
 }

@@ -7,9 +7,10 @@ use softverbs::{CmEvent, CmEventKind, ConnParameters, Result};
 
 use super::channel::CmChannel;
 use super::objects::{Event, Id, make_id, refresh, set_route};
+use super::queues::qp_of;
 use crate::abi::cm::rdma_cm_event;
 use crate::abi::describe::Zeroed;
-use crate::border::{Handle, Output, cancellable, minus_one};
+use crate::border::{Handle, Output, cancellable, explain, minus_one};
 
 /// The structure of the identifier that an event is about. That of a new connection is made now.
 fn id_of(event: &CmEvent) -> Result<Handle<Id>> {
@@ -61,6 +62,23 @@ fn handle(
     Ok(handle)
 }
 
+/// The kind and the status of an event. A queue pair that the program has put into the structure of the identifier before it gets the peer's
+/// answer is connected here.
+fn complete(id: Handle<Id>, event: &CmEvent) -> Result<(CmEventKind, c_int)> {
+    let qp = qp_of(id)?;
+    let is_answer = event.kind() == CmEventKind::ConnectResponse && event.status() == 0;
+    if !is_answer || qp.is_null() {
+        return Ok((event.kind(), event.status()));
+    }
+    Ok(match event.id().complete(&qp.get()?.rust().qp) {
+        Ok(()) => (CmEventKind::Established, 0),
+        Err(error) => {
+            explain(&error);
+            (CmEventKind::ConnectError, -error.raw())
+        }
+    })
+}
+
 /// Makes the structure of an event.
 fn make(event: CmEvent) -> Result<Handle<Event>> {
     let id = id_of(&event)?;
@@ -69,7 +87,8 @@ fn make(event: CmEvent) -> Result<Handle<Event>> {
         set_route(id)?;
     }
     let parameters = event.parameters().clone();
-    let mut c = structure(event.kind(), event.status(), &parameters);
+    let (kind, status) = complete(id, &event)?;
+    let mut c = structure(kind, status, &parameters);
     c.id = id.raw();
     c.listen_id = listener_of(&event).raw();
     handle(c, Some(event), parameters.private_data)

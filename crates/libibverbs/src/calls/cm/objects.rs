@@ -12,7 +12,7 @@ use crate::abi::describe::Zeroed;
 use crate::abi::device::ibv_gid;
 use crate::border::{Facade, Handle, Kept, PerProcess, storage};
 use crate::calls::device::handles;
-use crate::calls::objects::{Context, Cq, Pd, Qp, Srq};
+use crate::calls::objects::{Context, Cq, Pd};
 use crate::calls::port::mtu_number;
 use crate::calls::{context, pd};
 use crate::process;
@@ -38,19 +38,16 @@ impl Facade for Id {
     type C = rdma_cm_id;
 }
 
-/// The structures that belong to an identifier's.
+/// The structures that belong to an identifier's. Queue pairs and shared receive queues are in the structure only, because programs move
+/// them from one identifier to another.
 #[derive(Default)]
 pub(crate) struct IdData {
     /// That of the channel which the identifier has for itself.
     pub(crate) own_channel: Option<Handle<CmChannel>>,
     /// The event that a call which waits has got last.
     pub(crate) event: Option<Handle<Event>>,
-    /// The queue pair.
-    pub(crate) qp: Option<Handle<Qp>>,
     /// The completion queues that were made with the queue pair.
     pub(crate) own_queues: Vec<Handle<Cq>>,
-    /// The shared receive queue.
-    pub(crate) srq: Option<Handle<Srq>>,
     /// The options for the queue pairs of a listener's requests.
     pub(crate) template: Option<Template>,
     /// The route, to which the structure points.

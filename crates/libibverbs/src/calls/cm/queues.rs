@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use softverbs::{CompletionQueue, IdQpOptions, Result};
+use softverbs::{CompletionQueue, Errno, IdQpOptions, Result};
 
 use super::objects::{Id, refresh};
 use crate::abi::attributes::{
@@ -12,7 +12,8 @@ use crate::abi::attributes::{
 };
 use crate::abi::constants::{IBV_QP_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_PD};
 use crate::abi::describe::Zeroed;
-use crate::border::{Handle, InOut, guarded, minus_one};
+use crate::abi::objects::ibv_cq;
+use crate::border::{Handle, InOut, error, guarded, minus_one};
 use crate::calls::objects::{Channel, Context, Cq, Pd, Qp, Srq};
 use crate::calls::qp::{check_attributes, extended};
 use crate::calls::{channel, cq, qp, srq};
@@ -72,24 +73,60 @@ pub(crate) fn show_qp(
     (attr.send_cq, attr.recv_cq) = (send_cq.raw(), receive_cq.raw());
     attr.srq = Handle::<Srq>::tagged(srq).raw();
     let handle = qp::show(pd, attr, made)?;
-    {
-        let mut data = object.rust().data();
-        (data.own_queues, data.qp) = (own?, Some(handle));
-    }
-    let channel = |cq: Handle<Cq>| Ok(field!(cq.get()?, channel));
-    field!(object, send_cq = send_cq.raw());
-    field!(object, recv_cq = receive_cq.raw());
+    object.rust().data().own_queues = own?;
+    // Queues that the program has named in the attributes stay out of the structure.
     let own = object.rust().data().own_queues.clone();
     for cq in own {
+        let channel = field!(cq.get()?, channel);
         if cq.tag() == send_cq.tag() {
-            field!(object, send_cq_channel = channel(cq)?);
+            field!(object, send_cq = cq.raw());
+            field!(object, send_cq_channel = channel);
         } else {
-            field!(object, recv_cq_channel = channel(cq)?);
+            field!(object, recv_cq = cq.raw());
+            field!(object, recv_cq_channel = channel);
         }
     }
     field!(object, qp = handle.raw());
     field!(object, pd = pd.raw());
     Ok(())
+}
+
+/// The queue pair in the structure, null if there is none.
+pub(crate) fn qp_of(id: Handle<Id>) -> Result<Handle<Qp>> {
+    Ok(Handle::passed(field!(id.get()?, qp)))
+}
+
+/// Lets the next connection of the identifier use the queue pair that is in the structure.
+pub(crate) fn use_qp(id: Handle<Id>) -> Result<()> {
+    let qp = qp_of(id)?;
+    let qp = match qp.is_null() {
+        true => None,
+        false => Some(&qp.get()?.rust().qp),
+    };
+    id.get()?.rust().id.use_queue_pair(qp)
+}
+
+/// Lets the next queue pair draw from the shared receive queue that is in the structure.
+fn use_srq(id: Handle<Id>) -> Result<()> {
+    let object = id.get()?;
+    let srq = Handle::<Srq>::passed(field!(object, srq));
+    let srq = srq.get_if().map(|srq| Arc::clone(&srq.rust().0));
+    object.rust().id.use_shared_receive_queue(srq);
+    Ok(())
+}
+
+/// Takes a completion queue of the structure for one that the attributes leave out.
+fn choose_cq(attribute: &mut *mut ibv_cq, of_id: *mut ibv_cq) -> Result<()> {
+    if attribute.is_null() {
+        *attribute = of_id;
+    }
+    match of_id.is_null() || *attribute == of_id {
+        true => Ok(()),
+        false => Err(error(
+            Errno::INVAL,
+            "the attributes name another completion queue than the identifier has",
+        )),
+    }
 }
 
 /// Makes the queue pair of an identifier.
@@ -101,9 +138,10 @@ fn make_qp(id: Handle<Id>, pd: Handle<Pd>, attr: &mut ibv_qp_init_attr_ex) -> Re
         true => Handle::passed(field!(object, pd)),
         false => pd,
     };
-    if attr.srq.is_null() {
-        attr.srq = field!(object, srq);
-    }
+    use_qp(id)?;
+    use_srq(id)?;
+    choose_cq(&mut attr.send_cq, field!(object, send_cq))?;
+    choose_cq(&mut attr.recv_cq, field!(object, recv_cq))?;
     object.rust().id.make_queue_pair(options(pd, attr)?)?;
     show_qp(id, pd, attr)
 }
@@ -139,80 +177,76 @@ pub(crate) extern "C" fn create_qp_ex(
     })
 }
 
-/// Releases the structures of queues that the identifier has no more.
-pub(crate) fn hide(id: Handle<Id>) -> Result<()> {
+/// Destroys the queue pair in the structure, whoever has made it, and the completion queues there.
+pub(crate) fn destroy_qp_of(id: Handle<Id>) -> Result<()> {
     let object = id.get()?;
-    let of = &object.rust().id;
-    if of.queue_pair().is_none() {
-        let qp = object.rust().data().qp.take();
-        if let Some(qp) = qp {
-            qp.release();
-            field!(object, qp = ptr::null_mut());
-            field!(object, send_cq = ptr::null_mut());
-            field!(object, recv_cq = ptr::null_mut());
-        }
+    let qp = qp_of(id)?;
+    if !qp.is_null() {
+        qp::destroy_handle(qp)?;
+        field!(object, qp = ptr::null_mut());
     }
-    if of.own_queues().is_empty() {
-        let own = std::mem::take(&mut object.rust().data().own_queues);
-        for cq in own {
-            let channel = Handle::<Channel>::passed(field!(cq.get()?, channel));
-            cq.release();
-            channel.release();
-        }
-        field!(object, send_cq_channel = ptr::null_mut());
-        field!(object, recv_cq_channel = ptr::null_mut());
+    object.rust().id.forget_queue_pair();
+    destroy_queues_of(id)
+}
+
+/// Destroys the completion queues in the structure, with their channels: those that were made with the queue pair, and those that the
+/// program has put there.
+fn destroy_queues_of(id: Handle<Id>) -> Result<()> {
+    let object = id.get()?;
+    let own = object.rust().data().own_queues.clone();
+    let mut cqs = vec![field!(object, send_cq), field!(object, recv_cq)];
+    let mut channels = vec![
+        field!(object, send_cq_channel),
+        field!(object, recv_cq_channel),
+    ];
+    for cq in &own {
+        let of = field!(cq.get()?, channel);
+        channels.retain(|channel| *channel != of);
+        cqs.retain(|other| *other != cq.raw());
     }
-    if of.shared_receive_queue().is_none() {
-        let srq = object.rust().data().srq.take();
-        if let Some(srq) = srq {
-            srq.release();
-            field!(object, srq = ptr::null_mut());
-        }
+    destroy_own_queues(object.rust(), &own)?;
+    cqs.dedup();
+    for cq in cqs.into_iter().filter(|cq| !cq.is_null()) {
+        cq::destroy_handle(Handle::passed(cq))?;
+    }
+    channels.dedup();
+    for channel in channels.into_iter().filter(|channel| !channel.is_null()) {
+        channel::destroy_handle(Handle::passed(channel))?;
+    }
+    field!(object, send_cq = ptr::null_mut());
+    field!(object, recv_cq = ptr::null_mut());
+    field!(object, send_cq_channel = ptr::null_mut());
+    field!(object, recv_cq_channel = ptr::null_mut());
+    Ok(())
+}
+
+/// Destroys the completion queues that were made with a queue pair, and releases their structures.
+fn destroy_own_queues(id: &Id, own: &[Handle<Cq>]) -> Result<()> {
+    id.id.destroy_own_queues()?;
+    id.data().own_queues.clear();
+    for cq in own {
+        let channel = Handle::<Channel>::passed(field!(cq.get()?, channel));
+        cq.release();
+        channel.release();
     }
     Ok(())
 }
 
-/// Destroys a queue pair and a shared receive queue that the program has made itself and then put into the structure.
-pub(crate) fn destroy_foreign(id: Handle<Id>) -> Result<()> {
-    destroy_foreign_qp(id)?;
-    destroy_foreign_srq(id)
-}
-
-fn destroy_foreign_srq(id: Handle<Id>) -> Result<()> {
+/// Destroys the shared receive queue in the structure, whoever has made it.
+pub(crate) fn destroy_srq_of(id: Handle<Id>) -> Result<()> {
     let object = id.get()?;
     let srq = Handle::<Srq>::passed(field!(object, srq));
-    let own = object.rust().data().srq;
-    if !srq.is_null() && own.is_none_or(|own| own.tag() != srq.tag()) {
+    if !srq.is_null() {
         srq::destroy_handle(srq)?;
-        field!(object, srq = own.unwrap_or(Handle::NULL).raw());
+        field!(object, srq = ptr::null_mut());
     }
-    Ok(())
-}
-
-fn destroy_foreign_qp(id: Handle<Id>) -> Result<()> {
-    let object = id.get()?;
-    let qp = Handle::<Qp>::passed(field!(object, qp));
-    let own = object.rust().data().qp;
-    if !qp.is_null() && own.is_none_or(|own| own.tag() != qp.tag()) {
-        qp::destroy_handle(qp)?;
-        field!(object, qp = own.unwrap_or(Handle::NULL).raw());
-    }
-    Ok(())
+    use_srq(id)
 }
 
 pub(crate) extern "C" fn destroy_qp(id: Handle<Id>) {
-    let _ = guarded(|| {
-        let Some(object) = id.get_own()? else {
-            return Ok(());
-        };
-        destroy_foreign_qp(id)?;
-        let of = &object.rust().id;
-        let destroyed = match of.queue_pair() {
-            Some(_) => of.destroy_queue_pair(),
-            None => Ok(()),
-        };
-        hide(id)?;
-        destroyed
+    let _ = guarded(|| match id.get_own()? {
+        Some(_) => destroy_qp_of(id),
+        None => Ok(()),
     });
 }
 
@@ -220,6 +254,7 @@ fn make_srq(id: Handle<Id>, pd: Handle<Pd>, attr: &mut ibv_srq_init_attr_ex) -> 
     let object = id.get()?;
     refresh(id)?;
     srq::check_type(attr)?;
+    use_srq(id)?;
     let pd = match pd.is_null() {
         true => Handle::passed(field!(object, pd)),
         false => pd,
@@ -229,7 +264,6 @@ fn make_srq(id: Handle<Id>, pd: Handle<Pd>, attr: &mut ibv_srq_init_attr_ex) -> 
     let made = object.rust().id.create_shared_receive_queue(of, wanted)?;
     let handle = srq::show(pd, attr.srq_context, made)?;
     srq::sizes(handle, &mut attr.attr)?;
-    object.rust().data().srq = Some(handle);
     field!(object, srq = handle.raw());
     Ok(())
 }
@@ -267,13 +301,8 @@ pub(crate) extern "C" fn create_srq_ex(
 }
 
 pub(crate) extern "C" fn destroy_srq(id: Handle<Id>) {
-    let _ = guarded(|| {
-        let Some(object) = id.get_own()? else {
-            return Ok(());
-        };
-        destroy_foreign_srq(id)?;
-        let destroyed = object.rust().id.destroy_shared_receive_queue();
-        hide(id)?;
-        destroyed
+    let _ = guarded(|| match id.get_own()? {
+        Some(_) => destroy_srq_of(id),
+        None => Ok(()),
     });
 }
