@@ -127,6 +127,11 @@ fn a_program_that_polls_nothing_overruns_no_queue() {
     keeps("slots", &[]);
 }
 
+#[test]
+fn what_the_library_changes_is_shown() {
+    keeps("queried", &[]);
+}
+
 /// Libraries over verbs ask for queues of a million completions, and hold a few.
 #[test]
 fn a_deep_queue_takes_memory_for_what_it_holds() {

@@ -1,9 +1,11 @@
 //! Opened devices, and their asynchronous events.
 
 use std::ffi::{c_int, c_void};
+use std::fs::OpenOptions;
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use softverbs::{AsyncEvent, AsyncEventKind, Result};
+use softverbs::{AsyncEvent, AsyncEventKind, Errno, Result};
 
 use super::objects::{Context, Device};
 use super::table;
@@ -24,11 +26,20 @@ pub(crate) fn show(
 ) -> Result<Handle<Context>> {
     let mut c = table::functions();
     c.context.device = device.raw();
-    // No call of the program goes to the kernel by this descriptor; some programs print it, or poll it in vain.
-    c.context.cmd_fd = -1;
+    // No call of the program goes to the kernel by this descriptor. Programs duplicate it, hand it to other processes, and poll it: it is that
+    // of the device node, as `nd run` shows it.
+    let node = OpenOptions::new().read(true).write(true).open("/dev/null");
+    let node = node.map_err(|failure| {
+        let errno = failure.raw_os_error().unwrap_or(libc::EMFILE);
+        softverbs::Error::new(
+            Errno::from_raw_os_error(errno),
+            format!("cannot open a descriptor for the device: {failure}"),
+        )
+    })?;
+    c.context.cmd_fd = node.as_raw_fd();
     let shown = ShownDescriptor::new(context.descriptor());
     c.context.async_fd = shown.number();
-    let handle = Handle::new(c, Context(context, shown));
+    let handle = Handle::new(c, Context(context, shown, node));
     handle.get()?.rust().0.tag().set(handle.tag());
     Ok(handle)
 }

@@ -1,6 +1,7 @@
 //! The objects behind the structures that C programs hold.
 
 use std::ffi::c_uint;
+use std::fs::File;
 use std::sync::{Arc, Condvar, Mutex};
 
 use softverbs::{
@@ -30,6 +31,7 @@ impl Facade for Device {
 pub(crate) struct Context(
     pub(crate) Arc<softverbs::Context>,
     #[expect(dead_code, reason = "dropped with the object")] pub(crate) ShownDescriptor,
+    #[expect(dead_code, reason = "dropped with the object")] pub(crate) File,
 );
 
 impl Facade for Context {

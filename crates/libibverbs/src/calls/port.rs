@@ -21,6 +21,9 @@ use crate::border::{Handle, Input, Output, code, error, minus_one};
 /// The only partition.
 const PKEY: u16 = 0xFFFF;
 
+/// An OUI that nobody can be assigned, because it is locally administered: programs look for their vendors by this number.
+const VENDOR: u32 = 0x02_53_4E;
+
 fn int(number: u32) -> c_int {
     c_int::try_from(number).unwrap_or(c_int::MAX)
 }
@@ -36,6 +39,7 @@ fn attributes(device: &Device) -> ibv_device_attr {
     }
     attr.node_guid = u64::from_ne_bytes(device.guid());
     attr.sys_image_guid = attr.node_guid;
+    attr.vendor_id = VENDOR;
     attr.max_mr_size = limits::REGION;
     attr.page_size_cap = 4096;
     attr.max_qp = int(limits::OBJECTS);

@@ -18,7 +18,7 @@ use super::resolve::is_taken;
 use super::state::{Answered, Attempt, CmId, Dial, IdState, Phase, UNSTATED_READ_LIMIT};
 use crate::device::{DeviceKind, limits};
 use crate::error::{Errno, Error, Result, fail};
-use crate::qp::{ConnectionOwner, QpState, QueuePair};
+use crate::qp::{ConnectionOwner, QueuePair};
 
 /// The time limit of the transport for a connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(21);
@@ -59,6 +59,8 @@ impl CmId {
             self.take_over(qp)?;
         }
         state.gives_up_after = parameters.gives_up_after(state.ack_timeout);
+        state.retries =
+            [parameters.retry_count, parameters.rnr_retry_count].map(|count| count.min(7));
         let config = self.initiator_config(parameters);
         let startup = MpaStartup::new(
             Initiator::new(config),
@@ -318,7 +320,7 @@ impl CmId {
         };
         match self.complete_locked(state, &qp) {
             Ok(()) => {
-                qp.advance(QpState::Rts);
+                self.make_ready(state, &qp);
                 self.tell(CmEventKind::Established, 0, parameters);
             }
             Err(error) => {
@@ -361,7 +363,7 @@ impl CmId {
             return Err(error);
         }
         state.owns_qp = true;
-        qp.advance(QpState::Rts);
+        self.make_ready(state, qp);
         Ok(())
     }
 

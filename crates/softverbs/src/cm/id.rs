@@ -226,7 +226,17 @@ impl CmId {
     ///
     /// EINVAL for other states than INIT, RTR and RTS.
     pub fn init_qp_attributes(&self, to: QpState) -> Result<(QpAttributes, QpMask)> {
-        let state = self.lock();
+        self.attributes_for(&self.lock(), to)
+    }
+
+    /// Moves the queue pair of a connection that was set up to RTS, with the attributes that it has from now on.
+    pub(super) fn make_ready(&self, state: &IdState, qp: &QueuePair) {
+        let attributes = [QpState::Rtr, QpState::Rts];
+        let attributes = attributes.map(|to| self.attributes_for(state, to));
+        qp.advance(QpState::Rts, attributes.into_iter().flatten());
+    }
+
+    fn attributes_for(&self, state: &IdState, to: QpState) -> Result<(QpAttributes, QpMask)> {
         let limit = |limit: u32| u8::try_from(limit).unwrap_or(u8::MAX);
         let attributes = QpAttributes {
             state: to,
@@ -257,8 +267,8 @@ impl CmId {
             QpState::Rts => {
                 let attributes = QpAttributes {
                     timeout: state.ack_timeout.unwrap_or(14),
-                    retry_cnt: 7,
-                    rnr_retry: 7,
+                    retry_cnt: state.retries[0],
+                    rnr_retry: state.retries[1],
                     max_rd_atomic: limit(state.limits.ord),
                     ..attributes
                 };

@@ -18,7 +18,7 @@ use super::resolve::any;
 use super::state::{Accepting, Arrival, CmId, IdState, Phase, UNSTATED_READ_LIMIT};
 use crate::device::limits;
 use crate::error::{Errno, Error, Result, fail};
-use crate::qp::{QpState, QueuePair, Signals};
+use crate::qp::{QueuePair, Signals};
 
 /// The time limit of a peer from its connection to its whole Request, and from this side's Reply to its ready-to-receive message.
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
@@ -140,6 +140,8 @@ impl CmId {
         let qp = self.queue_pair_for(state)?;
         self.take_over(&qp)?;
         state.gives_up_after = parameters.gives_up_after(state.ack_timeout);
+        state.retries =
+            [parameters.retry_count, parameters.rnr_retry_count].map(|count| count.min(7));
         let Phase::Offered(mut startup) = std::mem::replace(&mut state.phase, Phase::Over) else {
             return Ok(());
         };
@@ -161,7 +163,7 @@ impl CmId {
             state.done.guard = state.guard.take();
             return Err(Error::of_system(&error, "the peer was gone"));
         }
-        qp.advance(QpState::Rts);
+        self.make_ready(state, &qp);
         if agreed.ready.is_none() {
             state.phase = Phase::Connected;
             self.tell(CmEventKind::Established, 0, ConnParameters::default());

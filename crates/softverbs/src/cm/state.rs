@@ -157,6 +157,8 @@ pub(super) struct IdState {
     pub(super) ack_timeout: Option<u8>,
     /// The time after which the connection ends if the peer acknowledges nothing.
     pub(super) gives_up_after: Option<Duration>,
+    /// `retry_count` and `rnr_retry_count` of the parameters.
+    pub(super) retries: [u8; 2],
     /// The most requests that wait in the channel.
     pub(super) backlog: usize,
     /// The request for which the identifier was made.

@@ -228,9 +228,12 @@ impl QueuePair {
         self.endpoint.owner().state()
     }
 
-    /// The attributes, with the present state.
+    /// The attributes, with the present state. Drivers of RNICs know no RESET: a fresh queue pair is in INIT there.
     pub fn query(&self) -> QpAttributes {
-        let state = self.state();
+        let state = match self.state() {
+            QpState::Reset if self.kind() == DeviceKind::Iwarp => QpState::Init,
+            state => state,
+        };
         QpAttributes {
             state,
             cur_state: state,
@@ -414,10 +417,18 @@ impl QueuePair {
         });
     }
 
-    /// From INIT on, to a state of a connected queue pair.
-    pub(crate) fn advance(&self, to: QpState) {
+    /// From INIT on, to a state of a connected queue pair, with these attributes.
+    pub(crate) fn advance(
+        &self,
+        to: QpState,
+        attributes: impl Iterator<Item = (QpAttributes, QpMask)>,
+    ) {
         let owner = self.endpoint.owner();
         if matches!(owner.state(), QpState::Init | QpState::Rtr) {
+            let mut known = self.attributes.lock();
+            for (attributes, mask) in attributes {
+                known.take(&attributes, mask);
+            }
             owner.set_state(to);
         }
     }

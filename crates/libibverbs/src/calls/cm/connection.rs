@@ -2,11 +2,11 @@
 
 use std::ffi::{c_int, c_void};
 
-use softverbs::{CmId, ConnParameters, Errno, Result};
+use softverbs::{ConnParameters, Errno, Result};
 
 use super::id::{with, with_event};
 use super::objects::Id;
-use super::queues::{qp_of, use_qp};
+use super::queues::{qp_of, show_qp_state, use_qp};
 use crate::abi::cm::rdma_conn_param;
 use crate::border::{Handle, Input, Octets, error, minus_one};
 
@@ -38,14 +38,16 @@ fn parameters(from: Input<rdma_conn_param>) -> Result<ConnParameters> {
 pub(crate) extern "C-unwind" fn connect(id: Handle<Id>, from: Input<rdma_conn_param>) -> c_int {
     with_event(id, |of| {
         use_qp(id)?;
-        of.connect(&parameters(from)?)
+        of.connect(&parameters(from)?)?;
+        show_qp_state(id)
     })
 }
 
 pub(crate) extern "C-unwind" fn accept(id: Handle<Id>, from: Input<rdma_conn_param>) -> c_int {
     with_event(id, |of| {
         use_qp(id)?;
-        of.accept(&parameters(from)?)
+        of.accept(&parameters(from)?)?;
+        show_qp_state(id)
     })
 }
 
@@ -64,7 +66,10 @@ pub(crate) extern "C" fn reject(id: Handle<Id>, data: *const c_void, len: u8) ->
 }
 
 pub(crate) extern "C-unwind" fn disconnect(id: Handle<Id>) -> c_int {
-    with_event(id, CmId::disconnect)
+    with_event(id, |of| {
+        of.disconnect()?;
+        show_qp_state(id)
+    })
 }
 
 /// The program has seen data before the event of the connection: the connection is established by then anyway.

@@ -7,7 +7,7 @@ use softverbs::{CmEvent, CmEventKind, ConnParameters, Result};
 
 use super::channel::CmChannel;
 use super::objects::{Event, Id, make_id, refresh, set_route};
-use super::queues::qp_of;
+use super::queues::{qp_of, show_qp_state};
 use crate::abi::cm::rdma_cm_event;
 use crate::abi::describe::Zeroed;
 use crate::border::{Handle, Output, cancellable, explain, minus_one};
@@ -88,6 +88,9 @@ fn make(event: CmEvent) -> Result<Handle<Event>> {
     }
     let parameters = event.parameters().clone();
     let (kind, status) = complete(id, &event)?;
+    if kind == CmEventKind::Established {
+        show_qp_state(id)?;
+    }
     let mut c = structure(kind, status, &parameters);
     c.id = id.raw();
     c.listen_id = listener_of(&event).raw();

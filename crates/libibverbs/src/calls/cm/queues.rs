@@ -1,6 +1,6 @@
 //! Queue pairs, completion queues and shared receive queues of identifiers.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::Arc;
 
@@ -94,6 +94,16 @@ pub(crate) fn show_qp(
 /// The queue pair in the structure, null if there is none.
 pub(crate) fn qp_of(id: Handle<Id>) -> Result<Handle<Qp>> {
     Ok(Handle::passed(field!(id.get()?, qp)))
+}
+
+/// The connection manager has changed the state of the queue pair in the structure: shows it there.
+pub(crate) fn show_qp_state(id: Handle<Id>) -> Result<()> {
+    let qp = qp_of(id)?;
+    if !qp.is_null() {
+        let object = qp.get()?;
+        field!(object, qp_base.state = object.rust().qp.state() as c_uint);
+    }
+    Ok(())
 }
 
 /// Lets the next connection of the identifier use the queue pair that is in the structure.
