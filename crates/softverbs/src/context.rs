@@ -4,11 +4,13 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
+
 use crate::device::Device;
 use crate::error::{Errno, Result, fail};
 use crate::events::{Event, EventQueue};
 use crate::process::{Engine, FatalWitness, Process};
-use crate::users::{Acknowledgements, Tag, Users};
+use crate::users::{Acknowledgements, Tag, Users, push_living};
 
 /// The kind of an asynchronous event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +82,15 @@ pub struct Context {
     device: Arc<Device>,
     events: EventQueue<AsyncEvent>,
     pub(crate) users: Users,
+    /// The connections that end with the context.
+    connections: Mutex<Vec<Weak<dyn ContextConnection>>>,
     tag: Tag,
+}
+
+/// A connection of an opened device.
+pub(crate) trait ContextConnection: Send + Sync {
+    /// The program has closed the device.
+    fn context_closed(&self);
 }
 
 impl fmt::Debug for Context {
@@ -103,6 +113,7 @@ impl Context {
             device: Arc::clone(device),
             events: EventQueue::new(&process.environment())?,
             users: Users::default(),
+            connections: Mutex::default(),
             tag: Tag::default(),
         });
         let witness: Weak<dyn FatalWitness> = Arc::<Self>::downgrade(&context);
@@ -144,13 +155,23 @@ impl Context {
         self.events.get(|| self.engine())
     }
 
-    /// Prepares to release the context.
-    ///
-    /// # Errors
-    ///
-    /// EBUSY while objects of the context exist.
-    pub fn close(&self) -> Result<()> {
-        self.users.check_none("the context", "objects")
+    /// Closes the device: queue pairs that the program has left go to ERR, and their connections end. The kernel does so when the file of an
+    /// adapter is closed.
+    pub fn close(&self) {
+        let connections = std::mem::take(&mut *self.connections.lock());
+        for connection in connections.iter().filter_map(Weak::upgrade) {
+            connection.context_closed();
+        }
+    }
+
+    /// Returns true while objects of the context exist.
+    pub fn has_objects(&self) -> bool {
+        self.users.any()
+    }
+
+    /// Makes [`close`](Self::close) end a connection.
+    pub(crate) fn ends(&self, connection: Weak<dyn ContextConnection>) {
+        push_living(&mut self.connections.lock(), connection);
     }
 
     pub(crate) fn engine(&self) -> Result<Arc<Engine>> {

@@ -35,6 +35,7 @@ use parking_lot::Mutex;
 
 use crate::device::{Device, DeviceKind, limits};
 use crate::error::{Errno, Error, Result, fail};
+use crate::users::push_living;
 
 /// The options of a process.
 #[derive(Clone, Debug)]
@@ -419,13 +420,7 @@ impl Process {
 
     /// Makes [`finish`](Self::finish) end a connection.
     pub(crate) fn ends(&self, connection: Weak<dyn EndingConnection>) {
-        let mut connections = self.connections.lock();
-        if connections.len() == connections.capacity() {
-            connections.retain(|known| known.strong_count() > 0);
-            let more = connections.len().max(8);
-            connections.reserve(more);
-        }
-        connections.push(connection);
+        push_living(&mut self.connections.lock(), connection);
     }
 
     pub(crate) fn transport(&self) -> &Transport {

@@ -204,6 +204,11 @@ fn members_that_programs_write_are_read() {
 }
 
 #[test]
+fn a_device_closes_with_objects_left() {
+    keeps("closes", &[]);
+}
+
+#[test]
 fn lists_are_compared_with_the_limits_of_their_object_and_end() {
     keeps("lists", &[]);
 }

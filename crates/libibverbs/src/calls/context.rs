@@ -54,12 +54,29 @@ pub(crate) extern "C" fn open(device: Handle<Device>) -> Handle<Context> {
     })
 }
 
+/// Structures of devices that the program has closed with objects left. The objects name them until they are destroyed.
+static CLOSED: PerProcess<Mutex<Vec<Handle<Context>>>> = PerProcess::new();
+
 pub(crate) extern "C" fn close(context: Handle<Context>) -> c_int {
     minus_one(|| {
-        if let Some(object) = context.get_own()? {
-            object.rust().0.close()?;
-            context.release();
+        let Some(object) = context.get_own()? else {
+            return Ok(0);
+        };
+        object.rust().0.close();
+        let mut closed = CLOSED.get().lock().unwrap_or_else(PoisonError::into_inner);
+        if !closed.iter().any(|known| known.tag() == context.tag()) {
+            closed.push(context);
         }
+        // Also those of before whose objects the program has destroyed since.
+        closed.retain(|context| {
+            let has_objects = context
+                .get()
+                .is_ok_and(|object| object.rust().0.has_objects());
+            if !has_objects {
+                context.release();
+            }
+            has_objects
+        });
         Ok(0)
     })
 }

@@ -28,6 +28,7 @@ pub use post::{RemotePlace, SendData, SendList, SendOperation, SendRequest};
 use state::check_transition;
 pub use state::{QpAttributes, QpMask, QpState};
 
+use crate::context::ContextConnection;
 use crate::cq::{CompletionQueue, QueueUser};
 use crate::device::{DeviceKind, limits};
 use crate::error::{Errno, Error, Result, fail};
@@ -184,6 +185,8 @@ impl QueuePair {
         }
         let ending: Weak<dyn EndingConnection> = Arc::<QpEndpoint>::downgrade(&endpoint);
         process.ends(ending);
+        let closing: Weak<dyn ContextConnection> = Arc::<QpEndpoint>::downgrade(&endpoint);
+        context.ends(closing);
         let mut users = vec![
             pd.users.add(),
             options.send_cq.users.add(),
@@ -479,6 +482,13 @@ impl EndingConnection for QpEndpoint {
 
     fn has_ended(&self) -> bool {
         self.is_gone()
+    }
+}
+
+impl ContextConnection for QpEndpoint {
+    fn context_closed(&self) {
+        self.owner().set_state(QpState::Err);
+        drop(self.end().1);
     }
 }
 

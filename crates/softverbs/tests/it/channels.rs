@@ -211,7 +211,7 @@ fn a_parent_is_destroyed_after_its_children() {
     assert_eq!(errno(pd.destroy()), Errno::BUSY);
     assert_eq!(errno(cq.destroy()), Errno::BUSY);
     assert_eq!(errno(channel.destroy()), Errno::BUSY);
-    assert_eq!(errno(context.close()), Errno::BUSY);
+    assert!(context.has_objects());
     id.destroy_queue_pair().unwrap();
     assert_eq!(errno(qp.destroy()), Errno::INVAL);
     drop(qp);
