@@ -232,6 +232,38 @@ static void queues_of_an_identifier(void)
     CHECK(rdma_destroy_id(id) == 0 && rdma_destroy_id(second) == 0);
 }
 
+/* What is granted is returned, and is more than was asked for: the room of the SGEs. */
+static void inline_data(void)
+{
+    struct end client, server;
+    resolve(&client, port);
+    make_queues(&client);
+    for (int sges = 1; sges <= 2; sges++) {
+        struct ibv_qp_init_attr attr = attributes(client.cq);
+        attr.cap.max_send_sge = sges;
+        struct ibv_qp_attr now;
+        struct ibv_qp_init_attr init;
+        NEED(rdma_create_qp(client.id, client.pd, &attr) == 0);
+        CHECK(attr.cap.max_inline_data >= 16u * sges && attr.cap.max_inline_data <= 1024);
+        NEED(ibv_query_qp(client.id->qp, &now, IBV_QP_CAP, &init) == 0);
+        CHECK(now.cap.max_inline_data == attr.cap.max_inline_data && init.cap.max_inline_data == attr.cap.max_inline_data);
+        if (sges == 1)
+            rdma_destroy_qp(client.id);
+    }
+    struct rdma_conn_param with = parameters();
+    NEED(rdma_connect(client.id, &with) == 0);
+    accept_from(&server, events, NULL, 0);
+    event_is(server.events, RDMA_CM_EVENT_ESTABLISHED);
+    event_is(client.events, RDMA_CM_EVENT_ESTABLISHED);
+    CHECK(post_receive(&server, 1, 0, 100) == 0);
+    memset(client.memory, 'i', 32);
+    CHECK(post_send(&client, 2, 0, 32, IBV_SEND_INLINE | IBV_SEND_SIGNALED) == 0);
+    CHECK(completes(client.cq, 2, IBV_WC_SUCCESS) && completes(server.cq, 1, IBV_WC_SUCCESS));
+    CHECK(server.memory[0] == 'i' && server.memory[31] == 'i');
+    break_end(&client);
+    break_end(&server);
+}
+
 /* Pointers of the program are read where a call gives them back. */
 static void contexts(void)
 {
@@ -272,6 +304,7 @@ int main(void)
     set_before_the_answer();
     in_a_wrong_state();
     queues_of_an_identifier();
+    inline_data();
     contexts();
     CHECK(rdma_destroy_id(listener) == 0);
     rdma_destroy_event_channel(events);

@@ -41,6 +41,9 @@ use crate::users::{Tag, User};
 /// The time for which the peer may take to end its direction after this side has ended the connection.
 const END_WITHIN: Duration = Duration::from_secs(10);
 
+/// The octets of an SGE in the queues of most devices.
+const SGE_OCTETS: u32 = 16;
+
 /// The properties of a new queue pair, as in `struct ibv_qp_init_attr`.
 #[derive(Clone, Debug)]
 pub struct QpOptions {
@@ -67,11 +70,17 @@ pub struct QpCaps {
     pub max_send_sge: u32,
     /// SGEs of a Receive.
     pub max_recv_sge: u32,
-    /// Octets of inline data.
+    /// Octets of inline data. A queue pair is granted at least 16 for each SGE of a request, up to the device's limit.
     pub max_inline_data: u32,
 }
 
 impl QpCaps {
+    /// Grants the inline data for which drivers find room in the SGEs of a request: programs send as much without having asked for it.
+    fn grant_inline(&mut self) {
+        let room = self.max_send_sge * SGE_OCTETS;
+        self.max_inline_data = self.max_inline_data.max(room.min(limits::INLINE));
+    }
+
     fn check(self) -> Result<()> {
         let limits = [
             ("max_send_wr", self.max_send_wr, limits::REQUESTS),
@@ -133,6 +142,7 @@ impl QueuePair {
             options.caps.max_recv_wr = 0;
         }
         options.caps.check()?;
+        options.caps.grant_inline();
         let context = pd.context();
         for cq in [&options.send_cq, &options.receive_cq] {
             if !Arc::ptr_eq(cq.context(), context) {
@@ -216,7 +226,7 @@ impl QueuePair {
         &self.pd
     }
 
-    /// Returns the options that the queue pair was made with. The sizes are the requested ones.
+    /// Returns the options that the queue pair was made with. The sizes are those that were granted.
     pub fn options(&self) -> &QpOptions {
         &self.options
     }

@@ -68,3 +68,26 @@ fn peers_do_atomics_only_on_regions_with_that_right() {
         }
     }
 }
+
+/// Drivers round inline data up to the room of the SGEs, and programs rely on it.
+#[test]
+fn inline_data_has_at_least_the_room_of_the_sges() {
+    for (sges, asked, granted) in [
+        (0, 0, 0),
+        (1, 0, 16),
+        (2, 64, 64),
+        (4, 50, 64),
+        (16, 1024, 1024),
+    ] {
+        let mut caps = crate::QpCaps {
+            max_send_sge: sges,
+            max_inline_data: asked,
+            ..crate::QpCaps::default()
+        };
+        caps.grant_inline();
+        assert_eq!(
+            caps.max_inline_data, granted,
+            "{sges} SGEs, {asked} octets asked for"
+        );
+    }
+}
