@@ -1,7 +1,7 @@
 //! Opened devices, and their asynchronous events.
 
 use std::ffi::{c_int, c_void};
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,7 +28,7 @@ pub(crate) fn show(
     c.context.device = device.raw();
     // No call of the program goes to the kernel by this descriptor. Programs duplicate it, hand it to other processes, and poll it: it is that
     // of the device node, as `nd run` shows it.
-    let node = OpenOptions::new().read(true).write(true).open("/dev/null");
+    let node = File::open("/dev/null");
     let node = node.map_err(|failure| {
         let errno = failure.raw_os_error().unwrap_or(libc::EMFILE);
         softverbs::Error::new(

@@ -320,7 +320,7 @@ impl CmId {
         };
         match self.complete_locked(state, &qp) {
             Ok(()) => {
-                self.make_ready(state, &qp);
+                state.make_ready(self.number, &qp);
                 self.tell(CmEventKind::Established, 0, parameters);
             }
             Err(error) => {
@@ -363,7 +363,7 @@ impl CmId {
             return Err(error);
         }
         state.owns_qp = true;
-        self.make_ready(state, qp);
+        state.make_ready(self.number, qp);
         Ok(())
     }
 

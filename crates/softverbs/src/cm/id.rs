@@ -15,7 +15,6 @@ use iwarp_io::progress::timers::{Timed, TimerKey};
 use iwarp_io::setup::{AcceptorOwner, Incoming};
 use parking_lot::MutexGuard;
 
-use super::carrier::init_attributes;
 use super::event::{CmEventKind, ConnParameters};
 use super::resolve::canonical;
 use super::state::{CmId, IdState, Phase};
@@ -226,65 +225,7 @@ impl CmId {
     ///
     /// EINVAL for other states than INIT, RTR and RTS.
     pub fn init_qp_attributes(&self, to: QpState) -> Result<(QpAttributes, QpMask)> {
-        self.attributes_for(&self.lock(), to)
-    }
-
-    /// Moves the queue pair of a connection that was set up to RTS, with the attributes that it has from now on.
-    pub(super) fn make_ready(&self, state: &IdState, qp: &QueuePair) {
-        let attributes = [QpState::Rtr, QpState::Rts];
-        let attributes = attributes.map(|to| self.attributes_for(state, to));
-        qp.advance(QpState::Rts, attributes.into_iter().flatten());
-    }
-
-    fn attributes_for(&self, state: &IdState, to: QpState) -> Result<(QpAttributes, QpMask)> {
-        let limit = |limit: u32| u8::try_from(limit).unwrap_or(u8::MAX);
-        let attributes = QpAttributes {
-            state: to,
-            ..QpAttributes::default()
-        };
-        let device = state.device.as_ref();
-        if to == QpState::Init {
-            return Ok(init_attributes());
-        }
-        match to {
-            QpState::Rtr => {
-                let mtu = device.map_or(1024, |device| device.mtu());
-                let attributes = QpAttributes {
-                    path_mtu: mtu.ilog2() - 7, // IBV_MTU_256 is 1
-                    dest_qp_num: self.number,
-                    max_dest_rd_atomic: limit(state.limits.ird),
-                    ..attributes
-                };
-                let mask = QpMask::STATE
-                    | QpMask::AV
-                    | QpMask::PATH_MTU
-                    | QpMask::DEST_QPN
-                    | QpMask::RQ_PSN
-                    | QpMask::MAX_DEST_RD_ATOMIC
-                    | QpMask::MIN_RNR_TIMER;
-                Ok((attributes, mask))
-            }
-            QpState::Rts => {
-                let attributes = QpAttributes {
-                    timeout: state.ack_timeout.unwrap_or(14),
-                    retry_cnt: state.retries[0],
-                    rnr_retry: state.retries[1],
-                    max_rd_atomic: limit(state.limits.ord),
-                    ..attributes
-                };
-                let mask = QpMask::STATE
-                    | QpMask::TIMEOUT
-                    | QpMask::RETRY_CNT
-                    | QpMask::RNR_RETRY
-                    | QpMask::SQ_PSN
-                    | QpMask::MAX_QP_RD_ATOMIC;
-                Ok((attributes, mask))
-            }
-            other => fail(
-                Errno::INVAL,
-                format!("there are no attributes for {other:?}"),
-            ),
-        }
+        self.lock().qp_attributes(self.number, to)
     }
 
     /// Prepares to release the identifier: ends its activity, drops its events that the program has not received, and waits until the

@@ -163,7 +163,7 @@ impl CmId {
             state.done.guard = state.guard.take();
             return Err(Error::of_system(&error, "the peer was gone"));
         }
-        self.make_ready(state, &qp);
+        state.make_ready(self.number, &qp);
         if agreed.ready.is_none() {
             state.phase = Phase::Connected;
             self.tell(CmEventKind::Established, 0, ConnParameters::default());

@@ -14,6 +14,7 @@ use iwarp_io::transport::stream::Stream;
 use iwarp_io::transport::{Bound, Dialer};
 use parking_lot::Mutex;
 
+use super::carrier::init_attributes;
 use super::channel::{Attachment, ChannelOf, EventOf};
 use super::event::{CmEventKind, ConnParameters, LastEvent};
 use super::options::IdQpOptions;
@@ -24,7 +25,7 @@ use crate::device::{Device, DeviceKind, limits};
 use crate::error::{Errno, Result, fail};
 use crate::pd::ProtectionDomain;
 use crate::process::{Engine, Process};
-use crate::qp::{ConnectionNumber, QpFlushGuard, QpNews, QueuePair};
+use crate::qp::{ConnectionNumber, QpAttributes, QpFlushGuard, QpMask, QpNews, QpState, QueuePair};
 use crate::srq::SharedReceiveQueue;
 use crate::users::{Acknowledgements, Tag};
 
@@ -187,6 +188,69 @@ pub(super) struct IdState {
 }
 
 impl IdState {
+    /// Moves the queue pair of a connection that was set up to RTS, with the attributes that it has from now on.
+    pub(super) fn make_ready(&self, number: u32, qp: &QueuePair) {
+        let attributes = [QpState::Rtr, QpState::Rts];
+        let attributes = attributes.map(|to| self.qp_attributes(number, to));
+        qp.advance(QpState::Rts, attributes.into_iter().flatten());
+    }
+
+    /// The attributes for the change to a state, for the connection of this number.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL for other states than INIT, RTR and RTS.
+    pub(super) fn qp_attributes(&self, number: u32, to: QpState) -> Result<(QpAttributes, QpMask)> {
+        let limit = |limit: u32| u8::try_from(limit).unwrap_or(u8::MAX);
+        let attributes = QpAttributes {
+            state: to,
+            ..QpAttributes::default()
+        };
+        let device = self.device.as_ref();
+        if to == QpState::Init {
+            return Ok(init_attributes());
+        }
+        match to {
+            QpState::Rtr => {
+                let mtu = device.map_or(1024, |device| device.mtu());
+                let attributes = QpAttributes {
+                    path_mtu: mtu.ilog2() - 7, // IBV_MTU_256 is 1
+                    dest_qp_num: number,
+                    max_dest_rd_atomic: limit(self.limits.ird),
+                    ..attributes
+                };
+                let mask = QpMask::STATE
+                    | QpMask::AV
+                    | QpMask::PATH_MTU
+                    | QpMask::DEST_QPN
+                    | QpMask::RQ_PSN
+                    | QpMask::MAX_DEST_RD_ATOMIC
+                    | QpMask::MIN_RNR_TIMER;
+                Ok((attributes, mask))
+            }
+            QpState::Rts => {
+                let attributes = QpAttributes {
+                    timeout: self.ack_timeout.unwrap_or(14),
+                    retry_cnt: self.retries[0],
+                    rnr_retry: self.retries[1],
+                    max_rd_atomic: limit(self.limits.ord),
+                    ..attributes
+                };
+                let mask = QpMask::STATE
+                    | QpMask::TIMEOUT
+                    | QpMask::RETRY_CNT
+                    | QpMask::RNR_RETRY
+                    | QpMask::SQ_PSN
+                    | QpMask::MAX_QP_RD_ATOMIC;
+                Ok((attributes, mask))
+            }
+            other => fail(
+                Errno::INVAL,
+                format!("there are no attributes for {other:?}"),
+            ),
+        }
+    }
+
     /// Returns true if the identifier's device is known and is that of the protection domain.
     pub(super) fn is_of_device_of(&self, pd: &ProtectionDomain) -> bool {
         let of = pd.context().device();
