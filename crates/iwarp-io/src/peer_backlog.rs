@@ -100,7 +100,7 @@ impl<T> PeerBacklog<T> {
         Some((key, youngest))
     }
 
-    /// Takes out the youngest Request, with its key, of the peer that has the most, whoever comes next.
+    /// Takes out the youngest Request, with its key, of the peer that has the most.
     pub fn give_way(&mut self) -> Option<(u64, T)> {
         let (_, (key, youngest)) = self.requests.give_way()?;
         self.places.remove(&key);
