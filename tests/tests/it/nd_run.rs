@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
+use softnd_tests::c_programs::CProgram;
 use softnd_tests::verbs_programs::{Server, free_port, nd_run, open_trees, run};
 use softnd_tests::{nd, tool};
 
@@ -71,6 +72,36 @@ fn devices_have_the_names_that_are_asked_for() {
         let said = String::from_utf8(refused.stderr).unwrap();
         assert!(said.contains("at most 32 letters"), "{said}");
     }
+}
+
+/// The runtime of AddressSanitizer ends a program if another library comes in front of it.
+#[test]
+fn programs_with_a_sanitizer_start() {
+    let headers = ["infiniband/verbs.h", "rdma/rdma_cma.h"];
+    let compile = |first| {
+        let arguments = [first, "-libverbs", "-lrdmacm", "-pthread"];
+        CProgram::compile("interfaces", &headers, &arguments)
+    };
+    let (Some(sanitized), Some(plain)) = (compile("-fsanitize=address"), compile("-O1")) else {
+        return;
+    };
+    let listed = output(&[sanitized.path()]);
+    assert!(listed.ends_with("0 failures\n"), "{listed}");
+    // A user who preloads the runtime for other programs has it first, too.
+    let runtime = Command::new("cc")
+        .arg("-print-file-name=libasan.so")
+        .output()
+        .unwrap();
+    let runtime = String::from_utf8(runtime.stdout).unwrap();
+    let Ok(runtime) = fs::canonicalize(runtime.trim()) else {
+        return tool::skip_here("the compiler has no libasan.so");
+    };
+    let mut preloads = nd_run(&[plain.path()]);
+    preloads.env("LD_PRELOAD", runtime);
+    preloads.env("ASAN_OPTIONS", "detect_leaks=0");
+    let listed = preloads.output().unwrap();
+    let said = String::from_utf8_lossy(&listed.stderr);
+    assert!(listed.status.success(), "{said}");
 }
 
 #[test]

@@ -1,14 +1,16 @@
 //! The program that `nd run` becomes.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::elf;
 use super::linkage::{Linkage, Script, linkage};
 use crate::errors::Failure;
 
@@ -59,6 +61,16 @@ pub(super) fn check(path: &Path) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The runtime library of gcc's sanitizers that a program is linked with, such as `libasan.so.8`. It insists on being in front of all other
+/// libraries. `None` for programs without one, and for those that have it within themselves.
+pub(super) fn sanitizer_runtime(path: &Path) -> Option<OsString> {
+    const RUNTIMES: [&[u8]; 2] = [b"libasan.so.", b"libtsan.so."];
+    let names = elf::section(&mut File::open(path).ok()?, ".dynstr").ok()??;
+    let mut names = names.split(|octet| *octet == 0);
+    let name = names.find(|name| RUNTIMES.iter().any(|runtime| name.starts_with(runtime)))?;
+    Some(OsStr::from_bytes(name).to_owned())
 }
 
 /// The part of a file in which its linkage is found.

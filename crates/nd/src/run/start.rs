@@ -40,7 +40,8 @@ pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
         "LD_LIBRARY_PATH",
         in_front("LD_LIBRARY_PATH", [names.folder()]),
     );
-    command.env("LD_PRELOAD", in_front("LD_PRELOAD", names.paths()));
+    let runtime = program::sanitizer_runtime(&program);
+    command.env("LD_PRELOAD", preloaded(runtime, names.paths()));
     Err(program::execute(command, &program))
 }
 
@@ -49,6 +50,17 @@ fn in_front<P: AsRef<OsStr>>(variable: &str, paths: impl IntoIterator<Item = P>)
     let old = env::var_os(variable).filter(|old| !old.is_empty());
     let paths = paths.into_iter().map(|path| path.as_ref().to_owned());
     let all: Vec<OsString> = paths.chain(old).collect();
+    all.join(OsStr::new(":"))
+}
+
+/// What is preloaded: the runtime of a sanitizer, which has to come first, then what the user preloads, then our libraries.
+fn preloaded<P: AsRef<OsStr>>(
+    runtime: Option<OsString>,
+    ours: impl IntoIterator<Item = P>,
+) -> OsString {
+    let of_user = env::var_os("LD_PRELOAD").filter(|old| !old.is_empty());
+    let ours = ours.into_iter().map(|path| path.as_ref().to_owned());
+    let all: Vec<OsString> = runtime.into_iter().chain(of_user).chain(ours).collect();
     all.join(OsStr::new(":"))
 }
 
