@@ -148,19 +148,3 @@ layouts! {
         comp_mask: u32,
     }
 }
-
-/// The attributes of memory that `ibv_reg_mr_ex` registers. Headers have them since rdma-core 59; later releases add members at the end.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct ibv_mr_init_attr {
-    pub(crate) length: usize,
-    pub(crate) access: c_int,
-    pub(crate) comp_mask: u64,
-    pub(crate) iova: u64,
-    pub(crate) addr: *mut c_void,
-}
-
-/// The member `iova` counts.
-pub(crate) const IBV_REG_MR_MASK_IOVA: u64 = 1;
-/// The member `addr` counts.
-pub(crate) const IBV_REG_MR_MASK_ADDR: u64 = 1 << 1;

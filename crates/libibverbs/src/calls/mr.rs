@@ -2,13 +2,12 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use softverbs::{AccessFlags, Errno, MemoryRegion, Result};
+use softverbs::{AccessFlags, MemoryRegion, Result};
 
 use super::objects::{Mr, Pd};
-use crate::abi::attributes::{IBV_REG_MR_MASK_ADDR, IBV_REG_MR_MASK_IOVA, ibv_mr_init_attr};
 use crate::abi::describe::Zeroed;
 use crate::abi::objects::ibv_mr;
-use crate::border::{Handle, Input, Memory, code, error, null};
+use crate::border::{Handle, Memory, code, null};
 
 fn register(
     pd: Handle<Pd>,
@@ -60,36 +59,6 @@ pub(crate) extern "C" fn reg_mr_iova2(
     access: c_uint,
 ) -> Handle<Mr> {
     null(|| register(pd, start, len, iova, access))
-}
-
-/// Registers memory as the attributes say: at an address, and perhaps with another address for peers.
-pub(crate) extern "C" fn reg_mr_ex(
-    pd: Handle<Pd>,
-    attributes: Input<ibv_mr_init_attr>,
-) -> Handle<Mr> {
-    null(|| {
-        let attr = attributes.get()?;
-        let mask = attr.comp_mask;
-        if mask & IBV_REG_MR_MASK_ADDR == 0
-            || mask & !(IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_IOVA) != 0
-        {
-            return Err(error(
-                Errno::OPNOTSUPP,
-                "memory is registered by its address alone",
-            ));
-        }
-        let first = match mask & IBV_REG_MR_MASK_IOVA {
-            0 => attr.addr.addr() as u64,
-            _ => attr.iova,
-        };
-        register(
-            pd,
-            attr.addr,
-            attr.length,
-            first,
-            attr.access.cast_unsigned(),
-        )
-    })
 }
 
 pub(crate) extern "C" fn dereg_mr(mr: Handle<Mr>) -> c_int {

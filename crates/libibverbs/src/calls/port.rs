@@ -105,22 +105,6 @@ pub(crate) fn mtu_number(octets: u32) -> c_int {
     int(octets.max(256).ilog2() - 7).min(IBV_MTU_4096)
 }
 
-/// The speed of a port in units of 100 Mbit/s: four lanes of 10 Gbit/s, as [`port`] says.
-const SPEED: u64 = 400;
-
-pub(crate) extern "C" fn query_port_speed(
-    context: Handle<Context>,
-    port: u32,
-    speed: Output<u64>,
-) -> c_int {
-    code(|| {
-        device(&context)?;
-        check_port(u8::try_from(port).unwrap_or(u8::MAX))?;
-        speed.set(SPEED);
-        Ok(())
-    })
-}
-
 fn port(device: &Device) -> ibv_port_attr {
     let mut attr = ibv_port_attr::zeroed();
     attr.state = IBV_PORT_ACTIVE;

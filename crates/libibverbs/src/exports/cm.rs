@@ -54,9 +54,4 @@ export! {
         rdma_reject_ece = unsupported::minus_one,
         rdma_set_local_ece = unsupported::minus_one,
     }
-    default "RDMACM_1.4" {
-        rdma_query_addrinfo = unsupported::minus_one,
-        rdma_resolve_addrinfo = unsupported::minus_one,
-        rdma_write_cm_event = unsupported::minus_one,
-    }
 }

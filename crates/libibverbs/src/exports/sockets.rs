@@ -32,9 +32,4 @@ export! {
         rwrite = unsupported::minus_one,
         rwritev = unsupported::minus_one,
     }
-    default "RDMACM_1.5" {
-        repoll_create1 = unsupported::minus_one,
-        repoll_ctl = unsupported::minus_one,
-        repoll_wait = unsupported::minus_one,
-    }
 }
