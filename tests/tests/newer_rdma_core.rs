@@ -1,6 +1,7 @@
 //! Newer releases of rdma-core than the installed one: their drivers find every name that they need in softnd's library, and their programs
 //! run over it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -74,6 +75,36 @@ fn drivers_load_with_every_name_that_they_need() {
         "{}\n{stdout}\n{stderr}",
         output.status
     );
+}
+
+/// The names of a library at the versions for programs, as `name@@NODE`.
+fn public_names(library: &Path) -> BTreeSet<String> {
+    let output = Command::new("nm")
+        .args(["-D", "--defined-only"])
+        .arg(library)
+        .output()
+        .expect("nm comes with every C compiler");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", library.display());
+    let lines = String::from_utf8(output.stdout).expect("names are ASCII");
+    let names = lines.lines().filter_map(|line| line.split(' ').nth(2));
+    names
+        .filter(|name| name.contains("@@IBVERBS_1.") || name.contains("@@RDMACM_1."))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+#[ignore = "needs a newer release of rdma-core, which .ci/newer-rdma-core fetches"]
+fn every_name_for_programs_exists() {
+    nd::build_libraries();
+    let ours = public_names(&nd::binary().with_file_name("libibverbs.so"));
+    let libraries = release().join(LIBRARIES);
+    let mut theirs = public_names(&libraries.join("libibverbs.so.1"));
+    theirs.extend(public_names(&libraries.join("librdmacm.so.1")));
+    assert!(theirs.len() > 100, "only {theirs:?}");
+    let missing: Vec<_> = theirs.difference(&ours).collect();
+    assert!(missing.is_empty(), "not exported: {missing:?}");
 }
 
 #[test]

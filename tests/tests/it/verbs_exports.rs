@@ -22,6 +22,16 @@ const OF_56: [&str; 2] = [
 /// Nodes of newer releases for their drivers.
 const NEWER: [&str; 4] = ["57", "59", "64", "65"];
 
+/// Nodes of newer releases for programs: rdma-core 59, 62, 64 and 65, and 60 and 65.
+const NEWER_PUBLIC: [&str; 6] = [
+    "IBVERBS_1.15",
+    "IBVERBS_1.16",
+    "IBVERBS_1.17",
+    "IBVERBS_1.18",
+    "RDMACM_1.4",
+    "RDMACM_1.5",
+];
+
 /// The names with versions of a library, `name@@NODE` or `name@NODE`, and the nodes themselves.
 fn exports(library: &Path) -> BTreeSet<String> {
     let output = Command::new("nm")
@@ -75,8 +85,11 @@ fn the_names_are_those_of_the_installed_libraries() {
         .into_iter()
         .filter(|name| {
             let of_newer = |node: &&&str| name.ends_with(&format!("_PRIVATE_{node}"));
-            let is_newer = OF_56.contains(&&**name);
-            name.contains('@') && !is_newer && !NEWER.iter().any(|node| of_newer(&node))
+            let of_newer_public = |node: &&str| name.ends_with(&format!("@{node}"));
+            let is_newer = OF_56.contains(&&**name)
+                || NEWER.iter().any(|node| of_newer(&node))
+                || NEWER_PUBLIC.iter().any(of_newer_public);
+            name.contains('@') && !is_newer
         })
         .collect();
     let is_old = |name: &&String| {

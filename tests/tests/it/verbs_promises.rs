@@ -209,6 +209,11 @@ fn a_device_closes_with_objects_left() {
 }
 
 #[test]
+fn names_of_newer_releases_exist() {
+    keeps("newer_names", &[]);
+}
+
+#[test]
 fn lists_are_compared_with_the_limits_of_their_object_and_end() {
     keeps("lists", &[]);
 }

@@ -2,12 +2,13 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use softverbs::{AccessFlags, MemoryRegion, Result};
+use softverbs::{AccessFlags, Errno, MemoryRegion, Result};
 
 use super::objects::{Mr, Pd};
 use crate::abi::describe::Zeroed;
+use crate::abi::newer::{IBV_REG_MR_MASK_ADDR, IBV_REG_MR_MASK_IOVA, ibv_mr_init_attr};
 use crate::abi::objects::ibv_mr;
-use crate::border::{Handle, Memory, code, null};
+use crate::border::{Handle, Input, Memory, code, error, null};
 
 fn register(
     pd: Handle<Pd>,
@@ -59,6 +60,40 @@ pub(crate) extern "C" fn reg_mr_iova2(
     access: c_uint,
 ) -> Handle<Mr> {
     null(|| register(pd, start, len, iova, access))
+}
+
+/// Registers memory by attributes (`ibv_reg_mr_ex`): those of addresses, and none of files and handles.
+pub(crate) extern "C" fn reg_mr_ex(
+    pd: Handle<Pd>,
+    attributes: Input<ibv_mr_init_attr>,
+) -> Handle<Mr> {
+    null(|| {
+        let attr = attributes.get()?;
+        let known = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_IOVA;
+        if attr.comp_mask & !known != 0 {
+            return Err(error(
+                Errno::OPNOTSUPP,
+                "memory is registered by its address, not by a file, a buffer or a handle for DMA",
+            ));
+        }
+        if attr.comp_mask & IBV_REG_MR_MASK_ADDR == 0 {
+            return Err(error(
+                Errno::INVAL,
+                "comp_mask lacks IBV_REG_MR_MASK_ADDR: there is no address to register",
+            ));
+        }
+        let first = match attr.comp_mask & IBV_REG_MR_MASK_IOVA {
+            0 => attr.addr.addr() as u64,
+            _ => attr.iova,
+        };
+        register(
+            pd,
+            attr.addr,
+            attr.length,
+            first,
+            attr.access.cast_unsigned(),
+        )
+    })
 }
 
 pub(crate) extern "C" fn dereg_mr(mr: Handle<Mr>) -> c_int {

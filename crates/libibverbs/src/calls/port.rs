@@ -139,6 +139,20 @@ pub(crate) extern "C" fn query_port_sized(
     })
 }
 
+/// The speed of a port in units of 100 Mbit/s: that of [`port`].
+pub(crate) extern "C" fn query_port_speed(
+    context: Handle<Context>,
+    number: u32,
+    to: Output<u64>,
+) -> c_int {
+    code(|| {
+        device(&context)?;
+        check_port(u8::try_from(number).unwrap_or(0))?;
+        to.set(4 * 100);
+        Ok(())
+    })
+}
+
 pub(crate) extern "C" fn query_port(
     context: Handle<Context>,
     number: u8,

@@ -54,4 +54,9 @@ export! {
         rdma_reject_ece = unsupported::minus_one,
         rdma_set_local_ece = unsupported::minus_one,
     }
+    default "RDMACM_1.4" {
+        rdma_query_addrinfo = addrinfo::query,
+        rdma_resolve_addrinfo = addrinfo::resolve,
+        rdma_write_cm_event = events::write,
+    }
 }

@@ -32,4 +32,9 @@ export! {
         rwrite = unsupported::minus_one,
         rwritev = unsupported::minus_one,
     }
+    default "RDMACM_1.5" {
+        repoll_create = unsupported::minus_one,
+        repoll_ctl = unsupported::minus_one,
+        repoll_wait = unsupported::minus_one,
+    }
 }

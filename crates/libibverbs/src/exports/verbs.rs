@@ -103,4 +103,31 @@ export! {
     default "IBVERBS_1.14" {
         ibv_query_qp_data_in_order = qp::data_in_order,
     }
+    default "IBVERBS_1.15" {
+        ibv_alloc_dmah = unsupported::null,
+        ibv_dealloc_dmah = unsupported::code,
+        ibv_reg_mr_ex = mr::reg_mr_ex,
+    }
+    default "IBVERBS_1.16" {
+        ibv_dm_export_dmabuf_fd = unsupported::minus_one,
+        ibv_query_port_speed = port::query_port_speed,
+    }
+    default "IBVERBS_1.17" {
+        ibv_alloc_buf = unsupported::null,
+        ibv_free_buf = unsupported::nothing,
+        ibv_reg_buf_mr = unsupported::null,
+    }
+    default "IBVERBS_1.18" {
+        _ibv_query_comp_cntr_caps = unsupported::code,
+        ibv_create_comp_cntr = unsupported::null,
+        ibv_destroy_comp_cntr = unsupported::code,
+        ibv_export_buf_dmabuf_fd = unsupported::minus_one,
+        ibv_inc_comp_cntr = unsupported::code,
+        ibv_inc_err_comp_cntr = unsupported::code,
+        ibv_qp_attach_comp_cntr = unsupported::code,
+        ibv_read_comp_cntr = unsupported::code,
+        ibv_read_err_comp_cntr = unsupported::code,
+        ibv_set_comp_cntr = unsupported::code,
+        ibv_set_err_comp_cntr = unsupported::code,
+    }
 }

@@ -24,6 +24,8 @@ bitflags::bitflags! {
         const NO_ROUTE = 4;
         /// The family determines how the host is read. It does so without the flag as well.
         const FAMILY = 8;
+        /// Names go to the resolver. They do so without the flag as well.
+        const DNS = 32;
     }
 }
 

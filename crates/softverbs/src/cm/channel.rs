@@ -89,6 +89,8 @@ pub struct EventOf<I> {
     pub(super) listener: Option<Arc<I>>,
     pub(super) status: i32,
     pub(super) parameters: ConnParameters,
+    /// The number of an event that the program has written.
+    pub(super) argument: u64,
     /// The object at which the event counts until it is acknowledged: the identifier, or for a request the listener.
     pub(super) counter: Arc<Acknowledgements>,
     /// The place of a request among those that wait in the channel of its listener.
@@ -136,6 +138,11 @@ impl<I> EventOf<I> {
     /// The parameters. The private data has the length that the peer has sent.
     pub fn parameters(&self) -> &ConnParameters {
         &self.parameters
+    }
+
+    /// The number of an event that the program has [written](super::CmId::write_event); otherwise 0.
+    pub fn argument(&self) -> u64 {
+        self.argument
     }
 
     /// The program has acted on the event.

@@ -36,6 +36,12 @@ pub enum CmEventKind {
     DeviceRemoval = 11,
     /// The queue pair of an ended connection may be used again.
     TimewaitExit = 15,
+    /// Names have addresses (`rdma_resolve_addrinfo`).
+    AddrInfoResolved = 16,
+    /// Names have no addresses.
+    AddrInfoError = 17,
+    /// The program has written the event itself (`rdma_write_cm_event`).
+    User = 18,
 }
 
 /// The parameters of a connection, as in `struct rdma_conn_param`.

@@ -18,6 +18,7 @@ mod options;
 mod passive;
 mod pending;
 mod queues;
+mod reports;
 mod resolve;
 mod shared;
 mod state;

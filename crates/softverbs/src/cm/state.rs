@@ -375,6 +375,17 @@ impl CmId {
 
     /// Leaves an event in the channel. Called with the state locked, so that the events of an identifier keep their order.
     pub(super) fn tell(&self, kind: CmEventKind, status: i32, parameters: ConnParameters) {
+        self.tell_with(kind, status, parameters, 0);
+    }
+
+    /// As [`tell`](Self::tell), with a number of the program.
+    pub(super) fn tell_with(
+        &self,
+        kind: CmEventKind,
+        status: i32,
+        parameters: ConnParameters,
+        argument: u64,
+    ) {
         let Some(id) = self.this.upgrade() else {
             return;
         };
@@ -384,6 +395,7 @@ impl CmId {
             listener: None,
             status,
             parameters,
+            argument,
             counter: Arc::clone(&self.acknowledgements),
             place: None,
         };
@@ -406,6 +418,7 @@ impl CmId {
             listener: Some(listener),
             status: 0,
             parameters,
+            argument: 0,
             counter: Arc::clone(&self.acknowledgements),
             place: Some(place),
         };

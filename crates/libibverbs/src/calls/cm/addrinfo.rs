@@ -4,14 +4,18 @@ use std::ffi::c_int;
 use std::net::SocketAddr;
 
 use softverbs::{
-    AddrInfo, AddrInfoError, AddrInfoFlags, AddrInfoHints, AddressFamily, NameFailure, Result,
-    address_info,
+    AddrInfo, AddrInfoError, AddrInfoFlags, AddrInfoHints, AddressFamily, Errno, NameFailure,
+    Result, address_info,
 };
 
+use super::id::with_event;
+use super::objects::Id;
 use crate::abi::cm::rdma_addrinfo;
 use crate::abi::describe::Zeroed;
+use crate::abi::newer::RAI_SA;
 use crate::border::{
-    Address, Input, Output, Text, code_of, explain, look_up, minus_one, set_errno, storage,
+    Address, Handle, Input, Output, Text, code_of, error, explain, look_up, minus_one, set_errno,
+    storage,
 };
 use crate::calls::device::{allocate, free_array};
 
@@ -35,13 +39,61 @@ pub(crate) extern "C" fn get(
     })
 }
 
-/// The result of the call for a name without an address.
-fn name_error(failure: NameFailure) -> c_int {
+/// The error for a name without an address, which is printed where that was asked for.
+fn errno_of(failure: NameFailure) -> Errno {
     let errno = match failure {
         NameFailure::System(errno) => errno,
-        _ => softverbs::Errno::NXIO,
+        _ => Errno::NXIO,
     };
     explain(&softverbs::Error::new(errno, failure.to_string()));
+    errno
+}
+
+/// Looks names up, keeps the addresses for [`query`], and leaves an event. The resolver works within the call, which returns when it is done.
+pub(crate) extern "C" fn resolve(
+    id: Handle<Id>,
+    node: Text,
+    service: Text,
+    hints: Input<rdma_addrinfo>,
+) -> c_int {
+    with_event(id, |of| {
+        let hints = hints.get_if().as_ref().map(hints_of).transpose()?;
+        let flags = hints.map_or(AddrInfoFlags::empty(), |hints| hints.flags);
+        if flags.bits() & RAI_SA.cast_unsigned() != 0 {
+            return Err(error(
+                Errno::OPNOTSUPP,
+                "there is no subnet administrator to look services up",
+            ));
+        }
+        let found = address_info(node.get(), service.get(), hints.as_ref(), &look_up);
+        let (addresses, failed) = match found {
+            Ok(info) => (Some(info), None),
+            Err(AddrInfoError::Name(failure)) => (None, Some(errno_of(failure))),
+            Err(AddrInfoError::Call(error)) => return Err(error),
+        };
+        id.get()?.rust().data().addresses = addresses;
+        of.report_addresses(failed)
+    })
+}
+
+/// The addresses that the last [`resolve`] has found.
+pub(crate) extern "C" fn query(id: Handle<Id>, to: Output<*mut rdma_addrinfo>) -> c_int {
+    minus_one(|| {
+        let addresses = id.get()?.rust().data().addresses;
+        let addresses = addresses.ok_or_else(|| {
+            error(
+                Errno::INVAL,
+                "rdma_resolve_addrinfo has found no address for the identifier",
+            )
+        })?;
+        to.set(make(&addresses)?);
+        Ok(0)
+    })
+}
+
+/// The result of the call for a name without an address.
+fn name_error(failure: NameFailure) -> c_int {
+    errno_of(failure);
     if let NameFailure::System(errno) = failure {
         set_errno(errno.raw_os_error());
     }

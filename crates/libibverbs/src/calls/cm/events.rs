@@ -3,14 +3,15 @@
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use softverbs::{CmEvent, CmEventKind, ConnParameters, Result};
+use softverbs::{CmEvent, CmEventKind, ConnParameters, Errno, Result};
 
 use super::channel::CmChannel;
 use super::objects::{Event, Id, make_id, refresh, set_route};
 use super::queues::{qp_of, show_qp_state};
 use crate::abi::cm::rdma_cm_event;
 use crate::abi::describe::Zeroed;
-use crate::border::{Handle, Output, cancellable, explain, minus_one};
+use crate::abi::newer::RDMA_CM_EVENT_USER;
+use crate::border::{Handle, Output, cancellable, error, explain, minus_one};
 
 /// The structure of the identifier that an event is about. That of a new connection is made now.
 fn id_of(event: &CmEvent) -> Result<Handle<Id>> {
@@ -94,6 +95,11 @@ fn make(event: CmEvent) -> Result<Handle<Event>> {
     let mut c = structure(kind, status, &parameters);
     c.id = id.raw();
     c.listen_id = listener_of(&event).raw();
+    if kind == CmEventKind::User {
+        // The number is where the union begins.
+        let argument = usize::try_from(event.argument()).unwrap_or(usize::MAX);
+        c.conn.private_data = std::ptr::without_provenance(argument);
+    }
     handle(c, Some(event), parameters.private_data)
 }
 
@@ -143,5 +149,19 @@ pub(crate) extern "C" fn ack(event: Handle<Event>) -> c_int {
             taken.acknowledge();
         }
         Ok(0)
+    })
+}
+
+/// Leaves an event of the program in the channel of an identifier.
+pub(crate) extern "C" fn write(id: Handle<Id>, kind: c_int, status: c_int, argument: u64) -> c_int {
+    minus_one(|| {
+        let of = &id.get()?.rust().id;
+        if kind != RDMA_CM_EVENT_USER {
+            return Err(error(
+                Errno::INVAL,
+                "programs write events of the kind RDMA_CM_EVENT_USER",
+            ));
+        }
+        of.write_event(status, argument).map(|()| 0)
     })
 }

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use softverbs::{CmEvent, CmId, Device, Result, SharedDevice};
+use softverbs::{AddrInfo, CmEvent, CmId, Device, Result, SharedDevice};
 
 use super::channel::{self, CmChannel};
 use crate::abi::cm::{ibv_sa_path_rec, rdma_cm_event, rdma_cm_id};
@@ -50,6 +50,8 @@ pub(crate) struct IdData {
     pub(crate) own_queues: Vec<Handle<Cq>>,
     /// The options for the queue pairs of a listener's requests.
     pub(crate) template: Option<Template>,
+    /// The addresses that the last look-up has found.
+    pub(crate) addresses: Option<AddrInfo>,
     /// The route, to which the structure points.
     pub(crate) route: Option<Handle<Route>>,
 }
