@@ -2,8 +2,8 @@
 
 /// Returns true if all of the memory can be read, and written if `is_written`. Nothing is written but what is there already.
 ///
-/// If the memory has up to [`PAGES_ASKED`](linux::PAGES_ASKED) pages, one word of each is read or rewritten unchanged, by a system call
-/// each. Memory of up to [`TOUCHED`](linux::TOUCHED) octets is made present by one system call, as an adapter that pins memory does. For
+/// If the memory has up to four pages, one word of each is read or rewritten unchanged, by a system call
+/// each. Memory of up to 4 MiB is made present by one system call, as an adapter that pins memory does. For
 /// more, and if the system has no such call, the list of the process's mappings is read once, and a word of the last page of each file's
 /// mapping, which may be longer than its file. So the number of system calls is bounded by that of the mappings, and at most 4 MiB become
 /// present.
