@@ -86,7 +86,7 @@ fn alone() -> [Row; 4] {
     ]
 }
 
-fn connections() -> [Row; 8] {
+fn connections() -> [Row; 9] {
     [
         Row::new(
             "rping -s -a 127.0.0.1 -p PORT -C 100 -V -S 65535",
@@ -138,6 +138,12 @@ fn connections() -> [Row; 8] {
         Row::new("rdma_server -p PORT", "rdma_client -s 127.0.0.1 -p PORT")
             .says("end 0")
             .captured(""),
+        Row::new(
+            "rdma_xserver -c r -p PORT",
+            "rdma_xclient -c r -s 127.0.0.1 -p PORT",
+        )
+        .says("end 0")
+        .captured(""),
     ]
 }
 
@@ -186,7 +192,7 @@ fn perftest() -> impl Iterator<Item = Row> {
         })
 }
 
-fn others() -> [Row; 7] {
+fn others() -> [Row; 9] {
     const FIO: &str = "fio --name=s --ioengine=rdma --bindname=127.0.0.1 --port=PORT --rw=read --bs=64k --size=256m";
     [
         Row::new(
@@ -233,6 +239,13 @@ fn others() -> [Row; 7] {
         )
         .says("1m ")
         .captured("-S 64"),
+        // These two use TCP and shared memory, as without devices.
+        Row::new(
+            "ucx_perftest -p PORT",
+            "ucx_perftest 127.0.0.1 -p PORT -t tag_lat -n 1000",
+        )
+        .says("Final:"),
+        Row::new("", "mpiexec.mpich -n 2 NPmpich2 -o /dev/null -l 1 -u 65536").says("65536 bytes"),
     ]
 }
 

@@ -139,6 +139,26 @@ fn ib_send_lat_measures() {
     server.ends_well();
 }
 
+/// The table of programs has MPICH and UCX's own test, which need packages.
+#[test]
+fn ucx_uses_no_devices() {
+    nd::build_libraries();
+    let environment = |kind: &str, user: Option<&str>| {
+        let mut shell = Command::new(nd::binary());
+        shell.args(["run", "--as", kind, "--", "sh", "-c"]);
+        shell.arg("echo ${UCX_TLS-none} $UCX_SOCKADDR_TLS_PRIORITY");
+        shell.env_remove("UCX_TLS");
+        shell.env_remove("UCX_SOCKADDR_TLS_PRIORITY");
+        if let Some(user) = user {
+            shell.env("UCX_TLS", user);
+        }
+        String::from_utf8(shell.output().unwrap().stdout).unwrap()
+    };
+    assert_eq!(environment("roce", None), "^ib,ud_verbs:aux tcp\n");
+    assert_eq!(environment("iwarp", None), "none tcp\n");
+    assert_eq!(environment("roce", Some("self")), "self tcp\n");
+}
+
 #[test]
 fn the_program_keeps_its_status_and_its_streams() {
     let mut shell = nd_run(&["sh", "-c", "cat; echo to stderr >&2; exit 7"]);

@@ -25,6 +25,8 @@ mod program;
 mod start;
 #[cfg(unix)]
 mod tree;
+#[cfg(unix)]
+mod ucx;
 
 pub(crate) use self::args::ProgramArgs;
 #[cfg(unix)]

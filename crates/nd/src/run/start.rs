@@ -10,7 +10,7 @@ use softnd::user_files;
 use softverbs::{DeviceKind, Process, ProcessOptions};
 
 use super::args::{Presents, ProgramArgs};
-use super::{libraries, private_folder, program, tree};
+use super::{libraries, private_folder, program, tree, ucx};
 use crate::errors::Failure;
 
 /// Executes the program. Returns only if that fails.
@@ -31,6 +31,11 @@ pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
     command.args(arguments);
     for (name, value) in args.environment() {
         command.env(name, value);
+    }
+    for (name, value) in ucx::environment(args.present) {
+        if env::var_os(name).is_none() {
+            command.env(name, value);
+        }
     }
     if let Some(folder) = captures {
         command.env("SOFTND_VERBS_CAPTURE", folder);
