@@ -1,10 +1,11 @@
 //! Debian's programs for verbs, unmodified, over softnd's libraries: every row of the table in the book.
 
-use std::io::Write as _;
+use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::{env, fs};
 
+use softnd_tests::verbs_programs::free_port;
 use softnd_tests::verbs_table::{MARKS, PAGE, replace, rows, run, table};
 use softnd_tests::{device_tests, nd, own_network, tool};
 
@@ -128,6 +129,70 @@ fn hpcc_over_open_mpi_and_libfabric_verifies_its_results() {
             assert!(!report.contains("FAILED"), "{report}");
         },
     );
+}
+
+/// A virtual machine without a disk, by `nd run`, whose monitor has the standard streams.
+fn qemu(more: &[&str]) -> Child {
+    let mut qemu = Command::new(nd::binary());
+    qemu.args([
+        "run",
+        "--",
+        "qemu-system-x86_64",
+        "-accel",
+        "tcg",
+        "-m",
+        "64",
+    ]);
+    qemu.args(["-display", "none", "-nodefaults", "-monitor", "stdio"]);
+    qemu.args(more).stdin(Stdio::piped()).stdout(Stdio::piped());
+    qemu.spawn().expect("nd starts")
+}
+
+/// Has the monitor execute commands, the last of which is `quit`, and returns what it has printed.
+fn command(qemu: Child, commands: &str) -> String {
+    let mut monitor = qemu.stdin.as_ref().expect("a pipe");
+    monitor.write_all(commands.as_bytes()).expect("a monitor");
+    let output = qemu.wait_with_output().expect("a child");
+    assert!(output.status.success(), "{}", output.status);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+#[ignore = "needs QEMU; .ci/night runs it"]
+fn qemu_migrates_over_rdma() {
+    if tool::find("qemu-system-x86_64").is_none() {
+        return;
+    }
+    nd::build_libraries();
+    let address = format!("rdma:127.0.0.1:{}", free_port());
+    // The monitor answers when the machine listens.
+    let mut target = qemu(&["-incoming", "defer"]);
+    let mut monitor = target.stdin.as_ref().expect("a pipe");
+    writeln!(monitor, "migrate_incoming {address}\ninfo status").expect("a monitor");
+    let mut said = BufReader::new(target.stdout.take().expect("a pipe"));
+    assert!(status(&mut said).contains("paused (inmigrate)"));
+    let source = command(
+        qemu(&[]),
+        &format!("migrate {address}\ninfo migrate\nquit\n"),
+    );
+    assert!(source.contains("Migration status: completed"), "{source}");
+    loop {
+        writeln!(monitor, "info status").expect("a monitor");
+        let status = status(&mut said);
+        if status.contains("running") {
+            break;
+        }
+        assert!(status.contains("inmigrate"), "{status}");
+    }
+    writeln!(monitor, "quit").expect("a monitor");
+    assert!(target.wait().expect("a child").success());
+}
+
+/// The monitor's next line about the machine.
+fn status(monitor: &mut impl BufRead) -> String {
+    let mut lines = monitor.lines().map(|line| line.expect("text"));
+    let status = lines.find(|line| line.starts_with("VM status:"));
+    status.expect("the machine runs")
 }
 
 /// The suite of NetworkDirect over these libraries: no check fails but the known ones.
