@@ -70,6 +70,9 @@ extern "C" fn finish() {
     let Some(process) = known.and_then(|known| known.clone()) else {
         return;
     };
+    if !process.has_begun() {
+        return;
+    }
     let (done, is_done) = crossbeam_channel::unbounded();
     let finishing = thread::Builder::new().spawn(move || {
         process.finish(EXIT_WITHIN);

@@ -383,6 +383,14 @@ impl Process {
         }
     }
 
+    /// Returns false if nothing has begun that [`finish`](Self::finish) would end, as in a program that only lists the devices. It never
+    /// waits, so it may be called where a signal has interrupted another call.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        // A lock that is held is one of a call that needs the engine.
+        self.engine.try_lock().is_none_or(|engine| engine.is_some())
+    }
+
     /// Ends all connections, for a program that exits: posted requests have `limit` to be sent and to arrive.
     pub fn finish(&self, limit: Duration) {
         let Some(engine) = self.engine.lock().clone() else {
