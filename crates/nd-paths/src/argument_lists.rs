@@ -5,7 +5,8 @@ use std::ffi::{c_char, c_int};
 use std::ptr;
 
 use crate::c::failed;
-use crate::executions::{List, Path, execve, execvpe, own};
+use crate::environments::{List, Path, own};
+use crate::executions::{execve, execvpe};
 
 /// The arguments behind the path that a caller passes in registers.
 const REGISTERS: usize = 5;

@@ -2,6 +2,9 @@
 
 use std::ffi::{c_char, c_int};
 
+use crate::descriptors::read_at;
+use crate::runtimes::{self, Runtime, number};
+
 /// The first octets of a file, in which programs have the name of their interpreter.
 pub(crate) const HEAD: usize = 4096;
 
@@ -11,20 +14,44 @@ const OTHER_LINKERS: [&[u8]; 3] = [b"ld-musl", b"ld-uClibc", b"linker"];
 /// As many scripts that run each other as the kernel follows.
 const SCRIPTS: usize = 5;
 
-/// Returns true if a file is a program for another C library, whose dynamic linker cannot load our libraries, or a script for one.
-pub(crate) fn is_for_other_linker(path: *const c_char) -> bool {
+/// What a program is for the libraries that are preloaded.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    Ordinary,
+    /// It is for another C library, whose dynamic linker cannot load our libraries.
+    OtherLinker,
+    /// It needs this runtime of a sanitizer, in front of all other libraries.
+    Sanitized(Runtime),
+}
+
+/// The kind of a program, or of the program that a script is for.
+pub(crate) fn kind(path: *const c_char) -> Kind {
     let mut head = [0; HEAD];
     let mut path = path;
     for _ in 0..SCRIPTS {
-        let Some(len) = read_head(path, &mut head) else {
-            return false;
+        let Some(file) = File::open(path) else {
+            break;
+        };
+        let Some(len) = file.head(&mut head) else {
+            break;
         };
         let Some(interpreter) = script(&mut head, len) else {
-            return head.get(..len).and_then(linker).is_some_and(is_other);
+            let head = head.get(..len).unwrap_or_default();
+            return kind_by_head(&file, head);
         };
         path = interpreter;
     }
-    false
+    Kind::Ordinary
+}
+
+fn kind_by_head(file: &File, head: &[u8]) -> Kind {
+    let Some(linker) = linker(head) else {
+        return Kind::Ordinary;
+    };
+    match is_other(linker) {
+        true => Kind::OtherLinker,
+        false => runtimes::needed(file.0, head).map_or(Kind::Ordinary, Kind::Sanitized),
+    }
 }
 
 /// Returns true if a path names the dynamic linker of another C library.
@@ -34,22 +61,27 @@ fn is_other(linker: &[u8]) -> bool {
     OTHER_LINKERS.iter().any(|other| name.starts_with(other))
 }
 
-fn read_head(path: *const c_char, head: &mut [u8; HEAD]) -> Option<usize> {
-    // SAFETY: the path ends in a zero: it is the program's, or that of a script.
-    let file = unsafe { libc::open(path, libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK) };
-    if file < 0 {
-        return None;
+/// A file that is closed when the value is dropped.
+struct File(c_int);
+
+impl File {
+    fn open(path: *const c_char) -> Option<Self> {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
+        // SAFETY: the path ends in a zero: it is the program's, or that of a script.
+        let file = unsafe { libc::open(path, flags) };
+        (file >= 0).then_some(Self(file))
     }
-    let read = read(file, head);
-    // SAFETY: the descriptor was opened here, and nobody else knows it.
-    unsafe { libc::close(file) };
-    read
+
+    fn head(&self, head: &mut [u8; HEAD]) -> Option<usize> {
+        read_at(self.0, 0, head).map(<[u8]>::len)
+    }
 }
 
-fn read(file: c_int, head: &mut [u8; HEAD]) -> Option<usize> {
-    // SAFETY: there is room for the octets.
-    let read = unsafe { libc::pread(file, head.as_mut_ptr().cast(), head.len(), 0) };
-    usize::try_from(read).ok()
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor was opened here, and nobody else knows it.
+        unsafe { libc::close(self.0) };
+    }
 }
 
 /// The interpreter of a script, which gets a zero behind it.
@@ -70,11 +102,7 @@ fn linker(head: &[u8]) -> Option<&[u8]> {
     const INTERPRETER: usize = 3;
     // Class and byte order: 64 bits, little-endian.
     head.strip_prefix(b"\x7fELF\x02\x01")?;
-    let number = |at: usize, len: usize| {
-        let from = head.get(at..at.checked_add(len)?)?;
-        let shifted = |value: usize, octet: &u8| value << 8 | usize::from(*octet);
-        Some(from.iter().rev().fold(0, shifted))
-    };
+    let number = |at, len| number(head, at, len);
     let (offset, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
     let header = |index: usize| index.checked_mul(size)?.checked_add(offset);
     let mut headers = (0..count).map_while(header);
@@ -93,7 +121,7 @@ mod tests {
 
     fn is_for_other(path: &Path) -> bool {
         let path = CString::new(path.to_str().unwrap()).unwrap();
-        is_for_other_linker(path.as_ptr())
+        matches!(kind(path.as_ptr()), Kind::OtherLinker)
     }
 
     #[test]
@@ -102,6 +130,28 @@ mod tests {
         assert!(!is_for_other(Path::new("/bin/sh")));
         assert!(!is_for_other(Path::new("/no/such/file")));
         assert!(!is_for_other(Path::new("/etc/passwd")));
+    }
+
+    #[test]
+    fn a_program_that_is_cut_or_changed_needs_no_runtime() {
+        let name = format!("nd-paths-cut-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let whole = fs::read("/bin/true").unwrap();
+        let is_sanitized = |octets: &[u8]| {
+            fs::write(&path, octets).unwrap();
+            let path = CString::new(path.to_str().unwrap()).unwrap();
+            matches!(kind(path.as_ptr()), Kind::Sanitized(_))
+        };
+        for cut in (0..whole.len()).step_by(997) {
+            assert!(!is_sanitized(&whole[..cut]), "{cut}");
+        }
+        // Each octet of the header.
+        for at in 0..64 {
+            let mut changed = whole.clone();
+            changed[at] = !changed[at];
+            assert!(!is_sanitized(&changed), "{at}");
+        }
+        fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Where a descriptor is.
+//! Where a descriptor is, and what is in its file.
 
 use std::ffi::{c_char, c_int};
 
@@ -31,6 +31,14 @@ impl Name {
     pub(crate) fn pointer(&self) -> *const c_char {
         self.0.as_ptr().cast()
     }
+}
+
+/// The octets of a file at an offset, as many as there are.
+pub(crate) fn read_at(file: c_int, at: usize, to: &mut [u8]) -> Option<&[u8]> {
+    let at = libc::off64_t::try_from(at).ok()?;
+    // SAFETY: there is room for the octets.
+    let read = unsafe { libc::pread64(file, to.as_mut_ptr().cast(), to.len(), at) };
+    to.get(..usize::try_from(read).ok()?)
 }
 
 /// Writes the absolute path of a descriptor's file, or of the working directory, as the kernel has it. Returns false if there is none.

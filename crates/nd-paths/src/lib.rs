@@ -12,7 +12,8 @@
 //! - `changes`, `renames`: what would change the tree, and fails;
 //! - `results`, `globs`, `walks`: those whose results or callbacks have paths;
 //! - `loads`: `dlopen` of the libraries for verbs by any of their names;
-//! - `executions`, `argument_lists`, `binaries`: programs in which nothing can be preloaded;
+//! - `executions`, `argument_lists`: functions that execute a program;
+//! - `environments`, `binaries`, `runtimes`: programs in which nothing can be preloaded, or a sanitizer's runtime comes first;
 //! - `start`: the constructor.
 //!
 //! A wrapper may run in a signal handler, in the child of a `vfork` and before the constructors of the program. So it allocates nothing,
@@ -36,6 +37,7 @@ mod c;
 mod calls;
 mod changes;
 mod descriptors;
+mod environments;
 mod executions;
 mod folders;
 mod globs;
@@ -45,6 +47,7 @@ mod renames;
 mod results;
 mod room;
 mod root;
+mod runtimes;
 #[cfg(not(test))]
 mod start;
 mod walks;

@@ -21,6 +21,8 @@ mod nd_rping;
 #[cfg(target_os = "linux")]
 mod nd_run;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+mod nd_run_sanitizers;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod nd_run_without;
 mod nd_strangers;
 mod nd_system_calls;

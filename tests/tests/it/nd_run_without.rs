@@ -36,7 +36,7 @@ fn for_musl(folder: &Path) -> Option<PathBuf> {
 }
 
 /// A script that is run by `line`.
-fn script(folder: &Path, name: &str, line: &str) -> String {
+pub(crate) fn script(folder: &Path, name: &str, line: &str) -> String {
     let path = folder.join(name);
     fs::write(&path, format!("#!{line}\n")).unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();

@@ -170,7 +170,7 @@ const RULES: &[Rule] = &[
             // The C library's own check, because `nd-paths` depends on nothing.
             "nd-paths/src/c.rs",
             // The variables of a program that is executed.
-            "nd-paths/src/executions.rs",
+            "nd-paths/src/environments.rs",
             // A program follows its user: colours, the log, programs to start and their variables, folders for what is private.
             "nd/src/main.rs",
             "nd/src/output.rs",
@@ -292,6 +292,7 @@ const UNSAFE: &[&str] = &[
     "nd-paths/src/binaries.rs",
     "nd-paths/src/changes.rs",
     "nd-paths/src/descriptors.rs",
+    "nd-paths/src/environments.rs",
     "nd-paths/src/executions.rs",
     "nd-paths/src/globs.rs",
     "nd-paths/src/loads.rs",

@@ -1,9 +1,11 @@
-//! Finds one section of an ELF file, without reading the rest of the file.
+//! Finds one section of an ELF file, and the libraries that it needs, without reading the rest of the file.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
 /// The most octets of a table or of the section; a file with a larger one is not one of our libraries.
 const LONGEST: u64 = 1 << 20;
+/// The most octets of the name of a library.
+const LONGEST_NAME: u64 = 256;
 
 /// Where the numbers are, in files of 32 or of 64 bits: offsets within the header of the file and within that of a section.
 struct Layout {
@@ -100,6 +102,33 @@ fn read_at(file: &mut (impl Read + Seek), (offset, len): (u64, u64)) -> io::Resu
 
 /// The octets of the section with this name. `None` if the file has none, or is no ELF file.
 pub(super) fn section(file: &mut (impl Read + Seek), name: &str) -> io::Result<Option<Vec<u8>>> {
+    let place = place_of(file, name)?;
+    place.map(|place| read_at(file, place)).transpose()
+}
+
+/// The names of the libraries that a program of 64 bits needs, each up to [`LONGEST_NAME`] octets.
+pub(super) fn needed(file: &mut (impl Read + Seek)) -> io::Result<Vec<Vec<u8>>> {
+    const NEEDED: u64 = 1;
+    let dynamic = section(file, ".dynamic")?.unwrap_or_default();
+    let Some((names, names_len)) = place_of(file, ".dynstr")? else {
+        return Ok(Vec::new());
+    };
+    let (words, _) = dynamic.as_chunks::<8>();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    let words: Vec<u64> = words.collect();
+    let entries = words.chunks_exact(2).filter(|entry| entry[0] == NEEDED);
+    let offsets = entries.map(|entry| entry[1]);
+    let offsets = offsets.filter(|offset| *offset < names_len);
+    let name = |offset| {
+        let mut name = read_at(file, (names.saturating_add(offset), LONGEST_NAME))?;
+        let len = name.iter().position(|octet| *octet == 0);
+        name.truncate(len.unwrap_or(name.len()));
+        Ok(name)
+    };
+    offsets.map(name).collect()
+}
+
+fn place_of(file: &mut (impl Read + Seek), name: &str) -> io::Result<Option<(u64, u64)>> {
     let start = read_at(file, (0, BITS_64.header as u64))?;
     let Some(form) = Form::of(&start) else {
         return Ok(None);
@@ -134,8 +163,7 @@ pub(super) fn section(file: &mut (impl Read + Seek), name: &str) -> io::Result<O
         Some(&own[..end] == name.as_bytes())
     };
     let found = headers.find(|header| is_wanted(header) == Some(true));
-    let place = found.and_then(|header| form.place(header));
-    place.map(|place| read_at(file, place)).transpose()
+    Ok(found.and_then(|header| form.place(header)))
 }
 
 #[cfg(test)]

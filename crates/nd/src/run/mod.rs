@@ -22,6 +22,8 @@ mod private_folder;
 #[cfg(unix)]
 mod program;
 #[cfg(unix)]
+mod runtimes;
+#[cfg(unix)]
 mod start;
 #[cfg(unix)]
 mod tree;

@@ -1,16 +1,14 @@
 //! The program that `nd run` becomes.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::elf;
 use super::linkage::{Linkage, Script, linkage};
 use crate::errors::Failure;
 
@@ -36,7 +34,7 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
 }
 
 /// As many scripts that run each other as the kernel follows.
-const SCRIPTS: usize = 5;
+pub(super) const SCRIPTS: usize = 5;
 
 /// Refuses programs for which the dynamic linker preloads nothing, and scripts that such a program runs.
 pub(super) fn check(path: &Path) -> Result<(), Failure> {
@@ -63,18 +61,8 @@ pub(super) fn check(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The runtime library of gcc's sanitizers that a program is linked with, such as `libasan.so.8`. It insists on being in front of all other
-/// libraries. `None` for programs without one, and for those that have it within themselves.
-pub(super) fn sanitizer_runtime(path: &Path) -> Option<OsString> {
-    const RUNTIMES: [&[u8]; 2] = [b"libasan.so.", b"libtsan.so."];
-    let names = elf::section(&mut File::open(path).ok()?, ".dynstr").ok()??;
-    let mut names = names.split(|octet| *octet == 0);
-    let name = names.find(|name| RUNTIMES.iter().any(|runtime| name.starts_with(runtime)))?;
-    Some(OsStr::from_bytes(name).to_owned())
-}
-
 /// The part of a file in which its linkage is found.
-fn head(file: &mut File) -> io::Result<Vec<u8>> {
+pub(super) fn head(file: &mut File) -> io::Result<Vec<u8>> {
     let mut start = Vec::new();
     file.take(64 << 10).read_to_end(&mut start)?;
     Ok(start)

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use softnd::user_files;
 use softverbs::{DeviceKind, Process, ProcessOptions};
 
 use super::args::{Presents, ProgramArgs};
-use super::{libraries, private_folder, program, tree, ucx};
+use super::{libraries, private_folder, program, runtimes, tree, ucx};
 use crate::errors::Failure;
 
 /// Executes the program. Returns only if that fails.
@@ -45,8 +46,10 @@ pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
         "LD_LIBRARY_PATH",
         in_front("LD_LIBRARY_PATH", [names.folder()]),
     );
-    let runtime = program::sanitizer_runtime(&program);
-    command.env("LD_PRELOAD", preloaded(runtime, names.paths()));
+    let mut preloaded = preloaded_by_user(&private);
+    let runtime = runtimes::in_front_of(&preloaded, &program);
+    preloaded.extend(names.paths().into_iter().map(PathBuf::into_os_string));
+    command.env("LD_PRELOAD", list(runtime, &preloaded));
     Err(program::execute(command, &program))
 }
 
@@ -58,14 +61,22 @@ fn in_front<P: AsRef<OsStr>>(variable: &str, paths: impl IntoIterator<Item = P>)
     all.join(OsStr::new(":"))
 }
 
-/// What is preloaded: the runtime of a sanitizer, which has to come first, then what the user preloads, then our libraries.
-fn preloaded<P: AsRef<OsStr>>(
-    runtime: Option<OsString>,
-    ours: impl IntoIterator<Item = P>,
-) -> OsString {
-    let of_user = env::var_os("LD_PRELOAD").filter(|old| !old.is_empty());
-    let ours = ours.into_iter().map(|path| path.as_ref().to_owned());
-    let all: Vec<OsString> = runtime.into_iter().chain(of_user).chain(ours).collect();
+/// What the user preloads. Our libraries come behind it, because some libraries have to be the first one. Those of a run around this one are
+/// left out.
+fn preloaded_by_user(private: &Path) -> Vec<OsString> {
+    let list = env::var_os("LD_PRELOAD").unwrap_or_default();
+    let is_separator = |octet: &u8| matches!(octet, b':' | b' ');
+    let names = list.as_bytes().split(is_separator);
+    let names = names.filter(|name| !name.is_empty()).map(OsStr::from_bytes);
+    let users = names.filter(|name| !Path::new(name).starts_with(private));
+    users.map(OsStr::to_owned).collect()
+}
+
+/// A list of libraries to preload. An empty name behind a runtime tells it from what the user preloads: `libnd_paths.so` takes it away from
+/// programs that do not need it.
+fn list(runtime: Option<OsString>, libraries: &[OsString]) -> OsString {
+    let runtime = runtime.into_iter().flat_map(|name| [name, OsString::new()]);
+    let all: Vec<OsString> = runtime.chain(libraries.iter().cloned()).collect();
     all.join(OsStr::new(":"))
 }
 
@@ -109,6 +120,14 @@ fn devices(args: &ProgramArgs) -> Result<Arc<Process>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_runtime_is_in_front_of_an_empty_name() {
+        let libraries = ["/a", "/b"].map(OsString::from);
+        assert_eq!(list(None, &libraries), "/a:/b");
+        let runtime = Some(OsString::from("libasan.so.8"));
+        assert_eq!(list(runtime, &libraries), "libasan.so.8::/a:/b");
+    }
 
     #[test]
     fn paths_stand_in_front_of_what_is_there() {
