@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 
 use super::ring::{CannotResize, Ring};
 use super::{Entry, NotifyOn, Reason};
-use crate::sync::{AtomicU32, Mutex, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 
 /// Bits of [`Queue::armed`] for the kinds of requests that wait.
 const ANY: u32 = 1;
@@ -29,6 +29,8 @@ pub struct Queue<E: Entry, R> {
     /// The low bits say which kinds of requests wait for results, and change only under the lock of `waiting`. The bits above
     /// count how often placers looked.
     armed: AtomicU32,
+    /// A solicited result below this number satisfies no request. Changes only under the lock of `waiting`, before `armed`.
+    awaited: AtomicU64,
     waiting: Mutex<Waiting<R>>,
 }
 
@@ -37,11 +39,20 @@ const SOUND: u32 = 0;
 
 #[derive(Debug)]
 struct Waiting<R> {
-    requests: Vec<(NotifyOn, R)>,
+    requests: Vec<Waiter<R>>,
     /// The reason with which every request ends from now on. Results may still be placed.
     ended: Option<Reason>,
     /// All results below this number have fired a notification.
     fired: u64,
+}
+
+/// A request that waits for a result.
+#[derive(Debug)]
+struct Waiter<R> {
+    kind: NotifyOn,
+    /// The number of results that were taken when the request was made. Those behind them satisfy it, also if they are taken before it ends.
+    since: u64,
+    request: R,
 }
 
 /// Notify requests to complete once no lock is held.
@@ -110,7 +121,14 @@ impl<R> CompletedNotifies<R> {
 
 impl<R> Waiting<R> {
     fn has(&self, kind: NotifyOn) -> bool {
-        self.requests.iter().any(|(of, _)| *of == kind)
+        self.requests.iter().any(|waiter| waiter.kind == kind)
+    }
+
+    /// The number of the first result that satisfies a request of this kind, if one waits.
+    fn first_news(&self, kind: NotifyOn) -> Option<u64> {
+        let waiters = self.requests.iter().filter(|waiter| waiter.kind == kind);
+        let since = waiters.map(|waiter| waiter.since).min()?;
+        Some(since.max(self.fired))
     }
 }
 
@@ -125,6 +143,7 @@ impl<E: Entry, R> Queue<E, R> {
             ring: Ring::new(depth)?,
             broken: AtomicU32::new(SOUND),
             armed: AtomicU32::new(0),
+            awaited: AtomicU64::new(0),
             waiting: Mutex::new(Waiting {
                 requests: Vec::with_capacity(2),
                 ended: None,
@@ -200,11 +219,26 @@ impl<E: Entry, R> Queue<E, R> {
         request: R,
         interest: impl Fn(bool),
     ) -> Option<CompletedNotifies<R>> {
+        self.notify_since(self.taken(), kind, request, interest)
+    }
+
+    /// As [`notify`](Self::notify), where the client has taken all results below number `since`.
+    pub(super) fn notify_since(
+        &self,
+        since: u64,
+        kind: NotifyOn,
+        request: R,
+        interest: impl Fn(bool),
+    ) -> Option<CompletedNotifies<R>> {
         let mut waiting = self.waiting.lock();
         if waiting.requests.is_empty() {
             interest(true);
         }
-        waiting.requests.push((kind, request));
+        waiting.requests.push(Waiter {
+            kind,
+            since,
+            request,
+        });
         self.arm(&waiting);
         self.fire(&mut waiting, interest)
     }
@@ -217,7 +251,7 @@ impl<E: Entry, R> Queue<E, R> {
         if !requests.is_empty() {
             interest(false);
         }
-        requests.into_iter().map(|(_, request)| request).collect()
+        requests.into_iter().map(|waiter| waiter.request).collect()
     }
 
     /// Returns true if the queue has broken down. Then no results are placed any more.
@@ -259,7 +293,8 @@ impl<E: Entry, R> Queue<E, R> {
 
     fn arm(&self, waiting: &Waiting<R>) {
         let any = if waiting.has(NotifyOn::Any) { ANY } else { 0 };
-        let solicited = if waiting.has(NotifyOn::Solicited) {
+        let solicited = if let Some(news) = waiting.first_news(NotifyOn::Solicited) {
+            self.awaited.store(news, Ordering::Relaxed);
             SOLICITED
         } else {
             0
@@ -277,7 +312,7 @@ impl<E: Entry, R> Queue<E, R> {
         match armed & (LOOK - 1) {
             0 => false,
             // A request for solicited results costs placers no lock until such a result is there.
-            SOLICITED => self.ring.solicited() > self.ring.taken(),
+            SOLICITED => self.ring.solicited() > self.awaited.load(Ordering::Relaxed),
             _ => true,
         }
     }
@@ -296,8 +331,8 @@ impl<E: Entry, R> Queue<E, R> {
         let fires = |kind: &NotifyOn| ended.is_some() || *kind != NotifyOn::Breakdown;
         let requests: RequestList<R> = waiting
             .requests
-            .extract_if(.., |(kind, _)| fires(kind))
-            .map(|(_, request)| request)
+            .extract_if(.., |waiter| fires(&waiter.kind))
+            .map(|waiter| waiter.request)
             .collect();
         self.arm(waiting);
         requests.first.as_ref()?;
@@ -312,18 +347,18 @@ impl<E: Entry, R> Queue<E, R> {
     }
 
     /// Returns true if results were placed that a request waits for. From then on these results are no longer new. Only results that can be
-    /// taken count; the thread that publishes a missing result before them looks here afterwards.
+    /// taken, or were, count; the thread that publishes a missing result before them looks here afterwards.
     fn has_news(&self, waiting: &mut Waiting<R>) -> bool {
-        let news = waiting.fired.max(self.ring.taken());
-        let last = self.ring.solicited();
         // A request for any result also completes the requests for solicited results.
-        let any = waiting.has(NotifyOn::Any);
-        let solicited = waiting.has(NotifyOn::Solicited) && last > news;
-        if !any && !solicited {
+        let any = waiting.first_news(NotifyOn::Any);
+        let last = self.ring.solicited();
+        let solicited = waiting.first_news(NotifyOn::Solicited);
+        let solicited = solicited.is_some_and(|news| last > news);
+        if any.is_none() && !solicited {
             return false;
         }
-        let placed = self.ring.published(news);
-        let fires = any && placed > news || solicited && placed >= last;
+        let placed = self.ring.published(waiting.fired);
+        let fires = any.is_some_and(|news| placed > news) || solicited && placed >= last;
         if fires {
             waiting.fired = placed;
         }

@@ -11,7 +11,7 @@ use std::collections::{TryReserveError, VecDeque};
 use std::ops::Deref;
 
 use super::ring::CannotResize;
-use super::{Entry, Queue};
+use super::{CompletedNotifies, Entry, NotifyOn, Queue};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// A [`Queue`] with [`remove`](Self::remove).
@@ -136,6 +136,17 @@ impl<E: Entry<Result: Copy + Default>, R> RemovableQueue<E, R> {
         let aside = self.aside.lock();
         let oldest = aside.front().map(|(number, _)| *number);
         oldest.unwrap_or_else(|| self.queue.taken())
+    }
+
+    /// See [`Queue::notify`]. Results that were set aside are not taken.
+    pub fn notify(
+        &self,
+        kind: NotifyOn,
+        request: R,
+        interest: impl Fn(bool),
+    ) -> Option<CompletedNotifies<R>> {
+        self.queue
+            .notify_since(self.taken(), kind, request, interest)
     }
 
     /// See [`Queue::resize`].

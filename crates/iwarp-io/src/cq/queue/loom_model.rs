@@ -70,6 +70,32 @@ fn no_result_is_left_beside_a_waiting_request() {
     });
 }
 
+/// A result releases the request that waited for it also if another thread takes it out first.
+fn a_taker_is_faster(kind: NotifyOn) {
+    model(move || {
+        let queue = Arc::new(Queue::<TestEntry, u32>::new(2).unwrap());
+        assert!(queue.notify(kind, 1, |_| {}).is_none());
+        let placer = placing(&queue, 1);
+        let mut results = [Taken::default(); 2];
+        let taken = queue.take(&mut results);
+        assert_eq!(placer.join().unwrap().0, [(1, None)]);
+        // It is no news for a request that is made afterwards.
+        let taken = taken + queue.take(&mut results);
+        assert_eq!(taken, 1);
+        assert!(queue.notify(kind, 2, |_| {}).is_none());
+    });
+}
+
+#[test]
+fn a_result_is_taken_before_its_request_is_released() {
+    a_taker_is_faster(NotifyOn::Any);
+}
+
+#[test]
+fn a_solicited_result_is_taken_before_its_request_is_released() {
+    a_taker_is_faster(NotifyOn::Solicited);
+}
+
 /// The solicited result may lie behind one that is placed later; a plain result alone releases no request.
 #[test]
 fn a_solicited_request_meets_a_plain_and_a_solicited_result() {

@@ -16,7 +16,8 @@ struct Plain {
     solicited: u64,
     fired: u64,
     taken: u64,
-    requests: Vec<(NotifyOn, u32)>,
+    /// With the number of results that were taken before.
+    requests: Vec<(NotifyOn, u64, u32)>,
     broken: Option<Reason>,
     ended: Option<Reason>,
 }
@@ -43,18 +44,20 @@ impl Plain {
     }
 
     fn fire(&mut self) -> Vec<u32> {
-        let news = self.fired.max(self.taken);
-        let has = |kind| self.requests.iter().any(|(of, _)| *of == kind);
-        let any = has(NotifyOn::Any) && self.placed > news;
-        let solicited = has(NotifyOn::Solicited) && self.solicited > news;
+        let meets = |kind, last: u64| {
+            let mut requests = self.requests.iter();
+            requests.any(|(of, since, _)| *of == kind && last > self.fired.max(*since))
+        };
+        let any = meets(NotifyOn::Any, self.placed);
+        let solicited = meets(NotifyOn::Solicited, self.solicited);
         let over = self.over().is_some();
         if !over && !any && !solicited {
             return Vec::new();
         }
         self.fired = self.placed;
-        let fires = |(kind, _): &mut (NotifyOn, u32)| over || *kind != NotifyOn::Breakdown;
+        let fires = |(kind, ..): &mut (NotifyOn, u64, u32)| over || *kind != NotifyOn::Breakdown;
         let fired = self.requests.extract_if(.., fires);
-        fired.map(|(_, request)| request).collect()
+        fired.map(|(.., request)| request).collect()
     }
 }
 
@@ -138,14 +141,14 @@ proptest! {
                 }
                 Step::Notify(kind) => {
                     serial += 1;
-                    plain.requests.push((kind, serial));
+                    plain.requests.push((kind, plain.taken, serial));
                     let (requests, reason, broke) = parts(queue.notify(kind, serial, interest));
                     prop_assert_eq!(&requests, &plain.fire());
                     prop_assert!(!broke);
                     prop_assert!(plain.over().is_none() || reason == plain.over());
                 }
                 Step::Cancel => {
-                    let all: Vec<_> = plain.requests.drain(..).map(|(_, request)| request).collect();
+                    let all: Vec<_> = plain.requests.drain(..).map(|(.., request)| request).collect();
                     prop_assert_eq!(queue.cancel(interest), all);
                 }
                 Step::Break(due) => {
@@ -161,7 +164,7 @@ proptest! {
                 }
                 Step::End => {
                     plain.ended = Some(REMOVED);
-                    let all: Vec<_> = plain.requests.drain(..).map(|(_, request)| request).collect();
+                    let all: Vec<_> = plain.requests.drain(..).map(|(.., request)| request).collect();
                     prop_assert_eq!(queue.end_requests(REMOVED, interest), all);
                 }
             }

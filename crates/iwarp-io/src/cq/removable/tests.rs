@@ -45,6 +45,18 @@ fn what_was_removed_leaves_room_and_the_rest_stays_in_order() {
     assert_eq!(take(&queue, 16), [12, 13, 14, 15, 16]);
 }
 
+/// What a removal set aside is still in the queue, and satisfies a request as before.
+#[test]
+fn results_that_were_set_aside_satisfy_a_request() {
+    let queue = queue(4);
+    place(&queue, 0..2);
+    assert_eq!(remove(&queue, |number| number == 0), [0]);
+    let notify = || queue.notify(NotifyOn::Any, (), |_| {}).is_some();
+    assert!(notify());
+    assert!(!notify(), "it has ended one");
+    assert_eq!(take(&queue, 4), [1]);
+}
+
 #[test]
 fn removals_again_and_again_need_no_more_room() {
     let queue = queue(4);
