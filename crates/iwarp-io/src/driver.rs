@@ -17,6 +17,7 @@ use crate::progress::timers::{Timed, TimerKey};
 use crate::progress::vain_polls;
 use crate::progress::waiters::Waiters;
 use crate::protection_faults::ProtectionFaults;
+use crate::revision_1_peers::Revision1Peers;
 use crate::sync::AtomicUsize;
 use crate::transport::stream::Stream;
 use crate::transport::{Transport, Wire};
@@ -33,6 +34,7 @@ pub struct Driver {
     pub buffers: Buffers,
     /// Attempts of peers to use memory that they may not use.
     pub protection_faults: ProtectionFaults,
+    pub(crate) revision_1_peers: Revision1Peers,
     capture: Option<Capture>,
     /// Threads parked in any [`Waiters`] of the adapter.
     parked: Arc<AtomicUsize>,
@@ -76,6 +78,7 @@ impl Driver {
             control,
             buffers,
             protection_faults: ProtectionFaults::default(),
+            revision_1_peers: Revision1Peers::default(),
             capture,
             parked,
             background,

@@ -35,7 +35,7 @@
 //!   [`place`](endpoint::Owner::place), [`deliver`](endpoint::Owner::deliver).
 //! - **No thread polls or waits**: [`progress::background`], a thread of each adapter, does the same, and makes the calls that are due.
 //! - **A client connects or listens**: owner → [`transport::Transport::bind`] → a [`transport::Dialer`] or [`transport::Listener`] →
-//!   [`setup::MpaStartup`] or [`setup::Acceptor`] → a stream and the agreed parameters → [`endpoint::Endpoint::start`].
+//!   [`setup::ActiveSide`], or [`setup::Acceptor`] and [`setup::PassiveSide`] → a stream and the agreed parameters → [`endpoint::Endpoint::start`].
 //!
 //! A [`driver::Driver`] holds everything of one adapter: its transport, its control domain and its background thread. Calls go down the
 //! layers; upwards go only the traits [`endpoint::Owner`], [`setup::AcceptorOwner`], [`setup::StartupOwner`], [`faults::FaultOwner`] and
@@ -75,6 +75,7 @@ mod printable;
 pub mod processors;
 pub mod progress;
 pub mod protection_faults;
+mod revision_1_peers;
 pub mod setup;
 pub mod socket_buffer;
 pub mod sync;

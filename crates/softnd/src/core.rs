@@ -1,6 +1,6 @@
 //! The state that all objects of one opened adapter share.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use std::time::Instant;
 use iwarp_io::descriptors;
 use iwarp_io::driver::Driver;
 use iwarp_io::endpoint::buffers::Buffers;
-use iwarp_io::endpoint::{ReadLimits, Role, StreamId};
+use iwarp_io::endpoint::{ReadLimits, StreamId};
 use iwarp_io::environment::Environment;
 use iwarp_io::faults::Faults;
 use iwarp_io::interfaces::{self, InterfaceOwner, InterfaceWatch};
@@ -18,10 +18,9 @@ use iwarp_io::memory::{Pd, Table, TableOptions};
 use iwarp_io::progress::background::DriverOwner;
 use iwarp_io::progress::timers::{Timed, TimerKey};
 use iwarp_io::system_call::is_refusal;
+use iwarp_io::transport::Transport;
 use iwarp_io::transport::sim::World;
 use iwarp_io::transport::sim::world::{SimAdapter, Stuck};
-use iwarp_io::transport::stream::Stream;
-use iwarp_io::transport::{Transport, Wire};
 use netdirect::{
     AdapterFlags, AdapterId, AdapterInfo, Affinity, Call, Capabilities, Error, Result,
     SimulatedTime, Status,
@@ -41,9 +40,6 @@ pub(crate) const PD: Pd = Pd(1);
 /// The read limit that a peer is assumed to have when MPA exchanges no read limits (IW-069).
 pub(crate) const UNSTATED_READ_LIMIT: u32 = 32;
 
-/// The number of addresses of peers that speak only MPA revision 1 that are remembered.
-const REMEMBERED_PEERS: usize = 1024;
-
 /// The state that all objects of one opened adapter share.
 pub(crate) struct Core {
     this: Weak<Self>,
@@ -59,7 +55,6 @@ pub(crate) struct Core {
     /// Queue pairs that the client has released and whose connections have not ended yet. They keep the adapter until then.
     lingering: Mutex<HashMap<StreamId, Arc<dyn LingeringQueuePair>>>,
     next_stream: AtomicU32,
-    revision_1_peers: Mutex<HashSet<IpAddr>>,
     interface: OnceLock<Arc<InterfaceWatch>>,
 }
 
@@ -201,7 +196,6 @@ impl Core {
             leniency,
             lingering: Mutex::default(),
             next_stream: AtomicU32::new(1),
-            revision_1_peers: Mutex::default(),
             interface: OnceLock::new(),
         });
         let remover = Arc::downgrade(&(Arc::clone(&core) as Arc<dyn RemovalScheduler>));
@@ -267,11 +261,6 @@ impl Core {
     }
 
     /// The stream of a connection that was just established.
-    pub(crate) fn stream(&self, wire: Wire, role: Role) -> Stream {
-        let owner: Arc<Device> = Arc::clone(&self.device);
-        self.driver.stream(wire, role, self.device.faults(), owner)
-    }
-
     /// Removes the device from under the adapter (GEN-015).
     pub(crate) fn remove_device(&self, planned: bool) -> Result<()> {
         self.device.remove(planned)?;
@@ -289,17 +278,6 @@ impl Core {
         let done = drive();
         std::mem::forget(removal);
         done
-    }
-
-    pub(crate) fn speaks_revision_1_only(&self, peer: IpAddr) -> bool {
-        self.revision_1_peers.lock().contains(&peer)
-    }
-
-    pub(crate) fn remember_revision_1(&self, peer: IpAddr) {
-        let mut peers = self.revision_1_peers.lock();
-        if peers.len() < REMEMBERED_PEERS {
-            peers.insert(peer);
-        }
     }
 }
 

@@ -54,14 +54,9 @@ pub(crate) fn bind_error(error: &BindError) -> Error {
         }
         BindError::Refused(_, error) => bind_status(error),
         BindError::Random(_) => Status::INSUFFICIENT_RESOURCES,
-        BindError::NoPort => Status::TOO_MANY_ADDRESSES,
+        BindError::NoPort | BindError::RangeInUse(_) => Status::TOO_MANY_ADDRESSES,
     };
     Error::new(status, error.to_string())
-}
-
-/// Returns true if a connect failed because the two addresses have a connection, or had a connection until recently.
-pub(crate) fn is_taken(error: &io::Error) -> bool {
-    matches!(errno(error), Some(Errno::ADDRNOTAVAIL | Errno::ADDRINUSE))
 }
 
 /// The error of a call that could not create an object. The system lacks memory (ADPT-002, ADPT-021) or another resource, or the

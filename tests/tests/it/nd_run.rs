@@ -126,6 +126,35 @@ fn rping_verifies_its_data() {
     drop(server);
 }
 
+/// TCP reads without flags; the calls that list the interfaces have some.
+#[test]
+fn a_call_that_this_machine_refuses_is_named_and_is_no_rejection() {
+    if tool::find("rping").is_none() {
+        return;
+    }
+    let port = free_port();
+    let server = Server::start(&["rping", "-s", "-a", "127.0.0.1", "-p", &port, "-C", "1"]);
+    let refuses = env!("CARGO_BIN_EXE_refuse_calls");
+    let mut client = Command::new(nd::binary());
+    client.args([
+        "run",
+        "--explain",
+        "--",
+        refuses,
+        "recvfrom:EPERM:3=0",
+        "--",
+    ]);
+    client.args(["rping", "-c", "-a", "127.0.0.1", "-p", &port, "-C", "1"]);
+    let client = client.output().unwrap();
+    let said = String::from_utf8_lossy(&client.stderr);
+    assert!(said.contains("the system refuses recvfrom: "), "{said}");
+    assert!(
+        said.contains("RDMA_CM_EVENT_CONNECT_ERROR, error -1"),
+        "{said}"
+    );
+    drop(server);
+}
+
 #[test]
 fn ib_send_lat_measures() {
     if tool::find("ib_send_lat").is_none() {

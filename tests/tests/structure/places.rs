@@ -506,3 +506,28 @@ fn nd_names_its_providers_in_one_place() {
     }
     assert!(files.len() > 50, "nd has more modules");
 }
+
+/// Both interfaces set connections up by the driver's two sides alone.
+#[test]
+fn interfaces_see_the_sides_of_a_connection_and_not_what_is_below() {
+    const BELOW: [&str; 4] = ["MpaStartup", "Dialer", "Turns", "Edges::"];
+    for interface in ["crates/softnd", "crates/softverbs"] {
+        let code = crates(&root().join(interface));
+        let files: Vec<_> = code.iter().flat_map(|code| code.files()).collect();
+        let mut sides = 0;
+        for path in &files {
+            let text = fs::read_to_string(path).unwrap();
+            sides += usize::from(text.contains("ActiveSide"));
+            for name in BELOW {
+                // A simulated peer that speaks no iWARP has a stream by itself.
+                let is_raw = path.ends_with("simulation/raw.rs");
+                assert!(
+                    is_raw || !text.contains(name),
+                    "{} names {name}",
+                    path.display()
+                );
+            }
+        }
+        assert!(sides > 0, "{interface} has moved");
+    }
+}

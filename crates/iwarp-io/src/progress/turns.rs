@@ -1,15 +1,52 @@
-//! Ensures that one thread at a time drives a source, and that no other thread waits for it.
+//! Ensures that one thread at a time drives an object, and that no other thread waits for it.
 
 use super::Edges;
 use super::domain::Turn;
 use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering, after_unlocking, fence};
+
+/// Bits that threads leave for the thread that holds a lock. Every holder takes them up after it has unlocked, however briefly it held the
+/// lock, so no thread waits for another one.
+#[derive(Debug)]
+pub struct HandOff(AtomicU8);
+
+impl Default for HandOff {
+    fn default() -> Self {
+        Self(AtomicU8::new(0))
+    }
+}
+
+impl HandOff {
+    /// Leaves bits for the holder of the lock. The caller [attends](Self::attend) afterwards, because there may be no holder.
+    pub fn leave(&self, bits: u8) {
+        self.0.fetch_or(bits, Ordering::SeqCst);
+    }
+
+    /// Takes all bits that were left. Called with the lock held.
+    pub fn take(&self) -> u8 {
+        self.0.swap(0, Ordering::SeqCst)
+    }
+
+    /// Takes up bits until none are left or another thread holds the lock, which then does it. `visit` takes the lock if that is free, handles
+    /// the bits that it [takes](Self::take), and unlocks; it returns false if another thread holds the lock. Called with the lock free, also
+    /// after each unlocking.
+    pub fn attend(&self, mut visit: impl FnMut(&Self) -> bool) {
+        while self.has_left() && visit(self) {}
+    }
+
+    /// Returns true if bits were left that no thread has taken. A thread that leaves bits and then finds the lock held, and a holder that
+    /// unlocks and then looks here, both have a fence between the two, so that at least one of them sees the change of the other one.
+    fn has_left(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.0.load(Ordering::SeqCst) != 0
+    }
+}
 
 /// A lock for an object that one thread drives at a time. A driver that finds it locked leaves its edges behind and returns. Every holder
 /// looks for such edges after it has unlocked, however briefly it held the lock.
 #[derive(Debug)]
 pub struct Turns<T> {
     /// Edges that no thread has looked at yet.
-    left: AtomicU8,
+    left: HandOff,
     state: Mutex<T>,
 }
 
@@ -17,7 +54,7 @@ impl<T> Turns<T> {
     /// Makes an open lock, with no edges left behind.
     pub fn new(state: T) -> Self {
         Self {
-            left: AtomicU8::new(0),
+            left: HandOff::default(),
             state: Mutex::new(state),
         }
     }
@@ -46,14 +83,14 @@ impl<T> Turns<T> {
         // In most cases the lock is free, and no edges are left behind.
         let mut held = self.state.try_lock();
         if held.is_none() {
-            self.left.fetch_or(edges.bits(), Ordering::SeqCst);
+            self.left.leave(edges.bits());
             // The holder of the lock may have looked for edges before that, and have unlocked since.
             fence(Ordering::SeqCst);
             held = self.state.try_lock();
         }
         while let Some(state) = held {
-            if self.left.load(Ordering::SeqCst) != 0 {
-                edges |= Edges::from_bits_truncate(self.left.swap(0, Ordering::SeqCst));
+            if self.left.0.load(Ordering::SeqCst) != 0 {
+                edges |= Edges::from_bits_truncate(self.left.take());
             }
             let turn = visit(state, edges);
             all = Turn {
@@ -75,6 +112,6 @@ impl<T> Turns<T> {
     /// Returns true if a thread that did not get the lock has left edges. Every holder asks this after it has unlocked.
     pub fn has_left(&self) -> bool {
         after_unlocking();
-        self.left.load(Ordering::SeqCst) != 0
+        self.left.0.load(Ordering::SeqCst) != 0
     }
 }

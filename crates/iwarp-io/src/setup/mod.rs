@@ -13,19 +13,23 @@
 //!
 //! The ready-to-receive message is an FPDU, which the engine's connection sends and receives.
 //!
-//! [`MpaStartup`] drives a machine over a stream of an adapter: it reads, sends, sets deadlines, and looks again when a fault plan no
-//! longer holds the stream. An [`Acceptor`] accepts connections, limits the number of half-open ones, and notifies its owner of whole
+//! `MpaStartup` drives a machine over a stream of an adapter: it reads, sends, sets deadlines, and looks again when a fault plan no
+//! longer holds the stream. An [`ActiveSide`] has one, from a destination to an agreement, and so has a [`PassiveSide`], from a whole Request
+//! to the ready-to-receive message. An [`Acceptor`] accepts connections, limits the number of half-open ones, and notifies its owner of whole
 //! Requests.
 
 mod acceptor;
+mod active_side;
 mod exchange;
 mod half_open;
 mod incoming;
 mod initiator;
 mod mpa_startup;
+mod passive_side;
 mod responder;
 
 pub use acceptor::{Acceptor, AcceptorConfig, AcceptorOwner};
+pub use active_side::{ActiveConfig, ActiveOutcome, ActiveSide, ConnectFailure};
 pub use half_open::HalfOpenLimits;
 pub use incoming::{Incoming, STRANGERS};
 pub use iwarp::mpa::startup::{
@@ -36,7 +40,8 @@ pub use iwarp::{ReadLimits, Role, StreamConfig, StreamEnd, TerminateCode, termin
 
 pub use exchange::Machine;
 pub use initiator::{Agreement, Initiator, InitiatorConfig, InitiatorFailure, InitiatorOutcome};
-pub use mpa_startup::{ConnectionRequest, MpaStartup, StartupOwner};
+pub use mpa_startup::{ConnectionRequest, StartupOwner};
+pub use passive_side::{PassiveOutcome, PassiveSide};
 pub use responder::{Accepted, Responder, ResponderConfig, ResponderFailure, ResponderOutcome};
 
 #[cfg(test)]

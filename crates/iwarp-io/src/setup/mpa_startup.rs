@@ -19,7 +19,7 @@ use crate::system_call::is_refusal;
 use crate::transport::stream::Stream;
 
 /// The owner of a set-up under way: called when its stream may be ready, and when one of its deadlines has passed. The owner passes both on
-/// to [`MpaStartup`].
+/// to its [`ActiveSide`](super::ActiveSide) or [`PassiveSide`](super::PassiveSide).
 pub trait StartupOwner: Source + Timed {}
 
 impl<T: Source + Timed> StartupOwner for T {}
@@ -95,7 +95,7 @@ impl Drop for Resources {
 }
 
 /// A side of the set-up that is under way.
-pub struct MpaStartup<M> {
+pub(crate) struct MpaStartup<M> {
     machine: M,
     resources: Resources,
     /// The reason why the stream has ended, if the system refused a call.
@@ -186,29 +186,33 @@ impl<M: Machine> MpaStartup<M> {
     }
 
     /// Takes the stream out of the set-up and out of the domain.
-    pub fn take_stream(&mut self) -> Option<Stream> {
+    pub(super) fn take_stream(&mut self) -> Option<Stream> {
         self.resources.take_stream()
     }
 
     /// The error of the system that has ended the stream, if the system refused a call on it.
-    pub fn take_refusal(&mut self) -> Option<io::Error> {
+    pub(super) fn take_refusal(&mut self) -> Option<io::Error> {
         self.refusal.take()
     }
 
-    /// Gives the set-up up: the peer sees a reset.
-    pub fn reset(mut self) {
-        self.resources.end(StreamEnd::Reset);
+    /// Gives the set-up up.
+    pub(super) fn end(&mut self, how: StreamEnd) {
+        self.resources.end(how);
     }
 
-    /// Ends the set-up in good order: the peer sees the end of the stream.
-    pub fn close(mut self) {
-        self.resources.end(StreamEnd::Fin);
+    /// Gives the set-up up: the peer sees a reset.
+    pub(super) fn reset(mut self) {
+        self.end(StreamEnd::Reset);
     }
 }
 
 impl MpaStartup<Initiator> {
     /// A set-up whose transport has not connected.
-    pub fn new(machine: Initiator, driver: &Arc<Driver>, owner: Weak<dyn StartupOwner>) -> Self {
+    pub(super) fn new(
+        machine: Initiator,
+        driver: &Arc<Driver>,
+        owner: Weak<dyn StartupOwner>,
+    ) -> Self {
         let resources = Resources::new(driver, owner);
         Self {
             machine,
@@ -218,7 +222,7 @@ impl MpaStartup<Initiator> {
     }
 
     /// The contents of the Request; its revision is 1 after a fall-back.
-    pub fn offer(&self) -> &Offer {
+    pub(super) fn offer(&self) -> &Offer {
         self.machine.offer()
     }
 
@@ -227,7 +231,7 @@ impl MpaStartup<Initiator> {
     /// # Errors
     ///
     /// The stream is broken. The set-up has to be [reset](Self::reset).
-    pub fn send_request(&mut self, stream: Stream, token: u64) -> io::Result<()> {
+    pub(super) fn send_request(&mut self, stream: Stream, token: u64) -> io::Result<()> {
         let resources = &mut self.resources;
         resources.token = Some(token);
         let stream = resources.stream.insert(stream);
@@ -239,13 +243,13 @@ impl MpaStartup<Initiator> {
     }
 
     /// The stream may be ready. After agreement or failure, it is no longer in the domain.
-    pub fn ready(&mut self) -> Option<InitiatorOutcome> {
+    pub(super) fn ready(&mut self) -> Option<InitiatorOutcome> {
         let outcome = self.read();
         self.act_on(outcome)
     }
 
     /// A deadline of the owner has passed.
-    pub fn expired(&mut self, key: TimerKey) -> Option<InitiatorOutcome> {
+    pub(super) fn expired(&mut self, key: TimerKey) -> Option<InitiatorOutcome> {
         if !self.take_timer(key) {
             return None;
         }
@@ -295,7 +299,7 @@ impl MpaStartup<Initiator> {
 
     /// The application completes the connection. Returns the stream, on which the ready-to-receive message has to be sent; `None` when that
     /// was done before.
-    pub fn complete(&mut self) -> Option<Stream> {
+    pub(super) fn complete(&mut self) -> Option<Stream> {
         let due = self.machine.complete();
         self.set_timer();
         if due { self.take_stream() } else { None }
@@ -336,7 +340,7 @@ impl ConnectionRequest {
     /// # Errors
     ///
     /// Those of the system, when it cannot watch one more stream.
-    pub fn watch(
+    pub(super) fn watch(
         self,
         driver: &Arc<Driver>,
         owner: Weak<dyn StartupOwner>,
@@ -358,7 +362,7 @@ impl MpaStartup<Responder> {
     /// # Errors
     ///
     /// Those of the system, when it cannot watch one more stream.
-    pub fn accepted(
+    pub(super) fn accepted(
         stream: Stream,
         config: ResponderConfig,
         driver: &Arc<Driver>,
@@ -377,18 +381,18 @@ impl MpaStartup<Responder> {
     }
 
     /// The Request that waits for an answer.
-    pub fn request(&self) -> Option<&Frame> {
+    pub(super) fn request(&self) -> Option<&Frame> {
         self.machine.request()
     }
 
     /// The stream may be ready.
-    pub fn ready(&mut self) -> Option<ResponderOutcome> {
+    pub(super) fn ready(&mut self) -> Option<ResponderOutcome> {
         let outcome = self.read();
         self.act_on(outcome)
     }
 
     /// A deadline of the owner has passed.
-    pub fn expired(&mut self, key: TimerKey) -> Option<ResponderOutcome> {
+    pub(super) fn expired(&mut self, key: TimerKey) -> Option<ResponderOutcome> {
         if !self.take_timer(key) {
             return None;
         }
@@ -397,13 +401,13 @@ impl MpaStartup<Responder> {
     }
 
     /// The ready-to-receive message has arrived. Called by the present owner of the stream.
-    pub fn handle_ready(&mut self) -> Option<ResponderOutcome> {
+    pub(super) fn handle_ready(&mut self) -> Option<ResponderOutcome> {
         let outcome = self.machine.handle_ready();
         self.act_on(outcome)
     }
 
     /// The connection has ended instead. Called by the present owner of the stream.
-    pub fn handle_end(&mut self, end: StreamEnd) -> Option<ResponderOutcome> {
+    pub(super) fn handle_end(&mut self, end: StreamEnd) -> Option<ResponderOutcome> {
         let now = self.resources.driver.now();
         let outcome = self.machine.handle_end(now, end);
         self.act_on(outcome)
@@ -422,7 +426,7 @@ impl MpaStartup<Responder> {
 
     /// Accepts: sends the Reply. Returns the stream, the agreed parameters, and the result of sending the Reply; `None` when there is no
     /// Request to answer.
-    pub fn accept(&mut self, with: Acceptance) -> Option<(Stream, Agreed, io::Result<()>)> {
+    pub(super) fn accept(&mut self, with: Acceptance) -> Option<(Stream, Agreed, io::Result<()>)> {
         let accepted = self.machine.accept(self.resources.driver.now(), with)?;
         // Out of the domain first: octets from here on belong to the connection.
         let mut stream = self.resources.take_stream()?;
@@ -435,7 +439,7 @@ impl MpaStartup<Responder> {
     }
 
     /// Rejects: sends the Reply and closes. If there is no Request to answer, the peer sees a reset (MPA-002).
-    pub fn reject(mut self, private_data: &[u8]) {
+    pub(super) fn reject(mut self, private_data: &[u8]) {
         let reply = self.machine.reject(private_data);
         if let (Some(reply), Some(stream)) = (&reply, &self.resources.stream) {
             // The peer may have disconnected by itself.
@@ -446,7 +450,7 @@ impl MpaStartup<Responder> {
     }
 
     /// Takes a whole Request from its owner; `None` when there is none.
-    pub fn into_request(mut self) -> Option<ConnectionRequest> {
+    pub(super) fn into_request(mut self) -> Option<ConnectionRequest> {
         self.machine.request()?;
         let stream = self.resources.take_stream()?;
         let machine = self.machine;

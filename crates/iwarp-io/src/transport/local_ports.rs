@@ -32,6 +32,8 @@ pub enum BindError {
     Random(io::Error),
     /// Every port of the [range](EPHEMERAL) is in use on one of the addresses.
     NoPort,
+    /// Every port of the range that the user has named is in use on one of the addresses.
+    RangeInUse(RangeInclusive<u16>),
 }
 
 impl fmt::Display for BindError {
@@ -40,6 +42,13 @@ impl fmt::Display for BindError {
             Self::Refused(address, error) => write!(f, "cannot bind to {address}: {error}"),
             Self::Random(error) => write!(f, "cannot pick a port without a random number: {error}"),
             Self::NoPort => write!(f, "every port from {EPHEMERAL:?} is in use or reserved"),
+            Self::RangeInUse(range) => {
+                let (first, last) = (range.start(), range.end());
+                write!(
+                    f,
+                    "every port from {first} to {last} is in use: give a longer range of ports"
+                )
+            }
         }
     }
 }
@@ -81,6 +90,44 @@ pub fn bind_all(
         _ => 0,
     };
     find(transport, addresses, port, purpose, start)
+}
+
+/// Like [`bind_all`], with port 0 to a port of `range` if there is one.
+///
+/// # Errors
+///
+/// See [`BindError`].
+pub fn bind_within(
+    transport: &Transport,
+    addresses: &[IpAddr],
+    port: u16,
+    range: Option<&RangeInclusive<u16>>,
+    purpose: Purpose,
+) -> Result<(Vec<Bound>, u16), BindError> {
+    let Some(range) = range.filter(|_| port == 0) else {
+        return bind_all(transport, addresses, port, purpose);
+    };
+    // The search begins at a port that cannot be predicted, so that processes seldom try the same ones.
+    let start = transport
+        .environment()
+        .random()
+        .map_err(BindError::Random)?;
+    let count = u64::from(*range.end()).saturating_sub(u64::from(*range.start())) + 1;
+    for step in 0..count {
+        let offset = u16::try_from((start % count + step) % count).unwrap_or(0);
+        let port = range.start().saturating_add(offset);
+        match bind_all(transport, addresses, port, purpose) {
+            Err(BindError::Refused(_, error)) if errno(&error) == Some(Errno::ADDRINUSE) => {}
+            other => return other,
+        }
+    }
+    Err(BindError::RangeInUse(range.clone()))
+}
+
+/// Returns true if a connect failed because the two addresses have a connection, or had a connection until recently. Another local port may
+/// work.
+pub fn is_taken(error: &io::Error) -> bool {
+    matches!(errno(error), Some(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL))
 }
 
 /// The addresses with `port`. If that is 0, the first port that is free on all addresses, from the `start`-th port on.

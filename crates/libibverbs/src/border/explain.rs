@@ -42,7 +42,11 @@ pub(crate) fn explain(error: &Error) {
     if left_out > 0 {
         let _ = writeln!(stderr, "softnd's libibverbs: {}", left_out_words(left_out));
     }
-    let _ = writeln!(stderr, "softnd's libibverbs: {text} ({errno})");
+    let number = match text.contains(&errno.to_string()) {
+        true => String::new(),
+        false => format!(" ({errno})"),
+    };
+    let _ = writeln!(stderr, "softnd's libibverbs: {text}{number}");
 }
 
 /// The program ends: says how many lines the last seconds have left out.

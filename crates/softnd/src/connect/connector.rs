@@ -11,13 +11,13 @@ mod state;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering, fence};
 use std::time::Instant;
 
 use iwarp_io::planted;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Source, Turn};
 use iwarp_io::progress::timers::{Timed, TimerKey};
+use iwarp_io::progress::turns::HandOff;
 use iwarp_io::setup::ConnectionRequest;
 use netdirect::{Error, QueuePair, ReadLimits, Result};
 use netdirect_provider::checks::own;
@@ -45,7 +45,7 @@ impl ConnectorLine for Connector {
         Self {
             core: Arc::clone(rules.adapter()),
             rules,
-            signals: AtomicU8::new(0),
+            signals: HandOff::default(),
         }
     }
 
@@ -98,7 +98,7 @@ impl ConnectorLine for Connector {
 
     fn take_back(&self, state: &mut ConnectorState) -> Option<ConnectionRequest> {
         match std::mem::take(&mut state.line.setup) {
-            Setup::Offered(startup) => startup.into_request(),
+            Setup::Offered(passive) => passive.into_request(),
             _ => None,
         }
     }
@@ -113,8 +113,8 @@ impl ConnectorLine for Connector {
 
     /// Answers a request with R = 1 (MPA-019).
     fn refuse_request(&self, state: &mut ConnectorState, private_data: &[u8]) -> Result<()> {
-        if let Setup::Offered(startup) = std::mem::take(&mut state.line.setup) {
-            startup.reject(private_data);
+        if let Setup::Offered(passive) = std::mem::take(&mut state.line.setup) {
+            passive.reject(private_data);
         }
         Ok(())
     }
@@ -126,8 +126,8 @@ impl ConnectorLine for Connector {
     /// The peer sees a reset, which distinguishes this from a refusal (AMB-004).
     fn give_up(&self, state: &mut ConnectorState, _: State) {
         let qp = state.qp.take();
-        if let Setup::Connecting(attempt) = std::mem::take(&mut state.line.setup) {
-            attempt.reset(&self.core);
+        if let Setup::Connecting(active) = std::mem::take(&mut state.line.setup) {
+            active.reset();
             qp.inspect(|qp| qp.unclaim());
         } else if let Some(qp) = qp {
             state.done.after(qp.abort());
@@ -140,7 +140,7 @@ impl ConnectorLine for Connector {
         let Setup::Answered(mut answered) = std::mem::take(&mut state.line.setup) else {
             return;
         };
-        let stream = answered.startup.take_stream();
+        let stream = answered.active.take_stream();
         match (stream, state.qp.take()) {
             (Some(stream), qp) => {
                 stream.close_write();
@@ -180,7 +180,6 @@ impl ConnectorLine for Connector {
     }
 
     fn entered(&self, state: &mut ConnectorState) {
-        self.clear_dial_timer(state);
         if !matches!(
             state.state(),
             State::Connecting | State::Answered | State::Offered | State::Accepting
@@ -205,18 +204,10 @@ impl ConnectorLine for Connector {
 impl Connector {
     /// Takes up the signals of the queue pair that no thread has taken up yet.
     fn attend(&self) {
-        // A thread that finds the connector locked leaves its signals to the thread with the lock, which looks for signals after it has
-        // unlocked. Both threads have a fence, so that at least one of them sees the change of the other one.
-        fence(Ordering::SeqCst);
-        while self.signals.load(Ordering::SeqCst) != 0 {
-            let attended = self.rules.try_with(|state| {
-                let signals = self.signals.swap(0, Ordering::SeqCst);
-                self.take(state, Signals::from_bits_truncate(signals));
-            });
-            if !attended {
-                return;
-            }
-        }
+        self.signals.attend(|signals| {
+            self.rules
+                .try_with(|state| self.take(state, Signals::from_bits_truncate(signals.take())))
+        });
     }
 
     fn take(&self, state: &mut ConnectorState, signals: Signals) {
@@ -238,7 +229,7 @@ impl Connector {
 
 impl ConnectionOwner for Connector {
     fn signalled(&self, signals: Signals) {
-        self.signals.fetch_or(signals.bits(), Ordering::SeqCst);
+        self.signals.leave(signals.bits());
         self.attend();
     }
 }
@@ -246,8 +237,11 @@ impl ConnectionOwner for Connector {
 impl Source for Connector {
     fn ready(&self, edges: Edges) -> Turn {
         let mut state = self.rules.lock(self);
-        match state.line.setup {
-            Setup::Connecting(_) => self.advance(&mut state, edges),
+        match &mut state.line.setup {
+            Setup::Connecting(active) => {
+                let outcome = active.ready(edges);
+                self.active_side_came_to(&mut state, outcome);
+            }
             Setup::Offered(_) => self.look_for_peers_end(&mut state),
             _ => {}
         }
@@ -258,21 +252,18 @@ impl Source for Connector {
 impl Timed for Connector {
     fn expired(&self, key: TimerKey, _: Instant) {
         let mut state = self.rules.lock(self);
-        if state.line.dial_timer.take_if(|own| *own == key).is_some() {
-            return self.dial_expired(&mut state);
-        }
         match &mut state.line.setup {
-            Setup::Connecting(attempt) => {
-                let outcome = attempt.startup.expired(key);
-                self.initiator_told(&mut state, outcome);
+            Setup::Connecting(active) => {
+                let outcome = active.expired(key);
+                self.active_side_came_to(&mut state, outcome);
             }
             Setup::Answered(answered) => {
-                let outcome = answered.startup.expired(key);
-                self.initiator_told(&mut state, outcome);
+                let outcome = answered.active.expired(key);
+                self.active_side_came_to(&mut state, outcome);
             }
-            Setup::Accepting(startup) => {
-                let outcome = startup.expired(key);
-                self.responder_told(&mut state, outcome);
+            Setup::Accepting(passive) => {
+                let outcome = passive.expired(key);
+                self.passive_side_came_to(&mut state, outcome);
             }
             _ => {}
         }

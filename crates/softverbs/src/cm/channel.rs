@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::event::{CmEventKind, ConnParameters};
 use super::pending::PendingPlace;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::events::{Event, EventQueue};
 use crate::process::{Engine, Process};
 use crate::users::{Acknowledgements, Tag, User, Users};
@@ -91,6 +91,8 @@ pub struct EventOf<I> {
     pub(super) parameters: ConnParameters,
     /// The number of an event that the program has written.
     pub(super) argument: u64,
+    /// The failure that the event reports, in words.
+    pub(super) cause: Option<Error>,
     /// The object at which the event counts until it is acknowledged: the identifier, or for a request the listener.
     pub(super) counter: Arc<Acknowledgements>,
     /// The place of a request among those that wait in the channel of its listener.
@@ -143,6 +145,11 @@ impl<I> EventOf<I> {
     /// The number of an event that the program has [written](super::CmId::write_event); otherwise 0.
     pub fn argument(&self) -> u64 {
         self.argument
+    }
+
+    /// The failure that the event reports, in words, where more is known than kind and status say.
+    pub fn cause(&self) -> Option<&Error> {
+        self.cause.as_ref()
     }
 
     /// The program has acted on the event.

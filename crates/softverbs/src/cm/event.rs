@@ -5,6 +5,7 @@ use std::time::Duration;
 use iwarp_io::setup::ReadLimits;
 
 use crate::device::limits;
+use crate::error::Error;
 
 /// The kind of an event, with the values of `enum rdma_cm_event_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +109,8 @@ pub struct LastEvent {
     pub status: i32,
     /// The parameters.
     pub parameters: ConnParameters,
+    /// The failure that the event reports, in words, where more is known than kind and status say.
+    pub cause: Option<Error>,
 }
 
 /// The status of an event for an error: a negative errno.

@@ -4,7 +4,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -19,7 +18,7 @@ use super::event::{CmEventKind, ConnParameters};
 use super::resolve::canonical;
 use super::state::{CmId, IdState, Phase};
 use crate::device::{Device, DeviceKind};
-use crate::error::{Errno, Result, fail};
+use crate::error::{Errno, Error, Result, fail};
 use crate::qp::{
     ConnectionOwner, PendingConnection, QpAttributes, QpMask, QpState, QueuePair, Signals,
 };
@@ -247,9 +246,9 @@ impl CmId {
         self.clear_timer(state);
         let mut acceptor = None;
         match std::mem::replace(&mut state.phase, Phase::Over) {
-            Phase::Connecting(attempt) => self.give_up(*attempt),
-            Phase::Offered(startup) => startup.reject(&[]),
-            Phase::Answered(answered) => answered.startup.close(),
+            Phase::Connecting(active) => drop(active.reset()),
+            Phase::Offered(passive) => passive.reject(&[]),
+            Phase::Answered(answered) => answered.active.close(),
             Phase::Listening(listening) => acceptor = Some(listening),
             Phase::Accepting(_) | Phase::Connected | Phase::Disconnecting => {
                 if let Some(qp) = &state.qp {
@@ -339,26 +338,27 @@ impl CmId {
         if !matches!(state.phase, Phase::Accepting(_)) {
             return false;
         }
-        self.accepting_failed(&mut state, CmEventKind::ConnectError, Errno::CONNRESET);
+        let cause = Error::new(
+            Errno::CONNRESET,
+            "no descriptor is left, and the peer gives way to a newcomer before its ready-to-receive message",
+        );
+        self.accepting_failed(&mut state, CmEventKind::ConnectError, cause);
         true
     }
 
     // ---- called by the queue pair and by deadlines ----
 
     fn attend(&self) {
-        // A thread that finds the identifier locked leaves its signals to the thread with the lock, which looks for signals after it has
-        // unlocked. Both threads have a fence, so that at least one of them sees the change of the other one.
-        fence(Ordering::SeqCst);
-        while self.signals.load(Ordering::SeqCst) != 0 {
+        self.signals.attend(|signals| {
             let Some(mut state) = self.state.try_lock() else {
-                return;
+                return false;
             };
-            let signals = Signals::from_bits_truncate(self.take_signals());
-            self.take(&mut state, signals);
+            self.take(&mut state, Signals::from_bits_truncate(signals.take()));
             let done = std::mem::take(&mut state.done);
             drop(state);
             done.deliver();
-        }
+            true
+        });
     }
 
     fn take(&self, state: &mut IdState, signals: Signals) {
@@ -423,7 +423,7 @@ impl Drop for LockedId<'_> {
 
 impl ConnectionOwner for CmId {
     fn signalled(&self, signals: Signals) {
-        self.signals.fetch_or(signals.bits(), Ordering::SeqCst);
+        self.signals.leave(signals.bits());
         self.attend();
     }
 }
@@ -447,8 +447,11 @@ impl PendingConnection for CmId {
 impl Source for CmId {
     fn ready(&self, edges: Edges) -> Turn {
         let mut state = self.lock();
-        match state.phase {
-            Phase::Connecting(_) => self.advance(&mut state, edges),
+        match &mut state.phase {
+            Phase::Connecting(active) => {
+                let outcome = active.ready(edges);
+                self.active_side_came_to(&mut state, outcome);
+            }
             Phase::Offered(_) => self.look_for_end(&mut state),
             _ => {}
         }
@@ -460,27 +463,23 @@ impl Timed for CmId {
     fn expired(&self, key: TimerKey, _: Instant) {
         let mut state = self.lock();
         if state.timer.take_if(|own| *own == key).is_some() {
-            match state.phase {
-                Phase::Connecting(_) => self.dial_expired(&mut state),
-                Phase::Over => {
-                    self.tell(CmEventKind::TimewaitExit, 0, ConnParameters::default());
-                }
-                _ => {}
+            if let Phase::Over = state.phase {
+                self.tell(CmEventKind::TimewaitExit, 0, ConnParameters::default());
             }
             return;
         }
         match &mut state.phase {
-            Phase::Connecting(attempt) => {
-                let outcome = attempt.startup.expired(key);
-                self.initiator_came_to(&mut state, outcome);
+            Phase::Connecting(active) => {
+                let outcome = active.expired(key);
+                self.active_side_came_to(&mut state, outcome);
             }
-            Phase::Offered(startup) => {
-                let outcome = startup.expired(key);
-                self.responder_came_to(&mut state, outcome);
+            Phase::Offered(passive) => {
+                let outcome = passive.expired(key);
+                self.passive_side_came_to(&mut state, outcome);
             }
             Phase::Accepting(accepting) => {
-                let outcome = accepting.startup.expired(key);
-                self.responder_came_to(&mut state, outcome);
+                let outcome = accepting.passive.expired(key);
+                self.passive_side_came_to(&mut state, outcome);
             }
             _ => {}
         }

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use iwarp_io::descriptors;
 use iwarp_io::endpoint::Drivers;
-use iwarp_io::limited;
 use iwarp_io::setup::{
-    Acceptance, Acceptor, AcceptorConfig, AcceptorOwner, HalfOpenLimits, Incoming, ReadLimits,
-    ReadyKinds, ResponderConfig, ResponderFailure, ResponderOutcome, Role, StreamEnd,
+    Acceptance, Acceptor, AcceptorConfig, AcceptorOwner, HalfOpenLimits, Incoming, PassiveOutcome,
+    PassiveSide, ReadLimits, ReadyKinds, ResponderConfig, ResponderFailure, Role,
 };
 
 use super::carrier::carrier;
@@ -102,13 +101,8 @@ impl CmId {
                 key,
                 accepted: Arc::clone(&pending.accepted),
             });
-            match request.watch(&self.engine.driver, id.this.clone()) {
-                Ok(startup) => state.phase = Phase::Offered(Box::new(startup)),
-                Err(error) => {
-                    limited!(warn, %error, "cannot watch a peer that asks for a connection");
-                    return None;
-                }
-            }
+            let passive = PassiveSide::watch(request, &self.engine.driver, id.this.clone())?;
+            state.phase = Phase::Offered(Box::new(passive));
         }
         let place = pending.requests.add(key, peer, id.this.clone());
         self.tell_request(id, parameters, place);
@@ -117,8 +111,8 @@ impl CmId {
 
     /// Notices a peer that has given up before the program decided.
     pub(super) fn look_for_end(&self, state: &mut IdState) {
-        if let Phase::Offered(startup) = &mut state.phase
-            && let Some(ResponderOutcome::Failed(_)) = startup.ready()
+        if let Phase::Offered(passive) = &mut state.phase
+            && passive.has_ended()
         {
             state.phase = Phase::Gone;
         }
@@ -142,10 +136,10 @@ impl CmId {
         state.gives_up_after = parameters.gives_up_after(state.ack_timeout);
         state.retries =
             [parameters.retry_count, parameters.rnr_retry_count].map(|count| count.min(7));
-        let Phase::Offered(mut startup) = std::mem::replace(&mut state.phase, Phase::Over) else {
+        let Phase::Offered(mut passive) = std::mem::replace(&mut state.phase, Phase::Over) else {
             return Ok(());
         };
-        let accepted = startup.accept(Acceptance {
+        let accepted = passive.accept(Acceptance {
             crc: self.process.options().crc,
             markers: false,
             ready: ReadyKinds::UNSEEN,
@@ -172,8 +166,7 @@ impl CmId {
                 let peer = state.peer?.ip();
                 Some(arrival.accepted.add(arrival.key, peer, self.this.clone()))
             });
-            let startup = *startup;
-            state.phase = Phase::Accepting(Box::new(Accepting { startup, place }));
+            state.phase = Phase::Accepting(Box::new(Accepting { passive, place }));
         }
         Ok(())
     }
@@ -195,9 +188,9 @@ impl CmId {
             self.let_go(state);
         }
         match std::mem::replace(&mut state.phase, Phase::Over) {
-            Phase::Offered(startup) => startup.reject(private_data),
+            Phase::Offered(passive) => passive.reject(private_data),
             // MPA has no message that could carry the private data of the active side's rejection.
-            Phase::Answered(answered) => answered.startup.close(),
+            Phase::Answered(answered) => answered.active.close(),
             Phase::Gone => {}
             other => {
                 state.phase = other;
@@ -209,27 +202,21 @@ impl CmId {
 
     /// Takes up signals while the ready-to-receive message is awaited.
     pub(super) fn accepting(&self, state: &mut IdState, signals: Signals) {
-        let Phase::Accepting(accepting) = &mut state.phase else {
-            return;
-        };
-        let startup = &mut accepting.startup;
-        let outcome = if signals.contains(Signals::READY) {
-            startup.handle_ready()
-        } else if signals.intersects(Signals::PEER_CLOSED | Signals::TERMINATED) {
-            startup.handle_end(StreamEnd::Fin)
-        } else if signals.intersects(Signals::RESET | Signals::FAILED | Signals::GONE) {
-            startup.handle_end(StreamEnd::Reset)
-        } else {
-            None
-        };
-        self.responder_came_to(state, outcome);
+        if let Phase::Accepting(accepting) = &mut state.phase {
+            let outcome = accepting.passive.signalled(signals);
+            self.passive_side_came_to(state, outcome);
+        }
     }
 
     /// Ends the wait for the ready-to-receive message.
-    pub(super) fn responder_came_to(&self, state: &mut IdState, outcome: Option<ResponderOutcome>) {
+    pub(super) fn passive_side_came_to(
+        &self,
+        state: &mut IdState,
+        outcome: Option<PassiveOutcome>,
+    ) {
         let failure = match outcome {
-            None | Some(ResponderOutcome::Requested) => return,
-            Some(ResponderOutcome::Connected) => {
+            None => return,
+            Some(PassiveOutcome::Connected) => {
                 if let Some(qp) = &state.qp {
                     let news = qp.endpoint().drive_from(Drivers::Queues);
                     state.done.news.push(news);
@@ -238,7 +225,7 @@ impl CmId {
                 self.tell(CmEventKind::Established, 0, ConnParameters::default());
                 return;
             }
-            Some(ResponderOutcome::Failed(failure)) => failure,
+            Some(PassiveOutcome::Failed(failure)) => failure,
         };
         if matches!(state.phase, Phase::Offered(_)) {
             state.phase = Phase::Gone;
@@ -248,16 +235,17 @@ impl CmId {
             ResponderFailure::TimedOut => (CmEventKind::Unreachable, Errno::TIMEDOUT),
             _ => (CmEventKind::ConnectError, Errno::CONNRESET),
         };
-        self.accepting_failed(state, kind, errno);
+        self.accepting_failed(state, kind, Error::new(errno, failure.to_string()));
     }
 
     /// Ends an accepted connection that was not established.
-    pub(super) fn accepting_failed(&self, state: &mut IdState, kind: CmEventKind, errno: Errno) {
+    pub(super) fn accepting_failed(&self, state: &mut IdState, kind: CmEventKind, cause: Error) {
         state.phase = Phase::Over;
         if let Some(qp) = &state.qp {
             state.done.news.push(qp.endpoint().abort());
         }
         state.done.guard = state.guard.take();
-        self.tell(kind, status_of(errno), ConnParameters::default());
+        let (status, none) = (status_of(cause.errno()), ConnParameters::default());
+        self.tell_failure(kind, status, none, cause);
     }
 }

@@ -20,7 +20,7 @@ impl CmId {
         }
         let _state = self.lock();
         let none = ConnParameters::default();
-        self.tell_with(CmEventKind::User, status, none, argument);
+        self.tell_with(CmEventKind::User, status, none, argument, None);
         Ok(())
     }
 

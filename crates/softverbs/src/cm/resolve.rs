@@ -1,12 +1,10 @@
 //! Local addresses, and the route to a peer.
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use iwarp_io::interfaces;
 use iwarp_io::system_call::errno;
-use iwarp_io::transport::Bound;
 use iwarp_io::transport::local_ports::{self, BindError};
 use iwarp_io::transport::purpose::Purpose;
 
@@ -29,7 +27,11 @@ impl CmId {
             false => Some(device_of(&self.process, ip)?),
         };
         let covered = self.covered(ip, state.one_family);
-        let (bound, port) = bind(&self.process, &covered, address.port(), Purpose::Listening)?;
+        let transport = self.process.transport();
+        let ports = self.process.options().ports.as_ref();
+        let purpose = Purpose::Listening;
+        let bound = local_ports::bind_within(transport, &covered, address.port(), ports, purpose);
+        let (bound, port) = bound.map_err(|why| bind_error(&why))?;
         state.bound = bound;
         state.device = device;
         state.local = Some(SocketAddr::new(ip, port));
@@ -103,23 +105,6 @@ impl CmId {
         };
         Ok((device_of(&self.process, source)?, source))
     }
-
-    /// The local address and a reservation of it, for a connection attempt.
-    pub(super) fn binding(&self, state: &mut IdState) -> Result<Bound> {
-        if let Some(bound) = state.bound.pop() {
-            return Ok(bound);
-        }
-        let Some(local) = state.local else {
-            return fail(Errno::INVAL, "the identifier has no local address");
-        };
-        let (mut bound, _) = bind(
-            &self.process,
-            &[local.ip()],
-            local.port(),
-            Purpose::Connecting,
-        )?;
-        bound.pop().ok_or_else(no_port)
-    }
 }
 
 /// Returns the IPv4 address that an IPv6 address may be a form of; other addresses as they are.
@@ -158,50 +143,16 @@ fn source_for(process: &Process, peer: SocketAddr) -> Result<IpAddr> {
         .ok_or_else(|| Error::new(Errno::NETUNREACH, "there is no route"))
 }
 
-/// Binds to all of these addresses at one port; with port 0 to a port of the range that the options name.
-fn bind(
-    process: &Process,
-    addresses: &[IpAddr],
-    port: u16,
-    purpose: Purpose,
-) -> Result<(Vec<Bound>, u16)> {
-    let transport = process.transport();
-    let Some(range) = process.options().ports.clone().filter(|_| port == 0) else {
-        return local_ports::bind_all(transport, addresses, port, purpose)
-            .map_err(|why| bind_error(&why));
-    };
-    // The search begins at a port that cannot be predicted, so that processes seldom try the same ones.
-    let start = process
-        .environment()
-        .random()
-        .map_err(|error| Error::of_system(&error, "cannot choose a port"))?;
-    let count = u64::from(*range.end()).saturating_sub(u64::from(*range.start())) + 1;
-    for step in 0..count {
-        let offset = u16::try_from((start % count + step) % count).unwrap_or(0);
-        let port = range.start().saturating_add(offset);
-        match local_ports::bind_all(transport, addresses, port, purpose) {
-            Err(BindError::Refused(_, error)) if errno(&error) == Some(Errno::ADDRINUSE) => {}
-            other => return other.map_err(|why| bind_error(&why)),
-        }
-    }
-    Err(no_port())
-}
-
-fn no_port() -> Error {
-    Error::new(
-        Errno::ADDRINUSE,
-        "every port of the range is in use: give a longer range of ports",
-    )
-}
-
-fn bind_error(why: &BindError) -> Error {
+pub(super) fn bind_error(why: &BindError) -> Error {
     match why {
         BindError::Refused(_, error) => {
             let errno = errno(error).unwrap_or(Errno::IO);
             Error::new(errno, why.to_string())
         }
         BindError::Random(_) => Error::new(Errno::IO, why.to_string()),
-        BindError::NoPort => Error::new(Errno::ADDRINUSE, why.to_string()),
+        BindError::NoPort | BindError::RangeInUse(_) => {
+            Error::new(Errno::ADDRINUSE, why.to_string())
+        }
     }
 }
 
@@ -212,9 +163,4 @@ pub(super) fn any(is_ipv4: bool) -> SocketAddr {
         false => Ipv6Addr::UNSPECIFIED.into(),
     };
     SocketAddr::new(ip, 0)
-}
-
-/// Returns true for errors after which another local port may work.
-pub(super) fn is_taken(error: &io::Error) -> bool {
-    matches!(errno(error), Some(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL))
 }

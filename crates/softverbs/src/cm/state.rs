@@ -3,15 +3,15 @@
 use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use iwarp_io::endpoint::{Drivers, ReadLimits, Start};
 use iwarp_io::progress::timers::TimerKey;
-use iwarp_io::setup::{Acceptor, Agreed, Initiator, MpaStartup, Responder, Role};
+use iwarp_io::progress::turns::HandOff;
+use iwarp_io::setup::{Acceptor, ActiveSide, Agreed, PassiveSide, Role};
+use iwarp_io::transport::Bound;
 use iwarp_io::transport::stream::Stream;
-use iwarp_io::transport::{Bound, Dialer};
 use parking_lot::Mutex;
 
 use super::carrier::init_attributes;
@@ -22,7 +22,7 @@ use super::pending::{Pending, PendingList, PendingPlace};
 use super::shared::SharedDevice;
 use crate::cq::CompletionQueue;
 use crate::device::{Device, DeviceKind, limits};
-use crate::error::{Errno, Result, fail};
+use crate::error::{Errno, Error, Result, fail};
 use crate::pd::ProtectionDomain;
 use crate::process::{Engine, Process};
 use crate::qp::{ConnectionNumber, QpAttributes, QpFlushGuard, QpMask, QpNews, QpState, QueuePair};
@@ -50,7 +50,7 @@ pub struct CmId {
     /// The connections of a listener that are not established.
     pub(super) pending: OnceLock<Pending<Self>>,
     /// Signals of the queue pair that were not handled yet.
-    pub(super) signals: AtomicU8,
+    pub(super) signals: HandOff,
     /// The number of the connection.
     pub(super) number: u32,
     /// The object that has the number.
@@ -71,11 +71,11 @@ pub(super) enum Phase {
     RouteResolved,
     Listening(Arc<Acceptor>),
     /// `rdma_connect` is under way.
-    Connecting(Box<Attempt>),
+    Connecting(Box<ActiveSide>),
     /// The peer has accepted, and the program has not completed the connection.
     Answered(Box<Answered>),
     /// A request has arrived.
-    Offered(Box<MpaStartup<Responder>>),
+    Offered(Box<PassiveSide>),
     /// The peer has given up before the program decided.
     Gone,
     /// The Reply was sent, and the peer's ready-to-receive message has not arrived.
@@ -101,30 +101,9 @@ impl Phase {
     }
 }
 
-/// A connection attempt under way.
-pub(super) struct Attempt {
-    pub(super) destination: SocketAddr,
-    pub(super) dial: Dial,
-    /// The number of times that the peer has refused the transport's attempt, because no program listens at the port.
-    pub(super) refusals: u32,
-    pub(super) startup: MpaStartup<Initiator>,
-}
-
-/// The progress of the transport with an attempt.
-pub(super) enum Dial {
-    UnderWay {
-        dialer: Dialer,
-        token: u64,
-    },
-    /// The peer has refused, and is asked again when the timer expires.
-    Refused,
-    /// The transport has connected, or has not begun.
-    Idle,
-}
-
 /// A connection that the program has accepted.
 pub(super) struct Accepting {
-    pub(super) startup: MpaStartup<Responder>,
+    pub(super) passive: Box<PassiveSide>,
     /// The place among those of its listener that wait for the ready-to-receive message.
     #[expect(dead_code, reason = "counted until it is dropped")]
     pub(super) place: Option<PendingPlace<CmId>>,
@@ -140,7 +119,7 @@ pub(super) struct Arrival {
 
 /// An attempt that the peer has accepted.
 pub(super) struct Answered {
-    pub(super) startup: MpaStartup<Initiator>,
+    pub(super) active: Box<ActiveSide>,
     pub(super) agreed: Agreed,
 }
 
@@ -182,7 +161,7 @@ pub(super) struct IdState {
     pub(super) guard: Option<Arc<QpFlushGuard>>,
     /// The event of the end is in the channel.
     pub(super) end_told: bool,
-    /// The end of the transport's attempt to connect, the next attempt, or the time for [`CmEventKind::TimewaitExit`].
+    /// The time for [`CmEventKind::TimewaitExit`].
     pub(super) timer: Option<TimerKey>,
     pub(super) done: Done,
 }
@@ -304,7 +283,7 @@ impl CmId {
                 last_event: Mutex::default(),
                 state: Mutex::default(),
                 pending: OnceLock::new(),
-                signals: AtomicU8::new(0),
+                signals: HandOff::default(),
                 number,
                 acknowledgements: Arc::default(),
                 tag: Tag::default(),
@@ -375,16 +354,28 @@ impl CmId {
 
     /// Leaves an event in the channel. Called with the state locked, so that the events of an identifier keep their order.
     pub(super) fn tell(&self, kind: CmEventKind, status: i32, parameters: ConnParameters) {
-        self.tell_with(kind, status, parameters, 0);
+        self.tell_with(kind, status, parameters, 0, None);
     }
 
-    /// As [`tell`](Self::tell), with a number of the program.
+    /// As [`tell`](Self::tell), with the cause of a failure.
+    pub(super) fn tell_failure(
+        &self,
+        kind: CmEventKind,
+        status: i32,
+        parameters: ConnParameters,
+        cause: Error,
+    ) {
+        self.tell_with(kind, status, parameters, 0, Some(cause));
+    }
+
+    /// As [`tell`](Self::tell), with a number of the program and the cause of a failure.
     pub(super) fn tell_with(
         &self,
         kind: CmEventKind,
         status: i32,
         parameters: ConnParameters,
         argument: u64,
+        cause: Option<Error>,
     ) {
         let Some(id) = self.this.upgrade() else {
             return;
@@ -396,6 +387,7 @@ impl CmId {
             status,
             parameters,
             argument,
+            cause,
             counter: Arc::clone(&self.acknowledgements),
             place: None,
         };
@@ -419,6 +411,7 @@ impl CmId {
             status: 0,
             parameters,
             argument: 0,
+            cause: None,
             counter: Arc::clone(&self.acknowledgements),
             place: Some(place),
         };
@@ -511,11 +504,6 @@ impl CmId {
         }
         state.limits = agreed.limits;
         Ok(())
-    }
-
-    /// Takes what the queue pair has signalled since the last call.
-    pub(super) fn take_signals(&self) -> u8 {
-        self.signals.swap(0, Ordering::SeqCst)
     }
 }
 

@@ -15,6 +15,7 @@ pub(super) fn keep(event: CmEvent) -> LastEvent {
         kind: event.kind(),
         status: event.status(),
         parameters: event.parameters().clone(),
+        cause: event.cause().cloned(),
     };
     event.acknowledge();
     last
@@ -29,7 +30,10 @@ pub(super) fn check(last: &LastEvent) -> Result<()> {
         CmEventKind::Rejected => Errno::CONNREFUSED,
         _ => Errno::from_raw_os_error(last.status.wrapping_abs()),
     };
-    fail(errno, format!("{:?}: {errno}", last.kind))
+    match &last.cause {
+        Some(cause) => fail(errno, cause.to_string()),
+        None => fail(errno, format!("{:?}: {errno}", last.kind)),
+    }
 }
 
 impl CmId {

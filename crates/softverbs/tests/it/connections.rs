@@ -1,8 +1,15 @@
 //! Connections of rdma_cm: set-up, private data, rejections, ends.
 
-use softverbs::{CmEventKind, CmId, ConnParameters, DeviceKind, Errno, QpState, WcStatus};
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::thread;
 
-use crate::common::{Pair, errno, parameters, send_of};
+use softverbs::{
+    CmEventKind, CmId, ConnParameters, DeviceKind, Errno, Process, ProcessOptions, QpState,
+    WcStatus,
+};
+
+use crate::common::{Host, Pair, errno, parameters, send_of};
 
 #[test]
 fn both_ends_learn_of_the_connection_and_of_its_end() {
@@ -405,4 +412,63 @@ fn addresses_of_the_loopback_interface_resolve_to_the_first_device() {
         assert_eq!(event.kind(), CmEventKind::Rejected);
         event.acknowledge();
     }
+}
+
+/// A peer that speaks MPA revision 1 only closes on a Request of revision 2.
+#[test]
+fn a_port_that_the_program_has_bound_stays_when_a_peer_speaks_revision_1() {
+    let host = Host::new(Process::of_system(ProcessOptions::default()).unwrap());
+    let server = TcpListener::bind((host.address, 0)).unwrap();
+    let address = server.local_addr().unwrap();
+    let serves = thread::spawn(move || {
+        let accept = |octets| {
+            let (mut stream, peer) = server.accept().unwrap();
+            let mut request = vec![0; octets];
+            stream.read_exact(&mut request).unwrap();
+            (stream, peer.port(), request[17])
+        };
+        let (first, port, revision) = accept(24);
+        drop(first);
+        let (mut second, again, fallen_back) = accept(20);
+        second.write_all(b"MPA ID Rep Frame\x40\x01\0\0").unwrap();
+        // A peer that is known to speak revision 1 only is asked for it at once.
+        let (_third, _, remembered) = accept(20);
+        ([port, again], [revision, fallen_back, remembered], second)
+    });
+    let id = CmId::create(&host.channel).unwrap();
+    id.bind((host.address, 0).into()).unwrap();
+    let bound = id.local().unwrap().port();
+    let connect = |id: &CmId| {
+        id.resolve_addr(None, address).unwrap();
+        host.expect(CmEventKind::AddrResolved);
+        id.resolve_route().unwrap();
+        host.expect(CmEventKind::RouteResolved);
+        id.connect(&parameters(b"")).unwrap();
+    };
+    connect(&id);
+    host.expect(CmEventKind::ConnectResponse);
+    let other = CmId::create(&host.channel).unwrap();
+    connect(&other);
+    let (ports, revisions, _second) = serves.join().unwrap();
+    assert_eq!((ports, revisions), ([bound; 2], [2, 1, 1]));
+    for id in [id, other] {
+        id.destroy().unwrap();
+    }
+}
+
+#[test]
+fn an_event_that_tells_of_a_failure_has_words() {
+    let pair = Pair::simulated(14, DeviceKind::Roce);
+    let client = pair.client.resolved(([10, 0, 0, 2], 7).into());
+    client.connect(&parameters(b"")).unwrap();
+    let event = pair.client.event(CmEventKind::Rejected);
+    let cause = event.cause().unwrap();
+    assert_eq!(cause.errno(), Errno::CONNREFUSED);
+    let words = cause.to_string();
+    assert!(
+        words.starts_with("cannot connect to 10.0.0.2:7: "),
+        "{words}"
+    );
+    event.acknowledge();
+    client.destroy().unwrap();
 }

@@ -14,6 +14,7 @@ use crate::memory::Table;
 use crate::progress::Edges;
 use crate::progress::domain::{Source, Turn};
 use crate::progress::timers::{Timed, TimerKey};
+use crate::setup::mpa_startup::MpaStartup;
 use crate::setup::*;
 use crate::transport::local_ports::bind;
 use crate::transport::pipe::Pipes;

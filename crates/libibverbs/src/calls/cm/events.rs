@@ -92,6 +92,9 @@ fn make(event: CmEvent) -> Result<Handle<Event>> {
     if kind == CmEventKind::Established {
         show_qp_state(id)?;
     }
+    if let Some(cause) = event.cause() {
+        explain(cause);
+    }
     let mut c = structure(kind, status, &parameters);
     c.id = id.raw();
     c.listen_id = listener_of(&event).raw();

@@ -1,56 +1,60 @@
 //! The active side: Connect, the wait for the Reply, CompleteConnect.
 
 use std::io;
-use std::net::SocketAddr;
+use std::sync::Arc;
 
-use iwarp_io::faults::Verdict;
-use iwarp_io::progress::Edges;
+use iwarp_io::faults::FaultOwner;
 use iwarp_io::setup::{
-    Agreed, Agreement, Initiator, InitiatorConfig, InitiatorFailure, InitiatorOutcome, MpaStartup,
-    Offer, ReadyKinds, Role,
+    ActiveConfig, ActiveOutcome, ActiveSide, Agreed, Agreement, ConnectFailure, InitiatorConfig,
+    InitiatorFailure, Offer, ReadyKinds, Role,
 };
-use iwarp_io::transport::Dialer;
 use iwarp_io::transport::stream::Stream;
 use netdirect::{Error, ReadLimits, Status};
 use netdirect_provider::checks::addresses;
 use netdirect_provider::connector::machine::Event;
 use netdirect_provider::connector::{Attempt, ConnectorRules};
 
-use super::state::{Answered, Connector, ConnectorState, Dial, DialedAttempt, Setup};
+use super::state::{Answered, Connector, ConnectorState, Setup};
 use crate::core::UNSTATED_READ_LIMIT;
+use crate::device::Device;
 use crate::leniency::LenientCase;
 use crate::options::Profile;
 use crate::qp::{Claim, Start};
-use crate::status::{connect_error, is_taken};
-
-/// The most ports that are tried if the client has chosen none and the first ones are taken.
-const PORTS: u32 = 256;
+use crate::status::{bind_error, connect_error};
 
 impl Connector {
     /// Begins to connect.
     pub(super) fn start_attempt(&self, state: &mut ConnectorState, attempt: &Attempt<'_, ()>) {
-        let destination = attempt.destination;
-        let initiator = Initiator::new(self.initiator_config(attempt));
-        let startup = MpaStartup::new(initiator, &self.core.driver, self.rules.this().clone());
-        state.line.setup = Setup::Connecting(Box::new(DialedAttempt {
-            destination,
-            dial: Dial::Idle,
-            startup,
-        }));
-        self.dial(state);
+        let Some(local) = state.local else {
+            return self.attempt_failed(state, Status::CONNECTION_INVALID);
+        };
+        let device: Arc<Device> = Arc::clone(&self.core.device);
+        let config = ActiveConfig {
+            destination: attempt.destination,
+            bound: state.bound.take(),
+            local,
+            any_port: state.picked,
+            ports: None,
+            connect_within: self.core.options.timeouts.connect,
+            retries: 0, // CONN-023: a refusal is reported
+            initiator: self.initiator_config(attempt),
+            faults: device.faults().cloned(),
+            fault_owner: device as Arc<dyn FaultOwner>,
+        };
+        let owner = self.rules.this().clone();
+        let (active, outcome) = ActiveSide::start(config, &self.core.driver, owner);
+        state.line.setup = Setup::Connecting(Box::new(active));
+        self.active_side_came_to(state, outcome);
     }
 
     /// The configuration of the Initiator, with the contents of the Request.
     fn initiator_config(&self, attempt: &Attempt<'_, ()>) -> InitiatorConfig {
-        let destination = attempt.destination;
         let limits = attempt.limits;
         let most = self.core.read_limits();
         let options = &self.core.options;
-        let peer = options.for_peer(destination.ip());
-        // Revision 2, because only its Request carries read limits (MPA2-008).
-        let is_old = self.core.speaks_revision_1_only(destination.ip());
+        let peer = options.for_peer(attempt.destination.ip());
         let offer = Offer {
-            revision: if is_old { 1 } else { 2 },
+            revision: 2, // because only its Request carries read limits (MPA2-008)
             peer_to_peer: peer.peer_to_peer,
             ready: ReadyKinds::UNSEEN, // IW-003
             crc: options.crc,
@@ -76,196 +80,48 @@ impl Connector {
         }
     }
 
-    fn dial(&self, state: &mut ConnectorState) {
-        let Setup::Connecting(attempt) = &mut state.line.setup else {
-            return;
-        };
-        let faults = self.core.device.faults();
-        match faults.and_then(|faults| faults.connect(attempt.destination)) {
-            None => self.dial_now(state),
-            Some(verdict) => self.connect_with_fault(state, &verdict),
-        }
-    }
-
-    #[cold]
-    fn connect_with_fault(&self, state: &mut ConnectorState, verdict: &Verdict) {
-        let Setup::Connecting(attempt) = &mut state.line.setup else {
-            return;
-        };
-        let time = match verdict {
-            Verdict::Refuse => {
-                let what = "a fault plan refuses the connection";
-                return self.attempt_failed(state, Error::new(Status::CONNECTION_REFUSED, what));
-            }
-            Verdict::Hold(time) => *time,
-            Verdict::Effect(_) => {
-                self.core.device.remove_by_plan();
-                None
-            }
-        };
-        let limit = self.core.options.timeouts.connect;
-        let opens = time.is_some_and(|time| limit.is_none_or(|limit| time < limit));
-        attempt.dial = Dial::Held { opens };
-        self.set_dial_timer(state, if opens { time } else { limit });
-    }
-
-    /// The time for the transport to connect is over, or the time for which a fault plan has held it back.
-    pub(super) fn dial_expired(&self, state: &mut ConnectorState) {
-        match &state.line.setup {
-            Setup::Connecting(attempt) if matches!(attempt.dial, Dial::Held { opens: true }) => {
-                self.dial_now(state);
-            }
-            Setup::Connecting(attempt) => {
-                let what = format!("no connection with {} in time", attempt.destination);
-                self.attempt_failed(state, Error::new(Status::IO_TIMEOUT, what));
-            }
-            _ => {}
-        }
-    }
-
-    fn dial_now(&self, state: &mut ConnectorState) {
-        let dialing = self.dialer(state).and_then(|dialer| {
-            let edges = Edges::READ | Edges::WRITE;
-            let control = &self.core.driver.control;
-            let token = control.add(&dialer, self.rules.this().clone(), edges)?;
-            Ok(Dial::UnderWay { dialer, token })
-        });
-        match (dialing, &mut state.line.setup) {
-            (Ok(dial), Setup::Connecting(attempt)) => {
-                attempt.dial = dial;
-                self.set_dial_timer(state, self.core.options.timeouts.connect);
-            }
-            (Ok(_), _) => {}
-            (Err(error), _) => self.attempt_failed(state, connect_error(&error)),
-        }
-    }
-
-    /// Begins to connect from the reserved address. A connection from that port to the same peer may have ended a moment ago (TIME-WAIT).
-    /// If the client has not chosen the port, another port is tried then.
-    fn dialer(&self, state: &mut ConnectorState) -> io::Result<Dialer> {
-        let Setup::Connecting(attempt) = &state.line.setup else {
-            return Err(io::ErrorKind::NotConnected.into());
-        };
-        let destination = attempt.destination;
-        let mut left = PORTS;
-        loop {
-            let bound = state.bound.take().ok_or(io::ErrorKind::NotConnected)?;
-            match (bound.connect(destination), state.local) {
-                (Err(error), Some(local)) if state.picked && left > 0 && is_taken(&error) => {
-                    left -= 1;
-                    let another = self.binding(SocketAddr::new(local.ip(), 0));
-                    state.take_binding(another.map_err(|_| error)?, true);
-                }
-                (dialer, _) => return dialer,
-            }
-        }
-    }
-
-    /// Continues a Connect after the transport has reported `edges`.
-    pub(super) fn advance(&self, state: &mut ConnectorState, edges: Edges) {
-        let Setup::Connecting(attempt) = &mut state.line.setup else {
-            return;
-        };
-        match &mut attempt.dial {
-            Dial::Held { .. } => {}
-            Dial::UnderWay { dialer, .. } => match dialer.is_connected(edges) {
-                Ok(true) => self.send_request(state),
-                Ok(false) => {}
-                Err(error) => self.attempt_failed(state, connect_error(&error)),
-            },
-            Dial::Idle => {
-                let outcome = attempt.startup.ready();
-                self.initiator_told(state, outcome);
-            }
-        }
-    }
-
-    /// The transport has connected: sends the Request.
-    fn send_request(&self, state: &mut ConnectorState) {
-        self.clear_dial_timer(state);
-        let Setup::Connecting(attempt) = &mut state.line.setup else {
-            return;
-        };
-        let Dial::UnderWay { dialer, token } = std::mem::replace(&mut attempt.dial, Dial::Idle)
-        else {
-            return;
-        };
-        let sent = dialer.into_wire().and_then(|wire| {
-            let stream = self.core.stream(wire, Role::Initiator);
-            (state.peer, state.local) = (Some(stream.peer()), Some(stream.local()));
-            attempt.startup.send_request(stream, token)
-        });
-        if let Err(error) = sent {
-            self.attempt_failed(state, connect_error(&error));
-        }
-    }
-
-    /// Handles the outcome of the set-up.
-    pub(super) fn initiator_told(
+    /// Handles an outcome of the active side.
+    pub(super) fn active_side_came_to(
         &self,
         state: &mut ConnectorState,
-        outcome: Option<InitiatorOutcome>,
+        outcome: Option<ActiveOutcome>,
     ) {
         match outcome {
             None => {}
-            Some(InitiatorOutcome::Agreed(agreement)) => self.agreed(state, *agreement),
-            Some(InitiatorOutcome::SendReady) => self.send_ready_early(state),
-            Some(InitiatorOutcome::FallBack) => self.dial_again(state),
-            Some(InitiatorOutcome::Failed(failure)) => {
-                if let Setup::Connecting(attempt) = &mut state.line.setup
-                    && let Some(error) = attempt.startup.take_refusal()
-                {
-                    return self.attempt_failed(state, connect_error(&error));
-                }
-                let what = failure.to_string();
-                let status = match failure {
-                    InitiatorFailure::TimedOut => Status::IO_TIMEOUT, // CONN-024
-                    InitiatorFailure::Rejected { private_data } => {
-                        state.private_data = Some(private_data); // CONN-089
-                        Status::CONNECTION_REFUSED
+            Some(ActiveOutcome::Connected { local, peer }) => {
+                (state.local, state.peer) = (Some(local), Some(peer));
+            }
+            Some(ActiveOutcome::Agreed(agreement)) => self.agreed(state, *agreement),
+            Some(ActiveOutcome::SendReady) => self.send_ready_early(state),
+            Some(ActiveOutcome::Failed(failure)) => {
+                let error = match failure {
+                    ConnectFailure::NoLocalAddress(error) => {
+                        addresses::taken_at_connect(bind_error(&error))
                     }
-                    InitiatorFailure::Malformed(_) // CONN-023
-                    | InitiatorFailure::Unacceptable { .. }
-                    | InitiatorFailure::Ended(_) => Status::CONNECTION_REFUSED,
+                    ConnectFailure::Dialing(error) | ConnectFailure::RefusedHere(error) => {
+                        connect_error(&error)
+                    }
+                    ConnectFailure::RefusedByPlan => {
+                        Error::new(Status::CONNECTION_REFUSED, failure.to_string())
+                    }
+                    ConnectFailure::NotInTime(_) => {
+                        Error::new(Status::IO_TIMEOUT, failure.to_string())
+                    }
+                    ConnectFailure::Exchange(failure) => exchange_error(state, failure),
                 };
-                self.attempt_failed(state, Error::new(status, what));
+                self.attempt_failed(state, error);
             }
-        }
-    }
-
-    /// The next attempt asks for revision 1.
-    fn dial_again(&self, state: &mut ConnectorState) {
-        let Some(mut local) = state.local else {
-            return self.attempt_failed(state, Status::CONNECTION_REFUSED);
-        };
-        if state.picked {
-            local.set_port(0); // The port of the first attempt may still be taken.
-        }
-        match self.binding(local) {
-            Ok(binding) => {
-                state.take_binding(binding, local.port() == 0);
-                self.dial(state);
-            }
-            Err(error) => self.attempt_failed(state, addresses::taken_at_connect(error)),
         }
     }
 
     /// The peer has accepted. The queue pair gets the stream when the client completes the connection.
     fn agreed(&self, state: &mut ConnectorState, agreement: Agreement) {
-        let Setup::Connecting(attempt) = std::mem::take(&mut state.line.setup) else {
+        let Setup::Connecting(active) = std::mem::take(&mut state.line.setup) else {
             return;
         };
-        let DialedAttempt {
-            destination,
-            startup,
-            ..
-        } = *attempt;
         let agreed = agreement.agreed;
         if agreement.changes_peer_to_peer {
             self.core.leniency.count(LenientCase::NoReadyMessage);
-        }
-        if agreed.revision == 1 && startup.offer().revision == 1 {
-            self.core.remember_revision_1(destination.ip());
         }
         state.private_data = Some(agreement.private_data);
         // If the Reply states no limits they are UNSTATED_READ_LIMIT (IW-069).
@@ -273,14 +129,14 @@ impl Connector {
             inbound: agreement.limits.ird,
             outbound: agreement.limits.ord,
         });
-        state.line.setup = Setup::Answered(Box::new(Answered { startup, agreed }));
+        state.line.setup = Setup::Answered(Box::new(Answered { active, agreed }));
         ConnectorRules::happens(self, state, Event::PeerAccepts);
     }
 
     /// The Connect has failed. The client may call Connect again (CONN-021 to CONN-024).
     fn attempt_failed(&self, state: &mut ConnectorState, end: impl Into<Error>) {
-        if let Setup::Connecting(attempt) = std::mem::take(&mut state.line.setup) {
-            attempt.reset(&self.core);
+        if let Setup::Connecting(active) = std::mem::take(&mut state.line.setup) {
+            state.bound = active.reset();
         }
         if let Some(qp) = state.qp.take() {
             qp.unclaim();
@@ -293,7 +149,7 @@ impl Connector {
         let Setup::Answered(mut answered) = std::mem::take(&mut state.line.setup) else {
             return;
         };
-        let started = match answered.startup.complete() {
+        let started = match answered.active.complete() {
             Some(stream) => self.start(state, stream, &answered.agreed, Start::Open),
             None => {
                 if let Some(qp) = state.qp.clone() {
@@ -315,7 +171,7 @@ impl Connector {
             return;
         };
         let agreed = answered.agreed;
-        if let Some(stream) = answered.startup.take_stream()
+        if let Some(stream) = answered.active.take_stream()
             && let Err(error) = self.start(state, stream, &agreed, Start::Held)
         {
             tracing::debug!(%error, "the peer was gone before CompleteConnect");
@@ -346,4 +202,20 @@ impl Connector {
         state.done.after(news);
         started
     }
+}
+
+/// The error of a Connect whose exchange of start-up frames has failed.
+fn exchange_error(state: &mut ConnectorState, failure: InitiatorFailure) -> Error {
+    let what = failure.to_string();
+    let status = match failure {
+        InitiatorFailure::TimedOut => Status::IO_TIMEOUT, // CONN-024
+        InitiatorFailure::Rejected { private_data } => {
+            state.private_data = Some(private_data); // CONN-089
+            Status::CONNECTION_REFUSED
+        }
+        InitiatorFailure::Malformed(_) // CONN-023
+        | InitiatorFailure::Unacceptable { .. }
+        | InitiatorFailure::Ended(_) => Status::CONNECTION_REFUSED,
+    };
+    Error::new(status, what)
 }

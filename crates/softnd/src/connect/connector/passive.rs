@@ -6,9 +6,9 @@ use netdirect_provider::connector::{self, ConnectorRules};
 
 use super::state::{Connector, ConnectorState, Setup};
 use crate::qp::{Drivers, Qp, Signals, Start};
-use iwarp_io::limited;
 use iwarp_io::setup::{
-    Acceptance, ConnectionRequest, ReadyKinds, ResponderFailure, ResponderOutcome, Role, StreamEnd,
+    Acceptance, ConnectionRequest, PassiveOutcome, PassiveSide, ReadyKinds, ResponderFailure, Role,
+    StreamEnd,
 };
 
 impl Connector {
@@ -28,20 +28,18 @@ impl Connector {
         });
         state.private_data = Some(request.private_data().to_vec());
         // Watched for the peer's end while the client decides.
-        match request.watch(&self.core.driver, self.rules.this().clone()) {
-            Ok(startup) => state.line.setup = Setup::Offered(Box::new(startup)),
-            Err(error) => {
-                limited!(warn, %error, "cannot watch a peer that asks for a connection");
-                return false;
-            }
-        }
+        let owner = self.rules.this().clone();
+        let Some(passive) = PassiveSide::watch(request, &self.core.driver, owner) else {
+            return false;
+        };
+        state.line.setup = Setup::Offered(Box::new(passive));
         true
     }
 
-    /// Notices a peer that has given up. Until the Reply is sent, anything from the peer is its end or a violation (MPA-015).
+    /// Notices a peer that has given up.
     pub(super) fn look_for_peers_end(&self, state: &mut ConnectorState) {
-        if let Setup::Offered(startup) = &mut state.line.setup
-            && let Some(ResponderOutcome::Failed(_)) = startup.ready()
+        if let Setup::Offered(passive) = &mut state.line.setup
+            && passive.has_ended()
         {
             ConnectorRules::happens(self, state, Event::PeerLeaves);
         }
@@ -60,12 +58,12 @@ impl Connector {
             claim: (),
         } = acceptance;
         let gone = Error::new(Status::CONNECTION_ABORTED, "the peer has given up");
-        let Setup::Offered(mut startup) = std::mem::take(&mut state.line.setup) else {
+        let Setup::Offered(mut passive) = std::mem::take(&mut state.line.setup) else {
             return ConnectorRules::fails(self, state, Event::AcceptFails, gone);
         };
         let options = &self.core.options;
         let peer = state.peer.map(|peer| options.for_peer(peer.ip()));
-        let accepted = startup.accept(Acceptance {
+        let accepted = passive.accept(Acceptance {
             crc: options.crc,
             markers: peer.is_some_and(|peer| peer.markers),
             ready: ReadyKinds::UNSEEN, // IW-003
@@ -80,7 +78,7 @@ impl Connector {
             state.done.after(qp.disconnect().1); // CONN-061
             return ConnectorRules::fails(self, state, Event::AcceptFails, gone);
         };
-        state.line.setup = Setup::Accepting(startup);
+        state.line.setup = Setup::Accepting(passive);
         let config = self.stream_config(&qp, Role::Responder, &agreed, &stream);
         // If no ready-to-receive message was agreed on, Accept ends when the Reply has been sent (IW-005).
         let open = agreed.ready.is_none();
@@ -108,36 +106,27 @@ impl Connector {
 
     /// Takes up signals of the queue pair while Accept waits for the ready-to-receive message (AMB-004).
     pub(super) fn accepting(&self, state: &mut ConnectorState, signals: Signals) {
-        let Setup::Accepting(startup) = &mut state.line.setup else {
-            return;
-        };
-        let outcome = if signals.contains(Signals::READY) {
-            startup.handle_ready()
-        } else if signals.intersects(Signals::PEER_CLOSED | Signals::TERMINATED) {
-            startup.handle_end(StreamEnd::Fin)
-        } else if signals.intersects(Signals::RESET | Signals::FAILED | Signals::GONE) {
-            startup.handle_end(StreamEnd::Reset)
-        } else {
-            None
-        };
-        self.responder_told(state, outcome);
+        if let Setup::Accepting(passive) = &mut state.line.setup {
+            let outcome = passive.signalled(signals);
+            self.passive_side_came_to(state, outcome);
+        }
     }
 
     /// Ends Accept with the outcome of the wait for the ready-to-receive message.
-    pub(super) fn responder_told(
+    pub(super) fn passive_side_came_to(
         &self,
         state: &mut ConnectorState,
-        outcome: Option<ResponderOutcome>,
+        outcome: Option<PassiveOutcome>,
     ) {
         let failure = match outcome {
-            None | Some(ResponderOutcome::Requested) => return,
-            Some(ResponderOutcome::Connected) => {
+            None => return,
+            Some(PassiveOutcome::Connected) => {
                 if let Some(qp) = &state.qp {
                     state.done.after(qp.drive_from(Drivers::Queues));
                 }
                 return ConnectorRules::happens(self, state, Event::PeerCompletes);
             }
-            Some(ResponderOutcome::Failed(failure)) => failure,
+            Some(PassiveOutcome::Failed(failure)) => failure,
         };
         let qp = state.qp.take();
         let what = failure.to_string();

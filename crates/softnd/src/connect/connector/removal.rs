@@ -13,7 +13,7 @@ pub(super) fn waits(state: &ConnectorState) -> Option<String> {
         .peer
         .map_or_else(|| "its peer".to_owned(), |peer| peer.to_string());
     Some(match (&state.line.setup, state.state()) {
-        (Setup::Connecting(attempt), _) => attempt.waits(),
+        (Setup::Connecting(active), _) => active.waits(),
         (_, State::Accepting) => format!("Accept waits for {peer} to complete its Connect"),
         (_, State::Disconnecting) => format!("Disconnect waits for {peer} to close its direction"),
         _ => format!("NotifyDisconnect waits for the end of the connection with {peer}"),
@@ -24,11 +24,10 @@ impl Connector {
     /// Forgets the connection. A peer whose request waits here is refused, and a peer of a Connect sees a reset. The stream of a
     /// connection belongs to the queue pair, which is handled next.
     pub(super) fn forget(&self, state: &mut ConnectorState) {
-        self.clear_dial_timer(state);
         match std::mem::take(&mut state.line.setup) {
-            Setup::Offered(startup) => startup.reject(&[]),
-            Setup::Connecting(attempt) => attempt.reset(&self.core),
-            Setup::Answered(answered) => answered.startup.reset(),
+            Setup::Offered(passive) => passive.reject(&[]),
+            Setup::Connecting(active) => drop(active.reset()),
+            Setup::Answered(answered) => drop(answered.active.reset()),
             Setup::Accepting(_) | Setup::None => {}
         }
         state.qp = None;
