@@ -30,4 +30,6 @@ mod why_empty;
 #[cfg(target_os = "linux")]
 mod process;
 #[cfg(target_os = "linux")]
+mod udp;
+#[cfg(target_os = "linux")]
 mod unsupported;

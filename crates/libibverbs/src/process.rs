@@ -15,8 +15,10 @@ use softverbs::{
 };
 
 use crate::border::{
-    PerProcess, at_exit, cancellation, end_waits, finish_explaining, watch_descriptors,
+    PerProcess, at_exit, cancellation, end_waits, explain_words, finish_explaining,
+    watch_descriptors,
 };
+use crate::udp;
 
 /// How long the end of the program may take.
 const EXIT_WITHIN: Duration = Duration::from_secs(2);
@@ -35,7 +37,7 @@ pub(crate) fn process() -> Result<Arc<Process>> {
     if let Some(process) = &*known {
         return Ok(Arc::clone(process));
     }
-    let process = Process::of_system(options()).inspect_err(say)?;
+    let process = options().and_then(Process::of_system).inspect_err(say)?;
     *known = Some(Arc::clone(&process));
     Ok(process)
 }
@@ -92,7 +94,7 @@ pub(crate) fn broke() {
 }
 
 /// Reads the options that `nd run` has put into the environment.
-fn options() -> ProcessOptions {
+fn options() -> Result<ProcessOptions> {
     let mut options = ProcessOptions::default();
     options.interrupts = Some(end_waits);
     options.cancellation = Some(Cancellation {
@@ -113,7 +115,19 @@ fn options() -> ProcessOptions {
     if environment::text("SOFTND_VERBS_CRC").is_some_and(|crc| crc == "off") {
         options.crc = false;
     }
-    options
+    if let Some(plan) = environment::text("SOFTND_VERBS_FAULTS") {
+        options.faults = Some(plan.parse().map_err(wrong("SOFTND_VERBS_FAULTS"))?);
+        options.on_fault = Some(explain_words);
+    }
+    options.udp = udp::security()
+        .transpose()
+        .map_err(wrong("SOFTND_VERBS_UDP"))?;
+    Ok(options)
+}
+
+/// The error of a variable that `nd run` has checked, and somebody has changed.
+fn wrong<E: std::fmt::Display>(variable: &str) -> impl Fn(E) -> Error {
+    move |error| Error::new(softverbs::Errno::INVAL, format!("{variable}: {error}"))
 }
 
 /// The file for what this process captures.

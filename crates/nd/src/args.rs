@@ -90,6 +90,18 @@ pub(crate) struct SecurityArgs {
 }
 
 impl SecurityArgs {
+    /// The first option that was given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let given = [
+            ("--pin", !self.pins.is_empty()),
+            ("--ca", !self.authorities.is_empty()),
+            ("--server-name", self.server_name.is_some()),
+            ("--insecure", self.insecure),
+            ("--cert", self.certificate.is_some()),
+        ];
+        given.into_iter().find_map(|(name, is)| is.then_some(name))
+    }
+
     /// Returns true if a trusted certificate or CA is named.
     pub(crate) fn trusts_some(&self) -> bool {
         !self.pins.is_empty() || !self.authorities.is_empty()

@@ -799,8 +799,21 @@ fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<B
     Ok((chosen, capture.map(|capture| Box::new(capture) as _)))
 }
 
+/// Checks certificates and trust, and returns the fingerprint of the certificate that is shown.
+pub(crate) fn check_security(args: &SecurityArgs) -> Result<String> {
+    let refusals = Arc::new(Refusals::of_udp());
+    let security = security::security(args, &refusals)?;
+    match security.fingerprint() {
+        Ok(fingerprint) => Ok(fingerprint.to_string()),
+        Err(error) => Err(Failure::new(
+            format!("cannot make a certificate: {error}"),
+            "use an adapter over TCP",
+        )),
+    }
+}
+
 /// The error for a wrong fault plan, with the place below.
-fn wrong_plan(error: &dyn Display) -> Failure {
+pub(crate) fn wrong_plan(error: &dyn Display) -> Failure {
     let text = error.to_string();
     let (what, shown) = text.split_once('\n').unwrap_or((&text, ""));
     let what = format!("cannot use what --fault gives: {what}");

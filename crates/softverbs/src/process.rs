@@ -10,8 +10,8 @@ use std::io;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use iwarp_io::capture::{Capture, CaptureOptions};
@@ -20,7 +20,6 @@ use iwarp_io::driver::Driver;
 use iwarp_io::endpoint::StreamId;
 use iwarp_io::endpoint::buffers::Buffers;
 use iwarp_io::environment::Environment;
-use iwarp_io::faults::FaultOwner;
 use iwarp_io::interfaces::{self, NetworkInterface, NetworkInterfaces, SharedAddress};
 use iwarp_io::memory::{Table, TableOptions};
 use iwarp_io::progress::background::DriverOwner;
@@ -28,6 +27,8 @@ use iwarp_io::progress::interrupts::{self, Sleep};
 use iwarp_io::progress::polling;
 use iwarp_io::progress::waiters::{ANYTHING, Waiters};
 use iwarp_io::transport::Transport;
+use iwarp_io::transport::quic::security::Security;
+use iwarp_io::transport::quic::{self, Quic};
 use iwarp_io::transport::sim::World;
 use iwarp_io::transport::sim::world::SimAdapter;
 use iwarp_io::transport::tcp::Tcp;
@@ -35,6 +36,7 @@ use parking_lot::Mutex;
 
 use crate::device::{Device, DeviceKind, limits};
 use crate::error::{Errno, Error, Result, fail};
+use crate::faults::{Plan, ProcessFaults};
 use crate::users::push_living;
 
 /// The options of a process.
@@ -62,6 +64,12 @@ pub struct ProcessOptions {
     pub capture: Option<PathBuf>,
     /// The room that the capture may take.
     pub capture_room: CaptureOptions,
+    /// The fault plan, which has been [checked](crate::faults::check). Events are counted in the whole process.
+    pub faults: Option<Plan>,
+    /// Called for each fault of the plan, with a sentence. The caller may hold locks.
+    pub on_fault: Option<fn(&str)>,
+    /// Connections are streams of QUIC over UDP, encrypted and authenticated so, and there are none over TCP. They have no CRCs.
+    pub udp: Option<Security>,
 }
 
 impl Default for ProcessOptions {
@@ -76,6 +84,9 @@ impl Default for ProcessOptions {
             crc: true,
             capture: None,
             capture_room: CaptureOptions::default(),
+            faults: None,
+            on_fault: None,
+            udp: None,
         }
     }
 }
@@ -119,7 +130,8 @@ pub struct Process {
     /// The addresses of the loopback interface.
     loopback: Vec<IpAddr>,
     engine: Mutex<Option<Arc<Engine>>>,
-    this: Weak<Self>,
+    pub(crate) this: Weak<Self>,
+    pub(crate) planned_faults: Option<ProcessFaults>,
     next_stream: AtomicU32,
     pub(crate) numbers: Numbers,
     /// Queue pairs that the program has destroyed and whose connections have not ended.
@@ -128,10 +140,19 @@ pub struct Process {
     pub(crate) shared_devices: Mutex<HashMap<usize, Weak<dyn Any + Send + Sync>>>,
     witnesses: Mutex<Vec<Weak<dyn FatalWitness>>>,
     connections: Mutex<Vec<Weak<dyn EndingConnection>>>,
-    is_broken: AtomicBool,
+    broken: OnceLock<Broken>,
     /// A simulated network exists as long as the program holds an object of it.
     #[expect(dead_code, reason = "kept until it is dropped")]
     world: Option<World>,
+}
+
+/// The reason why devices cannot be used any more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Broken {
+    /// A panic has passed through the driver.
+    Panic,
+    /// The fault plan removes them.
+    Removed,
 }
 
 /// The driver, and the table of registered memory.
@@ -146,7 +167,7 @@ pub(crate) struct Engine {
 
 /// Learns that the devices cannot be used any more.
 pub(crate) trait FatalWitness: Send + Sync {
-    /// A panic has passed through the driver.
+    /// A panic has passed through the driver, or the fault plan removes the devices.
     fn device_broke(&self);
 }
 
@@ -160,6 +181,9 @@ pub(crate) trait EndingConnection: Send + Sync {
 
     /// Returns true when the stream is gone.
     fn has_ended(&self) -> bool;
+
+    /// Resets the connection.
+    fn reset(&self);
 }
 
 /// Numbers by which a program names objects: 24 bits for queue pairs, 16 bits for connections, so that no connection has the number of
@@ -278,6 +302,17 @@ fn no_interface(wanted: &str, list: &[NetworkInterface], shared: &[SharedAddress
     }
 }
 
+fn over_udp(
+    environment: Environment,
+    security: &Security,
+    options: &ProcessOptions,
+) -> Result<Transport> {
+    let quic = Quic::over_ports(environment, security, options.ports.clone());
+    let quic =
+        quic.map_err(|error| Error::of_system(&error, "cannot prepare encrypted connections"))?;
+    Ok(Transport::Quic(quic))
+}
+
 impl Process {
     /// The devices over the interfaces of this machine.
     ///
@@ -287,7 +322,11 @@ impl Process {
     pub fn of_system(options: ProcessOptions) -> Result<Arc<Self>> {
         let found = interfaces::of_system()
             .map_err(|error| Error::of_system(&error, "cannot list the network interfaces"))?;
-        Self::new(Transport::Tcp(Tcp::default()), found, options, None)
+        let transport = match &options.udp {
+            None => Transport::Tcp(Tcp::default()),
+            Some(security) => over_udp(Environment::System, security, &options)?,
+        };
+        Self::new(transport, found, options, None)
     }
 
     /// The devices of a host in a simulated network.
@@ -300,8 +339,12 @@ impl Process {
         interfaces: Vec<NetworkInterface>,
         options: ProcessOptions,
     ) -> Result<Arc<Self>> {
+        let transport = match &options.udp {
+            None => Transport::Sim(world.own()),
+            Some(security) => over_udp(Environment::Sim(world.own()), security, &options)?,
+        };
         Self::new(
-            Transport::Sim(world.own()),
+            transport,
             NetworkInterfaces {
                 list: interfaces,
                 shared: Vec::new(),
@@ -331,6 +374,8 @@ impl Process {
             );
         }
         let interfaces = with_devices(interfaces, options.interface.as_deref())?;
+        let plan = options.faults.clone();
+        let planned_faults = plan.map(|plan| ProcessFaults::new(plan, options.on_fault));
         let devices = interfaces.into_iter().enumerate();
         let kind = options.kind;
         let devices =
@@ -343,13 +388,14 @@ impl Process {
             transport,
             engine: Mutex::default(),
             this: this.clone(),
+            planned_faults,
             next_stream: AtomicU32::new(1),
             numbers: Numbers::default(),
             lingering: Mutex::default(),
             shared_devices: Mutex::default(),
             witnesses: Mutex::default(),
             connections: Mutex::default(),
-            is_broken: AtomicBool::new(false),
+            broken: OnceLock::new(),
             world,
         }))
     }
@@ -424,6 +470,29 @@ impl Process {
             connection.end_direction();
         }
         all(|connection| connection.has_ended());
+        if self.options.udp.is_some() && self.environment().world().is_none() {
+            // The system does not tell peers that the process has ended.
+            quic::close_all(end.saturating_duration_since(engine.driver.now()));
+        }
+    }
+
+    /// Returns true if streams carry CRCs. Over UDP each packet is protected better.
+    pub(crate) fn asks_for_crcs(&self) -> bool {
+        self.options.crc && self.options.udp.is_none()
+    }
+
+    /// The addresses of the machine at which a listener listens that names none, where the transport has no sockets for all of them.
+    pub(crate) fn listed_addresses(&self) -> Option<impl Iterator<Item = IpAddr> + '_> {
+        let has_wildcards = self.options.udp.is_none() && self.environment().world().is_none();
+        (!has_wildcards).then(|| {
+            let devices = self.devices.iter();
+            let own = devices.flat_map(|device| device.interface().addresses.iter());
+            let others = self.loopback.iter().filter(|address| {
+                let mut devices = self.devices.iter();
+                !devices.any(|device| device.has_address(**address))
+            });
+            own.chain(others).copied()
+        })
     }
 
     /// Makes [`finish`](Self::finish) end a connection.
@@ -441,11 +510,17 @@ impl Process {
 
     /// The driver, which starts now if it has not started.
     pub(crate) fn engine(&self) -> Result<Arc<Engine>> {
-        if self.is_broken.load(Ordering::Relaxed) {
-            return fail(
-                Errno::IO,
-                "a panic has passed through the driver; its message is on standard error",
-            );
+        match self.broken.get() {
+            None => {}
+            Some(Broken::Panic) => {
+                return fail(
+                    Errno::IO,
+                    "a panic has passed through the driver; its message is on standard error",
+                );
+            }
+            Some(Broken::Removed) => {
+                return fail(Errno::IO, "the fault plan has removed the devices");
+            }
         }
         let mut engine = self.engine.lock();
         if let Some(engine) = &*engine {
@@ -480,10 +555,25 @@ impl Process {
 
     /// Ends the devices after a panic: contexts get IBV_EVENT_DEVICE_FATAL, and calls that need the driver fail with EIO.
     pub fn break_down(&self) {
-        if self.is_broken.swap(true, Ordering::SeqCst) {
+        self.break_by(Broken::Panic);
+    }
+
+    pub(crate) fn break_by(&self, reason: Broken) {
+        if self.broken.set(reason).is_err() {
             return;
         }
-        tracing::error!("a panic has passed through the driver, and the devices end");
+        match reason {
+            Broken::Panic => {
+                tracing::error!("a panic has passed through the driver, and the devices end");
+            }
+            Broken::Removed => {
+                tracing::info!("the fault plan removes the devices");
+                let connections = std::mem::take(&mut *self.connections.lock());
+                for connection in connections.iter().filter_map(Weak::upgrade) {
+                    connection.reset();
+                }
+            }
+        }
         let witnesses = std::mem::take(&mut *self.witnesses.lock());
         for witness in witnesses.iter().filter_map(Weak::upgrade) {
             witness.device_broke();
@@ -510,6 +600,9 @@ impl Engine {
         let driver = Arc::new(driver);
         let owner: Weak<dyn DriverOwner> = process.this.clone();
         driver.owned_by(owner);
+        if let Some(faults) = process.faults() {
+            driver.transport.follow(faults);
+        }
         if let Some(world) = environment.world() {
             let adapter: Weak<dyn SimAdapter> = process.this.clone();
             world.add_adapter(adapter);
@@ -603,11 +696,6 @@ impl DriverOwner for Process {
     fn driver_panicked(&self) {
         self.break_down();
     }
-}
-
-impl FaultOwner for Process {
-    /// Processes of verbs have no fault plans.
-    fn remove_device(&self) {}
 }
 
 impl SimAdapter for Process {

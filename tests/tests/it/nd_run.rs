@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -135,15 +136,7 @@ fn a_call_that_this_machine_refuses_is_named_and_is_no_rejection() {
     let port = free_port();
     let server = Server::start(&["rping", "-s", "-a", "127.0.0.1", "-p", &port, "-C", "1"]);
     let refuses = env!("CARGO_BIN_EXE_refuse_calls");
-    let mut client = Command::new(nd::binary());
-    client.args([
-        "run",
-        "--explain",
-        "--",
-        refuses,
-        "recvfrom:EPERM:3=0",
-        "--",
-    ]);
+    let mut client = nd_run_with(&["--explain"], &[refuses, "recvfrom:EPERM:3=0", "--"]);
     client.args(["rping", "-c", "-a", "127.0.0.1", "-p", &port, "-C", "1"]);
     let client = client.output().unwrap();
     let said = String::from_utf8_lossy(&client.stderr);
@@ -153,6 +146,104 @@ fn a_call_that_this_machine_refuses_is_named_and_is_no_rejection() {
         "{said}"
     );
     drop(server);
+}
+
+/// `nd run` with options in front of the program.
+fn nd_run_with(options: &[&str], program: &[&str]) -> Command {
+    nd::build_libraries();
+    let mut command = Command::new(nd::binary());
+    command.arg("run").args(options).arg("--").args(program);
+    command.stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn a_fault_plan_says_in_a_sentence_what_it_does() {
+    if tool::find("rping").is_none() {
+        return;
+    }
+    let port = free_port();
+    let common = ["-a", "127.0.0.1", "-p", &port, "-C", "3"];
+    let server = Server::start(&[&["rping", "-s"][..], &common].concat());
+    for (plan, sentence) in [
+        (
+            "when 1st connect: refuse",
+            "a fault plan refuses the connection",
+        ),
+        ("when 3rd Send sent: reset", ": when 3rd Send sent: reset"),
+    ] {
+        let options = ["--explain", "--fault", plan];
+        let mut client = nd_run_with(&options, &[&["rping", "-c"][..], &common].concat());
+        let said = client.output().unwrap();
+        let said = String::from_utf8_lossy(&said.stderr);
+        let happens = "line 1 of the fault plan happens to the connection with 127.0.0.1";
+        assert!(said.contains(happens) && said.contains(sentence), "{said}");
+    }
+    drop(server);
+    let plan = "when 1st Register called: remove device";
+    let wrong = nd_run_with(&["--fault", plan], &["true"]).output().unwrap();
+    let said = String::from_utf8_lossy(&wrong.stderr);
+    assert!(!wrong.status.success());
+    let words = "programs for verbs make no calls of NetworkDirect, found `Register`";
+    assert!(
+        said.contains(words) && said.ends_with("           ^\n"),
+        "{said}"
+    );
+}
+
+/// Both ends over UDP: each run has a certificate, which the other one trusts by its fingerprint.
+#[test]
+fn programs_connect_over_udp_and_trust_the_run_that_they_are_told_of() {
+    if tool::find("rping").is_none() {
+        return;
+    }
+    let port = free_port();
+    let common = [
+        "-a",
+        "127.0.0.1",
+        "-p",
+        &port,
+        "-C",
+        "20",
+        "-V",
+        "-S",
+        "4096",
+    ];
+    let mut server = nd_run_with(&["--udp"], &[&["rping", "-s"][..], &common].concat());
+    server.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut server = server.spawn().unwrap();
+    let mut line = String::new();
+    let mut said = BufReader::new(server.stderr.take().unwrap());
+    said.read_line(&mut line).unwrap();
+    let (_, pin) = line.trim_end().rsplit_once("--udp --pin ").unwrap();
+    let client = |options: &[&str]| {
+        let program = [&["rping", "-c"][..], &common].concat();
+        loop {
+            let output = nd_run_with(options, &program).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            // The server may not listen yet.
+            if !said.contains("Connection refused") {
+                return (output.status.success(), said);
+            }
+        }
+    };
+    let (_, stranger) = client(&["--udp", "--explain"]);
+    let words = "which is not trusted: if that is what the server printed, pin it";
+    assert!(stranger.contains(words), "{stranger}");
+    let (worked, told) = client(&["--udp", "--explain", "--pin", pin]);
+    assert!(worked && !told.contains("libibverbs"), "{told}");
+    drop(said);
+    server.wait().unwrap();
+    for (options, words) in [
+        (
+            &["--pin", pin][..],
+            "--pin is for connections over UDP, and this run connects over TCP",
+        ),
+        (&["--udp", "--pin", "x"], "cannot use what --pin gives: "),
+    ] {
+        let said = refused(&mut nd_run_with(options, &["true"]));
+        assert!(said.contains(words), "{said}");
+    }
 }
 
 #[test]

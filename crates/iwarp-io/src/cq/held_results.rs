@@ -93,6 +93,14 @@ impl<E> HeldResults<E> {
         }
         state.deadline()
     }
+
+    /// Places by `put` all results that are held.
+    pub fn release_all(&self, mut put: impl FnMut(E)) {
+        let mut state = self.state.lock();
+        while let Some((_, entry)) = state.results.pop_front() {
+            put(entry);
+        }
+    }
 }
 
 impl<E> State<E> {

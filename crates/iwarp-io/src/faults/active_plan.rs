@@ -14,6 +14,8 @@ use super::plan::{Action, Event, Peer, Plan, Rule, Scope, Which};
 #[derive(Debug)]
 pub struct Faults {
     plan: Plan,
+    /// Called for each fault, with a sentence.
+    told: Option<fn(&str)>,
     /// For each rule that counts over everything, the number of events it has counted.
     counts: Vec<AtomicU64>,
     happened: Vec<AtomicU64>,
@@ -63,11 +65,22 @@ impl Faults {
     /// Begins to count. The owner has [checked the names](Plan::check_names) before.
     #[must_use]
     pub fn new(plan: Plan) -> Arc<Self> {
+        Self::made(plan, None)
+    }
+
+    /// As [`new`](Self::new). `told` is called for each fault, with a sentence that names the rule; the caller may hold locks.
+    #[must_use]
+    pub fn telling(plan: Plan, told: fn(&str)) -> Arc<Self> {
+        Self::made(plan, Some(told))
+    }
+
+    fn made(plan: Plan, told: Option<fn(&str)>) -> Arc<Self> {
         let zeros = || plan.rules.iter().map(|_| AtomicU64::new(0)).collect();
         Arc::new(Self {
             counts: zeros(),
             happened: zeros(),
             plan,
+            told,
             streams: AtomicU64::new(0),
             sockets: AtomicU64::new(0),
             queues: AtomicU64::new(0),
@@ -194,8 +207,22 @@ impl Faults {
     pub(super) fn note(&self, index: usize, connection: Option<u64>, peer: Option<SocketAddr>) {
         self.happened[index].fetch_add(1, Ordering::Relaxed);
         let rule = &self.plan.rules[index];
+        self.tell(rule, peer);
         let peer = peer.map(tracing::field::display);
         tracing::info!(line = rule.line(), %rule, connection, peer, "a fault of the plan happens");
+    }
+
+    fn tell(&self, rule: &Rule, peer: Option<SocketAddr>) {
+        let Some(told) = self.told else {
+            return;
+        };
+        let line = rule.line();
+        match peer {
+            Some(peer) => told(&format!(
+                "line {line} of the fault plan happens to the connection with {peer}: {rule}"
+            )),
+            None => told(&format!("line {line} of the fault plan happens: {rule}")),
+        }
     }
 
     /// Notes that this rule has caused a fault to a datagram. Only the first one on each socket is logged at level info.
@@ -204,6 +231,7 @@ impl Faults {
         let rule = &self.plan.rules[index];
         let line = rule.line();
         if first {
+            self.tell(rule, Some(peer));
             tracing::info!(line, %rule, socket, %peer, "a fault of the plan happens");
         } else {
             tracing::debug!(line, %rule, socket, %peer, "a fault of the plan happens");

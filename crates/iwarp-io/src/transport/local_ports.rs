@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use rustix::io::Errno;
 
 use super::purpose::Purpose;
-use super::{Bound, Transport};
+use super::{Bound, Transport, port_range};
 use crate::system_call::errno;
 
 /// The range from which a port is picked for port 0 (IW-052). Ports of it that the administrator has reserved for other programs are
@@ -107,15 +107,9 @@ pub fn bind_within(
     let Some(range) = range.filter(|_| port == 0) else {
         return bind_all(transport, addresses, port, purpose);
     };
-    // The search begins at a port that cannot be predicted, so that processes seldom try the same ones.
-    let start = transport
-        .environment()
-        .random()
-        .map_err(BindError::Random)?;
-    let count = u64::from(*range.end()).saturating_sub(u64::from(*range.start())) + 1;
-    for step in 0..count {
-        let offset = u16::try_from((start % count + step) % count).unwrap_or(0);
-        let port = range.start().saturating_add(offset);
+    let environment = transport.environment();
+    let start = environment.random().map_err(BindError::Random)?;
+    for port in port_range::from(range, start) {
         match bind_all(transport, addresses, port, purpose) {
             Err(BindError::Refused(_, error)) if errno(&error) == Some(Errno::ADDRINUSE) => {}
             other => return other,

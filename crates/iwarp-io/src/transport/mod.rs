@@ -34,6 +34,7 @@ mod faulted;
 pub mod local_ports;
 #[cfg(all(test, unix))]
 pub mod pipe;
+mod port_range;
 pub mod purpose;
 pub mod quic;
 pub mod sim;

@@ -31,10 +31,26 @@ pub(crate) fn explain(error: &Error) {
         return;
     }
     let text = error.to_string();
-    let errno = error.errno();
+    let errno = error.errno().to_string();
+    // Errors of the system have it in their words.
+    match text.contains(&errno) {
+        true => print(&text),
+        false => print(&format!("{text} ({errno})")),
+    }
+}
+
+/// Prints a sentence where `nd run --explain` asks for it.
+#[cold]
+pub(crate) fn explain_words(text: &str) {
+    if is_wanted() {
+        print(text);
+    }
+}
+
+fn print(text: &str) {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH);
     let seconds = seconds.map_or(0, |since| since.as_secs());
-    let Some(left_out) = kind_of(&text).line(seconds) else {
+    let Some(left_out) = kind_of(text).line(seconds) else {
         return;
     };
     // The program may have closed its standard error.
@@ -42,11 +58,7 @@ pub(crate) fn explain(error: &Error) {
     if left_out > 0 {
         let _ = writeln!(stderr, "softnd's libibverbs: {}", left_out_words(left_out));
     }
-    let number = match text.contains(&errno.to_string()) {
-        true => String::new(),
-        false => format!(" ({errno})"),
-    };
-    let _ = writeln!(stderr, "softnd's libibverbs: {text}{number}");
+    let _ = writeln!(stderr, "softnd's libibverbs: {text}");
 }
 
 /// The program ends: says how many lines the last seconds have left out.

@@ -15,7 +15,7 @@ mod pointers;
 mod signals;
 
 pub(crate) use cancellation::cancellable;
-pub(crate) use explain::{explain, finish as finish_explaining};
+pub(crate) use explain::{explain, explain_words, finish as finish_explaining};
 pub(crate) use forks::{PerProcess, ShownDescriptor, watch_descriptors};
 pub(crate) use guard::{code, code_quick, guarded, guarded_quick, minus_one, null, set_errno};
 pub(crate) use names::{code_of, look_up};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::args::CaptureRoom;
+use crate::args::{CaptureRoom, SecurityArgs};
 
 /// The kind of device that the program sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -40,6 +40,17 @@ pub(crate) struct ProgramArgs {
 
     #[command(flatten)]
     pub(super) capture_room: CaptureRoom,
+
+    /// Has things go wrong by a fault plan: its text, or @ and the file that has it. Each process counts for itself
+    #[arg(long, value_name = "PLAN")]
+    pub(super) fault: Option<String>,
+
+    /// Connect over UDP, encrypted by QUIC, and not over TCP: programs under such a run reach each other alone
+    #[arg(long)]
+    pub(super) udp: bool,
+
+    #[command(flatten)]
+    pub(super) security: SecurityArgs,
 
     /// Print on standard error why calls of the libraries fail, which programs learn as a number alone
     #[arg(long)]

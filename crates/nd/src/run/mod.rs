@@ -29,6 +29,8 @@ mod start;
 mod tree;
 #[cfg(unix)]
 mod ucx;
+#[cfg(unix)]
+mod udp;
 
 pub(crate) use self::args::ProgramArgs;
 #[cfg(unix)]

@@ -8,11 +8,13 @@ use std::process::Command;
 use std::sync::Arc;
 
 use softnd::user_files;
+use softverbs::faults::{self, Plan};
 use softverbs::{DeviceKind, Process, ProcessOptions};
 
 use super::args::{Presents, ProgramArgs};
-use super::{libraries, private_folder, program, runtimes, tree, ucx};
+use super::{libraries, private_folder, program, runtimes, tree, ucx, udp};
 use crate::errors::Failure;
+use crate::provider;
 
 /// Executes the program. Returns only if that fails.
 pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
@@ -25,6 +27,12 @@ pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
         .options()
         .check()
         .map_err(|error| Failure::new(error.to_string(), "raise --capture-limit"))?;
+    let plan = args
+        .fault
+        .as_deref()
+        .map(|plan| fault_plan(plan, args.udp))
+        .transpose()?;
+    let udp = udp::variables(args, env::var_os(udp::UDP).is_some())?;
     let private = private_folder::make()?;
     let names = libraries::find()?.versioned_names(&private)?;
     let tree = tree::make(devices.devices(), &private)?;
@@ -38,6 +46,15 @@ pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
             command.env(name, value);
         }
     }
+    if let Some(plan) = plan {
+        command.env("SOFTND_VERBS_FAULTS", plan);
+    }
+    udp.set.into_iter().for_each(|(name, value)| {
+        command.env(name, value);
+    });
+    udp.removed.into_iter().for_each(|name| {
+        command.env_remove(name);
+    });
     if let Some(folder) = captures {
         command.env("SOFTND_VERBS_CAPTURE", folder);
     }
@@ -91,6 +108,13 @@ fn capture_folder(folder: &Path) -> Result<PathBuf, Failure> {
             "name a folder for --capture that only you can write to, or one that is not there yet",
         )
     })
+}
+
+/// The text of the fault plan, which was read and checked.
+fn fault_plan(given: &str, is_over_udp: bool) -> Result<String, Failure> {
+    let plan = Plan::load(given).map_err(|error| provider::wrong_plan(&error))?;
+    faults::check(&plan, is_over_udp).map_err(|error| provider::wrong_plan(&error))?;
+    Ok(plan.to_string())
 }
 
 /// The devices that the program will find. Says what is wrong with the interfaces before the program starts, which would only find no

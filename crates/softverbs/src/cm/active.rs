@@ -67,7 +67,7 @@ impl CmId {
             connect_within: Some(CONNECT_WITHIN),
             retries: RETRIES,
             initiator: self.initiator_config(parameters),
-            faults: None,
+            faults: self.process.faults().cloned(),
             fault_owner: self.process.clone(),
         };
         let (active, outcome) = ActiveSide::start(config, &self.engine.driver, self.this.clone());
@@ -83,7 +83,7 @@ impl CmId {
             revision: 2,
             peer_to_peer: true,
             ready: ReadyKinds::UNSEEN,
-            crc: self.process.options().crc,
+            crc: self.process.asks_for_crcs(),
             markers: false,
             limits: parameters.read_limits(),
             private_data: parameters.private_data.clone(),
@@ -96,7 +96,8 @@ impl CmId {
             },
             unstated: UNSTATED_READ_LIMIT,
             strict_peer_to_peer: false,
-            revision_1_fallback: true,
+            // Over UDP every peer speaks revision 2.
+            revision_1_fallback: self.process.options().udp.is_none(),
             reply_within: None,
             reply_frame_within: Some(REPLY_FRAME_WITHIN),
             hold_ready: None,

@@ -47,7 +47,7 @@ impl CmId {
                 request_within: Some(REQUEST_WITHIN),
                 ready_within: Some(READY_WITHIN),
             },
-            faults: None,
+            faults: self.process.faults().cloned(),
             fault_owner: self.process.clone(),
         };
         let acceptor = Acceptor::new(&self.engine.driver, config, owner);
@@ -140,7 +140,7 @@ impl CmId {
             return Ok(());
         };
         let accepted = passive.accept(Acceptance {
-            crc: self.process.options().crc,
+            crc: self.process.asks_for_crcs(),
             markers: false,
             ready: ReadyKinds::UNSEEN,
             // The set-up cuts them to the peer's offer.

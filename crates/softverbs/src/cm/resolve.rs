@@ -43,10 +43,7 @@ impl CmId {
             return vec![ip];
         }
         let both = ip.is_ipv6() && !one_family;
-        if self.process.environment().world().is_some() {
-            // A simulated host has no sockets for all of its addresses.
-            let devices = self.process.devices().iter();
-            let addresses = devices.flat_map(|device| device.interface().addresses.clone());
+        if let Some(addresses) = self.process.listed_addresses() {
             return addresses
                 .filter(|own| both || own.is_ipv4() == ip.is_ipv4())
                 .collect();

@@ -8,12 +8,15 @@ mod loom_models;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
-use iwarp_io::cq::CannotResize;
+use iwarp_io::cq::{CannotResize, Entry as _, HeldResults};
 use iwarp_io::endpoint::shared_receives::ResultQueue;
+use iwarp_io::faults::{Effect, FaultOwner as _};
 use iwarp_io::limited;
 use iwarp_io::progress::domain::Domain;
 use iwarp_io::progress::polling;
+use iwarp_io::progress::timers::{Timed, TimerKey};
 use iwarp_io::progress::waiters::Waiters;
 use parking_lot::Mutex;
 
@@ -26,6 +29,7 @@ use crate::channel::CompletionChannel;
 use crate::context::{AsyncEventKind, Context, EventSubject};
 use crate::device::limits;
 use crate::error::{Errno, Error, Result, fail};
+use crate::faults::BreakableQueue;
 use crate::process::Engine;
 use crate::users::{Acknowledgements, Tag, User, Users};
 
@@ -39,6 +43,8 @@ pub struct CompletionQueue {
     waiters_token: u64,
     pub(crate) domain: Arc<Domain>,
     queue: ArmedQueue,
+    /// Completions that the fault plan holds back, if the plan has rules for this queue.
+    held: Option<HeldResults<CqEntry>>,
     depth: AtomicU32,
     queue_pairs: Mutex<Vec<Weak<dyn QueueUser>>>,
     acknowledgements: Acknowledgements,
@@ -82,6 +88,7 @@ impl CompletionQueue {
         let domain =
             domain.map_err(|error| Error::of_system(&error, "cannot create a completion queue"))?;
         let waiters_token = waiters.add_queue(&domain);
+        let faults = context.process().faults().and_then(|faults| faults.queue());
         Ok(Arc::new_cyclic(|this| Self {
             user_of: (
                 context.users.add(),
@@ -94,6 +101,7 @@ impl CompletionQueue {
             waiters_token,
             domain,
             queue,
+            held: faults.map(HeldResults::new),
             depth: AtomicU32::new(depth),
             queue_pairs: Mutex::default(),
             acknowledgements: Acknowledgements::default(),
@@ -266,12 +274,62 @@ impl CompletionQueue {
         entries: impl Iterator<Item = CqEntry> + Clone,
         numbered: impl FnOnce(u64, usize),
     ) -> Option<DueEvents> {
+        match &self.held {
+            None => self.put(entries, numbered),
+            Some(held) => self.place_or_hold(held, entries, numbered),
+        }
+    }
+
+    #[inline]
+    fn put(
+        &self,
+        entries: impl Iterator<Item = CqEntry> + Clone,
+        numbered: impl FnOnce(u64, usize),
+    ) -> Option<DueEvents> {
         self.queue
             .place(entries, numbered, |waits| self.interest(waits))
     }
 
-    /// Drops the completions of a queue pair that the program has destroyed or reset, and that makes no more. Returns their numbers.
+    #[cold]
+    fn place_or_hold(
+        &self,
+        held: &HeldResults<CqEntry>,
+        entries: impl Iterator<Item = CqEntry> + Clone,
+        numbered: impl FnOnce(u64, usize),
+    ) -> Option<DueEvents> {
+        let mut due = None;
+        let process = self.context.process();
+        let effect = |effect| match effect {
+            Effect::RemoveDevice => process.remove_device(),
+            Effect::BreakQueue(_) => process.break_soon(self.this.clone()),
+        };
+        let driver = &self.engine.driver;
+        let put = |entry| self.put_one(entry, &mut due);
+        if let Some(at) = held.place(entries, numbered, || driver.now(), put, effect) {
+            driver.set_timer(at, self.this.clone());
+        }
+        due
+    }
+
+    /// Places a completion that may have been held, whose number is known.
+    fn put_one(&self, entry: CqEntry, due: &mut Option<DueEvents>) {
+        let more = self.put(std::iter::once(entry), |_, _| {});
+        *due = match (due.take(), more) {
+            (Some(due), Some(more)) => Some(due.and(more)),
+            (due, more) => due.or(more),
+        };
+    }
+
+    /// Drops the completions of a queue pair that the program has destroyed or reset, and that makes no more. Returns their numbers. What the
+    /// fault plan holds back is placed now, because a completion has to be in the queue to be dropped.
     pub(crate) fn remove(&self, queue_pair: u32) -> Vec<u64> {
+        if let Some(held) = &self.held {
+            let mut due = None;
+            held.release_all(|entry| self.put_one(entry, &mut due));
+            if let Some(due) = due {
+                self.deliver(due);
+            }
+        }
         self.queue.remove(|one| one.qp_num == queue_pair)
     }
 
@@ -309,6 +367,31 @@ impl CompletionQueue {
         let queue_pairs = std::mem::take(&mut *self.queue_pairs.lock());
         for queue_pair in queue_pairs.iter().filter_map(Weak::upgrade) {
             queue_pair.queue_broke();
+        }
+    }
+}
+
+impl BreakableQueue for CompletionQueue {
+    fn break_down(&self) {
+        let interest = |waits| self.interest(waits);
+        if let Some(due) = self.queue.break_down(CqEntry::OVERFLOW, interest) {
+            self.deliver(due);
+        }
+    }
+}
+
+impl Timed for CompletionQueue {
+    /// Places the completions that the fault plan has held back until now.
+    fn expired(&self, _: TimerKey, now: Instant) {
+        let Some(held) = &self.held else {
+            return;
+        };
+        let mut due = None;
+        if let Some(at) = held.release(now, |entry| self.put_one(entry, &mut due)) {
+            self.engine.driver.set_timer(at, self.this.clone());
+        }
+        if let Some(due) = due {
+            self.deliver(due);
         }
     }
 }

@@ -493,6 +493,10 @@ impl EndingConnection for QpEndpoint {
     fn has_ended(&self) -> bool {
         self.is_gone()
     }
+
+    fn reset(&self) {
+        drop(self.abort());
+    }
 }
 
 impl ContextConnection for QpEndpoint {

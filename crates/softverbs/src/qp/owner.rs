@@ -351,6 +351,14 @@ impl Owner for QpOwner {
         }
     }
 
+    #[cold]
+    fn break_queues(&self, _: &str) {
+        for queue in [&self.receive_cq, &self.send_cq] {
+            let queue: Weak<CompletionQueue> = Arc::downgrade(queue);
+            self.process.break_soon(queue);
+        }
+    }
+
     /// Passes on a Receive that was promised to this queue pair to another queue pair, and reports once to the program that the queue pair
     /// draws no more.
     fn draws_no_more(&self, state: &mut QpOwnerState) {

@@ -34,9 +34,13 @@ impl Host {
     }
 
     pub(crate) fn simulated(world: &World, last: u8, kind: DeviceKind) -> Self {
-        let interface = NetworkInterface::simulated(last.into(), vec![[10, 0, 0, last].into()]);
         let mut options = ProcessOptions::default();
         options.kind = kind;
+        Self::simulated_with(world, last, options)
+    }
+
+    pub(crate) fn simulated_with(world: &World, last: u8, options: ProcessOptions) -> Self {
+        let interface = NetworkInterface::simulated(last.into(), vec![[10, 0, 0, last].into()]);
         Self::new(Process::simulated(world, vec![interface], options).unwrap())
     }
 
@@ -224,6 +228,20 @@ impl Pair {
         Self {
             client: Host::simulated(&world, 1, kind),
             server: Host::simulated(&world, 2, kind),
+            world: Some(world),
+        }
+    }
+
+    /// A client and a server with these options.
+    pub(crate) fn simulated_with(
+        seed: u64,
+        client: ProcessOptions,
+        server: ProcessOptions,
+    ) -> Self {
+        let world = World::new(seed, Conditions::default());
+        Self {
+            client: Host::simulated_with(&world, 1, client),
+            server: Host::simulated_with(&world, 2, server),
             world: Some(world),
         }
     }

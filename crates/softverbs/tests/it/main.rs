@@ -5,6 +5,7 @@ mod common;
 mod connections;
 mod data;
 mod ending;
+mod faults;
 mod queues;
 mod slots;
 mod synchronous;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use crate::environment::Environment;
 use crate::faults::Faults;
 use crate::progress::background::Background;
 use crate::progress::domain::Domain;
+use crate::transport::port_range;
 
 /// The time that a transport that ends waits for sent octets to arrive.
 const LAST_OCTETS: Duration = Duration::from_secs(2);
@@ -50,6 +52,8 @@ pub(super) fn close_all(limit: Duration) {
 /// See the [module](self).
 pub(super) struct AdapterSockets {
     around: Surroundings,
+    /// The ports of the sockets from which the adapter connects, if they are limited.
+    ports: Option<RangeInclusive<u16>>,
     /// The sockets from which the adapter connects, one for each of its addresses.
     connecting: Mutex<BTreeMap<IpAddr, Arc<SharedSocket>>>,
     /// The sockets at which it listens, and those on which connections of former listeners are left.
@@ -88,6 +92,7 @@ impl AdapterSockets {
         environment: Environment,
         security: &Security,
         undelivered: UndeliveredLimits,
+        ports: Option<RangeInclusive<u16>>,
     ) -> io::Result<Arc<Self>> {
         let settings = Settings::new(security)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -105,6 +110,7 @@ impl AdapterSockets {
                     faults: Arc::new(OnceLock::new()),
                     owner,
                 },
+                ports,
                 connecting: Mutex::default(),
                 listening: Mutex::default(),
                 ending: Mutex::default(),
@@ -147,9 +153,12 @@ impl AdapterSockets {
         if let Some(socket) = sockets.get(&local) {
             return Ok(Arc::clone(socket));
         }
-        let address = SocketAddr::new(local, 0);
         // No listener is there: the endpoint of the socket refuses peers that connect to it.
-        let socket = SharedSocket::open(self.around.clone(), address)?;
+        let open = |port| SharedSocket::open(self.around.clone(), SocketAddr::new(local, port));
+        let socket = match &self.ports {
+            None => open(0)?,
+            Some(ports) => port_range::first_free(self.environment(), ports, open)?,
+        };
         sockets.insert(local, Arc::clone(&socket));
         Ok(socket)
     }

@@ -29,6 +29,7 @@ mod wire;
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,7 +74,20 @@ impl Quic {
         security: &Security,
         undelivered: UndeliveredLimits,
     ) -> io::Result<Self> {
-        AdapterSockets::new(environment, security, undelivered).map(Self)
+        AdapterSockets::new(environment, security, undelivered, None).map(Self)
+    }
+
+    /// Like [`new`](Self::new). The sockets from which it connects have ports of this range, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Those of `security`, as [`io::ErrorKind::InvalidInput`].
+    pub fn over_ports(
+        environment: Environment,
+        security: &Security,
+        ports: Option<RangeInclusive<u16>>,
+    ) -> io::Result<Self> {
+        AdapterSockets::new(environment, security, UndeliveredLimits::default(), ports).map(Self)
     }
 
     pub(super) fn environment(&self) -> &Environment {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
 
@@ -45,6 +45,34 @@ impl Credentials {
     pub fn generate() -> Result<Self, SecurityError> {
         let (certificate, key) = provider::self_signed()?;
         Self::new(vec![certificate], key)
+    }
+
+    /// As [`generate`](Self::generate), with the text from which other processes [take](Self::from_text) them. It has the private key.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`of_process`](Self::of_process).
+    pub fn generate_text() -> Result<(Self, String), SecurityError> {
+        let (certificate, key) = provider::self_signed()?;
+        let text = format!("{}:{}", hex(&certificate), hex(key.secret_der()));
+        Ok((Self::new(vec![certificate], key)?, text))
+    }
+
+    /// The credentials of a text of [`generate_text`](Self::generate_text).
+    ///
+    /// # Errors
+    ///
+    /// [`SecurityError::Credentials`] if the text is of another form, and [`SecurityError::NoCryptography`].
+    pub fn from_text(text: &str) -> Result<Self, SecurityError> {
+        let parts = text.split_once(':');
+        let parts = parts.and_then(|(certificate, key)| Some((octets(certificate)?, octets(key)?)));
+        let Some((certificate, key)) = parts else {
+            return Err(SecurityError::Credentials(
+                "the text is not that of a certificate and its key".to_owned(),
+            ));
+        };
+        let key = PrivatePkcs8KeyDer::from(key);
+        Self::new(vec![certificate.into()], key.into())
     }
 
     /// The credentials in two files, each in PEM or DER. The file of certificates begins with the end-entity certificate. As PEM it may
@@ -125,4 +153,25 @@ impl fmt::Debug for Credentials {
             .field(&self.fingerprint)
             .finish()
     }
+}
+
+fn hex(octets: &[u8]) -> String {
+    use std::fmt::Write as _;
+
+    octets.iter().fold(String::new(), |mut text, octet| {
+        let _ = write!(text, "{octet:02x}");
+        text
+    })
+}
+
+/// The octets of hexadecimal digits.
+fn octets(digits: &str) -> Option<Vec<u8>> {
+    let digits = digits.as_bytes();
+    if !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    let pairs = digits.chunks_exact(2).map(std::str::from_utf8);
+    pairs
+        .map(|pair| u8::from_str_radix(pair.ok()?, 16).ok())
+        .collect()
 }
