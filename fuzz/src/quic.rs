@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use iwarp_io::environment::Environment;
+use iwarp_io::simulation::{Conditions, World};
 use iwarp_io::transport::purpose::Purpose;
 use iwarp_io::transport::quic::Quic;
 use iwarp_io::transport::quic::preamble::{Preamble, TAKEN};
 use iwarp_io::transport::quic::security::Security;
-use iwarp_io::transport::sim::{Conditions, DatagramSocket, World};
+use iwarp_io::transport::sim::DatagramSocket;
 use iwarp_io::transport::{Listener, Transport, Wire};
 use quinn_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, ReadError,

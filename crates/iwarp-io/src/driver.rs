@@ -4,23 +4,24 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use crate::buffers::Buffers;
 use crate::capture::{Capture, FlowRole};
-use crate::endpoint::buffers::Buffers;
 use crate::environment::Environment;
 use crate::faults::{FaultOwner, Faults};
+use crate::progress::Set;
 use crate::progress::background::{Background, DriverOwner};
 use crate::progress::domain::Domain;
 use crate::progress::helping;
 use crate::progress::polling;
 use crate::progress::readiness::Readiness;
 use crate::progress::timers::{Timed, TimerKey};
-use crate::progress::vain_polls;
 use crate::progress::waiters::Waiters;
 use crate::protection_faults::ProtectionFaults;
 use crate::revision_1_peers::Revision1Peers;
 use crate::sync::AtomicUsize;
 use crate::transport::stream::Stream;
 use crate::transport::{Transport, Wire};
+use crate::vain_polls;
 
 /// The state that all connections of one adapter share. Dropping the driver ends its background thread.
 pub struct Driver {
@@ -62,7 +63,7 @@ impl Driver {
     ) -> io::Result<Self> {
         let parked = Arc::new(AtomicUsize::new(0));
         let environment = transport.environment();
-        let set = environment.set()?;
+        let set = Set::of(&environment)?;
         if environment.world().is_none() {
             // If the system refuses the call that waits, opening the adapter fails, and the client gets the error.
             set.wait(Some(Duration::ZERO), |_| {})?;
@@ -117,7 +118,7 @@ impl Driver {
     ///
     /// Those of the system, when it has no descriptors left.
     pub fn domain(&self, waiters: &Waiters) -> io::Result<Arc<Domain>> {
-        let domain = Arc::new(Domain::new(self.environment.set()?, waiters.parked()));
+        let domain = Arc::new(Domain::new(Set::of(&self.environment)?, waiters.parked()));
         self.background.add(&domain)?;
         Ok(domain)
     }

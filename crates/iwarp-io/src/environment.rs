@@ -3,13 +3,10 @@
 use std::io;
 use std::time::Instant;
 
-use crate::progress::Set;
-#[cfg(unix)]
-use crate::progress::readiness::event_descriptor::EventDescriptor;
-use crate::progress::vain_polls;
-use crate::transport::sim::World;
+use crate::simulation::World;
+use crate::vain_polls;
 
-/// The source of the time, readiness and random numbers of an adapter.
+/// The source of the time and the random numbers of an adapter. Its sets are [`Set::of`](crate::progress::Set::of) this.
 #[derive(Clone, Debug, Default)]
 pub enum Environment {
     /// The system that the process runs on.
@@ -26,31 +23,6 @@ impl Environment {
         match self {
             Self::System => Instant::now(),
             Self::Sim(world) => world.now(),
-        }
-    }
-
-    /// An empty set of sources.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Set::of_system`], and those of the system when it has no descriptors or memory left.
-    pub fn set(&self) -> io::Result<Set> {
-        match self {
-            Self::System => Set::of_system(),
-            Self::Sim(world) => Ok(Set::of_world(world)),
-        }
-    }
-
-    /// A descriptor by which a program learns that an event waits for it.
-    ///
-    /// # Errors
-    ///
-    /// Those of the system, when it has no descriptors left.
-    #[cfg(unix)]
-    pub fn event_descriptor(&self) -> io::Result<EventDescriptor> {
-        match self {
-            Self::System => EventDescriptor::of_system(),
-            Self::Sim(_) => Ok(EventDescriptor::simulated()),
         }
     }
 

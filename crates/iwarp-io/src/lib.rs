@@ -14,14 +14,15 @@
 //!   transport                  streams of octets
 //!    ├ tcp                     over the system's TCP
 //!    ├ quic                    over UDP: QUIC and TLS, a stream of QUIC for each connection
-//!    └ sim                     in a simulated network, on a virtual clock
+//!    └ sim                     over a simulated network
+//!   simulation                 the virtual clock and the simulated network, below all that runs on them
 //!  ──────────────────────────────────────────────────────────────────────────────────────────────
 //!   iwarp, iwarp-mem           the engine; registered memory, and the system calls that read and write it
 //! ```
 //!
-//! Outside the layers: [`faults`] (plans of faults) and [`capture`] (files for Wireshark) sit between endpoint and transport, in
-//! [`transport::stream`]; an adapter's [`environment`] gives every layer its clock, random numbers and sets, so that a simulation runs the
-//! same way for the same seed; [`peer_table`], [`peer_backlog`], [`peer_network`] and [`protection_faults`] limit the resources that one
+//! Each module uses those below it alone; `tests/tests/structure/order.rs` has their order. Outside the layers: [`faults`] (plans of faults)
+//! and [`capture`] (files for Wireshark) sit between endpoint and transport, in [`transport::stream`]; an adapter's [`environment`] gives
+//! every layer its clock and its random numbers, so that a simulation runs the same way for the same seed; [`peer_table`], [`peer_backlog`], [`peer_network`] and [`protection_faults`] limit the resources that one
 //! peer can take; [`descriptors`], [`socket_buffer`], [`interfaces`] and [`processors`] query the system; [`bounded_file`] reads what users
 //! name, and [`user_files`] opens the files that users name; [`error_number`] and [`system_call`] name the system's errors; [`sync`] has the
 //! locks and atomics that loom can model.
@@ -48,7 +49,7 @@
 //! 3. [`endpoint`], then `endpoint/stream_io.rs`: one visit of a thread to a connection.
 //! 4. [`progress`], then `progress/domain.rs` and `progress/waiters.rs`.
 //! 5. [`setup`], then `setup/mpa_startup.rs`.
-//! 6. [`transport::quic`] and `docs/internals/iwarp-over-quic.md`; [`transport::sim`] and `transport/sim/world.rs`.
+//! 6. [`transport::quic`] and `docs/internals/iwarp-over-quic.md`; [`simulation`] and `simulation/world.rs`.
 //!
 //! To add a transport: a folder next to `tcp` with the types that [`transport`] lists, and a variant of its enums for each of them. To add
 //! a kind of fault: `faults/plan.rs` (the contents of a rule), `faults/text.rs` (its text), and `faults/direction.rs` or
@@ -56,10 +57,12 @@
 #![forbid(unsafe_code)]
 
 pub mod bounded_file;
+pub mod buffers;
 pub mod capture;
 pub mod cq;
 pub mod descriptors;
 pub mod driver;
+pub mod edges;
 pub mod endpoint;
 pub mod environment;
 pub mod error_number;
@@ -77,12 +80,14 @@ pub mod progress;
 pub mod protection_faults;
 mod revision_1_peers;
 pub mod setup;
+pub mod simulation;
 pub mod socket_buffer;
 pub mod sync;
 pub mod system_call;
 mod thread_value;
 pub mod transport;
 pub mod user_files;
+pub mod vain_polls;
 
 #[doc(hidden)]
 pub use iwarp::planted;

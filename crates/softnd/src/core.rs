@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
+use iwarp_io::buffers::Buffers;
 use iwarp_io::descriptors;
 use iwarp_io::driver::Driver;
-use iwarp_io::endpoint::buffers::Buffers;
 use iwarp_io::endpoint::{ReadLimits, StreamId};
 use iwarp_io::environment::Environment;
 use iwarp_io::faults::Faults;
@@ -17,10 +17,10 @@ use iwarp_io::interfaces::{self, InterfaceOwner, InterfaceWatch};
 use iwarp_io::memory::{Pd, Table, TableOptions};
 use iwarp_io::progress::background::DriverOwner;
 use iwarp_io::progress::timers::{Timed, TimerKey};
+use iwarp_io::simulation::World;
+use iwarp_io::simulation::world::{SimAdapter, Stuck};
 use iwarp_io::system_call::is_refusal;
 use iwarp_io::transport::Transport;
-use iwarp_io::transport::sim::World;
-use iwarp_io::transport::sim::world::{SimAdapter, Stuck};
 use netdirect::{
     AdapterFlags, AdapterId, AdapterInfo, Affinity, Call, Capabilities, Error, Result,
     SimulatedTime, Status,

@@ -10,8 +10,8 @@ use netdirect_provider::owned;
 
 use crate::core::{Core, NetworkHold};
 use iwarp_io::progress::polling;
-use iwarp_io::progress::vain_polls;
 use iwarp_io::progress::waiters::{ANYTHING, Waiters};
+use iwarp_io::vain_polls;
 
 /// An overlapped file, ND2's `IND2Adapter::CreateOverlappedFile`. Only the handles of clients, and their requests in flight, keep it: the
 /// objects that connections keep beyond them, such as the queues, keep only the [`Waiters`].

@@ -47,9 +47,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use iwarp_io::transport::sim::World;
-use iwarp_io::transport::sim::world::WeakWorld;
-pub use iwarp_io::transport::sim::{Chance, Conditions, DatagramSocket, Disturbances};
+use iwarp_io::simulation::World;
+use iwarp_io::simulation::world::WeakWorld;
+pub use iwarp_io::simulation::{Chance, Conditions, Disturbances};
+pub use iwarp_io::transport::sim::DatagramSocket;
 use netdirect::{Adapter, Error, Result, SimulatedTime, Sleep, Status};
 
 use crate::core::step;

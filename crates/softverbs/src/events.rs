@@ -12,9 +12,9 @@ use std::sync::{Arc, OnceLock};
 
 use iwarp_io::environment::Environment;
 use iwarp_io::progress::readiness::event_descriptor::EventDescriptor;
-use iwarp_io::progress::vain_polls;
 use iwarp_io::progress::waiters::Waiters;
 use iwarp_io::sync::{AtomicU8, Mutex, Ordering};
+use iwarp_io::vain_polls;
 
 use crate::error::{Error, Result};
 use crate::process::Engine;
@@ -49,8 +49,7 @@ const AT_ONCE: u8 = 2;
 
 impl<E: Event> EventQueue<E> {
     pub(crate) fn new(environment: &Environment) -> Result<Self> {
-        let descriptor = environment
-            .event_descriptor()
+        let descriptor = EventDescriptor::of(environment)
             .map_err(|error: io::Error| Error::of_system(&error, "cannot make a descriptor"))?;
         Ok(Self::with(descriptor))
     }

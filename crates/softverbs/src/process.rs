@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use iwarp_io::buffers::Buffers;
 use iwarp_io::capture::{Capture, CaptureOptions};
 use iwarp_io::descriptors;
 use iwarp_io::driver::Driver;
 use iwarp_io::endpoint::StreamId;
-use iwarp_io::endpoint::buffers::Buffers;
 use iwarp_io::environment::Environment;
 use iwarp_io::interfaces::{self, NetworkInterface, NetworkInterfaces, SharedAddress};
 use iwarp_io::memory::{Table, TableOptions};
@@ -26,11 +26,11 @@ use iwarp_io::progress::background::DriverOwner;
 use iwarp_io::progress::interrupts::{self, Sleep};
 use iwarp_io::progress::polling;
 use iwarp_io::progress::waiters::{ANYTHING, Waiters};
+use iwarp_io::simulation::World;
+use iwarp_io::simulation::world::SimAdapter;
 use iwarp_io::transport::Transport;
 use iwarp_io::transport::quic::security::Security;
 use iwarp_io::transport::quic::{self, Quic};
-use iwarp_io::transport::sim::World;
-use iwarp_io::transport::sim::world::SimAdapter;
 use iwarp_io::transport::tcp::Tcp;
 use parking_lot::Mutex;
 

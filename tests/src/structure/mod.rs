@@ -233,6 +233,14 @@ impl Crate {
         arrows
     }
 
+    /// The dependencies between files: the first one uses names of the second.
+    pub fn dependencies(&self) -> Vec<(&Path, &Path)> {
+        let arrows = self.arrows(&[]).into_keys();
+        arrows
+            .map(|(from, to)| (self.file(from), self.file(to)))
+            .collect()
+    }
+
     /// The groups of files that depend on each other in a circle.
     ///
     /// `units` are types, by their paths from the crate's root, whose `impl` blocks may be in several files that call each other: their

@@ -11,6 +11,7 @@ use softnd_tests::structure::Crate;
 mod circles;
 mod dependencies;
 mod names;
+mod order;
 mod places;
 
 fn root() -> PathBuf {

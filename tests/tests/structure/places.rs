@@ -127,7 +127,8 @@ const RULES: &[Rule] = &[
             "iwarp-io/src/environment.rs",
             "iwarp-io/src/log.rs",
             "iwarp-io/src/progress",
-            "iwarp-io/src/transport/sim/world.rs",
+            "iwarp-io/src/simulation/world.rs",
+            "iwarp-io/src/vain_polls.rs",
             // Waits that the application limits.
             "netdirect/src/event.rs",
             "netdirect/src/ext.rs",

@@ -31,7 +31,7 @@ use std::time::{Instant, SystemTime};
 
 use parking_lot::Mutex;
 
-use crate::transport::sim::World;
+use crate::simulation::World;
 use packet_headers::{Ends, Flags, Header};
 use pcapng::Sink;
 use splitter::Splitter;

@@ -18,7 +18,6 @@
 //! The owner keeps a clone of the guard for as long as it may have to notify its client. Every thread that is notifying the client keeps
 //! another clone. Any of these threads may be the last one.
 
-pub mod buffers;
 mod gather;
 mod mulpdu;
 mod owner;

@@ -65,7 +65,7 @@ impl ReceivesAhead for OwnQueue {}
 /// use iwarp::{CopiedPayload, Markers};
 /// use iwarp_io::capture::FlowRole;
 /// use iwarp_io::driver::Driver;
-/// use iwarp_io::endpoint::buffers::Buffers;
+/// use iwarp_io::buffers::Buffers;
 /// use iwarp_io::endpoint::{
 ///     COPIED_BELOW, Completion, EARLY, Endpoint, EndpointOptions, InitiatorWqe, Operation, Owner, OwnQueue, Payload, QueueSizes,
 ///     ReadLimits, Role, Scope, Sge, Signals, Start, StreamConfig, StreamId, WorkQueue,
@@ -75,7 +75,7 @@ impl ReceivesAhead for OwnQueue {}
 /// use iwarp_io::transport::Transport;
 /// use iwarp_io::transport::local_ports::bind;
 /// use iwarp_io::transport::purpose::Purpose;
-/// use iwarp_io::transport::sim::{Conditions, World};
+/// use iwarp_io::simulation::{Conditions, World};
 /// use iwarp_io::transport::stream::Stream;
 ///
 /// struct Keeper {

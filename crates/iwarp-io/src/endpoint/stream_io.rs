@@ -8,10 +8,10 @@ use iwarp::{Connection, DirectPlacement, StreamEnd, TxBatch, TxLimit};
 use iwarp_mem::{Received, Sent};
 use rdma_buffer::prefers_strings;
 
-use super::buffers::{Buffers, COPIED};
 use super::mulpdu::Mulpdu;
 use super::owner::ReceivesAhead;
 use super::tx_buffers::{BATCH_FPDUS, TxBuffers};
+use crate::buffers::{Buffers, COPIED};
 use crate::progress::Edges;
 use crate::progress::domain::{Domain, Source};
 use crate::socket_buffer::SocketBuffer;

@@ -8,16 +8,16 @@ use std::sync::Mutex;
 use iwarp::{CopiedPayload, Markers, Ready};
 use rdma_buffer::{Buffer, page_offsets_matter};
 
-use super::buffers::Buffers;
 use super::*;
+use crate::buffers::Buffers;
 use crate::capture::FlowRole;
 use crate::memory::{Pd, Registration, Rights, Table};
 use crate::progress::waiters::Waiters;
+use crate::simulation::{Conditions, World};
 use crate::transport::Transport;
 use crate::transport::local_ports::bind;
 use crate::transport::pipe::Pipes;
 use crate::transport::purpose::Purpose;
-use crate::transport::sim::{Conditions, World};
 
 const PD: Pd = Pd(7);
 /// Only to end a hang.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use iwarp::TxBatch;
 
-use super::buffers::{COPIED, LONGEST_FPDU};
+use crate::buffers::{COPIED, LONGEST_FPDU};
 use crate::socket_buffer::SocketBuffer;
 use crate::thread_value::with_value;
 

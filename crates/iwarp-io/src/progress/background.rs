@@ -22,13 +22,13 @@ use super::cpu_placement::{self, CpuPlacement, Moving, ThreadId};
 use super::domain::Domain;
 use super::timers::Timers;
 use super::tokens::{RESERVED, Tokens};
-use super::vain_polls::Looks;
 use super::{Readiness, Set, Wake};
 use crate::environment::Environment;
+use crate::simulation::World;
+use crate::simulation::world::{Task, Wishes};
 use crate::sync::{AtomicBool, Mutex, Ordering};
 use crate::system_call::named;
-use crate::transport::sim::World;
-use crate::transport::sim::world::{Task, Wishes};
+use crate::vain_polls::Looks;
 
 const WAKE: u64 = RESERVED;
 const FIRST_TICK: Duration = Duration::from_millis(1);
@@ -79,7 +79,7 @@ impl Background {
     ///
     /// Those of the system, when it has no descriptors or threads left.
     pub fn start(environment: &Environment) -> io::Result<Arc<Self>> {
-        let this = Self::new(environment.set()?)?;
+        let this = Self::new(Set::of(environment)?)?;
         let shared = Arc::clone(&this);
         if let (Some(world), Some(set)) = (environment.world(), this.set.simulated()) {
             this.timers.in_simulation();

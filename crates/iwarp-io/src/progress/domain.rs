@@ -9,8 +9,9 @@ mod who_drives;
 use std::io;
 use std::sync::{Arc, Weak};
 
-use super::{BATCH, Edges, Readiness, Ready, Set, Watch, vain_polls};
+use super::{BATCH, Edges, Readiness, Ready, Set, Watch};
 use crate::sync::AtomicUsize;
+use crate::vain_polls;
 pub use hot::Turn;
 use hot::{Drive, HotSources, Probe};
 use lookback::{Level, Lookback};

@@ -104,9 +104,10 @@ pub(crate) fn help(
 mod tests {
     use super::*;
     use crate::environment::Environment;
+    use crate::progress::Set;
 
     fn domain() -> Arc<Domain> {
-        let set = Environment::System.set().unwrap();
+        let set = Set::of(&Environment::System).unwrap();
         Arc::new(Domain::new(set, Arc::default()))
     }
 

@@ -19,7 +19,6 @@ pub mod shared_descriptor;
 pub mod timers;
 mod tokens;
 pub mod turns;
-pub mod vain_polls;
 pub mod waiters;
 
 use readiness::BATCH;

@@ -21,8 +21,9 @@ use super::readiness::{
 };
 use super::shared_descriptor::{CarriedSource, CarriedSources, CarrierId};
 use super::tokens::RESERVED;
-use crate::transport::sim::World;
-use crate::transport::sim::world::{Mode, SimSet, SimSource, SimWaker};
+use crate::environment::Environment;
+use crate::simulation::World;
+use crate::simulation::world::{Mode, SimSet, SimSource, SimWaker};
 
 /// The token of the waker of a set's [carried sources](super::shared_descriptor). The tokens of their carriers follow it.
 const CARRIED: u64 = RESERVED + (1 << 16);
@@ -111,6 +112,18 @@ impl Set {
     /// An empty set of a simulated world.
     pub fn of_world(world: &World) -> Self {
         Self::from(Base::Sim(SimSet::new(world)))
+    }
+
+    /// An empty set of the environment's sources.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`of_system`](Self::of_system), and those of the system when it has no descriptors or memory left.
+    pub fn of(environment: &Environment) -> io::Result<Self> {
+        match environment {
+            Environment::System => Self::of_system(),
+            Environment::Sim(world) => Ok(Self::of_world(world)),
+        }
     }
 
     /// The set of a simulated world, if this is one.

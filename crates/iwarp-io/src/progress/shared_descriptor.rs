@@ -12,8 +12,8 @@ use std::sync::{Arc, Weak};
 use rustix::fd::BorrowedFd;
 
 use super::readiness::{Edges, Readiness, Ready, Wake};
+use crate::simulation::world::SimSource;
 use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, Mutex, Ordering};
-use crate::transport::sim::world::SimSource;
 
 /// The source that a set waits for in place of the sources of a carrier.
 #[derive(Clone, Copy, Debug)]

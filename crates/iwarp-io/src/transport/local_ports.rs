@@ -202,7 +202,7 @@ fn bind_each(
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
-    use crate::transport::sim::{Conditions, World};
+    use crate::simulation::{Conditions, World};
     use crate::transport::tcp::Tcp;
 
     fn transports() -> [Transport; 2] {

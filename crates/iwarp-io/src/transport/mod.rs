@@ -7,7 +7,7 @@
 //!
 //! | type | what it is | becomes |
 //! |---|---|---|
-//! | [`tcp::Tcp`], [`quic::Quic`], [`sim::World`] | the transport of one adapter | [`Bound`], by [`Transport::bind`] |
+//! | [`tcp::Tcp`], [`quic::Quic`], [`World`] | the transport of one adapter | [`Bound`], by [`Transport::bind`] |
 //! | [`Bound`] | a local address that is reserved | [`Dialer`] by `connect`, [`Listener`] by `listen` |
 //! | [`Dialer`] | an attempt to connect | [`Wire`] by `into_wire`, when `is_connected` |
 //! | [`Listener`] | a socket to which peers connect | [`Wire`]s, by `accept` |
@@ -57,6 +57,7 @@ use crate::progress::background::Background;
 use crate::progress::domain::Domain;
 use crate::progress::readiness::{Edges, Watch};
 use crate::progress::set::{Set, SourceId};
+use crate::simulation::World;
 
 /// The transport of an adapter.
 #[derive(Clone, Debug)]
@@ -64,7 +65,7 @@ pub enum Transport {
     /// The system's TCP.
     Tcp(tcp::Tcp),
     /// A simulated network.
-    Sim(sim::World),
+    Sim(World),
     /// QUIC, over the system's UDP or simulated datagrams.
     Quic(quic::Quic),
     /// A pipe, for tests.
@@ -353,7 +354,7 @@ impl Wire {
     }
 
     /// The simulated world of the connection, if it is in one.
-    pub fn world(&self) -> Option<&sim::World> {
+    pub fn world(&self) -> Option<&World> {
         match self {
             Self::Tcp(_) => None,
             Self::Sim(wire) => Some(wire.world()),

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use iwarp_io::transport::sim::world::{SimSet, Task, WeakWorld, Wishes};
+use iwarp_io::simulation::world::{SimSet, Task, WeakWorld, Wishes};
 use netdirect::{
     Adapter, Affinity, Buffer, CompletionQueue, Connector, Fault, Listener, MemoryRegion,
     MemoryWindow, MrFlags, Overlapped, OverlappedFile, Provider, QueuePair, QueuePairOptions,

@@ -4,9 +4,10 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 
 use iwarp_io::progress::readiness::Edges;
+use iwarp_io::simulation::World;
+use iwarp_io::simulation::world::Stuck;
 use iwarp_io::transport::purpose::Purpose;
-use iwarp_io::transport::sim::world::Stuck;
-use iwarp_io::transport::sim::{DatagramSocket, World};
+use iwarp_io::transport::sim::DatagramSocket;
 use iwarp_io::transport::{self, Transport};
 
 use super::Simulation;

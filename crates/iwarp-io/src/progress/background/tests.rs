@@ -29,7 +29,7 @@ impl Driven {
 }
 
 fn set() -> Set {
-    Environment::System.set().unwrap()
+    Set::of(&Environment::System).unwrap()
 }
 
 fn weak<S: Readiness>(source: &Arc<impl Source<S> + 'static>) -> Weak<dyn Source<S>> {

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{OFlags, fcntl_getfl};
 
+use crate::environment::Environment;
 use crate::system_call::named;
 
 /// A descriptor that is readable exactly while it is [raised](Self::set). A program waits for it with poll, select or its own epoll. In a
@@ -73,6 +74,18 @@ impl AsFd for Source {
 }
 
 impl EventDescriptor {
+    /// A descriptor by which a program learns that an event waits for it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, when it has no descriptors left.
+    pub fn of(environment: &Environment) -> io::Result<Self> {
+        match environment {
+            Environment::System => Self::of_system(),
+            Environment::Sim(_) => Ok(Self::simulated()),
+        }
+    }
+
     /// A descriptor of the system that is not raised.
     ///
     /// # Errors

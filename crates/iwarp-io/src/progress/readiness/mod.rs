@@ -21,30 +21,7 @@ mod tests;
 use std::io;
 use std::time::Duration;
 
-bitflags::bitflags! {
-    /// The events on a source since it was last reported.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Edges: u8 {
-        /// Data, or the peer's end, can be read.
-        const READ = 1;
-        /// The socket accepts data again after a short write, or a connect has finished.
-        const WRITE = 2;
-        /// The peer has closed or reset the stream. Read until the end of the stream, because a short read does not mean
-        /// that the socket is empty.
-        const HANGUP = 4;
-        /// Another thread left work behind while the source was locked.
-        const KICK = 8;
-    }
-}
-
-/// One ready source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ready {
-    /// The token under which the source was added.
-    pub token: u64,
-    /// The events.
-    pub edges: Edges,
-}
+pub use crate::edges::{Edges, Ready};
 
 /// The most sources that one call of [`Readiness::wait`] reports.
 pub const BATCH: usize = if cfg!(loom) { 2 } else { 64 };

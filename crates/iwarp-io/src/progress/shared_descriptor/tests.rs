@@ -48,7 +48,10 @@ fn ready(set: &Set) -> Vec<u64> {
 #[test]
 fn a_set_in_which_a_source_was_raised_has_to_be_waited_on() {
     let environment = Environment::System;
-    let (outer, inner) = (environment.set().unwrap(), environment.set().unwrap());
+    let (outer, inner) = (
+        Set::of(&environment).unwrap(),
+        Set::of(&environment).unwrap(),
+    );
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let carrier: Arc<dyn Carrier> = Arc::new(Quiet { ours, _theirs });
     let source = CarriedSource::new(Arc::downgrade(&carrier));

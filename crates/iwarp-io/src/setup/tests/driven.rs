@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::{acceptance, answering, asking, offer};
+use crate::buffers::Buffers;
 use crate::driver::Driver;
-use crate::endpoint::buffers::Buffers;
 use crate::faults::{FaultOwner, Faults, Plan};
 use crate::memory::Table;
 use crate::progress::Edges;
@@ -16,10 +16,10 @@ use crate::progress::domain::{Source, Turn};
 use crate::progress::timers::{Timed, TimerKey};
 use crate::setup::mpa_startup::MpaStartup;
 use crate::setup::*;
+use crate::simulation::{Conditions, World};
 use crate::transport::local_ports::bind;
 use crate::transport::pipe::Pipes;
 use crate::transport::purpose::Purpose;
-use crate::transport::sim::{Conditions, World};
 use crate::transport::stream::Stream;
 use crate::transport::{Dialer, Transport, Wire};
 

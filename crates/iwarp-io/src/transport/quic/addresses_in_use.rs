@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::environment::Environment;
-use crate::transport::sim::World;
+use crate::simulation::World;
 
 /// A network: the system's (0), or a simulated one by its number.
 type Network = usize;

@@ -9,6 +9,7 @@ use rustix::fd::{AsFd, BorrowedFd};
 use socket2::{Domain, Protocol, SockRef, Type};
 
 use crate::progress::shared_descriptor::CarrierId;
+use crate::simulation::World;
 use crate::system_call::named;
 use crate::transport::sim;
 
@@ -77,7 +78,7 @@ impl PlainSocket {
     }
 
     /// A socket of a simulated network at this address.
-    pub(super) fn of_world(world: &sim::World, address: SocketAddr) -> io::Result<Self> {
+    pub(super) fn of_world(world: &World, address: SocketAddr) -> io::Result<Self> {
         Ok(Self::Sim(sim::DatagramSocket::bind(world, address)?))
     }
 

@@ -17,7 +17,7 @@ use super::shared_socket::{SharedSocket, SharedSocketOwner};
 use crate::progress::readiness::Edges;
 use crate::progress::set::SourceId;
 use crate::progress::shared_descriptor::CarriedSource;
-use crate::transport::sim::World;
+use crate::simulation::World;
 
 /// A reserved address.
 #[derive(Debug)]

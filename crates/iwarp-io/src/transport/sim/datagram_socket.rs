@@ -3,8 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 
-use super::network::{DatagramSocketId, Datagrams};
-use super::world::{SimSource, World};
+use crate::simulation::network::{DatagramSocketId, Datagrams};
+use crate::simulation::world::{SimSource, World};
 
 /// A socket for datagrams in a simulated network. Dropping the socket closes it.
 #[derive(Debug)]

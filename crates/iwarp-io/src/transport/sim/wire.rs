@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use iwarp::{PieceRef, TxBatch};
 use iwarp_mem::Sent;
 
-use super::network::ListenerId;
-use super::world::{SimEnd, SimSource, World};
+use crate::simulation::network::ListenerId;
+use crate::simulation::world::{SimEnd, SimSource, World};
 
 /// A reserved address.
 #[derive(Debug)]

@@ -10,15 +10,16 @@ use std::time::Duration;
 use iwarp_mem::Table;
 
 use super::*;
+use crate::buffers::Buffers;
 use crate::driver::Driver;
-use crate::endpoint::buffers::Buffers;
 use crate::faults::Faults;
+use crate::simulation::{Conditions, World};
 use crate::transport::Transport;
 use crate::transport::local_ports::bind;
 use crate::transport::purpose::Purpose;
 use crate::transport::quic::Quic;
 use crate::transport::quic::security::Security;
-use crate::transport::sim::{Conditions, DatagramSocket, World};
+use crate::transport::sim::DatagramSocket;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

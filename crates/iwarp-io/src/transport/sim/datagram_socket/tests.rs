@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::progress::readiness::Edges;
-use crate::transport::sim::Conditions;
-use crate::transport::sim::world::tests::tokens;
-use crate::transport::sim::world::{Mode, SimSet};
+use crate::simulation::Conditions;
+use crate::simulation::world::tests::tokens;
+use crate::simulation::world::{Mode, SimSet};
 
 const NOW: Option<Duration> = Some(Duration::ZERO);
 

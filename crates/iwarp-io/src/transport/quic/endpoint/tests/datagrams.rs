@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::rig::{Neighbour, Peer, Rig, SERVER, at};
-use crate::transport::sim::{DatagramSocket, World};
+use crate::simulation::World;
+use crate::transport::sim::DatagramSocket;
 
 /// Octets that follow from the world's seed.
 fn octets(world: &World, len: usize) -> Vec<u8> {

@@ -12,6 +12,7 @@ use quinn_proto::{
 
 use crate::progress::readiness::Edges;
 use crate::progress::shared_descriptor::{CarriedSource, Carrier};
+use crate::simulation::{Conditions, World};
 use crate::transport::quic::account::UndeliveredLimits;
 use crate::transport::quic::config::{self, Settings};
 use crate::transport::quic::endpoint::{Outside, QuicEndpoint};
@@ -19,7 +20,7 @@ use crate::transport::quic::preamble::{ErrorCode, Preamble, TAKEN};
 use crate::transport::quic::security::Security;
 use crate::transport::quic::shared_socket::SharedSocket;
 use crate::transport::quic::socket::{LONGEST_TRAIN, PlainSocket, Socket, Train};
-use crate::transport::sim::{Conditions, DatagramSocket, World};
+use crate::transport::sim::DatagramSocket;
 
 /// The address at which the endpoint listens.
 pub(super) const SERVER: SocketAddr = at([10, 0, 0, 1], 7174);

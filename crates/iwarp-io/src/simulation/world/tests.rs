@@ -10,7 +10,7 @@ fn world() -> World {
 }
 
 /// The tokens that a set reports.
-pub(in crate::transport::sim) fn tokens(set: &SimSet, limit: Option<Duration>) -> Vec<u64> {
+pub(crate) fn tokens(set: &SimSet, limit: Option<Duration>) -> Vec<u64> {
     let mut tokens = Vec::new();
     set.wait(limit, 64, |ready| tokens.push(ready.token))
         .unwrap();

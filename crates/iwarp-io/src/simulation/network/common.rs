@@ -10,7 +10,7 @@ use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::io::Errno;
 
-use crate::transport::sim::conditions::{Chance, Conditions};
+use crate::simulation::{Chance, Conditions};
 
 /// The range from which a port is picked for port 0 (IW-052).
 pub(super) const EPHEMERAL: RangeInclusive<u16> = 49152..=65535;

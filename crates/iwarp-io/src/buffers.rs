@@ -9,9 +9,9 @@ use iwarp_mem::Table;
 use crate::socket_buffer::SocketBuffer;
 
 /// The most octets that one call of the engine adds to a batch of copies: as many as are worth summing before they are sent.
-pub(super) const COPIED: usize = 1088 * 1024;
+pub(crate) const COPIED: usize = 1088 * 1024;
 /// The longest FPDU that can be cut: length, ULPDU, pad and CRC.
-pub(super) const LONGEST_FPDU: usize = 2 + 65_535 + 3 + 4;
+pub(crate) const LONGEST_FPDU: usize = 2 + 65_535 + 3 + 4;
 
 /// Buffers kept for the next cut FPDU.
 const SPARES: usize = 16;
@@ -21,7 +21,7 @@ const SPARES: usize = 16;
 pub struct Buffers {
     table: Arc<Table>,
     /// Octets of send buffers that wait for their sockets.
-    pub(super) waiting: Arc<AtomicUsize>,
+    pub(crate) waiting: Arc<AtomicUsize>,
     /// Buffers for cut FPDUs; a connection has one only while it holds something.
     spares: ArrayQueue<SocketBuffer>,
 }
@@ -44,19 +44,19 @@ impl Buffers {
 
     /// Makes a buffer in advance, because the first use may be long after a connection was made. Memory that is never written to is not
     /// allocated by the system.
-    pub(super) fn provide_spare(&self) {
+    pub(crate) fn provide_spare(&self) {
         if self.spares.is_empty() {
             self.return_spare(SocketBuffer::with_capacity(LONGEST_FPDU));
         }
     }
 
     /// Returns a buffer for an FPDU, with unspecified contents.
-    pub(super) fn take_spare(&self) -> SocketBuffer {
+    pub(crate) fn take_spare(&self) -> SocketBuffer {
         let spare = self.spares.pop();
         spare.unwrap_or_else(|| SocketBuffer::with_capacity(LONGEST_FPDU))
     }
 
-    pub(super) fn return_spare(&self, spare: SocketBuffer) {
+    pub(crate) fn return_spare(&self, spare: SocketBuffer) {
         // When the list is full, there are enough spare buffers without this one.
         let _ = self.spares.push(spare);
     }

@@ -34,12 +34,12 @@ pub(crate) fn look() {
 
 /// The looks of one background thread, which runs now and then while other threads poll.
 #[derive(Debug, Default)]
-pub(super) struct Looks(Option<Instant>);
+pub(crate) struct Looks(Option<Instant>);
 
 impl Looks {
     /// Looks if it is time for that.
     #[inline]
-    pub(super) fn at(&mut self, now: Instant) {
+    pub(crate) fn at(&mut self, now: Instant) {
         if self.is_due(now) {
             look();
         }
@@ -65,7 +65,7 @@ pub fn polled_in_vain() {
 
 /// A poll by this thread has found what it looked for.
 #[inline]
-pub(super) fn found() {
+pub(crate) fn found() {
     if ONE_PROCESSOR.load(Ordering::Relaxed) {
         restart();
     }

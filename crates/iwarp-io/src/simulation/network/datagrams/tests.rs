@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::transport::sim::conditions::{Chance, Conditions};
-use crate::transport::sim::network::common::EPHEMERAL;
-use crate::transport::sim::network::{Disturbances, Network};
+use crate::simulation::conditions::{Chance, Conditions};
+use crate::simulation::network::common::EPHEMERAL;
+use crate::simulation::network::{Disturbances, Network};
 
 const TENTH: Chance = Chance::per_million(100_000);
 

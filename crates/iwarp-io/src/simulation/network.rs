@@ -26,8 +26,8 @@ use datagrams::DatagramSockets;
 pub use datagrams::Datagrams;
 
 use super::conditions::Conditions;
+use crate::edges::Edges;
 use crate::error_number::EPIPE;
-use crate::progress::readiness::Edges;
 
 /// The phase of an end's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::common::EPHEMERAL;
 use super::*;
-use crate::transport::sim::conditions::Chance;
+use crate::simulation::conditions::Chance;
 
 fn address(host: u8, port: u16) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, host], port))

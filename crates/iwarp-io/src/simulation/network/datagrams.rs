@@ -4,7 +4,7 @@
 //! A datagram to an address that no socket has is answered as by ICMP: after the latency the address is reported to the sender's socket. Of
 //! all disturbances only a [cut](Datagrams::cut) and a [rebind](Datagrams::rebind) lose this answer.
 //!
-//! [`Conditions::reordering`]: crate::transport::sim::conditions::Conditions::reordering
+//! [`Conditions::reordering`]: crate::simulation::conditions::Conditions::reordering
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::common::{Common, Datagram, DatagramSocketId, NetworkEvent, Notice, has_route};
-use crate::progress::readiness::Edges;
+use crate::edges::Edges;
 
 /// A socket for datagrams.
 #[derive(Debug)]

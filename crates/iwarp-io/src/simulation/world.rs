@@ -15,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::conditions::Conditions;
 use super::network::{DatagramSocketId, EndId, ListenerId, Network, Notice};
-use crate::progress::readiness::{Edges, Ready};
+use crate::edges::{Edges, Ready};
 
 /// The work of an adapter's thread on a real network. The world calls the task between two waits.
 pub trait Task: Send + Sync {
@@ -913,4 +913,4 @@ impl Drop for SimEnd {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;
