@@ -96,7 +96,7 @@ pub(crate) fn with_environment<R>(
 fn pointers(list: List) -> impl Iterator<Item = Path> {
     let all = 0..if list.is_null() { 0 } else { usize::MAX };
     // SAFETY: a list of C ends in null, behind which nothing is read.
-    let at = move |index| unsafe { list.wrapping_add(index).read() };
+    let at = move |index| unsafe { list.wrapping_add(index).read_unaligned() };
     all.map(at).take_while(|entry| !entry.is_null())
 }
 

@@ -6,9 +6,9 @@ use iwarp_io::memory::STag;
 use crate::device::limits;
 use crate::error::{Errno, Error, Result, fail};
 
-/// A stretch of registered memory, laid out as `struct ibv_sge`.
+/// A stretch of registered memory, laid out as `struct ibv_sge`. It is packed because programs also pass lists that are not aligned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
+#[repr(C, packed)]
 pub struct Sge {
     /// The offset of the first octet: its address, unless the region counts from another number.
     pub addr: u64,

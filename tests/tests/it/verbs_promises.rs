@@ -219,6 +219,11 @@ fn lists_are_compared_with_the_limits_of_their_object_and_end() {
 }
 
 #[test]
+fn structures_and_lists_need_not_be_aligned() {
+    keeps("unaligned", &[]);
+}
+
+#[test]
 fn names_lead_to_addresses_or_to_the_codes_of_getaddrinfo() {
     keeps("names", &[]);
 }

@@ -20,7 +20,9 @@ pub(crate) use forks::{PerProcess, ShownDescriptor, watch_descriptors};
 pub(crate) use guard::{code, code_quick, guarded, guarded_quick, minus_one, null, set_errno};
 pub(crate) use names::{code_of, look_up};
 pub(crate) use object::{Facade, Handle, Kept, Object, at_exit};
-pub(crate) use pointers::{Address, Elements, InOut, Input, Memory, Octets, Output, Text, storage};
+pub(crate) use pointers::{
+    Address, Elements, InOut, Input, Memory, Octets, Output, Packed, Text, storage,
+};
 pub(crate) use signals::end_waits;
 
 use softverbs::{Errno, Error};

@@ -1,4 +1,6 @@
 //! Arguments of C programs other than objects.
+//!
+//! No structure or list of a program need be aligned, because programs keep some of them in packed structures.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -24,7 +26,7 @@ impl<T: Copy> Input<T> {
     #[inline]
     pub(crate) fn get_if(self) -> Option<T> {
         // SAFETY: the program passes null or a structure of this type (border).
-        (!self.0.is_null()).then(|| unsafe { self.0.read() })
+        (!self.0.is_null()).then(|| unsafe { self.0.read_unaligned() })
     }
 
     /// A copy of the structure.
@@ -53,7 +55,7 @@ impl<T: Copy> Output<T> {
     pub(crate) fn set(self, value: T) {
         if !self.0.is_null() {
             // SAFETY: the program passes null or room for this type (border).
-            unsafe { self.0.write(value) };
+            unsafe { self.0.write_unaligned(value) };
         }
     }
 
@@ -103,7 +105,18 @@ impl<T: Copy> InOut<T> {
     }
 }
 
-/// An array that the library reads. Each use names the most elements that there may be, and a count above it is refused before the array is
+/// An element of a list that may be at any address.
+#[repr(C, packed)]
+#[derive(Clone, Copy)]
+pub(crate) struct Packed<T>(T);
+
+impl<T: Copy> Packed<T> {
+    pub(crate) fn get(self) -> T {
+        self.0
+    }
+}
+
+/// An array that the library reads, whose elements are packed. Each use names the most elements that there may be, and a count above it is refused before the array is
 /// looked at.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
@@ -121,13 +134,19 @@ impl<T: Copy> Elements<T> {
     /// EINVAL for a negative number or more than `limit`, EFAULT for null in place of some.
     #[inline]
     pub(crate) fn get(&self, len: impl TryInto<usize>, limit: usize) -> Result<&[T]> {
+        const {
+            assert!(
+                align_of::<T>() == 1,
+                "a program's list may be at any address"
+            );
+        }
         match len.try_into() {
             Ok(0) => Ok(&[]),
             Ok(len) if len <= limit => {
                 if self.0.is_null() {
                     return Err(missing());
                 }
-                // SAFETY: the program passes this many elements, and changes none during the call (border).
+                // SAFETY: the program passes this many elements, and changes none during the call (border). They have no alignment.
                 Ok(unsafe { slice::from_raw_parts(self.0, len) })
             }
             _ => Err(error(

@@ -12,7 +12,7 @@ use crate::abi::constants::{
     IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_INV,
 };
 use crate::abi::objects::{ibv_data_buf, ibv_qp_ex};
-use crate::border::{Elements, Handle, Octets, code_quick, error, guarded_quick};
+use crate::border::{Elements, Handle, Octets, Packed, code_quick, error, guarded_quick};
 
 /// Returns EOPNOTSUPP for operations that are not supported.
 pub(crate) fn check_operations(flags: u64) -> Result<()> {
@@ -188,11 +188,15 @@ extern "C" fn set_inline_data(qp: Handle<Qp>, octets: Octets, len: usize) {
     });
 }
 
-extern "C" fn set_inline_data_list(qp: Handle<Qp>, count: usize, list: Elements<ibv_data_buf>) {
+extern "C" fn set_inline_data_list(
+    qp: Handle<Qp>,
+    count: usize,
+    list: Elements<Packed<ibv_data_buf>>,
+) {
     change(qp, |qp, request| {
         let mut all = Vec::new();
         for piece in list.get(count, qp.most_inline_pieces())? {
-            let most = qp.caps.max_inline_data as usize;
+            let (piece, most) = (piece.get(), qp.caps.max_inline_data as usize);
             Octets::passed(piece.addr).append(piece.length, most, &mut all)?;
         }
         request.inline = Some(all);

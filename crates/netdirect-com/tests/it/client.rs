@@ -161,24 +161,18 @@ impl End {
         }
     }
 
-    /// Waits for one result by Notify and GetResults.
+    /// Waits for one result by Notify and GetResults. The array is not aligned, as in a packed structure of a client.
     pub(crate) fn result(&self) -> CompletionResult {
         loop {
-            let mut results = [CompletionResult {
-                status: Status::PENDING,
-                bytes_transferred: 0,
-                queue_pair_context: ptr::null_mut(),
-                request_context: ptr::null_mut(),
-                request_type: 99,
-            }; 2];
-            let taken = call!(
-                self.cq,
-                CompletionQueueTable,
-                get_results(results.as_mut_ptr(), 2)
-            );
+            let mut room = [0_u8; 1 + 2 * size_of::<CompletionResult>()];
+            let is_even = room.as_ptr().addr() % 2 == 0;
+            let results = room.as_mut_ptr().wrapping_add(usize::from(is_even));
+            let results = results.cast::<CompletionResult>();
+            let taken = call!(self.cq, CompletionQueueTable, get_results(results, 2));
             if taken > 0 {
                 assert_eq!(taken, 1);
-                return results[0];
+                // SAFETY: the queue has left a result there.
+                return unsafe { results.read_unaligned() };
             }
             let mut ov = overlapped();
             let status = call!(self.cq, CompletionQueueTable, notify(1, &raw mut ov));
