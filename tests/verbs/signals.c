@@ -1,4 +1,5 @@
-/* A signal ends a blocked call with EINTR, unless every handler that the process has installed has SA_RESTART. */
+/* A signal ends a blocked call with EINTR, unless every handler that the process has installed has SA_RESTART. Threads of the libraries take no
+ * signal: one that the program's threads block waits for the program. */
 #include "common.h"
 
 #include <pthread.h>
@@ -35,6 +36,18 @@ static void *sends_after_signals(void *end)
     return NULL;
 }
 
+/* The default action of this signal would end the process. */
+static void takes_blocked_signals(void)
+{
+    sigset_t waits;
+    sigemptyset(&waits);
+    sigaddset(&waits, SIGUSR2);
+    NEED(sigprocmask(SIG_BLOCK, &waits, NULL) == 0);
+    NEED(kill(getpid(), SIGUSR2) == 0);
+    int taken = 0;
+    CHECK(sigwait(&waits, &taken) == 0 && taken == SIGUSR2);
+}
+
 int main(void)
 {
     struct pair pair;
@@ -43,6 +56,7 @@ int main(void)
     struct ibv_async_event event;
     struct rdma_cm_event *connected;
     make_pair(&pair);
+    takes_blocked_signals();
     sem_init(&enough, 0, 0);
 
     alarms(0);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use rdma_buffer::{environment, forks};
+use rdma_buffer::{environment, forks, signals};
 use softverbs::{
     Cancellation, CaptureOptions, Device, DeviceKind, Error, Process, ProcessOptions, Result,
 };
@@ -76,10 +76,11 @@ extern "C" fn finish() {
         return;
     }
     let (done, is_done) = crossbeam_channel::unbounded();
-    let finishing = thread::Builder::new().spawn(move || {
+    let finish = move || {
         process.finish(EXIT_WITHIN);
         let _ = done.send(());
-    });
+    };
+    let finishing = signals::blocked(|| thread::Builder::new().spawn(finish));
     if finishing.is_ok() {
         let _ = is_done.recv_timeout(EXIT_WITHIN);
     }

@@ -12,6 +12,7 @@ use netdirect::{
 use netdirect_provider::ProviderAdapter;
 use netdirect_provider::removal::{DeviceObject, RemovalOrder};
 use parking_lot::{Mutex, RwLock};
+use rdma_buffer::signals;
 
 use crate::device::Device;
 use crate::driver::{Driver, Source};
@@ -355,9 +356,8 @@ impl Core {
     pub(crate) fn bury(what: impl Send + 'static) {
         let mut kept = Some(what);
         let taken = kept.take();
-        let spawned = std::thread::Builder::new()
-            .name("netdirect-verbs end".to_owned())
-            .spawn(move || drop(taken));
+        let thread = std::thread::Builder::new().name("netdirect-verbs end".to_owned());
+        let spawned = signals::blocked(|| thread.spawn(move || drop(taken)));
         if let Err(error) = spawned {
             tracing::warn!(%error, "an object of the device was destroyed in a thread that may block");
         }

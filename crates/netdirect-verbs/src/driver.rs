@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rdma_buffer::signals;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
@@ -132,9 +133,8 @@ impl Driver {
             stopped: AtomicBool::new(false),
         });
         let own = Arc::clone(&driver);
-        thread::Builder::new()
-            .name("netdirect-verbs".to_owned())
-            .spawn(move || own.run())?;
+        let thread = thread::Builder::new().name("netdirect-verbs".to_owned());
+        signals::blocked(|| thread.spawn(move || own.run()))?;
         Ok(driver)
     }
 

@@ -5,7 +5,8 @@
 //! that count as a device's access; [`copy_in`] has the details. This crate is the one place for the rule and for the `unsafe`
 //! code that it needs.
 //!
-//! As the lowest crate of the libraries it also has the one way to their variables of the [`environment`], and counts [`forks`].
+//! As the lowest crate of the libraries it also has the one way to their variables of the [`environment`], and counts [`forks`], and keeps
+//! [`signals`] from their threads.
 
 mod buffer;
 mod copy;
@@ -13,6 +14,7 @@ pub mod environment;
 mod error;
 mod extent;
 pub mod forks;
+pub mod signals;
 mod usable;
 
 pub use buffer::Buffer;

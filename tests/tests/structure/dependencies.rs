@@ -55,7 +55,11 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("libsoftnd", &["netdirect", "netdirect-com", "softnd"]),
     ("netdirect-conform", &["conform-report", "netdirect"]),
     // A second provider, which has no code of iWARP.
-    ("netdirect-verbs", &["netdirect", "netdirect-provider"]),
+    (
+        "netdirect-verbs",
+        // Of the last, that threads take no signals.
+        &["netdirect", "netdirect-provider", "rdma-buffer"],
+    ),
     (
         "nd",
         &[

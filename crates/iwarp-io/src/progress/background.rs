@@ -18,6 +18,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use rdma_buffer::signals;
+
 use super::cpu_placement::{self, CpuPlacement, Moving, ThreadId};
 use super::domain::Domain;
 use super::timers::Timers;
@@ -87,18 +89,17 @@ impl Background {
             world.add_task(Arc::new(Simulated(world.clone(), thread)), set);
             return Ok(this);
         }
-        std::thread::Builder::new()
-            .name("softnd".into())
-            .spawn(move || {
-                // No other code sets the ID.
-                let _ = shared.thread.set(cpu_placement::this_thread());
-                let thread = Thread::new(Arc::clone(&shared));
-                // Work that the panic has left half done is given up together with the connections.
-                if catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
-                    shared.panicked();
-                }
-            })
-            .map_err(named("another thread"))?;
+        let run = move || {
+            // No other code sets the ID.
+            let _ = shared.thread.set(cpu_placement::this_thread());
+            let thread = Thread::new(Arc::clone(&shared));
+            // Work that the panic has left half done is given up together with the connections.
+            if catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
+                shared.panicked();
+            }
+        };
+        let thread = std::thread::Builder::new().name("softnd".into());
+        signals::blocked(|| thread.spawn(run)).map_err(named("another thread"))?;
         Ok(this)
     }
 

@@ -12,6 +12,7 @@ use std::thread;
 
 use netdirect::Status;
 use parking_lot::Mutex;
+use rdma_buffer::signals;
 
 use super::refs::{FileRef, PortRef};
 use crate::abi::{Overlapped, Packet};
@@ -66,9 +67,8 @@ impl Pool {
         if threads.idle > 0 || threads.all >= MOST {
             return Ok(());
         }
-        thread::Builder::new()
-            .name("nd-callbacks".into())
-            .spawn(|| self.run())?;
+        let thread = thread::Builder::new().name("nd-callbacks".into());
+        signals::blocked(|| thread.spawn(|| self.run()))?;
         // The new thread counts as idle from now on.
         threads.idle += 1;
         threads.all += 1;

@@ -8,6 +8,7 @@ use std::thread;
 
 use netdirect::{Error, Overlapped, OverlappedFile, PendingOverlapped, Result, Started, Status};
 use parking_lot::{Mutex, ReentrantMutex};
+use rdma_buffer::signals;
 
 use super::pointer::Pointer;
 use super::port::Port;
@@ -70,7 +71,7 @@ impl ImportedRequests {
             }
         };
         let thread = thread::Builder::new().name("netdirect-com".to_owned());
-        thread.spawn(serve).map_err(|error| {
+        signals::blocked(|| thread.spawn(serve)).map_err(|error| {
             Error::new(
                 Status::INSUFFICIENT_RESOURCES,
                 format!("no thread for the adapter's requests: {error}"),

@@ -6,6 +6,7 @@ use std::thread;
 use netdirect::{ReadLimits, Result, Status};
 use netdirect_provider::connector::machine::{Event, State};
 use netdirect_provider::connector::{Attempt, ConnectorRules};
+use rdma_buffer::signals;
 
 use super::state::{AskedPeer, Connector, ConnectorState};
 use crate::connect::private_data::CmMessage;
@@ -108,7 +109,7 @@ impl Connector {
             }
         };
         let thread = thread::Builder::new().name("netdirect-verbs connect".to_owned());
-        if let Err(error) = thread.spawn(work) {
+        if let Err(error) = signals::blocked(|| thread.spawn(work)) {
             tracing::warn!(%error, "cannot start a thread for Connect");
             self.attempt_failed(state, Status::INSUFFICIENT_RESOURCES);
         }
