@@ -16,7 +16,6 @@ use softverbs::{
 
 use crate::border::{
     PerProcess, at_exit, cancellation, end_waits, explain_words, finish_explaining,
-    watch_descriptors,
 };
 use crate::udp;
 
@@ -48,7 +47,6 @@ fn watch() {
     static IS_WATCHED: AtomicBool = AtomicBool::new(false);
     if !IS_WATCHED.load(Ordering::Acquire) {
         forks::watch();
-        watch_descriptors();
         at_exit(finish);
         IS_WATCHED.store(true, Ordering::Release);
     }

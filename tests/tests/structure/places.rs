@@ -267,7 +267,6 @@ const UNSAFE: &[&str] = &[
     // The C interface of verbs: what C programs hold and pass, errno, arrays by `calloc`, and a symbol for `nd run`.
     "libibverbs/src/abi/describe.rs",
     "libibverbs/src/border/cancellation/glibc.rs",
-    "libibverbs/src/border/forks.rs",
     "libibverbs/src/border/guard.rs",
     "libibverbs/src/border/names.rs",
     "libibverbs/src/border/object.rs",

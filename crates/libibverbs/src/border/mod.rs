@@ -8,7 +8,6 @@
 mod object;
 pub(crate) mod cancellation;
 mod explain;
-mod forks;
 mod guard;
 mod names;
 mod pointers;
@@ -16,7 +15,6 @@ mod signals;
 
 pub(crate) use cancellation::cancellable;
 pub(crate) use explain::{explain, explain_words, finish as finish_explaining};
-pub(crate) use forks::{PerProcess, ShownDescriptor, watch_descriptors};
 pub(crate) use guard::{code, code_quick, guarded, guarded_quick, minus_one, null, set_errno};
 pub(crate) use names::{code_of, look_up};
 pub(crate) use object::{Facade, Handle, Kept, Object, at_exit};
@@ -24,6 +22,8 @@ pub(crate) use pointers::{
     Address, Elements, InOut, Input, Memory, Octets, Output, Packed, Text, storage,
 };
 pub(crate) use signals::end_waits;
+
+pub(crate) use rdma_buffer::forks::{ParentsDescriptor, PerProcess};
 
 use softverbs::{Errno, Error};
 

@@ -9,14 +9,14 @@ use super::objects::{Channel, Context, Cq};
 use crate::abi::describe::Zeroed;
 use crate::abi::objects::ibv_comp_channel;
 use crate::border::{
-    Handle, Output, ShownDescriptor, cancellable, code, guarded_quick, minus_one, null,
+    Handle, Output, ParentsDescriptor, cancellable, code, guarded_quick, minus_one, null,
 };
 
 /// Makes the structure of a channel.
 pub(crate) fn show(context: Handle<Context>, channel: Arc<CompletionChannel>) -> Handle<Channel> {
     let mut c = ibv_comp_channel::zeroed();
     c.context = context.raw();
-    let shown = ShownDescriptor::new(channel.descriptor());
+    let shown = ParentsDescriptor::new(channel.descriptor());
     c.fd = shown.number();
     Handle::new(c, Channel(channel, shown))
 }

@@ -15,7 +15,7 @@ use crate::abi::constants::{
 };
 use crate::abi::objects::ibv_async_event;
 use crate::border::{
-    Handle, InOut, Output, PerProcess, ShownDescriptor, cancellable, guarded, minus_one, null,
+    Handle, InOut, Output, ParentsDescriptor, PerProcess, cancellable, guarded, minus_one, null,
 };
 use crate::process;
 
@@ -37,7 +37,7 @@ pub(crate) fn show(
         )
     })?;
     c.context.cmd_fd = node.as_raw_fd();
-    let shown = ShownDescriptor::new(context.descriptor());
+    let shown = ParentsDescriptor::new(context.descriptor());
     c.context.async_fd = shown.number();
     let handle = Handle::new(c, Context(context, shown, node));
     handle.get()?.rust().0.tag().set(handle.tag());

@@ -15,7 +15,7 @@ use crate::abi::device::PaddedDevice;
 use crate::abi::objects::{
     ibv_comp_channel, ibv_cq_ex, ibv_mr, ibv_pd, ibv_qp_ex, ibv_srq, ibv_td,
 };
-use crate::border::{Facade, ShownDescriptor};
+use crate::border::{Facade, ParentsDescriptor};
 
 /// A device: its place in the list.
 pub(crate) struct Device {
@@ -30,7 +30,7 @@ impl Facade for Device {
 /// An opened device.
 pub(crate) struct Context(
     pub(crate) Arc<softverbs::Context>,
-    #[expect(dead_code, reason = "dropped with the object")] pub(crate) ShownDescriptor,
+    #[expect(dead_code, reason = "dropped with the object")] pub(crate) ParentsDescriptor,
     #[expect(dead_code, reason = "dropped with the object")] pub(crate) File,
 );
 
@@ -64,7 +64,7 @@ impl Facade for Mr {
 
 pub(crate) struct Channel(
     pub(crate) Arc<CompletionChannel>,
-    #[expect(dead_code, reason = "dropped with the object")] pub(crate) ShownDescriptor,
+    #[expect(dead_code, reason = "dropped with the object")] pub(crate) ParentsDescriptor,
 );
 
 impl Facade for Channel {

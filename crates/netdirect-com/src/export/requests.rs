@@ -5,10 +5,11 @@
 //! packet and event go to objects to which the request has references.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use netdirect::{CompletionSink, Error, OverlappedObject, Result, Started, Status};
 use parking_lot::{Condvar, Mutex};
+use rdma_buffer::forks::{PerProcess, forked};
 
 use super::file::File;
 use super::planted::planted;
@@ -45,13 +46,21 @@ struct Record {
 type Records = Mutex<HashMap<usize, Vec<Record>>>;
 
 /// Shards, so that threads seldom meet.
-static RECORDS: LazyLock<[Records; 64]> =
-    LazyLock::new(|| std::array::from_fn(|_| Mutex::default()));
+struct Shards([Records; 64]);
+
+impl Default for Shards {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Mutex::default()))
+    }
+}
+
+static RECORDS: PerProcess<Shards> = PerProcess::new();
 
 fn records(client: ClientOverlapped) -> (&'static Records, usize) {
     let address = client.pointer().addr();
+    let Shards(shards) = RECORDS.get();
     // An OVERLAPPED has 32 octets.
-    (&RECORDS[(address >> 5) % RECORDS.len()], address)
+    (&shards[(address >> 5) % shards.len()], address)
 }
 
 impl Requests {
@@ -240,7 +249,12 @@ pub(super) fn overlapped_result(client: ClientOverlapped, wait: bool) -> Status 
         newest.map(|record| (Arc::clone(&record.request), record.overlapped.clone()))
     else {
         drop(all);
-        return client.read();
+        return match client.read() {
+            // A request that was in flight when this process was forked is its parent's. The parent's record may be locked for ever here.
+            // Of a call that has not returned, another thread has nothing to ask.
+            Status::PENDING if forked() != 0 => Status::DEVICE_REMOVED,
+            status => status,
+        };
     };
     drop(all);
     if wait {

@@ -7,11 +7,11 @@
 use std::io;
 use std::mem::transmute;
 use std::ptr;
-use std::sync::LazyLock;
 use std::thread;
 
 use netdirect::Status;
 use parking_lot::Mutex;
+use rdma_buffer::forks::PerProcess;
 use rdma_buffer::signals;
 
 use super::refs::{FileRef, PortRef};
@@ -28,14 +28,21 @@ const MOST: usize = 64;
 /// A thread that has waited for a packet this long ends, if another one waits.
 const IDLE_MILLISECONDS: u32 = 10_000;
 
-static POOL: LazyLock<Pool> = LazyLock::new(|| Pool {
-    port: PortRef::create(),
-    threads: Mutex::default(),
-});
+/// A child of a fork has none of its parent's threads.
+static POOL: PerProcess<Pool> = PerProcess::new();
 
 struct Pool {
     port: PortRef,
     threads: Mutex<Threads>,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self {
+            port: PortRef::create(),
+            threads: Mutex::default(),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -55,9 +62,10 @@ struct Threads {
 ///
 /// `routine` can be called as long as requests of the file end.
 pub unsafe fn bind(file: &FileRef, routine: CompletionRoutine) -> Result<(), Status> {
-    POOL.ensure_idle().map_err(|_| Status::NO_MEMORY)?;
+    let pool = POOL.get();
+    pool.ensure_idle().map_err(|_| Status::NO_MEMORY)?;
     let key = (routine as *const ()).expose_provenance();
-    file.associate(&POOL.port, key)
+    file.associate(&pool.port, key)
 }
 
 impl Pool {

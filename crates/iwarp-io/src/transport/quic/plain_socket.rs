@@ -5,6 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 
 use quinn_proto::EcnCodepoint;
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
+use rdma_buffer::forks::ParentsDescriptor;
 use rustix::fd::{AsFd, BorrowedFd};
 use socket2::{Domain, Protocol, SockRef, Type};
 
@@ -50,6 +51,9 @@ pub(super) struct Outgoing<'a> {
 #[derive(Debug)]
 pub(super) enum PlainSocket {
     System {
+        /// In front of the socket, so that it is dropped first.
+        #[expect(dead_code, reason = "dropped with the socket")]
+        of_parent: ParentsDescriptor,
         udp: UdpSocket,
         state: UdpSocketState,
     },
@@ -74,7 +78,12 @@ impl PlainSocket {
         // The system's default would do, but loses more.
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&udp), BUFFER);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&udp), BUFFER);
-        Ok(Self::System { udp, state })
+        let of_parent = ParentsDescriptor::new(Some(udp.as_fd()));
+        Ok(Self::System {
+            of_parent,
+            udp,
+            state,
+        })
     }
 
     /// A socket of a simulated network at this address.
@@ -131,7 +140,7 @@ impl PlainSocket {
     pub(super) fn receive(&self, buffers: &mut [u8], received: &mut Vec<Train>) -> io::Result<()> {
         received.clear();
         match self {
-            Self::System { udp, state } => {
+            Self::System { udp, state, .. } => {
                 let mut slices = buffers.chunks_mut(LONGEST_TRAIN).map(IoSliceMut::new);
                 let mut slices: [_; BATCH] =
                     std::array::from_fn(|_| slices.next().unwrap_or(IoSliceMut::new(&mut [])));
@@ -166,7 +175,7 @@ impl PlainSocket {
     /// Sends datagrams.
     pub(super) fn send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
         match self {
-            Self::System { udp, state } => {
+            Self::System { udp, state, .. } => {
                 let transmit = quinn_udp::Transmit {
                     destination: outgoing.to,
                     ecn: outgoing

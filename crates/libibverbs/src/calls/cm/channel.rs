@@ -5,12 +5,12 @@ use std::sync::Arc;
 use softverbs::{EventChannel, Result};
 
 use crate::abi::cm::rdma_event_channel;
-use crate::border::{Facade, Handle, ShownDescriptor, guarded, null};
+use crate::border::{Facade, Handle, ParentsDescriptor, guarded, null};
 use crate::process;
 
 pub(crate) struct CmChannel(
     pub(crate) Arc<EventChannel>,
-    #[expect(dead_code, reason = "dropped with the object")] ShownDescriptor,
+    #[expect(dead_code, reason = "dropped with the object")] ParentsDescriptor,
 );
 
 impl Facade for CmChannel {
@@ -19,7 +19,7 @@ impl Facade for CmChannel {
 
 /// Makes the structure of a channel.
 pub(crate) fn show(channel: Arc<EventChannel>) -> Result<Handle<CmChannel>> {
-    let shown = ShownDescriptor::new(channel.descriptor());
+    let shown = ParentsDescriptor::new(channel.descriptor());
     let fd = shown.number();
     let handle = Handle::new(rdma_event_channel { fd }, CmChannel(channel, shown));
     handle.get()?.rust().0.tag().set(handle.tag());
