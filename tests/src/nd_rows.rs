@@ -42,7 +42,7 @@ pub const MARK: &str = "<!-- generated from here on -->\n\n";
 
 /// All checks of NetworkDirect: those of the traits, and those of COM's border.
 pub fn checks() -> impl Iterator<Item = &'static Check> {
-    netdirect_conform::checks().chain(netdirect_com::checks::all())
+    netdirect_conform::checks().chain(netdirect_com_conform::all())
 }
 
 /// The rows of one family, in the order of their file.

@@ -8,7 +8,6 @@
 //! - [`export`] makes objects of COM from any provider of the traits, and has the exports of a provider's library.
 //! - [`import`] makes a provider of the traits from a library that exports such objects.
 //! - [`sockaddr`] reads and writes socket addresses as structures of C.
-//! - [`checks`] has the checks of `nd conform` that the traits cannot express: of a library's tables and entry points.
 //! - [`environment`] has the variables that a library of this project may follow.
 //! - [`handle`] has Windows' handles on systems that have none.
 //!
@@ -23,8 +22,6 @@
 //! count as foreign (GEN-022). Only the declaration of 13 tables would remain.
 
 pub mod abi;
-#[cfg(unix)]
-pub mod checks;
 #[cfg(unix)]
 mod context;
 #[cfg(unix)]

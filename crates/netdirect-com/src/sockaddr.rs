@@ -93,7 +93,7 @@ pub fn list_at(start: *mut u8, addresses: &[SocketAddr]) -> Vec<u8> {
 }
 
 /// The structure of an address and its length, in the form that methods take.
-pub(crate) fn raw(address: SocketAddr) -> ([u8; V6], u32) {
+pub fn raw(address: SocketAddr) -> ([u8; V6], u32) {
     let (octets, len) = of(address);
     (octets, u32::try_from(len).expect("a length of at most 28"))
 }

@@ -35,7 +35,7 @@ pub enum Interface {
     Iwarp,
     /// Expectations of existing programs on every provider.
     Clients,
-    /// The border between programs in C and a provider: the checks of `netdirect-com`.
+    /// The border between programs in C and a provider: the checks of `netdirect-com-conform`.
     Border,
 }
 

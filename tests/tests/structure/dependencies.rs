@@ -40,13 +40,17 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     // The border of COM knows the traits, and no provider.
     (
         "netdirect-com",
-        // Its checks of libraries are part of the suite.
+        // The variables of the environment are read in the lowest crate.
+        &["netdirect", "rdma-buffer"],
+    ),
+    // Checks of libraries, in a crate of their own: no library needs them.
+    (
+        "netdirect-com-conform",
         &[
             "conform-report",
             "netdirect",
+            "netdirect-com",
             "netdirect-conform",
-            // The variables of the environment.
-            "rdma-buffer",
         ],
     ),
     // A provider behind this border.
@@ -67,6 +71,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "iwarp-conform",
             "netdirect",
             "netdirect-com",
+            "netdirect-com-conform",
             "netdirect-conform",
             "netdirect-verbs",
             "softnd",
@@ -82,6 +87,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "iwarp-conform",
             "netdirect",
             "netdirect-com",
+            "netdirect-com-conform",
             "netdirect-conform",
             "softnd",
         ],
@@ -119,6 +125,7 @@ const OF_TESTS: &[(&str, &str)] = &[
     ("rdma-buffer", "iwarp"),
     ("netdirect-async", "softnd"),
     ("netdirect-com", "softnd"),
+    ("netdirect-com-conform", "softnd"),
     // The readme's program.
     ("softnd-tests", "netdirect-async"),
     // The promises are measured by the program nd.
@@ -202,6 +209,43 @@ fn crates_depend_on_each_other_as_the_picture_shows() {
         .iter()
         .filter(|dependency| own.contains(&*dependency.on));
     assert!(own.count() > 15, "the crates depend on each other");
+}
+
+/// Libraries that programs in C and C++ load, or are linked with.
+const FOR_C: [&str; 5] = [
+    "libibverbs",
+    "libnetdirect",
+    "librdmacm",
+    "libsoftnd",
+    "nd-paths",
+];
+
+/// What such a library must not be built with: the linker would drop it again.
+const OF_SUITES: [&str; 4] = [
+    "conform-report",
+    "iwarp-conform",
+    "netdirect-com-conform",
+    "netdirect-conform",
+];
+
+#[test]
+fn libraries_for_c_are_built_without_the_suites() {
+    let all = dependencies();
+    for library in FOR_C {
+        let mut built = BTreeSet::from([library]);
+        let mut left = vec![library];
+        while let Some(of) = left.pop() {
+            let of = all.iter().filter(|it| it.of == of && !it.is_of_tests);
+            left.extend(of.map(|it| &*it.on).filter(|on| built.insert(on)));
+        }
+        let suites = OF_SUITES.iter().filter(|suite| built.contains(**suite));
+        let suites: Vec<_> = suites.collect();
+        assert!(suites.is_empty(), "{library} is built with {suites:?}");
+        assert!(library == "nd-paths" || built.len() > 1, "{library}");
+    }
+    for suite in OF_SUITES {
+        assert!(all.iter().any(|it| it.on == suite), "{suite} has no users");
+    }
 }
 
 /// The rows of the table of dependencies in `docs/architecture.md`: the crates, and who uses them.

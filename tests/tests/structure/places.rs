@@ -100,8 +100,9 @@ const RULES: &[Rule] = &[
             "netdirect-verbs/src/core.rs",
             "netdirect-verbs/src/driver.rs",
             // The functions of clients that completion ports call.
-            "netdirect-com/src/checks/entry.rs",
             "netdirect-com/src/handle/pool.rs",
+            // A library whose functions several threads call.
+            "netdirect-com-conform/src/entry.rs",
         ],
     },
     Rule {
@@ -307,8 +308,6 @@ const UNSAFE: &[&str] = &[
     "netdirect-com/src/abi/extensions.rs",
     "netdirect-com/src/abi/tables.rs",
     // Arguments of programs in C, and objects whose references they count.
-    "netdirect-com/src/checks/client.rs",
-    "netdirect-com/src/checks/request.rs",
     "netdirect-com/src/export/faults.rs",
     "netdirect-com/src/export/file.rs",
     "netdirect-com/src/export/library.rs",
@@ -330,6 +329,12 @@ const UNSAFE: &[&str] = &[
     "netdirect-com/src/import/pointer.rs",
     "netdirect-com/src/import/port.rs",
     "netdirect-com/src/import/requests.rs",
+    // Calls by the tables of such libraries.
+    "netdirect-com-conform/src/call.rs",
+    "netdirect-com-conform/src/client.rs",
+    "netdirect-com-conform/src/open_adapter.rs",
+    "netdirect-com-conform/src/request.rs",
+    "netdirect-com-conform/src/requests.rs",
     // The libraries of rdma-core, and one owned handle for each kind of their objects.
     "netdirect-verbs/src/handle/cm.rs",
     "netdirect-verbs/src/handle/completion.rs",

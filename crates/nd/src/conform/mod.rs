@@ -87,7 +87,7 @@ fn all_checks() -> impl Iterator<Item = &'static Check> {
 
 #[cfg(unix)]
 fn of_border() -> impl Iterator<Item = &'static Check> {
-    netdirect_com::checks::all()
+    netdirect_com_conform::all()
 }
 
 /// Where libraries cannot be checked yet.

@@ -22,7 +22,7 @@ pub(super) struct ImportedFile {
 }
 
 /// The handle that CreateOverlappedFile has returned.
-pub(crate) struct OwnedHandle(Handle);
+pub struct OwnedHandle(Handle);
 
 // SAFETY: any thread may use a handle.
 unsafe impl Send for OwnedHandle {}
@@ -30,19 +30,28 @@ unsafe impl Send for OwnedHandle {}
 unsafe impl Sync for OwnedHandle {}
 
 impl OwnedHandle {
-    /// Takes over a handle that the library has just returned, which is not null.
-    pub(crate) fn new(handle: Handle) -> Self {
+    /// Takes over a handle, and closes it when dropped.
+    ///
+    /// # Safety
+    ///
+    /// CreateOverlappedFile has returned the handle, it is not null, and nothing else closes it.
+    pub unsafe fn new(handle: Handle) -> Self {
         Self(handle)
     }
 
-    pub(crate) fn handle(&self) -> Handle {
+    /// The handle, which is open as long as this value lives.
+    pub fn handle(&self) -> Handle {
         self.0
     }
 
-    /// Ties the file to a port, which is not closed during the call.
-    pub(crate) fn associate(&self, port: Handle, key: usize) -> Status {
+    /// Ties the file to a completion port: its requests end there with this key. Returns the library's status.
+    ///
+    /// # Safety
+    ///
+    /// `port` is a completion port, and is not closed during the call.
+    pub unsafe fn associate(&self, port: Handle, key: usize) -> Status {
         let associate = self.table::<FileTable>().associate;
-        // SAFETY: both handles are live.
+        // SAFETY: this value keeps the file's handle open, and the caller keeps that of the port open.
         unsafe { associate(self.0, port, key) }
     }
 
@@ -70,7 +79,9 @@ impl ImportedFile {
         handle: Handle,
     ) -> Result<Arc<Self>> {
         let handle = OwnedHandle(handle);
-        handle.associate(requests.port.handle(), 0).ok()?;
+        // SAFETY: `requests` keeps the handle of its port open.
+        let status = unsafe { handle.associate(requests.port.handle(), 0) };
+        status.ok()?;
         Ok(Arc::new(Self {
             association: Association::new(),
             handle,

@@ -118,6 +118,12 @@ pub fn configure(provider: &dyn Provider, lines: &str) -> netdirect::Result<bool
     imported.map_or(Ok(false), |imported| imported.configure(lines))
 }
 
+/// The library of a provider that [`provider`] or [`linked`] has made. Returns `None` for any other provider.
+pub fn loaded(provider: &dyn Provider) -> Option<&Arc<Loaded>> {
+    let imported = (provider as &dyn std::any::Any).downcast_ref::<Imported>();
+    imported.map(Imported::library)
+}
+
 fn no_function(name: &str) -> String {
     format!("is no NetworkDirect provider, because it exports no {name}")
 }

@@ -27,15 +27,15 @@ pub struct Linked {
 }
 
 /// The place of a library.
-pub(crate) enum Source {
+pub(super) enum Source {
     /// It is loaded as long as this lives.
     File(Library),
     /// It is a part of the program.
     Program(&'static [&'static str]),
 }
 
-/// A library, and its two functions.
-pub(crate) struct Loaded {
+/// A library in memory, and its two functions. It is unloaded when the last reference is dropped.
+pub struct Loaded {
     source: Source,
     path: PathBuf,
     get_class_object: GetClassObject,
@@ -67,7 +67,7 @@ impl Loaded {
     }
 
     /// Calls `DllGetClassObject`. Returns its status, and the pointer that it has left.
-    pub(crate) fn class_object(&self, iid: Guid) -> (Status, This) {
+    pub fn class_object(&self, iid: Guid) -> (Status, This) {
         let mut object = ptr::null_mut();
         let class = CLASS;
         // SAFETY: two identifiers, and room for a pointer.
@@ -77,13 +77,13 @@ impl Loaded {
     }
 
     /// Calls `DllCanUnloadNow`.
-    pub(crate) fn can_unload_now(&self) -> Status {
+    pub fn can_unload_now(&self) -> Status {
         // SAFETY: the library is loaded, and the function takes nothing.
         unsafe { (self.can_unload_now)() }
     }
 
     /// Returns true if the library exports a symbol of this name.
-    pub(crate) fn exports(&self, name: &str) -> bool {
+    pub fn exports(&self, name: &str) -> bool {
         match &self.source {
             Source::File(library) => {
                 // SAFETY: only the address is used.

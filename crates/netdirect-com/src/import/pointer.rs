@@ -12,7 +12,7 @@ use super::loaded::Loaded;
 use crate::abi::{Guid, This, UnknownTable};
 
 /// An object of a library, by its interface with the table `T`. It keeps the library loaded.
-pub(crate) struct Pointer<T> {
+pub struct Pointer<T> {
     this: This,
     // Last: the object is released first.
     _library: Arc<Loaded>,
@@ -34,7 +34,7 @@ impl<T> Pointer<T> {
     /// # Safety
     ///
     /// If `status` is a success, `this` is null or an interface pointer with the table `T`.
-    pub(crate) unsafe fn made(library: &Arc<Loaded>, status: Status, this: This) -> Result<Self> {
+    pub unsafe fn made(library: &Arc<Loaded>, status: Status, this: This) -> Result<Self> {
         check(status)?;
         if this.is_null() {
             return Err(Error::new(
@@ -49,17 +49,18 @@ impl<T> Pointer<T> {
         })
     }
 
-    pub(crate) fn library(&self) -> &Arc<Loaded> {
+    /// The library that has made the object.
+    pub fn library(&self) -> &Arc<Loaded> {
         &self._library
     }
 
     /// The pointer, for arguments, and for functions of the table.
-    pub(crate) fn this(&self) -> This {
+    pub fn this(&self) -> This {
         self.this
     }
 
     /// The table.
-    pub(crate) fn table(&self) -> &T {
+    pub fn table(&self) -> &T {
         // SAFETY: an interface pointer points to a pointer to its table.
         let table = unsafe { *self.this.cast::<*const T>() };
         // SAFETY: the table lives as long as the object (import, "the promise of libraries").
@@ -67,7 +68,7 @@ impl<T> Pointer<T> {
     }
 
     /// The object by its first three functions.
-    pub(crate) fn into_unknown(self) -> Pointer<UnknownTable> {
+    pub fn into_unknown(self) -> Pointer<UnknownTable> {
         let this = std::mem::ManuallyDrop::new(self);
         Pointer {
             this: this.this,
@@ -78,7 +79,7 @@ impl<T> Pointer<T> {
     }
 
     /// Calls QueryInterface for an interface, with the pointer `left`. Returns its status, and the pointer that it leaves.
-    pub(crate) fn ask(&self, iid: Guid, mut left: This) -> (Status, This) {
+    pub fn ask(&self, iid: Guid, mut left: This) -> (Status, This) {
         // SAFETY: every table begins with IUnknown.
         let unknown = unsafe { &*ptr::from_ref(self.table()).cast::<UnknownTable>() };
         // SAFETY: an identifier, and room for a pointer.
@@ -87,7 +88,7 @@ impl<T> Pointer<T> {
     }
 
     /// Gives the reference back, and returns the result of Release.
-    pub(crate) fn give_back(self) -> u32 {
+    pub fn give_back(self) -> u32 {
         let object = std::mem::ManuallyDrop::new(self.into_unknown());
         // SAFETY: the library's count goes with this value, which is not dropped.
         let library = unsafe { ptr::read(&raw const object._library) };
@@ -98,7 +99,7 @@ impl<T> Pointer<T> {
     }
 
     /// Another interface of the object.
-    pub(crate) fn query<U>(&self, iid: Guid) -> Result<Pointer<U>> {
+    pub(super) fn query<U>(&self, iid: Guid) -> Result<Pointer<U>> {
         let (status, other) = self.ask(iid, ptr::null_mut());
         // SAFETY: the interface was asked for by its identifier.
         unsafe { Pointer::made(self.library(), status, other) }
@@ -127,7 +128,7 @@ macro_rules! call {
         let function = object.table().$($path).+;
         let this = object.this();
         // SAFETY: the function is the object's own, and the arguments are those of the method: values, memory that outlives the call or,
-        // for requests, the request (import, "the promise of libraries"). Checks also pass arguments for which ND2 has a status.
+        // for requests, the request (import, "the promise of libraries").
         unsafe { function(this, $($arg),*) }
     }};
 }
@@ -138,21 +139,21 @@ macro_rules! create {
         let object = $object;
         let iid = $iid;
         let mut made = std::ptr::null_mut();
-        let status = $crate::import::pointer::call!(object, $method(&raw const iid $(, $arg)*, &raw mut made));
+        let status = call!(object, $method(&raw const iid $(, $arg)*, &raw mut made));
         // SAFETY: the interface was asked for by its identifier.
-        unsafe { $crate::import::pointer::Pointer::made(object.library(), status, made) }
+        unsafe { Pointer::made(object.library(), status, made) }
     }};
 }
 
-pub(crate) use {call, create};
+pub(super) use {call, create};
 
 /// A status as a result. A library gives no reasons.
-pub(crate) fn check(status: Status) -> Result<()> {
+pub(super) fn check(status: Status) -> Result<()> {
     status.ok()
 }
 
 /// The object behind an argument, if it is of the type `T`.
-pub(crate) fn of<T: Any>(object: &dyn Any, position: u32) -> Result<&T> {
+pub(super) fn of<T: Any>(object: &dyn Any, position: u32) -> Result<&T> {
     object.downcast_ref().ok_or_else(|| {
         Error::new(
             Status::invalid_parameter(position),

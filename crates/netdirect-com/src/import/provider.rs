@@ -13,7 +13,7 @@ use super::pointer::{Pointer, call, check, create};
 use crate::abi::{IID_ND2_ADAPTER, IID_PROVIDER_EXTENSION, ProviderTable, SocketAddressList};
 
 #[derive(Debug)]
-pub(crate) struct Imported {
+pub(super) struct Imported {
     name: String,
     object: Pointer<ProviderTable>,
     extension: Option<OfProvider>,
@@ -30,7 +30,7 @@ impl Imported {
     }
 
     /// The library whose provider this is.
-    pub(crate) fn library(&self) -> &Arc<Loaded> {
+    pub(super) fn library(&self) -> &Arc<Loaded> {
         self.object.library()
     }
 }

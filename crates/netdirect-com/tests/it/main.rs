@@ -1,7 +1,6 @@
 //! Providers as objects of COM, called by their tables as a program in C would.
 #![cfg(unix)]
 
-mod broken;
 mod client;
 mod ends;
 mod no_addresses;

@@ -1,16 +1,16 @@
 //! Lists of addresses, of a provider and of an adapter.
 
 use conform_report::{Pass, Step, Verdict, ensure};
+use netdirect_com::abi::{SocketAddress, SocketAddressList};
 use netdirect_conform::{Check, Unopened};
 
-use super::client::Client;
-use super::common::of;
-use super::open_adapter::OpenAdapter;
-use super::query::{Query, QueryBuffer};
-use crate::abi::{SocketAddress, SocketAddressList};
-use crate::import::pointer::call;
+use crate::call::call;
+use crate::client::Client;
+use crate::common::of;
+use crate::open_adapter::OpenAdapter;
+use crate::query::{Query, QueryBuffer};
 
-pub(super) const CHECKS: &[Check] = &[
+pub(crate) const CHECKS: &[Check] = &[
     of(
         "PROV-007.small",
         "asks the provider for its addresses with a buffer that is much too small, and with one that lacks an octet",

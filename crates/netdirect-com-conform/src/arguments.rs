@@ -4,15 +4,15 @@ use std::ptr;
 
 use conform_report::{Pass, Verdict, ensure};
 use netdirect::Status;
+use netdirect_com::sockaddr;
 use netdirect_conform::{Check, Unopened};
 
-use super::client::Client;
-use super::common::{of, status};
-use super::open_adapter::{OpenAdapter, file};
-use crate::import::pointer::call;
-use crate::sockaddr;
+use crate::call::call;
+use crate::client::Client;
+use crate::common::{of, status};
+use crate::open_adapter::{OpenAdapter, file};
 
-pub(super) const CHECKS: &[Check] = &[
+pub(crate) const CHECKS: &[Check] = &[
     of(
         "AMB-025.file",
         "gets two files from CreateOverlappedFile, and makes objects with a handle that is none",

@@ -10,13 +10,16 @@
 //!
 //! - A check starts with only the library (`client`) and opens what it uses. `open_adapter` has an adapter with its objects, `link` two
 //!   connected ends, `query` the buffers of queries, and `request` an OVERLAPPED.
-//! - Calls are made by `call!` of `import`. Arguments for which ND2 has no status are not passed: a check must not bring down a library
+//! - Calls are made by `call!`. Arguments for which ND2 has no status are not passed: a check must not bring down a library
 //!   that keeps ND2's rules.
 //! - A check uses as little as it needs, and passes everything that it is not about in the usual form. So a library that breaks one rule
 //!   fails the check of that rule, and few others.
-//! - `tests/broken` has, for each check, a library that breaks the rule.
+//! - `tests/it/broken` has, for each check, a library that breaks the rule.
+
+#![cfg(unix)]
 
 mod arguments;
+mod call;
 mod client;
 mod common;
 mod connection;

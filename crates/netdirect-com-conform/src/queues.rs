@@ -6,14 +6,14 @@ use conform_report::{Pass, Step, Verdict};
 use netdirect::Status;
 use netdirect_conform::{Check, Unopened};
 
-use super::client::Client;
-use super::common::{of, status};
-use super::link::Link;
-use super::open_adapter::OpenAdapter;
-use super::request::{Request, end};
-use crate::import::pointer::call;
+use crate::call::call;
+use crate::client::Client;
+use crate::common::{of, status};
+use crate::link::Link;
+use crate::open_adapter::OpenAdapter;
+use crate::request::{Request, end};
 
-pub(super) const CHECKS: &[Check] = &[
+pub(crate) const CHECKS: &[Check] = &[
     of(
         "CQ-006.null",
         "asks a completion queue for its affinity, with a null pointer for one half or both",

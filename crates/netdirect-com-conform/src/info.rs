@@ -2,19 +2,19 @@
 
 use conform_report::{Pass, Step, Verdict, ensure};
 use netdirect::{Status, VERSION_1, VERSION_2};
+use netdirect_com::abi::AdapterInfo;
 use netdirect_conform::{Check, Unopened};
 
-use super::client::Client;
-use super::common::{of, status};
-use super::query::Query;
-use crate::abi::AdapterInfo;
-use crate::import::pointer::call;
+use crate::call::call;
+use crate::client::Client;
+use crate::common::{of, status};
+use crate::query::Query;
 
 /// The length of `ND2_ADAPTER_INFO` in octets.
 #[expect(clippy::cast_possible_truncation, reason = "a small structure")]
 const EXACT: u32 = size_of::<AdapterInfo>() as u32;
 
-pub(super) const CHECKS: &[Check] = &[
+pub(crate) const CHECKS: &[Check] = &[
     of(
         "ADPT-010.small",
         "asks for the adapter's limits with a buffer that is much too small, and with one that lacks an octet",

@@ -2,17 +2,18 @@
 
 use conform_report::{Pass, Step, Verdict, ensure, fail};
 use netdirect::{Buffer, MrFlags, Status};
+use netdirect_com::abi::{Handle, MemoryRegionTable, WAKE_EVENT_BIT};
+use netdirect_com::handle::{EventRef, PortRef, wait};
+use netdirect_com::import::Pointer;
 use netdirect_conform::{Check, Unopened};
 
-use super::client::Client;
-use super::common::{of, status};
-use super::open_adapter::OpenAdapter;
-use super::request::{Request, end};
-use crate::abi::{Handle, MemoryRegionTable, WAKE_EVENT_BIT};
-use crate::handle::{EventRef, PortRef, wait};
-use crate::import::pointer::{Pointer, call};
+use crate::call::call;
+use crate::client::Client;
+use crate::common::{of, status};
+use crate::open_adapter::OpenAdapter;
+use crate::request::{Request, end};
 
-pub(super) const CHECKS: &[Check] = &[
+pub(crate) const CHECKS: &[Check] = &[
     of(
         "TST-005.unused",
         "asks each object with requests for the result of an OVERLAPPED of zeros that was never used",
@@ -112,7 +113,8 @@ const KEY: usize = 0x1234;
 fn port(near: &OpenAdapter) -> Step<PortRef> {
     let port = PortRef::create();
     near.step("tie the file to a port");
-    let is = near.file.associate(port.handle(), KEY);
+    // SAFETY: `port` keeps its handle open.
+    let is = unsafe { near.file.associate(port.handle(), KEY) };
     status("the file's association with a port", Status::SUCCESS, is)?;
     Ok(port)
 }

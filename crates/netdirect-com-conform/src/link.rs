@@ -4,28 +4,29 @@ use std::ptr;
 
 use conform_report::{Step, ensure};
 use netdirect::{Buffer, MrFlags, Status};
-
-use super::common::status;
-use super::open_adapter::OpenAdapter;
-use super::request::{Request, end};
-use crate::abi::{
+use netdirect_com::abi::{
     CompletionQueueTable, CompletionResult, ConnectorTable, ListenerTable, MemoryRegionTable,
     QueuePairTable, Sge,
 };
-use crate::import::pointer::{Pointer, call};
-use crate::sockaddr::{self, V6};
+use netdirect_com::import::Pointer;
+use netdirect_com::sockaddr::{self, V6};
+
+use crate::call::call;
+use crate::common::status;
+use crate::open_adapter::OpenAdapter;
+use crate::request::{Request, end};
 
 /// One end of a connection. Objects are given back before the memory that they use.
-pub(super) struct End {
-    pub(super) connector: Pointer<ConnectorTable>,
-    pub(super) qp: Pointer<QueuePairTable>,
-    pub(super) region: Pointer<MemoryRegionTable>,
+pub(crate) struct End {
+    pub(crate) connector: Pointer<ConnectorTable>,
+    pub(crate) qp: Pointer<QueuePairTable>,
+    pub(crate) region: Pointer<MemoryRegionTable>,
     queue: Pointer<CompletionQueueTable>,
-    pub(super) buffer: Buffer,
+    pub(crate) buffer: Buffer,
 }
 
 impl End {
-    pub(super) fn of(near: &OpenAdapter) -> Step<Self> {
+    pub(crate) fn of(near: &OpenAdapter) -> Step<Self> {
         let queue = near.completion_queue()?;
         let end = Self {
             connector: near.connector()?,
@@ -48,7 +49,7 @@ impl End {
     }
 
     /// All of the buffer.
-    pub(super) fn sge(&self) -> Sge {
+    pub(crate) fn sge(&self) -> Sge {
         Sge {
             buffer: self.buffer.as_ptr().cast(),
             buffer_length: 64,
@@ -56,7 +57,7 @@ impl End {
         }
     }
 
-    pub(super) fn receive(&self, near: &OpenAdapter, context: usize) -> Step {
+    pub(crate) fn receive(&self, near: &OpenAdapter, context: usize) -> Step {
         near.step("Receive");
         let (sge, context) = (self.empty(), ptr::without_provenance_mut(context));
         let is = call!(&self.qp, receive(context, &raw const sge, 1));
@@ -64,7 +65,7 @@ impl End {
     }
 
     /// Sends no octets.
-    pub(super) fn send(&self, near: &OpenAdapter, context: usize) -> Step {
+    pub(crate) fn send(&self, near: &OpenAdapter, context: usize) -> Step {
         near.step("Send");
         let (sge, context) = (self.empty(), ptr::without_provenance_mut(context));
         let is = call!(&self.qp, send(context, &raw const sge, 1, 0));
@@ -79,7 +80,7 @@ impl End {
     }
 
     /// Checks that the next result is this request's, and a success.
-    pub(super) fn succeeds(&self, near: &OpenAdapter, context: usize) -> Step {
+    pub(crate) fn succeeds(&self, near: &OpenAdapter, context: usize) -> Step {
         near.step(format!("the result of request {context}"));
         let result = self.result()?;
         let seen = (result.request_context.addr(), result.status);
@@ -111,17 +112,17 @@ impl End {
 }
 
 /// A connection that one end has requested and the other has received.
-pub(super) struct Offer {
+pub(crate) struct Offer {
     connect: Request,
     connected: Status,
-    pub(super) active: End,
-    pub(super) passive: End,
+    pub(crate) active: End,
+    pub(crate) passive: End,
     _listener: Pointer<ListenerTable>,
 }
 
 impl Offer {
     /// Makes an offer with these octets as private data.
-    pub(super) fn of(near: &OpenAdapter, data: &[u8]) -> Step<Self> {
+    pub(crate) fn of(near: &OpenAdapter, data: &[u8]) -> Step<Self> {
         near.needs_connections()?;
         let (active, passive) = (End::of(near)?, End::of(near)?);
         let listener = near.listener()?;
@@ -176,7 +177,7 @@ impl Offer {
 }
 
 /// Binds a connector to the adapter's address.
-pub(super) fn bind(near: &OpenAdapter, connector: &Pointer<ConnectorTable>) -> Step {
+pub(crate) fn bind(near: &OpenAdapter, connector: &Pointer<ConnectorTable>) -> Step {
     let (octets, len) = sockaddr::raw(near.client.address);
     near.step("Bind");
     let is = call!(connector, bind(octets.as_ptr().cast(), len));
@@ -184,14 +185,14 @@ pub(super) fn bind(near: &OpenAdapter, connector: &Pointer<ConnectorTable>) -> S
 }
 
 /// Two connected ends.
-pub(super) struct Link {
-    pub(super) active: End,
-    pub(super) passive: End,
+pub(crate) struct Link {
+    pub(crate) active: End,
+    pub(crate) passive: End,
     _listener: Pointer<ListenerTable>,
 }
 
 impl Link {
-    pub(super) fn of(near: &OpenAdapter) -> Step<Self> {
+    pub(crate) fn of(near: &OpenAdapter) -> Step<Self> {
         let Offer {
             mut connect,
             connected,
@@ -224,7 +225,7 @@ impl Link {
     }
 
     /// Releases the active connector while its NotifyDisconnect is in flight. Returns the result of Release.
-    pub(super) fn release_busy_connector(self, near: &OpenAdapter) -> Step<u32> {
+    pub(crate) fn release_busy_connector(self, near: &OpenAdapter) -> Step<u32> {
         let connector = self.active.connector;
         near.step("NotifyDisconnect");
         let mut request = Request::new();

@@ -6,13 +6,13 @@ use conform_report::{Pass, Verdict, ensure};
 use netdirect::{OpFlags, Status};
 use netdirect_conform::{Check, Unopened};
 
-use super::client::Client;
-use super::common::{of, status};
-use super::link::Link;
-use super::open_adapter::OpenAdapter;
-use crate::import::pointer::call;
+use crate::call::call;
+use crate::client::Client;
+use crate::common::{of, status};
+use crate::link::Link;
+use crate::open_adapter::OpenAdapter;
 
-pub(super) const CHECKS: &[Check] = &[of(
+pub(crate) const CHECKS: &[Check] = &[of(
     "MW-013.token",
     "makes a window by its identifier, and has the peer write with the token that version 2 gives it",
     write_through,

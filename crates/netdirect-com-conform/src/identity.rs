@@ -4,22 +4,23 @@ use std::ptr;
 
 use conform_report::{Pass, Step, Verdict, ensure};
 use netdirect::Status;
-use netdirect_conform::{Check, Unopened};
-
-use super::client::Client;
-use super::common::{of, status};
-use super::link::Link;
-use super::open_adapter::OpenAdapter;
-use crate::abi::{
+use netdirect_com::abi::{
     Guid, IID_IUNKNOWN, IID_ND2_ADAPTER, IID_ND2_OVERLAPPED, IID_ND2_PROVIDER, OverlappedTable,
     This, UnknownTable,
 };
-use crate::import::pointer::{Pointer, call};
+use netdirect_com::import::Pointer;
+use netdirect_conform::{Check, Unopened};
+
+use crate::call::call;
+use crate::client::Client;
+use crate::common::{of, status};
+use crate::link::Link;
+use crate::open_adapter::OpenAdapter;
 
 /// An identifier that no object has.
 const NOBODY: Guid = Guid::new(0x7E5C_AE11, 0x3B0D, 0x4D57, 0x9F1A_6C20_83E4_D5B6);
 
-pub(super) const CHECKS: &[Check] = &[
+pub(crate) const CHECKS: &[Check] = &[
     of(
         "GEN-001.references",
         "takes a second reference to an object of each kind, and gives it back: the object is still there",
@@ -103,7 +104,7 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// The status of QueryInterface, and the pointer that it leaves. Before the call the pointer is not null.
-pub(super) fn asked<T>(object: &Pointer<T>, iid: Guid) -> (Status, This) {
+pub(crate) fn asked<T>(object: &Pointer<T>, iid: Guid) -> (Status, This) {
     object.ask(iid, ptr::without_provenance_mut(8))
 }
 

@@ -6,16 +6,16 @@ use std::ptr;
 use conform_report::{Step, ensure};
 use netdirect::Status;
 
-use super::client::Client;
-use super::common::status;
+use crate::client::Client;
+use crate::common::status;
 
 /// The value of the words of a buffer before the call.
 const FILLED: u64 = 0xA5A5_A5A5_A5A5_A5A5;
 /// More octets than any query here needs.
-pub(super) const PLENTY: u32 = 16 * 1024;
+pub(crate) const PLENTY: u32 = 16 * 1024;
 
 /// A buffer with its size in a variable.
-pub(super) struct QueryBuffer {
+pub(crate) struct QueryBuffer {
     words: Vec<u64>,
     before: Vec<u64>,
     size: u32,
@@ -42,17 +42,17 @@ impl QueryBuffer {
     }
 
     /// The size that the method has left.
-    pub(super) fn size(&self) -> u32 {
+    pub(crate) fn size(&self) -> u32 {
         self.size
     }
 
     /// The address of the buffer.
-    pub(super) fn start(&self) -> usize {
+    pub(crate) fn start(&self) -> usize {
         self.words.as_ptr().addr()
     }
 
     /// The octets that the method has left.
-    pub(super) fn octets(&self) -> Vec<u8> {
+    pub(crate) fn octets(&self) -> Vec<u8> {
         self.words
             .iter()
             .flat_map(|word| word.to_ne_bytes())
@@ -60,7 +60,7 @@ impl QueryBuffer {
     }
 
     /// Returns true if the octets from this one on are unchanged.
-    pub(super) fn is_untouched_from(&self, octet: u32) -> bool {
+    pub(crate) fn is_untouched_from(&self, octet: u32) -> bool {
         let before: Vec<u8> = self
             .before
             .iter()
@@ -71,17 +71,17 @@ impl QueryBuffer {
 }
 
 /// A method that fills a buffer.
-pub(super) struct Query<'a> {
-    pub(super) client: &'a Client,
-    pub(super) name: &'static str,
+pub(crate) struct Query<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) name: &'static str,
     /// The input to the method in the first word of the buffer.
-    pub(super) head: Option<u32>,
-    pub(super) call: &'a dyn Fn(*mut c_void, *mut u32) -> Status,
+    pub(crate) head: Option<u32>,
+    pub(crate) call: &'a dyn Fn(*mut c_void, *mut u32) -> Status,
 }
 
 impl Query<'_> {
     /// Calls the method with a buffer of `size` octets.
-    pub(super) fn with(&self, size: u32) -> (Status, QueryBuffer) {
+    pub(crate) fn with(&self, size: u32) -> (Status, QueryBuffer) {
         self.client
             .step(format!("{} with {size} octets", self.name));
         let mut room = QueryBuffer::new(size, self.head);
@@ -90,7 +90,7 @@ impl Query<'_> {
     }
 
     /// Checks that a buffer of `size` octets is enough, and that all of it is used.
-    pub(super) fn exactly(&self, size: u32) -> Step<QueryBuffer> {
+    pub(crate) fn exactly(&self, size: u32) -> Step<QueryBuffer> {
         let (is, room) = self.with(size);
         let name = self.name;
         let what = format!("{name} with the {size} octets that it needs");
@@ -104,7 +104,7 @@ impl Query<'_> {
     }
 
     /// Checks that a buffer that is too small, by much or by one octet, is not written to (GEN-016).
-    pub(super) fn too_small(&self, tiny: u32) -> Step {
+    pub(crate) fn too_small(&self, tiny: u32) -> Step {
         let needed = self.refused(tiny)?;
         let again = self.refused(needed - 1)?;
         let name = self.name;
@@ -135,7 +135,7 @@ impl Query<'_> {
     }
 
     /// Checks that the method reports the size that it needs if there is no buffer.
-    pub(super) fn none(&self) -> Step {
+    pub(crate) fn none(&self) -> Step {
         self.client.step(format!("{} without a buffer", self.name));
         let mut size = 0;
         let is = (self.call)(ptr::null_mut(), &raw mut size);
@@ -150,7 +150,7 @@ impl Query<'_> {
     }
 
     /// Checks that the method reports the size that it has used if there is more room, and uses no more.
-    pub(super) fn large(&self) -> Step<QueryBuffer> {
+    pub(crate) fn large(&self) -> Step<QueryBuffer> {
         let (is, room) = self.with(PLENTY);
         let what = format!("{} with {PLENTY} octets", self.name);
         status(&what, Status::SUCCESS, is)?;

@@ -4,14 +4,14 @@ use std::thread;
 
 use conform_report::{Pass, Step, Stop, Verdict, ensure};
 use netdirect::Status;
+use netdirect_com::abi::IID_ND2_PROVIDER;
 use netdirect_conform::Check;
 
-use super::client::Client;
-use super::common::{of, status};
-use super::identity::asked;
-use crate::abi::IID_ND2_PROVIDER;
+use crate::client::Client;
+use crate::common::{of, status};
+use crate::identity::asked;
 
-pub(super) const CHECKS: &[Check] = &[
+pub(crate) const CHECKS: &[Check] = &[
     of(
         "DLL-001.exported",
         "looks for DllGetClassObject among the library's names",
@@ -59,7 +59,7 @@ fn itself(client: &Client) -> Verdict {
     client.step("QueryInterface for IND2Provider");
     let (is, found) = asked(&provider, IID_ND2_PROVIDER);
     status("QueryInterface for IND2Provider", Status::SUCCESS, is)?;
-    let found = client.made::<crate::abi::ProviderTable>("QueryInterface", is, found)?;
+    let found = client.made::<netdirect_com::abi::ProviderTable>("QueryInterface", is, found)?;
     ensure(
         found.this() == provider.this(),
         "the object of DllGetClassObject to be its own IND2Provider",

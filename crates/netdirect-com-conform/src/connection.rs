@@ -5,19 +5,19 @@ use std::ptr;
 
 use conform_report::{Pass, Step, Verdict, ensure};
 use netdirect::Status;
+use netdirect_com::sockaddr;
 use netdirect_conform::{Check, Unopened};
 
-use super::client::Client;
-use super::common::{of, status};
-use super::link::{End, Offer, bind};
-use super::memory::nowhere;
-use super::open_adapter::OpenAdapter;
-use super::query::Query;
-use super::request::{Request, end};
-use crate::import::pointer::call;
-use crate::sockaddr;
+use crate::call::call;
+use crate::client::Client;
+use crate::common::{of, status};
+use crate::link::{End, Offer, bind};
+use crate::memory::nowhere;
+use crate::open_adapter::OpenAdapter;
+use crate::query::Query;
+use crate::request::{Request, end};
 
-pub(super) const CHECKS: &[Check] = &[
+pub(crate) const CHECKS: &[Check] = &[
     of(
         "CONN-025.unreadable",
         "connects with private data at an address that cannot be read",

@@ -5,7 +5,7 @@ use netdirect::Status;
 use netdirect_conform::{Check, Interface, Unopened};
 
 /// Makes a check of the COM interface.
-pub(super) const fn of(
+pub(crate) const fn of(
     name: &'static str,
     title: &'static str,
     run: fn(Unopened) -> Verdict,
@@ -14,7 +14,7 @@ pub(super) const fn of(
 }
 
 /// Checks that a call has this status.
-pub(super) fn status(what: &str, wanted: Status, is: Status) -> Step {
+pub(crate) fn status(what: &str, wanted: Status, is: Status) -> Step {
     ensure(
         is == wanted,
         format!("{wanted} from {what}"),

@@ -4,22 +4,22 @@ use std::ptr;
 
 use conform_report::{Step, Stop, ensure};
 use netdirect::{AdapterFlags, Status, VERSION_2};
-
-use super::client::Client;
-use super::common::status;
-use crate::abi::{
+use netdirect_com::abi::{
     AdapterInfo, AdapterTable, CompletionQueueTable, ConnectorTable, Guid, Handle,
     IID_ND2_COMPLETION_QUEUE, IID_ND2_CONNECTOR, IID_ND2_LISTENER, IID_ND2_MEMORY_REGION,
     IID_ND2_MEMORY_WINDOW, IID_ND2_QUEUE_PAIR, IID_ND2_SHARED_RECEIVE_QUEUE, ListenerTable,
     MemoryRegionTable, MemoryWindowTable, OverlappedTable, QueuePairTable, SharedReceiveQueueTable,
     This, UnknownTable,
 };
-use crate::import::file::OwnedHandle;
-use crate::import::pointer::{Pointer, call};
+use netdirect_com::import::{OwnedHandle, Pointer};
+
+use crate::call::call;
+use crate::client::Client;
+use crate::common::status;
 
 /// The objects that an adapter makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ObjectKind {
+pub(crate) enum ObjectKind {
     CompletionQueue,
     MemoryRegion,
     MemoryWindow,
@@ -30,7 +30,7 @@ pub(super) enum ObjectKind {
 }
 
 impl ObjectKind {
-    pub(super) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::CompletionQueue,
         Self::MemoryRegion,
         Self::MemoryWindow,
@@ -41,7 +41,7 @@ impl ObjectKind {
     ];
 
     /// The name of the object, in words.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::CompletionQueue => "a completion queue",
             Self::MemoryRegion => "a memory region",
@@ -54,7 +54,7 @@ impl ObjectKind {
     }
 
     /// The method that makes it.
-    pub(super) fn method(self) -> &'static str {
+    pub(crate) fn method(self) -> &'static str {
         match self {
             Self::CompletionQueue => "CreateCompletionQueue",
             Self::MemoryRegion => "CreateMemoryRegion",
@@ -67,7 +67,7 @@ impl ObjectKind {
     }
 
     /// The interface that ND2's page for the method names.
-    pub(super) fn iid(self) -> Guid {
+    pub(crate) fn iid(self) -> Guid {
         match self {
             Self::CompletionQueue => IID_ND2_COMPLETION_QUEUE,
             Self::MemoryRegion => IID_ND2_MEMORY_REGION,
@@ -80,17 +80,17 @@ impl ObjectKind {
     }
 
     /// Returns true if the object has overlapped requests, and so the interface `IND2Overlapped`.
-    pub(super) fn is_overlapped(self) -> bool {
+    pub(crate) fn is_overlapped(self) -> bool {
         !matches!(self, Self::MemoryWindow | Self::QueuePair)
     }
 }
 
 /// An open adapter with an overlapped file. The fields are given back in their order.
-pub(super) struct OpenAdapter {
-    pub(super) adapter: Pointer<AdapterTable>,
-    pub(super) file: OwnedHandle,
-    pub(super) info: AdapterInfo,
-    pub(super) client: Client,
+pub(crate) struct OpenAdapter {
+    pub(crate) adapter: Pointer<AdapterTable>,
+    pub(crate) file: OwnedHandle,
+    pub(crate) info: AdapterInfo,
+    pub(crate) client: Client,
 }
 
 /// The depth of a completion queue of a check.
@@ -98,7 +98,7 @@ const DEPTH: u32 = 16;
 
 impl OpenAdapter {
     /// Opens the adapter. Its provider is given back.
-    pub(super) fn of(client: Client) -> Step<Self> {
+    pub(crate) fn of(client: Client) -> Step<Self> {
         let provider = client.provider()?;
         let adapter = client.adapter(&provider)?;
         drop(provider);
@@ -118,12 +118,12 @@ impl OpenAdapter {
         })
     }
 
-    pub(super) fn step(&self, what: impl Into<String>) {
+    pub(crate) fn step(&self, what: impl Into<String>) {
         self.client.step(what);
     }
 
     /// Skips the check unless the adapter can connect to itself.
-    pub(super) fn needs_connections(&self) -> Step {
+    pub(crate) fn needs_connections(&self) -> Step {
         let flags = AdapterFlags::from_bits_retain(self.info.adapter_flags);
         if flags.contains(AdapterFlags::LOOPBACK_CONNECTIONS_SUPPORTED) {
             return Ok(());
@@ -133,12 +133,12 @@ impl OpenAdapter {
     }
 
     /// Returns true if the adapter can make objects of this kind at all.
-    pub(super) fn has(&self, kind: ObjectKind) -> bool {
+    pub(crate) fn has(&self, kind: ObjectKind) -> bool {
         kind != ObjectKind::SharedReceiveQueue || self.info.max_shared_receive_queue_depth > 0
     }
 
     /// The kinds of objects that the adapter can make.
-    pub(super) fn kinds(&self) -> impl Iterator<Item = ObjectKind> + use<> {
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = ObjectKind> + use<> {
         let without =
             (!self.has(ObjectKind::SharedReceiveQueue)).then_some(ObjectKind::SharedReceiveQueue);
         let all = ObjectKind::ALL.into_iter();
@@ -146,7 +146,7 @@ impl OpenAdapter {
     }
 
     /// Calls the method that makes such an object. `object` gets the pointer that the method leaves.
-    pub(super) fn create(&self, kind: ObjectKind, iid: Guid, object: &mut This) -> Step<Status> {
+    pub(crate) fn create(&self, kind: ObjectKind, iid: Guid, object: &mut This) -> Step<Status> {
         self.create_on(kind, iid, self.file.handle(), object)
     }
 
@@ -196,29 +196,29 @@ impl OpenAdapter {
     }
 
     /// Makes an object of any kind, for `IUnknown`'s methods.
-    pub(super) fn any(&self, kind: ObjectKind) -> Step<Pointer<UnknownTable>> {
+    pub(crate) fn any(&self, kind: ObjectKind) -> Step<Pointer<UnknownTable>> {
         self.make(kind)
     }
 
     /// Makes an object with overlapped requests, for their methods.
-    pub(super) fn overlapped(&self, kind: ObjectKind) -> Step<Pointer<OverlappedTable>> {
+    pub(crate) fn overlapped(&self, kind: ObjectKind) -> Step<Pointer<OverlappedTable>> {
         self.make(kind)
     }
 
-    pub(super) fn completion_queue(&self) -> Step<Pointer<CompletionQueueTable>> {
+    pub(crate) fn completion_queue(&self) -> Step<Pointer<CompletionQueueTable>> {
         self.make(ObjectKind::CompletionQueue)
     }
 
-    pub(super) fn region(&self) -> Step<Pointer<MemoryRegionTable>> {
+    pub(crate) fn region(&self) -> Step<Pointer<MemoryRegionTable>> {
         self.make(ObjectKind::MemoryRegion)
     }
 
-    pub(super) fn window(&self) -> Step<Pointer<MemoryWindowTable>> {
+    pub(crate) fn window(&self) -> Step<Pointer<MemoryWindowTable>> {
         self.make(ObjectKind::MemoryWindow)
     }
 
     /// A shared receive queue, if the adapter has some.
-    pub(super) fn shared_receive_queue(&self) -> Step<Pointer<SharedReceiveQueueTable>> {
+    pub(crate) fn shared_receive_queue(&self) -> Step<Pointer<SharedReceiveQueueTable>> {
         if self.has(ObjectKind::SharedReceiveQueue) {
             return self.make(ObjectKind::SharedReceiveQueue);
         }
@@ -226,16 +226,16 @@ impl OpenAdapter {
         Err(Stop::Skip(why.to_owned()))
     }
 
-    pub(super) fn connector(&self) -> Step<Pointer<ConnectorTable>> {
+    pub(crate) fn connector(&self) -> Step<Pointer<ConnectorTable>> {
         self.make(ObjectKind::Connector)
     }
 
-    pub(super) fn listener(&self) -> Step<Pointer<ListenerTable>> {
+    pub(crate) fn listener(&self) -> Step<Pointer<ListenerTable>> {
         self.make(ObjectKind::Listener)
     }
 
     /// A queue pair whose results go to this queue.
-    pub(super) fn queue_pair(
+    pub(crate) fn queue_pair(
         &self,
         queue: &Pointer<CompletionQueueTable>,
     ) -> Step<Pointer<QueuePairTable>> {
@@ -261,7 +261,7 @@ impl OpenAdapter {
     }
 
     /// Checks that an object that uses a file is not made with this handle, which does not come from CreateOverlappedFile.
-    pub(super) fn refuses_file(&self, kind: ObjectKind, file: Handle) -> Step {
+    pub(crate) fn refuses_file(&self, kind: ObjectKind, file: Handle) -> Step {
         let mut object = ptr::without_provenance_mut(8);
         let is = self.create_on(kind, kind.iid(), file, &mut object)?;
         let what = format!("{} with a handle that is no file", kind.method());
@@ -271,7 +271,7 @@ impl OpenAdapter {
 }
 
 /// Makes a handle by CreateOverlappedFile.
-pub(super) fn file(client: &Client, adapter: &Pointer<AdapterTable>) -> Step<OwnedHandle> {
+pub(crate) fn file(client: &Client, adapter: &Pointer<AdapterTable>) -> Step<OwnedHandle> {
     client.step("CreateOverlappedFile");
     let mut file: Handle = ptr::null_mut();
     let is = call!(adapter, create_overlapped_file(&raw mut file));
@@ -281,5 +281,6 @@ pub(super) fn file(client: &Client, adapter: &Pointer<AdapterTable>) -> Step<Own
         "a file from CreateOverlappedFile",
         "a null handle",
     )?;
-    Ok(OwnedHandle::new(file))
+    // SAFETY: the library has just made the file, and nothing else holds its handle.
+    Ok(unsafe { OwnedHandle::new(file) })
 }

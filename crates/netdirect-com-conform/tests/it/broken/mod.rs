@@ -15,7 +15,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use conform_report::{Pass, Stop, Verdict};
-use netdirect_com::checks;
 use netdirect_com::import::{Linked, linked};
 use netdirect_conform::{
     Check, End, Ends, Interface, Limits, Profile, Steps, Unopened, Work, rows,
@@ -118,7 +117,7 @@ fn failures<'c>(how: fn(&mut Broken), checks: impl Iterator<Item = &'c Check>) -
 fn verify(meets: impl Fn(usize, &Line, usize, &Check) -> bool) {
     let mut wrong = String::new();
     for (at, line) in lines().enumerate() {
-        let met = checks::all().enumerate();
+        let met = netdirect_com_conform::all().enumerate();
         let met = met.filter(|(index, check)| meets(at, line, *index, check));
         let failed = failures(line.how, met.map(|(_, check)| check));
         if failed != line.fails {
@@ -130,7 +129,7 @@ fn verify(meets: impl Fn(usize, &Line, usize, &Check) -> bool) {
 
 #[test]
 fn softnds_own_library_passes_every_check_of_the_border() {
-    assert_eq!(failures(|_| {}, checks::all()), [""; 0]);
+    assert_eq!(failures(|_| {}, netdirect_com_conform::all()), [""; 0]);
 }
 
 /// Each library is run with the checks that have to fail, and a part of the others, so that each of these is run with several libraries.
@@ -151,11 +150,11 @@ fn a_library_that_breaks_a_rule_fails_no_other_check() {
 #[test]
 fn each_check_of_the_border_has_a_library_that_fails_it() {
     let fails: HashSet<_> = lines().flat_map(|line| line.fails).copied().collect();
-    let lacking = checks::all().filter(|check| !fails.contains(check.name));
+    let lacking = netdirect_com_conform::all().filter(|check| !fails.contains(check.name));
     let lacking: Vec<_> = lacking.map(|check| check.name).collect();
     assert!(lacking.is_empty(), "{lacking:?}");
     let mut names = HashSet::new();
-    for check in checks::all() {
+    for check in netdirect_com_conform::all() {
         assert!(names.insert(check.name), "{} twice", check.name);
         assert_eq!(check.interface, Interface::Border, "{}", check.name);
         assert!(!check.title.ends_with('.'), "{}", check.name);

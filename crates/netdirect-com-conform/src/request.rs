@@ -6,23 +6,22 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use netdirect::Status;
-
-use crate::abi::{Handle, Overlapped};
+use netdirect_com::abi::{Handle, Overlapped};
 
 /// The OVERLAPPED of one request. The library may use it until the request has ended; if it never ends, the OVERLAPPED is leaked.
-pub(super) struct Request {
+pub(crate) struct Request {
     overlapped: ManuallyDrop<Box<UnsafeCell<Overlapped>>>,
     is_in_flight: bool,
 }
 
 impl Request {
     /// An OVERLAPPED of a careless program: `Internal` has any value (TST-006).
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with_event(ptr::null_mut())
     }
 
     /// An OVERLAPPED with this event in `hEvent`.
-    pub(super) fn with_event(event: Handle) -> Self {
+    pub(crate) fn with_event(event: Handle) -> Self {
         Self::of(Overlapped {
             internal: 0x5A5A_5A5A,
             internal_high: 7,
@@ -33,7 +32,7 @@ impl Request {
     }
 
     /// An OVERLAPPED of a careful program.
-    pub(super) fn zeroed() -> Self {
+    pub(crate) fn zeroed() -> Self {
         Self::of(Overlapped {
             internal: 0,
             internal_high: 0,
@@ -51,25 +50,25 @@ impl Request {
     }
 
     /// The pointer to pass to the call that makes the request.
-    pub(super) fn pointer(&mut self) -> *mut Overlapped {
+    pub(crate) fn pointer(&mut self) -> *mut Overlapped {
         self.is_in_flight = true;
         self.overlapped.get()
     }
 
     /// The call has not started a request.
-    pub(super) fn is_free(&mut self) {
+    pub(crate) fn is_free(&mut self) {
         self.is_in_flight = false;
     }
 
     /// `Internal`.
-    pub(super) fn internal(&self) -> usize {
+    pub(crate) fn internal(&self) -> usize {
         let internal = self.overlapped.get().cast::<AtomicUsize>();
         // SAFETY: `internal` is the first field; this value keeps the structure, and the library writes the field as a whole.
         unsafe { &*internal }.load(Ordering::Acquire)
     }
 
     /// The final status of the request, which was started with the status `started`. `ask` calls GetOverlappedResult, and waits.
-    pub(super) fn end(
+    pub(crate) fn end(
         &mut self,
         started: Status,
         ask: impl FnOnce(*mut Overlapped) -> Status,
@@ -97,9 +96,9 @@ macro_rules! end {
     ($request:expr, $object:expr, $started:expr) => {{
         let started = $started;
         $request.end(started, |pointer| {
-            $crate::import::pointer::call!($object, overlapped.get_overlapped_result(pointer, 1))
+            $crate::call::call!($object, overlapped.get_overlapped_result(pointer, 1))
         })
     }};
 }
 
-pub(super) use end;
+pub(crate) use end;

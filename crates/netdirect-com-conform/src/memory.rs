@@ -7,13 +7,13 @@ use conform_report::{Pass, Verdict};
 use netdirect::{MrFlags, Status};
 use netdirect_conform::{Check, Unopened};
 
-use super::client::Client;
-use super::common::{of, status};
-use super::open_adapter::OpenAdapter;
-use super::request::{Request, end};
-use crate::import::pointer::call;
+use crate::call::call;
+use crate::client::Client;
+use crate::common::{of, status};
+use crate::open_adapter::OpenAdapter;
+use crate::request::{Request, end};
 
-pub(super) const CHECKS: &[Check] = &[
+pub(crate) const CHECKS: &[Check] = &[
     of(
         "MR-009.unreadable",
         "registers memory that the process does not have",
@@ -27,7 +27,7 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// An address at which no process has memory: systems keep the first pages free, so that null pointers are found.
-pub(super) fn nowhere() -> *const c_void {
+pub(crate) fn nowhere() -> *const c_void {
     ptr::without_provenance(4096)
 }
 

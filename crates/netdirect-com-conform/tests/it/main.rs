@@ -1,0 +1,7 @@
+//! The checks against softnd's library, and against libraries that break one rule each.
+#![cfg(unix)]
+
+mod broken;
+#[allow(dead_code, reason = "the tests of netdirect-com use the rest")]
+#[path = "../../../netdirect-com/tests/it/client.rs"]
+mod client;
