@@ -11,9 +11,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use nd::cores::Watch;
-use nd::device::Device;
-use nd::process;
+use nd_perf::cores::Watch;
+use nd_perf::device::Device;
+use nd_perf::process;
 use softnd_benches::compare::congestion::{self, Chosen};
 use softnd_benches::compare::nd::Nd;
 use softnd_benches::compare::page::{Findings, PagePart, Round};

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use nd::cores::Watch;
+use nd_perf::cores::Watch;
 use softnd_benches::compare::Failure;
 use softnd_benches::compare::nd::program_beside_this;
 use softnd_benches::promises::measurer::{Measurer, Pace};
@@ -86,7 +86,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let measurer = arguments.measurer()?;
     measurer.check()?;
-    let machine = nd::machine::summary();
+    let machine = nd_perf::machine::summary();
     let mut rows = rows::rows();
     rows.retain(|row| questions.contains(&row.question));
     let runs = arguments.runs.get();

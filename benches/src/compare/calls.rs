@@ -9,9 +9,9 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
-use ::nd::process;
 use iwarp::ddp::{TaggedHeader, UntaggedHeader};
 use iwarp::mpa::fpdu;
+use nd_perf::process;
 use socket2::SockRef;
 
 use super::Failure;

@@ -46,7 +46,7 @@ impl Chosen {
         std::thread::spawn(move || {
             if let Some(signal) = signals.forever().next() {
                 restore(&path, &before);
-                nd::signals::end_by(signal);
+                nd_base::signals::end_by(signal);
             }
         });
         Ok(chosen)

@@ -11,7 +11,7 @@ pub fn describe(version: &str, packages: &[(&'static str, &str)]) -> Vec<(&'stat
     let others = packages
         .iter()
         .filter_map(|(name, file)| Some((*name, package(file)?)));
-    nd::machine::describe()
+    nd_perf::machine::describe()
         .into_iter()
         .chain(softnd)
         .chain(others)

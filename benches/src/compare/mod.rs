@@ -37,8 +37,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-impl From<::nd::process::ProgramFailure> for Failure {
-    fn from(failure: ::nd::process::ProgramFailure) -> Self {
+impl From<nd_perf::process::ProgramFailure> for Failure {
+    fn from(failure: nd_perf::process::ProgramFailure) -> Self {
         Self(failure.to_string())
     }
 }

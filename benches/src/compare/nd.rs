@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use ::nd::process;
+use nd_perf::process;
 use serde_json::Value;
 
 use super::{Failure, Times};

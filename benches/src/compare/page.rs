@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ::nd::cores::Watch;
+use nd_perf::cores::Watch;
 
 use super::Failure;
 use super::calls::{CLASSES, Histogram, Traffic};

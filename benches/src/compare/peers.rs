@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use ::nd::process::{self, on_core};
+use nd_perf::process::{self, on_core};
 
 use super::{Failure, Times};
 

@@ -1,6 +1,6 @@
 //! The comparison as drawings: half round trips and rates of all programs over the size of messages.
 
-use ::nd::plot::{self, Colour, Curve, Marker, Panel, Points, SIZES, Stroke};
+use nd_perf::plot::{self, Colour, Curve, Marker, Panel, Points, SIZES, Stroke};
 
 use super::page::Findings;
 use super::turns::{

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use ::nd::device::{DeviceTest, Program};
-use ::nd::process::{self, on_core};
+use nd_perf::device::{DeviceTest, Program};
+use nd_perf::process::{self, on_core};
 
 use super::nd::Nd;
 use super::peers::Pace;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ::nd::cores::{self, Watch};
-use ::nd::device::{Device, DeviceTest, DeviceTurn, Program};
+use nd_perf::cores::{self, Watch};
+use nd_perf::device::{Device, DeviceTest, DeviceTurn, Program};
 
 use super::nd::{Nd, Row};
 use super::peers::{Fabric, FabricOver, Pace, Ucx};

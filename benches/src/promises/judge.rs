@@ -1,6 +1,6 @@
 //! The requirement of a row, and the judgement whether it holds.
 
-use nd::units;
+use nd_base::units;
 
 use super::measured::{Measured, Ratio};
 

@@ -1,6 +1,6 @@
 //! A line of a table.
 
-use nd::units;
+use nd_base::units;
 
 use super::judge::{Promise, Verdict};
 use super::rows::{PromisedRow, Question};

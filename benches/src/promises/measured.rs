@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nd::cores::Watch;
+use nd_perf::cores::Watch;
 use serde::Deserialize;
 
 /// A ratio of softnd to what it is compared with, within each turn. Not a number without any.

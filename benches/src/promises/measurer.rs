@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use nd::cores::Watch;
+use nd_perf::cores::Watch;
 use serde::de::DeserializeOwned;
 
 use super::judge::{Promise, Verdict};
@@ -196,7 +196,7 @@ impl Measurer {
     #[must_use]
     pub fn turns(&self, of_rows: bool, on_device: bool) -> String {
         let Pace { turns, length, .. } = self.pace;
-        let length = nd::units::time(length);
+        let length = nd_base::units::time(length);
         let rows =
             format!("{turns} turns of {length} for each side of a comparison, over loopback");
         let device = format!(

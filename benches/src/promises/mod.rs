@@ -13,7 +13,7 @@ pub mod page;
 pub mod rows;
 
 use conform_report::table::{Align, Table};
-pub use nd::cores::Watch;
+pub use nd_perf::cores::Watch;
 
 use crate::compare::Failure;
 use line::Line;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use conform_report::page;
-use nd::cores::Watch;
+use nd_perf::cores::Watch;
 
 use super::line::Line;
 use super::rows::Question;
@@ -31,7 +31,7 @@ pub fn filled(
 ) -> Result<String, Failure> {
     let mut page = fs::read_to_string(path)
         .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
-    let processor = nd::machine::short_name();
+    let processor = nd_perf::machine::short_name();
     if variant.is_none() {
         page = changed(page, path, REMARK, |old| remarks(old, &processor, remark))?;
     }
@@ -98,8 +98,8 @@ pub fn remark(turns: &str, runs: u32, machine: &str, cores: &Watch) -> String {
     let text = format!(
         "{machine}. Measured by nd {} (profile {}) on {}, with {turns}, {runs}. {cores}",
         env!("CARGO_PKG_VERSION"),
-        nd::machine::PROFILE,
-        nd::machine::date(),
+        nd_perf::machine::PROFILE,
+        nd_perf::machine::date(),
     );
     text.trim_end().to_owned()
 }

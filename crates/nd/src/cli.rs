@@ -4,13 +4,13 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use nd_perf::perf::Perf;
+use nd_perf::perftest::PerftestArgs;
 
 use crate::cat::args::Cat;
 use crate::conform::args::Conform;
 use crate::demo::args::{DemoArgs, DemoServerArgs};
 use crate::errors::{Failure, one_line};
-use crate::perf::args::Perf;
-use crate::perftest::PerftestArgs;
 use crate::provider;
 use crate::rping::args::RpingArgs;
 use crate::run::ProgramArgs;
@@ -114,7 +114,6 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Cat(Cat),
     /// Measures latency, bandwidth and message rate, and compares them with a bare TCP socket
-    #[command(subcommand)]
     Perf(Perf),
     /// Checks whether a provider follows NetworkDirect, by what its clients see
     Conform(Conform),

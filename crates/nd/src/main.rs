@@ -1,40 +1,21 @@
 //! The command line program `nd`: shows NetworkDirect adapters, demonstrates what they do, and moves files over them.
 //!
-//! Every command is written against the `netdirect` traits; the provider behind them is picked at run time, in `provider`.
-//! The user sees each error as one line and an exit status, both made in `errors`.
-//!
 //! The modules are layers; each uses those above it in this list:
 //!
-//! - services of the system, and output for people: `errors`, `stderr`, `output`, `memory`, `interrupt`;
-//! - arguments that several commands have, and the providers: `args`, `suites`, `provider`;
-//! - connections: `session`, `admission`, `mailbox`, `peer`;
+//! - what commands share: the crate [`nd_base`], with errors, output, providers and connections; `suites`, for both suites;
 //! - the commands, each with its arguments: `info`, `demo`, `cat`, `perf`, `perftest`, `rping`, `conform`,
 //!   `wire_conform`, `run`;
 //! - the command line: `cli`.
 
 #![forbid(unsafe_code)]
 
-mod admission;
-mod args;
 mod cat;
 mod cli;
 mod conform;
 mod demo;
-mod errors;
 mod info;
-mod interrupt;
-mod mailbox;
-mod memory;
-mod output;
-mod output_file;
-mod peer;
-mod perf;
-mod perftest;
-mod provider;
 mod rping;
 mod run;
-mod session;
-mod stderr;
 mod strangers;
 mod suites;
 mod wire_conform;
@@ -43,7 +24,11 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use nd::units;
+use nd_base::{
+    admission, args, errors, interrupt, mailbox, memory, output, output_file, peer, provider,
+    session, stderr, units,
+};
+use nd_perf::{perf, perftest};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};

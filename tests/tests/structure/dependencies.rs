@@ -64,18 +64,32 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         // Of the last, that threads take no signals.
         &["netdirect", "netdirect-provider", "rdma-buffer"],
     ),
+    // What the commands of nd share. The providers are named here alone.
+    (
+        "nd-base",
+        &[
+            // Which characters a terminal may be given.
+            "conform-report",
+            "netdirect",
+            "netdirect-com",
+            "netdirect-verbs",
+            "softnd",
+        ],
+    ),
+    // Measuring knows no suite and no provider.
+    ("nd-perf", &["conform-report", "nd-base", "netdirect"]),
     (
         "nd",
         &[
             "conform-report",
             "iwarp-conform",
+            "nd-base",
+            "nd-perf",
             "netdirect",
-            "netdirect-com",
             "netdirect-com-conform",
             "netdirect-conform",
-            "netdirect-verbs",
+            // `nd run` names its libraries, and checks that there are devices.
             "softnd",
-            // `nd run` checks that there are devices.
             "softverbs",
         ],
     ),
@@ -98,7 +112,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "conform-report",
             "iwarp",
             "iwarp-mem",
-            "nd",
+            "nd-base",
+            "nd-perf",
             "netdirect",
             // How long tasks wait.
             "netdirect-async",

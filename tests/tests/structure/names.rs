@@ -30,8 +30,6 @@ const SHARED: &[(&str, &str)] = &[
     ("crates/iwarp-io", "Dialer"),
     ("crates/iwarp-io", "Listener"),
     ("crates/iwarp-io", "Wire"),
-    // Values of the command line, of which each command has its own.
-    ("crates/nd", "Switch"),
 ];
 
 /// The type that a line defines, and whether other modules see the type.

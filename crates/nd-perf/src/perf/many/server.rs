@@ -1,0 +1,221 @@
+//! The side that serves the test: it accepts.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nd_base::errors::Result;
+use nd_base::session::Endpoint;
+use netdirect::{Listener, RemoteAddress, Sge};
+
+use super::vitals::{Growth, Stopwatch};
+use super::{Crowd, DEPTHS, LONGEST_IDLE, RINGS, Site, Sites, bare, succeed};
+use crate::perf::budget::Budget;
+use crate::perf::control::{Control, not_understood};
+use crate::perf::lane::{Lane, Memory, gone, silence};
+use crate::perf::limit::SilenceLimit;
+use crate::perf::link::{Choices, LIMIT, bare_listener, bare_port, expected, new_key};
+use crate::perf::messages::{Carrier, ControlAnswer, ControlRequest, CrowdOffer, Key};
+use crate::perf::server::Server;
+use crate::perf::spec::{Receives, Spec, Test};
+
+/// The name of this module in the log, where the user knows `nd` alone.
+const LOG: &str = "nd::perf::many::server";
+
+/// Serves a row about many connections.
+pub(in crate::perf) fn serve(
+    control: &mut Control,
+    spec: Spec,
+    receives: Receives,
+    choices: Choices<'_>,
+    (local, mut budget): (SocketAddr, Budget),
+) -> Result<()> {
+    let depths = (DEPTHS.initiator, DEPTHS.receives);
+    budget.take_crowd(&spec, RINGS, spec.connections, depths)?;
+    if spec.test == Test::Scale {
+        budget.take_crowd(&spec, RINGS, 1, depths)?;
+    }
+    let sites = Sites::new(&spec, choices, receives, |setup| setup.at(local))?;
+    let (many, port) = ListeningSite::new(sites.many, local)?;
+    let alone = sites
+        .alone
+        .map(|alone| ListeningSite::new(alone, local))
+        .transpose()?;
+    let key = new_key()?;
+    let socket = bare_listener(local, &spec)?;
+    bare::limit_accepts(&socket)?;
+    let bare_port = bare_port(&socket)?;
+    let (alone, port_of_one) = alone.unzip();
+    control.answer(CrowdOffer {
+        many: port,
+        alone: port_of_one,
+        bare: bare_port,
+        key,
+        receives,
+    })?;
+    let mut row = Row {
+        timeout: choices.timeout,
+        many,
+        alone,
+        member: None,
+        one: None,
+        bare: socket,
+        key,
+        spec,
+    };
+    while let Some(request) = control.heed()? {
+        if request == ControlRequest::End {
+            return control.answer(());
+        }
+        row.follow(control, &request)?;
+    }
+    Err(gone())
+}
+
+/// An adapter on which connections come in.
+struct ListeningSite {
+    crowd: Crowd,
+    listener: Arc<dyn Listener>,
+    sink: [Sge; 1],
+    /// The memory for messages, until one of the connections takes it.
+    memory: Option<Memory>,
+}
+
+impl ListeningSite {
+    /// The site, and its port.
+    fn new(site: Site, local: SocketAddr) -> Result<(Self, u16)> {
+        let Site { crowd, memory } = site;
+        let (listener, address) = crowd.session.listen(local)?;
+        let site = Self {
+            crowd,
+            listener,
+            sink: memory.sink()?.slot(0),
+            memory: Some(memory),
+        };
+        Ok((site, address.port()))
+    }
+
+    /// Takes the next connection that has the key. With `sink` its own receive queue is full.
+    fn accept(&self, key: (Key, SilenceLimit), sink: Option<[Sge; 1]>) -> Result<Endpoint> {
+        let (request, _) = expected(&self.crowd.session, self.listener.as_ref(), key)?;
+        let endpoint = self.crowd.endpoint(request.connector)?;
+        if let Some(sink) = sink {
+            self.crowd.fill(&endpoint, sink)?;
+        }
+        let status = endpoint.accept(request.limits, &[])?;
+        succeed("accept the connection", status)?;
+        Ok(endpoint)
+    }
+
+    /// Gives the memory to a connection, on which messages go back and forth from now on.
+    fn serve_on(
+        &mut self,
+        endpoint: Endpoint,
+        spec: Spec,
+        timeout: SilenceLimit,
+    ) -> Result<Server> {
+        let memory = self.memory.take().ok_or_else(not_understood)?;
+        let lane = Lane::over(endpoint, &spec, timeout);
+        Ok(Server::new(lane, memory, spec, RemoteAddress::default()))
+    }
+}
+
+/// A row that is being served.
+struct Row {
+    /// How long nothing may complete.
+    timeout: SilenceLimit,
+    many: ListeningSite,
+    alone: Option<ListeningSite>,
+    /// The one of the many connections on which messages go back and forth.
+    member: Option<Server>,
+    /// The single connection.
+    one: Option<Server>,
+    /// Where bare connections come in.
+    bare: TcpListener,
+    key: Key,
+    spec: Spec,
+}
+
+impl Row {
+    /// Carries out a request.
+    fn follow(&mut self, control: &mut Control, request: &ControlRequest) -> Result<()> {
+        match *request {
+            ControlRequest::Alone => {
+                let site = self.alone.as_mut().ok_or_else(not_understood)?;
+                let endpoint = site.accept((self.key, self.timeout), Some(site.sink))?;
+                self.one = Some(site.serve_on(endpoint, self.spec, self.timeout)?);
+                control.answer(())
+            }
+            ControlRequest::Crowd => {
+                let memory = self.gather()?;
+                control.answer(memory)
+            }
+            ControlRequest::Idle(milliseconds) => idle(control, milliseconds),
+            ControlRequest::Turn { count, over } => {
+                tracing::debug!(target: LOG, "turn {count} {over:?}");
+                control.say(&ControlAnswer::<()>::Go)?;
+                self.turn(count, over)?;
+                control.say(&ControlAnswer::Done(()))
+            }
+            ControlRequest::Verify => {
+                let mut servers = self.member.iter_mut().chain(&mut self.one);
+                servers.try_for_each(Server::verify)?;
+                control.answer(())
+            }
+            _ => Err(not_understood()),
+        }
+    }
+
+    /// Takes the connections that will be idle. Returns the memory that each has cost.
+    fn gather(&mut self) -> Result<Option<f64>> {
+        let growth = Growth::start();
+        for _ in 0..self.spec.connections {
+            let key = (self.key, self.timeout);
+            let endpoint = self.many.accept(key, Some(self.many.sink))?;
+            self.many.crowd.members.push(endpoint);
+        }
+        let memory = growth.per(self.spec.connections);
+        if self.spec.test == Test::Scale {
+            let endpoint = self.many.crowd.take_middle()?;
+            self.member = Some(self.many.serve_on(endpoint, self.spec, self.timeout)?);
+        }
+        Ok(memory)
+    }
+
+    fn turn(&mut self, count: u64, over: Carrier) -> Result<()> {
+        match (self.spec.test, over) {
+            (Test::Setup, Carrier::Tested) => self.come_and_go(count),
+            (Test::Setup, Carrier::Bare) => {
+                (0..count).try_for_each(|_| bare::see_come_and_go(&self.bare, self.key))
+            }
+            (_, Carrier::Tested) => self.member.as_mut().ok_or_else(not_understood)?.turn(count),
+            (_, Carrier::Alone) => self.one.as_mut().ok_or_else(not_understood)?.turn(count),
+            _ => Err(not_understood()),
+        }
+    }
+
+    /// Sees this many connections come and go.
+    fn come_and_go(&self, count: u64) -> Result<()> {
+        for _ in 0..count {
+            let endpoint = self.many.accept((self.key, self.timeout), None)?;
+            let ended = endpoint.wait_for_end(LIMIT);
+            succeed(
+                "see the connection end",
+                ended.ok_or_else(|| silence(LIMIT))?,
+            )?;
+            succeed("disconnect", endpoint.disconnect()?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Does nothing for a while, and reports how much processor time that took.
+fn idle(control: &mut Control, milliseconds: u64) -> Result<()> {
+    let time = Duration::from_millis(milliseconds);
+    let time = time.clamp(Duration::from_millis(1), LONGEST_IDLE);
+    tracing::debug!(target: LOG, "idle for {time:?}");
+    control.say(&ControlAnswer::<()>::Go)?;
+    let watch = Stopwatch::start();
+    control.rest(time)?;
+    control.say(&ControlAnswer::Done(watch.share()))
+}
