@@ -1,169 +1,147 @@
 //! Finds one section of an ELF file, and the libraries that it needs, without reading the rest of the file.
 
+use std::cell::Cell;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 
-/// The most octets of a table or of the section; a file with a larger one is not one of our libraries.
+use object::elf::{DT_NEEDED, FileHeader32, FileHeader64};
+use object::read::elf::{Dyn, FileHeader, SectionHeader};
+use object::{Endianness, FileKind, ReadCache, ReadRef};
+
+/// The most octets of a table or of a section; a file with a larger one is not one of our libraries.
 const LONGEST: u64 = 1 << 20;
-/// The most octets of the name of a library.
+/// The most octets of a name, of a section or of a library.
 const LONGEST_NAME: u64 = 256;
 
-/// Where the numbers are, in files of 32 or of 64 bits: offsets within the header of the file and within that of a section.
-struct Layout {
-    /// The octets of an offset or a size.
-    word: usize,
-    header: usize,
-    sections: usize,
-    section_len: usize,
-    section_count: usize,
-    names: usize,
-    offset: usize,
-    size: usize,
+/// A file of which only those parts are read that are looked at.
+struct Parts<'f, F: Read + Seek> {
+    cache: ReadCache<Watched<'f, F>>,
+    is_too_long: Cell<bool>,
 }
 
-const BITS_32: Layout = Layout {
-    word: 4,
-    header: 52,
-    sections: 0x20,
-    section_len: 0x2E,
-    section_count: 0x30,
-    names: 0x32,
-    offset: 0x10,
-    size: 0x14,
-};
-
-const BITS_64: Layout = Layout {
-    word: 8,
-    header: 64,
-    sections: 0x28,
-    section_len: 0x3A,
-    section_count: 0x3C,
-    names: 0x3E,
-    offset: 0x18,
-    size: 0x20,
-};
-
-/// The form of a file's numbers.
-struct Form {
-    layout: &'static Layout,
-    is_big_endian: bool,
-}
-
-impl Form {
-    /// Reads what every ELF file begins with; `None` for other files.
-    fn of(start: &[u8]) -> Option<Self> {
-        let [0x7F, b'E', b'L', b'F', class, order, ..] = start else {
-            return None;
-        };
-        let layout = match class {
-            1 => &BITS_32,
-            2 => &BITS_64,
-            _ => return None,
-        };
-        let is_big_endian = match order {
-            1 => false,
-            2 => true,
-            _ => return None,
-        };
-        Some(Self {
-            layout,
-            is_big_endian,
-        })
+impl<'d, F: Read + Seek> ReadRef<'d> for &'d Parts<'_, F> {
+    fn len(self) -> Result<u64, ()> {
+        self.cache.len()
     }
 
-    /// The number of `len` octets, at most 8, at a place.
-    fn number(&self, octets: &[u8], at: usize, len: usize) -> Option<u64> {
-        let octets = octets.get(at..at.checked_add(len)?)?;
-        let shifted = |value: u64, octet: &u8| value << 8 | u64::from(*octet);
-        Some(match self.is_big_endian {
-            true => octets.iter().fold(0, shifted),
-            false => octets.iter().rev().fold(0, shifted),
-        })
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'d [u8], ()> {
+        if size > LONGEST {
+            self.is_too_long.set(true);
+            return Err(());
+        }
+        self.cache.read_bytes_at(offset, size)
     }
 
-    /// The place of a section in the file, from its header: the offset and the size.
-    fn place(&self, header: &[u8]) -> Option<(u64, u64)> {
-        let Layout {
-            word, offset, size, ..
-        } = *self.layout;
-        let offset = self.number(header, offset, word)?;
-        Some((offset, self.number(header, size, word)?))
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'d [u8], ()> {
+        let end = range.end.min(range.start.saturating_add(LONGEST_NAME));
+        self.cache.read_bytes_at_until(range.start..end, delimiter)
     }
 }
 
-fn read_at(file: &mut (impl Read + Seek), (offset, len): (u64, u64)) -> io::Result<Vec<u8>> {
-    if len > LONGEST {
+/// Keeps the last error of a file, because `object` says only that there was one.
+struct Watched<'f, F> {
+    file: &'f mut F,
+    failed: Option<io::Error>,
+}
+
+impl<F: Read> Read for Watched<'_, F> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(to);
+        if let Err(error) = &read {
+            self.failed = Some(error.kind().into());
+        }
+        read
+    }
+}
+
+impl<F: Seek> Seek for Watched<'_, F> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
+
+/// What is looked for in a file.
+trait Search {
+    type Found;
+
+    fn of<Elf, F>(&self, file: &Parts<'_, F>) -> object::Result<Self::Found>
+    where
+        Elf: FileHeader<Endian = Endianness>,
+        F: Read + Seek;
+}
+
+/// Looks in an ELF file of 32 or of 64 bits. `None` if the file is no ELF file, or a part of it is missing.
+fn look<S: Search>(file: &mut (impl Read + Seek), search: &S) -> io::Result<Option<S::Found>> {
+    let parts = Parts {
+        cache: ReadCache::new(Watched { file, failed: None }),
+        is_too_long: Cell::new(false),
+    };
+    let found = match FileKind::parse(&parts) {
+        Ok(FileKind::Elf32) => search.of::<FileHeader32<Endianness>, _>(&parts).ok(),
+        Ok(FileKind::Elf64) => search.of::<FileHeader64<Endianness>, _>(&parts).ok(),
+        _ => None,
+    };
+    if parts.is_too_long.get() {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    file.seek(SeekFrom::Start(offset))?;
-    let mut octets = Vec::new();
-    file.take(len).read_to_end(&mut octets)?;
-    Ok(octets)
+    match parts.cache.into_inner().failed {
+        Some(error) => Err(error),
+        None => Ok(found),
+    }
 }
 
 /// The octets of the section with this name. `None` if the file has none, or is no ELF file.
 pub(super) fn section(file: &mut (impl Read + Seek), name: &str) -> io::Result<Option<Vec<u8>>> {
-    let place = place_of(file, name)?;
-    place.map(|place| read_at(file, place)).transpose()
+    Ok(look(file, &Section(name))?.flatten())
 }
 
-/// The names of the libraries that a program of 64 bits needs, each up to [`LONGEST_NAME`] octets.
+struct Section<'n>(&'n str);
+
+impl Search for Section<'_> {
+    type Found = Option<Vec<u8>>;
+
+    fn of<Elf, F>(&self, file: &Parts<'_, F>) -> object::Result<Self::Found>
+    where
+        Elf: FileHeader<Endian = Endianness>,
+        F: Read + Seek,
+    {
+        let header = Elf::parse(file)?;
+        let endian = header.endian()?;
+        let sections = header.sections(endian, file)?;
+        let found = sections.section_by_name(endian, self.0.as_bytes());
+        let octets = found.map(|(_, section)| section.data(endian, file).map(<[u8]>::to_vec));
+        octets.transpose()
+    }
+}
+
+/// The names of the libraries that a program needs, but for names of more than [`LONGEST_NAME`] octets.
 pub(super) fn needed(file: &mut (impl Read + Seek)) -> io::Result<Vec<Vec<u8>>> {
-    const NEEDED: u64 = 1;
-    let dynamic = section(file, ".dynamic")?.unwrap_or_default();
-    let Some((names, names_len)) = place_of(file, ".dynstr")? else {
-        return Ok(Vec::new());
-    };
-    let (words, _) = dynamic.as_chunks::<8>();
-    let words = words.iter().map(|word| u64::from_le_bytes(*word));
-    let words: Vec<u64> = words.collect();
-    let entries = words.chunks_exact(2).filter(|entry| entry[0] == NEEDED);
-    let offsets = entries.map(|entry| entry[1]);
-    let offsets = offsets.filter(|offset| *offset < names_len);
-    let name = |offset| {
-        let mut name = read_at(file, (names.saturating_add(offset), LONGEST_NAME))?;
-        let len = name.iter().position(|octet| *octet == 0);
-        name.truncate(len.unwrap_or(name.len()));
-        Ok(name)
-    };
-    offsets.map(name).collect()
+    Ok(look(file, &Needed)?.unwrap_or_default())
 }
 
-fn place_of(file: &mut (impl Read + Seek), name: &str) -> io::Result<Option<(u64, u64)>> {
-    let start = read_at(file, (0, BITS_64.header as u64))?;
-    let Some(form) = Form::of(&start) else {
-        return Ok(None);
-    };
-    let layout = form.layout;
-    let table = |octets: &[u8]| {
-        let short = |at| form.number(octets, at, 2);
-        let offset = form.number(octets, layout.sections, layout.word)?;
-        let (len, count) = (short(layout.section_len)?, short(layout.section_count)?);
-        Some((offset, len, count, short(layout.names)?))
-    };
-    let header = start.get(..layout.header);
-    let Some((offset, len, count, names)) = header.and_then(table).filter(|table| table.1 > 0)
-    else {
-        return Ok(None);
-    };
-    let headers = read_at(file, (offset, len * count))?;
-    let mut headers = headers.chunks_exact(usize::try_from(len).unwrap_or(usize::MAX));
-    let nth = usize::try_from(names).unwrap_or(usize::MAX);
-    let Some(names) = headers
-        .clone()
-        .nth(nth)
-        .and_then(|header| form.place(header))
-    else {
-        return Ok(None);
-    };
-    let names = read_at(file, names)?;
-    let is_wanted = |header: &&[u8]| {
-        let at = form.number(header, 0, 4)?;
-        let own = names.get(usize::try_from(at).ok()?..)?;
-        let end = own.iter().position(|octet| *octet == 0)?;
-        Some(&own[..end] == name.as_bytes())
-    };
-    let found = headers.find(|header| is_wanted(header) == Some(true));
-    Ok(found.and_then(|header| form.place(header)))
+struct Needed;
+
+impl Search for Needed {
+    type Found = Vec<Vec<u8>>;
+
+    fn of<Elf, F>(&self, file: &Parts<'_, F>) -> object::Result<Self::Found>
+    where
+        Elf: FileHeader<Endian = Endianness>,
+        F: Read + Seek,
+    {
+        let header = Elf::parse(file)?;
+        let endian = header.endian()?;
+        let sections = header.sections(endian, file)?;
+        let Some((entries, names)) = sections.dynamic(endian, file)? else {
+            return Ok(Vec::new());
+        };
+        let names = sections.strings(endian, file, names)?;
+        let needed = entries
+            .iter()
+            .filter(|entry| entry.tag(endian) == DT_NEEDED);
+        let named = needed.filter_map(|entry| names.get(entry.val32(endian)?).ok());
+        Ok(named.map(<[u8]>::to_vec).collect())
+    }
 }
 
 #[cfg(test)]
@@ -171,9 +149,45 @@ mod tests {
     use super::*;
     use std::io::Cursor;
 
-    /// A file with two sections: the names, and one with a text.
+    /// Where the numbers are in files of 32 or of 64 bits (System V ABI, chapter 4): offsets within the header of the file and within that of
+    /// a section.
+    struct Layout {
+        /// The octets of an offset or a size.
+        word: usize,
+        sections: usize,
+        section_len: usize,
+        section_count: usize,
+        names: usize,
+        offset: usize,
+        size: usize,
+        link: usize,
+    }
+
+    const BITS_32: Layout = Layout {
+        word: 4,
+        sections: 0x20,
+        section_len: 0x2E,
+        section_count: 0x30,
+        names: 0x32,
+        offset: 0x10,
+        size: 0x14,
+        link: 0x18,
+    };
+
+    const BITS_64: Layout = Layout {
+        word: 8,
+        sections: 0x28,
+        section_len: 0x3A,
+        section_count: 0x3C,
+        names: 0x3E,
+        offset: 0x18,
+        size: 0x20,
+        link: 0x28,
+    };
+
+    /// A file with four sections: none, the names, one with a text, and the libraries that are needed, whose names are those of sections.
     fn file(layout: &Layout, is_big_endian: bool) -> Vec<u8> {
-        let mut file = vec![0; 0x200];
+        let mut file = vec![0; 0x300];
         let put = |file: &mut Vec<u8>, at: usize, len: usize, value: u64| {
             let octets = value.to_be_bytes();
             let octets = &octets[8 - len..];
@@ -186,25 +200,36 @@ mod tests {
                 file[at + index] = *octet;
             }
         };
-        let class = if layout.word == 8 { 2 } else { 1 };
-        let order = if is_big_endian { 2 } else { 1 };
-        file[..6].copy_from_slice(&[0x7F, b'E', b'L', b'F', class, order]);
-        let section_len = layout.size + 2 * layout.word;
+        let is_64 = layout.word == 8;
+        let (class, order) = (1 + u8::from(is_64), 1 + u8::from(is_big_endian));
+        file[..7].copy_from_slice(&[0x7F, b'E', b'L', b'F', class, order, 1]);
+        let section_len = if is_64 { 64 } else { 40 };
         put(&mut file, layout.sections, layout.word, 0x80);
         put(&mut file, layout.section_len, 2, section_len as u64);
-        put(&mut file, layout.section_count, 2, 2);
+        put(&mut file, layout.section_count, 2, 4);
         put(&mut file, layout.names, 2, 1);
-        let names = b"\0.reason\0.names\0";
-        file[0x180..][..names.len()].copy_from_slice(names);
-        file[0x1C0..][..9].copy_from_slice(b"no linker");
-        for (index, (name, offset, size)) in [(1, 0x1C0, 9), (9, 0x180, names.len() as u64)]
-            .into_iter()
-            .enumerate()
+        let names = b"\0.reason\0.names\0libasan.so.8\0";
+        file[0x200..][..names.len()].copy_from_slice(names);
+        file[0x240..][..9].copy_from_slice(b"no linker");
+        // SHT_STRTAB, SHT_PROGBITS and SHT_DYNAMIC, with three entries: DT_NEEDED, DT_SONAME and DT_NULL.
+        let entries = 6 * layout.word;
+        for (index, (name, kind, offset, size)) in [
+            (9, 3, 0x200, names.len()),
+            (1, 1, 0x240, 9),
+            (0, 6, 0x280, entries),
+        ]
+        .into_iter()
+        .enumerate()
         {
-            let at = 0x80 + index * section_len;
+            let at = 0x80 + (index + 1) * section_len;
             put(&mut file, at, 4, name);
+            put(&mut file, at + 4, 4, kind);
             put(&mut file, at + layout.offset, layout.word, offset);
-            put(&mut file, at + layout.size, layout.word, size);
+            put(&mut file, at + layout.size, layout.word, size as u64);
+            put(&mut file, at + layout.link, 4, 1);
+        }
+        for (index, value) in [1, 16, 14, 9].into_iter().enumerate() {
+            put(&mut file, 0x280 + index * layout.word, layout.word, value);
         }
         file
     }
@@ -223,21 +248,53 @@ mod tests {
     }
 
     #[test]
+    fn the_libraries_that_are_needed_are_found_in_every_form_of_file() {
+        for layout in [&BITS_32, &BITS_64] {
+            for is_big_endian in [false, true] {
+                let file = file(layout, is_big_endian);
+                let needed = needed(&mut Cursor::new(&file)).unwrap();
+                assert_eq!(needed, [b"libasan.so.8"]);
+            }
+        }
+    }
+
+    #[test]
     fn files_that_are_cut_or_no_elf_files_have_no_section() {
         let whole = file(&BITS_64, false);
-        for len in 0..0x1C0 {
-            let found = section(&mut Cursor::new(&whole[..len]), ".reason");
-            let found = found.ok().flatten();
-            assert!(found.is_none_or(|found| found.is_empty()), "{len}");
+        for len in 0..0x240 {
+            let cut = &whole[..len];
+            assert_eq!(section(&mut Cursor::new(cut), ".reason").unwrap(), None);
+            assert_eq!(needed(&mut Cursor::new(cut)).unwrap(), [b""; 0]);
         }
-        assert_eq!(
-            section(&mut Cursor::new(b"#!/bin/sh\n"), ".x").unwrap(),
-            None
-        );
-        // A table of a size that no library has.
-        let mut huge = whole;
-        huge[BITS_64.section_len..][..4].copy_from_slice(&[0xFF; 4]);
-        assert!(section(&mut Cursor::new(huge), ".reason").is_err());
+        let script = b"#!/bin/sh\n";
+        assert_eq!(section(&mut Cursor::new(script), ".x").unwrap(), None);
+    }
+
+    #[test]
+    fn a_section_that_no_library_has_is_an_error() {
+        let mut huge = file(&BITS_64, false);
+        huge.resize(2 << 20, 0);
+        let size = 0x80 + 2 * 64 + BITS_64.size;
+        huge[size..size + 8].copy_from_slice(&((1 << 20) + 1_u64).to_le_bytes());
+        let error = section(&mut Cursor::new(huge), ".reason").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn an_error_of_the_system_is_kept() {
+        struct Refused;
+        impl Read for Refused {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::PermissionDenied.into())
+            }
+        }
+        impl Seek for Refused {
+            fn seek(&mut self, _: SeekFrom) -> io::Result<u64> {
+                Ok(1 << 20)
+            }
+        }
+        let error = section(&mut Refused, ".reason").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     }
 
     /// Counts the octets that are read.
