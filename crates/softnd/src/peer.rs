@@ -1,8 +1,9 @@
-//! Other iWARP stacks and their quirks. Each quirk is a row of the table [`QUIRKS`], with its source and with softnd's treatment of it.
+//! Other iWARP stacks and their quirks. The page Peers of the book (`docs/check/peers.md`) has a row for each quirk, with its source and
+//! with softnd's treatment of it. The code cites the row's ID where it obeys the row.
 //!
 //! MPA does not carry the name of a peer's stack. The defaults of [`Options`](crate::Options) therefore suit all known stacks.
 //! [`Options::peer`](crate::Options::peer) states the stack of all peers, and [`Options::peer_at`](crate::Options::peer_at) the stack of
-//! the peers at some addresses. [`Peer::needs`] has the differences in softnd's behaviour for a stated stack. All other rows of the table
+//! the peers at some addresses. [`Peer::needs`] has the differences in softnd's behaviour for a stated stack. All other rows
 //! apply to every peer.
 //!
 //! ```
@@ -17,11 +18,8 @@
 use std::fmt;
 use std::time::Duration;
 
-mod quirks;
 #[cfg(test)]
 mod tests;
-
-pub use quirks::{QUIRKS, Quirk};
 
 /// An iWARP stack that a peer may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
