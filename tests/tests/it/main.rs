@@ -40,6 +40,8 @@ mod privileged;
 mod promises;
 mod repository;
 mod rows;
+#[cfg(unix)]
+mod subjects;
 #[cfg(target_os = "linux")]
 mod two_users;
 mod udp_capture;
