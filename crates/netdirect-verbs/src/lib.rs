@@ -22,6 +22,56 @@
 //! with such a mark. Data of other programs arrives with zeros to the end of the field.
 //!
 //! On systems other than Linux, [`provider`] always fails.
+//!
+//! # The layers
+//!
+//! ```text
+//!   netdirect-provider         handles of clients; checks of calls, listeners, connectors, the end of objects
+//!  ──────────────────────────────────────────────────────────────────────────────────────────────
+//!   provider   adapter         the devices of the machine; an open adapter, which makes all other objects
+//!   connect                    connectors and listeners, over the connection manager
+//!    ├ connector               an attempt to connect: `active` and `passive` sides, `state`, `removal`
+//!    ├ listener                requests of peers
+//!    └ private_data            the length of private data on InfiniBand and RoCE
+//!   qp   entries               the device's queue pair: requests on their way, those outstanding, the end of both
+//!   srq   mw   mr              shared receive queues, windows with their bindings, registered memory
+//!   cq                         results, moved from the device's queue into a ring
+//!   slots                      outstanding requests of a queue, for the kind and contexts of a result
+//!   file                       threads that wait for requests, and do the provider's work meanwhile
+//!   core                       what the objects of an adapter share: context, protection domain, limits, owners of events
+//!   device   fault_plan        all objects of a device, for its removal; calls that a test makes fail
+//!   driver                     descriptors that are ready; the adapter's thread, for times and where no other thread waits
+//!  ──────────────────────────────────────────────────────────────────────────────────────────────
+//!   handle                     owners of the libraries' objects, with errors as `io::Error`
+//!   sys                        types, constants and functions of libibverbs and librdmacm, loaded at run time
+//! ```
+//!
+//! Outside the layers: `options` (what a program chooses), `limits` (a device's limits in ND2's terms), `quirks` (drivers, and what this
+//! provider does about them), `status` (errors as statuses of ND2), `sockets` (TCP's sockets in the tables of the system), `unavailable`
+//! and `unlisted` (why there is no provider, or no adapter).
+//!
+//! # Who calls whom
+//!
+//! - **A client posts**: `netdirect_provider::queue_pair` checks the request → `qp/handle.rs` makes it one of the device → `entries`, and
+//!   `slots` keeps its kind and contexts → `handle` → libibverbs.
+//! - **A client polls or waits**: `cq` polls the device's queue → `qp` finds the request in `slots` → the result in the ring of `cq` →
+//!   GetResults. A thread that waits in `file` sees the descriptor of the completion channel, and `driver` calls the source behind it.
+//! - **No thread waits**: the thread of `driver` does the same.
+//! - **A client connects or listens**: `netdirect_provider::connector` or `listener` decides → `connect` makes the call of librdmacm → an
+//!   event on the adapter's one channel → `core` finds the owner of the identifier → `connect` → `netdirect_provider`. Connect itself runs
+//!   in a thread that may be left behind, because the driver's call can take a minute.
+//! - **The device goes away**: an asynchronous event → `core` → `device`, which ends all objects in the order of
+//!   `netdirect_provider::removal`.
+//!
+//! # Where to read first
+//!
+//! 1. `provider.rs` and `adapter.rs`: how objects come about.
+//! 2. `core.rs` and `driver.rs`: who takes which event, and in which thread.
+//! 3. `qp.rs`, then `slots.rs` and `cq.rs`: a request from the post to its result.
+//! 4. `connect/connector.rs` and `connect/connector/active.rs`: Connect.
+//! 5. `tests/mod.rs` and `tests/fake.rs`: a library that a test puts in the place of rdma-core.
+//!
+//! The page Verbs of the book (`docs/internals/verbs.md`) says why it is built this way. `sys` and `handle` alone hold `unsafe`.
 #![cfg_attr(not(target_os = "linux"), forbid(unsafe_code))]
 
 #[cfg(target_os = "linux")]
