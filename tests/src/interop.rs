@@ -451,7 +451,7 @@ RFC 5044 section 7.1.2 forbids this before the client has sent something.",
         title: "The conformance suite, siw as the target",
         text: "\
 `nd wire-conform` runs against siw as MPA Responder. The application on siw is a small verbs program that speaks the Send protocol
-of [the suite](../check/wire-conformance.md) (`tests/interop/guest/siw_target.c`). The checks that fail have to be exactly those that
+of [the suite](../check/iwarp-stack.md) (`tests/interop/guest/siw_target.c`). The checks that fail have to be exactly those that
 `crates/iwarp-conform/deviations/siw-6.1.toml` lists for siw; the table below shows this list. The last case provokes the loss of the
 target's listener, and passes when the listener is lost. tshark dissects the captures of the suite, but its remarks are not judged,
 because most of what the suite sends is wrong on purpose. The suite ends connections as soon as it has the Reply. This kernel crashes

@@ -5,6 +5,7 @@
 
 pub mod alignment;
 pub mod c_programs;
+pub mod check_pages;
 pub mod citations;
 pub mod conformance;
 pub mod device_tests;

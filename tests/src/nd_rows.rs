@@ -1,5 +1,4 @@
-//! The page of the book with NetworkDirect's rows and their checks, `docs/check/nd-conformance.md`, made from the rows and checks of
-//! `netdirect-conform`.
+//! NetworkDirect's rows and their checks as pages of the book, made from the rows and checks of `netdirect-conform`.
 
 use std::fmt::Write;
 
@@ -37,9 +36,6 @@ pub const UNPROVEN: [(&str, &str); 5] = [
     ("wire", "on the wire"),
 ];
 
-/// The line of the page behind which everything is made from the data.
-pub const MARK: &str = "<!-- generated from here on -->\n\n";
-
 /// All checks of NetworkDirect: those of the traits, and those of COM's border.
 pub fn checks() -> impl Iterator<Item = &'static Check> {
     netdirect_conform::checks().chain(netdirect_com_conform::all())
@@ -48,7 +44,7 @@ pub fn checks() -> impl Iterator<Item = &'static Check> {
 /// The rows of one family, in the order of their file.
 pub fn family(name: &str) -> impl Iterator<Item = &'static Row> {
     let all = rows::all().iter();
-    all.filter(move |row| row.id.rsplit_once('-').is_some_and(|(of, _)| of == name))
+    all.filter(move |row| is_of(&row.id, name))
 }
 
 /// The checks that prove a row, or why none can.
@@ -62,32 +58,52 @@ fn proof(row: &Row) -> String {
     checks.join(", ")
 }
 
-/// Makes the part of `docs/check/nd-conformance.md` behind the mark.
-pub fn page() -> String {
+/// Returns true if a row or a check is of a family.
+fn is_of(name: &str, family: &str) -> bool {
+    name.split('-').next() == Some(family)
+}
+
+/// The checks that are named after rows of one family.
+pub fn checks_of(family: &str) -> impl Iterator<Item = &'static Check> {
+    checks().filter(move |check| is_of(check.name, family))
+}
+
+/// The rows and the checks of one family, as its page has them.
+pub fn page_of(name: &str) -> String {
+    let mut out = String::from(
+        "## Rows\n\n| row | kind | what is asked for | checks, or why there are none |\n|---|---|---|---|\n",
+    );
+    for row in family(name) {
+        // Writing to a String cannot fail, here and below.
+        let _ = write!(out, "| {} | {} | {}", row.id, row.kind, row.text);
+        if !row.softnd.is_empty() {
+            let _ = write!(out, " *softnd:* {}", row.softnd);
+        }
+        let _ = writeln!(out, " | {} |", proof(row));
+    }
+    if checks_of(name).next().is_some() {
+        out.push('\n');
+        out.push_str(&report::page(checks_of(name)));
+    }
+    out
+}
+
+/// The families with their pages in `folder`, and the numbers of rows and of checks.
+pub fn overview(folder: &str) -> String {
     let all = rows::all();
     let unproven = all.iter().filter(|row| !row.unproven.is_empty()).count();
-    let mut out = String::from("## Rows\n\n");
-    // Writing to a String cannot fail, here and below.
-    let _ = writeln!(
-        out,
-        "Of {} rows, checks prove {}, and no check can prove {unproven}.",
+    let mut out = format!(
+        "Of {} rows, checks prove {}, and no check can prove {unproven}.\n\n| family | about | rows | checks |\n|---|---|--:|--:|\n",
         all.len(),
         all.len() - unproven
     );
     for (name, title) in FAMILIES {
-        let _ = write!(
+        let (rows, checks) = (family(name).count(), checks_of(name).count());
+        let page = name.to_lowercase();
+        let _ = writeln!(
             out,
-            "\n### {title} ({name})\n\n| row | kind | what is asked for | checks, or why there are none |\n|---|---|---|---|\n"
+            "| [{name}]({folder}/{page}.md) | {title} | {rows} | {checks} |"
         );
-        for row in family(name) {
-            let _ = write!(out, "| {} | {} | {}", row.id, row.kind, row.text);
-            if !row.softnd.is_empty() {
-                let _ = write!(out, " *softnd:* {}", row.softnd);
-            }
-            let _ = writeln!(out, " | {} |", proof(row));
-        }
     }
-    out.push('\n');
-    out.push_str(&report::page(checks()));
     out
 }

@@ -311,7 +311,7 @@ pub fn report(
 }
 
 const WIRE: &str = "`nd wire-conform` against `nd wire-conform target verbs://siw0`. What fails is known of siw, and
-[listed](../check/wire-conformance.md) in `crates/iwarp-conform/deviations/siw-6.1.toml`. siw has no memory windows, so that the checks of
+[listed](../check/iwarp-stack.md) in `crates/iwarp-conform/deviations/siw-6.1.toml`. siw has no memory windows, so that the checks of
 invalidation are skipped.
 
 ";

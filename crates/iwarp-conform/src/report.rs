@@ -45,12 +45,29 @@ pub fn markdown(run: &Run) -> String {
     conform_report::report::markdown(run)
 }
 
-/// The generated part of `docs/check/wire-conformance.md`: the checks by section, then each row with its checks, or with the
-/// reason why there are none.
+/// All checks by section, then each row with its checks, or with the reason why there are none.
 pub fn page() -> String {
-    let mut out = tables(checks::all().map(listed));
-    out.push_str("\n## Rows\n\nW: visible on the wire; L: through a local interface only; W+L: both are needed.\n\n");
-    let lines = rows::all().map(|row| Line {
+    part(|_| true)
+}
+
+/// The checks and the rows of one family, such as `MPA2`: the names in front of the number of a row. `docs/check/iwarp-stack` has a page for
+/// each family.
+pub fn page_of(family: &str) -> String {
+    part(|name| name.split('-').next() == Some(family))
+}
+
+/// The checks and rows whose names are chosen.
+fn part(is_chosen: impl Fn(&str) -> bool) -> String {
+    let mut checks = checks::all()
+        .filter(|check| is_chosen(check.name))
+        .peekable();
+    let mut out = String::new();
+    if checks.peek().is_some() {
+        out += &tables(checks.map(listed));
+        out.push('\n');
+    }
+    out.push_str("## Rows\n\nW: visible on the wire; L: through a local interface only; W+L: both are needed.\n\n");
+    let lines = rows::all().filter(|row| is_chosen(row.id)).map(|row| Line {
         id: row.id.to_owned(),
         cells: [row.level, row.seen, row.source]
             .map(str::to_owned)

@@ -1,4 +1,4 @@
-//! The Send protocol by which a target offers memory and takes commands. `docs/check/wire-conformance.md` describes it octet by
+//! The Send protocol by which a target offers memory and takes commands. `docs/check/iwarp-stack.md` describes it octet by
 //! octet.
 //!
 //! Every message is one Send that begins with [`MAGIC`] and [`VERSION`], big-endian throughout. A Send that begins

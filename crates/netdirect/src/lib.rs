@@ -26,8 +26,7 @@
 //!
 //! Methods have their ND2 names in snake case, and list all their documented statuses. Microsoft's pages leave some cases open.
 //! This project has a catalogue of requirements that decides each of these cases. Identifiers such as CQ-037 or AMB-008 name a
-//! row of the catalogue. The page NetworkDirect conformance of the project's book (`docs/check/nd-conformance.md`) explains all
-//! of them.
+//! row of the catalogue. The project's book explains all of them, on a page for each family (`docs/check/nd-provider`).
 //!
 //! # Where Rust differs
 //!

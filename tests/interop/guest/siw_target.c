@@ -3,7 +3,7 @@
 //     siw_target --listen ADDRESS PORT      accepts for ever
 //     siw_target --connect ADDRESS PORT     connects again and again, until nobody has listened for a while
 //
-// It speaks the Send protocol of docs/check/wire-conformance.md. Each connection has a thread of its own, and nothing that
+// It speaks the Send protocol of docs/check/iwarp-stack.md. Each connection has a thread of its own, and nothing that
 // happens to it ends the others. It also has a protection domain of its own: siw has no memory windows, lets a Send
 // with Invalidate revoke any region of the protection domain, and lets every connection of that domain use all of it.
 // So the memory that is offered is shared, but its STags are those of one connection; and what stands in for a window

@@ -302,6 +302,42 @@ fn every_page_is_in_the_summary() {
     }
 }
 
+/// Earlier addresses of pages lead to pages that are there, and to no other redirection.
+#[test]
+fn earlier_addresses_lead_to_pages() {
+    let docs = root().join("docs");
+    let settings = read(&docs.join("book.toml"));
+    let (_, settings) = settings.split_once("[output.html.redirect]\n").unwrap();
+    let mut seen = BTreeSet::new();
+    for line in settings.lines().filter(|line| !line.is_empty()) {
+        let names: Vec<_> = line.split('"').skip(1).step_by(2).collect();
+        let [from, to] = names[..] else {
+            panic!("{line} has other names");
+        };
+        let page = |html: &str| docs.join(html).with_extension("md");
+        let from = from.strip_prefix('/').unwrap();
+        assert!(!page(from).is_file(), "{line} hides a page");
+        // From the folder of the earlier address, which need not be there.
+        let folder = Path::new(from).parent().unwrap();
+        let to = match to.strip_prefix("../") {
+            Some(to) => page(&folder.with_file_name(to).to_string_lossy()),
+            None => page(&folder.join(to).to_string_lossy()),
+        };
+        assert!(to.is_file(), "{line}: there is no {}", to.display());
+        seen.insert(from);
+    }
+    for name in [
+        "conformance",
+        "nd-conformance",
+        "wire-conformance",
+        "wire-rows",
+    ] {
+        let from = format!("check/{name}.html");
+        assert!(seen.contains(&*from), "{from} leads nowhere");
+    }
+    assert!(seen.len() > 30);
+}
+
 fn sources(folder: &Path, found: &mut String) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -319,7 +355,7 @@ fn the_tests_that_pages_name_exist() {
     for folder in ["crates", "tests", "fuzz"] {
         sources(&root().join(folder), &mut code);
     }
-    let pages = ["check/conformance", "internals/iwarp-over-quic"];
+    let pages = ["check/standards", "internals/iwarp-over-quic"];
     let pages = pages.map(|page| read(&root().join(format!("docs/{page}.md"))));
     // Of the second page, the tables of events only.
     let rows = pages[1]
@@ -394,8 +430,9 @@ fn each_promise_of_security_has_a_test() {
 
 #[test]
 fn each_row_is_cited_in_the_code_or_listed_as_not_kept_there() {
-    let rows = read(&root().join("docs/check/wire-conformance.md"));
-    let page = read(&root().join("docs/check/conformance.md"));
+    let pages = pages(&root().join("docs/check/iwarp-stack"));
+    let rows: String = pages.iter().map(|page| read(page)).collect();
+    let page = read(&root().join("docs/check/standards.md"));
     let (_, listed) = page
         .split_once("\n## What no line of the code keeps\n")
         .expect("the page has the list");
@@ -426,7 +463,7 @@ fn each_row_is_cited_in_the_code_or_listed_as_not_kept_there() {
     assert!(seen > 200, "the page lists the rows with their level");
     assert!(
         wrong.is_empty(),
-        "{wrong:?}: either a comment beside the code that keeps a row names it, outside of tests, or docs/check/conformance.md lists it"
+        "{wrong:?}: either a comment beside the code that keeps a row names it, outside of tests, or docs/check/standards.md lists it"
     );
 }
 

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use netdirect_conform::rows;
-use softnd_tests::nd_rows::{self, FAMILIES, MARK, UNPROVEN};
+use softnd_tests::check_pages;
+use softnd_tests::nd_rows::{self, FAMILIES, UNPROVEN};
 
 /// The names that rows begin with, and the pages that explain them.
 const ND2: [&str; 18] = [
@@ -72,11 +73,19 @@ fn cited(groups: &[&str]) -> BTreeMap<String, PathBuf> {
     cited
 }
 
-/// The rows that have their own line on some pages.
+/// The rows that have their own line on some pages, or on the pages of a folder.
 fn explained(pages: &[&str], groups: &[&str]) -> BTreeSet<String> {
     let mut explained = BTreeSet::new();
+    let mut paths = Vec::new();
     for page in pages {
-        let text = fs::read_to_string(root().join("docs").join(page)).unwrap();
+        let path = root().join("docs").join(page);
+        match path.is_dir() {
+            true => files(&path, "md", &mut paths),
+            false => paths.push(path),
+        }
+    }
+    for path in paths {
+        let text = fs::read_to_string(path).unwrap();
         let lines = text.lines().filter_map(|line| line.strip_prefix('|'));
         let cells = lines.filter_map(|line| line.split('|').next());
         explained.extend(cells.flat_map(|cell| rows(cell, groups).collect::<Vec<_>>()));
@@ -103,7 +112,7 @@ fn each_is_explained(groups: &[&str], pages: &[&str]) {
 
 #[test]
 fn each_row_of_networkdirect_that_is_cited_is_explained() {
-    each_is_explained(&ND2, &["check/nd-conformance.md"]);
+    each_is_explained(&ND2, &["check/nd-provider"]);
 }
 
 #[test]
@@ -111,8 +120,8 @@ fn each_row_of_the_wire_that_is_cited_is_explained() {
     each_is_explained(
         &WIRE,
         &[
-            "check/wire-conformance.md",
-            "check/wire-rows.md",
+            "check/iwarp-stack",
+            "check/rfc-questions.md",
             "check/peers.md",
         ],
     );
@@ -200,15 +209,46 @@ fn each_row_of_networkdirect_has_a_check_or_a_reason_why_there_is_none() {
 }
 
 #[test]
-fn the_page_of_rows_is_up_to_date() {
-    let path = root().join("docs/check/nd-conformance.md");
-    let text = fs::read_to_string(&path).unwrap();
-    let (_, generated) = text.split_once(MARK).unwrap();
-    assert!(
-        generated == nd_rows::page(),
-        "docs/check/nd-conformance.md is not what the rows and the checks say: run `cargo make nd-conformance`, or \
-         `cargo run -p softnd-tests --bin nd_conformance`"
-    );
+fn the_pages_of_rows_and_checks_are_up_to_date() {
+    let mut made = BTreeSet::new();
+    for page in check_pages::pages(&root()) {
+        let path = root().join("docs/check").join(&page.path);
+        let found = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            found == page.text,
+            "docs/check/{} is not what the rows and the checks say: run `cargo make check-pages`, or \
+             `cargo run -p softnd-tests --bin check_pages`",
+            page.path
+        );
+        made.insert(path);
+    }
+    let mut left = Vec::new();
+    for folder in ["nd-provider", "iwarp-stack"] {
+        files(&root().join("docs/check").join(folder), "md", &mut left);
+    }
+    left.retain(|path| !made.contains(path));
+    assert!(left.is_empty(), "no family has these pages: {left:?}");
+}
+
+/// Each check and each row of the wire is on the page of its family, so that none is lost where a new family begins.
+#[test]
+fn each_row_and_check_of_the_wire_has_a_family() {
+    let families: BTreeSet<_> = check_pages::WIRE_FAMILIES.map(|(name, _)| name).into();
+    let names = iwarp_conform::checks().map(|check| check.name);
+    let names = names.chain(iwarp_conform::rows::all().map(|row| row.id));
+    for name in names {
+        let family = name.split('-').next().unwrap();
+        assert!(families.contains(family), "{name} is on no page");
+    }
+    let all = iwarp_conform::report::page();
+    let lines = |text: &str| text.lines().filter(|line| line.starts_with("| ")).count();
+    // Each table has one line of heads.
+    let heads = |text: &str| text.lines().filter(|line| line.starts_with("|---")).count();
+    let parts = families
+        .iter()
+        .map(|name| iwarp_conform::report::page_of(name));
+    let parts: Vec<_> = parts.map(|text| lines(&text) - heads(&text)).collect();
+    assert_eq!(parts.iter().sum::<usize>(), lines(&all) - heads(&all));
 }
 
 /// The engine serves any interface above it: its sources, but for their tests, name RFCs and rows of the wire only.

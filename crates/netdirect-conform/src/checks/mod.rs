@@ -22,7 +22,7 @@
 //! - Expectations that differ between profiles ask [`Bench::profile`](crate::Bench::profile).
 //! - A check that waits for a time limit of the provider sets it by `.time_limits(…)`.
 //! - Helpers that several interfaces use are in `common`.
-//! - A new check changes `docs/check/nd-conformance.md`: run `cargo make nd-conformance`. The rule that the check is about becomes a broken provider with a line in a table of `tests/it/tables`: the check fails, and
+//! - A new check changes the pages below `docs/check`: run `cargo make check-pages`. The rule that the check is about becomes a broken provider with a line in a table of `tests/it/tables`: the check fails, and
 //!   no other does.
 
 mod adapter;

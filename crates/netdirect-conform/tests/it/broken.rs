@@ -222,7 +222,7 @@ fn the_page_tells_how_many_rules_of_each_interface_are_broken() {
         .map(|name| name.split('.').next())
         .collect();
     assert!(rows.len() >= 80, "{}", rows.len());
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/check/conformance.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/check/standards.md");
     let page = std::fs::read_to_string(page).unwrap();
     let mut interfaces: Vec<_> = checks().map(|check| check.interface).collect();
     interfaces.dedup();
@@ -239,7 +239,7 @@ fn the_page_tells_how_many_rules_of_each_interface_are_broken() {
         let line = format!("| {title} | {all} | {rules} | {some} |");
         assert!(
             page.contains(&line),
-            "docs/check/conformance.md lacks: {line}"
+            "docs/check/standards.md lacks: {line}"
         );
         assert!(rules > 0, "{title}");
     }
@@ -247,7 +247,7 @@ fn the_page_tells_how_many_rules_of_each_interface_are_broken() {
     let told = format!("{all} providers that break one rule each");
     assert!(
         page.contains(&told),
-        "docs/check/conformance.md lacks: {told}"
+        "docs/check/standards.md lacks: {told}"
     );
 }
 
