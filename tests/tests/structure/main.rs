@@ -1,5 +1,5 @@
 //! Checks the structure that `docs/architecture.md` describes: which crate depends on which, which files use the system,
-//! that no files of a crate depend on each other in a circle, and the names of types.
+//! that no files of a crate depend on each other in a circle, the names of types, and where modules are.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,6 +10,7 @@ use softnd_tests::structure::Crate;
 
 mod circles;
 mod dependencies;
+mod modules;
 mod names;
 mod order;
 mod places;

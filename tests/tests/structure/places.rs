@@ -37,7 +37,7 @@ const RULES: &[Rule] = &[
         methods: &[],
         places: &[
             "iwarp-conform/src/bench.rs",
-            "iwarp-conform/src/quic.rs",
+            "iwarp-conform/src/quic/mod.rs",
             "iwarp-conform/src/stream.rs",
             // The addresses of the machine.
             "iwarp-io/src/interfaces",
@@ -45,7 +45,7 @@ const RULES: &[Rule] = &[
             "iwarp-io/src/transport/quic/plain_socket.rs",
             "iwarp-io/src/transport/tcp/wire.rs",
             // The one system call over registered memory.
-            "iwarp-mem/src/io.rs",
+            "iwarp-mem/src/io/mod.rs",
             // Types and numbers of C.
             "libibverbs/src",
             // The loader.
@@ -85,7 +85,7 @@ const RULES: &[Rule] = &[
             "iwarp-io/src/progress/background.rs",
             // The end of a program, which may hold locks of the library.
             "libibverbs/src/process.rs",
-            "nd-base/src/admission/pending.rs",
+            "nd-base/src/admission/pending/mod.rs",
             "nd-base/src/interrupt",
             "nd-perf/src/cores.rs",
             // Reads what another program says.
@@ -263,8 +263,8 @@ const RULES: &[Rule] = &[
 
 /// The files that may hold `unsafe`. A file that no longer does loses its line.
 const UNSAFE: &[&str] = &[
-    "iwarp-mem/src/io.rs",
-    "iwarp-mem/src/table.rs",
+    "iwarp-mem/src/io/mod.rs",
+    "iwarp-mem/src/table/mod.rs",
     // Memory for tests, without the feature not compiled.
     "iwarp-mem/src/testing.rs",
     // The C interface of verbs: what C programs hold and pass, errno, arrays by `calloc`, and a symbol for `nd run`.
@@ -348,7 +348,7 @@ const UNSAFE: &[&str] = &[
     "netdirect-verbs/src/sys/bindings.rs",
     "netdirect-verbs/src/sys/library.rs",
     "rdma-buffer/src/buffer.rs",
-    "rdma-buffer/src/copy.rs",
+    "rdma-buffer/src/copy/mod.rs",
     "rdma-buffer/src/copy/bulk.rs",
     "rdma-buffer/src/copy/one_pass.rs",
     "rdma-buffer/src/copy/processor.rs",

@@ -2,7 +2,7 @@
 //!
 //! [`step`] is the table. It is data: an event goes in, the next state and a list of [`Act`]s come out, or the [`Refusal`] of a call.
 //!
-#![doc = include_str!("table.md")]
+#![doc = include_str!("../table.md")]
 
 use netdirect::Status;
 

@@ -20,10 +20,10 @@
 //! point.
 
 #[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
-#[path = "cancellation/none.rs"]
+#[path = "none.rs"]
 mod imp;
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
-#[path = "cancellation/glibc.rs"]
+#[path = "glibc.rs"]
 mod imp;
 
 use std::ffi::c_int;
