@@ -46,10 +46,10 @@
 //!
 //! 1. The example at [`endpoint::Owner`]: two endpoints, from their creation to a message.
 //! 2. [`transport`]: the parts of a transport. `tcp/wire.rs` is the shortest real one.
-//! 3. [`endpoint`], then `endpoint/stream_io.rs`: one visit of a thread to a connection.
-//! 4. [`progress`], then `progress/domain.rs` and `progress/waiters.rs`.
+//! 3. [`endpoint`], then `endpoint/stream_io/mod.rs`: one visit of a thread to a connection.
+//! 4. [`progress`], then `progress/domain/mod.rs` and `progress/waiters/mod.rs`.
 //! 5. [`setup`], then `setup/mpa_startup.rs`.
-//! 6. [`transport::quic`] and `docs/internals/iwarp-over-quic.md`; [`simulation`] and `simulation/world.rs`.
+//! 6. [`transport::quic`] and `docs/internals/iwarp-over-quic.md`; [`simulation`] and `simulation/world/mod.rs`.
 //!
 //! To add a transport: a folder next to `tcp` with the types that [`transport`] lists, and a variant of its enums for each of them. To add
 //! a kind of fault: `faults/plan.rs` (the contents of a rule), `faults/text.rs` (its text), and `faults/direction.rs` or

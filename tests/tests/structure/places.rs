@@ -82,7 +82,7 @@ const RULES: &[Rule] = &[
         methods: &[],
         places: &[
             "iwarp-conform/src/bench.rs",
-            "iwarp-io/src/progress/background.rs",
+            "iwarp-io/src/progress/background/mod.rs",
             // The end of a program, which may hold locks of the library.
             "libibverbs/src/process.rs",
             "nd-base/src/admission/pending/mod.rs",
@@ -131,7 +131,7 @@ const RULES: &[Rule] = &[
             "iwarp-io/src/environment.rs",
             "iwarp-io/src/log.rs",
             "iwarp-io/src/progress",
-            "iwarp-io/src/simulation/world.rs",
+            "iwarp-io/src/simulation/world/mod.rs",
             "iwarp-io/src/vain_polls.rs",
             // Waits that the application limits.
             "netdirect/src/event.rs",
@@ -430,7 +430,7 @@ fn sockets_threads_clocks_and_variables_are_where_they_may_be() {
 /// The callers of `user_files`, with the files that they have it open.
 const USER_FILES: &[&str] = &[
     // Captures.
-    "iwarp-io/src/capture/options.rs",
+    "iwarp-io/src/capture/options/mod.rs",
     // Logs of keys.
     "iwarp-io/src/transport/quic/security/key_log.rs",
     // Reports, tables and drawings.
