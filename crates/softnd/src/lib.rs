@@ -10,6 +10,26 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Where what is
+//!
+//! The traits are those of `netdirect`. `netdirect-provider` has the rules that every provider keeps: the checks of arguments, the states of
+//! connectors and listeners, the order in which requests end. Below the rules are the types of this crate, and below these `iwarp-io`.
+//!
+//! ```text
+//!   provider, options          the adapters of a network; what their user chooses
+//!   adapter, core              an opened adapter: its driver, its table of memory, what ends when it does
+//!    ├ connect                 connectors and listeners over `iwarp_io::setup`
+//!    ├ qp, cq, srq, sge        queue pairs over `iwarp_io::endpoint`, results over `iwarp_io::cq`, shared Receives
+//!    ├ mr, mw, file            registered memory, windows, the overlapped files by which clients wait
+//!    └ device, fault_plan      removal of the device, calls that a test makes fail
+//!   status, leniency, limits   ND2's status of each outcome; what is accepted beyond the standards; limits of the adapter
+//!   peer                       stacks of other makers, and what they need
+//!   simulation                 adapters of a simulated network, for tests of programs
+//! ```
+//!
+//! A call goes down: handle of `netdirect-provider` → its rules → the type here → `iwarp_io`. A completion comes up by
+//! `iwarp_io::endpoint::Owner` in `qp`, a change of a connection by `connect/connector`.
 #![forbid(unsafe_code)]
 
 mod adapter;

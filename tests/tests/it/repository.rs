@@ -288,6 +288,33 @@ fn links_between_pages_lead_somewhere() {
     }
 }
 
+/// Pages name files and folders by their paths from the root of the repository. Reports tell of a commit of theirs.
+#[test]
+fn files_that_pages_name_exist() {
+    let mut named = 0;
+    let mut missing = String::new();
+    for page in all_pages() {
+        if page.starts_with(root().join("docs/reports")) || page.ends_with("CHANGELOG.md") {
+            continue;
+        }
+        let text = read(&page);
+        for (at, code) in text.split('`').enumerate() {
+            let is_path = ["crates/", "tests/", "benches/", "fuzz/", ".ci/"];
+            let is_path = is_path.iter().any(|start| code.starts_with(start));
+            let is_plain = !code.contains([' ', '*', '<', '{', ':', '\n']);
+            if at % 2 == 0 || !is_path || !is_plain {
+                continue;
+            }
+            named += 1;
+            if !root().join(code).exists() {
+                missing += &format!("{} names {code}\n", page.display());
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing}");
+    assert!(named > 50, "pages name more files");
+}
+
 #[test]
 fn every_page_is_in_the_summary() {
     let docs = root().join("docs");
