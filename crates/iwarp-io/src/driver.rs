@@ -91,7 +91,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Sets the owner, which is notified when the background thread panics.
+    /// Sets the owner, which is notified when a thread panics that makes progress for connections.
     pub fn owned_by(&self, owner: Weak<dyn DriverOwner>) {
         self.background.owned_by(owner);
     }
@@ -150,6 +150,15 @@ impl Driver {
         self.background.notice(domain);
     }
 
+    /// Calls `drive`, which makes progress for connections in a thread of the client. If it panics, notifies the owner.
+    #[inline]
+    pub fn driving<T>(&self, drive: impl FnOnce() -> T) -> T {
+        let guard = PanicGuard(&self.background);
+        let done = drive();
+        std::mem::forget(guard);
+        done
+    }
+
     /// Makes a group of waiters, in which threads can wait.
     ///
     /// # Errors
@@ -183,6 +192,15 @@ impl Driver {
             None => stream,
             Some(faults) => stream.with_faults(faults, self.environment.clone(), owner),
         }
+    }
+}
+
+/// Notifies the owner when it is dropped, which only a panic brings about.
+struct PanicGuard<'a>(&'a Background);
+
+impl Drop for PanicGuard<'_> {
+    fn drop(&mut self) {
+        self.0.call_panicked();
     }
 }
 

@@ -260,7 +260,6 @@ impl Core {
         self.lingering.lock().remove(&id)
     }
 
-    /// The stream of a connection that was just established.
     /// Removes the device from under the adapter (GEN-015).
     pub(crate) fn remove_device(&self, planned: bool) -> Result<()> {
         self.device.remove(planned)?;
@@ -268,26 +267,6 @@ impl Core {
         let lingering: Vec<_> = self.lingering.lock().values().cloned().collect();
         device::end_all(&lingering, |qp| qp.device_removed());
         Ok(())
-    }
-
-    /// Calls `drive`, which makes progress for connections in a thread of the client. If it panics, the device is removed: the work of
-    /// `drive` may remain undone.
-    #[inline]
-    pub(crate) fn driving<T>(&self, drive: impl FnOnce() -> T) -> T {
-        let removal = RemovalByPanic(&self.device);
-        let done = drive();
-        std::mem::forget(removal);
-        done
-    }
-}
-
-/// Removes the device when it is dropped, which only a panic brings about.
-struct RemovalByPanic<'a>(&'a Device);
-
-impl Drop for RemovalByPanic<'_> {
-    fn drop(&mut self) {
-        tracing::error!("a panic has passed through an adapter, and the adapter ends");
-        self.0.remove_by_plan();
     }
 }
 
@@ -306,6 +285,11 @@ impl DriverOwner for Core {
     fn driver_panicked(&self) {
         // Fails if the device was removed before.
         drop(self.remove_device(true));
+    }
+
+    fn call_panicked(&self) {
+        tracing::error!("a panic has passed through an adapter, and the adapter ends");
+        self.device.remove_by_plan();
     }
 }
 
@@ -387,34 +371,6 @@ pub(crate) trait LingeringQueuePair: Send + Sync {
     fn device_removed(&self);
 }
 
-/// A queue pair, as seen by the queues that end the queue pair when they break down.
-pub(crate) trait QueueUser: Send + Sync {
-    /// The queue has broken down. Called with no lock held.
-    fn queue_broke(&self);
-}
-
-/// The queue pairs that use a queue.
-#[derive(Debug, Default)]
-pub(crate) struct QueueUsers(Vec<Weak<dyn QueueUser>>);
-
-impl QueueUsers {
-    /// Adds one. Those that are gone are taken out now and then, so that this takes as long with many others as with few.
-    pub(crate) fn add(&mut self, user: Weak<dyn QueueUser>) {
-        let Self(users) = self;
-        if users.len() == users.capacity() {
-            users.retain(|user| user.strong_count() > 0);
-            users.reserve(users.len().max(8));
-        }
-        users.push(user);
-    }
-
-    /// Takes out all that are there.
-    pub(crate) fn take(&mut self) -> impl Iterator<Item = Arc<dyn QueueUser>> + use<> {
-        let Self(users) = std::mem::take(self);
-        users.into_iter().filter_map(|user| user.upgrade())
-    }
-}
-
 /// A completion queue or a shared receive queue, which can break down for good.
 pub(crate) trait BreakableQueue: Send + Sync {
     /// Breaks the queue down, and ends all its queue pairs. Called with no lock held.
@@ -461,35 +417,5 @@ impl Timed for Core {
                 }
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct User;
-
-    impl QueueUser for User {
-        fn queue_broke(&self) {}
-    }
-
-    #[test]
-    fn the_users_of_a_queue_that_have_gone_do_not_pile_up() {
-        let mut users = QueueUsers::default();
-        let add = |users: &mut QueueUsers| {
-            let user: Arc<dyn QueueUser> = Arc::new(User);
-            users.add(Arc::downgrade(&user));
-            user
-        };
-        let stay: Vec<_> = (0..1000).map(|_| add(&mut users)).collect();
-        for _ in 0..100_000 {
-            drop(add(&mut users));
-            assert!(users.0.len() <= 4 * stay.len());
-        }
-        let last = add(&mut users);
-        assert_eq!(users.take().count(), stay.len() + 1);
-        assert_eq!(users.take().count(), 0);
-        drop(last);
     }
 }

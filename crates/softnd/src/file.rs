@@ -43,7 +43,7 @@ impl File {
         deadline: Option<Instant>,
     ) -> Result<()> {
         let park = || (self.waiters).park(awaited, done, deadline, polling::stop);
-        let parked = self.core.driving(park);
+        let parked = self.core.driver.driving(park);
         parked.map_err(|error| self.core.cannot_wait(&error))
     }
 }
@@ -56,7 +56,7 @@ impl OverlappedFile for File {
     }
 
     fn progress(&self) {
-        self.core.driving(|| self.waiters.progress());
+        self.core.driver.driving(|| self.waiters.progress());
     }
 
     fn park(&self, done: &dyn Fn() -> bool, deadline: Option<Instant>) -> Result<()> {

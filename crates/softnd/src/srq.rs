@@ -1,15 +1,15 @@
 //! Shared receive queues, ND2's `IND2SharedReceiveQueue`.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
+use iwarp_io::cq::QueueUsers;
 use iwarp_io::endpoint::shared_receives::{CannotModify, SharedReceiveSizes, SharedReceives};
 use iwarp_io::limited;
 use netdirect::{Error, Result, Sge, SharedReceiveQueueOptions, Status};
 use netdirect_provider::completion_queue::ResizeError;
 use netdirect_provider::shared_receive_queue::{SharedReceiveQueueLine, SharedReceiveQueueRules};
-use parking_lot::Mutex;
 
-use crate::core::{BreakableQueue, Core, QueueUser, QueueUsers};
+use crate::core::{BreakableQueue, Core};
 use crate::sge::with_sges;
 use crate::status::{no_memory, post_error};
 
@@ -20,14 +20,10 @@ pub(crate) struct Srq {
     core: Arc<Core>,
     pub(crate) receives: Arc<SharedReceives>,
     /// The queue pairs that break down with the queue.
-    queue_pairs: Mutex<QueueUsers>,
+    pub(crate) users: QueueUsers,
 }
 
 impl Srq {
-    pub(crate) fn attach(&self, qp: Weak<dyn QueueUser>) {
-        self.queue_pairs.lock().add(qp);
-    }
-
     /// Drives queue pairs that get a Receive which another one has given back, and ends the requests of Notify if fewer Receives than
     /// the threshold are left. Called with no lock held, after a Receive was drawn (SRQ-023).
     #[inline]
@@ -68,7 +64,7 @@ impl SharedReceiveQueueLine for Srq {
             rules,
             core,
             receives: Arc::new(receives),
-            queue_pairs: Mutex::default(),
+            users: QueueUsers::default(),
         }))
     }
 
@@ -112,8 +108,7 @@ impl SharedReceiveQueueLine for Srq {
             %status,
             "a shared receive queue broke down, and its connections end; create the queue and its queue pairs anew"
         );
-        let queue_pairs = self.queue_pairs.lock().take();
-        queue_pairs.for_each(|qp| qp.queue_broke());
+        self.users.end();
     }
 
     fn receive(&self, context: u64, sges: &[Sge]) -> Result<()> {

@@ -4,13 +4,14 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 
+use iwarp_io::living::Living;
 use parking_lot::Mutex;
 
 use crate::device::Device;
 use crate::error::{Errno, Result, fail};
 use crate::events::{Event, EventQueue};
 use crate::process::{Engine, FatalWitness, Process};
-use crate::users::{Acknowledgements, Tag, Users, push_living};
+use crate::users::{Acknowledgements, Tag, Users};
 
 /// The kind of an asynchronous event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +84,7 @@ pub struct Context {
     events: EventQueue<AsyncEvent>,
     pub(crate) users: Users,
     /// The connections that end with the context.
-    connections: Mutex<Vec<Weak<dyn ContextConnection>>>,
+    connections: Mutex<Living<dyn ContextConnection>>,
     tag: Tag,
 }
 
@@ -158,10 +159,8 @@ impl Context {
     /// Closes the device: queue pairs that the program has left go to ERR, and their connections end. The kernel does so when the file of an
     /// adapter is closed.
     pub fn close(&self) {
-        let connections = std::mem::take(&mut *self.connections.lock());
-        for connection in connections.iter().filter_map(Weak::upgrade) {
-            connection.context_closed();
-        }
+        let connections = self.connections.lock().take();
+        connections.for_each(|connection| connection.context_closed());
     }
 
     /// Returns true while objects of the context exist.
@@ -171,7 +170,7 @@ impl Context {
 
     /// Makes [`close`](Self::close) end a connection.
     pub(crate) fn ends(&self, connection: Weak<dyn ContextConnection>) {
-        push_living(&mut self.connections.lock(), connection);
+        self.connections.lock().add(connection);
     }
 
     pub(crate) fn engine(&self) -> Result<Arc<Engine>> {

@@ -21,6 +21,7 @@ use iwarp_io::driver::Driver;
 use iwarp_io::endpoint::StreamId;
 use iwarp_io::environment::Environment;
 use iwarp_io::interfaces::{self, NetworkInterface, NetworkInterfaces, SharedAddress};
+use iwarp_io::living::Living;
 use iwarp_io::memory::{Table, TableOptions};
 use iwarp_io::progress::background::DriverOwner;
 use iwarp_io::progress::interrupts::{self, Sleep};
@@ -37,7 +38,6 @@ use parking_lot::Mutex;
 use crate::device::{Device, DeviceKind, limits};
 use crate::error::{Errno, Error, Result, fail};
 use crate::faults::{Plan, ProcessFaults};
-use crate::users::push_living;
 
 /// The options of a process.
 #[derive(Clone, Debug)]
@@ -138,8 +138,8 @@ pub struct Process {
     lingering: Mutex<HashMap<StreamId, Arc<dyn Any + Send + Sync>>>,
     /// The shared objects of each device's identifiers, by the index of the device.
     pub(crate) shared_devices: Mutex<HashMap<usize, Weak<dyn Any + Send + Sync>>>,
-    witnesses: Mutex<Vec<Weak<dyn FatalWitness>>>,
-    connections: Mutex<Vec<Weak<dyn EndingConnection>>>,
+    witnesses: Mutex<Living<dyn FatalWitness>>,
+    connections: Mutex<Living<dyn EndingConnection>>,
     broken: OnceLock<Broken>,
     /// A simulated network exists as long as the program holds an object of it.
     #[expect(dead_code, reason = "kept until it is dropped")]
@@ -449,8 +449,7 @@ impl Process {
     }
 
     fn finish_connections(&self, engine: &Engine, limit: Duration) {
-        let connections = std::mem::take(&mut *self.connections.lock());
-        let connections: Vec<_> = connections.iter().filter_map(Weak::upgrade).collect();
+        let connections: Vec<_> = self.connections.lock().take().collect();
         let end = engine.driver.now() + limit;
         let all = |is: fn(&dyn EndingConnection) -> bool| {
             let done = || connections.iter().all(|connection| is(&**connection));
@@ -497,7 +496,7 @@ impl Process {
 
     /// Makes [`finish`](Self::finish) end a connection.
     pub(crate) fn ends(&self, connection: Weak<dyn EndingConnection>) {
-        push_living(&mut self.connections.lock(), connection);
+        self.connections.lock().add(connection);
     }
 
     pub(crate) fn transport(&self) -> &Transport {
@@ -548,9 +547,7 @@ impl Process {
 
     /// Notifies `witness` when the devices break.
     pub(crate) fn witness(&self, witness: Weak<dyn FatalWitness>) {
-        let mut witnesses = self.witnesses.lock();
-        witnesses.retain(|known| known.strong_count() > 0);
-        witnesses.push(witness);
+        self.witnesses.lock().add(witness);
     }
 
     /// Ends the devices after a panic: contexts get IBV_EVENT_DEVICE_FATAL, and calls that need the driver fail with EIO.
@@ -568,16 +565,12 @@ impl Process {
             }
             Broken::Removed => {
                 tracing::info!("the fault plan removes the devices");
-                let connections = std::mem::take(&mut *self.connections.lock());
-                for connection in connections.iter().filter_map(Weak::upgrade) {
-                    connection.reset();
-                }
+                let connections = self.connections.lock().take();
+                connections.for_each(|connection| connection.reset());
             }
         }
-        let witnesses = std::mem::take(&mut *self.witnesses.lock());
-        for witness in witnesses.iter().filter_map(Weak::upgrade) {
-            witness.device_broke();
-        }
+        let witnesses = self.witnesses.lock().take();
+        witnesses.for_each(|witness| witness.device_broke());
     }
 }
 
@@ -623,15 +616,6 @@ impl Engine {
         Ok(Arc::new(waiters))
     }
 
-    /// Calls `drive`, which makes progress for connections. If it panics, the devices break: the work of `drive` may remain undone.
-    #[inline]
-    pub(crate) fn driving<T>(&self, drive: impl FnOnce() -> T) -> T {
-        let guard = BreakOnPanic(&self.process);
-        let done = drive();
-        std::mem::forget(guard);
-        done
-    }
-
     /// Waits in `waiters`, and drives, until `done` returns true. Fails with EINTR after a signal, if the options say so.
     pub(crate) fn wait(&self, waiters: &Waiters, done: &dyn Fn() -> bool) -> Result<()> {
         let process = self.process.upgrade();
@@ -669,7 +653,8 @@ impl Engine {
         done: &dyn Fn() -> bool,
         deadline: Option<Instant>,
     ) -> Result<()> {
-        let parked = self.driving(|| waiters.park(ANYTHING, done, deadline, polling::stop));
+        let drive = || waiters.park(ANYTHING, done, deadline, polling::stop);
+        let parked = self.driver.driving(drive);
         parked.map_err(|error| match error.kind() {
             io::ErrorKind::Deadlock => {
                 let world = self.driver.environment.world();
@@ -681,19 +666,12 @@ impl Engine {
     }
 }
 
-/// Breaks the devices when it is dropped, which only a panic brings about.
-struct BreakOnPanic<'a>(&'a Weak<Process>);
-
-impl Drop for BreakOnPanic<'_> {
-    fn drop(&mut self) {
-        if let Some(process) = self.0.upgrade() {
-            process.break_down();
-        }
-    }
-}
-
 impl DriverOwner for Process {
     fn driver_panicked(&self) {
+        self.break_down();
+    }
+
+    fn call_panicked(&self) {
         self.break_down();
     }
 }

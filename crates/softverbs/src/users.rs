@@ -1,8 +1,8 @@
 //! Objects that other objects use: a parent with children is not destroyed, and an object with events that the program has not
 //! acknowledged waits for the acknowledgements.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 
 use iwarp_io::sync::{self, Condvar, Mutex};
 
@@ -59,16 +59,6 @@ impl Drop for User {
     fn drop(&mut self) {
         self.release();
     }
-}
-
-/// Adds an object to a list. Those that exist no more are taken out whenever the list would grow.
-pub(crate) fn push_living<T: ?Sized>(list: &mut Vec<Weak<T>>, object: Weak<T>) {
-    if list.len() == list.capacity() {
-        list.retain(|known| known.strong_count() > 0);
-        let more = list.len().max(8);
-        list.reserve(more);
-    }
-    list.push(object);
 }
 
 /// A number that the caller stores at an object, 0 at first. The C library keeps the address of its structure there, and finds it again in

@@ -48,6 +48,7 @@ pub use state::Phase;
 pub use stream_io::EARLY;
 pub use tx_buffers::COPIED_BELOW;
 
+use crate::cq::QueueUser;
 use crate::driver::Driver;
 use crate::limited;
 use crate::progress::Edges;
@@ -444,6 +445,14 @@ impl<O: Owner> Waiter for Endpoint<O> {
         if self.drive(Edges::KICK).unfinished {
             self.defer(WorkQueue::Receive);
         }
+    }
+}
+
+impl<O: Owner> QueueUser for Endpoint<O> {
+    /// Ends the connection. An endpoint without a connection cannot be connected any more.
+    fn queue_broke(&self) {
+        self.fixed.owner.queue_broke();
+        drop(self.abort());
     }
 }
 

@@ -260,6 +260,9 @@ pub trait Owner: Send + Sync + Sized + 'static {
         true
     }
 
+    /// A completion queue or the shared receive queue has broken down, and the connection ends next. Called with no lock held.
+    fn queue_broke(&self) {}
+
     /// A fault plan demands that the queues break down, with the status of this name. Called with the endpoint locked. A queue that breaks
     /// down ends this connection too, which takes the lock, so the owner lets the queues break down later.
     fn break_queues(&self, _status: &str) {}

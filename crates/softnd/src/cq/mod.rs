@@ -7,19 +7,16 @@ use std::time::Instant;
 
 use netdirect::{Affinity, CompletionResult, Error, NotifyType, PendingOverlapped, Result, Status};
 use netdirect_provider::completion_queue::{CompletionQueueLine, ResizeError};
-use parking_lot::Mutex;
 
-use crate::core::{BreakableQueue, Core, QueueUser, QueueUsers};
+use crate::core::{BreakableQueue, Core};
 use crate::fault_plan;
 use crate::file::File;
 use crate::status::{no_memory, shortage};
-use iwarp_io::cq::{self, CannotResize, HeldResults, Queue};
+use iwarp_io::cq::{self, CannotResize, HeldResults, Poller, Queue};
 use iwarp_io::endpoint::shared_receives::ResultQueue;
 use iwarp_io::faults::Effect;
 use iwarp_io::limited;
-use iwarp_io::progress::domain::Domain;
 use iwarp_io::progress::timers::{Timed, TimerKey};
-use iwarp_io::progress::waiters::Waiters;
 
 pub(crate) use entry::Entry;
 use entry::{notify_on, reason, status};
@@ -27,14 +24,9 @@ use entry::{notify_on, reason, status};
 /// The queue itself, shared by its handle and by the queue pairs that place results in the queue.
 #[derive(Debug)]
 pub(crate) struct Cq {
-    core: Arc<Core>,
-    /// The threads that wait for the queue.
-    waiters: Arc<Waiters>,
-    /// The queue's token there.
-    waiters_token: u64,
-    pub(crate) domain: Arc<Domain>,
+    pub(crate) poller: Poller,
     queue: Queue<Entry, PendingOverlapped>,
-    queue_pairs: Mutex<QueueUsers>,
+    core: Arc<Core>,
     /// Results that the fault plan delays, if the plan has rules for this queue.
     held: Option<HeldResults<Entry>>,
     this: Weak<Self>,
@@ -44,15 +36,6 @@ pub(crate) struct Cq {
 pub(crate) type CompletedNotifies = cq::CompletedNotifies<PendingOverlapped>;
 
 impl Cq {
-    /// Wakes a thread that is parked on the file and drives, to look for unfinished work.
-    pub(crate) fn wake(&self) {
-        self.waiters.call_driver();
-    }
-
-    pub(crate) fn attach(&self, qp: Weak<dyn QueueUser>) {
-        self.queue_pairs.lock().add(qp);
-    }
-
     /// Places results. The caller delivers the returned requests when no lock is held. The caller has locked the queue pair, which
     /// keeps the queue pair's results in order.
     ///
@@ -80,7 +63,7 @@ impl Cq {
         let mut notifies = None;
         let put = |entry| {
             let done = self.put(std::iter::once(entry), |_, _| {});
-            notifies = both(notifies.take(), done);
+            CompletedNotifies::add(&mut notifies, done);
         };
         let effect = |effect| match effect {
             Effect::RemoveDevice => self.core.device.remove_by_plan(),
@@ -103,22 +86,12 @@ impl Cq {
         entries: impl Iterator<Item = Entry> + Clone,
         numbered: impl FnOnce(u64, usize),
     ) -> Option<CompletedNotifies> {
-        self.queue
-            .place(entries, numbered, |waits| self.interest(waits))
+        self.queue.place(entries, numbered, self.poller.interest())
     }
 
     /// The number of results that the client has taken: all with a smaller number.
     pub(crate) fn taken(&self) -> u64 {
         self.queue.taken()
-    }
-
-    /// Notifies the domain that a request waits, or that none does.
-    fn interest(&self, waits: bool) {
-        if waits {
-            self.domain.add_interest();
-        } else {
-            self.domain.drop_interest();
-        }
     }
 
     /// Completes requests of Notify, with no lock held. After a breakdown, ends every queue pair of the queue first.
@@ -130,8 +103,7 @@ impl Cq {
                 %status,
                 "a completion queue broke down, and its connections end; create the queue and its queue pairs anew"
             );
-            let queue_pairs = self.queue_pairs.lock().take();
-            queue_pairs.for_each(|qp| qp.queue_broke());
+            self.poller.users.end();
         }
         for request in notifies.into_requests() {
             request.complete(status);
@@ -139,21 +111,11 @@ impl Cq {
     }
 }
 
-fn both(
-    one: Option<CompletedNotifies>,
-    other: Option<CompletedNotifies>,
-) -> Option<CompletedNotifies> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.and(other)),
-        (one, other) => one.or(other),
-    }
-}
-
 impl BreakableQueue for Cq {
     /// Breaks the queue down with all its queue pairs, as an overflow does.
     fn break_down(&self, status: Status) {
         let reason = reason(status);
-        if let Some(notifies) = self.queue.break_down(reason, |waits| self.interest(waits)) {
+        if let Some(notifies) = self.queue.break_down(reason, self.poller.interest()) {
             self.deliver(notifies);
         }
     }
@@ -174,7 +136,7 @@ impl Timed for Cq {
         let mut notifies = None;
         let put = |entry| {
             let done = self.put(std::iter::once(entry), |_, _| {});
-            notifies = both(notifies.take(), done);
+            CompletedNotifies::add(&mut notifies, done);
         };
         if let Some(at) = held.release(now, put) {
             self.core.driver.set_timer(at, self.this.clone());
@@ -182,13 +144,6 @@ impl Timed for Cq {
         if let Some(notifies) = notifies {
             self.deliver(notifies);
         }
-    }
-}
-
-impl Drop for Cq {
-    fn drop(&mut self) {
-        self.waiters.remove_queue(&self.domain, self.waiters_token);
-        self.core.driver.remove_domain(&self.domain);
     }
 }
 
@@ -208,21 +163,15 @@ impl CompletionQueueLine for Cq {
             "cannot create a completion queue",
         );
         let queue = queue.map_err(short)?;
-        let waiters = Arc::clone(&file.waiters);
-        let domain = core.driver.domain(&waiters);
-        let domain = domain.map_err(shortage("cannot create a completion queue"))?;
-        let waiters_token = waiters.add_queue(&domain);
-        let queue_pairs = Mutex::default();
+        let poller = Poller::new(&core.driver, &file.waiters);
+        let poller = poller.map_err(shortage("cannot create a completion queue"))?;
         let faults = core.device.faults().and_then(|faults| faults.queue());
         Ok(Arc::new_cyclic(|this| Self {
             held: faults.map(HeldResults::new),
             this: this.clone(),
-            core,
-            waiters,
-            waiters_token,
-            domain,
+            poller,
             queue,
-            queue_pairs,
+            core,
         }))
     }
 
@@ -242,17 +191,15 @@ impl CompletionQueueLine for Cq {
 
     fn notify(&self, kind: NotifyType, request: PendingOverlapped) {
         let on = notify_on(kind);
-        let notifies = self.queue.notify(on, request, |waits| self.interest(waits));
-        if self.domain.has_interest() {
-            self.waiters.arm(&self.domain, self.waiters_token);
-        }
+        let notifies = self.queue.notify(on, request, self.poller.interest());
+        self.poller.arm();
         if let Some(notifies) = notifies {
             self.deliver(notifies);
         }
     }
 
     fn cancel(&self) {
-        for request in self.queue.cancel(|waits| self.interest(waits)) {
+        for request in self.queue.cancel(self.poller.interest()) {
             request.complete(Status::CANCELED);
         }
     }
@@ -262,14 +209,14 @@ impl CompletionQueueLine for Cq {
         let status = Status::DEVICE_REMOVED;
         for request in self
             .queue
-            .end_requests(reason(status), |waits| self.interest(waits))
+            .end_requests(reason(status), self.poller.interest())
         {
             request.complete(status);
         }
     }
 
     fn waits(&self) -> Option<String> {
-        let waits = self.domain.has_interest();
+        let waits = self.poller.domain().has_interest();
         waits.then(|| "Notify waits for a result of a completion queue".to_owned())
     }
 
@@ -284,20 +231,7 @@ impl CompletionQueueLine for Cq {
 
     #[inline]
     fn take_results(&self, results: &mut [CompletionResult]) -> usize {
-        self.core.driver.polled(&self.domain);
-        let taken = self.queue.take(results);
-        // When results are there, the streams are not read, so that the client can handle its results first.
-        if taken == results.len() || taken > 0 && !self.domain.has_unfinished() {
-            self.domain.found();
-            return taken;
-        }
-        if self.core.driving(|| self.domain.poll()) {
-            self.core.driver.notice(&self.domain);
-        }
-        let taken = taken + self.queue.take(&mut results[taken..]);
-        if taken > 0 {
-            self.domain.found();
-        }
-        taken
+        self.poller
+            .poll(results, |results| self.queue.take(results))
     }
 }

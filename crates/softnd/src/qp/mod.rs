@@ -21,7 +21,7 @@ use iwarp_io::progress::domain::Domain;
 use netdirect::{CompletionResult, Error, Immediate, QueuePairOptions, Result, Status};
 use netdirect_provider::connector::QueuePairOwner;
 
-use crate::core::{BreakableQueue, Core, LingeringQueuePair, PD, QueueUser};
+use crate::core::{BreakableQueue, Core, LingeringQueuePair, PD};
 use crate::cq::{CompletedNotifies, Cq, Entry};
 use crate::fault_plan;
 use crate::leniency::LenientCase;
@@ -208,12 +208,12 @@ fn new(
         ..
     } = qp.owner();
     let feeder: Weak<Qp> = Arc::downgrade(&qp);
-    receive_cq.attach(feeder.clone());
+    receive_cq.poller.users.add(feeder.clone());
     if !Arc::ptr_eq(receive_cq, initiator_cq) {
-        initiator_cq.attach(feeder.clone());
+        initiator_cq.poller.users.add(feeder.clone());
     }
     if let Some(shared) = shared {
-        shared.srq.attach(feeder);
+        shared.srq.users.add(feeder);
     }
     Ok(qp)
 }
@@ -346,11 +346,11 @@ impl Owner for QpOwner {
     }
 
     fn domain(&self, queue: WorkQueue) -> &Arc<Domain> {
-        &self.cq(queue).domain
+        self.cq(queue).poller.domain()
     }
 
     fn wake(&self, queue: WorkQueue) {
-        self.cq(queue).wake();
+        self.cq(queue).poller.wake();
     }
 
     fn started(&self, state: &mut QpState) {
@@ -520,13 +520,6 @@ impl Owner for QpOwner {
                 self.core.break_soon(queue, status);
             }
         }
-    }
-}
-
-impl QueueUser for Qp {
-    /// Ends the connection. A queue pair without a connection cannot be connected any more (IW-041).
-    fn queue_broke(&self) {
-        drop(self.abort());
     }
 }
 

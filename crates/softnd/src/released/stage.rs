@@ -315,7 +315,7 @@ impl<'a> Side<'a> {
         stage.watch("a waiters", &file.waiters);
         let cq = own::<CompletionQueueHandle<Cq>>(self.cq.clone());
         stage.watch("a completion queue", cq.line());
-        stage.watch("a domain", &cq.line().domain);
+        stage.watch("a domain", cq.line().poller.domain());
         let srq = own::<SharedReceiveQueueHandle<Srq>>(self.srq.clone());
         stage.watch("a shared receive queue", srq.line());
         stage.watch(

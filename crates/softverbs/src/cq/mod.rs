@@ -10,15 +10,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use iwarp_io::cq::{CannotResize, Entry as _, HeldResults};
+use iwarp_io::cq::{CannotResize, Entry as _, HeldResults, Poller};
 use iwarp_io::endpoint::shared_receives::ResultQueue;
 use iwarp_io::faults::{Effect, FaultOwner as _};
 use iwarp_io::limited;
-use iwarp_io::progress::domain::Domain;
 use iwarp_io::progress::polling;
 use iwarp_io::progress::timers::{Timed, TimerKey};
-use iwarp_io::progress::waiters::Waiters;
-use parking_lot::Mutex;
 
 use armed::ArmedQueue;
 pub(crate) use armed::DueEvents;
@@ -38,27 +35,17 @@ pub struct CompletionQueue {
     context: Arc<Context>,
     engine: Arc<Engine>,
     channel: Option<Arc<CompletionChannel>>,
-    /// The threads that wait and drive the queue's streams.
-    waiters: Arc<Waiters>,
-    waiters_token: u64,
-    pub(crate) domain: Arc<Domain>,
+    pub(crate) poller: Poller,
     queue: ArmedQueue,
     /// Completions that the fault plan holds back, if the plan has rules for this queue.
     held: Option<HeldResults<CqEntry>>,
     depth: AtomicU32,
-    queue_pairs: Mutex<Vec<Weak<dyn QueueUser>>>,
     acknowledgements: Acknowledgements,
     pub(crate) users: Users,
     tag: Tag,
     this: Weak<Self>,
     /// The completion queue counts as a user of its context, and of its channel.
     user_of: (User, Option<User>),
-}
-
-/// A queue pair, as seen by a completion queue that has lost completions.
-pub(crate) trait QueueUser: Send + Sync {
-    /// The queue has broken down. Called with no lock held.
-    fn queue_broke(&self);
 }
 
 impl fmt::Debug for CompletionQueue {
@@ -83,11 +70,9 @@ impl CompletionQueue {
         let engine = context.engine()?;
         let queue = ArmedQueue::new(depth).map_err(|_| no_memory())?;
         let waiters = channel.map_or(&engine.waiters, |channel| &channel.waiters);
-        let waiters = Arc::clone(waiters);
-        let domain = engine.driver.domain(&waiters);
-        let domain =
-            domain.map_err(|error| Error::of_system(&error, "cannot create a completion queue"))?;
-        let waiters_token = waiters.add_queue(&domain);
+        let poller = Poller::new(&engine.driver, waiters);
+        let poller =
+            poller.map_err(|error| Error::of_system(&error, "cannot create a completion queue"))?;
         let faults = context.process().faults().and_then(|faults| faults.queue());
         Ok(Arc::new_cyclic(|this| Self {
             user_of: (
@@ -97,13 +82,10 @@ impl CompletionQueue {
             context: Arc::clone(context),
             engine,
             channel: channel.cloned(),
-            waiters,
-            waiters_token,
-            domain,
+            poller,
             queue,
             held: faults.map(HeldResults::new),
             depth: AtomicU32::new(depth),
-            queue_pairs: Mutex::default(),
             acknowledgements: Acknowledgements::default(),
             users: Users::default(),
             tag: Tag::default(),
@@ -135,22 +117,9 @@ impl CompletionQueue {
     /// connections of the queue. Never blocks.
     #[inline]
     pub fn poll(&self, completions: &mut [WorkCompletion]) -> usize {
-        let Engine { driver, .. } = &*self.engine;
-        driver.polled(&self.domain);
-        let taken = self.queue.take(completions);
-        // If there are completions, the streams are not read, so that the program can handle its completions first.
-        if taken == completions.len() || taken > 0 && !self.domain.has_unfinished() {
-            self.domain.found();
-            return taken;
-        }
-        if self.engine.driving(|| self.domain.poll()) {
-            driver.notice(&self.domain);
-        }
-        let taken = taken + self.queue.take(&mut completions[taken..]);
-        if taken == 0 {
+        let taken = (self.poller).poll(completions, |completions| self.queue.take(completions));
+        if taken == 0 && !completions.is_empty() {
             self.polled_in_vain();
-        } else {
-            self.domain.found();
         }
         taken
     }
@@ -168,7 +137,7 @@ impl CompletionQueue {
                 polling::stop(); // also the domains that the thread has polled while it polled another one
             }
         } else if driver.environment.world().is_none() {
-            self.engine.driving(|| driver.help(&self.domain));
+            driver.driving(|| driver.help(self.poller.domain()));
         }
         driver.environment.polled_in_vain();
     }
@@ -177,7 +146,7 @@ impl CompletionQueue {
     /// from now on. Otherwise the program's thread does, in the channel.
     fn leave(&self) {
         if !self.is_waited_for_here() {
-            self.engine.driver.hand_over(&self.domain);
+            self.engine.driver.hand_over(self.poller.domain());
         }
     }
 
@@ -192,13 +161,11 @@ impl CompletionQueue {
         if self.channel.is_none() {
             return;
         }
-        let waits = || {
-            if self.domain.has_interest() {
-                self.waiters.arm(&self.domain, self.waiters_token);
-            }
-        };
-        let interest = |waits| self.interest(waits);
-        if let Some(due) = self.queue.request(solicited_only, interest, waits) {
+        let poller = &self.poller;
+        let request = self
+            .queue
+            .request(solicited_only, poller.interest(), || poller.arm());
+        if let Some(due) = request {
             self.deliver(due);
         }
         self.leave();
@@ -235,7 +202,7 @@ impl CompletionQueue {
     pub fn destroy(&self) -> Result<()> {
         self.users
             .check_none("the completion queue", "queue pairs")?;
-        drop(self.queue.cancel(|waits| self.interest(waits)));
+        drop(self.queue.cancel(self.poller.interest()));
         if let Some(channel) = &self.channel {
             channel.end_subject(&self.acknowledgements);
         }
@@ -246,21 +213,6 @@ impl CompletionQueue {
             channel.release();
         }
         Ok(())
-    }
-
-    /// Wakes a thread that waits and drives, to look for unfinished work.
-    pub(crate) fn wake(&self) {
-        self.waiters.call_driver();
-    }
-
-    pub(crate) fn attach(&self, queue_pair: Weak<dyn QueueUser>) {
-        let mut queue_pairs = self.queue_pairs.lock();
-        if queue_pairs.len() == queue_pairs.capacity() {
-            queue_pairs.retain(|known| known.strong_count() > 0);
-            let more = queue_pairs.len().max(8);
-            queue_pairs.reserve(more);
-        }
-        queue_pairs.push(queue_pair);
     }
 
     /// Places completions. The caller delivers the returned events when it holds no lock. The caller has locked the queue pair, which keeps
@@ -286,8 +238,7 @@ impl CompletionQueue {
         entries: impl Iterator<Item = CqEntry> + Clone,
         numbered: impl FnOnce(u64, usize),
     ) -> Option<DueEvents> {
-        self.queue
-            .place(entries, numbered, |waits| self.interest(waits))
+        self.queue.place(entries, numbered, self.poller.interest())
     }
 
     #[cold]
@@ -333,15 +284,6 @@ impl CompletionQueue {
         self.queue.remove(|one| one.qp_num == queue_pair)
     }
 
-    /// Sets whether the domain counts the program as a waiting one.
-    fn interest(&self, waits: bool) {
-        if waits {
-            self.domain.add_interest();
-        } else {
-            self.domain.drop_interest();
-        }
-    }
-
     /// Delivers events, with no lock held. After an overrun, ends every queue pair of the queue first.
     pub(crate) fn deliver(&self, due: DueEvents) {
         if due.broken {
@@ -364,16 +306,13 @@ impl CompletionQueue {
             self.context
                 .raise(AsyncEventKind::CompletionQueueError, this);
         }
-        let queue_pairs = std::mem::take(&mut *self.queue_pairs.lock());
-        for queue_pair in queue_pairs.iter().filter_map(Weak::upgrade) {
-            queue_pair.queue_broke();
-        }
+        self.poller.users.end();
     }
 }
 
 impl BreakableQueue for CompletionQueue {
     fn break_down(&self) {
-        let interest = |waits| self.interest(waits);
+        let interest = self.poller.interest();
         if let Some(due) = self.queue.break_down(CqEntry::OVERFLOW, interest) {
             self.deliver(due);
         }
@@ -409,13 +348,6 @@ impl EventSubject for CompletionQueue {
 
     fn acknowledgements(&self) -> &Acknowledgements {
         &self.acknowledgements
-    }
-}
-
-impl Drop for CompletionQueue {
-    fn drop(&mut self) {
-        self.waiters.remove_queue(&self.domain, self.waiters_token);
-        self.engine.driver.remove_domain(&self.domain);
     }
 }
 

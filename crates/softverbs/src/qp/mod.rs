@@ -29,7 +29,7 @@ use state::check_transition;
 pub use state::{QpAttributes, QpMask, QpState};
 
 use crate::context::ContextConnection;
-use crate::cq::{CompletionQueue, QueueUser};
+use crate::cq::CompletionQueue;
 use crate::device::{DeviceKind, limits};
 use crate::error::{Errno, Error, Result, fail};
 use crate::mr::AccessFlags;
@@ -188,10 +188,10 @@ impl QueuePair {
             process.numbers.release(number);
             Error::new(Errno::NOMEM, "there is no memory for the queue pair")
         })?;
-        let user: Weak<dyn QueueUser> = Arc::<QpEndpoint>::downgrade(&endpoint);
-        options.receive_cq.attach(user.clone());
+        let user: Weak<QpEndpoint> = Arc::downgrade(&endpoint);
+        options.receive_cq.poller.users.add(user.clone());
         if !Arc::ptr_eq(&options.receive_cq, &options.send_cq) {
-            options.send_cq.attach(user);
+            options.send_cq.poller.users.add(user);
         }
         let ending: Weak<dyn EndingConnection> = Arc::<QpEndpoint>::downgrade(&endpoint);
         process.ends(ending);
@@ -503,13 +503,6 @@ impl ContextConnection for QpEndpoint {
     fn context_closed(&self) {
         self.owner().set_state(QpState::Err);
         drop(self.end().1);
-    }
-}
-
-impl QueueUser for QpEndpoint {
-    fn queue_broke(&self) {
-        self.owner().set_state(QpState::Err);
-        drop(self.abort());
     }
 }
 

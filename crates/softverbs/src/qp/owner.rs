@@ -178,11 +178,11 @@ impl Owner for QpOwner {
     }
 
     fn domain(&self, queue: WorkQueue) -> &Arc<Domain> {
-        &self.cq(queue).domain
+        self.cq(queue).poller.domain()
     }
 
     fn wake(&self, queue: WorkQueue) {
-        self.cq(queue).wake();
+        self.cq(queue).poller.wake();
     }
 
     fn started(&self, state: &mut QpOwnerState) {
@@ -349,6 +349,10 @@ impl Owner for QpOwner {
         if signals.contains(Signals::GONE) {
             drop(self.process.unlinger(self.stream()));
         }
+    }
+
+    fn queue_broke(&self) {
+        self.set_state(QpState::Err);
     }
 
     #[cold]

@@ -101,7 +101,7 @@ impl<R> CompletedNotifies<R> {
         notifies.broken = true;
     }
 
-    /// Joins the requests of both, to be delivered together.
+    /// Joins the requests of both.
     pub fn and(mut self, other: Self) -> Self {
         self.requests = self
             .requests
@@ -111,6 +111,17 @@ impl<R> CompletedNotifies<R> {
         self.reason = other.reason.or(self.reason);
         self.broken |= other.broken;
         self
+    }
+
+    /// Adds requests to those that are delivered together, if there are any.
+    #[inline]
+    pub fn add(to: &mut Option<Self>, notifies: Option<Self>) {
+        if let Some(notifies) = notifies {
+            *to = Some(match to.take() {
+                Some(before) => before.and(notifies),
+                None => notifies,
+            });
+        }
     }
 
     /// The requests that end.

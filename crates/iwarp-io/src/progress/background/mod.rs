@@ -71,6 +71,10 @@ impl<S: Readiness> std::fmt::Debug for Background<S> {
 pub trait DriverOwner: Send + Sync {
     /// The background thread has panicked and ends. Called in that thread, with no lock held.
     fn driver_panicked(&self);
+
+    /// A thread of the client has panicked in a call that drove connections, whose work may remain undone. Called in that thread, which may
+    /// hold locks of the client.
+    fn call_panicked(&self);
 }
 
 impl Background {
@@ -115,6 +119,14 @@ impl Background {
     pub fn owned_by(&self, owner: Weak<dyn DriverOwner>) {
         // An adapter has one driver.
         let _ = self.owner.set(owner);
+    }
+
+    /// Notifies the owner of a panic in a thread of the client.
+    #[cold]
+    pub(crate) fn call_panicked(&self) {
+        if let Some(owner) = self.owner.get().and_then(Weak::upgrade) {
+            owner.call_panicked();
+        }
     }
 
     #[cold]
