@@ -33,7 +33,7 @@
 //!   for others that are sent with it (`endpoint/gather.rs`).
 //! - **A client polls or waits**: owner → [`progress::domain::Domain`] or [`progress::waiters::Waiters`] → the sources that are ready
 //!   → [`endpoint`] as a [`progress::domain::Source`] → socket → engine → memory, and completions → [`endpoint::Owner::completed`],
-//!   [`place`](endpoint::Owner::place), [`deliver`](endpoint::Owner::deliver).
+//!   [`place`](endpoint::Owner::place), [`deliver`](endpoint::Owner::deliver), which [`endpoint::queue_pair`] has for queue pairs.
 //! - **No thread polls or waits**: [`progress::background`], a thread of each adapter, does the same, and makes the calls that are due.
 //! - **A client connects or listens**: owner → [`transport::Transport::bind`] → a [`transport::Dialer`] or [`transport::Listener`] →
 //!   [`setup::ActiveSide`], or [`setup::Acceptor`] and [`setup::PassiveSide`] → a stream and the agreed parameters → [`endpoint::Endpoint::start`].

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use iwarp_io::cq::QueueUsers;
+use iwarp_io::endpoint::queue_pair::PairSrq;
 use iwarp_io::endpoint::shared_receives::{CannotModify, SharedReceiveSizes, SharedReceives};
 use iwarp_io::limited;
 use netdirect::{Error, Result, Sge, SharedReceiveQueueOptions, Status};
@@ -23,11 +24,10 @@ pub(crate) struct Srq {
     pub(crate) users: QueueUsers,
 }
 
-impl Srq {
-    /// Drives queue pairs that get a Receive which another one has given back, and ends the requests of Notify if fewer Receives than
-    /// the threshold are left. Called with no lock held, after a Receive was drawn (SRQ-023).
+impl PairSrq for Srq {
+    /// Ends the requests of Notify if fewer Receives than the threshold are left (SRQ-023).
     #[inline]
-    pub(crate) fn look(&self) {
+    fn look(&self) {
         self.receives.drive_due();
         if self.receives.take_low() {
             self.rules.end_requests(Status::SUCCESS); // SRQ-024

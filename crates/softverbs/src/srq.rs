@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use iwarp_io::endpoint::queue_pair::PairSrq;
 use iwarp_io::endpoint::shared_receives::{CannotModify, SharedReceiveSizes, SharedReceives};
 use parking_lot::Mutex;
 
@@ -166,9 +167,10 @@ impl SharedReceiveQueue {
         self.user.release();
         self.pd.context().end_subject(&self.acknowledgements)
     }
+}
 
-    /// Raises the event of the limit if it is due, and drives queue pairs that wait. Called with no lock held.
-    pub(crate) fn look(&self) {
+impl PairSrq for SharedReceiveQueue {
+    fn look(&self) {
         if self.receives.take_low() {
             self.attributes.lock().limit = 0;
             if let Some(this) = self.this.upgrade() {

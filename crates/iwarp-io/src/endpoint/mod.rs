@@ -22,6 +22,7 @@ mod gather;
 mod mulpdu;
 mod owner;
 mod posts;
+pub mod queue_pair;
 pub mod shared_receives;
 mod state;
 mod stream_io;
@@ -42,7 +43,7 @@ pub use iwarp::{
     QueueSizes, ReadLimits, ReceiveSlot, ReceiveSource, RemoteAddress, RemoteRights, RequestKind,
     Role, STag, Scope, Sge, StreamConfig, StreamId, WqeStatus,
 };
-pub use owner::{Owner, ReceivesAhead, Signals, WorkQueue};
+pub use owner::{Owner, ReceivesAhead, Rules, Signals, WorkQueue};
 pub use posts::Posts;
 pub use state::Phase;
 pub use stream_io::EARLY;

@@ -22,6 +22,8 @@ bitflags::bitflags! {
         const RESET = 16;
         /// The stream is gone, and all results have been placed.
         const GONE = 32;
+        /// The signals after which a connection carries no more messages.
+        const ENDS = Self::PEER_CLOSED.bits() | Self::FAILED.bits() | Self::RESET.bits() | Self::GONE.bits();
     }
 }
 
@@ -49,6 +51,25 @@ pub trait ReceivesAhead: ReceiveSource {
 
 impl ReceivesAhead for OwnQueue {}
 
+/// What an interface decides about the connections of its endpoints. By default it permits everything.
+pub trait Rules {
+    /// A Send of the peer waits, because it has found no Receive. Called with the endpoint locked.
+    fn stalled(&self) {}
+
+    /// Returns true if the client of a Responder may send before the peer has sent anything but a ready-to-receive message. Called with the
+    /// endpoint locked, for the client's first request on a connection, and for later ones until one is allowed.
+    fn may_speak_first(&self) -> bool {
+        true
+    }
+
+    /// A completion queue or the shared receive queue has broken down, and the connection ends next. Called with no lock held.
+    fn queue_broke(&self) {}
+
+    /// A fault plan demands that the queues break down, with the status of this name. Called with the endpoint locked. A queue that breaks
+    /// down ends this connection too, which takes the lock, so the owner lets the queues break down later.
+    fn break_queues(&self, _status: &str) {}
+}
+
 /// The owner turns completions into its own form of results, and notifies its client of events.
 ///
 /// An endpoint is generic over its owner, so that these calls are dispatched statically.
@@ -68,7 +89,7 @@ impl ReceivesAhead for OwnQueue {}
 /// use iwarp_io::buffers::Buffers;
 /// use iwarp_io::endpoint::{
 ///     COPIED_BELOW, Completion, EARLY, Endpoint, EndpointOptions, InitiatorWqe, Operation, Owner, OwnQueue, Payload, QueueSizes,
-///     ReadLimits, Role, Scope, Sge, Signals, Start, StreamConfig, StreamId, WorkQueue,
+///     ReadLimits, Role, Rules, Scope, Sge, Signals, Start, StreamConfig, StreamId, WorkQueue,
 /// };
 /// use iwarp_io::memory::{Pd, Rights, Table};
 /// use iwarp_io::progress::domain::Domain;
@@ -82,6 +103,8 @@ impl ReceivesAhead for OwnQueue {}
 ///     domain: Arc<Domain>,
 ///     ended: Mutex<Vec<u64>>,
 /// }
+///
+/// impl Rules for Keeper {}
 ///
 /// impl Owner for Keeper {
 ///     type State = Vec<u64>;
@@ -196,7 +219,7 @@ impl ReceivesAhead for OwnQueue {}
 /// # Ok(())
 /// # }
 /// ```
-pub trait Owner: Send + Sync + Sized + 'static {
+pub trait Owner: Rules + Send + Sync + Sized + 'static {
     /// The owner's data under the endpoint's lock.
     type State: Send;
 
@@ -247,23 +270,7 @@ pub trait Owner: Send + Sync + Sized + 'static {
     /// Does the work that was taken out. Called when the endpoint has been unlocked.
     fn deliver(&self, notices: Self::Notices);
 
-    /// A Send of the peer waits, because it has found no Receive. Called with the endpoint locked.
-    fn stalled(&self, _state: &mut Self::State) {}
-
     /// The connection has ended or failed, and uses no further Receives of a shared queue. Called with the endpoint locked, once or
     /// more often.
     fn draws_no_more(&self, _state: &mut Self::State) {}
-
-    /// Returns true if the client of a Responder may send before the peer has sent anything but a ready-to-receive message. Called with the
-    /// endpoint locked, for the client's first request on a connection, and for later ones until one is allowed.
-    fn may_speak_first(&self, _state: &mut Self::State) -> bool {
-        true
-    }
-
-    /// A completion queue or the shared receive queue has broken down, and the connection ends next. Called with no lock held.
-    fn queue_broke(&self) {}
-
-    /// A fault plan demands that the queues break down, with the status of this name. Called with the endpoint locked. A queue that breaks
-    /// down ends this connection too, which takes the lock, so the owner lets the queues break down later.
-    fn break_queues(&self, _status: &str) {}
 }

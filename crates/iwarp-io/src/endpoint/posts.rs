@@ -99,7 +99,7 @@ impl<O: Owner> Endpoint<O> {
             return Ok(());
         }
         let first = state.connection.would_speak_first();
-        if first && !self.fixed.owner.may_speak_first(&mut state.owner) {
+        if first && !self.fixed.owner.may_speak_first() {
             return Err(Refused::SpeaksFirst);
         }
         state.phase = Phase::Open;

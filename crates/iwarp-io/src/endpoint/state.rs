@@ -308,7 +308,7 @@ impl<O: Owner> State<O> {
             }
             Event::Ended => {}
             Event::Stalled => {
-                fixed.owner.stalled(&mut self.owner);
+                fixed.owner.stalled();
                 self.stall = self.connection.poll_timeout(fixed.driver.now());
             }
         }

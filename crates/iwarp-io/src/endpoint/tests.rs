@@ -157,12 +157,14 @@ impl Owner for Plain {
             told.before_the_end.get_or_insert(count);
         }
     }
+}
 
-    fn stalled(&self, _: &mut PlainState) {
+impl Rules for Plain {
+    fn stalled(&self) {
         self.told().stalls += 1;
     }
 
-    fn may_speak_first(&self, _: &mut PlainState) -> bool {
+    fn may_speak_first(&self) -> bool {
         self.told().speaks_first += 1;
         !self.polite
     }

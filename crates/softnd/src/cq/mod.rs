@@ -13,6 +13,7 @@ use crate::fault_plan;
 use crate::file::File;
 use crate::status::{no_memory, shortage};
 use iwarp_io::cq::{self, CannotResize, HeldResults, Poller, Queue};
+use iwarp_io::endpoint::queue_pair::PairCq;
 use iwarp_io::endpoint::shared_receives::ResultQueue;
 use iwarp_io::faults::Effect;
 use iwarp_io::limited;
@@ -24,7 +25,7 @@ use entry::{notify_on, reason, status};
 /// The queue itself, shared by its handle and by the queue pairs that place results in the queue.
 #[derive(Debug)]
 pub(crate) struct Cq {
-    pub(crate) poller: Poller,
+    poller: Poller,
     queue: Queue<Entry, PendingOverlapped>,
     core: Arc<Core>,
     /// Results that the fault plan delays, if the plan has rules for this queue.
@@ -36,23 +37,6 @@ pub(crate) struct Cq {
 pub(crate) type CompletedNotifies = cq::CompletedNotifies<PendingOverlapped>;
 
 impl Cq {
-    /// Places results. The caller delivers the returned requests when no lock is held. The caller has locked the queue pair, which
-    /// keeps the queue pair's results in order.
-    ///
-    /// `numbered` gets the number of the first result and how many there are, in order, before the client can take any of them. A queue that
-    /// has broken down, or has no room, drops results; they have no number.
-    #[inline]
-    pub(crate) fn place(
-        &self,
-        entries: impl Iterator<Item = Entry> + Clone,
-        numbered: impl FnOnce(u64, usize),
-    ) -> Option<CompletedNotifies> {
-        match &self.held {
-            None => self.put(entries, numbered),
-            Some(held) => self.place_or_hold(held, entries, numbered),
-        }
-    }
-
     #[cold]
     fn place_or_hold(
         &self,
@@ -88,14 +72,26 @@ impl Cq {
     ) -> Option<CompletedNotifies> {
         self.queue.place(entries, numbered, self.poller.interest())
     }
+}
 
-    /// The number of results that the client has taken: all with a smaller number.
-    pub(crate) fn taken(&self) -> u64 {
-        self.queue.taken()
+impl PairCq<Entry, PendingOverlapped> for Cq {
+    fn poller(&self) -> &Poller {
+        &self.poller
     }
 
-    /// Completes requests of Notify, with no lock held. After a breakdown, ends every queue pair of the queue first.
-    pub(crate) fn deliver(&self, notifies: CompletedNotifies) {
+    #[inline]
+    fn place(
+        &self,
+        entries: impl Iterator<Item = Entry> + Clone,
+        numbered: impl FnOnce(u64, usize),
+    ) -> Option<CompletedNotifies> {
+        match &self.held {
+            None => self.put(entries, numbered),
+            Some(held) => self.place_or_hold(held, entries, numbered),
+        }
+    }
+
+    fn deliver(&self, notifies: CompletedNotifies) {
         let status = status(notifies.reason);
         if notifies.broken {
             limited!(

@@ -10,19 +10,17 @@ mod handle;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use iwarp_io::cq::{Untaken, each_run};
-use iwarp_io::endpoint::shared_receives::{Membership, ReceiveSupply, Waiter, wake};
+use iwarp_io::endpoint::queue_pair::{self, PairOwner, PairQueues, PairState};
 use iwarp_io::endpoint::{
-    self, Completion, Endpoint, EndpointOptions, Owner, Phase, QueueSizes, Refused, RequestKind,
-    Scope, StreamId, WorkQueue,
+    self, Completion, Endpoint, EndpointOptions, Phase, QueueSizes, Refused, Rules, Scope, StreamId,
 };
-use iwarp_io::planted;
-use iwarp_io::progress::domain::Domain;
-use netdirect::{CompletionResult, Error, Immediate, QueuePairOptions, Result, Status};
+use netdirect::{
+    CompletionResult, Error, Immediate, PendingOverlapped, QueuePairOptions, Result, Status,
+};
 use netdirect_provider::connector::QueuePairOwner;
 
 use crate::core::{BreakableQueue, Core, LingeringQueuePair, PD};
-use crate::cq::{CompletedNotifies, Cq, Entry};
+use crate::cq::{Cq, Entry};
 use crate::fault_plan;
 use crate::leniency::LenientCase;
 use crate::options::Profile;
@@ -32,14 +30,8 @@ use crate::status::{fail, no_memory, post_error, removed, request_type, result_s
 pub(crate) use endpoint::{Drivers, Signals, Start};
 pub(crate) use handle::{ClientQp, QpHandle};
 
-/// The number of results that are placed in their completion queue at a time.
-const RESULTS: usize = 16;
-
 /// The connector of a queue pair, which sets up and ends the connection. Called with the queue pair unlocked.
-pub(crate) trait ConnectionOwner: QueuePairOwner {
-    /// These events have happened to the connection.
-    fn signalled(&self, signals: Signals);
-}
+pub(crate) trait ConnectionOwner: QueuePairOwner + queue_pair::ConnectionOwner {}
 
 /// The queue pair itself, shared by its handle, its connector and the drivers.
 pub(crate) type Qp = Endpoint<QpOwner>;
@@ -56,80 +48,20 @@ pub(crate) struct QpOwner {
     core: Arc<Core>,
     id: StreamId,
     context: u64,
-    receive_cq: Arc<Cq>,
-    initiator_cq: Arc<Cq>,
+    queues: PairQueues<Self>,
     /// The strict profile holds (AMB-071).
     strict: bool,
     /// The numbers of SGEs that the client asked for: for initiator requests, and for Receives.
     asked_sges: (u32, u32),
     /// The time that a Send of the peer waits for a Receive; unlimited with [`Duration::MAX`].
     receive_wait: Duration,
-    shared: Option<Shared>,
 }
 
-/// The shared receive queue of a queue pair.
-struct Shared {
-    srq: Arc<Srq>,
-    membership: Membership,
-}
-
-/// The data under the queue pair's lock other than its connection.
+/// ND2's data under the queue pair's lock.
 #[derive(Default)]
 pub(crate) struct QpState {
     /// A connector sets up a connection for the queue pair, or has done so.
     claimed: bool,
-    connector: Option<Weak<dyn ConnectionOwner>>,
-    /// Results on their way from the engine to the queues, in order.
-    results: Vec<(bool, Entry)>,
-    /// Results that the client has not taken: of initiator requests, and of the queue pair's own Receives.
-    untaken: [Untaken; 2],
-    queue_notifies: QueueNotifies,
-    shared: SharedNews,
-}
-
-/// News of the shared receive queue.
-#[derive(Default)]
-struct SharedNews {
-    /// The number of Receives may have fallen below the threshold, or queue pairs may have to be driven.
-    look: bool,
-    /// The queue pair that gets the Receive promised to this queue pair.
-    next: Option<Weak<dyn Waiter>>,
-}
-
-/// Notifications to send once the queue pair is unlocked.
-pub(crate) struct Notices {
-    queue_notifies: QueueNotifies,
-    signals: Signals,
-    connector: Option<Arc<dyn ConnectionOwner>>,
-    shared: SharedNews,
-}
-
-/// Requests of Notify of the two completion queues that complete because of placed results.
-#[derive(Default)]
-struct QueueNotifies {
-    receive: Option<CompletedNotifies>,
-    initiator: Option<CompletedNotifies>,
-}
-
-impl QueueNotifies {
-    fn is_empty(&self) -> bool {
-        self.receive.is_none() && self.initiator.is_none()
-    }
-
-    fn add(of: &mut Option<CompletedNotifies>, notifies: Option<CompletedNotifies>) {
-        if let Some(notifies) = notifies {
-            *of = Some(match of.take() {
-                Some(before) => before.and(notifies),
-                None => notifies,
-            });
-        }
-    }
-}
-
-impl QpState {
-    fn connector(&self) -> Option<Arc<dyn ConnectionOwner>> {
-        self.connector.as_ref()?.upgrade()
-    }
 }
 
 fn new(
@@ -175,19 +107,12 @@ fn new(
         early_posts: false,
     };
     let driver = Arc::clone(&core.driver);
+    let shared = srq.as_ref().map(|srq| (Arc::clone(srq), &srq.receives));
     let owner = |this: &Weak<Qp>| QpOwner {
-        shared: srq.map(|srq| Shared {
-            membership: {
-                let queue: Weak<Cq> = Arc::downgrade(&receive_cq);
-                srq.receives.join(this.clone(), queue)
-            },
-            srq,
-        }),
         core,
         id,
         context: options.context,
-        receive_cq,
-        initiator_cq,
+        queues: PairQueues::new(initiator_cq, receive_cq, shared, this.clone()),
         strict,
         asked_sges: (
             options.max_initiator_request_sge,
@@ -195,25 +120,17 @@ fn new(
         ),
         receive_wait,
     };
-    let qp = Endpoint::new(driver, endpoint, owner, QpState::default());
+    let qp = Endpoint::new(driver, endpoint, owner, PairState::default());
     let short = no_memory(
         Status::INSUFFICIENT_RESOURCES, // ADPT-058, ADPT-073
         "cannot create a queue pair",
     );
     let qp = qp.map_err(short)?;
-    let QpOwner {
-        receive_cq,
-        initiator_cq,
-        shared,
-        ..
-    } = qp.owner();
-    let feeder: Weak<Qp> = Arc::downgrade(&qp);
-    receive_cq.poller.users.add(feeder.clone());
-    if !Arc::ptr_eq(receive_cq, initiator_cq) {
-        initiator_cq.poller.users.add(feeder.clone());
-    }
-    if let Some(shared) = shared {
-        shared.srq.users.add(feeder);
+    let queues = &qp.owner().queues;
+    let user: Weak<Qp> = Arc::downgrade(&qp);
+    queues.attach(user.clone());
+    if let Some((srq, _)) = &queues.shared {
+        srq.users.add(user);
     }
     Ok(qp)
 }
@@ -231,7 +148,7 @@ impl Claim for Qp {
     fn claim(&self, connector: Weak<dyn ConnectionOwner>) -> Result<()> {
         self.with(|phase, state| {
             match phase {
-                Phase::Idle if !state.claimed => {}
+                Phase::Idle if !state.own.claimed => {}
                 Phase::Idle | Phase::Starting | Phase::Unheard | Phase::Open => {
                     return fail(
                         Status::CONNECTION_ACTIVE,
@@ -246,8 +163,8 @@ impl Claim for Qp {
                 }
                 Phase::Shut => return Err(removed()),
             }
-            state.claimed = true;
-            state.connector = Some(connector);
+            state.own.claimed = true;
+            state.connection = Some(connector);
             Ok(())
         })
     }
@@ -255,8 +172,8 @@ impl Claim for Qp {
     fn unclaim(&self) {
         self.with(|phase, state| {
             if phase == Phase::Idle {
-                state.claimed = false;
-                state.connector = None;
+                state.own.claimed = false;
+                state.connection = None;
             }
         });
     }
@@ -290,20 +207,13 @@ impl QpOwner {
 
     /// Returns true if the queue pair uses a shared receive queue.
     fn has_shared_receives(&self) -> bool {
-        self.shared.is_some()
-    }
-
-    fn cq(&self, queue: WorkQueue) -> &Arc<Cq> {
-        match queue {
-            WorkQueue::Initiator => &self.initiator_cq,
-            WorkQueue::Receive => &self.receive_cq,
-        }
+        self.queues.shared.is_some()
     }
 }
 
 /// Disconnects a queue pair whose handle the client has released (QP-074).
 fn released(qp: &Arc<Qp>) {
-    let connector = qp.with(|_, state| state.connector());
+    let connector = qp.with(|_, state| state.connection());
     if let Some(connector) = connector {
         connector.queue_pair_released();
     }
@@ -324,7 +234,7 @@ fn released(qp: &Arc<Qp>) {
 /// The client flushes the queue pair (QP-004).
 fn flush(qp: &Qp) {
     let connector = qp.with(|phase, state| match phase {
-        Phase::Starting => state.connector(),
+        Phase::Starting => state.connection(),
         _ => None,
     });
     if let Some(connector) = connector {
@@ -333,32 +243,21 @@ fn flush(qp: &Qp) {
     qp.flush();
 }
 
-impl Owner for QpOwner {
+impl PairOwner for QpOwner {
+    type Cq = Cq;
+    type Srq = Srq;
+    type Entry = Entry;
+    type Request = PendingOverlapped;
+    type Connection = dyn ConnectionOwner;
     type State = QpState;
-    type Notices = Notices;
-    type Receives<'a> = ReceiveSupply<'a>;
 
-    fn receives(&self) -> ReceiveSupply<'_> {
-        match &self.shared {
-            None => ReceiveSupply::Own,
-            Some(shared) => ReceiveSupply::Shared(&shared.membership),
-        }
-    }
-
-    fn domain(&self, queue: WorkQueue) -> &Arc<Domain> {
-        self.cq(queue).poller.domain()
-    }
-
-    fn wake(&self, queue: WorkQueue) {
-        self.cq(queue).poller.wake();
-    }
-
-    fn started(&self, state: &mut QpState) {
-        state.results.reserve(RESULTS);
+    #[inline]
+    fn queues(&self) -> &PairQueues<Self> {
+        &self.queues
     }
 
     #[inline]
-    fn completed(&self, state: &mut QpState, completion: Completion) {
+    fn entry(&self, _: &mut QpState, completion: &Completion) -> Option<Entry> {
         let kind = request_type(completion.kind);
         let octets = match completion.immediate {
             None => completion.octets,
@@ -369,142 +268,24 @@ impl Owner for QpOwner {
             .bytes_transferred(octets)
             .queue_pair_context(self.context)
             .immediate(completion.immediate.map(Immediate::from));
-        let entry = Entry {
-            result,
-            solicited: completion.solicited,
-        };
-        let results = &mut state.results;
-        if planted!(ResultLost) && results.len() + 1 == RESULTS {
-            return;
-        }
-        results.push((completion.kind == RequestKind::Receive, entry));
-        if planted!(ResultTwice) && results.len() == 3 {
-            results.push(results[2]);
-        }
-        if results.len() == RESULTS {
-            self.place(state);
-        }
+        let solicited = completion.solicited;
+        Some(Entry { result, solicited })
     }
 
-    fn taken(&self, state: &mut QpState, queue: WorkQueue) -> u64 {
-        let untaken = &mut state.untaken[usize::from(queue == WorkQueue::Receive)];
-        untaken.take_below(self.cq(queue).taken())
+    fn gone(&self) {
+        drop(self.core.unlinger(self.id));
     }
+}
 
-    #[inline]
-    fn place(&self, state: &mut QpState) {
-        if let Some(shared) = &self.shared {
-            let receives = &shared.srq.receives;
-            state.shared.look |= receives.is_low() || receives.has_due();
-        }
-        let QpState {
-            results,
-            untaken,
-            queue_notifies,
-            ..
-        } = state;
-        if results.is_empty() {
-            return;
-        }
-        let mut placed = |is_receive, first, count| match &self.shared {
-            Some(shared) if is_receive => shared.membership.placed(first, count),
-            _ => untaken[usize::from(is_receive)].placed(first, count),
-        };
-        if Arc::ptr_eq(&self.receive_cq, &self.initiator_cq) {
-            let entries = results.iter().map(|(_, entry)| *entry);
-            let notifies = self.receive_cq.place(entries, |first, count| {
-                if let [(is_receive, _)] = results[..] {
-                    return placed(is_receive, first, 1); // most of the time
-                }
-                let kinds = results[..count].iter().map(|(is_receive, _)| *is_receive);
-                each_run(first, kinds, placed);
-            });
-            QueueNotifies::add(&mut queue_notifies.receive, notifies);
-        } else {
-            let of = |receive| {
-                let results = results.iter();
-                results
-                    .filter(move |(is, _)| *is == receive)
-                    .map(|(_, entry)| *entry)
-            };
-            let (initiator, receive) = (
-                self.initiator_cq.place(of(false), |first, count| {
-                    placed(false, first, count as u64);
-                }),
-                self.receive_cq
-                    .place(of(true), |first, count| placed(true, first, count as u64)),
-            );
-            QueueNotifies::add(&mut queue_notifies.initiator, initiator);
-            QueueNotifies::add(&mut queue_notifies.receive, receive);
-        }
-        results.clear();
-    }
-
-    fn has_notices(state: &QpState) -> bool {
-        !state.queue_notifies.is_empty() || state.shared.look || state.shared.next.is_some()
-    }
-
-    fn take_notices(&self, state: &mut QpState, signals: Signals) -> Notices {
-        Notices {
-            queue_notifies: std::mem::take(&mut state.queue_notifies),
-            signals,
-            connector: if signals.is_empty() {
-                None
-            } else {
-                state.connector()
-            },
-            shared: std::mem::take(&mut state.shared),
-        }
-    }
-
-    fn deliver(&self, notices: Notices) {
-        let Notices {
-            queue_notifies,
-            signals,
-            connector,
-            shared,
-        } = notices;
-        if let Some(notifies) = queue_notifies.receive {
-            self.receive_cq.deliver(notifies);
-        }
-        if let Some(notifies) = queue_notifies.initiator {
-            self.initiator_cq.deliver(notifies);
-        }
-        if let Some(own) = &self.shared
-            && shared.look
-        {
-            own.srq.look();
-        }
-        wake(shared.next);
-        if let Some(connector) = connector {
-            connector.signalled(signals);
-        }
-        if signals.contains(Signals::GONE) {
-            drop(self.core.unlinger(self.id));
-        }
-    }
-
-    fn stalled(&self, _: &mut QpState) {
-        if self.shared.is_none() {
+impl Rules for QpOwner {
+    fn stalled(&self) {
+        if !self.has_shared_receives() {
             self.core.leniency.count(LenientCase::ReceiveWait); // AMB-008
         }
     }
 
-    /// Passes on a Receive that was promised to this queue pair to another queue pair (SRQ-039).
-    fn draws_no_more(&self, state: &mut QpState) {
-        if let Some(shared) = &self.shared
-            && let Some(next) = shared.membership.step_back()
-        {
-            debug_assert!(
-                state.shared.next.is_none(),
-                "one promised Receive was passed on twice"
-            );
-            state.shared.next = Some(next);
-        }
-    }
-
-    /// Returns true if the passive side may send while the peer has not sent anything. Some adapters refuse such a Send (AMB-040, AMB-071).
-    fn may_speak_first(&self, _: &mut QpState) -> bool {
+    /// Some adapters refuse such a Send (AMB-040, AMB-071).
+    fn may_speak_first(&self) -> bool {
         if !self.strict {
             self.core.leniency.count(LenientCase::PassiveFirst);
         }
@@ -515,7 +296,7 @@ impl Owner for QpOwner {
     #[cold]
     fn break_queues(&self, status: &str) {
         if let Some(status) = fault_plan::status(status) {
-            for queue in [&self.receive_cq, &self.initiator_cq] {
+            for queue in [&self.queues.receive, &self.queues.initiator] {
                 let queue = Arc::downgrade(&(Arc::clone(queue) as Arc<dyn BreakableQueue>));
                 self.core.break_soon(queue, status);
             }

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use iwarp_io::endpoint::queue_pair::PairCq as _;
 use iwarp_io::simulation::world::{SimSet, Task, WeakWorld, Wishes};
 use netdirect::{
     Adapter, Affinity, Buffer, CompletionQueue, Connector, Fault, Listener, MemoryRegion,
@@ -315,7 +316,7 @@ impl<'a> Side<'a> {
         stage.watch("a waiters", &file.waiters);
         let cq = own::<CompletionQueueHandle<Cq>>(self.cq.clone());
         stage.watch("a completion queue", cq.line());
-        stage.watch("a domain", cq.line().poller.domain());
+        stage.watch("a domain", cq.line().poller().domain());
         let srq = own::<SharedReceiveQueueHandle<Srq>>(self.srq.clone());
         stage.watch("a shared receive queue", srq.line());
         stage.watch(

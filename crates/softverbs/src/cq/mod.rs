@@ -11,14 +11,15 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use iwarp_io::cq::{CannotResize, Entry as _, HeldResults, Poller};
+use iwarp_io::endpoint::queue_pair::PairCq;
 use iwarp_io::endpoint::shared_receives::ResultQueue;
 use iwarp_io::faults::{Effect, FaultOwner as _};
 use iwarp_io::limited;
 use iwarp_io::progress::polling;
 use iwarp_io::progress::timers::{Timed, TimerKey};
 
-use armed::ArmedQueue;
-pub(crate) use armed::DueEvents;
+pub(crate) use armed::Armed;
+use armed::{ArmedQueue, DueEvents};
 pub(crate) use entry::CqEntry;
 pub use entry::{WcOpcode, WcStatus, WorkCompletion};
 
@@ -35,7 +36,7 @@ pub struct CompletionQueue {
     context: Arc<Context>,
     engine: Arc<Engine>,
     channel: Option<Arc<CompletionChannel>>,
-    pub(crate) poller: Poller,
+    poller: Poller,
     queue: ArmedQueue,
     /// Completions that the fault plan holds back, if the plan has rules for this queue.
     held: Option<HeldResults<CqEntry>>,
@@ -215,23 +216,6 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Places completions. The caller delivers the returned events when it holds no lock. The caller has locked the queue pair, which keeps
-    /// the queue pair's completions in order.
-    ///
-    /// `numbered` gets the number of the first completion and how many there are, before the program can take any of them. A queue that was
-    /// overrun drops completions; they have no number.
-    #[inline]
-    pub(crate) fn place(
-        &self,
-        entries: impl Iterator<Item = CqEntry> + Clone,
-        numbered: impl FnOnce(u64, usize),
-    ) -> Option<DueEvents> {
-        match &self.held {
-            None => self.put(entries, numbered),
-            Some(held) => self.place_or_hold(held, entries, numbered),
-        }
-    }
-
     #[inline]
     fn put(
         &self,
@@ -284,18 +268,6 @@ impl CompletionQueue {
         self.queue.remove(|one| one.qp_num == queue_pair)
     }
 
-    /// Delivers events, with no lock held. After an overrun, ends every queue pair of the queue first.
-    pub(crate) fn deliver(&self, due: DueEvents) {
-        if due.broken {
-            self.broke();
-        }
-        if self.queue.fires(due)
-            && let (Some(channel), Some(this)) = (&self.channel, self.this.upgrade())
-        {
-            channel.push(this);
-        }
-    }
-
     #[cold]
     fn broke(&self) {
         limited!(
@@ -331,6 +303,35 @@ impl Timed for CompletionQueue {
         }
         if let Some(due) = due {
             self.deliver(due);
+        }
+    }
+}
+
+impl PairCq<CqEntry, Armed> for CompletionQueue {
+    fn poller(&self) -> &Poller {
+        &self.poller
+    }
+
+    #[inline]
+    fn place(
+        &self,
+        entries: impl Iterator<Item = CqEntry> + Clone,
+        numbered: impl FnOnce(u64, usize),
+    ) -> Option<DueEvents> {
+        match &self.held {
+            None => self.put(entries, numbered),
+            Some(held) => self.place_or_hold(held, entries, numbered),
+        }
+    }
+
+    fn deliver(&self, due: DueEvents) {
+        if due.broken {
+            self.broke();
+        }
+        if self.queue.fires(due)
+            && let (Some(channel), Some(this)) = (&self.channel, self.this.upgrade())
+        {
+            channel.push(this);
         }
     }
 }

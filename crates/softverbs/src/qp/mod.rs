@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use iwarp_io::endpoint::queue_pair::{PairQueues, PairState};
 use iwarp_io::endpoint::{COPIED_BELOW, EARLY};
 use iwarp_io::endpoint::{EndpointOptions, QueueSizes, RemoteRights, Scope};
 use iwarp_io::setup::{Agreed, Role, StreamConfig};
@@ -23,7 +24,7 @@ use iwarp_io::transport::stream::Stream;
 use parking_lot::Mutex;
 
 pub(crate) use owner::{ConnectionOwner, QpFlushGuard, QpNews, Signals};
-use owner::{QpEndpoint, QpOwner, QpOwnerState, QpSubject, SharedMember};
+use owner::{QpEndpoint, QpOwner, QpSubject};
 pub use post::{RemotePlace, SendData, SendList, SendOperation, SendRequest};
 use state::check_transition;
 pub use state::{QpAttributes, QpMask, QpState};
@@ -159,15 +160,12 @@ impl QueuePair {
             context: Arc::clone(context),
             number,
             stream: AtomicU32::new(stream.0),
-            send_cq: Arc::clone(&options.send_cq),
-            receive_cq: Arc::clone(&options.receive_cq),
-            shared: srq.clone().map(|srq| SharedMember {
-                membership: {
-                    let queue: Weak<CompletionQueue> = Arc::downgrade(&options.receive_cq);
-                    srq.receives.join(this.clone(), queue)
-                },
-                srq,
-            }),
+            queues: PairQueues::new(
+                Arc::clone(&options.send_cq),
+                Arc::clone(&options.receive_cq),
+                srq.as_ref().map(|srq| (Arc::clone(srq), &srq.receives)),
+                this.clone(),
+            ),
             state: AtomicU8::new(QpState::Reset as u8),
             subject: Arc::new(QpSubject::default()),
             is_muted: AtomicBool::new(false),
@@ -183,16 +181,12 @@ impl QueuePair {
             early_posts: true,
         };
         let driver = Arc::clone(&engine.driver);
-        let made = QpEndpoint::new(driver, endpoint_options, owner, QpOwnerState::default());
+        let made = QpEndpoint::new(driver, endpoint_options, owner, PairState::default());
         let endpoint = made.map_err(|_| {
             process.numbers.release(number);
             Error::new(Errno::NOMEM, "there is no memory for the queue pair")
         })?;
-        let user: Weak<QpEndpoint> = Arc::downgrade(&endpoint);
-        options.receive_cq.poller.users.add(user.clone());
-        if !Arc::ptr_eq(&options.receive_cq, &options.send_cq) {
-            options.send_cq.poller.users.add(user);
-        }
+        endpoint.owner().queues.attach(Arc::downgrade(&endpoint));
         let ending: Weak<dyn EndingConnection> = Arc::<QpEndpoint>::downgrade(&endpoint);
         process.ends(ending);
         let closing: Weak<dyn ContextConnection> = Arc::<QpEndpoint>::downgrade(&endpoint);
@@ -342,8 +336,8 @@ impl QueuePair {
         }
         owner.stream.store(stream.0, Ordering::Relaxed);
         self.endpoint.with(|_, state| {
-            state.connection_owner = None;
-            state.untaken = Default::default();
+            state.connection = None;
+            state.forget_untaken();
         });
         owner.set_state(QpState::Reset);
         *self.attributes.lock() = QpAttributes::default();
@@ -394,12 +388,13 @@ impl QueuePair {
     /// Drops the completions that the program has not taken. The queue pair is muted, and the endpoint was locked since.
     fn remove_completions(&self) {
         let owner = self.endpoint.owner();
-        let removed = owner.receive_cq.remove(owner.number);
-        if let Some(shared) = &owner.shared {
-            shared.membership.removed(&removed);
+        let queues = &owner.queues;
+        let removed = queues.receive.remove(owner.number);
+        if let Some((_, membership)) = &queues.shared {
+            membership.removed(&removed);
         }
-        if !Arc::ptr_eq(&owner.receive_cq, &owner.send_cq) {
-            owner.send_cq.remove(owner.number);
+        if !queues.is_one() {
+            queues.initiator.remove(owner.number);
         }
     }
 
@@ -408,14 +403,14 @@ impl QueuePair {
     /// Makes the queue pair ready for a connection, which `owner` sets up and ends.
     pub(crate) fn claim(&self, owner: Weak<dyn ConnectionOwner>) -> Result<()> {
         self.endpoint.with(|_, state| {
-            let before = state.connection_owner.as_ref();
+            let before = state.connection.as_ref();
             let is_other = before.is_some_and(|before| {
                 before.strong_count() > 0 && !std::ptr::addr_eq(before.as_ptr(), owner.as_ptr())
             });
             if is_other {
                 return fail(Errno::INVAL, "the queue pair belongs to another connection");
             }
-            state.connection_owner = Some(owner);
+            state.connection = Some(owner);
             Ok(())
         })
     }
@@ -426,7 +421,7 @@ impl QueuePair {
             let is_own = |own: &mut Weak<dyn ConnectionOwner>| {
                 std::ptr::addr_eq(own.as_ptr(), owner.as_ptr())
             };
-            drop(state.connection_owner.take_if(is_own));
+            drop(state.connection.take_if(is_own));
         });
     }
 
@@ -511,7 +506,7 @@ fn sizes(options: &QpOptions) -> QueueSizes {
     let caps = options.caps;
     let (receive_depth, receive_sges) = match &options.srq {
         // The engine needs room for one drawn Receive.
-        Some(srq) => (1, srq.receives.sges()),
+        Some(srq) => (1, srq.max_sge()),
         None => (caps.max_recv_wr, caps.max_recv_sge.max(1)),
     };
     let initiator_sges = caps.max_send_sge.max(1);

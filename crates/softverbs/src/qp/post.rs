@@ -161,7 +161,7 @@ impl QueuePair {
     /// has its slot until the program has taken its completion. In error a Receive is accepted and comes back flushed.
     pub fn post_receive(&self, wr_id: u64, sges: &[Sge]) -> Result<()> {
         let owner = self.endpoint.owner();
-        if owner.shared.is_some() {
+        if owner.queues.shared.is_some() {
             return fail(
                 Errno::INVAL,
                 "the queue pair uses a shared receive queue: post the Receive to that queue",

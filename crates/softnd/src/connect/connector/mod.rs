@@ -13,6 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
+use iwarp_io::endpoint::queue_pair;
 use iwarp_io::planted;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Source, Turn};
@@ -212,7 +213,7 @@ impl Connector {
 
     fn take(&self, state: &mut ConnectorState, signals: Signals) {
         self.accepting(state, signals);
-        let mut end = Signals::PEER_CLOSED | Signals::FAILED | Signals::RESET | Signals::GONE;
+        let mut end = Signals::ENDS;
         if planted!(NotificationLate) {
             end = Signals::GONE;
         }
@@ -227,7 +228,9 @@ impl Connector {
     }
 }
 
-impl ConnectionOwner for Connector {
+impl ConnectionOwner for Connector {}
+
+impl queue_pair::ConnectionOwner for Connector {
     fn signalled(&self, signals: Signals) {
         self.signals.leave(signals.bits());
         self.attend();
