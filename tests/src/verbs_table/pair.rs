@@ -2,9 +2,11 @@
 
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _};
+use std::net::{Ipv4Addr, TcpListener};
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,6 +18,8 @@ use crate::verbs_programs::free_port;
 
 /// A limit for each command, in seconds. It only ends a hang.
 const LIMIT: &str = "300";
+/// A server may still be at work on the end of its client's connection. The number only ends a hang.
+const FINISH_ATTEMPTS: usize = 10_000;
 /// As much of a capture is dissected; tshark takes a minute for 10 MB.
 const DISSECTED: usize = 1 << 20;
 
@@ -70,21 +74,39 @@ pub fn run(row: &Row, tshark: &Path) -> Outcome {
 }
 
 fn run_once(row: &Row, more: &str, captures: Option<&Path>) -> Outcome {
-    let port = free_port();
+    let port = match row.port {
+        Some(port) => port.to_owned(),
+        None if row.low_port => free_low_port(),
+        None => free_port(),
+    };
+    let (other, folder) = (
+        free_port(),
+        tempfile::tempdir().expect("a folder for the pair"),
+    );
+    if let Some((name, text)) = row.file {
+        fs::write(folder.path().join(name), text).expect("a file can be made");
+    }
+    let folder = folder.path().to_str().expect("a path of the tests");
+    let filled = |text: &str| {
+        let text = text.replace("PORT", &port).replace("OTHER", &other);
+        text.replace("FOLDER", folder)
+    };
     let start = |text: &str, role: &str| {
-        let text = format!("{text} {more}").replace("PORT", &port);
+        let text = filled(&format!("{text} {more}"));
         let captures = captures.map(|folder| folder.join(role));
         Running::start(row, &text, captures.as_deref())
     };
     let mut server = (!row.server.is_empty()).then(|| start(row.server, SERVER));
-    if let Some(server) = &mut server
-        && let Err(why) = server.listens(&port)
-    {
-        return Outcome {
-            server: Some(Err(why)),
-            client: Err("its server did not listen".to_owned()),
-            capture: None,
-        };
+    if let Some(server) = &mut server {
+        let ready = server.listens(&port);
+        if let Err(why) = ready.and_then(|()| commands(row.prepare, 1, filled)) {
+            server.stop();
+            return Outcome {
+                server: Some(Err(why)),
+                client: Err("its server was not ready".to_owned()),
+                capture: None,
+            };
+        }
     }
     let mut clients: Vec<_> = Vec::new();
     for index in 0..row.clients {
@@ -102,7 +124,8 @@ fn run_once(row: &Row, more: &str, captures: Option<&Path>) -> Outcome {
         if !row.server_ends {
             return server.is_stopped();
         }
-        if client.is_err() {
+        let finished = commands(row.finish, FINISH_ATTEMPTS, filled);
+        if client.is_err() || finished.is_err() {
             server.stop();
         }
         server.ends("")
@@ -112,6 +135,41 @@ fn run_once(row: &Row, more: &str, captures: Option<&Path>) -> Outcome {
         client,
         capture: None,
     }
+}
+
+/// A port below 32,768 that was free a moment ago. Each call begins behind the port of the one before.
+fn free_low_port() -> String {
+    static LAST: AtomicU16 = AtomicU16::new(20_000);
+    loop {
+        let port = LAST.fetch_add(1, Ordering::Relaxed);
+        assert!(port < 32_768, "no port is free");
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port.to_string();
+        }
+    }
+}
+
+/// Runs commands one after the other, up to the first that fails `attempts` times.
+fn commands(all: &[&str], attempts: usize, filled: impl Fn(&str) -> String) -> Result<(), String> {
+    for text in all {
+        let text = filled(text);
+        let mut attempt = 1;
+        loop {
+            let mut command = Command::new("timeout");
+            command.arg("30").args(text.split_whitespace());
+            let output = command.stdin(Stdio::null()).output();
+            let output = output.expect("timeout starts");
+            if output.status.success() {
+                break;
+            }
+            if attempt == attempts {
+                let said = String::from_utf8_lossy(&output.stderr);
+                return Err(format!("{text}: {}: {}", output.status, said.trim()));
+            }
+            attempt += 1;
+        }
+    }
+    Ok(())
 }
 
 /// A command that runs, under a time limit. It is ended when the value is dropped.

@@ -1,4 +1,4 @@
-//! The pairs of commands. The test replaces `PORT` by a port that it chooses.
+//! The pairs of commands. The test replaces `PORT` and `OTHER` by ports that it chooses, and `FOLDER` by a folder for the run of the pair.
 
 /// A server and a client that run together.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,16 @@ pub struct Row {
     pub as_iwarp: bool,
     /// Needs an IPv6 address.
     pub ipv6: bool,
+    /// The port at which the server listens, if it has one built in.
+    pub port: Option<&'static str>,
+    /// The server takes ports below 32,768 only.
+    pub low_port: bool,
+    /// A file that both find in the folder: its name and its text.
+    pub file: Option<(&'static str, &'static str)>,
+    /// Commands that prepare the server when it listens. They run without `nd run`.
+    pub prepare: &'static [&'static str],
+    /// Commands that make the server end. Each is repeated until it succeeds.
+    pub finish: &'static [&'static str],
 }
 
 impl Row {
@@ -32,6 +42,11 @@ impl Row {
             captured: None,
             as_iwarp: false,
             ipv6: false,
+            port: None,
+            low_port: false,
+            file: None,
+            prepare: &[],
+            finish: &[],
         }
     }
 
@@ -73,6 +88,8 @@ pub fn rows() -> Vec<Row> {
     all.extend(connections());
     all.extend(perftest());
     all.extend(others());
+    all.extend(iser());
+    all.extend(dapl());
     all.extend(with_nd());
     all
 }
@@ -246,6 +263,70 @@ fn others() -> [Row; 9] {
         )
         .says("Final:"),
         Row::new("", "mpiexec.mpich -n 2 NPmpich2 -o /dev/null -l 1 -u 65536").says("65536 bytes"),
+    ]
+}
+
+/// tgt's target for iSER, which admits an initiator by its name alone, with clients of libiscsi. iscsi-ls is not among them: it destroys its
+/// completion queue and polls it afterwards.
+fn iser() -> [Row; 3] {
+    const TARGET: &str =
+        "env TGT_IPC_SOCKET=FOLDER/control tgtd -f --iser port=PORT --iscsi portal=127.0.0.1:OTHER";
+    let row = |client| Row {
+        prepare: &[
+            "truncate -s 16M FOLDER/disk",
+            "env TGT_IPC_SOCKET=FOLDER/control tgtadm --lld iser --mode target --op new --tid 1 --targetname iqn.2026-11.test:disk",
+            "env TGT_IPC_SOCKET=FOLDER/control tgtadm --lld iser --mode logicalunit --op new --tid 1 --lun 1 -b FOLDER/disk",
+            "env TGT_IPC_SOCKET=FOLDER/control tgtadm --lld iser --mode target --op bind --tid 1 -I ALL",
+            "env TGT_IPC_SOCKET=FOLDER/control tgtadm --lld iser --mode target --op bind --tid 1 -Q iqn.2026-11.test:client",
+        ],
+        finish: &[
+            "env TGT_IPC_SOCKET=FOLDER/control tgtadm --lld iser --mode target --op delete --tid 1",
+            "env TGT_IPC_SOCKET=FOLDER/control tgtadm --mode system --op delete",
+        ],
+        low_port: true,
+        ..Row::new(TARGET, client)
+    };
+    [
+        row("iscsi-inq -i iqn.2026-11.test:client iser://127.0.0.1:PORT/iqn.2026-11.test:disk/1")
+            .says("Product:VIRTUAL-DISK")
+            .captured(""),
+        row(
+            "iscsi-readcapacity16 -i iqn.2026-11.test:client iscsi://127.0.0.1:PORT/iqn.2026-11.test:disk/1?iser",
+        )
+        .says("Total size:16777216")
+        .captured(""),
+        row("iscsi-perf -i iqn.2026-11.test:client -t 2 -b 16 iser://127.0.0.1:PORT/iqn.2026-11.test:disk/1")
+            .says("finished"),
+    ]
+}
+
+/// Programs over DAPL. They listen at this port by TCP when they are ready, and exchange the others there. They succeed if their test fails.
+fn dapl() -> [Row; 3] {
+    let row = |server, client| Row {
+        port: Some("15828"),
+        file: Some((
+            "dat.conf",
+            "softnd u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"127.0.0.1 0\" \"\"\n",
+        )),
+        ..Row::new(server, client)
+    };
+    [
+        row(
+            "env DAT_OVERRIDE=FOLDER/dat.conf dtest -P softnd -s",
+            "env DAT_OVERRIDE=FOLDER/dat.conf dtest -P softnd -h 127.0.0.1",
+        )
+        .says("DAPL Test Complete. PASSED")
+        .captured(""),
+        row(
+            "env DAT_OVERRIDE=FOLDER/dat.conf dtest -P softnd -w -s",
+            "env DAT_OVERRIDE=FOLDER/dat.conf dtest -P softnd -w -h 127.0.0.1",
+        )
+        .says("DAPL Test Complete. PASSED"),
+        row(
+            "env DAT_OVERRIDE=FOLDER/dat.conf dtestcm -P softnd -c 20 -s",
+            "env DAT_OVERRIDE=FOLDER/dat.conf dtestcm -P softnd -c 20 -h 127.0.0.1",
+        )
+        .says("Num=20"),
     ]
 }
 
