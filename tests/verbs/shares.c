@@ -135,9 +135,11 @@ static void a_full_backlog_has_room_for_another_address(void)
 static void accepted_peers_that_are_silent_give_way(void)
 {
     int port, go, say, gave_way = 0, established = 0, over = 0;
-    struct ibv_cq *cq = NULL;
     struct rdma_event_channel *events = rdma_create_event_channel();
     struct rdma_cm_id *listener = bound(events, &port);
+    /* Before peers take all descriptors. */
+    struct ibv_cq *cq = ibv_create_cq(listener->verbs, 4096, NULL, NULL, 0);
+    NEED(cq);
     pid_t child = start("flood", port, &go, &say);
     struct rlimit limit = { DESCRIPTORS, DESCRIPTORS };
     NEED(setrlimit(RLIMIT_NOFILE, &limit) == 0);
@@ -150,8 +152,6 @@ static void accepted_peers_that_are_silent_give_way(void)
         enum rdma_cm_event_type kind = event->event;
         NEED(rdma_ack_cm_event(event) == 0);
         if (kind == RDMA_CM_EVENT_CONNECT_REQUEST) {
-            if (!cq)
-                NEED(cq = ibv_create_cq(id->verbs, 4096, NULL, NULL, 0));
             struct ibv_qp_init_attr attributes = {
                 .send_cq = cq, .recv_cq = cq,
                 .qp_type = IBV_QPT_RC, .cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
