@@ -203,12 +203,12 @@ impl CmId {
             Phase::Over if state.end_told => return Ok(()),
             _ => return fail(Errno::INVAL, "the identifier has no connection"),
         }
+        state.phase = Phase::Disconnecting;
         let Some(qp) = state.qp.clone() else {
-            state.phase = Phase::Over;
+            // The program has destroyed the queue pair. Its connection ends by itself, and `gone` follows.
             self.tell_end(state);
             return Ok(());
         };
-        state.phase = Phase::Disconnecting;
         let (gone, news) = qp.end();
         state.done.news.push(news);
         state.done.guard = state.guard.take();

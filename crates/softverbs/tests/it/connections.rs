@@ -45,6 +45,22 @@ fn an_iwarp_adapter_tells_of_no_timewait() {
     drop(client);
 }
 
+/// The connection of a destroyed queue pair ends by itself, after the event of its end.
+#[test]
+fn a_program_that_destroys_its_queue_pair_and_disconnects_learns_of_the_timewait() {
+    let pair = Pair::simulated(15, DeviceKind::Roce);
+    let (client, server) = pair.connect();
+    client.id.destroy_queue_pair().unwrap();
+    client.id.disconnect().unwrap();
+    pair.client.expect(CmEventKind::Disconnected);
+    client.id.disconnect().unwrap();
+    pair.server.expect(CmEventKind::Disconnected);
+    server.id.disconnect().unwrap();
+    pair.client.expect(CmEventKind::TimewaitExit);
+    pair.server.expect(CmEventKind::TimewaitExit);
+    assert_eq!(errno(pair.client.channel.get_event()), Errno::DEADLK);
+}
+
 #[test]
 fn private_data_has_the_length_that_was_sent() {
     let pair = Pair::simulated(3, DeviceKind::Roce);
