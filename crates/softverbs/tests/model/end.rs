@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use rdma_buffer::Buffer;
 use softverbs::{
-    AccessFlags, CmId, CompletionChannel, CompletionQueue, Context, Errno, MemoryRegion,
-    ProtectionDomain, QpCaps, QpOptions, QueuePair, RemotePlace, SendData, SendOperation,
-    SendRequest, Sge, SharedReceiveQueue, WcOpcode, WcStatus, WorkCompletion,
+    AccessFlags, CompletionQueue, Errno, MemoryRegion, ProtectionDomain, QpCaps, QpOptions,
+    QueuePair, RemotePlace, SendData, SendOperation, SendRequest, Sge, SharedReceiveQueue,
+    WcOpcode, WcStatus, WorkCompletion,
 };
 
 use crate::random::Random;
+use crate::seen::Seen;
 
 /// The parts of an end's memory: the source of its messages, and the targets of Receives, of the peer's Writes, and of the answers to
 /// Reads.
@@ -20,10 +21,14 @@ const TARGETS: u64 = 48 << 10;
 const SINKS: u64 = 56 << 10;
 const SIZE: u64 = 64 << 10;
 const SLOT: u64 = 2 << 10;
-const RECEIVE_SLOTS: usize = 16;
+pub(crate) const RECEIVE_SLOTS: usize = 16;
 const SLOTS: usize = 4;
 /// The most requests that an end has outstanding.
-const REQUESTS: u32 = 24;
+pub(crate) const REQUESTS: u32 = 24;
+/// The depth of a shared receive queue, and the number of its Receives in memory: more, because the model does not know which Receives a
+/// destroyed queue pair had taken.
+pub(crate) const SHARED_DEPTH: usize = 16;
+const SHARED_SLOTS: usize = 128;
 
 /// A stretch of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,30 +53,38 @@ struct Outstanding {
     signaled: bool,
 }
 
-/// One end.
+/// One end. The model of its memory outlives its queue pair, because the peer's checks read it.
 pub(crate) struct End {
-    pub(crate) qp: Arc<QueuePair>,
-    pub(crate) cq: Arc<CompletionQueue>,
-    pub(crate) region: Arc<MemoryRegion>,
+    /// `None` once the queue pair is destroyed.
+    pub(crate) qp: Option<Arc<QueuePair>>,
+    pub(crate) number: u32,
+    region: Option<Arc<MemoryRegion>>,
+    /// The places of the completion queues of requests and of Receives in [`Run`](crate::run::Run).
+    pub(crate) queues: [usize; 2],
+    /// The queue pair takes shared Receives.
+    pub(crate) is_sharing: bool,
+    /// The queue pair has a completion queue of its device.
+    pub(crate) shares_queues: bool,
     buffer: Buffer,
+    first: u64,
+    key: u32,
     seed: u64,
     next: u64,
     outstanding: VecDeque<Outstanding>,
     /// Receives of the queue pair's own queue, in their order, and the slot of each.
     receives: VecDeque<(u64, usize)>,
+    /// The last shared Receive that the queue pair has taken.
+    last_shared: u64,
     free_receives: Vec<usize>,
     free_sinks: Vec<usize>,
     /// The number of the last Write to each target of the peer, and the octets written.
     written: [Option<(u64, Stretch)>; SLOTS],
     /// Messages sent and not yet received by the peer.
     pub(crate) sent: VecDeque<Stretch>,
-    pub(crate) received: u64,
     has_failed: [bool; 2],
-    pub(crate) completed: u64,
-    pub(crate) flushed: u64,
 }
 
-/// Receives that ends of one host share.
+/// Receives that ends of one device share.
 pub(crate) struct SharedReceives {
     pub(crate) srq: Arc<SharedReceiveQueue>,
     pub(crate) region: Arc<MemoryRegion>,
@@ -79,36 +92,62 @@ pub(crate) struct SharedReceives {
     posted: HashMap<u64, usize>,
     free: Vec<usize>,
     next: u64,
+    /// The most Receives that have vanished with destroyed queue pairs.
+    vanished: usize,
 }
 
 impl SharedReceives {
     pub(crate) fn new(pd: &Arc<ProtectionDomain>, srq: Arc<SharedReceiveQueue>) -> Self {
-        let buffer = Buffer::new(usize::try_from(SIZE).unwrap());
+        let buffer = Buffer::new(SHARED_SLOTS * usize::try_from(SLOT).unwrap());
         Self {
             srq,
             region: region(pd, &buffer),
             buffer,
             posted: HashMap::new(),
-            free: (0..RECEIVE_SLOTS).collect(),
+            free: (0..SHARED_SLOTS).collect(),
             next: 1 << 40,
+            vanished: 0,
         }
     }
 
-    pub(crate) fn post(&mut self) {
+    /// Posts a Receive. Returns true if the queue had room.
+    pub(crate) fn post(&mut self, seen: &mut Seen) -> bool {
         let Some(slot) = self.free.pop() else {
-            // A slot is used until the completion of its Receive was taken.
-            let posted = self.srq.post_receive(0, &[]);
-            assert_eq!(posted.unwrap_err().errno(), Errno::NOMEM);
-            return;
+            return false; // the model does not know any more which memory is in use
         };
         self.next += 1;
         let sge = Sge {
-            addr: self.region.first() + RECEIVES + slot as u64 * SLOT,
+            addr: self.region.first() + slot as u64 * SLOT,
             length: 2048,
             lkey: self.region.key(),
         };
-        self.srq.post_receive(self.next, &[sge]).unwrap();
-        assert_eq!(self.posted.insert(self.next, slot), None);
+        // A slot is used until the completion of its Receive was taken.
+        let must = self.posted.len() < SHARED_DEPTH;
+        let may = self.posted.len() < SHARED_DEPTH + self.vanished;
+        match self.srq.post_receive(self.next, &[sge]) {
+            Ok(()) => {
+                assert!(may, "more Receives than the shared queue holds");
+                assert_eq!(self.posted.insert(self.next, slot), None);
+                true
+            }
+            Err(error) => {
+                assert_eq!(error.errno(), Errno::NOMEM);
+                assert!(!must, "a shared queue that is not full refuses");
+                seen.met("refused: post_receive to a full shared queue");
+                self.free.push(slot);
+                false
+            }
+        }
+    }
+
+    /// No queue pair is left: fills the queue, which has to have the room of the Receives that were taken.
+    pub(crate) fn check_room(&mut self, seen: &mut Seen) {
+        while self.post(seen) {}
+    }
+
+    /// A queue pair was destroyed that may have taken as many Receives.
+    pub(crate) fn vanish(&mut self, most: usize) {
+        self.vanished += most;
     }
 }
 
@@ -145,65 +184,87 @@ fn holds(buffer: &Buffer, at: u64, seed: u64, stretch: Stretch) -> bool {
 }
 
 impl End {
-    pub(crate) fn new(
-        context: &Arc<Context>,
-        pd: &Arc<ProtectionDomain>,
-        channel: &Arc<CompletionChannel>,
-        id: &CmId,
+    /// The options of the queue pair of an end.
+    pub(crate) fn options(
+        cqs: [&Arc<CompletionQueue>; 2],
         shared: Option<&SharedReceives>,
-        seed: u64,
-    ) -> Self {
-        // As deep as its two queues, or as its own and the shared one.
-        let cq = CompletionQueue::create(context, REQUESTS + 16, Some(channel)).unwrap();
-        cq.tag().set(seed);
-        let options = QpOptions {
-            send_cq: cq.clone(),
-            receive_cq: cq.clone(),
+    ) -> QpOptions {
+        let [send_cq, receive_cq] = cqs.map(Arc::clone);
+        QpOptions {
+            send_cq,
+            receive_cq,
             srq: shared.map(|shared| shared.srq.clone()),
             caps: QpCaps {
                 max_send_wr: REQUESTS,
-                max_recv_wr: 16,
+                max_recv_wr: u32::try_from(RECEIVE_SLOTS).unwrap(),
                 max_send_sge: 2,
                 max_recv_sge: 1,
                 max_inline_data: 128,
             },
             signal_all: false,
-        };
-        let qp = id.create_queue_pair(pd, options).unwrap();
+        }
+    }
+
+    pub(crate) fn new(
+        pd: &Arc<ProtectionDomain>,
+        qp: Arc<QueuePair>,
+        queues: [usize; 2],
+        seed: u64,
+    ) -> Self {
         let buffer = Buffer::new(usize::try_from(SIZE).unwrap());
         let source: Vec<u8> = (SOURCE..RECEIVES).map(|at| octet(seed, at)).collect();
         buffer.write(0, &source);
+        let region = region(pd, &buffer);
         Self {
-            qp,
-            cq,
-            region: region(pd, &buffer),
+            number: qp.number(),
+            is_sharing: qp.options().srq.is_some(),
+            qp: Some(qp),
+            first: region.first(),
+            key: region.key(),
+            region: Some(region),
+            queues,
+            shares_queues: false,
             buffer,
             seed,
             next: 0,
             outstanding: VecDeque::new(),
             receives: VecDeque::new(),
+            last_shared: 0,
             free_receives: (0..RECEIVE_SLOTS).collect(),
             free_sinks: (0..SLOTS).collect(),
             written: [None; SLOTS],
             sent: VecDeque::new(),
-            received: 0,
             has_failed: [false; 2],
-            completed: 0,
-            flushed: 0,
         }
     }
 
-    /// Posts a Receive to the queue pair's own queue.
-    pub(crate) fn post_receive(&mut self) {
+    /// The queue pair is gone, and with it all that it had outstanding.
+    pub(crate) fn forget_queue_pair(&mut self) -> Option<Arc<QueuePair>> {
+        self.outstanding.clear();
+        self.receives.clear();
+        self.qp.take()
+    }
+
+    pub(crate) fn take_region(&mut self) -> Option<Arc<MemoryRegion>> {
+        self.region.take()
+    }
+
+    /// Posts a Receive to the queue pair's own queue. Returns true if the queue had room.
+    pub(crate) fn post_receive(&mut self, seen: &mut Seen) -> bool {
+        let Some(qp) = self.qp.clone() else {
+            return false;
+        };
         let Some(slot) = self.free_receives.pop() else {
-            let posted = self.qp.post_receive(0, &[]);
+            let posted = qp.post_receive(0, &[]);
             assert_eq!(posted.unwrap_err().errno(), Errno::NOMEM);
-            return;
+            seen.met("refused: post_receive to a full queue");
+            return false;
         };
         self.next += 1;
         let sge = self.sge(RECEIVES + slot as u64 * SLOT, 2048);
-        self.qp.post_receive(self.next, &[sge]).unwrap();
+        qp.post_receive(self.next, &[sge]).unwrap();
         self.receives.push_back((self.next, slot));
+        true
     }
 
     pub(crate) fn receives_posted(&self) -> usize {
@@ -212,21 +273,32 @@ impl End {
 
     fn sge(&self, offset: u64, length: u32) -> Sge {
         Sge {
-            addr: self.region.first() + offset,
+            addr: self.first + offset,
             length,
-            lkey: self.region.key(),
+            lkey: self.key,
         }
     }
 
-    /// Posts a request of a random kind, to a peer with this region.
-    pub(crate) fn post(&mut self, random: &mut Random, peer: &MemoryRegion) {
+    /// Posts a request of a random kind. Returns true if the queue had room.
+    /// With `all_signaled` the request yields a completion in any case.
+    pub(crate) fn post(
+        &mut self,
+        random: &mut Random,
+        peer: &Self,
+        all_signaled: bool,
+        seen: &mut Seen,
+    ) -> bool {
+        let Some(qp) = self.qp.clone() else {
+            return false;
+        };
         if self.outstanding.len() >= REQUESTS as usize {
             // Silent requests give their slots back when they are done.
             if self.signaled_left() == REQUESTS as usize {
-                let posted = self.qp.post_send(&send_of_nothing());
+                let posted = qp.post_send(&send_of_nothing());
                 assert_eq!(posted.unwrap_err().errno(), Errno::NOMEM);
+                seen.met("refused: post_send to a full queue");
             }
-            return;
+            return false;
         }
         self.next += 1;
         let wr_id = self.next;
@@ -242,8 +314,8 @@ impl End {
         };
         let mut from = self.sge(stretch.offset, length);
         let at_peer = |offset: u64| RemotePlace {
-            addr: peer.first() + offset,
-            rkey: peer.key(),
+            addr: peer.first + offset,
+            rkey: peer.key,
         };
         let (kind, operation) = match random.below(5) {
             0 => {
@@ -259,14 +331,14 @@ impl End {
                     let kind = Kind::Read(slot, stretch, before);
                     (kind, SendOperation::Read(at_peer(SOURCE + stretch.offset)))
                 }
-                None => return,
+                None => return false,
             },
             _ => {
                 self.sent.push_back(stretch);
                 (Kind::Send, SendOperation::Send)
             }
         };
-        let signaled = random.once_in(2) || matches!(kind, Kind::Read(..));
+        let signaled = random.once_in(2) || all_signaled || matches!(kind, Kind::Read(..));
         let is_inline = length <= 128 && !matches!(kind, Kind::Read(..)) && random.once_in(2);
         let source: Vec<u8> = (stretch.offset..)
             .take(length as usize)
@@ -294,7 +366,7 @@ impl End {
             true => SendData::Inline(&pieces),
             false => SendData::Sges(sges),
         };
-        let posted = self.qp.post_send(&SendRequest {
+        let posted = qp.post_send(&SendRequest {
             wr_id,
             operation,
             data,
@@ -308,67 +380,84 @@ impl End {
             kind,
             signaled,
         });
+        true
     }
 
-    /// Polls once, and checks the completions.
-    pub(crate) fn poll(
+    /// Checks a completion of the queue pair.
+    pub(crate) fn check(
         &mut self,
-        peer: &mut PeerView<'_>,
+        completion: &WorkCompletion,
+        peer: Option<PeerView<'_>>,
         shared: Option<&mut SharedReceives>,
-    ) -> usize {
-        let mut completions = [WorkCompletion::default(); 5];
-        let taken = self.cq.poll(&mut completions);
-        let mut shared = shared;
-        for completion in &completions[..taken] {
-            assert_eq!(completion.qp_num, self.qp.number());
-            let is_receive = completion.opcode == WcOpcode::Receive;
-            let failed = &mut self.has_failed[usize::from(is_receive)];
-            match completion.status {
-                WcStatus::Success => assert!(!*failed, "success behind a failure: {completion:?}"),
-                WcStatus::Flushed => *failed = true,
-                _ => panic!("{completion:?}"),
+        seen: &mut Seen,
+    ) {
+        assert!(
+            self.qp.is_some(),
+            "the queue pair is destroyed: {completion:?}"
+        );
+        let is_receive = completion.opcode == WcOpcode::Receive;
+        let failed = &mut self.has_failed[usize::from(is_receive)];
+        match completion.status {
+            WcStatus::Success => assert!(!*failed, "success behind a failure: {completion:?}"),
+            WcStatus::Flushed => {
+                *failed = true;
+                seen.met("flushed");
             }
-            match is_receive {
-                true => self.received_one(completion, peer, shared.as_deref_mut()),
-                false => self.completed_one(completion, peer),
-            }
+            _ => panic!("{completion:?}"),
         }
-        taken
+        match is_receive {
+            true => self.received_one(completion, peer, shared, seen),
+            false => self.completed_one(completion, peer, seen),
+        }
     }
 
     fn received_one(
         &mut self,
         completion: &WorkCompletion,
-        peer: &mut PeerView<'_>,
+        peer: Option<PeerView<'_>>,
         shared: Option<&mut SharedReceives>,
+        seen: &mut Seen,
     ) {
-        let (slot, buffer) = match shared {
+        let (buffer, at) = match shared.filter(|_| self.is_sharing) {
             Some(shared) => {
                 let slot = shared.posted.remove(&completion.wr_id);
                 let slot = slot.expect("a Receive that was posted, once");
                 shared.free.push(slot);
-                (slot, &shared.buffer)
+                assert!(
+                    completion.wr_id > self.last_shared,
+                    "a queue pair takes shared Receives in their order"
+                );
+                self.last_shared = completion.wr_id;
+                (&shared.buffer, slot as u64 * SLOT)
             }
             None => {
                 let (wr_id, slot) = self.receives.pop_front().expect("a Receive");
                 assert_eq!(wr_id, completion.wr_id, "Receives complete in their order");
                 self.free_receives.push(slot);
-                (slot, &self.buffer)
+                (&self.buffer, RECEIVES + slot as u64 * SLOT)
             }
         };
         if completion.status == WcStatus::Success {
+            let peer = peer.expect("a peer with a queue pair");
             let stretch = peer.sent.pop_front().expect("a message that was sent");
             assert_eq!(completion.byte_len, stretch.length);
-            let at = RECEIVES + slot as u64 * SLOT;
             assert!(
                 holds(buffer, at, peer.seed, stretch),
                 "the message's octets"
             );
-            self.received += 1;
+            seen.met(match self.is_sharing {
+                true => "received from a shared queue",
+                false => "received",
+            });
         }
     }
 
-    fn completed_one(&mut self, completion: &WorkCompletion, peer: &PeerView<'_>) {
+    fn completed_one(
+        &mut self,
+        completion: &WorkCompletion,
+        peer: Option<PeerView<'_>>,
+        seen: &mut Seen,
+    ) {
         let request = loop {
             let request = self.outstanding.pop_front();
             let request = request.expect("a request that is outstanding");
@@ -378,21 +467,19 @@ impl End {
             assert!(!request.signaled, "{request:?} before {completion:?}");
             self.done(&request);
         };
-        match completion.status {
-            WcStatus::Success => {
-                assert!(request.signaled, "{completion:?}");
-                self.completed += 1;
-                if let Kind::Read(slot, stretch, before) = request.kind {
-                    let at = SINKS + slot as u64 * SLOT;
-                    assert!(
-                        holds(&self.buffer, at, peer.seed, stretch),
-                        "the Read's octets"
-                    );
-                    assert_eq!(completion.byte_len, stretch.length);
-                    self.check_writes(before, peer);
-                }
+        if completion.status == WcStatus::Success {
+            assert!(request.signaled, "{completion:?}");
+            seen.met("completed");
+            if let Kind::Read(slot, stretch, before) = request.kind {
+                let peer = peer.expect("a peer with a queue pair");
+                let at = SINKS + slot as u64 * SLOT;
+                assert!(
+                    holds(&self.buffer, at, peer.seed, stretch),
+                    "the Read's octets"
+                );
+                assert_eq!(completion.byte_len, stretch.length);
+                self.check_writes(before, &peer);
             }
-            _ => self.flushed += 1,
         }
         self.done(&request);
     }

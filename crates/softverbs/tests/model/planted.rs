@@ -4,7 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 
 use iwarp_io::planted::{Bug, plant};
 
-use crate::run::{Seen, run};
+use crate::run::run;
+use crate::seen::Seen;
 
 /// This many seeds find each of them.
 const SEEDS: u64 = 1000;
