@@ -67,6 +67,10 @@ mod bugs {
         OrderForgotten,
         /// Over QUIC: one of several streams does not learn that its connection was lost.
         LossForgotten,
+        /// Of verbs: the events of an identifier that the program destroys stay in their channel.
+        EventsOfDestroyedStay,
+        /// Of verbs: a request that the program has received keeps its place in the backlog.
+        BacklogPlaceKept,
     }
 
     impl Bug {
@@ -76,6 +80,9 @@ mod bugs {
             Self::OrderForgotten,
             Self::LossForgotten,
         ];
+
+        /// All bugs of the identifiers of verbs.
+        pub const OF_IDENTIFIERS: [Self; 2] = [Self::EventsOfDestroyedStay, Self::BacklogPlaceKept];
 
         /// All others.
         pub const ALL: [Self; 14] = [

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use iwarp_io::endpoint::{Drivers, ReadLimits, Start};
+use iwarp_io::planted;
 use iwarp_io::progress::timers::TimerKey;
 use iwarp_io::progress::turns::HandOff;
 use iwarp_io::setup::{Acceptor, ActiveSide, Agreed, PassiveSide, Role};
@@ -432,6 +433,9 @@ impl CmId {
 
     /// The identifier has no more events: takes those that the program has not received out of the channel.
     pub(super) fn end_events(&self) -> Vec<CmEvent> {
+        if planted!(EventsOfDestroyedStay) {
+            return Vec::new();
+        }
         let attachment = self.channel.lock();
         attachment.channel().events.end(&self.acknowledgements)
     }

@@ -10,7 +10,7 @@ use crate::seen::Seen;
 /// This many seeds find each of them.
 const SEEDS: u64 = 1000;
 
-/// Bugs of this crate, and of the driver and the engine under it.
+/// Bugs of the driver, of the engine under it, and of requests. Those of identifiers are [`Bug::OF_IDENTIFIERS`].
 const BUGS: [Bug; 6] = [
     Bug::LastSegmentNotPlaced,
     Bug::LengthMiscounted,
@@ -26,7 +26,7 @@ fn planted_bugs_are_found() {
     let said = take_hook();
     set_hook(Box::new(|_| {}));
     let mut found = Vec::new();
-    for bug in BUGS {
+    for bug in BUGS.into_iter().chain(Bug::OF_IDENTIFIERS) {
         plant(Some(bug));
         let seed = (0..SEEDS).find(|seed| {
             let done = catch_unwind(AssertUnwindSafe(|| run(*seed, &mut Seen::default())));
