@@ -1,6 +1,5 @@
 //! The state that all objects of one opened adapter share.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,6 +9,7 @@ use std::time::Instant;
 use iwarp_io::buffers::Buffers;
 use iwarp_io::descriptors;
 use iwarp_io::driver::Driver;
+use iwarp_io::endpoint::lingering::Lingering;
 use iwarp_io::endpoint::{ReadLimits, StreamId};
 use iwarp_io::environment::Environment;
 use iwarp_io::faults::Faults;
@@ -53,7 +53,7 @@ pub(crate) struct Core {
     /// Effects of fault plans that take place when no lock is held.
     effects: Mutex<Vec<PlannedEffect>>,
     /// Queue pairs that the client has released and whose connections have not ended yet. They keep the adapter until then.
-    lingering: Mutex<HashMap<StreamId, Arc<dyn LingeringQueuePair>>>,
+    pub(crate) lingering: Lingering,
     next_stream: AtomicU32,
     interface: OnceLock<Arc<InterfaceWatch>>,
 }
@@ -194,7 +194,7 @@ impl Core {
             device: Arc::new(Device::new(faults)),
             effects: Mutex::default(),
             leniency,
-            lingering: Mutex::default(),
+            lingering: Lingering::default(),
             next_stream: AtomicU32::new(1),
             interface: OnceLock::new(),
         });
@@ -249,23 +249,11 @@ impl Core {
         StreamId(self.next_stream.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Keeps a released queue pair until its connection has ended.
-    pub(crate) fn linger(&self, id: StreamId, qp: Arc<dyn LingeringQueuePair>) {
-        self.lingering.lock().insert(id, qp);
-    }
-
-    /// Gives up a released queue pair whose connection has ended. The caller drops the queue pair when the caller holds no lock.
-    #[must_use]
-    pub(crate) fn unlinger(&self, id: StreamId) -> Option<Arc<dyn LingeringQueuePair>> {
-        self.lingering.lock().remove(&id)
-    }
-
     /// Removes the device from under the adapter (GEN-015).
     pub(crate) fn remove_device(&self, planned: bool) -> Result<()> {
         self.device.remove(planned)?;
         // The device no longer lists queue pairs that their client has released. A queue pair released meanwhile is in one of both places.
-        let lingering: Vec<_> = self.lingering.lock().values().cloned().collect();
-        device::end_all(&lingering, |qp| qp.device_removed());
+        device::end_all(&self.lingering.list(), |qp| qp.shut());
         Ok(())
     }
 }
@@ -344,9 +332,7 @@ impl SimAdapter for Core {
 
     /// The connections of released queue pairs can reach no peer any more.
     fn abandoned(&self) {
-        // Taken in a separate statement, so that the queue pairs are dropped without the lock.
-        let lingering = std::mem::take(&mut *self.lingering.lock());
-        drop(lingering);
+        self.lingering.clear();
     }
 }
 
@@ -363,12 +349,6 @@ impl NetworkHold {
     pub(crate) fn new(world: Option<&World>) -> Self {
         Self(world.cloned())
     }
-}
-
-/// A queue pair that the client has released and whose connection has not ended yet.
-pub(crate) trait LingeringQueuePair: Send + Sync {
-    /// Resets the connection.
-    fn device_removed(&self);
 }
 
 /// A completion queue or a shared receive queue, which can break down for good.

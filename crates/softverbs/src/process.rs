@@ -19,6 +19,7 @@ use iwarp_io::capture::{Capture, CaptureOptions};
 use iwarp_io::descriptors;
 use iwarp_io::driver::Driver;
 use iwarp_io::endpoint::StreamId;
+use iwarp_io::endpoint::lingering::{AnyEndpoint, Lingering};
 use iwarp_io::environment::Environment;
 use iwarp_io::interfaces::{self, NetworkInterface, NetworkInterfaces, SharedAddress};
 use iwarp_io::living::Living;
@@ -135,11 +136,11 @@ pub struct Process {
     next_stream: AtomicU32,
     pub(crate) numbers: Numbers,
     /// Queue pairs that the program has destroyed and whose connections have not ended.
-    lingering: Mutex<HashMap<StreamId, Arc<dyn Any + Send + Sync>>>,
+    pub(crate) lingering: Lingering,
     /// The shared objects of each device's identifiers, by the index of the device.
     pub(crate) shared_devices: Mutex<HashMap<usize, Weak<dyn Any + Send + Sync>>>,
     witnesses: Mutex<Living<dyn FatalWitness>>,
-    connections: Mutex<Living<dyn EndingConnection>>,
+    connections: Mutex<Living<dyn AnyEndpoint>>,
     broken: OnceLock<Broken>,
     /// A simulated network exists as long as the program holds an object of it.
     #[expect(dead_code, reason = "kept until it is dropped")]
@@ -169,21 +170,6 @@ pub(crate) struct Engine {
 pub(crate) trait FatalWitness: Send + Sync {
     /// A panic has passed through the driver, or the fault plan removes the devices.
     fn device_broke(&self);
-}
-
-/// A connection at the end of the process.
-pub(crate) trait EndingConnection: Send + Sync {
-    /// Returns true when everything that was posted was sent and is answered.
-    fn is_sent(&self) -> bool;
-
-    /// Ends this side's direction.
-    fn end_direction(&self);
-
-    /// Returns true when the stream is gone.
-    fn has_ended(&self) -> bool;
-
-    /// Resets the connection.
-    fn reset(&self);
 }
 
 /// Numbers by which a program names objects: 24 bits for queue pairs, 16 bits for connections, so that no connection has the number of
@@ -391,7 +377,7 @@ impl Process {
             planned_faults,
             next_stream: AtomicU32::new(1),
             numbers: Numbers::default(),
-            lingering: Mutex::default(),
+            lingering: Lingering::default(),
             shared_devices: Mutex::default(),
             witnesses: Mutex::default(),
             connections: Mutex::default(),
@@ -451,7 +437,7 @@ impl Process {
     fn finish_connections(&self, engine: &Engine, limit: Duration) {
         let connections: Vec<_> = self.connections.lock().take().collect();
         let end = engine.driver.now() + limit;
-        let all = |is: fn(&dyn EndingConnection) -> bool| {
+        let all = |is: fn(&dyn AnyEndpoint) -> bool| {
             let done = || connections.iter().all(|connection| is(&**connection));
             // No event announces the moment, so the loop polls.
             while !done() && engine.driver.now() < end {
@@ -464,11 +450,11 @@ impl Process {
                 }
             }
         };
-        all(|connection| connection.is_sent());
+        all(|connection| connection.is_idle());
         for connection in &connections {
-            connection.end_direction();
+            connection.end();
         }
-        all(|connection| connection.has_ended());
+        all(|connection| connection.is_gone());
         if self.options.udp.is_some() && self.environment().world().is_none() {
             // The system does not tell peers that the process has ended.
             quic::close_all(end.saturating_duration_since(engine.driver.now()));
@@ -495,7 +481,7 @@ impl Process {
     }
 
     /// Makes [`finish`](Self::finish) end a connection.
-    pub(crate) fn ends(&self, connection: Weak<dyn EndingConnection>) {
+    pub(crate) fn ends(&self, connection: Weak<dyn AnyEndpoint>) {
         self.connections.lock().add(connection);
     }
 
@@ -534,17 +520,6 @@ impl Process {
         StreamId(self.next_stream.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Keeps a destroyed queue pair until its connection has ended.
-    pub(crate) fn linger(&self, stream: StreamId, queue_pair: Arc<dyn Any + Send + Sync>) {
-        self.lingering.lock().insert(stream, queue_pair);
-    }
-
-    /// Gives up a destroyed queue pair whose connection has ended. The caller drops it with no lock held.
-    #[must_use]
-    pub(crate) fn unlinger(&self, stream: StreamId) -> Option<Arc<dyn Any + Send + Sync>> {
-        self.lingering.lock().remove(&stream)
-    }
-
     /// Notifies `witness` when the devices break.
     pub(crate) fn witness(&self, witness: Weak<dyn FatalWitness>) {
         self.witnesses.lock().add(witness);
@@ -566,7 +541,7 @@ impl Process {
             Broken::Removed => {
                 tracing::info!("the fault plan removes the devices");
                 let connections = self.connections.lock().take();
-                connections.for_each(|connection| connection.reset());
+                connections.for_each(|connection| connection.abort());
             }
         }
         let witnesses = self.witnesses.lock().take();
@@ -682,8 +657,7 @@ impl SimAdapter for Process {
     }
 
     fn abandoned(&self) {
-        let lingering = std::mem::take(&mut *self.lingering.lock());
-        drop(lingering);
+        self.lingering.clear();
     }
 }
 

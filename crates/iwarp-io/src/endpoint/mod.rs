@@ -19,6 +19,7 @@
 //! another clone. Any of these threads may be the last one.
 
 mod gather;
+pub mod lingering;
 mod mulpdu;
 mod owner;
 mod posts;

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use iwarp::{CopiedPayload, Markers, Ready};
 use rdma_buffer::{Buffer, page_offsets_matter};
 
+use super::lingering::Lingering;
 use super::*;
 use crate::buffers::Buffers;
 use crate::capture::FlowRole;
@@ -804,6 +805,46 @@ fn an_endpoint_of_which_nothing_is_left_can_be_used_again() {
 }
 
 /// A set need not report this room to a thread that sleeps on an outer set, see `StreamIo::await_room`.
+#[test]
+fn a_released_endpoint_is_kept_until_its_connection_is_gone() {
+    let net = Net::simulated();
+    let (active, passive) = net.pair();
+    let lingering = Lingering::default();
+    let stream = StreamId(1);
+    let endpoint = Arc::downgrade(&active.endpoint);
+    lingering.release(stream, &active.endpoint);
+    drop(active);
+    assert!(endpoint.upgrade().is_some(), "the peer has not ended");
+    drop(passive.endpoint.disconnect().1);
+    net.until("the connection ends", || lingering.list()[0].is_gone());
+    lingering.gone(stream);
+    assert!(endpoint.upgrade().is_none());
+    // One without a connection is not kept, nor is one whose connection has ended.
+    let fresh = net.end();
+    lingering.release(stream, &fresh.endpoint);
+    lingering.release(stream, &passive.endpoint);
+    assert!(lingering.list().is_empty());
+}
+
+#[test]
+fn a_released_endpoint_can_be_reset() {
+    let net = Net::simulated();
+    let (active, passive) = net.pair();
+    let lingering = Lingering::default();
+    lingering.release(StreamId(1), &active.endpoint);
+    let [kept] = &lingering.list()[..] else {
+        panic!("the peer has not ended");
+    };
+    assert!(!kept.is_gone());
+    kept.shut();
+    assert!(kept.is_gone());
+    net.until("the reset arrives", || {
+        passive.signals().contains(Signals::GONE)
+    });
+    lingering.clear();
+    assert!(lingering.list().is_empty());
+}
+
 #[test]
 fn room_that_comes_before_the_stream_is_reported_for_room_is_used_at_once() {
     let pipes = Pipes::default();

@@ -27,6 +27,7 @@ mod initiator;
 mod mpa_startup;
 mod passive_side;
 mod responder;
+mod stream_config;
 
 pub use acceptor::{Acceptor, AcceptorConfig, AcceptorOwner};
 pub use active_side::{ActiveConfig, ActiveOutcome, ActiveSide, ConnectFailure};
@@ -43,6 +44,7 @@ pub use initiator::{Agreement, Initiator, InitiatorConfig, InitiatorFailure, Ini
 pub use mpa_startup::{ConnectionRequest, StartupOwner};
 pub use passive_side::{PassiveOutcome, PassiveSide};
 pub use responder::{Accepted, Responder, ResponderConfig, ResponderFailure, ResponderOutcome};
+pub use stream_config::stream_config;
 
 #[cfg(test)]
 mod tests;

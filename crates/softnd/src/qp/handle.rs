@@ -12,7 +12,7 @@ use netdirect_provider::queue_pair::{
 use netdirect_provider::removal::{DeviceObject, RemovalOrder};
 
 use super::Qp;
-use crate::core::{Core, LingeringQueuePair, NetworkHold};
+use crate::core::{Core, NetworkHold};
 use crate::cq::Cq;
 use crate::device::DeviceListEntry;
 use crate::mr::RegisteredBuffer;
@@ -41,7 +41,7 @@ impl ClientQp {
         hold: NetworkHold,
     ) -> Result<Self> {
         let qp = super::new(core, receive, initiator, srq, options)?;
-        let object = DeviceObject::new(&qp, Qp::device_removed, super::waits);
+        let object = DeviceObject::new(&qp, super::device_removed, super::waits);
         let entry = qp.owner().core().list(RemovalOrder::QueuePair, object)?;
         Ok(Self(qp, (entry, hold)))
     }

@@ -19,7 +19,7 @@ use netdirect::{
 };
 use netdirect_provider::connector::QueuePairOwner;
 
-use crate::core::{BreakableQueue, Core, LingeringQueuePair, PD};
+use crate::core::{BreakableQueue, Core, PD};
 use crate::cq::{Cq, Entry};
 use crate::fault_plan;
 use crate::leniency::LenientCase;
@@ -217,18 +217,8 @@ fn released(qp: &Arc<Qp>) {
     if let Some(connector) = connector {
         connector.queue_pair_released();
     }
-    // Also ends the Receives of a queue pair that was never connected.
-    let (gone, news) = qp.disconnect();
-    drop(news);
-    if !gone {
-        let QpOwner { core, id, .. } = qp.owner();
-        let lingering: Arc<dyn LingeringQueuePair> = qp.clone();
-        core.linger(*id, lingering);
-        // The connection may have ended before `linger` kept the queue pair.
-        if qp.is_gone() {
-            drop(core.unlinger(*id));
-        }
-    }
+    let QpOwner { core, id, .. } = qp.owner();
+    core.lingering.release(*id, qp);
 }
 
 /// The client flushes the queue pair (QP-004).
@@ -273,7 +263,7 @@ impl PairOwner for QpOwner {
     }
 
     fn gone(&self) {
-        drop(self.core.unlinger(self.id));
+        self.core.lingering.gone(self.id);
     }
 }
 
@@ -310,11 +300,9 @@ fn waits(qp: &Qp) -> Option<String> {
     stalled.then(|| "a Send of the peer waits for a Receive of a queue pair".to_owned())
 }
 
-impl LingeringQueuePair for Qp {
-    /// Resets the stream, and completes all outstanding requests with ND_CANCELED. The connector has been notified before.
-    fn device_removed(&self) {
-        drop(self.shut());
-    }
+/// Resets the stream, and completes all outstanding requests with ND_CANCELED. The connector has been notified before.
+fn device_removed(qp: &Qp) {
+    drop(qp.shut());
 }
 
 /// The error of a refused post.

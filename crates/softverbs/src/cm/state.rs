@@ -10,7 +10,7 @@ use iwarp_io::endpoint::{Drivers, ReadLimits, Start};
 use iwarp_io::planted;
 use iwarp_io::progress::timers::TimerKey;
 use iwarp_io::progress::turns::HandOff;
-use iwarp_io::setup::{Acceptor, ActiveSide, Agreed, PassiveSide, Role};
+use iwarp_io::setup::{Acceptor, ActiveSide, Agreed, PassiveSide, Role, stream_config};
 use iwarp_io::transport::Bound;
 use iwarp_io::transport::stream::Stream;
 use parking_lot::Mutex;
@@ -495,7 +495,8 @@ impl CmId {
         if let Some(limit) = state.gives_up_after {
             stream.give_up_after(limit);
         }
-        let config = QueuePair::stream_config(role, agreed, &stream);
+        // A message waits for its Receive without a time limit, as with an unlimited retry count.
+        let config = stream_config(&stream, role, agreed, Duration::MAX, false);
         let endpoint = qp.endpoint();
         state.guard = Some(endpoint.guard_flush());
         state.end_told = false;

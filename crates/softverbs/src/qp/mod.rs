@@ -16,11 +16,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use iwarp_io::endpoint::lingering::AnyEndpoint;
 use iwarp_io::endpoint::queue_pair::{PairQueues, PairState};
-use iwarp_io::endpoint::{COPIED_BELOW, EARLY};
 use iwarp_io::endpoint::{EndpointOptions, QueueSizes, RemoteRights, Scope};
-use iwarp_io::setup::{Agreed, Role, StreamConfig};
-use iwarp_io::transport::stream::Stream;
 use parking_lot::Mutex;
 
 pub(crate) use owner::{ConnectionOwner, QpFlushGuard, QpNews, Signals};
@@ -35,7 +33,7 @@ use crate::device::{DeviceKind, limits};
 use crate::error::{Errno, Error, Result, fail};
 use crate::mr::AccessFlags;
 use crate::pd::ProtectionDomain;
-use crate::process::{EndingConnection, FIRST_QUEUE_PAIR};
+use crate::process::FIRST_QUEUE_PAIR;
 use crate::srq::SharedReceiveQueue;
 use crate::users::{Tag, User};
 
@@ -187,7 +185,7 @@ impl QueuePair {
             Error::new(Errno::NOMEM, "there is no memory for the queue pair")
         })?;
         endpoint.owner().queues.attach(Arc::downgrade(&endpoint));
-        let ending: Weak<dyn EndingConnection> = Arc::<QpEndpoint>::downgrade(&endpoint);
+        let ending: Weak<dyn AnyEndpoint> = Arc::<QpEndpoint>::downgrade(&endpoint);
         process.ends(ending);
         let closing: Weak<dyn ContextConnection> = Arc::<QpEndpoint>::downgrade(&endpoint);
         context.ends(closing);
@@ -371,18 +369,10 @@ impl QueuePair {
         if owner.is_muted.swap(true, Ordering::SeqCst) {
             return;
         }
-        let (gone, news) = self.endpoint.disconnect();
-        drop(news);
+        let process = &owner.process;
+        process.lingering.release(owner.stream(), &self.endpoint);
         self.remove_completions();
-        owner.process.numbers.release(owner.number);
-        if !gone {
-            let stream = owner.stream();
-            owner.process.linger(stream, self.endpoint.clone());
-            // The connection may have ended before `linger` kept the endpoint.
-            if self.endpoint.is_gone() {
-                drop(owner.process.unlinger(stream));
-            }
-        }
+        process.numbers.release(owner.number);
     }
 
     /// Drops the completions that the program has not taken. The queue pair is muted, and the endpoint was locked since.
@@ -451,46 +441,11 @@ impl QueuePair {
         self.endpoint.owner().set_state(QpState::Err);
         self.endpoint.end()
     }
-
-    /// The configuration of the stream after the start-up.
-    pub(crate) fn stream_config(role: Role, agreed: &Agreed, stream: &Stream) -> StreamConfig {
-        StreamConfig {
-            role,
-            crc: agreed.crc,
-            markers: agreed.markers,
-            limits: agreed.limits,
-            ready: agreed.ready,
-            // A message waits for its Receive without a time limit, as with an unlimited retry count.
-            receive_wait: Duration::MAX,
-            copied: stream.copied_payload(),
-            copied_below: COPIED_BELOW,
-            confirm_writes: false,
-            early: EARLY,
-        }
-    }
 }
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
         self.release();
-    }
-}
-
-impl EndingConnection for QpEndpoint {
-    fn is_sent(&self) -> bool {
-        self.is_idle()
-    }
-
-    fn end_direction(&self) {
-        drop(self.end().1);
-    }
-
-    fn has_ended(&self) -> bool {
-        self.is_gone()
-    }
-
-    fn reset(&self) {
-        drop(self.abort());
     }
 }
 

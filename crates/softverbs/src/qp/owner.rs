@@ -143,7 +143,7 @@ impl PairOwner for QpOwner {
     }
 
     fn gone(&self) {
-        drop(self.process.unlinger(self.stream()));
+        self.process.lingering.gone(self.stream());
     }
 }
 

@@ -1,8 +1,8 @@
 //! The owner of an endpoint that is a queue pair: results on their way from the engine to two completion queues.
 //!
 //! The results of initiator requests go to one completion queue, and those of Receives to another one or to the same. [`PairOwner`] is what
-//! the interfaces differ in; everything else of an [`Owner`] follows from it here. Results are collected under the endpoint's lock and placed
-//! several at a time. What has to be done for them without locks is collected too, and is delivered once the endpoint is unlocked.
+//! the interfaces differ in; everything else of an [`Owner`] follows from it here. Results are collected under the endpoint's lock, and
+//! several are placed at a time. Work that they cause and that needs the lock released is delivered once the endpoint is unlocked.
 
 use std::sync::{Arc, Weak};
 
@@ -73,8 +73,8 @@ pub trait PairCq<E, R>: ResultQueue {
     /// Places results. The caller delivers the returned requests when no lock is held. The endpoint is locked, which keeps its results in
     /// order.
     ///
-    /// `numbered` gets the number of the first result and how many there are, in order, before the client can take any of them. A queue that
-    /// has broken down, or has no room, drops results; they have no number.
+    /// `numbered` gets the number of the first result and how many there are, in order, before the client can take any of them. A queue
+    /// that has broken down, or has no room, drops results; they have no number.
     fn place(
         &self,
         entries: impl Iterator<Item = E> + Clone,
@@ -87,8 +87,8 @@ pub trait PairCq<E, R>: ResultQueue {
 
 /// A shared receive queue of an interface.
 pub trait PairSrq {
-    /// Notifies the client if the number of Receives has fallen below the threshold, and drives queue pairs that get a Receive which another
-    /// one has given back. Called with no lock held.
+    /// Notifies the client if the number of Receives has fallen below the threshold, and drives queue pairs that get a Receive which
+    /// another one has given back. Called with no lock held.
     fn look(&self);
 }
 

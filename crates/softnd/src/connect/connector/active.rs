@@ -150,7 +150,7 @@ impl Connector {
             return;
         };
         let started = match answered.active.complete() {
-            Some(stream) => self.start(state, stream, &answered.agreed, Start::Open),
+            Some(stream) => self.start_initiator(state, stream, &answered.agreed, Start::Open),
             None => {
                 if let Some(qp) = state.qp.clone() {
                     state.done.after(qp.open());
@@ -172,7 +172,7 @@ impl Connector {
         };
         let agreed = answered.agreed;
         if let Some(stream) = answered.active.take_stream()
-            && let Err(error) = self.start(state, stream, &agreed, Start::Held)
+            && let Err(error) = self.start_initiator(state, stream, &agreed, Start::Held)
         {
             tracing::debug!(%error, "the peer was gone before CompleteConnect");
             self.ended_at_start(state);
@@ -186,21 +186,15 @@ impl Connector {
     }
 
     /// Gives the stream to the queue pair, which sends the ready-to-receive message.
-    fn start(
+    fn start_initiator(
         &self,
         state: &mut ConnectorState,
         stream: Stream,
         agreed: &Agreed,
         start: Start,
     ) -> io::Result<()> {
-        let Some(qp) = &state.qp else {
-            return Err(io::ErrorKind::NotConnected.into());
-        };
-        let config = self.stream_config(qp, Role::Initiator, agreed, &stream);
-        state.line.guard = Some(qp.guard_flush());
-        let (started, news) = qp.start(stream, config, start);
-        state.done.after(news);
-        started
+        let qp = state.qp.clone().ok_or(io::ErrorKind::NotConnected)?;
+        self.start(state, &qp, stream, Role::Initiator, agreed, start)
     }
 }
 

@@ -79,19 +79,14 @@ impl Connector {
             return ConnectorRules::fails(self, state, Event::AcceptFails, gone);
         };
         state.line.setup = Setup::Accepting(passive);
-        let config = self.stream_config(&qp, Role::Responder, &agreed, &stream);
         // If no ready-to-receive message was agreed on, Accept ends when the Reply has been sent (IW-005).
         let open = agreed.ready.is_none();
         let start = if open { Start::Open } else { Start::Awaited };
         if sent.is_err() {
             state.done.after(qp.disconnect().1); // CONN-061
         }
-        let started = sent.and_then(|()| {
-            state.line.guard = Some(qp.guard_flush());
-            let (started, news) = qp.start(stream, config, start);
-            state.done.after(news);
-            started
-        });
+        let started =
+            sent.and_then(|()| self.start(state, &qp, stream, Role::Responder, &agreed, start));
         if let Err(error) = started {
             tracing::debug!(%error, "the peer was gone at Accept");
             let what = format!("the peer was gone at Accept: {error}");

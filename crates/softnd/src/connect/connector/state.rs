@@ -1,12 +1,11 @@
 //! The state of a connector, and the functions that both sides use.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use iwarp_io::endpoint::{COPIED_BELOW, EARLY};
-use iwarp_io::limited;
 use iwarp_io::progress::turns::HandOff;
-use iwarp_io::setup::{ActiveSide, Agreed, PassiveSide, Role, StreamConfig};
+use iwarp_io::setup::{ActiveSide, Agreed, PassiveSide, Role, stream_config};
 use iwarp_io::transport::purpose::Purpose;
 use iwarp_io::transport::stream::Stream;
 use iwarp_io::transport::{Bound, local_ports};
@@ -14,7 +13,7 @@ use netdirect::Result;
 use netdirect_provider::connector::{self, Binding, ConnectorRules};
 
 use crate::core::Core;
-use crate::qp::{FlushGuard, Qp};
+use crate::qp::{FlushGuard, Qp, Start};
 use crate::status::bind_error;
 
 /// A connector over the transports of `iwarp-io`.
@@ -77,30 +76,22 @@ impl Connector {
         })
     }
 
-    /// The configuration of the stream once the start-up is over.
-    pub(super) fn stream_config(
+    /// Gives a stream to the queue pair, after the start-up.
+    pub(super) fn start(
         &self,
+        state: &mut ConnectorState,
         qp: &Qp,
+        stream: Stream,
         role: Role,
         agreed: &Agreed,
-        stream: &Stream,
-    ) -> StreamConfig {
-        let options = &self.core.options;
-        if options.confirm_writes && agreed.limits.ord == 0 {
-            limited!(warn, local = %stream.local(), peer = %stream.peer(),
-                "Writes to this peer complete unconfirmed: it serves no Reads");
-        }
-        StreamConfig {
-            role,
-            crc: agreed.crc,
-            markers: agreed.markers,
-            limits: agreed.limits,
-            ready: agreed.ready,
-            receive_wait: qp.owner().receive_wait(),
-            copied: stream.copied_payload(),
-            copied_below: COPIED_BELOW,
-            confirm_writes: options.confirm_writes,
-            early: EARLY,
-        }
+        start: Start,
+    ) -> io::Result<()> {
+        let confirm_writes = self.core.options.confirm_writes;
+        let receive_wait = qp.owner().receive_wait();
+        let config = stream_config(&stream, role, agreed, receive_wait, confirm_writes);
+        state.line.guard = Some(qp.guard_flush());
+        let (started, news) = qp.start(stream, config, start);
+        state.done.after(news);
+        started
     }
 }
