@@ -115,3 +115,6 @@ impl<T> Turns<T> {
         self.left.0.load(Ordering::SeqCst) != 0
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_model;
