@@ -247,7 +247,7 @@ impl PairOwner for QpOwner {
     }
 
     #[inline]
-    fn entry(&self, _: &mut QpState, completion: &Completion) -> Option<Entry> {
+    fn ended(&self, state: &mut PairState<Self>, completion: Completion) {
         let kind = request_type(completion.kind);
         let octets = match completion.immediate {
             None => completion.octets,
@@ -259,7 +259,8 @@ impl PairOwner for QpOwner {
             .queue_pair_context(self.context)
             .immediate(completion.immediate.map(Immediate::from));
         let solicited = completion.solicited;
-        Some(Entry { result, solicited })
+        let entry = Entry { result, solicited };
+        state.push(completion.kind, entry, &self.queues);
     }
 
     fn gone(&self) {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
-use iwarp_io::endpoint::queue_pair::{PairOwner, PairQueues};
+use iwarp_io::endpoint::queue_pair::{PairOwner, PairQueues, PairState};
 use iwarp_io::endpoint::{self, Completion, RequestKind, Rules, StreamId};
 
 pub(crate) use endpoint::Signals;
@@ -94,16 +94,16 @@ impl PairOwner for QpOwner {
         state.has_failed = false;
     }
 
-    fn entry(&self, state: &mut QpOwnerState, completion: &Completion) -> Option<CqEntry> {
+    fn ended(&self, state: &mut PairState<Self>, completion: Completion) {
         if self.is_muted.load(Ordering::Relaxed) {
-            return None;
+            return state.vanish(completion.kind, &self.queues);
         }
         let mut status = WcStatus::of(completion.status);
         if completion.kind != RequestKind::Receive {
-            if state.has_failed && status == WcStatus::Success {
+            if state.own.has_failed && status == WcStatus::Success {
                 status = WcStatus::Flushed;
             }
-            state.has_failed |= status != WcStatus::Success;
+            state.own.has_failed |= status != WcStatus::Success;
         }
         let mut opcode = WcOpcode::of(completion.kind);
         let mut byte_len = completion.octets;
@@ -113,7 +113,7 @@ impl PairOwner for QpOwner {
             byte_len = length;
             number
         });
-        Some(CqEntry {
+        let entry = CqEntry {
             completion: WorkCompletion {
                 wr_id: completion.context,
                 status,
@@ -124,7 +124,8 @@ impl PairOwner for QpOwner {
                 immediate,
             },
             solicited: completion.solicited,
-        })
+        };
+        state.push(completion.kind, entry, &self.queues);
     }
 
     fn last_receive(&self) {

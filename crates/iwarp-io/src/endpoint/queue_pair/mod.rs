@@ -46,8 +46,8 @@ pub trait PairOwner: Rules + Send + Sync + Sized + 'static {
     /// A stream starts.
     fn stream_starts(&self, _state: &mut Self::State) {}
 
-    /// The result of a request that has ended; `None` if the client gets none.
-    fn entry(&self, state: &mut Self::State, completion: &Completion) -> Option<Self::Entry>;
+    /// A request has ended: [pushes](PairState::push) its result, or lets it [vanish](PairState::vanish).
+    fn ended(&self, state: &mut PairState<Self>, completion: Completion);
 
     /// The queue pair draws no more Receives from its shared receive queue. Called once for a connection, with no lock held.
     fn last_receive(&self) {}
@@ -206,8 +206,10 @@ impl<P: PairOwner> PairState<P> {
         self.untaken = Default::default();
     }
 
+    /// Adds a result of this kind of request. It is placed with others.
     #[inline]
-    fn push(&mut self, is_receive: bool, entry: P::Entry, queues: &PairQueues<P>) {
+    pub fn push(&mut self, kind: RequestKind, entry: P::Entry, queues: &PairQueues<P>) {
+        let is_receive = kind == RequestKind::Receive;
         if planted!(ResultLost) && self.batch.len() + 1 == BATCH {
             return;
         }
@@ -217,6 +219,15 @@ impl<P: PairOwner> PairState<P> {
         }
         if self.batch.len() == BATCH {
             self.place(queues);
+        }
+    }
+
+    /// A request of this kind ends without a result for the client.
+    pub fn vanish(&mut self, kind: RequestKind, queues: &PairQueues<P>) {
+        if let Some((_, membership)) = &queues.shared
+            && kind == RequestKind::Receive
+        {
+            membership.vanished();
         }
     }
 
@@ -304,15 +315,7 @@ impl<P: PairOwner> Owner for P {
 
     #[inline]
     fn completed(&self, state: &mut PairState<P>, completion: Completion) {
-        let is_receive = completion.kind == RequestKind::Receive;
-        match (self.entry(&mut state.own, &completion), self.queues()) {
-            (Some(entry), queues) => state.push(is_receive, entry, queues),
-            (None, queues) => {
-                if let Some((_, membership)) = queues.shared.as_ref().filter(|_| is_receive) {
-                    membership.vanished();
-                }
-            }
-        }
+        self.ended(state, completion);
     }
 
     fn taken(&self, state: &mut PairState<P>, queue: WorkQueue) -> u64 {

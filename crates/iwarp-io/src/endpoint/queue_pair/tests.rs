@@ -110,7 +110,7 @@ impl ConnectionOwner for Calls {
     }
 }
 
-/// A queue pair whose requests with context 0 yield no result.
+/// A queue pair.
 struct Pair {
     queues: PairQueues<Self>,
     calls: Calls,
@@ -130,8 +130,8 @@ impl PairOwner for Pair {
         &self.queues
     }
 
-    fn entry(&self, (): &mut (), completion: &Completion) -> Option<Numbered> {
-        (completion.context != 0).then_some(Numbered(completion.context))
+    fn ended(&self, state: &mut PairState<Self>, completion: Completion) {
+        state.push(completion.kind, Numbered(completion.context), &self.queues);
     }
 
     fn last_receive(&self) {
