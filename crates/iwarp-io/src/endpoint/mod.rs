@@ -114,7 +114,7 @@ pub enum Drivers {
 pub enum Refused {
     /// The owner has shut the endpoint.
     Shut,
-    /// The owner does not let its client [speak first](Owner::may_speak_first).
+    /// The owner does not let its client [speak first](Rules::may_speak_first).
     SpeaksFirst,
     /// The engine refuses the request.
     Request(PostError),
