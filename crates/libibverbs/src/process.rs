@@ -124,7 +124,7 @@ fn options() -> Result<ProcessOptions> {
     Ok(options)
 }
 
-/// The error of a variable that `nd run` has checked, and somebody has changed.
+/// The error of a variable with a wrong value: `nd run` has checked what it sets, so something else has set this one.
 fn wrong<E: std::fmt::Display>(variable: &str) -> impl Fn(E) -> Error {
     move |error| Error::new(softverbs::Errno::INVAL, format!("{variable}: {error}"))
 }

@@ -85,7 +85,7 @@ pub struct SecurityArgs {
     #[arg(long, conflicts_with_all = ["pins", "authorities"])]
     pub insecure: bool,
 
-    /// The certificate to show, as PEM or DER [default: each process makes one for itself]
+    /// The certificate to show, as PEM or DER [default: a new one for each process, or for each `nd run`]
     #[arg(long = "cert", value_name = "FILE", requires = "key")]
     pub certificate: Option<PathBuf>,
 

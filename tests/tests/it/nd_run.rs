@@ -105,23 +105,28 @@ fn programs_with_a_sanitizer_start() {
     assert!(listed.status.success(), "{said}");
 }
 
+/// The arguments of both ends of an rping that verifies its data.
+fn verifying(port: &str) -> [&str; 9] {
+    [
+        "-a",
+        "127.0.0.1",
+        "-p",
+        port,
+        "-C",
+        "20",
+        "-V",
+        "-S",
+        "4096",
+    ]
+}
+
 #[test]
 fn rping_verifies_its_data() {
     if tool::find("rping").is_none() {
         return;
     }
     let port = free_port();
-    let common = [
-        "-a",
-        "127.0.0.1",
-        "-p",
-        &port,
-        "-C",
-        "20",
-        "-V",
-        "-S",
-        "4096",
-    ];
+    let common = verifying(&port);
     let server = Server::start(&[&["rping", "-s"][..], &common].concat());
     run(&[&["rping", "-c"][..], &common].concat());
     drop(server);
@@ -198,17 +203,7 @@ fn programs_connect_over_udp_and_trust_the_run_that_they_are_told_of() {
         return;
     }
     let port = free_port();
-    let common = [
-        "-a",
-        "127.0.0.1",
-        "-p",
-        &port,
-        "-C",
-        "20",
-        "-V",
-        "-S",
-        "4096",
-    ];
+    let common = verifying(&port);
     let mut server = nd_run_with(&["--udp"], &[&["rping", "-s"][..], &common].concat());
     server.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut server = server.spawn().unwrap();

@@ -113,7 +113,7 @@ fn begin(qp: Handle<Qp>, operation: SendOperation) {
         let object = qp.get()?;
         let mut built = built(object.rust());
         if built.requests.len() >= object.rust().caps.max_send_wr as usize {
-            // The requests of one list, which never fit.
+            // The list has more requests than the queue holds, so it never fits.
             built.fail(Errno::NOMEM);
             return Ok(());
         }

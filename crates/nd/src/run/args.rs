@@ -49,9 +49,6 @@ pub(crate) struct ProgramArgs {
     #[arg(long)]
     pub(super) udp: bool,
 
-    #[command(flatten)]
-    pub(super) security: SecurityArgs,
-
     /// Print on standard error why calls of the libraries fail, which programs learn as a number alone
     #[arg(long)]
     pub(super) explain: bool,
@@ -63,6 +60,10 @@ pub(crate) struct ProgramArgs {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub(super) command: Vec<OsString>,
+
+    // Last, because its heading is that of all that follows.
+    #[command(flatten)]
+    pub(super) security: SecurityArgs,
 }
 
 impl ProgramArgs {
