@@ -423,6 +423,8 @@ typedef struct ND_FILE_TABLE {
     VOID(STDMETHODCALLTYPE *Watch)(HANDLE file, const ND_WATCHER *watcher);
     /* When this returns, no thread calls the watcher any more. */
     VOID(STDMETHODCALLTYPE *Unwatch)(HANDLE file, const ND_WATCHER *watcher);
+    /* TRUE in the child of a fork if the parent has made the file: no request of its objects ends in the child. */
+    BOOL(STDMETHODCALLTYPE *IsOfParent)(HANDLE file);
 } ND_FILE_TABLE;
 
 #endif /* !_WIN32 */

@@ -40,10 +40,18 @@ static void calls_back()
 }
 
 /* In the child. */
-static void uses(Device &device, Pair &pair, OVERLAPPED &in_flight)
+static void uses(Device &device, Pair &pair, OVERLAPPED &in_flight, OVERLAPPED &with_event)
 {
     for (const BOOL wait : {FALSE, TRUE})
         CHECK_STATUS(device.cq->GetOverlappedResult(&in_flight, wait), ND_DEVICE_REMOVED);
+    /* Win32's function, also for a request that has an event. */
+    OVERLAPPED *requests[] = {&in_flight, &with_event};
+    for (OVERLAPPED *request : requests) {
+        for (const BOOL wait : {FALSE, TRUE}) {
+            DWORD bytes;
+            CHECK(!GetOverlappedResult(device.file, request, &bytes, wait) && GetLastError() == ERROR_DEVICE_REMOVED);
+        }
+    }
     calls_back();
     OVERLAPPED overlapped = {};
     Ref<IND2CompletionQueue> cq;
@@ -158,13 +166,18 @@ int main()
     Pair pair(device);
     OVERLAPPED in_flight = {};
     CHECK_STATUS(device.cq->Notify(ND_CQ_NOTIFY_ANY, &in_flight), ND_PENDING);
+    OVERLAPPED with_event = {};
+    with_event.hEvent = CreateEventW(nullptr, TRUE, FALSE, nullptr);
+    CHECK_STATUS(device.cq->Notify(ND_CQ_NOTIFY_ANY, &with_event), ND_PENDING);
     const pid_t user = fork();
     if (user == 0) {
-        uses(device, pair, in_flight);
+        uses(device, pair, in_flight, with_event);
         _exit(0);
     }
     send(device, pair);
-    CHECK_STATUS(device.cq->GetOverlappedResult(&in_flight, TRUE), ND_SUCCESS);
+    for (OVERLAPPED *request : {&in_flight, &with_event})
+        CHECK_STATUS(device.cq->GetOverlappedResult(request, TRUE), ND_SUCCESS);
+    CloseHandle(with_event.hEvent);
     ends_well(user);
     send(device, pair);
 

@@ -77,6 +77,11 @@ fn what_was_posted_before_the_end_of_a_program_arrives() {
 }
 
 #[test]
+fn a_channel_that_was_destroyed_refuses_late_calls() {
+    keeps("late_channel", &[]);
+}
+
+#[test]
 fn signals_end_calls_unless_all_handlers_restart() {
     keeps("signals", &[]);
 }

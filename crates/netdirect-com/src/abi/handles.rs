@@ -130,4 +130,6 @@ pub struct FileTable {
     pub watch: unsafe extern "system" fn(file: Handle, watcher: *const Watcher),
     /// Removes a watcher. A call of the watcher under way in another thread has ended when this returns.
     pub unwatch: unsafe extern "system" fn(file: Handle, watcher: *const Watcher),
+    /// Returns true in the child of a fork if the parent has made the file: no request of its objects ends in the child.
+    pub is_of_parent: unsafe extern "system" fn(file: Handle) -> Bool,
 }

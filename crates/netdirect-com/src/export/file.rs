@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use netdirect::{Error, OverlappedFile, Result, Status};
 use parking_lot::Mutex;
+use rdma_buffer::forks::forked;
 
 use super::alive::ALIVE;
-use crate::abi::{FileTable, Handle, HandleKind, HandleTable, Packet, Watcher};
+use crate::abi::{Bool, FileTable, Handle, HandleKind, HandleTable, Packet, Watcher};
 use crate::context;
 use crate::handle::PortRef;
 
@@ -22,6 +23,8 @@ pub(super) struct File {
     file: Arc<dyn OverlappedFile>,
     port: Mutex<Option<(PortRef, usize)>>,
     watchers: Mutex<Vec<Watching>>,
+    /// How many forks this process had behind it when the file was made.
+    forks: u32,
 }
 
 /// A watcher, which lives until `unwatch`.
@@ -44,6 +47,7 @@ static TABLE: FileTable = FileTable {
     associate,
     watch,
     unwatch,
+    is_of_parent,
 };
 
 impl File {
@@ -56,6 +60,7 @@ impl File {
             file,
             port: Mutex::new(None),
             watchers: Mutex::new(Vec::new()),
+            forks: forked(),
         });
         Arc::into_raw(file).cast_mut().cast()
     }
@@ -138,6 +143,12 @@ unsafe extern "system" fn unwatch(handle: Handle, watcher: *const Watcher) {
     // SAFETY: as above.
     let file = unsafe { &*handle.cast::<File>() };
     file.watchers.lock().retain(|known| known.0 != watcher);
+}
+
+unsafe extern "system" fn is_of_parent(handle: Handle) -> Bool {
+    // SAFETY: only files of this library have this table, and the caller has a reference.
+    let file = unsafe { &*handle.cast::<File>() };
+    Bool::from(file.forks != forked())
 }
 
 unsafe extern "system" fn associate(handle: Handle, port: Handle, key: usize) -> Status {

@@ -288,6 +288,12 @@ impl FileRef {
         }
     }
 
+    /// Returns true in the child of a fork if the parent has made the file.
+    pub(super) fn is_of_parent(&self) -> bool {
+        // SAFETY: this reference keeps the file alive.
+        unsafe { (self.table.is_of_parent)(self.handle) != 0 }
+    }
+
     /// Calls the watcher at the end of each request of the file's objects.
     ///
     /// # Safety

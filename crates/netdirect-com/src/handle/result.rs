@@ -11,7 +11,7 @@ use super::wait::wait;
 use crate::abi::{Bool, Handle, Overlapped, WAKE_EVENT_BIT, Watcher};
 
 /// Returns the status in `OVERLAPPED.Internal`, once the request has ended if `waits` is set. [`PENDING`](Status::PENDING) if the request
-/// is in flight.
+/// is in flight; [`DEVICE_REMOVED`](Status::DEVICE_REMOVED) if it was in flight at the fork that has made this process, where it cannot end.
 ///
 /// A wait sleeps on `hEvent`, whose lowest bit is ignored, or without one until requests of the file end. The method of this name of
 /// `IND2Overlapped` is better: it asks the provider's record of the request.
@@ -33,6 +33,13 @@ pub unsafe fn overlapped_result(
     let internal = unsafe { &raw mut (*overlapped).internal };
     // SAFETY: the word lives during the call, is aligned, and is written by atomic stores.
     let internal = unsafe { AtomicUsize::from_ptr(internal) };
+    if status(internal) == Status::PENDING {
+        // SAFETY: the contract of this function.
+        let file = unsafe { FileRef::retain(file) };
+        if file.is_ok_and(|file| file.is_of_parent()) {
+            return Ok(Status::DEVICE_REMOVED);
+        }
+    }
     if !waits || status(internal) != Status::PENDING {
         return Ok(status(internal));
     }

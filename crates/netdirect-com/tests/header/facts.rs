@@ -95,7 +95,7 @@ fn handles() -> String {
             Handle = handle, Set = set, Reset = reset, Take = take, Watch = watch, Unwatch = unwatch, Hold = hold, LetGo = let_go,
         }
         ND_PORT_TABLE = PortTable { Handle = handle, Post = post, Take = take }
-        ND_FILE_TABLE = FileTable { Handle = handle, Associate = associate, Watch = watch, Unwatch = unwatch }
+        ND_FILE_TABLE = FileTable { Handle = handle, Associate = associate, Watch = watch, Unwatch = unwatch, IsOfParent = is_of_parent }
     }
 }
 

@@ -1,28 +1,55 @@
 //! Event channels.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use softverbs::{EventChannel, Result};
+use softverbs::{Errno, EventChannel, Result};
 
 use crate::abi::cm::rdma_event_channel;
-use crate::border::{Facade, Handle, ParentsDescriptor, guarded, null};
+use crate::border::{Facade, Handle, ParentsDescriptor, PerProcess, error, guarded, null};
 use crate::process;
 
-pub(crate) struct CmChannel(
-    pub(crate) Arc<EventChannel>,
-    #[expect(dead_code, reason = "dropped with the object")] ParentsDescriptor,
-);
+/// A channel until the program destroys it, and nothing afterwards.
+pub(crate) struct CmChannel(Mutex<Option<Open>>);
+
+struct Open {
+    channel: Arc<EventChannel>,
+    #[expect(dead_code, reason = "dropped with the channel")]
+    shown: ParentsDescriptor,
+}
 
 impl Facade for CmChannel {
     type C = rdma_event_channel;
+}
+
+impl CmChannel {
+    /// The channel.
+    ///
+    /// # Errors
+    ///
+    /// EBADF: the program has destroyed it.
+    pub(crate) fn channel(&self) -> Result<Arc<EventChannel>> {
+        match &*self.lock() {
+            Some(open) => Ok(Arc::clone(&open.channel)),
+            None => Err(error(Errno::BADF, "the event channel is destroyed")),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Open>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Makes the structure of a channel.
 pub(crate) fn show(channel: Arc<EventChannel>) -> Result<Handle<CmChannel>> {
     let shown = ParentsDescriptor::new(channel.descriptor());
     let fd = shown.number();
-    let handle = Handle::new(rdma_event_channel { fd }, CmChannel(channel, shown));
-    handle.get()?.rust().0.tag().set(handle.tag());
+    let open = Open {
+        channel: Arc::clone(&channel),
+        shown,
+    };
+    let handle = Handle::new(rdma_event_channel { fd }, CmChannel(Mutex::new(Some(open))));
+    channel.tag().set(handle.tag());
     Ok(handle)
 }
 
@@ -30,11 +57,33 @@ pub(crate) extern "C" fn create() -> Handle<CmChannel> {
     null(|| show(EventChannel::create(&process::process()?)?))
 }
 
+/// Closes the channel. Its structure lives on for a while, because programs such as rping have a thread that asks the channel for events
+/// until the program ends, also after another thread has destroyed the channel. With rdma-core such a call mostly finds a closed descriptor.
 pub(crate) extern "C" fn destroy(channel: Handle<CmChannel>) {
     let _ = guarded(|| {
-        if channel.get_own()?.is_some() {
-            channel.release();
+        let Some(object) = channel.get_own()? else {
+            return Ok(());
+        };
+        // Closed after the lock is free: a channel that closes drives the connections.
+        let open = object.rust().lock().take();
+        if open.is_some() {
+            bury(channel);
         }
         Ok(())
     });
+}
+
+/// The structures of the last channels that were destroyed.
+static DESTROYED: PerProcess<Mutex<VecDeque<Handle<CmChannel>>>> = PerProcess::new();
+const MOST_DESTROYED: usize = 64;
+
+fn bury(channel: Handle<CmChannel>) {
+    let destroyed = DESTROYED.get().lock();
+    let mut destroyed = destroyed.unwrap_or_else(PoisonError::into_inner);
+    destroyed.push_back(channel);
+    if destroyed.len() > MOST_DESTROYED
+        && let Some(oldest) = destroyed.pop_front()
+    {
+        oldest.release();
+    }
 }

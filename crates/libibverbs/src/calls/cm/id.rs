@@ -23,7 +23,7 @@ use crate::process;
 fn make(channel: Handle<CmChannel>, context: *mut c_void) -> Result<Handle<Id>> {
     let id = match channel.is_null() {
         true => CmId::create_synchronous(&process::process()?)?,
-        false => CmId::create(&channel.get()?.rust().0)?,
+        false => CmId::create(&channel.get()?.rust().channel()?)?,
     };
     make_id(id, context)
 }
@@ -124,9 +124,9 @@ pub(crate) extern "C" fn migrate(id: Handle<Id>, channel: Handle<CmChannel>) -> 
     minus_one(|| {
         let to = match channel.is_null() {
             true => None,
-            false => Some(&channel.get()?.rust().0),
+            false => Some(channel.get()?.rust().channel()?),
         };
-        id.get()?.rust().id.migrate(to)?;
+        id.get()?.rust().id.migrate(to.as_ref())?;
         show_channel(id)?;
         show_last(id, Handle::NULL)?;
         Ok(0)

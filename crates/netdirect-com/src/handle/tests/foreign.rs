@@ -128,6 +128,7 @@ static FILE: FileTable = FileTable {
     associate,
     watch: watch_file,
     unwatch: unwatch_file,
+    is_of_parent: never,
 };
 
 impl File {
@@ -203,4 +204,8 @@ unsafe extern "system" fn watch_file(handle: Handle, watcher: *const Watcher) {
 unsafe extern "system" fn unwatch_file(handle: Handle, watcher: *const Watcher) {
     let mut watchers = file(handle).watchers.lock();
     watchers.retain(|other| *other != watcher);
+}
+
+unsafe extern "system" fn never(_: Handle) -> Bool {
+    0
 }
