@@ -2,12 +2,17 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use softverbs::{Errno, EventChannel, Result};
 
 use crate::abi::cm::rdma_event_channel;
 use crate::border::{Facade, Handle, ParentsDescriptor, PerProcess, error, guarded, null};
 use crate::process;
+
+/// The time that a program has to end after it has destroyed a channel from which another thread wants an event.
+const TIME_TO_END: Duration = Duration::from_secs(2);
 
 /// A channel until the program destroys it, and nothing afterwards.
 pub(crate) struct CmChannel(Mutex<Option<Open>>);
@@ -33,6 +38,16 @@ impl CmChannel {
             Some(open) => Ok(Arc::clone(&open.channel)),
             None => Err(error(Errno::BADF, "the event channel is destroyed")),
         }
+    }
+
+    /// The channel, for a call that waits for an event. One that is too late fails after a while: a thread of a program that ends, such as
+    /// rping's, would otherwise report the failure and change the exit status.
+    ///
+    /// # Errors
+    ///
+    /// As [`channel`](Self::channel).
+    pub(crate) fn channel_to_wait(&self) -> Result<Arc<EventChannel>> {
+        self.channel().inspect_err(|_| thread::sleep(TIME_TO_END))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Open>> {

@@ -136,7 +136,7 @@ pub(crate) extern "C-unwind" fn get(
     to: Output<Handle<Event>>,
 ) -> c_int {
     let get = || {
-        to.set(make(channel.get()?.rust().channel()?.get_event()?)?);
+        to.set(make(channel.get()?.rust().channel_to_wait()?.get_event()?)?);
         Ok(0)
     };
     cancellable(|| minus_one(get))
