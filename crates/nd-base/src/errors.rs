@@ -1,6 +1,6 @@
 //! The errors that users read: one line that says what happened, to what, and what to do.
 //!
-//! Every ND status has its text in `TABLE`, every `std::io` error in `io_advice`. Commands add only what they were
+//! Every ND status has its text in `netdirect`, every `std::io` error in `io_advice`. Commands add only what they were
 //! doing. No other module ends the process.
 
 use std::borrow::Cow;
@@ -9,7 +9,7 @@ use std::io;
 use std::process::ExitCode;
 
 use conform_report::is_printable;
-use netdirect::Status;
+use netdirect::{ConnectionEnd, Status};
 use rustix::io::Errno;
 
 /// The result of every step of a command.
@@ -89,6 +89,19 @@ impl Failure {
     /// A request that ended with a status: `cannot <doing>: …`.
     pub fn status(doing: impl Display, status: Status) -> Self {
         Self::explained(doing, status, "")
+    }
+
+    /// A request that ended with a status because the connection ended, or that ended it: `cannot <doing>: …`. Without a known end, as
+    /// [`status`](Self::status).
+    pub fn ended(doing: impl Display, status: Status, end: Option<&ConnectionEnd>) -> Self {
+        let Some(end) = end else {
+            return Self::status(doing, status);
+        };
+        let what = format!("cannot {doing}: {} ({status})", end.what());
+        Self {
+            status: Some(status),
+            ..Self::peer(what, end.hint())
+        }
     }
 
     /// A connection that failed for a known reason: `cannot <doing>: …`.
@@ -284,7 +297,6 @@ pub fn one_line(text: &str) -> String {
 /// A status in words.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    status: Status,
     /// The meaning of the status, as text behind a colon.
     pub meaning: &'static str,
     /// The advice to the user.
@@ -293,271 +305,15 @@ pub struct Row {
 
 /// The text for `status`. A status that ND2 does not name gets a general text.
 pub fn explain(status: Status) -> Row {
-    let unknown = Row {
-        status,
-        meaning: "the adapter reported an unknown status",
-        advice: REPORT,
-    };
-    TABLE
-        .iter()
-        .find(|row| row.status == status)
-        .copied()
-        .unwrap_or(unknown)
-}
-
-const REPORT: &str = "this should not happen: run again with -vv and report what it says";
-const LIMITS: &str = "compare with the limits that `nd info` shows";
-
-const fn row(status: Status, meaning: &'static str, advice: &'static str) -> Row {
     Row {
-        status,
-        meaning,
-        advice,
+        meaning: status
+            .meaning()
+            .unwrap_or("the adapter reported an unknown status"),
+        advice: status.hint().unwrap_or(REPORT),
     }
 }
 
-const TABLE: &[Row] = &[
-    row(Status::SUCCESS, "it succeeded", REPORT),
-    row(
-        Status::TIMEOUT,
-        "it took too long",
-        "check that the other side is alive, and try again",
-    ),
-    row(Status::PENDING, "it has not ended", REPORT),
-    row(
-        Status::BUFFER_OVERFLOW,
-        "a message is too long for its buffer, or a queue has overflowed",
-        LIMITS,
-    ),
-    row(
-        Status::DEVICE_BUSY,
-        "the memory region still has windows bound to it",
-        "invalidate its windows first",
-    ),
-    row(Status::NO_MORE_ENTRIES, "the request queue is full", LIMITS),
-    row(
-        Status::UNSUCCESSFUL,
-        "the system or the adapter refused it, and gave no reason",
-        "run again with -v to see more",
-    ),
-    row(
-        Status::ACCESS_VIOLATION,
-        "memory is not registered, or not with the right that is needed",
-        "check that both sides run the same version of nd",
-    ),
-    row(
-        Status::INVALID_HANDLE,
-        "the overlapped file belongs to another adapter",
-        REPORT,
-    ),
-    row(
-        Status::INVALID_DEVICE_REQUEST,
-        "the adapter does not accept such a request here",
-        REPORT,
-    ),
-    row(
-        Status::INVALID_PARAMETER,
-        "an argument is out of range",
-        LIMITS,
-    ),
-    row(
-        Status::NO_MEMORY,
-        "there is not enough memory",
-        "free some memory, or raise its limits (ulimit -v, ulimit -d)",
-    ),
-    row(
-        Status::INVALID_PARAMETER_MIX,
-        "arguments contradict each other",
-        REPORT,
-    ),
-    row(
-        Status::DATA_OVERRUN,
-        "the request is larger than the adapter can send",
-        LIMITS,
-    ),
-    row(
-        Status::SHARING_VIOLATION,
-        "the address is in use",
-        "choose another port (0 for any free one), or stop the program that uses it",
-    ),
-    row(
-        Status::INSUFFICIENT_RESOURCES,
-        "the adapter's resources are exhausted",
-        "close other connections, or raise the limits of the system (ulimit -n, ulimit -l)",
-    ),
-    row(
-        Status::DEVICE_NOT_READY,
-        "the device cannot be used now",
-        "check the adapter's URL and its driver",
-    ),
-    row(
-        Status::IO_TIMEOUT,
-        "no answer came in time",
-        "check that the other side is alive and that it is an iWARP peer, not some other service",
-    ),
-    row(
-        Status::NOT_SUPPORTED,
-        "the adapter cannot do this",
-        "see what it supports with `nd info`",
-    ),
-    row(
-        Status::INTERNAL_ERROR,
-        "a queue of the adapter broke down",
-        REPORT,
-    ),
-    row(
-        Status::INVALID_PARAMETER_1,
-        "argument 1 is not valid",
-        REPORT,
-    ),
-    row(
-        Status::INVALID_PARAMETER_2,
-        "argument 2 is not valid",
-        REPORT,
-    ),
-    row(
-        Status::INVALID_PARAMETER_3,
-        "argument 3 is not valid",
-        REPORT,
-    ),
-    row(
-        Status::INVALID_PARAMETER_4,
-        "argument 4 is not valid",
-        REPORT,
-    ),
-    row(
-        Status::INVALID_PARAMETER_5,
-        "argument 5 is not valid",
-        REPORT,
-    ),
-    row(
-        Status::INVALID_PARAMETER_6,
-        "argument 6 is not valid",
-        REPORT,
-    ),
-    row(
-        Status::INVALID_PARAMETER_7,
-        "argument 7 is not valid",
-        REPORT,
-    ),
-    row(
-        Status::INVALID_PARAMETER_8,
-        "argument 8 is not valid",
-        REPORT,
-    ),
-    row(
-        Status::INVALID_PARAMETER_9,
-        "argument 9 is not valid",
-        REPORT,
-    ),
-    row(
-        Status::INVALID_PARAMETER_10,
-        "argument 10 is not valid",
-        REPORT,
-    ),
-    row(
-        Status::CANCELED,
-        "the connection ended before it was done",
-        "look at what the other side says",
-    ),
-    row(
-        Status::REMOTE_ERROR,
-        "the request failed on the other side",
-        "look at what the other side says",
-    ),
-    row(
-        Status::INVALID_ADDRESS,
-        "no adapter of this machine has or reaches that address",
-        "see the addresses with `nd info`",
-    ),
-    row(
-        Status::INVALID_DEVICE_STATE,
-        "the object is in the wrong state",
-        REPORT,
-    ),
-    row(
-        Status::INVALID_BUFFER_SIZE,
-        "the private data is longer than a connection request can carry",
-        "shorten it to the length that `nd info` shows for private data",
-    ),
-    row(
-        Status::TOO_MANY_ADDRESSES,
-        "no free local port is left",
-        "close other connections, or name a port",
-    ),
-    row(
-        Status::ADDRESS_ALREADY_EXISTS,
-        "a connection with these addresses and ports exists already",
-        "use another local or remote port",
-    ),
-    row(
-        Status::CONNECTION_REFUSED,
-        "no program accepts iWARP connections there",
-        "start the receiver first, and check address and port: some other service may listen there",
-    ),
-    row(
-        Status::CONNECTION_INVALID,
-        "there is no connection",
-        "look at what the other side says",
-    ),
-    row(
-        Status::CONNECTION_ACTIVE,
-        "the connection is in use already",
-        REPORT,
-    ),
-    row(
-        Status::NETWORK_UNREACHABLE,
-        "no route leads to this network, or a firewall refuses it",
-        "check the address, this machine's network, and the firewalls on the way",
-    ),
-    row(
-        Status::HOST_UNREACHABLE,
-        "there is no such host, or a firewall refuses to let it be reached",
-        "check the address, that the host is up, and the firewalls on the way",
-    ),
-    row(
-        Status::CONNECTION_ABORTED,
-        "the other side ended the connection set-up",
-        "look at what it says",
-    ),
-    row(
-        Status::POSSIBLE_DEADLOCK,
-        "nothing is left in the simulation that could end the wait",
-        "look at what each side waits for",
-    ),
-    row(
-        Status::DEVICE_REMOVED,
-        "the adapter was removed",
-        "see the remaining adapters with `nd info`",
-    ),
-    row(
-        Status::ADDRESS_ALREADY_ASSOCIATED,
-        "it has an address already",
-        REPORT,
-    ),
-    row(
-        Status::BAD_NETWORK_NAME,
-        "the address does not name a host",
-        "name the host to connect to",
-    ),
-    row(
-        Status::CONNECTION_DISCONNECTED,
-        "the connection has ended",
-        "look at what the other side says",
-    ),
-    row(
-        Status::DATA_ERROR,
-        "the message did not fit the other side's Receive",
-        REPORT,
-    ),
-    row(
-        Status::NO_INTERFACE,
-        "the provider lacks an interface",
-        "check the provider's version",
-    ),
-    row(Status::FALSE, "the provider is still in use", REPORT),
-];
-
+const REPORT: &str = "this should not happen: run again with -vv and report what it says";
 /// The error of starting a thread or a process when the user has as many as the system allows, or when there is no address
 /// space for the stack (pthread_create(3), fork(2)).
 const EAGAIN: i32 = if cfg!(target_os = "linux") {
@@ -666,25 +422,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_status_has_exactly_one_row_of_words() {
+    fn every_status_has_words() {
         for status in Status::ALL {
-            let rows: Vec<_> = TABLE.iter().filter(|row| row.status == *status).collect();
-            assert_eq!(rows.len(), 1, "{status}");
-            assert!(
-                !rows[0].meaning.is_empty() && !rows[0].advice.is_empty(),
-                "{status}"
-            );
+            let meaning = status.meaning();
+            assert!(meaning.is_some_and(|text| !text.is_empty()), "{status}");
+            assert_ne!(status.hint(), Some(""), "{status}");
         }
-        assert_eq!(TABLE.len(), Status::ALL.len());
     }
 
     #[test]
     fn the_page_about_failures_has_each_status_that_a_user_can_act_on() {
         let page = include_str!("../../../docs/use/troubleshooting.md");
-        let advised: Vec<_> = TABLE.iter().filter(|row| row.advice != REPORT).collect();
-        assert!(advised.len() > 20, "{advised:?}");
-        for row in advised {
-            let line = format!("| `{}` | {} | {} |", row.status, row.meaning, row.advice);
+        let advised = Status::ALL.iter().filter(|status| status.hint().is_some());
+        assert!(advised.clone().count() > 20);
+        for status in advised {
+            let Row { meaning, advice } = explain(*status);
+            let line = format!("| `{status}` | {meaning} | {advice} |");
             assert!(
                 page.contains(&line),
                 "docs/use/troubleshooting.md lacks: {line}"

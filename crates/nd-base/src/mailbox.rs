@@ -50,7 +50,7 @@ impl Mailbox {
             .qp
             .receive(slot, &[self.inbox.sge(from..from + ROOM)]);
         posted.map_err(|error| match error.status() {
-            Status::CONNECTION_INVALID => lost("wait for the other side"),
+            Status::CONNECTION_INVALID => self.lost("wait for the other side"),
             _ => Failure::nd("post a Receive", &error),
         })
     }
@@ -71,13 +71,13 @@ impl Mailbox {
         doing: &str,
     ) -> Result<()> {
         posted.map_err(|error| match error.status() {
-            Status::CONNECTION_INVALID => lost(doing),
+            Status::CONNECTION_INVALID => self.lost(doing),
             _ => Failure::nd(doing, &error),
         })?;
         match self.next(kind, doing)?.status {
             Status::SUCCESS => Ok(()),
-            Status::CANCELED => Err(lost(doing)),
-            status => Err(Failure::status(doing, status)),
+            Status::CANCELED => Err(self.lost(doing)),
+            status => Err(self.endpoint.failure(doing, status)),
         }
     }
 
@@ -121,6 +121,11 @@ impl Mailbox {
         })
     }
 
+    /// The failure of a call or request after the end of the connection.
+    fn lost(&self, doing: &str) -> Failure {
+        self.endpoint.cut_off(doing, || lost(doing))
+    }
+
     fn holds_receive(&self) -> bool {
         let mut taken = self.taken.iter();
         taken.any(|taken| taken.request_type == RequestType::Receive)
@@ -130,7 +135,7 @@ impl Mailbox {
         match result.status {
             Status::SUCCESS => {}
             Status::CANCELED => return Ok(None),
-            status => return Err(Failure::status(doing, status)),
+            status => return Err(self.endpoint.failure(doing, status)),
         }
         let mut message = vec![0; result.bytes_transferred as usize];
         self.inbox

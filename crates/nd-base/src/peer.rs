@@ -104,7 +104,7 @@ pub fn connect(
     succeeded(endpoint.connect(local, peer, limits, &[])?)?;
     match endpoint.complete_connect()? {
         Status::SUCCESS => Ok(()),
-        status => Err(Failure::status(format_args!("connect to {peer}"), status)),
+        status => Err(endpoint.failure(format_args!("connect to {peer}"), status)),
     }
 }
 

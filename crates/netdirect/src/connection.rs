@@ -3,7 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::{Error, Overlapped, OverlappedObject, QueuePair, ReadLimits, Result, Started, Status};
+use crate::{
+    ConnectionEnd, Error, Overlapped, OverlappedObject, QueuePair, ReadLimits, Result, Started,
+    Status,
+};
 
 /// `IND2Connector`: sets up and ends one connection, from either side.
 ///
@@ -209,6 +212,12 @@ pub trait Connector: OverlappedObject {
     /// - [`CANCELED`](crate::Status::CANCELED) as the final status: the queue pair was released (CONN-110).
     /// - [`DEVICE_REMOVED`](crate::Status::DEVICE_REMOVED).
     fn disconnect(&self, overlapped: &Overlapped) -> Result<Started>;
+
+    /// The reason why the connection ended, or why Connect or Accept failed. `None` before that, and if the provider cannot tell. ND2 has
+    /// no such call; in C it is `INDXConnectionEnd`.
+    fn connection_end(&self) -> Option<ConnectionEnd> {
+        None
+    }
 }
 
 /// `IND2Listener`: receives connection requests of peers.

@@ -126,6 +126,7 @@
 mod adapter;
 mod atomics;
 mod connection;
+mod connection_end;
 mod counters;
 mod error;
 mod event;
@@ -147,6 +148,7 @@ mod types;
 pub use adapter::Adapter;
 pub use atomics::{AtomicOp, QueuePairExtensions};
 pub use connection::{Connector, Listener};
+pub use connection_end::{ConnectionEnd, EndReason, EndedBy, TerminateCode};
 pub use counters::Counters;
 pub use error::{Error, Result, Started};
 pub use event::Event;

@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use crate::{
-    Affinity, CompletionResult, MemoryRegion, MemoryWindow, NotifyType, OpFlags, Overlapped,
-    OverlappedObject, QueuePairExtensions, RemoteAddress, Result, Sge, Started,
+    Affinity, CompletionResult, ConnectionEnd, MemoryRegion, MemoryWindow, NotifyType, OpFlags,
+    Overlapped, OverlappedObject, QueuePairExtensions, RemoteAddress, Result, Sge, Started,
 };
 
 /// `IND2CompletionQueue`: receives the results of requests on queue pairs.
@@ -295,6 +295,12 @@ pub trait QueuePair: Any + Debug + Send + Sync {
         remote: RemoteAddress,
         flags: OpFlags,
     ) -> Result<()>;
+
+    /// The reason why the connection ended. `None` before that, and if the provider cannot tell. ND2 has no such call; in C it is
+    /// `INDXConnectionEnd`.
+    fn connection_end(&self) -> Option<ConnectionEnd> {
+        None
+    }
 
     /// Requests that ND2 does not have: Atomics and Immediate Data. `None` if the provider has no such requests. ND2 programs
     /// would use `QueryInterface`.

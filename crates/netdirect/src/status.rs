@@ -208,6 +208,191 @@ impl Status {
     pub const INVALIDATION_ERROR: Self = Self::INVALID_DEVICE_REQUEST;
 }
 
+impl Status {
+    /// The meaning of the status in a few words, as text behind a colon. `None` for a status that ND2 does not name.
+    ///
+    /// ```
+    /// # use netdirect::Status;
+    /// assert_eq!(Status::SHARING_VIOLATION.meaning(), Some("the address is in use"));
+    /// ```
+    pub const fn meaning(self) -> Option<&'static str> {
+        match self.words() {
+            Some((meaning, _)) => Some(meaning),
+            None => None,
+        }
+    }
+
+    /// What a user can do about the status. `None` where the status means a defect of the program or of the provider. The page
+    /// *When something does not work* of the book has these sentences too.
+    ///
+    /// ```
+    /// # use netdirect::Status;
+    /// assert_eq!(Status::DEVICE_BUSY.hint(), Some("invalidate its windows first"));
+    /// assert_eq!(Status::INVALID_PARAMETER_3.hint(), None);
+    /// ```
+    pub const fn hint(self) -> Option<&'static str> {
+        match self.words() {
+            Some((_, hint)) => hint,
+            None => None,
+        }
+    }
+
+    const fn words(self) -> Option<(&'static str, Option<&'static str>)> {
+        Some(match self {
+            Self::SUCCESS => ("it succeeded", None),
+            Self::TIMEOUT => (
+                "it took too long",
+                Some("check that the other side is alive, and try again"),
+            ),
+            Self::PENDING => ("it has not ended", None),
+            Self::BUFFER_OVERFLOW => (
+                "a message is too long for its buffer, or a queue has overflowed",
+                Some("compare with the limits that `nd info` shows"),
+            ),
+            Self::DEVICE_BUSY => (
+                "the memory region still has windows bound to it",
+                Some("invalidate its windows first"),
+            ),
+            Self::NO_MORE_ENTRIES => (
+                "the request queue is full",
+                Some("compare with the limits that `nd info` shows"),
+            ),
+            Self::UNSUCCESSFUL => (
+                "the system or the adapter refused it, and gave no reason",
+                Some("run again with -v to see more"),
+            ),
+            Self::ACCESS_VIOLATION => (
+                "memory is not registered, or not with the right that is needed",
+                Some("check that both sides run the same version of nd"),
+            ),
+            Self::INVALID_HANDLE => ("the overlapped file belongs to another adapter", None),
+            Self::INVALID_DEVICE_REQUEST => {
+                ("the adapter does not accept such a request here", None)
+            }
+            Self::INVALID_PARAMETER => (
+                "an argument is out of range",
+                Some("compare with the limits that `nd info` shows"),
+            ),
+            Self::NO_MEMORY => (
+                "there is not enough memory",
+                Some("free some memory, or raise its limits (ulimit -v, ulimit -d)"),
+            ),
+            Self::INVALID_PARAMETER_MIX => ("arguments contradict each other", None),
+            Self::DATA_OVERRUN => (
+                "the request is larger than the adapter can send",
+                Some("compare with the limits that `nd info` shows"),
+            ),
+            Self::SHARING_VIOLATION => (
+                "the address is in use",
+                Some("choose another port (0 for any free one), or stop the program that uses it"),
+            ),
+            Self::INSUFFICIENT_RESOURCES => (
+                "the adapter's resources are exhausted",
+                Some(
+                    "close other connections, or raise the limits of the system (ulimit -n, ulimit -l)",
+                ),
+            ),
+            Self::DEVICE_NOT_READY => (
+                "the device cannot be used now",
+                Some("check the adapter's URL and its driver"),
+            ),
+            Self::IO_TIMEOUT => (
+                "no answer came in time",
+                Some(
+                    "check that the other side is alive and that it is an iWARP peer, not some other service",
+                ),
+            ),
+            Self::NOT_SUPPORTED => (
+                "the adapter cannot do this",
+                Some("see what it supports with `nd info`"),
+            ),
+            Self::INTERNAL_ERROR => ("a queue of the adapter broke down", None),
+            Self::INVALID_PARAMETER_1 => ("argument 1 is not valid", None),
+            Self::INVALID_PARAMETER_2 => ("argument 2 is not valid", None),
+            Self::INVALID_PARAMETER_3 => ("argument 3 is not valid", None),
+            Self::INVALID_PARAMETER_4 => ("argument 4 is not valid", None),
+            Self::INVALID_PARAMETER_5 => ("argument 5 is not valid", None),
+            Self::INVALID_PARAMETER_6 => ("argument 6 is not valid", None),
+            Self::INVALID_PARAMETER_7 => ("argument 7 is not valid", None),
+            Self::INVALID_PARAMETER_8 => ("argument 8 is not valid", None),
+            Self::INVALID_PARAMETER_9 => ("argument 9 is not valid", None),
+            Self::INVALID_PARAMETER_10 => ("argument 10 is not valid", None),
+            Self::CANCELED => (
+                "the connection ended before it was done",
+                Some("look at what the other side says"),
+            ),
+            Self::REMOTE_ERROR => (
+                "the request failed on the other side",
+                Some("look at what the other side says"),
+            ),
+            Self::INVALID_ADDRESS => (
+                "no adapter of this machine has or reaches that address",
+                Some("see the addresses with `nd info`"),
+            ),
+            Self::INVALID_DEVICE_STATE => ("the object is in the wrong state", None),
+            Self::INVALID_BUFFER_SIZE => (
+                "the private data is longer than a connection request can carry",
+                Some("shorten it to the length that `nd info` shows for private data"),
+            ),
+            Self::TOO_MANY_ADDRESSES => (
+                "no free local port is left",
+                Some("close other connections, or name a port"),
+            ),
+            Self::ADDRESS_ALREADY_EXISTS => (
+                "a connection with these addresses and ports exists already",
+                Some("use another local or remote port"),
+            ),
+            Self::CONNECTION_REFUSED => (
+                "no program accepts iWARP connections there",
+                Some(
+                    "start the receiver first, and check address and port: some other service may listen there",
+                ),
+            ),
+            Self::CONNECTION_INVALID => (
+                "there is no connection",
+                Some("look at what the other side says"),
+            ),
+            Self::CONNECTION_ACTIVE => ("the connection is in use already", None),
+            Self::NETWORK_UNREACHABLE => (
+                "no route leads to this network, or a firewall refuses it",
+                Some("check the address, this machine's network, and the firewalls on the way"),
+            ),
+            Self::HOST_UNREACHABLE => (
+                "there is no such host, or a firewall refuses to let it be reached",
+                Some("check the address, that the host is up, and the firewalls on the way"),
+            ),
+            Self::CONNECTION_ABORTED => (
+                "the other side ended the connection set-up",
+                Some("look at what it says"),
+            ),
+            Self::POSSIBLE_DEADLOCK => (
+                "nothing is left in the simulation that could end the wait",
+                Some("look at what each side waits for"),
+            ),
+            Self::DEVICE_REMOVED => (
+                "the adapter was removed",
+                Some("see the remaining adapters with `nd info`"),
+            ),
+            Self::ADDRESS_ALREADY_ASSOCIATED => ("it has an address already", None),
+            Self::BAD_NETWORK_NAME => (
+                "the address does not name a host",
+                Some("name the host to connect to"),
+            ),
+            Self::CONNECTION_DISCONNECTED => (
+                "the connection has ended",
+                Some("look at what the other side says"),
+            ),
+            Self::DATA_ERROR => ("the message did not fit the other side's Receive", None),
+            Self::NO_INTERFACE => (
+                "the provider lacks an interface",
+                Some("check the provider's version"),
+            ),
+            Self::FALSE => ("the provider is still in use", None),
+            _ => return None,
+        })
+    }
+}
+
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {

@@ -10,7 +10,7 @@ use iwarp_io::buffers::Buffers;
 use iwarp_io::descriptors;
 use iwarp_io::driver::Driver;
 use iwarp_io::endpoint::lingering::Lingering;
-use iwarp_io::endpoint::{ReadLimits, StreamId};
+use iwarp_io::endpoint::{ConnectionEnd, ReadLimits, StreamId};
 use iwarp_io::environment::Environment;
 use iwarp_io::faults::Faults;
 use iwarp_io::interfaces::{self, InterfaceOwner, InterfaceWatch};
@@ -253,7 +253,7 @@ impl Core {
     pub(crate) fn remove_device(&self, planned: bool) -> Result<()> {
         self.device.remove(planned)?;
         // The device no longer lists queue pairs that their client has released. A queue pair released meanwhile is in one of both places.
-        device::end_all(&self.lingering.list(), |qp| qp.shut());
+        device::end_all(&self.lingering.list(), |qp| qp.shut(ConnectionEnd::Removed));
         Ok(())
     }
 }

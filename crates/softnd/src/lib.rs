@@ -34,6 +34,7 @@
 
 mod adapter;
 mod connect;
+mod connection_end;
 mod core;
 mod cq;
 mod device;

@@ -18,8 +18,8 @@ use iwarp_io::buffers::Buffers;
 use iwarp_io::capture::{Capture, CaptureOptions};
 use iwarp_io::descriptors;
 use iwarp_io::driver::Driver;
-use iwarp_io::endpoint::StreamId;
 use iwarp_io::endpoint::lingering::{AnyEndpoint, Lingering};
+use iwarp_io::endpoint::{ConnectionEnd, StreamId};
 use iwarp_io::environment::Environment;
 use iwarp_io::interfaces::{self, NetworkInterface, NetworkInterfaces, SharedAddress};
 use iwarp_io::living::Living;
@@ -541,7 +541,7 @@ impl Process {
             Broken::Removed => {
                 tracing::info!("the fault plan removes the devices");
                 let connections = self.connections.lock().take();
-                connections.for_each(|connection| connection.abort());
+                connections.for_each(|connection| connection.abort(ConnectionEnd::Removed));
             }
         }
         let witnesses = self.witnesses.lock().take();

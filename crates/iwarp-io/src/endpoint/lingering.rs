@@ -6,7 +6,7 @@ use std::sync::Arc;
 use iwarp::StreamId;
 use parking_lot::Mutex;
 
-use super::{Endpoint, Owner};
+use super::{ConnectionEnd, Endpoint, Owner};
 
 /// An endpoint, whatever its owner is. Its functions are those of [`Endpoint`]; they deliver news, and are called with no lock held.
 pub trait AnyEndpoint: Send + Sync {
@@ -20,10 +20,10 @@ pub trait AnyEndpoint: Send + Sync {
     fn end(&self);
 
     /// See [`Endpoint::abort`].
-    fn abort(&self);
+    fn abort(&self, end: ConnectionEnd);
 
     /// See [`Endpoint::shut`].
-    fn shut(&self);
+    fn shut(&self, end: ConnectionEnd);
 }
 
 impl<O: Owner> AnyEndpoint for Endpoint<O> {
@@ -39,12 +39,12 @@ impl<O: Owner> AnyEndpoint for Endpoint<O> {
         drop(self.end().1);
     }
 
-    fn abort(&self) {
-        drop(self.abort());
+    fn abort(&self, end: ConnectionEnd) {
+        drop(self.abort(end));
     }
 
-    fn shut(&self) {
-        drop(self.shut());
+    fn shut(&self, end: ConnectionEnd) {
+        drop(self.shut(end));
     }
 }
 

@@ -18,6 +18,7 @@
 //! The owner keeps a clone of the guard for as long as it may have to notify its client. Every thread that is notifying the client keeps
 //! another clone. Any of these threads may be the last one.
 
+mod connection_end;
 mod gather;
 pub mod lingering;
 mod mulpdu;
@@ -37,12 +38,13 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use iwarp::{Pd, TerminateCode, mpa, terminate_frame};
+use iwarp::{Pd, mpa, terminate_frame};
 
+pub use connection_end::{ConnectionEnd, EndedBy};
 pub use iwarp::{
     AtomicOp, Completion, InitiatorWqe, Operation, OutOfMemory, OwnQueue, Payload, PostError,
     QueueSizes, ReadLimits, ReceiveSlot, ReceiveSource, RemoteAddress, RemoteRights, RequestKind,
-    Role, STag, Scope, Sge, StreamConfig, StreamId, WqeStatus,
+    Role, STag, Scope, Sge, StreamConfig, StreamId, TerminateCode, WqeStatus,
 };
 pub use owner::{Owner, ReceivesAhead, Rules, Signals, WorkQueue};
 pub use posts::Posts;
@@ -213,6 +215,11 @@ impl<O: Owner> Endpoint<O> {
         Arc::new(FlushGuard(self.this.clone()))
     }
 
+    /// The reason why the connection ended, if it has.
+    pub fn connection_end(&self) -> Option<ConnectionEnd> {
+        self.lock().end.clone()
+    }
+
     /// Starts full operation on a stream. As Initiator the endpoint sends its ready-to-receive message first.
     ///
     /// # Errors
@@ -234,6 +241,7 @@ impl<O: Owner> Endpoint<O> {
             );
         }
         let initiator = config.role == Role::Initiator;
+        state.addresses = Some((stream.local(), stream.peer()));
         state.connection.start(config);
         if initiator {
             state.connection.send_ready(); // MPA2-028: before anything can be posted
@@ -253,8 +261,8 @@ impl<O: Owner> Endpoint<O> {
             let _ = io.stream().send_frame(&last);
         }
         state.io = Some(io);
-        if attached.is_err() {
-            state.cut(&self.fixed);
+        if let Err(error) = &attached {
+            state.cut(&self.fixed, || ConnectionEnd::Broken(error.to_string()));
         }
         state.work(Edges::KICK);
         (attached, state.into_news())
@@ -305,6 +313,7 @@ impl<O: Owner> Endpoint<O> {
     pub fn disconnect(&self) -> (bool, News<O>) {
         let mut state = self.lock();
         let gone = state.is_gone();
+        state.ends(|| ConnectionEnd::Disconnected);
         match state.phase {
             Phase::Disconnected | Phase::Shut => return (gone, state.into_news()),
             Phase::Idle => {
@@ -337,6 +346,7 @@ impl<O: Owner> Endpoint<O> {
         if has_ended || matches!(state.phase, Phase::Disconnected | Phase::Shut) {
             return (gone, state.into_news());
         }
+        state.ends(|| ConnectionEnd::Disconnected);
         let State { connection, io, .. } = &mut *state;
         connection.disconnect();
         if let Some(io) = io {
@@ -350,10 +360,10 @@ impl<O: Owner> Endpoint<O> {
         (gone, state.into_news())
     }
 
-    /// Ends the connection with a reset. An endpoint that was never connected cannot be connected any more.
-    pub fn abort(&self) -> News<O> {
+    /// Ends the connection with a reset, for this reason. An endpoint that was never connected cannot be connected any more.
+    pub fn abort(&self, end: ConnectionEnd) -> News<O> {
         let mut state = self.lock();
-        state.cut(&self.fixed);
+        state.cut(&self.fixed, || end);
         if state.phase == Phase::Idle {
             state.phase = Phase::Ended;
             if self.fixed.early_posts {
@@ -364,11 +374,11 @@ impl<O: Owner> Endpoint<O> {
         state.into_news()
     }
 
-    /// Ends the connection with a reset. All requests come back flushed, and the endpoint refuses further ones.
-    pub fn shut(&self) -> News<O> {
+    /// Ends the connection with a reset, for this reason. All requests come back flushed, and the endpoint refuses further ones.
+    pub fn shut(&self, end: ConnectionEnd) -> News<O> {
         let mut state = self.lock();
         state.phase = Phase::Shut;
-        state.cut(&self.fixed);
+        state.cut(&self.fixed, || end);
         state.connection.flush(); // also if there never was a stream
         state.work(Edges::empty());
         state.into_news()
@@ -454,7 +464,7 @@ impl<O: Owner> QueueUser for Endpoint<O> {
     /// Ends the connection. An endpoint without a connection cannot be connected any more.
     fn queue_broke(&self) {
         self.fixed.owner.queue_broke();
-        drop(self.abort());
+        drop(self.abort(ConnectionEnd::QueueBroke));
     }
 }
 

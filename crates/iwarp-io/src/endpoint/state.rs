@@ -2,11 +2,13 @@
 //! limits.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use iwarp::{Connection, Event, OutOfMemory, Pd, QueueSizes, Scope, StreamEnd, StreamId};
 
+use super::connection_end::ConnectionEnd;
 use super::gather::Gather;
 use super::owner::{Owner, Signals, WorkQueue};
 use super::stream_io::{StreamIo, Visit};
@@ -87,6 +89,10 @@ pub(super) struct State<O: Owner> {
     /// The time at which the stream is reset, because the peer has not ended its direction.
     pub(super) deadline: Option<Instant>,
     pub(super) timer: Option<(Instant, TimerKey)>,
+    /// The local and the peer's address of the connection.
+    pub(super) addresses: Option<(SocketAddr, SocketAddr)>,
+    /// The reason why the connection ended.
+    pub(super) end: Option<ConnectionEnd>,
 }
 
 impl<O: Owner> State<O> {
@@ -113,6 +119,8 @@ impl<O: Owner> State<O> {
             gather: Gather::default(),
             deadline: None,
             timer: None,
+            addresses: None,
+            end: None,
         })
     }
 
@@ -130,6 +138,8 @@ impl<O: Owner> State<O> {
         self.stall = None;
         self.gather = Gather::default();
         self.deadline = None;
+        self.addresses = None;
+        self.end = None;
         Ok(())
     }
 
@@ -209,7 +219,7 @@ impl<O: Owner> State<O> {
             Err(error) => {
                 tracing::debug!(%error, "a stream broke");
                 io.stream().was_reset();
-                self.cut(fixed);
+                self.cut(fixed, || ConnectionEnd::of_stream(&error));
                 Visit::Finished
             }
         }
@@ -226,14 +236,30 @@ impl<O: Owner> State<O> {
             stream = ?self.scope.stream,
             "the peer did not end the connection in time; reset"
         );
-        self.cut(fixed);
+        // There is a reason already: the deadline began with it.
+        self.cut(fixed, || ConnectionEnd::Silent);
     }
 
-    /// Resets the stream, if the endpoint has one.
-    pub(super) fn cut(&mut self, fixed: &Fixed<O>) {
+    /// Notes the reason for which the connection ends, if there is a connection and no earlier reason.
+    #[cold]
+    pub(super) fn ends(&mut self, reason: impl FnOnce() -> ConnectionEnd) {
+        if self.end.is_some() {
+            return;
+        }
+        let Some((local, peer)) = self.addresses else {
+            return; // never connected
+        };
+        let end = reason();
+        tracing::info!(stream = ?self.scope.stream, %local, %peer, "the connection ended: {end}");
+        self.end = Some(end);
+    }
+
+    /// Resets the stream, if the endpoint has one. Events from before the reset may have another reason.
+    pub(super) fn cut(&mut self, fixed: &Fixed<O>, reason: impl FnOnce() -> ConnectionEnd) {
         if let Some(io) = self.io.take() {
             io.reset();
             self.settle(fixed); // events from before the reset
+            self.ends(reason);
             self.connection.handle_stream_end(StreamEnd::Reset, 0);
             self.signals |= Signals::RESET;
             self.over = true;
@@ -288,6 +314,7 @@ impl<O: Owner> State<O> {
             }
             Event::PeerClosed => {
                 self.signals |= Signals::PEER_CLOSED;
+                self.ends(|| ConnectionEnd::PeerDisconnected);
                 self.hold_flush();
                 self.set_deadline(fixed);
             }
@@ -300,10 +327,12 @@ impl<O: Owner> State<O> {
                     let peer = io.stream().peer().ip();
                     driver.protection_faults.count(peer, driver.now());
                 }
+                self.ends(|| ConnectionEnd::Fault(fault));
                 self.fail(Signals::FAILED, fixed);
             }
             Event::Terminated(terminate) => {
                 tracing::debug!(stream = ?self.scope.stream, ?terminate, "the peer terminated the connection");
+                self.ends(|| ConnectionEnd::Terminated(terminate.code));
                 self.fail(Signals::FAILED | Signals::TERMINATED, fixed);
             }
             Event::Ended => {}

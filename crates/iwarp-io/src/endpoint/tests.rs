@@ -432,7 +432,7 @@ fn whose_peer_has_gone_is_told_once_and_gets_all_requests_back() {
     let net = Net::simulated();
     let (active, passive) = net.pair();
     active.receive(1, 0);
-    drop(passive.endpoint.abort());
+    drop(passive.endpoint.abort(ConnectionEnd::Disconnected));
     assert!(passive.signals().contains(Signals::RESET | Signals::GONE));
     let gone = || active.signals().contains(Signals::RESET | Signals::GONE);
     net.until("gone", gone);
@@ -533,7 +533,7 @@ fn flushed_requests_are_seen_after_the_owner_has_let_go_of_its_guard() {
     net.connect(&active, &passive, Start::Awaited);
     net.until("ready", || passive.signals().contains(Signals::READY));
     active.send(2, b"no place").unwrap();
-    drop(passive.endpoint.abort());
+    drop(passive.endpoint.abort(ConnectionEnd::Disconnected));
     net.until("told", || active.signals().contains(Signals::RESET));
     assert!(!active.has_ended(1) && !active.signals().contains(Signals::GONE));
     let again = Arc::clone(&guard);
@@ -610,7 +610,8 @@ fn what_is_posted_early_leaves_when_it_may() {
     }
 
     let net = Net::simulated();
-    for end in [Endpoint::abort, |end: &Endpoint<Plain>| end.end().1] {
+    let abort = |end: &Endpoint<Plain>| end.abort(ConnectionEnd::Disconnected);
+    for end in [abort, |end: &Endpoint<Plain>| end.end().1] {
         let unconnected = net.end_that(false, true);
         unconnected.send(1, b"nobody..").unwrap();
         drop(end(&unconnected.endpoint));
@@ -652,7 +653,7 @@ fn an_endpoint_that_is_shut_refuses_everything() {
     let unconnected = net.end();
     for end in [&active, &unconnected] {
         end.receive(1, 0);
-        drop(end.endpoint.shut());
+        drop(end.endpoint.shut(ConnectionEnd::Removed));
         assert_eq!(end.ends(), [(1, false)]);
         assert_eq!(end.send(2, b"refused."), Err(Refused::Shut));
         let sge = end.sge(0, 8);
@@ -800,7 +801,7 @@ fn an_endpoint_of_which_nothing_is_left_can_be_used_again() {
         net.until("ready", || passive.signals().contains(Signals::READY));
     }
     assert!(!active.has_ended(999) && !passive.has_ended(999));
-    drop(active.endpoint.shut());
+    drop(active.endpoint.shut(ConnectionEnd::Removed));
     assert!(!active.endpoint.renew(StreamId(9)), "it is shut");
 }
 
@@ -836,7 +837,7 @@ fn a_released_endpoint_can_be_reset() {
         panic!("the peer has not ended");
     };
     assert!(!kept.is_gone());
-    kept.shut();
+    kept.shut(ConnectionEnd::Removed);
     assert!(kept.is_gone());
     net.until("the reset arrives", || {
         passive.signals().contains(Signals::GONE)

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use netdirect::{
-    CompletionQueue, CompletionResult, Connector, NotifyType, Overlapped, QueuePair, ReadLimits,
-    Sge, SharedReceiveQueue, Started, Status,
+    CompletionQueue, CompletionResult, Connector, EndReason, EndedBy, NotifyType, Overlapped,
+    QueuePair, ReadLimits, Sge, SharedReceiveQueue, Started, Status,
 };
 
 use super::deadline::{Deadline, settle, silence};
@@ -108,6 +108,29 @@ impl Endpoint {
         Ok(status)
     }
 
+    /// The failure of a request with this status: who ended the connection, and by what, if it has ended.
+    pub fn failure(&self, doing: impl Display, status: Status) -> Failure {
+        use EndReason::{Network, Refused, Rejected, TimeLimit};
+        match self.connector.connection_end() {
+            // The status says the same of an attempt, with better advice.
+            Some(end) if !matches!(end.reason(), Refused | Network | TimeLimit | Rejected) => {
+                Failure::ended(doing, status, Some(&end))
+            }
+            _ => Failure::status(doing, status),
+        }
+    }
+
+    /// The failure of a request that the end of the connection has ended: `disconnected` if the peer has disconnected, or if the adapter
+    /// does not say who ended the connection.
+    pub fn cut_off(&self, doing: impl Display, disconnected: impl FnOnce() -> Failure) -> Failure {
+        match self.connector.connection_end() {
+            Some(end) if (end.by(), end.reason()) != (EndedBy::Peer, EndReason::Disconnect) => {
+                Failure::ended(doing, Status::CANCELED, Some(&end))
+            }
+            _ => disconnected(),
+        }
+    }
+
     /// The failure of a Connect that ended with this status. If the peer answered by a rejection, a program accepts connections there.
     pub fn not_connected(&self, destination: SocketAddr, status: Status) -> Failure {
         let doing = format!("connect to {destination}");
@@ -116,7 +139,7 @@ impl Endpoint {
             return Failure::refused(doing, status, why)
                 .advise("check address and port, and look at what that program says");
         }
-        Failure::status(doing, status)
+        self.failure(doing, status)
     }
 
     /// Completes a connection that was answered, and watches for its end from then on.

@@ -321,7 +321,7 @@ impl Lane {
     /// The kind of one of the completions taken last, if it succeeded.
     #[inline]
     pub(super) fn kind(&self, index: usize) -> Result<RequestType> {
-        succeeded(&self.results[index])
+        succeeded(&self.endpoint, &self.results[index])
     }
 
     fn spin(&mut self) -> Result<usize> {
@@ -581,22 +581,22 @@ pub(super) fn gone() -> Failure {
 
 /// The kind of a request that succeeded.
 #[inline]
-fn succeeded(result: &CompletionResult) -> Result<RequestType> {
+fn succeeded(endpoint: &Endpoint, result: &CompletionResult) -> Result<RequestType> {
     if result.status == Status::SUCCESS {
         Ok(result.request_type)
     } else {
-        Err(failed(result))
+        Err(failed(endpoint, result))
     }
 }
 
 #[cold]
-fn failed(result: &CompletionResult) -> Failure {
+fn failed(endpoint: &Endpoint, result: &CompletionResult) -> Failure {
     match result.status {
         Status::CANCELED
         | Status::CONNECTION_ABORTED
         | Status::CONNECTION_DISCONNECTED
-        | Status::CONNECTION_INVALID => gone(),
-        status => Failure::status(format_args!("finish a {:?}", result.request_type), status),
+        | Status::CONNECTION_INVALID => endpoint.cut_off("go on with the test", gone),
+        status => endpoint.failure(format_args!("finish a {:?}", result.request_type), status),
     }
 }
 

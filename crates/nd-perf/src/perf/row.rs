@@ -475,6 +475,6 @@ fn join(
     }
     match lane.endpoint.complete_connect()? {
         Status::SUCCESS => Ok(lane),
-        status => Err(Failure::status("complete the connection", status)),
+        status => Err(lane.endpoint.failure("complete the connection", status)),
     }
 }

@@ -264,7 +264,12 @@ impl ExpectedConnection {
         server.prepare()?;
         match server.lane.endpoint.accept(request.limits, &[])? {
             Status::SUCCESS => {}
-            status => return Err(Failure::status("accept the connection", status)),
+            status => {
+                return Err(server
+                    .lane
+                    .endpoint
+                    .failure("accept the connection", status));
+            }
         }
         control.answer(())?;
         Ok(Connected {

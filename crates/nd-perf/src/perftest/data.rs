@@ -250,11 +250,12 @@ impl Data {
 
     /// The error for a connection that ended before all messages were done.
     fn ended(&self) -> Failure {
-        let what = format!(
-            "the connection of the test has ended after {}",
-            self.so_far()
-        );
-        Failure::peer(what, ALIKE)
+        let so_far = self.so_far();
+        let doing = format_args!("go on with the test after {so_far}");
+        self.endpoint.cut_off(doing, || {
+            let what = format!("the connection of the test has ended after {so_far}");
+            Failure::peer(what, ALIKE)
+        })
     }
 
     /// Checks that no more Sends have arrived, when the side that takes Sends has taken all and waits for the end of the test.
@@ -320,7 +321,7 @@ impl Data {
             Status::CANCELED => Err(self.ended()),
             status => {
                 let doing = format!("finish a {:?} after {}", result.request_type, self.so_far());
-                Err(Failure::status(doing, status).advise(ALIKE))
+                Err(self.endpoint.failure(doing, status).advise(ALIKE))
             }
         }
     }

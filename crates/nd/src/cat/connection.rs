@@ -230,16 +230,18 @@ impl Connection {
             return gave_up(&text);
         }
         if failed.status == Status::CANCELED {
-            let what = format!(
-                "cannot {doing}: the other side ended the connection before the file was complete"
-            );
-            return Failure::peer(what, "look at what the other side says, and try again");
+            return self.endpoint.cut_off(doing, || {
+                let what = format!(
+                    "cannot {doing}: the other side ended the connection before the file was complete"
+                );
+                Failure::peer(what, "look at what the other side says, and try again")
+            });
         }
         if failed.request_type == RequestType::Receive && failed.status == Status::ACCESS_VIOLATION
         {
             return Failure::unexplained_receive(doing).by_peer();
         }
-        Failure::status(doing, failed.status).by_peer()
+        self.endpoint.failure(doing, failed.status).by_peer()
     }
 
     /// The peer's abort, if it is among the completions before the first Receive that was flushed.

@@ -132,7 +132,7 @@ fn connect(setup: &Setup, address: SocketAddr, via: Via, size: Option<u64>) -> R
                 next: 0,
             })
         }
-        status => Err(Failure::status(doing, status)),
+        status => Err(connection.endpoint.failure(doing, status)),
     }
 }
 
@@ -156,7 +156,7 @@ fn refused(connection: &Connection, doing: &str, status: Status) -> Failure {
             return Failure::peer(what, "check the address and the port");
         }
     }
-    Failure::status(doing, status)
+    connection.endpoint.failure(doing, status)
 }
 
 /// The events that have to happen before a slot of the ring is free.

@@ -533,10 +533,8 @@ impl TargetConnection {
             } else if result.status == Status::SUCCESS {
                 return Ok(());
             } else {
-                return Err(Failure::status(
-                    format_args!("finish a {kind}"),
-                    result.status,
-                ));
+                let doing = format_args!("finish a {kind}");
+                return Err(self.endpoint.failure(doing, result.status));
             }
         }
     }

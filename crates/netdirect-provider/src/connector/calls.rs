@@ -66,6 +66,7 @@ impl<L: ConnectorLine> ConnectorRules<L> {
         state.private_data = None;
         state.limits = None;
         state.failed = false;
+        state.end = None;
         Self::called(line, &mut state, step);
         let attempt = Attempt {
             destination,

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use netdirect::{
-    Connector, Overlapped, OverlappedFile, OverlappedObject, QueuePair, ReadLimits, Result, Started,
+    ConnectionEnd, Connector, Overlapped, OverlappedFile, OverlappedObject, QueuePair, ReadLimits,
+    Result, Started,
 };
 
 use super::calls::Wanted;
@@ -160,5 +161,10 @@ impl<L: ConnectorLine> Connector for ConnectorHandle<L> {
     fn disconnect(&self, overlapped: &Overlapped) -> Result<Started> {
         self.line.rules().disconnect(&self.line, overlapped)?;
         Ok(Started::Pending)
+    }
+
+    fn connection_end(&self) -> Option<ConnectionEnd> {
+        let state = self.line.rules().lock(&self.line);
+        self.line.connection_end(&state)
     }
 }

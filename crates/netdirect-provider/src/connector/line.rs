@@ -4,7 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 
-use netdirect::{Error, OverlappedFile, PendingOverlapped, QueuePair, ReadLimits, Result, Status};
+use netdirect::{
+    ConnectionEnd, Error, OverlappedFile, PendingOverlapped, QueuePair, ReadLimits, Result, Status,
+};
 use parking_lot::Mutex;
 
 use super::machine::State;
@@ -215,6 +217,11 @@ pub trait ConnectorLine: Send + Sync + Sized + 'static {
     /// The connector was unlocked, and all work is done.
     fn unlocked(&self) {}
 
+    /// Returns the reason why the connection ended, or why the last attempt failed, if there is one.
+    fn connection_end(&self, state: &ConnectorState<Self>) -> Option<ConnectionEnd> {
+        state.end.clone()
+    }
+
     /// Returns the event that the requests of the connector wait for, in words. `None` if none is in flight.
     fn waits(&self, state: &ConnectorState<Self>) -> Option<String> {
         let _ = state;
@@ -252,6 +259,8 @@ pub struct ConnectorState<L: ConnectorLine> {
     pub qp: Option<Arc<L::QueuePair>>,
     /// The connection has ended, though the client has not disconnected.
     pub ended: bool,
+    /// The reason why the last attempt failed, or why the connection ended, once the line knows it.
+    pub end: Option<ConnectionEnd>,
     /// The state of the line.
     pub line: L::State,
     /// Work to do once the connector is unlocked.
@@ -280,6 +289,7 @@ impl<L: ConnectorLine> ConnectorRules<L> {
             limits: None,
             qp: None,
             ended: false,
+            end: None,
             line: L::State::default(),
             done: AfterUnlock::default(),
             reserved: None,

@@ -9,8 +9,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use netdirect::{
-    AtomicOp, Capabilities, Error, Immediate, MemoryRegion, MemoryWindow, OpFlags, QueuePair,
-    QueuePairExtensions, RemoteAddress, Result, Sge, Status,
+    AtomicOp, Capabilities, ConnectionEnd, Error, Immediate, MemoryRegion, MemoryWindow, OpFlags,
+    QueuePair, QueuePairExtensions, RemoteAddress, Result, Sge, Status,
 };
 
 use crate::adapter::ProviderAdapter;
@@ -78,6 +78,11 @@ pub trait QueuePairLine: Debug + Send + Sync + Sized + 'static {
 
     /// Cancels all requests (QP-004).
     fn flush(&self);
+
+    /// Returns the reason why the connection ended, if it has ended and the line knows it.
+    fn connection_end(&self) -> Option<ConnectionEnd> {
+        None
+    }
 
     /// Posts a Receive. The queue pair has no shared receive queue.
     ///
@@ -257,6 +262,10 @@ impl<L: QueuePairLine> QueuePair for QueuePairHandle<L> {
         flags::write_inline(flags)?;
         let request = Request::Write(Source::Inline(data), to);
         self.0.post(context, request, flags)
+    }
+
+    fn connection_end(&self) -> Option<ConnectionEnd> {
+        self.0.connection_end()
     }
 
     fn extensions(&self) -> Option<&dyn QueuePairExtensions> {

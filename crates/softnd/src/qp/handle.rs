@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use iwarp_io::endpoint::{self as engine, InitiatorWqe, Operation, Payload, RemoteRights};
 use iwarp_io::memory::{BindError, STag, WindowBind};
-use netdirect::{AtomicOp, OpFlags, QueuePairOptions, RemoteAddress, Result, Sge, Status};
+use netdirect::{
+    AtomicOp, ConnectionEnd, OpFlags, QueuePairOptions, RemoteAddress, Result, Sge, Status,
+};
 use netdirect_provider::ProviderAdapter;
 use netdirect_provider::queue_pair::{
     QueuePairHandle, QueuePairLine, Request, Source, WindowRange, outside_region,
@@ -12,6 +14,7 @@ use netdirect_provider::queue_pair::{
 use netdirect_provider::removal::{DeviceObject, RemovalOrder};
 
 use super::Qp;
+use crate::connection_end;
 use crate::core::{Core, NetworkHold};
 use crate::cq::Cq;
 use crate::device::DeviceListEntry;
@@ -138,6 +141,10 @@ impl QueuePairLine for ClientQp {
 
     fn flush(&self) {
         super::flush(&self.0);
+    }
+
+    fn connection_end(&self) -> Option<ConnectionEnd> {
+        connection_end::of(&self.0)
     }
 
     #[inline]

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use iwarp_io::endpoint::queue_pair::{self, PairOwner, PairQueues, PairState};
 use iwarp_io::endpoint::{
-    self, Completion, Endpoint, EndpointOptions, Phase, QueueSizes, Refused, Rules, Scope, StreamId,
+    self, Completion, ConnectionEnd, Endpoint, EndpointOptions, Phase, QueueSizes, Refused, Rules,
+    Scope, StreamId,
 };
 use netdirect::{
     CompletionResult, Error, Immediate, PendingOverlapped, QueuePairOptions, Result, Status,
@@ -303,7 +304,7 @@ fn waits(qp: &Qp) -> Option<String> {
 
 /// Resets the stream, and completes all outstanding requests with ND_CANCELED. The connector has been notified before.
 fn device_removed(qp: &Qp) {
-    drop(qp.shut());
+    drop(qp.shut(ConnectionEnd::Removed));
 }
 
 /// The error of a refused post.

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::io::Write;
 use std::sync::Arc;
 
-use iwarp_io::setup::{Frame, FrameKind};
+use iwarp_io::setup::{Enhanced, Frame, FrameKind};
 use netdirect::{
     CompletionQueue, CompletionResult, Connector, LocalToken, OpFlags, Overlapped, QueuePair,
     RemoteAddress, Sge, Status,
@@ -95,7 +95,19 @@ pub fn watched(ending: Ending) -> Watched {
 
 /// Offered a connection by a client made by hand.
 pub fn offered_by_hand() -> (Side, Arc<dyn Connector>, raw::Peer) {
-    let side = Side::new();
+    offered_by(Side::new(), false)
+}
+
+/// This side is offered a connection by a client made by hand, in peer-to-peer mode or by a Request of revision 1.
+pub fn offered_by(side: Side, peer_to_peer: bool) -> (Side, Arc<dyn Connector>, raw::Peer) {
+    let enhanced = Enhanced {
+        peer_to_peer,
+        rtr_send: false,
+        rtr_write: true,
+        rtr_read: false,
+        ird: 1,
+        ord: 1,
+    };
     let (listener, address) = side.listener(0);
     let connector = side.connector();
     let arrives = Overlapped::new();
@@ -105,8 +117,8 @@ pub fn offered_by_hand() -> (Side, Arc<dyn Connector>, raw::Peer) {
         markers: false,
         crc: false,
         rejected: false,
-        revision: 1,
-        enhanced: None,
+        revision: 1 + u8::from(peer_to_peer),
+        enhanced: peer_to_peer.then_some(enhanced),
         private_data: Vec::new(),
     };
     let mut octets = Vec::new();

@@ -16,6 +16,10 @@ mod confirm;
 #[cfg(not(windows))]
 mod connect;
 #[cfg(not(windows))]
+mod connection_end;
+#[cfg(not(windows))]
+mod connection_end_by_hand;
+#[cfg(not(windows))]
 mod data;
 #[cfg(not(windows))]
 mod descriptors;

@@ -14,6 +14,10 @@ mod breakdown;
 mod confirm;
 #[path = "../it/connect.rs"]
 mod connect;
+#[path = "../it/connection_end.rs"]
+mod connection_end;
+#[path = "../it/connection_end_by_hand.rs"]
+mod connection_end_by_hand;
 #[path = "../it/data.rs"]
 mod data;
 #[path = "../it/ending.rs"]

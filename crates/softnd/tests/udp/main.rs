@@ -4,6 +4,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../it/connection_end.rs"]
+mod connection_end;
 mod connections;
 mod ends;
 mod example;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use iwarp_io::descriptors;
-use iwarp_io::endpoint::Drivers;
+use iwarp_io::endpoint::{ConnectionEnd, Drivers};
 use iwarp_io::setup::{
     Acceptance, Acceptor, AcceptorConfig, AcceptorOwner, HalfOpenLimits, Incoming, PassiveOutcome,
     PassiveSide, ReadLimits, ReadyKinds, ResponderConfig, ResponderFailure, Role,
@@ -242,7 +242,11 @@ impl CmId {
     pub(super) fn accepting_failed(&self, state: &mut IdState, kind: CmEventKind, cause: Error) {
         state.phase = Phase::Over;
         if let Some(qp) = &state.qp {
-            state.done.news.push(qp.endpoint().abort());
+            let end = match kind {
+                CmEventKind::Unreachable => ConnectionEnd::NotReady,
+                _ => ConnectionEnd::Disconnected,
+            };
+            state.done.news.push(qp.endpoint().abort(end));
         }
         state.done.guard = state.guard.take();
         let (status, none) = (status_of(cause.errno()), ConnParameters::default());

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use iwarp_io::endpoint::lingering::AnyEndpoint;
 use iwarp_io::endpoint::queue_pair::{PairQueues, PairState};
-use iwarp_io::endpoint::{EndpointOptions, QueueSizes, RemoteRights, Scope};
+use iwarp_io::endpoint::{ConnectionEnd, EndpointOptions, QueueSizes, RemoteRights, Scope};
 use parking_lot::Mutex;
 
 pub(crate) use owner::{ConnectionOwner, QpFlushGuard, QpNews, Signals};
@@ -321,7 +321,7 @@ impl QueuePair {
     fn reset(&self) -> Result<()> {
         let owner = self.endpoint.owner();
         owner.is_muted.store(true, Ordering::SeqCst);
-        drop(self.endpoint.abort());
+        drop(self.endpoint.abort(ConnectionEnd::Disconnected));
         let stream = owner.process.next_stream();
         self.remove_completions();
         let is_new = self.endpoint.renew(stream);

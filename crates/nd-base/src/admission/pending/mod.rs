@@ -121,7 +121,7 @@ impl<T: Send + 'static> PendingPeer<T> {
         };
         match accepted {
             Some(Status::SUCCESS) => Ok(()),
-            Some(status) if is_present() => Err(Failure::status("accept the connection", status)),
+            Some(status) if is_present() => Err(endpoint.failure("accept the connection", status)),
             Some(_) | None => Err(Failure::peer(
                 "too many other connections were waiting",
                 "try again",

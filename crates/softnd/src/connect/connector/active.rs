@@ -15,6 +15,7 @@ use netdirect_provider::connector::machine::Event;
 use netdirect_provider::connector::{Attempt, ConnectorRules};
 
 use super::state::{Answered, Connector, ConnectorState, Setup};
+use crate::connection_end;
 use crate::core::UNSTATED_READ_LIMIT;
 use crate::device::Device;
 use crate::leniency::LenientCase;
@@ -94,6 +95,7 @@ impl Connector {
             Some(ActiveOutcome::Agreed(agreement)) => self.agreed(state, *agreement),
             Some(ActiveOutcome::SendReady) => self.send_ready_early(state),
             Some(ActiveOutcome::Failed(failure)) => {
+                state.end = Some(connection_end::of_attempt(&failure));
                 let error = match failure {
                     ConnectFailure::NoLocalAddress(error) => {
                         addresses::taken_at_connect(bind_error(&error))

@@ -13,19 +13,20 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use iwarp_io::endpoint::queue_pair;
+use iwarp_io::endpoint::{self, queue_pair};
 use iwarp_io::planted;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Source, Turn};
 use iwarp_io::progress::timers::{Timed, TimerKey};
 use iwarp_io::progress::turns::HandOff;
 use iwarp_io::setup::ConnectionRequest;
-use netdirect::{Error, QueuePair, ReadLimits, Result};
+use netdirect::{ConnectionEnd, EndReason, EndedBy, Error, QueuePair, ReadLimits, Result};
 use netdirect_provider::checks::own;
 use netdirect_provider::connector::machine::{Event, State};
 use netdirect_provider::connector::{Acceptance, Attempt, Binding, ConnectorLine, ConnectorRules};
 
 use super::requests::Delivery;
+use crate::connection_end;
 use crate::core::Core;
 use crate::qp::{Claim, ConnectionOwner, Drivers, Qp, QpHandle, Signals};
 use iwarp_io::transport::Bound;
@@ -126,18 +127,22 @@ impl ConnectorLine for Connector {
 
     /// The peer sees a reset, which distinguishes this from a refusal (AMB-004).
     fn give_up(&self, state: &mut ConnectorState, _: State) {
+        state.end = Some(given_up("this side gave the attempt up"));
         let qp = state.qp.take();
         if let Setup::Connecting(active) = std::mem::take(&mut state.line.setup) {
             active.reset();
             qp.inspect(|qp| qp.unclaim());
         } else if let Some(qp) = qp {
-            state.done.after(qp.abort());
+            state
+                .done
+                .after(qp.abort(endpoint::ConnectionEnd::Disconnected));
         }
     }
 
     /// The peer sees the end of the stream, and no message on it (AMB-004, IW-017). MPA has no message that could carry the private
     /// data of a Reject (IW-018).
     fn reject_answer(&self, state: &mut ConnectorState) {
+        state.end = Some(given_up("this side rejected the peer's answer"));
         let Setup::Answered(mut answered) = std::mem::take(&mut state.line.setup) else {
             return;
         };
@@ -157,6 +162,7 @@ impl ConnectorLine for Connector {
             return true;
         };
         let (gone, news) = qp.disconnect();
+        note_end(state);
         state.done.after(news);
         if !gone {
             state.done.after(qp.drive_from(Drivers::Control));
@@ -166,6 +172,7 @@ impl ConnectorLine for Connector {
 
     /// The queue pair disconnects itself. For the client the connection ends here (CONN-116).
     fn end_released(&self, state: &mut ConnectorState) {
+        note_end(state);
         self.show_flushed(state);
         state.qp = None;
     }
@@ -197,9 +204,27 @@ impl ConnectorLine for Connector {
         self.attend();
     }
 
+    fn connection_end(&self, state: &ConnectorState) -> Option<ConnectionEnd> {
+        state
+            .end
+            .clone()
+            .or_else(|| connection_end::of(state.qp.as_ref()?))
+    }
+
     fn waits(&self, state: &ConnectorState) -> Option<String> {
         removal::waits(state)
     }
+}
+
+/// Keeps the reason why the connection ended, also when the queue pair is gone.
+fn note_end(state: &mut ConnectorState) {
+    if state.end.is_none() {
+        state.end = state.qp.as_ref().and_then(connection_end::of);
+    }
+}
+
+fn given_up(what: &'static str) -> ConnectionEnd {
+    ConnectionEnd::new(EndedBy::ThisSide, EndReason::Disconnect, what)
 }
 
 impl Connector {
@@ -218,6 +243,7 @@ impl Connector {
             end = Signals::GONE;
         }
         if signals.intersects(end) {
+            note_end(state);
             self.show_flushed(state);
             let event = match signals.contains(Signals::GONE) {
                 true => Event::ConnectionEnds,

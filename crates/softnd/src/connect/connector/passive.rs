@@ -5,7 +5,9 @@ use netdirect_provider::connector::machine::Event;
 use netdirect_provider::connector::{self, ConnectorRules};
 
 use super::state::{Connector, ConnectorState, Setup};
+use crate::connection_end;
 use crate::qp::{Drivers, Qp, Signals, Start};
+use iwarp_io::endpoint::ConnectionEnd;
 use iwarp_io::setup::{
     Acceptance, ConnectionRequest, PassiveOutcome, PassiveSide, ReadyKinds, ResponderFailure, Role,
     StreamEnd,
@@ -123,10 +125,14 @@ impl Connector {
             }
             Some(PassiveOutcome::Failed(failure)) => failure,
         };
+        state.end = Some(connection_end::of_accept(&failure));
         let qp = state.qp.take();
         let what = failure.to_string();
         let (status, news) = match failure {
-            ResponderFailure::TimedOut => (Status::IO_TIMEOUT, qp.map(|qp| qp.abort())), // CONN-059
+            ResponderFailure::TimedOut => {
+                let news = qp.map(|qp| qp.abort(ConnectionEnd::NotReady));
+                (Status::IO_TIMEOUT, news) // CONN-059
+            }
             ResponderFailure::Ended(StreamEnd::Fin) => {
                 (Status::CONNECTION_REFUSED, qp.map(|qp| qp.disconnect().1))
             }

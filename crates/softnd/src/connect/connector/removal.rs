@@ -3,6 +3,7 @@
 use netdirect_provider::connector::machine::State;
 
 use super::state::{Connector, ConnectorState, Setup};
+use crate::connection_end;
 
 /// The event that the requests of a connector wait for, in words.
 pub(super) fn waits(state: &ConnectorState) -> Option<String> {
@@ -24,6 +25,7 @@ impl Connector {
     /// Forgets the connection. A peer whose request waits here is refused, and a peer of a Connect sees a reset. The stream of a
     /// connection belongs to the queue pair, which is handled next.
     pub(super) fn forget(&self, state: &mut ConnectorState) {
+        state.end.get_or_insert_with(connection_end::of_removal);
         match std::mem::take(&mut state.line.setup) {
             Setup::Offered(passive) => passive.reject(&[]),
             Setup::Connecting(active) => drop(active.reset()),
