@@ -29,7 +29,7 @@ impl Alignment {
     ///
     /// # Panics
     /// If the FPDUs of a connection are not known up to where its last segment begins.
-    pub fn of<'a>(packets: impl IntoIterator<Item = &'a Packet>) -> Self {
+    pub fn from_packets<'a>(packets: impl IntoIterator<Item = &'a Packet>) -> Self {
         let mut streams = BTreeMap::<u32, Vec<&Packet>>::new();
         for packet in packets {
             if packet.payload > 0 {
@@ -125,7 +125,7 @@ mod tests {
             begin = end;
         }
         packets[1].ulpdus = vec![22, 20, 25];
-        Alignment::of(&packets)
+        Alignment::from_packets(&packets)
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
             request: false,
             private_data: String::new(),
         });
-        Alignment::of(&[
+        Alignment::from_packets(&[
             startup,
             segment(21, 100, &[22, 20, 25]),
             segment(121, 8, &[]),

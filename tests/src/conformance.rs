@@ -82,7 +82,7 @@ impl Findings {
         parts.join(", ")
     }
 
-    fn of<'a>(&'a self, check: &'a str) -> impl Iterator<Item = &'a str> {
+    fn outcomes_of<'a>(&'a self, check: &'a str) -> impl Iterator<Item = &'a str> {
         let meant = move |name: &str| name.split('.').next() == Some(check) || name == check;
         self.outcomes
             .iter()
@@ -95,13 +95,13 @@ impl Findings {
 pub fn vague_skips(report: &Value) -> Vec<String> {
     let checks = report["checks"].as_array().into_iter().flatten();
     let skipped = checks.filter(|check| check["outcome"] == "skip");
-    let told = skipped.map(|check| format!("{}: {}", check["name"], check["detail"]));
-    let names_it = |told: &String| {
+    let skips = skipped.map(|check| format!("{}: {}", check["name"], check["detail"]));
+    let names_it = |skips: &String| {
         ["\"the adapter ", "\"the far adapter ", ": \"Max"]
             .iter()
-            .any(|begins| told.contains(begins))
+            .any(|begins| skips.contains(begins))
     };
-    told.filter(|told| !names_it(told)).collect()
+    skips.filter(|skips| !names_it(skips)).collect()
 }
 
 /// Checks that the runs have found exactly the known deviations: only known ones fail, and each known one is seen in one of
@@ -127,7 +127,10 @@ pub fn judge<R: Borrow<Findings>>(runs: &[R], known: &Deviations) -> Result<(), 
         }
         if let Some(why) = &run.lost {
             let fatal = known.deviation.iter().any(|deviation| {
-                deviation.fatal && run.of(&deviation.check).any(|outcome| outcome == "known")
+                deviation.fatal
+                    && run
+                        .outcomes_of(&deviation.check)
+                        .any(|outcome| outcome == "known")
             });
             if !fatal {
                 faults.push(format!("the target was lost {why}"));
@@ -136,7 +139,7 @@ pub fn judge<R: Borrow<Findings>>(runs: &[R], known: &Deviations) -> Result<(), 
     }
     for deviation in &known.deviation {
         let check = &deviation.check;
-        let mut outcomes = runs.iter().flat_map(|run| run.borrow().of(check));
+        let mut outcomes = runs.iter().flat_map(|run| run.borrow().outcomes_of(check));
         let seen = if deviation.intermittent.is_some() {
             outcomes.any(|outcome| outcome != "skip")
         } else {
@@ -159,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_skip_names_what_the_adapter_lacks() {
-        let of = |outcome: &str, detail: &str| {
+        let count_of = |outcome: &str, detail: &str| {
             let check = serde_json::json!({"name": "x", "outcome": outcome, "detail": detail});
             vague_skips(&serde_json::json!({"checks": [check]})).len()
         };
@@ -168,10 +171,10 @@ mod tests {
             "the far adapter has no shared receive queues",
             "MaxReadSge is the largest number there is",
         ] {
-            assert_eq!(of("skip", named), 0, "{named}");
+            assert_eq!(count_of("skip", named), 0, "{named}");
         }
-        assert_eq!(of("skip", "the run is not of the strict profile"), 1);
-        assert_eq!(of("pass", ""), 0);
+        assert_eq!(count_of("skip", "the run is not of the strict profile"), 1);
+        assert_eq!(count_of("pass", ""), 0);
     }
 
     const KNOWN: &str = "

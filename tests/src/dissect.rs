@@ -125,7 +125,7 @@ impl Dissection {
     ///
     /// # Panics
     /// If tshark fails, or prints something unknown.
-    pub fn of(tshark: &Path, capture: &Path) -> Self {
+    pub fn new(tshark: &Path, capture: &Path) -> Self {
         Self::with(tshark, capture, true)
     }
 
@@ -133,7 +133,7 @@ impl Dissection {
     /// checked.
     ///
     /// # Panics
-    /// As [`of`](Self::of).
+    /// As [`new`](Self::new).
     pub fn without_checksums(tshark: &Path, capture: &Path) -> Self {
         Self::with(tshark, capture, false)
     }

@@ -117,7 +117,7 @@ impl Case {
     pub fn alignment(&self, packets: &[&Packet]) -> Alignment {
         let softnd_listens = self.is_of("siw-connects") || self.name.contains("-server/");
         let sent = packets.iter().copied();
-        Alignment::of(sent.filter(|packet| self.by_server(packet) == softnd_listens))
+        Alignment::from_packets(sent.filter(|packet| self.by_server(packet) == softnd_listens))
     }
 
     fn by_server(&self, packet: &Packet) -> bool {

@@ -110,8 +110,8 @@ fn cargo_build(target: &Path, options: &[&str]) {
     command.arg("--target-dir").arg(target);
     // With the variables of this test's package, the build scripts would build everything anew.
     for (name, _) in env::vars_os() {
-        let told = name.to_string_lossy();
-        if told.starts_with("CARGO_PKG_") || told.starts_with("CARGO_MANIFEST_") {
+        let shown = name.to_string_lossy();
+        if shown.starts_with("CARGO_PKG_") || shown.starts_with("CARGO_MANIFEST_") {
             command.env_remove(name);
         }
     }

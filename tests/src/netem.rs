@@ -207,14 +207,14 @@ impl LossyPath {
             found.ok_or_else(|| format!("there is no {kind}"))
         };
         let (bucket, netem) = (find("tbf")?, find("netem")?);
-        let is = |value: &Value, wanted: f64| {
+        let equals = |value: &Value, wanted: f64| {
             value
                 .as_f64()
                 .is_some_and(|found| (found - wanted).abs() < 1e-9)
         };
         let options = &netem["options"];
-        if !is(&options["delay"]["delay"], f64::from(self.delay) / 1000.0)
-            || !is(
+        if !equals(&options["delay"]["delay"], f64::from(self.delay) / 1000.0)
+            || !equals(
                 &options["loss-random"]["loss"],
                 f64::from(self.loss) / 100.0,
             )

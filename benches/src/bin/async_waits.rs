@@ -81,11 +81,11 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn round_trips(way: Way, rounds: usize) -> Result<Vec<Duration>, Failure> {
-    let (tell, told) = crossbeam_channel::unbounded();
+    let (sender, receiver) = crossbeam_channel::unbounded();
     let messages = WARM_UP + rounds;
     thread::scope(|scope| {
-        let server = scope.spawn(move || in_runtime(serve(way, messages, tell)));
-        let measured = match told.recv() {
+        let server = scope.spawn(move || in_runtime(serve(way, messages, sender)));
+        let measured = match receiver.recv() {
             Ok(address) => in_runtime(ping(way, messages, address)),
             Err(_) => Ok(Vec::new()), // the server says why
         };
@@ -209,7 +209,7 @@ impl End {
         let cq = adapter.completion_queue(64)?;
         Ok(Self::Stream {
             qp: adapter.queue_pair(&cq, options)?,
-            results: CompletionStream::of(&cq),
+            results: CompletionStream::new(&cq),
             incoming,
             outgoing,
         })

@@ -111,10 +111,10 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
         by_sink.push(round_trips(Way::Sink, rounds)?);
         registered.0.push(registrations(rounds)?);
         registered.1.push(in_c("register", &[rounds])?);
-        for (of, figures) in [(SMALL, &mut small), (LARGE, &mut large)] {
-            let count = of.count(rounds);
-            figures.0.push(writes(of, count)?);
-            let numbers = [count, of.octets, of.depth];
+        for (case, figures) in [(SMALL, &mut small), (LARGE, &mut large)] {
+            let count = case.count(rounds);
+            figures.0.push(writes(case, count)?);
+            let numbers = [count, case.octets, case.depth];
             figures.1.push(in_c("writes", &numbers)?);
         }
     }
@@ -251,8 +251,10 @@ fn round_trips(way: Way, rounds: usize) -> Result<Duration, Failure> {
 }
 
 /// The time for each of `count` Writes of one connection.
-fn writes(of: Writes, count: usize) -> Result<Duration, Failure> {
-    with_server(Way::Polled, 2, of.octets, |place| write(of, count, place))
+fn writes(case: Writes, count: usize) -> Result<Duration, Failure> {
+    with_server(Way::Polled, 2, case.octets, |place| {
+        write(case, count, place)
+    })
 }
 
 /// The server's address, and its memory for Writes.
@@ -265,10 +267,10 @@ fn with_server(
     octets: usize,
     client: impl FnOnce(Place) -> Result<Duration, Failure>,
 ) -> Result<Duration, Failure> {
-    let (tell, told) = crossbeam_channel::unbounded();
+    let (sender, receiver) = crossbeam_channel::unbounded();
     thread::scope(|scope| {
-        let server = scope.spawn(move || serve(way, answers, octets, &tell));
-        let measured = match told.recv() {
+        let server = scope.spawn(move || serve(way, answers, octets, &sender));
+        let measured = match receiver.recv() {
             Ok(place) => client(place),
             Err(_) => Ok(Duration::ZERO), // the server says why
         };
@@ -320,8 +322,8 @@ impl End {
             Way::Sink => {
                 let ended = Arc::clone(&ended);
                 Overlapped::with_sink(Arc::new(move |_: Status| {
-                    if let Ok(mut is) = ended.0.lock() {
-                        *is = true;
+                    if let Ok(mut has_ended) = ended.0.lock() {
+                        *has_ended = true;
                         ended.1.notify_one();
                     }
                 }))
@@ -450,9 +452,9 @@ fn ping(way: Way, rounds: usize, server: SocketAddr) -> Result<Duration, Failure
     Ok(median(&times.split_off(WARM_UP)))
 }
 
-fn write(of: Writes, count: usize, (server, memory): Place) -> Result<Duration, Failure> {
+fn write(case: Writes, count: usize, (server, memory): Place) -> Result<Duration, Failure> {
     let end = End::new(Way::Polled)?;
-    let (buffer, region) = end.written(of.octets, MrFlags::ALLOW_LOCAL_WRITE)?;
+    let (buffer, region) = end.written(case.octets, MrFlags::ALLOW_LOCAL_WRITE)?;
     let from = [Sge::new(&buffer, .., region.get_local_token())];
     let connector = end.adapter.create_connector(&end.file)?;
     ext::connect(&connector, &end.qp, server, ReadLimits::default(), &[])?;
@@ -460,7 +462,7 @@ fn write(of: Writes, count: usize, (server, memory): Place) -> Result<Duration, 
     let start = Instant::now();
     let (mut posted, mut done) = (0, 0);
     while done < count {
-        while posted < count && posted - done < of.depth {
+        while posted < count && posted - done < case.depth {
             end.qp.write(0, &from, memory, OpFlags::empty())?;
             posted += 1;
         }

@@ -196,7 +196,7 @@ fn over_tcp(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Result<(
         skip(findings, not_installed("ucx_perftest", "ucx-utils"));
     }
     let mut patience = PATIENCE;
-    let mut round = |findings: &mut Findings, name: &str, nd: &Nd, of: &'static str| {
+    let mut round = |findings: &mut Findings, name: &str, nd: &Nd, chosen: &'static str| {
         let part = Part {
             name,
             tests: &OVER_TCP,
@@ -206,7 +206,7 @@ fn over_tcp(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Result<(
         let sizes = part.measure(nd, &peers, arguments.turns, cores)?;
         findings.rounds.push(Round {
             congestion: name.to_owned(),
-            of,
+            chosen,
             sizes,
         });
         Ok::<_, Failure>(())

@@ -285,7 +285,7 @@ struct Use {
 }
 
 impl Use {
-    fn of(process: &Process) -> Result<Self, Failure> {
+    fn read(process: &Process) -> Result<Self, Failure> {
         let folder = format!("/proc/{}", process.child.id());
         let stat = fs::read_to_string(format!("{folder}/stat"))?;
         let fields = stat.rsplit(')').next().unwrap_or_default();
@@ -336,10 +336,10 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
     ] {
         let crowd = role.map(|role| Process::start(arguments, role, Some(address)));
         let crowd = crowd.transpose()?;
-        let (before, start) = (Use::of(&server)?, Instant::now());
+        let (before, start) = (Use::read(&server)?, Instant::now());
         let mut times = Times::default();
         let measured = times.measure(&side, address, limit);
-        let (after, took) = (Use::of(&server)?, start.elapsed());
+        let (after, took) = (Use::read(&server)?, start.elapsed());
         let end = crowd.map(|mut crowd| {
             crowd.line()?;
             crowd.end()

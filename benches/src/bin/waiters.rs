@@ -68,14 +68,14 @@ fn with_threads(count: usize, arguments: &Arguments) -> Result<[f64; 3], Failure
     }
     let before = fs::read_dir("/proc/self/fd")?.count();
     std::thread::scope(|scope| {
-        let (tell, told) = crossbeam_channel::unbounded();
+        let (sender, receiver) = crossbeam_channel::unbounded();
         let mut started = 0;
         for (_, arrives) in &requests {
-            let tell = tell.clone();
+            let sender = sender.clone();
             let thread = std::thread::Builder::new().stack_size(256 * 1024);
             let waits = move || {
                 let name = fs::read_link("/proc/thread-self");
-                let _ = tell.send(name);
+                let _ = sender.send(name);
                 arrives.wait()
             };
             if thread.spawn_scoped(scope, waits).is_err() {
@@ -83,7 +83,7 @@ fn with_threads(count: usize, arguments: &Arguments) -> Result<[f64; 3], Failure
             }
             started += 1;
         }
-        let figures = figures(address, started, &told, arguments);
+        let figures = figures(address, started, &receiver, arguments);
         let descriptors = fs::read_dir("/proc/self/fd").map(Iterator::count);
         listener.cancel_overlapped_requests()?;
         if started < count {
@@ -97,12 +97,12 @@ fn with_threads(count: usize, arguments: &Arguments) -> Result<[f64; 3], Failure
 fn figures(
     address: SocketAddr,
     count: usize,
-    told: &crossbeam_channel::Receiver<std::io::Result<std::path::PathBuf>>,
+    receiver: &crossbeam_channel::Receiver<std::io::Result<std::path::PathBuf>>,
     arguments: &Arguments,
 ) -> Result<[f64; 2], Failure> {
     let mut threads = Vec::new();
     for _ in 0..count {
-        let name = told.recv()??;
+        let name = receiver.recv()??;
         threads.push(format!("/proc/{}/schedstat", name.display()));
     }
     // The processor time of all threads that wait.

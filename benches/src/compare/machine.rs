@@ -34,8 +34,8 @@ pub fn version() -> String {
         "--always",
         "--dirty",
     ]);
-    let told = env::var(COMMIT).ok().filter(|commit| !commit.is_empty());
-    match told.or_else(|| said(git)) {
+    let given = env::var(COMMIT).ok().filter(|commit| !commit.is_empty());
+    match given.or_else(|| said(git)) {
         Some(commit) => format!("{version}, commit {commit}"),
         None => version.to_owned(),
     }

@@ -70,7 +70,7 @@ pub struct Round {
     /// The congestion control.
     pub congestion: String,
     /// Whose choice it is.
-    pub of: &'static str,
+    pub chosen: &'static str,
     /// All sizes, in order.
     pub sizes: Vec<Size>,
 }
@@ -292,10 +292,10 @@ impl Round {
         let setting = crc(with_crc);
         let Self {
             congestion,
-            of,
+            chosen,
             sizes,
         } = self;
-        let congestion = format!("{congestion}, {of}");
+        let congestion = format!("{congestion}, {chosen}");
         head(
             &mut text,
             format_args!("Half a round trip, µs, {congestion}"),
@@ -403,7 +403,7 @@ fn table(
 fn verdicts(text: &mut String, what: &str, all: &[(&str, Figure)], sizes: &[Size]) {
     let known: Vec<_> = all
         .iter()
-        .filter_map(|(name, share)| Some((name, Overall::of(sizes, *share)?)))
+        .filter_map(|(name, share)| Some((name, Overall::summarize(sizes, *share)?)))
         .collect();
     if known.is_empty() {
         return;
@@ -489,7 +489,7 @@ mod tests {
             turn_ms: 100,
             rounds: vec![Round {
                 congestion: "cubic".to_owned(),
-                of: "by chance",
+                chosen: "by chance",
                 sizes: sizes(),
             }],
             udp: sizes(),

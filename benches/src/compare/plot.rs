@@ -103,7 +103,7 @@ mod tests {
     fn findings() -> Findings {
         let round = |congestion: &str| Round {
             congestion: congestion.to_owned(),
-            of: "for this test",
+            chosen: "for this test",
             sizes: sizes(),
         };
         Findings {

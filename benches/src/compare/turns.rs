@@ -58,13 +58,13 @@ pub struct Turn {
 
 impl Turn {
     /// The figures of a program of perftest, and of softnd in its place, on a device.
-    fn of(&self, program: Program) -> Option<Row<f64>> {
+    fn on_device_figures(&self, program: Program) -> Option<Row<f64>> {
         self.on_device.get(program.name()).copied()
     }
 
     /// Our speed on a device as a share of perftest's.
     fn of_perftest(&self, program: Program) -> Option<f64> {
-        let Row { ours, bare } = self.of(program)?;
+        let Row { ours, bare } = self.on_device_figures(program)?;
         Some(if program.is_bandwidth() {
             ours / bare
         } else {
@@ -112,16 +112,16 @@ pub struct Size {
 impl Size {
     /// The median over the turns, of a figure or of the ratio within each.
     #[must_use]
-    pub fn median(&self, of: Figure) -> Option<f64> {
-        median(self.turns.iter().filter_map(of))
+    pub fn median(&self, figure: Figure) -> Option<f64> {
+        median(self.turns.iter().filter_map(figure))
     }
 }
 
 impl Size {
     /// The quartiles of the turns.
     #[must_use]
-    pub fn quartiles(&self, of: Figure) -> Option<(f64, f64)> {
-        let mut sorted: Vec<_> = self.turns.iter().filter_map(of).collect();
+    pub fn quartiles(&self, figure: Figure) -> Option<(f64, f64)> {
+        let mut sorted: Vec<_> = self.turns.iter().filter_map(figure).collect();
         sorted.sort_by(f64::total_cmp);
         let last = sorted.len().checked_sub(1)?;
         Some((sorted[last / 4], sorted[last - last / 4]))
@@ -261,14 +261,16 @@ pub const UDP_ONE_WAY_SHARES: [(&str, Figure); 2] = [
 /// Half round trips on a device in nanoseconds.
 pub const DEVICE_PING_PONG: [(&str, Figure); 4] = [
     ("perftest Send", |turn| {
-        Some(turn.of(Program::SendLat)?.bare)
+        Some(turn.on_device_figures(Program::SendLat)?.bare)
     }),
-    ("softnd Send", |turn| Some(turn.of(Program::SendLat)?.ours)),
+    ("softnd Send", |turn| {
+        Some(turn.on_device_figures(Program::SendLat)?.ours)
+    }),
     ("perftest Write", |turn| {
-        Some(turn.of(Program::WriteLat)?.bare)
+        Some(turn.on_device_figures(Program::WriteLat)?.bare)
     }),
     ("softnd Write", |turn| {
-        Some(turn.of(Program::WriteLat)?.ours)
+        Some(turn.on_device_figures(Program::WriteLat)?.ours)
     }),
 ];
 
@@ -284,14 +286,24 @@ pub const DEVICE_PING_PONG_SHARES: [(&str, Figure); 2] = [
 
 /// Octets per second one way on a device.
 pub const DEVICE_ONE_WAY: [(&str, Figure); 6] = [
-    ("perftest Send", |turn| Some(turn.of(Program::SendBw)?.bare)),
-    ("softnd Send", |turn| Some(turn.of(Program::SendBw)?.ours)),
-    ("perftest Write", |turn| {
-        Some(turn.of(Program::WriteBw)?.bare)
+    ("perftest Send", |turn| {
+        Some(turn.on_device_figures(Program::SendBw)?.bare)
     }),
-    ("softnd Write", |turn| Some(turn.of(Program::WriteBw)?.ours)),
-    ("perftest Read", |turn| Some(turn.of(Program::ReadBw)?.bare)),
-    ("softnd Read", |turn| Some(turn.of(Program::ReadBw)?.ours)),
+    ("softnd Send", |turn| {
+        Some(turn.on_device_figures(Program::SendBw)?.ours)
+    }),
+    ("perftest Write", |turn| {
+        Some(turn.on_device_figures(Program::WriteBw)?.bare)
+    }),
+    ("softnd Write", |turn| {
+        Some(turn.on_device_figures(Program::WriteBw)?.ours)
+    }),
+    ("perftest Read", |turn| {
+        Some(turn.on_device_figures(Program::ReadBw)?.bare)
+    }),
+    ("softnd Read", |turn| {
+        Some(turn.on_device_figures(Program::ReadBw)?.ours)
+    }),
 ];
 
 /// Speeds one way on a device, in parts of perftest's.
@@ -324,7 +336,7 @@ pub struct Overall {
 impl Overall {
     /// Summarizes a share. `None` if no size has it.
     #[must_use]
-    pub fn of(sizes: &[Size], share: Figure) -> Option<Self> {
+    pub fn summarize(sizes: &[Size], share: Figure) -> Option<Self> {
         let shares: Vec<_> = sizes
             .iter()
             .filter_map(|size| Some((size.octets, size.median(share)?, size.quartiles(share)?)))
@@ -743,10 +755,10 @@ pub(super) mod tests {
 
     #[test]
     fn every_size_counts_and_so_does_the_median() {
-        let overall = Overall::of(&sizes(), ONE_WAY_SHARES[2].1).unwrap();
+        let overall = Overall::summarize(&sizes(), ONE_WAY_SHARES[2].1).unwrap();
         assert_eq!((overall.worst, overall.holds()), (0.8, false));
-        let ahead = Overall::of(&sizes(), PING_PONG_SHARES[1].1).unwrap();
+        let ahead = Overall::summarize(&sizes(), PING_PONG_SHARES[1].1).unwrap();
         assert!(ahead.holds());
-        assert_eq!(Overall::of(&[], PING_PONG_SHARES[1].1), None);
+        assert_eq!(Overall::summarize(&[], PING_PONG_SHARES[1].1), None);
     }
 }

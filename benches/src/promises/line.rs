@@ -51,7 +51,7 @@ impl Runs {
 
     /// `yes` or `no`, or in how many of the runs the row did not hold.
     #[must_use]
-    pub fn told(self, yes: &str, no: &str) -> String {
+    pub fn verdict(self, yes: &str, no: &str) -> String {
         let missed = self.all - self.held;
         match missed {
             0 => yes.to_owned(),

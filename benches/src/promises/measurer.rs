@@ -487,8 +487,8 @@ pub(super) mod tests {
         let (whole, failed) = (test("null"), test("\"no device\""));
         let lines = |script: String| on_device_lines(printed(sh(&script)).unwrap());
         assert_eq!(lines(format!("echo '{whole}'")).unwrap().len(), 1);
-        let told = lines(format!("echo '{whole}'; echo '{failed}'; exit 1")).unwrap();
-        assert_eq!((told.len(), count_broken(&told)), (2, 1));
+        let output = lines(format!("echo '{whole}'; echo '{failed}'; exit 1")).unwrap();
+        assert_eq!((output.len(), count_broken(&output)), (2, 1));
         // The rest of the tests was not made.
         for end in ["exit 1", "kill -KILL $$"] {
             assert!(lines(format!("echo '{whole}'; {end}")).is_err(), "{end}");

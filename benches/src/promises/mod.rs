@@ -109,7 +109,7 @@ pub fn tables(lines: &[Line]) -> String {
                 line.measured(),
                 line.verdict.spread.clone(),
                 line.wanted.clone(),
-                line.runs.told("holds", "MISSED"),
+                line.runs.verdict("holds", "MISSED"),
             ]);
         }
         text += &format!("{}\n{}\n\n", question.text(), table.to_string().trim_end());
@@ -150,18 +150,18 @@ mod tests {
         for complete in [true, false, true] {
             add(&mut lines, judged(&row, &[outcome(8, complete)]));
         }
-        let told: Vec<_> = lines
+        let verdicts: Vec<_> = lines
             .iter()
-            .map(|line| line.runs.told("yes", "no"))
+            .map(|line| line.runs.verdict("yes", "no"))
             .collect();
-        assert_eq!(told, ["no in 1 of 3", "no"]);
+        assert_eq!(verdicts, ["no in 1 of 3", "no"]);
         assert!(!lines[0].verdict.holds);
         assert_eq!(count_broken(&lines), 2);
         let text = tables(&lines);
         assert!(text.starts_with("How much goes through?\n") && text.contains("MISSED in 1 of 3"));
         lines.truncate(1);
         lines[0].runs = Runs { held: 3, all: 3 };
-        assert_eq!(lines[0].runs.told("yes", "no"), "yes");
+        assert_eq!(lines[0].runs.verdict("yes", "no"), "yes");
         assert_eq!(count_broken(&lines), 0);
     }
 

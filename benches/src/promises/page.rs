@@ -155,11 +155,14 @@ fn table(old: &str, processor: &str, lines: &[&Line]) -> String {
         let keys = [&line.title, &line.sizes, &line.wanted].map(|key| page::cell(key));
         let keys: Vec<_> = keys.iter().map(String::as_str).collect();
         let before = old.iter().find_map(|row| row.strip_prefix(&*keys));
-        let (measured, told) = (page::cell(&measured(line)), line.runs.told("yes", "missed"));
+        let (measured, verdict) = (
+            page::cell(&measured(line)),
+            line.runs.verdict("yes", "missed"),
+        );
         let mut cells = keys.clone();
         for (at, other) in processors.iter().enumerate() {
             if *other == processor {
-                cells.extend([&*measured, &*told]);
+                cells.extend([&*measured, &*verdict]);
             } else {
                 let known = before.and_then(|row| row.get(2 * at..2 * at + 2));
                 cells.extend(known.unwrap_or(&["", ""]));

@@ -112,8 +112,9 @@ impl Deviations {
         self.deviation.iter().find(|deviation| {
             deviation.is_about(check)
                 && deviation.when.iter().all(|(key, value)| {
-                    let holds =
-                        |(name, is): &(&str, &str)| name == key && value.as_str() == Some(is);
+                    let holds = |(name, actual): &(&str, &str)| {
+                        name == key && value.as_str() == Some(actual)
+                    };
                     conditions.iter().any(holds)
                 })
         })

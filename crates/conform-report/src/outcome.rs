@@ -87,7 +87,7 @@ pub struct Failure {
 
 impl Failure {
     /// Of a check that ended early. `wanted` is what the suite's own side needed in case that it broke.
-    pub fn of(stop: Stop, wanted: &str, trace: Vec<String>) -> Self {
+    pub fn from_stop(stop: Stop, wanted: &str, trace: Vec<String>) -> Self {
         let (expected, seen) = match stop {
             Stop::Fail { expected, seen } => (expected, seen),
             Stop::Broken(why) | Stop::Skip(why) | Stop::LeftOut(why) => (wanted.to_owned(), why),

@@ -172,7 +172,7 @@ fn one(bench: &mut Bench, check: &'static Check, selection: &Selection) -> Entry
     let verdict = (check.run)(bench);
     let took = began.elapsed();
     let outcome = Outcome::judge(verdict, known, |stop| {
-        Failure::of(stop, "a connection to make the check on", bench.log.take())
+        Failure::from_stop(stop, "a connection to make the check on", bench.log.take())
     });
     entry(outcome, took)
 }

@@ -63,7 +63,7 @@ impl Driver {
     ) -> io::Result<Self> {
         let parked = Arc::new(AtomicUsize::new(0));
         let environment = transport.environment();
-        let set = Set::of(&environment)?;
+        let set = Set::in_environment(&environment)?;
         if environment.world().is_none() {
             // If the system refuses the call that waits, opening the adapter fails, and the client gets the error.
             set.wait(Some(Duration::ZERO), |_| {})?;
@@ -118,7 +118,10 @@ impl Driver {
     ///
     /// Those of the system, when it has no descriptors left.
     pub fn domain(&self, waiters: &Waiters) -> io::Result<Arc<Domain>> {
-        let domain = Arc::new(Domain::new(Set::of(&self.environment)?, waiters.parked()));
+        let domain = Arc::new(Domain::new(
+            Set::in_environment(&self.environment)?,
+            waiters.parked(),
+        ));
         self.background.add(&domain)?;
         Ok(domain)
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::simulation::World;
 use crate::vain_polls;
 
-/// The source of the time and the random numbers of an adapter. Its sets are [`Set::of`](crate::progress::Set::of) this.
+/// The source of the time and the random numbers of an adapter. Its sets are [`Set::in_environment`](crate::progress::Set::in_environment) this.
 #[derive(Clone, Debug, Default)]
 pub enum Environment {
     /// The system that the process runs on.

@@ -63,7 +63,7 @@ impl<T> PeerBacklog<T> {
 
     fn put(&mut self, place: u64, key: u64, peer: IpAddr, request: T) {
         self.places.insert(key, place);
-        let peer = PeerNetwork::of(peer);
+        let peer = PeerNetwork::from_address(peer);
         self.requests.insert(place, peer, (key, request));
     }
 
@@ -95,7 +95,7 @@ impl<T> PeerBacklog<T> {
     /// Takes out the Request, with its key, that gives way to a newcomer of this peer when all places are taken: the youngest of the peer
     /// that has the most. Returns `None` if no peer has more than this one: then the newcomer is refused.
     pub fn give_way_to(&mut self, peer: IpAddr) -> Option<(u64, T)> {
-        let (_, (key, youngest)) = self.requests.give_way_to(PeerNetwork::of(peer))?;
+        let (_, (key, youngest)) = self.requests.give_way_to(PeerNetwork::from_address(peer))?;
         self.places.remove(&key);
         Some((key, youngest))
     }

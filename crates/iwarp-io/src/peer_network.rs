@@ -9,7 +9,7 @@ pub struct PeerNetwork(IpAddr);
 
 impl PeerNetwork {
     /// The peer to which an address belongs.
-    pub fn of(address: IpAddr) -> Self {
+    pub fn from_address(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
             v4 => v4,

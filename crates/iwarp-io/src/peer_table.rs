@@ -12,7 +12,7 @@ use crate::peer_network::PeerNetwork;
 ///
 /// ```
 /// # use iwarp_io::{peer_network::PeerNetwork, peer_table::PeerTable};
-/// let [flood, other] = [[192, 0, 2, 1], [192, 0, 2, 2]].map(|address| PeerNetwork::of(address.into()));
+/// let [flood, other] = [[192, 0, 2, 1], [192, 0, 2, 2]].map(|address| PeerNetwork::from_address(address.into()));
 /// let mut places = PeerTable::default();
 /// for key in 0..4 {
 ///     places.insert(key, flood, "flood");
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     fn v4(last: u8) -> PeerNetwork {
-        PeerNetwork::of([192, 0, 2, last].into())
+        PeerNetwork::from_address([192, 0, 2, last].into())
     }
 
     fn table(hosts: impl IntoIterator<Item = u8>) -> PeerTable<u64> {
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn a_network_of_64_bits_is_one_peer() {
         let hosts = ["2001:db8::1", "2001:db8::ffff:1:2:3", "2001:db8:0:1::1"];
-        let [one, same, other] = hosts.map(|host| PeerNetwork::of(host.parse().unwrap()));
+        let [one, same, other] = hosts.map(|host| PeerNetwork::from_address(host.parse().unwrap()));
         let mut table = PeerTable::default();
         table.insert(0, one, ());
         table.insert(1, same, ());

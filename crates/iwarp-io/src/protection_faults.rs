@@ -61,7 +61,7 @@ impl ProtectionFaults {
 
     /// Counts a fault of a peer, and writes a log line, at most one a minute.
     pub(crate) fn count(&self, peer: IpAddr, now: Instant) {
-        let peer = PeerNetwork::of(peer);
+        let peer = PeerNetwork::from_address(peer);
         let faults = self.0.lock().count(peer, now);
         limited!(
             warn, %peer, faults,
@@ -72,7 +72,7 @@ impl ProtectionFaults {
     /// Returns true if a new connection of this peer is to be refused, and counts it then.
     pub(crate) fn refuses(&self, peer: IpAddr, now: Instant) -> bool {
         let mut state = self.0.lock();
-        let record = state.peers.get(&PeerNetwork::of(peer));
+        let record = state.peers.get(&PeerNetwork::from_address(peer));
         let refused = record.is_some_and(|record| record.is_refused(now));
         state.refused += u64::from(refused);
         refused
@@ -224,7 +224,10 @@ mod tests {
             faults.count(v4(1), at(second));
         }
         for other in (2..).take(MOST + 1).flat_map(|other| [other; 7]) {
-            faults.0.lock().count(PeerNetwork::of(v4(other)), at(137));
+            faults
+                .0
+                .lock()
+                .count(PeerNetwork::from_address(v4(other)), at(137));
         }
         assert!(faults.refuses(v4(1), at(137)));
     }

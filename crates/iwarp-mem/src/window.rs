@@ -108,7 +108,7 @@ impl Window {
             len: length,
             first: address,
             rights: inner,
-            margins: Margins::of(region.buffer().extent(), base, length),
+            margins: Margins::within(region.buffer().extent(), base, length),
             owner: self.id.0,
             ..outer
         };

@@ -49,7 +49,7 @@ pub(crate) unsafe fn fill_address(
     size: *mut usize,
     address: SocketAddr,
 ) -> Result<(), Status> {
-    let (octets, len) = sockaddr::of(address);
+    let (octets, len) = sockaddr::from_address(address);
     // SAFETY: as this function's contract.
     unsafe { fill(start.cast(), size, &octets[..len]) }
 }

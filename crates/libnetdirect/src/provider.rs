@@ -46,7 +46,7 @@ impl ForeignProvider<'_> {
 
     /// ResolveAddress: the adapter that has this local address.
     pub(crate) fn resolve(&self, address: SocketAddr) -> Result<u64, Status> {
-        let (octets, len) = sockaddr::of(address);
+        let (octets, len) = sockaddr::from_address(address);
         let len = u32::try_from(len).expect("a length of at most 28");
         let octets = Aligned(octets);
         let start = (&raw const octets).cast();

@@ -312,7 +312,7 @@ fn helper_functions_want_a_start_and_count_it() {
     // SAFETY: no list, and room for a number.
     let query = |size: &mut usize| unsafe { NdQueryAddressList(0, ptr::null_mut(), size) };
     let local: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    let (octets, len) = sockaddr::of(local);
+    let (octets, len) = sockaddr::from_address(local);
     // SAFETY: an address of this length.
     let check = |len| unsafe { NdCheckAddress(octets.as_ptr().cast(), len) };
     let not_ready = Status::DEVICE_NOT_READY;

@@ -135,10 +135,10 @@ impl Config {
                 .map_err(|_| format!("the variable {name} is not UTF-8"))?;
             variables.insert(name.to_owned(), value);
         }
-        Self::of(&variables, lines)
+        Self::from_variables(&variables, lines)
     }
 
-    fn of(variables: &BTreeMap<String, String>, lines: &str) -> Result<Self> {
+    fn from_variables(variables: &BTreeMap<String, String>, lines: &str) -> Result<Self> {
         let mut table = match variables.get(FILE) {
             Some(file) => read(file)?,
             None => Table::new(),

@@ -104,7 +104,9 @@ impl SecurityArgs {
             ("--insecure", self.insecure),
             ("--cert", self.certificate.is_some()),
         ];
-        given.into_iter().find_map(|(name, is)| is.then_some(name))
+        given
+            .into_iter()
+            .find_map(|(name, is_set)| is_set.then_some(name))
     }
 
     /// Returns true if a trusted certificate or CA is named.

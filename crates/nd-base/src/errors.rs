@@ -250,7 +250,7 @@ impl Failure {
     }
 
     /// Marks the failure as already reported: it only sets the exit status.
-    pub fn told(self) -> Self {
+    pub fn already_reported(self) -> Self {
         Self {
             origin: Origin::Told,
             ..self

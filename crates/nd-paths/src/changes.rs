@@ -335,15 +335,15 @@ mod tests {
 
     #[test]
     fn streams_have_flags() {
-        let of = |mode: &std::ffi::CStr| Change::of_stream(mode.as_ptr());
+        let change_of = |mode: &std::ffi::CStr| Change::of_stream(mode.as_ptr());
         let made = libc::O_WRONLY | libc::O_CREAT;
-        assert_eq!(of(c"r"), None);
-        assert_eq!(of(c"rb,ccs=UTF-8"), None);
-        assert_eq!(of(c"r+"), Some(Change::Open(libc::O_RDWR)));
-        assert_eq!(of(c"we"), Some(Change::Open(made | libc::O_TRUNC)));
-        assert_eq!(of(c"a"), Some(Change::Open(made)));
+        assert_eq!(change_of(c"r"), None);
+        assert_eq!(change_of(c"rb,ccs=UTF-8"), None);
+        assert_eq!(change_of(c"r+"), Some(Change::Open(libc::O_RDWR)));
+        assert_eq!(change_of(c"we"), Some(Change::Open(made | libc::O_TRUNC)));
+        assert_eq!(change_of(c"a"), Some(Change::Open(made)));
         assert_eq!(
-            of(c"wx"),
+            change_of(c"wx"),
             Some(Change::Open(made | libc::O_TRUNC | libc::O_EXCL))
         );
     }

@@ -8,7 +8,7 @@ use crate::room::Room;
 pub(crate) struct Name([u8; 32]);
 
 impl Name {
-    pub(crate) fn of(descriptor: c_int) -> Self {
+    pub(crate) fn new(descriptor: c_int) -> Self {
         let mut digits = [0_u8; 10];
         let mut left = descriptor.unsigned_abs();
         let mut count = 0;
@@ -51,7 +51,7 @@ pub(crate) fn path(descriptor: c_int, to: &mut Room) -> bool {
             usize::try_from(len).ok()?.checked_sub(1)
         }
         0.. => {
-            let name = Name::of(descriptor);
+            let name = Name::new(descriptor);
             let to = octets.as_mut_ptr().cast();
             // SAFETY: the path ends in a zero, and there is room for the octets.
             let len = unsafe { libc::readlink(name.pointer(), to, octets.len()) };
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn numbers_have_names() {
         for number in [0, 7, 10, 1024, c_int::MAX] {
-            let name = Name::of(number).0;
+            let name = Name::new(number).0;
             let text = format!("/proc/self/fd/{number}\0");
             assert!(name.starts_with(text.as_bytes()), "{number}");
         }

@@ -66,7 +66,7 @@ unsafe extern "C-unwind" fn execvp(file: Path, arguments: List) -> c_int {
 // SAFETY: as for `execve`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn fexecve(file: c_int, arguments: List, variables: List) -> c_int {
-    let path = descriptors::Name::of(file);
+    let path = descriptors::Name::new(file);
     with_environment(path.pointer(), variables, false, |variables| {
         call_next!(
             FEXECVE,

@@ -43,7 +43,7 @@ pub fn summary() -> String {
         1 => "1 core".to_owned(),
         cores => format!("{cores} cores"),
     };
-    let of = processor().map_or_else(String::new, |name| format!(" of {name}"));
+    let suffix = processor().map_or_else(String::new, |name| format!(" of {name}"));
     let wide = has_avx512().map(|has| {
         if has {
             "with AVX-512"
@@ -62,7 +62,7 @@ pub fn summary() -> String {
         .flatten()
         .map(|text| format!(", {text}"))
         .collect();
-    format!("{cores}{of}{more}")
+    format!("{cores}{suffix}{more}")
 }
 
 /// The date in UTC: `2026-01-31`.

@@ -63,10 +63,10 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
 fn in_one_line(error: &str, words: impl Iterator<Item = String>) -> Failure {
     let mut what = String::new();
     let mut advice = format!("see `{} --help`", path(words));
-    let told = error.lines().map(str::trim).take_while(|line| {
+    let shown = error.lines().map(str::trim).take_while(|line| {
         !line.starts_with("Usage:") && !line.starts_with("For more information")
     });
-    for line in told.filter(|line| !line.is_empty()) {
+    for line in shown.filter(|line| !line.is_empty()) {
         if let Some(tip) = line.strip_prefix("tip: ") {
             tip.clone_into(&mut advice);
         } else if what.is_empty() {

@@ -150,7 +150,7 @@ impl Server {
 
     /// Handles the results of all clients, in the order in which they come.
     async fn answer_all(&self) -> Result<()> {
-        let mut results = CompletionStream::of(&self.cq);
+        let mut results = CompletionStream::new(&self.cq);
         while let Some(result) = results.next().await {
             let result = result?;
             // An answer that has left needs nothing, nor does one that its client did not take.

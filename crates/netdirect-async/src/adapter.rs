@@ -75,7 +75,7 @@ impl AsyncAdapter {
         self.adapter.create_memory_window()
     }
 
-    /// `CreateCompletionQueue` for `depth` results. [`CompletionStream::of`](crate::CompletionStream::of) turns the queue into a
+    /// `CreateCompletionQueue` for `depth` results. [`CompletionStream::new`](crate::CompletionStream::new) turns the queue into a
     /// stream.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ use netdirect::{
 /// ```
 /// # use netdirect_async::CompletionStream;
 /// # async fn demo(cq: std::sync::Arc<dyn netdirect::CompletionQueue>) -> netdirect::Result<()> {
-/// let mut results = CompletionStream::of(&cq);
+/// let mut results = CompletionStream::new(&cq);
 /// while let Some(result) = results.next().await {
 ///     let result = result?;
 ///     println!("request {} ended with {}", result.request_context, result.status);
@@ -54,7 +54,7 @@ pub struct CompletionStream {
 
 impl CompletionStream {
     /// For a completion queue.
-    pub fn of(cq: &Arc<dyn CompletionQueue>) -> Self {
+    pub fn new(cq: &Arc<dyn CompletionQueue>) -> Self {
         Self {
             cq: cq.clone(),
             notify: Overlapped::new().without_port(),

@@ -108,8 +108,8 @@ impl Connect {
         );
         ext::finished(started, &overlapped)
             .await
-            .map_err(|error| ConnectError::of(error, connector))?;
-        let peer = ext::Peer::of(connector)?; // not to be had later (CONN-090)
+            .map_err(|error| ConnectError::from_error(error, connector))?;
+        let peer = ext::Peer::from_connector(connector)?; // not to be had later (CONN-090)
         ext::finished(connector.complete_connect(&overlapped), &overlapped).await?;
         Ok(Connection::new(attempt.established(), self.qp, peer))
     }
@@ -168,7 +168,7 @@ pub struct ConnectError {
 }
 
 impl ConnectError {
-    fn of(error: Error, connector: &Arc<dyn Connector>) -> Self {
+    fn from_error(error: Error, connector: &Arc<dyn Connector>) -> Self {
         let is_refused = error.status() == Status::CONNECTION_REFUSED;
         let data = is_refused.then(|| connector.get_private_data().ok()); // CONN-089
         Self {

@@ -51,7 +51,7 @@ impl RequestQueue {
 ///         .shared_receives(&srq, &received);
 ///     let endpoint = adapter.endpoint(options)?;
 /// }
-/// let messages = CompletionStream::of(&received);
+/// let messages = CompletionStream::new(&received);
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, Default)]

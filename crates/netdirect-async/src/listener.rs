@@ -302,7 +302,7 @@ impl Shared {
                     let wakers = self.lock().all_wakers();
                     wakers.into_iter().for_each(Waker::wake);
                 }
-                match ext::Peer::of(&connector) {
+                match ext::Peer::from_connector(&connector) {
                     Ok(peer) => return Poll::Ready(Ok(ConnectionRequest { connector, peer })),
                     Err(_) => continue, // the peer has gone meanwhile
                 }

@@ -56,7 +56,7 @@ impl RegisteredBuffer {
     pub fn part(&self, range: impl RangeBounds<usize>) -> BufferPart {
         BufferPart {
             sge: self.sge(range),
-            of: self.clone(),
+            parent: self.clone(),
         }
     }
 
@@ -99,7 +99,7 @@ impl Deref for RegisteredBuffer {
 #[derive(Clone, Debug)]
 pub struct BufferPart {
     sge: Sge,
-    of: RegisteredBuffer,
+    parent: RegisteredBuffer,
 }
 
 impl BufferPart {
@@ -110,6 +110,6 @@ impl BufferPart {
 
     /// The memory that this is a part of.
     pub fn buffer(&self) -> &RegisteredBuffer {
-        &self.of
+        &self.parent
     }
 }

@@ -9,17 +9,17 @@ use netdirect_conform::{Check, Unopened};
 
 use crate::call::call;
 use crate::client::Client;
-use crate::common::{of, status};
+use crate::common::{check, status};
 use crate::open_adapter::{OpenAdapter, file};
 
 pub(crate) const CHECKS: &[Check] = &[
-    of(
+    check(
         "AMB-025.file",
         "gets two files from CreateOverlappedFile, and makes objects with a handle that is none",
         files,
     )
     .also(&["OVL-020"]),
-    of(
+    check(
         "CONN-013.short",
         "binds a connector to an address that is cut short",
         short_address,
@@ -27,7 +27,7 @@ pub(crate) const CHECKS: &[Check] = &[
 ];
 
 fn files(unopened: Unopened) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
     let second = file(&near.client, &near.adapter)?;
     ensure(
         second.handle() != near.file.handle(),
@@ -41,14 +41,14 @@ fn files(unopened: Unopened) -> Verdict {
 }
 
 fn short_address(unopened: Unopened) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
     let (octets, len) = sockaddr::raw(near.client.address);
     for short in [len - 1, 2] {
         let connector = near.connector()?;
         let what = format!("Bind with {short} octets of an address of {len}");
         near.step(&*what);
-        let is = call!(&connector, bind(octets.as_ptr().cast(), short));
-        status(&what, Status::INVALID_PARAMETER_2, is)?;
+        let returned = call!(&connector, bind(octets.as_ptr().cast(), short));
+        status(&what, Status::INVALID_PARAMETER_2, returned)?;
     }
     Ok(Pass::Right)
 }

@@ -28,7 +28,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// The library behind the near provider. Nothing of it is open afterwards.
-    pub(crate) fn of(unopened: Unopened) -> Step<Self> {
+    pub(crate) fn new(unopened: Unopened) -> Step<Self> {
         let Unopened {
             ends,
             steps,
@@ -60,18 +60,18 @@ impl Client {
     /// Takes the object that a call has made, if the call was a success.
     ///
     /// The call asked for an interface whose table is `T`.
-    pub(crate) fn made<T>(&self, what: &str, is: Status, object: This) -> Step<Pointer<T>> {
-        status(what, Status::SUCCESS, is)?;
+    pub(crate) fn made<T>(&self, what: &str, returned: Status, object: This) -> Step<Pointer<T>> {
+        status(what, Status::SUCCESS, returned)?;
         // SAFETY: the call was a success, and asked for an interface with this table (this method's documentation).
-        let made = unsafe { Pointer::made(&self.library, is, object) };
+        let made = unsafe { Pointer::made(&self.library, returned, object) };
         made.map_err(|_| fail(format!("an object from {what}"), "a null pointer"))
     }
 
     /// A provider.
     pub(crate) fn provider(&self) -> Step<Pointer<ProviderTable>> {
         self.step("DllGetClassObject for IND2Provider");
-        let (is, object) = self.library.class_object(IID_ND2_PROVIDER);
-        self.made("DllGetClassObject", is, object)
+        let (returned, object) = self.library.class_object(IID_ND2_PROVIDER);
+        self.made("DllGetClassObject", returned, object)
     }
 
     /// The number of the adapter that is checked.
@@ -79,11 +79,11 @@ impl Client {
         self.step("ResolveAddress");
         let (octets, len) = sockaddr::raw(self.address);
         let mut id = 0;
-        let is = call!(
+        let returned = call!(
             provider,
             resolve_address(octets.as_ptr().cast(), len, &raw mut id)
         );
-        status("ResolveAddress", Status::SUCCESS, is)?;
+        status("ResolveAddress", Status::SUCCESS, returned)?;
         Ok(id)
     }
 
@@ -92,7 +92,7 @@ impl Client {
         let id = self.adapter_id(provider)?;
         self.step("OpenAdapter");
         let (iid, mut object): (Guid, This) = (IID_ND2_ADAPTER, std::ptr::null_mut());
-        let is = call!(provider, open_adapter(&raw const iid, id, &raw mut object));
-        self.made("OpenAdapter", is, object)
+        let returned = call!(provider, open_adapter(&raw const iid, id, &raw mut object));
+        self.made("OpenAdapter", returned, object)
     }
 }

@@ -5,7 +5,7 @@ use netdirect::Status;
 use netdirect_conform::{Check, Interface, Unopened};
 
 /// Makes a check of the COM interface.
-pub(crate) const fn of(
+pub(crate) const fn check(
     name: &'static str,
     title: &'static str,
     run: fn(Unopened) -> Verdict,
@@ -14,10 +14,10 @@ pub(crate) const fn of(
 }
 
 /// Checks that a call has this status.
-pub(crate) fn status(what: &str, wanted: Status, is: Status) -> Step {
+pub(crate) fn status(what: &str, wanted: Status, returned: Status) -> Step {
     ensure(
-        is == wanted,
+        returned == wanted,
         format!("{wanted} from {what}"),
-        is.to_string(),
+        returned.to_string(),
     )
 }

@@ -10,7 +10,7 @@ use netdirect_conform::{Check, Unopened};
 
 use crate::call::call;
 use crate::client::Client;
-use crate::common::{of, status};
+use crate::common::{check, status};
 use crate::link::{End, Offer, bind};
 use crate::memory::nowhere;
 use crate::open_adapter::OpenAdapter;
@@ -18,63 +18,63 @@ use crate::query::Query;
 use crate::request::{Request, end};
 
 pub(crate) const CHECKS: &[Check] = &[
-    of(
+    check(
         "CONN-025.unreadable",
         "connects with private data at an address that cannot be read",
         connect_unreadable,
     ),
-    of(
+    check(
         "CONN-057.unreadable",
         "accepts with private data at an address that cannot be read",
         accept_unreadable,
     ),
-    of(
+    check(
         "CONN-072.unreadable",
         "rejects with private data at an address that cannot be read",
         reject_unreadable,
     ),
-    of(
+    check(
         "CONN-082.null",
         "asks for one read limit of an offer, or for none",
         read_limits,
     ),
-    of(
+    check(
         "CONN-085.partly",
         "asks for private data with room for two octets",
         private_data_partly,
     )
     .also(&["AMB-043"]),
-    of(
+    check(
         "CONN-086.none",
         "asks how much room private data needs",
         private_data_size,
     ),
-    of(
+    check(
         "CONN-093.small",
         "asks a bound connector for its address with a buffer that is much too small, and with one that lacks an octet",
         |unopened| local_address(unopened, |query| query.too_small(4)),
     ),
-    of(
+    check(
         "CONN-095.sizes",
         "asks a bound connector how much room its address needs, and for it with a buffer that is too large",
         |unopened| local_address(unopened, sizes),
     ),
-    of(
+    check(
         "CONN-098.small",
         "asks for the address of the peer with a buffer that is much too small, and with one that lacks an octet",
         |unopened| peer_address(unopened, |query| query.too_small(4)),
     ),
-    of(
+    check(
         "CONN-100.sizes",
         "asks how much room the address of the peer needs, and for it with a buffer that is too large",
         |unopened| peer_address(unopened, sizes),
     ),
-    of(
+    check(
         "LSTN-020.small",
         "asks a bound listener for its address with a buffer that is much too small, and with one that lacks an octet",
         |unopened| listening_address(unopened, |query| query.too_small(4)),
     ),
-    of(
+    check(
         "LSTN-022.sizes",
         "asks a bound listener how much room its address needs, and for it with a buffer that is too large",
         |unopened| listening_address(unopened, sizes),
@@ -87,7 +87,7 @@ fn sizes(query: &Query<'_>) -> Step {
 }
 
 fn local_address(unopened: Unopened, look: impl FnOnce(&Query<'_>) -> Step) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
     let connector = near.connector()?;
     bind(&near, &connector)?;
     look(&Query {
@@ -100,8 +100,8 @@ fn local_address(unopened: Unopened, look: impl FnOnce(&Query<'_>) -> Step) -> V
 }
 
 fn peer_address(unopened: Unopened, look: impl FnOnce(&Query<'_>) -> Step) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
-    let offer = Offer::of(&near, &[])?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
+    let offer = Offer::new(&near, &[])?;
     let connector = &offer.passive.connector;
     look(&Query {
         client: &near.client,
@@ -113,12 +113,12 @@ fn peer_address(unopened: Unopened, look: impl FnOnce(&Query<'_>) -> Step) -> Ve
 }
 
 fn listening_address(unopened: Unopened, look: impl FnOnce(&Query<'_>) -> Step) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
     let listener = near.listener()?;
     let (octets, len) = sockaddr::raw(near.client.address);
     near.step("Bind");
-    let is = call!(&listener, bind(octets.as_ptr().cast(), len));
-    status("the listener's Bind", Status::SUCCESS, is)?;
+    let returned = call!(&listener, bind(octets.as_ptr().cast(), len));
+    status("the listener's Bind", Status::SUCCESS, returned)?;
     look(&Query {
         client: &near.client,
         name: "a listener's GetLocalAddress",
@@ -129,8 +129,8 @@ fn listening_address(unopened: Unopened, look: impl FnOnce(&Query<'_>) -> Step) 
 }
 
 fn private_data(unopened: Unopened, data: &[u8], look: impl FnOnce(&Query<'_>) -> Step) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
-    let offer = Offer::of(&near, data)?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
+    let offer = Offer::new(&near, data)?;
     let connector = &offer.passive.connector;
     look(&Query {
         client: &near.client,
@@ -144,8 +144,12 @@ fn private_data(unopened: Unopened, data: &[u8], look: impl FnOnce(&Query<'_>) -
 /// An adapter may deliver more octets than the peer has sent, because some networks carry a fixed number.
 fn private_data_partly(unopened: Unopened) -> Verdict {
     private_data(unopened, b"hello", |query| {
-        let (is, room) = query.with(2);
-        status("GetPrivateData with 2 octets", Status::BUFFER_OVERFLOW, is)?;
+        let (returned, room) = query.with(2);
+        status(
+            "GetPrivateData with 2 octets",
+            Status::BUFFER_OVERFLOW,
+            returned,
+        )?;
         let needed = room.size();
         ensure(
             needed >= 5 && room.octets().starts_with(b"he") && room.is_untouched_from(2),
@@ -166,14 +170,14 @@ fn private_data_size(unopened: Unopened) -> Verdict {
 }
 
 fn read_limits(unopened: Unopened) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
-    let offer = Offer::of(&near, &[])?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
+    let offer = Offer::new(&near, &[])?;
     let connector = &offer.passive.connector;
     let ask = |what: &str, inbound: *mut u32, outbound: *mut u32| -> Step {
         let what = format!("GetReadLimits {what}");
         near.step(&*what);
-        let is = call!(connector, get_read_limits(inbound, outbound));
-        status(&what, Status::SUCCESS, is)
+        let returned = call!(connector, get_read_limits(inbound, outbound));
+        status(&what, Status::SUCCESS, returned)
     };
     let (mut both, mut one) = ([77, 77], [99, 99]);
     let [inbound, outbound] = &mut both;
@@ -191,9 +195,9 @@ fn read_limits(unopened: Unopened) -> Verdict {
 }
 
 fn connect_unreadable(unopened: Unopened) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
     near.needs_connections()?;
-    let end = End::of(&near)?;
+    let end = End::new(&near)?;
     bind(&near, &end.connector)?;
     // There is no listener, which the call does not detect.
     let (octets, len) = sockaddr::raw((near.client.address.ip(), 9).into());
@@ -213,14 +217,14 @@ fn connect_unreadable(unopened: Unopened) -> Verdict {
             request.pointer()
         )
     );
-    let is = end!(request, &end.connector, started);
-    status(what, Status::ACCESS_VIOLATION, is)?;
+    let returned = end!(request, &end.connector, started);
+    status(what, Status::ACCESS_VIOLATION, returned)?;
     Ok(Pass::Right)
 }
 
 fn accept_unreadable(unopened: Unopened) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
-    let offer = Offer::of(&near, &[])?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
+    let offer = Offer::new(&near, &[])?;
     let passive = &offer.passive;
     let what = "Accept with private data that cannot be read";
     near.step(what);
@@ -233,18 +237,18 @@ fn accept_unreadable(unopened: Unopened) -> Verdict {
         // The request may wait for its peer, which completes nothing here.
         return status(what, Status::ACCESS_VIOLATION, started).map(|()| Pass::Right);
     }
-    let is = end!(request, &passive.connector, started);
-    status(what, Status::ACCESS_VIOLATION, is)?;
+    let returned = end!(request, &passive.connector, started);
+    status(what, Status::ACCESS_VIOLATION, returned)?;
     Ok(Pass::Right)
 }
 
 fn reject_unreadable(unopened: Unopened) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
-    let offer = Offer::of(&near, &[])?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
+    let offer = Offer::new(&near, &[])?;
     let what = "Reject with private data that cannot be read";
     near.step(what);
     let start: *const c_void = nowhere();
-    let is = call!(&offer.passive.connector, reject(start, 16));
-    status(what, Status::ACCESS_VIOLATION, is)?;
+    let returned = call!(&offer.passive.connector, reject(start, 16));
+    status(what, Status::ACCESS_VIOLATION, returned)?;
     Ok(Pass::Right)
 }

@@ -8,39 +8,39 @@ use netdirect_com::abi::IID_ND2_PROVIDER;
 use netdirect_conform::Check;
 
 use crate::client::Client;
-use crate::common::{of, status};
+use crate::common::{check, status};
 use crate::identity::asked;
 
 pub(crate) const CHECKS: &[Check] = &[
-    of(
+    check(
         "DLL-001.exported",
         "looks for DllGetClassObject among the library's names",
-        |unopened| exported(&Client::of(unopened)?, "DllGetClassObject"),
+        |unopened| exported(&Client::new(unopened)?, "DllGetClassObject"),
     ),
-    of(
+    check(
         "DLL-002.exported",
         "looks for DllCanUnloadNow among the library's names",
-        |unopened| exported(&Client::of(unopened)?, "DllCanUnloadNow"),
+        |unopened| exported(&Client::new(unopened)?, "DllCanUnloadNow"),
     ),
-    of(
+    check(
         "DLL-003.provider",
         "gets IND2Provider from DllGetClassObject, and asks the object whether it is the provider itself",
-        |unopened| itself(&Client::of(unopened)?),
+        |unopened| itself(&Client::new(unopened)?),
     ),
-    of(
+    check(
         "DLL-004.threads",
         "calls DllGetClassObject in four threads, several times each, and uses each provider",
-        |unopened| threads(&Client::of(unopened)?),
+        |unopened| threads(&Client::new(unopened)?),
     ),
-    of(
+    check(
         "DLL-005.provider",
         "asks DllCanUnloadNow while a provider is alive",
-        |unopened| while_provider(&Client::of(unopened)?),
+        |unopened| while_provider(&Client::new(unopened)?),
     ),
-    of(
+    check(
         "DLL-006.adapter",
         "asks DllCanUnloadNow while an adapter is open whose provider was released",
-        |unopened| while_adapter(&Client::of(unopened)?),
+        |unopened| while_adapter(&Client::new(unopened)?),
     ),
 ];
 
@@ -57,9 +57,10 @@ fn exported(client: &Client, name: &str) -> Verdict {
 fn itself(client: &Client) -> Verdict {
     let provider = client.provider()?;
     client.step("QueryInterface for IND2Provider");
-    let (is, found) = asked(&provider, IID_ND2_PROVIDER);
-    status("QueryInterface for IND2Provider", Status::SUCCESS, is)?;
-    let found = client.made::<netdirect_com::abi::ProviderTable>("QueryInterface", is, found)?;
+    let (returned, found) = asked(&provider, IID_ND2_PROVIDER);
+    status("QueryInterface for IND2Provider", Status::SUCCESS, returned)?;
+    let found =
+        client.made::<netdirect_com::abi::ProviderTable>("QueryInterface", returned, found)?;
     ensure(
         found.this() == provider.this(),
         "the object of DllGetClassObject to be its own IND2Provider",
@@ -92,9 +93,9 @@ fn threads(client: &Client) -> Verdict {
 /// Checks that the library reports that it is in use.
 fn in_use(client: &Client, when: &str) -> Step {
     client.step(format!("DllCanUnloadNow {when}"));
-    let is = client.library().can_unload_now();
+    let returned = client.library().can_unload_now();
     ensure(
-        is != Status::SUCCESS,
+        returned != Status::SUCCESS,
         format!("something else than S_OK from DllCanUnloadNow {when}"),
         "S_OK",
     )

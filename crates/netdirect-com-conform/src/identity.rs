@@ -13,7 +13,7 @@ use netdirect_conform::{Check, Unopened};
 
 use crate::call::call;
 use crate::client::Client;
-use crate::common::{of, status};
+use crate::common::{check, status};
 use crate::link::Link;
 use crate::open_adapter::OpenAdapter;
 
@@ -21,7 +21,7 @@ use crate::open_adapter::OpenAdapter;
 const NOBODY: Guid = Guid::new(0x7E5C_AE11, 0x3B0D, 0x4D57, 0x9F1A_6C20_83E4_D5B6);
 
 pub(crate) const CHECKS: &[Check] = &[
-    of(
+    check(
         "GEN-001.references",
         "takes a second reference to an object of each kind, and gives it back: the object is still there",
         |unopened| {
@@ -43,15 +43,15 @@ pub(crate) const CHECKS: &[Check] = &[
             })
         },
     ),
-    of(
+    check(
         "GEN-003.unknown",
         "asks an object of each kind for an interface that nobody has",
         |unopened| {
             each(unopened, |near, one| {
                 let what = format!("QueryInterface of {} for an unknown interface", one.name);
                 near.step(&*what);
-                let (is, found) = asked(&one.object, NOBODY);
-                status(&what, Status::NO_INTERFACE, is)?;
+                let (returned, found) = asked(&one.object, NOBODY);
+                status(&what, Status::NO_INTERFACE, returned)?;
                 ensure(
                     found.is_null(),
                     format!("a null pointer from {what}"),
@@ -60,39 +60,41 @@ pub(crate) const CHECKS: &[Check] = &[
             })
         },
     ),
-    of(
+    check(
         "GEN-004.own",
         "makes an object of each kind by the interface that its page names, and asks the object for it",
         |unopened| {
             each(unopened, |near, one| {
                 let what = format!("QueryInterface of {} for its own interface", one.name);
                 near.step(&*what);
-                let (is, found) = asked(&one.object, one.iid);
-                near.client.made::<UnknownTable>(&what, is, found).map(drop)
+                let (returned, found) = asked(&one.object, one.iid);
+                near.client
+                    .made::<UnknownTable>(&what, returned, found)
+                    .map(drop)
             })
         },
     ),
-    of(
+    check(
         "GEN-021.same",
         "asks an object of each kind for each of its interfaces, and each of these for IUnknown: it is the same object",
         |unopened| each(unopened, same),
     ),
-    of(
+    check(
         "PROV-020.unknown",
         "opens an adapter by an interface that nobody has",
-        |unopened| open_unknown(&Client::of(unopened)?),
+        |unopened| open_unknown(&Client::new(unopened)?),
     ),
-    of(
+    check(
         "AMB-070.references",
         "releases objects that others still use, and one of each kind: no reference is left",
         last_references,
     ),
-    of(
+    check(
         "TST-027.connector",
         "releases a connected connector, whose queue pair exists and whose NotifyDisconnect is in flight",
         |unopened| {
-            let near = OpenAdapter::of(Client::of(unopened)?)?;
-            let link = Link::of(&near)?;
+            let near = OpenAdapter::open(Client::new(unopened)?)?;
+            let link = Link::new(&near)?;
             let left = link.release_busy_connector(&near)?;
             none(
                 left,
@@ -118,7 +120,7 @@ struct AnyObject {
 
 /// Passes an object of each kind to `look`, one after the other.
 fn each(unopened: Unopened, look: impl Fn(&OpenAdapter, AnyObject) -> Step) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
     let provider = near.client.provider()?;
     let adapter = near.client.adapter(&provider)?;
     let both = [
@@ -153,12 +155,12 @@ fn each(unopened: Unopened, look: impl Fn(&OpenAdapter, AnyObject) -> Step) -> V
 fn interface<T>(near: &OpenAdapter, one: &AnyObject, iid: Guid) -> Step<Pointer<T>> {
     let what = format!("QueryInterface of {} for {iid}", one.name);
     near.step(&*what);
-    let (is, found) = asked(&one.object, iid);
-    let found = near.client.made::<T>(&what, is, found)?;
-    let (is, unknown) = asked(&found, IID_IUNKNOWN);
-    let unknown = near.client.made::<UnknownTable>(&what, is, unknown)?;
-    let (is, first) = asked(&one.object, IID_IUNKNOWN);
-    let first = near.client.made::<UnknownTable>(&what, is, first)?;
+    let (returned, found) = asked(&one.object, iid);
+    let found = near.client.made::<T>(&what, returned, found)?;
+    let (returned, unknown) = asked(&found, IID_IUNKNOWN);
+    let unknown = near.client.made::<UnknownTable>(&what, returned, unknown)?;
+    let (returned, first) = asked(&one.object, IID_IUNKNOWN);
+    let first = near.client.made::<UnknownTable>(&what, returned, first)?;
     ensure(
         unknown.this() == first.this(),
         format!("one IUnknown for all interfaces of {}", one.name),
@@ -173,11 +175,11 @@ fn same(near: &OpenAdapter, one: AnyObject) -> Step {
     }
     if one.is_overlapped {
         let overlapped: Pointer<OverlappedTable> = interface(near, &one, IID_ND2_OVERLAPPED)?;
-        let is = call!(&overlapped, cancel_overlapped_requests());
+        let returned = call!(&overlapped, cancel_overlapped_requests());
         status(
             "CancelOverlappedRequests without requests",
             Status::SUCCESS,
-            is,
+            returned,
         )?;
     }
     Ok(())
@@ -188,11 +190,11 @@ fn open_unknown(client: &Client) -> Verdict {
     let id = client.adapter_id(&provider)?;
     client.step("OpenAdapter by an unknown interface");
     let (iid, mut object) = (NOBODY, ptr::without_provenance_mut(8));
-    let is = call!(&provider, open_adapter(&raw const iid, id, &raw mut object));
+    let returned = call!(&provider, open_adapter(&raw const iid, id, &raw mut object));
     status(
         "OpenAdapter by an unknown interface",
         Status::NO_INTERFACE,
-        is,
+        returned,
     )?;
     Ok(Pass::Right)
 }
@@ -202,7 +204,7 @@ fn none(left: u32, what: &str) -> Step {
 }
 
 fn last_references(unopened: Unopened) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
     let provider = near.client.provider()?;
     let adapter = near.client.adapter(&provider)?;
     none(

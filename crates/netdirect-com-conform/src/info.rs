@@ -7,7 +7,7 @@ use netdirect_conform::{Check, Unopened};
 
 use crate::call::call;
 use crate::client::Client;
-use crate::common::{of, status};
+use crate::common::{check, status};
 use crate::query::Query;
 
 /// The length of `ND2_ADAPTER_INFO` in octets.
@@ -15,38 +15,38 @@ use crate::query::Query;
 const EXACT: u32 = size_of::<AdapterInfo>() as u32;
 
 pub(crate) const CHECKS: &[Check] = &[
-    of(
+    check(
         "ADPT-010.small",
         "asks for the adapter's limits with a buffer that is much too small, and with one that lacks an octet",
         |unopened| query(unopened, VERSION_2, |query| query.too_small(8)),
     )
     .also(&["GEN-016"]),
-    of(
+    check(
         "ADPT-011.none",
         "asks how much room the adapter's limits need",
         |unopened| query(unopened, VERSION_2, |query| query.none()),
     ),
-    of(
+    check(
         "ADPT-012.large",
         "asks for the adapter's limits with a buffer that is too large",
         |unopened| query(unopened, VERSION_2, |query| query.large().map(drop)),
     ),
-    of(
+    check(
         "ADPT-013.exact",
         "asks for the adapter's limits as tests do: version 0x20000, and room for exactly the structure",
         |unopened| {
             query(unopened, VERSION_2, |query| {
-                let (is, _) = query.with(EXACT);
+                let (returned, _) = query.with(EXACT);
                 let what = format!("Query with {EXACT} octets and version {VERSION_2:#x}");
-                status(&what, Status::SUCCESS, is)
+                status(&what, Status::SUCCESS, returned)
             })
         },
     )
     .also(&["TST-023"]),
-    of(
+    check(
         "AMB-017.versions",
         "asks for the adapter's limits with either version, and looks which version comes back",
-        |unopened| queries(unopened, &[VERSION_1, VERSION_2], told),
+        |unopened| queries(unopened, &[VERSION_1, VERSION_2], reports_version),
     )
     .also(&["ADPT-014", "INFO-001"]),
 ];
@@ -60,7 +60,7 @@ fn queries(
     versions: &[u32],
     look: impl Fn(&Query<'_>, u32) -> Step,
 ) -> Verdict {
-    let client = Client::of(unopened)?;
+    let client = Client::new(unopened)?;
     let provider = client.provider()?;
     let adapter = client.adapter(&provider)?;
     for version in versions {
@@ -76,10 +76,10 @@ fn queries(
 }
 
 /// Checks that the adapter accepts the version, and reports the version that it has filled in: this one, or an older one.
-fn told(query: &Query<'_>, version: u32) -> Step {
-    let (is, room) = query.with(super::query::PLENTY);
+fn reports_version(query: &Query<'_>, version: u32) -> Step {
+    let (returned, room) = query.with(super::query::PLENTY);
     let what = format!("Query with version {version:#x}");
-    status(&what, Status::SUCCESS, is)?;
+    status(&what, Status::SUCCESS, returned)?;
     let octets = room.octets();
     let back = u32::from_ne_bytes([octets[0], octets[1], octets[2], octets[3]]);
     ensure(

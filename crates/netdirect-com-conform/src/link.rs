@@ -26,7 +26,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    pub(crate) fn of(near: &OpenAdapter) -> Step<Self> {
+    pub(crate) fn new(near: &OpenAdapter) -> Step<Self> {
         let queue = near.completion_queue()?;
         let end = Self {
             connector: near.connector()?,
@@ -43,8 +43,8 @@ impl End {
             &end.region,
             register(start.cast_const().cast(), len, flags, request.pointer())
         );
-        let is = end!(request, &end.region, started);
-        status("Register", Status::SUCCESS, is)?;
+        let returned = end!(request, &end.region, started);
+        status("Register", Status::SUCCESS, returned)?;
         Ok(end)
     }
 
@@ -60,16 +60,16 @@ impl End {
     pub(crate) fn receive(&self, near: &OpenAdapter, context: usize) -> Step {
         near.step("Receive");
         let (sge, context) = (self.empty(), ptr::without_provenance_mut(context));
-        let is = call!(&self.qp, receive(context, &raw const sge, 1));
-        status("Receive", Status::SUCCESS, is)
+        let returned = call!(&self.qp, receive(context, &raw const sge, 1));
+        status("Receive", Status::SUCCESS, returned)
     }
 
     /// Sends no octets.
     pub(crate) fn send(&self, near: &OpenAdapter, context: usize) -> Step {
         near.step("Send");
         let (sge, context) = (self.empty(), ptr::without_provenance_mut(context));
-        let is = call!(&self.qp, send(context, &raw const sge, 1, 0));
-        status("Send", Status::SUCCESS, is)
+        let returned = call!(&self.qp, send(context, &raw const sge, 1, 0));
+        status("Send", Status::SUCCESS, returned)
     }
 
     fn empty(&self) -> Sge {
@@ -105,8 +105,8 @@ impl End {
             }
             let mut request = Request::new();
             let started = call!(&self.queue, notify(1, request.pointer()));
-            let is = end!(request, &self.queue, started);
-            status("Notify", Status::SUCCESS, is)?;
+            let returned = end!(request, &self.queue, started);
+            status("Notify", Status::SUCCESS, returned)?;
         }
     }
 }
@@ -122,24 +122,24 @@ pub(crate) struct Offer {
 
 impl Offer {
     /// Makes an offer with these octets as private data.
-    pub(crate) fn of(near: &OpenAdapter, data: &[u8]) -> Step<Self> {
+    pub(crate) fn new(near: &OpenAdapter, data: &[u8]) -> Step<Self> {
         near.needs_connections()?;
-        let (active, passive) = (End::of(near)?, End::of(near)?);
+        let (active, passive) = (End::new(near)?, End::new(near)?);
         let listener = near.listener()?;
         let (octets, len) = sockaddr::raw(near.client.address);
         near.step("Bind");
-        let is = call!(&listener, bind(octets.as_ptr().cast(), len));
-        status("the listener's Bind", Status::SUCCESS, is)?;
+        let returned = call!(&listener, bind(octets.as_ptr().cast(), len));
+        status("the listener's Bind", Status::SUCCESS, returned)?;
         near.step("Listen");
-        let is = call!(&listener, listen(0));
-        status("Listen", Status::SUCCESS, is)?;
+        let returned = call!(&listener, listen(0));
+        status("Listen", Status::SUCCESS, returned)?;
         near.step("the listener's GetLocalAddress");
         let (mut address, mut size) = ([0_u8; V6], len);
-        let is = call!(
+        let returned = call!(
             &listener,
             get_local_address(address.as_mut_ptr().cast(), &raw mut size)
         );
-        status("the listener's GetLocalAddress", Status::SUCCESS, is)?;
+        status("the listener's GetLocalAddress", Status::SUCCESS, returned)?;
         near.step("GetConnectionRequest");
         let mut asked = Request::new();
         let asking = call!(
@@ -164,8 +164,8 @@ impl Offer {
             )
         );
         near.step("the end of GetConnectionRequest");
-        let is = end!(asked, &listener, asking);
-        status("GetConnectionRequest", Status::SUCCESS, is)?;
+        let returned = end!(asked, &listener, asking);
+        status("GetConnectionRequest", Status::SUCCESS, returned)?;
         Ok(Self {
             connect,
             connected,
@@ -180,8 +180,8 @@ impl Offer {
 pub(crate) fn bind(near: &OpenAdapter, connector: &Pointer<ConnectorTable>) -> Step {
     let (octets, len) = sockaddr::raw(near.client.address);
     near.step("Bind");
-    let is = call!(connector, bind(octets.as_ptr().cast(), len));
-    status("Bind", Status::SUCCESS, is)
+    let returned = call!(connector, bind(octets.as_ptr().cast(), len));
+    status("Bind", Status::SUCCESS, returned)
 }
 
 /// Two connected ends.
@@ -192,14 +192,14 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn of(near: &OpenAdapter) -> Step<Self> {
+    pub(crate) fn new(near: &OpenAdapter) -> Step<Self> {
         let Offer {
             mut connect,
             connected,
             active,
             passive,
             _listener,
-        } = Offer::of(near, &[])?;
+        } = Offer::new(near, &[])?;
         near.step("Accept");
         let mut accept = Request::new();
         let accepted = call!(
@@ -207,16 +207,16 @@ impl Link {
             accept(passive.qp.this(), 1, 1, ptr::null(), 0, accept.pointer())
         );
         near.step("the end of Connect");
-        let is = end!(connect, &active.connector, connected);
-        status("Connect", Status::SUCCESS, is)?;
+        let returned = end!(connect, &active.connector, connected);
+        status("Connect", Status::SUCCESS, returned)?;
         near.step("CompleteConnect");
         let mut complete = Request::new();
         let completed = call!(&active.connector, complete_connect(complete.pointer()));
-        let is = end!(complete, &active.connector, completed);
-        status("CompleteConnect", Status::SUCCESS, is)?;
+        let returned = end!(complete, &active.connector, completed);
+        status("CompleteConnect", Status::SUCCESS, returned)?;
         near.step("the end of Accept");
-        let is = end!(accept, &passive.connector, accepted);
-        status("Accept", Status::SUCCESS, is)?;
+        let returned = end!(accept, &passive.connector, accepted);
+        status("Accept", Status::SUCCESS, returned)?;
         Ok(Self {
             active,
             passive,
@@ -229,8 +229,8 @@ impl Link {
         let connector = self.active.connector;
         near.step("NotifyDisconnect");
         let mut request = Request::new();
-        let is = call!(&connector, notify_disconnect(request.pointer()));
-        status("NotifyDisconnect", Status::PENDING, is)?;
+        let returned = call!(&connector, notify_disconnect(request.pointer()));
+        status("NotifyDisconnect", Status::PENDING, returned)?;
         near.step("Release of the connector");
         Ok(connector.give_back())
     }

@@ -6,40 +6,40 @@ use netdirect_conform::{Check, Unopened};
 
 use crate::call::call;
 use crate::client::Client;
-use crate::common::of;
+use crate::common::check;
 use crate::open_adapter::OpenAdapter;
 use crate::query::{Query, QueryBuffer};
 
 pub(crate) const CHECKS: &[Check] = &[
-    of(
+    check(
         "PROV-007.small",
         "asks the provider for its addresses with a buffer that is much too small, and with one that lacks an octet",
         |unopened| provider(unopened, |query| query.too_small(4)),
     )
     .also(&["GEN-016"]),
-    of(
+    check(
         "PROV-008.large",
         "asks the provider for its addresses with a buffer that is too large",
         |unopened| provider(unopened, |query| query.large().map(drop)),
     )
     .also(&["GEN-016"]),
-    of(
+    check(
         "PROV-009.none",
         "asks the provider how much room its addresses need",
         |unopened| provider(unopened, |query| query.none()),
     )
     .also(&["GEN-016"]),
-    of(
+    check(
         "PROV-011.layout",
         "looks where the addresses of the provider's list lie",
         |unopened| provider(unopened, layout),
     ),
-    of(
+    check(
         "ADPT-018.small",
         "asks the adapter for its addresses with a buffer that is much too small, and with one that lacks an octet",
         |unopened| adapter(unopened, |query| query.too_small(4)),
     ),
-    of(
+    check(
         "ADPT-019.sizes",
         "asks the adapter how much room its addresses need, and for them with a buffer that is too large",
         |unopened| {
@@ -52,7 +52,7 @@ pub(crate) const CHECKS: &[Check] = &[
 ];
 
 fn provider(unopened: Unopened, look: impl FnOnce(&Query<'_>) -> Step) -> Verdict {
-    let client = Client::of(unopened)?;
+    let client = Client::new(unopened)?;
     let provider = client.provider()?;
     look(&Query {
         client: &client,
@@ -64,7 +64,7 @@ fn provider(unopened: Unopened, look: impl FnOnce(&Query<'_>) -> Step) -> Verdic
 }
 
 fn adapter(unopened: Unopened, look: impl FnOnce(&Query<'_>) -> Step) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
     look(&Query {
         client: &near.client,
         name: "the adapter's QueryAddressList",
@@ -83,8 +83,8 @@ fn number<const N: usize>(octets: &[u8], at: usize) -> [u8; N] {
 
 /// Checks that each address is in the buffer, behind the entries, within the size that the method reports, and does not overlap the others.
 fn layout(query: &Query<'_>) -> Step {
-    let (is, room) = query.with(super::query::PLENTY);
-    super::common::status(query.name, netdirect::Status::SUCCESS, is)?;
+    let (returned, room) = query.with(super::query::PLENTY);
+    super::common::status(query.name, netdirect::Status::SUCCESS, returned)?;
     let places = places(&room)?;
     let entries = std::mem::offset_of!(SocketAddressList, addresses)
         + places.len() * size_of::<SocketAddress>();

@@ -9,17 +9,17 @@ use netdirect_conform::{Check, Unopened};
 
 use crate::call::call;
 use crate::client::Client;
-use crate::common::{of, status};
+use crate::common::{check, status};
 use crate::open_adapter::OpenAdapter;
 use crate::request::{Request, end};
 
 pub(crate) const CHECKS: &[Check] = &[
-    of(
+    check(
         "MR-009.unreadable",
         "registers memory that the process does not have",
         |unopened| register(unopened, nowhere(), 4096, Status::ACCESS_VIOLATION),
     ),
-    of(
+    check(
         "TST-083.null",
         "registers no octets at a null pointer",
         |unopened| register(unopened, ptr::null(), 0, Status::INVALID_PARAMETER),
@@ -32,13 +32,13 @@ pub(crate) fn nowhere() -> *const c_void {
 }
 
 fn register(unopened: Unopened, start: *const c_void, len: usize, wanted: Status) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
     let region = near.region()?;
     let what = format!("Register of {len} octets at {start:p}");
     near.step(&*what);
     let (flags, mut request) = (MrFlags::ALLOW_LOCAL_WRITE.bits(), Request::new());
     let started = call!(&region, register(start, len, flags, request.pointer()));
-    let is = end!(request, &region, started);
-    status(&what, wanted, is)?;
+    let returned = end!(request, &region, started);
+    status(&what, wanted, returned)?;
     Ok(Pass::Right)
 }

@@ -98,7 +98,7 @@ const DEPTH: u32 = 16;
 
 impl OpenAdapter {
     /// Opens the adapter. Its provider is given back.
-    pub(crate) fn of(client: Client) -> Step<Self> {
+    pub(crate) fn open(client: Client) -> Step<Self> {
         let provider = client.provider()?;
         let adapter = client.adapter(&provider)?;
         drop(provider);
@@ -108,8 +108,8 @@ impl OpenAdapter {
         let mut infos = [AdapterInfo::default(); 8];
         infos[0].info_version = VERSION_2;
         let mut size = u32::try_from(size_of_val(&infos)).unwrap_or(u32::MAX);
-        let is = call!(&adapter, query(infos.as_mut_ptr(), &raw mut size));
-        status("Query", Status::SUCCESS, is)?;
+        let returned = call!(&adapter, query(infos.as_mut_ptr(), &raw mut size));
+        status("Query", Status::SUCCESS, returned)?;
         Ok(Self {
             adapter,
             file,
@@ -191,8 +191,8 @@ impl OpenAdapter {
 
     fn make<T>(&self, kind: ObjectKind) -> Step<Pointer<T>> {
         let mut object = ptr::null_mut();
-        let is = self.create(kind, kind.iid(), &mut object)?;
-        self.client.made(kind.method(), is, object)
+        let returned = self.create(kind, kind.iid(), &mut object)?;
+        self.client.made(kind.method(), returned, object)
     }
 
     /// Makes an object of any kind, for `IUnknown`'s methods.
@@ -242,7 +242,7 @@ impl OpenAdapter {
         self.step("CreateQueuePair");
         let (iid, mut object) = (IID_ND2_QUEUE_PAIR, ptr::null_mut());
         let (queue, context) = (queue.this(), ptr::without_provenance_mut(77));
-        let is = call!(
+        let returned = call!(
             &self.adapter,
             create_queue_pair(
                 &raw const iid,
@@ -257,15 +257,15 @@ impl OpenAdapter {
                 &raw mut object
             )
         );
-        self.client.made("CreateQueuePair", is, object)
+        self.client.made("CreateQueuePair", returned, object)
     }
 
     /// Checks that an object that uses a file is not made with this handle, which does not come from CreateOverlappedFile.
     pub(crate) fn refuses_file(&self, kind: ObjectKind, file: Handle) -> Step {
         let mut object = ptr::without_provenance_mut(8);
-        let is = self.create_on(kind, kind.iid(), file, &mut object)?;
+        let returned = self.create_on(kind, kind.iid(), file, &mut object)?;
         let what = format!("{} with a handle that is no file", kind.method());
-        status(&what, Status::INVALID_HANDLE, is)?;
+        status(&what, Status::INVALID_HANDLE, returned)?;
         ensure(object.is_null(), "a null pointer", "something else")
     }
 }
@@ -274,8 +274,8 @@ impl OpenAdapter {
 pub(crate) fn file(client: &Client, adapter: &Pointer<AdapterTable>) -> Step<OwnedHandle> {
     client.step("CreateOverlappedFile");
     let mut file: Handle = ptr::null_mut();
-    let is = call!(adapter, create_overlapped_file(&raw mut file));
-    status("CreateOverlappedFile", Status::SUCCESS, is)?;
+    let returned = call!(adapter, create_overlapped_file(&raw mut file));
+    status("CreateOverlappedFile", Status::SUCCESS, returned)?;
     ensure(
         !file.is_null(),
         "a file from CreateOverlappedFile",

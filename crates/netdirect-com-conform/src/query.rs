@@ -85,16 +85,16 @@ impl Query<'_> {
         self.client
             .step(format!("{} with {size} octets", self.name));
         let mut room = QueryBuffer::new(size, self.head);
-        let is = (self.call)(room.words.as_mut_ptr().cast(), &raw mut room.size);
-        (is, room)
+        let returned = (self.call)(room.words.as_mut_ptr().cast(), &raw mut room.size);
+        (returned, room)
     }
 
     /// Checks that a buffer of `size` octets is enough, and that all of it is used.
     pub(crate) fn exactly(&self, size: u32) -> Step<QueryBuffer> {
-        let (is, room) = self.with(size);
+        let (returned, room) = self.with(size);
         let name = self.name;
         let what = format!("{name} with the {size} octets that it needs");
-        status(&what, Status::SUCCESS, is)?;
+        status(&what, Status::SUCCESS, returned)?;
         ensure(
             room.size() == size && room.is_untouched_from(size),
             format!("the size {size} from {what}, and nothing written behind it"),
@@ -117,9 +117,9 @@ impl Query<'_> {
     }
 
     fn refused(&self, size: u32) -> Step<u32> {
-        let (is, room) = self.with(size);
+        let (returned, room) = self.with(size);
         let what = format!("{} with {size} octets", self.name);
-        status(&what, Status::BUFFER_OVERFLOW, is)?;
+        status(&what, Status::BUFFER_OVERFLOW, returned)?;
         let needed = room.size();
         ensure(
             needed > size && needed <= PLENTY,
@@ -138,9 +138,9 @@ impl Query<'_> {
     pub(crate) fn none(&self) -> Step {
         self.client.step(format!("{} without a buffer", self.name));
         let mut size = 0;
-        let is = (self.call)(ptr::null_mut(), &raw mut size);
+        let returned = (self.call)(ptr::null_mut(), &raw mut size);
         let what = format!("{} without a buffer", self.name);
-        status(&what, Status::BUFFER_OVERFLOW, is)?;
+        status(&what, Status::BUFFER_OVERFLOW, returned)?;
         ensure(
             (1..=PLENTY).contains(&size),
             format!("the size needed from {what}"),
@@ -151,9 +151,9 @@ impl Query<'_> {
 
     /// Checks that the method reports the size that it has used if there is more room, and uses no more.
     pub(crate) fn large(&self) -> Step<QueryBuffer> {
-        let (is, room) = self.with(PLENTY);
+        let (returned, room) = self.with(PLENTY);
         let what = format!("{} with {PLENTY} octets", self.name);
-        status(&what, Status::SUCCESS, is)?;
+        status(&what, Status::SUCCESS, returned)?;
         let used = room.size();
         ensure(
             (1..PLENTY).contains(&used),

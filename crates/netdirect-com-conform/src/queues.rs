@@ -8,41 +8,41 @@ use netdirect_conform::{Check, Unopened};
 
 use crate::call::call;
 use crate::client::Client;
-use crate::common::{of, status};
+use crate::common::{check, status};
 use crate::link::Link;
 use crate::open_adapter::OpenAdapter;
 use crate::request::{Request, end};
 
 pub(crate) const CHECKS: &[Check] = &[
-    of(
+    check(
         "CQ-006.null",
         "asks a completion queue for its affinity, with a null pointer for one half or both",
         |unopened| {
-            let near = OpenAdapter::of(Client::of(unopened)?)?;
+            let near = OpenAdapter::open(Client::new(unopened)?)?;
             let queue = near.completion_queue()?;
             without_pointers(&near, |group, affinity| {
                 call!(&queue, get_notify_affinity(group, affinity))
             })
         },
     ),
-    of(
+    check(
         "CQ-030.kind",
         "calls Notify with kinds that do not exist",
         kinds_of_notify,
     )
     .also(&["AMB-054"]),
-    of(
+    check(
         "SRQ-005.null",
         "asks a shared receive queue for its affinity, with a null pointer for one half or both",
         |unopened| {
-            let near = OpenAdapter::of(Client::of(unopened)?)?;
+            let near = OpenAdapter::open(Client::new(unopened)?)?;
             let queue = near.shared_receive_queue()?;
             without_pointers(&near, |group, affinity| {
                 call!(&queue, get_notify_affinity(group, affinity))
             })
         },
     ),
-    of(
+    check(
         "QP-075.null",
         "posts each kind of request with a null array of one entry",
         null_array,
@@ -60,34 +60,34 @@ fn without_pointers(near: &OpenAdapter, ask: impl Fn(*mut u16, *mut usize) -> St
         let what = format!("GetNotifyAffinity without {lacks}");
         near.step(&*what);
         match ask(first, second) {
-            is if is == Status::invalid_parameter(position) => {}
-            is => status(&what, Status::INVALID_PARAMETER, is)?,
+            returned if returned == Status::invalid_parameter(position) => {}
+            returned => status(&what, Status::INVALID_PARAMETER, returned)?,
         }
     }
     Ok(Pass::Right)
 }
 
 fn kinds_of_notify(unopened: Unopened) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
     let queue = near.completion_queue()?;
     for kind in [3, 77, u32::MAX] {
         let what = format!("Notify of the kind {kind}");
         near.step(&*what);
         let mut request = Request::new();
-        let is = call!(&queue, notify(kind, request.pointer()));
-        if is == Status::PENDING {
+        let returned = call!(&queue, notify(kind, request.pointer()));
+        if returned == Status::PENDING {
             // The request ends with its queue, and may use its OVERLAPPED until then.
-            return status(&what, Status::INVALID_PARAMETER_1, is).map(|()| Pass::Right);
+            return status(&what, Status::INVALID_PARAMETER_1, returned).map(|()| Pass::Right);
         }
-        let is = end!(request, &queue, is);
-        status(&what, Status::INVALID_PARAMETER_1, is)?;
+        let returned = end!(request, &queue, returned);
+        status(&what, Status::INVALID_PARAMETER_1, returned)?;
     }
     Ok(Pass::Right)
 }
 
 fn null_array(unopened: Unopened) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
-    let link = Link::of(&near)?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
+    let link = Link::new(&near)?;
     let (qp, context) = (&link.active.qp, ptr::null_mut());
     let refused = |name: &str, post: &dyn Fn() -> Status| -> Step {
         let what = format!("{name} with a null array of one entry");

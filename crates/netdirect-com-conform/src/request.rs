@@ -22,7 +22,7 @@ impl Request {
 
     /// An OVERLAPPED with this event in `hEvent`.
     pub(crate) fn with_event(event: Handle) -> Self {
-        Self::of(Overlapped {
+        Self::with(Overlapped {
             internal: 0x5A5A_5A5A,
             internal_high: 7,
             offset: 7,
@@ -33,7 +33,7 @@ impl Request {
 
     /// An OVERLAPPED of a careful program.
     pub(crate) fn zeroed() -> Self {
-        Self::of(Overlapped {
+        Self::with(Overlapped {
             internal: 0,
             internal_high: 0,
             offset: 0,
@@ -42,7 +42,7 @@ impl Request {
         })
     }
 
-    fn of(overlapped: Overlapped) -> Self {
+    fn with(overlapped: Overlapped) -> Self {
         Self {
             overlapped: ManuallyDrop::new(Box::new(UnsafeCell::new(overlapped))),
             is_in_flight: false,

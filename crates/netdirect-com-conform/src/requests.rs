@@ -9,33 +9,33 @@ use netdirect_conform::{Check, Unopened};
 
 use crate::call::call;
 use crate::client::Client;
-use crate::common::{of, status};
+use crate::common::{check, status};
 use crate::open_adapter::OpenAdapter;
 use crate::request::{Request, end};
 
 pub(crate) const CHECKS: &[Check] = &[
-    of(
+    check(
         "TST-005.unused",
         "asks each object with requests for the result of an OVERLAPPED of zeros that was never used",
         unused,
     ),
-    of(
+    check(
         "TST-006.internal",
         "registers and deregisters with an OVERLAPPED that has old content, and looks at its Internal",
         old_content,
     ),
-    of(
+    check(
         "GEN-007.border",
         "registers with an event on a file with a port: the event is set, and one packet arrives with key, status and OVERLAPPED",
         notified,
     )
     .also(&["ADPT-007"]),
-    of(
+    check(
         "OVL-021.border",
         "registers with the lowest bit of the event's handle set: no packet arrives, and the event is set",
         without_packet,
     ),
-    of(
+    check(
         "ADPT-086.kinds",
         "passes an event for a file, and a file and a port for an event",
         wrong_handles,
@@ -43,7 +43,7 @@ pub(crate) const CHECKS: &[Check] = &[
 ];
 
 fn unused(unopened: Unopened) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
     for kind in near.kinds().filter(|kind| kind.is_overlapped()) {
         let object = near.overlapped(kind)?;
         let mut request = Request::zeroed();
@@ -52,9 +52,9 @@ fn unused(unopened: Unopened) -> Verdict {
             kind.name()
         );
         near.step(&*what);
-        let is = call!(&object, get_overlapped_result(request.pointer(), 1));
+        let returned = call!(&object, get_overlapped_result(request.pointer(), 1));
         request.is_free();
-        status(&what, Status::SUCCESS, is)?;
+        status(&what, Status::SUCCESS, returned)?;
     }
     Ok(Pass::Right)
 }
@@ -66,7 +66,7 @@ struct TestRegion {
 }
 
 impl TestRegion {
-    fn of(near: &OpenAdapter) -> Step<Self> {
+    fn new(near: &OpenAdapter) -> Step<Self> {
         Ok(Self {
             region: near.region()?,
             buffer: Buffer::new(4096),
@@ -82,8 +82,8 @@ impl TestRegion {
 }
 
 fn old_content(unopened: Unopened) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
-    let place = TestRegion::of(&near)?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
+    let place = TestRegion::new(&near)?;
     let written = |what: &str, request: &Request| {
         let internal = request.internal();
         let wanted = Status::SUCCESS.bits() as usize;
@@ -95,14 +95,14 @@ fn old_content(unopened: Unopened) -> Verdict {
     };
     let mut request = Request::new();
     let started = place.register(&near, &mut request);
-    let is = end!(request, &place.region, started);
-    status("Register", Status::SUCCESS, is)?;
+    let returned = end!(request, &place.region, started);
+    status("Register", Status::SUCCESS, returned)?;
     written("Register", &request)?;
     near.step("Deregister");
     let mut request = Request::new();
     let started = call!(&place.region, deregister(request.pointer()));
-    let is = end!(request, &place.region, started);
-    status("Deregister", Status::SUCCESS, is)?;
+    let returned = end!(request, &place.region, started);
+    status("Deregister", Status::SUCCESS, returned)?;
     written("Deregister", &request)?;
     Ok(Pass::Right)
 }
@@ -114,8 +114,12 @@ fn port(near: &OpenAdapter) -> Step<PortRef> {
     let port = PortRef::create();
     near.step("tie the file to a port");
     // SAFETY: `port` keeps its handle open.
-    let is = unsafe { near.file.associate(port.handle(), KEY) };
-    status("the file's association with a port", Status::SUCCESS, is)?;
+    let returned = unsafe { near.file.associate(port.handle(), KEY) };
+    status(
+        "the file's association with a port",
+        Status::SUCCESS,
+        returned,
+    )?;
     Ok(port)
 }
 
@@ -138,9 +142,9 @@ fn is_pending(started: Status) -> Step {
 }
 
 fn notified(unopened: Unopened) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
     let port = port(&near)?;
-    let (place, event) = (TestRegion::of(&near)?, EventRef::create(true, false));
+    let (place, event) = (TestRegion::new(&near)?, EventRef::create(true, false));
     let mut request = Request::with_event(event.handle());
     let started = place.register(&near, &mut request);
     is_pending(started)?;
@@ -151,8 +155,8 @@ fn notified(unopened: Unopened) -> Verdict {
         "a set event after the packet",
         "none",
     )?;
-    let is = end!(request, &place.region, started);
-    status("Register", Status::SUCCESS, is)?;
+    let returned = end!(request, &place.region, started);
+    status("Register", Status::SUCCESS, returned)?;
     let more = port.take_one(0).ok().flatten();
     ensure(
         more.is_none(),
@@ -163,31 +167,31 @@ fn notified(unopened: Unopened) -> Verdict {
 }
 
 fn without_packet(unopened: Unopened) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
     let port = port(&near)?;
     let event = EventRef::create(false, false);
     let marked: Handle = event.handle().map_addr(|address| address | WAKE_EVENT_BIT);
-    let first = TestRegion::of(&near)?;
+    let first = TestRegion::new(&near)?;
     let mut quiet = Request::with_event(marked);
     let started = first.register(&near, &mut quiet);
     is_pending(started)?;
     near.step("wait for the event");
     ensure(wait(&event, near.client.answer), "a set event", "none")?;
-    let is = end!(quiet, &first.region, started);
-    status("Register", Status::SUCCESS, is)?;
+    let returned = end!(quiet, &first.region, started);
+    status("Register", Status::SUCCESS, returned)?;
     // A packet of the first request would have come before that of the second.
-    let second = TestRegion::of(&near)?;
+    let second = TestRegion::new(&near)?;
     let mut loud = Request::new();
     let started = second.register(&near, &mut loud);
     is_pending(started)?;
     packet(&near, &port, &mut loud)?;
-    let is = end!(loud, &second.region, started);
-    status("Register", Status::SUCCESS, is)?;
+    let returned = end!(loud, &second.region, started);
+    status("Register", Status::SUCCESS, returned)?;
     Ok(Pass::Right)
 }
 
 fn wrong_handles(unopened: Unopened) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
     let (event, port) = (EventRef::create(false, false), PortRef::create());
     for kind in near.kinds().filter(|kind| kind.is_overlapped()) {
         near.refuses_file(kind, event.handle())?;
@@ -197,8 +201,8 @@ fn wrong_handles(unopened: Unopened) -> Verdict {
         let mut request = Request::with_event(handle);
         let what = format!("Notify with {what} in hEvent");
         near.step(&*what);
-        let is = call!(&queue, notify(1, request.pointer()));
-        status(&what, Status::INVALID_HANDLE, is)?;
+        let returned = call!(&queue, notify(1, request.pointer()));
+        status(&what, Status::INVALID_HANDLE, returned)?;
         request.is_free();
     }
     Ok(Pass::Right)

@@ -8,11 +8,11 @@ use netdirect_conform::{Check, Unopened};
 
 use crate::call::call;
 use crate::client::Client;
-use crate::common::{of, status};
+use crate::common::{check, status};
 use crate::link::Link;
 use crate::open_adapter::OpenAdapter;
 
-pub(crate) const CHECKS: &[Check] = &[of(
+pub(crate) const CHECKS: &[Check] = &[check(
     "MW-013.token",
     "makes a window by its identifier, and has the peer write with the token that version 2 gives it",
     write_through,
@@ -20,13 +20,13 @@ pub(crate) const CHECKS: &[Check] = &[of(
 .also(&["AMB-059"])];
 
 fn write_through(unopened: Unopened) -> Verdict {
-    let near = OpenAdapter::of(Client::of(unopened)?)?;
-    let link = Link::of(&near)?;
+    let near = OpenAdapter::open(Client::new(unopened)?)?;
+    let link = Link::new(&near)?;
     let (active, passive) = (&link.active, &link.passive);
     let window = near.window()?;
     near.step("Bind");
     let (start, len) = (passive.buffer.as_ptr(), passive.buffer.len());
-    let is = call!(
+    let returned = call!(
         &passive.qp,
         bind(
             ptr::without_provenance_mut(1),
@@ -37,7 +37,7 @@ fn write_through(unopened: Unopened) -> Verdict {
             OpFlags::ALLOW_WRITE.bits()
         )
     );
-    status("Bind", Status::SUCCESS, is)?;
+    status("Bind", Status::SUCCESS, returned)?;
     passive.succeeds(&near, 1)?;
     near.step("GetRemoteToken of the window");
     let token = call!(&window, get_remote_token());
@@ -45,7 +45,7 @@ fn write_through(unopened: Unopened) -> Verdict {
     active.buffer.fill(0x77);
     near.step("Write");
     let (sge, to) = (active.sge(), passive.buffer.address());
-    let is = call!(
+    let returned = call!(
         &active.qp,
         write(
             ptr::without_provenance_mut(3),
@@ -56,7 +56,7 @@ fn write_through(unopened: Unopened) -> Verdict {
             0
         )
     );
-    status("Write", Status::SUCCESS, is)?;
+    status("Write", Status::SUCCESS, returned)?;
     active.succeeds(&near, 3)?;
     // A message sent behind the Write arrives after it, which proves that the Write has arrived.
     active.send(&near, 4)?;

@@ -50,7 +50,7 @@ fn address_of(octets: &[u8; V6]) -> SocketAddr {
 }
 
 /// The structure of an address, and its length.
-pub fn of(address: SocketAddr) -> ([u8; V6], usize) {
+pub fn from_address(address: SocketAddr) -> ([u8; V6], usize) {
     let mut octets = [0; V6];
     let len = if address.is_ipv4() { V4 } else { V6 };
     let family = if address.is_ipv4() { AF_INET } else { AF_INET6 };
@@ -80,7 +80,7 @@ pub fn list_at(start: *mut u8, addresses: &[SocketAddr]) -> Vec<u8> {
     let count = i32::try_from(addresses.len()).unwrap_or(i32::MAX);
     list[..4].copy_from_slice(&count.to_ne_bytes());
     for (index, address) in addresses.iter().enumerate() {
-        let (octets, len) = of(*address);
+        let (octets, len) = from_address(*address);
         let at = start.wrapping_add(list.len()).expose_provenance();
         let entry = head + entries * index;
         let length = i32::try_from(len).expect("a length of at most 28");
@@ -94,7 +94,7 @@ pub fn list_at(start: *mut u8, addresses: &[SocketAddr]) -> Vec<u8> {
 
 /// The structure of an address and its length, in the form that methods take.
 pub fn raw(address: SocketAddr) -> ([u8; V6], u32) {
-    let (octets, len) = of(address);
+    let (octets, len) = from_address(address);
     (octets, u32::try_from(len).expect("a length of at most 28"))
 }
 
@@ -142,7 +142,7 @@ mod tests {
             "[::1]:4791".parse().unwrap(),
             scoped.into(),
         ] {
-            let (octets, len) = of(address);
+            let (octets, len) = from_address(address);
             assert_eq!(parse(&octets, len), Ok(address));
             assert_eq!(
                 parse(&octets, len - 1).unwrap_err().status(),

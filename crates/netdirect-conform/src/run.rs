@@ -278,7 +278,7 @@ fn one(target: &Target, check: &'static Check, selection: &Selection) -> Option<
     let verdict = make(target, check, selection, &steps)?;
     let took = began.elapsed();
     let outcome = Outcome::judge(verdict, known, |stop| {
-        Failure::of(stop, "an adapter to make the check on", steps.trace())
+        Failure::from_stop(stop, "an adapter to make the check on", steps.trace())
     });
     Some(Entry {
         check: about,

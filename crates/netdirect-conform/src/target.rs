@@ -78,7 +78,7 @@ impl Target {
 
     /// The adapter of one provider that has this address. All checks share the provider, which keeps its own profile and time
     /// limits, so they had better run one after the other: a fault of one check could happen to another.
-    pub fn of(provider: &Arc<dyn Provider>, address: SocketAddr) -> Self {
+    pub fn on_provider(provider: &Arc<dyn Provider>, address: SocketAddr) -> Self {
         let end = End {
             provider: Arc::clone(provider),
             address,

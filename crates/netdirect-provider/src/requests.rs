@@ -74,7 +74,7 @@ impl Requests {
     }
 
     fn take(&mut self, kind: RequestKind) -> Vec<PendingOverlapped> {
-        let of_kind = self.0.extract_if(.., |(of, _)| *of == kind);
+        let of_kind = self.0.extract_if(.., |(requested, _)| *requested == kind);
         of_kind.map(|(_, request)| request).collect()
     }
 }
@@ -215,7 +215,9 @@ mod tests {
         let overlapped: [Overlapped; 3] = std::array::from_fn(|_| Overlapped::new());
         let begin = |at: usize| overlapped[at].begin(&file()).unwrap();
         let place = |request: &PendingOverlapped| {
-            let found = overlapped.iter().position(|other| request.is(other));
+            let found = overlapped
+                .iter()
+                .position(|other| request.is_request_of(other));
             found.unwrap()
         };
         let fill = || {

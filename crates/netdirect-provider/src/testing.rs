@@ -45,7 +45,7 @@ impl OverlappedFile for IdleFile {
 }
 
 impl IdleFile {
-    pub(crate) fn of(adapter: &Arc<TestAdapter>) -> Self {
+    pub(crate) fn new(adapter: &Arc<TestAdapter>) -> Self {
         Self {
             association: Association::default(),
             adapter: Arc::clone(adapter),
@@ -55,7 +55,7 @@ impl IdleFile {
 
 /// A file of this adapter.
 pub(crate) fn file_of(adapter: &Arc<TestAdapter>) -> Arc<IdleFile> {
-    Arc::new(IdleFile::of(adapter))
+    Arc::new(IdleFile::new(adapter))
 }
 
 /// A file of no adapter that anything else belongs to.

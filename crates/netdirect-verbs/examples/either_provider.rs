@@ -78,7 +78,7 @@ impl End {
     /// Waits for the next result, which has to be a success.
     fn result(&self) -> Result<CompletionResult> {
         let mut results = [CompletionResult::default(); 1];
-        ext::Results::of(&self.cq).get(&mut results)?;
+        ext::Results::new(&self.cq).get(&mut results)?;
         let [result] = results;
         result.status.ok()?;
         Ok(result)

@@ -33,12 +33,12 @@ const PORTS: u32 = 256;
 
 /// The owner of an identifier of the connection manager.
 pub(crate) trait CmOwner: Send + Sync {
-    fn told(&self, event: CmEvent);
+    fn on_cm_event(&self, event: CmEvent);
 }
 
 /// The owner of an object that breaks down, or reports events, by itself.
 pub(crate) trait AsyncOwner: Send + Sync {
-    fn told(&self, event: AsyncEvent);
+    fn on_async_event(&self, event: AsyncEvent);
 }
 
 pub(crate) struct Core {
@@ -191,9 +191,9 @@ impl Core {
         let context = Context::open(libraries, &name).map_err(&cannot)?;
         let pd = ProtectionDomain::new(&context).map_err(&cannot)?;
         let device = context.limits().map_err(&cannot)?;
-        let needs = Needs::of(device.vendor_id, context.is_iwarp());
+        let needs = Needs::for_driver(device.vendor_id, context.is_iwarp());
         tracing::debug!(device = name, driver = needs.driver, "opening a device");
-        let limits = Limits::of(&pd, &device, needs, options).map_err(&cannot)?;
+        let limits = Limits::query(&pd, &device, needs, options).map_err(&cannot)?;
         let reserved = needs
             .reserves_results
             .map(|depth| CompletionChannelQueue::new(&context, depth, 0, 0));
@@ -404,7 +404,7 @@ impl Core {
                 .get(&event.key)
                 .and_then(Weak::upgrade);
             match owner {
-                Some(owner) => owner.told(event),
+                Some(owner) => owner.on_cm_event(event),
                 // The connection was given up. Dropping a new identifier rejects the peer.
                 None => tracing::debug!(?event, "an event of a connection that was given up"),
             }
@@ -428,7 +428,7 @@ impl Core {
                 | AsyncEvent::SharedReceivesLow(key) => {
                     let owner = self.async_owners.lock().get(&key).and_then(Weak::upgrade);
                     if let Some(owner) = owner {
-                        owner.told(event);
+                        owner.on_async_event(event);
                     }
                 }
                 AsyncEvent::QueuePairBroke(number) => {

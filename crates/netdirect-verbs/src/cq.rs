@@ -97,7 +97,7 @@ struct Ring {
     ending: Vec<(PendingOverlapped, Status)>,
     broken: Option<Status>,
     /// The users of a queue that has broken down have been notified.
-    told: bool,
+    users_notified: bool,
 }
 
 impl Ring {
@@ -228,12 +228,12 @@ impl Cq {
     /// Ends the requests that results, or the end of the queue, have ended. Called without locks.
     pub(crate) fn settle(&self) {
         let mut ring = self.ring.lock();
-        if ring.ending.is_empty() && (ring.broken.is_none() || ring.told) {
+        if ring.ending.is_empty() && (ring.broken.is_none() || ring.users_notified) {
             return;
         }
         let ending = std::mem::take(&mut ring.ending);
-        let broke = ring.broken.filter(|_| !ring.told);
-        ring.told |= broke.is_some();
+        let broke = ring.broken.filter(|_| !ring.users_notified);
+        ring.users_notified |= broke.is_some();
         drop(ring);
         if let Some(status) = broke {
             tracing::error!(
@@ -351,15 +351,15 @@ impl Cq {
 impl Source for Cq {
     /// The channel has reported a result.
     fn ready(&self) {
-        let mut told = false;
+        let mut had_event = false;
         loop {
             match self.queue.take_event() {
-                Ok(true) => told = true,
+                Ok(true) => had_event = true,
                 Ok(false) => break,
                 Err(error) => return self.lose_channel(&error),
             }
         }
-        if !told {
+        if !had_event {
             return;
         }
         let was_watched = self.silent.watched.swap(false, Ordering::SeqCst);
@@ -388,7 +388,7 @@ impl Source for Cq {
 }
 
 impl AsyncOwner for Cq {
-    fn told(&self, _: AsyncEvent) {
+    fn on_async_event(&self, _: AsyncEvent) {
         self.poll();
         self.break_down(Status::BUFFER_OVERFLOW); // CQ-022
     }
@@ -451,7 +451,7 @@ impl CompletionQueueLine for Cq {
                 waiting: Vec::new(),
                 ending: Vec::new(),
                 broken: None,
-                told: false,
+                users_notified: false,
             }),
             taken: AtomicU64::new(0),
             silent: SilentRequests {

@@ -40,7 +40,7 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// Queries the device, and finds limits that it does not report by trying.
-    pub(crate) fn of(
+    pub(crate) fn query(
         pd: &Arc<ProtectionDomain>,
         device: &DeviceLimits,
         needs: Needs,
@@ -91,13 +91,15 @@ fn best_windows(pd: &Arc<ProtectionDomain>, device: &DeviceLimits) -> Option<Win
         (WindowKind::Type2, device.has_window_type_2),
         (WindowKind::Type1, device.has_window_type_1),
     ];
-    let told = kinds.into_iter().filter(|(_, told)| *told);
-    let mut told = told.map(|(kind, _)| kind);
+    let mut supported = kinds
+        .into_iter()
+        .filter(|(_, has)| *has)
+        .map(|(kind, _)| kind);
     if device.memory_windows == 0 {
         return None;
     }
     // Some drivers have a limit for windows, and no windows.
-    told.find(|kind| MemoryWindowHandle::new(pd, *kind).is_ok())
+    supported.find(|kind| MemoryWindowHandle::new(pd, *kind).is_ok())
 }
 
 /// The depth of the longest queue. A driver in which every request must report its end needs room for silent ones too.

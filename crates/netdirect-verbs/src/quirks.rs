@@ -295,7 +295,7 @@ impl Needs {
 
     /// For the driver of the device with these numbers. Drivers cannot be asked for their names. Drivers of cards return their vendor's
     /// number on the PCI bus, except mlx4 and mlx5, which return one and the same other number.
-    pub(crate) fn of(vendor_id: u32, is_iwarp: bool) -> Self {
+    pub(crate) fn for_driver(vendor_id: u32, is_iwarp: bool) -> Self {
         let named = |driver| Self {
             driver,
             ..Self::ANY
@@ -339,7 +339,7 @@ mod tests {
             (0xFF_FFFF, true, ""),
             (0, true, ""),
         ] {
-            let needs = Needs::of(vendor_id, is_iwarp);
+            let needs = Needs::for_driver(vendor_id, is_iwarp);
             assert_eq!(needs.driver, driver, "{vendor_id:#x}");
             let is_siw = driver == "siw";
             assert_eq!(needs.sink_is_remote_write, is_iwarp && !is_siw);

@@ -19,7 +19,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    pub(crate) fn of(status: Status) -> Self {
+    pub(crate) fn with(status: Status) -> Self {
         Self {
             status,
             octets: 0,
@@ -192,7 +192,7 @@ impl Slots {
         finish(&mut slots[before], end, telling);
         if in_order {
             for earlier in slots.iter_mut().take(before) {
-                finish(earlier, End::of(Status::SUCCESS), telling);
+                finish(earlier, End::with(Status::SUCCESS), telling);
             }
         }
     }
@@ -207,7 +207,7 @@ impl Slots {
     /// Ends all requests that have not ended.
     pub(crate) fn end_all(&mut self, status: Status) {
         for slot in &mut self.slots {
-            finish(slot, End::of(status), &mut self.telling);
+            finish(slot, End::with(status), &mut self.telling);
         }
     }
 

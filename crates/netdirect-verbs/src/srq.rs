@@ -132,7 +132,7 @@ impl Srq {
 }
 
 impl AsyncOwner for Srq {
-    fn told(&self, event: AsyncEvent) {
+    fn on_async_event(&self, event: AsyncEvent) {
         match event {
             AsyncEvent::SharedReceivesBroke(_) => {
                 self.break_down(Status::INTERNAL_ERROR); // SRQ-019

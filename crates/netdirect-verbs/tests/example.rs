@@ -11,11 +11,11 @@ fn the_text_comes_back_into_the_sender_s_memory() {
     use std::thread;
 
     let adapter = || softnd::open("softnd+tcp://127.0.0.1", softnd::Options::default()).unwrap();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let server = thread::spawn(move || {
-        either_provider::serve(&adapter(), |address| tell.send(address).unwrap())
+        either_provider::serve(&adapter(), |address| sender.send(address).unwrap())
     });
-    let address = told.recv().unwrap();
+    let address = receiver.recv().unwrap();
     let text = either_provider::send(&adapter(), address, "there and back");
     assert_eq!(text.unwrap(), "there and back");
     server.join().unwrap().unwrap();

@@ -118,7 +118,7 @@ impl Peer {
     /// # Errors
     ///
     /// Those of [`Connector::get_private_data`] and [`Connector::get_read_limits`].
-    pub fn of(connector: &Arc<dyn Connector>) -> Result<Self> {
+    pub fn from_connector(connector: &Arc<dyn Connector>) -> Result<Self> {
         Ok(Self {
             private_data: connector.get_private_data()?,
             limits: connector.get_read_limits()?,
@@ -151,7 +151,7 @@ pub fn connect(
         &overlapped,
     );
     wait(started, &overlapped)?;
-    let peer = Peer::of(connector)?;
+    let peer = Peer::from_connector(connector)?;
     wait(connector.complete_connect(&overlapped), &overlapped)?;
     Ok(peer)
 }
@@ -172,7 +172,7 @@ pub fn get_connection_request(
         listener.get_connection_request(connector, &overlapped),
         &overlapped,
     )?;
-    Peer::of(connector)
+    Peer::from_connector(connector)
 }
 
 /// Accept: waits until the connection is established from the passive side.
@@ -216,7 +216,7 @@ pub fn disconnect(connector: &Arc<dyn Connector>) -> Result<()> {
 /// # use std::sync::Arc;
 /// # use netdirect::{ext, CompletionQueue, CompletionResult, Result};
 /// # fn demo(cq: Arc<dyn CompletionQueue>) -> Result<()> {
-/// let results = ext::Results::of(&cq);
+/// let results = ext::Results::new(&cq);
 /// let mut batch = [CompletionResult::default(); 32];
 /// loop {
 ///     let count = results.get(&mut batch)?;
@@ -234,7 +234,7 @@ pub struct Results {
 
 impl Results {
     /// For a completion queue. Only one `Results` may take results from a queue.
-    pub fn of(cq: &Arc<dyn CompletionQueue>) -> Self {
+    pub fn new(cq: &Arc<dyn CompletionQueue>) -> Self {
         Self {
             cq: cq.clone(),
             overlapped: Overlapped::new().without_port(),

@@ -77,7 +77,7 @@
 //!     let sge = Sge::new(&buffer, ..5, region.get_local_token());
 //!     qp.send(1, &[sge], OpFlags::empty())?;
 //!     let mut results = [CompletionResult::default(); 1];
-//!     ext::Results::of(&cq).get(&mut results)?;
+//!     ext::Results::new(&cq).get(&mut results)?;
 //!     results[0].status.ok()?;
 //!
 //!     ext::disconnect(&connector)

@@ -285,28 +285,28 @@ fn sink_is_told_last_and_before_the_end_returns() {
     model(|| {
         let (file, port) = (File::idle(), CompletionPort::new());
         file.associate(&port, 1).unwrap();
-        let told = Arc::new(AtomicUsize::new(0));
+        let count = Arc::new(AtomicUsize::new(0));
         let overlapped = Overlapped::with_sink({
-            let told = told.clone();
+            let count = count.clone();
             Arc::new(move |_: Status| {
-                told.fetch_add(1, Ordering::SeqCst);
+                count.fetch_add(1, Ordering::SeqCst);
             })
         });
         let pending = overlapped.begin(&file).unwrap();
         let ender = thread::spawn({
-            let told = told.clone();
+            let count = count.clone();
             move || {
                 pending.complete(Status::SUCCESS);
-                assert_eq!(told.load(Ordering::SeqCst), 1);
+                assert_eq!(count.load(Ordering::SeqCst), 1);
             }
         });
-        if told.load(Ordering::SeqCst) == 1 {
+        if count.load(Ordering::SeqCst) == 1 {
             assert_eq!(overlapped.status(), Status::SUCCESS);
             assert_eq!(port.len(), 1);
         }
         assert_eq!(port.get(None).unwrap().status, Status::SUCCESS);
         ender.join().unwrap();
-        assert_eq!(told.load(Ordering::SeqCst), 1);
+        assert_eq!(count.load(Ordering::SeqCst), 1);
     });
 }
 
@@ -315,12 +315,12 @@ fn sink_is_told_last_and_before_the_end_returns() {
 fn sink_of_an_overlapped_that_is_used_again_at_once() {
     model(|| {
         let file = File::idle();
-        let told = Arc::new(AtomicUsize::new(0));
+        let count = Arc::new(AtomicUsize::new(0));
         let overlapped = Overlapped::with_sink({
-            let told = told.clone();
+            let count = count.clone();
             Arc::new(move |status: Status| {
                 let weight = if status == Status::SUCCESS { 1 } else { 16 };
-                told.fetch_add(weight, Ordering::SeqCst);
+                count.fetch_add(weight, Ordering::SeqCst);
             })
         });
         let pending = overlapped.begin(&file).unwrap();
@@ -328,7 +328,7 @@ fn sink_of_an_overlapped_that_is_used_again_at_once() {
         assert_eq!(overlapped.wait(), Status::SUCCESS);
         overlapped.begin(&file).unwrap().complete(Status::CANCELED);
         ender.join().unwrap();
-        assert_eq!(told.load(Ordering::SeqCst), 17);
+        assert_eq!(count.load(Ordering::SeqCst), 17);
     });
 }
 

@@ -178,7 +178,7 @@ impl Buffer {
     ///
     /// The example `foreign_memory` keeps and breaks each rule that a sanitizer can examine.
     pub unsafe fn from_raw_parts(ptr: *mut u8, len: usize) -> Self {
-        Self::foreign(ptr, len, Extent::of(ptr, len))
+        Self::foreign(ptr, len, Extent::new(ptr, len))
     }
 
     /// A buffer over memory of a program in another language, such as a C program that registers memory with libibverbs.
@@ -210,7 +210,7 @@ impl Buffer {
     ///
     /// The example `foreign_memory` keeps these rules under the sanitizers.
     pub unsafe fn from_pages(ptr: *mut u8, len: usize) -> Self {
-        Self::foreign(ptr, len, Extent::of(ptr, len).in_pages(Self::PAGE as u64))
+        Self::foreign(ptr, len, Extent::new(ptr, len).in_pages(Self::PAGE as u64))
     }
 
     fn foreign(start: *mut u8, len: usize, extent: Extent) -> Self {
@@ -397,7 +397,7 @@ impl Store {
 
     fn extent(&self) -> Extent {
         match self {
-            Self::Owned { len, .. } => Extent::of(self.start(), len.next_multiple_of(WORD)),
+            Self::Owned { len, .. } => Extent::new(self.start(), len.next_multiple_of(WORD)),
             Self::Foreign(foreign) => foreign.extent,
         }
     }

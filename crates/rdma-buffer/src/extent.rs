@@ -15,7 +15,7 @@ pub struct Extent {
 
 impl Extent {
     /// `len` octets at `start`.
-    pub(crate) fn of(start: *const u8, len: usize) -> Self {
+    pub(crate) fn new(start: *const u8, len: usize) -> Self {
         let from = start.addr() as u64;
         Self {
             from,

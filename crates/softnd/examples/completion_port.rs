@@ -228,7 +228,7 @@ fn client(adapter: &Arc<dyn Adapter>, server: SocketAddr, line: &[u8]) -> Result
     ext::connect(&connector, &qp, server, ReadLimits::default(), b"")?;
     buffer.write(0, line);
     qp.send(SEND, &[sge(0..line.len())], OpFlags::empty())?;
-    let results = ext::Results::of(&cq);
+    let results = ext::Results::new(&cq);
     let mut answer = None;
     while answer.is_none() {
         let mut batch = [CompletionResult::default(); 2];

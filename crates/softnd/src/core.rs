@@ -321,13 +321,13 @@ impl SimulatedTime for Core {
 
 impl SimAdapter for Core {
     fn waits(&self) -> Vec<String> {
-        let of = self
+        let prefix = self
             .addresses
             .listed()
             .first()
             .map_or_else(String::new, |address| format!("{address}: "));
         let waits = self.device.waits().into_iter();
-        waits.map(|what| format!("{of}{what}")).collect()
+        waits.map(|what| format!("{prefix}{what}")).collect()
     }
 
     /// The connections of released queue pairs can reach no peer any more.

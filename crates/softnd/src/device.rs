@@ -151,11 +151,12 @@ impl Device {
     #[cold]
     fn look(&self, call: Call) -> Result<()> {
         self.present()?;
-        let is = |name: &str| fault_plan::call(name).is_some_and(|named| named.covers(call));
-        let planned = self.plan.as_ref().and_then(|plan| plan.call(is));
+        let names_call =
+            |name: &str| fault_plan::call(name).is_some_and(|named| named.covers(call));
+        let planned = self.plan.as_ref().and_then(|plan| plan.call(names_call));
         let mut due = planned.map(status_of);
         self.injected.lock().retain(|plan| {
-            let fault = plan.call(is).map(status_of);
+            let fault = plan.call(names_call).map(status_of);
             if fault.is_some() {
                 self.happened.fetch_add(1, Ordering::Relaxed);
             }
@@ -266,23 +267,27 @@ mod tests {
     /// Records that the removal was reported to this object.
     struct Object {
         name: char,
-        told: Arc<Mutex<String>>,
+        removed: Arc<Mutex<String>>,
         device: Arc<Device>,
     }
 
     impl Object {
         fn device_removed(&self) {
             assert!(self.device.present().is_err());
-            self.told.lock().push(self.name);
+            self.removed.lock().push(self.name);
         }
     }
 
     #[test]
     fn objects_are_told_once_in_their_order_unless_their_clients_have_gone() {
-        let (device, told) = (Arc::new(Device::default()), Arc::<Mutex<String>>::default());
+        let (device, removed) = (Arc::new(Device::default()), Arc::<Mutex<String>>::default());
         let add = |(order, name)| {
-            let (told, device) = (Arc::clone(&told), Arc::clone(&device));
-            let object = Arc::new(Object { name, told, device });
+            let (removed, device) = (Arc::clone(&removed), Arc::clone(&device));
+            let object = Arc::new(Object {
+                name,
+                removed,
+                device,
+            });
             let listed = DeviceObject::new(&object, Object::device_removed, |_| None);
             let entry = object.device.add_object(order, listed);
             entry.map(|entry| (object, entry))
@@ -294,11 +299,11 @@ mod tests {
             (RemovalOrder::Listener, 'l'),
             (RemovalOrder::Connector, 'd'),
         ];
-        let [first, gone, rest @ ..] = objects.map(|of| add(of).unwrap());
+        let [first, gone, rest @ ..] = objects.map(|object| add(object).unwrap());
         let (still_used, entry) = gone;
         drop(entry);
         device.remove(false).unwrap();
-        assert_eq!(*told.lock(), "ldrq");
+        assert_eq!(*removed.lock(), "ldrq");
         assert_eq!(status(device.remove(false)), Status::DEVICE_REMOVED);
         let late = add((RemovalOrder::Listener, 'x')).map(drop);
         assert_eq!(status(late), Status::DEVICE_REMOVED);
@@ -306,7 +311,7 @@ mod tests {
         let planned = device.plan(Call::Listen, 1, Status::NO_MEMORY);
         assert_eq!(status(planned), Status::DEVICE_REMOVED);
         drop((first, still_used, rest));
-        assert_eq!(*told.lock(), "ldrq");
+        assert_eq!(*removed.lock(), "ldrq");
         let left = device.object_list.lock().objects.each_ref().map(Slab::len);
         assert_eq!(left, [0; REMOVAL_STEPS]);
     }

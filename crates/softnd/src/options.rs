@@ -404,7 +404,7 @@ impl Options {
 
     /// The limits of octets that cannot be delivered.
     pub(crate) fn undelivered_limits(&self) -> UndeliveredLimits {
-        UndeliveredLimits::of(self.undelivered, self.undelivered_per_peer)
+        UndeliveredLimits::new(self.undelivered, self.undelivered_per_peer)
     }
 
     /// The limits of half-open connections, in a process that may open this many descriptors.
@@ -500,14 +500,14 @@ mod tests {
         assert_eq!(limits(&default, 1 << 20), (1024, 512));
         assert_eq!(limits(&default, 1024), (256, 128));
         assert_eq!(limits(&default, 3), (1, 1));
-        let told = Options::default().half_open_limit(5000);
-        assert_eq!(limits(&told, 1024), (5000, 2500));
-        let told = told.half_open_limit_per_peer(9000);
-        assert_eq!(limits(&told, 1024), (5000, 5000));
-        let told = Options::default()
+        let options = Options::default().half_open_limit(5000);
+        assert_eq!(limits(&options, 1024), (5000, 2500));
+        let options = options.half_open_limit_per_peer(9000);
+        assert_eq!(limits(&options, 1024), (5000, 5000));
+        let options = Options::default()
             .half_open_limit(0)
             .half_open_limit_per_peer(0);
-        assert_eq!(limits(&told, 1024), (1, 1));
+        assert_eq!(limits(&options, 1024), (1, 1));
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Interface {
 
 impl Provider {
     pub(crate) fn new(protocol: Protocol, options: Options) -> Self {
-        Self::of(Network::Host, protocol, options)
+        Self::with(Network::Host, protocol, options)
     }
 
     pub(crate) fn simulated(
@@ -88,10 +88,10 @@ impl Provider {
         protocol: Protocol,
         options: Options,
     ) -> Self {
-        Self::of(Network::Simulated(world, addresses), protocol, options)
+        Self::with(Network::Simulated(world, addresses), protocol, options)
     }
 
-    fn of(network: Network, protocol: Protocol, mut options: Options) -> Self {
+    fn with(network: Network, protocol: Protocol, mut options: Options) -> Self {
         if protocol == Protocol::Quic {
             // QUIC protects every packet better than a CRC does, and its streams have no segments that markers could mark.
             options = options.crc(false).markers(false);

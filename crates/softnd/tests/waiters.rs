@@ -47,16 +47,17 @@ impl Waiters {
             threads: BTreeMap::new(),
             others: pair(),
         };
-        let (tell, told) = crossbeam_channel::unbounded();
+        let (sender, receiver) = crossbeam_channel::unbounded();
         for _ in 0..count {
             let (connector, overlapped) = (waiters.side.connector(), Overlapped::new());
             let asked = (waiters.listener).get_connection_request(&connector, &overlapped);
             let _ = asked.unwrap();
-            let tell = tell.clone();
+            let sender = sender.clone();
             let thread = std::thread::Builder::new().stack_size(256 * 1024);
             let thread = thread.spawn(move || {
                 let _connector = connector;
-                tell.send(rustix::thread::gettid().as_raw_nonzero().get())
+                sender
+                    .send(rustix::thread::gettid().as_raw_nonzero().get())
                     .unwrap();
                 overlapped.wait()
             });
@@ -64,7 +65,7 @@ impl Waiters {
                 waiters.end(Status::CANCELED);
                 return None;
             };
-            waiters.threads.insert(told.recv().unwrap(), thread);
+            waiters.threads.insert(receiver.recv().unwrap(), thread);
         }
         Some(waiters)
     }

@@ -49,10 +49,10 @@ pub(crate) struct ProcessFaults {
 }
 
 impl ProcessFaults {
-    /// `told` is called for each fault, with a sentence.
-    pub(crate) fn new(plan: Plan, told: Option<fn(&str)>) -> Self {
-        let faults = match told {
-            Some(told) => Faults::telling(plan, told),
+    /// `on_fault` is called for each fault, with a sentence.
+    pub(crate) fn new(plan: Plan, on_fault: Option<fn(&str)>) -> Self {
+        let faults = match on_fault {
+            Some(on_fault) => Faults::telling(plan, on_fault),
             None => Faults::new(plan),
         };
         Self {

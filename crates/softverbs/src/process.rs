@@ -437,8 +437,8 @@ impl Process {
     fn finish_connections(&self, engine: &Engine, limit: Duration) {
         let connections: Vec<_> = self.connections.lock().take().collect();
         let end = engine.driver.now() + limit;
-        let all = |is: fn(&dyn AnyEndpoint) -> bool| {
-            let done = || connections.iter().all(|connection| is(&**connection));
+        let all = |holds: fn(&dyn AnyEndpoint) -> bool| {
+            let done = || connections.iter().all(|connection| holds(&**connection));
             // No event announces the moment, so the loop polls.
             while !done() && engine.driver.now() < end {
                 let soon = engine.driver.now() + LOOK;

@@ -261,14 +261,14 @@ impl<'a> Visit<'a> for Code {
 }
 
 /// The path of a type, or of the trait of `dyn Trait`.
-fn path_of(of: &syn::Type) -> Option<Names> {
-    let path = match of {
-        syn::Type::Path(of) => &of.path,
-        syn::Type::TraitObject(of) => of.bounds.iter().find_map(|bound| match bound {
+fn path_of(typed: &syn::Type) -> Option<Names> {
+    let path = match typed {
+        syn::Type::Path(typed) => &typed.path,
+        syn::Type::TraitObject(typed) => typed.bounds.iter().find_map(|bound| match bound {
             syn::TypeParamBound::Trait(bound) => Some(&bound.path),
             _ => None,
         })?,
-        syn::Type::Paren(of) => return path_of(&of.elem),
+        syn::Type::Paren(typed) => return path_of(&typed.elem),
         _ => return None,
     };
     let names = path.segments.iter().map(|name| name.ident.to_string());

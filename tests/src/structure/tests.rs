@@ -10,7 +10,7 @@ struct MadeUp {
 
 impl MadeUp {
     /// A crate of these files, the first of which is its root.
-    fn of(files: &[(&str, &str)]) -> Self {
+    fn with_files(files: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let path = folder.path().join(name);
@@ -47,7 +47,7 @@ impl MadeUp {
 
 /// The circles of a crate of three modules: `lib.rs`, and `a.rs` and `b.rs` with these texts.
 fn circles_of(lib: &str, a: &str, b: &str) -> Vec<String> {
-    MadeUp::of(&[("lib.rs", lib), ("a.rs", a), ("b.rs", b)]).circles()
+    MadeUp::with_files(&[("lib.rs", lib), ("a.rs", a), ("b.rs", b)]).circles()
 }
 
 const BOTH: &str = "mod a; mod b;";
@@ -66,7 +66,7 @@ fn one_direction_is_no_circle() {
 
 #[test]
 fn a_circle_of_three_files_is_found_and_a_file_beside_the_circle_left_out() {
-    let made_up = MadeUp::of(&[
+    let made_up = MadeUp::with_files(&[
         ("lib.rs", "mod a; mod b; mod c; mod d;"),
         ("a.rs", "use super::b; pub fn f() { b::f(); }"),
         ("b.rs", "pub fn f() { super::c::f(); }"),
@@ -84,7 +84,7 @@ fn a_circle_of_three_files_is_found_and_a_file_beside_the_circle_left_out() {
 
 #[test]
 fn two_circles_are_told_apart() {
-    let made_up = MadeUp::of(&[
+    let made_up = MadeUp::with_files(&[
         ("lib.rs", "mod a; mod b; mod c; mod d;"),
         ("a.rs", "use crate::b::B; pub struct A; use crate::c::C;"),
         ("b.rs", "use crate::a::A; pub struct B;"),
@@ -149,7 +149,7 @@ fn what_only_looks_like_a_dependency_does_not_count() {
 
 #[test]
 fn a_parent_that_hands_on_what_its_children_define_depends_on_none_of_them() {
-    let made_up = MadeUp::of(&[
+    let made_up = MadeUp::with_files(&[
         ("lib.rs", "mod p;"),
         (
             "p/mod.rs",
@@ -164,7 +164,7 @@ fn a_parent_that_hands_on_what_its_children_define_depends_on_none_of_them() {
 
 #[test]
 fn a_parent_that_uses_what_it_hands_on_depends_on_it() {
-    let made_up = MadeUp::of(&[
+    let made_up = MadeUp::with_files(&[
         ("lib.rs", "mod p;"),
         (
             "p/mod.rs",
@@ -177,7 +177,7 @@ fn a_parent_that_uses_what_it_hands_on_depends_on_it() {
 
 #[test]
 fn a_circle_through_what_somebody_else_hands_on_is_found() {
-    let made_up = MadeUp::of(&[
+    let made_up = MadeUp::with_files(&[
         ("lib.rs", "mod a; mod b; pub use b::B; pub use self::a::*;"),
         ("a.rs", "use crate::B; pub struct A(B);"),
         ("b.rs", "pub struct B(Box<crate::A>);"),
@@ -198,7 +198,7 @@ fn imports_that_lead_to_each_other_end() {
 
 #[test]
 fn modules_are_found_in_their_files() {
-    let made_up = MadeUp::of(&[
+    let made_up = MadeUp::with_files(&[
         (
             "lib.rs",
             "mod a; mod b; #[path = \"other.rs\"] mod c; mod d { mod e; }",
@@ -228,7 +228,7 @@ fn modules_are_found_in_their_files() {
 
 /// Whose functions are in two files that call each other.
 fn shared_out(call: &str) -> MadeUp {
-    MadeUp::of(&[
+    MadeUp::with_files(&[
         ("lib.rs", "mod a; mod b; mod c;"),
         (
             "a.rs",
@@ -266,7 +266,7 @@ fn functions_of_a_type_belong_to_the_file_that_has_them() {
 
 #[test]
 fn a_unit_is_in_a_circle_with_files_that_it_takes_something_from() {
-    let made_up = MadeUp::of(&[
+    let made_up = MadeUp::with_files(&[
         ("lib.rs", "mod a; mod b;"),
         (
             "a.rs",
@@ -282,7 +282,7 @@ fn a_unit_is_in_a_circle_with_files_that_it_takes_something_from() {
 
 #[test]
 fn functions_of_a_trait_object_are_its_own() {
-    let made_up = MadeUp::of(&[
+    let made_up = MadeUp::with_files(&[
         ("lib.rs", "mod a; mod b;"),
         (
             "a.rs",
@@ -303,7 +303,7 @@ fn a_package_has_a_library_and_programs() {
         ("src/bin/two/main.rs", "mod b;"),
         ("src/bin/two/b.rs", ""),
     ];
-    let made_up = MadeUp::of(&files);
+    let made_up = MadeUp::with_files(&files);
     let crates = Crate::of_package(made_up.folder.path());
     let read = crates.iter().flat_map(Crate::files);
     let read: BTreeSet<_> = read
@@ -324,7 +324,7 @@ fn paths_of_other_crates_are_told_in_full() {
         unsafe extern \"C\" { safe fn getpid() -> i32; fn getenv(); static environ: u8; }
         #[cfg(test)] fn t() { std::fs::read(1); }";
     let sync = "#[cfg(loom)] pub use loom::net; #[cfg(not(loom))] pub use std::net;";
-    let made_up = MadeUp::of(&[("lib.rs", lib), ("sync.rs", sync)]);
+    let made_up = MadeUp::with_files(&[("lib.rs", lib), ("sync.rs", sync)]);
     let paths = made_up.uses("lib.rs").paths;
     for path in [
         "std::thread::spawn",
@@ -354,17 +354,17 @@ fn unsafe_is_seen_in_each_of_its_places_and_outside_of_tests_alone() {
         "#[unsafe(no_mangle)] fn f() {}",
     ];
     for place in places {
-        let made_up = MadeUp::of(&[("lib.rs", place)]);
+        let made_up = MadeUp::with_files(&[("lib.rs", place)]);
         assert!(made_up.uses("lib.rs").has_unsafe, "{place}");
     }
     let without = "#![forbid(unsafe_code)] // unsafe\n #[cfg(test)] unsafe fn f() {}";
-    let made_up = MadeUp::of(&[("lib.rs", without)]);
+    let made_up = MadeUp::with_files(&[("lib.rs", without)]);
     assert!(!made_up.uses("lib.rs").has_unsafe);
 }
 
 #[test]
 fn methods_that_are_called_are_known_by_name() {
-    let made_up = MadeUp::of(&[("lib.rs", "fn f(x: X) { x.elapsed().g(); }")]);
+    let made_up = MadeUp::with_files(&[("lib.rs", "fn f(x: X) { x.elapsed().g(); }")]);
     let methods = made_up.uses("lib.rs").methods;
     assert_eq!(methods.iter().collect::<Vec<_>>(), ["elapsed", "g"]);
 }

@@ -309,7 +309,7 @@ fn dissect(folder: &Path, row: &Row, tshark: &Path) -> Result<(), String> {
         return Err(format!("{} captures of the {role}", capture.len()));
     };
     shorten(capture);
-    let checked = catch_unwind(|| Dissection::of(tshark, capture).assert_clean());
+    let checked = catch_unwind(|| Dissection::new(tshark, capture).assert_clean());
     checked.map_err(|panic| {
         let text = panic.downcast_ref::<String>();
         text.map_or("tshark finds a fault", String::as_str)

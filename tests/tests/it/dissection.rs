@@ -70,7 +70,7 @@ fn vectors_s4_s5_r1_d1_to_d4_t1_are_dissected_as_what_they_are() {
     ] {
         let path = folder.path().join("vectors.pcapng");
         record(&path, ends, D1);
-        let found = Dissection::of(&tshark, &path);
+        let found = Dissection::new(&tshark, &path);
         found.assert_clean();
 
         let packets: Vec<_> = found
@@ -118,7 +118,7 @@ fn vector_x1_has_the_only_bad_crc() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bad.pcapng");
     record(&path, ["127.0.0.1:40000", "127.0.0.1:7174"], X1);
-    let found = Dissection::of(&tshark, &path);
+    let found = Dissection::new(&tshark, &path);
     let bad: Vec<_> = found
         .packets
         .iter()
@@ -143,7 +143,7 @@ fn a_stream_that_is_no_mpa_is_not_taken_for_it() {
     );
     flow.received(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n");
     flow.reset(SentBy::Local);
-    let found = Dissection::of(&tshark, &path);
+    let found = Dissection::new(&tshark, &path);
     assert!(
         found
             .packets

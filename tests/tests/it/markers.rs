@@ -55,7 +55,7 @@ impl End {
     fn results(&self, count: usize) -> Result<()> {
         for _ in 0..count {
             let mut results = [CompletionResult::default(); 1];
-            ext::Results::of(&self.cq).get(&mut results)?;
+            ext::Results::new(&self.cq).get(&mut results)?;
             results[0].status.ok()?;
         }
         Ok(())
@@ -117,7 +117,7 @@ fn a_connection_with_markers_is_dissected_with_good_crcs() {
         let flags = file[at.expect("a start-up frame") + key.len()];
         assert_eq!(flags & 0x80, 0x80, "M");
     }
-    let found = Dissection::of(&tshark, &path);
+    let found = Dissection::new(&tshark, &path);
     found.assert_clean();
     let fpdus: usize = found.packets.iter().map(|packet| packet.fpdus).sum();
     let opcodes: Vec<u8> = found

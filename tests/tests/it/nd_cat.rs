@@ -67,7 +67,7 @@ struct Transfer {
 }
 
 impl Transfer {
-    fn of(length: usize) -> Self {
+    fn with_length(length: usize) -> Self {
         let transfer = Self {
             folder: tempfile::tempdir().unwrap(),
             content: noise(length),
@@ -136,7 +136,7 @@ impl Transfer {
     }
 
     fn dissect(&self, tshark: &Path) -> [Dissection; 2] {
-        ["recv.pcapng", "send.pcapng"].map(|name| Dissection::of(tshark, &self.path(name)))
+        ["recv.pcapng", "send.pcapng"].map(|name| Dissection::new(tshark, &self.path(name)))
     }
 }
 
@@ -144,7 +144,7 @@ impl Transfer {
 fn files_of_all_sizes_arrive_by_every_way() {
     for via in WAYS {
         for length in [0, 1, 4095, 65_537, (3 << 20) + 17] {
-            Transfer::of(length).run(via);
+            Transfer::with_length(length).run(via);
         }
     }
 }
@@ -156,7 +156,7 @@ fn every_byte_on_the_wire_is_iwarp_with_good_crcs() {
     };
     for via in WAYS {
         for length in [0, (2 << 20) + 1] {
-            let transfer = Transfer::of(length);
+            let transfer = Transfer::with_length(length);
             transfer.run(via);
             let [recv, send] = transfer.dissect(&tshark);
             for side in [&recv, &send] {
@@ -220,7 +220,7 @@ fn without_crc_none_is_sent_and_with_one_side_asking_it_is() {
         ([&["--no-crc"], &[]], true),
         ([&[], &["--no-crc"]], true),
     ] {
-        let mut transfer = Transfer::of(200_000);
+        let mut transfer = Transfer::with_length(200_000);
         transfer.options = options;
         transfer.run("write");
         for side in transfer.dissect(&tshark) {
@@ -247,7 +247,7 @@ fn ipv6_works_as_well() {
     if !tool::has_ipv6() {
         return;
     }
-    let mut transfer = Transfer::of(100_000);
+    let mut transfer = Transfer::with_length(100_000);
     transfer.listen = "[::1]:0";
     transfer.run("read");
 }

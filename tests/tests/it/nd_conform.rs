@@ -78,9 +78,9 @@ fn softnd_is_told_which_stack_the_other_end_has() {
     let (url, peer) = ("softnd+tcp://127.0.0.1", "softnd+tcp://127.0.0.2");
     let line = ["conform", url, "--peer", peer, "--only", check];
     nd::run(line).assert_success();
-    let told = nd::run(line.iter().chain(&["--stack", "siw"]));
-    assert_eq!(told.status.code(), Some(1), "{told:?}");
-    assert!(told.stdout.contains(check), "{told:?}");
+    let run = nd::run(line.iter().chain(&["--stack", "siw"]));
+    assert_eq!(run.status.code(), Some(1), "{run:?}");
+    assert!(run.stdout.contains(check), "{run:?}");
 }
 
 #[test]

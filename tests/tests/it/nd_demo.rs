@@ -97,7 +97,7 @@ fn the_demo_on_the_wire_is_iwarp_with_good_crcs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("demo.pcapng");
     nd::run(args!["demo", "--capture", &path]).assert_success();
-    let found = Dissection::of(&tshark, &path);
+    let found = Dissection::new(&tshark, &path);
     found.assert_clean();
 
     // Every operation of RFC 5040 that ND2 knows. The client captures.
@@ -140,12 +140,13 @@ fn the_demo_on_the_wire_is_iwarp_with_good_crcs() {
         .bytes()
         .map(|octet| format!("{octet:02x}"))
         .collect();
-    let told = found
+    let startups = found
         .packets
         .iter()
         .filter_map(|packet| packet.startup.as_ref());
     assert!(
-        told.filter(|startup| startup.request)
+        startups
+            .filter(|startup| startup.request)
             .any(|startup| startup.private_data.contains(&text))
     );
 }

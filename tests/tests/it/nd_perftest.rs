@@ -65,8 +65,8 @@ fn every_test_moves_data_and_says_how_fast() {
             }
             assert!(client.stdout.contains("moved 1.7 MiB"), "{client}");
             // The server does not learn of Reads that are timed one by one.
-            let told = server.stdout.contains("moved 1.7 MiB");
-            assert_eq!(told, test != "read_lat", "{server}");
+            let reports_size = server.stdout.contains("moved 1.7 MiB");
+            assert_eq!(reports_size, test != "read_lat", "{server}");
             let measured = figures(&client).unwrap_or_else(|| panic!("no figures: {client}"));
             assert_eq!(measured[..2], [3000.0, 600.0], "{client}");
             assert!(measured[2] > 0.0 && measured[3] > 0.0, "{client}");
@@ -115,7 +115,7 @@ fn the_wire_carries_perftests_records_and_credits() {
     nd::run(line).assert_success();
     server.finish().assert_success();
 
-    let found = Dissection::of(&tshark, &path);
+    let found = Dissection::new(&tshark, &path);
     found.assert_clean();
     let streams: std::collections::BTreeSet<_> =
         found.packets.iter().map(|packet| packet.stream).collect();

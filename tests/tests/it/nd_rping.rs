@@ -98,7 +98,7 @@ fn the_wire_carries_rpings_exchange() {
     nd::run(line).assert_success();
     server.finish().assert_success();
 
-    let found = Dissection::of(&tshark, &path);
+    let found = Dissection::new(&tshark, &path);
     found.assert_clean();
     // The client captures: its counts first, then the server's.
     let [write, request, response, send] = [0, 1, 2, 3].map(|opcode| found.count(opcode));

@@ -225,8 +225,8 @@ fn programs_connect_over_udp_and_trust_the_run_that_they_are_told_of() {
     let (_, stranger) = client(&["--udp", "--explain"]);
     let words = "which is not trusted: if that is what the server printed, pin it";
     assert!(stranger.contains(words), "{stranger}");
-    let (worked, told) = client(&["--udp", "--explain", "--pin", pin]);
-    assert!(worked && !told.contains("libibverbs"), "{told}");
+    let (worked, explained) = client(&["--udp", "--explain", "--pin", pin]);
+    assert!(worked && !explained.contains("libibverbs"), "{explained}");
     drop(said);
     server.wait().unwrap();
     for (options, words) in [

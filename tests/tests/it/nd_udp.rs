@@ -156,9 +156,9 @@ fn the_receiver_says_that_it_was_not_trusted() {
     assert!(!sender.status.success(), "{sender}");
     let pin = format!("--pin {}", receiver.pin);
     receiver.process.wait_for(|line| {
-        let told =
+        let was_reported =
             line.contains("it does not trust the certificate of this side") && line.contains(&pin);
-        told.then_some(())
+        was_reported.then_some(())
     });
 }
 
@@ -213,9 +213,9 @@ fn a_receiver_that_trusts_some_accepts_nobody_else() {
             .send(&receiver, &other)
             .assert_failure("the client shows the certificate sha256:");
         receiver.process.wait_for(|line| {
-            let told =
+            let was_reported =
                 line.contains("the client shows the certificate") && line.contains("--pin sha256:");
-            told.then_some(())
+            was_reported.then_some(())
         });
         setting.arrives(receiver, &[&trusting[..], &words(&client)].concat());
     }

@@ -101,7 +101,7 @@ fn passes(what: &str, provider: &Arc<dyn Provider>, address: &str, checks: &[&[&
         only: checks.concat().iter().map(ToString::to_string).collect(),
         ..Selection::default()
     };
-    let target = Target::of(provider, any_port(address));
+    let target = Target::on_provider(provider, any_port(address));
     let found = netdirect_conform::run(&target, &selection, |_| {}).unwrap();
     let report = netdirect_conform::report::text(&found, netdirect_conform::report::Paint::off());
     assert!(
@@ -519,7 +519,7 @@ fn an_open_adapter_outlives_the_name_of_its_interface() {
                 one_adapter: true,
                 ..Selection::default()
             };
-            let target = Target::of(&opened, address);
+            let target = Target::on_provider(&opened, address);
             let found = netdirect_conform::run(&target, &selection, |_| {}).unwrap();
             assert!(found.succeeded() && !found.is_empty(), "{what}");
             assert_ne!(provider.resolve_address(address).unwrap(), id, "{what}");

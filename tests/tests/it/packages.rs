@@ -311,7 +311,7 @@ fn the_guest_takes_the_nearest_source_and_the_headers_of_its_image() {
     let Some(archives) = Archives::new("bookworm") else {
         return;
     };
-    let of = |name: &str, version: &str| Package::new("linux", name, version);
+    let package = |name: &str, version: &str| Package::new("linux", name, version);
     let [before, last] = [("6.1.190-1"), ("6.1.192-2")];
     let usual = [
         kernel(54, before),
@@ -330,7 +330,7 @@ fn the_guest_takes_the_nearest_source_and_the_headers_of_its_image() {
     ] {
         let those = there
             .iter()
-            .flat_map(|version| [of(kbuild, version), of(source, version)]);
+            .flat_map(|version| [package(kbuild, version), package(source, version)]);
         archives.publish(&[usual.clone(), those.collect()].concat());
         let wanted = guest_of(56, last, nearest, nearest);
         assert_eq!(chosen_for_guest(&archives), wanted, "{there:?}");
@@ -345,7 +345,7 @@ fn the_guest_takes_the_nearest_source_and_the_headers_of_its_image() {
             }
             package
         })
-        .chain([of(kbuild, last), of(source, last)])
+        .chain([package(kbuild, last), package(source, last)])
         .collect();
     archives.publish(&others);
     assert_eq!(
@@ -393,12 +393,12 @@ fn the_compiler_and_its_sources_are_of_one_version() {
     };
     let [before, last, next] = ["1.95.0-1", "1.96.0-1", "1.97.0-1"];
     let all = |version: &str| {
-        let of = |name: &str| Package::new("rustc-web", name, version);
+        let package = |name: &str| Package::new("rustc-web", name, version);
         vec![
-            of("rustc-web").depends(&format!("libstd-rust-web-dev (= {version})")),
-            of("cargo-web").depends(&format!("rustc-web (= {version})")),
-            of("rust-web-src"),
-            of("libstd-rust-web-dev"),
+            package("rustc-web").depends(&format!("libstd-rust-web-dev (= {version})")),
+            package("cargo-web").depends(&format!("rustc-web (= {version})")),
+            package("rust-web-src"),
+            package("libstd-rust-web-dev"),
         ]
     };
     for day in days(&all(before), &all(last), &all(next), &[]) {

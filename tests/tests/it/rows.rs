@@ -180,16 +180,16 @@ fn rows_of_networkdirect_say_who_does_what() {
 /// Each row that no program proves makes what all others say worth less.
 #[test]
 fn few_rows_of_networkdirect_cannot_be_proven() {
-    let mut of = BTreeMap::<&str, usize>::new();
+    let mut counts = BTreeMap::<&str, usize>::new();
     for row in rows::all().iter().filter(|row| !row.unproven.is_empty()) {
         let id = &row.id;
         assert!(row.because.len() >= 20, "{id}: {}", row.because);
         let known = UNPROVEN.iter().any(|(name, _)| *name == row.unproven);
         assert!(known, "{id}: {}", row.unproven);
-        *of.entry(&row.unproven).or_default() += 1;
+        *counts.entry(&row.unproven).or_default() += 1;
     }
-    assert!(of.values().sum::<usize>() <= 60, "{of:?}");
-    assert!(of["wire"] <= 10, "{of:?}");
+    assert!(counts.values().sum::<usize>() <= 60, "{counts:?}");
+    assert!(counts["wire"] <= 10, "{counts:?}");
 }
 
 #[test]

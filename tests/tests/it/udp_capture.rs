@@ -61,7 +61,7 @@ impl End {
     }
 
     fn complete(&self, count: usize) -> Result<()> {
-        let results = ext::Results::of(&self.cq);
+        let results = ext::Results::new(&self.cq);
         let mut batch = vec![CompletionResult::default(); count];
         let mut seen = 0;
         while seen < count {
@@ -260,7 +260,7 @@ fn the_capture_of_an_adapter_shows_the_stream_as_iwarp_over_tcp() {
     };
     let folder = tempfile::tempdir().unwrap();
     exchange(folder.path());
-    let found = Dissection::of(&tshark, &folder.path().join("inner.pcapng"));
+    let found = Dissection::new(&tshark, &folder.path().join("inner.pcapng"));
     let messages = found.messages();
     assert_eq!(messages.len(), 1);
     let messages = messages.values().next().unwrap();

@@ -29,7 +29,9 @@ fn no_modules_depend_on_each_other_in_a_circle() {
     let mut files = 0;
     for folder in folders().into_iter().chain(other_folders()) {
         let package = short(&folder);
-        let units = SHARED_OUT.iter().filter(|(of, _)| *of == package);
+        let units = SHARED_OUT
+            .iter()
+            .filter(|(crate_name, _)| *crate_name == package);
         let units: Vec<&str> = units.map(|(_, unit)| *unit).collect();
         for part in crates(&folder) {
             files += part.files().len();

@@ -155,7 +155,7 @@ const OF_TESTS: &[(&str, &str)] = &[
 
 /// One dependency of one package of the workspace.
 struct Dependency {
-    of: String,
+    dependent: String,
     on: String,
     is_of_tests: bool,
 }
@@ -177,7 +177,7 @@ fn dependencies() -> Vec<Dependency> {
         for dependency in package["dependencies"].as_array().unwrap() {
             let target = dependency["target"].as_str().unwrap_or_default();
             found.push(Dependency {
-                of: package["name"].as_str().unwrap().to_owned(),
+                dependent: package["name"].as_str().unwrap().to_owned(),
                 on: dependency["name"].as_str().unwrap().to_owned(),
                 is_of_tests: dependency["kind"] == "dev" || target == "cfg(loom)",
             });
@@ -193,17 +193,17 @@ fn crates_depend_on_each_other_as_the_picture_shows() {
     let mut wrong = String::new();
     let mut used = BTreeSet::new();
     for Dependency {
-        of,
+        dependent,
         on,
         is_of_tests,
     } in &all
     {
-        let row = MAY_DEPEND_ON.iter().find(|(name, _)| name == of);
+        let row = MAY_DEPEND_ON.iter().find(|(name, _)| name == dependent);
         let Some((_, may)) = row else {
-            wrong += &format!("{of} is missing in MAY_DEPEND_ON\n");
+            wrong += &format!("{dependent} is missing in MAY_DEPEND_ON\n");
             continue;
         };
-        let pair = (of.as_str(), on.as_str());
+        let pair = (dependent.as_str(), on.as_str());
         if !own.contains(pair.1) || may.contains(&pair.1) {
             continue;
         }
@@ -211,13 +211,13 @@ fn crates_depend_on_each_other_as_the_picture_shows() {
             used.insert(pair);
         } else {
             wrong += &format!(
-                "{of} must not depend on {on}: MAY_DEPEND_ON lists what it may depend on\n"
+                "{dependent} must not depend on {on}: MAY_DEPEND_ON lists what it may depend on\n"
             );
         }
     }
     for pair in OF_TESTS.iter().filter(|pair| !used.contains(*pair)) {
-        let (of, on) = pair;
-        wrong += &format!("{of} no longer depends on {on}: delete the line from OF_TESTS\n");
+        let (dependent, on) = pair;
+        wrong += &format!("{dependent} no longer depends on {on}: delete the line from OF_TESTS\n");
     }
     assert!(wrong.is_empty(), "{wrong}");
     let own = all
@@ -249,9 +249,11 @@ fn libraries_for_c_are_built_without_the_suites() {
     for library in FOR_C {
         let mut built = BTreeSet::from([library]);
         let mut left = vec![library];
-        while let Some(of) = left.pop() {
-            let of = all.iter().filter(|it| it.of == of && !it.is_of_tests);
-            left.extend(of.map(|it| &*it.on).filter(|on| built.insert(on)));
+        while let Some(dependent) = left.pop() {
+            let dependent = all
+                .iter()
+                .filter(|it| it.dependent == dependent && !it.is_of_tests);
+            left.extend(dependent.map(|it| &*it.on).filter(|on| built.insert(on)));
         }
         let suites = OF_SUITES.iter().filter(|suite| built.contains(**suite));
         let suites: Vec<_> = suites.collect();
@@ -264,7 +266,7 @@ fn libraries_for_c_are_built_without_the_suites() {
 }
 
 /// The rows of the table of dependencies in `docs/architecture.md`: the crates, and who uses them.
-fn told() -> Vec<(String, Vec<String>)> {
+fn users_on_page() -> Vec<(String, Vec<String>)> {
     let page = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
     let (_, table) = page.split_once("\n| crate | used by | for |\n").unwrap();
     let mut rows = Vec::new();
@@ -293,10 +295,10 @@ fn told_name(package: &str) -> &str {
 fn the_page_names_each_dependency_and_all_who_use_it() {
     let own: Vec<&str> = MAY_DEPEND_ON.iter().map(|(name, _)| *name).collect();
     let all = dependencies();
-    let told = told();
+    let documented = users_on_page();
     let mut wrong = String::new();
     for Dependency {
-        of,
+        dependent,
         on,
         is_of_tests,
     } in &all
@@ -304,23 +306,23 @@ fn the_page_names_each_dependency_and_all_who_use_it() {
         if own.contains(&on.as_str()) {
             continue;
         }
-        let user = told_name(of);
-        match told.iter().find(|(name, _)| name == on) {
-            None => wrong += &format!("{on}, which {of} uses, has no row\n"),
+        let user = told_name(dependent);
+        match documented.iter().find(|(name, _)| name == on) {
+            None => wrong += &format!("{on}, which {dependent} uses, has no row\n"),
             Some((_, users)) if !is_of_tests && !users.iter().any(|name| name == user) => {
                 wrong += &format!("the row of {on} does not name {user}, which uses it\n");
             }
             Some(_) => {}
         }
     }
-    for (on, users) in &told {
-        for of in own.iter().filter(|of| {
-            users.iter().any(|user| user == told_name(of))
+    for (on, users) in &documented {
+        for dependent in own.iter().filter(|dependent| {
+            users.iter().any(|user| user == told_name(dependent))
                 && !all
                     .iter()
-                    .any(|dependency| dependency.of == **of && dependency.on == *on)
+                    .any(|dependency| dependency.dependent == **dependent && dependency.on == *on)
         }) {
-            let user = told_name(of);
+            let user = told_name(dependent);
             wrong += &format!("the row of {on} names {user}, which does not use it\n");
         }
         if !all.iter().any(|dependency| dependency.on == *on) {
@@ -328,5 +330,5 @@ fn the_page_names_each_dependency_and_all_who_use_it() {
         }
     }
     assert!(wrong.is_empty(), "docs/architecture.md:\n{wrong}");
-    assert!(told.len() > 20, "the table has its rows");
+    assert!(documented.len() > 20, "the table has its rows");
 }

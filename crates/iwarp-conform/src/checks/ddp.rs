@@ -583,11 +583,11 @@ fn segments(bench: &mut Bench) -> Verdict {
         })
         .collect();
     conn.send_all(&all)?;
-    let told = report(&mut conn)?;
+    let reported = report(&mut conn)?;
     ensure(
-        (told.messages, told.length as usize, told.crc) == (1, size, crc32c(&message)),
+        (reported.messages, reported.length as usize, reported.crc) == (1, size, crc32c(&message)),
         format!("one message of {size} octets, as sent"),
-        format!("{told:?}"),
+        format!("{reported:?}"),
     )?;
     Ok(Pass::Right)
 }
@@ -627,11 +627,11 @@ fn between(bench: &mut Bench) -> Verdict {
     let (first, second) = halves(&mut conn);
     let write = Segment::write(region.stag, region.to, &[0xB5; 16]);
     conn.send_all(&[first, write, second])?;
-    let told = report(&mut conn)?;
+    let reported = report(&mut conn)?;
     ensure(
-        told.length == 11 && told.crc == crc32c(b"ABCDEFGHIJK"),
+        reported.length == 11 && reported.crc == crc32c(b"ABCDEFGHIJK"),
         "the message of 11 octets is delivered whole",
-        format!("{told:?}"),
+        format!("{reported:?}"),
     )?;
     let found = super::common::peek_on(&mut conn, index, 0, 16)?;
     ensure(

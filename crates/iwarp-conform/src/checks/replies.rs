@@ -165,21 +165,36 @@ fn asked(
 }
 
 fn asked_write(bench: &mut Bench) -> Verdict {
-    let is = |ready: &Segment| ready.opcode == opcode::WRITE && ready.payload.is_empty();
-    asked(bench, (false, true, false), is, "a Write of no length")
+    let is_wanted = |ready: &Segment| ready.opcode == opcode::WRITE && ready.payload.is_empty();
+    asked(
+        bench,
+        (false, true, false),
+        is_wanted,
+        "a Write of no length",
+    )
 }
 
 fn asked_read(bench: &mut Bench) -> Verdict {
-    let is = |ready: &Segment| {
+    let is_wanted = |ready: &Segment| {
         let read = ReadRequest::parse(&ready.payload);
         ready.opcode == opcode::READ_REQUEST && read.is_some_and(|read| read.size == 0)
     };
-    asked(bench, (false, false, true), is, "a Read of no length")
+    asked(
+        bench,
+        (false, false, true),
+        is_wanted,
+        "a Read of no length",
+    )
 }
 
 fn asked_send(bench: &mut Bench) -> Verdict {
-    let is = |ready: &Segment| ready.opcode == opcode::SEND && ready.payload.is_empty();
-    asked(bench, (true, false, false), is, "a Send of no length")
+    let is_wanted = |ready: &Segment| ready.opcode == opcode::SEND && ready.payload.is_empty();
+    asked(
+        bench,
+        (true, false, false),
+        is_wanted,
+        "a Send of no length",
+    )
 }
 
 fn asked_none(bench: &mut Bench) -> Verdict {

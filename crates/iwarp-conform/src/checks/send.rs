@@ -120,11 +120,12 @@ pub(super) const CHECKS: &[Check] = &[
 
 fn deliver(conn: &mut Conn, message: &[u8]) -> Verdict {
     conn.say(message)?;
-    let told = report(conn)?;
+    let reported = report(conn)?;
     ensure(
-        (told.messages, told.length as usize, told.crc) == (1, message.len(), crc32c(message)),
+        (reported.messages, reported.length as usize, reported.crc)
+            == (1, message.len(), crc32c(message)),
         format!("one message of {} octets, as sent", message.len()),
-        format!("{told:?}"),
+        format!("{reported:?}"),
     )?;
     Ok(Pass::Right)
 }

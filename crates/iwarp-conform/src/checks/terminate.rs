@@ -90,7 +90,7 @@ pub(super) const CHECKS: &[Check] = &[
         S,
         "RDMAP-083.sent",
         "an error is reported before the stream ends",
-        told,
+        reported_before_end,
     )
     .should()
     .also(&["DDP-073"]),
@@ -344,7 +344,7 @@ fn first_error(bench: &mut Bench) -> Verdict {
     terminated(&mut conn, &[Code(1, 2, 1)])
 }
 
-fn told(bench: &mut Bench) -> Verdict {
+fn reported_before_end(bench: &mut Bench) -> Verdict {
     let mut conn = bench.open()?;
     bad_send(&mut conn)?;
     match terminated(&mut conn, &[Code(1, 2, 3)])? {

@@ -247,8 +247,8 @@ fn a_peer_known_to_leave_a_first_fpdu_gets_a_second_connection() {
         };
         let run = listening(options, patient(), &selection).unwrap();
         assert_eq!(run.facts.service, service, "{:?}", run.facts.notes);
-        let told = |note: &String| note.contains("made anew");
-        assert_eq!(run.facts.notes.iter().any(told), service);
+        let mentions = |note: &String| note.contains("made anew");
+        assert_eq!(run.facts.notes.iter().any(mentions), service);
     }
 }
 

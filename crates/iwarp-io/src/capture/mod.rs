@@ -127,10 +127,10 @@ impl Capture {
     /// The error of writing the section header.
     pub fn to_writer(writer: impl io::Write + Send + 'static) -> io::Result<Self> {
         let sink = Sink::new(Box::new(writer), u64::MAX)?;
-        Ok(Self::of(sink, CaptureOptions::default()))
+        Ok(Self::with_sink(sink, CaptureOptions::default()))
     }
 
-    fn of(sink: Sink, options: CaptureOptions) -> Self {
+    fn with_sink(sink: Sink, options: CaptureOptions) -> Self {
         Self {
             shared: Arc::new(Shared {
                 sink: Mutex::new(sink),
@@ -178,7 +178,7 @@ impl CaptureOptions {
     /// files where `path` leads to a pipe, a device or a link.
     pub fn create(self, path: impl AsRef<Path>) -> io::Result<Capture> {
         let sink = self.open(path.as_ref())?;
-        Ok(Capture::of(sink, self))
+        Ok(Capture::with_sink(sink, self))
     }
 }
 

@@ -16,7 +16,7 @@ impl Mulpdu {
     const FIRST: u64 = 16 * 1024;
     const LONGEST: u64 = 4 * 1024 * 1024;
 
-    pub(super) fn of(stream: &Stream) -> Self {
+    pub(super) fn from_stream(stream: &Stream) -> Self {
         Self {
             value: stream.mulpdu(),
             left: Self::FIRST,

@@ -68,7 +68,7 @@ impl ReceiveSource for Draw<'_> {
 
 /// The calls that an owner has received.
 #[derive(Default)]
-struct Told {
+struct OwnerCalls {
     completions: Vec<Completion>,
     signals: Signals,
     /// The number of completions when the end was reported.
@@ -81,7 +81,7 @@ struct Told {
 struct Plain {
     domain: Arc<Domain>,
     pool: Pool,
-    told: Mutex<Told>,
+    calls: Mutex<OwnerCalls>,
     /// Called for each completion of a Receive, with no lock held.
     answer: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
     polite: bool,
@@ -96,8 +96,8 @@ struct PlainState {
 }
 
 impl Plain {
-    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
-        self.told.lock().unwrap()
+    fn calls(&self) -> std::sync::MutexGuard<'_, OwnerCalls> {
+        self.calls.lock().unwrap()
     }
 }
 
@@ -143,7 +143,7 @@ impl Owner for Plain {
 
     fn deliver(&self, (completions, signals): Self::Notices) {
         for completion in completions {
-            self.told().completions.push(completion);
+            self.calls().completions.push(completion);
             let received =
                 completion.status == WqeStatus::Success && completion.kind == RequestKind::Receive;
             let answer = self.answer.lock().unwrap().clone();
@@ -151,22 +151,22 @@ impl Owner for Plain {
                 answer();
             }
         }
-        let mut told = self.told();
-        told.signals |= signals;
+        let mut calls = self.calls();
+        calls.signals |= signals;
         if signals.intersects(Signals::PEER_CLOSED | Signals::FAILED | Signals::RESET) {
-            let count = told.completions.len();
-            told.before_the_end.get_or_insert(count);
+            let count = calls.completions.len();
+            calls.before_the_end.get_or_insert(count);
         }
     }
 }
 
 impl Rules for Plain {
     fn stalled(&self) {
-        self.told().stalls += 1;
+        self.calls().stalls += 1;
     }
 
     fn may_speak_first(&self) -> bool {
-        self.told().speaks_first += 1;
+        self.calls().speaks_first += 1;
         !self.polite
     }
 }
@@ -219,18 +219,18 @@ impl End {
 
     /// The results of requests: contexts, and true for success.
     fn ends(&self) -> Vec<(u64, bool)> {
-        let told = self.endpoint.owner().told();
-        let ends = told.completions.iter();
+        let calls = self.endpoint.owner().calls();
+        let ends = calls.completions.iter();
         ends.map(|end| (end.context, end.status == WqeStatus::Success))
             .collect()
     }
 
     fn has_ended(&self, context: u64) -> bool {
-        self.ends().iter().any(|(of, _)| *of == context)
+        self.ends().iter().any(|(ended, _)| *ended == context)
     }
 
     fn signals(&self) -> Signals {
-        self.endpoint.owner().told().signals
+        self.endpoint.owner().calls().signals
     }
 }
 
@@ -309,7 +309,7 @@ impl Net {
         let owner = Plain {
             domain: Arc::clone(&self.domain),
             pool: Arc::clone(&self.pool),
-            told: Mutex::default(),
+            calls: Mutex::default(),
             answer: Mutex::default(),
             polite,
         };
@@ -541,8 +541,8 @@ fn flushed_requests_are_seen_after_the_owner_has_let_go_of_its_guard() {
     assert!(!active.has_ended(1), "there is another one");
     drop(again);
     assert!(active.has_ended(1) && active.signals().contains(Signals::GONE));
-    let told = active.endpoint.owner().told();
-    assert!(told.before_the_end.unwrap() < told.completions.len());
+    let calls = active.endpoint.owner().calls();
+    assert!(calls.before_the_end.unwrap() < calls.completions.len());
 }
 
 #[test]
@@ -677,7 +677,7 @@ fn a_polite_owner_does_not_speak_first() {
     passive.send(3, b"thanks..").unwrap();
     passive.send(4, b"twice...").unwrap();
     net.until("answered", || active.has_ended(1));
-    assert_eq!(passive.endpoint.owner().told().speaks_first, 1);
+    assert_eq!(passive.endpoint.owner().calls().speaks_first, 1);
 }
 
 #[test]
@@ -791,7 +791,7 @@ fn an_endpoint_of_which_nothing_is_left_can_be_used_again() {
             assert!(!end.endpoint.renew(StreamId(9)), "it is guarded");
             drop(guard);
             assert!(end.endpoint.renew(StreamId(stream + round)));
-            end.endpoint.owner().told().signals = Signals::empty();
+            end.endpoint.owner().calls().signals = Signals::empty();
             let refused = Err(Refused::Request(PostError::NotConnected));
             assert_eq!(end.send(9, b"refused."), refused);
             end.receive(999, 0); // forgotten
@@ -878,7 +878,7 @@ fn endpoints_draw_receives_from_what_their_owners_share() {
         // If no Receive is left, the owner is notified, and drives the waiting connections when it has another Receive.
         let (active, passive) = &pairs[0];
         active.send(10, b"later...").unwrap();
-        net.until("stalled", || passive.endpoint.owner().told().stalls == 1);
+        net.until("stalled", || passive.endpoint.owner().calls().stalls == 1);
         put(3);
         passive.endpoint.ready(Edges::KICK);
         net.until("received", || passive.has_ended(3));

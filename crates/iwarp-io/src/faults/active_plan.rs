@@ -15,7 +15,7 @@ use super::plan::{Action, Event, Peer, Plan, Rule, Scope, Which};
 pub struct Faults {
     plan: Plan,
     /// Called for each fault, with a sentence.
-    told: Option<fn(&str)>,
+    on_fault: Option<fn(&str)>,
     /// For each rule that counts over everything, the number of events it has counted.
     counts: Vec<AtomicU64>,
     happened: Vec<AtomicU64>,
@@ -68,19 +68,19 @@ impl Faults {
         Self::made(plan, None)
     }
 
-    /// As [`new`](Self::new). `told` is called for each fault, with a sentence that names the rule; the caller may hold locks.
+    /// As [`new`](Self::new). `on_fault` is called for each fault, with a sentence that names the rule; the caller may hold locks.
     #[must_use]
-    pub fn telling(plan: Plan, told: fn(&str)) -> Arc<Self> {
-        Self::made(plan, Some(told))
+    pub fn telling(plan: Plan, on_fault: fn(&str)) -> Arc<Self> {
+        Self::made(plan, Some(on_fault))
     }
 
-    fn made(plan: Plan, told: Option<fn(&str)>) -> Arc<Self> {
+    fn made(plan: Plan, on_fault: Option<fn(&str)>) -> Arc<Self> {
         let zeros = || plan.rules.iter().map(|_| AtomicU64::new(0)).collect();
         Arc::new(Self {
             counts: zeros(),
             happened: zeros(),
             plan,
-            told,
+            on_fault,
             streams: AtomicU64::new(0),
             sockets: AtomicU64::new(0),
             queues: AtomicU64::new(0),
@@ -139,14 +139,14 @@ impl Faults {
         })
     }
 
-    /// Reports that a call of the owner is about to take the resources that it needs. `is` returns true if a name of the plan means this
+    /// Reports that a call of the owner is about to take the resources that it needs. `names_call` returns true if a name of the plan means this
     /// call.
     #[must_use]
-    pub fn call(&self, is: impl Fn(&str) -> bool) -> Option<CallFault<'_>> {
+    pub fn call(&self, names_call: impl Fn(&str) -> bool) -> Option<CallFault<'_>> {
         let mut due = None;
         for (index, rule) in self.plan.rules.iter().enumerate() {
             if let Event::Call(which, name) = &rule.event
-                && is(name)
+                && names_call(name)
                 && which.selects(count(&self.counts[index]), false)
             {
                 due = due.or(Some(index));
@@ -195,7 +195,7 @@ impl Faults {
     /// Returns true if a rule is for this peer.
     pub(super) fn concerns(&self, index: usize, peer: SocketAddr) -> bool {
         let wanted: Option<Peer> = self.plan.rules[index].peer;
-        wanted.is_none_or(|wanted| wanted.is(peer))
+        wanted.is_none_or(|wanted| wanted.matches(peer))
     }
 
     /// Counts an event of a rule that counts over everything.
@@ -213,15 +213,15 @@ impl Faults {
     }
 
     fn tell(&self, rule: &Rule, peer: Option<SocketAddr>) {
-        let Some(told) = self.told else {
+        let Some(on_fault) = self.on_fault else {
             return;
         };
         let line = rule.line();
         match peer {
-            Some(peer) => told(&format!(
+            Some(peer) => on_fault(&format!(
                 "line {line} of the fault plan happens to the connection with {peer}: {rule}"
             )),
-            None => told(&format!("line {line} of the fault plan happens: {rule}")),
+            None => on_fault(&format!("line {line} of the fault plan happens: {rule}")),
         }
     }
 
@@ -273,8 +273,8 @@ pub(super) fn is_in_scope(scope: Scope, number: u64) -> bool {
 }
 
 /// The number of the next event.
-fn count(of: &AtomicU64) -> u64 {
-    of.fetch_add(1, Ordering::Relaxed) + 1
+fn count(counter: &AtomicU64) -> u64 {
+    counter.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 /// The verdict for an action that is not done on a stream.

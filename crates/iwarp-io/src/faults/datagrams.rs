@@ -77,7 +77,7 @@ impl Faults {
         let way = |direction| {
             let rules = self.plan().rules.iter().enumerate();
             let rules = rules.filter(|(_, rule)| {
-                matches!(rule.event, Event::Datagram(_, of) if of == direction)
+                matches!(rule.event, Event::Datagram(_, event_direction) if event_direction == direction)
                     && is_in_scope(rule.scope, number)
                     && (connects || rule.action != Action::Rebind)
             });

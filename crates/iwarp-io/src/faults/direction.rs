@@ -125,7 +125,7 @@ impl DirectionFaults {
     ) -> Self {
         let looks = |(index, rule): (usize, &Rule)| {
             let watched = CountedRule { index, count: 0 };
-            let concerned = matches!(rule.event, Event::Passing(_, of) if of == direction)
+            let concerned = matches!(rule.event, Event::Passing(_, event_direction) if event_direction == direction)
                 && is_in_scope(rule.scope, identity.number)
                 && faults.concerns(index, identity.peer);
             concerned.then_some(watched)
@@ -352,20 +352,20 @@ impl DirectionFaults {
             let whole = match unit {
                 Unit::Fpdu(which) => {
                     let startup = frame.kind.is_some_and(Kind::is_startup);
-                    let is = !startup && watched.selects(&self.faults, rule.scope, *which);
-                    is.then_some(Whole::FRAME)
+                    let is_selected = !startup && watched.selects(&self.faults, rule.scope, *which);
+                    is_selected.then_some(Whole::FRAME)
                 }
                 Unit::Message(..) => message.as_ref().and_then(|message| {
-                    let is = message.selected.contains(&at);
-                    is.then_some(Whole {
+                    let is_selected = message.selected.contains(&at);
+                    is_selected.then_some(Whole {
                         before: message.octets,
                         first,
                         last: frame.last,
                     })
                 }),
                 Unit::FpduOf { fpdu, .. } => message.as_ref().and_then(|message| {
-                    let is = message.selected.contains(&at);
-                    (is && fpdu.selects(message.fpdus, frame.last)).then_some(Whole::FRAME)
+                    let is_selected = message.selected.contains(&at);
+                    (is_selected && fpdu.selects(message.fpdus, frame.last)).then_some(Whole::FRAME)
                 }),
             };
             if let Some(whole) = whole {
@@ -381,8 +381,13 @@ impl DirectionFaults {
         let Identity { number, peer } = self.identity;
         for (index, whole) in meant {
             let action = &self.faults.plan().rules[index].action;
-            if let Action::Flip { bit, of, good_crc } = action {
-                let flip = frame.flip(*bit, *of, *good_crc);
+            if let Action::Flip {
+                bit,
+                field,
+                good_crc,
+            } = action
+            {
+                let flip = frame.flip(*bit, *field, *good_crc);
                 if whole.first && !flip.is_empty() {
                     self.faults.note(index, Some(number), Some(peer));
                     flips.extend(flip);
@@ -413,18 +418,20 @@ impl DirectionFaults {
         let mut selected = Vec::new();
         for (at, watched) in self.rules.iter_mut().enumerate() {
             let rule = &self.faults.plan().rules[watched.index];
-            let of = match rule.event {
+            let named = match rule.event {
                 Event::Passing(
                     Unit::Message(which, kind)
                     | Unit::FpduOf {
-                        of: which, kind, ..
+                        message: which,
+                        kind,
+                        ..
                     },
                     _,
                 ) => Some((which, kind)),
                 _ => None,
             };
-            if let Some((which, of)) = of
-                && of.covers(kind)
+            if let Some((which, named_kind)) = named
+                && named_kind.covers(kind)
                 && watched.selects(&self.faults, rule.scope, which)
             {
                 selected.push(at);

@@ -227,8 +227,8 @@ fn on_wire(at: usize, marked: Option<u64>) -> usize {
 
 impl Frame {
     /// The octet of the frame that has this bit of a field, and the bit in this octet.
-    fn bit(&self, bit: u32, of: Field) -> Option<(usize, u8)> {
-        let field = match of {
+    fn bit(&self, bit: u32, field: Field) -> Option<(usize, u8)> {
+        let field = match field {
             Field::Length => &self.length,
             Field::Header => &self.header,
             Field::Payload => &self.payload,
@@ -240,8 +240,8 @@ impl Frame {
     }
 
     /// The bits to be inverted, octet by octet, to invert this bit. With `good_crc` they include the bits of the CRC.
-    pub(super) fn flip(&self, bit: u32, of: Field, good_crc: bool) -> Vec<(usize, u8)> {
-        let Some((at, mask)) = self.bit(bit, of) else {
+    pub(super) fn flip(&self, bit: u32, field: Field, good_crc: bool) -> Vec<(usize, u8)> {
+        let Some((at, mask)) = self.bit(bit, field) else {
             return Vec::new();
         };
         let mut flips = vec![(at, mask)];

@@ -135,7 +135,7 @@ pub enum Unit {
         /// The FPDUs of the message.
         fpdu: Which,
         /// The messages.
-        of: Which,
+        message: Which,
         /// The kind of these messages.
         kind: Kind,
     },
@@ -183,7 +183,7 @@ pub enum Peer {
 impl Peer {
     /// Returns true if this address is meant.
     #[must_use]
-    pub fn is(&self, peer: SocketAddr) -> bool {
+    pub fn matches(&self, peer: SocketAddr) -> bool {
         match self {
             Self::Address(address) => address.to_canonical() == peer.ip().to_canonical(),
             Self::Port(address) => {
@@ -258,7 +258,7 @@ pub enum Action {
         /// The number of the bit.
         bit: u32,
         /// The field that has the bit.
-        of: Field,
+        field: Field,
         /// The CRC is changed as well, so that the receiver finds it correct.
         good_crc: bool,
     },
@@ -309,10 +309,10 @@ impl Action {
 
     /// [`Flip`](Self::Flip), which leaves the CRC wrong.
     #[must_use]
-    pub const fn flip(bit: u32, of: Field) -> Self {
+    pub const fn flip(bit: u32, field: Field) -> Self {
         Self::Flip {
             bit,
-            of,
+            field,
             good_crc: false,
         }
     }

@@ -55,7 +55,11 @@ impl fmt::Display for Unit {
         match self {
             Self::Fpdu(which) => write!(f, "{which} FPDU"),
             Self::Message(which, kind) => write!(f, "{which} {}", kind.name()),
-            Self::FpduOf { fpdu, of, kind } => write!(f, "{fpdu} FPDU of {of} {}", kind.name()),
+            Self::FpduOf {
+                fpdu,
+                message,
+                kind,
+            } => write!(f, "{fpdu} FPDU of {message} {}", kind.name()),
         }
     }
 }
@@ -96,9 +100,9 @@ struct Time(Duration);
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanoseconds = self.0.as_nanos();
-        let whole = |(_, of): &&(&str, u64)| nanoseconds.is_multiple_of((*of).into());
-        let (name, of) = UNITS.iter().find(whole).unwrap_or(&UNITS[3]);
-        write!(f, "{} {name}", nanoseconds / u128::from(*of))
+        let whole = |(_, scale): &&(&str, u64)| nanoseconds.is_multiple_of((*scale).into());
+        let (name, scale) = UNITS.iter().find(whole).unwrap_or(&UNITS[3]);
+        write!(f, "{} {name}", nanoseconds / u128::from(*scale))
     }
 }
 
@@ -119,8 +123,12 @@ impl fmt::Display for Action {
             Self::Close(place) => write!(f, "close{place}"),
             Self::Hold(None, place) => write!(f, "hold{place}"),
             Self::Hold(Some(time), place) => write!(f, "hold for {}{place}", Time(*time)),
-            Self::Flip { bit, of, good_crc } => {
-                write!(f, "flip bit {bit} of {}", of.name())?;
+            Self::Flip {
+                bit,
+                field,
+                good_crc,
+            } => {
+                write!(f, "flip bit {bit} of {}", field.name())?;
                 f.write_str(if *good_crc { " with good CRC" } else { "" })
             }
             Self::Drop => f.write_str("drop"),
@@ -382,13 +390,13 @@ impl<'a> Reader<'a> {
         let which = self.which(true)?;
         if self.take("FPDU") {
             let unit = if self.take("of") {
-                let of = self.which(false)?;
+                let message = self.which(false)?;
                 let Some(kind) = self.kind(|kind| !kind.is_startup()) else {
                     return self.expected(&kinds(|kind| !kind.is_startup()));
                 };
                 Unit::FpduOf {
                     fpdu: which,
-                    of,
+                    message,
                     kind,
                 }
             } else {
@@ -566,19 +574,19 @@ impl<'a> Reader<'a> {
         };
         let split = word.find(|c: char| !c.is_ascii_digit());
         let (number, unit) = word.split_at(split.unwrap_or(word.len()));
-        let of = |unit: &str| {
+        let scale_of = |unit: &str| {
             let found = UNITS.iter().find(|(name, _)| *name == unit);
-            found.map(|(_, of)| *of)
+            found.map(|(_, scale)| *scale)
         };
         let Ok(count) = number.parse::<u64>() else {
             return self.expected(what);
         };
         let together = !unit.is_empty();
         let scale = if together {
-            of(unit)
+            scale_of(unit)
         } else {
             self.skip();
-            self.peek(0).and_then(of)
+            self.peek(0).and_then(scale_of)
         };
         let Some(scale) = scale else {
             return self.expected(if together {
@@ -606,11 +614,11 @@ impl<'a> Reader<'a> {
             _ if startup => &Field::ALL[..3],
             _ => &Field::ALL,
         };
-        let Some(of) = fields.iter().find(|field| self.take(field.name())) else {
+        let Some(field) = fields.iter().find(|field| self.take(field.name())) else {
             let names: Vec<_> = fields.iter().map(|field| field.name()).collect();
             return self.expected(&one_of(&names));
         };
-        let bits = match of {
+        let bits = match field {
             Field::Length => 16,
             Field::Header if startup => 160,
             Field::Header => 144,
@@ -619,16 +627,16 @@ impl<'a> Reader<'a> {
         };
         if bit >= bits {
             self.words = number;
-            let what = format!("a bit of the {}, 0 to {}", of.name(), bits - 1);
+            let what = format!("a bit of the {}, 0 to {}", field.name(), bits - 1);
             return self.expected(&what);
         }
-        let good_crc = !startup && !datagram && *of != Field::Crc && self.take("with");
+        let good_crc = !startup && !datagram && *field != Field::Crc && self.take("with");
         if good_crc {
             self.need("good CRC")?;
         }
         Ok(Action::Flip {
             bit,
-            of: *of,
+            field: *field,
             good_crc,
         })
     }
@@ -648,8 +656,8 @@ impl<'a> Reader<'a> {
 
 /// The word, if it consists of decimal digits.
 fn digits(word: &str) -> Option<&str> {
-    let is = !word.is_empty() && word.bytes().all(|digit| digit.is_ascii_digit());
-    is.then_some(word)
+    let is_number = !word.is_empty() && word.bytes().all(|digit| digit.is_ascii_digit());
+    is_number.then_some(word)
 }
 
 fn is_hexadecimal(digits: &str) -> bool {

@@ -107,7 +107,7 @@ mod tests {
     use crate::progress::Set;
 
     fn domain() -> Arc<Domain> {
-        let set = Set::of(&Environment::System).unwrap();
+        let set = Set::in_environment(&Environment::System).unwrap();
         Arc::new(Domain::new(set, Arc::default()))
     }
 

@@ -119,7 +119,7 @@ impl Set {
     /// # Errors
     ///
     /// Those of [`of_system`](Self::of_system), and those of the system when it has no descriptors or memory left.
-    pub fn of(environment: &Environment) -> io::Result<Self> {
+    pub fn in_environment(environment: &Environment) -> io::Result<Self> {
         match environment {
             Environment::System => Self::of_system(),
             Environment::Sim(world) => Ok(Self::of_world(world)),

@@ -320,7 +320,7 @@ impl Acceptor {
         let role = iwarp::Role::Responder;
         let owner = Arc::clone(fault_owner);
         let stream = self.driver.stream(connection, role, faults.as_ref(), owner);
-        let peer = PeerNetwork::of(stream.peer().ip());
+        let peer = PeerNetwork::from_address(stream.peer().ip());
         let older = {
             let state = &mut *self.state.lock();
             let older = make_room(&mut state.half_open, peer, state.limits);

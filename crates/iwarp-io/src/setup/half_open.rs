@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     fn v4(last: u8) -> PeerNetwork {
-        PeerNetwork::of([192, 0, 2, last].into())
+        PeerNetwork::from_address([192, 0, 2, last].into())
     }
 
     /// Lets `arrivals` in, numbered from 0. Returns those that had to give way.
@@ -101,7 +101,7 @@ mod tests {
             per_peer: 2,
         };
         let hosts = ["2001:db8::1", "2001:db8::ffff:1:2:3", "2001:db8:0:1::1"];
-        let hosts = hosts.map(|host| PeerNetwork::of(host.parse().unwrap()));
+        let hosts = hosts.map(|host| PeerNetwork::from_address(host.parse().unwrap()));
         let arrivals = [hosts[0], hosts[1], hosts[2], hosts[1]];
         assert_eq!(gave_way(limits, arrivals), [0]);
     }

@@ -59,7 +59,7 @@ fn would_block<T: std::fmt::Debug>(result: io::Result<T>) {
 
 /// Two ends of a connection, and a set that reports the first one.
 fn connected(transport: &Transport) -> (Wire, Wire, Set) {
-    let set = Set::of(&transport.environment()).unwrap();
+    let set = Set::in_environment(&transport.environment()).unwrap();
     let address = std::net::SocketAddr::new(HERE, 0);
     let bound = bind(transport, address, Purpose::Listening).unwrap();
     let at = bound.local().unwrap();
@@ -151,7 +151,7 @@ fn a_full_wire_takes_no_more_until_it_is_read() {
         would_block(active.write(&[7]));
         set.change_stream(&active, 3, Edges::READ | Edges::WRITE)
             .unwrap();
-        let reads = Set::of(&transport.environment()).unwrap();
+        let reads = Set::in_environment(&transport.environment()).unwrap();
         reads.add_stream(&passive, 4, Edges::READ).unwrap();
         let mut read = 0;
         while read < sent {
@@ -245,7 +245,7 @@ fn whoever_is_reset_or_refused_learns_it() {
         let dialed = bind(transport, address, Purpose::Connecting);
         let dialed = dialed.unwrap().connect(at);
         let refused = dialed.and_then(|dialer| {
-            let dials = Set::of(&transport.environment())?;
+            let dials = Set::in_environment(&transport.environment())?;
             dials.add_stream(&dialer, 2, Edges::READ | Edges::WRITE)?;
             wait(&dials);
             dialer.is_connected(Edges::WRITE | Edges::HANGUP)

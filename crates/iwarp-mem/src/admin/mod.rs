@@ -55,9 +55,9 @@ pub(crate) struct WindowRecord {
 }
 
 impl WindowRecord {
-    /// The first of the prepared Binds for which `is` returns true.
-    pub(crate) fn find(&self, is: impl Fn(&Prepared) -> bool) -> Option<usize> {
-        self.prepared.iter().position(is)
+    /// The first of the prepared Binds for which `matches` returns true.
+    pub(crate) fn find(&self, matches: impl Fn(&Prepared) -> bool) -> Option<usize> {
+        self.prepared.iter().position(matches)
     }
 
     /// Takes the binding, if it belongs to this stream.

@@ -46,20 +46,20 @@ fn read(model: &Model) -> u32 {
 fn revocation_waits_for_pins() {
     loom::model(|| {
         let slot = Slot::new();
-        let of = slot.publish(Kind::Region, STag(1), &backing(8, 1));
+        let usage = slot.publish(Kind::Region, STag(1), &backing(8, 1));
         let model = Arc::new(Model {
             slot,
             memory: UnsafeCell::new(0),
         });
         let placing = Arc::clone(&model);
         let peer = thread::spawn(move || {
-            let pin = placing.slot.pin(of);
+            let pin = placing.slot.pin(usage);
             if pin.is_some() {
                 write(&placing, 1);
             }
             pin.is_some()
         });
-        assert!(model.slot.change(Kind::Region, of, Kind::Free));
+        assert!(model.slot.change(Kind::Region, usage, Kind::Free));
         model.slot.wait_unpinned();
         // From here on only the owner uses the memory.
         let seen = read(&model);
@@ -67,7 +67,7 @@ fn revocation_waits_for_pins() {
         let placed = peer.join().unwrap();
         assert_eq!(seen, u32::from(placed));
         assert_eq!(read(&model), 9);
-        assert!(model.slot.pin(of).is_none());
+        assert!(model.slot.pin(usage).is_none());
     });
 }
 
@@ -130,7 +130,7 @@ fn views_are_consistent() {
 fn binding_shows_its_stream() {
     loom::model(|| {
         let slot = Slot::new();
-        let of = slot.publish(Kind::Reserved, STag(1), &backing(1, 1));
+        let usage = slot.publish(Kind::Reserved, STag(1), &backing(1, 1));
         let model = Arc::new(slot);
         let other = Arc::clone(&model);
         let looking = thread::spawn(move || {
@@ -139,7 +139,7 @@ fn binding_shows_its_stream() {
                 assert_eq!(view.stream, StreamId(5));
             }
         });
-        assert!(model.bind(of, StreamId(5)));
+        assert!(model.bind(usage, StreamId(5)));
         looking.join().unwrap();
     });
 }

@@ -61,10 +61,10 @@ impl Word {
     /// Half of the field's range. A count this high means that pins leak. It must not overflow into the kind.
     const PINS_LIMIT: u64 = 1 << (Self::KIND_SHIFT - 1);
 
-    fn new(kind: Kind, of: Use, pins: u64) -> Self {
+    fn new(kind: Kind, usage: Use, pins: u64) -> Self {
         let kind = (kind as u64) << Self::KIND_SHIFT;
-        let key = u64::from(of.key) << Self::KEY_SHIFT;
-        Self(u64::from(of.epoch) << Self::EPOCH_SHIFT | key | kind | pins)
+        let key = u64::from(usage.key) << Self::KEY_SHIFT;
+        Self(u64::from(usage.epoch) << Self::EPOCH_SHIFT | key | kind | pins)
     }
 
     fn pins(self) -> u64 {
@@ -121,7 +121,7 @@ impl Margins {
     const MOST: u8 = 7;
 
     /// The margins of `len` octets at `base`, which lie in `extent`.
-    pub(crate) fn of(extent: Extent, base: *mut u8, len: u64) -> Self {
+    pub(crate) fn within(extent: Extent, base: *mut u8, len: u64) -> Self {
         let from = base.addr() as u64;
         let most = |octets: u64| u8::try_from(octets).map_or(Self::MOST, |few| few.min(Self::MOST));
         Self {
@@ -225,17 +225,17 @@ impl Slot {
 
     /// Binds a prepared window to its stream and makes its STag valid. False if the slot does not have the expected use any
     /// more.
-    pub(crate) fn bind(&self, of: Use, stream: StreamId) -> bool {
+    pub(crate) fn bind(&self, usage: Use, stream: StreamId) -> bool {
         // No thread reads the stream of a window that is not bound yet, and the caller holds the table's lock.
         self.stream.store(stream.0, Ordering::Relaxed);
-        self.change(Kind::Reserved, of, Kind::Window)
+        self.change(Kind::Reserved, usage, Kind::Window)
     }
 
     /// Changes the kind of the expected use; `Kind::Free` revokes the use. False if the slot has another use by now.
-    pub(crate) fn change(&self, from: Kind, of: Use, to: Kind) -> bool {
+    pub(crate) fn change(&self, from: Kind, usage: Use, to: Kind) -> bool {
         self.update(Ordering::AcqRel, |old| {
-            let expected = old.kind() == from && old.r#use() == of;
-            expected.then(|| Word::new(to, of, old.pins()))
+            let expected = old.kind() == from && old.r#use() == usage;
+            expected.then(|| Word::new(to, usage, old.pins()))
         })
     }
 
@@ -257,9 +257,9 @@ impl Slot {
     }
 
     /// Pins the slot's memory, if the slot still has the use for which a span was made.
-    pub(crate) fn pin(&self, of: Use) -> Option<Pin<'_>> {
+    pub(crate) fn pin(&self, usage: Use) -> Option<Pin<'_>> {
         let (pin, old) = self.pin_any();
-        (old.kind().is_live() && old.r#use() == of).then_some(pin)
+        (old.kind().is_live() && old.r#use() == usage).then_some(pin)
     }
 
     /// Pins the slot's memory, if the slot is in use with this STag.

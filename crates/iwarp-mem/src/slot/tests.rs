@@ -40,10 +40,13 @@ fn word_keeps_its_fields_apart() {
             (0, u32::MAX, Word::PINS),
             (0xa5, 0x8000_0001, 7),
         ] {
-            let of = Use { key, epoch };
-            let word = Word::new(kind, of, pins);
-            assert_eq!((word.kind(), word.r#use(), word.pins()), (kind, of, pins));
-            assert!(word.without_pins() == Word::new(kind, of, 0));
+            let usage = Use { key, epoch };
+            let word = Word::new(kind, usage, pins);
+            assert_eq!(
+                (word.kind(), word.r#use(), word.pins()),
+                (kind, usage, pins)
+            );
+            assert!(word.without_pins() == Word::new(kind, usage, 0));
         }
     }
 }
@@ -52,19 +55,19 @@ fn word_keeps_its_fields_apart() {
 fn view_shows_what_was_published() {
     let slot = Slot::new();
     assert!(slot.view().is_none());
-    let of = slot.publish(Kind::Reserved, STag(0x1234_5609), &backing());
+    let usage = slot.publish(Kind::Reserved, STag(0x1234_5609), &backing());
     let view = slot.view().unwrap();
     assert_eq!(
         (view.kind, view.r#use, view.stag, view.backing),
-        (Kind::Reserved, of, STag(0x1234_5609), backing())
+        (Kind::Reserved, usage, STag(0x1234_5609), backing())
     );
-    assert_eq!(of.key, 9);
-    assert!(slot.pin(of).is_none(), "not valid before it is bound");
-    assert!(slot.bind(of, StreamId(8)));
+    assert_eq!(usage.key, 9);
+    assert!(slot.pin(usage).is_none(), "not valid before it is bound");
+    assert!(slot.bind(usage, StreamId(8)));
     let view = slot.view().unwrap();
     assert_eq!((view.kind, view.stream), (Kind::Window, StreamId(8)));
-    assert!(slot.pin(of).is_some());
-    assert!(!slot.bind(of, StreamId(9)), "bound already");
+    assert!(slot.pin(usage).is_some());
+    assert!(!slot.bind(usage, StreamId(9)), "bound already");
 }
 
 /// Each use has its own epoch, so that spans of earlier ones are refused even when a key comes back.
@@ -82,9 +85,12 @@ fn epochs_tell_uses_with_one_key_apart() {
 #[test]
 fn spans_are_checked_again_at_use() {
     let slot = Slot::new();
-    let of = slot.publish(Kind::Region, STag(7), &backing());
-    let pin = slot.pin(of).unwrap();
-    let locate = |offset, len| pin.locate(Span::new(0, 7, of.epoch, offset, len)).is_some();
+    let usage = slot.publish(Kind::Region, STag(7), &backing());
+    let pin = slot.pin(usage).unwrap();
+    let locate = |offset, len| {
+        pin.locate(Span::new(0, 7, usage.epoch, offset, len))
+            .is_some()
+    };
     assert!(locate(0, 100) && locate(100, 0) && locate(99, 1));
     assert!(!locate(0, 101) && !locate(101, 0) && !locate(u64::MAX, 1) && !locate(u64::MAX, 0));
 }
@@ -99,7 +105,7 @@ fn margins_keep_the_words_of_a_range() {
             for len in 0..=to.min(start + 20) - start {
                 let base = std::ptr::without_provenance_mut(usize::try_from(start).unwrap());
                 let extent = Extent { from, to };
-                let margins = Margins::of(extent, base, len);
+                let margins = Margins::within(extent, base, len);
                 assert_eq!(Margins::from_bits(margins.to_bits()), margins);
                 let kept = margins.extent(base, len);
                 for octet in start..start + len {
@@ -122,14 +128,14 @@ fn only_the_whole_stag_pins() {
     let slot = Slot::new();
     assert!(slot.pin_stag(STag(0)).is_none(), "a slot of no use");
     let stag = STag(0x1234_5607);
-    let of = slot.publish(Kind::Region, stag, &backing());
+    let usage = slot.publish(Kind::Region, stag, &backing());
     let before = pins_added();
     for bit in 0..32 {
         assert!(slot.pin_stag(STag(stag.0 ^ 1 << bit)).is_none(), "{bit}");
         slot.wait_unpinned();
     }
     assert_eq!(pins_added(), before);
-    assert_eq!(slot.pin_stag(stag).map(|(_, pinned)| pinned), Some(of));
-    assert!(slot.change(Kind::Region, of, Kind::Free));
+    assert_eq!(slot.pin_stag(stag).map(|(_, pinned)| pinned), Some(usage));
+    assert!(slot.change(Kind::Region, usage, Kind::Free));
     assert!(slot.pin_stag(stag).is_none());
 }

@@ -149,7 +149,7 @@ impl Table {
             first,
             pd,
             rights,
-            margins: Margins::of(buffer.extent(), base, len),
+            margins: Margins::within(buffer.extent(), base, len),
             owner: 0,
         };
         // The registration holds a clone of the buffer before the STag exists.
@@ -238,11 +238,11 @@ impl Table {
     #[inline]
     pub(crate) fn pin_stag(&self, stag: STag) -> Option<Held<'_>> {
         let slot = self.shared.index.find(stag)?;
-        let (pin, of) = self.shared.slots.get(slot)?.pin_stag(stag)?;
+        let (pin, usage) = self.shared.slots.get(slot)?.pin_stag(stag)?;
         Some(Held {
             pin,
             slot,
-            of,
+            usage,
             backend: self.shared.backend,
         })
     }
@@ -250,15 +250,15 @@ impl Table {
     /// Pins the memory of a span for one copy or one system call.
     pub(crate) fn pin(&self, at: Span) -> Result<Held<'_>, Revoked> {
         let slot = self.shared.slots.get(at.slot()).ok_or(Revoked)?;
-        let of = Use {
+        let usage = Use {
             key: at.key(),
             epoch: at.epoch(),
         };
-        let pin = slot.pin(of).ok_or(Revoked)?;
+        let pin = slot.pin(usage).ok_or(Revoked)?;
         Ok(Held {
             pin,
             slot: at.slot(),
-            of,
+            usage,
             backend: self.shared.backend,
         })
     }
@@ -286,7 +286,7 @@ impl Sum for Summed<'_> {
 pub(crate) struct Held<'a> {
     pin: Pin<'a>,
     slot: u32,
-    of: Use,
+    usage: Use,
     backend: Backend,
 }
 
@@ -294,7 +294,7 @@ impl Held<'_> {
     /// Returns true if this holds the memory of `at`.
     pub(crate) fn covers(&self, at: Span) -> bool {
         self.slot == at.slot()
-            && self.of
+            && self.usage
                 == Use {
                     key: at.key(),
                     epoch: at.epoch(),

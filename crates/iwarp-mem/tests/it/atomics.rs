@@ -198,7 +198,7 @@ fn rdmapx_015_nothing_comes_between() {
         let regions = tables
             .each_ref()
             .map(|table| register(table, &buffer, Rights::all()));
-        let target = |of: usize| at(regions[of].stag(), &buffer, 1016);
+        let target = |index: usize| at(regions[index].stag(), &buffer, 1016);
         let found = std::thread::scope(|scope| {
             let adders: Vec<_> = (0..4)
                 .map(|id: u32| {

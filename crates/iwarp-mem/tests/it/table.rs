@@ -104,10 +104,10 @@ fn regions_open_only_what_their_flags_say() {
 /// AMB-015, AMB-071: each lenient sink is counted, and the strict table has none.
 #[test]
 fn lenient_sinks_are_counted_or_refused() {
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let reported = Arc::new(Mutex::new(Vec::new()));
     let telling = || {
-        let told = Arc::clone(&told);
-        TableOptions::default().on_lenient_sink(move |stag| told.lock().unwrap().push(stag))
+        let reported = Arc::clone(&reported);
+        TableOptions::default().on_lenient_sink(move |stag| reported.lock().unwrap().push(stag))
     };
     let (lenient, strict) = (
         Table::with_options(&telling()).unwrap(),
@@ -130,7 +130,7 @@ fn lenient_sinks_are_counted_or_refused() {
         assert_eq!(table.lenient_sinks(), count);
     }
     assert_eq!(
-        *told.lock().unwrap(),
+        *reported.lock().unwrap(),
         [first.unwrap()],
         "told once, of the first"
     );

@@ -23,7 +23,7 @@ impl SharedReceives {
     }
 
     /// The source for one stream.
-    pub const fn of(&self, stream: StreamId) -> Share<'_> {
+    pub const fn for_stream(&self, stream: StreamId) -> Share<'_> {
         Share {
             queue: self,
             stream,

@@ -47,9 +47,9 @@ pub(crate) extern "C-unwind" fn get_event(
 ) -> c_int {
     let get = || {
         let event = channel.get()?.rust().0.get_event()?;
-        let of = Handle::<Cq>::tagged(event.tag());
-        cq.set(of);
-        context.set(field!(of.get()?, cq_context));
+        let handle = Handle::<Cq>::tagged(event.tag());
+        cq.set(handle);
+        context.set(field!(handle.get()?, cq_context));
         Ok(0)
     };
     cancellable(|| minus_one(get))

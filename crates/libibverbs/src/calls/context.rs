@@ -122,7 +122,7 @@ pub(crate) extern "C" fn ack_async_event(event: InOut<ibv_async_event>) {
         let mut open = open_events();
         let same = open
             .iter()
-            .position(|(of, kind, _)| (*of, *kind) == (element, event_type));
+            .position(|(subject, kind, _)| (*subject, *kind) == (element, event_type));
         let event = same.map(|index| open.swap_remove(index).2);
         drop(open);
         if let Some(event) = event {

@@ -22,12 +22,12 @@ pub(crate) fn make(
     channel: Handle<Channel>,
     vector: u32,
 ) -> Result<Handle<Cq>> {
-    let of = context.get()?;
+    let parent = context.get()?;
     if vector != 0 {
         return Err(error(Errno::INVAL, "the only completion vector is 0"));
     }
     let through = channel.get_if().map(|channel| &channel.rust().0);
-    let cq = CompletionQueue::create(&of.rust().0, depth, through)?;
+    let cq = CompletionQueue::create(&parent.rust().0, depth, through)?;
     show(context, cq_context, channel, cq)
 }
 

@@ -17,13 +17,13 @@ fn register(
     first: u64,
     access: c_uint,
 ) -> Result<Handle<Mr>> {
-    let of = pd.get()?;
+    let domain = pd.get()?;
     // Peers may write only where the program may.
     let is_written = AccessFlags::from_bits_retain(access).contains(AccessFlags::LOCAL_WRITE);
     let buffer = Memory { start, len }.buffer(is_written)?;
-    let region = MemoryRegion::register(&of.rust().pd, &buffer, first, access)?;
+    let region = MemoryRegion::register(&domain.rust().pd, &buffer, first, access)?;
     let mut c = ibv_mr::zeroed();
-    c.context = field!(of, context);
+    c.context = field!(domain, context);
     c.pd = pd.raw();
     c.addr = start;
     c.length = len;

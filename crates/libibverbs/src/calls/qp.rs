@@ -85,13 +85,13 @@ pub(crate) fn show(
     attr: &mut ibv_qp_init_attr_ex,
     qp: Arc<QueuePair>,
 ) -> Result<Handle<Qp>> {
-    let of = pd.get()?;
+    let domain = pd.get()?;
     let caps = c_caps(qp.options().caps);
     let signal_all = qp.options().signal_all;
     attr.cap = caps;
     let mut c = ibv_qp_ex::zeroed();
     let base = &mut c.qp_base;
-    base.context = field!(of, context);
+    base.context = field!(domain, context);
     base.qp_context = attr.qp_context;
     base.pd = pd.raw();
     (base.send_cq, base.recv_cq, base.srq) = (attr.send_cq, attr.recv_cq, attr.srq);
@@ -127,9 +127,9 @@ pub(crate) fn extended(attr: &ibv_qp_init_attr) -> ibv_qp_init_attr_ex {
 }
 
 fn make(pd: Handle<Pd>, attr: &mut ibv_qp_init_attr_ex) -> Result<Handle<Qp>> {
-    let of = pd.get()?;
+    let domain = pd.get()?;
     check_attributes(attr)?;
-    let qp = QueuePair::create(&of.rust().pd, options(attr)?)?;
+    let qp = QueuePair::create(&domain.rust().pd, options(attr)?)?;
     show(pd, attr, qp)
 }
 
@@ -242,20 +242,20 @@ pub(crate) extern "C" fn query(
 ) -> c_int {
     code(|| {
         let object = qp.get()?;
-        let of = object.rust();
-        let mut attr = c_attributes(&of.qp.query());
-        attr.cap = of.caps;
+        let inner = object.rust();
+        let mut attr = c_attributes(&inner.qp.query());
+        attr.cap = inner.caps;
         to.set(attr);
         init.set(ibv_qp_init_attr {
             qp_context: field!(object, qp_base.qp_context),
             send_cq: field!(object, qp_base.send_cq),
             recv_cq: field!(object, qp_base.recv_cq),
             srq: field!(object, qp_base.srq),
-            cap: of.caps,
+            cap: inner.caps,
             qp_type: IBV_QPT_RC,
-            sq_sig_all: c_int::from(of.signal_all),
+            sq_sig_all: c_int::from(inner.signal_all),
         });
-        field!(object, qp_base.state = of.qp.state() as c_uint);
+        field!(object, qp_base.state = inner.qp.state() as c_uint);
         Ok(())
     })
 }

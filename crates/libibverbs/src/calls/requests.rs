@@ -177,9 +177,10 @@ pub(crate) fn post_list(
     let Some(wr) = Input::passed(first).get_if() else {
         return Ok(());
     };
-    let told = |at| move |_: &softverbs::Error| bad.set(at);
+    let set_bad = |at| move |_: &softverbs::Error| bad.set(at);
     if wr.next.is_null() {
-        return with_request(qp, &wr, |request| qp.qp.post_send(request)).inspect_err(told(first));
+        return with_request(qp, &wr, |request| qp.qp.post_send(request))
+            .inspect_err(set_bad(first));
     }
     let mut next = first;
     let mut list = qp.qp.post_sends();
@@ -190,7 +191,7 @@ pub(crate) fn post_list(
         let posted = counted
             .next()
             .and_then(|()| with_request(qp, &wr, |request| list.post(request)));
-        posted.inspect_err(told(next))?;
+        posted.inspect_err(set_bad(next))?;
         next = wr.next;
     }
     Ok(())

@@ -40,8 +40,8 @@ pub(crate) fn show(
 }
 
 fn make(pd: Handle<Pd>, srq_context: *mut c_void, attr: ibv_srq_attr) -> Result<Handle<Srq>> {
-    let of = pd.get()?;
-    let srq = SharedReceiveQueue::create(&of.rust().pd, attributes_of(attr))?;
+    let domain = pd.get()?;
+    let srq = SharedReceiveQueue::create(&domain.rust().pd, attributes_of(attr))?;
     show(pd, srq_context, srq)
 }
 
@@ -110,11 +110,11 @@ pub(crate) extern "C" fn modify(
 
 pub(crate) extern "C" fn query(srq: Handle<Srq>, to: Output<ibv_srq_attr>) -> c_int {
     code(|| {
-        let of = srq.get()?.rust().0.query();
+        let attributes = srq.get()?.rust().0.query();
         to.set(ibv_srq_attr {
-            max_wr: of.max_wr,
-            max_sge: of.max_sge,
-            srq_limit: of.limit,
+            max_wr: attributes.max_wr,
+            max_sge: attributes.max_sge,
+            srq_limit: attributes.limit,
         });
         Ok(())
     })

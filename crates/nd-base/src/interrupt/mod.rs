@@ -61,13 +61,13 @@ fn end_by(signal: i32) -> ! {
     ENDS.store(true, Ordering::SeqCst);
     // From now on the result of the command is not an error.
     stderr::silence();
-    let (sender, told) = crossbeam_channel::unbounded();
+    let (sender, receiver) = crossbeam_channel::unbounded();
     let tell = thread::Builder::new().spawn(move || {
         farewell();
         sender.send(())
     });
     match tell {
-        Ok(_) => drop(told.recv_timeout(TELLING)),
+        Ok(_) => drop(receiver.recv_timeout(TELLING)),
         Err(_) => farewell(),
     }
     signals::end_by(signal)

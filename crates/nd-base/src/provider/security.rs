@@ -23,7 +23,7 @@ pub fn fingerprint(text: &str) -> Result<String, String> {
 /// The fingerprint of this certificate, which is DER.
 #[cfg(feature = "ring")]
 pub fn fingerprint_of(certificate: &[u8]) -> String {
-    Fingerprint::of(certificate).to_string()
+    Fingerprint::from_certificate(certificate).to_string()
 }
 
 /// The fingerprint of the certificate that this process shows unless it is given another one.
@@ -138,7 +138,7 @@ impl Refusals {
 
     fn tell(&self, peer: SocketAddr, why: &str) {
         if self.aloud.load(Ordering::Relaxed) {
-            let RefusedConnect { what, advice } = RefusedConnect::of(why, true);
+            let RefusedConnect { what, advice } = RefusedConnect::from_cause(why, true);
             let text = format!("no connection with {peer}: {what}; {advice}");
             return self.remarks.remark(one_line(&text));
         }
@@ -160,7 +160,7 @@ impl Refusals {
         let mut reasons = self.reasons();
         if let Some(at) = reasons.iter().position(|(known, _)| *known == peer) {
             let (_, why) = reasons.remove(at)?;
-            return Some(RefusedConnect::of(&why, false));
+            return Some(RefusedConnect::from_cause(&why, false));
         }
         (self.over_udp && status == Status::IO_TIMEOUT).then(|| RefusedConnect {
             what: "no answer came in time".to_owned(),
@@ -186,7 +186,7 @@ pub struct RefusedConnect {
 impl RefusedConnect {
     /// The provider's own advice is replaced by one with the options of this program, for the side that listens or for the other
     /// one.
-    fn of(why: &str, listens: bool) -> Self {
+    fn from_cause(why: &str, listens: bool) -> Self {
         if let Some((what, advice)) = refusal(why) {
             let (what, advice) = (what.to_owned(), advice.to_owned());
             return Self { what, advice };
@@ -321,7 +321,7 @@ mod tests {
                 "check address and port".to_owned(),
             ),
         ] {
-            let refusal = RefusedConnect::of(&why, listens);
+            let refusal = RefusedConnect::from_cause(&why, listens);
             assert_eq!(refusal.what, what);
             assert!(refusal.advice.contains(&advice), "{refusal:?}");
         }

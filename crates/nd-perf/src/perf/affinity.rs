@@ -71,8 +71,8 @@ pub(super) fn both(spec: &Spec) -> Option<[usize; 2]> {
 }
 
 fn pair(cores: &[usize], spec: &Spec) -> Option<[usize; 2]> {
-    let of = |role| choose(cores, spec, role).first().copied();
-    let [client, server] = [of(ProcessRole::Client)?, of(ProcessRole::Server)?];
+    let core_of = |role| choose(cores, spec, role).first().copied();
+    let [client, server] = [core_of(ProcessRole::Client)?, core_of(ProcessRole::Server)?];
     (client != server).then_some([client, server])
 }
 

@@ -16,7 +16,7 @@ use crate::cores::Watch;
 ///
 /// Latency is in nanoseconds. Latency is absent where throughput was measured, and throughput is absent where latency was
 /// measured.
-pub(super) fn of(outcome: &Outcome) -> Vec<(String, Value)> {
+pub(super) fn outcome_fields(outcome: &Outcome) -> Vec<(String, Value)> {
     let spec = &outcome.spec;
     let messages = spec.test != Test::Setup;
     let of_messages = |value| if messages { value } else { Value::Null };
@@ -49,7 +49,7 @@ pub(super) fn of(outcome: &Outcome) -> Vec<(String, Value)> {
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
-    let shown = Shown::of(spec);
+    let shown = Shown::from_spec(spec);
     figures(&mut fields, "", Some(&outcome.figures), shown);
     let best = outcome.baseline.as_ref();
     let with = best.map_or(Value::Null, |best| text(best.with));
@@ -136,7 +136,7 @@ enum Shown {
 }
 
 impl Shown {
-    fn of(spec: &Spec) -> Self {
+    fn from_spec(spec: &Spec) -> Self {
         match spec.test {
             Test::Latency | Test::Scale => Self::Latency,
             Test::Bandwidth | Test::Rate => Self::Throughput,
@@ -245,8 +245,12 @@ mod tests {
 
     #[test]
     fn every_result_has_the_same_fields() {
-        let names =
-            |outcome| -> Vec<String> { of(&outcome).into_iter().map(|(name, _)| name).collect() };
+        let names = |outcome| -> Vec<String> {
+            outcome_fields(&outcome)
+                .into_iter()
+                .map(|(name, _)| name)
+                .collect()
+        };
         let all = names(bandwidth());
         for other in [latency(), scale(), setup(), shared()] {
             assert_eq!(all, names(other));
@@ -294,10 +298,10 @@ mod tests {
 
     #[test]
     fn throughput_and_latency_are_never_both_there() {
-        let fields = of(&bandwidth());
+        let fields = outcome_fields(&bandwidth());
         assert_eq!(*get(&fields, "p50_ns"), Value::Null);
         assert!(matches!(get(&fields, "bytes_per_s"), Value::Number(_)));
-        let fields = of(&latency());
+        let fields = outcome_fields(&latency());
         assert_eq!(*get(&fields, "bytes_per_s"), Value::Null);
         assert!(matches!(get(&fields, "p50_ns"), Value::Number(_)));
         for name in [
@@ -313,7 +317,7 @@ mod tests {
 
     #[test]
     fn connections_have_figures_of_their_own() {
-        let fields = of(&scale());
+        let fields = outcome_fields(&scale());
         for (name, value) in [
             ("connections", Value::from(10_000)),
             ("receives", Value::from("own")),
@@ -329,17 +333,20 @@ mod tests {
         }
         assert!(matches!(get(&fields, "p50_ns"), Value::Number(_)));
         assert!(matches!(get(&fields, "baseline_p50_ns"), Value::Number(_)));
-        let fields = of(&setup());
+        let fields = outcome_fields(&setup());
         for name in ["op", "size", "msgs_per_s", "bytes_per_s", "p50_ns"] {
             assert_eq!(*get(&fields, name), Value::Null, "{name}");
         }
         assert_eq!(*get(&fields, "connections_per_s"), Value::from(10_000.0));
-        assert_eq!(*get(&of(&bandwidth()), "connections"), Value::Null);
+        assert_eq!(
+            *get(&outcome_fields(&bandwidth()), "connections"),
+            Value::Null
+        );
     }
 
     #[test]
     fn a_plain_connection_is_no_bare_one() {
-        let fields = of(&shared());
+        let fields = outcome_fields(&shared());
         for (name, value) in [
             ("receives", Value::from("shared")),
             ("peer_receives", Value::from("shared")),
@@ -359,7 +366,7 @@ mod tests {
             systems_own: None,
             ..bandwidth()
         };
-        let fields = of(&outcome);
+        let fields = outcome_fields(&outcome);
         for name in [
             "baseline",
             "baseline_bytes_per_s",
@@ -400,7 +407,7 @@ mod tests {
 
     #[test]
     fn csv_has_a_value_for_every_head() {
-        let fields = of(&bandwidth());
+        let fields = outcome_fields(&bandwidth());
         assert_eq!(
             csv_head(&fields).split(',').count(),
             csv(&fields).split(',').count()

@@ -204,7 +204,7 @@ enum Sleep {
 }
 
 impl Sleep {
-    fn of(mode: Mode) -> Option<Self> {
+    fn for_mode(mode: Mode) -> Option<Self> {
         match mode {
             Mode::Poll | Mode::Memory => None,
             Mode::Event => Some(Self::InCall),
@@ -280,7 +280,7 @@ impl Lane {
     /// Makes a lane over the objects of a connection.
     pub(super) fn over(endpoint: Endpoint, spec: &Spec, limit: SilenceLimit) -> Self {
         let (qp, cq) = (Arc::clone(&endpoint.qp), Arc::clone(endpoint.cq()));
-        let sleep = Sleep::of(spec.mode);
+        let sleep = Sleep::for_mode(spec.mode);
         Self {
             endpoint,
             qp,

@@ -63,8 +63,9 @@ impl DeviceRow {
             1e3
         };
         let turns = self.turns.as_ref().ok()?;
-        let side =
-            |of: fn(&DeviceTurn) -> f64| median(&turns.iter().map(of).collect::<Vec<_>>()) * unit;
+        let side = |figure: fn(&DeviceTurn) -> f64| {
+            median(&turns.iter().map(figure).collect::<Vec<_>>()) * unit
+        };
         let ratios: Vec<_> = turns.iter().map(|turn| turn.ours / turn.theirs).collect();
         let figures = [side(|turn| turn.ours), side(|turn| turn.theirs)];
         Some((figures, Ratio::of_turns(&ratios)))
@@ -78,8 +79,9 @@ impl DeviceRow {
             let figures = figures.filter(|_| is_bandwidth == bandwidth);
             figures.map_or(Value::Null, |(figures, _)| Value::from(figures[side]))
         };
-        let ratio =
-            |of: fn(Ratio) -> f64| figures.map_or(Value::Null, |(_, ratio)| Value::from(of(ratio)));
+        let ratio = |figure: fn(Ratio) -> f64| {
+            figures.map_or(Value::Null, |(_, ratio)| Value::from(figure(ratio)))
+        };
         let (turns, error) = match &self.turns {
             Ok(turns) => (turns.len(), Value::Null),
             Err(why) => (0, Value::from(one_line(why))),

@@ -114,7 +114,7 @@ impl Compared {
     }
 
     /// Connections for which nothing was chosen.
-    pub(super) fn of(with: Comparison) -> Self {
+    pub(super) fn new(with: Comparison) -> Self {
         Self {
             side: SideTurns::new(),
             with,

@@ -24,7 +24,7 @@ pub(super) fn mismatch(slot: usize) -> Failure {
 mod tests {
     use super::*;
 
-    fn of(slot: usize, len: usize) -> Vec<u8> {
+    fn pattern(slot: usize, len: usize) -> Vec<u8> {
         let mut octets = vec![0; len];
         fill(slot, &mut octets);
         octets
@@ -32,9 +32,9 @@ mod tests {
 
     #[test]
     fn patterns_differ_by_slot_and_place_and_agree_on_prefixes() {
-        assert_ne!(of(0, 8), of(1, 8));
-        assert_ne!(of(0, 64)[..8], of(0, 64)[8..16]);
-        assert_eq!(of(3, 100)[..50], of(3, 50)[..]);
-        assert!((0..1000).all(|slot| of(slot, 16) != [0; 16]));
+        assert_ne!(pattern(0, 8), pattern(1, 8));
+        assert_ne!(pattern(0, 64)[..8], pattern(0, 64)[8..16]);
+        assert_eq!(pattern(3, 100)[..50], pattern(3, 50)[..]);
+        assert!((0..1000).all(|slot| pattern(slot, 16) != [0; 16]));
     }
 }

@@ -341,7 +341,7 @@ mod tests {
     }
 
     fn sweep() -> Vec<Outcome> {
-        let of = |outcome: Outcome, size| Outcome {
+        let at_size = |outcome: Outcome, size| Outcome {
             spec: Spec {
                 size,
                 ..outcome.spec
@@ -350,7 +350,7 @@ mod tests {
         };
         [8, 4096, 1 << 20]
             .into_iter()
-            .flat_map(|size| [of(latency(), size), of(bandwidth(), size)])
+            .flat_map(|size| [at_size(latency(), size), at_size(bandwidth(), size)])
             .collect()
     }
 

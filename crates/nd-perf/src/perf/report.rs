@@ -34,9 +34,9 @@ impl Report {
     /// One more result.
     pub(super) fn add(&mut self, outcome: Outcome) -> Result<()> {
         match self.format {
-            Format::Json => output::line(fields::json(&fields::of(&outcome)))?,
+            Format::Json => output::line(fields::json(&fields::outcome_fields(&outcome)))?,
             Format::Csv => {
-                let fields = fields::of(&outcome);
+                let fields = fields::outcome_fields(&outcome);
                 if self.outcomes.is_empty() {
                     output::line(fields::csv_head(&fields))?;
                 }

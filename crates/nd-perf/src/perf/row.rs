@@ -358,7 +358,7 @@ impl<'a> Run<'a> {
     /// A connection that takes turns with the row.
     fn compared(&self, way: Way) -> Compared {
         let Way::Bare(choice) = way else {
-            return Compared::of(Comparison::Plain);
+            return Compared::new(Comparison::Plain);
         };
         let wire = &self.wires[choice.wire];
         let write = Some(choice.write).filter(|write| *write != WHOLE);
@@ -385,7 +385,7 @@ impl<'a> Run<'a> {
 
     fn best_of(&mut self, wires: std::ops::Range<usize>) -> Result<Option<BareConnection>> {
         const ROUNDS: usize = 3;
-        let writes: &[usize] = match Exchange::of(&self.spec) {
+        let writes: &[usize] = match Exchange::from_spec(&self.spec) {
             Exchange::Stream { .. } => &[64 << 10, 256 << 10, 1 << 20, 2 << 20],
             Exchange::PingPong { .. } | Exchange::Credits => &[WHOLE],
         };

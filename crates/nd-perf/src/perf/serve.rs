@@ -69,11 +69,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
             if failure.is_ours() {
                 failure
             } else {
-                failure.told()
+                failure.already_reported()
             }
         })?;
         stderr::silence();
-        return serve(client, args).map(drop).map_err(Failure::told);
+        return serve(client, args)
+            .map(drop)
+            .map_err(Failure::already_reported);
     }
     if affinity::is_on_one_processor() {
         affinity::note_yielding();

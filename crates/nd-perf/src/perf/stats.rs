@@ -147,7 +147,7 @@ impl SideTurns {
     /// The median of the ratios of each turn to the neighbouring turn of the other side. It is not the ratio of medians,
     /// because the machine drifts less between two turns than within a run. `None` if no two such turns measured anything.
     pub(super) fn ratio(&self, other: &Self, spec: &Spec) -> Option<Ratio> {
-        let of = |figure: fn(&Turn) -> f64| {
+        let median_of = |figure: fn(&Turn) -> f64| {
             let pairs = self.turns.iter().zip(&other.turns);
             let ratios: Vec<f64> = pairs
                 .map(|(ours, theirs)| figure(ours) / figure(theirs))
@@ -157,11 +157,11 @@ impl SideTurns {
         };
         let timed = spec.is_timed();
         let ratios = if timed {
-            of(|turn| turn.p50)?
+            median_of(|turn| turn.p50)?
         } else {
-            of(Turn::messages_per_second)?
+            median_of(Turn::messages_per_second)?
         };
-        let p99 = timed.then(|| of(|turn| turn.p99)).flatten();
+        let p99 = timed.then(|| median_of(|turn| turn.p99)).flatten();
         Some(Ratio {
             p99: p99.as_deref().map(median),
             p99_quartiles: p99.as_deref().map(quartiles),

@@ -47,7 +47,7 @@ pub(super) const WHOLE: usize = usize::MAX;
 
 impl Exchange {
     /// The exchange that corresponds to the row.
-    pub(super) fn of(spec: &Spec) -> Self {
+    pub(super) fn from_spec(spec: &Spec) -> Self {
         let size = spec.size as usize;
         match (spec.is_timed(), spec.op) {
             (true, Op::Send | Op::Write) => Self::PingPong {
@@ -104,14 +104,14 @@ fn sizes(exchange: Exchange, spec: &Spec) -> (usize, usize) {
 impl Wire {
     /// Octets of the memory that a bare connection of the row needs at each side.
     pub(super) fn memory(spec: &Spec) -> u64 {
-        let (_, ring) = sizes(Exchange::of(spec), spec);
+        let (_, ring) = sizes(Exchange::from_spec(spec), spec);
         2_u64.saturating_mul(ring.saturating_add(Buffer::PAGE) as u64)
     }
 
     /// Takes over a connected stream.
     pub(super) fn new(stream: BareStream, spec: &Spec, limit: SilenceLimit) -> Result<Self> {
         let spins = !spec.mode.sleeps();
-        let exchange = Exchange::of(spec);
+        let exchange = Exchange::from_spec(spec);
         let (size, len) = sizes(exchange, spec);
         let mut source = PlacedMemory::new(len)?;
         for (slot, octets) in source.chunks_mut(size).enumerate() {

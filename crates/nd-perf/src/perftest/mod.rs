@@ -234,7 +234,7 @@ fn exchange(
     control.places(mine)?;
     let measured = data.run(role, remote);
     let measured = measured.map_err(|failure| explain(failure, &mut control, &data))?;
-    let told = finish(
+    let peer_speed = finish(
         &mut control,
         role,
         plan,
@@ -243,7 +243,7 @@ fn exchange(
         measured.as_ref(),
         begun,
     )?;
-    show(plan, measured.as_ref(), told)?;
+    show(plan, measured.as_ref(), peer_speed)?;
     part(role, &data, &control);
     Ok(())
 }
@@ -305,14 +305,14 @@ fn finish(
         return Ok(None);
     }
     let speed = measured.map(|measured| speed(plan, measured.time));
-    let told = control.speeds(speed.unwrap_or_default()).map_err(unlike)?;
+    let peer_speed = control.speeds(speed.unwrap_or_default()).map_err(unlike)?;
     control.places(mine).map_err(unlike)?;
     if role == Role::Client {
         return Ok(None);
     }
     // Checks the figures that the client has sent.
-    plan.check_told(&told, lasted)?;
-    Ok(Some(told))
+    plan.check_speed(&peer_speed, lasted)?;
+    Ok(Some(peer_speed))
 }
 
 /// How long a server waits for the end of a test.
@@ -395,7 +395,7 @@ fn speed(plan: TestPlan, time: Duration) -> Speed {
 }
 
 /// Prints how much was moved and how fast, under perftest's column heads where these mean the same.
-fn show(plan: TestPlan, measured: Option<&Measurement>, told: Option<Speed>) -> Result<()> {
+fn show(plan: TestPlan, measured: Option<&Measurement>, peer_speed: Option<Speed>) -> Result<()> {
     let moved = units::bytes(u64::from(plan.size) * u64::from(plan.count));
     let ways = if matches!(plan.test, Program::SendLat | Program::WriteLat) {
         " each way"
@@ -403,7 +403,9 @@ fn show(plan: TestPlan, measured: Option<&Measurement>, told: Option<Speed>) -> 
         ""
     };
     let latencies = measured.and_then(|measured| measured.latencies.as_ref());
-    let speed = measured.map(|measured| speed(plan, measured.time)).or(told);
+    let speed = measured
+        .map(|measured| speed(plan, measured.time))
+        .or(peer_speed);
     let table = match (latencies, speed) {
         (Some(latencies), _) => Some(latency_table(plan, latencies)),
         (None, Some(speed)) => Some(bandwidth_table(speed)),

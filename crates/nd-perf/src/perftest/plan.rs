@@ -189,10 +189,15 @@ impl TestPlan {
     }
 
     /// Checks that the client's figures are about the test that the server was asked for. For the server the test `lasted` this long.
-    pub(super) fn check_told(&self, told: &Speed, lasted: Duration) -> Result<()> {
+    pub(super) fn check_speed(&self, speed: &Speed, lasted: Duration) -> Result<()> {
         let alike = [
-            ("-n", "messages", u64::from(self.count), told.count),
-            ("-s", "octets in a message", u64::from(self.size), told.size),
+            ("-n", "messages", u64::from(self.count), speed.count),
+            (
+                "-s",
+                "octets in a message",
+                u64::from(self.size),
+                speed.size,
+            ),
         ];
         for (flag, what, ours, theirs) in alike {
             if ours != theirs {
@@ -205,7 +210,7 @@ impl TestPlan {
             }
         }
         // The time by perftest's figures, which use a processor's clock and may be wrong by some per cent.
-        let took = told.count as f64 / (told.rate * 1e6);
+        let took = speed.count as f64 / (speed.rate * 1e6);
         if took.is_finite() && took > 2.0 * lasted.as_secs_f64() {
             return Err(Failure::new(
                 "the other side has measured after it had ended the test, as it does with -b",
@@ -295,24 +300,24 @@ mod tests {
     #[test]
     fn what_was_not_asked_for_is_not_reported() {
         let plan = plan("write_bw -n 1000 -s 4096 host");
-        let told = Speed {
+        let speed = Speed {
             size: 4096,
             count: 1000,
             rate: 0.01, // so it took 0.1 s
             ..Speed::default()
         };
         let lasted = Duration::from_millis(120);
-        assert!(plan.check_told(&told, lasted).is_ok());
+        assert!(plan.check_speed(&speed, lasted).is_ok());
         // A clock that is wrong by a quarter.
-        assert!(plan.check_told(&told, lasted.mul_f64(0.7)).is_ok());
+        assert!(plan.check_speed(&speed, lasted.mul_f64(0.7)).is_ok());
         // A figure without meaning.
-        let silent = Speed { rate: 0.0, ..told };
-        assert!(plan.check_told(&silent, lasted).is_ok());
-        for (told, lasted, named) in [
+        let silent = Speed { rate: 0.0, ..speed };
+        assert!(plan.check_speed(&silent, lasted).is_ok());
+        for (speed, lasted, named) in [
             (
                 Speed {
                     count: 2000,
-                    ..told
+                    ..speed
                 },
                 lasted,
                 "2000 messages, and -n says 1000",
@@ -320,14 +325,17 @@ mod tests {
             (
                 Speed {
                     size: 1 << 23,
-                    ..told
+                    ..speed
                 },
                 lasted,
                 "8388608 octets in a message, and -s says 4096",
             ),
-            (told, Duration::from_millis(1), "-b"),
+            (speed, Duration::from_millis(1), "-b"),
         ] {
-            let text = plan.check_told(&told, lasted).expect_err(named).to_string();
+            let text = plan
+                .check_speed(&speed, lasted)
+                .expect_err(named)
+                .to_string();
             assert!(text.contains(named), "{text}");
         }
     }

@@ -76,11 +76,11 @@ impl Receiving {
         let directory = tempfile::tempdir().expect("directory");
         let path: PathBuf = directory.path().join("out");
         let sink = Sink::new(&path).expect("writable");
-        let (tell, told) = crossbeam_channel::unbounded();
+        let (sender, receiver) = crossbeam_channel::unbounded();
         let thread = thread::spawn(move || {
             recv::receive(&setup(), &[loopback()], sink, max_size, "out", |news| {
                 if let News::Listening(address) = news {
-                    tell.send(address).expect("the test listens");
+                    sender.send(address).expect("the test listens");
                 }
                 Ok(())
             })
@@ -88,7 +88,7 @@ impl Receiving {
         });
         Self {
             directory,
-            address: told.recv().expect("listening"),
+            address: receiver.recv().expect("listening"),
             thread,
         }
     }

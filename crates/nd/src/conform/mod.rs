@@ -61,7 +61,7 @@ fn check(args: &Conform) -> Result<bool> {
         let what = format!("cannot check {}: {why}", target.name());
         Failure::new(what, refusal.unwrap_or(usual))
     })?;
-    let told = shown.end((args.format, file), &found);
+    let written = shown.end((args.format, file), &found);
     interrupt.end_if_came();
     if found.is_empty() && found.ended_early().is_none() {
         return Err(Failure::new(
@@ -69,7 +69,7 @@ fn check(args: &Conform) -> Result<bool> {
             "give the run what the report says that it lacks, or choose other checks",
         ));
     }
-    match told {
+    match written {
         Ok(()) => Ok(found.succeeded()),
         Err(failure) if failure.is_unread() => Err(failure),
         // Much was checked, so the exit status is that of a failure.

@@ -22,7 +22,7 @@ pub(super) fn run(args: &DemoServerArgs) -> Result<()> {
     if let Err(failure) = &played {
         ServerOutput.give_up(failure)?;
     }
-    played.map_err(Failure::told)
+    played.map_err(Failure::already_reported)
 }
 
 fn play(args: &DemoServerArgs) -> Result<()> {

@@ -42,7 +42,7 @@ const COUNTERS: [&str; 17] = [
 pub(super) struct Entries(pub(super) Vec<(String, Entry)>);
 
 impl Entries {
-    pub(super) fn of(devices: &[impl AsRef<Device>]) -> Self {
+    pub(super) fn for_devices(devices: &[impl AsRef<Device>]) -> Self {
         let mut entries = Self::default();
         entries.file("sys/class/infiniband_verbs/abi_version", "6");
         entries.link("dev/infiniband/rdma_cm", "/dev/null");

@@ -64,7 +64,7 @@ impl<F: Seek> Seek for Watched<'_, F> {
 trait Search {
     type Found;
 
-    fn of<Elf, F>(&self, file: &Parts<'_, F>) -> object::Result<Self::Found>
+    fn search<Elf, F>(&self, file: &Parts<'_, F>) -> object::Result<Self::Found>
     where
         Elf: FileHeader<Endian = Endianness>,
         F: Read + Seek;
@@ -77,8 +77,8 @@ fn look<S: Search>(file: &mut (impl Read + Seek), search: &S) -> io::Result<Opti
         is_too_long: Cell::new(false),
     };
     let found = match FileKind::parse(&parts) {
-        Ok(FileKind::Elf32) => search.of::<FileHeader32<Endianness>, _>(&parts).ok(),
-        Ok(FileKind::Elf64) => search.of::<FileHeader64<Endianness>, _>(&parts).ok(),
+        Ok(FileKind::Elf32) => search.search::<FileHeader32<Endianness>, _>(&parts).ok(),
+        Ok(FileKind::Elf64) => search.search::<FileHeader64<Endianness>, _>(&parts).ok(),
         _ => None,
     };
     if parts.is_too_long.get() {
@@ -100,7 +100,7 @@ struct Section<'n>(&'n str);
 impl Search for Section<'_> {
     type Found = Option<Vec<u8>>;
 
-    fn of<Elf, F>(&self, file: &Parts<'_, F>) -> object::Result<Self::Found>
+    fn search<Elf, F>(&self, file: &Parts<'_, F>) -> object::Result<Self::Found>
     where
         Elf: FileHeader<Endian = Endianness>,
         F: Read + Seek,
@@ -124,7 +124,7 @@ struct Needed;
 impl Search for Needed {
     type Found = Vec<Vec<u8>>;
 
-    fn of<Elf, F>(&self, file: &Parts<'_, F>) -> object::Result<Self::Found>
+    fn search<Elf, F>(&self, file: &Parts<'_, F>) -> object::Result<Self::Found>
     where
         Elf: FileHeader<Endian = Endianness>,
         F: Read + Seek,

@@ -54,7 +54,8 @@ pub(super) fn check(path: &Path) -> Result<(), Failure> {
             Linkage::Script(script) => at = run_by(&script),
             Linkage::Unknown => return Ok(()),
             linkage => {
-                return refusal(&file, &linkage).map_or(Ok(()), |why| Err(why.of(path, &at)));
+                return refusal(&file, &linkage)
+                    .map_or(Ok(()), |why| Err(why.for_program(path, &at)));
             }
         }
     }
@@ -95,7 +96,7 @@ impl Refusal {
     }
 
     /// For the program of a user, which may be a script for another one.
-    fn of(self, path: &Path, runs: &Path) -> Failure {
+    fn for_program(self, path: &Path, runs: &Path) -> Failure {
         let (shown, what) = (path.display(), self.what);
         let text = match path == runs {
             true => format!("{shown} {what}"),

@@ -22,7 +22,7 @@ const LONGEST_ROOT: usize = 1024;
 
 /// Makes the tree of these devices in the private folder, unless it is there. Returns its root.
 pub(super) fn make(devices: &[impl AsRef<Device>], private: &Path) -> Result<PathBuf, Failure> {
-    in_folder(private, &Entries::of(devices))
+    in_folder(private, &Entries::for_devices(devices))
 }
 
 fn in_folder(folder: &Path, entries: &Entries) -> Result<PathBuf, Failure> {
@@ -37,7 +37,7 @@ fn in_folder(folder: &Path, entries: &Entries) -> Result<PathBuf, Failure> {
             "name a folder with a shorter path with TMPDIR",
         ));
     }
-    let plan = Plan::of(entries);
+    let plan = Plan::new(entries);
     if !plan.is_whole(&root) {
         mend(&folder, &root, &plan).map_err(|error| {
             Failure::new(
@@ -83,7 +83,7 @@ enum Planned<'a> {
 }
 
 impl<'a> Plan<'a> {
-    fn of(entries: &'a Entries) -> Self {
+    fn new(entries: &'a Entries) -> Self {
         let mut all = BTreeMap::new();
         for (path, entry) in &entries.0 {
             let path = Path::new(path);
@@ -300,7 +300,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(in_folder(folder.path(), &entries()).unwrap(), root);
-        assert!(Plan::of(&entries()).is_whole(&root));
+        assert!(Plan::new(&entries()).is_whole(&root));
         assert_eq!(count(folder.path()), 2);
     }
 
@@ -319,7 +319,7 @@ mod tests {
         fs::create_dir(root.join("sys/a/b")).unwrap();
         fs::write(root.join("sys/a/b/x"), "").unwrap();
         assert_eq!(in_folder(folder.path(), &entries()).unwrap(), root);
-        assert!(Plan::of(&entries()).is_whole(&root));
+        assert!(Plan::new(&entries()).is_whole(&root));
         // What was right is the same file: a program that has it open goes on.
         assert_eq!(fs::metadata(root.join("sys/a/c")).unwrap().ino(), kept);
         assert!(Path::new("/etc/passwd").exists());
@@ -331,9 +331,9 @@ mod tests {
         let root = in_folder(folder.path(), &entries()).unwrap();
         for (path, mode) in [("sys/a/b", 0o644), ("sys/a", 0o755), ("", 0o700)] {
             set_mode(&root.join(path), mode).unwrap();
-            assert!(!Plan::of(&entries()).is_whole(&root), "{path}");
+            assert!(!Plan::new(&entries()).is_whole(&root), "{path}");
             in_folder(folder.path(), &entries()).unwrap();
-            assert!(Plan::of(&entries()).is_whole(&root), "{path}");
+            assert!(Plan::new(&entries()).is_whole(&root), "{path}");
         }
     }
 

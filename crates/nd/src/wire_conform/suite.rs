@@ -203,12 +203,12 @@ fn over_udp(args: &Suite, wants: Wants) -> Result<Opened> {
     }
     let insecure = args.insecure;
     let untrusted = Untrusted::default();
-    let told = Arc::clone(&untrusted);
+    let kept = Arc::clone(&untrusted);
     let trusts = move |certificate: &[u8]| {
         let shown = fingerprint_of(certificate);
         let trusted = insecure || pins.contains(&shown);
-        if !trusted && let Ok(mut told) = told.lock() {
-            *told = Some(shown);
+        if !trusted && let Ok(mut kept) = kept.lock() {
+            *kept = Some(shown);
         }
         trusted
     };

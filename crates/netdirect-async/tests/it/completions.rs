@@ -38,7 +38,7 @@ fn a_poll_moves_the_clock_of_a_simulation_by_no_more_than_100_us() {
         };
         let (here, there) = sides(network);
         let _connections = connected(network, &here, &there);
-        let mut results = CompletionStream::of(&there.cq);
+        let mut results = CompletionStream::new(&there.cq);
         let mut next = pin!(results.next());
         for _ in 0..100 {
             let before = simulation.time();
@@ -60,7 +60,7 @@ fn cq_036_every_result_comes_once_and_in_order() {
         let (here, there) = sides(network);
         let (_client, _server) = connected(network, &here, &there);
         let receiving = async {
-            let mut results = CompletionStream::of(&there.cq);
+            let mut results = CompletionStream::new(&there.cq);
             let mut seen = Vec::new();
             for context in 0..40 {
                 there.qp.receive(context, &[]).unwrap();
@@ -71,7 +71,7 @@ fn cq_036_every_result_comes_once_and_in_order() {
                 }
             }
             // The rest in batches, by another stream.
-            let mut results = CompletionStream::of(&there.cq);
+            let mut results = CompletionStream::new(&there.cq);
             let mut batch = [CompletionResult::default(); 4];
             while seen.len() < 40 {
                 let count = results.get(&mut batch).await.unwrap();
@@ -80,7 +80,7 @@ fn cq_036_every_result_comes_once_and_in_order() {
             seen
         };
         let sending = async {
-            let mut results = CompletionStream::of(&here.cq);
+            let mut results = CompletionStream::new(&here.cq);
             for context in 0..40 {
                 here.qp.send(context, &[], OpFlags::empty()).unwrap();
                 let result = results.next().await.unwrap().unwrap();
@@ -103,7 +103,7 @@ fn a_future_or_stream_that_is_dropped_after_any_number_of_polls_loses_no_result(
             let (_client, _server) = connected(network, &here, &there);
             there.qp.receive(1, &[]).unwrap();
             let work = async {
-                let mut results = CompletionStream::of(&there.cq);
+                let mut results = CompletionStream::new(&there.cq);
                 let dropped = polled(polls, results.next());
                 let (first, ()) = join(dropped, async {
                     here.qp.send(2, &[], OpFlags::empty()).unwrap();
@@ -112,7 +112,7 @@ fn a_future_or_stream_that_is_dropped_after_any_number_of_polls_loses_no_result(
                 let result = match first {
                     Some(result) => result,
                     None if polls % 2 == 0 => results.next().await,
-                    None => CompletionStream::of(&there.cq).next().await,
+                    None => CompletionStream::new(&there.cq).next().await,
                 };
                 assert_eq!(result.unwrap().unwrap().request_context, 1);
             };
@@ -129,11 +129,11 @@ fn cq_031_a_notify_that_a_dropped_stream_has_left_in_flight_keeps_no_result_from
         let (_client, _server) = connected(network, &here, &there);
         for context in 0..20 {
             there.qp.receive(context, &[]).unwrap();
-            let mut left = CompletionStream::of(&there.cq);
+            let mut left = CompletionStream::new(&there.cq);
             assert!(poll(pin!(left.next())).is_pending());
             drop(left);
             here.qp.send(context, &[], OpFlags::empty()).unwrap();
-            let result = block_on(CompletionStream::of(&there.cq).next());
+            let result = block_on(CompletionStream::new(&there.cq).next());
             assert_eq!(result.unwrap().unwrap().request_context, context);
         }
     });
@@ -148,7 +148,7 @@ fn cq_022_a_queue_that_breaks_down_returns_what_it_holds_then_an_error_then_the_
                 side.qp.receive(context, &[]).unwrap();
             }
             side.qp.flush().unwrap();
-            let mut results = CompletionStream::of(&side.cq);
+            let mut results = CompletionStream::new(&side.cq);
             let mut next = || block_on(results.next());
             assert_eq!(next().unwrap().unwrap().request_context, 0);
             let queue = side.cq.clone();
@@ -170,7 +170,7 @@ fn ovl_010_results_that_come_after_the_removal_of_the_device_can_be_had() {
     everywhere(|network| {
         let side = Side::new(&network.open(1));
         side.qp.receive(7, &[]).unwrap();
-        let mut results = CompletionStream::of(&side.cq);
+        let mut results = CompletionStream::new(&side.cq);
         assert!(poll(pin!(results.next())).is_pending());
         inject(&side.adapter, Fault::RemoveDevice);
         let mut seen = Vec::new();
@@ -203,7 +203,7 @@ fn cq_024_a_notify_that_fails_for_now_is_an_error_and_the_stream_goes_on() {
             status: Status::INSUFFICIENT_RESOURCES,
         };
         inject(&there.adapter, fault);
-        let mut results = CompletionStream::of(&there.cq);
+        let mut results = CompletionStream::new(&there.cq);
         let error = block_on(results.next()).unwrap().unwrap_err();
         assert_eq!(error.status(), Status::INSUFFICIENT_RESOURCES);
         let mut next = Box::pin(results.next());
@@ -296,7 +296,7 @@ impl Program {
                     }
                 }
             }
-            Step::Renew => self.results = CompletionStream::of(&self.cq),
+            Step::Renew => self.results = CompletionStream::new(&self.cq),
             Step::Idle => {
                 network.step();
             }
@@ -321,7 +321,7 @@ proptest! {
         let (here, there) = sides(&network);
         let _connections = connected(&network, &here, &there);
         let mut program = Program {
-            results: CompletionStream::of(&there.cq),
+            results: CompletionStream::new(&there.cq),
             cq: there.cq.clone(),
             receiver: there.qp.clone(),
             sender: here.qp.clone(),

@@ -14,7 +14,7 @@ fn limits(inbound: u32, outbound: u32) -> ReadLimits {
 
 /// The next result of a side.
 async fn result(side: &Side) -> CompletionResult {
-    let next = CompletionStream::of(&side.cq).next().await;
+    let next = CompletionStream::new(&side.cq).next().await;
     next.expect("the queue works").unwrap()
 }
 
@@ -61,9 +61,9 @@ fn conn_028_one_call_connects_and_both_sides_may_send() {
                 let expected = (context, Status::SUCCESS);
                 assert_eq!((received.request_context, received.status), expected);
             }
-            let (ended, told) = join(client.disconnect(), server.disconnected()).await;
+            let (ended, notified) = join(client.disconnect(), server.disconnected()).await;
             ended.unwrap();
-            told.unwrap();
+            notified.unwrap();
             // A task that asks later does not wait.
             server.disconnected().await.unwrap();
             client.disconnected().await.unwrap();
@@ -292,8 +292,8 @@ fn conn_107_waiting_for_the_end_leaves_one_request_behind_at_most() {
         client.connector().cancel_overlapped_requests().unwrap();
         let status = block_on(cancelled).unwrap_err().status();
         assert_eq!(status, Status::CANCELED);
-        let (told, ended) = block_on(join(client.disconnected(), server.disconnect()));
-        assert_eq!((told, ended), (Ok(()), Ok(())));
+        let (notified, ended) = block_on(join(client.disconnected(), server.disconnect()));
+        assert_eq!((notified, ended), (Ok(()), Ok(())));
     });
 }
 

@@ -237,7 +237,7 @@ fn endpoints_share_a_queue_of_requests_and_receives() {
             let connections = block_on(join(connected, accepted));
             clients.push((ours, server, memory(&here, 16), connections));
         }
-        let mut messages = CompletionStream::of(&received);
+        let mut messages = CompletionStream::new(&received);
         for (context, (ours, server, memory, _)) in (0..).zip(&clients) {
             memory.write(0, &[b'a' + u8::try_from(context).unwrap(); 4]);
             let answer = ours.receive([memory.part(8..)]);

@@ -36,7 +36,7 @@ impl Pair {
     fn over_tcp() -> Self {
         let open = || softnd::open("softnd+tcp://127.0.0.1", Options::default()).unwrap();
         let [client, server] = [(); 2].map(|()| AsyncAdapter::new(&open()).unwrap());
-        Self::of(client, server)
+        Self::between(client, server)
     }
 
     fn simulated(seed: u64) -> Self {
@@ -52,13 +52,13 @@ impl Pair {
     fn in_network(network: &Simulation, options_of_client: Options) -> Self {
         let client = network.open([10, 0, 0, 1], options_of_client).unwrap();
         let server = network.open([10, 0, 0, 2], Options::default()).unwrap();
-        Self::of(
+        Self::between(
             AsyncAdapter::new(&client).unwrap(),
             AsyncAdapter::new(&server).unwrap(),
         )
     }
 
-    fn of(client: AsyncAdapter, server: AsyncAdapter) -> Self {
+    fn between(client: AsyncAdapter, server: AsyncAdapter) -> Self {
         let address = server.adapter().query_address_list().unwrap()[0];
         let listener = server.listen(address, ListenerOptions::default()).unwrap();
         Self {

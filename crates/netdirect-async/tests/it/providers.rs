@@ -439,7 +439,7 @@ fn cq_031_a_result_that_comes_between_any_two_calls_is_seen() {
             stale: Mutex::new(Some(overlapped.begin(&file).unwrap())),
         });
         let cq: Arc<dyn CompletionQueue> = queue.clone();
-        let mut results = CompletionStream::of(&cq);
+        let mut results = CompletionStream::new(&cq);
         let mut next = pin!(results.next());
         let mut polls = 0;
         let result = loop {

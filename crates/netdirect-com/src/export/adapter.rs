@@ -112,7 +112,7 @@ impl AdapterObject {
     fn get_counters(&self, text: Out<c_char>, size: Out<u32>) -> Result<()> {
         let extensions = self.0.adapter.extensions();
         let counters = extensions.map(netdirect::AdapterExtensions::counters);
-        Room::of(&text, size).fill(counters.unwrap_or_default().to_string().as_bytes())
+        Room::new(&text, size).fill(counters.unwrap_or_default().to_string().as_bytes())
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "arguments of a method")]
@@ -129,7 +129,7 @@ impl AdapterObject {
     }
 
     fn query(&self, info: Out<AdapterInfo>, size: Out<u32>) -> Result<()> {
-        let room = Room::of(&info, size);
+        let room = Room::new(&info, size);
         // ADPT-014: the client writes the version that it was compiled for into the buffer.
         let version = match room.given()? {
             Some(octets) => u32::from_ne_bytes(octets),
@@ -173,7 +173,7 @@ impl AdapterObject {
     fn query_address_list(&self, list: Out<SocketAddressList>, size: Out<u32>) -> Result<()> {
         let addresses = self.0.adapter.query_address_list()?.into_iter();
         let addresses: Vec<_> = addresses.map(without_port).collect();
-        Room::of(&list, size).fill_list(&addresses)
+        Room::new(&list, size).fill_list(&addresses)
     }
 
     fn create_completion_queue(
@@ -187,7 +187,7 @@ impl AdapterObject {
     ) -> Result<()> {
         queue.object(6, || {
             let iid = check(&iid, &[IID_ND2_COMPLETION_QUEUE, IID_ND2_OVERLAPPED])?;
-            let file = File::of(file)?;
+            let file = File::from_handle(file)?;
             let made = self.0.adapter.create_completion_queue(
                 file.file(),
                 depth,
@@ -200,7 +200,7 @@ impl AdapterObject {
     fn create_memory_region(&self, iid: In<Guid>, file: Handle, region: Out<This>) -> Result<()> {
         region.object(3, || {
             let iid = check(&iid, &[IID_ND2_MEMORY_REGION, IID_ND2_OVERLAPPED])?;
-            let file = File::of(file)?;
+            let file = File::from_handle(file)?;
             let made = self.0.adapter.create_memory_region(file.file())?;
             RegionObject::create(made, file, self.0.clone(), iid)
         })
@@ -227,7 +227,7 @@ impl AdapterObject {
     ) -> Result<()> {
         queue.object(8, || {
             let iid = check(&iid, &[IID_ND2_SHARED_RECEIVE_QUEUE, IID_ND2_OVERLAPPED])?;
-            let file = File::of(file)?;
+            let file = File::from_handle(file)?;
             let options = SharedReceiveQueueOptions::default()
                 .queue_depth(depth)
                 .max_request_sge(max_request_sge)
@@ -311,7 +311,7 @@ impl AdapterObject {
     fn create_connector(&self, iid: In<Guid>, file: Handle, connector: Out<This>) -> Result<()> {
         connector.object(3, || {
             let iid = check(&iid, &[IID_ND2_CONNECTOR, IID_ND2_OVERLAPPED])?;
-            let file = File::of(file)?;
+            let file = File::from_handle(file)?;
             let made = self.0.adapter.create_connector(file.file())?;
             ConnectorObject::create(made, file, self.0.clone(), iid)
         })
@@ -320,7 +320,7 @@ impl AdapterObject {
     fn create_listener(&self, iid: In<Guid>, file: Handle, listener: Out<This>) -> Result<()> {
         listener.object(3, || {
             let iid = check(&iid, &[IID_ND2_LISTENER, IID_ND2_OVERLAPPED])?;
-            let file = File::of(file)?;
+            let file = File::from_handle(file)?;
             let made = self.0.adapter.create_listener(file.file())?;
             ListenerObject::create(made, file, self.0.clone(), iid)
         })

@@ -110,15 +110,15 @@ impl ConnectorObject {
     }
 
     fn get_private_data(&self, data: Out<c_void>, size: Out<u32>) -> Result<()> {
-        Room::of(&data, size).fill_partly(&self.object.get_private_data()?)
+        Room::new(&data, size).fill_partly(&self.object.get_private_data()?)
     }
 
     fn get_local_address(&self, address: Out<c_void>, size: Out<u32>) -> Result<()> {
-        Room::of(&address, size).fill_address(self.object.get_local_address()?)
+        Room::new(&address, size).fill_address(self.object.get_local_address()?)
     }
 
     fn get_peer_address(&self, address: Out<c_void>, size: Out<u32>) -> Result<()> {
-        Room::of(&address, size).fill_address(self.object.get_peer_address()?)
+        Room::new(&address, size).fill_address(self.object.get_peer_address()?)
     }
 
     fn notify_disconnect(&self, overlapped: ClientOverlapped) -> Result<Started> {
@@ -176,7 +176,7 @@ impl ListenerObject {
     }
 
     fn get_local_address(&self, address: Out<c_void>, size: Out<u32>) -> Result<()> {
-        Room::of(&address, size).fill_address(self.object.get_local_address()?)
+        Room::new(&address, size).fill_address(self.object.get_local_address()?)
     }
 
     fn withdraw(&self, connector: Interface) -> Result<()> {

@@ -70,7 +70,7 @@ impl File {
     /// # Errors
     ///
     /// [`INVALID_HANDLE`](Status::INVALID_HANDLE): null, an object of another kind, or a file of another library (ADPT-086).
-    pub(super) fn of(handle: Handle) -> Result<Arc<Self>> {
+    pub(super) fn from_handle(handle: Handle) -> Result<Arc<Self>> {
         let wrong = |what| Error::new(Status::INVALID_HANDLE, what);
         let object = handle.cast::<*const FileTable>();
         if !context::may_be_object(object) {

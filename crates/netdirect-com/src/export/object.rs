@@ -110,7 +110,7 @@ impl<C: Class> Object<C> {
     /// # Safety
     ///
     /// `this` was made by [`create`](Self::create) of the same class, and the client has a reference as long as the result lives.
-    pub(super) unsafe fn of<'a>(this: This) -> &'a C {
+    pub(super) unsafe fn class_behind<'a>(this: This) -> &'a C {
         // SAFETY: the contract of this function; objects are shared only.
         let object = unsafe { &*this.cast::<Self>() };
         &object.class
@@ -120,7 +120,7 @@ impl<C: Class> Object<C> {
     ///
     /// # Safety
     ///
-    /// As [`of`](Self::of).
+    /// As [`class_behind`](Self::class_behind).
     pub(super) unsafe fn is_of_parent(this: This) -> bool {
         // SAFETY: the contract of this function; objects are shared only.
         let object = unsafe { &*this.cast::<Self>() };
@@ -192,7 +192,7 @@ unsafe extern "system" fn query_interface<C: Class>(
     let is_known =
         iid == IID_IUNKNOWN || C::INTERFACES.contains(&iid) || iid == private_interface();
     // SAFETY: the client calls the function in the table of an object of this class.
-    let is_more = C::MORE == Some(iid) && unsafe { Object::<C>::of(this) }.has_more();
+    let is_more = C::MORE == Some(iid) && unsafe { Object::<C>::class_behind(this) }.has_more();
     let answer = match (is_known, is_more) {
         (true, _) => this,
         (_, true) => this.wrapping_byte_add(offset_of!(Object<C>, more)),
@@ -248,7 +248,7 @@ impl<C: Class> Argument<C> {
     /// The object behind the pointer.
     pub(super) fn get(&self) -> &C {
         // SAFETY: `Interface::of_class` has seen that it is an object of this class, and this value has a reference.
-        unsafe { Object::<C>::of(self.object) }
+        unsafe { Object::<C>::class_behind(self.object) }
     }
 }
 
@@ -320,7 +320,7 @@ impl Passed for Interface {
 ///
 /// # Safety
 ///
-/// As [`Object::of`].
+/// As [`Object::class_behind`].
 pub(super) unsafe fn call<C: Class, A: Answer>(this: This, method: impl FnOnce(&C) -> A) -> A::C {
     // SAFETY: the contract of this function.
     if unsafe { Object::<C>::is_of_parent(this) } {
@@ -328,7 +328,7 @@ pub(super) unsafe fn call<C: Class, A: Answer>(this: This, method: impl FnOnce(&
         return A::of_parent();
     }
     // SAFETY: the contract of this function.
-    let object = unsafe { Object::<C>::of(this) };
+    let object = unsafe { Object::<C>::class_behind(this) };
     guarded(object.adapter(), || method(object))
 }
 

@@ -325,7 +325,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    pub(super) fn of<T>(start: &Out<T>, size: Out<u32>) -> Self {
+    pub(super) fn new<T>(start: &Out<T>, size: Out<u32>) -> Self {
         Self {
             start: start.0.cast(),
             size,
@@ -396,7 +396,7 @@ impl Room {
 
     /// Leaves an address.
     pub(super) fn fill_address(&self, address: SocketAddr) -> Result<()> {
-        let (octets, len) = sockaddr::of(address);
+        let (octets, len) = sockaddr::from_address(address);
         self.fill(&octets[..len])
     }
 

@@ -88,7 +88,7 @@ impl ProviderObject {
     fn query_address_list(&self, list: Out<SocketAddressList>, size: Out<u32>) -> Result<()> {
         let addresses = self.provider().query_address_list()?.into_iter();
         let addresses: Vec<_> = addresses.map(without_port).collect();
-        Room::of(&list, size).fill_list(&addresses)
+        Room::new(&list, size).fill_list(&addresses)
     }
 
     fn resolve_address(&self, address: Octets, size: u32, adapter_id: Out<u64>) -> Result<()> {

@@ -105,29 +105,29 @@ impl CompletionQueueObject {
     #[inline]
     fn take(&self, count: u32, tell: impl Fn(usize, &netdirect::CompletionResult)) -> u32 {
         let mut taken = [netdirect::CompletionResult::default(); RESULTS];
-        let mut told = 0;
-        while told < count as usize {
-            let room = RESULTS.min(count as usize - told);
+        let mut delivered = 0;
+        while delivered < count as usize {
+            let room = RESULTS.min(count as usize - delivered);
             let taken = &mut taken[..room];
-            let number = if told == 0 {
+            let number = if delivered == 0 {
                 self.object.get_results(taken)
             } else {
                 self.object.take_results(taken)
             };
             for result in &taken[..number] {
-                tell(told, result);
-                told += 1;
+                tell(delivered, result);
+                delivered += 1;
             }
             if number < room {
                 break;
             }
         }
-        if told == 0 && !self.requests.is_idle() {
+        if delivered == 0 && !self.requests.is_idle() {
             // The client has requested a notification, and is about to sleep in code outside this library: from here on a thread of the
             // provider does the work.
             self.requests.file().file().hand_over();
         }
-        u32::try_from(told).unwrap_or(u32::MAX)
+        u32::try_from(delivered).unwrap_or(u32::MAX)
     }
 }
 
@@ -141,11 +141,11 @@ fn result_of(result: &netdirect::CompletionResult) -> CompletionResult {
     }
 }
 
-fn tell_affinity(is: Affinity, group: &Out<u16>, affinity: &Out<usize>) -> Result<()> {
-    group.required(1)?.set(is.group);
+fn tell_affinity(found: Affinity, group: &Out<u16>, affinity: &Out<usize>) -> Result<()> {
+    group.required(1)?.set(found.group);
     affinity
         .required(2)?
-        .set(usize::try_from(is.mask).unwrap_or(usize::MAX));
+        .set(usize::try_from(found.mask).unwrap_or(usize::MAX));
     Ok(())
 }
 

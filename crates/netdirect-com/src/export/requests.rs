@@ -30,7 +30,7 @@ struct Request {
     client: ClientOverlapped,
     event: Option<EventRef>,
     goes_to_port: bool,
-    of: Arc<Requests>,
+    requests: Arc<Requests>,
     /// [`Status::PENDING`] until the client's status is written.
     ended: Mutex<Status>,
     has_ended: Condvar,
@@ -89,7 +89,7 @@ impl Requests {
             client,
             event,
             goes_to_port,
-            of: Arc::clone(self),
+            requests: Arc::clone(self),
             ended: Mutex::new(Status::PENDING),
             has_ended: Condvar::new(),
         });
@@ -190,10 +190,10 @@ impl Request {
         }
         drop(all);
         self.has_ended.notify_all();
-        self.of.file.ended();
+        self.requests.file.ended();
         if notify {
             if self.goes_to_port {
-                self.of.file.post(Packet {
+                self.requests.file.post(Packet {
                     key: 0,
                     overlapped: self.client.pointer(),
                     internal: status.bits() as usize,
@@ -204,10 +204,10 @@ impl Request {
                 event.set();
             }
         }
-        let mut under_way = self.of.under_way.lock();
+        let mut under_way = self.requests.under_way.lock();
         *under_way -= 1;
         if *under_way == 0 {
-            self.of.none.notify_all();
+            self.requests.none.notify_all();
         }
         drop(under_way);
         drop(taken);
@@ -268,7 +268,7 @@ pub(super) fn overlapped_result(client: ClientOverlapped, wait: bool) -> Status 
         let status = request.status();
         if status == Status::PENDING {
             // The poll took the connection's work over, and the client may now sleep in code outside this library.
-            request.of.file.file().hand_over();
+            request.requests.file.file().hand_over();
         }
         status
     }

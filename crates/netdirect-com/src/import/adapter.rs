@@ -17,7 +17,7 @@ use super::extensions::OfAdapter;
 use super::file::ImportedFile;
 use super::memory::{ImportedRegion, ImportedWindow};
 use super::overlapping::Overlapping;
-use super::pointer::{Pointer, call, check, create, of};
+use super::pointer::{Pointer, argument, call, check, create};
 use super::queues::{ImportedCompletionQueue, ImportedQueuePair, ImportedSharedReceiveQueue};
 use super::requests::ImportedRequests;
 use crate::abi::{
@@ -115,7 +115,7 @@ impl Adapter for ImportedAdapter {
         depth: u32,
         affinity: Affinity,
     ) -> Result<Arc<dyn CompletionQueue>> {
-        let handle = ImportedFile::of(file)?.handle();
+        let handle = ImportedFile::from_argument(file)?.handle();
         let (group, mask) = (affinity.group, mask(affinity));
         let iid = IID_ND2_COMPLETION_QUEUE;
         let made = create!(
@@ -130,7 +130,7 @@ impl Adapter for ImportedAdapter {
         &self,
         file: &Arc<dyn OverlappedFile>,
     ) -> Result<Arc<dyn MemoryRegion>> {
-        let handle = ImportedFile::of(file)?.handle();
+        let handle = ImportedFile::from_argument(file)?.handle();
         let made = create!(
             &self.object,
             create_memory_region(IID_ND2_MEMORY_REGION, handle)
@@ -149,7 +149,7 @@ impl Adapter for ImportedAdapter {
         file: &Arc<dyn OverlappedFile>,
         options: SharedReceiveQueueOptions,
     ) -> Result<Arc<dyn SharedReceiveQueue>> {
-        let handle = ImportedFile::of(file)?.handle();
+        let handle = ImportedFile::from_argument(file)?.handle();
         let iid = IID_ND2_SHARED_RECEIVE_QUEUE;
         let made = create!(
             &self.object,
@@ -173,8 +173,8 @@ impl Adapter for ImportedAdapter {
         initiator_cq: &Arc<dyn CompletionQueue>,
         options: QueuePairOptions,
     ) -> Result<Arc<dyn QueuePair>> {
-        let receive = of::<ImportedCompletionQueue>(&**receive_cq, 2)?.this();
-        let initiator = of::<ImportedCompletionQueue>(&**initiator_cq, 3)?.this();
+        let receive = argument::<ImportedCompletionQueue>(&**receive_cq, 2)?.this();
+        let initiator = argument::<ImportedCompletionQueue>(&**initiator_cq, 3)?.this();
         let made = create!(
             &self.object,
             create_queue_pair(
@@ -199,9 +199,9 @@ impl Adapter for ImportedAdapter {
         srq: &Arc<dyn SharedReceiveQueue>,
         options: QueuePairOptions,
     ) -> Result<Arc<dyn QueuePair>> {
-        let receive = of::<ImportedCompletionQueue>(&**receive_cq, 2)?.this();
-        let initiator = of::<ImportedCompletionQueue>(&**initiator_cq, 3)?.this();
-        let srq = of::<ImportedSharedReceiveQueue>(&**srq, 4)?.this();
+        let receive = argument::<ImportedCompletionQueue>(&**receive_cq, 2)?.this();
+        let initiator = argument::<ImportedCompletionQueue>(&**initiator_cq, 3)?.this();
+        let srq = argument::<ImportedSharedReceiveQueue>(&**srq, 4)?.this();
         let made = create!(
             &self.object,
             create_queue_pair_with_srq(
@@ -219,14 +219,14 @@ impl Adapter for ImportedAdapter {
     }
 
     fn create_connector(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Connector>> {
-        let handle = ImportedFile::of(file)?.handle();
+        let handle = ImportedFile::from_argument(file)?.handle();
         let made = create!(&self.object, create_connector(IID_ND2_CONNECTOR, handle));
         let object = Overlapping::new(made?, file)?;
         Ok(Arc::new(ImportedConnector::new(object)))
     }
 
     fn create_listener(&self, file: &Arc<dyn OverlappedFile>) -> Result<Arc<dyn Listener>> {
-        let handle = ImportedFile::of(file)?.handle();
+        let handle = ImportedFile::from_argument(file)?.handle();
         let made = create!(&self.object, create_listener(IID_ND2_LISTENER, handle));
         let object = Overlapping::new(made?, file)?;
         Ok(Arc::new(ImportedListener::new(object)))

@@ -11,7 +11,7 @@ use netdirect::{
 
 use super::addresses;
 use super::overlapping::Overlapping;
-use super::pointer::{Pointer, call, check, of};
+use super::pointer::{Pointer, argument, call, check};
 use super::queues::ImportedQueuePair;
 use crate::abi::{
     ConnectorTable, IID_LISTENER_EXTENSION, ListenerExtensionTable, ListenerTable, This,
@@ -56,7 +56,7 @@ impl Connector for ImportedConnector {
         private_data: &[u8],
         overlapped: &Overlapped,
     ) -> Result<Started> {
-        let qp = of::<ImportedQueuePair>(&**qp, 1)?.this();
+        let qp = argument::<ImportedQueuePair>(&**qp, 1)?.this();
         let (octets, len) = addresses::sockaddr(destination);
         let (data, data_len) = (private_data.as_ptr().cast(), length(private_data));
         self.0.submit(overlapped, None, |connector, pointer| {
@@ -90,7 +90,7 @@ impl Connector for ImportedConnector {
         private_data: &[u8],
         overlapped: &Overlapped,
     ) -> Result<Started> {
-        let qp = of::<ImportedQueuePair>(&**qp, 1)?.this();
+        let qp = argument::<ImportedQueuePair>(&**qp, 1)?.this();
         let (data, len) = (private_data.as_ptr().cast(), length(private_data));
         let (inbound, outbound) = (inbound_read_limit, outbound_read_limit);
         self.0.submit(overlapped, None, |connector, pointer| {
@@ -195,7 +195,7 @@ impl Listener for ImportedListener {
         connector: &Arc<dyn Connector>,
         overlapped: &Overlapped,
     ) -> Result<Started> {
-        let connector = of::<ImportedConnector>(&**connector, 1)?.this();
+        let connector = argument::<ImportedConnector>(&**connector, 1)?.this();
         self.object.submit(overlapped, None, |listener, pointer| {
             call!(listener, get_connection_request(connector, pointer))
         })
@@ -208,7 +208,7 @@ impl Listener for ImportedListener {
                 "this library withdraws no connectors",
             ));
         };
-        let connector = of::<ImportedConnector>(&**connector, 1)?.this();
+        let connector = argument::<ImportedConnector>(&**connector, 1)?.this();
         let withdrawn = call!(extension, withdraw(connector));
         self.object.drain();
         check(withdrawn)

@@ -10,7 +10,7 @@ use netdirect::{
 use parking_lot::Mutex;
 
 use super::addresses;
-use super::pointer::{Pointer, call, check, of};
+use super::pointer::{Pointer, argument, call, check};
 use super::queues::{ImportedCompletionQueue, ImportedSharedReceiveQueue};
 use super::requests::ImportedRequests;
 use crate::abi::{AdapterExtensionTable, FaultKind, InjectedFault, ProviderExtensionTable};
@@ -36,12 +36,12 @@ fn inject(fault: &Fault, inject: impl FnOnce(*const InjectedFault) -> Status) ->
         }
         Fault::BreakCompletionQueue { queue, status } => {
             injected.kind = FaultKind::BREAK_COMPLETION_QUEUE;
-            injected.object = of::<ImportedCompletionQueue>(&**queue, 1)?.this();
+            injected.object = argument::<ImportedCompletionQueue>(&**queue, 1)?.this();
             injected.status = *status;
         }
         Fault::BreakSharedReceiveQueue { queue, status } => {
             injected.kind = FaultKind::BREAK_SHARED_RECEIVE_QUEUE;
-            injected.object = of::<ImportedSharedReceiveQueue>(&**queue, 1)?.this();
+            injected.object = argument::<ImportedSharedReceiveQueue>(&**queue, 1)?.this();
             injected.status = *status;
         }
         Fault::UnreachableHost { address } => {

@@ -100,7 +100,7 @@ impl ImportedFile {
     }
 
     /// The file of this provider behind an argument, which is argument 2 of all methods of COM.
-    pub(super) fn of(file: &Arc<dyn OverlappedFile>) -> Result<&Self> {
+    pub(super) fn from_argument(file: &Arc<dyn OverlappedFile>) -> Result<&Self> {
         (&**file as &dyn std::any::Any)
             .downcast_ref()
             .ok_or_else(|| Error::new(Status::INVALID_HANDLE, "a file of another provider"))

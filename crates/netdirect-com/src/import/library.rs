@@ -70,7 +70,7 @@ pub fn provider(library: TrustedLibrary<'_>) -> Result<Arc<dyn Provider>, LoadEr
     let unload = unload.map_err(|_| failed(no_function("DllCanUnloadNow")))?;
     let unload = *unload;
     let loaded = Loaded::new(Source::File(library), path.to_owned(), get, unload);
-    of(loaded, path, name(path))
+    provider_from(loaded, path, name(path))
 }
 
 /// The provider of a library that the program is linked with, under this name.
@@ -90,11 +90,15 @@ pub unsafe fn linked(name: &str, library: Linked) -> Result<Arc<dyn Provider>, L
     } = library;
     let path = Path::new(name);
     let loaded = Loaded::new(Source::Program(exports), path.to_owned(), get, unload);
-    of(loaded, path, name.to_owned())
+    provider_from(loaded, path, name.to_owned())
 }
 
 /// The provider of the library.
-fn of(loaded: Loaded, path: &Path, name: String) -> Result<Arc<dyn Provider>, LoadError> {
+fn provider_from(
+    loaded: Loaded,
+    path: &Path,
+    name: String,
+) -> Result<Arc<dyn Provider>, LoadError> {
     let loaded = Arc::new(loaded);
     let (status, object) = loaded.class_object(IID_ND2_PROVIDER);
     // SAFETY: the interface was asked for by its identifier.

@@ -23,7 +23,7 @@ struct Drained(Arc<dyn OverlappedFile>);
 
 impl Drained {
     fn file(&self) -> &ImportedFile {
-        ImportedFile::of(&self.0).expect("made with a file of this provider")
+        ImportedFile::from_argument(&self.0).expect("made with a file of this provider")
     }
 }
 

@@ -153,7 +153,7 @@ pub(super) fn check(status: Status) -> Result<()> {
 }
 
 /// The object behind an argument, if it is of the type `T`.
-pub(super) fn of<T: Any>(object: &dyn Any, position: u32) -> Result<&T> {
+pub(super) fn argument<T: Any>(object: &dyn Any, position: u32) -> Result<&T> {
     object.downcast_ref().ok_or_else(|| {
         Error::new(
             Status::invalid_parameter(position),

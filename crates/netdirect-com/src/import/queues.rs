@@ -12,7 +12,7 @@ use netdirect::{
 use super::memory::{ImportedRegion, ImportedWindow};
 use super::of_queue_pair::OfQueuePair;
 use super::overlapping::Overlapping;
-use super::pointer::{Pointer, call, check, of};
+use super::pointer::{Pointer, argument, call, check};
 use crate::abi::{
     self, CompletionQueueExtensionTable, CompletionQueueTable, ExtendedResult,
     IID_COMPLETION_QUEUE_EXTENSION, IID_QUEUE_PAIR_EXTENSION, QueuePairTable,
@@ -111,7 +111,7 @@ fn take<T: Copy>(
     results: &mut [CompletionResult],
     empty: T,
     get: impl Fn(*mut T, u32) -> u32,
-    of: impl Fn(&T) -> CompletionResult,
+    convert: impl Fn(&T) -> CompletionResult,
 ) -> usize {
     let mut taken = [empty; RESULTS];
     let mut total = 0;
@@ -119,7 +119,7 @@ fn take<T: Copy>(
         let room = u32::try_from(results.len()).expect("at most 16");
         let count = (get(taken.as_mut_ptr(), room) as usize).min(results.len());
         for (result, taken) in results.iter_mut().zip(&taken[..count]) {
-            *result = of(taken);
+            *result = convert(taken);
         }
         total += count;
         if count < results.len() {
@@ -297,8 +297,8 @@ impl QueuePair for ImportedQueuePair {
         length: u64,
         flags: OpFlags,
     ) -> Result<()> {
-        let region = of::<ImportedRegion>(&**region, 2)?.this();
-        let window = of::<ImportedWindow>(&**window, 3)?.this();
+        let region = argument::<ImportedRegion>(&**region, 2)?.this();
+        let window = argument::<ImportedWindow>(&**window, 3)?.this();
         let too_long = |_| Error::new(Status::ACCESS_VIOLATION, "a range beyond the address space");
         let length = usize::try_from(length).map_err(too_long)?;
         let (context, buffer) = (context::pointer(context), context::pointer(address));
@@ -314,7 +314,7 @@ impl QueuePair for ImportedQueuePair {
         window: &Arc<dyn MemoryWindow>,
         flags: OpFlags,
     ) -> Result<()> {
-        let window = of::<ImportedWindow>(&**window, 2)?.this();
+        let window = argument::<ImportedWindow>(&**window, 2)?.this();
         let context = context::pointer(context);
         check(call!(
             &self.object,

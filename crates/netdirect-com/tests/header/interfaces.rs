@@ -92,13 +92,13 @@ pub(crate) fn argument<T: Word>(
     let position = positions.next().expect("the range has no end");
     let number = ((interface << 16) | (slot << 8) | position) as u64 + 1;
     let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    T::of((mixed ^ (mixed >> 31)).wrapping_mul(0xBF58_476D_1CE4_E5B9))
+    T::from_pattern((mixed ^ (mixed >> 31)).wrapping_mul(0xBF58_476D_1CE4_E5B9))
 }
 
 /// A type of arguments.
 pub(crate) trait Word: Copy {
     const KIND: Kind;
-    fn of(pattern: u64) -> Self;
+    fn from_pattern(pattern: u64) -> Self;
     fn bits(self) -> u64;
 }
 
@@ -107,7 +107,7 @@ macro_rules! words {
         impl Word for $type {
             const KIND: Kind = $kind;
             #[allow(clippy::cast_possible_truncation, reason = "the type's part of the pattern is wanted")]
-            fn of(pattern: u64) -> Self {
+            fn from_pattern(pattern: u64) -> Self {
                 pattern as $type
             }
             fn bits(self) -> u64 {
@@ -127,9 +127,9 @@ words! {
 
 impl<T> Word for *const T {
     const KIND: Kind = Kind::Pointer;
-    fn of(pattern: u64) -> Self {
+    fn from_pattern(pattern: u64) -> Self {
         // Aligned, because C++ makes references of some.
-        std::ptr::without_provenance(usize::of(pattern) & !15)
+        std::ptr::without_provenance(usize::from_pattern(pattern) & !15)
     }
     fn bits(self) -> u64 {
         self.addr() as u64
@@ -138,8 +138,8 @@ impl<T> Word for *const T {
 
 impl<T> Word for *mut T {
     const KIND: Kind = Kind::Pointer;
-    fn of(pattern: u64) -> Self {
-        <*const T>::of(pattern).cast_mut()
+    fn from_pattern(pattern: u64) -> Self {
+        <*const T>::from_pattern(pattern).cast_mut()
     }
     fn bits(self) -> u64 {
         self.addr() as u64

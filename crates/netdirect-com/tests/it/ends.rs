@@ -48,14 +48,15 @@ fn the_last_release_ends_a_wait_in_another_thread() {
         let status = call!(end.cq, CompletionQueueTable, notify(1, request));
         assert_eq!(status, Status::PENDING);
         let (cq, shared) = (Shared(end.cq), Shared(request));
-        let (tell, told) = crossbeam_channel::unbounded();
+        let (sender, receiver) = crossbeam_channel::unbounded();
         let waiter = thread::spawn(move || {
             let (cq, request) = (cq.get(), shared.get());
-            tell.send(fs::read_link("/proc/thread-self").unwrap())
+            sender
+                .send(fs::read_link("/proc/thread-self").unwrap())
                 .unwrap();
             call!(cq, OverlappedTable, get_overlapped_result(request, 1))
         });
-        sleeps(&told.recv().unwrap());
+        sleeps(&receiver.recv().unwrap());
         end.release();
         assert_eq!(waiter.join().unwrap(), Status::CANCELED);
         // SAFETY: made above; the request has ended.

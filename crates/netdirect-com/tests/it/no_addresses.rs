@@ -41,18 +41,18 @@ static EMPTY: Library = Library {
 fn a_provider_without_addresses_says_how_much_room_their_list_needs() {
     let provider = provider(&EMPTY);
     let mut size = 0;
-    let is = call!(
+    let returned = call!(
         provider,
         ProviderTable,
         query_address_list(ptr::null_mut(), &raw mut size)
     );
-    assert_eq!(is, Status::BUFFER_OVERFLOW);
+    assert_eq!(returned, Status::BUFFER_OVERFLOW);
     let mut list = vec![u64::MAX; (size as usize).div_ceil(8)];
-    let is = call!(
+    let returned = call!(
         provider,
         ProviderTable,
         query_address_list(list.as_mut_ptr().cast(), &raw mut size)
     );
-    assert_eq!((is, list[0] & 0xFFFF_FFFF), (Status::SUCCESS, 0));
+    assert_eq!((returned, list[0] & 0xFFFF_FFFF), (Status::SUCCESS, 0));
     assert_eq!(release(provider), 0);
 }

@@ -57,14 +57,14 @@ fn two_ends_connect_and_send_through_tables() {
     );
     assert_eq!(end(listener, started, &mut request), Status::SUCCESS);
     // A buffer that is too short gets what fits (CONN-085).
-    let (mut told, mut told_size) = ([0_u8; 2], 2);
+    let (mut private_data, mut private_data_size) = ([0_u8; 2], 2);
     let status = call!(
         passive.connector,
         ConnectorTable,
-        get_private_data(told.as_mut_ptr().cast(), &raw mut told_size)
+        get_private_data(private_data.as_mut_ptr().cast(), &raw mut private_data_size)
     );
     assert_eq!(
-        (status, told_size, told),
+        (status, private_data_size, private_data),
         (Status::BUFFER_OVERFLOW, 5, *b"he")
     );
 

@@ -13,17 +13,17 @@ use crate::link::LinkOptions;
 use crate::need::Need;
 use crate::side::Side;
 
-const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+const fn new_check(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::Adapter, name, title, run)
 }
 
 pub(super) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "ADPT-001.objects",
         "makes each kind of overlapped object with one overlapped file",
         objects,
     ),
-    of(
+    new_check(
         "ADPT-002.shortage",
         "has CreateOverlappedFile fail for want of memory, and succeed afterwards",
         |bench| {
@@ -34,7 +34,7 @@ pub(super) const CHECKS: &[Check] = &[
         },
     )
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "ADPT-003.removed",
         "calls CreateOverlappedFile after the device was removed",
         |bench| {
@@ -46,29 +46,29 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["GEN-015"])
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "ADPT-007.port",
         "finds the ends of requests on a region, a completion queue and a listener in the file's completion port",
         |bench| port(bench, false),
     ),
-    of(
+    new_check(
         "ADPT-008.late",
         "ties the file to a completion port after the objects were made and Listen was called",
         |bench| port(bench, true),
     ),
-    of(
+    new_check(
         "ADPT-009.query",
         "queries the adapter twice, with objects made in between, and gets the same identity, limits and flags",
         query,
     )
     .also(&["ADPT-015", "INFO-002", "INFO-003"]),
-    of(
+    new_check(
         "ADPT-017.addresses",
         "asks for the adapter's addresses, each of which leads to this adapter",
         addresses,
     )
     .also(&["INFO-004"]),
-    of(
+    new_check(
         "ADPT-020.depths",
         "makes completion queues of depth 1 and of the largest depth",
         |bench| {
@@ -78,7 +78,7 @@ pub(super) const CHECKS: &[Check] = &[
         },
     )
     .also(&["INFO-017"]),
-    of(
+    new_check(
         "ADPT-021.shortage",
         "has CreateCompletionQueue fail for want of memory and of resources, and succeed afterwards",
         |bench| {
@@ -89,13 +89,13 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["ADPT-022"])
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "ADPT-023.depths",
         "asks for a completion queue of depth 0, and for one above the adapter's limit",
         wrong_depths,
     )
     .also(&["AMB-019"]),
-    of(
+    new_check(
         "ADPT-024.removed",
         "calls CreateCompletionQueue after the device was removed",
         |bench| {
@@ -109,19 +109,19 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["GEN-015"])
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "ADPT-026.affinity",
         "makes completion queues with affinities that no machine has",
         affinity,
     ),
-    of(
+    new_check(
         "ADPT-028.shared",
         "uses one completion queue for both roles of two queue pairs",
         one_queue_for_all,
     )
     .also(&["CQ-001"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "ADPT-029.empty",
         "makes a memory region, which has no buffer to deregister",
         |bench| {
@@ -134,7 +134,7 @@ pub(super) const CHECKS: &[Check] = &[
             Ok(Pass::Right)
         },
     ),
-    of(
+    new_check(
         "ADPT-030.shortage",
         "has CreateMemoryRegion fail for want of memory and of resources, and succeed afterwards",
         |bench| {
@@ -144,7 +144,7 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["ADPT-031"])
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "ADPT-032.removed",
         "calls CreateMemoryRegion after the device was removed",
         |bench| {
@@ -156,20 +156,20 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["GEN-015"])
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "ADPT-033.token",
         "sends from memory with a token that no region has",
         unknown_token,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "ADPT-034.window",
         "makes a memory window, whose token opens nothing to the peer as long as nobody binds it",
         new_window,
     )
     .also(&["ADPT-037"])
     .needs(&[Need::Connections, Need::FarWindows]),
-    of(
+    new_check(
         "ADPT-035.shortage",
         "has CreateMemoryWindow fail for want of resources, and succeed afterwards",
         |bench| {
@@ -181,7 +181,7 @@ pub(super) const CHECKS: &[Check] = &[
         },
     )
     .needs(&[Need::Faults, Need::Windows]),
-    of(
+    new_check(
         "ADPT-036.removed",
         "calls CreateMemoryWindow after the device was removed",
         |bench| {
@@ -193,7 +193,7 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["GEN-015"])
     .needs(&[Need::Faults, Need::Windows]),
-    of(
+    new_check(
         "ADPT-041.limits",
         "makes shared receive queues of the smallest and of the largest size",
         |bench| {
@@ -215,7 +215,7 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["INFO-016"])
     .needs(&[Need::SharedReceiveQueues]),
-    of(
+    new_check(
         "ADPT-042.shortage",
         "has CreateSharedReceiveQueue fail for want of memory and of resources, and succeed afterwards",
         |bench| {
@@ -226,7 +226,7 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["ADPT-043"])
     .needs(&[Need::Faults, Need::SharedReceiveQueues]),
-    of(
+    new_check(
         "ADPT-044.limits",
         "asks for a shared receive queue that is too deep, and for one with too many entries",
         |bench| {
@@ -244,7 +244,7 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["ADPT-045"])
     .needs(&[Need::SharedReceiveQueues]),
-    of(
+    new_check(
         "ADPT-046.removed",
         "calls CreateSharedReceiveQueue after the device was removed",
         |bench| {
@@ -258,7 +258,7 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["GEN-015"])
     .needs(&[Need::Faults, Need::SharedReceiveQueues]),
-    of(
+    new_check(
         "ADPT-048.affinity",
         "makes a shared receive queue with an affinity that no machine has",
         |bench| {
@@ -273,18 +273,18 @@ pub(super) const CHECKS: &[Check] = &[
         },
     )
     .needs(&[Need::SharedReceiveQueues]),
-    of(
+    new_check(
         "ADPT-050.limits",
         "makes a queue pair with each of its five sizes at the adapter's limit",
         largest_queue_pairs,
     ),
-    of(
+    new_check(
         "ADPT-051.foreign",
         "passes CreateQueuePair a receive completion queue of another adapter, then an initiator one",
         foreign_queues,
     )
     .also(&["ADPT-052", "GEN-022"]),
-    of(
+    new_check(
         "ADPT-053.receives",
         "asks for a queue pair with one Receive more than the adapter's limit",
         |bench| {
@@ -294,7 +294,7 @@ pub(super) const CHECKS: &[Check] = &[
         },
     )
     .also(&["INFO-028"]),
-    of(
+    new_check(
         "ADPT-054.requests",
         "asks for a queue pair with one initiator request more than the adapter's limit",
         |bench| {
@@ -304,7 +304,7 @@ pub(super) const CHECKS: &[Check] = &[
             too_large(bench, options, Status::INVALID_PARAMETER_6)
         },
     ),
-    of(
+    new_check(
         "ADPT-055.entries",
         "asks for a queue pair with one entry of a Receive more than the adapter's limit",
         |bench| {
@@ -313,7 +313,7 @@ pub(super) const CHECKS: &[Check] = &[
             too_large(bench, options, Status::INVALID_PARAMETER_7)
         },
     ),
-    of(
+    new_check(
         "ADPT-056.entries",
         "asks for a queue pair with one entry of an initiator request more than the adapter's limit",
         |bench| {
@@ -322,7 +322,7 @@ pub(super) const CHECKS: &[Check] = &[
             too_large(bench, options, Status::INVALID_PARAMETER_8)
         },
     ),
-    of(
+    new_check(
         "ADPT-057.inline",
         "asks for a queue pair with one octet of inline data more than the adapter's limit",
         |bench| {
@@ -331,7 +331,7 @@ pub(super) const CHECKS: &[Check] = &[
             too_large(bench, options, Status::INVALID_PARAMETER_9)
         },
     ),
-    of(
+    new_check(
         "ADPT-058.shortage",
         "has CreateQueuePair fail for want of resources, and succeed afterwards",
         |bench| {
@@ -344,7 +344,7 @@ pub(super) const CHECKS: &[Check] = &[
         },
     )
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "ADPT-059.removed",
         "calls CreateQueuePair after the device was removed",
         |bench| {
@@ -360,27 +360,27 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["GEN-015"])
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "ADPT-060.granted",
         "fills both queues of a queue pair up to the sizes that were asked for",
         granted,
     )
     .also(&["INFO-014", "INFO-015"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "ADPT-061.roles",
         "finds Receives in the receive completion queue, and all else in the initiator's",
         roles,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "ADPT-062.context",
         "finds the context of each queue pair in its results",
         contexts,
     )
     .also(&["AMB-020"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "ADPT-064.depths",
         "makes queue pairs of 64 requests that share a completion queue of depth 2",
         |bench| {
@@ -393,7 +393,7 @@ pub(super) const CHECKS: &[Check] = &[
             Ok(Pass::Right)
         },
     ),
-    of(
+    new_check(
         "ADPT-078.idle",
         "makes a connector, which has no address and no connection",
         |bench| {
@@ -406,7 +406,7 @@ pub(super) const CHECKS: &[Check] = &[
             Ok(Pass::Right)
         },
     ),
-    of(
+    new_check(
         "ADPT-079.shortage",
         "has CreateConnector fail for want of memory and of resources, and succeed afterwards",
         |bench| {
@@ -416,7 +416,7 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["ADPT-080"])
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "ADPT-081.removed",
         "calls CreateConnector after the device was removed",
         |bench| {
@@ -428,7 +428,7 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["GEN-015"])
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "ADPT-082.idle",
         "makes a listener, which has no address and cannot listen yet",
         |bench| {
@@ -440,7 +440,7 @@ pub(super) const CHECKS: &[Check] = &[
             Ok(Pass::Right)
         },
     ),
-    of(
+    new_check(
         "ADPT-083.shortage",
         "has CreateListener fail for want of memory and of resources, and succeed afterwards",
         |bench| {
@@ -450,7 +450,7 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["ADPT-084"])
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "ADPT-085.removed",
         "calls CreateListener after the device was removed",
         |bench| {
@@ -462,19 +462,19 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["GEN-015"])
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "ADPT-086.file",
         "passes each Create method the overlapped file of another adapter",
         foreign_file,
     )
     .also(&["AMB-056"]),
-    of(
+    new_check(
         "INFO-005.sizes",
         "checks that the limits which depend on each other fit together",
         limits_fit,
     )
     .also(&["INFO-006", "INFO-009", "INFO-018"]),
-    of(
+    new_check(
         "INFO-026.loopback",
         "connects to an address of the own adapter",
         loopback,
@@ -857,7 +857,7 @@ fn foreign_file(bench: &Bench) -> Verdict {
 fn limits_fit(bench: &Bench) -> Verdict {
     let info = bench.near.info;
     bench.step("compare the limits");
-    let told = format!("{info:?}");
+    let shown = format!("{info:?}");
     for (right, wanted) in [
         (
             info.max_registration_size > 0,
@@ -876,7 +876,7 @@ fn limits_fit(bench: &Bench) -> Verdict {
             "InlineRequestThreshold not above MaxInlineDataSize",
         ),
     ] {
-        ensure(right, wanted, told.as_str())?;
+        ensure(right, wanted, shown.as_str())?;
     }
     let cq = bench.near.cq(8)?;
     let options = QueuePairOptions::default().inline_data_size(info.inline_request_threshold);

@@ -14,19 +14,19 @@ use crate::link::LinkOptions;
 use crate::need::Need;
 use crate::side::Side;
 
-const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+const fn new_check(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::Clients, name, title, run)
 }
 
 pub(super) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "TST-003.pending",
         "makes one request of each kind, each of which is pending even where it has ended",
         all_pending,
     )
     .also(&["AMB-065"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "TST-021.depths",
         "makes a queue pair both of whose queues are as deep as the larger of the two limits",
         |bench| {
@@ -41,82 +41,82 @@ pub(super) const CHECKS: &[Check] = &[
         },
     )
     .also(&["TST-020", "TST-081"]),
-    of(
+    new_check(
         "TST-024.overlapped",
         "passes one Overlapped to Disconnect and Deregister, waits for neither and releases everything",
         one_overlapped,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "TST-037.busy",
         "connects eight times at once to a listener with room for one",
         busy,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "TST-039.directly",
         "calls NotifyDisconnect directly after Accept; what was taken ends with the connection",
         directly,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "TST-040.early",
         "has the active side send at once: the passive side finds the message and the end of Accept, and answers",
         early_message,
     )
     .also(&["TST-054"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "TST-042.answered",
         "sends, waits for the answer and disconnects: the result of the own Send was there before",
         answered,
     )
     .also(&["IW-062", "TST-064", "TST-104"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "TST-050.crossed",
         "has both sides connect to each other at the same time: one rejects, and the other accepts",
         crossed,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "TST-092.number",
         "posts as many Receives as the adapter allows and tells their number with Accept; the peer sends so many",
         number,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "TST-099.token",
         "has the passive side send the token of a window first, through which the active side reads",
         token_first,
     )
     .needs(&[Need::Connections, Need::Windows, Need::DefaultProfile]),
-    of(
+    new_check(
         "TST-100.reads",
         "accepts with the highest inbound limit: the peer keeps so many Reads in flight",
         highest_limit,
     )
     .also(&["TST-102"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "TST-110.file",
         "releases the overlapped file and the adapter before the objects made with them, which work and are released later",
         early_file,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "TST-114.loop",
         "asks in a loop, without waiting, for the ends of Connect, Accept and CompleteConnect",
         in_a_loop,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "GEN-005.unasked",
         "connects, exchanges messages and disconnects with a completion port that no request uses: nothing arrives there",
         unasked,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "GEN-013.statuses",
         "has calls of many kinds fail: each status is one that ND2 or its tests name",
         known_statuses,
@@ -148,11 +148,11 @@ fn all_pending(bench: &Bench) -> Verdict {
     is_pending(far, "Accept", setup.accept(LIMITS, &[]))?;
     setup.connect_ends(Status::SUCCESS)?;
     setup.complete()?;
-    let told = quiet();
+    let notice = quiet();
     is_pending(
         near,
         "NotifyDisconnect",
-        setup.here.notify_disconnect(&told),
+        setup.here.notify_disconnect(&notice),
     )?;
     let notified = quiet();
     let notify = setup.asking.receives.notify(NotifyType::Any, &notified);
@@ -201,13 +201,13 @@ fn one_overlapped(bench: &Bench) -> Verdict {
     let _ = bench.near.started("Disconnect", first)?;
     // Refused or taken, the call does no harm.
     let _ = memory.region.deregister(&both);
-    let told = notification(&bench.far, &setup.there)?;
+    let notice = notification(&bench.far, &setup.there)?;
     bench.near.step("release everything");
     drop((setup.here, setup.asking, memory));
     ends(
         &bench.far,
         "the peer's NotifyDisconnect",
-        &told,
+        &notice,
         Status::SUCCESS,
     )?;
     let mut octets = vec![0; 4096];
@@ -269,9 +269,9 @@ fn directly(bench: &Bench) -> Verdict {
         )?;
     }
     setup.complete()?;
-    let told = notification(&bench.near, &setup.there)?;
+    let notice = notification(&bench.near, &setup.there)?;
     disconnect(&bench.far, &setup.here)?;
-    ends(&bench.near, "NotifyDisconnect", &told, Status::SUCCESS)?;
+    ends(&bench.near, "NotifyDisconnect", &notice, Status::SUCCESS)?;
     if started.is_ok() {
         let status = bench.near.end_of("the early NotifyDisconnect", &early)?;
         let right = [Status::SUCCESS, Status::CANCELED].contains(&status);
@@ -363,11 +363,11 @@ fn number(bench: &Bench) -> Verdict {
         answering.receive(context, &[])?;
     }
     setup.answer_with(LIMITS, &[], LIMITS, &depth.to_be_bytes())?;
-    let told = setup.here.get_private_data();
-    let told = bench.far.expect("GetPrivateData", told)?;
+    let data = setup.here.get_private_data();
+    let data = bench.far.expect("GetPrivateData", data)?;
     bench
         .far
-        .equal("the number", told, depth.to_be_bytes().to_vec())?;
+        .equal("the number", data, depth.to_be_bytes().to_vec())?;
     setup.complete()?;
     let asking = setup.asking_end();
     for context in 0..depth.into() {
@@ -384,8 +384,8 @@ fn number(bench: &Bench) -> Verdict {
 fn token_first(bench: &Bench) -> Verdict {
     let setup = Setup::near_accepts(bench)?;
     let (asking, answering) = (setup.asking_end(), setup.answering_end());
-    let told = sink(&bench.far, RemoteAddress::LEN)?;
-    asking.receive(1, &[told.sge(..)])?;
+    let announced = sink(&bench.far, RemoteAddress::LEN)?;
+    asking.receive(1, &[announced.sge(..)])?;
     setup.answer()?;
     setup.complete()?;
     let memory = source(&bench.near, 64)?;
@@ -409,7 +409,7 @@ fn token_first(bench: &Bench) -> Verdict {
     message.buffer.write(0, &token.to_bytes());
     answering.send(3, &[message.sge(..)], OpFlags::empty())?;
     asking.takes()?;
-    let octets = told.octets(0, RemoteAddress::LEN);
+    let octets = announced.octets(0, RemoteAddress::LEN);
     let octets = octets
         .try_into()
         .map_err(|_| fail("a token", "another length"))?;

@@ -17,24 +17,24 @@ use crate::check::{Check, Interface, check};
 use crate::need::Need;
 use crate::side::Side;
 
-const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+const fn new_check(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::CompletionQueue, name, title, run)
 }
 
 pub(super) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "CQ-001.split",
         "feeds one completion queue from the receive queue of one queue pair and the initiator queue of another",
         split_queues,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CQ-003.affinity",
         "asks for the affinity of notifications, and gets processors or ND_NOT_SUPPORTED",
         affinity,
     )
     .also(&["CQ-004", "CQ-005", "CQ-008", "CQ-009", "AMB-060"]),
-    of(
+    new_check(
         "CQ-007.removed",
         "asks for the affinity after the device was removed",
         |bench| {
@@ -46,14 +46,14 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["GEN-015"])
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "CQ-010.resize",
         "makes a completion queue larger and smaller, and fills it each time",
         resized,
     )
     .also(&["INFO-025", "AMB-022"])
     .needs(&[Need::Resize]),
-    of(
+    new_check(
         "CQ-011.shortage",
         "has Resize fail for want of resources, which leaves the queue as it was",
         |bench| {
@@ -67,14 +67,14 @@ pub(super) const CHECKS: &[Check] = &[
         },
     )
     .needs(&[Need::Faults, Need::Resize]),
-    of(
+    new_check(
         "CQ-012.limits",
         "resizes a completion queue to 0, above the adapter's limit, and to the limit",
         resize_limits,
     )
     .also(&["CQ-013"])
     .needs(&[Need::Resize]),
-    of(
+    new_check(
         "CQ-014.removed",
         "calls Resize after the device was removed",
         |bench| {
@@ -85,7 +85,7 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["GEN-015"])
     .needs(&[Need::Faults, Need::Resize]),
-    of(
+    new_check(
         "CQ-015.unsupported",
         "calls Resize on an adapter without the flag for it",
         |bench| {
@@ -95,7 +95,7 @@ pub(super) const CHECKS: &[Check] = &[
         },
     )
     .needs(&[Need::NoResize]),
-    of(
+    new_check(
         "CQ-016.smaller",
         "resizes a completion queue below the number of its results, which stay",
         |bench| {
@@ -108,43 +108,43 @@ pub(super) const CHECKS: &[Check] = &[
         },
     )
     .needs(&[Need::Resize]),
-    of(
+    new_check(
         "CQ-017.results",
         "resizes a completion queue again and again while it has results, of which none is lost or out of order",
         resize_keeps_results,
     )
     .needs(&[Need::Resize]),
-    of(
+    new_check(
         "CQ-019.pending",
         "calls Notify on an empty queue, which returns ND_PENDING and ends with the next result",
         notify_ends,
     )
     .also(&["CQ-027"]),
-    of(
+    new_check(
         "CQ-020.at-once",
         "calls Notify when a result is queued, which ends at once",
         notify_at_once,
     )
     .also(&["CQ-037"]),
-    of(
+    new_check(
         "CQ-021.broken",
         "has a completion queue break down: every Notify ends with ND_INTERNAL_ERROR, and no result comes",
         |bench| broken(bench, Status::INTERNAL_ERROR),
     )
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "CQ-022.broken",
         "has a completion queue break down as by an overflow: every Notify ends with ND_BUFFER_OVERFLOW",
         |bench| broken(bench, Status::BUFFER_OVERFLOW),
     )
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "CQ-022.overflow",
         "has more results than a completion queue holds: every Notify ends with ND_BUFFER_OVERFLOW",
         overflown,
     )
     .also(&["CQ-026", "CQ-029"]),
-    of(
+    new_check(
         "CQ-024.shortage",
         "has Notify fail for want of resources, and succeed afterwards",
         |bench| {
@@ -156,7 +156,7 @@ pub(super) const CHECKS: &[Check] = &[
         },
     )
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "CQ-025.removed",
         "calls Notify after the device was removed",
         |bench| {
@@ -170,69 +170,69 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["GEN-015"])
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "CQ-026.errors",
         "has a result arrive, which ends no Notify for errors",
         errors_only,
     ),
-    of(
+    new_check(
         "CQ-028.solicited",
         "receives a message without the flag for solicited events and one with it: only the second ends a solicited Notify",
         solicited,
     )
     .needs(&[Need::Connections, Need::Solicited]),
-    of(
+    new_check(
         "CQ-029.failure",
         "has a request fail, which ends a solicited Notify",
         failure_is_solicited,
     ),
-    of(
+    new_check(
         "CQ-031.once",
         "calls Notify again while the result that ended the first one is still queued",
         ends_one_only,
     ),
-    of(
+    new_check(
         "CQ-032.all",
         "makes three Notify requests, which one result ends together",
         ends_all,
     )
     .also(&["CQ-033"]),
-    of(
+    new_check(
         "CQ-034.silent",
         "has results arrive in a new completion queue, of which no packet tells",
         silent_without_notify,
     )
     .also(&["GEN-005"]),
-    of(
+    new_check(
         "CQ-035.both",
         "makes a Notify for any result and a solicited one, both of which a plain result ends",
         any_ends_solicited,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CQ-040.count",
         "takes results in pieces, in their order, until the queue is empty",
         counts,
     ),
-    of(
+    new_check(
         "CQ-041.context",
         "finds the context of each request in its result, whatever the value",
         contexts,
     )
     .also(&["RES-004"]),
-    of(
+    new_check(
         "CQ-042.order",
         "posts Sends, Reads, Writes and Receives in turn, whose results come in the order of the posts",
         order,
     )
     .also(&["RES-005", "RES-006"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CQ-044.released",
         "takes whole results of a queue pair that was released",
         released_queue_pair,
     ),
-    of(
+    new_check(
         "CQ-045.silent",
         "sends with and without the flag for silence: each request but the silent ones has a result",
         silent_success,
@@ -249,10 +249,10 @@ pub(super) struct Queue<'a> {
 
 impl<'a> Queue<'a> {
     pub(super) fn new(side: &'a Side, depth: u32) -> Step<Self> {
-        Self::of(side, side.cq(depth)?)
+        Self::with_cq(side, side.cq(depth)?)
     }
 
-    pub(super) fn of(side: &'a Side, cq: Arc<dyn CompletionQueue>) -> Step<Self> {
+    pub(super) fn with_cq(side: &'a Side, cq: Arc<dyn CompletionQueue>) -> Step<Self> {
         let options = QueuePairOptions::default().receive_queue_depth(64);
         let qp = side.qp(&cq, &cq, options)?;
         Ok(Self { side, cq, qp })
@@ -383,9 +383,9 @@ fn affinity(bench: &Bench) -> Verdict {
     bench.step("ask for the affinity");
     match cq.get_notify_affinity() {
         Ok(affinity) => {
-            let told = format!("{affinity:?}");
-            ensure(affinity.mask != 0, "one processor at least", told.as_str())?;
-            ensure(!cfg!(unix) || affinity.group == 0, "group 0", told)?;
+            let shown = format!("{affinity:?}");
+            ensure(affinity.mask != 0, "one processor at least", shown.as_str())?;
+            ensure(!cfg!(unix) || affinity.group == 0, "group 0", shown)?;
         }
         Err(error) => {
             let status = error.status();
@@ -645,8 +645,8 @@ fn counts(bench: &Bench) -> Verdict {
     bench
         .near
         .equal("the order of the results", contexts, (0..7).collect())?;
-    let told = format!("{pieces:?}");
-    ensure(pieces.iter().all(|count| *count <= 3), "3 at most", told)?;
+    let shown = format!("{pieces:?}");
+    ensure(pieces.iter().all(|count| *count <= 3), "3 at most", shown)?;
     let count = queue.cq.get_results(&mut batch);
     bench.near.equal("results of the empty queue", count, 0)?;
     let count = queue.cq.get_results(&mut []);

@@ -9,12 +9,12 @@ use crate::bench::Bench;
 use crate::check::{Check, Interface, check};
 use crate::need::Need;
 
-const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+const fn new_check(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::Adapter, name, title, run)
 }
 
 pub(super) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "AMB-057.window",
         "has CreateMemoryWindow fail for want of memory, and succeed afterwards",
         |bench| {
@@ -25,7 +25,7 @@ pub(super) const CHECKS: &[Check] = &[
         },
     )
     .needs(&[Need::Faults, Need::Windows]),
-    of(
+    new_check(
         "AMB-057.queue-pair",
         "has CreateQueuePair fail for want of memory, and succeed afterwards",
         |bench| {
@@ -38,7 +38,7 @@ pub(super) const CHECKS: &[Check] = &[
         },
     )
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "AMB-057.shared",
         "has CreateQueuePairWithSrq fail for want of memory, and succeed afterwards",
         |bench| {
@@ -55,13 +55,13 @@ pub(super) const CHECKS: &[Check] = &[
         },
     )
     .needs(&[Need::Faults, Need::SharedReceiveQueues]),
-    of(
+    new_check(
         "TST-019.two",
         "makes two completion queues of the largest depth, with group 0 and no processors: a result arrives in each",
         two_deepest,
     )
     .also(&["TST-018"]),
-    of(
+    new_check(
         "TST-080.depth",
         "asks for a queue pair with one Receive more than the limit, and for one at the limit with two entries for each request",
         deep_queue_pair,
@@ -77,7 +77,7 @@ fn two_deepest(bench: &Bench) -> Verdict {
             .adapter
             .create_completion_queue(&side.file, depth, anywhere);
         let what = format!("create a completion queue of {depth}");
-        Queue::of(side, side.expect(what, made)?)
+        Queue::with_cq(side, side.expect(what, made)?)
     };
     let queues = [make()?, make()?];
     for queue in &queues {

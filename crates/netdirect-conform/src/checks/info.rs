@@ -13,46 +13,46 @@ use crate::link::LinkOptions;
 use crate::need::{Need, Profile};
 use crate::side::Memory;
 
-const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+const fn new_check(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::Adapter, name, title, run).needs(&[Need::Connections])
 }
 
 pub(super) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "INFO-007.entries",
         "sends, writes and reads with as many entries as the adapter allows, and receives with as many",
         most_entries,
     )
     .also(&["INFO-008", "INFO-009"]),
-    of(
+    new_check(
         "INFO-010.length",
         "posts a Send and a Write of one octet more than MaxTransferLength",
         too_long,
     ),
-    of(
+    new_check(
         "INFO-011.inline",
         "sends as much inline data as the adapter allows, in one piece and in several, and fails to send one octet more",
         most_inline,
     )
     .also(&["AMB-049"])
     .needs(&[Need::Connections, Need::Inline]),
-    of(
+    new_check(
         "INFO-012.read-limits",
         "connects with read limits far above those of both adapters, and gets the adapters' limits",
         read_limits,
     )
     .also(&["INFO-013", "CONN-027"]),
-    of(
+    new_check(
         "INFO-022.in-order",
         "watches the last octet of a Write: when it is there, all others are",
         in_order,
     ),
-    of(
+    new_check(
         "TST-088.fields",
         "resolves the address, opens the adapter and queries it: each limit without which a client can do nothing is above 0",
         fields,
     ),
-    of(
+    new_check(
         "AMB-071.counted",
         "sends from one entry too many and reads into memory for Receives alone: the default profile counts both, the strict one refuses them",
         lenient,
@@ -230,7 +230,11 @@ fn in_order(bench: &Bench) -> Verdict {
         bench
             .near
             .until(|| there.buffer.load(LENGTH - 1) == octet)?;
-        let stale = there.buffer.to_vec().into_iter().position(|is| is != octet);
+        let stale = there
+            .buffer
+            .to_vec()
+            .into_iter()
+            .position(|found| found != octet);
         bench
             .near
             .equal("an octet that is not there", stale, None)?;

@@ -13,97 +13,97 @@ use crate::check::{Check, Interface, check};
 use crate::link::{LinkEnd, LinkOptions};
 use crate::need::{Need, Profile};
 
-const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+const fn new_check(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::Iwarp, name, title, run)
 }
 
 pub(super) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "IW-001.before",
         "has the passive side send before CompleteConnect: nothing arrives before it",
         before_completion,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-002.first",
         "has the passive side send first: it may in the default profile, and is refused in the strict one",
         passive_first,
     )
     .also(&["AMB-040", "LSTN-002"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-003.unseen",
         "connects with a Receive posted on each side, which the first messages of the clients use",
         unseen,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-012.limits",
         "posts more Reads on both sides than their limits, as soon as the connection is made: all of them succeed",
         more_reads,
     )
     .also(&["IW-013", "TST-060"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-014.none",
         "posts a Read on a connection whose outbound limit is 0",
         no_reads,
     )
     .also(&["AMB-045", "CONN-029"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-019.written",
         "writes and disconnects as soon as the result is there: all octets reach the peer's memory",
         written,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-020.canceled",
         "disconnects with many Reads outstanding: each has its result, those under way with ND_CANCELED",
         outstanding,
     )
     .also(&["CONN-113", "LSTN-003"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-026.removed",
         "loses the stream because the peer's device is removed: what is outstanding ends canceled",
         lost,
     )
     .needs(&[Need::Connections, Need::Faults]),
-    of(
+    new_check(
         "IW-049.own",
         "connects to an address of the own adapter, which works if the flag for loopback says so",
         own_address,
     )
     .also(&["IW-050", "INFO-026"]),
-    of(
+    new_check(
         "IW-053.host",
         "uses the port of a program of the host, and has a program of the host use the port of a listener",
         host_ports,
     )
     .also(&["CONN-038", "PROV-002"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-054.many",
         "connects, exchanges a message and disconnects 150 times",
         many,
     )
     .also(&["CONN-005", "TST-033"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-064.late",
         "disconnects while the peer writes: no octet is placed after the call",
         late_octets,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-065.bounded",
         "disconnects from a peer that has no room for what was sent, within the provider's time",
         bounded,
     )
     .needs(&[Need::Connections])
     .time_limits(Duration::from_millis(150)),
-    of(
+    new_check(
         "IW-067.held",
         "does not complete a connection: the provider tells the peer after a while, whose Accept then completes",
         held,
@@ -259,7 +259,7 @@ fn written(bench: &Bench) -> Verdict {
     let target = shared(&bench.far, LENGTH)?;
     target.buffer.write(0, &vec![0; LENGTH]);
     let data = source(&bench.near, LENGTH)?;
-    let told = notification(&bench.far, &link.far.connector)?;
+    let notice = notification(&bench.far, &link.far.connector)?;
     link.near.write(1, &[data.sge(..)], target.remote())?;
     link.near.succeeds(RequestType::Write)?;
     let ended = quiet();
@@ -268,7 +268,7 @@ fn written(bench: &Bench) -> Verdict {
     ends(
         &bench.far,
         "the peer's NotifyDisconnect",
-        &told,
+        &notice,
         Status::SUCCESS,
     )?;
     let same = target.octets(0, LENGTH) == pattern(LENGTH);
@@ -331,7 +331,7 @@ fn lost(bench: &Bench) -> Verdict {
     for context in 1..4 {
         end.receive(context, &[room.sge(..)])?;
     }
-    let told = notification(&bench.near, &setup.here)?;
+    let notice = notification(&bench.near, &setup.here)?;
     gone.inject(Fault::RemoveDevice)?;
     let results = bench
         .near
@@ -345,7 +345,7 @@ fn lost(bench: &Bench) -> Verdict {
             format!("{result:?}"),
         )?;
     }
-    ends(&bench.near, "NotifyDisconnect", &told, Status::SUCCESS)?;
+    ends(&bench.near, "NotifyDisconnect", &notice, Status::SUCCESS)?;
     disconnect(&bench.near, &setup.here)?;
     Ok(Pass::Right)
 }

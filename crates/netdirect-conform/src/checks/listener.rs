@@ -15,104 +15,104 @@ use crate::link::Listening;
 use crate::need::Need;
 use crate::side::Side;
 
-const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+const fn new_check(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::Listener, name, title, run)
 }
 
 pub(super) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "LSTN-005.address",
         "binds a listener to a port of its own choice, and tells the address before and after Listen",
         own_address,
     )
     .also(&["LSTN-013", "LSTN-019", "LSTN-021", "AMB-067", "TST-011", "TST-109"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "LSTN-006.taken",
         "binds a listener to the port of another listener and of a connector, also through a second opening of the adapter",
         taken,
     )
     .also(&["AMB-028", "AMB-029"]),
-    of(
+    new_check(
         "LSTN-006.restart",
         "releases a listener while a connection that it has accepted lives, and gets its port back at once or when that has ended",
         restarted,
     )
     .also(&["CONN-008"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "LSTN-007.shortage",
         "has Bind and Listen fail for want of resources, and succeed afterwards",
         shortage,
     )
     .also(&["LSTN-014"])
     .needs(&[Need::Connections, Need::Faults]),
-    of(
+    new_check(
         "LSTN-008.ports",
         "binds a listener with port 0 when no port is left, and again when there are ports",
         no_port_left,
     )
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "LSTN-009.port",
         "binds listeners with port 0, each of which has a port of its own from 49152 to 65535",
         picked_ports,
     )
     .also(&["IW-052"]),
-    of(
+    new_check(
         "LSTN-010.wildcard",
         "listens on the wildcard address, to which peers come by each address of the adapter and by no other",
         wildcard,
     )
     .also(&["IW-057", "LSTN-019"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "LSTN-011.twice",
         "binds a listener that is bound, opens the adapter once more and listens twice",
         twice,
     )
     .also(&["AMB-028", "LSTN-017", "TST-069"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "LSTN-012.foreign",
         "binds a listener to an address that the adapter does not have, and then to one that it has",
         foreign_address,
     ),
-    of(
+    new_check(
         "LSTN-015.backlog",
         "lets three peers come at once, with no limit and with room for one: the surplus ones are refused",
         backlog,
     )
     .also(&["CONN-023", "CONN-032", "IW-055"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "LSTN-018.unbound",
         "calls Listen, GetLocalAddress and GetConnectionRequest before Bind, and GetConnectionRequest before Listen",
         too_early,
     )
     .also(&["LSTN-021", "LSTN-030"]),
-    of(
+    new_check(
         "LSTN-023.waiting",
         "asks for a request of a peer that waits already, and gets its private data and address",
         peer_waits,
     )
     .also(&["LSTN-027", "LSTN-032"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "LSTN-024.pending",
         "asks for a request of a peer, which stays pending until one comes and ends before anybody accepts",
         pending,
     )
     .also(&["AMB-061", "LSTN-029"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "LSTN-025.canceled",
         "cancels GetConnectionRequests, which end with that status, and makes them again",
         cancelled,
     )
     .also(&["TST-045"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "LSTN-025.released",
         "releases a listener with GetConnectionRequests pending",
         |bench| {
@@ -128,40 +128,40 @@ pub(super) const CHECKS: &[Check] = &[
             Ok(Pass::Right)
         },
     ),
-    of(
+    new_check(
         "LSTN-026.removed",
         "asks for a request of a peer after the device was removed, which ends those that are pending",
         removed,
     )
     .also(&["GEN-015"])
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "LSTN-028.several",
         "has four GetConnectionRequests pending, each of which gets one of four peers",
         several,
     )
     .also(&["TST-034"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "LSTN-031.busy",
         "asks for a request with connectors that wait, hold a request, connect or are connected",
         busy_connectors,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "LSTN-031.dead",
         "connects and asks for a request with connectors that were disconnected, cancelled, or have rejected a peer",
         dead_connectors,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "LSTN-033.released",
         "releases a listener at which peers wait: they are refused, and so are those that come later",
         released,
     )
     .also(&["CONN-023", "TST-067"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "GEN-022.connector",
         "asks for a request of a peer with a connector of another adapter, and then with an own one",
         |bench| {
@@ -370,19 +370,19 @@ fn picked_ports(bench: &Bench) -> Verdict {
     for address in [side.address, any(side, 0), side.address, any(side, 0)] {
         let listener = side.listener()?;
         side.expect(format_args!("Bind to {address}"), listener.bind(address))?;
-        let told = local(side, &listener)?;
+        let reported = local(side, &listener)?;
         ensure(
-            told.port() >= 49152 && ports.insert(told.port()),
+            reported.port() >= 49152 && ports.insert(reported.port()),
             "a port of its own from 49152 to 65535",
-            format!("{told}, after {ports:?}"),
+            format!("{reported}, after {ports:?}"),
         )?;
         let connector = side.connector()?;
         side.expect("Bind a connector", connector.bind(side.address))?;
-        let told = side.expect("GetLocalAddress", connector.get_local_address())?;
+        let reported = side.expect("GetLocalAddress", connector.get_local_address())?;
         ensure(
-            told.port() >= 49152 && ports.insert(told.port()),
+            reported.port() >= 49152 && ports.insert(reported.port()),
             "a port of its own from 49152 to 65535 for the connector",
-            format!("{told}, after {ports:?}"),
+            format!("{reported}, after {ports:?}"),
         )?;
         kept.push((listener, connector));
     }
@@ -394,13 +394,13 @@ fn wildcard(bench: &Bench) -> Verdict {
     let listener = side.listener()?;
     side.expect("Bind to the wildcard address", listener.bind(any(side, 0)))?;
     side.expect("Listen", listener.listen(0))?;
-    let told = local(side, &listener)?;
+    let reported = local(side, &listener)?;
     let own = side.expect("QueryAddressList", side.adapter.query_address_list())?;
-    let is_own = told.ip().is_unspecified() || own.iter().any(|own| own.ip() == told.ip());
+    let is_own = reported.ip().is_unspecified() || own.iter().any(|own| own.ip() == reported.ip());
     ensure(
-        is_own && told.port() != 0,
+        is_own && reported.port() != 0,
         "the adapter's address or the wildcard",
-        told.to_string(),
+        reported.to_string(),
     )?;
     let same = |address: &SocketAddr| address.is_ipv4() == side.address.is_ipv4();
     for address in own.iter().filter(|own| same(own)) {
@@ -411,7 +411,7 @@ fn wildcard(bench: &Bench) -> Verdict {
         }
         setup.connect_to(Listening {
             listener: Arc::clone(&listener),
-            address: SocketAddr::new(address.ip(), told.port()),
+            address: SocketAddr::new(address.ip(), reported.port()),
         })?;
     }
     let all = side.expect(
@@ -431,7 +431,7 @@ fn wildcard(bench: &Bench) -> Verdict {
         let connector = stranger.connector()?;
         let queues = stranger.queues(8, netdirect::QueuePairOptions::default())?;
         let request = quiet();
-        let to = SocketAddr::new(other, told.port());
+        let to = SocketAddr::new(other, reported.port());
         let started = connector.connect(&queues.qp, to, 4, 4, &[], &request);
         let what = format!("Connect to {to}, which is another adapter's");
         let status = stranger.ended(&what, started, &request)?;

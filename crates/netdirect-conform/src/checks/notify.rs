@@ -15,40 +15,40 @@ use crate::check::{Check, Interface, check};
 use crate::link::{LinkOptions, Queues};
 use crate::need::Need;
 
-const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+const fn new_check(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::CompletionQueue, name, title, run)
 }
 
 pub(super) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "AMB-037.left",
         "takes two of three results, the third of which has ended no Notify: the next Notify ends for it",
         left_over,
     ),
-    of(
+    new_check(
         "IW-041.overflow",
         "overflows the completion queue of a connected queue pair: the connection ends",
         overflow_ends_connection,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-042.traffic",
         "changes the depth of a completion queue while Sends complete, and finds the result of each in its order",
         resized_under_traffic,
     )
     .needs(&[Need::Connections, Need::Resize]),
-    of(
+    new_check(
         "IW-043.wish",
         "wishes for processors, also for some of a group that no machine has: Notify works, and GetNotifyAffinity tells others than these",
         wish,
     ),
-    of(
+    new_check(
         "INFO-024.beside",
         "leaves results in one completion queue, and exchanges messages over two others at the same time",
         beside,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "TST-016.pattern",
         "looks, calls Notify, waits and looks again, with the message sent before, between and behind these: none is missed",
         look_notify_wait_look,
@@ -151,16 +151,16 @@ fn wish(bench: &Bench) -> Verdict {
         let wish = Affinity { group, mask };
         let made = side.adapter.create_completion_queue(&side.file, 8, wish);
         let made = side.expect(format_args!("create a completion queue for {wish:?}"), made)?;
-        let queue = Queue::of(side, made)?;
+        let queue = Queue::with_cq(side, made)?;
         let notify = queue.notify(NotifyType::Any)?;
         queue.fill(1)?;
         queue.ends("a Notify", &notify, Status::SUCCESS)?;
         queue.expect(0..1)?;
         side.step("ask for the affinity");
         match queue.cq.get_notify_affinity() {
-            Ok(told) => {
-                let seen = format!("{told:?} for {wish:?}");
-                let exist = told.mask != 0 && told.group != NOWHERE;
+            Ok(affinity) => {
+                let seen = format!("{affinity:?} for {wish:?}");
+                let exist = affinity.mask != 0 && affinity.group != NOWHERE;
                 ensure(exist, "processors that can make notifications", seen)?;
             }
             Err(error) if error.status() == Status::NOT_SUPPORTED => {}

@@ -14,157 +14,157 @@ use crate::check::{Check, Interface, check};
 use crate::need::Need;
 use crate::side::Side;
 
-const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+const fn new_check(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::Overlapped, name, title, run)
 }
 
 pub(super) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "GEN-007.notified",
         "counts the packets of requests: one for each that was pending, none for one that was done",
         notified_once,
     )
     .also(&["GEN-008", "GEN-011", "GEN-023", "ADPT-005"]),
-    of(
+    new_check(
         "GEN-007.event",
         "has the end of a request set its event, once",
         event_once,
     )
     .also(&["TST-001"]),
-    of(
+    new_check(
         "GEN-009.refused",
         "has an overlapped call refused: no packet follows, and the Overlapped is free",
         refused_starts_nothing,
     ),
-    of(
+    new_check(
         "GEN-015.clean-up",
         "cleans up after the device was removed: Deregister, Flush, CancelOverlappedRequests and GetResults work",
         clean_up_after_removal,
     )
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "GEN-017.warning",
         "overfills a queue, which is a failure though the status is a warning",
         warning_fails,
     )
     .also(&["GEN-012"]),
-    of(
+    new_check(
         "GEN-019.threads",
         "posts 64 Receives from four threads, and finds each once when they are flushed",
         many_threads,
     )
     .needs(&[Need::Threads]),
-    of(
+    new_check(
         "GEN-020.order",
         "releases the adapter and the file before the objects, which go on working",
         released_in_any_order,
     )
     .also(&["TST-026"]),
-    of(
+    new_check(
         "ADPT-004.given-up",
         "gives up a file again and again while its objects live: their requests end with packets, and other users go on",
         file_given_up,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "GEN-022.foreign",
         "passes connectors and queue pairs of another adapter",
         foreign_objects,
     ),
-    of(
+    new_check(
         "OVL-001.cancel",
         "cancels three requests: all end with ND_CANCELED, their packets in the port in the order of the requests when the call returns",
         cancel_all,
     )
     .also(&["OVL-002", "OVL-003", "AMB-023", "TST-032"]),
-    of(
+    new_check(
         "OVL-001.own",
         "cancels the requests of one object, and leaves those of another alone",
         cancel_own_only,
     ),
-    of(
+    new_check(
         "OVL-004.nothing",
         "cancels the requests of objects that have none",
         cancel_nothing,
     ),
-    of(
+    new_check(
         "OVL-005.status",
         "asks for the status of a request while it runs, when it has been cancelled, and of one that succeeded",
         statuses,
     )
     .also(&["OVL-006", "OVL-007", "OVL-016", "TST-005", "TST-113"]),
-    of(
+    new_check(
         "OVL-008.released",
         "releases an object while its request is pending",
         released_while_pending,
     )
     .also(&["CQ-023"]),
-    of(
+    new_check(
         "OVL-009.newer",
         "makes a second request of the same kind, which does not cancel the first",
         newer_does_not_cancel,
     )
     .also(&["AMB-024"]),
-    of(
+    new_check(
         "OVL-010.removed",
         "removes the device under requests of three kinds",
         removed_while_pending,
     )
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "OVL-011.wait",
         "waits by GetOverlappedResult for a request without an event",
         wait_without_event,
     )
     .also(&["AMB-068", "TST-108"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "OVL-013.unasked",
         "registers memory, hears of the end by an event alone, and sends from the memory",
         effect_without_asking,
     )
     .also(&["MR-005", "TST-007"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "OVL-015.threads",
         "waits for four requests of one object in four threads",
         wait_in_threads,
     )
     .needs(&[Need::Threads]),
-    of(
+    new_check(
         "OVL-021.no-port",
         "keeps the packet of a request away from the port, and waits for the request all the same",
         without_packet,
     )
     .also(&["TST-009"]),
-    of(
+    new_check(
         "OVL-022.reuse",
         "uses one Overlapped for requests of a region, a completion queue and a listener",
         used_again,
     ),
-    of(
+    new_check(
         "OVL-023.any-object",
         "asks one object for the result of another object's request",
         asked_elsewhere,
     ),
-    of(
+    new_check(
         "TST-006.old-status",
         "registers and deregisters with an Overlapped that has an old status, which is overwritten",
         old_status,
     )
     .also(&["ADPT-006"]),
-    of(
+    new_check(
         "TST-008.sign",
         "looks at the sign of the status in the packets of a request that was cancelled and of one that succeeded",
         sign_of_status,
     ),
-    of(
+    new_check(
         "TST-010.port",
         "takes a packet with its own request, key and status from a port that two files share",
         shared_port,
     )
     .also(&["AMB-069"]),
-    of(
+    new_check(
         "TST-030.order",
         "cancels on two completion queues in the reverse order of the requests: the packets come in the order of the cancels",
         order_of_cancels,
@@ -398,9 +398,9 @@ fn cancel_all(bench: &Bench) -> Verdict {
         let Some(packet) = packet else {
             return Err(fail("a packet", "none"));
         };
-        let is = packet.overlapped.is_some_and(|own| own.is(request));
+        let is_own = packet.overlapped.is_some_and(|own| own.is_same(request));
         ensure(
-            is,
+            is_own,
             format!("packet {at} of request {at}"),
             "another request's",
         )?;
@@ -705,7 +705,7 @@ fn shared_port(bench: &Bench) -> Verdict {
         let Some(packet) = port.get(Some(bench.limits().answer)) else {
             return bench.hangs();
         };
-        let own = packet.overlapped.is_some_and(|own| own.is(request));
+        let own = packet.overlapped.is_some_and(|own| own.is_same(request));
         ensure(own, "the packet of this request", "another one")?;
         let got = (packet.key, packet.user, packet.status);
         let user = request.user();
@@ -774,19 +774,19 @@ fn sign_of_status(bench: &Bench) -> Verdict {
     side.begun("notify (solicited)", started)?;
     cancel(&side, &*cq)?;
     let status = taken()?.status;
-    let told = format!("{status:?}");
+    let shown = format!("{status:?}");
     ensure(
         !status.is_success(),
         "a failure for what was cancelled",
-        told,
+        shown,
     )?;
     notify(&side, &cq, &overlapped)?;
     let queues = side.qp(&cq, &cq, QueuePairOptions::default())?;
     side.expect("post a Receive", queues.receive(1, &[]))?;
     side.expect("flush", queues.flush())?;
     let status = taken()?.status;
-    let told = format!("{status:?}");
-    ensure(status.is_success(), "a success for what has ended", told)?;
+    let shown = format!("{status:?}");
+    ensure(status.is_success(), "a success for what has ended", shown)?;
     ensure(
         Status::TIMEOUT.is_success(),
         "a success",

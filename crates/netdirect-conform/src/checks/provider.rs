@@ -12,12 +12,12 @@ use crate::link::LinkOptions;
 use crate::need::Need;
 use crate::side::Side;
 
-const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+const fn new_check(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::Provider, name, title, run)
 }
 
 pub(super) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "PROV-004.at-once",
         "connects by address and port, and sends RDMA messages at once",
         |bench| {
@@ -31,31 +31,31 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["PROV-001"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "PROV-005.flags",
         "posts a Read with each flag that Read does not take",
         read_flags,
     )
     .also(&["QP-061", "INFO-027"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "PROV-006.list",
         "lists the provider's addresses, each of which has an adapter that opens",
         list,
     )
     .also(&["PROV-010", "TST-089"]),
-    of(
+    new_check(
         "PROV-012.resolve",
         "resolves each address of the adapter with several ports, and gets the adapter's number",
         resolve,
     )
     .also(&["PROV-015", "PROV-016"]),
-    of(
+    new_check(
         "DLL-014.scope",
         "resolves each address of the adapter with another port and, for IPv6, other scopes, and opens the adapter by them",
         port_and_scope,
     ),
-    of(
+    new_check(
         "PROV-013.shortage",
         "has ResolveAddress fail for want of memory, and succeed afterwards",
         |bench| {
@@ -67,7 +67,7 @@ pub(super) const CHECKS: &[Check] = &[
             })
         },
     ),
-    of(
+    new_check(
         "PROV-014.unknown",
         "resolves an address of nobody",
         |bench| {
@@ -78,7 +78,7 @@ pub(super) const CHECKS: &[Check] = &[
             Ok(Pass::Right)
         },
     ),
-    of(
+    new_check(
         "PROV-017.open",
         "opens the adapter by its number, and registers memory with it",
         |bench| {
@@ -90,7 +90,7 @@ pub(super) const CHECKS: &[Check] = &[
             Ok(Pass::Right)
         },
     ),
-    of(
+    new_check(
         "PROV-018.shortage",
         "has OpenAdapter fail for want of memory, and succeed afterwards",
         |bench| {
@@ -102,12 +102,12 @@ pub(super) const CHECKS: &[Check] = &[
             short(&bench.near, Call::OpenAdapter, || provider.open_adapter(id))
         },
     ),
-    of(
+    new_check(
         "PROV-019.number",
         "opens adapters by numbers that no address resolves to",
         unknown_numbers,
     ),
-    of(
+    new_check(
         "PROV-021.released",
         "releases the provider, and goes on with the adapter",
         |bench| {
@@ -127,7 +127,7 @@ pub(super) const CHECKS: &[Check] = &[
             Ok(Pass::Right)
         },
     ),
-    of(
+    new_check(
         "PROV-022.several",
         "opens the adapter three times, and closes one: the others go on",
         |bench| {

@@ -15,42 +15,42 @@ use crate::check::{Check, Interface, check};
 use crate::need::Need;
 use crate::side::Memory;
 
-const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+const fn new_check(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::MemoryRegion, name, title, run)
 }
 
 pub(super) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "MR-001.second",
         "registers a second buffer in a region that holds one, and in a region of its own",
         second_buffer,
     )
     .also(&["MR-002", "AMB-013"]),
-    of(
+    new_check(
         "MR-003.rights",
         "registers one buffer in two regions, of which the peer may read one and may not read the other",
         two_regions,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "MR-004.together",
         "registers 16 regions and deregisters them, all at the same time",
         many_at_once,
     ),
-    of(
+    new_check(
         "MR-006.register",
         "registers a buffer and sends from it",
         register_and_send,
     )
     .also(&["MR-030"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "MR-007.pending",
         "calls Register and Deregister, which return ND_PENDING and succeed",
         both_are_pending,
     )
     .also(&["MR-025"]),
-    of(
+    new_check(
         "MR-008.shortage",
         "has Register fail for want of resources, and succeed afterwards",
         |bench| {
@@ -66,7 +66,7 @@ pub(super) const CHECKS: &[Check] = &[
         },
     )
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "MR-010.removed",
         "calls Register after the device was removed",
         |bench| {
@@ -82,52 +82,52 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["GEN-015"])
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "MR-011.largest",
         "registers a buffer that is one octet larger than MaxRegistrationSize",
         too_large,
     )
     .largest_registration(1 << 20),
-    of(
+    new_check(
         "MR-012.sizes",
         "registers buffers of one octet and of odd lengths at odd addresses, and sends from each",
         odd_sizes,
     )
     .also(&["TST-028"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "MR-013.local-write",
         "receives into a region with ALLOW_LOCAL_WRITE, and fails to receive into one without",
         local_write,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "MR-014.remote-read",
         "has the peer read a region with ALLOW_REMOTE_READ, and fail to read one without",
         remote_read,
     )
     .also(&["MR-031"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "MR-015.remote-write",
         "has the peer write a region with ALLOW_REMOTE_WRITE, receives into it, and has the peer fail to write one without",
         remote_write,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "MR-016.no-local",
         "fails to receive into a region with ALLOW_REMOTE_READ alone",
         remote_read_is_not_local_write,
     )
     .also(&["AMB-014"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "MR-017.sink",
         "reads into a region with RDMA_READ_SINK, which the peer cannot read",
         read_sink,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "MR-018.secure",
         "registers with DO_NOT_SECURE_VM beside other flags",
         |bench| {
@@ -137,79 +137,79 @@ pub(super) const CHECKS: &[Check] = &[
             Ok(Pass::Right)
         },
     ),
-    of(
+    new_check(
         "MR-019.no-rights",
         "sends and writes from a region without flags, and fails to read into it",
         no_rights,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "MR-020.flags",
         "registers with each flag that does not exist, and without it afterwards",
         unknown_flags,
     )
     .also(&["AMB-062"]),
-    of(
+    new_check(
         "MR-021.when",
         "registers memory before and after it connects, and exchanges messages by both",
         before_and_after,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "MR-022.shared",
         "sends from one region on two queue pairs, and receives into one region on two",
         one_region_for_all,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "MR-024.deregister",
         "deregisters a region, after which its token is of no use",
         deregistered_token,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "MR-026.busy",
         "deregisters a region with a bound window, before and after Invalidate",
         busy,
     )
     .also(&["MW-011", "GEN-013"])
     .needs(&[Need::Connections, Need::Windows]),
-    of(
+    new_check(
         "MR-027.empty",
         "deregisters regions that never had a buffer or have none any more",
         nothing_registered,
     )
     .also(&["AMB-013"]),
-    of(
+    new_check(
         "MR-028.released",
         "releases a registered region, after which the peer cannot write its buffer",
         released,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "MR-029.again",
         "registers the same buffer and another one in a region that was deregistered, and sends from both",
         again,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "MR-032.token",
         "sends a remote token to the peer as octets, and the peer reads by it",
         token_by_message,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "MR-033.tokens",
         "asks for the tokens of a region many times, which stay the same while it is registered",
         tokens_stay,
     ),
-    of(
+    new_check(
         "MR-034.untouched",
         "deregisters regions of which a Receive and the peer know: no octet changes any more",
         untouched,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "AMB-012.empty",
         "registers a buffer of no octets",
         |bench| {
@@ -226,12 +226,12 @@ pub(super) const CHECKS: &[Check] = &[
         },
     )
     .also(&["TST-084"]),
-    of(
+    new_check(
         "TST-090.sizes",
         "registers and deregisters one region 10,000 times, with sizes from 1 octet to 4 MiB in turn, by event and by packet",
         each_size,
     ),
-    of(
+    new_check(
         "TST-091.many",
         "registers 10,000 regions on one buffer at the same time",
         |bench| {
@@ -713,7 +713,7 @@ fn each_size(bench: &Bench) -> Verdict {
     );
     let rights = MrFlags::ALLOW_REMOTE_READ | MrFlags::ALLOW_REMOTE_WRITE;
     let ends = |started, overlapped: &Overlapped| {
-        let told = match started {
+        let has_ended = match started {
             Ok(Started::Done) => true,
             Ok(Started::Pending) if overlapped.event().is_some() => {
                 event.wait_timeout(bench.limits().answer)
@@ -721,7 +721,7 @@ fn each_size(bench: &Bench) -> Verdict {
             Ok(Started::Pending) => port.get(Some(bench.limits().answer)).is_some(),
             Err(error) => return Err(fail("success", netdirect::Error::to_string(&error))),
         };
-        if !told {
+        if !has_ended {
             return bench.hangs();
         }
         side.status("the request", overlapped.status(), Status::SUCCESS)

@@ -94,7 +94,7 @@ pub(super) fn begun(side: &Side, what: &str, started: Result<Started>) -> Step {
 }
 
 /// Checks the kind, the context and the status of a result.
-pub(super) fn is(
+pub(super) fn expect_result(
     side: &Side,
     result: &CompletionResult,
     kind: RequestType,
@@ -111,7 +111,7 @@ pub(super) fn initiated(end: &LinkEnd<'_>, wanted: &[(RequestType, u64, Status)]
         .side
         .results("of requests", &end.queues.initiator, wanted.len())?;
     for (result, (kind, context, status)) in results.iter().zip(wanted) {
-        is(end.side, result, *kind, *context, *status)?;
+        expect_result(end.side, result, *kind, *context, *status)?;
     }
     Ok(())
 }
@@ -122,7 +122,7 @@ pub(super) fn received(end: &LinkEnd<'_>, wanted: &[(u64, Status)]) -> Step {
         .side
         .results("of Receives", &end.queues.receives, wanted.len())?;
     for (result, (context, status)) in results.iter().zip(wanted) {
-        is(end.side, result, RequestType::Receive, *context, *status)?;
+        expect_result(end.side, result, RequestType::Receive, *context, *status)?;
     }
     Ok(())
 }

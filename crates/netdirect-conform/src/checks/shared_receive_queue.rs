@@ -16,7 +16,7 @@ use crate::link::Link;
 use crate::need::{Need, Profile};
 use crate::side::{Memory, Side};
 
-const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+const fn new_check(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::SharedReceiveQueue, name, title, run).needs(&[Need::SharedReceiveQueues])
 }
 
@@ -31,35 +31,35 @@ pub(super) const CHECKS: &[Check] = &[
         none,
     )
     .also(&["ADPT-066", "INFO-016"]),
-    of(
+    new_check(
         "SRQ-022.removed",
         "removes the device: a pending Notify ends, and each call on a shared receive queue is refused",
         removed,
     )
     .also(&["SRQ-006", "SRQ-015", "ADPT-074", "GEN-015", "OVL-010"])
     .needs(FAULTS),
-    of(
+    new_check(
         "SRQ-020.canceled",
         "calls Notify on a queue with a threshold of 0, has its last Receive used, and cancels",
         no_threshold,
     )
     .also(&["SRQ-018", "ADPT-047"])
     .needs(CONNECTED),
-    of(
+    new_check(
         "IW-027.empty",
         "sends to a queue pair whose shared receive queue is empty, longer than others wait, and posts then",
         empty_queue,
     )
     .also(&["ADPT-076", "ADPT-077", "SRQ-027"])
     .needs(CONNECTED),
-    of(
+    new_check(
         "IW-021.waiting",
         "has the peer disconnect behind a message that waits for a shared Receive: the message arrives, then the end is told",
         end_behind_message,
     )
     .also(&["IW-019", "IW-027", "ADPT-076"])
     .needs(CONNECTED),
-    of(
+    new_check(
         "IW-026.waiting",
         "loses the stream while a message waits for a shared Receive: the end is told, and no Receive is used up",
         lost_with_message,
@@ -71,25 +71,25 @@ pub(super) const CHECKS: &[Check] = &[
         Need::TwoAdapters,
         Need::Faults,
     ]),
-    of(
+    new_check(
         "SRQ-002.affinity",
         "asks for the notify affinity, which is that of completion queues",
         affinity,
     )
     .also(&["SRQ-003", "SRQ-004", "SRQ-007", "SRQ-008", "AMB-060"]),
-    of(
+    new_check(
         "SRQ-009.modify",
         "changes the depth alone, the threshold alone, and both",
         modify,
     )
     .also(&["SRQ-010", "SRQ-011", "SRQ-013", "SRQ-014", "SRQ-029"]),
-    of(
+    new_check(
         "SRQ-012.shortage",
         "has Modify fail for want of resources, which leaves the queue as it was",
         modify_shortage,
     )
     .needs(FAULTS),
-    of(
+    new_check(
         "SRQ-021.shortage",
         "has Notify of a shared receive queue fail for want of resources, and succeed afterwards",
         |bench| {
@@ -106,39 +106,39 @@ pub(super) const CHECKS: &[Check] = &[
         },
     )
     .needs(FAULTS),
-    of(
+    new_check(
         "SRQ-017.below",
         "calls Notify when fewer Receives than the threshold are outstanding",
         below,
     )
     .also(&["SRQ-026", "AMB-052"]),
-    of(
+    new_check(
         "SRQ-019.broken",
         "breaks a shared receive queue: each Notify ends, and its queue pairs are over",
         broken,
     )
     .also(&["AMB-051", "SRQ-023"])
     .needs(&[Need::SharedReceiveQueues, Need::Connections, Need::Faults]),
-    of(
+    new_check(
         "SRQ-023.falls",
         "has messages use up Receives until fewer than the threshold are left, which ends all Notify requests together",
         falls,
     )
     .also(&["SRQ-018", "SRQ-024", "SRQ-025", "IW-028", "AMB-052"])
     .needs(CONNECTED),
-    of(
+    new_check(
         "SRQ-028.refused",
         "posts Receives that are too long, that have too many entries, and that the queue has no room for",
         refused,
     )
     .also(&["SRQ-029", "SRQ-030"]),
-    of(
+    new_check(
         "SRQ-029.taken",
         "has a message use a Receive and does not take the result: the queue stays full until it has",
         not_taken,
     )
     .needs(CONNECTED),
-    of(
+    new_check(
         "QP-032.own-receive",
         "posts a Receive on a queue pair that has a shared receive queue",
         |bench| {
@@ -151,41 +151,41 @@ pub(super) const CHECKS: &[Check] = &[
         },
     )
     .also(&["AMB-050"]),
-    of(
+    new_check(
         "SRQ-031.empty",
         "posts Receives without entries and with one, for messages of no octets and of some",
         empty_messages,
     )
     .also(&["SRQ-032"])
     .needs(CONNECTED),
-    of(
+    new_check(
         "SRQ-033.whose",
         "has two peers send in turns: each result is in the completion queue of the queue pair that took the Receive",
         whose,
     )
     .also(&["SRQ-027", "SRQ-032", "SRQ-034", "AMB-021"])
     .needs(CONNECTED),
-    of(
+    new_check(
         "SRQ-033.order",
         "has messages of four lengths arrive at one queue pair: their Receives end in the order of the messages",
         in_order,
     )
     .also(&["CQ-042", "IW-039"])
     .needs(CONNECTED),
-    of(
+    new_check(
         "SRQ-036.short",
         "has a Receive that is too short for its message: one connection ends, and the queue serves the other",
         short,
     )
     .also(&["SRQ-037", "AMB-053"])
     .needs(CONNECTED),
-    of(
+    new_check(
         "SRQ-038.array",
         "changes the array of entries after posting to a shared receive queue",
         array,
     )
     .needs(CONNECTED),
-    of(
+    new_check(
         "SRQ-039.stay",
         "disconnects one of two queue pairs: the Receives that it has not taken stay for the other",
         stay,
@@ -548,14 +548,14 @@ fn refused(bench: &Bench) -> Verdict {
     bench
         .near
         .refused("too many entries", srq.receive(1, &many), wanted)?;
-    let of = |length| Sge {
+    let with_length = |length| Sge {
         length,
         ..memory.sge(..)
     };
     let longest = info.max_transfer_length;
     let long = match longest.checked_add(1) {
-        Some(length) => vec![of(length)],
-        None => vec![of(longest); entries as usize],
+        Some(length) => vec![with_length(length)],
+        None => vec![with_length(longest); entries as usize],
     };
     if long.len() == 2 || longest < u32::MAX {
         let wanted = Status::BUFFER_OVERFLOW;

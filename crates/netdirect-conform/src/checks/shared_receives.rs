@@ -20,43 +20,43 @@ const NEEDS: &[Need] = &[Need::SharedReceiveQueues];
 const LINKED: &[Need] = &[Need::SharedReceiveQueues, Need::Connections];
 const FAULTS: &[Need] = &[Need::SharedReceiveQueues, Need::Faults];
 
-const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+const fn new_check(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::Adapter, name, title, run).needs(NEEDS)
 }
 
 pub(super) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "ADPT-047.threshold",
         "uses up a shared receive queue with a threshold of 0, of which no Notify tells",
         no_threshold,
     )
     .needs(LINKED),
-    of(
+    new_check(
         "ADPT-049.own",
         "receives on a queue pair with the shared queue and on one without, each from its own Receives",
         own_receives,
     )
     .needs(LINKED),
-    of(
+    new_check(
         "ADPT-065.srq",
         "receives a message into a Receive of the shared queue, and posts none to the queue pair itself",
         receives_from_srq,
     )
     .also(&["AMB-021", "AMB-050"])
     .needs(LINKED),
-    of(
+    new_check(
         "ADPT-067.foreign",
         "passes CreateQueuePairWithSrq completion queues and a shared receive queue of another adapter",
         foreign,
     )
     .also(&["ADPT-068", "ADPT-069", "GEN-022"]),
-    of(
+    new_check(
         "ADPT-070.limits",
         "asks CreateQueuePairWithSrq for more requests, entries and inline data than the adapter allows",
         limits,
     )
     .also(&["ADPT-071", "ADPT-072"]),
-    of(
+    new_check(
         "ADPT-073.shortage",
         "has CreateQueuePairWithSrq fail for want of resources, and succeed afterwards",
         |bench| {
@@ -68,7 +68,7 @@ pub(super) const CHECKS: &[Check] = &[
         },
     )
     .needs(FAULTS),
-    of(
+    new_check(
         "ADPT-074.removed",
         "calls CreateQueuePairWithSrq after the device was removed",
         |bench| {
@@ -82,13 +82,13 @@ pub(super) const CHECKS: &[Check] = &[
     )
     .also(&["GEN-015"])
     .needs(FAULTS),
-    of(
+    new_check(
         "ADPT-075.roles",
         "uses one completion queue for both roles of a queue pair with a shared receive queue, and finds its context in each result",
         one_queue,
     )
     .needs(LINKED),
-    of(
+    new_check(
         "ADPT-076.empty",
         "has the peer send while the shared receive queue is empty: the message waits, and arrives when a Receive is posted",
         waits_for_receive,

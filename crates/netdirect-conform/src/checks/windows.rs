@@ -18,80 +18,80 @@ use crate::side::{Memory, Side};
 const NEEDS: &[Need] = &[Need::Connections, Need::Windows];
 const BOTH: OpFlags = OpFlags::ALLOW_READ.union(OpFlags::ALLOW_WRITE);
 
-const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+const fn new_check(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::MemoryWindow, name, title, run).needs(NEEDS)
 }
 
 pub(super) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "MW-001.bound",
         "binds a window to part of a region: the peer reads that part, and nothing behind it",
         only_what_is_bound,
     )
     .also(&["ADPT-038", "TST-074"]),
-    of(
+    new_check(
         "MW-002.second",
         "binds a window that is bound already, on a second queue pair",
         bound_twice,
     )
     .also(&["QP-043"]),
-    of(
+    new_check(
         "MW-003.again",
         "binds one window three times, to other regions and on another queue pair, with Invalidate in between",
         bound_again,
     )
     .also(&["ADPT-039"]),
-    of(
+    new_check(
         "MW-004.foreign",
         "binds a window and a region of another adapter",
         foreign,
     )
     .also(&["GEN-022"]),
-    of(
+    new_check(
         "MW-005.overlap",
         "binds two windows that overlap, with different rights, and invalidates one",
         overlapping,
     ),
-    of(
+    new_check(
         "MW-006.rights",
         "binds windows that let the peer read only, write only or both, to regions with other rights",
         rights,
     )
     .also(&["TST-062", "TST-076", "QP-041"]),
-    of(
+    new_check(
         "MW-008.token",
         "sends the token of a window to the peer before the Bind's result is there, and the peer reads by it",
         token_at_once,
     )
     .also(&["MW-007"]),
-    of(
+    new_check(
         "MW-009.invalidated",
         "invalidates a window, through which the peer can neither read nor write any more",
         invalidated,
     ),
-    of(
+    new_check(
         "MW-010.other-peer",
         "gives the token of a window to the peer of another queue pair, who cannot read by it",
         other_peer,
     ),
-    of(
+    new_check(
         "MW-011.busy",
         "deregisters a region directly after a Bind to it was posted, and again after Invalidate",
         busy_at_once,
     )
     .also(&["MR-026"]),
-    of(
+    new_check(
         "MW-012.no-rights",
         "binds a window without rights, which opens nothing and keeps the region busy",
         no_rights,
     )
     .also(&["AMB-010", "TST-082"]),
-    of(
+    new_check(
         "MW-014.released",
         "releases a bound window: the peer cannot read by its token, and the region can be deregistered",
         released,
     ),
-    of(
+    new_check(
         "AMB-058.whole",
         "binds a window to a whole region that is as large as the adapter allows, or a mebibyte: the peer reads its end",
         whole_region,

@@ -244,10 +244,10 @@ fn the_page_tells_how_many_rules_of_each_interface_are_broken() {
         assert!(rules > 0, "{title}");
     }
     let all = lines().count();
-    let told = format!("{all} providers that break one rule each");
+    let sentence = format!("{all} providers that break one rule each");
     assert!(
-        page.contains(&told),
-        "docs/check/standards.md lacks: {told}"
+        page.contains(&sentence),
+        "docs/check/standards.md lacks: {sentence}"
     );
 }
 
@@ -257,8 +257,8 @@ fn a_panic_and_a_hang_of_the_provider_are_failures_with_their_step() {
     let only = || objects::all().filter(|check| check.name == "CQ-041.context");
     let panics = found(Break::FlushPanics, only());
     assert_eq!(failed(&panics), ["CQ-041.context"]);
-    let told = details(&panics);
-    assert!(told.contains("not implemented yet"), "{told}");
+    let text = details(&panics);
+    assert!(text.contains("not implemented yet"), "{text}");
     let selection = Selection {
         limits: Limits {
             check: std::time::Duration::from_secs(1),
@@ -268,6 +268,6 @@ fn a_panic_and_a_hang_of_the_provider_are_failures_with_their_step() {
     };
     let hangs = run_these(only(), &target(Break::FlushHangs), &selection, |_| {}).unwrap();
     assert_eq!(failed(&hangs), ["CQ-041.context"]);
-    let told = details(&hangs);
-    assert!(told.contains("a hang in the step"), "{told}");
+    let text = details(&hangs);
+    assert!(text.contains("a hang in the step"), "{text}");
 }

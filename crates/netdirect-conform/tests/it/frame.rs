@@ -46,7 +46,7 @@ fn simulated() -> Target {
 
 fn tcp() -> Target {
     let provider: Arc<dyn Provider> = softnd::provider(Options::default());
-    Target::of(&provider, SocketAddr::from(([127, 0, 0, 1], 0)))
+    Target::on_provider(&provider, SocketAddr::from(([127, 0, 0, 1], 0)))
 }
 
 fn found(target: &Target, checks: &'static [Check], selection: &Selection) -> Run {
@@ -239,7 +239,7 @@ const UNREACHABLE: &[Check] = &[check("ADPT-001.host", |bench| {
 
 #[test]
 fn the_host_that_the_run_names_is_taken_if_it_is_of_the_family_of_the_adapter() {
-    let of = |host: Option<&str>| {
+    let outcome_for = |host: Option<&str>| {
         let selection = Selection {
             unreachable_host: host.map(|host| host.parse().unwrap()),
             ..Selection::default()
@@ -247,12 +247,12 @@ fn the_host_that_the_run_names_is_taken_if_it_is_of_the_family_of_the_adapter() 
         let mut found = found(&tcp(), UNREACHABLE, &selection);
         found.entries.remove(0).outcome
     };
-    assert_eq!(of(Some("192.0.2.9")), Outcome::Pass);
+    assert_eq!(outcome_for(Some("192.0.2.9")), Outcome::Pass);
     for (host, wanted) in [
         (Some("2001:db8::9"), "no address of the family"),
         (None, "--unreachable-host"),
     ] {
-        match of(host) {
+        match outcome_for(host) {
             Outcome::LeftOut(why) => assert!(why.contains(wanted), "{why}"),
             other => panic!("{host:?}: {other:?}"),
         }
@@ -283,13 +283,13 @@ fn checks_run_beside_each_other_and_are_told_of_in_their_order() {
         jobs: 4,
         ..Selection::default()
     };
-    let mut told = Vec::new();
+    let mut names = Vec::new();
     let found = run_these(JOBS.iter(), &simulated(), &selection, |entry| {
-        told.push(entry.check.name);
+        names.push(entry.check.name);
     });
     assert!(found.unwrap().succeeded());
     assert_eq!(
-        told,
+        names,
         ["ADPT-001.a", "ADPT-002.a", "ADPT-003.a", "ADPT-004.a"]
     );
 }

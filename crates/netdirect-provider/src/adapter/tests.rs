@@ -52,7 +52,7 @@ impl AdapterLine for Line {
     }
 
     fn overlapped_file(&self) -> Result<IdleFile> {
-        Ok(IdleFile::of(&self.adapter))
+        Ok(IdleFile::new(&self.adapter))
     }
 
     fn memory_window(&self) -> Result<Arc<dyn MemoryWindow>> {
@@ -74,7 +74,7 @@ impl AdapterLine for Line {
             }
             None => {}
         }
-        Ok(TestQueuePair::of(&self.adapter))
+        Ok(TestQueuePair::new(&self.adapter))
     }
 
     fn plan_fault(&self, call: Call, _: u32, status: Status) -> Result<()> {

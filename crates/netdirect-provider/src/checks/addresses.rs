@@ -139,9 +139,9 @@ mod tests {
     #[test]
     fn amb_026_connect_tells_of_a_taken_address_by_a_status_of_its_own() {
         let taken = Error::new(Status::SHARING_VIOLATION, "10.0.0.1:5 is in use");
-        let told = taken_at_connect(taken);
-        assert_eq!(told.status(), Status::ADDRESS_ALREADY_EXISTS);
-        assert_eq!(told.what(), "10.0.0.1:5 is in use");
+        let error = taken_at_connect(taken);
+        assert_eq!(error.status(), Status::ADDRESS_ALREADY_EXISTS);
+        assert_eq!(error.what(), "10.0.0.1:5 is in use");
         let other = Error::new(Status::INVALID_ADDRESS, "no");
         assert_eq!(taken_at_connect(other.clone()), other);
     }

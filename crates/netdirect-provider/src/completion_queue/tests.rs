@@ -135,8 +135,8 @@ fn cq_023_the_end_of_the_handle_and_a_cancel_end_the_requests_of_notify() {
 #[test]
 fn cq_007_cq_008_processors_that_are_not_known() {
     let queue = queue();
-    let told = || status(queue.get_notify_affinity());
-    assert_eq!(told(), Status::NOT_SUPPORTED); // CQ-008
+    let affinity_status = || status(queue.get_notify_affinity());
+    assert_eq!(affinity_status(), Status::NOT_SUPPORTED); // CQ-008
     queue.line.adapter.is_removed.store(true, Ordering::SeqCst);
-    assert_eq!(told(), Status::DEVICE_REMOVED); // CQ-007
+    assert_eq!(affinity_status(), Status::DEVICE_REMOVED); // CQ-007
 }

@@ -22,7 +22,7 @@ enum Which {
 }
 
 impl<L: ConnectorLine> ConnectorState<L> {
-    fn end(&mut self, requests: Which, end: End, told: &Error) {
+    fn end(&mut self, requests: Which, end: End, error: &Error) {
         let requests = match requests {
             Which::StateChange => self.requests.take_state_change(),
             Which::All => self.requests.take_all(),
@@ -31,7 +31,7 @@ impl<L: ConnectorLine> ConnectorState<L> {
             End::Success => self.done.end(requests, Status::SUCCESS),
             End::Canceled => self.done.end(requests, Status::CANCELED),
             End::Removed => self.done.end(requests, Status::DEVICE_REMOVED),
-            End::Told => self.done.end(requests, told.clone()),
+            End::Told => self.done.end(requests, error.clone()),
         }
     }
 }

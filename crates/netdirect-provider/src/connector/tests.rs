@@ -227,14 +227,14 @@ impl ConnectorLine for TestConnector {
 /// A listener whose connector is unlocked when it is called.
 struct Listener {
     line: Weak<TestConnector>,
-    told: AtomicBool,
+    was_called: AtomicBool,
 }
 
 impl AwaitedListener<TestConnector> for Listener {
     fn connector_released(&self, connector: &TestConnector) {
         assert!(connector.rules.try_read(|_| ()).is_some());
         assert!(std::ptr::eq(connector, self.line.as_ptr()));
-        self.told.store(true, Ordering::SeqCst);
+        self.was_called.store(true, Ordering::SeqCst);
     }
 }
 
@@ -271,7 +271,7 @@ impl Stage {
             handle,
             listener: Arc::new(Listener {
                 line: Arc::downgrade(&line),
-                told: AtomicBool::new(false),
+                was_called: AtomicBool::new(false),
             }),
             line,
             qp: Arc::new(UnusedQueuePair),
@@ -353,8 +353,8 @@ impl Stage {
                 self.tell(event, Status::SUCCESS);
                 return Ok(());
             }
-            told => {
-                self.tell(told, Status::CONNECTION_REFUSED);
+            other => {
+                self.tell(other, Status::CONNECTION_REFUSED);
                 return Ok(());
             }
         };
@@ -362,8 +362,11 @@ impl Stage {
         started.map(drop)
     }
 
-    fn pending(of: &[Overlapped]) -> usize {
-        of.iter().filter(|request| request.is_pending()).count()
+    fn pending(requests: &[Overlapped]) -> usize {
+        requests
+            .iter()
+            .filter(|request| request.is_pending())
+            .count()
     }
 
     /// Checks the invariants that hold after every event.
@@ -477,7 +480,7 @@ proptest! {
         let waits = stage.state() == State::Waiting;
         let Stage { line, handle, listener, changes, notifications, .. } = stage;
         drop(handle);
-        prop_assert_eq!(listener.told.load(Ordering::SeqCst), waits);
+        prop_assert_eq!(listener.was_called.load(Ordering::SeqCst), waits);
         prop_assert_eq!(Stage::pending(&changes) + Stage::pending(&notifications), 0);
         let mut state = line.rules.lock(&line);
         // A connection that the client has not ended belongs to the queue pair, whose release ends it.

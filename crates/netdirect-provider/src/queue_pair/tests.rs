@@ -20,7 +20,7 @@ pub(crate) struct TestQueuePair {
 }
 
 impl TestQueuePair {
-    pub(crate) fn of(adapter: &Arc<TestAdapter>) -> Self {
+    pub(crate) fn new(adapter: &Arc<TestAdapter>) -> Self {
         Self {
             adapter: Arc::clone(adapter),
             has_shared_receives: AtomicBool::new(false),
@@ -114,7 +114,7 @@ struct Stage {
 impl Stage {
     fn new() -> Self {
         let adapter = TestAdapter::at(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let qp = QueuePairHandle::new(TestQueuePair::of(&adapter));
+        let qp = QueuePairHandle::new(TestQueuePair::new(&adapter));
         Self { adapter, qp }
     }
 

@@ -13,7 +13,7 @@ struct Receives {
     depth: u32,
     is_armed: bool,
     /// The status of the breakdown, and the number of requests of Notify that waited then.
-    told: Option<(Status, usize)>,
+    reported: Option<(Status, usize)>,
 }
 
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl SharedReceiveQueueLine for TestSharedReceiveQueue {
 
     fn broke_down(&self, status: Status) {
         let waiting = self.rules.waiting().unwrap();
-        self.receives.lock().told = Some((status, waiting));
+        self.receives.lock().reported = Some((status, waiting));
     }
 
     fn receive(&self, _: u64, _: &[Sge]) -> Result<()> {
@@ -161,7 +161,10 @@ fn srq_019_amb_051_a_breakdown_ends_queue_pairs_and_then_every_notify() {
     let line = queue.line();
     assert!(!line.rules.is_broken());
     line.rules.break_down(&**line, Status::INTERNAL_ERROR);
-    assert_eq!(line.receives.lock().told, Some((Status::INTERNAL_ERROR, 1)));
+    assert_eq!(
+        line.receives.lock().reported,
+        Some((Status::INTERNAL_ERROR, 1))
+    );
     assert_eq!(waits.status(), Status::INTERNAL_ERROR);
     assert!(line.rules.is_broken());
     assert_eq!(notify(&queue).status(), Status::INTERNAL_ERROR);

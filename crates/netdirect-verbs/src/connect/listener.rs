@@ -136,7 +136,7 @@ impl ListenerLine for Listener {
 }
 
 impl CmOwner for Listener {
-    fn told(&self, event: CmEvent) {
+    fn on_cm_event(&self, event: CmEvent) {
         match event.news {
             CmNews::Request(id) => {
                 let most = &self.core.limits;

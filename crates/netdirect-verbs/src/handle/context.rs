@@ -141,22 +141,22 @@ impl Context {
         outcome(unsafe {
             (self.libraries.verbs.ibv_query_device)(self.raw.as_ptr(), &raw mut attributes)
         })?;
-        let of = |number: i32| u32::try_from(number).unwrap_or(0);
+        let count = |number: i32| u32::try_from(number).unwrap_or(0);
         let has = |capability| attributes.device_cap_flags & capability != 0;
         Ok(DeviceLimits {
             vendor_id: attributes.vendor_id,
             vendor_part_id: attributes.vendor_part_id,
             registration_size: attributes.max_mr_size,
-            queue_depth: of(attributes.max_qp_wr),
-            sges: of(attributes.max_sge),
-            read_sges: of(attributes.max_sge_rd).max(1),
-            completion_queue_depth: of(attributes.max_cqe),
-            inbound_reads: of(attributes.max_qp_rd_atom),
-            outbound_reads: of(attributes.max_qp_init_rd_atom),
-            shared_receive_queues: of(attributes.max_srq),
-            shared_receives: of(attributes.max_srq_wr),
-            shared_receive_sges: of(attributes.max_srq_sge),
-            memory_windows: of(attributes.max_mw),
+            queue_depth: count(attributes.max_qp_wr),
+            sges: count(attributes.max_sge),
+            read_sges: count(attributes.max_sge_rd).max(1),
+            completion_queue_depth: count(attributes.max_cqe),
+            inbound_reads: count(attributes.max_qp_rd_atom),
+            outbound_reads: count(attributes.max_qp_init_rd_atom),
+            shared_receive_queues: count(attributes.max_srq),
+            shared_receives: count(attributes.max_srq_wr),
+            shared_receive_sges: count(attributes.max_srq_sge),
+            memory_windows: count(attributes.max_mw),
             ports: attributes.phys_port_cnt,
             has_window_type_1: has(c::IBV_DEVICE_MEM_WINDOW),
             has_window_type_2: has(c::IBV_DEVICE_MEM_WINDOW_TYPE_2A)

@@ -54,7 +54,7 @@ pub(crate) struct PostFailure {
 
 impl PostFailure {
     /// Makes the failure of a call that has returned `error`, and has named the request `bad` as the one that it refuses.
-    fn of<T>(bad: *const T) -> impl FnOnce(io::Error) -> Self {
+    fn at_request<T>(bad: *const T) -> impl FnOnce(io::Error) -> Self {
         move |error| Self {
             error,
             is_queued: bad.is_null(),
@@ -346,7 +346,7 @@ impl QueuePairHandle {
         let mut bad = ptr::null_mut();
         // SAFETY: the queue pair exists. The driver copies the request, its entries, and inline data, and changes none of them.
         let posted = outcome(unsafe { post(self.raw.as_ptr(), &raw mut work, &raw mut bad) });
-        posted.map_err(PostFailure::of(bad))
+        posted.map_err(PostFailure::at_request(bad))
     }
 
     pub(crate) fn post_receive(&self, id: u64, sges: &[LocalSge]) -> Result<(), PostFailure> {
@@ -361,7 +361,7 @@ impl QueuePairHandle {
         let mut bad = ptr::null_mut();
         // SAFETY: the queue pair exists. The driver copies the entries, which it does not change.
         let posted = outcome(unsafe { post(self.raw.as_ptr(), &raw mut work, &raw mut bad) });
-        posted.map_err(PostFailure::of(bad))
+        posted.map_err(PostFailure::at_request(bad))
     }
 
     /// Binds a window. Its new key is known when the call returns. The caller holds the lock under which the window is bound.

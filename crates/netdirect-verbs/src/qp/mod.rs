@@ -450,7 +450,7 @@ impl Qp {
             }
         }
         for number in lost {
-            receives.end(number, End::of(Status::INTERNAL_ERROR), false);
+            receives.end(number, End::with(Status::INTERNAL_ERROR), false);
         }
         self.place(state);
     }
@@ -685,7 +685,7 @@ impl Qp {
             _ => {
                 state
                     .initiator
-                    .end(number, End::of(Status::CANCELED), false);
+                    .end(number, End::with(Status::CANCELED), false);
                 return self.placed(state);
             }
         };
@@ -711,7 +711,7 @@ impl Qp {
                 Ok(())
             }
             Err(NotPosted::Ends(status)) => {
-                state.initiator.end(number, End::of(status), false);
+                state.initiator.end(number, End::with(status), false);
                 if !status.is_success() {
                     self.notice_end(&mut state);
                     let _ = raw.fail();
@@ -727,7 +727,7 @@ impl Qp {
             Err(NotPosted::Refused(failure)) if self.has_ended(&state, &failure) => {
                 // The end of the connection follows, and cancels the request.
                 if !failure.is_queued {
-                    let end = End::of(Status::CANCELED);
+                    let end = End::with(Status::CANCELED);
                     state.initiator.end(number, end, false);
                 }
                 self.placed(state)
@@ -775,7 +775,9 @@ impl Qp {
         let raw = match &state.raw {
             Some(raw) if waits || state.phase == QpPhase::Open => Arc::clone(raw),
             _ => {
-                state.receives.end(number, End::of(Status::CANCELED), false);
+                state
+                    .receives
+                    .end(number, End::with(Status::CANCELED), false);
                 return self.placed(state);
             }
         };
@@ -783,7 +785,9 @@ impl Qp {
             Ok(()) => Ok(()),
             Err(failure) if self.has_ended(&state, &failure) => {
                 if !failure.is_queued {
-                    state.receives.end(number, End::of(Status::CANCELED), false);
+                    state
+                        .receives
+                        .end(number, End::with(Status::CANCELED), false);
                 }
                 self.placed(state)
             }
@@ -941,7 +945,7 @@ fn end_of(kind: RequestType, completion: &WorkCompletion, vague: Option<Status>)
         (Some(_), c::IBV_WC_GENERAL_ERR) if kind.allows(Status::ACCESS_VIOLATION) => {
             Status::ACCESS_VIOLATION
         }
-        (_, told) => completion_status(kind, told),
+        (_, status) => completion_status(kind, status),
     };
     let succeeded = status == Status::SUCCESS;
     let has_immediate = succeeded && completion.wc_flags & c::IBV_WC_WITH_IMM != 0;

@@ -43,8 +43,8 @@ fn some_drivers_tell_the_limits_in_each_others_place_when_a_connection_is_establ
         let objects = Objects::new();
         let overlapped = objects.connect(b"from the caller");
         fake::until(|world| world.calls.contains(&"connect"));
-        let told = fake::with(|world| world.told.take());
-        assert_eq!(told, Some((b"from the caller".to_vec(), 4, 2)));
+        let sent_data = fake::with(|world| world.sent_data.take());
+        assert_eq!(sent_data, Some((b"from the caller".to_vec(), 4, 2)));
         let id = newest();
         fake::with(|world| {
             let data = b"from the callee";
@@ -280,8 +280,8 @@ fn a_peers_request_is_accepted_with_the_limits_of_both() {
         .connector
         .accept(&objects.qp, 16, 1, b"welcome", &overlapped);
     assert_eq!(accepted, Ok(Started::Pending));
-    let told = fake::with(|world| world.told.take());
-    assert_eq!(told, Some((b"welcome".to_vec(), 3, 1)));
+    let sent_data = fake::with(|world| world.sent_data.take());
+    assert_eq!(sent_data, Some((b"welcome".to_vec(), 3, 1)));
     assert_eq!(overlapped.status(), Status::PENDING);
     let id = newest();
     fake::with(|world| world.tell(id, c::RDMA_CM_EVENT_ESTABLISHED, 0));
@@ -309,7 +309,7 @@ fn limits_that_irdma_does_not_tell_with_a_request_are_the_adapters() {
         let accepted = connector.accept(qp, 2, 1, &[], &overlapped);
         assert_eq!(accepted, Ok(Started::Pending));
         assert_eq!(
-            fake::with(|world| world.told.take()),
+            fake::with(|world| world.sent_data.take()),
             Some((Vec::new(), 2, 1))
         );
     }
@@ -329,8 +329,8 @@ fn siw_always_has_a_place_for_the_ready_to_receive_read() {
             .connector
             .accept(&objects.qp, 0, 1, &[], &overlapped);
         assert_eq!(accepted, Ok(Started::Pending));
-        let told = fake::with(|world| world.told.take());
-        assert_eq!(told, Some((Vec::new(), inbound, 1)));
+        let sent_data = fake::with(|world| world.sent_data.take());
+        assert_eq!(sent_data, Some((Vec::new(), inbound, 1)));
         let limits = objects.connector.get_read_limits();
         assert_eq!(limits.map(|limits| limits.inbound), Ok(0));
     }
@@ -477,9 +477,10 @@ fn a_peers_request_is_rejected_with_data() {
     let objects = Objects::new();
     requested(&objects);
     objects.connector.reject(b"no").expect("rejected");
-    let (told, rejected) = fake::with(|world| (world.told.take(), world.calls.contains(&"reject")));
+    let (sent_data, rejected) =
+        fake::with(|world| (world.sent_data.take(), world.calls.contains(&"reject")));
     assert!(rejected);
-    assert_eq!(told.expect("data").0, b"no");
+    assert_eq!(sent_data.expect("data").0, b"no");
 }
 
 #[test]

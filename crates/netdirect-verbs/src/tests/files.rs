@@ -23,10 +23,14 @@ fn until_readable(descriptor: BorrowedFd<'_>) {
 }
 
 /// The next packet has this key, and belongs to this request; the other port has none.
-fn only_packet(port: &CompletionPort, key: u64, of: &Overlapped, other: &CompletionPort) {
+fn only_packet(port: &CompletionPort, key: u64, expected: &Overlapped, other: &CompletionPort) {
     let packet: Packet = port.get(Some(HANG)).expect("a packet");
     assert_eq!((packet.key, packet.status), (key, Status::SUCCESS));
-    assert!(packet.overlapped.is_some_and(|ended| ended.is(of)));
+    assert!(
+        packet
+            .overlapped
+            .is_some_and(|ended| ended.is_same(expected))
+    );
     assert!(port.is_empty() && other.is_empty());
 }
 

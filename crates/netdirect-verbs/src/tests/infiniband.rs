@@ -31,9 +31,9 @@ fn unmarked<const SIZE: usize>(data: &[u8]) -> [u8; SIZE] {
     field
 }
 
-fn told() -> Vec<u8> {
-    let told = fake::with(|world| world.told.take());
-    told.expect("private data").0
+fn private_data() -> Vec<u8> {
+    let sent_data = fake::with(|world| world.sent_data.take());
+    sent_data.expect("private data").0
 }
 
 /// Objects that a peer has asked for a connection, and the Accept that answers it.
@@ -135,7 +135,7 @@ fn the_length_of_private_data_is_told_to_the_passive_side_and_back() {
     let _turn = fake::turn();
     let objects = objects();
     let overlapped = answered(&objects, &field::<196>(b"from the callee"));
-    assert_eq!(told(), field::<56>(b"from the caller"));
+    assert_eq!(private_data(), field::<56>(b"from the caller"));
     let found = objects.connector.get_private_data();
     assert_eq!(found, Ok(b"from the callee".to_vec()));
     drop(overlapped);
@@ -152,7 +152,7 @@ fn the_length_of_private_data_is_told_to_the_active_side_and_back() {
         .connector
         .accept(&objects.qp, 1, 1, b"welcome", &overlapped);
     assert_eq!(accepted, Ok(Started::Pending));
-    assert_eq!(told(), field::<196>(b"welcome"));
+    assert_eq!(private_data(), field::<196>(b"welcome"));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn the_length_of_a_rejections_data_is_told() {
     let objects = objects();
     requested_with(&objects, &[]);
     objects.connector.reject(b"no").expect("rejected");
-    assert_eq!(told(), field::<148>(b"no"));
+    assert_eq!(private_data(), field::<148>(b"no"));
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_peer_without_a_place_gets_no_private_data_at_all() {
     requested_with(&objects, &[]);
     let Objects { connector, .. } = objects;
     drop(connector);
-    assert_eq!(told(), field::<148>(&[]));
+    assert_eq!(private_data(), field::<148>(&[]));
 }
 
 /// Makes the peer reject a Connect, for this reason and with this field. Returns the private data.
@@ -369,13 +369,13 @@ fn irdma_tells_the_limits_as_they_are_over_roce() {
 #[test]
 fn amb_008_a_message_waits_two_seconds_for_a_receive() {
     let waits = || {
-        let (timers, told) = fake::with(|world| {
+        let (timers, receives) = fake::with(|world| {
             let timers = std::mem::take(&mut world.receive_timers);
             (timers, world.told_of_receives.take())
         });
         // The code of 327.68 ms.
         assert_eq!(timers, [30]);
-        assert_eq!(told, Some((6, false)));
+        assert_eq!(receives, Some((6, false)));
     };
     let _turn = fake::turn();
     let objects = connected();

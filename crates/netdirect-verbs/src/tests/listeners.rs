@@ -131,7 +131,7 @@ const UNSPECIFIED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED
 /// A listener of an adapter with two addresses.
 fn of_two_addresses() -> (Objects, Arc<dyn Listener>) {
     let second = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-    let objects = Objects::of(open(vec![HERE, second], &Options::default()));
+    let objects = Objects::on_adapter(open(vec![HERE, second], &Options::default()));
     let listener = objects.adapter.create_listener(&objects.file);
     (objects, listener.expect("a listener"))
 }

@@ -57,11 +57,11 @@ impl Objects {
 
     /// The objects of an adapter with these options.
     fn with(options: &Options) -> Self {
-        Self::of(open(vec![HERE], options))
+        Self::on_adapter(open(vec![HERE], options))
     }
 
     /// The objects of this adapter.
-    fn of(core: Arc<Core>) -> Self {
+    fn on_adapter(core: Arc<Core>) -> Self {
         let adapter: Arc<dyn Adapter> = Arc::new(AdapterHandle::new(OpenedDevice(core)));
         let file = adapter.create_overlapped_file().expect("a file");
         let cq = adapter.create_completion_queue(&file, 64, Affinity::default());
@@ -149,7 +149,7 @@ impl Objects {
     /// The next result.
     fn result(&self) -> CompletionResult {
         let mut results = [CompletionResult::default(); 1];
-        let waits = netdirect::ext::Results::of(&self.cq);
+        let waits = netdirect::ext::Results::new(&self.cq);
         assert_eq!(waits.get(&mut results), Ok(1));
         results[0]
     }

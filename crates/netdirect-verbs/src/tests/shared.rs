@@ -218,7 +218,7 @@ fn adpt_076_the_peer_is_told_to_wait_for_shared_receives() {
     let _turn = fake::turn();
     let bench = Bench::new(0x1425, true);
     // 7 times means without end.
-    let told = fake::with(|world| world.told_of_receives);
-    assert_eq!(told, Some((7, true)));
+    let sent = fake::with(|world| world.told_of_receives);
+    assert_eq!(sent, Some((7, true)));
     drop(bench);
 }

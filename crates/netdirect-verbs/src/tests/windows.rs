@@ -239,7 +239,7 @@ fn mw_002_a_window_belongs_to_the_queue_pair_that_has_bound_it() {
 
 #[test]
 fn a_bind_that_fails_leaves_the_region_and_the_window_free() {
-    for (windows, told, status) in [
+    for (windows, expected, status) in [
         (
             TYPE_2,
             c::IBV_WC_MW_BIND_ERR,
@@ -252,7 +252,7 @@ fn a_bind_that_fails_leaves_the_region_and_the_window_free() {
         let bench = Bench::new(windows);
         bench.bind(1, OpFlags::ALLOW_READ).expect("posted");
         fake::with(|world| world.calls.clear());
-        assert_eq!(bench.end(told), (1, status));
+        assert_eq!(bench.end(expected), (1, status));
         // The state of the device's window and its key are unknown. It may be bound, so it ends before the region.
         assert_eq!(fake::with(|world| world.calls.clone()), ["free window"]);
         bench.free();

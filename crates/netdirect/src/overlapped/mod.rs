@@ -228,7 +228,7 @@ pub trait OverlappedFile: Any + Debug + Send + Sync {
 pub struct Awaited(usize);
 
 impl Awaited {
-    fn of<T>(shared: &Arc<T>) -> Self {
+    fn new<T>(shared: &Arc<T>) -> Self {
         Self(Arc::as_ptr(shared).addr())
     }
 

@@ -110,14 +110,14 @@ impl CompletionPort {
         let parked = state
             .files
             .iter()
-            .filter(|tied| tied.parked > 0 && !completing.is_some_and(|file| tied.is(file)));
+            .filter(|tied| tied.parked > 0 && !completing.is_some_and(|file| tied.is_file(file)));
         let files = parked.filter_map(|tied| tied.file.upgrade()).collect();
         Sleepers(self.awaited(), files)
     }
 
     /// The reason of the wait of a thread that waits for a packet.
     pub(crate) fn awaited(&self) -> Awaited {
-        Awaited::of(&self.0)
+        Awaited::new(&self.0)
     }
 
     fn take<T>(
@@ -241,7 +241,7 @@ struct Parked<'a> {
 impl Drop for Parked<'_> {
     fn drop(&mut self) {
         let mut state = self.port.0.state.lock();
-        if let Some(tied) = state.files.iter_mut().find(|tied| tied.is(&self.file)) {
+        if let Some(tied) = state.files.iter_mut().find(|tied| tied.is_file(&self.file)) {
             tied.parked -= 1;
         }
         // The lock is released before the file is, which may run the provider's code.
@@ -249,7 +249,7 @@ impl Drop for Parked<'_> {
 }
 
 impl Tied {
-    fn is(&self, file: &Arc<dyn OverlappedFile>) -> bool {
+    fn is_file(&self, file: &Arc<dyn OverlappedFile>) -> bool {
         same(self.file.as_ptr(), Arc::as_ptr(file))
     }
 }

@@ -76,7 +76,7 @@ impl Overlapped {
     }
 
     /// Returns true if both are the same `Overlapped`.
-    pub fn is(&self, other: &Self) -> bool {
+    pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
@@ -158,7 +158,7 @@ impl Overlapped {
             // If there is no file any more, the request has just ended.
             let Some(file) = self.file() else { continue };
             let ended = || !self.is_pending();
-            let parked = file.park_for(Awaited::of(&self.0), &ended, deadline);
+            let parked = file.park_for(Awaited::new(&self.0), &ended, deadline);
             if !self.is_pending() {
                 continue;
             }
@@ -239,7 +239,7 @@ impl Overlapped {
         state.reason = end.into_what();
         self.0.status.store(status.bits(), Ordering::SeqCst);
         let mut sleepers = None;
-        let mut awaited = [Awaited::of(&self.0); 2];
+        let mut awaited = [Awaited::new(&self.0); 2];
         if notify {
             if let Some(event) = &self.0.event {
                 event.mark();
@@ -340,10 +340,10 @@ impl PendingOverlapped {
     }
 
     /// Returns true if this is a request of `overlapped`.
-    pub fn is(&self, overlapped: &Overlapped) -> bool {
+    pub fn is_request_of(&self, overlapped: &Overlapped) -> bool {
         self.overlapped
             .as_ref()
-            .is_some_and(|own| own.is(overlapped))
+            .is_some_and(|own| own.is_same(overlapped))
     }
 
     #[inline]

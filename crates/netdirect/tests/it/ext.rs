@@ -120,7 +120,7 @@ fn contexts(results: &[CompletionResult]) -> Vec<u64> {
 fn results_are_drained_then_waited_for() {
     let queue = Queue::new();
     let cq: Arc<dyn CompletionQueue> = queue.clone();
-    let results = ext::Results::of(&cq);
+    let results = ext::Results::new(&cq);
     let mut batch = [CompletionResult::default(); 2];
     (1..=3).for_each(|context| queue.put(context));
     let count = results.get(&mut batch).unwrap();
@@ -144,7 +144,7 @@ fn results_are_drained_then_waited_for() {
 fn a_wait_that_ran_out_keeps_its_notification() {
     let queue = Queue::new();
     let cq: Arc<dyn CompletionQueue> = queue.clone();
-    let results = ext::Results::of(&cq);
+    let results = ext::Results::new(&cq);
     let mut batch = [CompletionResult::default(); 2];
     for _ in 0..3 {
         assert_eq!(results.get_timeout(&mut batch, Duration::ZERO), Ok(0));
@@ -164,7 +164,7 @@ fn a_broken_queue_ends_the_wait() {
     // CQ-022
     let queue = Queue::new();
     let cq: Arc<dyn CompletionQueue> = queue.clone();
-    let results = ext::Results::of(&cq);
+    let results = ext::Results::new(&cq);
     let breaker = thread::spawn({
         let queue = queue.clone();
         move || {
@@ -433,7 +433,7 @@ fn gen_017_only_success_is_success() {
 
         let queue = Queue::new();
         let cq: Arc<dyn CompletionQueue> = queue.clone();
-        let results = ext::Results::of(&cq);
+        let results = ext::Results::new(&cq);
         let ender = thread::spawn({
             let queue = queue.clone();
             move || {

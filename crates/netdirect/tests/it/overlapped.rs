@@ -53,7 +53,10 @@ fn status_is_pending_then_exactly_the_final_one() {
         .filter(|status| *status != Status::PENDING)
     {
         let pending = overlapped.begin(&file).unwrap();
-        assert!(pending.is(&overlapped.clone()) && !pending.is(&Overlapped::new()));
+        assert!(
+            pending.is_request_of(&overlapped.clone())
+                && !pending.is_request_of(&Overlapped::new())
+        );
         assert!(overlapped.is_pending());
         assert_eq!(overlapped.status(), Status::PENDING);
         assert_eq!(
@@ -239,7 +242,7 @@ fn ended_before_the_method_returned_is_notified_all_the_same() {
         (packet.key, packet.status, packet.user),
         (9, Status::SUCCESS, 77)
     );
-    assert!(packet.overlapped.unwrap().is(&overlapped));
+    assert!(packet.overlapped.unwrap().is_same(&overlapped));
     assert!(event.wait_timeout(Duration::ZERO));
     assert!(port.is_empty(), "exactly one packet");
 }
@@ -533,13 +536,14 @@ fn a_sink_is_told_each_end_once_after_status_event_and_packet() {
     let (_, file) = MockFile::shared();
     let port = CompletionPort::new();
     file.associate(&port, 3).unwrap();
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let reported = Arc::new(Mutex::new(Vec::new()));
     let own = Arc::new(OnceLock::<Overlapped>::new());
     let overlapped = Overlapped::with_sink({
-        let (told, own, port) = (told.clone(), own.clone(), port.clone());
+        let (reported, own, port) = (reported.clone(), own.clone(), port.clone());
         Arc::new(move |status: Status| {
             let own = own.get().unwrap();
-            told.lock()
+            reported
+                .lock()
                 .unwrap()
                 .push((status, own.status(), port.len()));
         })
@@ -549,14 +553,14 @@ fn a_sink_is_told_each_end_once_after_status_event_and_packet() {
         overlapped.begin(&file).unwrap().complete(status);
         // The sink was called before `complete` returned.
         assert_eq!(
-            std::mem::take(&mut *told.lock().unwrap()),
+            std::mem::take(&mut *reported.lock().unwrap()),
             [(status, status, 1)]
         );
         assert_eq!(port.get(AT_ONCE).unwrap().status, status);
     }
     drop(overlapped.begin(&file).unwrap());
     assert_eq!(
-        told.lock().unwrap()[0].0,
+        reported.lock().unwrap()[0].0,
         Status::CANCELED,
         "a dropped request ends as well"
     );
@@ -566,19 +570,19 @@ fn a_sink_is_told_each_end_once_after_status_event_and_packet() {
 fn a_sink_is_not_told_of_what_ended_in_its_method() {
     // GEN-008, GEN-009
     let (_, file) = MockFile::shared();
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let reported = Arc::new(Mutex::new(Vec::new()));
     let overlapped = Overlapped::with_sink({
-        let told = told.clone();
-        Arc::new(move |status: Status| told.lock().unwrap().push(status))
+        let reported = reported.clone();
+        Arc::new(move |status: Status| reported.lock().unwrap().push(status))
     });
     overlapped.begin(&file).unwrap().abandon(Status::SUCCESS);
     overlapped
         .begin(&file)
         .unwrap()
         .abandon(Status::DEVICE_BUSY);
-    assert_eq!(*told.lock().unwrap(), []);
+    assert_eq!(*reported.lock().unwrap(), []);
     overlapped.begin(&file).unwrap().complete(Status::SUCCESS);
-    assert_eq!(*told.lock().unwrap(), [Status::SUCCESS]);
+    assert_eq!(*reported.lock().unwrap(), [Status::SUCCESS]);
 }
 
 #[test]
@@ -660,10 +664,10 @@ proptest! {
         let (_, file) = MockFile::shared();
         let port = CompletionPort::new();
         file.associate(&port, 0).unwrap();
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let reported = Arc::new(Mutex::new(Vec::new()));
         let overlapped = Overlapped::with_sink({
-            let told = told.clone();
-            Arc::new(move |status: Status| told.lock().unwrap().push(status))
+            let reported = reported.clone();
+            Arc::new(move |status: Status| reported.lock().unwrap().push(status))
         });
         let mut expected = Vec::new();
         for end in ends {
@@ -682,6 +686,6 @@ proptest! {
         }
         let packets: Vec<_> = std::iter::from_fn(|| port.get(AT_ONCE)).map(|packet| packet.status).collect();
         prop_assert_eq!(&packets, &expected);
-        prop_assert_eq!(&*told.lock().unwrap(), &expected);
+        prop_assert_eq!(&*reported.lock().unwrap(), &expected);
     }
 }

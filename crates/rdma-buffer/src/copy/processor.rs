@@ -30,7 +30,7 @@ struct Leaf {
 
 impl Processor {
     /// By what the instruction says: leaf 0 has the vendor, leaf 1 the family, leaf 7 the features.
-    fn of(cpuid: impl Fn(u32) -> Leaf) -> Self {
+    fn from_cpuid(cpuid: impl Fn(u32) -> Leaf) -> Self {
         /// The leaf of further features, the bit of ERMS in its EBX, and the bit of FSRM in its EDX.
         const FEATURES: u32 = 7;
         const ERMS: u32 = 1 << 9;
@@ -58,9 +58,9 @@ impl Processor {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[allow(unused_unsafe, reason = "the function is unsafe in older compilers")]
     pub(super) fn here() -> Self {
-        Self::of(|leaf| {
+        Self::from_cpuid(|leaf| {
             // SAFETY: every x86-64 processor has the instruction. For a leaf that the processor does not have, it gives numbers
-            // without a meaning; `of` asks for leaves 0 and 1, which all have, and for further ones after leaf 0 has said so.
+            // without a meaning; `from_cpuid` asks for leaves 0 and 1, which all have, and for further ones after leaf 0 has said so.
             let result = unsafe { std::arch::x86_64::__cpuid_count(leaf, 0) };
             Leaf {
                 eax: result.eax,
@@ -73,7 +73,7 @@ impl Processor {
 
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     pub(super) fn here() -> Self {
-        Self::of(|_| Leaf::default())
+        Self::from_cpuid(|_| Leaf::default())
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
             (0x00B0_0F21, 0x1A),
             (0x0083_0F10, 0x17),
         ] {
-            let found = Processor::of(named(*b"AuthenticAMD", version, both));
+            let found = Processor::from_cpuid(named(*b"AuthenticAMD", version, both));
             let expected = Processor {
                 vendor: Vendor::Amd,
                 family,
@@ -135,17 +135,17 @@ mod tests {
             ebx: 1 << 9,
             ..Leaf::default()
         };
-        let intel = Processor::of(named(*b"GenuineIntel", 0x000C_06F2, erms));
+        let intel = Processor::from_cpuid(named(*b"GenuineIntel", 0x000C_06F2, erms));
         assert_eq!((intel.vendor, intel.family), (Vendor::Intel, 6));
         assert!(intel.erms && !intel.fsrm);
-        let other = Processor::of(named(*b"HygonGenuine", 0x0090_0F02, Leaf::default()));
+        let other = Processor::from_cpuid(named(*b"HygonGenuine", 0x0090_0F02, Leaf::default()));
         assert_eq!((other.vendor, other.family), (Vendor::Other, 0x18));
         assert!(!other.erms && !other.fsrm);
     }
 
     #[test]
     fn features_are_not_read_where_there_is_no_such_leaf() {
-        let old = Processor::of(|leaf| match leaf {
+        let old = Processor::from_cpuid(|leaf| match leaf {
             0 => Leaf {
                 eax: 1,
                 ..Leaf::default()

@@ -97,7 +97,7 @@ fn a_network_can_be_released_at_the_end_of_its_thread() {
 }
 
 /// The first address and the time of the network of an adapter.
-fn of(adapter: &Arc<dyn Adapter>) -> (String, Duration) {
+fn address_and_time(adapter: &Arc<dyn Adapter>) -> (String, Duration) {
     let own = own::<AdapterHandle>(adapter.clone());
     let core = &own.line().core;
     let time = core.driver.environment.world().unwrap().time();
@@ -113,22 +113,33 @@ fn adapters_of_one_url_share_a_network_for_as_long_as_anything_of_it_is_held() {
     for url in ["softnd+sim://seed=7", "softnd+sim://seed=7,protocol=udp"] {
         for _ in 0..2 {
             let first = open(url);
-            assert_eq!(of(&first), ("10.0.0.1".into(), Duration::ZERO), "{url}");
+            assert_eq!(
+                address_and_time(&first),
+                ("10.0.0.1".into(), Duration::ZERO),
+                "{url}"
+            );
             let second = open(url);
-            assert_eq!(of(&second).0, "10.0.0.2");
+            assert_eq!(address_and_time(&second).0, "10.0.0.2");
             let elsewhere = open(&format!("{url},address=10.0.0.9"));
-            assert_eq!(of(&elsewhere).0, "10.0.0.9");
+            assert_eq!(address_and_time(&elsewhere).0, "10.0.0.9");
             let file = second.create_overlapped_file().unwrap();
             let simulation = file.simulation().unwrap();
             let later = simulation.now() + Duration::from_secs(1);
             while simulation.now() < later {
                 let _ = simulation.step(Some(later));
             }
-            assert_eq!(of(&first).1, Duration::from_secs(1), "one clock");
+            assert_eq!(
+                address_and_time(&first).1,
+                Duration::from_secs(1),
+                "one clock"
+            );
             drop((first, second, simulation, elsewhere));
             // The file is the last handle.
             let third = open(url);
-            assert_eq!(of(&third), ("10.0.0.3".into(), Duration::from_secs(1)));
+            assert_eq!(
+                address_and_time(&third),
+                ("10.0.0.3".into(), Duration::from_secs(1))
+            );
             drop((third, file));
         }
     }
@@ -145,6 +156,6 @@ fn networks_of_urls_leave_nothing_in_their_thread() {
         "{} networks",
         simulation::opened()
     );
-    assert_eq!(of(&open("softnd+sim://seed=0")).0, "10.0.0.2");
+    assert_eq!(address_and_time(&open("softnd+sim://seed=0")).0, "10.0.0.2");
     drop(kept);
 }

@@ -379,17 +379,17 @@ impl Asked {
             if key != "address" {
                 asked.network.push(part.to_owned());
             }
-            let of = |what: &str| format!("{value:?} is not {what} (of {key})");
+            let invalid = |what: &str| format!("{value:?} is not {what} (of {key})");
             match key {
-                "seed" => seed = Some(value.parse().map_err(|_| of("a number"))?),
+                "seed" => seed = Some(value.parse().map_err(|_| invalid("a number"))?),
                 "address" => {
-                    asked.address = Some(value.parse().map_err(|_| of("an IP address"))?);
+                    asked.address = Some(value.parse().map_err(|_| invalid("an IP address"))?);
                 }
                 "protocol" => {
                     asked.protocol = match value {
                         "tcp" => Protocol::Streams,
                         "udp" => Protocol::Quic,
-                        _ => return Err(of("tcp or udp")),
+                        _ => return Err(invalid("tcp or udp")),
                     };
                 }
                 _ => set_condition(&mut asked.conditions, key, value)?,
@@ -415,12 +415,12 @@ fn set_condition(
     key: &str,
     value: &str,
 ) -> std::result::Result<(), String> {
-    let of = |what: &str| format!("{value:?} is not {what} (of {key})");
-    let times = || range(value, time).ok_or_else(|| of(TIMES));
-    let chance = || chance(value).ok_or_else(|| of(CHANCE));
+    let invalid = |what: &str| format!("{value:?} is not {what} (of {key})");
+    let times = || range(value, time).ok_or_else(|| invalid(TIMES));
+    let chance = || chance(value).ok_or_else(|| invalid(CHANCE));
     let length = || {
         let octets = value.parse().ok().filter(|octets| *octets > 0);
-        octets.ok_or_else(|| of("a number of octets"))
+        octets.ok_or_else(|| invalid("a number of octets"))
     };
     match key {
         "latency" => conditions.latency = times()?,
@@ -428,10 +428,10 @@ fn set_condition(
         "segment" => {
             let lengths = range(value, |text| text.parse().ok().filter(|len| *len > 0));
             conditions.segment =
-                lengths.ok_or_else(|| of("a length or a range of lengths, as in 1..1460"))?;
+                lengths.ok_or_else(|| invalid("a length or a range of lengths, as in 1..1460"))?;
         }
         "bandwidth" => {
-            conditions.bandwidth = value.parse().map_err(|_| of("octets per second"))?;
+            conditions.bandwidth = value.parse().map_err(|_| invalid("octets per second"))?;
         }
         "buffer" => conditions.buffer = length()?,
         "stall" => conditions.stall = chance()?,

@@ -175,10 +175,10 @@ impl Side {
     }
 
     pub fn with(options: Options) -> Self {
-        Self::of(open(options))
+        Self::on_adapter(open(options))
     }
 
-    pub fn of(adapter: Arc<dyn Adapter>) -> Self {
+    pub fn on_adapter(adapter: Arc<dyn Adapter>) -> Self {
         admit();
         let file = adapter.create_overlapped_file().unwrap();
         let cq = adapter

@@ -16,7 +16,7 @@ use softnd::simulation::Simulation;
 #[test]
 fn conn_009_lstn_008_iw_052_no_port_is_left_when_all_of_the_range_are_bound() {
     let network = Simulation::new(9);
-    let open = |ip: [u8; 4]| Side::of(network.open(ip, Options::default()).unwrap());
+    let open = |ip: [u8; 4]| Side::on_adapter(network.open(ip, Options::default()).unwrap());
     let (side, other) = (open([10, 0, 0, 1]), open([10, 0, 0, 2]));
     let mut ports = BTreeSet::new();
     let mut connectors: Vec<_> = (49152..=65535)

@@ -504,7 +504,7 @@ fn lstn_025_releasing_a_connector_that_waits_ends_its_request_at_once() {
     let packet = port
         .get(Some(std::time::Duration::ZERO))
         .expect("a packet at once");
-    assert!(packet.overlapped.is_some_and(|ended| ended.is(&ends)));
+    assert!(packet.overlapped.is_some_and(|ended| ended.is_same(&ends)));
     assert_eq!(packet.status, Status::CANCELED);
     assert!(goes_on.is_pending());
 }

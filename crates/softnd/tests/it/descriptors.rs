@@ -131,15 +131,16 @@ fn threads_that_wait_need_no_descriptors() {
             let waiting: Vec<_> = requests
                 .iter()
                 .map(|(_, arrives)| {
-                    let (tell, told) = unbounded();
+                    let (sender, receiver) = unbounded();
                     let (let_go, go) = unbounded::<()>();
                     let waits = threads.spawn(move || {
-                        tell.send(File::open("/proc/thread-self/stat").unwrap())
+                        sender
+                            .send(File::open("/proc/thread-self/stat").unwrap())
                             .unwrap();
                         let _ = go.recv();
                         arrives.wait_timeout(LONG)
                     });
-                    (waits, told.recv().unwrap(), let_go)
+                    (waits, receiver.recv().unwrap(), let_go)
                 })
                 .collect();
             let hoard = Hoard::new();

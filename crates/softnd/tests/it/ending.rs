@@ -105,7 +105,7 @@ fn conn_106_the_flush_comes_when_the_connector_goes_while_it_tells() {
 }
 
 /// The `user` values and statuses of the packets in a port, in their order.
-fn told(port: &CompletionPort) -> Vec<(u64, Status)> {
+fn packets(port: &CompletionPort) -> Vec<(u64, Status)> {
     let packets = std::iter::from_fn(|| port.get(Some(Duration::ZERO)));
     packets.map(|packet| (packet.user, packet.status)).collect()
 }
@@ -127,7 +127,7 @@ fn ovl_001_requests_of_a_connector_are_cancelled_in_order() {
             connector.cancel_overlapped_requests().unwrap();
         }
         let cancelled = [1, 2, 3, 4].map(|user| (user, Status::CANCELED));
-        assert_eq!(told(&port), cancelled);
+        assert_eq!(packets(&port), cancelled);
     }
 }
 
@@ -141,7 +141,7 @@ fn amb_033_disconnect_ends_after_the_flush_and_notify_disconnect() {
     let _ = connector.notify_disconnect(&numbered(1)).unwrap();
     let _ = side.cq.notify(NotifyType::Any, &numbered(2)).unwrap();
     let _ = connector.disconnect(&numbered(3)).unwrap();
-    assert_eq!(told(&port), [(2, Status::SUCCESS)]);
+    assert_eq!(packets(&port), [(2, Status::SUCCESS)]);
     drop(client);
     for expected in [1, 3] {
         let packet = port.get(Some(common::LONG)).expect("the end is told");
@@ -168,9 +168,12 @@ fn conn_110_disconnect_is_cancelled_when_the_queue_pair_is_released() {
     side.file.associate(&port, 0).unwrap();
     let _ = connector.notify_disconnect(&numbered(1)).unwrap();
     let _ = connector.disconnect(&numbered(2)).unwrap();
-    assert_eq!(told(&port), []);
+    assert_eq!(packets(&port), []);
     drop(qp);
-    assert_eq!(told(&port), [(1, Status::SUCCESS), (2, Status::CANCELED)]);
+    assert_eq!(
+        packets(&port),
+        [(1, Status::SUCCESS), (2, Status::CANCELED)]
+    );
     assert_disconnected(&connector);
 }
 
@@ -201,9 +204,9 @@ fn conn_116_a_released_queue_pair_leaves_its_connector_disconnected() {
             port.get(Some(common::LONG)).expect("the end is told");
         }
         drop(qp);
-        let told = told(&port);
+        let taken = packets(&port);
         if !ended {
-            assert_eq!(told, [(1, Status::SUCCESS), (2, Status::SUCCESS)]);
+            assert_eq!(taken, [(1, Status::SUCCESS), (2, Status::SUCCESS)]);
         }
         assert_eq!(side.result().status, Status::CANCELED);
         assert_disconnected(&connector);

@@ -123,9 +123,9 @@ fn immediate_data_comes_in_order_with_sends() {
         .send_immediate(13, [9; 8].into(), solicit)
         .unwrap();
     let received = pair.passive.results(3);
-    let told: Vec<_> = received.iter().map(|result| result.immediate).collect();
+    let reported: Vec<_> = received.iter().map(|result| result.immediate).collect();
     let due = [Some((*b"one two!").into()), None, Some([9; 8].into())];
-    assert_eq!(told, due);
+    assert_eq!(reported, due);
     let lengths: Vec<_> = received
         .iter()
         .map(|result| result.bytes_transferred)

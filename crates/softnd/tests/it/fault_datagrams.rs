@@ -17,14 +17,18 @@ fn options(plan: &str) -> Options {
 /// Two adapters on loopback.
 #[cfg(not(windows))]
 fn on_loopback(active: &str, passive: &str) -> (Side, Side) {
-    let side = |plan| Side::of(softnd::open("softnd+udp://127.0.0.1", options(plan)).unwrap());
+    let side =
+        |plan| Side::on_adapter(softnd::open("softnd+udp://127.0.0.1", options(plan)).unwrap());
     (side(active), side(passive))
 }
 
 /// Two adapters of a simulated network that loses nothing by itself.
 fn simulated(simulation: &Simulation, active: &str, passive: &str) -> (Side, Side) {
     let open = |host, plan| simulation.open([10, 0, 0, host], options(plan)).unwrap();
-    (Side::of(open(1, active)), Side::of(open(2, passive)))
+    (
+        Side::on_adapter(open(1, active)),
+        Side::on_adapter(open(2, passive)),
+    )
 }
 
 /// Faults that have happened on an adapter.
@@ -227,7 +231,7 @@ fn nobody_connects_where_each_datagram_is_lost() {
     let (active, passive) = simulated(&simulation, plan, "");
     assert_eq!(connect_status(&active, &passive), Status::IO_TIMEOUT);
     // Other hosts are reached.
-    let other = Side::of(simulation.open([10, 0, 0, 3], Options::default()).unwrap());
+    let other = Side::on_adapter(simulation.open([10, 0, 0, 3], Options::default()).unwrap());
     assert_eq!(connect_status(&active, &other), Status::SUCCESS);
 }
 
@@ -284,8 +288,8 @@ fn an_adapter_without_datagrams_refuses_rules_about_them() {
     let open = softnd::open("softnd+tcp://127.0.0.1", options(plan));
     let error = open.map(drop).unwrap_err();
     assert_eq!(error.status(), Status::INVALID_PARAMETER_MIX);
-    let told = "fault plan, line 1, column 37: expected an event that is not only for adapters of `softnd+udp://`, found `datagram`";
-    assert!(error.to_string().contains(told), "{error}");
+    let expected = "fault plan, line 1, column 37: expected an event that is not only for adapters of `softnd+udp://`, found `datagram`";
+    assert!(error.to_string().contains(expected), "{error}");
     let simulation = Simulation::new(1);
     let open = simulation.open([10, 0, 0, 1], options(plan));
     assert_eq!(

@@ -28,7 +28,7 @@ impl Random {
         self.next() % limit
     }
 
-    fn of<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+    fn choice<'a>(&mut self, choices: &[&'a str]) -> &'a str {
         choices[usize::try_from(self.below(choices.len() as u64)).unwrap()]
     }
 
@@ -49,11 +49,11 @@ impl Random {
             "FPDU",
         ];
         const CALLS: [&str; 4] = ["Register", "CreateQueuePair", "CreateConnector", "Any"];
-        let (which, inner) = (self.of(&WHICH), self.of(&WHICH));
+        let (which, inner) = (self.choice(&WHICH), self.choice(&WHICH));
         let (kind, call, way) = (
-            self.of(&KINDS),
-            self.of(&CALLS),
-            self.of(&["sent", "received"]),
+            self.choice(&KINDS),
+            self.choice(&CALLS),
+            self.choice(&["sent", "received"]),
         );
         let event = match self.below(16) {
             0 => format!("{which} connect"),
@@ -65,7 +65,7 @@ impl Random {
         };
         let (bit, field) = (
             self.below(150),
-            self.of(&["length", "header", "payload", "CRC"]),
+            self.choice(&["length", "header", "payload", "CRC"]),
         );
         let action = match self.below(12) {
             0 => "reset".to_owned(),

@@ -37,7 +37,7 @@ struct Attack {
 impl Attack {
     /// The adapters of the server, of the peer, and of a client.
     fn new(adapters: [Arc<dyn Adapter>; 3]) -> Self {
-        let [server, peer, client] = adapters.map(Side::of);
+        let [server, peer, client] = adapters.map(Side::on_adapter);
         let listener = server.listener(0);
         let memory = Buffer::new(BEFORE.len());
         memory.write(0, &BEFORE);
@@ -148,7 +148,7 @@ fn three(simulation: &Simulation) -> [Side; 3] {
     let minute = Duration::from_secs(60);
     [1, 2, 3].map(|host| {
         let options = options().refuse_after_protection_faults(3, minute);
-        Side::of(simulation.open([10, 0, 0, host], options).unwrap())
+        Side::on_adapter(simulation.open([10, 0, 0, host], options).unwrap())
     })
 }
 
@@ -196,7 +196,7 @@ fn sec_036_faults_are_counted_and_refused_over_udp() {
 #[test]
 fn sec_001_an_adapter_opened_again_has_regions_of_its_own() {
     let simulation = Simulation::new(3);
-    let side = |host| Side::of(simulation.open([10, 0, 0, host], options()).unwrap());
+    let side = |host| Side::on_adapter(simulation.open([10, 0, 0, host], options()).unwrap());
     let (one, other, peer) = (side(1), side(1), side(2));
     let source = peer.region(8, ALL);
     for (server, expected) in [(&one, Status::SUCCESS), (&other, Status::ACCESS_VIOLATION)] {

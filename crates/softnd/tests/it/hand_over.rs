@@ -95,8 +95,8 @@ fn one_ends_beside_the_other(active: &Side, passive: &Side, seed: usize) {
     let polls = [0, 3, 300][seed % 3];
     let rows = [1, 10, 60][seed / 3 % 3];
     let [first, second] = [(); 2].map(|()| connect(active.clone(), passive.clone(), 1));
-    let told = Overlapped::new();
-    let _ = first.passive_connector.notify_disconnect(&told).unwrap();
+    let notice = Overlapped::new();
+    let _ = first.passive_connector.notify_disconnect(&notice).unwrap();
     for _ in 0..rows {
         exchange(&first, 1, polls);
         exchange(&second, 1, polls);
@@ -104,17 +104,17 @@ fn one_ends_beside_the_other(active: &Side, passive: &Side, seed: usize) {
     let ended = Overlapped::new();
     let _ = first.active_connector.disconnect(&ended).unwrap();
     if seed.is_multiple_of(2) {
-        wait(&told);
+        wait(&notice);
     }
     exchange(&second, 1, polls);
     exchange(&second, 4, polls);
-    wait(&told);
+    wait(&notice);
     common::run(|overlapped| first.passive_connector.disconnect(overlapped)).unwrap();
     wait(&ended);
-    let told = Overlapped::new();
-    let _ = second.passive_connector.notify_disconnect(&told).unwrap();
+    let notice = Overlapped::new();
+    let _ = second.passive_connector.notify_disconnect(&notice).unwrap();
     drop((second.active_qp, second.active_connector));
-    wait(&told);
+    wait(&notice);
 }
 
 #[test]

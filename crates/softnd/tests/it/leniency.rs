@@ -25,7 +25,7 @@ fn side(profile: Profile, host: u8) -> Side {
     log::keep();
     let address = IpAddr::from([127, 0, 71, host]);
     let options = Options::default().profile(profile).addresses([address]);
-    Side::of(open_at(address, options))
+    Side::on_adapter(open_at(address, options))
 }
 
 fn counters(adapter: &Arc<dyn Adapter>) -> Counters {
@@ -121,9 +121,9 @@ fn amb_008_sends_that_wait_for_a_receive() {
     let host = 4;
     let pair = connect(Side::new(), side(Profile::Strict, host), 16);
     let ended = run(|overlapped| {
-        let told = pair.active_connector.notify_disconnect(overlapped);
+        let started = pair.active_connector.notify_disconnect(overlapped);
         pair.active_qp.send(1, &[], OpFlags::empty()).unwrap();
-        told
+        started
     });
     assert_eq!(ended, Ok(()));
     assert_counted(&pair.passive.adapter, host, act, 0);

@@ -275,7 +275,7 @@ fn other_adapters_go_on_working() {
         (provider, removed)
     };
     let id = provider.resolve_address(any_port()).unwrap();
-    let stage = Stage::new(Side::of(provider.open_adapter(id).unwrap()));
+    let stage = Stage::new(Side::on_adapter(provider.open_adapter(id).unwrap()));
     assert_eq!(remove(&removed), Status::SUCCESS);
     for (row, act) in CALLS {
         let answer = act(&stage);

@@ -24,7 +24,7 @@ fn networks(make: impl Fn(u64) -> Simulation) -> [u64; 2] {
         let network = make(seed);
         let side = |host| {
             let adapter = network.open([10, 0, 0, host], Options::default());
-            Side::of(adapter.unwrap())
+            Side::on_adapter(adapter.unwrap())
         };
         drop(connect(side(1), side(2), 4));
         if let Some(at) = [1_000, 10_000].iter().position(|at| *at == seed) {

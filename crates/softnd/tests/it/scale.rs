@@ -377,7 +377,7 @@ fn thousands_over_one_udp_socket_are_all_served_and_each_message_completes_once(
     let connections = wanted.map_or(CONNECTIONS, |wanted| wanted.parse().unwrap());
     let side = || {
         let adapter = softnd::open("softnd+udp://127.0.0.1", softnd::Options::default());
-        with_deep_queue(Side::of(adapter.unwrap()))
+        with_deep_queue(Side::on_adapter(adapter.unwrap()))
     };
     let sides = vec![side(), side()];
     let begun = now();

@@ -29,7 +29,7 @@ impl Bench {
         let adapter = provider.open_adapter(id).unwrap();
         Self {
             provider,
-            side: Side::of(adapter),
+            side: Side::on_adapter(adapter),
         }
     }
 
@@ -453,7 +453,7 @@ fn program(adapter: &Arc<dyn Adapter>) -> Result<()> {
         OpFlags::ALLOW_READ,
     )?;
     active.send(3, &[], OpFlags::empty())?;
-    let (results, mut into) = (ext::Results::of(&cq), [CompletionResult::default(); 8]);
+    let (results, mut into) = (ext::Results::new(&cq), [CompletionResult::default(); 8]);
     let mut seen = 0;
     while seen < 3 {
         let count = results.get(&mut into)?;

@@ -16,7 +16,7 @@ use softnd::simulation::{Chance, Conditions, Simulation};
 fn sides(simulation: &Simulation) -> (Side, Side) {
     let side = |host| {
         let adapter = simulation.open([10, 0, 0, host], Options::default());
-        Side::of(adapter.unwrap())
+        Side::on_adapter(adapter.unwrap())
     };
     (side(1), side(2))
 }
@@ -70,7 +70,7 @@ fn run_with_plans(seed: u64) -> (Vec<usize>, Vec<Status>, Duration) {
     let simulation = Simulation::new(seed);
     let side = |host: u8, plan: &str| {
         let options = Options::default().faults(plan.parse().unwrap()).unwrap();
-        Side::of(simulation.open([10, 0, 0, host], options).unwrap())
+        Side::on_adapter(simulation.open([10, 0, 0, host], options).unwrap())
     };
     let active = side(
         1,
@@ -160,8 +160,8 @@ fn a_wait_ends_at_its_limit_and_not_at_the_next_thing_that_happens() {
     assert!(port.get(Some(second)).is_none());
     assert_eq!(simulation.time(), Duration::from_secs(4));
     let event = Event::new();
-    let told = Overlapped::with_event(&event);
-    let _ = side.cq.notify(NotifyType::Any, &told).unwrap();
+    let notice = Overlapped::with_event(&event);
+    let _ = side.cq.notify(NotifyType::Any, &notice).unwrap();
     assert!(!event.wait_timeout(second));
     assert_eq!(simulation.time(), Duration::from_secs(5));
     assert_eq!(connects.wait(), Status::IO_TIMEOUT);
@@ -183,8 +183,8 @@ fn a_look_moves_the_simulation() {
         let (side, _) = sides(&simulation);
         let (port, event) = (CompletionPort::new(), Event::new());
         side.file.associate(&port, 0).unwrap();
-        let told = Overlapped::with_event(&event);
-        let _ = side.cq.notify(NotifyType::Any, &told).unwrap();
+        let notice = Overlapped::with_event(&event);
+        let _ = side.cq.notify(NotifyType::Any, &notice).unwrap();
         let (qp, connector, connects) = (side.queue_pair(), side.connector(), Overlapped::new());
         let _ = connector
             .connect(&qp, at("10.0.0.2:9"), 0, 0, b"", &connects)
@@ -291,11 +291,11 @@ fn a_wait_that_nothing_can_end_tells_what_each_side_waits_for() {
     drop(listener);
 
     let pair = connect(active, passive, 4);
-    let told = Overlapped::new();
-    let _ = pair.active_connector.notify_disconnect(&told).unwrap();
+    let notice = Overlapped::new();
+    let _ = pair.active_connector.notify_disconnect(&notice).unwrap();
     pair.active_qp.send(1, &[], OpFlags::empty()).unwrap();
     assert_eq!(pair.active.result().status, Status::SUCCESS);
-    let _ = told.wait_timeout(Duration::from_millis(1));
+    let _ = notice.wait_timeout(Duration::from_millis(1));
     let report = simulation.report().join("; ");
     for what in [
         "NotifyDisconnect waits for the end",
@@ -327,8 +327,8 @@ fn connects_in_quick_succession_find_free_ports() {
         end(accepting, &accepts).unwrap();
         let (here, there) = (Overlapped::new(), Overlapped::new());
         let disconnecting = connector.disconnect(&here);
-        let told = peer.notify_disconnect(&there);
-        end(told, &there).unwrap();
+        let started = peer.notify_disconnect(&there);
+        end(started, &there).unwrap();
         let answered = run(|overlapped| peer.disconnect(overlapped));
         answered.unwrap();
         end(disconnecting, &here).unwrap();
@@ -481,7 +481,7 @@ fn a_peer_that_replies_late_or_never() {
         let addresses = provider.query_address_list().unwrap();
         let side = |at: usize| {
             let id = provider.resolve_address(addresses[at]).unwrap();
-            Side::of(provider.open_adapter(id).unwrap())
+            Side::on_adapter(provider.open_adapter(id).unwrap())
         };
         let (active, passive) = (side(0), side(1));
         let (listener, address) = passive.listener(0);

@@ -14,7 +14,7 @@ const NONE: OpFlags = OpFlags::empty();
 fn sides(simulation: &Simulation) -> (Side, Side) {
     let side = |host| {
         let adapter = simulation.open([10, 0, 0, host], Options::default());
-        Side::of(adapter.unwrap())
+        Side::on_adapter(adapter.unwrap())
     };
     (side(1), side(2))
 }

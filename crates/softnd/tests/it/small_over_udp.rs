@@ -11,7 +11,7 @@ use softnd::Options;
 
 fn side() -> Side {
     let adapter = softnd::open("softnd+udp://127.0.0.1", Options::default());
-    Side::of(adapter.unwrap())
+    Side::on_adapter(adapter.unwrap())
 }
 
 fn bench(stream: Stream, driver: Driver) -> Bench {

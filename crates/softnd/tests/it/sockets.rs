@@ -66,7 +66,7 @@ fn processors() -> u64 {
 /// GetNotifyAffinity returns the processors on which the background thread runs: those of the thread that opened the adapter.
 #[test]
 fn cq_003_cq_009_iw_043_notify_affinity_is_the_one_in_use() {
-    let told = |wish| {
+    let affinity_for = |wish| {
         let side = Side::new();
         let cq = side.adapter.create_completion_queue(&side.file, 1, wish);
         cq.unwrap().get_notify_affinity()
@@ -86,12 +86,12 @@ fn cq_003_cq_009_iw_043_notify_affinity_is_the_one_in_use() {
             mask: !processors(),
         };
         for wish in [wish, Affinity::default()] {
-            assert_eq!(told(wish).map_err(|error| error.status()), expect());
+            assert_eq!(affinity_for(wish).map_err(|error| error.status()), expect());
         }
     }
     sched_setaffinity(None, &all).unwrap();
     assert_eq!(
-        told(Affinity::default()).map_err(|error| error.status()),
+        affinity_for(Affinity::default()).map_err(|error| error.status()),
         expect()
     );
 }

@@ -131,13 +131,19 @@ fn adpt_041_adpt_044_adpt_045_info_016_sizes_up_to_the_limits() {
     let info = side.adapter.query().unwrap();
     let most = info.max_shared_receive_queue_depth;
     assert!(most >= 4096, "{most} Receives");
-    let of = |depth, sges| create(&side, sizes(depth).max_request_sge(sges));
-    assert_eq!(status(of(most, info.max_receive_sge)), Status::SUCCESS);
-    assert_eq!(status(of(1, 0)), Status::SUCCESS);
-    assert_eq!(status(of(most + 1, 1)), Status::INVALID_PARAMETER_3);
-    assert_eq!(status(of(0, 1)), Status::INVALID_PARAMETER_3);
+    let create_with = |depth, sges| create(&side, sizes(depth).max_request_sge(sges));
+    assert_eq!(
+        status(create_with(most, info.max_receive_sge)),
+        Status::SUCCESS
+    );
+    assert_eq!(status(create_with(1, 0)), Status::SUCCESS);
+    assert_eq!(
+        status(create_with(most + 1, 1)),
+        Status::INVALID_PARAMETER_3
+    );
+    assert_eq!(status(create_with(0, 1)), Status::INVALID_PARAMETER_3);
     let above = info.max_receive_sge + 1;
-    assert_eq!(status(of(16, above)), Status::INVALID_PARAMETER_4);
+    assert_eq!(status(create_with(16, above)), Status::INVALID_PARAMETER_4);
     let foreign = Side::new();
     let file = &foreign.file;
     let refused = side.adapter.create_shared_receive_queue(file, sizes(16));

@@ -100,7 +100,7 @@ impl Crowd {
     fn new(stalled: usize) -> Self {
         let side = || {
             let adapter = softnd::open("softnd+udp://127.0.0.1", Options::default());
-            Side::of(adapter.unwrap())
+            Side::on_adapter(adapter.unwrap())
         };
         let sides = [side(), side()];
         let (listener, _) = sides[1].listener(0);

@@ -154,12 +154,12 @@ fn conn_106_the_flush_waits_for_a_cancel_under_way() {
 #[test]
 fn a_call_of_the_connector_ends_requests_with_no_lock_held() {
     let over = |act: Box<dyn FnOnce() + Send>| {
-        let (tell, told) = crossbeam_channel::unbounded();
+        let (sender, receiver) = crossbeam_channel::unbounded();
         std::thread::spawn(move || {
             act();
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
         });
-        told.recv_timeout(common::LONG).expect("no deadlock");
+        receiver.recv_timeout(common::LONG).expect("no deadlock");
     };
     let used = Arc::new(AtomicUsize::new(0));
     let use_at_end = |connector: &Arc<dyn Connector>| {

@@ -130,11 +130,11 @@ fn after_polling_memory_is_written_without_any_call() {
 fn after_polling_the_end_is_told() {
     for _ in 0..20 {
         let (pair, _target) = steadily_polled();
-        let told = Overlapped::new();
-        let _ = pair.passive_connector.notify_disconnect(&told).unwrap();
+        let notice = Overlapped::new();
+        let _ = pair.passive_connector.notify_disconnect(&notice).unwrap();
         let ended = Overlapped::new();
         let _ = pair.active_connector.disconnect(&ended).unwrap();
-        assert_eq!(told.wait_timeout(common::LONG), Some(Status::SUCCESS));
+        assert_eq!(notice.wait_timeout(common::LONG), Some(Status::SUCCESS));
         assert_eq!(ended.wait_timeout(common::LONG), Some(Status::SUCCESS));
     }
 }

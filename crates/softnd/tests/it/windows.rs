@@ -99,8 +99,8 @@ fn statuses(results: &[CompletionResult]) -> Vec<(u64, Status)> {
     for result in results {
         assert!(result.request_type.allows(result.status), "{result:?}");
     }
-    let of = |result: &CompletionResult| (result.request_context, result.status);
-    results.iter().map(of).collect()
+    let context_and_status = |result: &CompletionResult| (result.request_context, result.status);
+    results.iter().map(context_and_status).collect()
 }
 
 fn deregister(region: &Region) -> Result<(), Status> {

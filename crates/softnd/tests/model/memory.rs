@@ -33,7 +33,7 @@ impl Target {
 
     /// All Writes up to this number are placed, and possibly later ones.
     pub(crate) fn placed(&mut self, number: u64, memory: &Buffer) {
-        let later = self.open.partition_point(|(of, ..)| *of <= number);
+        let later = self.open.partition_point(|(from, ..)| *from <= number);
         for (_, offset, octets) in self.open.drain(..later) {
             self.sure[offset..offset + octets.len()].copy_from_slice(&octets);
         }

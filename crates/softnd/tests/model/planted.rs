@@ -14,7 +14,7 @@ const SEEDS: u64 = 1000;
 /// All in one test: a bug is planted in the whole process.
 #[test]
 fn planted_bugs_are_found() {
-    let told = take_hook();
+    let hook = take_hook();
     set_hook(Box::new(|_| {}));
     let mut found = Vec::new();
     let over_streams = Bug::ALL.map(|bug| (bug, Links::Streams));
@@ -30,7 +30,7 @@ fn planted_bugs_are_found() {
         found.push((bug, seed));
     }
     plant(None);
-    set_hook(told);
+    set_hook(hook);
     println!("found by the seed: {found:#?}");
     let missed: Vec<_> = found.iter().filter(|(_, seed)| seed.is_none()).collect();
     assert!(

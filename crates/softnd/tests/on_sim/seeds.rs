@@ -146,17 +146,20 @@ fn a_failing_test_is_named_with_its_seed() {
             tests.env(PLANTED, how).arg("planted_failure");
         }
     };
-    let told = run(77, true, LIMIT, plant("fail")).unwrap_err();
+    let report = run(77, true, LIMIT, plant("fail")).unwrap_err();
     let again = "SOFTND_SEED=77 SOFTND_NETWORK=harsh cargo test -p softnd --test on_sim -- --exact seeds::planted_failure\n";
     assert!(
-        told.contains(again) && told.contains("as planted"),
-        "{told}"
+        report.contains(again) && report.contains("as planted"),
+        "{report}"
     );
-    let told = run(78, false, Duration::ZERO, plant("hang")).unwrap_err();
+    let report = run(78, false, Duration::ZERO, plant("hang")).unwrap_err();
     let killed = if cfg!(unix) {
         "signal: 9"
     } else {
         "exit code: 1"
     };
-    assert!(told.starts_with(&format!("seed 78: {killed}")), "{told}");
+    assert!(
+        report.starts_with(&format!("seed 78: {killed}")),
+        "{report}"
+    );
 }

@@ -50,14 +50,14 @@ fn a_peer_that_is_silent_is_lost_after_the_idle_timeout() {
 fn the_opener_keeps_a_connection_alive() {
     for make in [active, passive] {
         let mut ends = make();
-        let told = Overlapped::new();
-        let _ = ends.connector.notify_disconnect(&told).unwrap();
+        let notice = Overlapped::new();
+        let _ = ends.connector.notify_disconnect(&notice).unwrap();
         let begun = network().time();
         ends.peer
             .until_true(|_| network().time() - begun > Duration::from_secs(100));
         // An adapter that is the acceptor leaves this to its peer.
         let is_acceptor = ends.listener.is_some();
-        assert_eq!(told.is_pending(), !is_acceptor);
+        assert_eq!(notice.is_pending(), !is_acceptor);
     }
 }
 
@@ -148,28 +148,28 @@ fn a_connect_waits_for_room_that_others_have_taken_and_needs_no_other_connection
 fn a_peer_that_was_killed_is_noticed_after_the_idle_timeout_and_refuses_new_connections_at_once() {
     let ends = active();
     let to = ends.peer.socket.local();
-    let told = Overlapped::new();
+    let notice = Overlapped::new();
     ends.qp.receive(1, &[]).unwrap();
     ends.qp.send(2, &[], netdirect::OpFlags::empty()).unwrap();
-    let _ = ends.connector.notify_disconnect(&told).unwrap();
+    let _ = ends.connector.notify_disconnect(&notice).unwrap();
     drop(ends.peer);
     let begun = network().time();
     let call = Call::new(&ends.side, to);
     assert_eq!(call.end_alone(), Status::CONNECTION_REFUSED);
     let time = network().time() - begun;
     assert!(time < Duration::from_secs(1), "{time:?}");
-    assert!(told.is_pending());
-    assert_eq!(wait(&told), Status::SUCCESS);
+    assert!(notice.is_pending());
+    assert_eq!(wait(&notice), Status::SUCCESS);
     let time = network().time() - begun;
     assert!(time < Duration::from_secs(45), "{time:?}");
     let results = ends.side.results(2);
-    let of = |context| {
+    let result_of = |context| {
         results
             .iter()
             .find(|result| result.request_context == context)
     };
-    assert_eq!(of(1).unwrap().status, Status::CANCELED);
-    assert!(of(2).is_some());
+    assert_eq!(result_of(1).unwrap().status, Status::CANCELED);
+    assert!(result_of(2).is_some());
 }
 
 /// A peer that has restarted and still has the key of its stateless resets.
@@ -184,15 +184,15 @@ fn a_stateless_reset_is_a_reset_at_once() {
     let peer = Peer::new(&network(), address, config.clone(), Some(server.clone()));
     let mut ends = active_with(peer);
     let begun = network().time();
-    let told = Overlapped::new();
+    let notice = Overlapped::new();
     ends.qp.receive(1, &[]).unwrap();
-    let _ = ends.connector.notify_disconnect(&told).unwrap();
+    let _ = ends.connector.notify_disconnect(&notice).unwrap();
     drop(ends.peer);
     ends.peer = Peer::new(&network(), address, config, Some(server));
     ends.qp
         .send_inline(2, &[&[0; 64]], netdirect::OpFlags::empty())
         .unwrap();
-    assert_eq!(over(&mut ends.peer, &told), Status::SUCCESS);
+    assert_eq!(over(&mut ends.peer, &notice), Status::SUCCESS);
     let time = network().time() - begun;
     assert!(time < Duration::from_secs(5), "{time:?}");
     let results = ends.side.results(2);
@@ -593,14 +593,14 @@ fn both_sides_of_a_cut_connection_learn_of_it_after_the_idle_timeout() {
         (&pair.active, &pair.active_qp, &pair.active_connector),
         (&pair.passive, &pair.passive_qp, &pair.passive_connector),
     ];
-    let told = [Overlapped::new(), Overlapped::new()];
-    for ((_, qp, connector), told) in sides.iter().zip(&told) {
+    let notice = [Overlapped::new(), Overlapped::new()];
+    for ((_, qp, connector), notice) in sides.iter().zip(&notice) {
         qp.receive(1, &[]).unwrap();
-        let _ = connector.notify_disconnect(told).unwrap();
+        let _ = connector.notify_disconnect(notice).unwrap();
     }
     network().change(|conditions| conditions.loss = Chance::ALWAYS);
-    for ((side, ..), told) in sides.iter().zip(&told) {
-        assert_eq!(wait(told), Status::SUCCESS);
+    for ((side, ..), notice) in sides.iter().zip(&notice) {
+        assert_eq!(wait(notice), Status::SUCCESS);
         assert_eq!(side.result().status, Status::CANCELED);
     }
     assert!(network().time() < Duration::from_secs(45));

@@ -164,11 +164,11 @@ pub(crate) fn accepted(
 impl Ends {
     /// Expects that `act` ends the connection as a reset does.
     pub(crate) fn is_reset_by(&mut self, act: impl FnOnce(&mut Peer, StreamId)) {
-        let told = Overlapped::new();
+        let notice = Overlapped::new();
         self.qp.receive(1, &[]).unwrap();
-        let _ = self.connector.notify_disconnect(&told).unwrap();
+        let _ = self.connector.notify_disconnect(&notice).unwrap();
         act(&mut self.peer, self.stream);
-        assert_eq!(over(&mut self.peer, &told), Status::SUCCESS);
+        assert_eq!(over(&mut self.peer, &notice), Status::SUCCESS);
         let result = self.side.result();
         assert_eq!(
             (result.request_context, result.status),

@@ -46,7 +46,7 @@ fn passive_address() -> SocketAddr {
 }
 
 fn side(address: SocketAddr) -> Side {
-    Side::of(open_at(address.ip(), softnd::Options::default()))
+    Side::on_adapter(open_at(address.ip(), softnd::Options::default()))
 }
 
 #[test]
@@ -122,10 +122,10 @@ fn the_passive_side_of_the_example_sends_these_octets() {
         (results[0].status, results[0].bytes_transferred),
         (Status::SUCCESS, 5)
     );
-    let told = Overlapped::new();
-    let _ = connector.notify_disconnect(&told).unwrap();
+    let notice = Overlapped::new();
+    let _ = connector.notify_disconnect(&notice).unwrap();
     peer.finish(stream);
-    assert_eq!(over(&mut peer, &told), Status::SUCCESS);
+    assert_eq!(over(&mut peer, &notice), Status::SUCCESS);
     let disconnects = Overlapped::new();
     let _ = connector.disconnect(&disconnects).unwrap();
     let rest = peer.read_to_end(stream);

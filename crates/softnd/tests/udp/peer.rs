@@ -230,19 +230,23 @@ impl Peer {
     }
 
     /// The connection of a stream: the only one, or the one that was used last.
-    fn of(&mut self) -> &mut Known {
+    fn last_connection(&mut self) -> &mut Known {
         self.connections.values_mut().next_back().unwrap()
     }
 
     pub(crate) fn write(&mut self, stream: StreamId, octets: &[u8]) {
-        let written = self.of().quic.send_stream(stream).write(octets);
+        let written = self
+            .last_connection()
+            .quic
+            .send_stream(stream)
+            .write(octets);
         assert_eq!(written, Ok(octets.len()));
         self.drive();
     }
 
     /// Writes as many octets as the stream has room for. Returns their number.
     pub(crate) fn fill(&mut self, stream: StreamId) -> usize {
-        let mut sending = self.of().quic.send_stream(stream);
+        let mut sending = self.last_connection().quic.send_stream(stream);
         let mut count = 0;
         while let Ok(more) = sending.write(&[0; 16 * 1024]) {
             count += more;
@@ -254,12 +258,16 @@ impl Peer {
     }
 
     pub(crate) fn finish(&mut self, stream: StreamId) {
-        self.of().quic.send_stream(stream).finish().unwrap();
+        self.last_connection()
+            .quic
+            .send_stream(stream)
+            .finish()
+            .unwrap();
         self.drive();
     }
 
     pub(crate) fn reset(&mut self, stream: StreamId, error: ErrorCode) {
-        self.of()
+        self.last_connection()
             .quic
             .send_stream(stream)
             .reset(code(error))
@@ -268,7 +276,7 @@ impl Peer {
     }
 
     pub(crate) fn stop(&mut self, stream: StreamId, error: ErrorCode) {
-        self.of()
+        self.last_connection()
             .quic
             .recv_stream(stream)
             .stop(code(error))
@@ -278,15 +286,15 @@ impl Peer {
 
     /// The code with which the adapter has announced that it reads no more of a stream.
     pub(crate) fn stopped(&mut self, stream: StreamId) -> Option<u64> {
-        let mut stopped = self.of().stopped.iter();
-        let found = stopped.find(|(of, _)| *of == stream);
+        let mut stopped = self.last_connection().stopped.iter();
+        let found = stopped.find(|(stopped_stream, _)| *stopped_stream == stream);
         found.map(|(_, code)| *code)
     }
 
     /// Takes the octets that a stream has brought.
     pub(crate) fn read(&mut self, stream: StreamId, limit: usize) -> Read {
         let mut read = Read::default();
-        let known = self.of();
+        let known = self.last_connection();
         let mut receiving = known.quic.recv_stream(stream);
         let Ok(mut chunks) = receiving.read(true) else {
             return read;

@@ -40,10 +40,10 @@ fn a_peer_that_reads_no_more_has_reset_the_connection() {
 #[test]
 fn a_peer_that_closes_in_good_order_ends_the_connection_with_fin() {
     both(|mut ends| {
-        let told = Overlapped::new();
-        let _ = ends.connector.notify_disconnect(&told).unwrap();
+        let notice = Overlapped::new();
+        let _ = ends.connector.notify_disconnect(&notice).unwrap();
         ends.peer.finish(ends.stream);
-        assert_eq!(over(&mut ends.peer, &told), Status::SUCCESS);
+        assert_eq!(over(&mut ends.peer, &notice), Status::SUCCESS);
         let disconnects = Overlapped::new();
         let _ = ends.connector.disconnect(&disconnects).unwrap();
         assert_eq!(over(&mut ends.peer, &disconnects), Status::SUCCESS);
@@ -65,11 +65,11 @@ const ASTRAY: [u8; 24] = [
 
 /// The adapter's answer to [`ASTRAY`]: a Terminate that names the layer DDP, a tagged buffer, and an invalid STag.
 fn terminate_of(ends: &mut Ends) -> Read {
-    let told = Overlapped::new();
+    let notice = Overlapped::new();
     ends.qp.receive(1, &[]).unwrap();
-    let _ = ends.connector.notify_disconnect(&told).unwrap();
+    let _ = ends.connector.notify_disconnect(&notice).unwrap();
     ends.peer.write(ends.stream, &ASTRAY);
-    assert_eq!(over(&mut ends.peer, &told), Status::SUCCESS);
+    assert_eq!(over(&mut ends.peer, &notice), Status::SUCCESS);
     assert_eq!(ends.side.result().status, Status::CANCELED);
     ends.peer.read_to_end(ends.stream)
 }

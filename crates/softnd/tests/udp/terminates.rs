@@ -27,8 +27,8 @@ const WINDOW: usize = 4 << 20;
 /// Makes the peer send until the adapter accepts no more, because a Send waits for a Receive. The request ends when the adapter has failed
 /// the connection.
 fn filled(ends: &mut Ends) -> Overlapped {
-    let told = Overlapped::new();
-    let _ = ends.connector.notify_disconnect(&told).unwrap();
+    let notice = Overlapped::new();
+    let _ = ends.connector.notify_disconnect(&notice).unwrap();
     ends.peer.write(ends.stream, &SEND);
     let (stream, mut sent) = (ends.stream, 0);
     ends.peer.until_true(|peer| {
@@ -40,8 +40,8 @@ fn filled(ends: &mut Ends) -> Overlapped {
         network().pass(Duration::from_millis(10));
         ends.peer.drive();
     }
-    assert!(told.is_pending());
-    told
+    assert!(notice.is_pending());
+    notice
 }
 
 /// The time that Disconnect takes.
@@ -60,7 +60,7 @@ fn both(test: impl Fn(Ends)) {
 #[test]
 fn amb_008_alt_025_a_terminate_that_is_lost_arrives_before_the_peer_has_room_again() {
     both(|mut ends| {
-        let told = filled(&mut ends);
+        let notice = filled(&mut ends);
         ends.peer.lose = 1;
         let Ends { peer, stream, .. } = &mut ends;
         let (mut octets, mut end, mut was_lost) = (Vec::new(), None, false);
@@ -68,7 +68,7 @@ fn amb_008_alt_025_a_terminate_that_is_lost_arrives_before_the_peer_has_room_aga
             let read = peer.read(*stream, usize::MAX);
             octets.extend(read.octets);
             end = end.or(read.end);
-            was_lost |= !told.is_pending() && peer.lose == 0 && octets.is_empty();
+            was_lost |= !notice.is_pending() && peer.lose == 0 && octets.is_empty();
             peer.fill(*stream) > 0
         });
         assert!(was_lost, "the Terminate was to be lost");
@@ -86,9 +86,9 @@ fn amb_008_alt_025_a_terminate_that_is_lost_arrives_before_the_peer_has_room_aga
 #[test]
 fn a_reset_ends_the_wait_for_the_peer_to_have_the_terminate() {
     both(|mut ends| {
-        let told = filled(&mut ends);
+        let notice = filled(&mut ends);
         ends.peer.lose = usize::MAX;
-        assert_eq!(over(&mut ends.peer, &told), Status::SUCCESS);
+        assert_eq!(over(&mut ends.peer, &notice), Status::SUCCESS);
         ends.peer.reset(ends.stream, ErrorCode::Aborted);
         let time = disconnects(&mut ends);
         assert!(time < Duration::from_secs(1), "{time:?}");
@@ -98,9 +98,9 @@ fn a_reset_ends_the_wait_for_the_peer_to_have_the_terminate() {
 #[test]
 fn iw_065_a_peer_that_never_has_the_terminate_is_not_waited_for_beyond_the_limit() {
     both(|mut ends| {
-        let told = filled(&mut ends);
+        let notice = filled(&mut ends);
         ends.peer.lose = usize::MAX;
-        assert_eq!(over(&mut ends.peer, &told), Status::SUCCESS);
+        assert_eq!(over(&mut ends.peer, &notice), Status::SUCCESS);
         let time = disconnects(&mut ends);
         assert!(time > Duration::from_secs(9), "{time:?}");
         assert!(time < Duration::from_secs(11), "{time:?}");
@@ -114,8 +114,8 @@ fn a_side_whose_terminate_waits_for_room_reads_on() {
     let region = ends.side.region(3 * WINDOW, MrFlags::empty());
     let sge = region.sge(0, 3 * WINDOW);
     ends.qp.send(1, &[sge], OpFlags::empty()).unwrap();
-    let told = filled(&mut ends);
-    assert_eq!(over(&mut ends.peer, &told), Status::SUCCESS);
+    let notice = filled(&mut ends);
+    assert_eq!(over(&mut ends.peer, &notice), Status::SUCCESS);
     let Ends { peer, stream, .. } = &mut ends;
     let (begun, mut sent) = (network().time(), 0);
     peer.until_true(|peer| {

@@ -18,12 +18,12 @@ impl CmId {
     ///
     /// # Errors
     ///
-    /// Those of [`SharedDevice::of`]; ENODEV before the device is known.
+    /// Those of [`SharedDevice::get`]; ENODEV before the device is known.
     pub fn shared_device(&self) -> Result<Arc<SharedDevice>> {
         let device = self
             .device()
             .ok_or_else(|| Error::new(Errno::NODEV, "the identifier has no device yet"))?;
-        let shared = SharedDevice::of(&self.process, &device)?;
+        let shared = SharedDevice::get(&self.process, &device)?;
         self.lock().shared = Some(Arc::clone(&shared));
         Ok(shared)
     }

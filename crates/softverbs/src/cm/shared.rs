@@ -22,7 +22,7 @@ impl SharedDevice {
     /// # Errors
     ///
     /// Those of [`Context::open`] and [`ProtectionDomain::allocate`].
-    pub fn of(process: &Arc<Process>, device: &Arc<Device>) -> Result<Arc<Self>> {
+    pub fn get(process: &Arc<Process>, device: &Arc<Device>) -> Result<Arc<Self>> {
         let mut all = process.shared_devices.lock();
         let known = all.get(&device.index()).and_then(Weak::upgrade);
         if let Some(Ok(known)) = known.map(Arc::downcast::<Self>) {

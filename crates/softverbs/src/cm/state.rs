@@ -233,8 +233,10 @@ impl IdState {
 
     /// Returns true if the identifier's device is known and is that of the protection domain.
     pub(super) fn is_of_device_of(&self, pd: &ProtectionDomain) -> bool {
-        let of = pd.context().device();
-        self.device.as_ref().is_some_and(|own| Arc::ptr_eq(own, of))
+        let parent = pd.context().device();
+        self.device
+            .as_ref()
+            .is_some_and(|own| Arc::ptr_eq(own, parent))
     }
 }
 

@@ -45,7 +45,7 @@ const STATUSES: [WcStatus; 9] = [
 
 impl WcStatus {
     /// The status of a request that the engine has ended with `status`.
-    pub(crate) fn of(status: WqeStatus) -> Self {
+    pub(crate) fn from_engine(status: WqeStatus) -> Self {
         match status {
             WqeStatus::Success => Self::Success,
             WqeStatus::Flushed => Self::Flushed,
@@ -102,7 +102,7 @@ const OPCODES: [WcOpcode; 8] = [
 ];
 
 impl WcOpcode {
-    pub(crate) fn of(kind: RequestKind) -> Self {
+    pub(crate) fn from_engine(kind: RequestKind) -> Self {
         match kind {
             RequestKind::Receive => Self::Receive,
             RequestKind::Send | RequestKind::Immediate => Self::Send,

@@ -33,14 +33,14 @@ impl Subject {
 }
 
 pub(crate) struct TestEvent {
-    of: Arc<Subject>,
+    subject: Arc<Subject>,
     /// The event was counted when it was made.
     is_counted: bool,
 }
 
 impl Event for TestEvent {
     fn counter(&self) -> Option<&Acknowledgements> {
-        (!self.is_counted).then_some(&self.of.acknowledgements)
+        (!self.is_counted).then_some(&self.subject.acknowledgements)
     }
 }
 
@@ -60,50 +60,56 @@ pub(crate) struct Steps {
 }
 
 pub(crate) const RIGHT: Steps = Steps {
-    raise: |events, of| {
-        let (of, is_counted) = (Arc::clone(of), false);
-        drop(events.push(TestEvent { of, is_counted }));
+    raise: |events, subject| {
+        let (subject, is_counted) = (Arc::clone(subject), false);
+        drop(events.push(TestEvent {
+            subject,
+            is_counted,
+        }));
     },
-    destroy: |events, of| {
-        drop(events.end(&of.acknowledgements));
-        of.release();
+    destroy: |events, subject| {
+        drop(events.end(&subject.acknowledgements));
+        subject.release();
     },
 };
 
-fn is_of(of: &Arc<Subject>) -> impl Fn(&TestEvent) -> bool {
-    move |event| Arc::ptr_eq(&event.of, of)
+fn is_of(subject: &Arc<Subject>) -> impl Fn(&TestEvent) -> bool {
+    move |event| Arc::ptr_eq(&event.subject, subject)
 }
 
 /// Events are counted before they can be received, and the end does not keep later ones out.
 pub(crate) const COUNTED_FIRST: Steps = Steps {
-    raise: |events, of| {
-        of.acknowledgements.handed_out();
-        let (of, is_counted) = (Arc::clone(of), true);
-        drop(events.push(TestEvent { of, is_counted }));
+    raise: |events, subject| {
+        subject.acknowledgements.handed_out();
+        let (subject, is_counted) = (Arc::clone(subject), true);
+        drop(events.push(TestEvent {
+            subject,
+            is_counted,
+        }));
     },
-    destroy: |events, of| {
-        for event in events.extract(is_of(of)) {
-            event.of.acknowledgements.acknowledge(1);
+    destroy: |events, subject| {
+        for event in events.extract(is_of(subject)) {
+            event.subject.acknowledgements.acknowledge(1);
         }
-        of.release();
+        subject.release();
     },
 };
 
 /// The object is marked after its events were taken out, with the queue unlocked in between.
 pub(crate) const MARKED_LATE: Steps = Steps {
-    destroy: |events, of| {
-        drop(events.extract(is_of(of)));
-        of.acknowledgements.end();
-        of.release();
+    destroy: |events, subject| {
+        drop(events.extract(is_of(subject)));
+        subject.acknowledgements.end();
+        subject.release();
     },
     ..RIGHT
 };
 
 /// The program waits for acknowledgements while it can still receive events.
 const WAITED_FIRST: Steps = Steps {
-    destroy: |events, of| {
-        of.release();
-        drop(events.end(&of.acknowledgements));
+    destroy: |events, subject| {
+        subject.release();
+        drop(events.end(&subject.acknowledgements));
     },
     ..RIGHT
 };
@@ -113,8 +119,8 @@ pub(crate) fn receive(events: &Events) -> bool {
     let Some(event) = events.take() else {
         return false;
     };
-    event.of.look();
-    event.of.acknowledgements.acknowledge(1);
+    event.subject.look();
+    event.subject.acknowledgements.acknowledge(1);
     true
 }
 

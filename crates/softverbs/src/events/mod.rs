@@ -49,7 +49,7 @@ const AT_ONCE: u8 = 2;
 
 impl<E: Event> EventQueue<E> {
     pub(crate) fn new(environment: &Environment) -> Result<Self> {
-        let descriptor = EventDescriptor::of(environment)
+        let descriptor = EventDescriptor::in_environment(environment)
             .map_err(|error: io::Error| Error::of_system(&error, "cannot make a descriptor"))?;
         Ok(Self::with(descriptor))
     }
@@ -102,11 +102,11 @@ impl<E: Event> EventQueue<E> {
     }
 
     /// The object with this count has no more events: takes out those that wait, and later ones do not enter.
-    pub(crate) fn end(&self, of: &Acknowledgements) -> Vec<E> {
+    pub(crate) fn end(&self, ended: &Acknowledgements) -> Vec<E> {
         let waiting = &mut self.waiting.lock();
-        of.end();
+        ended.end();
         self.extract_from(waiting, |event| {
-            event.counter().is_some_and(|own| std::ptr::eq(own, of))
+            event.counter().is_some_and(|own| std::ptr::eq(own, ended))
         })
     }
 
@@ -208,8 +208,8 @@ mod tests {
     fn an_object_waits_for_the_events_that_were_received_and_has_none_after_its_end() {
         let events = EventQueue::with(EventDescriptor::simulated());
         let (one, other) = (Arc::default(), Arc::default());
-        for (of, number) in [(&one, 1), (&one, 2), (&other, 3), (&one, 4)] {
-            assert!(events.push(TestEvent(Arc::clone(of), number)).is_none());
+        for (source, number) in [(&one, 1), (&one, 2), (&other, 3), (&one, 4)] {
+            assert!(events.push(TestEvent(Arc::clone(source), number)).is_none());
         }
         assert!(acknowledged(&one));
         assert_eq!(events.take().unwrap().1, 1);

@@ -98,14 +98,14 @@ impl PairOwner for QpOwner {
         if self.is_muted.load(Ordering::Relaxed) {
             return state.vanish(completion.kind, &self.queues);
         }
-        let mut status = WcStatus::of(completion.status);
+        let mut status = WcStatus::from_engine(completion.status);
         if completion.kind != RequestKind::Receive {
             if state.own.has_failed && status == WcStatus::Success {
                 status = WcStatus::Flushed;
             }
             state.own.has_failed |= status != WcStatus::Success;
         }
-        let mut opcode = WcOpcode::of(completion.kind);
+        let mut opcode = WcOpcode::from_engine(completion.kind);
         let mut byte_len = completion.octets;
         let immediate = completion.immediate.map(|data| {
             opcode = WcOpcode::ReceiveImmediate;

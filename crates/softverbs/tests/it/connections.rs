@@ -96,7 +96,8 @@ fn reads_are_as_many_as_both_devices_allow() {
         initiator_depth: u8::MAX,
         ..ConnParameters::default()
     };
-    let reads = |of: &ConnParameters| (of.responder_resources, of.initiator_depth);
+    let reads =
+        |parameters: &ConnParameters| (parameters.responder_resources, parameters.initiator_depth);
     for parameters in [all, ConnParameters::unstated()] {
         let (listener, address) = pair.server.listen();
         let client = pair.client.resolved(address);

@@ -201,9 +201,9 @@ fn connections_over_udp_repair_what_datagrams_lose() {
 /// A listener at all addresses has a socket for each.
 #[test]
 fn a_listener_over_udp_is_at_all_addresses_and_not_over_tcp() {
-    let over_udp = |is: bool| {
+    let over_udp = |is_udp: bool| {
         let mut options = ProcessOptions::default();
-        options.udp = is.then(Security::default);
+        options.udp = is_udp.then(Security::default);
         Host::new(Process::of_system(options).unwrap())
     };
     let [server, client, over_tcp] = [true, true, false].map(over_udp);

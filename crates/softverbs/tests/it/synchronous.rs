@@ -204,7 +204,7 @@ fn queues_that_are_left_out_belong_to_the_identifier() {
     };
     assert!(send_cq.channel().is_some() && receive_cq.channel().is_some());
     assert_eq!((send_cq.depth(), receive_cq.depth()), (32, 32));
-    let shared = SharedDevice::of(&host.process, &host.process.devices()[0]).unwrap();
+    let shared = SharedDevice::get(&host.process, &host.process.devices()[0]).unwrap();
     let qp = id.queue_pair().unwrap();
     assert!(Arc::ptr_eq(qp.pd(), shared.pd()));
     let options = || QpOptions {

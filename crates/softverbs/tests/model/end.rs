@@ -180,7 +180,7 @@ fn holds(buffer: &Buffer, at: u64, seed: u64, stretch: Stretch) -> bool {
     octets
         .into_iter()
         .zip(expected)
-        .all(|(is, wanted)| is == wanted)
+        .all(|(found, wanted)| found == wanted)
 }
 
 impl End {

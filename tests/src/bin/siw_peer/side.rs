@@ -126,7 +126,7 @@ impl Side {
         let inbox = register(&adapter, &file, length, MrFlags::ALLOW_LOCAL_WRITE)?;
         let outbox = register(&adapter, &file, length, MrFlags::empty())?;
         let side = Self {
-            results: ext::Results::of(&cq),
+            results: ext::Results::new(&cq),
             taken: Vec::new(),
             adapter,
             file,
@@ -211,19 +211,19 @@ impl Side {
         Ok(self.completion(RequestType::Write, "Write")?.status)
     }
 
-    fn done(&mut self, of: RequestType, step: &str) -> Outcome<()> {
-        let status = self.completion(of, step)?.status;
+    fn done(&mut self, kind: RequestType, step: &str) -> Outcome<()> {
+        let status = self.completion(kind, step)?.status;
         expect(step, status, &[Status::SUCCESS])
     }
 
     /// The next completion of this kind: Sends and Receives complete in either order.
-    fn completion(&mut self, of: RequestType, step: &str) -> Outcome<CompletionResult> {
+    fn completion(&mut self, kind: RequestType, step: &str) -> Outcome<CompletionResult> {
         let deadline = Instant::now() + LIMIT;
         loop {
             let found = self
                 .taken
                 .iter()
-                .position(|result| result.request_type == of);
+                .position(|result| result.request_type == kind);
             if let Some(found) = found {
                 return Ok(self.taken.remove(found));
             }

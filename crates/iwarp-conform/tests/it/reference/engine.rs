@@ -107,13 +107,13 @@ impl Engine {
         }
     }
 
-    fn is(&self, rule: Break) -> bool {
-        self.world.is(rule)
+    fn breaks(&self, rule: Break) -> bool {
+        self.world.breaks(rule)
     }
 
     /// Runs until the connection ends.
     pub(crate) fn run(mut self) {
-        let early = self.is(Break::SpeaksThroughFence) && !self.wants_ready;
+        let early = self.breaks(Break::SpeaksThroughFence) && !self.wants_ready;
         if self.speak_first && (!self.conn.target_is_initiator || early) {
             self.speak_first = false;
             self.say(&Answer::Offer(self.offer.clone()).encode());
@@ -151,7 +151,7 @@ impl Engine {
                     while let Some(request) = self.pending.pop_front() {
                         self.answer(request);
                     }
-                    if self.is(Break::TerminatesAtFin) {
+                    if self.breaks(Break::TerminatesAtFin) {
                         self.terminate(Code(0, 0, 0), None);
                     }
                     break;
@@ -175,10 +175,10 @@ impl Engine {
             .map(|fault| fault.row)
             .collect();
         if new.contains(&"MPA-055") {
-            if self.is(Break::PlacesBadCrc) && segment.opcode == opcode::WRITE {
+            if self.breaks(Break::PlacesBadCrc) && segment.opcode == opcode::WRITE {
                 self.place_anyway(segment);
             }
-            if self.is(Break::GoesOnAfterBadCrc)
+            if self.breaks(Break::GoesOnAfterBadCrc)
                 && let Ok(Seen::It(next)) = self.conn.segment(Duration::from_millis(50))
             {
                 self.place_anyway(&next);
@@ -205,31 +205,31 @@ impl Engine {
     }
 
     fn fail(&mut self, code: Code, segment: &Segment) {
-        let mut told = code;
-        if self.is(Break::TellsSecondError)
+        let mut reported = code;
+        if self.breaks(Break::TellsSecondError)
             && segment.qn == 9
             && let Ok(Seen::It(next)) = self.conn.segment(Duration::from_millis(50))
             && next.tagged
         {
-            told = Code(1, 1, 0);
+            reported = Code(1, 1, 0);
         }
-        if self.is(Break::TakesBehindError)
+        if self.breaks(Break::TakesBehindError)
             && segment.qn == 9
             && let Ok(Seen::It(next)) = self.conn.segment(Duration::from_millis(50))
         {
             self.place_anyway(&next);
         }
-        if self.is(Break::ClosesWithoutTerminate) && code == Code(1, 2, 3) {
+        if self.breaks(Break::ClosesWithoutTerminate) && code == Code(1, 2, 3) {
             return;
         }
-        let told = self
+        let reported = self
             .world
             .options
             .broken
             .instead_of(code, segment)
-            .unwrap_or(told);
-        self.terminate(told, Some(segment));
-        if self.is(Break::SendsAfterTerminate) {
+            .unwrap_or(reported);
+        self.terminate(reported, Some(segment));
+        if self.breaks(Break::SendsAfterTerminate) {
             let _ = self.conn.send(&Segment::write(1, 0, &[]));
         }
     }
@@ -237,7 +237,7 @@ impl Engine {
     pub(crate) fn next_msn(&mut self, qn: usize) -> u32 {
         let msn = self.msn_out[qn];
         self.msn_out[qn] += 1;
-        if self.is(Break::SkipsMsn) && qn == 0 && msn == 3 {
+        if self.breaks(Break::SkipsMsn) && qn == 0 && msn == 3 {
             self.msn_out[qn] += 1;
         }
         msn
@@ -251,10 +251,10 @@ impl Engine {
         let with =
             about.filter(|_| layer < 2 && !(layer == 0 && etype == 0) && code != Code(1, 0, 0));
         let hidden = with.is_some_and(|segment| {
-            self.is(Break::NoHeaderOfWrite) && segment.opcode == opcode::WRITE
-                || self.is(Break::NoHeaderOfSend) && segment.is_send()
+            self.breaks(Break::NoHeaderOfWrite) && segment.opcode == opcode::WRITE
+                || self.breaks(Break::NoHeaderOfSend) && segment.is_send()
         });
-        let crc_header = self.is(Break::HeaderOfCrcError) && code == Code(2, 0, 2);
+        let crc_header = self.breaks(Break::HeaderOfCrcError) && code == Code(2, 0, 2);
         if let Some(segment) = with.filter(|_| !hidden).or(about.filter(|_| crc_header)) {
             flags |= 0xC0;
             let octets = segment.encode();
@@ -267,7 +267,7 @@ impl Engine {
             if segment.opcode == opcode::READ_REQUEST
                 && layer == 0
                 && etype == 1
-                && !self.is(Break::NoReadHeader)
+                && !self.breaks(Break::NoReadHeader)
             {
                 flags |= 0x20;
                 rest.extend(&segment.payload);
@@ -275,16 +275,20 @@ impl Engine {
         }
         let mut third = flags;
         let mut first = layer << 4 | etype;
-        if self.is(Break::TerminateBitOrder) {
+        if self.breaks(Break::TerminateBitOrder) {
             third = third.reverse_bits();
             first = etype << 4 | layer;
         }
-        if self.is(Break::TerminateReserved) {
+        if self.breaks(Break::TerminateReserved) {
             third |= 0x10;
         }
         let mut payload = vec![first, error, third, 0];
         payload.extend(rest);
-        let msn = if self.is(Break::TerminateMsn) { 5 } else { 1 };
+        let msn = if self.breaks(Break::TerminateMsn) {
+            5
+        } else {
+            1
+        };
         let segment = Segment::untagged(opcode::TERMINATE, queue::TERMINATE, msn, &payload);
         // The peer may be gone.
         let _ = self.conn.send(&segment);
@@ -379,7 +383,7 @@ impl Engine {
             segment.to.wrapping_add(segment.payload.len() as u64),
         ));
         if segment.payload.is_empty() {
-            return if self.is(Break::RefusesStag0) && segment.stag == 0 {
+            return if self.breaks(Break::RefusesStag0) && segment.stag == 0 {
                 Err(Code(1, 1, 0))
             } else {
                 Ok(true)
@@ -394,8 +398,8 @@ impl Engine {
             }
             Err(refusal) => {
                 let places = match refusal {
-                    Refusal::Bounds => self.world.is(Break::PlacesUpToTheEnd),
-                    Refusal::Rights => self.world.is(Break::PlacesWithoutRight),
+                    Refusal::Bounds => self.world.breaks(Break::PlacesUpToTheEnd),
+                    Refusal::Rights => self.world.breaks(Break::PlacesWithoutRight),
                     _ => false,
                 };
                 if places {
@@ -469,7 +473,7 @@ impl Engine {
         }
         let mut memory = self.world.memory.lock().unwrap();
         if memory.is_window_of(segment.stag, self.id) {
-            if plain || !self.world.is(Break::SolicitedDoesNotInvalidate) {
+            if plain || !self.world.breaks(Break::SolicitedDoesNotInvalidate) {
                 memory.remove(segment.stag);
             }
             return Ok(());
@@ -490,7 +494,7 @@ impl Engine {
             self.receives += 1;
         }
         let Some(command) = command else {
-            let lost = self.is(Break::LosesEmptySend) && message.is_empty();
+            let lost = self.breaks(Break::LosesEmptySend) && message.is_empty();
             self.report = Report {
                 messages: self.report.messages + u32::from(!lost),
                 length: u32::try_from(message.len()).unwrap_or(u32::MAX),
@@ -512,7 +516,7 @@ impl Engine {
             return Err(Code(1, 2, 4));
         }
         let request = ReadRequest::parse(&segment.payload).ok_or(Code(0, 2, 6))?;
-        if segment.payload.len() != ReadRequest::LEN && !self.is(Break::TakesLongReadRequest) {
+        if segment.payload.len() != ReadRequest::LEN && !self.breaks(Break::TakesLongReadRequest) {
             return Err(Code(0, 2, 6));
         }
         self.request_msn += 1;
@@ -605,7 +609,7 @@ impl Engine {
             };
             let msn = self.next_msn(1);
             let mut segment = Segment::read_request(msn, request);
-            if self.is(Break::RequestOnSendQueue) {
+            if self.breaks(Break::RequestOnSendQueue) {
                 segment.qn = 0;
             }
             let _ = self.conn.send(&segment);
@@ -628,13 +632,13 @@ impl Engine {
         }
         let request = AtomicRequest::parse(&segment.payload).ok_or(Code(0, 2, 6))?;
         self.request_msn += 1;
-        let operation = if self.is(Break::ChecksAtomicReserved) {
+        let operation = if self.breaks(Break::ChecksAtomicReserved) {
             request.operation
         } else {
             request.operation & 0xF
         };
         if operation != AtomicRequest::FETCH_ADD && operation != AtomicRequest::COMPARE_SWAP {
-            return if self.is(Break::IgnoresUnknownAtomic) {
+            return if self.breaks(Break::IgnoresUnknownAtomic) {
                 Ok(true)
             } else {
                 Err(Code(0, 2, 6))
@@ -655,7 +659,7 @@ impl Engine {
             .map_or(0, |octets| u64::from_be_bytes(*octets));
         let new = self.world.options.broken.atomic(&request, operation, old);
         if request.to % 8 != 0 {
-            if self.world.is(Break::ChangesUnaligned) {
+            if self.world.breaks(Break::ChangesUnaligned) {
                 place.copy_from_slice(&new.to_be_bytes());
             }
             return Err(Code(0, 2, 7));
@@ -666,10 +670,14 @@ impl Engine {
             identifier: request.identifier,
             value: old,
         };
-        if self.is(Break::LosesIdentifier) && response.identifier == u32::MAX {
+        if self.breaks(Break::LosesIdentifier) && response.identifier == u32::MAX {
             response.identifier = 0;
         }
-        let qn = if self.is(Break::AtomicQueue) { 2 } else { 3 };
+        let qn = if self.breaks(Break::AtomicQueue) {
+            2
+        } else {
+            3
+        };
         let msn = self.next_msn(3);
         let _ = self.conn.send(&Segment::untagged(
             opcode::ATOMIC_RESPONSE,
@@ -687,7 +695,7 @@ impl Engine {
             Command::Hello => self.say(&Answer::Offer(self.offer.clone()).encode()),
             Command::Echo(body) => self.say(&body),
             Command::Emit { length, solicited } => {
-                let solicited = solicited && !self.is(Break::NeverSolicited);
+                let solicited = solicited && !self.breaks(Break::NeverSolicited);
                 let opcode = if solicited {
                     opcode::SEND_SOLICITED
                 } else {
@@ -697,7 +705,7 @@ impl Engine {
             }
             Command::Write { stag, to, length } => {
                 let mut octets = pattern_of(length as usize);
-                if self.is(Break::WritesOtherOctets) && length == 3_001 {
+                if self.breaks(Break::WritesOtherOctets) && length == 3_001 {
                     octets[3_000] ^= 1;
                 }
                 self.tagged(opcode::WRITE, stag, to, &octets);
@@ -748,13 +756,13 @@ impl Engine {
             }
             Command::Hold => self.say(&Answer::Done(0).encode()),
             Command::Close => {
-                if self.is(Break::TerminatesAtClose) {
+                if self.breaks(Break::TerminatesAtClose) {
                     self.terminate(Code(0, 0, 0), None);
                 }
                 return Ok(false);
             }
             Command::EmitAndClose { length } => {
-                let lost = if self.is(Break::LosesTheEnd) {
+                let lost = if self.breaks(Break::LosesTheEnd) {
                     1_000
                 } else {
                     0
@@ -774,7 +782,7 @@ impl Engine {
 
     fn message(&mut self, opcode: u8, message: &[u8]) {
         let msn = self.next_msn(0);
-        let msn = if self.is(Break::MsnFromZero) {
+        let msn = if self.breaks(Break::MsnFromZero) {
             msn - 1
         } else {
             msn

@@ -69,7 +69,7 @@ impl World {
         })
     }
 
-    pub(crate) fn is(&self, rule: Break) -> bool {
+    pub(crate) fn breaks(&self, rule: Break) -> bool {
         self.options.broken == rule
     }
 

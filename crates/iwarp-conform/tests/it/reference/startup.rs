@@ -27,7 +27,7 @@ fn frame(
             Ok(Seen::It(more)) => octets.extend(more),
             _ => return None,
         }
-        if world.is(Break::AnswersGarbage) && octets.starts_with(b"GET ") {
+        if world.breaks(Break::AnswersGarbage) && octets.starts_with(b"GET ") {
             conn.send_octets(b"HTTP/1.1 400 Bad Request\r\n\r\n").ok()?;
             return None;
         }
@@ -57,8 +57,8 @@ fn key_fits(world: &World, key: &[u8; 16], wanted: &[u8; 16]) -> bool {
 
 fn revision_fits(world: &World, revision: u8) -> bool {
     (1..=2).contains(&revision)
-        || world.is(Break::Revision3) && revision == 3
-        || world.is(Break::Revision255) && revision == 255
+        || world.breaks(Break::Revision3) && revision == 3
+        || world.breaks(Break::Revision255) && revision == 255
 }
 
 fn flags(world: &World) -> u8 {
@@ -75,13 +75,13 @@ pub(crate) fn respond(world: &Arc<World>, mut conn: Conn) -> Option<Engine> {
     let (request, behind) = frame(world, &mut conn, world.options.startup, most)?;
     if !key_fits(world, &request.key, &StartFrame::REQUEST)
         || !revision_fits(world, request.revision)
-        || !(behind.is_empty() || world.is(Break::EarlyFpdu))
+        || !(behind.is_empty() || world.breaks(Break::EarlyFpdu))
     {
         return None;
     }
     let enhanced = request.revision >= 2 && request.flags & flag::ENHANCED != 0;
     if enhanced && request.limits().is_none() {
-        return if world.is(Break::ShortEnhanced) && request.private.is_empty() {
+        return if world.breaks(Break::ShortEnhanced) && request.private.is_empty() {
             conn.send_octets(&StartFrame::plain(StartFrame::REPLY, 0, &[]).encode())
                 .ok()?;
             None
@@ -99,14 +99,14 @@ pub(crate) fn respond(world: &Arc<World>, mut conn: Conn) -> Option<Engine> {
     let wish = Wish::parse(&data);
     let mut reply = reply(world, &request, offered);
     if wish == Some(Wish::Reject)
-        || world.is(Break::NoMarkers) && request.flags & flag::MARKERS != 0
+        || world.breaks(Break::NoMarkers) && request.flags & flag::MARKERS != 0
     {
         reply.flags |= flag::REJECT;
-        if !world.is(Break::SilentReject) {
+        if !world.breaks(Break::SilentReject) {
             reply.private.extend(REJECTION);
         }
         conn.send_octets(&reply.encode()).ok()?;
-        if world.is(Break::TalksAfterReject) {
+        if world.breaks(Break::TalksAfterReject) {
             conn.send(&Segment::write(1, 0, &[])).ok()?;
         }
         conn.finish();
@@ -137,10 +137,10 @@ pub(crate) fn respond(world: &Arc<World>, mut conn: Conn) -> Option<Engine> {
 
 fn reply(world: &World, request: &StartFrame, offered: Option<Enhanced>) -> StartFrame {
     let mut flags = flags(world);
-    if world.is(Break::EchoesReserved) {
+    if world.breaks(Break::EchoesReserved) {
         flags |= request.flags & 0x07;
     }
-    if world.is(Break::EchoesReject) {
+    if world.breaks(Break::EchoesReject) {
         flags |= request.flags & flag::REJECT;
     }
     let mut reply = match offered {
@@ -151,14 +151,14 @@ fn reply(world: &World, request: &StartFrame, offered: Option<Enhanced>) -> Star
         }
     };
     reply.revision = request.revision.min(2);
-    if world.is(Break::Rev1AnsweredAs2) && request.revision == 1 {
+    if world.breaks(Break::Rev1AnsweredAs2) && request.revision == 1 {
         reply.revision = 2;
     }
-    if world.is(Break::PlainAnsweredEnhanced) && request.revision == 2 && offered.is_none() {
+    if world.breaks(Break::PlainAnsweredEnhanced) && request.revision == 2 && offered.is_none() {
         reply.flags |= flag::ENHANCED;
         reply.private = vec![0; 4];
     }
-    if world.is(Break::ReplyKey) {
+    if world.breaks(Break::ReplyKey) {
         reply.key = *b"MPA ID REP Frame";
     }
     reply
@@ -215,10 +215,14 @@ pub(crate) fn initiate(world: &Arc<World>, mut conn: Conn) -> Option<Engine> {
         _ => {}
     }
     conn.send_octets(&request.encode()).ok()?;
-    let most = if world.is(Break::Data513) { 513 } else { 512 };
+    let most = if world.breaks(Break::Data513) {
+        513
+    } else {
+        512
+    };
     let (reply, _) = frame(world, &mut conn, Duration::from_secs(1), most)?;
-    let rejected = reply.flags & flag::REJECT != 0 && !world.is(Break::TakesReject);
-    let revision = reply.revision == 2 || world.is(Break::Revision255) && reply.revision == 255;
+    let rejected = reply.flags & flag::REJECT != 0 && !world.breaks(Break::TakesReject);
+    let revision = reply.revision == 2 || world.breaks(Break::Revision255) && reply.revision == 255;
     if !key_fits(world, &reply.key, &StartFrame::REPLY) || !revision || rejected {
         return None;
     }
@@ -232,8 +236,8 @@ pub(crate) fn initiate(world: &Arc<World>, mut conn: Conn) -> Option<Engine> {
     );
     let limits = reply.limits().unwrap_or_default();
     let ord = match limits.ird {
-        1 if world.is(Break::OrdAboveOne) => LIMIT,
-        2 if world.is(Break::OrdAboveTwo) => LIMIT,
+        1 if world.breaks(Break::OrdAboveOne) => LIMIT,
+        2 if world.breaks(Break::OrdAboveTwo) => LIMIT,
         ird => ird.min(LIMIT),
     };
     let ird = if limits.ord == 0x3FFF {
@@ -242,7 +246,7 @@ pub(crate) fn initiate(world: &Arc<World>, mut conn: Conn) -> Option<Engine> {
         limits.ord
     };
     let mut engine = Engine::new(world, conn, ird.min(LIMIT), ord, reply.data());
-    if limits.ord > LIMIT && limits.ord != 0x3FFF && !world.is(Break::TakesAnyOrd) {
+    if limits.ord > LIMIT && limits.ord != 0x3FFF && !world.breaks(Break::TakesAnyOrd) {
         engine.terminate(Code(2, 0, 6), None);
         return None;
     }
@@ -255,7 +259,7 @@ pub(crate) fn initiate(world: &Arc<World>, mut conn: Conn) -> Option<Engine> {
 
 /// The ready-to-receive message that the Reply asks for.
 fn ready(world: &World, engine: &mut Engine, limits: Enhanced) -> Option<()> {
-    let segment = if limits.c || world.is(Break::ReadyAlwaysWrite) && limits.d {
+    let segment = if limits.c || world.breaks(Break::ReadyAlwaysWrite) && limits.d {
         Segment::write(1, 0, &[])
     } else if limits.d {
         let nothing = ReadRequest {
@@ -270,7 +274,7 @@ fn ready(world: &World, engine: &mut Engine, limits: Enhanced) -> Option<()> {
         let msn = engine.next_msn(0);
         Segment::untagged(opcode::SEND, 0, msn, &[])
     } else {
-        let code = if world.is(Break::NoReadyCode) {
+        let code = if world.breaks(Break::NoReadyCode) {
             Code(2, 0, 5)
         } else {
             Code(2, 0, 7)

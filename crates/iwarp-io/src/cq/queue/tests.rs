@@ -46,7 +46,8 @@ impl Plain {
     fn fire(&mut self) -> Vec<u32> {
         let meets = |kind, last: u64| {
             let mut requests = self.requests.iter();
-            requests.any(|(of, since, _)| *of == kind && last > self.fired.max(*since))
+            requests
+                .any(|(requested, since, _)| *requested == kind && last > self.fired.max(*since))
         };
         let any = meets(NotifyOn::Any, self.placed);
         let solicited = meets(NotifyOn::Solicited, self.solicited);

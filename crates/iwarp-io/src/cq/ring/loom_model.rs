@@ -32,9 +32,9 @@ fn take(ring: &Ring<TestEntry>, most: usize) -> Vec<u64> {
     results[..taken].iter().map(number).collect()
 }
 
-fn of(all: &[u64], placer: u64) -> Vec<u64> {
-    let of = all.iter().copied();
-    of.filter(|number| number / 10 == placer).collect()
+fn numbers_from(all: &[u64], placer: u64) -> Vec<u64> {
+    let numbers = all.iter().copied();
+    numbers.filter(|number| number / 10 == placer).collect()
 }
 
 /// Each placer's results are taken once and in order.
@@ -51,8 +51,8 @@ fn placers_meet_a_taker() {
             placer.join().unwrap();
         }
         all.extend(take(&ring, 4));
-        assert_eq!(of(&all, 1), [10, 11]);
-        assert_eq!(of(&all, 2), [20]);
+        assert_eq!(numbers_from(&all, 1), [10, 11]);
+        assert_eq!(numbers_from(&all, 2), [20]);
         assert_eq!(all.len(), 3);
     });
 }
@@ -126,9 +126,9 @@ fn two_placers_find_the_array_full() {
         }
         all.extend(take(&ring, 4));
         all.extend(take(&ring, 4));
-        assert_eq!(of(&all, 0), [1, 2, 3]);
-        assert_eq!(of(&all, 1), [10, 11]);
-        assert_eq!(of(&all, 2), [20, 21]);
+        assert_eq!(numbers_from(&all, 0), [1, 2, 3]);
+        assert_eq!(numbers_from(&all, 1), [10, 11]);
+        assert_eq!(numbers_from(&all, 2), [20, 21]);
         assert_eq!(all.len(), 7);
     });
 }

@@ -135,11 +135,11 @@ const ENDLESS: u64 = 0;
 
 impl<W: Default> Array<W> {
     fn new(array: usize) -> Result<Self, TryReserveError> {
-        Ok(Self::of(reserve(array)?, array))
+        Ok(Self::in_slots(reserve(array)?, array))
     }
 
     /// The array in memory that was reserved for it, or for a longer one.
-    fn of(mut slots: Vec<Slot<W>>, array: usize) -> Self {
+    fn in_slots(mut slots: Vec<Slot<W>>, array: usize) -> Self {
         slots.resize_with(1 << array, Slot::default);
         Self {
             slots: slots.into(),
@@ -431,7 +431,7 @@ impl<E: Entry> Ring<E> {
         {
             return Some(self.go_on_in(array, made));
         }
-        let made = Array::of(std::mem::take(&mut *reserved), longest);
+        let made = Array::in_slots(std::mem::take(&mut *reserved), longest);
         Some(self.go_on_in(longest, made))
     }
 

@@ -180,8 +180,8 @@ fn threads_lose_and_reorder_nothing_while_the_depth_changes() {
     });
     for mine in &taken {
         for placer in 0..THREADS {
-            let of = mine.iter().filter(|number| *number / EACH == placer);
-            assert!(of.is_sorted());
+            let numbers = mine.iter().filter(|number| *number / EACH == placer);
+            assert!(numbers.is_sorted());
         }
     }
     let mut all = taken.concat();

@@ -185,7 +185,7 @@ impl StreamIo {
     pub(super) fn new(stream: Stream, reading: bool, buffers: &Buffers) -> Self {
         buffers.provide_spare();
         Self {
-            mulpdu: Mulpdu::of(&stream),
+            mulpdu: Mulpdu::from_stream(&stream),
             stream,
             domains: Vec::with_capacity(3),
             reported: Edges::READ,

@@ -31,7 +31,11 @@ fn each_form_means_what_it_says() {
     use Which::{Each, Every, From, Last, Nth};
     let message = |which, kind| Unit::Message(which, kind);
     let name = |name: &str| name.to_owned();
-    let fpdu_of = |fpdu, of, kind| Unit::FpduOf { fpdu, of, kind };
+    let fpdu_of = |fpdu, message, kind| Unit::FpduOf {
+        fpdu,
+        message,
+        kind,
+    };
     let ms = Duration::from_millis;
     for (text, event, action) in [
         (
@@ -54,7 +58,7 @@ fn each_form_means_what_it_says() {
             passing(message(Every(11), Kind::AtomicRequest), Received),
             Action::Flip {
                 bit: 0,
-                of: Field::Payload,
+                field: Field::Payload,
                 good_crc: true,
             },
         ),
@@ -681,7 +685,11 @@ fn unit() -> impl Strategy<Value = Unit> {
     prop_oneof![
         which().prop_map(Unit::Fpdu),
         (which(), kind()).prop_map(|(which, kind)| Unit::Message(which, kind)),
-        (fpdu, which(), messages).prop_map(|(fpdu, of, kind)| Unit::FpduOf { fpdu, of, kind }),
+        (fpdu, which(), messages).prop_map(|(fpdu, message, kind)| Unit::FpduOf {
+            fpdu,
+            message,
+            kind
+        }),
     ]
 }
 
@@ -716,9 +724,9 @@ fn action() -> impl Strategy<Value = Action> {
         place().prop_map(Action::Close),
         (prop::option::of(time.clone()), place())
             .prop_map(|(time, place)| Action::Hold(time, place)),
-        (0..170u32, field, any::<bool>()).prop_map(|(bit, of, good_crc)| Action::Flip {
+        (0..170u32, field, any::<bool>()).prop_map(|(bit, field, good_crc)| Action::Flip {
             bit,
-            of,
+            field,
             good_crc
         }),
         Just(Action::Drop),

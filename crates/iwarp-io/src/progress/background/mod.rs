@@ -85,7 +85,7 @@ impl Background {
     ///
     /// Those of the system, when it has no descriptors or threads left.
     pub fn start(environment: &Environment) -> io::Result<Arc<Self>> {
-        let this = Self::new(Set::of(environment)?)?;
+        let this = Self::new(Set::in_environment(environment)?)?;
         let shared = Arc::clone(&this);
         if let (Some(world), Some(set)) = (environment.world(), this.set.simulated()) {
             this.timers.in_simulation();

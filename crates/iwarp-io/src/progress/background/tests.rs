@@ -29,7 +29,7 @@ impl Driven {
 }
 
 fn set() -> Set {
-    Set::of(&Environment::System).unwrap()
+    Set::in_environment(&Environment::System).unwrap()
 }
 
 fn weak<S: Readiness>(source: &Arc<impl Source<S> + 'static>) -> Weak<dyn Source<S>> {

@@ -109,7 +109,7 @@ mod tests {
     use crate::progress::Set;
 
     fn streams() -> Streams<Set, u32> {
-        Streams::new(Set::of(&Environment::System).unwrap())
+        Streams::new(Set::in_environment(&Environment::System).unwrap())
     }
 
     fn pair() -> (UnixStream, UnixStream) {

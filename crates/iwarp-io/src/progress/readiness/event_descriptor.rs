@@ -79,7 +79,7 @@ impl EventDescriptor {
     /// # Errors
     ///
     /// Those of the system, when it has no descriptors left.
-    pub fn of(environment: &Environment) -> io::Result<Self> {
+    pub fn in_environment(environment: &Environment) -> io::Result<Self> {
         match environment {
             Environment::System => Self::of_system(),
             Environment::Sim(_) => Ok(Self::simulated()),

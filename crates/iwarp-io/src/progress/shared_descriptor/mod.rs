@@ -97,15 +97,15 @@ impl Place {
 impl CarriedSource {
     /// Makes a source of `carrier`, which is notified whether sets hold it.
     pub fn new(carrier: Weak<dyn Carrier>) -> Arc<Self> {
-        Self::of(carrier, true)
+        Self::with(carrier, true)
     }
 
     /// Makes a source that does not count for its carrier, and is never raised: a set that holds it drives the carrier.
     pub fn silent(carrier: Weak<dyn Carrier>) -> Arc<Self> {
-        Self::of(carrier, false)
+        Self::with(carrier, false)
     }
 
-    fn of(carrier: Weak<dyn Carrier>, counts: bool) -> Arc<Self> {
+    fn with(carrier: Weak<dyn Carrier>, counts: bool) -> Arc<Self> {
         Arc::new(Self {
             carrier,
             places: Mutex::new(Vec::new()),

@@ -176,14 +176,14 @@ impl Listener {
 /// The active side, with the events that it got.
 struct Active {
     startup: Mutex<Option<MpaStartup<Initiator>>>,
-    told: Mutex<Vec<InitiatorOutcome>>,
+    outcomes: Mutex<Vec<InitiatorOutcome>>,
 }
 
 impl Active {
     fn new(net: &Net, config: InitiatorConfig) -> Arc<Self> {
         let this = Arc::new(Self {
             startup: Mutex::default(),
-            told: Mutex::default(),
+            outcomes: Mutex::default(),
         });
         let owner = Arc::downgrade(&this);
         let startup = MpaStartup::new(Initiator::new(config), &net.driver, owner);
@@ -214,8 +214,8 @@ impl Active {
     }
 
     fn outcome(&self, net: &Net) -> InitiatorOutcome {
-        net.until("an outcome", || !self.told.lock().is_empty());
-        self.told.lock().remove(0)
+        net.until("an outcome", || !self.outcomes.lock().is_empty());
+        self.outcomes.lock().remove(0)
     }
 }
 
@@ -226,7 +226,7 @@ impl Source for Active {
             .lock()
             .as_mut()
             .and_then(MpaStartup::<Initiator>::ready);
-        self.told.lock().extend(outcome);
+        self.outcomes.lock().extend(outcome);
         Turn::default()
     }
 }
@@ -235,7 +235,7 @@ impl Timed for Active {
     fn expired(&self, key: TimerKey, _: Instant) {
         let mut startup = self.startup.lock();
         let outcome = startup.as_mut().and_then(|startup| startup.expired(key));
-        self.told.lock().extend(outcome);
+        self.outcomes.lock().extend(outcome);
     }
 }
 
@@ -244,7 +244,7 @@ struct Passive {
     startup: Mutex<Option<MpaStartup<Responder>>>,
     /// The stream of the connection, once it is accepted.
     stream: Mutex<Option<Stream>>,
-    told: Mutex<Vec<ResponderOutcome>>,
+    outcomes: Mutex<Vec<ResponderOutcome>>,
 }
 
 impl Passive {
@@ -254,7 +254,7 @@ impl Passive {
         let this = Arc::new(Self {
             startup: Mutex::default(),
             stream: Mutex::default(),
-            told: Mutex::default(),
+            outcomes: Mutex::default(),
         });
         let owner = Arc::downgrade(&this);
         *this.startup.lock() = Some(request.watch(&net.driver, owner).unwrap());
@@ -278,7 +278,7 @@ impl Source for Passive {
             .lock()
             .as_mut()
             .and_then(MpaStartup::<Responder>::ready);
-        self.told.lock().extend(outcome);
+        self.outcomes.lock().extend(outcome);
         Turn::default()
     }
 }
@@ -287,7 +287,7 @@ impl Timed for Passive {
     fn expired(&self, key: TimerKey, _: Instant) {
         let mut startup = self.startup.lock();
         let outcome = startup.as_mut().and_then(|startup| startup.expired(key));
-        self.told.lock().extend(outcome);
+        self.outcomes.lock().extend(outcome);
     }
 }
 
@@ -386,9 +386,9 @@ fn a_peer_that_does_not_complete_is_waited_for_no_longer_than_it_has_time() {
     let passive = Passive::take(&net, &listener);
     passive.accept();
     let start = net.time();
-    net.until("an outcome", || !passive.told.lock().is_empty());
+    net.until("an outcome", || !passive.outcomes.lock().is_empty());
     let late = ResponderOutcome::Failed(ResponderFailure::TimedOut);
-    assert_eq!(*passive.told.lock(), [late]);
+    assert_eq!(*passive.outcomes.lock(), [late]);
     assert_eq!((net.time() - start).as_secs(), 60);
 }
 

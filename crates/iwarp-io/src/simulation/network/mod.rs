@@ -419,7 +419,7 @@ impl Network {
     pub fn describe(&self) -> Vec<String> {
         let line = |(_, end): (&EndId, &End)| {
             let End { local, remote, .. } = end;
-            let mut told = match end.phase {
+            let mut states = match end.phase {
                 EndPhase::Connecting => vec!["connects".to_owned()],
                 EndPhase::Broken(error) => vec![format!("broken: {error}")],
                 EndPhase::Open => Vec::new(),
@@ -430,23 +430,23 @@ impl Network {
                 (end.inbox.len(), "received and not read"),
             ];
             let octets = octets.iter().filter(|(count, _)| *count > 0);
-            told.extend(octets.map(|(count, what)| format!("{count} octets {what}")));
-            for (is, what) in [
+            states.extend(octets.map(|(count, what)| format!("{count} octets {what}")));
+            for (holds, what) in [
                 (end.short, "its writer waits for room"),
                 (end.closing, "closed by its program"),
                 (end.ended, "closed by its peer"),
                 (end.orphan, "released by its program"),
             ] {
-                if is {
-                    told.push(what.to_owned());
+                if holds {
+                    states.push(what.to_owned());
                 }
             }
-            let told = if told.is_empty() {
+            let states = if states.is_empty() {
                 "quiet".to_owned()
             } else {
-                told.join(", ")
+                states.join(", ")
             };
-            format!("{local} to {remote}: {told}")
+            format!("{local} to {remote}: {states}")
         };
         let ends = self.ends.iter().map(line);
         ends.chain(self.datagrams.describe()).collect()

@@ -19,14 +19,14 @@ pub struct UndeliveredLimits {
 impl Default for UndeliveredLimits {
     /// 64 MiB for each socket, and an eighth of that for each address.
     fn default() -> Self {
-        Self::of(None, None)
+        Self::new(None, None)
     }
 }
 
 impl UndeliveredLimits {
     /// The limits in octets of one UDP socket, and of one IPv4 address or IPv6 network of 64 bits. `None`: the default. Minimum: 64 KiB,
     /// which a connection may always have in flight.
-    pub fn of(socket: Option<u64>, address: Option<u64>) -> Self {
+    pub fn new(socket: Option<u64>, address: Option<u64>) -> Self {
         let least = u64::from(FIRST_WINDOW);
         let socket = socket.unwrap_or(64 * 1024 * 1024).max(least);
         let address = address.unwrap_or(socket / 8);
@@ -48,7 +48,7 @@ impl UndeliveredLimits {
 pub(super) struct Account {
     limits: UndeliveredLimits,
     all: u64,
-    of: HashMap<PeerNetwork, u64>,
+    by_peer: HashMap<PeerNetwork, u64>,
     /// The peers that have exceeded their share since they were last looked at.
     over: BTreeSet<PeerNetwork>,
 }
@@ -58,7 +58,7 @@ impl Account {
         Self {
             limits,
             all: 0,
-            of: HashMap::new(),
+            by_peer: HashMap::new(),
             over: BTreeSet::new(),
         }
     }
@@ -73,19 +73,19 @@ impl Account {
             return;
         }
         self.all = self.all - before + after;
-        let of = self.of.entry(peer).or_default();
-        *of = *of - before + after;
-        if *of == 0 {
-            self.of.remove(&peer);
-        } else if *of > self.limits.address {
+        let held = self.by_peer.entry(peer).or_default();
+        *held = *held - before + after;
+        if *held == 0 {
+            self.by_peer.remove(&peer);
+        } else if *held > self.limits.address {
             self.over.insert(peer);
         }
     }
 
     /// The octets that this peer may hold more than it does.
     pub(super) fn room(&self, peer: PeerNetwork) -> u64 {
-        let of = self.of.get(&peer).copied().unwrap_or(0);
-        let one = self.limits.address.saturating_sub(of);
+        let held = self.by_peer.get(&peer).copied().unwrap_or(0);
+        let one = self.limits.address.saturating_sub(held);
         one.min(self.limits.socket.saturating_sub(self.all))
     }
 
@@ -93,9 +93,9 @@ impl Account {
     pub(super) fn exceeded_by(&mut self) -> Option<PeerNetwork> {
         while let Some(peer) = self.over.first() {
             if self
-                .of
+                .by_peer
                 .get(peer)
-                .is_some_and(|of| *of > self.limits.address)
+                .is_some_and(|held| *held > self.limits.address)
             {
                 return Some(*peer);
             }
@@ -104,7 +104,10 @@ impl Account {
         if self.all <= self.limits.socket {
             return None;
         }
-        let most = self.of.iter().max_by_key(|(peer, of)| (**of, **peer));
+        let most = self
+            .by_peer
+            .iter()
+            .max_by_key(|(peer, held)| (**held, **peer));
         most.map(|(peer, _)| *peer)
     }
 
@@ -120,12 +123,12 @@ mod tests {
     use super::*;
 
     fn peer(last: u8) -> PeerNetwork {
-        PeerNetwork::of([192, 0, 2, last].into())
+        PeerNetwork::from_address([192, 0, 2, last].into())
     }
 
     #[test]
     fn an_address_has_its_share_and_the_socket_its_limit() {
-        let mut account = Account::new(UndeliveredLimits::of(Some(1_000_000), Some(400_000)));
+        let mut account = Account::new(UndeliveredLimits::new(Some(1_000_000), Some(400_000)));
         account.change(peer(1), 0, 400_000);
         assert_eq!((account.exceeded_by(), account.room(peer(1))), (None, 0));
         assert_eq!(account.room(peer(2)), 400_000);
@@ -141,13 +144,13 @@ mod tests {
             account.change(peer(last), all, 0);
         }
         assert_eq!(account.exceeded_by(), None);
-        assert!(account.of.is_empty() && account.all() == 0);
+        assert!(account.by_peer.is_empty() && account.all() == 0);
     }
 
     #[test]
     fn limits_are_possible_ones() {
         let limits = |socket, address| {
-            let limits = UndeliveredLimits::of(socket, address);
+            let limits = UndeliveredLimits::new(socket, address);
             (limits.socket, limits.address)
         };
         assert_eq!(limits(None, None), (64 << 20, 8 << 20));

@@ -153,7 +153,7 @@ impl Settings {
         &self.in_flight
     }
 
-    fn of(&self, local: IpAddr, remote: IpAddr) -> &Sides {
+    fn for_route(&self, local: IpAddr, remote: IpAddr) -> &Sides {
         if remote.is_loopback() || remote == local {
             &self.near
         } else {
@@ -163,12 +163,12 @@ impl Settings {
 
     /// The settings for a connection that is opened here.
     pub(super) fn client(&self, local: IpAddr, remote: IpAddr) -> ClientConfig {
-        self.of(local, remote).client.clone()
+        self.for_route(local, remote).client.clone()
     }
 
     /// The settings for a connection that a peer has opened.
     pub(super) fn server(&self, local: IpAddr, remote: IpAddr) -> Arc<ServerConfig> {
-        Arc::clone(&self.of(local, remote).server)
+        Arc::clone(&self.for_route(local, remote).server)
     }
 }
 

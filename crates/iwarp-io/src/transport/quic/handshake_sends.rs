@@ -37,7 +37,7 @@ pub(super) enum Handed {
 }
 
 impl Handed {
-    pub(super) fn of(outcome: io::Result<()>) -> Self {
+    pub(super) fn from_outcome(outcome: io::Result<()>) -> Self {
         match outcome {
             Ok(()) => Self::Left,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Self::Full,

@@ -46,7 +46,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// The code with this number.
-    pub fn of(number: u64) -> Option<Self> {
+    pub fn from_number(number: u64) -> Option<Self> {
         Some(match number {
             0x100 => Self::Closed,
             0x101 => Self::Aborted,
@@ -138,12 +138,15 @@ mod tests {
             "LIMIT",
         ];
         for (number, name) in (0x100..=0x106).zip(names) {
-            let code = ErrorCode::of(number).expect("a code");
+            let code = ErrorCode::from_number(number).expect("a code");
             assert_eq!(u64::from(code.number()), number);
             assert_eq!(format!("{code:?}").to_uppercase(), name.replace('_', ""));
             assert!(page.contains(&format!("\n| {number:#x} | {name} |")));
         }
-        assert_eq!((ErrorCode::of(0xFF), ErrorCode::of(0x107)), (None, None));
+        assert_eq!(
+            (ErrorCode::from_number(0xFF), ErrorCode::from_number(0x107)),
+            (None, None)
+        );
     }
 
     proptest! {

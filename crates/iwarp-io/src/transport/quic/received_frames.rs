@@ -30,7 +30,7 @@ impl EncryptionLevel {
 /// A frame that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReceivedFrame {
-    Octets { of: Part, start: u64, end: u64 },
+    Octets { part: Part, start: u64, end: u64 },
     Reset(StreamId),
 }
 
@@ -109,8 +109,8 @@ pub(super) fn read(
             0x06 => {
                 let (start, len) = (rest.number()?, rest.number()?);
                 rest.skip(len)?;
-                let (of, end) = (Part::Crypto(level), start.checked_add(len)?);
-                found(ReceivedFrame::Octets { of, start, end }, place(&rest));
+                let (part, end) = (Part::Crypto(level), start.checked_add(len)?);
+                found(ReceivedFrame::Octets { part, start, end }, place(&rest));
             }
             // NEW_TOKEN, DATAGRAM with a length
             0x07 | 0x31 => {
@@ -119,7 +119,7 @@ pub(super) fn read(
             }
             // STREAM
             kind @ 0x08..=0x0f => {
-                let of = Part::Stream(rest.stream()?);
+                let part = Part::Stream(rest.stream()?);
                 let start = if kind & 4 == 0 { 0 } else { rest.number()? };
                 let len = match kind & 2 {
                     0 => rest.0.len() as u64,
@@ -127,7 +127,7 @@ pub(super) fn read(
                 };
                 rest.skip(len)?;
                 let end = start.checked_add(len)?;
-                found(ReceivedFrame::Octets { of, start, end }, place(&rest));
+                found(ReceivedFrame::Octets { part, start, end }, place(&rest));
             }
             // MAX_DATA, MAX_STREAMS, DATA_BLOCKED, STREAMS_BLOCKED, RETIRE_CONNECTION_ID
             0x10 | 0x12..=0x14 | 0x16 | 0x17 | 0x19 => rest.skip_numbers(1)?,
@@ -214,8 +214,8 @@ mod tests {
         Part::Stream(StreamId::new(Side::Client, Dir::Bi, number))
     }
 
-    fn octets(of: Part, start: u64, end: u64) -> ReceivedFrame {
-        ReceivedFrame::Octets { of, start, end }
+    fn octets(part: Part, start: u64, end: u64) -> ReceivedFrame {
+        ReceivedFrame::Octets { part, start, end }
     }
 
     #[test]

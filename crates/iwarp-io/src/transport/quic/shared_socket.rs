@@ -442,7 +442,7 @@ impl SharedSocket {
         let mut passes = true;
         if let Environment::Sim(world) = &self.around.environment {
             passes = world.step_until(world.now().checked_add(limit));
-        } else if let Ok(set) = Set::of(&self.around.environment) {
+        } else if let Ok(set) = Set::in_environment(&self.around.environment) {
             let source = CarriedSource::silent(self.this.clone());
             let _ = set.add_stream(&HomeWatch(&source), 0, Edges::READ);
             let _ = set.wait(Some(limit), |_| {});

@@ -329,15 +329,18 @@ fn amb_002_results_keep_posting_order() {
     let kinds = opcodes(&one_way(&mut pair));
     assert_eq!(kinds, [WRITE, WRITE, WRITE, READ, SEND]);
     // Of no octets there is nothing to be placed (IW-048).
-    let told: Vec<_> = pair.a.completions();
+    let completions: Vec<_> = pair.a.completions();
     assert_eq!(
-        told.iter().map(|done| done.context).collect::<Vec<_>>(),
+        completions
+            .iter()
+            .map(|done| done.context)
+            .collect::<Vec<_>>(),
         [1]
     );
     assert_eq!(outcomes(&pair.b), [Success], "the Send has arrived");
     pair.run();
-    let told = pair.a.completions();
-    let order: Vec<_> = told.iter().map(|done| done.context).collect();
+    let completions = pair.a.completions();
+    let order: Vec<_> = completions.iter().map(|done| done.context).collect();
     assert_eq!(order, [1, 2, 3, 4]);
     assert_eq!(outcomes(&pair.a), [Success; 4]);
 }
@@ -367,9 +370,12 @@ fn amb_002_silent_writes() {
     pair.a.conn.post_initiator(one_more).unwrap();
     pair.a.conn.post_initiator(refused).unwrap();
     pair.run();
-    let told = pair.a.completions();
-    assert_eq!(told.len(), 1);
-    assert_eq!((told[0].context, told[0].status), (17, RemoteAccess));
+    let completions = pair.a.completions();
+    assert_eq!(completions.len(), 1);
+    assert_eq!(
+        (completions[0].context, completions[0].status),
+        (17, RemoteAccess)
+    );
 }
 
 /// Writes that are unconfirmed when the stream ends come back flushed: it is not known whether they were placed.

@@ -635,12 +635,12 @@ proptest! {
                 prop_assert_eq!(&end.mem.bytes(inbox.token)[..message.len()], &message[..]);
             }
             let done = end.completions().into_iter();
-            let told: Vec<_> = done
+            let received: Vec<_> = done
                 .filter(|done| done.kind == RequestKind::Receive)
                 .map(|done| done.immediate)
                 .collect();
             let sent: Vec<_> = sent.iter().map(|message| message.1).collect();
-            prop_assert_eq!(told, sent);
+            prop_assert_eq!(received, sent);
         }
     }
 

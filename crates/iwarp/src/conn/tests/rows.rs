@@ -147,7 +147,7 @@ fn setting() -> impl Strategy<Value = Setting> {
 /// The octets that a connection makes of these requests, in one batch after the other, and the events.
 fn made(
     mem: &impl Memory,
-    of: &VecMemory,
+    backing: &VecMemory,
     source: Sge,
     requests: &[Request],
     setting: Setting,
@@ -214,7 +214,7 @@ fn made(
                 PieceRef::Payload(span) => {
                     let start = octets.len();
                     octets.resize(start + span.len() as usize, 0);
-                    of.fetch(span, &mut octets[start..], None).unwrap();
+                    backing.fetch(span, &mut octets[start..], None).unwrap();
                 }
             }
         }

@@ -80,7 +80,7 @@ impl Streams {
     }
 
     fn deliver(&mut self, at: usize, octets: &[u8]) {
-        let source = self.shared.of(Self::id(at));
+        let source = self.shared.for_stream(Self::id(at));
         self.pairs[at].b.receive_with(octets, source);
     }
 

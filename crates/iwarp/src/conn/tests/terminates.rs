@@ -118,7 +118,7 @@ fn code(code: TerminateCode) -> (u8, u8, u8) {
 }
 
 /// A running Responder fails of this in the middle of a Read Request, and what it then sends.
-fn told(fault: Fault) -> Option<Terminate> {
+fn terminate_for(fault: Fault) -> Option<Terminate> {
     let mut raw = Raw::responder();
     raw.receive(&vector("R1"));
     let about = crate::conn::terminated::TerminatedHeaders::ulpdu(&ulpdu("D3"));
@@ -135,7 +135,7 @@ fn told(fault: Fault) -> Option<Terminate> {
 fn every_fault_becomes_its_row() {
     let mut sent = BTreeSet::new();
     for fault in faults() {
-        let terminate = told(fault);
+        let terminate = terminate_for(fault);
         let silent = matches!(
             fault,
             Fault::Mpa(mpa::Error::Closed) | Fault::MalformedTerminate

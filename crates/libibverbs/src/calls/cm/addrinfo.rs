@@ -56,7 +56,7 @@ pub(crate) extern "C" fn resolve(
     service: Text,
     hints: Input<rdma_addrinfo>,
 ) -> c_int {
-    with_event(id, |of| {
+    with_event(id, |inner| {
         let hints = hints.get_if().as_ref().map(hints_of).transpose()?;
         let flags = hints.map_or(AddrInfoFlags::empty(), |hints| hints.flags);
         if flags.bits() & RAI_SA.cast_unsigned() != 0 {
@@ -72,7 +72,7 @@ pub(crate) extern "C" fn resolve(
             Err(AddrInfoError::Call(error)) => return Err(error),
         };
         id.get()?.rust().data().addresses = addresses;
-        of.report_addresses(failed)
+        inner.report_addresses(failed)
     })
 }
 

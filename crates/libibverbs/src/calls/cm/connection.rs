@@ -36,24 +36,24 @@ fn parameters(from: Input<rdma_conn_param>) -> Result<ConnParameters> {
 }
 
 pub(crate) extern "C-unwind" fn connect(id: Handle<Id>, from: Input<rdma_conn_param>) -> c_int {
-    with_event(id, |of| {
+    with_event(id, |inner| {
         use_qp(id)?;
-        of.connect(&parameters(from)?)?;
+        inner.connect(&parameters(from)?)?;
         show_qp_state(id)
     })
 }
 
 pub(crate) extern "C-unwind" fn accept(id: Handle<Id>, from: Input<rdma_conn_param>) -> c_int {
-    with_event(id, |of| {
+    with_event(id, |inner| {
         use_qp(id)?;
-        of.accept(&parameters(from)?)?;
+        inner.accept(&parameters(from)?)?;
         show_qp_state(id)
     })
 }
 
 pub(crate) extern "C" fn establish(id: Handle<Id>) -> c_int {
-    with(id, |of| match qp_of(id)?.is_null() {
-        true => of.establish(),
+    with(id, |inner| match qp_of(id)?.is_null() {
+        true => inner.establish(),
         false => Err(error(
             Errno::INVAL,
             "the identifier has a queue pair, which the event of the answer connects",
@@ -66,8 +66,8 @@ pub(crate) extern "C" fn reject(id: Handle<Id>, data: *const c_void, len: u8) ->
 }
 
 pub(crate) extern "C-unwind" fn disconnect(id: Handle<Id>) -> c_int {
-    with_event(id, |of| {
-        of.disconnect()?;
+    with_event(id, |inner| {
+        inner.disconnect()?;
         show_qp_state(id)
     })
 }

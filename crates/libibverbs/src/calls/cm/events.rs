@@ -158,13 +158,13 @@ pub(crate) extern "C" fn ack(event: Handle<Event>) -> c_int {
 /// Leaves an event of the program in the channel of an identifier.
 pub(crate) extern "C" fn write(id: Handle<Id>, kind: c_int, status: c_int, argument: u64) -> c_int {
     minus_one(|| {
-        let of = &id.get()?.rust().id;
+        let inner = &id.get()?.rust().id;
         if kind != RDMA_CM_EVENT_USER {
             return Err(error(
                 Errno::INVAL,
                 "programs write events of the kind RDMA_CM_EVENT_USER",
             ));
         }
-        of.write_event(status, argument).map(|()| 0)
+        inner.write_event(status, argument).map(|()| 0)
     })
 }

@@ -184,8 +184,8 @@ pub(crate) extern "C" fn init_qp_attr(
             3 => QpState::Rts,
             _ => return Err(error(Errno::INVAL, "no attributes lead to this state")),
         };
-        let (of, bits) = id.get()?.rust().id.init_qp_attributes(to)?;
-        attributes.set(c_attributes(&of));
+        let (filled, bits) = id.get()?.rust().id.init_qp_attributes(to)?;
+        attributes.set(c_attributes(&filled));
         mask.set(bits.bits().cast_signed());
         Ok(0)
     })

@@ -117,8 +117,8 @@ pub(crate) fn show_channel(id: Handle<Id>) -> Result<()> {
 /// Brings the structure up to date: the device, and the addresses.
 pub(crate) fn refresh(id: Handle<Id>) -> Result<()> {
     let object = id.get()?;
-    let of = &object.rust().id;
-    if let Some(device) = of.device() {
+    let inner = &object.rust().id;
+    if let Some(device) = inner.device() {
         let (context, pd) = shared(&device)?;
         field!(object, verbs = context.raw());
         field!(object, port_num = 1);
@@ -126,7 +126,7 @@ pub(crate) fn refresh(id: Handle<Id>) -> Result<()> {
             field!(object, pd = pd.raw());
         }
     }
-    let (local, peer) = (of.local(), of.peer());
+    let (local, peer) = (inner.local(), inner.peer());
     field!(object, route.addr.src_storage = storage(local).0);
     field!(object, route.addr.dst_storage = storage(peer).0);
     let gid = |address: Option<std::net::SocketAddr>| ibv_gid {
@@ -169,7 +169,7 @@ pub(crate) fn set_route(id: Handle<Id>) -> Result<()> {
 struct SharedRow {
     device: usize,
     #[expect(dead_code, reason = "kept so that later identifiers get the same")]
-    of: Arc<SharedDevice>,
+    shared_device: Arc<SharedDevice>,
     context: Handle<Context>,
     pd: Handle<Pd>,
 }
@@ -184,13 +184,13 @@ fn shared(device: &Arc<Device>) -> Result<(Handle<Context>, Handle<Pd>)> {
     if let Some(row) = rows.iter().find(|row| row.device == index) {
         return Ok((row.context, row.pd));
     }
-    let of = SharedDevice::of(&process::process()?, device)?;
+    let shared_device = SharedDevice::get(&process::process()?, device)?;
     let device = handles()?.get(index).copied().unwrap_or(Handle::NULL);
-    let context = context::show(device, Arc::clone(of.context()))?;
-    let pd = pd::show(context, Arc::clone(of.pd()), false);
+    let context = context::show(device, Arc::clone(shared_device.context()))?;
+    let pd = pd::show(context, Arc::clone(shared_device.pd()), false);
     rows.push(SharedRow {
         device: index,
-        of,
+        shared_device,
         context,
         pd,
     });

@@ -40,13 +40,13 @@ pub(crate) fn options(pd: Handle<Pd>, attr: &ibv_qp_init_attr_ex) -> Result<IdQp
 fn show_queue(
     id: Handle<Id>,
     context: Handle<Context>,
-    of: Arc<CompletionQueue>,
+    queue: Arc<CompletionQueue>,
 ) -> Result<Handle<Cq>> {
-    let channel = match of.channel() {
+    let channel = match queue.channel() {
         Some(channel) => channel::show(context, Arc::clone(channel)),
         None => Handle::NULL,
     };
-    cq::show(context, id.raw::<c_void>(), channel, of)
+    cq::show(context, id.raw::<c_void>(), channel, queue)
 }
 
 /// Makes the structures of the queue pair of an identifier and of the queues that were made with it, and fills in the attributes.
@@ -61,15 +61,15 @@ pub(crate) fn show_qp(
     };
     let context = Handle::<Context>::passed(field!(object, verbs));
     let own = object.rust().id.own_queues().into_iter();
-    let own: Result<Vec<_>> = own.map(|of| show_queue(id, context, of)).collect();
+    let own: Result<Vec<_>> = own.map(|queue| show_queue(id, context, queue)).collect();
     let pd = match pd.is_null() {
         true => Handle::passed(field!(object, pd)),
         false => pd,
     };
-    let of = made.options();
+    let options = made.options();
     let cq = |cq: &CompletionQueue| Handle::<Cq>::tagged(cq.tag().get());
-    let (send_cq, receive_cq) = (cq(&of.send_cq), cq(&of.receive_cq));
-    let srq = of.srq.as_ref().map_or(0, |srq| srq.tag().get());
+    let (send_cq, receive_cq) = (cq(&options.send_cq), cq(&options.receive_cq));
+    let srq = options.srq.as_ref().map_or(0, |srq| srq.tag().get());
     (attr.send_cq, attr.recv_cq) = (send_cq.raw(), receive_cq.raw());
     attr.srq = Handle::<Srq>::tagged(srq).raw();
     let handle = qp::show(pd, attr, made)?;
@@ -210,8 +210,8 @@ fn destroy_queues_of(id: Handle<Id>) -> Result<()> {
         field!(object, recv_cq_channel),
     ];
     for cq in &own {
-        let of = field!(cq.get()?, channel);
-        channels.retain(|channel| *channel != of);
+        let own_channel = field!(cq.get()?, channel);
+        channels.retain(|channel| *channel != own_channel);
         cqs.retain(|other| *other != cq.raw());
     }
     destroy_own_queues(object.rust(), &own)?;
@@ -269,9 +269,12 @@ fn make_srq(id: Handle<Id>, pd: Handle<Pd>, attr: &mut ibv_srq_init_attr_ex) -> 
         true => Handle::passed(field!(object, pd)),
         false => pd,
     };
-    let of = pd.get_if().map(|pd| Arc::clone(&pd.rust().pd));
+    let domain = pd.get_if().map(|pd| Arc::clone(&pd.rust().pd));
     let wanted = srq::attributes_of(attr.attr);
-    let made = object.rust().id.create_shared_receive_queue(of, wanted)?;
+    let made = object
+        .rust()
+        .id
+        .create_shared_receive_queue(domain, wanted)?;
     let handle = srq::show(pd, attr.srq_context, made)?;
     srq::sizes(handle, &mut attr.attr)?;
     field!(object, srq = handle.raw());

@@ -379,7 +379,7 @@ impl<T: Send + 'static> PendingPeers<T> {
         greet: impl FnOnce(&PendingPeer<T>) -> Result<()> + Send + 'static,
     ) {
         let mut list = self.list();
-        let network = PeerNetwork::of(peer.ip());
+        let network = PeerNetwork::from_address(peer.ip());
         let is_full = list.len() >= self.bounds.most;
         let gives_way = match (is_full, self.bounds.known_give_way) {
             (false, _) => None,

@@ -169,7 +169,8 @@ fn give_way(present: &[(u64, &str)], spoke: &[u64], admitted: &[u64]) -> Vec<u64
             greet: None,
             turn_away: Box::new(|| ()),
         };
-        list.waiting.insert(id, PeerNetwork::of(address), one);
+        list.waiting
+            .insert(id, PeerNetwork::from_address(address), one);
     }
     std::iter::from_fn(|| list.remove_silent())
         .map(|one| one.peer.port().into())

@@ -118,7 +118,7 @@ impl Run<'_> {
 
         let mut member = self.client(crowd.take_middle()?, memory);
         let mut pace = self.warm_up(&mut member, Carrier::Tested)?;
-        let mut compared = Compared::of(Comparison::Alone);
+        let mut compared = Compared::new(Comparison::Alone);
         for _ in 0..self.plan.turns {
             let ended = self
                 .count(&mut member, &mut pace, Carrier::Tested)
@@ -234,7 +234,7 @@ impl Run<'_> {
         let mut compared = None;
         if self.plan.baseline == Some(Baseline::Tcp) {
             let pace = self.pace_of_setup(|run, count| run.come_and_go_bare(bare, count))?;
-            self.measured.best = Some(Compared::of(Comparison::Tcp));
+            self.measured.best = Some(Compared::new(Comparison::Tcp));
             compared = Some(pace);
         }
         for _ in 0..self.plan.turns {

@@ -32,18 +32,18 @@ pub(crate) static ORIGINAL: LazyLock<Tables> = LazyLock::new(|| {
     let end = End::new(adapter, file);
     let (mut window, mut srq, mut listener) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
     let (iid, out) = (&IID_ND2_MEMORY_WINDOW, &raw mut window);
-    let is = call!(adapter, AdapterTable, create_memory_window(iid, out));
-    assert_eq!(is, Status::SUCCESS);
+    let returned = call!(adapter, AdapterTable, create_memory_window(iid, out));
+    assert_eq!(returned, Status::SUCCESS);
     let (iid, out) = (&IID_ND2_SHARED_RECEIVE_QUEUE, &raw mut srq);
-    let is = call!(
+    let returned = call!(
         adapter,
         AdapterTable,
         create_shared_receive_queue(iid, file, 4, 1, 0, 0, 0, out)
     );
-    assert_eq!(is, Status::SUCCESS);
+    assert_eq!(returned, Status::SUCCESS);
     let (iid, out) = (&IID_ND2_LISTENER, &raw mut listener);
-    let is = call!(adapter, AdapterTable, create_listener(iid, file, out));
-    assert_eq!(is, Status::SUCCESS);
+    let returned = call!(adapter, AdapterTable, create_listener(iid, file, out));
+    assert_eq!(returned, Status::SUCCESS);
     let tables = Tables {
         provider: table(provider),
         adapter: table(adapter),

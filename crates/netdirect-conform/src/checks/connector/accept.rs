@@ -5,7 +5,7 @@ use std::time::Duration;
 use conform_report::{Pass, Verdict, ensure, fail};
 use netdirect::Status;
 
-use super::of;
+use super::new_check;
 use crate::bench::Bench;
 use crate::check::Check;
 use crate::checks::common::pattern;
@@ -16,7 +16,7 @@ use crate::need::Need;
 const TRIES: u32 = 40;
 
 pub(in crate::checks) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "CONN-003.rejects",
         "rejects an answer instead of completing: the passive side's Accept is refused",
         active_rejects,
@@ -25,7 +25,7 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
         "CONN-056", "CONN-074", "AMB-004", "IW-017", "IW-018", "TST-065",
     ])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-056.released",
         "accepts a peer that releases its connector after it has seen the answer",
         |bench| {
@@ -40,7 +40,7 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
     )
     .also(&["AMB-004", "TST-066"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-036.rejected",
         "connects to peers that reject, with private data and without",
         passive_rejects,
@@ -50,7 +50,7 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
         "IW-016", "TST-015",
     ])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-052.released",
         "releases the queue pair of a pending Accept",
         |bench| {
@@ -68,7 +68,7 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
         },
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-052.canceled",
         "cancels a pending Accept, which has ended when the call returns and cannot be made again",
         |bench| {
@@ -89,21 +89,21 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
     )
     .also(&["CONN-061"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-055.gone",
         "accepts a peer that has cancelled its Connect, and one that has released its connector",
         given_up,
     )
     .also(&["CONN-061", "AMB-004", "TST-038"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-058.data",
         "accepts with one octet of private data too many, and then with exactly the limit",
         too_much_data,
     )
     .also(&["AMB-005", "CONN-061", "INFO-021", "TST-078"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-059.unanswered",
         "accepts a peer that never calls CompleteConnect, and gives up when the time has run out",
         never_completed,
@@ -113,27 +113,27 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
     .time_limits(Duration::from_millis(150))
     // The peer must not complete by itself before the time has run out.
     .patience(Duration::from_secs(3600)),
-    of(
+    new_check(
         "CONN-060.nothing",
         "calls Accept on connectors that are new, bound, waiting or connecting",
         nothing_to_accept,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-071.gone",
         "rejects a peer that has given up, after it has asked for what the peer sent",
         rejects_too_late,
     )
     .also(&["TST-048"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-073.data",
         "rejects with one octet of private data too many, and then with exactly the limit",
         too_much_to_reject,
     )
     .also(&["INFO-021"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-076.nothing",
         "calls Reject on connectors that are new, connecting, connected or rejected",
         nothing_to_reject,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use conform_report::{Pass, Step, Verdict, ensure, fail};
 use netdirect::{Call, Connector, Fault, Status};
 
-use super::of;
+use super::new_check;
 use crate::bench::Bench;
 use crate::check::Check;
 use crate::checks::setup::{NOBODY, Setup, disconnect};
@@ -18,57 +18,57 @@ use crate::side::Side;
 const TRIES: usize = 50;
 
 pub(in crate::checks) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "CONN-004.address",
         "binds a connector to a port of its own choice and connects from there to a listener on another port",
         chosen_port,
     )
     .also(&["CONN-092", "TST-012", "TST-046"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-005.port",
         "binds connectors with port 0, each of which has a port of its own from 49152 to 65535 at once",
         picked_ports,
     )
     .also(&["CONN-096", "AMB-066", "TST-109"]),
-    of(
+    new_check(
         "CONN-006.canceled",
         "binds a connector whose requests were cancelled before, and one whose last queue pair was released",
         never_canceled,
     )
     .also(&["AMB-027"]),
-    of(
+    new_check(
         "CONN-008.taken",
         "binds a connector to the address and port of another one, also of a second opening of the adapter",
         taken_by_connector,
     )
     .also(&["AMB-028"]),
-    of(
+    new_check(
         "CONN-009.ports",
         "binds a connector with port 0 when no port is left, and again when there are ports",
         no_port_left,
     )
     .needs(&[Need::Faults]),
-    of(
+    new_check(
         "CONN-011.twice",
         "binds a connector that is bound, which keeps its address",
         twice,
     )
     .also(&["AMB-028"]),
-    of(
+    new_check(
         "CONN-012.foreign",
         "binds a connector to an address that the adapter does not have, and then to one that it has",
         foreign_address,
     )
     .also(&["AMB-005"]),
-    of(
+    new_check(
         "CONN-039.ports",
         "makes connections from unbound and from bound connectors, no two of which have one local port",
         ports_of_connections,
     )
     .also(&["CONN-041", "AMB-031", "TST-013"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "AMB-030.listener",
         "binds a connector to the port of a listener on the same address",
         taken_by_listener,
@@ -108,17 +108,19 @@ fn bound_to_own_choice(side: &Side) -> Step<(Arc<dyn Connector>, SocketAddr)> {
 fn chosen_port(bench: &Bench) -> Verdict {
     let mut setup = Setup::near_connects(bench)?;
     let (connector, address) = bound_to_own_choice(&bench.near)?;
-    let told = local(&bench.near, &connector)?;
+    let reported = local(&bench.near, &connector)?;
     bench
         .near
-        .equal("the address of the connector", told, address)?;
+        .equal("the address of the connector", reported, address)?;
     setup.here = connector;
     setup.answer()?;
-    let told = setup.there.get_peer_address();
-    let told = bench
+    let reported = setup.there.get_peer_address();
+    let reported = bench
         .far
-        .expect("GetPeerAddress of the passive side", told)?;
-    bench.far.equal("where the peer came from", told, address)?;
+        .expect("GetPeerAddress of the passive side", reported)?;
+    bench
+        .far
+        .equal("where the peer came from", reported, address)?;
     setup.complete()?;
     setup.works()?;
     Ok(Pass::Right)

@@ -7,7 +7,7 @@ use conform_report::{Pass, Step, Stop, Verdict, ensure, fail};
 use netdirect::{CompletionResult, NotifyType, OpFlags, RequestType, Started, Status};
 
 use super::bind::local;
-use super::of;
+use super::new_check;
 use crate::bench::Bench;
 use crate::check::Check;
 use crate::checks::common::{pattern, sink, source};
@@ -22,41 +22,41 @@ use crate::side::Side;
 const SOON: Duration = Duration::from_millis(250);
 
 pub(in crate::checks) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "CONN-001.roles",
         "connects as the active side and as the passive one, posts Receives before, and exchanges messages",
         roles,
     )
     .also(&["CONN-042", "CONN-049", "CONN-065", "AMB-039", "LSTN-001", "PROV-004", "TST-035"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-010.exists",
         "connects two addresses and ports that a connection which came through a listener has already",
         exists,
     )
     .also(&["AMB-026", "IW-056"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-014.again",
         "connects with a connector and a queue pair whose first two attempts were refused",
         again,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-016.pending",
         "calls Connect, which stays pending until the peer accepts, and CompleteConnect, which both sides' requests end with",
         pending,
     )
     .also(&["CONN-015", "CONN-043", "CONN-050", "CONN-051", "IW-005", "TST-002", "TST-004"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-017.data",
         "connects with one octet of private data too many, and then with exactly the limit",
         too_much_data,
     )
     .also(&["AMB-005", "INFO-020", "TST-077"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-018.released",
         "releases the queue pair of a pending Connect",
         |bench| {
@@ -69,7 +69,7 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
         },
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-018.canceled",
         "cancels a pending Connect, which has ended when the call returns",
         |bench| {
@@ -84,7 +84,7 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
     )
     .also(&["CONN-035"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-035.released",
         "releases the connector of a pending Connect",
         |bench| {
@@ -97,26 +97,26 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
         },
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-021.family",
         "connects from a bound connector to an address of the other family, and then to a listener",
         unreachable,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-022.host",
         "connects to a host that cannot be reached, and then to a listener",
         unreachable_host,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-023.nobody",
         "connects to the port of a listener that was released",
         nobody_listens,
     )
     .also(&["TST-067", "TST-107"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-024.unanswered",
         "connects to a peer that does not answer, and connects again with the same connector to one that does",
         unanswered,
@@ -124,47 +124,47 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
     .also(&["AMB-041", "IW-068", "TST-052"])
     .needs(&[Need::Connections])
     .time_limits(SOON),
-    of(
+    new_check(
         "CONN-026.unspecified",
         "connects to the unspecified address, and then to a listener",
         unspecified,
     )
     .also(&["AMB-032", "TST-070"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-031.slow",
         "connects to a client that thinks before it accepts, and thinks before it completes",
         slow,
     )
     .also(&["CONN-048", "CONN-064", "LSTN-004"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-032.waits",
         "connects to a listener that has no GetConnectionRequest pending, whose client makes one later",
         waits,
     )
     .also(&["LSTN-032"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-033.receives",
         "connects in vain with a Receive posted, which takes the first message of the next connection",
         receives_stay,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-046.gone",
         "completes a connection whose peer has given up meanwhile",
         gone_before_completion,
     )
     .also(&["CONN-042", "CONN-047"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "TST-051.flush",
         "posts two Receives, connects in vain and flushes: a Notify ends, and both Receives come back",
         flush_after_refusal,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "AMB-034.bound",
         "binds a connector again after its attempt was refused, and cannot while it connects and is connected",
         bound_again,
@@ -553,11 +553,11 @@ fn bound_again(bench: &Bench) -> Verdict {
     refused("of a bound connector")?;
     setup.offer()?;
     refused("while it connects")?;
-    let told = setup.there.get_peer_address();
-    let told = bench.far.expect("GetPeerAddress", told)?;
+    let reported = setup.there.get_peer_address();
+    let reported = bench.far.expect("GetPeerAddress", reported)?;
     bench
         .far
-        .equal("where the offer comes from", told, address)?;
+        .equal("where the offer comes from", reported, address)?;
     setup.answer_pending()?;
     refused("before CompleteConnect")?;
     setup.complete()?;

@@ -4,7 +4,7 @@ use conform_report::{Pass, Step, Verdict, ensure};
 use netdirect::{ReadLimits, Status};
 
 use super::bind::local;
-use super::of;
+use super::new_check;
 use crate::bench::Bench;
 use crate::check::Check;
 use crate::checks::common::pattern;
@@ -13,7 +13,7 @@ use crate::need::Need;
 use crate::side::Side;
 
 pub(in crate::checks) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "CONN-002.limits",
         "connects and accepts with four different read limits, and finds on each side what the other one wants and serves",
         |bench| limits(&Setup::near_connects(bench)?),
@@ -23,49 +23,49 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
         "AMB-044", "IW-009", "IW-010", "IW-011",
     ])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-002.accepts",
         "is asked with four different read limits and accepts, and finds on each side what the other one wants and serves",
         |bench| limits(&Setup::near_accepts(bench)?),
     )
     .also(&["CONN-077", "CONN-080", "CONN-081", "CONN-083", "IW-009", "IW-010", "IW-011"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-027.cut",
         "connects and accepts with the highest read limits there are, which are cut to those of the adapters",
         highest_limits,
     )
     .also(&["CONN-063", "INFO-012", "INFO-013", "IW-069", "TST-112"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-063.offer",
         "accepts with limits of 0, and with limits above what the peer offers, and connects in both cases",
         offers,
     )
     .also(&["TST-036"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-078.nothing",
         "asks for read limits and private data before anything has come from a peer",
         nothing_yet,
     )
     .also(&["CONN-087"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-084.data",
         "sends private data of many lengths with Connect and Accept, each of which arrives as it is",
         private_data,
     )
     .also(&["CONN-034", "CONN-067", "CONN-090", "CONN-091", "IW-007", "IW-008", "TST-047", "TST-059"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-097.addresses",
         "compares the addresses that both sides are told, from the offer and from the answer on",
         addresses,
     )
     .also(&["CONN-092", "CONN-101", "AMB-042", "PROV-001", "TST-049"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-099.nobody",
         "asks for addresses of a connector that is unbound, waits, connects, or is disconnected",
         no_addresses,
@@ -74,7 +74,7 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
     .needs(&[Need::Connections]),
 ];
 
-fn told(side: &Side, connector: &dyn netdirect::Connector) -> Step<ReadLimits> {
+fn read_limits(side: &Side, connector: &dyn netdirect::Connector) -> Step<ReadLimits> {
     side.expect("GetReadLimits", connector.get_read_limits())
 }
 
@@ -106,7 +106,7 @@ fn limits(setup: &Setup<'_>) -> Verdict {
         inbound: asked.outbound.min(outbound),
         outbound: asked.inbound.min(inbound),
     };
-    let seen = told(setup.passive, &*setup.there)?;
+    let seen = read_limits(setup.passive, &*setup.there)?;
     setup
         .passive
         .equal("the limits of the offer", seen, wanted)?;
@@ -118,7 +118,7 @@ fn limits(setup: &Setup<'_>) -> Verdict {
         inbound: least(asked.inbound, granted.outbound, inbound),
         outbound: least(asked.outbound, granted.inbound, outbound),
     };
-    let seen = told(setup.active, &*setup.here)?;
+    let seen = read_limits(setup.active, &*setup.here)?;
     setup
         .active
         .equal("the limits of the answer", seen, wanted)?;
@@ -142,7 +142,7 @@ fn highest_limits(bench: &Bench) -> Verdict {
             .max_inbound_read_limit
             .min(other.max_outbound_read_limit),
     };
-    let seen = told(&bench.far, &*setup.there)?;
+    let seen = read_limits(&bench.far, &*setup.there)?;
     bench.far.equal("the limits of the offer", seen, wanted)?;
     let accepting = setup.accept(most, &[]);
     let _ = bench.far.started("Accept", accepting)?;
@@ -151,7 +151,7 @@ fn highest_limits(bench: &Bench) -> Verdict {
         inbound: wanted.outbound,
         outbound: wanted.inbound,
     };
-    let seen = told(&bench.near, &*setup.here)?;
+    let seen = read_limits(&bench.near, &*setup.here)?;
     bench.near.equal("the limits of the answer", seen, wanted)?;
     let fits = own.max_inbound_read_limit <= 255 && own.max_outbound_read_limit <= 255;
     ensure(
@@ -172,7 +172,7 @@ fn offers(bench: &Bench) -> Verdict {
     for (asked, granted) in [(six, none), (none, six), (LIMITS, six)] {
         let setup = Setup::near_connects(bench)?;
         setup.answer_with(asked, &[], granted, &[])?;
-        let seen = told(&bench.near, &*setup.here)?;
+        let seen = read_limits(&bench.near, &*setup.here)?;
         let right = seen.outbound <= granted.inbound && seen.outbound <= asked.outbound;
         ensure(
             right,
@@ -207,7 +207,7 @@ fn nothing_yet(bench: &Bench) -> Verdict {
     setup.offer()?;
     has_nothing("before the answer")?;
     setup.answer_pending()?;
-    told(&bench.near, &*setup.here)?;
+    read_limits(&bench.near, &*setup.here)?;
     setup.complete()?;
     Ok(Pass::Right)
 }
@@ -247,18 +247,18 @@ fn addresses(bench: &Bench) -> Verdict {
         setup.offer()?;
         let (here, there) = (local(active, &setup.here)?, local(passive, &setup.there)?);
         passive.equal("the passive side's address", there, setup.listening.address)?;
-        let told = setup.there.get_peer_address();
-        let told = passive.expect("GetPeerAddress of the offer", told)?;
-        passive.equal("where the offer comes from", told, here)?;
+        let reported = setup.there.get_peer_address();
+        let reported = passive.expect("GetPeerAddress of the offer", reported)?;
+        passive.equal("where the offer comes from", reported, here)?;
 
         setup.answer_pending()?;
-        let told = setup.here.get_peer_address();
-        let told = active.expect("GetPeerAddress of the answer", told)?;
-        active.equal("whom the active side sees", told, there)?;
+        let reported = setup.here.get_peer_address();
+        let reported = active.expect("GetPeerAddress of the answer", reported)?;
+        active.equal("whom the active side sees", reported, there)?;
         setup.complete()?;
-        let told = setup.here.get_peer_address();
-        let told = active.expect("GetPeerAddress of the connection", told)?;
-        active.equal("whom the active side sees", told, there)?;
+        let reported = setup.here.get_peer_address();
+        let reported = active.expect("GetPeerAddress of the connection", reported)?;
+        active.equal("whom the active side sees", reported, there)?;
     }
     Ok(Pass::Right)
 }

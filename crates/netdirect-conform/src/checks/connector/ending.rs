@@ -3,7 +3,7 @@
 use conform_report::{Pass, Step, Verdict, ensure, fail};
 use netdirect::{OpFlags, Overlapped, RequestType, Started, Status};
 
-use super::of;
+use super::new_check;
 use crate::bench::Bench;
 use crate::check::Check;
 use crate::checks::common::{exchange, pattern, sink, source};
@@ -14,14 +14,14 @@ use crate::need::Need;
 const TRIES: u32 = 40;
 
 pub(in crate::checks) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "CONN-037.both",
         "disconnects with Receives posted on both sides: all of them end canceled, and both clients learn of the end",
         both_sides,
     )
     .also(&["CONN-108", "CONN-113", "CONN-115", "AMB-001", "LSTN-003", "TST-086", "TST-095"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-102.peer",
         "asks for the end of a connection, which stays pending until the peer disconnects",
         |bench| {
@@ -40,59 +40,59 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
     )
     .also(&["CONN-103"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-105.canceled",
         "cancels a pending NotifyDisconnect; those that follow are told of the end",
         cancelled_notification,
     )
     .also(&["TST-113"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-105.released",
         "releases a connector with NotifyDisconnect pending: it ends canceled, and the connection goes on",
         released_connector,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-106.order",
         "watches NotifyDisconnect and a posted Receive while the peer disconnects: the Receive ends after NotifyDisconnect",
         |bench| order(bench, false),
     )
     .also(&["IW-022", "IW-023"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-106.data",
         "has the peer send and disconnect: the message arrives, then NotifyDisconnect ends, then the other Receive",
         |bench| order(bench, true),
     )
     .also(&["AMB-001", "IW-021", "TST-041"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-107.late",
         "asks for the end of a connection whose peer has disconnected already, and disconnects then",
         late_notification,
     )
     .also(&["IW-025", "TST-043"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-109.open",
         "disconnects from a peer that has a NotifyDisconnect pending: it has ended when Disconnect has",
         told_in_time,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-110.released",
         "releases the queue pair of a pending Disconnect",
         released_while_disconnecting,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-116.released",
         "releases the queue pair of a connection: its Receives come back, and both sides are told of the end",
         released,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "AMB-033.own",
         "disconnects with NotifyDisconnect pending on the same connector",
         |bench| {
@@ -109,13 +109,13 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
     )
     .also(&["CONN-105"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "TST-044.canceled",
         "cancels the requests of a connector after Disconnect: none of them is left pending",
         cancelled_disconnect,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "TST-055.together",
         "disconnects on both sides at the same time, and both requests succeed",
         together,
@@ -133,7 +133,7 @@ fn both_sides(bench: &Bench) -> Verdict {
             link.near.receive(context, &[here.sge(..)])?;
             link.far.receive(context, &[there.sge(..)])?;
         }
-        let told = [
+        let notices = [
             notification(&bench.near, &link.near.connector)?,
             notification(&bench.far, &link.far.connector)?,
         ];
@@ -156,7 +156,7 @@ fn both_sides(bench: &Bench) -> Verdict {
                 .into();
             end.side.equal("the posted Receives", seen, wanted)?;
         }
-        for notified in told {
+        for notified in notices {
             ends(&bench.near, "NotifyDisconnect", &notified, Status::SUCCESS)?;
         }
         other.disconnect()?;
@@ -252,13 +252,13 @@ fn order(bench: &Bench, sends: bool) -> Verdict {
     }
     let flushed = near.received("a Receive that the end flushes")?;
     // Asked before anything else makes progress.
-    let told = notified.status();
+    let status = notified.status();
     bench
         .near
         .status("the flushed Receive", flushed.status, Status::CANCELED)?;
     bench.near.status(
         "NotifyDisconnect when a flushed Receive is there",
-        told,
+        status,
         Status::SUCCESS,
     )?;
     ends(
@@ -295,7 +295,7 @@ fn told_in_time(bench: &Bench) -> Verdict {
     let link = bench.link()?;
     let room = sink(&bench.far, 64)?;
     link.far.receive(1, &[room.sge(..)])?;
-    let told = notification(&bench.far, &link.far.connector)?;
+    let notice = notification(&bench.far, &link.far.connector)?;
     let ended = quiet();
     let started = link.near.connector.disconnect(&ended);
     let _ = bench.near.started("Disconnect", started)?;
@@ -304,7 +304,7 @@ fn told_in_time(bench: &Bench) -> Verdict {
     ends(
         &bench.far,
         "NotifyDisconnect of the peer",
-        &told,
+        &notice,
         Status::SUCCESS,
     )?;
     let flushed = link.far.received("the peer's Receive")?;
@@ -380,14 +380,14 @@ fn released(bench: &Bench) -> Verdict {
 fn cancelled_disconnect(bench: &Bench) -> Verdict {
     for _ in 0..TRIES {
         let link = bench.link()?;
-        let told = notification(&bench.near, &link.near.connector)?;
+        let notice = notification(&bench.near, &link.near.connector)?;
         let ended = quiet();
         let started = link.near.connector.disconnect(&ended);
         let _ = bench.near.started("Disconnect", started)?;
         let cancelled = link.near.connector.cancel_overlapped_requests();
         bench.near.expect("CancelOverlappedRequests", cancelled)?;
-        let at_once = [&told, &ended].map(Overlapped::status);
-        for (what, request) in [("NotifyDisconnect", &told), ("Disconnect", &ended)] {
+        let at_once = [&notice, &ended].map(Overlapped::status);
+        for (what, request) in [("NotifyDisconnect", &notice), ("Disconnect", &ended)] {
             let status = bench.near.end_of(what, request)?;
             let right = [Status::SUCCESS, Status::CANCELED].contains(&status);
             ensure(
@@ -396,11 +396,11 @@ fn cancelled_disconnect(bench: &Bench) -> Verdict {
                 status.to_string(),
             )?;
         }
-        let told = notification(&bench.far, &link.far.connector)?;
+        let notice = notification(&bench.far, &link.far.connector)?;
         ends(
             &bench.far,
             "the peer's NotifyDisconnect",
-            &told,
+            &notice,
             Status::SUCCESS,
         )?;
         if !at_once.contains(&Status::PENDING) {

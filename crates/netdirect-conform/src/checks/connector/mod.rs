@@ -11,6 +11,6 @@ use crate::bench::Bench;
 use crate::check::{Check, Interface, check};
 use conform_report::Verdict;
 
-const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+const fn new_check(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::Connector, name, title, run)
 }

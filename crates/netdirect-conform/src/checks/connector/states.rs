@@ -5,7 +5,7 @@ use std::sync::Arc;
 use conform_report::{Pass, Step, Verdict, ensure, fail};
 use netdirect::{Connector, QueuePairOptions, Started, Status};
 
-use super::of;
+use super::new_check;
 use crate::bench::Bench;
 use crate::check::Check;
 use crate::checks::common::remove;
@@ -15,61 +15,61 @@ use crate::need::Need;
 use crate::side::Side;
 
 pub(in crate::checks) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "CONN-007.removed",
         "calls each method of idle and bound connectors after the device was removed",
         removed_idle,
     )
     .also(&["CONN-019", "GEN-015"])
     .needs(&[Need::Connections, Need::Faults]),
-    of(
+    new_check(
         "CONN-045.removed",
         "completes and disconnects connections after the device was removed, which ends what is pending",
         removed_active,
     )
     .also(&["CONN-111", "GEN-015"])
     .needs(&[Need::Connections, Need::Faults]),
-    of(
+    new_check(
         "CONN-053.removed",
         "accepts and rejects a peer after the device was removed: the peer is refused",
         removed_passive,
     )
     .also(&["CONN-070", "GEN-015"])
     .needs(&[Need::Connections, Need::Faults]),
-    of(
+    new_check(
         "CONN-020.active",
         "connects and accepts with queue pairs that are connecting, accepting or connected",
         active_queue_pairs,
     )
     .also(&["CONN-054", "CONN-066", "TST-068"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "ADPT-063.one",
         "has a connector and its queue pair take no others, also after the peer has ended the connection, until Disconnect",
         one_at_a_time,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-040.used",
         "connects and accepts with queue pairs that were connected before, also with new connectors",
         used_queue_pairs,
     )
     .also(&["CONN-114", "AMB-035"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-044.early",
         "calls CompleteConnect on connectors that are new, connecting, offered, accepting or connected",
         early_completion,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-062.foreign",
         "connects and accepts with a queue pair of another adapter, and then with an own one",
         foreign_queue_pairs,
     )
     .also(&["GEN-022"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "CONN-104.never",
         "calls NotifyDisconnect and Disconnect on connectors that are new, connecting, refused, rejected or not yet complete",
         not_connected,
@@ -217,9 +217,9 @@ fn one_at_a_time(bench: &Bench) -> Verdict {
     };
     stay_together("while the connection is there")?;
     setup.works()?;
-    let told = notification(side, &setup.here)?;
+    let notice = notification(side, &setup.here)?;
     disconnect(&bench.far, &setup.there)?;
-    ends(side, "NotifyDisconnect", &told, Status::SUCCESS)?;
+    ends(side, "NotifyDisconnect", &notice, Status::SUCCESS)?;
     stay_together("after the peer's Disconnect")?;
     disconnect(side, &setup.here)?;
     let wanted = Status::INVALID_DEVICE_STATE;

@@ -12,96 +12,97 @@ use crate::bench::Bench;
 use crate::check::{Check, Interface, check};
 use crate::checks::common::{remove, shared, sink, source};
 use crate::checks::requests::{
-    BLOCKED, Blocked, NONE, begun, blocked, initiated, is, message, over, received, stale, two_way,
+    BLOCKED, Blocked, NONE, begun, blocked, expect_result, initiated, message, over, received,
+    stale, two_way,
 };
 use crate::link::{Link, Queues};
 use crate::need::Need;
 
-const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+const fn new_check(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::QueuePair, name, title, run)
 }
 
 pub(in crate::checks) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "QP-001.released",
         "releases a queue pair and then fetches its results",
         results_of_released,
     )
     .also(&["CQ-044"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "QP-003.failure",
         "has one of several requests fail: those before it succeed, those behind it are cancelled, the connection ends",
         failure,
     )
     .also(&["SGE-004", "RES-005", "RES-009", "RES-010", "QP-076", "AMB-046"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "RES-015.sets",
         "has requests of all kinds fail and be cancelled, and finds no status that a kind cannot have",
         sets,
     )
     .also(&["RES-001", "RES-005", "RES-010"])
     .needs(&[Need::Connections, Need::FarSharedReceiveQueues, Need::Windows]),
-    of(
+    new_check(
         "QP-004.flush",
         "flushes a connected queue pair, whose requests all end as cancelled, and disconnects it",
         flush,
     )
     .also(&["QP-005", "QP-006", "QP-008", "RES-010", "TST-014"])
     .needs(&[Need::Connections, Need::FarSharedReceiveQueues]),
-    of(
+    new_check(
         "QP-007.own",
         "flushes one of two queue pairs that share a completion queue",
         flush_own,
     ),
-    of(
+    new_check(
         "QP-009.unconnected",
         "flushes two Receives of a queue pair that was never connected: one Notify ends, one look finds both",
         flush_unconnected,
     )
     .also(&["QP-005", "QP-006", "TST-014", "TST-085"]),
-    of(
+    new_check(
         "QP-008.disconnect",
         "disconnects with requests outstanding, all of which end as cancelled",
         disconnect_flushes,
     )
     .also(&["RES-010", "IW-020"])
     .needs(&[Need::Connections, Need::FarSharedReceiveQueues]),
-    of(
+    new_check(
         "QP-074.release",
         "releases a connected queue pair: its requests end as cancelled, and the peer sees the end",
         release,
     )
     .also(&["CQ-044"])
     .needs(&[Need::Connections, Need::FarSharedReceiveQueues]),
-    of(
+    new_check(
         "QP-074.unconnected",
         "releases a queue pair that was never connected: its Receives end as cancelled",
         release_unconnected,
     ),
-    of(
+    new_check(
         "QP-076.gone",
         "posts requests after the peer has disconnected, which are taken and end as cancelled",
         posts_after_peer,
     )
     .also(&["AMB-046", "AMB-047"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "AMB-046.disconnected",
         "posts requests after its own disconnect: a Receive ends as cancelled, the others are refused",
         posts_after_disconnect,
     )
     .also(&["QP-076", "AMB-047"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-021.last-messages",
         "has the peer send and disconnect at once: the messages arrive, then the end is told, then Receives are cancelled",
         last_messages,
     )
     .also(&["IW-022", "IW-023", "AMB-001", "TST-040", "TST-041", "TST-086", "TST-095", "TST-096"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-026.lost",
         "loses the stream with requests outstanding, all of which end, and the end is told",
         lost,
@@ -113,14 +114,14 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
         Need::Faults,
         Need::FarSharedReceiveQueues,
     ]),
-    of(
+    new_check(
         "IW-064.dropped",
         "disconnects, and has the peer write afterwards: no octet is placed",
         dropped,
     )
     .also(&["IW-020"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "TST-051.refused",
         "posts two Receives, has Connect refused, and flushes: both come back, and a pending Notify ends",
         refused_connect,
@@ -319,10 +320,10 @@ fn cancels(bench: &Bench, end: impl Fn(Blocked<'_>) -> Step<Results>) -> Step {
             continue;
         }
         for (result, (kind, context)) in initiated.iter().zip(ALL) {
-            is(&bench.near, result, kind, context, CANCELED)?;
+            expect_result(&bench.near, result, kind, context, CANCELED)?;
         }
         for (result, context) in received.iter().zip([11, 12]) {
-            is(&bench.near, result, RequestType::Receive, context, CANCELED)?;
+            expect_result(&bench.near, result, RequestType::Receive, context, CANCELED)?;
         }
         return Ok(());
     }
@@ -355,11 +356,11 @@ fn flush(bench: &Bench) -> Verdict {
 
 fn flush_own(bench: &Bench) -> Verdict {
     let cq = bench.near.cq(16)?;
-    let of = |context| {
+    let pair_with = |context| {
         let options = QueuePairOptions::default().context(context);
         bench.near.qp(&cq, &cq, options)
     };
-    let pairs = [of(100)?, of(200)?];
+    let pairs = [pair_with(100)?, pair_with(200)?];
     for context in [1, 2] {
         for qp in &pairs {
             bench

@@ -10,18 +10,18 @@ use crate::bench::Bench;
 use crate::check::{Check, Interface, check};
 use crate::checks::common::{exchange, pattern, shared, sink, source};
 use crate::checks::requests::{
-    NONE, begun, both, entries, initiated, is, message, much, one_of, over, received, stale,
-    two_way, two_way_with,
+    NONE, begun, both, entries, expect_result, initiated, message, much, one_of, over, received,
+    stale, two_way, two_way_with,
 };
 use crate::link::LinkOptions;
 use crate::need::Need;
 
-const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+const fn new_check(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::QueuePair, name, title, run)
 }
 
 pub(in crate::checks) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "QP-010.messages",
         "sends messages of several lengths, which go into the peer's Receives in the order of posting",
         messages,
@@ -30,7 +30,7 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
         "QP-017", "QP-026", "RES-001", "RES-002", "RES-004", "IW-039", "AMB-021", "TST-097",
     ])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "RES-006.kinds",
         "makes one request of each kind, and finds its kind, its context, its queue pair and its success in the result",
         kinds,
@@ -39,95 +39,95 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
         "QP-035", "QP-045", "QP-052", "QP-064", "RES-001", "RES-003", "RES-005", "IW-030", "AMB-020",
     ])
     .needs(&[Need::Connections, Need::Windows]),
-    of(
+    new_check(
         "QP-016.empty",
         "sends messages of no octets and of four, into Receives with entries and without",
         empty,
     )
     .also(&["QP-030", "SGE-005", "TST-053", "TST-079", "TST-094"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "QP-018.array",
         "changes the array of entries after each post, before the request can have started",
         array,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "SGE-001.entries",
         "sends from two entries of two regions and receives into two of one region",
         two_entries,
     )
     .also(&["SGE-003", "SGE-005", "TST-029"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "TST-061.surplus",
         "sends from two entries on a queue pair that was created for one",
         surplus_entries,
     )
     .also(&["AMB-009"])
     .needs(&[Need::Connections, Need::DefaultProfile]),
-    of(
+    new_check(
         "QP-019.silent",
         "sends silently, which leaves neither result nor notification, and fails silently, which leaves both",
         silent,
     )
     .also(&["IW-036"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "QP-021.solicited",
         "sends without and with the flag for a solicited event to a side whose Notify waits for solicited results",
         solicited,
     )
     .also(&["QP-022", "IW-038", "IW-040"])
     .needs(&[Need::Connections, Need::Solicited]),
-    of(
+    new_check(
         "QP-023.inline",
         "sends and writes inline data in many pieces from memory that is not registered, and changes it after the call",
         inline,
     )
     .also(&["QP-024", "SGE-001", "SGE-003", "IW-037", "AMB-049", "TST-022", "TST-093"])
     .needs(&[Need::Connections, Need::Inline]),
-    of(
+    new_check(
         "QP-031.early",
         "posts Receives on both sides before the connection is made, which messages then use",
         early_receives,
     )
     .also(&["TST-035"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "QP-034.short",
         "receives a message of 1,024 octets into 1,023, which ends the connection but not the Send",
         short_receive,
     )
     .also(&["RES-008", "IW-061", "AMB-006", "AMB-007", "TST-056", "TST-057"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "RES-014.remote",
         "sends more than the transport can hold into a Receive that is too short",
         remote_error,
     )
     .also(&["AMB-007"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "AMB-008.no-receive",
         "sends more than the transport can hold to a queue pair without a Receive, which ends the connection",
         no_receive,
     )
     .also(&["RES-013", "IW-029", "TST-087", "AMB-041"])
     .needs(&[Need::Connections, Need::DefaultProfile]),
-    of(
+    new_check(
         "IW-029.no-receive",
         "sends more than the transport can hold to a queue pair without a Receive, which ends the connection",
         no_receive,
     )
     .needs(&[Need::Connections, Need::StrictProfile]),
-    of(
+    new_check(
         "IW-060.started",
         "sends without ever calling the queue pair again: the message arrives",
         not_deferred,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-062.order",
         "sends and gets an answer, both results in one completion queue: the Send's comes first",
         answer,
@@ -205,7 +205,7 @@ fn kinds(bench: &Bench) -> Verdict {
         RequestType::Receive,
     ];
     for ((result, kind), context) in results.iter().zip(kinds).zip(11..) {
-        is(&bench.near, result, kind, context, Status::SUCCESS)?;
+        expect_result(&bench.near, result, kind, context, Status::SUCCESS)?;
         let got = result.queue_pair_context;
         bench.near.equal("the queue pair's context", got, 0xC0)?;
     }
@@ -400,7 +400,7 @@ fn solicited(bench: &Bench) -> Verdict {
     bench.near.step("take the solicited result");
     let count = cq.get_results(&mut results);
     bench.near.equal("the results that are there", count, 1)?;
-    is(
+    expect_result(
         &bench.near,
         &results[0],
         RequestType::Receive,

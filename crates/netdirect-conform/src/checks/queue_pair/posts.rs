@@ -16,94 +16,94 @@ use crate::link::{Link, LinkOptions};
 use crate::need::{Need, Profile};
 use crate::side::Side;
 
-const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+const fn new_check(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::QueuePair, name, title, run)
 }
 
 pub(in crate::checks) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "QP-011.unconnected",
         "posts a Send, a Read and a Write on a queue pair that is not connected, and connects it afterwards",
         unconnected,
     )
     .also(&["QP-002", "QP-053", "QP-065", "AMB-046"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "QP-036.unconnected",
         "posts a Bind and an Invalidate on a queue pair that is not connected",
         unconnected_windows,
     )
     .also(&["QP-046"])
     .needs(&[Need::Windows]),
-    of(
+    new_check(
         "QP-012.too-long",
         "posts a Send, a Receive, a Read and a Write of more octets than the adapter can transfer",
         too_long,
     )
     .also(&["QP-002", "QP-027", "QP-054", "QP-066", "RES-007"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "QP-013.full",
         "fills the initiator queue behind a request that cannot end, and finds each kind of request refused until it ends",
         full,
     )
     .also(&["QP-002", "QP-055", "QP-067", "QP-073", "TST-014"])
     .needs(&[Need::Connections, Need::FarSharedReceiveQueues]),
-    of(
+    new_check(
         "QP-037.full",
         "posts a Bind and an Invalidate into a full initiator queue",
         full_windows,
     )
     .also(&["QP-047"])
     .needs(&[Need::Connections, Need::FarSharedReceiveQueues, Need::Windows]),
-    of(
+    new_check(
         "QP-028.full",
         "fills the receive queue, has one Receive used, and finds room for exactly one more",
         full_receives,
     )
     .also(&["QP-002", "QP-031", "TST-096"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "QP-013.taken",
         "has Writes succeed and takes no result: the initiator queue stays full, and has room for one request when it has taken one",
         writes_not_taken,
     )
     .also(&["QP-067", "QP-073"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "QP-028.taken",
         "has Receives cancelled and takes no result: the receive queue stays full, and has room for one Receive when it has taken one",
         receives_not_taken,
     )
     .also(&["QP-004"]),
-    of(
+    new_check(
         "QP-014.entries",
         "posts requests of each kind with more entries than the queue pair can have been granted",
         too_many_entries,
     )
     .also(&["QP-002", "QP-029", "QP-056", "QP-068", "AMB-009"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "AMB-036.nothing",
         "makes a queue pair with all its sizes 0, which refuses every Receive, every Send, and connects nevertheless",
         sizes_of_nothing,
     )
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "QP-015.flags",
         "posts a Send, a Read and a Write with each flag that they do not take, and with all that they do",
         flags,
     )
     .also(&["QP-002", "QP-061", "QP-069", "QP-072", "AMB-055", "AMB-062", "IW-059"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "QP-072.windows",
         "posts a Bind and an Invalidate with each flag that they do not take, and with all that they do",
         window_flags,
     )
     .also(&["AMB-055", "AMB-062"])
     .needs(&[Need::Connections, Need::Windows]),
-    of(
+    new_check(
         "QP-025.inline",
         "posts an inline Send and an inline Write with one octet more than the queue pair was created for",
         too_much_inline,
@@ -169,15 +169,15 @@ fn unconnected_windows(bench: &Bench) -> Verdict {
 /// Entries of one octet more than the adapter can transfer.
 fn long_entries(bench: &Bench, entry: Sge) -> Step<Vec<Sge>> {
     let most = bench.near.info.max_transfer_length;
-    let of = |length| Sge { length, ..entry };
+    let with_length = |length| Sge { length, ..entry };
     if let Some(length) = most.checked_add(1) {
-        return Ok(vec![of(length)]);
+        return Ok(vec![with_length(length)]);
     }
     if bench.near.info.max_read_sge < 2 || bench.near.info.max_receive_sge < 2 {
         let why = "the adapter takes one entry in a request, which cannot exceed MaxTransferLength";
         return Err(Stop::Skip(why.to_owned()));
     }
-    Ok(vec![of(most), of(1)])
+    Ok(vec![with_length(most), with_length(1)])
 }
 
 fn too_long(bench: &Bench) -> Verdict {

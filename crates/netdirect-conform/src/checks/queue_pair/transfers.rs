@@ -16,33 +16,33 @@ use crate::link::{Link, LinkOptions};
 use crate::need::Need;
 use crate::side::Memory;
 
-const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+const fn new_check(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::QueuePair, name, title, run)
 }
 
 pub(in crate::checks) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "QP-052.read",
         "reads into three entries of different lengths, which are filled one after the other",
         read_into_entries,
     )
     .also(&["QP-058", "QP-059", "IW-047"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "QP-060.nothing",
         "reads and writes no octets at an address and with a token that nobody has given out",
         nothing,
     )
     .also(&["QP-070", "SGE-005", "IW-048"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "QP-062.address",
         "sends address and token of memory to the peer, which reads and writes at offsets from them",
         addresses,
     )
     .also(&["QP-063"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "QP-057.past-the-end",
         "reads past the end of the peer's region, which the result tells and not the call",
         read_past_the_end,
@@ -51,126 +51,126 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
         "AMB-002", "AMB-003", "IW-032", "IW-033", "RES-001",
     ])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "AMB-002.write",
         "writes past the end of the peer's region: no octet arrives, the connection ends, later requests are cancelled",
         write_past_the_end,
     )
     .also(&["IW-032", "IW-033", "QP-003"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "QP-064.write",
         "writes to the peer, which gets no result and loses no Receive",
         write,
     )
     .also(&["QP-071"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-063.idle",
         "writes to and reads from a peer whose client makes no calls and only looks at its memory",
         idle_target,
     )
     .also(&["TST-103"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-051.last-octet",
         "writes long blocks to a peer that waits for the last octet and then finds all of them",
         last_octet,
     )
     .also(&["INFO-022", "TST-098"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-013.limit",
         "posts eight Reads with an outbound limit of 1, all of which succeed in their order",
         more_than_the_limit,
     )
     .also(&["IW-039", "TST-060", "TST-102"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "TST-100.limit",
         "keeps as many Reads in flight as the highest limit allows",
         highest_limit,
     )
     .also(&["TST-102"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-014.no-limit",
         "reads over a connection whose limits are 0",
         no_limit,
     )
     .also(&["RES-011", "AMB-045"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "AMB-016.sinks",
         "reads into regions with each of the flags that make a sink, twice, and sends from them",
         sinks,
     )
     .also(&["AMB-015", "IW-045", "IW-059", "TST-063", "TST-101"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "TST-111.local-write",
         "reads into a region that has only the right to local writing",
         local_sink,
     )
     .also(&["AMB-015", "IW-045"])
     .needs(&[Need::Connections, Need::DefaultProfile]),
-    of(
+    new_check(
         "AMB-015.narrow",
         "reads into a region that has only the right to local writing, which the strict profile refuses",
         no_sink,
     )
     .also(&["RES-009"])
     .needs(&[Need::Connections, Need::StrictProfile]),
-    of(
+    new_check(
         "IW-046.sink",
         "has the peer write into a region that is a sink of Reads only",
         |bench| closed(bench, MrFlags::RDMA_READ_SINK, false),
     )
     .also(&["AMB-015"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-044.token",
         "has the peer read from and write to a region without remote rights, with either of its tokens",
         closed_region,
     )
     .also(&["SGE-003"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "SGE-004.entries",
         "posts requests with wrong tokens, ranges and rights, each of which is taken and has the result for it",
         bad_entries,
     )
     .also(&["SGE-001", "RES-009", "RES-001"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-034.fence",
         "reads, and sends with the read fence what has been read, and writes it behind",
         fence,
     )
     .also(&["QP-020"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "IW-035.overtaking",
         "sends behind a long Read without a fence: the results keep the order of posting",
         overtaking,
     )
     .also(&["IW-039"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "TST-041.leave",
         "disconnects as soon as Sends and Writes have succeeded, and finds all of them at the peer",
         leave,
     )
     .also(&["IW-019", "IW-021", "TST-042"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "SGE-002.lengths",
         "sends, reads and writes 1 MiB, and 1,065 octets, at an odd address by one entry",
         long_entry,
     )
     .also(&["TST-028"])
     .needs(&[Need::Connections]),
-    of(
+    new_check(
         "TST-058.large",
         "writes and reads nearly 32 MiB in one request through a window of 64 MiB",
         large_window,
@@ -229,10 +229,10 @@ fn addresses(bench: &Bench) -> Verdict {
     let link = bench.link()?;
     let target = shared(&bench.far, 4096)?;
     // The address travels as octets, as between two hosts.
-    let told = RemoteAddress::from_bytes(target.remote().to_bytes());
+    let peer_token = RemoteAddress::from_bytes(target.remote().to_bytes());
     let into = sink(&bench.near, 100)?;
     for at in [0, 1, 1000, 3996] {
-        link.near.read(1, &[into.sge(..)], told.offset(at))?;
+        link.near.read(1, &[into.sge(..)], peer_token.offset(at))?;
         link.near.succeeds(RequestType::Read)?;
         let from = usize::try_from(at).unwrap_or_default();
         let wanted = pattern(4096)[from..from + 100].to_vec();
@@ -241,7 +241,8 @@ fn addresses(bench: &Bench) -> Verdict {
     }
     let from = bench.near.memory(10, MrFlags::empty())?;
     from.buffer.fill(0xAB);
-    link.near.write(2, &[from.sge(..)], told.offset(500))?;
+    link.near
+        .write(2, &[from.sge(..)], peer_token.offset(500))?;
     link.near.succeeds(RequestType::Write)?;
     let mut wanted = pattern(4096);
     wanted[500..510].fill(0xAB);

@@ -13,47 +13,47 @@ use crate::link::{Link, LinkEnd, LinkOptions};
 use crate::need::Need;
 use crate::side::Memory;
 
-const fn of(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
+const fn new_check(name: &'static str, title: &'static str, run: fn(&Bench) -> Verdict) -> Check {
     check(Interface::QueuePair, name, title, run).needs(&[Need::Connections, Need::Windows])
 }
 
 pub(in crate::checks) const CHECKS: &[Check] = &[
-    of(
+    new_check(
         "QP-041.read",
         "binds a window for reading to a region without remote rights: the peer reads through it, and cannot write",
         |bench| one_right(bench, OpFlags::ALLOW_READ),
     )
     .also(&["QP-035", "IW-031"]),
-    of(
+    new_check(
         "QP-042.write",
         "binds a window for writing to a region without remote rights: the peer writes through it, and cannot read",
         |bench| one_right(bench, OpFlags::ALLOW_WRITE),
     )
     .also(&["QP-035", "IW-031"]),
-    of(
+    new_check(
         "TST-062.both",
         "binds a window for both to part of a region without remote rights, and the peer uses exactly that part",
         both_rights,
     )
     .also(&["QP-041", "QP-042", "IW-031"]),
-    of(
+    new_check(
         "QP-038.rights",
         "binds a window for writing to a region that is not for writing, and ranges that are not in the region",
         refused_binds,
     )
     .also(&["QP-002", "QP-039", "AMB-011"]),
-    of(
+    new_check(
         "QP-040.nothing",
         "binds a window without a right, which opens nothing and holds the region",
         no_right,
     )
     .also(&["AMB-010"]),
-    of(
+    new_check(
         "TST-082.first",
         "binds a window without rights on the passive side before anything came in: its region is busy",
         bind_first,
     ),
-    of(
+    new_check(
         "QP-043.twice",
         "binds a window that is bound",
         |bench| {
@@ -65,7 +65,7 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
         },
     )
     .also(&["RES-011"]),
-    of(
+    new_check(
         "QP-050.unbound",
         "invalidates a window that nobody has bound",
         |bench| {
@@ -76,71 +76,71 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
         },
     )
     .also(&["RES-011", "RES-001"]),
-    of(
+    new_check(
         "QP-044.order",
         "binds a window and sends its token in the next request: the peer can use it as soon as the message is there",
         bind_before_send,
     ),
-    of(
+    new_check(
         "TST-099.passive",
         "has only the passive side use a new connection: it binds a window and sends its token",
         passive_first,
     )
     .also(&["AMB-040"])
     .needs(&[Need::Connections, Need::FarWindows, Need::DefaultProfile]),
-    of(
+    new_check(
         "QP-048.under-way",
         "invalidates a window while the peer's long Write goes through it: the rest of the Write does not arrive",
         invalidate_under_way,
     ),
-    of(
+    new_check(
         "QP-049.afterwards",
         "invalidates a window, whose token then ends the peer's connection",
         used_afterwards,
     ),
-    of(
+    new_check(
         "QP-051.own",
         "invalidates its own window, which leaves the peer's window as it was",
         own_windows,
     )
     .needs(&[Need::Connections, Need::Windows, Need::FarWindows]),
-    of(
+    new_check(
         "IW-031.connection",
         "has a second connection use a window of the first: it is refused, and the first one goes on",
         other_connection,
     ),
-    of(
+    new_check(
         "TST-071.read",
         "reads from an invalidated window into more memory than there is",
         |bench| longer_than_memory(bench, RequestType::Read),
     )
     .needs(&[Need::Connections, Need::FarWindows]),
-    of(
+    new_check(
         "TST-072.write",
         "writes to an invalidated window from more memory than there is",
         |bench| longer_than_memory(bench, RequestType::Write),
     )
     .needs(&[Need::Connections, Need::FarWindows]),
-    of(
+    new_check(
         "TST-073.part",
         "binds part of a region with all remote rights, and invalidates behind a Send: the results keep that order",
         invalidate_behind_send,
     ),
-    of(
+    new_check(
         "TST-074.past-the-end",
         "reads past the end of the peer's window, but not of its region",
         |bench| past_the_window(bench, RequestType::Read),
     )
     .also(&["AMB-002", "IW-031"])
     .needs(&[Need::Connections, Need::FarWindows]),
-    of(
+    new_check(
         "TST-075.past-the-end",
         "writes far past the end of the peer's window, which the result tells",
         |bench| past_the_window(bench, RequestType::Write),
     )
     .also(&["AMB-002", "IW-031"])
     .needs(&[Need::Connections, Need::FarWindows]),
-    of(
+    new_check(
         "TST-076.read-only",
         "writes into the peer's window that is for reading, which the result tells, and the peer's Receive is cancelled",
         write_into_read_only,
@@ -362,9 +362,9 @@ fn bind_before_send(bench: &Bench) -> Verdict {
         token.buffer.write(0, &remote.to_bytes());
         link.near.send(round, &[token.sge(..12)], NONE)?;
         link.far.takes()?;
-        let mut told = [0; RemoteAddress::LEN];
-        into.buffer.read(0, &mut told);
-        reads(&link.far, RemoteAddress::from_bytes(told), 64)?;
+        let mut announced = [0; RemoteAddress::LEN];
+        into.buffer.read(0, &mut announced);
+        reads(&link.far, RemoteAddress::from_bytes(announced), 64)?;
         let succeeded = Status::SUCCESS;
         let wanted = [
             (RequestType::Bind, BIND, succeeded),
@@ -391,9 +391,9 @@ fn passive_first(bench: &Bench) -> Verdict {
     token.buffer.write(0, &remote.to_bytes());
     link.far.send(2, &[token.sge(..12)], NONE)?;
     link.near.takes()?;
-    let mut told = [0; RemoteAddress::LEN];
-    into.buffer.read(0, &mut told);
-    reads(&link.near, RemoteAddress::from_bytes(told), 64)?;
+    let mut announced = [0; RemoteAddress::LEN];
+    into.buffer.read(0, &mut announced);
+    reads(&link.near, RemoteAddress::from_bytes(announced), 64)?;
     Ok(Pass::Right)
 }
 

@@ -148,7 +148,8 @@ impl CompletionQueue for BrokenCq {
             (_, kind) => kind,
         };
         let older = self.asked.lock().unwrap().clone();
-        let is_older = |(of, own): &(NotifyType, Overlapped)| *of == kind && own.is_pending();
+        let is_older =
+            |(requested, own): &(NotifyType, Overlapped)| *requested == kind && own.is_pending();
         if self.rule == Break::NewerCancels && older.iter().any(is_older) {
             self.inner.cancel_overlapped_requests()?;
         }
@@ -409,7 +410,7 @@ impl QueuePair for BrokenQueuePair {
         if self.rule == Break::LateToken
             && let Some(window) = any.downcast_ref::<BrokenWindow>()
         {
-            *window.told.lock().unwrap() = Some(before);
+            *window.reported.lock().unwrap() = Some(before);
         }
         Ok(())
     }

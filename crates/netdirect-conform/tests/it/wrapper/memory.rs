@@ -195,7 +195,7 @@ impl Drop for BrokenRegion {
 pub(super) struct BrokenWindow {
     pub(super) inner: Arc<dyn MemoryWindow>,
     /// The token that the client gets.
-    pub(super) told: Mutex<Option<RemoteToken>>,
+    pub(super) reported: Mutex<Option<RemoteToken>>,
     rule: Break,
 }
 
@@ -203,7 +203,7 @@ impl BrokenWindow {
     pub(super) fn new(inner: Arc<dyn MemoryWindow>, rule: Break) -> Self {
         Self {
             inner,
-            told: Mutex::new(None),
+            reported: Mutex::new(None),
             rule,
         }
     }
@@ -211,8 +211,8 @@ impl BrokenWindow {
 
 impl MemoryWindow for BrokenWindow {
     fn get_remote_token(&self) -> RemoteToken {
-        let told = self.told.lock().unwrap().take();
-        told.unwrap_or_else(|| self.inner.get_remote_token())
+        let reported = self.reported.lock().unwrap().take();
+        reported.unwrap_or_else(|| self.inner.get_remote_token())
     }
 }
 

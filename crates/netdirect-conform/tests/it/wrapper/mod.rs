@@ -116,9 +116,9 @@ fn says<T>(result: &Result<T>, status: Status) -> bool {
 fn inner<W: Any, T: ?Sized>(
     object: &dyn Any,
     plain: &Arc<T>,
-    of: impl Fn(&W) -> &Arc<T>,
+    inner_of: impl Fn(&W) -> &Arc<T>,
 ) -> Arc<T> {
-    Arc::clone(object.downcast_ref::<W>().map_or(plain, of))
+    Arc::clone(object.downcast_ref::<W>().map_or(plain, inner_of))
 }
 
 fn inner_file(file: &Arc<dyn OverlappedFile>) -> Arc<dyn OverlappedFile> {

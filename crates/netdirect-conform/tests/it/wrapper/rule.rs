@@ -289,7 +289,7 @@ impl Break {
     /// The status that a method answers with in place of another.
     pub(crate) fn status(self, method: Method, status: Status) -> Status {
         match self {
-            Self::Status(of, from, to) if of == method && from == status => to,
+            Self::Status(broken, from, to) if broken == method && from == status => to,
             _ => status,
         }
     }
@@ -305,7 +305,7 @@ impl Break {
     /// The method that answers with a wrong status, if that is what is broken.
     pub(crate) fn method(self) -> Option<Method> {
         match self {
-            Self::Status(of, ..) => Some(of),
+            Self::Status(broken, ..) => Some(broken),
             _ => None,
         }
     }

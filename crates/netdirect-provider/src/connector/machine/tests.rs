@@ -50,9 +50,9 @@ fn table() -> String {
 /// `table.md` is the reviewed table: a change of a cell changes the file as well.
 #[test]
 fn every_cell_is_as_the_table_for_readers_says() {
-    let told = include_str!("../table.md");
+    let documented = include_str!("../table.md");
     let table = table();
-    let is_same = table == told;
+    let is_same = table == documented;
     assert!(is_same, "connector/table.md should be:\n{table}");
 }
 
@@ -144,8 +144,8 @@ fn conn_105_only_cancel_release_and_removal_end_notifications_with_another_statu
 }
 
 fn cells() -> impl Iterator<Item = (State, Event)> {
-    let of = |state| Event::ALL.map(|event| (state, event));
-    State::ALL.into_iter().flat_map(of)
+    let events_in = |state| Event::ALL.map(|event| (state, event));
+    State::ALL.into_iter().flat_map(events_in)
 }
 
 #[test]

@@ -134,8 +134,8 @@ impl ConnectorLine for Connector {
         if let Some(qp) = &state.qp {
             qp.begin_end(qp::QpPhase::Disconnected);
         }
-        let told = state.line.id.as_ref().map(|id| id.disconnect());
-        state.ended || !matches!(told, Some(Ok(())))
+        let disconnected = state.line.id.as_ref().map(|id| id.disconnect());
+        state.ended || !matches!(disconnected, Some(Ok(())))
     }
 
     /// Results of requests that were cancelled are in their queue when Disconnect has ended.
@@ -194,7 +194,7 @@ impl ConnectorLine for Connector {
 }
 
 impl CmOwner for Connector {
-    fn told(&self, event: CmEvent) {
+    fn on_cm_event(&self, event: CmEvent) {
         let mut state = self.rules.lock(self);
         if event.key != state.line.key {
             return; // of an attempt that was given up

@@ -26,7 +26,7 @@ pub(super) unsafe extern "C" fn destroy_event_channel(channel: *mut c::rdma_even
         // Events that were not taken are dropped with the channel, as in the kernel.
         let (gone, left) = mem::take(&mut world.cm_events)
             .into_iter()
-            .partition(|(of, _)| *of == channel as usize);
+            .partition(|(raised_on, _)| *raised_on == channel as usize);
         world.cm_events = left;
         let gone: VecDeque<(usize, Box<Event>)> = gone;
         for (_, event) in gone {
@@ -117,7 +117,7 @@ fn note(call: &'static str, parameters: *mut c::rdma_conn_param) {
     with(|world| {
         world.calls.push(call);
         let limits = (parameters.responder_resources, parameters.initiator_depth);
-        world.told = Some((data.to_vec(), limits.0, limits.1));
+        world.sent_data = Some((data.to_vec(), limits.0, limits.1));
         world.told_of_receives = Some((parameters.rnr_retry_count, parameters.srq != 0));
     });
 }
@@ -159,7 +159,7 @@ pub(super) unsafe extern "C" fn reject(
     let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length.into()) };
     with(|world| {
         world.calls.push("reject");
-        world.told = Some((data.to_vec(), 0, 0));
+        world.sent_data = Some((data.to_vec(), 0, 0));
     });
     0
 }
@@ -189,7 +189,7 @@ pub(super) unsafe extern "C" fn get_cm_event(
     let event = with(|world| {
         world.quiet(channel as usize);
         let mut events = world.cm_events.iter();
-        let at = events.position(|(of, _)| *of == channel as usize)?;
+        let at = events.position(|(raised_on, _)| *raised_on == channel as usize)?;
         world.cm_events.remove(at)
     });
     let Some((_, event)) = event else {

@@ -122,7 +122,7 @@ pub(super) struct World {
     /// Making a queue pair takes as long as this is set.
     pub(super) holds_new_pairs: bool,
     /// Private data and limits of the last Connect, Accept or Reject.
-    pub(super) told: Option<(Vec<u8>, u8, u8)>,
+    pub(super) sent_data: Option<(Vec<u8>, u8, u8)>,
     /// The number of times that the peer should send a message again that has found no Receive here, and true if Receives are shared.
     pub(super) told_of_receives: Option<(u8, bool)>,
     pub(super) calls: Vec<&'static str>,
@@ -240,14 +240,14 @@ impl World {
         self.next
     }
 
-    fn ring(&self, of: usize) {
-        if let Some((_, descriptor)) = self.channels.iter().find(|(at, _)| *at == of) {
+    fn ring(&self, channel: usize) {
+        if let Some((_, descriptor)) = self.channels.iter().find(|(at, _)| *at == channel) {
             rustix::io::write(descriptor, &1_u64.to_ne_bytes()).expect("an eventfd");
         }
     }
 
-    fn quiet(&self, of: usize) {
-        if let Some((_, descriptor)) = self.channels.iter().find(|(at, _)| *at == of) {
+    fn quiet(&self, channel: usize) {
+        if let Some((_, descriptor)) = self.channels.iter().find(|(at, _)| *at == channel) {
             let _ = rustix::io::read(descriptor, &mut [0_u8; 8]);
         }
     }

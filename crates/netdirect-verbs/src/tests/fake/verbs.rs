@@ -283,14 +283,14 @@ pub(super) unsafe extern "C" fn get_cq_event(
     if with(|world| world.has_gone) {
         return fail(libc::EIO);
     }
-    let told = with(|world| {
+    let found = with(|world| {
         world.quiet(channel as usize);
         let mut queues = world.queues.iter_mut();
-        let told = queues.find(|queue| queue.channel == channel as usize && queue.events > 0)?;
-        told.events -= 1;
-        Some(told.at)
+        let found = queues.find(|queue| queue.channel == channel as usize && queue.events > 0)?;
+        found.events -= 1;
+        Some(found.at)
     });
-    let Some(queue) = told else {
+    let Some(queue) = found else {
         return fail(libc::EAGAIN);
     };
     // SAFETY: the caller gives a place for it.

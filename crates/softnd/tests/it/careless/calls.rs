@@ -10,7 +10,7 @@ use netdirect::{
 };
 
 use super::run::Run;
-use super::table as of;
+use super::table;
 
 /// One of the kept objects, or now and then the stranger.
 macro_rules! any {
@@ -87,7 +87,7 @@ impl Run<'_> {
             ) {
                 let buffer = self.buffers[3].clone();
                 let rights = self.rights();
-                self.start(&of::REGISTER, |request| {
+                self.start(&table::REGISTER, |request| {
                     region.register(&buffer, rights, request)
                 });
                 self.keep(|run| &mut run.regions, region);
@@ -110,18 +110,18 @@ impl Run<'_> {
             return;
         };
         self.addresses.push(address);
-        self.start(&of::GET_REQUEST, |request| {
+        self.start(&table::GET_REQUEST, |request| {
             listener.get_connection_request(passive, request)
         });
-        self.start(&of::CONNECT, |request| {
+        self.start(&table::CONNECT, |request| {
             active.connect(asking, address, 4, 4, b"", request)
         });
         self.let_happen();
-        self.start(&of::ACCEPT, |request| {
+        self.start(&table::ACCEPT, |request| {
             passive.accept(answering, 4, 4, b"", request)
         });
         self.let_happen();
-        self.start(&of::COMPLETE, |request| active.complete_connect(request));
+        self.start(&table::COMPLETE, |request| active.complete_connect(request));
         self.let_happen();
         self.keep(|run| &mut run.listeners, listener);
         self.keep(|run| &mut run.files, here);
@@ -137,12 +137,12 @@ impl Run<'_> {
         match self.below(4) {
             0 => {
                 let listed = provider.query_address_list();
-                self.answer(&of::PROVIDER_LIST, listed);
+                self.answer(&table::PROVIDER_LIST, listed);
             }
             1 => {
                 let address = self.address();
                 let resolved = provider.resolve_address(address);
-                self.answer(&of::RESOLVE, resolved);
+                self.answer(&table::RESOLVE, resolved);
             }
             2 => {
                 let known = provider.resolve_address(self.addresses[0]);
@@ -151,13 +151,13 @@ impl Run<'_> {
                     _ => AdapterId(self.below(u64::MAX)),
                 };
                 let opened = provider.open_adapter(id);
-                self.answer(&of::OPEN, opened);
+                self.answer(&table::OPEN, opened);
             }
             _ => {
                 let fault = self.call_fault();
                 if let Some(extensions) = provider.extensions() {
                     let injected = extensions.inject(fault);
-                    self.answer(&of::PROVIDER_INJECT, injected);
+                    self.answer(&table::PROVIDER_INJECT, injected);
                 }
             }
         }
@@ -169,32 +169,32 @@ impl Run<'_> {
         match self.below(11) {
             0 => {
                 let made = adapter.create_overlapped_file();
-                if let Some(file) = self.answer(&of::FILE, made) {
+                if let Some(file) = self.answer(&table::FILE, made) {
                     self.keep(|run| &mut run.files, file);
                 }
             }
             1 => {
-                let told = adapter.query();
-                self.answer(&of::QUERY, told);
-                let told = adapter.query_address_list();
-                self.answer(&of::LIST, told);
+                let queried = adapter.query();
+                self.answer(&table::QUERY, queried);
+                let queried = adapter.query_address_list();
+                self.answer(&table::LIST, queried);
             }
             2 => {
                 let (depth, affinity) = (self.depth(), self.affinity());
                 let made = adapter.create_completion_queue(&file, depth, affinity);
-                if let Some(cq) = self.answer(&of::CQ, made) {
+                if let Some(cq) = self.answer(&table::CQ, made) {
                     self.keep(|run| &mut run.cqs, cq);
                 }
             }
             3 => {
                 let made = adapter.create_memory_region(&file);
-                if let Some(region) = self.answer(&of::REGION, made) {
+                if let Some(region) = self.answer(&table::REGION, made) {
                     self.keep(|run| &mut run.regions, region);
                 }
             }
             4 => {
                 let made = adapter.create_memory_window();
-                if let Some(window) = self.answer(&of::WINDOW, made) {
+                if let Some(window) = self.answer(&table::WINDOW, made) {
                     self.keep(|run| &mut run.windows, window);
                 }
             }
@@ -205,20 +205,20 @@ impl Run<'_> {
                     .notify_threshold(self.depth())
                     .affinity(self.affinity());
                 let made = adapter.create_shared_receive_queue(&file, options);
-                if let Some(srq) = self.answer(&of::SRQ, made) {
+                if let Some(srq) = self.answer(&table::SRQ, made) {
                     self.keep(|run| &mut run.srqs, srq);
                 }
             }
             6..=8 => self.create_queue_pair(),
             9 => {
                 let made = adapter.create_connector(&file);
-                if let Some(connector) = self.answer(&of::CONNECTOR, made) {
+                if let Some(connector) = self.answer(&table::CONNECTOR, made) {
                     self.keep(|run| &mut run.connectors, connector);
                 }
             }
             _ => {
                 let made = adapter.create_listener(&file);
-                if let Some(listener) = self.answer(&of::LISTENER, made) {
+                if let Some(listener) = self.answer(&table::LISTENER, made) {
                     self.keep(|run| &mut run.listeners, listener);
                 }
             }
@@ -236,11 +236,11 @@ impl Run<'_> {
         let options = self.queue_pair_options();
         let made = if self.one_in(2) {
             let made = adapter.create_queue_pair(&receives, &initiator, options);
-            self.answer(&of::QP, made)
+            self.answer(&table::QP, made)
         } else {
             let srq = any!(self, srqs, SharedReceiveQueue);
             let made = adapter.create_queue_pair_with_srq(&receives, &initiator, &srq, options);
-            self.answer(&of::QP_WITH_SRQ, made)
+            self.answer(&table::QP_WITH_SRQ, made)
         };
         if let Some(qp) = made {
             self.keep(|run| &mut run.qps, qp);
@@ -296,14 +296,14 @@ impl Run<'_> {
         let removes = matches!(fault, Fault::RemoveDevice);
         let injected = extensions.inject(fault);
         self.removed |= removes;
-        self.answer(&of::INJECT, injected);
+        self.answer(&table::INJECT, injected);
     }
 
     fn file(&mut self) {
         let file = kept!(self, files);
         let port = CompletionPort::new();
         let tied = file.associate(&port, self.below(9));
-        self.answer(&of::ASSOCIATE, tied);
+        self.answer(&table::ASSOCIATE, tied);
         file.progress();
     }
 
@@ -311,32 +311,32 @@ impl Run<'_> {
         let cq = kept!(self, cqs);
         match self.below(6) {
             0 => {
-                let told = cq.get_notify_affinity();
+                let queried = cq.get_notify_affinity();
                 // A simulated network has no processors.
-                let told = told.or_else(|error| match error.status() {
+                let queried = queried.or_else(|error| match error.status() {
                     Status::NOT_SUPPORTED => Ok(self.affinity()),
                     _ => Err(error),
                 });
-                self.answer(&of::CQ_AFFINITY, told);
+                self.answer(&table::CQ_AFFINITY, queried);
             }
             1 => {
                 let depth = self.number(32);
                 let resized = cq.resize(depth);
-                self.answer(&of::CQ_RESIZE, resized);
+                self.answer(&table::CQ_RESIZE, resized);
             }
             2 => {
                 let kinds = [NotifyType::Any, NotifyType::Solicited, NotifyType::Errors];
                 let kind = self.pick(&kinds).unwrap();
-                self.start(&of::CQ_NOTIFY, |request| cq.notify(kind, request));
+                self.start(&table::CQ_NOTIFY, |request| cq.notify(kind, request));
             }
             _ => {
                 let mut results =
                     vec![CompletionResult::default(); self.number(20).min(40) as usize];
                 let count = cq.get_results(&mut results);
                 assert!(count <= results.len(), "{count} of {}", results.len());
-                self.answer(&of::GET_RESULTS, Ok(()));
+                self.answer(&table::GET_RESULTS, Ok(()));
                 for result in &results[..count] {
-                    assert!(of::RESULTS.contains(&result.status), "{result:?}");
+                    assert!(table::RESULTS.contains(&result.status), "{result:?}");
                 }
             }
         }
@@ -346,23 +346,23 @@ impl Run<'_> {
         let srq = kept!(self, srqs);
         match self.below(6) {
             0 => {
-                let told = srq.get_notify_affinity();
-                let told = told.or_else(|error| match error.status() {
+                let queried = srq.get_notify_affinity();
+                let queried = queried.or_else(|error| match error.status() {
                     Status::NOT_SUPPORTED => Ok(self.affinity()),
                     _ => Err(error),
                 });
-                self.answer(&of::SRQ_AFFINITY, told);
+                self.answer(&table::SRQ_AFFINITY, queried);
             }
             1 => {
                 let (depth, threshold) = (self.number(32), self.number(32));
                 let modified = srq.modify(depth, threshold);
-                self.answer(&of::SRQ_MODIFY, modified);
+                self.answer(&table::SRQ_MODIFY, modified);
             }
-            2 => self.start(&of::SRQ_NOTIFY, |request| srq.notify(request)),
+            2 => self.start(&table::SRQ_NOTIFY, |request| srq.notify(request)),
             _ => {
                 let sges = self.sges();
                 let posted = srq.receive(self.below(u64::MAX), &sges);
-                self.answer(&of::SRQ_RECEIVE, posted);
+                self.answer(&table::SRQ_RECEIVE, posted);
             }
         }
     }
@@ -374,33 +374,33 @@ impl Run<'_> {
         match self.below(12) {
             0 if self.one_in(4) => {
                 let flushed = qp.flush();
-                self.answer(&of::FLUSH, flushed);
+                self.answer(&table::FLUSH, flushed);
             }
             0..=2 => {
                 let posted = qp.send(context, &sges, flags);
-                self.answer(&of::SEND, posted);
+                self.answer(&table::SEND, posted);
             }
             3..=5 => {
                 let posted = qp.receive(context, &sges);
-                self.answer(&of::RECEIVE, posted);
+                self.answer(&table::RECEIVE, posted);
             }
             6 => {
                 let posted = qp.read(context, &sges, remote, flags);
-                self.answer(&of::READ, posted);
+                self.answer(&table::READ, posted);
             }
             7 => {
                 let posted = qp.write(context, &sges, remote, flags);
-                self.answer(&of::WRITE, posted);
+                self.answer(&table::WRITE, posted);
             }
             8 => {
                 let data = self.data(64);
                 let posted = qp.send_inline(context, &[&data, &[], &data[..0]], flags);
-                self.answer(&of::SEND_INLINE, posted);
+                self.answer(&table::SEND_INLINE, posted);
             }
             9 => {
                 let data = self.data(64);
                 let posted = qp.write_inline(context, &[&data], remote, flags);
-                self.answer(&of::WRITE_INLINE, posted);
+                self.answer(&table::WRITE_INLINE, posted);
             }
             10 => {
                 let region = any!(self, regions, MemoryRegion);
@@ -412,12 +412,12 @@ impl Run<'_> {
                     length.into()
                 };
                 let posted = qp.bind(context, &region, &window, address, length, flags);
-                self.answer(&of::BIND, posted);
+                self.answer(&table::BIND, posted);
             }
             _ => {
                 let window = any!(self, windows, MemoryWindow);
                 let posted = qp.invalidate(context, &window, flags);
-                self.answer(&of::INVALIDATE, posted);
+                self.answer(&table::INVALIDATE, posted);
             }
         }
     }
@@ -432,7 +432,7 @@ impl Run<'_> {
             let immediates = [Immediate::from([1; 4]), Immediate::from([2; 8])];
             let immediate = self.pick(&immediates).unwrap();
             let posted = extensions.send_immediate(context, immediate, flags);
-            self.answer(&of::SEND_IMMEDIATE, posted);
+            self.answer(&table::SEND_IMMEDIATE, posted);
         } else {
             let op = if self.one_in(2) {
                 AtomicOp::FetchAdd {
@@ -453,7 +453,7 @@ impl Run<'_> {
                 None => return,
             };
             let posted = extensions.atomic(context, op, &sink, remote, flags);
-            self.answer(&of::ATOMIC, posted);
+            self.answer(&table::ATOMIC, posted);
         }
     }
 
@@ -463,18 +463,18 @@ impl Run<'_> {
             0 | 1 => {
                 let buffers = self.buffers.clone();
                 let (buffer, rights) = (self.pick(&buffers).unwrap(), self.rights());
-                self.start(&of::REGISTER, |request| {
+                self.start(&table::REGISTER, |request| {
                     region.register(&buffer, rights, request)
                 });
             }
-            2 => self.start(&of::DEREGISTER, |request| region.deregister(request)),
+            2 => self.start(&table::DEREGISTER, |request| region.deregister(request)),
             _ => {
                 let _ = (region.get_local_token(), region.get_remote_token());
-                self.answer(&of::LOCAL_TOKEN, Ok(()));
-                self.answer(&of::REMOTE_TOKEN, Ok(()));
+                self.answer(&table::LOCAL_TOKEN, Ok(()));
+                self.answer(&table::REMOTE_TOKEN, Ok(()));
                 let window = kept!(self, windows);
                 let _ = window.get_remote_token();
-                self.answer(&of::WINDOW_TOKEN, Ok(()));
+                self.answer(&table::WINDOW_TOKEN, Ok(()));
             }
         }
     }
@@ -487,37 +487,39 @@ impl Run<'_> {
         match self.below(12) {
             0 => {
                 let bound = connector.bind(self.address());
-                self.answer(&of::CONNECTOR_BIND, bound);
+                self.answer(&table::CONNECTOR_BIND, bound);
             }
             1..=3 => {
                 let to = self.address();
-                self.start(&of::CONNECT, |request| {
+                self.start(&table::CONNECT, |request| {
                     connector.connect(&qp, to, inbound, outbound, &data, request)
                 });
             }
-            4 => self.start(&of::COMPLETE, |request| connector.complete_connect(request)),
-            5 | 6 => self.start(&of::ACCEPT, |request| {
+            4 => self.start(&table::COMPLETE, |request| {
+                connector.complete_connect(request)
+            }),
+            5 | 6 => self.start(&table::ACCEPT, |request| {
                 connector.accept(&qp, inbound, outbound, &data, request)
             }),
             7 => {
                 let rejected = connector.reject(&data);
-                self.answer(&of::REJECT, rejected);
+                self.answer(&table::REJECT, rejected);
             }
-            8 => self.start(&of::NOTIFY_DISCONNECT, |request| {
+            8 => self.start(&table::NOTIFY_DISCONNECT, |request| {
                 connector.notify_disconnect(request)
             }),
             9 if self.one_in(2) => {
-                self.start(&of::DISCONNECT, |request| connector.disconnect(request));
+                self.start(&table::DISCONNECT, |request| connector.disconnect(request));
             }
             _ => {
-                let told = connector.get_read_limits();
-                self.answer(&of::LIMITS, told);
-                let told = connector.get_private_data();
-                self.answer(&of::PRIVATE_DATA, told);
-                let told = connector.get_peer_address();
-                self.answer(&of::PEER, told);
-                let told = connector.get_local_address();
-                if let Some(local) = self.answer(&of::CONNECTOR_LOCAL, told) {
+                let queried = connector.get_read_limits();
+                self.answer(&table::LIMITS, queried);
+                let queried = connector.get_private_data();
+                self.answer(&table::PRIVATE_DATA, queried);
+                let queried = connector.get_peer_address();
+                self.answer(&table::PEER, queried);
+                let queried = connector.get_local_address();
+                if let Some(local) = self.answer(&table::CONNECTOR_LOCAL, queried) {
                     self.remember(local);
                 }
             }
@@ -535,27 +537,27 @@ impl Run<'_> {
         match self.below(7) {
             0 => {
                 let bound = listener.bind(self.address());
-                self.answer(&of::LISTENER_BIND, bound);
+                self.answer(&table::LISTENER_BIND, bound);
             }
             1 => {
                 let backlog = self.number(3);
                 let listening = listener.listen(backlog);
-                self.answer(&of::LISTEN, listening);
+                self.answer(&table::LISTEN, listening);
             }
             2 => {
-                let told = listener.get_local_address();
-                if let Some(address) = self.answer(&of::LISTENER_LOCAL, told) {
+                let queried = listener.get_local_address();
+                if let Some(address) = self.answer(&table::LISTENER_LOCAL, queried) {
                     self.remember(address);
                 }
             }
             3 => {
                 let connector = any!(self, connectors, Connector);
                 let withdrawn = listener.withdraw(&connector);
-                self.answer(&of::WITHDRAW, withdrawn);
+                self.answer(&table::WITHDRAW, withdrawn);
             }
             _ => {
                 let connector = any!(self, connectors, Connector);
-                self.start(&of::GET_REQUEST, |request| {
+                self.start(&table::GET_REQUEST, |request| {
                     listener.get_connection_request(&connector, request)
                 });
             }
@@ -575,7 +577,7 @@ impl Run<'_> {
         };
         if self.one_in(2) {
             let cancelled = object.cancel_overlapped_requests();
-            self.answer(&of::CANCEL, cancelled);
+            self.answer(&table::CANCEL, cancelled);
         }
         let Some(request) = self.a_request() else {
             return;
@@ -586,7 +588,7 @@ impl Run<'_> {
         let allowed = [request.status(), Status::POSSIBLE_DEADLOCK];
         assert!(allowed.contains(&status), "{status} of {allowed:?}");
         assert!(!wait || status != Status::PENDING, "a wait for {status}");
-        self.answer(&of::RESULT, Ok(()));
+        self.answer(&table::RESULT, Ok(()));
     }
 
     /// Releases an object.

@@ -338,9 +338,9 @@ impl<'a> Run<'a> {
     // ---- results ----
 
     /// Keeps a new object, in the place of another if there are many.
-    pub(crate) fn keep<T>(&mut self, of: fn(&mut Self) -> &mut Vec<T>, object: T) {
+    pub(crate) fn keep<T>(&mut self, list: fn(&mut Self) -> &mut Vec<T>, object: T) {
         let at = usize::try_from(self.below(MOST as u64)).unwrap();
-        let kept = of(self);
+        let kept = list(self);
         if kept.len() < MOST {
             kept.push(object);
         } else {

@@ -612,14 +612,14 @@ impl<'a> Run<'a> {
             if connection.called || ends().any(|end| !end.open || end.acted) {
                 continue;
             }
-            let told = ends().filter_map(|end| match end.notification {
+            let notified = ends().filter_map(|end| match end.notification {
                 Some(control) => Some(!self.controls[control].overlapped.is_pending()),
                 None => end.knows_of_loss(),
             });
-            let told: Vec<_> = told.collect();
+            let notified: Vec<_> = notified.collect();
             assert!(
-                told.len() < 2 || told[0] == told[1],
-                "connection {number} has ended for one end only: {told:?}"
+                notified.len() < 2 || notified[0] == notified[1],
+                "connection {number} has ended for one end only: {notified:?}"
             );
         }
     }

@@ -19,12 +19,14 @@ impl Run<'_> {
             .queue_depth(depth)
             .max_request_sge(2)
             .notify_threshold(threshold);
-        let of = &mut self.hosts[host];
-        let srq = of.adapter.create_shared_receive_queue(&of.file, options);
+        let owner = &mut self.hosts[host];
+        let srq = owner
+            .adapter
+            .create_shared_receive_queue(&owner.file, options);
         let mut pool = Pool::new(srq.unwrap(), depth, threshold);
-        pool.free.extend(of.allot(LENGTH));
-        of.pools.push(pool);
-        of.pools.len() - 1
+        pool.free.extend(owner.allot(LENGTH));
+        owner.pools.push(pool);
+        owner.pools.len() - 1
     }
 
     /// Posts a Receive. Returns true if it was posted.

@@ -51,7 +51,7 @@ pub enum AddressFamily {
 }
 
 impl AddressFamily {
-    fn of(address: SocketAddr) -> Self {
+    fn from_address(address: SocketAddr) -> Self {
         match address {
             SocketAddr::V4(_) => Self::Ipv4,
             SocketAddr::V6(_) => Self::Ipv6,
@@ -226,12 +226,12 @@ pub fn address_info(
     };
     if host.is_none() && service.is_none() {
         let known = hints.destination.or(hints.source);
-        info.family = known.map_or(hints.family, AddressFamily::of);
+        info.family = known.map_or(hints.family, AddressFamily::from_address);
         return Ok(info);
     }
     let address = resolve(host, service, &hints, resolver)?;
     info.flags = hints.flags & AddrInfoFlags::PASSIVE;
-    info.family = AddressFamily::of(address);
+    info.family = AddressFamily::from_address(address);
     if info.flags.contains(AddrInfoFlags::PASSIVE) {
         (info.source, info.destination) = (Some(address), None);
     } else {

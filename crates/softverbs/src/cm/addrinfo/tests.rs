@@ -225,22 +225,26 @@ fn hints_that_contradict_each_other_are_refused() {
         ask(hints(unknown | PASSIVE, Any)),
         Err(NameFailure::BadFlags.into())
     );
-    let of = |qp_type, port_space| AddrInfoHints {
+    let hints = |qp_type, port_space| AddrInfoHints {
         qp_type,
         port_space,
         ..AddrInfoHints::default()
     };
     const PORT_SPACE_UDP: u32 = 0x0111;
     assert_eq!(
-        ask(of(QP_TYPE_UD, PORT_SPACE_TCP)),
+        ask(hints(QP_TYPE_UD, PORT_SPACE_TCP)),
         Err(NameFailure::QpType.into())
     );
-    for other in [of(QP_TYPE_UD, 0), of(QP_TYPE_UD, PORT_SPACE_UDP), of(3, 0)] {
+    for other in [
+        hints(QP_TYPE_UD, 0),
+        hints(QP_TYPE_UD, PORT_SPACE_UDP),
+        hints(3, 0),
+    ] {
         let refused = ask(other);
         assert!(
             matches!(&refused, Err(AddrInfoError::Call(error)) if error.errno() == Errno::OPNOTSUPP),
             "{refused:?}"
         );
     }
-    assert!(ask(of(QP_TYPE_RC, PORT_SPACE_TCP)).is_ok());
+    assert!(ask(hints(QP_TYPE_RC, PORT_SPACE_TCP)).is_ok());
 }

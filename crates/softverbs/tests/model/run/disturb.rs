@@ -385,7 +385,7 @@ impl Run<'_> {
         } else {
             self.seen.met("process dropped");
         }
-        self.held.retain(|(of, _)| *of != host);
+        self.held.retain(|(owner, _)| *owner != host);
         self.host(host).drop_events();
         for connection in &mut self.connections {
             drop_side_of(connection, host);

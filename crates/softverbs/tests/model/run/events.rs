@@ -74,11 +74,14 @@ impl Run<'_> {
     fn handle(&mut self, host: usize, channel: usize, event: CmEvent) {
         let id = event.id().clone();
         trace!("{:?} host {host} channel {channel}: {event:?}", self.time());
-        if let Some(of) = event.listener() {
+        if let Some(listener) = event.listener() {
             assert_eq!(event.kind(), CmEventKind::ConnectRequest);
             let listeners = self.listeners.iter();
             let mut listeners = listeners.enumerate().filter_map(|(at, one)| {
-                let is_it = one.id.as_ref().is_some_and(|own| Arc::ptr_eq(own, of));
+                let is_it = one
+                    .id
+                    .as_ref()
+                    .is_some_and(|own| Arc::ptr_eq(own, listener));
                 is_it.then_some(at)
             });
             let at = listeners

@@ -372,16 +372,16 @@ impl Run<'_> {
             id.destroy().unwrap();
             return;
         }
-        let of = &mut self.listeners[listener];
-        assert!(of.id.is_some(), "the listener was destroyed");
-        of.drained += 1;
+        let state = &mut self.listeners[listener];
+        assert!(state.id.is_some(), "the listener was destroyed");
+        state.drained += 1;
         assert!(
-            of.backlog.is_none_or(|most| of.drained <= most),
+            state.backlog.is_none_or(|most| state.drained <= most),
             "more requests than the backlog"
         );
-        let (host, channel) = (of.host, of.channel);
+        let (host, channel) = (state.host, state.channel);
         let local = id.local().unwrap();
-        assert_eq!(local, of.address);
+        assert_eq!(local, state.address);
         let devices = &self.host(host).devices;
         let device = devices.iter().position(|one| one.address == local.ip());
         let device = device.expect("a device has the address");

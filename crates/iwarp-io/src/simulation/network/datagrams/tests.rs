@@ -351,13 +351,13 @@ fn a_rebound_socket_is_seen_at_another_port_and_its_old_address_loses_datagrams(
     run(&mut network);
     send(&mut network, other, old, b"to the old address");
     run(&mut network);
-    let told = |received: Vec<Datagram>| {
+    let contents = |received: Vec<Datagram>| {
         let tell = |it: Datagram| (it.from, String::from_utf8(it.octets).unwrap());
         received.into_iter().map(tell).collect::<Vec<_>>()
     };
-    let received = told(take_all(&mut network, other));
+    let received = contents(take_all(&mut network, other));
     assert_eq!(received, [(old, "before".into()), (new, "after".into())]);
-    let received = told(take_all(&mut network, one));
+    let received = contents(take_all(&mut network, one));
     assert_eq!(received, [(to, "to the new address".into())]);
     let Disturbances {
         rebinds, strays, ..

@@ -26,7 +26,7 @@ pub(super) enum Admittance {
 #[derive(Debug, Default)]
 pub(super) struct Admission {
     all: Count,
-    of: HashMap<PeerNetwork, Count>,
+    by_peer: HashMap<PeerNetwork, Count>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,8 +40,8 @@ impl Admission {
     /// Returns the treatment of a peer of this address. `may_prove` is false if the peer has proved the address.
     pub(super) fn examine(&self, ip: IpAddr, may_prove: bool) -> Admittance {
         let one = self
-            .of
-            .get(&PeerNetwork::of(ip))
+            .by_peer
+            .get(&PeerNetwork::from_address(ip))
             .copied()
             .unwrap_or_default();
         if self.all.handshakes >= HANDSHAKES || self.all.connections >= CONNECTIONS {
@@ -69,7 +69,10 @@ impl Admission {
         self.all.connections += 1;
         self.all.handshakes += 1;
         if proved {
-            let one = self.of.entry(PeerNetwork::of(ip)).or_default();
+            let one = self
+                .by_peer
+                .entry(PeerNetwork::from_address(ip))
+                .or_default();
             one.connections += 1;
             one.handshakes += 1;
         }
@@ -80,7 +83,10 @@ impl Admission {
     #[must_use]
     pub(super) fn completed(&mut self, ip: IpAddr, proved: bool) -> bool {
         self.all.handshakes -= 1;
-        let one = self.of.entry(PeerNetwork::of(ip)).or_default();
+        let one = self
+            .by_peer
+            .entry(PeerNetwork::from_address(ip))
+            .or_default();
         if proved {
             one.handshakes -= 1;
         } else {
@@ -92,7 +98,7 @@ impl Admission {
     /// A handshake has failed.
     pub(super) fn failed(&mut self, ip: IpAddr, proved: bool) {
         self.all.handshakes -= 1;
-        if proved && let Some(one) = self.of.get_mut(&PeerNetwork::of(ip)) {
+        if proved && let Some(one) = self.by_peer.get_mut(&PeerNetwork::from_address(ip)) {
             one.handshakes -= 1;
         }
     }
@@ -100,11 +106,11 @@ impl Admission {
     /// A connection whose handshake was complete is forgotten. `proved`: the peer had proved its address.
     pub(super) fn gone(&mut self, ip: IpAddr, proved: bool) {
         self.all.connections -= 1;
-        let ip = PeerNetwork::of(ip);
-        if proved && let Some(one) = self.of.get_mut(&ip) {
+        let ip = PeerNetwork::from_address(ip);
+        if proved && let Some(one) = self.by_peer.get_mut(&ip) {
             one.connections -= 1;
             if one.connections == 0 {
-                self.of.remove(&ip);
+                self.by_peer.remove(&ip);
             }
         }
     }
@@ -153,7 +159,7 @@ mod tests {
                 admission.gone(address(last), token || completes);
             }
         }
-        assert!(admission.of.is_empty());
+        assert!(admission.by_peer.is_empty());
         assert_eq!((admission.all.connections, admission.handshakes()), (0, 0));
     }
 
@@ -197,12 +203,12 @@ mod tests {
     #[test]
     fn a_network_of_ipv6_is_one_peer() {
         let addresses = ["2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1"];
-        let [one, same, other] = addresses.map(|ip| PeerNetwork::of(ip.parse().unwrap()));
+        let [one, same, other] = addresses.map(|ip| PeerNetwork::from_address(ip.parse().unwrap()));
         assert_eq!(one, same);
         assert_ne!(one, other);
         assert_eq!(
-            PeerNetwork::of("::ffff:192.0.2.1".parse().unwrap()),
-            PeerNetwork::of(address(1))
+            PeerNetwork::from_address("::ffff:192.0.2.1".parse().unwrap()),
+            PeerNetwork::from_address(address(1))
         );
     }
 }

@@ -63,7 +63,7 @@ impl Connection {
     ) -> Self {
         let frames = watched_session::frames_of(&quic);
         Self {
-            undelivered: Undelivered::new(frames, PeerNetwork::of(remote.ip())),
+            undelivered: Undelivered::new(frames, PeerNetwork::from_address(remote.ip())),
             quic,
             handle,
             remote,
@@ -131,7 +131,7 @@ impl Connection {
 }
 
 pub(super) fn code_of(number: VarInt) -> Option<ErrorCode> {
-    ErrorCode::of(number.into_inner())
+    ErrorCode::from_number(number.into_inner())
 }
 
 /// Reads the rest of a stream whose connection has ended. Returns true if its end is included.

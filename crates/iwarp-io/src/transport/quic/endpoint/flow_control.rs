@@ -24,11 +24,11 @@ impl QuicEndpoint {
         let before = undelivered.held;
         let side = connection.quic.side();
         for frame in self.frames.drain(..) {
-            let of = match frame {
-                ReceivedFrame::Octets { of, .. } => of,
+            let part = match frame {
+                ReceivedFrame::Octets { part, .. } => part,
                 ReceivedFrame::Reset(stream) => Part::Stream(stream),
             };
-            let (arrivals, in_use) = match of {
+            let (arrivals, in_use) = match part {
                 Part::Crypto(level) => (&mut undelivered.crypto[level as usize], true),
                 Part::Stream(stream) => match connection.flows.get(&stream) {
                     Some(&flow) => {
@@ -56,7 +56,7 @@ impl QuicEndpoint {
             match frame {
                 ReceivedFrame::Octets { start, end, .. } => {
                     let more = arrivals.note(start, end, datagram, now);
-                    if matches!(of, Part::Crypto(_)) {
+                    if matches!(part, Part::Crypto(_)) {
                         arrivals.deliver(more);
                     }
                 }

@@ -849,5 +849,5 @@ fn send(socket: &Socket, transmit: &Transmit, octets: &[u8]) -> Handed {
     {
         tracing::trace!(to = %outgoing.to, %error, "datagrams were not sent");
     }
-    Handed::of(outcome)
+    Handed::from_outcome(outcome)
 }

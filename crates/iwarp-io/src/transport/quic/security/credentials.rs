@@ -113,7 +113,7 @@ impl Credentials {
                 "there is no certificate".to_owned(),
             ));
         };
-        let fingerprint = Fingerprint::of(first);
+        let fingerprint = Fingerprint::from_certificate(first);
         let problem = |error| {
             SecurityError::Credentials(match error {
                 Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {

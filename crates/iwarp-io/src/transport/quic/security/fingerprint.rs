@@ -12,9 +12,9 @@ use sha2::{Digest, Sha256};
 ///
 /// ```
 /// use iwarp_io::transport::quic::security::Fingerprint;
-/// let printed = Fingerprint::of(b"a certificate in DER").to_string();
+/// let printed = Fingerprint::from_certificate(b"a certificate in DER").to_string();
 /// assert_eq!(printed.len(), "sha256:".len() + 64);
-/// assert_eq!(printed.parse(), Ok(Fingerprint::of(b"a certificate in DER")));
+/// assert_eq!(printed.parse(), Ok(Fingerprint::from_certificate(b"a certificate in DER")));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; Self::OCTETS]);
@@ -28,7 +28,7 @@ impl Fingerprint {
 
     /// The fingerprint of a certificate in DER.
     #[must_use]
-    pub fn of(certificate: &[u8]) -> Self {
+    pub fn from_certificate(certificate: &[u8]) -> Self {
         Self(Sha256::digest(certificate).into())
     }
 }

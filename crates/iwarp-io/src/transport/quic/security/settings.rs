@@ -57,17 +57,17 @@ pub struct Security {
     on_failure: OnFailure,
 }
 
-type Told = dyn Fn(SocketAddr, &str) + Send + Sync;
+type FailureReport = dyn Fn(SocketAddr, &str) + Send + Sync;
 
 /// The function that is called when a connection has failed.
 #[derive(Clone, Default)]
-pub(in super::super) struct OnFailure(Option<Arc<Told>>);
+pub(in super::super) struct OnFailure(Option<Arc<FailureReport>>);
 
 impl OnFailure {
     /// Reports that the connection with this peer has failed, and why.
     pub(in super::super) fn call(&self, peer: SocketAddr, why: &str) {
-        if let Some(told) = &self.0 {
-            told(peer, why);
+        if let Some(report) = &self.0 {
+            report(peer, why);
         }
     }
 }
@@ -142,14 +142,14 @@ impl Security {
         self
     }
 
-    /// Calls `told` with the peer's address and the reason in words when a connection fails for a reason that a person should act on, above
+    /// Calls `report` with the peer's address and the reason in words when a connection fails for a reason that a person should act on, above
     /// all a certificate that is not trusted. The call comes before the Connect that fails completes. The log has the same text, but at
     /// most once a minute. Default: no call.
     ///
-    /// `told` is called while the adapter's UDP socket is locked: it must return soon, and must not use the adapter.
+    /// `report` is called while the adapter's UDP socket is locked: it must return soon, and must not use the adapter.
     #[must_use]
-    pub fn on_failure(mut self, told: impl Fn(SocketAddr, &str) + Send + Sync + 'static) -> Self {
-        self.on_failure = OnFailure(Some(Arc::new(told)));
+    pub fn on_failure(mut self, report: impl Fn(SocketAddr, &str) + Send + Sync + 'static) -> Self {
+        self.on_failure = OnFailure(Some(Arc::new(report)));
         self
     }
 

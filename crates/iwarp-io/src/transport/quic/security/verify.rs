@@ -64,7 +64,7 @@ impl Accepted {
 
     /// Returns true if a certificate is accepted, and its fingerprint.
     fn has(&self, certificate: &CertificateDer<'_>) -> (bool, Fingerprint) {
-        let fingerprint = Fingerprint::of(certificate);
+        let fingerprint = Fingerprint::from_certificate(certificate);
         (self.0.contains(&fingerprint), fingerprint)
     }
 }

@@ -21,7 +21,7 @@ const BATCH: u64 = 64 * 1024;
 fn limited() -> Rig {
     Rig::limited(
         &Security::default(),
-        UndeliveredLimits::of(Some(SOCKET), Some(ADDRESS)),
+        UndeliveredLimits::new(Some(SOCKET), Some(ADDRESS)),
     )
 }
 
@@ -142,7 +142,7 @@ fn read(rig: &mut Rig, flow: usize) -> usize {
 #[test]
 fn gaps_of_all_accepted_streams_of_a_connection_are_held_within_the_share_of_its_address() {
     const BEFORE: usize = 512 * 1024;
-    let unlimited = UndeliveredLimits::of(Some(u64::MAX), None);
+    let unlimited = UndeliveredLimits::new(Some(u64::MAX), None);
     let unlimited = Rig::limited(&Security::default(), unlimited);
     for (mut rig, most_held) in [(limited(), ADDRESS + BATCH), (unlimited, u64::MAX)] {
         let mut neighbour = Neighbour::new(&mut rig);

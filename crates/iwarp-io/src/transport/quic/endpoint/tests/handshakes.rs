@@ -159,7 +159,7 @@ fn one_address_does_not_take_all_places() {
 #[test]
 fn whoever_is_not_trusted_leaves_nothing_behind() {
     let security = Security::default().demand_client_certificate(Trust::own_process());
-    let mut rig = Rig::of(&security);
+    let mut rig = Rig::with_security(&security);
     let mut neighbour = Neighbour::new(&mut rig);
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("src/transport/quic/security/tests/openssl");
@@ -167,7 +167,7 @@ fn whoever_is_not_trusted_leaves_nothing_behind() {
     let others = Credentials::from_files(certificate, folder.join("key.pem")).unwrap();
     let security = Security::default().credentials(others);
     for _ in 0..20 {
-        let mut stranger = Peer::of(&rig, at([10, 0, 0, 3], 5000), &security);
+        let mut stranger = Peer::with_security(&rig, at([10, 0, 0, 3], 5000), &security);
         stranger.connect();
         let peers = &mut [&mut stranger, &mut neighbour.peer];
         rig.run(peers, Duration::from_millis(50));

@@ -120,7 +120,7 @@ impl PacketKey for LeavingKey {
         let mut places = Vec::new();
         let whole = read(EncryptionLevel::Data, payload, |frame, place| {
             if let ReceivedFrame::Octets {
-                of: Part::Stream(stream),
+                part: Part::Stream(stream),
                 start,
                 ..
             } = frame

@@ -48,10 +48,10 @@ fn source() -> Arc<CarriedSource> {
 
 impl Rig {
     pub(super) fn new() -> Self {
-        Self::of(&Security::default())
+        Self::with_security(&Security::default())
     }
 
-    pub(super) fn of(security: &Security) -> Self {
+    pub(super) fn with_security(security: &Security) -> Self {
         Self::limited(security, UndeliveredLimits::default())
     }
 
@@ -193,10 +193,10 @@ pub(super) struct Peer {
 
 impl Peer {
     pub(super) fn new(rig: &Rig, address: SocketAddr) -> Self {
-        Self::of(rig, address, &Security::default())
+        Self::with_security(rig, address, &Security::default())
     }
 
-    pub(super) fn of(rig: &Rig, address: SocketAddr, security: &Security) -> Self {
+    pub(super) fn with_security(rig: &Rig, address: SocketAddr, security: &Security) -> Self {
         let settings = Settings::new(security).unwrap();
         let client = settings.client(address.ip(), SERVER.ip());
         let mut endpoint = security.endpoint_config().unwrap();
@@ -278,7 +278,7 @@ impl Peer {
     pub(super) fn stopped(&self) -> Vec<Option<ErrorCode>> {
         let stopped = self.events.iter().filter_map(|event| match event {
             Event::Stream(quinn_proto::StreamEvent::Stopped { error_code, .. }) => {
-                Some(ErrorCode::of(error_code.into_inner()))
+                Some(ErrorCode::from_number(error_code.into_inner()))
             }
             _ => None,
         });

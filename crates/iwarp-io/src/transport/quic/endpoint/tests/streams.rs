@@ -243,7 +243,7 @@ fn the_end_that_comes_with_the_last_octets_is_reported() {
         assert_eq!(state.read(flow, &mut [0; 16]).unwrap(), 4);
     });
     let raised = rig.raised.iter();
-    let raised = raised.filter(|(of, _)| Arc::ptr_eq(of, &source));
+    let raised = raised.filter(|(stream, _)| Arc::ptr_eq(stream, &source));
     let edges = raised.fold(Edges::empty(), |all, (_, edges)| all | *edges);
     assert!(edges.contains(Edges::HANGUP | Edges::READ), "{edges:?}");
     assert!(rig.state.read(flow, &mut [0; 16]).is_err());
@@ -432,7 +432,7 @@ fn a_connection_that_is_closed_says_so_whatever_is_in_flight() {
         });
         match lost {
             Some(ConnectionError::ApplicationClosed(close)) => {
-                let code = ErrorCode::of(close.error_code.into_inner());
+                let code = ErrorCode::from_number(close.error_code.into_inner());
                 assert_eq!(code, Some(ErrorCode::Closed));
             }
             other => panic!("{host}: {other:?}"),

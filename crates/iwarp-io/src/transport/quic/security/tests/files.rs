@@ -75,7 +75,10 @@ fn credentials_may_be_in_files_of_either_form_or_in_one() {
     ] {
         let path = |name| files.path().join(name);
         let credentials = Credentials::from_files(path(of_certificate), path(of_key)).unwrap();
-        assert_eq!(credentials.fingerprint(), Fingerprint::of(&certificate));
+        assert_eq!(
+            credentials.fingerprint(),
+            Fingerprint::from_certificate(&certificate)
+        );
         assert_serves(credentials);
     }
 }

@@ -5,16 +5,19 @@ const ABC: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff
 
 #[test]
 fn a_fingerprint_is_the_sha_256_of_the_certificate() {
-    assert_eq!(Fingerprint::of(b"abc").to_string(), ABC);
-    assert_eq!(format!("{:?}", Fingerprint::of(b"abc")), ABC);
+    assert_eq!(Fingerprint::from_certificate(b"abc").to_string(), ABC);
+    assert_eq!(format!("{:?}", Fingerprint::from_certificate(b"abc")), ABC);
     let (certificate, key) = self_signed();
     let credentials = Credentials::new(vec![certificate.clone()], key).unwrap();
-    assert_eq!(credentials.fingerprint(), Fingerprint::of(&certificate));
+    assert_eq!(
+        credentials.fingerprint(),
+        Fingerprint::from_certificate(&certificate)
+    );
 }
 
 #[test]
 fn a_fingerprint_is_read_as_it_is_printed_and_as_openssl_prints_it() {
-    let expected = Ok(Fingerprint::of(b"abc"));
+    let expected = Ok(Fingerprint::from_certificate(b"abc"));
     let digits = ABC.strip_prefix("sha256:").unwrap();
     let octets: Vec<_> = digits.as_bytes().chunks(2).collect();
     let with_colons = str::from_utf8(&octets.join(&b':')).unwrap().to_owned();

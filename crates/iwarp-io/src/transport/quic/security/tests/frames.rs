@@ -33,7 +33,7 @@ fn the_frames_are_those_that_quinn_proto_has_received() {
     for frame in frames {
         match frame {
             ReceivedFrame::Octets {
-                of: Part::Stream(_),
+                part: Part::Stream(_),
                 start,
                 end,
             } => {

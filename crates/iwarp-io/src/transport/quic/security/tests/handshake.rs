@@ -47,7 +47,7 @@ fn raised(error: Option<&ConnectionError>, code: u64) -> String {
 
 /// The peer has reported the error to this side. Returns its text.
 #[track_caller]
-fn told(error: Option<&ConnectionError>, code: u64) -> String {
+fn reason_sent(error: Option<&ConnectionError>, code: u64) -> String {
     match error {
         Some(ConnectionError::ConnectionClosed(close)) if u64::from(close.error_code) == code => {
             String::from_utf8(close.reason.to_vec()).unwrap()
@@ -60,7 +60,7 @@ fn told(error: Option<&ConnectionError>, code: u64) -> String {
 #[track_caller]
 fn client_refuses(pump: &Pump, code: u64) -> String {
     let reason = raised(pump.client.error(), code);
-    assert_eq!(told(pump.server.error(), code), reason);
+    assert_eq!(reason_sent(pump.server.error(), code), reason);
     assert!(!pump.client.is_connected() && !pump.server.is_connected());
     reason
 }
@@ -70,7 +70,7 @@ fn client_refuses(pump: &Pump, code: u64) -> String {
 #[track_caller]
 fn server_refuses(pump: &Pump, code: u64) -> String {
     let reason = raised(pump.server.error(), code);
-    assert_eq!(told(pump.client.error(), code), reason);
+    assert_eq!(reason_sent(pump.client.error(), code), reason);
     assert!(pump.client.is_connected());
     assert!(!pump.server.is_connected() && !pump.server.has_stream());
     reason
@@ -104,8 +104,8 @@ fn an_unknown_server_is_refused_and_the_reason_has_its_fingerprint() {
     );
     assert!(reason.contains(&text), "{reason}");
     assert_eq!(explain(pump.client.error().unwrap()), text);
-    let told = format!("the peer ended the connection: {text}");
-    assert_eq!(explain(pump.server.error().unwrap()), told);
+    let explained = format!("the peer ended the connection: {text}");
+    assert_eq!(explain(pump.server.error().unwrap()), explained);
 }
 
 #[test]
@@ -144,13 +144,13 @@ fn a_pinned_certificate_may_be_expired_and_of_another_name() {
 fn an_authority_makes_a_server_trusted_for_its_address_or_name() {
     let authority = Authority::new();
     let client = another().trust_servers(authority.trust());
-    let of = |names: &[&str]| Security::default().credentials(authority.sign(names, NOW));
-    assert_connected(&client, &of(&["192.0.2.7"]));
-    assert_connected(&client, &of(&["host.example", "192.0.2.7"]));
+    let server_for = |names: &[&str]| Security::default().credentials(authority.sign(names, NOW));
+    assert_connected(&client, &server_for(&["192.0.2.7"]));
+    assert_connected(&client, &server_for(&["host.example", "192.0.2.7"]));
     let named = client.server_name("host.example").unwrap();
-    assert_connected(&named, &of(&["host.example"]));
+    assert_connected(&named, &server_for(&["host.example"]));
     let named = named.server_name("one.hosts.example").unwrap();
-    assert_connected(&named, &of(&["*.hosts.example"]));
+    assert_connected(&named, &server_for(&["*.hosts.example"]));
 }
 
 #[test]
@@ -227,12 +227,12 @@ fn the_certificate_of_an_authority_is_no_server_s_unless_it_is_pinned() {
 fn a_certificate_for_another_use_is_refused() {
     let authority = Authority::new();
     let client = another().trust_servers(authority.trust());
-    let of = |purpose| {
+    let server_for = |purpose| {
         let credentials = authority.sign_for(&["192.0.2.7"], NOW, &[purpose]);
         Security::default().credentials(credentials)
     };
-    assert_connected(&client, &of(ExtendedKeyUsagePurpose::ServerAuth));
-    let server = of(ExtendedKeyUsagePurpose::ClientAuth);
+    assert_connected(&client, &server_for(ExtendedKeyUsagePurpose::ServerAuth));
+    let server = server_for(ExtendedKeyUsagePurpose::ClientAuth);
     let reason = client_refuses(&Pump::shake_hands(&client, &server), UNKNOWN_CERTIFICATE);
     assert!(reason.contains("key usage"), "{reason}");
 }
@@ -273,14 +273,14 @@ fn both_sides_may_be_of_an_authority() {
     let server = Security::default()
         .credentials(authority.sign(&["192.0.2.7"], NOW))
         .demand_client_certificate(authority.trust());
-    let of = |credentials| {
+    let client_with = |credentials| {
         Security::default()
             .credentials(credentials)
             .trust_servers(authority.trust())
     };
-    assert_connected(&of(authority.sign(&["a client"], NOW)), &server);
+    assert_connected(&client_with(authority.sign(&["a client"], NOW)), &server);
     let for_clients = authority.sign_for(&[], NOW, &[ExtendedKeyUsagePurpose::ClientAuth]);
-    assert_connected(&of(for_clients), &server);
+    assert_connected(&client_with(for_clients), &server);
     for (credentials, text) in [
         (authority.sign(&[], (1970, 1980)), "it expired "),
         (authority.sign(&[], (4000, 4010)), "it becomes valid in "),
@@ -292,7 +292,7 @@ fn both_sides_may_be_of_an_authority() {
     ] {
         let fingerprint = credentials.fingerprint().to_string();
         let reason = server_refuses(
-            &Pump::shake_hands(&of(credentials), &server),
+            &Pump::shake_hands(&client_with(credentials), &server),
             UNKNOWN_CERTIFICATE,
         );
         assert!(
@@ -375,13 +375,13 @@ fn a_server_refuses_clients_of_other_protocols() {
     for offered in [&[b"h3".as_slice()][..], &[]] {
         let pump = from_client(tls_of_client(offered, None), &Security::default());
         let reason = raised(pump.server.error(), NO_PROTOCOL);
-        assert_eq!(told(pump.client.error(), NO_PROTOCOL), reason);
+        assert_eq!(reason_sent(pump.client.error(), NO_PROTOCOL), reason);
         assert!(pump.server.connection.is_none(), "it was not accepted");
         assert!(!pump.client.is_connected());
         const TEXT: &str = "the two sides have no protocol in common (ALPN; iWARP is iwarp/1)";
         assert_eq!(explain(pump.server.error().unwrap()), TEXT);
-        let told = explain(pump.client.error().unwrap());
-        assert_eq!(told, format!("the peer ended the connection: {TEXT}"));
+        let explained = explain(pump.client.error().unwrap());
+        assert_eq!(explained, format!("the peer ended the connection: {TEXT}"));
     }
     let offered: &[&[u8]] = &[b"h3", ALPN];
     let pump = from_client(tls_of_client(offered, None), &Security::default());
@@ -446,7 +446,7 @@ fn another_version_of_quic_is_answered_by_the_endpoint_itself() {
     let mut other = config();
     other.supported_versions(vec![DRAFT_32]);
     let server = Security::default().server_config().unwrap();
-    let mut pump = Pump::of(other, config(), server);
+    let mut pump = Pump::with_configs(other, config(), server);
     let mut client = Security::default().client_config().unwrap();
     client.version(DRAFT_32);
     pump.connect(client, "192.0.2.7");

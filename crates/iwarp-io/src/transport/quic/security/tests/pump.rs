@@ -177,11 +177,11 @@ impl Pump {
     /// A server, and a client that has not connected to it.
     pub(super) fn listening(server: ServerConfig) -> Self {
         let config = || Security::default().endpoint_config().unwrap();
-        Self::of(config(), config(), server)
+        Self::with_configs(config(), config(), server)
     }
 
     /// Like [`listening`](Self::listening), with settings of the endpoints.
-    pub(super) fn of(
+    pub(super) fn with_configs(
         client: quinn_proto::EndpointConfig,
         server: quinn_proto::EndpointConfig,
         config: ServerConfig,

@@ -41,11 +41,11 @@ fn the_words_of_a_peer_cannot_confuse_a_terminal() {
 
 #[test]
 fn a_refusal_that_was_cut_is_still_understood() {
-    let told = |reason| explain(&closed(46, reason));
-    let whole = told(b"invalid peer certificate: Other(OtherError(the text))");
+    let explained = |reason| explain(&closed(46, reason));
+    let whole = explained(b"invalid peer certificate: Other(OtherError(the text))");
     assert_eq!(whole, "the peer ended the connection: the text");
     assert_eq!(
-        told(b"invalid peer certificate: Other(OtherError(the te"),
+        explained(b"invalid peer certificate: Other(OtherError(the te"),
         "the peer ended the connection: the te"
     );
 }
