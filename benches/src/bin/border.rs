@@ -1,4 +1,4 @@
-//! Measures the cost of the interfaces for programs in C, compared with the traits, in turns within one run: of NetworkDirect's COM
+//! Measures the border, which is the cost of the interfaces for programs in C, compared with the traits, in turns within one run: of NetworkDirect's COM
 //! interface (`benches/com/border.c` with `libsoftnd.so`), and of verbs (`benches/verbs/border.c` with `nd run`). It also measures a
 //! client of the traits that sleeps outside the provider: its sink signals a condition variable. This client is compared with
 //! `Overlapped::wait`.

@@ -170,7 +170,11 @@ pub fn handover([here, there]: [usize; 2]) -> Option<Duration> {
     if here == there {
         return None;
     }
-    let (line, begin, refused) = (Line::default(), Barrier::new(2), AtomicBool::new(false));
+    let (line, begin, refused) = (
+        CacheLine::default(),
+        Barrier::new(2),
+        AtomicBool::new(false),
+    );
     let refuse = || refused.store(true, Ordering::Relaxed);
     let ready = |core| {
         bind(&[core]).unwrap_or_else(|_| refuse());
@@ -202,9 +206,9 @@ const ROUNDS: u32 = 64;
 /// A number alone in its two cache lines, because processors fetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Line(AtomicU32);
+struct CacheLine(AtomicU32);
 
-impl Line {
+impl CacheLine {
     /// Awaits the question of a round, and answers it.
     fn answer(&self, round: u32) {
         self.await_number(2 * round + 1);

@@ -16,8 +16,8 @@ mod demo;
 mod info;
 mod rping;
 mod run;
-mod strangers;
 mod suites;
+mod unknown_peers;
 mod wire_conform;
 
 use std::io::IsTerminal;
@@ -35,7 +35,7 @@ use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::cat::args::Cat;
 use crate::cli::{Cli, Command};
-use crate::strangers::StrangerLines;
+use crate::unknown_peers::UnknownPeerLines;
 
 /// How long a command that has ended waits for what it has sent over UDP to arrive.
 const LAST_OCTETS: Duration = Duration::from_secs(2);
@@ -58,8 +58,13 @@ fn main() -> ExitCode {
     let quiet = u8::from(matches!(cli.command, Command::Rping(_)));
     // The checks break things on purpose, and the log would report that.
     let silent = cli.verbose == 0 && matches!(cli.command, Command::Conform(_));
-    let expects_strangers = matches!(cli.command, Command::Conform(_) | Command::WireConform(_));
-    start_logging(cli.verbose.saturating_sub(quiet), silent, expects_strangers);
+    let expects_unknown_peers =
+        matches!(cli.command, Command::Conform(_) | Command::WireConform(_));
+    start_logging(
+        cli.verbose.saturating_sub(quiet),
+        silent,
+        expects_unknown_peers,
+    );
     interrupt::watch(|| provider::leave(Duration::ZERO));
     let status = run(&cli);
     provider::leave(LAST_OCTETS);
@@ -89,7 +94,7 @@ fn run(cli: &Cli) -> ExitCode {
 
 /// Logs go to standard error, so that standard output stays parseable. `RUST_LOG` wins over `-v`. Unless a command expects peers that
 /// speak no iWARP, there is a line for each of them.
-fn start_logging(verbose: u8, silent: bool, expects_strangers: bool) {
+fn start_logging(verbose: u8, silent: bool, expects_unknown_peers: bool) {
     let level = match verbose {
         0 if silent => "off",
         0 => "error", // what goes wrong is told once, by the command
@@ -102,9 +107,9 @@ fn start_logging(verbose: u8, silent: bool, expects_strangers: bool) {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal() && output::may_be_coloured())
         .with_filter(filter);
-    let strangers = (!expects_strangers).then(StrangerLines::layer);
+    let unknown_peers = (!expects_unknown_peers).then(UnknownPeerLines::layer);
     tracing_subscriber::registry()
         .with(log)
-        .with(strangers)
+        .with(unknown_peers)
         .init();
 }

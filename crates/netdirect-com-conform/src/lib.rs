@@ -1,5 +1,7 @@
 //! Checks of the COM interface: properties that only a program sees that calls tables of functions.
 //!
+//! The *border* of a library is where programs in C call it: tables of functions, pointers, and sizes that programs pass.
+//!
 //! The checks of `netdirect-conform` use the traits, which have no sizes of buffers, null pointers, interface identifiers or entry points.
 //! The checks here call the tables of any library directly, and run together with the others in `nd conform com://PATH`. For a provider
 //! that is not such a library they are not part of the run.

@@ -13,6 +13,9 @@
 //! - [`removal`] of the device: the objects that end, and their order;
 //! - [`connector`]: a connection from Connect or Accept to Disconnect, by a table of states and events.
 //!
+//! A *line* is the part of an object that the provider writes: each of these modules has a trait whose name ends in `Line`, such as
+//! [`ConnectorLine`](connector::ConnectorLine). The rules here check a call first, and then call the line below them.
+//!
 //! This crate has no I/O, no thread, no clock and no `unsafe`.
 
 #![forbid(unsafe_code)]

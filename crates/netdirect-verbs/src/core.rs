@@ -17,7 +17,7 @@ use rdma_buffer::signals;
 use crate::device::Device;
 use crate::driver::{Driver, Source};
 use crate::handle::{
-    Access, AsyncEvent, CmEvent, CmId, CmNews, CompletionChannelQueue, Context, EventChannel,
+    Access, AsyncEvent, CmEvent, CmEventKind, CmId, CompletionChannelQueue, Context, EventChannel,
     LocalSge, ProtectionDomain, Registration,
 };
 use crate::limits::Limits;
@@ -394,7 +394,7 @@ impl Core {
                 next
             };
             let Some(event) = event else { return };
-            if matches!(event.news, CmNews::DeviceRemoved) {
+            if matches!(event.kind, CmEventKind::DeviceRemoved) {
                 self.remove_device();
                 continue;
             }

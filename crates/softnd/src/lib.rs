@@ -72,7 +72,7 @@ pub use iwarp_io::interfaces::SharedAddress;
 pub use iwarp_io::peer_network::PeerNetwork;
 pub use iwarp_io::peer_table::PeerTable;
 pub use iwarp_io::processors;
-pub use iwarp_io::setup::STRANGERS;
+pub use iwarp_io::setup::UNKNOWN_PEERS;
 pub use iwarp_io::transport::quic::security;
 /// For `nd`: the files that its users name.
 #[doc(hidden)]

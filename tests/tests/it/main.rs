@@ -24,9 +24,9 @@ mod nd_run;
 mod nd_run_sanitizers;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod nd_run_without;
-mod nd_strangers;
 mod nd_system_calls;
 mod nd_udp;
+mod nd_unknown_peers;
 #[cfg(target_os = "linux")]
 mod nd_unreachable;
 mod nd_wire_conform;

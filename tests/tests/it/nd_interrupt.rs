@@ -78,7 +78,7 @@ fn assert_ended_by(finished: &Finished, signal: Signal, place: Place) {
 
 /// Asserts that a peer has reported the end of the connection to this side, and this side to its user.
 #[track_caller]
-fn assert_told(survivor: &Finished, is_udp: bool, words: &str) {
+fn assert_reported(survivor: &Finished, is_udp: bool, words: &str) {
     assert!(survivor.stderr.contains(words), "{survivor}");
     let mut log = survivor.stderr.lines();
     let closed = log.any(|line| line.contains(CLOSED_BY_PEER) && line.contains("closed by peer"));
@@ -174,7 +174,7 @@ fn both_sides_of_a_transfer_learn_at_once_that_the_other_was_interrupted(place: 
         let survivor = survivor.finish();
         assert_eq!(survivor.status.code(), Some(1), "{survivor}");
         let words = "the other side ended the connection before the file was complete";
-        assert_told(&survivor, !protocol.is_empty(), words);
+        assert_reported(&survivor, !protocol.is_empty(), words);
     }
 }
 

@@ -502,7 +502,7 @@ fn one_processor_is_told_and_shared() {
     // Processes that this thread starts inherit it.
     sched_setaffinity(None, &one).unwrap();
     let note = "this process has one processor only";
-    for (op, mode, is_told) in [
+    for (op, mode, has_note) in [
         ("send", "poll", true),
         ("write", "memory", true),
         ("send", "event", false),
@@ -511,7 +511,7 @@ fn one_processor_is_told_and_shared() {
             format!("--op {op} --mode {mode} --test latency --size 8 --crc off --baseline tcp");
         let run = local_tiny(&what);
         run.assert_success();
-        assert_eq!(run.stderr.contains(note), is_told, "{run}");
+        assert_eq!(run.stderr.contains(note), has_note, "{run}");
     }
     let mut serve = nd::start(["perf", "serve"]);
     serve.wait_for(|line| line.contains(note).then_some(()));

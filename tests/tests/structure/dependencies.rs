@@ -282,7 +282,7 @@ fn users_on_page() -> Vec<(String, Vec<String>)> {
 }
 
 /// The name under which the page knows a package.
-fn told_name(package: &str) -> &str {
+fn name_on_page(package: &str) -> &str {
     match package {
         "softnd-tests" => "tests",
         "softnd-benches" => "benches",
@@ -306,7 +306,7 @@ fn the_page_names_each_dependency_and_all_who_use_it() {
         if own.contains(&on.as_str()) {
             continue;
         }
-        let user = told_name(dependent);
+        let user = name_on_page(dependent);
         match documented.iter().find(|(name, _)| name == on) {
             None => wrong += &format!("{on}, which {dependent} uses, has no row\n"),
             Some((_, users)) if !is_of_tests && !users.iter().any(|name| name == user) => {
@@ -317,12 +317,12 @@ fn the_page_names_each_dependency_and_all_who_use_it() {
     }
     for (on, users) in &documented {
         for dependent in own.iter().filter(|dependent| {
-            users.iter().any(|user| user == told_name(dependent))
+            users.iter().any(|user| user == name_on_page(dependent))
                 && !all
                     .iter()
                     .any(|dependency| dependency.dependent == **dependent && dependency.on == *on)
         }) {
-            let user = told_name(dependent);
+            let user = name_on_page(dependent);
             wrong += &format!("the row of {on} names {user}, which does not use it\n");
         }
         if !all.iter().any(|dependency| dependency.on == *on) {

@@ -14,7 +14,7 @@ const AT_ONCE: u32 = 2;
 const ROW: u32 = 3;
 const HARDLY: u32 = 4;
 /// Without polls, requests that are further apart than this are single requests.
-const APART: Duration = Duration::from_micros(5);
+const LARGEST_GAP: Duration = Duration::from_micros(5);
 /// The most requests that are held back.
 const REQUESTS: u32 = 96;
 
@@ -93,7 +93,7 @@ impl Gather {
     /// Returns true if the clock was last read long ago. Every post that is sent at once, or might be, reads the clock.
     fn is_apart(&mut self, now: Instant) -> bool {
         let before = self.looked.replace(now);
-        before.is_none_or(|before| now.saturating_duration_since(before) > APART)
+        before.is_none_or(|before| now.saturating_duration_since(before) > LARGEST_GAP)
     }
 
     /// Everything posted so far was passed on for sending.
@@ -174,7 +174,7 @@ mod tests {
             assert_eq!(gather.add(0, 1, (8, MOST), || now), Leaves::Now);
             gather.left();
         }
-        let near = far[3] + APART;
+        let near = far[3] + LARGEST_GAP;
         assert_eq!(
             gather.add(0, 1, (8, MOST), || near),
             Leaves::Later { first: true }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::{ConnectionEnd, Endpoint, Owner};
 
-/// An endpoint, whatever its owner is. Its functions are those of [`Endpoint`]; they deliver news, and are called with no lock held.
+/// An endpoint, whatever its owner is. Its functions are those of [`Endpoint`]; they deliver notices, and are called with no lock held.
 pub trait AnyEndpoint: Send + Sync {
     /// See [`Endpoint::is_idle`].
     fn is_idle(&self) -> bool;
@@ -56,8 +56,8 @@ impl Lingering {
     /// Disconnects an endpoint that its client releases, and keeps it until its connection, of this number, has ended. Also ends the
     /// Receives of an endpoint that was never connected.
     pub fn release<O: Owner>(&self, stream: StreamId, endpoint: &Arc<Endpoint<O>>) {
-        let (gone, news) = endpoint.disconnect();
-        drop(news);
+        let (gone, deferred) = endpoint.disconnect();
+        drop(deferred);
         if !gone {
             let kept: Arc<dyn AnyEndpoint> = endpoint.clone();
             self.0.lock().insert(stream, kept);

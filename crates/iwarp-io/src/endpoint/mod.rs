@@ -205,7 +205,7 @@ impl<O: Owner> Endpoint<O> {
 
     // ---- the start and the end of connections ----
     //
-    // The caller may hold a lock that the owner takes in `deliver`. So these calls return `News`, which the caller drops when it has
+    // The caller may hold a lock that the owner takes in `deliver`. So these calls return `DeferredWork`, which the caller drops when it has
     // released that lock.
 
     /// From now on, results that follow from the end of the connection wait until the returned guard has been dropped. Called once,
@@ -231,13 +231,13 @@ impl<O: Owner> Endpoint<O> {
         stream: Stream,
         config: StreamConfig,
         start: Start,
-    ) -> (io::Result<()>, News<O>) {
+    ) -> (io::Result<()>, DeferredWork<O>) {
         let mut state = self.lock();
         if state.phase != Phase::Idle {
             stream.reset();
             return (
                 Err(io::ErrorKind::ConnectionReset.into()),
-                state.into_news(),
+                state.into_deferred_work(),
             );
         }
         let initiator = config.role == Role::Initiator;
@@ -265,11 +265,11 @@ impl<O: Owner> Endpoint<O> {
             state.cut(&self.fixed, || ConnectionEnd::Broken(error.to_string()));
         }
         state.work(Edges::KICK);
-        (attached, state.into_news())
+        (attached, state.into_deferred_work())
     }
 
     /// Makes these domains drive the stream from now on, and no others. Each event on a stream wakes one thread only.
-    pub fn drive_from(&self, drivers: Drivers) -> News<O> {
+    pub fn drive_from(&self, drivers: Drivers) -> DeferredWork<O> {
         let mut state = self.lock();
         if let Some(io) = &mut state.io
             && let Err(error) = self.attach(io, drivers)
@@ -277,7 +277,7 @@ impl<O: Owner> Endpoint<O> {
             // The previous domains continue to drive the stream.
             limited!(warn, %error, "cannot change who drives a stream");
         }
-        state.into_news()
+        state.into_deferred_work()
     }
 
     fn attach(&self, io: &mut StreamIo, drivers: Drivers) -> io::Result<()> {
@@ -293,7 +293,7 @@ impl<O: Owner> Endpoint<O> {
     }
 
     /// The client agrees to a connection that was [held](Start::Held).
-    pub fn open(&self) -> News<O> {
+    pub fn open(&self) -> DeferredWork<O> {
         let mut state = self.lock();
         if state.phase == Phase::Starting {
             state.phase = Phase::Open;
@@ -302,7 +302,7 @@ impl<O: Owner> Endpoint<O> {
             io.reading = true;
         }
         state.work(Edges::KICK);
-        state.into_news()
+        state.into_deferred_work()
     }
 
     /// This side ends the connection. All requests come back flushed. FPDUs whose sending has begun are sent, then this side ends its
@@ -310,12 +310,12 @@ impl<O: Owner> Endpoint<O> {
     /// gives its Receives back, and cannot be connected any more.
     ///
     /// Returns true if the endpoint [was gone](Self::is_gone) before. If not, [`Signals::GONE`] follows.
-    pub fn disconnect(&self) -> (bool, News<O>) {
+    pub fn disconnect(&self) -> (bool, DeferredWork<O>) {
         let mut state = self.lock();
         let gone = state.is_gone();
         state.ends(|| ConnectionEnd::Disconnected);
         match state.phase {
-            Phase::Disconnected | Phase::Shut => return (gone, state.into_news()),
+            Phase::Disconnected | Phase::Shut => return (gone, state.into_deferred_work()),
             Phase::Idle => {
                 state.phase = Phase::Disconnected;
                 state.connection.flush();
@@ -332,19 +332,19 @@ impl<O: Owner> Endpoint<O> {
         }
         self.fixed.owner.draws_no_more(&mut state.owner);
         state.work(Edges::KICK);
-        (gone, state.into_news())
+        (gone, state.into_deferred_work())
     }
 
     /// This side ends the connection as [`disconnect`](Self::disconnect) does, for a client that may continue to post: from now on every
     /// request is accepted and comes back flushed.
     ///
     /// Returns true if the endpoint [was gone](Self::is_gone) before. If not, [`Signals::GONE`] follows.
-    pub fn end(&self) -> (bool, News<O>) {
+    pub fn end(&self) -> (bool, DeferredWork<O>) {
         let mut state = self.lock();
         let gone = state.is_gone();
         let has_ended = state.phase == Phase::Ended && state.connection.is_disconnected();
         if has_ended || matches!(state.phase, Phase::Disconnected | Phase::Shut) {
-            return (gone, state.into_news());
+            return (gone, state.into_deferred_work());
         }
         state.ends(|| ConnectionEnd::Disconnected);
         let State { connection, io, .. } = &mut *state;
@@ -357,11 +357,11 @@ impl<O: Owner> Endpoint<O> {
         state.set_deadline(&self.fixed);
         self.fixed.owner.draws_no_more(&mut state.owner);
         state.work(Edges::KICK);
-        (gone, state.into_news())
+        (gone, state.into_deferred_work())
     }
 
     /// Ends the connection with a reset, for this reason. An endpoint that was never connected cannot be connected any more.
-    pub fn abort(&self, end: ConnectionEnd) -> News<O> {
+    pub fn abort(&self, end: ConnectionEnd) -> DeferredWork<O> {
         let mut state = self.lock();
         state.cut(&self.fixed, || end);
         if state.phase == Phase::Idle {
@@ -371,17 +371,17 @@ impl<O: Owner> Endpoint<O> {
             }
         }
         state.work(Edges::empty());
-        state.into_news()
+        state.into_deferred_work()
     }
 
     /// Ends the connection with a reset, for this reason. All requests come back flushed, and the endpoint refuses further ones.
-    pub fn shut(&self, end: ConnectionEnd) -> News<O> {
+    pub fn shut(&self, end: ConnectionEnd) -> DeferredWork<O> {
         let mut state = self.lock();
         state.phase = Phase::Shut;
         state.cut(&self.fixed, || end);
         state.connection.flush(); // also if there never was a stream
         state.work(Edges::empty());
-        state.into_news()
+        state.into_deferred_work()
     }
 
     /// Resets the endpoint to its state before the first connection, so that it can be connected again. `stream` is the number of the next
@@ -489,9 +489,9 @@ impl<O: Owner> Locked<'_, O> {
     }
 
     /// Unlocks the endpoint, and leaves the rest to the caller.
-    fn into_news(mut self) -> News<O> {
+    fn into_deferred_work(mut self) -> DeferredWork<O> {
         drop(self.state.take());
-        News {
+        DeferredWork {
             endpoint: self.endpoint.this.clone(),
             visit: self.visit,
         }
@@ -529,20 +529,20 @@ impl<O: Owner> Drop for Locked<'_, O> {
 /// The work left after an endpoint was unlocked. Dropping it delivers notices, and takes up the edges that other threads have left. The
 /// thread that drops it must not hold a lock that the owner takes in `deliver`.
 #[must_use = "dropping it delivers notices"]
-pub struct News<O: Owner> {
+pub struct DeferredWork<O: Owner> {
     endpoint: Weak<Endpoint<O>>,
     visit: Visit,
 }
 
-impl<O: Owner> std::fmt::Debug for News<O> {
+impl<O: Owner> std::fmt::Debug for DeferredWork<O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("News")
+        f.debug_struct("DeferredWork")
             .field("visit", &self.visit)
             .finish_non_exhaustive()
     }
 }
 
-impl<O: Owner> Drop for News<O> {
+impl<O: Owner> Drop for DeferredWork<O> {
     #[inline]
     fn drop(&mut self) {
         if let Some(endpoint) = self.endpoint.upgrade() {

@@ -198,9 +198,9 @@ pub trait Rules {
 ///     early: EARLY,
 /// };
 /// let start = |end: &Endpoint<Keeper>, wire, flow, role| {
-///     let (started, news) = end.start(Stream::new(wire, flow, None), config(role), Start::Open);
+///     let (started, deferred) = end.start(Stream::new(wire, flow, None), config(role), Start::Open);
 ///     // Dropped without a lock, they deliver.
-///     drop(news);
+///     drop(deferred);
 ///     started
 /// };
 /// start(&passive, to, FlowRole::Passive, Role::Responder)?;

@@ -346,13 +346,13 @@ impl Net {
     /// Connects two ends, the first one as the Initiator.
     fn connect(&self, active: &End, passive: &End, start: Start) {
         let (from, to) = self.streams();
-        let (started, news) = passive.endpoint.start(to, config(Role::Responder), start);
+        let (started, deferred) = passive.endpoint.start(to, config(Role::Responder), start);
         started.unwrap();
-        drop(news);
+        drop(deferred);
         let start = Start::Open;
-        let (started, news) = active.endpoint.start(from, config(Role::Initiator), start);
+        let (started, deferred) = active.endpoint.start(from, config(Role::Initiator), start);
         started.unwrap();
-        drop(news);
+        drop(deferred);
     }
 
     fn pair(&self) -> (End, End) {
@@ -393,9 +393,9 @@ fn sends_reads_and_the_end_reach_the_owners() {
 
         passive.receive(4, 0);
         active.receive(5, 0);
-        let (gone, news) = active.endpoint.disconnect();
+        let (gone, deferred) = active.endpoint.disconnect();
         assert!(!gone);
-        drop(news);
+        drop(deferred);
         net.until("the end is told", || {
             passive.signals().contains(Signals::PEER_CLOSED)
         });
@@ -443,8 +443,8 @@ fn whose_peer_has_gone_is_told_once_and_gets_all_requests_back() {
     // The endpoint cannot be started again.
     let (stream, peer) = net.streams();
     let config = config(Role::Initiator);
-    let (started, news) = active.endpoint.start(stream, config, Start::Open);
-    drop(news);
+    let (started, deferred) = active.endpoint.start(stream, config, Start::Open);
+    drop(deferred);
     assert_eq!(started.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
     let is_reset =
         || matches!(peer.read(&mut [0]), Err(error) if error.kind() != io::ErrorKind::WouldBlock);
@@ -550,9 +550,9 @@ fn after_an_end_that_lets_the_client_post_on_every_request_comes_back() {
     for net in Net::each() {
         let (active, passive) = net.pair();
         active.receive(1, 0);
-        let (gone, news) = active.endpoint.end();
+        let (gone, deferred) = active.endpoint.end();
         assert!(!gone);
-        drop(news);
+        drop(deferred);
         active.send(2, b"too late").unwrap();
         active.receive(3, 0);
         let mut ends = active.ends();
@@ -595,15 +595,15 @@ fn what_is_posted_early_leaves_when_it_may() {
         }
         let (from, to) = net.streams();
         let start = Start::Awaited;
-        let (started, news) = passive.endpoint.start(to, config(Role::Responder), start);
+        let (started, deferred) = passive.endpoint.start(to, config(Role::Responder), start);
         started.unwrap();
-        drop(news);
+        drop(deferred);
         // The request waits for the peer's first FPDU.
         passive.send(22, b"starting").unwrap();
         let start = Start::Open;
-        let (started, news) = active.endpoint.start(from, config(Role::Initiator), start);
+        let (started, deferred) = active.endpoint.start(from, config(Role::Initiator), start);
         started.unwrap();
-        drop(news);
+        drop(deferred);
         net.until("received", || active.has_ended(1) && passive.has_ended(0));
         assert_eq!(active.buffer.slice(0..16).to_vec(), b"early...starting");
         assert_eq!(passive.buffer.slice(0..8).to_vec(), b"early...");
@@ -745,10 +745,10 @@ fn what_a_visit_leaves_is_handled_in_the_next_ones() {
     for net in Net::each() {
         let end = net.end();
         let (active, passive) = net.streams();
-        let (started, news) =
+        let (started, deferred) =
             (end.endpoint).start(passive, config(Role::Responder), Start::Awaited);
         started.unwrap();
-        drop(news);
+        drop(deferred);
         let empty_write = b"\0\x0e\xc1\x40\0\0\0\x01\0\0\0\0\0\0\0\0\xeb\xd3\x4c\x5f";
         let frames = empty_write.repeat(usize::try_from(COUNT).unwrap());
         active.send_frame(&frames).unwrap();
@@ -762,9 +762,9 @@ fn an_endpoint_that_never_was_connected_gives_its_receives_back() {
     let net = Net::simulated();
     let end = net.end();
     end.receive(1, 0);
-    let (gone, news) = end.endpoint.disconnect();
+    let (gone, deferred) = end.endpoint.disconnect();
     assert!(gone);
-    drop(news);
+    drop(deferred);
     assert_eq!(end.ends(), [(1, false)]);
     assert!(end.signals().is_empty());
 }
@@ -782,8 +782,8 @@ fn an_endpoint_of_which_nothing_is_left_can_be_used_again() {
         active.send(first + 1, b"as usual").unwrap();
         net.until("sent", || passive.has_ended(first));
         drop(active.endpoint.disconnect());
-        let is_told = || passive.signals().contains(Signals::PEER_CLOSED);
-        net.until("the end is told", is_told);
+        let is_closed = || passive.signals().contains(Signals::PEER_CLOSED);
+        net.until("the end is told", is_closed);
         drop(passive.endpoint.disconnect());
         for (end, stream) in [(&active, 100), (&passive, 200)] {
             net.until("gone", || end.signals().contains(Signals::GONE));

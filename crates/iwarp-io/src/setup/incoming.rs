@@ -17,7 +17,7 @@ use crate::transport::stream::Stream;
 
 /// The target of log events, of level info, about peers that connected and sent no Request. A program that wants a line for each of them
 /// looks for the fields `peer` and `failure`.
-pub const STRANGERS: &str = "iwarp_io::strangers";
+pub const UNKNOWN_PEERS: &str = "iwarp_io::unknown_peers";
 
 /// The object that has accepted a connection. Called with no lock of the connection held.
 pub(super) trait IncomingOwner: Send + Sync {
@@ -144,7 +144,7 @@ impl Incoming {
                 match startup.and_then(|mut startup| startup.take_refusal()) {
                     Some(error) => limited!(error, %error, "a peer that connects cannot be served"),
                     None => {
-                        tracing::info!(target: STRANGERS, peer = %self.peer, %failure, "a peer asked for no connection");
+                        tracing::info!(target: UNKNOWN_PEERS, peer = %self.peer, %failure, "a peer asked for no connection");
                     }
                 }
                 if let Some(owner) = owner {

@@ -152,8 +152,8 @@ pub(super) fn put_copied(
     let (front, rest) = frame.split_at_mut(fpdu::HEADER_LEN + header.len());
     write_front(front, ulpdu, header);
     let (body, trailer) = rest.split_at_mut(payload as usize);
-    let apart = octets > SUMMED_WHOLE;
-    let mut sum = (framing.crc && apart).then(|| {
+    let separate = octets > SUMMED_WHOLE;
+    let mut sum = (framing.crc && separate).then(|| {
         let mut sum = Crc::new();
         sum.update(front);
         sum
@@ -163,7 +163,7 @@ pub(super) fn put_copied(
         return Err(Revoked);
     }
     write_trailer(trailer, sum);
-    if framing.crc && !apart {
+    if framing.crc && !separate {
         let (summed, field) = frame.split_at_mut(octets - crc::LEN);
         field.copy_from_slice(&crc::wire(crc::crc32c(summed)));
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use netdirect::{Adapter, AdapterId, Error, Provider, Status};
 pub use softnd::capture::CaptureOptions;
-pub use softnd::{PeerNetwork, PeerTable, STRANGERS, processors, user_files};
+pub use softnd::{PeerNetwork, PeerTable, UNKNOWN_PEERS, processors, user_files};
 
 use self::openings::{Flush, Started};
 pub use self::openings::{check_security, wrong_plan};

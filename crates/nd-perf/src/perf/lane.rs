@@ -462,7 +462,7 @@ impl Lane {
 }
 
 /// How often a side says that it still waits.
-const NEWS: Duration = Duration::from_secs(10);
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The time in which nothing may complete, and the part of it that has passed.
 #[derive(Debug)]
@@ -470,7 +470,7 @@ struct Patience {
     limit: SilenceLimit,
     passed: Duration,
     /// When this side says next that it still waits.
-    news: Duration,
+    next_report: Duration,
 }
 
 impl Patience {
@@ -478,13 +478,13 @@ impl Patience {
         Self {
             limit,
             passed: Duration::ZERO,
-            news: NEWS,
+            next_report: REPORT_INTERVAL,
         }
     }
 
     /// Returns how long to wait until [`passed`](Self::passed) is called.
     fn next(&self) -> Duration {
-        let left = self.news.min(self.limit.longest()) - self.passed;
+        let left = self.next_report.min(self.limit.longest()) - self.passed;
         self.limit.step(left)
     }
 
@@ -496,10 +496,10 @@ impl Patience {
             return Err(silence(self.passed));
         }
         self.limit.yields(self.passed)?;
-        if self.passed < self.news {
+        if self.passed < self.next_report {
             return Ok(());
         }
-        self.news += NEWS;
+        self.next_report += REPORT_INTERVAL;
         stderr::note(format_args!(
             "nothing has completed for {}, and the other side is there: waiting for up to {} (--timeout)",
             units::time(self.passed),

@@ -42,7 +42,7 @@ pub(super) enum ControlRequest {
     /// known.
     Idle(u64),
     /// A turn of messages, or of connections that come and go.
-    Turn { count: u64, over: Carrier },
+    Turn { count: u64, over: TurnConnection },
     /// What the turns since the last time have brought is to be checked.
     Verify,
     /// The row is over.
@@ -54,7 +54,7 @@ pub(super) enum ControlRequest {
 /// The connection that carries the messages of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(super) enum Carrier {
+pub(super) enum TurnConnection {
     /// The one under test; in a row about many connections one of the many, or connections that come and go.
     Tested,
     /// That of [`ControlRequest::Plain`].
@@ -161,7 +161,7 @@ mod tests {
     fn requests_and_answers_are_short_and_plain() {
         let turn = ControlRequest::Turn {
             count: 1000,
-            over: Carrier::Wire { index: 2, write: 9 },
+            over: TurnConnection::Wire { index: 2, write: 9 },
         };
         let lines = [
             to_string(&ControlRequest::Join),

@@ -2,7 +2,7 @@
 //!
 //! There are two processes. The one that runs the tests (`row`) tells the other (`serve`) over a `control` connection
 //! what comes next (`messages`). The data moves over RDMA (`client`, `server`) and, for comparison, over bare streams (`wire`), in
-//! short turns one after the other. Every exchange is checked before and after its measurement, because a figure for data
+//! short turns one after the other. A *turn* is one timed stretch of one side of the comparison. Every exchange is checked before and after its measurement, because a figure for data
 //! in the wrong place means nothing.
 
 mod affinity;

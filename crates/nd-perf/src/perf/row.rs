@@ -21,7 +21,7 @@ use super::link::{
     private_data, setup,
 };
 use super::many;
-use super::messages::{Carrier, ControlRequest, Key, QuicOffer, RowOffer};
+use super::messages::{ControlRequest, Key, QuicOffer, RowOffer, TurnConnection};
 use super::outcome::{Compared, Comparison, Measured, Outcome};
 use super::pace::{Pace, UNLIMITED};
 use super::plan::{Baseline, Plan};
@@ -276,9 +276,11 @@ impl<'a> Run<'a> {
         let times = usize::try_from(count).unwrap_or_default().min(1 << 20);
         memory::reserve(&mut self.times, times)?;
         let over = match way {
-            Way::Tested => Carrier::Tested,
-            Way::Plain => Carrier::Plain,
-            Way::Bare(BareConnection { wire, write }) => Carrier::Wire { index: wire, write },
+            Way::Tested => TurnConnection::Tested,
+            Way::Plain => TurnConnection::Plain,
+            Way::Bare(BareConnection { wire, write }) => {
+                TurnConnection::Wire { index: wire, write }
+            }
         };
         self.control.say(&ControlRequest::Turn { count, over })?;
         self.control.expect_go()?;

@@ -27,7 +27,7 @@ use super::link::{
     expected, new_key, setup,
 };
 use super::many;
-use super::messages::{Carrier, ControlAnswer, ControlRequest, Key, QuicOffer, RowOffer};
+use super::messages::{ControlAnswer, ControlRequest, Key, QuicOffer, RowOffer, TurnConnection};
 use super::quic::QuicListener;
 use super::server::Server;
 use super::spec::{Op, Receives, Spec};
@@ -351,24 +351,24 @@ impl Row<'_> {
         }
     }
 
-    fn turn(&mut self, control: &mut Control, count: u64, over: Carrier) -> Result<()> {
+    fn turn(&mut self, control: &mut Control, count: u64, over: TurnConnection) -> Result<()> {
         tracing::debug!(target: LOG, "turn {count} {over:?}");
         match over {
-            Carrier::Tested => {
+            TurnConnection::Tested => {
                 control.say(&ControlAnswer::<()>::Go)?;
                 self.tested.server.turn(count)?;
             }
-            Carrier::Plain => {
+            TurnConnection::Plain => {
                 let plain = self.plain.as_mut().ok_or_else(not_understood)?;
                 control.say(&ControlAnswer::<()>::Go)?;
                 plain.server.turn(count)?;
             }
-            Carrier::Wire { index, write } => {
+            TurnConnection::Wire { index, write } => {
                 let wire = self.wires.get_mut(index).ok_or_else(not_understood)?;
                 control.say(&ControlAnswer::<()>::Go)?;
                 wire.serve(count, write.max(1))?;
             }
-            Carrier::Alone | Carrier::Bare => return Err(not_understood()),
+            TurnConnection::Alone | TurnConnection::Bare => return Err(not_understood()),
         }
         control.say(&ControlAnswer::Done(()))
     }

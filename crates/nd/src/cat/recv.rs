@@ -37,10 +37,10 @@ pub(crate) fn recv(args: &RecvArgs) -> Result<()> {
         }
         output::line(text)
     };
-    let done = receive(&setup, &addresses, sink, args.max_size, &name, |news| {
-        say(match news {
-            News::Listening(address) => setup.listening(address),
-            News::Receiving { peer, via } => format!("receiving from {peer} by {via}"),
+    let done = receive(&setup, &addresses, sink, args.max_size, &name, |progress| {
+        say(match progress {
+            ReceiverProgress::Listening(address) => setup.listening(address),
+            ReceiverProgress::Receiving { peer, via } => format!("receiving from {peer} by {via}"),
         })
     });
     let recorded = setup.finish();
@@ -69,7 +69,7 @@ pub(super) struct Done {
 
 /// The progress of the receiver.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum News {
+pub(super) enum ReceiverProgress {
     Listening(SocketAddr),
     /// The first block of this sender is here.
     Receiving {
@@ -86,16 +86,16 @@ pub(super) fn receive(
     mut sink: Sink,
     max_size: Option<u64>,
     name: &str,
-    tell: impl Fn(News) -> Result<()>,
+    tell: impl Fn(ReceiverProgress) -> Result<()>,
 ) -> Result<Done> {
     let (session, listener, address) = peer::listen(setup, addresses)?;
-    tell(News::Listening(address))?;
+    tell(ReceiverProgress::Listening(address))?;
     let senders = await_senders(&Arc::new(session), &listener, setup.limit(), max_size)?;
     let remarks = Remarks::default();
     let mut transfer = senders.wait()?;
     loop {
         let (peer, via) = (transfer.sender.peer, transfer.sender.offer.via);
-        tell(News::Receiving { peer, via })?;
+        tell(ReceiverProgress::Receiving { peer, via })?;
         let progress = Progress::new(transfer.sender.offer.size, "receiving");
         let mut writing = sink.begin()?;
         let failure = match transfer.run(

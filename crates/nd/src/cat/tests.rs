@@ -12,7 +12,7 @@ use netdirect::{MrFlags, ReadLimits, RemoteAddress, Status};
 
 use super::connection::{Connection, Event};
 use super::protocol::{Answer, Block, Message, NO_RING, Offer, Shape, Whole};
-use super::recv::News;
+use super::recv::ReceiverProgress;
 use super::sink::Sink;
 use super::{Progress, hex, recv, send, summary};
 use crate::cat::args::Via;
@@ -78,8 +78,8 @@ impl Receiving {
         let sink = Sink::new(&path).expect("writable");
         let (sender, receiver) = crossbeam_channel::unbounded();
         let thread = thread::spawn(move || {
-            recv::receive(&setup(), &[loopback()], sink, max_size, "out", |news| {
-                if let News::Listening(address) = news {
+            recv::receive(&setup(), &[loopback()], sink, max_size, "out", |progress| {
+                if let ReceiverProgress::Listening(address) = progress {
                     sender.send(address).expect("the test listens");
                 }
                 Ok(())

@@ -243,9 +243,9 @@ fn target(args: &Conform) -> Result<Target> {
         ..Wants::default()
     };
     let stack = args.stack;
-    let is_told =
+    let is_reported =
         provider::knows_stacks(&url) || peer.as_deref().is_some_and(provider::knows_stacks);
-    if stack.is_some() && !is_told {
+    if stack.is_some() && !is_reported {
         return Err(Failure::new(
             "the adapters at both ends treat all stacks alike",
             "leave out --stack",

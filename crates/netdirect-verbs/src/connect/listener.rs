@@ -8,7 +8,7 @@ use netdirect_provider::listener::{Keyed, ListenerLine, ListenerRules, Queue};
 
 use super::connector::{Connector, PeerRequest, received, reject};
 use crate::core::{CmOwner, Core};
-use crate::handle::{CmEvent, CmId, CmNews};
+use crate::handle::{CmEvent, CmEventKind, CmId};
 use crate::status::bind_status;
 
 /// The longest backlog.
@@ -137,8 +137,8 @@ impl ListenerLine for Listener {
 
 impl CmOwner for Listener {
     fn on_cm_event(&self, event: CmEvent) {
-        match event.news {
-            CmNews::Request(id) => {
+        match event.kind {
+            CmEventKind::Request(id) => {
                 let most = &self.core.limits;
                 let (inbound, outbound) = match self.core.needs.requests_lack_limits {
                     true => (most.inbound_reads, most.outbound_reads),
@@ -160,7 +160,7 @@ impl CmOwner for Listener {
                 self.own(request.key);
                 self.rules.arrived(self, request);
             }
-            news if news.has_lost_peer() => {
+            kind if kind.has_lost_peer() => {
                 if let Some(gone) = self.rules.peer_gone(event.key) {
                     self.core.disown_connection(gone.key);
                 }

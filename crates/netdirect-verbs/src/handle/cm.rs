@@ -26,7 +26,7 @@ unsafe impl Sync for EventChannel {}
 
 /// The contents of an event.
 #[derive(Debug)]
-pub(crate) enum CmNews {
+pub(crate) enum CmEventKind {
     AddressResolved,
     RouteResolved,
     /// A peer asks for a connection. The event's key is that of the listener.
@@ -45,7 +45,7 @@ pub(crate) enum CmNews {
     Other,
 }
 
-impl CmNews {
+impl CmEventKind {
     /// Returns true if there is no peer any more. On InfiniBand a peer that gives up sends a rejection, also after it has asked for a
     /// connection or was answered.
     pub(crate) fn has_lost_peer(&self) -> bool {
@@ -63,7 +63,7 @@ pub(crate) struct CmEvent {
     pub(crate) key: u64,
     /// The key of a new identifier.
     pub(crate) new_key: u64,
-    pub(crate) news: CmNews,
+    pub(crate) kind: CmEventKind,
     /// 0, an errno, or a code of the transport.
     pub(crate) status: i32,
     pub(crate) private_data: Vec<u8>,
@@ -116,9 +116,9 @@ impl EventChannel {
         };
         // SAFETY: destroying an identifier waits until its events are acknowledged, so this one exists.
         let key = unsafe { (*about).context } as u64;
-        let news = match event.event {
-            c::RDMA_CM_EVENT_ADDR_RESOLVED => CmNews::AddressResolved,
-            c::RDMA_CM_EVENT_ROUTE_RESOLVED => CmNews::RouteResolved,
+        let kind = match event.event {
+            c::RDMA_CM_EVENT_ADDR_RESOLVED => CmEventKind::AddressResolved,
+            c::RDMA_CM_EVENT_ROUTE_RESOLVED => CmEventKind::RouteResolved,
             c::RDMA_CM_EVENT_CONNECT_REQUEST => match NonNull::new(event.id) {
                 Some(raw) => {
                     let id = CmId {
@@ -126,19 +126,19 @@ impl EventChannel {
                         raw,
                     };
                     id.set_key(new_key);
-                    CmNews::Request(id)
+                    CmEventKind::Request(id)
                 }
-                None => CmNews::Other,
+                None => CmEventKind::Other,
             },
-            c::RDMA_CM_EVENT_CONNECT_RESPONSE => CmNews::Response,
-            c::RDMA_CM_EVENT_ESTABLISHED => CmNews::Established,
-            c::RDMA_CM_EVENT_REJECTED => CmNews::Rejected,
-            c::RDMA_CM_EVENT_UNREACHABLE => CmNews::Unreachable,
-            c::RDMA_CM_EVENT_ADDR_ERROR | c::RDMA_CM_EVENT_ROUTE_ERROR => CmNews::Unresolved,
-            c::RDMA_CM_EVENT_CONNECT_ERROR => CmNews::Failed,
-            c::RDMA_CM_EVENT_DISCONNECTED => CmNews::Disconnected,
-            c::RDMA_CM_EVENT_DEVICE_REMOVAL => CmNews::DeviceRemoved,
-            _ => CmNews::Other,
+            c::RDMA_CM_EVENT_CONNECT_RESPONSE => CmEventKind::Response,
+            c::RDMA_CM_EVENT_ESTABLISHED => CmEventKind::Established,
+            c::RDMA_CM_EVENT_REJECTED => CmEventKind::Rejected,
+            c::RDMA_CM_EVENT_UNREACHABLE => CmEventKind::Unreachable,
+            c::RDMA_CM_EVENT_ADDR_ERROR | c::RDMA_CM_EVENT_ROUTE_ERROR => CmEventKind::Unresolved,
+            c::RDMA_CM_EVENT_CONNECT_ERROR => CmEventKind::Failed,
+            c::RDMA_CM_EVENT_DISCONNECTED => CmEventKind::Disconnected,
+            c::RDMA_CM_EVENT_DEVICE_REMOVAL => CmEventKind::DeviceRemoved,
+            _ => CmEventKind::Other,
         };
         // SAFETY: the identifiers are of connections, whose events have this member of the union.
         let connection = unsafe { &event.param.conn };
@@ -153,7 +153,7 @@ impl EventChannel {
         CmEvent {
             key,
             new_key,
-            news,
+            kind,
             status: event.status,
             private_data,
             responder_resources: connection.responder_resources,

@@ -13,7 +13,7 @@ use std::ffi::c_int;
 use std::io;
 use std::ptr::NonNull;
 
-pub(crate) use cm::{CmEvent, CmId, CmNews, ConnectionParameters, EventChannel, NotReady};
+pub(crate) use cm::{CmEvent, CmEventKind, CmId, ConnectionParameters, EventChannel, NotReady};
 pub(crate) use completion::{CompletionChannelQueue, WorkCompletion, immediate, invalidated_key};
 pub(crate) use context::{AsyncEvent, Context, DeviceLimits, ProtectionDomain};
 pub(crate) use memory::{Access, Registration};

@@ -371,7 +371,7 @@ fn amb_008_a_message_waits_two_seconds_for_a_receive() {
     let waits = || {
         let (timers, receives) = fake::with(|world| {
             let timers = std::mem::take(&mut world.receive_timers);
-            (timers, world.told_of_receives.take())
+            (timers, world.sent_receive_options.take())
         });
         // The code of 327.68 ms.
         assert_eq!(timers, [30]);

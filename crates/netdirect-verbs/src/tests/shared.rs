@@ -218,7 +218,7 @@ fn adpt_076_the_peer_is_told_to_wait_for_shared_receives() {
     let _turn = fake::turn();
     let bench = Bench::new(0x1425, true);
     // 7 times means without end.
-    let sent = fake::with(|world| world.told_of_receives);
+    let sent = fake::with(|world| world.sent_receive_options);
     assert_eq!(sent, Some((7, true)));
     drop(bench);
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use netdirect_provider::requests::Action;
 
-use crate::qp::{FlushGuard, News};
+use crate::qp::{DeferredWork, FlushGuard};
 
 /// Work that is done when the value is dropped. The guard of flushed requests comes last, so that they are seen after NotifyDisconnect has
 /// ended (CONN-106).
 #[derive(Debug)]
 pub(crate) enum Delivery {
-    News(#[expect(dead_code, reason = "delivered when it is dropped")] News),
+    DeferredWork(#[expect(dead_code, reason = "delivered when it is dropped")] DeferredWork),
     Guard(#[expect(dead_code, reason = "shows requests when it is dropped")] Arc<FlushGuard>),
 }
 
@@ -18,9 +18,9 @@ impl Action for Delivery {
     fn run(self) {}
 }
 
-impl From<News> for Delivery {
-    fn from(news: News) -> Self {
-        Self::News(news)
+impl From<DeferredWork> for Delivery {
+    fn from(deferred: DeferredWork) -> Self {
+        Self::DeferredWork(deferred)
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) trait ConnectionOwner: QueuePairOwner + queue_pair::ConnectionOwner {
 /// The queue pair itself, shared by its handle, its connector and the drivers.
 pub(crate) type Qp = Endpoint<QpOwner>;
 
-pub(crate) type News = endpoint::News<QpOwner>;
+pub(crate) type DeferredWork = endpoint::DeferredWork<QpOwner>;
 
 /// While a guard exists, the client does not see flushed requests, because NotifyDisconnect has to complete before them
 /// (CONN-106).

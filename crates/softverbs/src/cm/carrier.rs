@@ -1,4 +1,7 @@
-//! Queue pairs that the connection manager makes, for connections that carry private data only.
+//! Carriers: queue pairs that the connection manager makes for connections that carry private data only.
+//!
+//! A program may connect an identifier for which it made no queue pair. Such a connection needs one all the same, because the queue pair has
+//! the stream.
 
 use std::sync::Arc;
 

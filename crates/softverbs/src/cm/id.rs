@@ -187,7 +187,7 @@ impl CmId {
     ///
     /// EINVAL without a connection.
     pub fn disconnect(&self) -> Result<()> {
-        let had_ended = self.lock().end_told;
+        let had_ended = self.lock().end_reported;
         self.disconnect_locked(&mut self.lock())?;
         // If the program has already received the event of the end, it does not come again.
         if had_ended && !self.channel().has_event() {
@@ -200,7 +200,7 @@ impl CmId {
         match state.phase {
             Phase::Connected | Phase::Accepting(_) => {}
             Phase::Disconnecting => return Ok(()),
-            Phase::Over if state.end_told => return Ok(()),
+            Phase::Over if state.end_reported => return Ok(()),
             _ => return fail(Errno::INVAL, "the identifier has no connection"),
         }
         state.phase = Phase::Disconnecting;
@@ -209,8 +209,8 @@ impl CmId {
             self.tell_end(state);
             return Ok(());
         };
-        let (gone, news) = qp.end();
-        state.done.news.push(news);
+        let (gone, deferred) = qp.end();
+        state.done.deferred.push(deferred);
         state.done.guard = state.guard.take();
         if gone {
             self.gone(state);
@@ -252,7 +252,7 @@ impl CmId {
             Phase::Listening(listening) => acceptor = Some(listening),
             Phase::Accepting(_) | Phase::Connected | Phase::Disconnecting => {
                 if let Some(qp) = &state.qp {
-                    state.done.news.push(qp.end().1);
+                    state.done.deferred.push(qp.end().1);
                 }
             }
             _ => {}

@@ -218,8 +218,8 @@ impl CmId {
             None => return,
             Some(PassiveOutcome::Connected) => {
                 if let Some(qp) = &state.qp {
-                    let news = qp.endpoint().drive_from(Drivers::Queues);
-                    state.done.news.push(news);
+                    let deferred = qp.endpoint().drive_from(Drivers::Queues);
+                    state.done.deferred.push(deferred);
                 }
                 state.phase = Phase::Connected;
                 self.tell(CmEventKind::Established, 0, ConnParameters::default());
@@ -246,7 +246,7 @@ impl CmId {
                 CmEventKind::Unreachable => ConnectionEnd::NotReady,
                 _ => ConnectionEnd::Disconnected,
             };
-            state.done.news.push(qp.endpoint().abort(end));
+            state.done.deferred.push(qp.endpoint().abort(end));
         }
         state.done.guard = state.guard.take();
         let (status, none) = (status_of(cause.errno()), ConnParameters::default());

@@ -26,7 +26,9 @@ use crate::device::{Device, DeviceKind, limits};
 use crate::error::{Errno, Error, Result, fail};
 use crate::pd::ProtectionDomain;
 use crate::process::{Engine, Process};
-use crate::qp::{ConnectionNumber, QpAttributes, QpFlushGuard, QpMask, QpNews, QpState, QueuePair};
+use crate::qp::{
+    ConnectionNumber, QpAttributes, QpDeferredWork, QpFlushGuard, QpMask, QpState, QueuePair,
+};
 use crate::srq::SharedReceiveQueue;
 use crate::users::{Acknowledgements, Tag};
 
@@ -161,7 +163,7 @@ pub(super) struct IdState {
     /// Holds flushed requests back until the program can get the event of the end.
     pub(super) guard: Option<Arc<QpFlushGuard>>,
     /// The event of the end is in the channel.
-    pub(super) end_told: bool,
+    pub(super) end_reported: bool,
     /// The time for [`CmEventKind::TimewaitExit`].
     pub(super) timer: Option<TimerKey>,
     pub(super) done: Done,
@@ -244,7 +246,7 @@ impl IdState {
 #[must_use]
 #[derive(Default)]
 pub(super) struct Done {
-    pub(super) news: Vec<QpNews>,
+    pub(super) deferred: Vec<QpDeferredWork>,
     /// Dropped last, so that flushed requests are seen after the event.
     pub(super) guard: Option<Arc<QpFlushGuard>>,
     /// A queue pair made by the connection manager that is given up.
@@ -444,7 +446,7 @@ impl CmId {
 
     /// The end of a connection: one event, then the flushed requests.
     pub(super) fn tell_end(&self, state: &mut IdState) {
-        if !std::mem::replace(&mut state.end_told, true) {
+        if !std::mem::replace(&mut state.end_reported, true) {
             self.tell(CmEventKind::Disconnected, 0, ConnParameters::default());
         }
         state.done.guard = state.guard.take();
@@ -501,13 +503,16 @@ impl CmId {
         let config = stream_config(&stream, role, agreed, Duration::MAX, false);
         let endpoint = qp.endpoint();
         state.guard = Some(endpoint.guard_flush());
-        state.end_told = false;
-        let (started, news) = endpoint.start(stream, config, Start::Open);
-        state.done.news.push(news);
+        state.end_reported = false;
+        let (started, deferred) = endpoint.start(stream, config, Start::Open);
+        state.done.deferred.push(deferred);
         started?;
         if role == Role::Responder && agreed.ready.is_some() {
             // A thread that waits for events of connections waits for the ready-to-receive message.
-            state.done.news.push(endpoint.drive_from(Drivers::Control));
+            state
+                .done
+                .deferred
+                .push(endpoint.drive_from(Drivers::Control));
         }
         state.limits = agreed.limits;
         Ok(())
@@ -517,7 +522,7 @@ impl CmId {
 impl Done {
     /// Called with no lock held.
     pub(super) fn deliver(self) {
-        drop(self.news);
+        drop(self.deferred);
         drop(self.guard);
         drop(self.carrier);
     }

@@ -21,7 +21,7 @@ use iwarp_io::endpoint::queue_pair::{PairQueues, PairState};
 use iwarp_io::endpoint::{ConnectionEnd, EndpointOptions, QueueSizes, RemoteRights, Scope};
 use parking_lot::Mutex;
 
-pub(crate) use owner::{ConnectionOwner, QpFlushGuard, QpNews, Signals};
+pub(crate) use owner::{ConnectionOwner, QpDeferredWork, QpFlushGuard, Signals};
 use owner::{QpEndpoint, QpOwner, QpSubject};
 pub use post::{RemotePlace, SendData, SendList, SendOperation, SendRequest};
 use state::check_transition;
@@ -436,8 +436,8 @@ impl QueuePair {
         &self.endpoint
     }
 
-    /// Moves the queue pair to ERR, and leaves the delivery of news to the caller. Returns true if the stream was gone before.
-    pub(crate) fn end(&self) -> (bool, QpNews) {
+    /// Moves the queue pair to ERR, and leaves the deferred work to the caller. Returns true if the stream was gone before.
+    pub(crate) fn end(&self) -> (bool, QpDeferredWork) {
         self.endpoint.owner().set_state(QpState::Err);
         self.endpoint.end()
     }

@@ -20,7 +20,7 @@ use crate::users::{Acknowledgements, Tag};
 pub(crate) type QpEndpoint = endpoint::Endpoint<QpOwner>;
 
 /// Work to do once an endpoint is unlocked.
-pub(crate) type QpNews = endpoint::News<QpOwner>;
+pub(crate) type QpDeferredWork = endpoint::DeferredWork<QpOwner>;
 
 /// Holds back the results that the end of a connection flushes.
 pub(crate) type QpFlushGuard = endpoint::FlushGuard<QpOwner>;

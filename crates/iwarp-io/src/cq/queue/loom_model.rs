@@ -79,7 +79,7 @@ fn a_taker_is_faster(kind: NotifyOn) {
         let mut results = [Taken::default(); 2];
         let taken = queue.take(&mut results);
         assert_eq!(placer.join().unwrap().0, [(1, None)]);
-        // It is no news for a request that is made afterwards.
+        // A request that is made afterwards does not fire because of it.
         let taken = taken + queue.take(&mut results);
         assert_eq!(taken, 1);
         assert!(queue.notify(kind, 2, |_| {}).is_none());

@@ -136,7 +136,7 @@ impl<R> Waiting<R> {
     }
 
     /// The number of the first result that satisfies a request of this kind, if one waits.
-    fn first_news(&self, kind: NotifyOn) -> Option<u64> {
+    fn fires_after(&self, kind: NotifyOn) -> Option<u64> {
         let waiters = self.requests.iter().filter(|waiter| waiter.kind == kind);
         let since = waiters.map(|waiter| waiter.since).min()?;
         Some(since.max(self.fired))
@@ -304,8 +304,8 @@ impl<E: Entry, R> Queue<E, R> {
 
     fn arm(&self, waiting: &Waiting<R>) {
         let any = if waiting.has(NotifyOn::Any) { ANY } else { 0 };
-        let solicited = if let Some(news) = waiting.first_news(NotifyOn::Solicited) {
-            self.awaited.store(news, Ordering::Relaxed);
+        let solicited = if let Some(after) = waiting.fires_after(NotifyOn::Solicited) {
+            self.awaited.store(after, Ordering::Relaxed);
             SOLICITED
         } else {
             0
@@ -361,15 +361,15 @@ impl<E: Entry, R> Queue<E, R> {
     /// taken, or were, count; the thread that publishes a missing result before them looks here afterwards.
     fn has_news(&self, waiting: &mut Waiting<R>) -> bool {
         // A request for any result also completes the requests for solicited results.
-        let any = waiting.first_news(NotifyOn::Any);
+        let any = waiting.fires_after(NotifyOn::Any);
         let last = self.ring.solicited();
-        let solicited = waiting.first_news(NotifyOn::Solicited);
-        let solicited = solicited.is_some_and(|news| last > news);
+        let solicited = waiting.fires_after(NotifyOn::Solicited);
+        let solicited = solicited.is_some_and(|after| last > after);
         if any.is_none() && !solicited {
             return false;
         }
         let placed = self.ring.published(waiting.fired);
-        let fires = any.is_some_and(|news| placed > news) || solicited && placed >= last;
+        let fires = any.is_some_and(|after| placed > after) || solicited && placed >= last;
         if fires {
             waiting.fired = placed;
         }

@@ -53,7 +53,7 @@ impl From<TryReserveError> for CannotResize {
 /// A word that threads write to often has separate cache lines: two, because processors fetch lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Line<T>(T);
+struct CacheLine<T>(T);
 
 /// A result's number and the array that the result lies in. Both only grow, so no place occurs twice: 2^59 results take many
 /// years.
@@ -162,11 +162,11 @@ impl<W: Default> Array<W> {
 #[derive(Debug)]
 pub(super) struct Ring<E: Entry> {
     /// The place after the last claimed result.
-    tail: Line<AtomicU64>,
+    tail: CacheLine<AtomicU64>,
     /// The place of the next result to be taken.
-    head: Line<AtomicU64>,
+    head: CacheLine<AtomicU64>,
     /// One more than the number of the last result that a solicited Notify waits for.
-    solicited: Line<AtomicU64>,
+    solicited: CacheLine<AtomicU64>,
     depth: AtomicU64,
     arrays: [OnceLock<Array<E::Words>>; ARRAYS],
     /// Memory for the longest array that the depth needs, while the ring is in a shorter one. Locked to change the depth and to continue in a
@@ -191,9 +191,9 @@ impl<E: Entry> Ring<E> {
         let mut arrays = [const { OnceLock::new() }; ARRAYS];
         arrays[start.array()] = OnceLock::from(Array::new(start.array())?);
         Ok(Self {
-            tail: Line(AtomicU64::new(start.0)),
-            head: Line(AtomicU64::new(start.0)),
-            solicited: Line(AtomicU64::new(0)),
+            tail: CacheLine(AtomicU64::new(start.0)),
+            head: CacheLine(AtomicU64::new(start.0)),
+            solicited: CacheLine(AtomicU64::new(0)),
             depth: AtomicU64::new(depth.into()),
             arrays,
             reserved: Mutex::new(reserved),

@@ -1,7 +1,9 @@
 //! A [`Domain`]: streams that are driven together, by the threads that poll or wait for them.
+//!
+//! A stream is *hot* if it had traffic lately (`hot`). A poll reads hot streams directly, without asking the readiness set.
 
 mod hot;
-mod lookback;
+mod pending_checks;
 mod streams;
 mod unfinished;
 mod who_drives;
@@ -14,7 +16,7 @@ use crate::sync::AtomicUsize;
 use crate::vain_polls;
 pub use hot::Turn;
 use hot::{Drive, HotSources, Probe};
-use lookback::{Level, Lookback};
+use pending_checks::{Level, PendingChecks};
 use streams::Streams;
 use unfinished::Unfinished;
 use who_drives::WhoDrives;
@@ -47,7 +49,7 @@ pub struct Domain<S: Readiness = Set> {
     hot: HotSources<dyn Source<S>>,
     unfinished: Unfinished<dyn Source<S>>,
     who_drives: WhoDrives,
-    lookback: Lookback,
+    pending_checks: PendingChecks,
 }
 
 impl<S: Readiness> std::fmt::Debug for Domain<S> {
@@ -67,7 +69,7 @@ impl<S: Readiness> Domain<S> {
             hot: HotSources::new(),
             unfinished: Unfinished::new(),
             who_drives: WhoDrives::new(parked),
-            lookback: Lookback::new(),
+            pending_checks: PendingChecks::new(),
         }
     }
 
@@ -93,7 +95,7 @@ impl<S: Readiness> Domain<S> {
 
     /// Drives the sources that are ready, without blocking. Returns true if more may be ready at once.
     pub fn progress(&self) -> bool {
-        self.lookback.set_is_asked();
+        self.pending_checks.set_is_asked();
         if self.has_unfinished() {
             self.resume();
         }
@@ -108,7 +110,7 @@ impl<S: Readiness> Domain<S> {
         });
         if count == BATCH {
             // More sources may be ready, and the set will not report them again.
-            self.lookback.raise(Level::Unlooked);
+            self.pending_checks.raise(Level::Unlooked);
         }
         for ready in &batch[..count] {
             let source = self.streams.source(ready.token);
@@ -137,7 +139,7 @@ impl<S: Readiness> Domain<S> {
     fn poll_hot(&self, steady: bool) -> Probe {
         let probe = self.hot.ask(self, Edges::READ, steady, |probe, _| {
             if probe.work == 0 {
-                self.lookback.seen_all(Level::Reprobe);
+                self.pending_checks.seen_all(Level::Reprobe);
             }
         });
         // If another thread holds the hot sources, that thread asks them.
@@ -171,22 +173,22 @@ impl<S: Readiness> Domain<S> {
                 Level::Unlooked
             };
             // This is done before others can ask, so that only a poll that asks after this thread takes it back.
-            self.lookback.raise(behind);
+            self.pending_checks.raise(behind);
         });
         if asked.is_none() {
-            self.lookback.raise(Level::Unlooked);
+            self.pending_checks.raise(Level::Unlooked);
         }
     }
 
     /// Returns true if work waits that no edge will report, because a budget ended a turn, or because [`woken`](Self::woken) has not asked
     /// every source.
     pub fn is_behind(&self) -> bool {
-        self.has_unfinished() || self.lookback.level() != Level::UpToDate
+        self.has_unfinished() || self.pending_checks.level() != Level::UpToDate
     }
 
     /// Does the work that [`is_behind`](Self::is_behind) reports.
     pub fn catch_up(&self) {
-        match self.lookback.level() {
+        match self.pending_checks.level() {
             Level::Unlooked => {
                 self.progress();
             }

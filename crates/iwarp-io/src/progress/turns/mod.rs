@@ -1,4 +1,7 @@
 //! Ensures that one thread at a time drives an object, and that no other thread waits for it.
+//!
+//! A *turn* is one call in which a thread drives an object: it handles the readiness that was reported until a budget ends. A thread that
+//! comes while another one has the turn leaves its readiness behind as bits, and goes on; the thread with the turn takes the bits up.
 
 use super::Edges;
 use super::domain::Turn;

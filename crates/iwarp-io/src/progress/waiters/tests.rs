@@ -120,11 +120,11 @@ where
     let waiting = Waiting::new(set);
     application.add_set(waiting.waiters.outside(), 1).unwrap();
     let (reader, mut peer) = Reader::new(&waiting.domain);
-    let is_told = || application.wait(Some(Duration::ZERO), |_| {}).unwrap() > 0;
+    let has_result = || application.wait(Some(Duration::ZERO), |_| {}).unwrap() > 0;
     for wanted in 1..=20 {
-        assert!(!is_told());
+        assert!(!has_result());
         peer.write_all(b".").unwrap();
-        assert!(is_told());
+        assert!(has_result());
         waiting.waiters.progress();
         assert_eq!(reader.received(), wanted);
     }

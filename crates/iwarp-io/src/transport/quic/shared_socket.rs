@@ -141,7 +141,7 @@ impl SharedSocket {
             !socket.may_fragment(),
             seed,
         );
-        let on_failure = around.security.told_of_failures();
+        let on_failure = around.security.failure_report();
         let beginning = around.environment.now();
         let refusals = Arc::clone(&around.refusals);
         let in_flight = Arc::clone(around.settings.in_flight());

@@ -272,13 +272,13 @@ fn made(raw: &mut Raw) -> usize {
 
 #[test]
 fn the_connection_hears_of_its_batch_once_by_whichever_call_comes_first() {
-    for told_by_itself in [false, true] {
+    for reported_alone in [false, true] {
         let mut raw = two_sends();
         raw.end.batch.advance(52);
         raw.end.batch.advance(20);
         raw.end.collect();
         assert_eq!(raw.end.completions(), []);
-        if told_by_itself {
+        if reported_alone {
             raw.end.conn.handle_transmitted(&mut raw.end.batch);
         }
         assert_eq!(made(&mut raw), 0);

@@ -13,7 +13,7 @@ use crate::perf::client::Client;
 use crate::perf::control::{Control, not_understood};
 use crate::perf::lane::{Lane, Memory, gone};
 use crate::perf::link::{announcement, private_data};
-use crate::perf::messages::{Carrier, ControlRequest, CrowdOffer, Key};
+use crate::perf::messages::{ControlRequest, CrowdOffer, Key, TurnConnection};
 use crate::perf::outcome::{Compared, Comparison, Measured};
 use crate::perf::pace::{Pace, UNLIMITED};
 use crate::perf::plan::{Baseline, Plan, STEPS};
@@ -111,23 +111,23 @@ impl Run<'_> {
         let endpoint = target.connect(&alone.crowd, Some(alone.memory.sink()?.slot(0)))?;
         self.control.expect::<()>()?;
         let mut one = self.client(endpoint, alone.memory);
-        let mut pace_of_one = self.warm_up(&mut one, Carrier::Alone)?;
+        let mut pace_of_one = self.warm_up(&mut one, TurnConnection::Alone)?;
 
         self.gather(crowd, &memory)?;
         self.idle()?;
 
         let mut member = self.client(crowd.take_middle()?, memory);
-        let mut pace = self.warm_up(&mut member, Carrier::Tested)?;
+        let mut pace = self.warm_up(&mut member, TurnConnection::Tested)?;
         let mut compared = Compared::new(Comparison::Alone);
         for _ in 0..self.plan.turns {
             let ended = self
-                .count(&mut member, &mut pace, Carrier::Tested)
+                .count(&mut member, &mut pace, TurnConnection::Tested)
                 .map(|elapsed| {
                     self.measured
                         .ours
                         .add(elapsed.0, elapsed.1, &mut self.times)
                 })
-                .and_then(|()| self.count(&mut one, &mut pace_of_one, Carrier::Alone))
+                .and_then(|()| self.count(&mut one, &mut pace_of_one, TurnConnection::Alone))
                 .map(|elapsed| compared.side.add(elapsed.0, elapsed.1, &mut self.times));
             let ended = ended.and_then(|()| (self.progress)());
             if ended.is_err() {
@@ -192,13 +192,13 @@ impl Run<'_> {
     }
 
     /// Has the other side begin a turn.
-    fn begin(&mut self, count: u64, over: Carrier) -> Result<()> {
+    fn begin(&mut self, count: u64, over: TurnConnection) -> Result<()> {
         self.control.say(&ControlRequest::Turn { count, over })?;
         self.control.expect_go()
     }
 
     /// One turn of messages.
-    fn turn(&mut self, client: &mut Client, count: u64, over: Carrier) -> Result<Duration> {
+    fn turn(&mut self, client: &mut Client, count: u64, over: TurnConnection) -> Result<Duration> {
         self.times.clear();
         self.begin(count, over)?;
         let elapsed = client.turn(count, &mut self.times)?;
@@ -206,7 +206,7 @@ impl Run<'_> {
         Ok(elapsed)
     }
 
-    fn warm_up(&mut self, client: &mut Client, over: Carrier) -> Result<Pace> {
+    fn warm_up(&mut self, client: &mut Client, over: TurnConnection) -> Result<Pace> {
         Pace::find(self.plan.length, 16, 1..=UNLIMITED, |count| {
             self.turn(client, count, over)
         })
@@ -217,7 +217,7 @@ impl Run<'_> {
         &mut self,
         client: &mut Client,
         pace: &mut Pace,
-        over: Carrier,
+        over: TurnConnection,
     ) -> Result<(u64, Duration)> {
         let count = pace.count;
         let elapsed = self.turn(client, count, over)?;
@@ -264,7 +264,7 @@ impl Run<'_> {
 
     /// Connects and disconnects this many times, until the last connection is gone at both sides.
     fn come_and_go(&mut self, crowd: &Crowd, count: u64) -> Result<Duration> {
-        self.begin(count, Carrier::Tested)?;
+        self.begin(count, TurnConnection::Tested)?;
         let begun = Instant::now();
         for _ in 0..count {
             let connected = self.target.connect(crowd, None);
@@ -277,7 +277,7 @@ impl Run<'_> {
 
     /// Connects and disconnects bare sockets.
     fn come_and_go_bare(&mut self, address: SocketAddr, count: u64) -> Result<Duration> {
-        self.begin(count, Carrier::Bare)?;
+        self.begin(count, TurnConnection::Bare)?;
         let begun = Instant::now();
         (0..count).try_for_each(|_| bare::come_and_go(address, self.target.key))?;
         self.control.expect_done::<()>()?;

@@ -15,7 +15,7 @@ use crate::perf::control::{Control, not_understood};
 use crate::perf::lane::{Lane, Memory, gone, silence};
 use crate::perf::limit::SilenceLimit;
 use crate::perf::link::{Choices, LIMIT, bare_listener, bare_port, expected, new_key};
-use crate::perf::messages::{Carrier, ControlAnswer, ControlRequest, CrowdOffer, Key};
+use crate::perf::messages::{ControlAnswer, ControlRequest, CrowdOffer, Key, TurnConnection};
 use crate::perf::server::Server;
 use crate::perf::spec::{Receives, Spec, Test};
 
@@ -182,14 +182,16 @@ impl Row {
         Ok(memory)
     }
 
-    fn turn(&mut self, count: u64, over: Carrier) -> Result<()> {
+    fn turn(&mut self, count: u64, over: TurnConnection) -> Result<()> {
         match (self.spec.test, over) {
-            (Test::Setup, Carrier::Tested) => self.come_and_go(count),
-            (Test::Setup, Carrier::Bare) => {
+            (Test::Setup, TurnConnection::Tested) => self.come_and_go(count),
+            (Test::Setup, TurnConnection::Bare) => {
                 (0..count).try_for_each(|_| bare::see_come_and_go(&self.bare, self.key))
             }
-            (_, Carrier::Tested) => self.member.as_mut().ok_or_else(not_understood)?.turn(count),
-            (_, Carrier::Alone) => self.one.as_mut().ok_or_else(not_understood)?.turn(count),
+            (_, TurnConnection::Tested) => {
+                self.member.as_mut().ok_or_else(not_understood)?.turn(count)
+            }
+            (_, TurnConnection::Alone) => self.one.as_mut().ok_or_else(not_understood)?.turn(count),
             _ => Err(not_understood()),
         }
     }

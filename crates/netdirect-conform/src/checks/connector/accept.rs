@@ -292,7 +292,7 @@ fn nothing_to_accept(bench: &Bench) -> Verdict {
     Ok(Pass::Right)
 }
 
-/// The news that the peer is gone may be under way when Reject is called. Then it is tried again, with more patience.
+/// When Reject is called, the provider may not have noticed yet that the peer is gone. Then the check tries again, and waits longer.
 fn rejects_too_late(bench: &Bench) -> Verdict {
     let side = &bench.near;
     for attempt in 0..TRIES {

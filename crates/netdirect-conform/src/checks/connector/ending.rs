@@ -77,7 +77,7 @@ pub(in crate::checks) const CHECKS: &[Check] = &[
     new_check(
         "CONN-109.open",
         "disconnects from a peer that has a NotifyDisconnect pending: it has ended when Disconnect has",
-        told_in_time,
+        notified_in_time,
     )
     .needs(&[Need::Connections]),
     new_check(
@@ -291,7 +291,7 @@ fn late_notification(bench: &Bench) -> Verdict {
     Ok(Pass::Right)
 }
 
-fn told_in_time(bench: &Bench) -> Verdict {
+fn notified_in_time(bench: &Bench) -> Verdict {
     let link = bench.link()?;
     let room = sink(&bench.far, 64)?;
     link.far.receive(1, &[room.sge(..)])?;

@@ -11,7 +11,7 @@ use rdma_buffer::signals;
 use super::state::{AskedPeer, Connector, ConnectorState};
 use crate::connect::private_data::CmMessage;
 use crate::core::CmOwner;
-use crate::handle::{CmEvent, CmNews, ConnectionParameters, NotReady, QueuePairHandle};
+use crate::handle::{CmEvent, CmEventKind, ConnectionParameters, NotReady, QueuePairHandle};
 use crate::qp::Qp;
 use crate::status::connect_status;
 
@@ -22,7 +22,7 @@ const RESOLVE: i32 = 5000;
 const REJECTED_BY_CLIENT: i32 = 28;
 
 /// The status for an errno, which may have either sign.
-fn told_status(status: i32) -> Status {
+fn status_of_errno(status: i32) -> Status {
     connect_status(status.saturating_abs())
 }
 
@@ -50,30 +50,30 @@ impl Connector {
         state.line.id = Some(Arc::new(id));
         if let Err(error) = resolving {
             let errno = error.raw_os_error().unwrap_or_default();
-            self.attempt_failed(state, told_status(errno));
+            self.attempt_failed(state, status_of_errno(errno));
         }
     }
 
     /// Handles a connection-manager event of the attempt.
-    pub(super) fn attempt_told(&self, state: &mut ConnectorState, event: CmEvent) {
-        match event.news {
-            CmNews::AddressResolved => {
+    pub(super) fn on_attempt_event(&self, state: &mut ConnectorState, event: CmEvent) {
+        match event.kind {
+            CmEventKind::AddressResolved => {
                 let resolving = state.line.id.as_ref().map(|id| id.resolve_route(RESOLVE));
                 if let Some(Err(error)) = resolving {
                     let errno = error.raw_os_error().unwrap_or_default();
-                    self.attempt_failed(state, told_status(errno));
+                    self.attempt_failed(state, status_of_errno(errno));
                 }
             }
-            CmNews::RouteResolved => self.start_connecting(state),
-            CmNews::Established | CmNews::Response => self.answered(state, event),
-            CmNews::Rejected => {
+            CmEventKind::RouteResolved => self.start_connecting(state),
+            CmEventKind::Established | CmEventKind::Response => self.answered(state, event),
+            CmEventKind::Rejected => {
                 // The connection manager itself rejects peers as well, without private data.
                 let by_client = self.core.limits.is_iwarp || event.status == REJECTED_BY_CLIENT;
                 let field = by_client.then(|| self.received(event.private_data));
                 state.private_data = Some(field.unwrap_or_default()); // CONN-089
                 self.attempt_failed(state, Status::CONNECTION_REFUSED);
             }
-            CmNews::Unresolved => {
+            CmEventKind::Unresolved => {
                 let status = match event.status.saturating_abs() {
                     // The network does not know this neighbour.
                     libc::ETIMEDOUT => Status::HOST_UNREACHABLE,
@@ -81,11 +81,11 @@ impl Connector {
                 };
                 self.attempt_failed(state, status);
             }
-            CmNews::Unreachable => self.attempt_failed(state, Status::IO_TIMEOUT), // CONN-024
-            CmNews::Failed | CmNews::Disconnected => {
+            CmEventKind::Unreachable => self.attempt_failed(state, Status::IO_TIMEOUT), // CONN-024
+            CmEventKind::Failed | CmEventKind::Disconnected => {
                 self.attempt_failed(state, Status::CONNECTION_REFUSED); // CONN-023
             }
-            CmNews::Request(_) | CmNews::DeviceRemoved | CmNews::Other => {}
+            CmEventKind::Request(_) | CmEventKind::DeviceRemoved | CmEventKind::Other => {}
         }
     }
 
@@ -119,7 +119,7 @@ impl Connector {
     fn refused_at_once(&self, key: u64, errno: i32) {
         let mut state = self.rules.lock(self);
         if state.line.key == key && state.state() == State::Connecting {
-            self.attempt_failed(&mut state, told_status(errno));
+            self.attempt_failed(&mut state, status_of_errno(errno));
         }
     }
 
@@ -128,7 +128,7 @@ impl Connector {
         let Some(attempt) = state.line.attempt.take() else {
             return;
         };
-        let is_established = matches!(event.news, CmNews::Established);
+        let is_established = matches!(event.kind, CmEventKind::Established);
         let (inbound, outbound) = if self.core.needs.swaps_limits_when_established && is_established
         {
             (event.initiator_depth, event.responder_resources)

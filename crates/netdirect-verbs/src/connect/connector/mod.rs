@@ -200,9 +200,9 @@ impl CmOwner for Connector {
             return; // of an attempt that was given up
         }
         match state.state() {
-            State::Connecting => self.attempt_told(&mut state, event),
-            State::Accepting => self.acceptance_told(&mut state, &event),
-            _ if event.news.has_lost_peer() => {
+            State::Connecting => self.on_attempt_event(&mut state, event),
+            State::Accepting => self.on_acceptance_event(&mut state, &event),
+            _ if event.kind.has_lost_peer() => {
                 ConnectorRules::happens(self, &mut state, Event::ConnectionEnds);
             }
             _ => {}

@@ -11,7 +11,7 @@ use super::state::{Connector, ConnectorState, PeerRequest};
 use crate::connect::private_data::CmMessage;
 use crate::core::CmOwner;
 use crate::driver::Timed;
-use crate::handle::{CmEvent, CmNews, NotReady, QueuePairHandle};
+use crate::handle::{CmEvent, CmEventKind, NotReady, QueuePairHandle};
 use crate::qp::{self, Qp};
 use crate::sockets;
 
@@ -123,18 +123,18 @@ impl Connector {
     }
 
     /// Handles a connection-manager event of the Accept.
-    pub(super) fn acceptance_told(&self, state: &mut ConnectorState, event: &CmEvent) {
-        match event.news {
-            CmNews::Established => {
+    pub(super) fn on_acceptance_event(&self, state: &mut ConnectorState, event: &CmEvent) {
+        match event.kind {
+            CmEventKind::Established => {
                 if let Some(qp) = state.qp.clone() {
                     qp.open(state.limits.map_or(0, |limits| limits.outbound));
                     state.done.after(move || qp.settle());
                 }
                 ConnectorRules::happens(self, state, Event::PeerCompletes);
             }
-            CmNews::Unreachable => self.acceptance_failed(state, Status::IO_TIMEOUT), // CONN-059
-            CmNews::Rejected => self.acceptance_failed(state, Status::CONNECTION_REFUSED),
-            CmNews::Failed | CmNews::Disconnected => {
+            CmEventKind::Unreachable => self.acceptance_failed(state, Status::IO_TIMEOUT), // CONN-059
+            CmEventKind::Rejected => self.acceptance_failed(state, Status::CONNECTION_REFUSED),
+            CmEventKind::Failed | CmEventKind::Disconnected => {
                 self.acceptance_failed(state, Status::CONNECTION_ABORTED);
             }
             _ => {}

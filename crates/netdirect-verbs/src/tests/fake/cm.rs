@@ -118,7 +118,7 @@ fn note(call: &'static str, parameters: *mut c::rdma_conn_param) {
         world.calls.push(call);
         let limits = (parameters.responder_resources, parameters.initiator_depth);
         world.sent_data = Some((data.to_vec(), limits.0, limits.1));
-        world.told_of_receives = Some((parameters.rnr_retry_count, parameters.srq != 0));
+        world.sent_receive_options = Some((parameters.rnr_retry_count, parameters.srq != 0));
     });
 }
 

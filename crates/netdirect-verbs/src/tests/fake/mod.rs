@@ -124,7 +124,7 @@ pub(super) struct World {
     /// Private data and limits of the last Connect, Accept or Reject.
     pub(super) sent_data: Option<(Vec<u8>, u8, u8)>,
     /// The number of times that the peer should send a message again that has found no Receive here, and true if Receives are shared.
-    pub(super) told_of_receives: Option<(u8, bool)>,
+    pub(super) sent_receive_options: Option<(u8, bool)>,
     pub(super) calls: Vec<&'static str>,
     /// The addresses of peers' requests, of this side and of the peer.
     pub(super) addresses: Option<(SocketAddrV4, SocketAddrV4)>,
@@ -208,7 +208,7 @@ pub(super) fn until_closed() {
     until(|world| world.open_devices == 0);
 }
 
-/// Waits for a turn, and empties the world.
+/// Waits until no other test uses the fake library, and gives this test a world without objects.
 pub(super) fn turn() -> Turn {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let world = World {

@@ -161,9 +161,9 @@ impl ConnectorLine for Connector {
         let Some(qp) = state.qp.clone() else {
             return true;
         };
-        let (gone, news) = qp.disconnect();
+        let (gone, deferred) = qp.disconnect();
         note_end(state);
-        state.done.after(news);
+        state.done.after(deferred);
         if !gone {
             state.done.after(qp.drive_from(Drivers::Control));
         }

@@ -128,18 +128,18 @@ impl Connector {
         state.end = Some(connection_end::of_accept(&failure));
         let qp = state.qp.take();
         let what = failure.to_string();
-        let (status, news) = match failure {
+        let (status, deferred) = match failure {
             ResponderFailure::TimedOut => {
-                let news = qp.map(|qp| qp.abort(ConnectionEnd::NotReady));
-                (Status::IO_TIMEOUT, news) // CONN-059
+                let deferred = qp.map(|qp| qp.abort(ConnectionEnd::NotReady));
+                (Status::IO_TIMEOUT, deferred) // CONN-059
             }
             ResponderFailure::Ended(StreamEnd::Fin) => {
                 (Status::CONNECTION_REFUSED, qp.map(|qp| qp.disconnect().1))
             }
             _ => (Status::CONNECTION_ABORTED, qp.map(|qp| qp.disconnect().1)),
         };
-        if let Some(news) = news {
-            state.done.after(news);
+        if let Some(deferred) = deferred {
+            state.done.after(deferred);
         }
         let error = Error::new(status, what);
         ConnectorRules::fails(self, state, Event::AcceptFails, error);

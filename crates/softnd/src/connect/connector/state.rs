@@ -90,8 +90,8 @@ impl Connector {
         let receive_wait = qp.owner().receive_wait();
         let config = stream_config(&stream, role, agreed, receive_wait, confirm_writes);
         state.line.guard = Some(qp.guard_flush());
-        let (started, news) = qp.start(stream, config, start);
-        state.done.after(news);
+        let (started, deferred) = qp.start(stream, config, start);
+        state.done.after(deferred);
         started
     }
 }

@@ -23,9 +23,9 @@ impl QuicEndpoint {
             Handed::Full => {}
             Handed::Left => connection.sends.left(),
             Handed::Refused(errno) => {
-                let was_told = connection.sends.are_hopeless();
+                let was_reported = connection.sends.are_hopeless();
                 connection.sends.refused();
-                if was_told || !connection.sends.are_hopeless() {
+                if was_reported || !connection.sends.are_hopeless() {
                     return;
                 }
                 if connection.ours {

@@ -153,7 +153,7 @@ impl Security {
         self
     }
 
-    pub(in super::super) fn told_of_failures(&self) -> OnFailure {
+    pub(in super::super) fn failure_report(&self) -> OnFailure {
         self.on_failure.clone()
     }
 

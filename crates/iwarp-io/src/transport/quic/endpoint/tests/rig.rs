@@ -68,7 +68,7 @@ impl Rig {
         let mut state = QuicEndpoint::new(
             endpoint,
             SERVER,
-            security.told_of_failures(),
+            security.failure_report(),
             (Arc::default(), Arc::clone(settings.in_flight())),
             undelivered,
         );

@@ -10,30 +10,30 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::errors::one_line;
-use crate::provider::STRANGERS;
+use crate::provider::UNKNOWN_PEERS;
 use crate::stderr::Remarks;
 
 /// Prints a line for each event about such a peer.
 #[derive(Debug, Default)]
-pub(crate) struct StrangerLines {
+pub(crate) struct UnknownPeerLines {
     remarks: Remarks,
 }
 
-impl StrangerLines {
+impl UnknownPeerLines {
     /// The layer, which sees these events and no others.
     pub(crate) fn layer<S>() -> Filtered<Self, Targets, S>
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
     {
-        Self::default().with_filter(Targets::new().with_target(STRANGERS, Level::INFO))
+        Self::default().with_filter(Targets::new().with_target(UNKNOWN_PEERS, Level::INFO))
     }
 }
 
-impl<S: Subscriber> Layer<S> for StrangerLines {
+impl<S: Subscriber> Layer<S> for UnknownPeerLines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut seen = Stranger::default();
+        let mut seen = UnknownPeer::default();
         event.record(&mut seen);
-        let Stranger { peer, failure } = seen;
+        let UnknownPeer { peer, failure } = seen;
         let text = format!("turned away {peer}, which asked for no connection: {failure}");
         self.remarks.remark(one_line(&text));
     }
@@ -41,12 +41,12 @@ impl<S: Subscriber> Layer<S> for StrangerLines {
 
 /// The fields of the event.
 #[derive(Debug, Default)]
-struct Stranger {
+struct UnknownPeer {
     peer: String,
     failure: String,
 }
 
-impl Visit for Stranger {
+impl Visit for UnknownPeer {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let text = match field.name() {
             "peer" => &mut self.peer,

@@ -15,9 +15,9 @@ pub(super) enum Level {
 }
 
 /// The [`Level`] of a domain.
-pub(super) struct Lookback(AtomicU8);
+pub(super) struct PendingChecks(AtomicU8);
 
-impl Lookback {
+impl PendingChecks {
     pub(super) fn new() -> Self {
         Self(AtomicU8::new(Level::UpToDate as u8))
     }
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_level_rises_until_all_of_it_has_been_looked_at() {
-        let behind = Lookback::new();
+        let behind = PendingChecks::new();
         assert_eq!(behind.level(), Level::UpToDate);
         behind.raise(Level::Reprobe);
         assert_eq!(behind.level(), Level::Reprobe);
