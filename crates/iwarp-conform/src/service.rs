@@ -174,7 +174,7 @@ pub enum Wish {
 pub const REJECTION: &[u8] = b"iWcf rejected as asked";
 
 impl Wish {
-    /// As Private Data.
+    /// Encodes the wish as Private Data.
     pub fn to_bytes(self) -> [u8; HEADER] {
         let kind = match self {
             Self::Reject => 0x41,
@@ -183,7 +183,7 @@ impl Wish {
         header(kind)
     }
 
-    /// In Private Data.
+    /// Returns the wish in this Private Data, if there is one.
     pub fn parse(private: &[u8]) -> Option<Self> {
         match split(private)?.0 {
             0x41 => Some(Self::Reject),

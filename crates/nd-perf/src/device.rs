@@ -112,8 +112,8 @@ enum Side {
 }
 
 impl DeviceTest {
-    /// The place of the figure in the line of numbers that a side prints: of the typical latency, or of the average rate, in front of
-    /// which perftest prints that at its peak.
+    /// Returns the column of the figure in the row of numbers that a side prints. The figure is the typical latency or the average rate.
+    /// perftest has one more column before the average rate, for the peak.
     const fn column(self, side: Side) -> usize {
         match (self.program.is_bandwidth(), side) {
             (false, _) => 4,

@@ -205,7 +205,7 @@ fn a_server_that_was_interrupted_ends_the_pings(place: Place) {
         server.process.signal(Signal::TERM);
         assert_ended_by(&server.process.finish(), Signal::TERM, place);
         let client = client.finish();
-        // Without a count, the end of the server between two pings is the end of the pings.
+        // A client without a count pings until the server ends. That the server ends between two pings is then no error.
         let words = "the other side has ended the connection";
         assert!(
             client.status.success() || client.stderr.contains(words),

@@ -150,7 +150,7 @@ fn rows_of_networkdirect_are_numbered_without_a_gap() {
 
 #[test]
 fn rows_of_networkdirect_say_who_does_what() {
-    /// A text that begins so leaves its subject to the row before.
+    /// A text that begins with one of these words cannot be understood without the row before it.
     const POINTERS: [&str; 12] = [
         "And", "As", "But", "Else", "It", "So", "That", "Then", "These", "They", "This", "Those",
     ];

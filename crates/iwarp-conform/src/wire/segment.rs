@@ -45,15 +45,15 @@ pub mod queue {
 /// One DDP segment, with each field as it goes on the wire. Fields of the other buffer model are not sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// T.
+    /// T, the flag of tagged segments.
     pub tagged: bool,
-    /// L.
+    /// L, the flag of a message's last segment.
     pub last: bool,
     /// The four reserved bits of the DDP control octet.
     pub ddp_reserved: u8,
-    /// DV.
+    /// DV, the version of DDP.
     pub ddp_version: u8,
-    /// RV.
+    /// RV, the version of RDMAP.
     pub rdmap_version: u8,
     /// The two reserved bits of the RDMAP control octet.
     pub rdmap_reserved: u8,
@@ -61,13 +61,13 @@ pub struct Segment {
     pub opcode: u8,
     /// Tagged: STag. Untagged: Invalidate STag.
     pub stag: u32,
-    /// Tagged: TO.
+    /// Tagged: TO, the offset in the memory of the STag.
     pub to: u64,
-    /// Untagged: QN.
+    /// Untagged: QN, the queue number.
     pub qn: u32,
-    /// Untagged: MSN.
+    /// Untagged: MSN, the message's sequence number in its queue.
     pub msn: u32,
-    /// Untagged: MO.
+    /// Untagged: MO, the segment's offset in the message.
     pub mo: u32,
     /// The octets behind the DDP header.
     pub payload: Vec<u8>,

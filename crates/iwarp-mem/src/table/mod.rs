@@ -476,7 +476,7 @@ impl Memory for Table {
     }
 
     fn is_slow_in_place(&self, at: Span, ahead: usize) -> bool {
-        // If the memory is gone, the read finds out.
+        // If the memory was revoked, the answer does not matter: the read that follows fails.
         self.pin(at)
             .is_ok_and(|held| held.is_slow_in_place(at, ahead))
     }

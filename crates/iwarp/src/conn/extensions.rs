@@ -153,7 +153,7 @@ impl Connection {
         TransmitProgress::Again
     }
 
-    /// The Atomic that is the upcoming request.
+    /// Sends the Atomic Request of the next request in the queue.
     #[inline(never)]
     pub(super) fn send_atomic_request(
         &mut self,

@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    /// A folder that is removed at the end, with trees.
+    /// A temporary folder. Dropping it makes the trees in it writable first, so that they can be removed with it.
     struct Folder(tempfile::TempDir);
 
     impl Folder {

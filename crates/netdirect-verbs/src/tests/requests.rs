@@ -370,7 +370,7 @@ fn a_write_that_siw_fails_behind_the_end_may_be_what_the_peer_has_refused() {
         let _ = disconnected.expect("started");
         fails(post);
     };
-    // The device drops a flushed queue pair, and its results are looked at before.
+    // Flush replaces the device's queue pair. The requests that failed before still have to end.
     let by_flush = |objects: &Objects, _, post| {
         fails(post);
         objects.qp.flush().expect("flushed");

@@ -392,7 +392,7 @@ fn no_segment_begins_inside_a_crc_field() {
         let payloads: Vec<_> = numbers
             .take(1000)
             .map(|number| match number % 3 {
-                // As long as a segment allows, or short.
+                // A third of the payloads fills a segment, a third has any length, and a third is short.
                 0 => longest,
                 1 => number % longest,
                 _ => number % 68,
