@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
+use iwarp_io::endpoint::queue_pair::PairCq;
 use iwarp_io::transport::Transport;
 use netdirect::{
     Adapter, AdapterId, Call, Counters, Fault, MemoryWindow, QueuePairOptions, Result, Status,
 };
 use netdirect_provider::adapter::{self, AdapterLine, QueuePairQueues};
 use netdirect_provider::cannot_inject;
+use netdirect_provider::shared_receive_queue::SharedReceiveQueueLine;
 
 use crate::connect::connector::Connector;
 use crate::connect::listener::Listener;
-use crate::core::{BreakableQueue, Core, NetworkHold};
-use crate::cq::Cq;
+use crate::core::{Core, NetworkHold};
+use crate::cq::{Cq, reason};
 use crate::file::File;
 use crate::local_addresses::LocalAddresses;
 use crate::mr::RegisteredBuffer;
@@ -47,14 +49,6 @@ pub(crate) fn open(
         core.watch_interface(index);
     }
     Ok(Arc::new(AdapterHandle::new(OpenedAdapter { core, hold })))
-}
-
-impl OpenedAdapter {
-    /// Breaks down a queue of this adapter, because the client injected this fault.
-    fn break_down(&self, queue: &dyn BreakableQueue, status: Status) {
-        self.core.device.count_fault();
-        queue.break_down(status);
-    }
 }
 
 impl AdapterLine for OpenedAdapter {
@@ -115,11 +109,13 @@ impl AdapterLine for OpenedAdapter {
     }
 
     fn break_completion_queue(&self, queue: &Cq, status: Status) {
-        self.break_down(queue, status);
+        self.core.device.count_fault();
+        queue.break_down(reason(status));
     }
 
     fn break_shared_receive_queue(&self, queue: &Srq, status: Status) {
-        self.break_down(queue, status);
+        self.core.device.count_fault();
+        queue.rules().break_down(queue, status);
     }
 
     /// Makes a host of a simulated network unreachable.

@@ -27,7 +27,6 @@ use netdirect::{
 };
 use netdirect_provider::ProviderAdapter;
 use netdirect_provider::removal::{DeviceObject, RemovalOrder};
-use parking_lot::Mutex;
 
 use crate::device::{self, Device, DeviceListEntry, RemovalScheduler};
 use crate::leniency::{Leniency, LenientCase};
@@ -50,8 +49,6 @@ pub(crate) struct Core {
     pub(crate) table: Arc<Table>,
     pub(crate) device: Arc<Device>,
     pub(crate) leniency: Arc<Leniency>,
-    /// Effects of fault plans that take place when no lock is held.
-    effects: Mutex<Vec<PlannedEffect>>,
     /// Queue pairs that the client has released and whose connections have not ended yet. They keep the adapter until then.
     pub(crate) lingering: Lingering,
     next_stream: AtomicU32,
@@ -192,7 +189,6 @@ impl Core {
             driver: Arc::new(driver),
             table,
             device: Arc::new(Device::new(faults)),
-            effects: Mutex::default(),
             leniency,
             lingering: Lingering::default(),
             next_stream: AtomicU32::new(1),
@@ -351,51 +347,16 @@ impl NetworkHold {
     }
 }
 
-/// A completion queue or a shared receive queue, which can break down for good.
-pub(crate) trait BreakableQueue: Send + Sync {
-    /// Breaks the queue down, and ends all its queue pairs. Called with no lock held.
-    fn break_down(&self, status: Status);
-}
-
-/// An effect of a fault plan on more than one stream.
-enum PlannedEffect {
-    RemoveDevice,
-    BreakQueue(Weak<dyn BreakableQueue>, Status),
-}
-
-impl Core {
-    /// Sets a timer that breaks down a queue for a fault plan, because the caller may hold locks now.
-    pub(crate) fn break_soon(&self, queue: Weak<dyn BreakableQueue>, status: Status) {
-        self.perform_soon(PlannedEffect::BreakQueue(queue, status));
-    }
-
-    fn perform_soon(&self, effect: PlannedEffect) {
-        self.effects.lock().push(effect);
+impl RemovalScheduler for Core {
+    fn remove_soon(&self) {
         self.driver.set_timer(self.driver.now(), self.this.clone());
     }
 }
 
-impl RemovalScheduler for Core {
-    fn remove_soon(&self) {
-        self.perform_soon(PlannedEffect::RemoveDevice);
-    }
-}
-
 impl Timed for Core {
-    /// Called with no lock held.
+    /// Removes the device for a fault plan. Called with no lock held.
     fn expired(&self, _: TimerKey, _: Instant) {
-        // The lock is released first, because one effect may add another.
-        let effects = std::mem::take(&mut *self.effects.lock());
-        for effect in effects {
-            match effect {
-                // Fails when the client has removed the device meanwhile.
-                PlannedEffect::RemoveDevice => drop(self.remove_device(true)),
-                PlannedEffect::BreakQueue(queue, status) => {
-                    if let Some(queue) = queue.upgrade() {
-                        queue.break_down(status);
-                    }
-                }
-            }
-        }
+        // Fails when the client has removed the device meanwhile.
+        drop(self.remove_device(true));
     }
 }

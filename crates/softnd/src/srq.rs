@@ -10,7 +10,7 @@ use netdirect::{Error, Result, Sge, SharedReceiveQueueOptions, Status};
 use netdirect_provider::completion_queue::ResizeError;
 use netdirect_provider::shared_receive_queue::{SharedReceiveQueueLine, SharedReceiveQueueRules};
 
-use crate::core::{BreakableQueue, Core};
+use crate::core::Core;
 use crate::sge::with_sges;
 use crate::status::{no_memory, post_error};
 
@@ -32,12 +32,6 @@ impl PairSrq for Srq {
         if self.receives.take_low() {
             self.rules.end_requests(Status::SUCCESS); // SRQ-024
         }
-    }
-}
-
-impl BreakableQueue for Srq {
-    fn break_down(&self, status: Status) {
-        self.rules.break_down(self, status);
     }
 }
 

@@ -21,6 +21,7 @@ use iwarp_io::driver::Driver;
 use iwarp_io::endpoint::lingering::{AnyEndpoint, Lingering};
 use iwarp_io::endpoint::{ConnectionEnd, StreamId};
 use iwarp_io::environment::Environment;
+use iwarp_io::faults::Faults;
 use iwarp_io::interfaces::{self, NetworkInterface, NetworkInterfaces, SharedAddress};
 use iwarp_io::living::Living;
 use iwarp_io::memory::{Table, TableOptions};
@@ -38,7 +39,7 @@ use parking_lot::Mutex;
 
 use crate::device::{Device, DeviceKind, limits};
 use crate::error::{Errno, Error, Result, fail};
-use crate::faults::{Plan, ProcessFaults};
+use crate::faults::Plan;
 
 /// The options of a process.
 #[derive(Clone, Debug)]
@@ -132,7 +133,7 @@ pub struct Process {
     loopback: Vec<IpAddr>,
     engine: Mutex<Option<Arc<Engine>>>,
     pub(crate) this: Weak<Self>,
-    pub(crate) planned_faults: Option<ProcessFaults>,
+    pub(crate) planned_faults: Option<Arc<Faults>>,
     next_stream: AtomicU32,
     pub(crate) numbers: Numbers,
     /// Queue pairs that the program has destroyed and whose connections have not ended.
@@ -361,7 +362,10 @@ impl Process {
         }
         let interfaces = with_devices(interfaces, options.interface.as_deref())?;
         let plan = options.faults.clone();
-        let planned_faults = plan.map(|plan| ProcessFaults::new(plan, options.on_fault));
+        let planned_faults = plan.map(|plan| match options.on_fault {
+            Some(told) => Faults::telling(plan, told),
+            None => Faults::new(plan),
+        });
         let devices = interfaces.into_iter().enumerate();
         let kind = options.kind;
         let devices =

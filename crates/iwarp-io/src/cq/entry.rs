@@ -19,6 +19,11 @@ pub trait Entry: Copy {
     /// The reason with which a queue breaks down when there is no room for an entry.
     const OVERFLOW: Reason;
 
+    /// The reason of a breakdown for which a fault plan has this name, if there is such a reason.
+    fn reason(_name: &str) -> Option<Reason> {
+        Some(Self::OVERFLOW)
+    }
+
     /// Returns true if the entry satisfies a request that waits for a solicited one.
     fn wakes(&self) -> bool;
 

@@ -1,4 +1,4 @@
-//! Completion queues with entries that the owner defines: the [`Queue`], its ring, results that a fault plan holds back, and the results of a
+//! Completion queues with entries that the owner defines: the [`Queue`], its ring, the faults that a plan has for it, and the results of a
 //! queue of requests that were not taken yet. From a [`RemovableQueue`] results can be removed. A [`Poller`] drives streams when a queue is
 //! polled.
 //!
@@ -6,7 +6,7 @@
 //! number that only the owner interprets.
 
 mod entry;
-mod held_results;
+mod planned_faults;
 mod poller;
 mod queue;
 mod removable;
@@ -17,7 +17,7 @@ mod untaken;
 mod test_entry;
 
 pub use entry::{Entry, NotifyOn, Reason, Word};
-pub use held_results::HeldResults;
+pub use planned_faults::PlannedFaults;
 pub use poller::{Poller, QueueUser, QueueUsers};
 pub use queue::{CompletedNotifies, Queue};
 pub use removable::RemovableQueue;

@@ -64,10 +64,6 @@ pub trait Rules {
 
     /// A completion queue or the shared receive queue has broken down, and the connection ends next. Called with no lock held.
     fn queue_broke(&self) {}
-
-    /// A fault plan demands that the queues break down, with the status of this name. Called with the endpoint locked. A queue that breaks
-    /// down ends this connection too, which takes the lock, so the owner lets the queues break down later.
-    fn break_queues(&self, _status: &str) {}
 }
 
 /// The owner turns completions into its own form of results, and notifies its client of events.
@@ -273,4 +269,8 @@ pub trait Owner: Rules + Send + Sync + Sized + 'static {
     /// The connection has ended or failed, and uses no further Receives of a shared queue. Called with the endpoint locked, once or
     /// more often.
     fn draws_no_more(&self, _state: &mut Self::State) {}
+
+    /// A fault plan demands that the queues break down, with the status of this name. Called with the endpoint locked. A queue that breaks
+    /// down ends this connection too, which takes the lock, so the owner lets the queues break down later.
+    fn break_queues(&self, _status: &str) {}
 }

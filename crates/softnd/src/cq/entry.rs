@@ -5,6 +5,8 @@ use std::num::NonZeroU32;
 use iwarp_io::cq::{self, NotifyOn, Reason, Word};
 use netdirect::{CompletionResult, Immediate, NotifyType, RequestType, Status};
 
+use crate::fault_plan;
+
 /// One result on its way into a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
@@ -61,6 +63,10 @@ impl cq::Entry for Entry {
 
     const OVERFLOW: Reason = reason(Status::BUFFER_OVERFLOW); // CQ-022
 
+    fn reason(name: &str) -> Option<Reason> {
+        fault_plan::status(name).map(reason)
+    }
+
     /// A failed request satisfies a solicited Notify as well (CQ-029).
     fn wakes(&self) -> bool {
         self.solicited || self.result.status != Status::SUCCESS
@@ -112,7 +118,7 @@ pub(super) fn notify_on(kind: NotifyType) -> NotifyOn {
 }
 
 /// The reason that represents this error status in the ring.
-pub(super) const fn reason(status: Status) -> Reason {
+pub(crate) const fn reason(status: Status) -> Reason {
     match NonZeroU32::new(status.bits()) {
         Some(bits) => Reason(bits),
         None => panic!("a completion queue ends with an error"),

@@ -8,19 +8,18 @@ use std::time::Instant;
 use netdirect::{Affinity, CompletionResult, Error, NotifyType, PendingOverlapped, Result, Status};
 use netdirect_provider::completion_queue::{CompletionQueueLine, ResizeError};
 
-use crate::core::{BreakableQueue, Core};
-use crate::fault_plan;
+use crate::core::Core;
 use crate::file::File;
 use crate::status::{no_memory, shortage};
-use iwarp_io::cq::{self, CannotResize, HeldResults, Poller, Queue};
+use iwarp_io::cq::{self, CannotResize, PlannedFaults, Poller, Queue};
 use iwarp_io::endpoint::queue_pair::PairCq;
 use iwarp_io::endpoint::shared_receives::ResultQueue;
-use iwarp_io::faults::Effect;
 use iwarp_io::limited;
 use iwarp_io::progress::timers::{Timed, TimerKey};
 
 pub(crate) use entry::Entry;
-use entry::{notify_on, reason, status};
+pub(crate) use entry::reason;
+use entry::{notify_on, status};
 
 /// The queue itself, shared by its handle and by the queue pairs that place results in the queue.
 #[derive(Debug)]
@@ -28,51 +27,11 @@ pub(crate) struct Cq {
     poller: Poller,
     queue: Queue<Entry, PendingOverlapped>,
     core: Arc<Core>,
-    /// Results that the fault plan delays, if the plan has rules for this queue.
-    held: Option<HeldResults<Entry>>,
-    this: Weak<Self>,
+    faults: PlannedFaults<Entry>,
 }
 
 /// Requests of Notify that complete once no lock is held.
 pub(crate) type CompletedNotifies = cq::CompletedNotifies<PendingOverlapped>;
-
-impl Cq {
-    #[cold]
-    fn place_or_hold(
-        &self,
-        held: &HeldResults<Entry>,
-        entries: impl Iterator<Item = Entry> + Clone,
-        numbered: impl FnOnce(u64, usize),
-    ) -> Option<CompletedNotifies> {
-        let mut notifies = None;
-        let put = |entry| {
-            let done = self.put(std::iter::once(entry), |_, _| {});
-            CompletedNotifies::add(&mut notifies, done);
-        };
-        let effect = |effect| match effect {
-            Effect::RemoveDevice => self.core.device.remove_by_plan(),
-            Effect::BreakQueue(name) => {
-                if let Some(status) = fault_plan::status(&name) {
-                    self.core.break_soon(self.this.clone(), status);
-                }
-            }
-        };
-        let now = || self.core.driver.now();
-        if let Some(at) = held.place(entries, numbered, now, put, effect) {
-            self.core.driver.set_timer(at, self.this.clone());
-        }
-        notifies
-    }
-
-    #[inline]
-    fn put(
-        &self,
-        entries: impl Iterator<Item = Entry> + Clone,
-        numbered: impl FnOnce(u64, usize),
-    ) -> Option<CompletedNotifies> {
-        self.queue.place(entries, numbered, self.poller.interest())
-    }
-}
 
 impl PairCq<Entry, PendingOverlapped> for Cq {
     fn poller(&self) -> &Poller {
@@ -80,15 +39,13 @@ impl PairCq<Entry, PendingOverlapped> for Cq {
     }
 
     #[inline]
-    fn place(
-        &self,
-        entries: impl Iterator<Item = Entry> + Clone,
-        numbered: impl FnOnce(u64, usize),
-    ) -> Option<CompletedNotifies> {
-        match &self.held {
-            None => self.put(entries, numbered),
-            Some(held) => self.place_or_hold(held, entries, numbered),
-        }
+    fn queue(&self) -> &Queue<Entry, PendingOverlapped> {
+        &self.queue
+    }
+
+    #[inline]
+    fn faults(&self) -> &PlannedFaults<Entry> {
+        &self.faults
     }
 
     fn deliver(&self, notifies: CompletedNotifies) {
@@ -107,16 +64,6 @@ impl PairCq<Entry, PendingOverlapped> for Cq {
     }
 }
 
-impl BreakableQueue for Cq {
-    /// Breaks the queue down with all its queue pairs, as an overflow does.
-    fn break_down(&self, status: Status) {
-        let reason = reason(status);
-        if let Some(notifies) = self.queue.break_down(reason, self.poller.interest()) {
-            self.deliver(notifies);
-        }
-    }
-}
-
 impl ResultQueue for Cq {
     fn taken(&self) -> u64 {
         self.queue.taken()
@@ -124,22 +71,8 @@ impl ResultQueue for Cq {
 }
 
 impl Timed for Cq {
-    /// Places the results that the fault plan has delayed until now.
     fn expired(&self, _: TimerKey, now: Instant) {
-        let Some(held) = &self.held else {
-            return;
-        };
-        let mut notifies = None;
-        let put = |entry| {
-            let done = self.put(std::iter::once(entry), |_, _| {});
-            CompletedNotifies::add(&mut notifies, done);
-        };
-        if let Some(at) = held.release(now, put) {
-            self.core.driver.set_timer(at, self.this.clone());
-        }
-        if let Some(notifies) = notifies {
-            self.deliver(notifies);
-        }
+        self.fault_is_due(now);
     }
 }
 
@@ -161,10 +94,9 @@ impl CompletionQueueLine for Cq {
         let queue = queue.map_err(short)?;
         let poller = Poller::new(&core.driver, &file.waiters);
         let poller = poller.map_err(shortage("cannot create a completion queue"))?;
-        let faults = core.device.faults().and_then(|faults| faults.queue());
-        Ok(Arc::new_cyclic(|this| Self {
-            held: faults.map(HeldResults::new),
-            this: this.clone(),
+        let device = Arc::clone(&core.device);
+        Ok(Arc::new_cyclic(|this: &Weak<Self>| Self {
+            faults: PlannedFaults::new(core.device.faults(), device, &core.driver, this.clone()),
             poller,
             queue,
             core,

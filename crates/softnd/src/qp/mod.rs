@@ -20,9 +20,8 @@ use netdirect::{
 };
 use netdirect_provider::connector::QueuePairOwner;
 
-use crate::core::{BreakableQueue, Core, PD};
+use crate::core::{Core, PD};
 use crate::cq::{Cq, Entry};
-use crate::fault_plan;
 use crate::leniency::LenientCase;
 use crate::options::Profile;
 use crate::srq::Srq;
@@ -282,17 +281,6 @@ impl Rules for QpOwner {
             self.core.leniency.count(LenientCase::PassiveFirst);
         }
         !self.strict
-    }
-
-    /// Breaks down both completion queues for a fault plan, at a time when no lock is held.
-    #[cold]
-    fn break_queues(&self, status: &str) {
-        if let Some(status) = fault_plan::status(status) {
-            for queue in [&self.queues.receive, &self.queues.initiator] {
-                let queue = Arc::downgrade(&(Arc::clone(queue) as Arc<dyn BreakableQueue>));
-                self.core.break_soon(queue, status);
-            }
-        }
     }
 }
 

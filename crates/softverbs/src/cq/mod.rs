@@ -10,10 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use iwarp_io::cq::{CannotResize, Entry as _, HeldResults, Poller};
+use iwarp_io::cq::{CannotResize, PlannedFaults, Poller, Queue};
 use iwarp_io::endpoint::queue_pair::PairCq;
 use iwarp_io::endpoint::shared_receives::ResultQueue;
-use iwarp_io::faults::{Effect, FaultOwner as _};
 use iwarp_io::limited;
 use iwarp_io::progress::polling;
 use iwarp_io::progress::timers::{Timed, TimerKey};
@@ -27,7 +26,6 @@ use crate::channel::CompletionChannel;
 use crate::context::{AsyncEventKind, Context, EventSubject};
 use crate::device::limits;
 use crate::error::{Errno, Error, Result, fail};
-use crate::faults::BreakableQueue;
 use crate::process::Engine;
 use crate::users::{Acknowledgements, Tag, User, Users};
 
@@ -38,8 +36,7 @@ pub struct CompletionQueue {
     channel: Option<Arc<CompletionChannel>>,
     poller: Poller,
     queue: ArmedQueue,
-    /// Completions that the fault plan holds back, if the plan has rules for this queue.
-    held: Option<HeldResults<CqEntry>>,
+    faults: PlannedFaults<CqEntry>,
     depth: AtomicU32,
     acknowledgements: Acknowledgements,
     pub(crate) users: Users,
@@ -74,8 +71,14 @@ impl CompletionQueue {
         let poller = Poller::new(&engine.driver, waiters);
         let poller =
             poller.map_err(|error| Error::of_system(&error, "cannot create a completion queue"))?;
-        let faults = context.process().faults().and_then(|faults| faults.queue());
-        Ok(Arc::new_cyclic(|this| Self {
+        let process = context.process();
+        Ok(Arc::new_cyclic(|this: &Weak<Self>| Self {
+            faults: PlannedFaults::new(
+                process.faults(),
+                process.clone(),
+                &engine.driver,
+                this.clone(),
+            ),
             user_of: (
                 context.users.add(),
                 channel.map(|channel| channel.users.add()),
@@ -85,7 +88,6 @@ impl CompletionQueue {
             channel: channel.cloned(),
             poller,
             queue,
-            held: faults.map(HeldResults::new),
             depth: AtomicU32::new(depth),
             acknowledgements: Acknowledgements::default(),
             users: Users::default(),
@@ -216,54 +218,12 @@ impl CompletionQueue {
         Ok(())
     }
 
-    #[inline]
-    fn put(
-        &self,
-        entries: impl Iterator<Item = CqEntry> + Clone,
-        numbered: impl FnOnce(u64, usize),
-    ) -> Option<DueEvents> {
-        self.queue.place(entries, numbered, self.poller.interest())
-    }
-
-    #[cold]
-    fn place_or_hold(
-        &self,
-        held: &HeldResults<CqEntry>,
-        entries: impl Iterator<Item = CqEntry> + Clone,
-        numbered: impl FnOnce(u64, usize),
-    ) -> Option<DueEvents> {
-        let mut due = None;
-        let process = self.context.process();
-        let effect = |effect| match effect {
-            Effect::RemoveDevice => process.remove_device(),
-            Effect::BreakQueue(_) => process.break_soon(self.this.clone()),
-        };
-        let driver = &self.engine.driver;
-        let put = |entry| self.put_one(entry, &mut due);
-        if let Some(at) = held.place(entries, numbered, || driver.now(), put, effect) {
-            driver.set_timer(at, self.this.clone());
-        }
-        due
-    }
-
-    /// Places a completion that may have been held, whose number is known.
-    fn put_one(&self, entry: CqEntry, due: &mut Option<DueEvents>) {
-        let more = self.put(std::iter::once(entry), |_, _| {});
-        *due = match (due.take(), more) {
-            (Some(due), Some(more)) => Some(due.and(more)),
-            (due, more) => due.or(more),
-        };
-    }
-
     /// Drops the completions of a queue pair that the program has destroyed or reset, and that makes no more. Returns their numbers. What the
     /// fault plan holds back is placed now, because a completion has to be in the queue to be dropped.
     pub(crate) fn remove(&self, queue_pair: u32) -> Vec<u64> {
-        if let Some(held) = &self.held {
-            let mut due = None;
-            held.release_all(|entry| self.put_one(entry, &mut due));
-            if let Some(due) = due {
-                self.deliver(due);
-            }
+        let interest = self.poller.interest();
+        if let Some(due) = self.faults.release(None, &self.queue, interest) {
+            self.deliver(due);
         }
         self.queue.remove(|one| one.qp_num == queue_pair)
     }
@@ -282,28 +242,9 @@ impl CompletionQueue {
     }
 }
 
-impl BreakableQueue for CompletionQueue {
-    fn break_down(&self) {
-        let interest = self.poller.interest();
-        if let Some(due) = self.queue.break_down(CqEntry::OVERFLOW, interest) {
-            self.deliver(due);
-        }
-    }
-}
-
 impl Timed for CompletionQueue {
-    /// Places the completions that the fault plan has held back until now.
     fn expired(&self, _: TimerKey, now: Instant) {
-        let Some(held) = &self.held else {
-            return;
-        };
-        let mut due = None;
-        if let Some(at) = held.release(now, |entry| self.put_one(entry, &mut due)) {
-            self.engine.driver.set_timer(at, self.this.clone());
-        }
-        if let Some(due) = due {
-            self.deliver(due);
-        }
+        self.fault_is_due(now);
     }
 }
 
@@ -312,16 +253,12 @@ impl PairCq<CqEntry, Armed> for CompletionQueue {
         &self.poller
     }
 
-    #[inline]
-    fn place(
-        &self,
-        entries: impl Iterator<Item = CqEntry> + Clone,
-        numbered: impl FnOnce(u64, usize),
-    ) -> Option<DueEvents> {
-        match &self.held {
-            None => self.put(entries, numbered),
-            Some(held) => self.place_or_hold(held, entries, numbered),
-        }
+    fn queue(&self) -> &Queue<CqEntry, Armed> {
+        &self.queue
+    }
+
+    fn faults(&self) -> &PlannedFaults<CqEntry> {
+        &self.faults
     }
 
     fn deliver(&self, due: DueEvents) {

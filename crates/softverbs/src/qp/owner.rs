@@ -1,7 +1,7 @@
 //! The owner of a queue pair's endpoint: turns the engine's completions into work completions.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use iwarp_io::endpoint::queue_pair::{PairOwner, PairQueues, PairState};
 use iwarp_io::endpoint::{self, Completion, RequestKind, Rules, StreamId};
@@ -151,14 +151,6 @@ impl PairOwner for QpOwner {
 impl Rules for QpOwner {
     fn queue_broke(&self) {
         self.set_state(QpState::Err);
-    }
-
-    #[cold]
-    fn break_queues(&self, _: &str) {
-        for queue in [&self.queues.receive, &self.queues.initiator] {
-            let queue: Weak<CompletionQueue> = Arc::downgrade(queue);
-            self.process.break_soon(queue);
-        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! several are placed at a time. Work that they cause and that needs the lock released is delivered once the endpoint is unlocked.
 
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use iwarp::{Completion, RequestKind};
 
@@ -12,7 +13,9 @@ use super::owner::{Owner, Rules, Signals, WorkQueue};
 use super::shared_receives::{
     Membership, ReceiveSupply, ResultQueue, SharedReceives, Waiter, wake,
 };
-use crate::cq::{CompletedNotifies, Entry, Poller, QueueUser, Untaken, each_run};
+use crate::cq::{
+    CompletedNotifies, Entry, PlannedFaults, Poller, Queue, QueueUser, Reason, Untaken, each_run,
+};
 use crate::planted;
 use crate::progress::domain::Domain;
 
@@ -66,23 +69,53 @@ pub trait ConnectionOwner: Send + Sync {
 }
 
 /// A completion queue of an interface, with entries `E` and requests `R` that wait for results.
-pub trait PairCq<E, R>: ResultQueue {
+pub trait PairCq<E: Entry, R>: ResultQueue {
     /// The domain, and the queue pairs that end with the queue.
     fn poller(&self) -> &Poller;
+
+    /// The queue itself.
+    fn queue(&self) -> &Queue<E, R>;
+
+    /// The faults of a plan.
+    fn faults(&self) -> &PlannedFaults<E>;
+
+    /// Completes requests, with no lock held. After a breakdown, ends every queue pair of the queue first.
+    fn deliver(&self, notifies: CompletedNotifies<R>);
 
     /// Places results. The caller delivers the returned requests when no lock is held. The endpoint is locked, which keeps its results in
     /// order.
     ///
     /// `numbered` gets the number of the first result and how many there are, in order, before the client can take any of them. A queue
     /// that has broken down, or has no room, drops results; they have no number.
+    #[inline]
     fn place(
         &self,
         entries: impl Iterator<Item = E> + Clone,
         numbered: impl FnOnce(u64, usize),
-    ) -> Option<CompletedNotifies<R>>;
+    ) -> Option<CompletedNotifies<R>> {
+        let interest = self.poller().interest();
+        self.faults()
+            .place(self.queue(), entries, numbered, interest)
+    }
 
-    /// Completes requests, with no lock held. After a breakdown, ends every queue pair of the queue first.
-    fn deliver(&self, notifies: CompletedNotifies<R>);
+    /// Breaks the queue down with all its queue pairs, as an overflow does. Called with no lock held.
+    fn break_down(&self, reason: Reason) {
+        let interest = self.poller().interest();
+        if let Some(notifies) = self.queue().break_down(reason, interest) {
+            self.deliver(notifies);
+        }
+    }
+
+    /// A timer of the [faults](PlannedFaults) has expired.
+    fn fault_is_due(&self, now: Instant) {
+        if let Some(reason) = self.faults().due_breakdown() {
+            self.break_down(reason);
+        }
+        let interest = self.poller().interest();
+        if let Some(notifies) = self.faults().release(Some(now), self.queue(), interest) {
+            self.deliver(notifies);
+        }
+    }
 }
 
 /// A shared receive queue of an interface.
@@ -387,6 +420,15 @@ impl<P: PairOwner> Owner for P {
                 passed_on.is_none(),
                 "a promised Receive was passed on twice"
             );
+        }
+    }
+
+    /// Breaks down both completion queues, at a time when no lock is held.
+    #[cold]
+    fn break_queues(&self, status: &str) {
+        let queues = self.queues();
+        for queue in [&queues.receive, &queues.initiator] {
+            queue.faults().break_soon(status);
         }
     }
 }

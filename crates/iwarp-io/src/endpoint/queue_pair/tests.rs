@@ -76,6 +76,14 @@ impl PairCq<Numbered, &'static str> for Cq {
         unreachable!("nothing is driven here")
     }
 
+    fn queue(&self) -> &Queue<Numbered, &'static str> {
+        &self.queue
+    }
+
+    fn faults(&self) -> &PlannedFaults<Numbered> {
+        unreachable!("there is no fault plan")
+    }
+
     fn place(
         &self,
         entries: impl Iterator<Item = Numbered> + Clone,
