@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use iwarp_io::progress::waiters::Waiters;
 
-use crate::context::{Context, EventSubject};
+use crate::context::Context;
 use crate::error::Result;
 use crate::events::{Event, EventQueue};
 use crate::process::Engine;
-use crate::users::{Acknowledgements, Tag, User, Users};
+use crate::users::{Acknowledgements, Subject, Tag, User, Users};
 
 /// A completion channel: armed completion queues leave events here.
 pub struct CompletionChannel {
@@ -25,18 +25,18 @@ pub struct CompletionChannel {
 
 /// An event of a completion queue. The program acknowledges it at the completion queue
 /// ([`acknowledge_events`](crate::CompletionQueue::acknowledge_events)).
-pub struct CompletionEvent(Arc<dyn EventSubject>);
+pub struct CompletionEvent(Arc<Subject>);
 
 impl Event for CompletionEvent {
     fn counter(&self) -> Option<&Acknowledgements> {
-        Some(self.0.acknowledgements())
+        Some(&self.0.acknowledgements)
     }
 }
 
 impl CompletionEvent {
     /// The [tag](Tag) of the completion queue.
     pub fn tag(&self) -> u64 {
-        self.0.tag().get()
+        self.0.tag.get()
     }
 }
 
@@ -123,12 +123,12 @@ impl CompletionChannel {
     }
 
     /// Leaves an event, unless the completion queue has [ended](Self::end_subject).
-    pub(crate) fn push(&self, subject: Arc<dyn EventSubject>) {
-        drop(self.events.push(CompletionEvent(subject)));
+    pub(crate) fn push(&self, subject: &Arc<Subject>) {
+        drop(self.events.push(CompletionEvent(Arc::clone(subject))));
     }
 
     /// A completion queue is about to be destroyed: drops its events that the program has not received. None comes after them.
-    pub(crate) fn end_subject(&self, subject: &Acknowledgements) {
-        drop(self.events.end(subject));
+    pub(crate) fn end_subject(&self, subject: &Subject) {
+        drop(self.events.end(&subject.acknowledgements));
     }
 }

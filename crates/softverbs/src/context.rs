@@ -11,7 +11,7 @@ use crate::device::Device;
 use crate::error::{Errno, Result, fail};
 use crate::events::{Event, EventQueue};
 use crate::process::{Engine, FatalWitness, Process};
-use crate::users::{Acknowledgements, Tag, Users};
+use crate::users::{Acknowledgements, Subject, Tag, Users};
 
 /// The kind of an asynchronous event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,33 +28,26 @@ pub enum AsyncEventKind {
     DeviceFatal,
 }
 
-/// The subject of an asynchronous event. The events of an object count at the object, which is not destroyed before they are acknowledged.
-pub(crate) trait EventSubject: Send + Sync {
-    fn tag(&self) -> &Tag;
-    fn acknowledgements(&self) -> &Acknowledgements;
-}
-
 /// An asynchronous event. The program [acknowledges](Self::acknowledge) each.
 #[must_use = "an object is not destroyed before its events are acknowledged"]
 pub struct AsyncEvent {
     kind: AsyncEventKind,
-    subject: Option<Arc<dyn EventSubject>>,
+    subject: Option<Arc<Subject>>,
 }
 
 impl fmt::Debug for AsyncEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let subject = self.subject.as_ref().map(|subject| subject.tag().get());
         f.debug_struct("AsyncEvent")
             .field("kind", &self.kind)
-            .field("subject", &subject)
+            .field("subject", &self.tag())
             .finish()
     }
 }
 
 impl Event for AsyncEvent {
     fn counter(&self) -> Option<&Acknowledgements> {
-        let subject = self.subject.as_deref();
-        subject.map(EventSubject::acknowledgements)
+        let subject = self.subject.as_ref()?;
+        Some(&subject.acknowledgements)
     }
 }
 
@@ -66,7 +59,7 @@ impl AsyncEvent {
 
     /// The [tag](Tag) of the object that the event is about; `None` for events of the device.
     pub fn tag(&self) -> Option<u64> {
-        self.subject.as_ref().map(|subject| subject.tag().get())
+        self.subject.as_ref().map(|subject| subject.tag.get())
     }
 
     /// The program has acted on the event.
@@ -177,32 +170,24 @@ impl Context {
         self.process.engine()
     }
 
-    /// Leaves an event, unless its subject has [ended](Self::end_subject).
-    pub(crate) fn raise(&self, kind: AsyncEventKind, subject: Arc<dyn EventSubject>) {
-        self.push(AsyncEvent {
-            kind,
-            subject: Some(subject),
-        });
-    }
-
-    fn push(&self, event: AsyncEvent) {
-        drop(self.events.push(event));
+    /// Leaves an event of the device or of a subject, unless the subject has [ended](Self::end_subject).
+    pub(crate) fn raise(&self, kind: AsyncEventKind, subject: Option<&Arc<Subject>>) {
+        let subject = subject.cloned();
+        drop(self.events.push(AsyncEvent { kind, subject }));
     }
 
     /// An object is about to be destroyed: drops its events that the program has not received, and waits for the acknowledgements of the
     /// others. No event comes after them.
-    pub(crate) fn end_subject(&self, subject: &Acknowledgements) -> Result<()> {
-        drop(self.events.end(subject));
-        subject.wait(self.process.environment().world().is_some())
+    pub(crate) fn end_subject(&self, subject: &Subject) -> Result<()> {
+        let acknowledgements = &subject.acknowledgements;
+        drop(self.events.end(acknowledgements));
+        acknowledgements.wait(self.process.environment().world().is_some())
     }
 }
 
 impl FatalWitness for Context {
     fn device_broke(&self) {
-        self.push(AsyncEvent {
-            kind: AsyncEventKind::DeviceFatal,
-            subject: None,
-        });
+        self.raise(AsyncEventKind::DeviceFatal, None);
     }
 }
 

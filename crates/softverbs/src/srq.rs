@@ -1,28 +1,26 @@
 //! Shared receive queues.
 
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use iwarp_io::endpoint::queue_pair::PairSrq;
 use iwarp_io::endpoint::shared_receives::{CannotModify, SharedReceiveSizes, SharedReceives};
 use parking_lot::Mutex;
 
-use crate::context::{AsyncEventKind, EventSubject};
+use crate::context::AsyncEventKind;
 use crate::device::limits;
 use crate::error::{Errno, Error, Result, fail};
 use crate::pd::ProtectionDomain;
 use crate::sge::{Sge, post_error, with_sges};
-use crate::users::{Acknowledgements, Tag, User, Users};
+use crate::users::{Subject, Tag, User, Users};
 
 /// A queue of Receives that several queue pairs draw from.
 pub struct SharedReceiveQueue {
     pd: Arc<ProtectionDomain>,
     pub(crate) receives: Arc<SharedReceives>,
     attributes: Mutex<SrqAttributes>,
-    acknowledgements: Acknowledgements,
+    subject: Arc<Subject>,
     pub(crate) users: Users,
-    tag: Tag,
-    this: Weak<Self>,
     user: User,
 }
 
@@ -72,7 +70,7 @@ impl SharedReceiveQueue {
             max_transfer: limits::MESSAGE,
         };
         let receives = SharedReceives::new(sizes, 0).map_err(|_| no_memory())?;
-        Ok(Arc::new_cyclic(|this| Self {
+        Ok(Arc::new(Self {
             user: pd.users.add(),
             pd: Arc::clone(pd),
             receives: Arc::new(receives),
@@ -81,10 +79,8 @@ impl SharedReceiveQueue {
                 max_sge,
                 limit: 0,
             }),
-            acknowledgements: Acknowledgements::default(),
+            subject: Arc::default(),
             users: Users::default(),
-            tag: Tag::default(),
-            this: this.clone(),
         }))
     }
 
@@ -95,7 +91,7 @@ impl SharedReceiveQueue {
 
     /// The caller's number.
     pub fn tag(&self) -> &Tag {
-        &self.tag
+        &self.subject.tag
     }
 
     /// The most SGEs of a Receive.
@@ -165,7 +161,7 @@ impl SharedReceiveQueue {
             .check_none("the shared receive queue", "queue pairs")?;
         self.receives.disarm();
         self.user.release();
-        self.pd.context().end_subject(&self.acknowledgements)
+        self.pd.context().end_subject(&self.subject)
     }
 }
 
@@ -173,23 +169,12 @@ impl PairSrq for SharedReceiveQueue {
     fn look(&self) {
         if self.receives.take_low() {
             self.attributes.lock().limit = 0;
-            if let Some(this) = self.this.upgrade() {
-                self.pd
-                    .context()
-                    .raise(AsyncEventKind::SharedReceiveLimit, this);
-            }
+            let subject = Some(&self.subject);
+            self.pd
+                .context()
+                .raise(AsyncEventKind::SharedReceiveLimit, subject);
         }
         self.receives.drive_due();
-    }
-}
-
-impl EventSubject for SharedReceiveQueue {
-    fn tag(&self) -> &Tag {
-        &self.tag
-    }
-
-    fn acknowledgements(&self) -> &Acknowledgements {
-        &self.acknowledgements
     }
 }
 

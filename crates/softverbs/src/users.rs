@@ -78,6 +78,13 @@ impl Tag {
     }
 }
 
+/// An object as the subject of events. It is not destroyed before its events are acknowledged.
+#[derive(Debug, Default)]
+pub(crate) struct Subject {
+    pub(crate) tag: Tag,
+    pub(crate) acknowledgements: Acknowledgements,
+}
+
 /// The events of one object: those that the program has received and not acknowledged, and whether there may be more.
 #[derive(Debug, Default)]
 pub(crate) struct Acknowledgements {

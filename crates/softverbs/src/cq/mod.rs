@@ -23,11 +23,11 @@ pub(crate) use entry::CqEntry;
 pub use entry::{WcOpcode, WcStatus, WorkCompletion};
 
 use crate::channel::CompletionChannel;
-use crate::context::{AsyncEventKind, Context, EventSubject};
+use crate::context::{AsyncEventKind, Context};
 use crate::device::limits;
 use crate::error::{Errno, Error, Result, fail};
 use crate::process::Engine;
-use crate::users::{Acknowledgements, Tag, User, Users};
+use crate::users::{Subject, Tag, User, Users};
 
 /// A completion queue.
 pub struct CompletionQueue {
@@ -38,10 +38,8 @@ pub struct CompletionQueue {
     queue: ArmedQueue,
     faults: PlannedFaults<CqEntry>,
     depth: AtomicU32,
-    acknowledgements: Acknowledgements,
+    subject: Arc<Subject>,
     pub(crate) users: Users,
-    tag: Tag,
-    this: Weak<Self>,
     /// The completion queue counts as a user of its context, and of its channel.
     user_of: (User, Option<User>),
 }
@@ -89,10 +87,8 @@ impl CompletionQueue {
             poller,
             queue,
             depth: AtomicU32::new(depth),
-            acknowledgements: Acknowledgements::default(),
+            subject: Arc::default(),
             users: Users::default(),
-            tag: Tag::default(),
-            this: this.clone(),
         }))
     }
 
@@ -113,7 +109,7 @@ impl CompletionQueue {
 
     /// The caller's number.
     pub fn tag(&self) -> &Tag {
-        &self.tag
+        &self.subject.tag
     }
 
     /// Takes out as many completions as there are and as fit into `completions`, and returns their number. If there are none, drives the
@@ -176,7 +172,7 @@ impl CompletionQueue {
 
     /// The program has handled this many events of the channel that belong to this queue.
     pub fn acknowledge_events(&self, count: u64) {
-        self.acknowledgements.acknowledge(count);
+        self.subject.acknowledgements.acknowledge(count);
     }
 
     /// Changes the depth. Completions in the queue are kept.
@@ -207,9 +203,9 @@ impl CompletionQueue {
             .check_none("the completion queue", "queue pairs")?;
         drop(self.queue.cancel(self.poller.interest()));
         if let Some(channel) = &self.channel {
-            channel.end_subject(&self.acknowledgements);
+            channel.end_subject(&self.subject);
         }
-        self.context.end_subject(&self.acknowledgements)?;
+        self.context.end_subject(&self.subject)?;
         let (context, channel) = &self.user_of;
         context.release();
         if let Some(channel) = channel {
@@ -234,10 +230,8 @@ impl CompletionQueue {
             error,
             "a completion queue was overrun, and its connections end; create it with room for the completions of all its requests"
         );
-        if let Some(this) = self.this.upgrade() {
-            self.context
-                .raise(AsyncEventKind::CompletionQueueError, this);
-        }
+        self.context
+            .raise(AsyncEventKind::CompletionQueueError, Some(&self.subject));
         self.poller.users.end();
     }
 }
@@ -266,9 +260,9 @@ impl PairCq<CqEntry, Armed> for CompletionQueue {
             self.broke();
         }
         if self.queue.fires(due)
-            && let (Some(channel), Some(this)) = (&self.channel, self.this.upgrade())
+            && let Some(channel) = &self.channel
         {
-            channel.push(this);
+            channel.push(&self.subject);
         }
     }
 }
@@ -276,16 +270,6 @@ impl PairCq<CqEntry, Armed> for CompletionQueue {
 impl ResultQueue for CompletionQueue {
     fn taken(&self) -> u64 {
         self.queue.taken()
-    }
-}
-
-impl EventSubject for CompletionQueue {
-    fn tag(&self) -> &Tag {
-        &self.tag
-    }
-
-    fn acknowledgements(&self) -> &Acknowledgements {
-        &self.acknowledgements
     }
 }
 

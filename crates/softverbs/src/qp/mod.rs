@@ -22,7 +22,7 @@ use iwarp_io::endpoint::{ConnectionEnd, EndpointOptions, QueueSizes, RemoteRight
 use parking_lot::Mutex;
 
 pub(crate) use owner::{ConnectionOwner, QpDeferredWork, QpFlushGuard, Signals};
-use owner::{QpEndpoint, QpOwner, QpSubject};
+use owner::{QpEndpoint, QpOwner};
 pub use post::{RemotePlace, SendData, SendList, SendOperation, SendRequest};
 use state::check_transition;
 pub use state::{QpAttributes, QpMask, QpState};
@@ -165,7 +165,7 @@ impl QueuePair {
                 this.clone(),
             ),
             state: AtomicU8::new(QpState::Reset as u8),
-            subject: Arc::new(QpSubject::default()),
+            subject: Arc::default(),
             is_muted: AtomicBool::new(false),
         };
         let endpoint_options = EndpointOptions {
@@ -361,7 +361,7 @@ impl QueuePair {
         self.release();
         self.users.iter().for_each(User::release);
         let owner = self.endpoint.owner();
-        owner.context.end_subject(&owner.subject.acknowledgements)
+        owner.context.end_subject(&owner.subject)
     }
 
     fn release(&self) {

@@ -1,7 +1,7 @@
 //! The owner of a queue pair's endpoint: turns the engine's completions into work completions.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use iwarp_io::endpoint::queue_pair::{PairOwner, PairQueues, PairState};
 use iwarp_io::endpoint::{self, Completion, RequestKind, Rules, StreamId};
@@ -10,11 +10,11 @@ pub(crate) use endpoint::Signals;
 pub(crate) use iwarp_io::endpoint::queue_pair::ConnectionOwner;
 
 use super::state::QpState;
-use crate::context::{AsyncEventKind, Context, EventSubject};
+use crate::context::{AsyncEventKind, Context};
 use crate::cq::{Armed, CompletionQueue, CqEntry, WcOpcode, WcStatus, WorkCompletion};
 use crate::process::Process;
 use crate::srq::SharedReceiveQueue;
-use crate::users::{Acknowledgements, Tag};
+use crate::users::Subject;
 
 /// The endpoint of a queue pair.
 pub(crate) type QpEndpoint = endpoint::Endpoint<QpOwner>;
@@ -24,23 +24,6 @@ pub(crate) type QpDeferredWork = endpoint::DeferredWork<QpOwner>;
 
 /// Holds back the results that the end of a connection flushes.
 pub(crate) type QpFlushGuard = endpoint::FlushGuard<QpOwner>;
-
-/// The identity of a queue pair in asynchronous events.
-#[derive(Debug, Default)]
-pub(crate) struct QpSubject {
-    pub(super) tag: Tag,
-    pub(super) acknowledgements: Acknowledgements,
-}
-
-impl EventSubject for QpSubject {
-    fn tag(&self) -> &Tag {
-        &self.tag
-    }
-
-    fn acknowledgements(&self) -> &Acknowledgements {
-        &self.acknowledgements
-    }
-}
 
 /// The parts of a queue pair other than its connection.
 pub(crate) struct QpOwner {
@@ -52,7 +35,7 @@ pub(crate) struct QpOwner {
     pub(super) queues: PairQueues<Self>,
     /// A [`QpState`].
     pub(super) state: AtomicU8,
-    pub(super) subject: Arc<QpSubject>,
+    pub(super) subject: Arc<Subject>,
     /// Requests vanish without a completion: the program has destroyed the queue pair, or resets it.
     pub(super) is_muted: AtomicBool,
 }
@@ -130,7 +113,7 @@ impl PairOwner for QpOwner {
 
     fn last_receive(&self) {
         if !self.is_muted.load(Ordering::Relaxed) {
-            let subject = Arc::clone(&self.subject);
+            let subject = Some(&self.subject);
             self.context
                 .raise(AsyncEventKind::LastReceiveReached, subject);
         }
