@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use iwarp::mpa::startup::Agreed;
 use iwarp::{Role, StreamEnd};
 
 use super::initiator::{Agreement, Initiator, InitiatorConfig, InitiatorFailure, InitiatorOutcome};
@@ -133,6 +134,8 @@ pub struct ActiveSide {
     timer: Option<TimerKey>,
     refusals: u32,
     startup: MpaStartup<Initiator>,
+    /// The parameters of the stream, once the peer has accepted.
+    agreed: Option<Agreed>,
 }
 
 impl fmt::Debug for ActiveSide {
@@ -163,6 +166,7 @@ impl ActiveSide {
             timer: None,
             refusals: 0,
             startup: MpaStartup::new(Initiator::new(initiator), driver, owner.clone()),
+            agreed: None,
             owner,
         };
         let outcome = this.dial();
@@ -197,15 +201,15 @@ impl ActiveSide {
         }
     }
 
-    /// The application completes the connection. Returns the stream, on which the ready-to-receive message has to be sent; `None` if it was
-    /// [taken](Self::take_stream) before.
-    pub fn complete(&mut self) -> Option<Stream> {
-        self.startup.complete()
+    /// The application completes the connection. Returns the stream, on which the ready-to-receive message has to be sent, and what both sides
+    /// have agreed on; `None` if the stream was [taken](Self::take_stream) before.
+    pub fn complete(&mut self) -> Option<(Stream, Agreed)> {
+        self.startup.complete().zip(self.agreed)
     }
 
     /// Takes the stream out, to send the ready-to-receive message before the application completes the connection.
-    pub fn take_stream(&mut self) -> Option<Stream> {
-        self.startup.take_stream()
+    pub fn take_stream(&mut self) -> Option<(Stream, Agreed)> {
+        self.startup.take_stream().zip(self.agreed)
     }
 
     /// The event that is awaited, in words.
@@ -368,6 +372,7 @@ impl ActiveSide {
                     let peer = self.config.destination.ip();
                     self.driver.revision_1_peers.remember(peer);
                 }
+                self.agreed = Some(agreement.agreed);
                 Some(ActiveOutcome::Agreed(agreement))
             }
             InitiatorOutcome::FallBack => match self.bind() {

@@ -13,7 +13,7 @@ use iwarp_io::system_call::errno;
 use super::carrier::carrier;
 use super::event::{CmEventKind, ConnParameters, status_of};
 use super::resolve::bind_error;
-use super::state::{Answered, CmId, IdState, Phase, UNSTATED_READ_LIMIT};
+use super::state::{CmId, IdState, Phase, UNSTATED_READ_LIMIT};
 use crate::device::{DeviceKind, limits};
 use crate::error::{Errno, Error, Result, fail};
 use crate::qp::{ConnectionOwner, QueuePair};
@@ -175,10 +175,9 @@ impl CmId {
         let Phase::Connecting(active) = std::mem::replace(&mut state.phase, Phase::Over) else {
             return;
         };
-        let agreed = agreement.agreed;
+        state.limits = agreement.agreed.limits;
         let parameters = parameters(agreement);
-        state.limits = agreed.limits;
-        state.phase = Phase::Answered(Box::new(Answered { active, agreed }));
+        state.phase = Phase::Answered(active);
         let Some(qp) = state.qp.clone() else {
             self.tell(CmEventKind::ConnectResponse, 0, parameters);
             return;
@@ -200,15 +199,16 @@ impl CmId {
 
     /// Gives the stream of an answered attempt to a queue pair, which sends the ready-to-receive message.
     pub(super) fn complete_locked(&self, state: &mut IdState, qp: &Arc<QueuePair>) -> Result<()> {
-        let Phase::Answered(mut answered) = std::mem::replace(&mut state.phase, Phase::Connected)
+        let Phase::Answered(mut active) = std::mem::replace(&mut state.phase, Phase::Connected)
         else {
             return fail(Errno::INVAL, "no peer has accepted a connection here");
         };
-        let stream = answered.active.complete();
-        let stream = stream.ok_or_else(|| Error::new(Errno::CONNRESET, "the peer has gone"))?;
+        let due = active.complete();
+        let (stream, agreed) =
+            due.ok_or_else(|| Error::new(Errno::CONNRESET, "the peer has gone"))?;
         let owner: std::sync::Weak<dyn ConnectionOwner> = self.this.clone();
         qp.claim(owner)?;
-        self.start(state, qp, stream, Role::Initiator, &answered.agreed)
+        self.start(state, qp, stream, Role::Initiator, &agreed)
             .map_err(|error| Error::of_system(&error, "cannot complete the connection"))?;
         state.qp = Some(Arc::clone(qp));
         Ok(())
@@ -220,8 +220,8 @@ impl CmId {
         }
         let taken = self.take_over(qp);
         if let Err(error) = taken.and_then(|()| self.complete_locked(state, qp)) {
-            if let Phase::Answered(answered) = std::mem::replace(&mut state.phase, Phase::Over) {
-                answered.active.close();
+            if let Phase::Answered(active) = std::mem::replace(&mut state.phase, Phase::Over) {
+                active.close();
             }
             state.done.guard = state.guard.take();
             return Err(error);

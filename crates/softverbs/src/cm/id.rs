@@ -248,7 +248,7 @@ impl CmId {
         match std::mem::replace(&mut state.phase, Phase::Over) {
             Phase::Connecting(active) => drop(active.reset()),
             Phase::Offered(passive) => passive.reject(&[]),
-            Phase::Answered(answered) => answered.active.close(),
+            Phase::Answered(active) => active.close(),
             Phase::Listening(listening) => acceptor = Some(listening),
             Phase::Accepting(_) | Phase::Connected | Phase::Disconnecting => {
                 if let Some(qp) = &state.qp {

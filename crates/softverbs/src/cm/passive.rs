@@ -190,7 +190,7 @@ impl CmId {
         match std::mem::replace(&mut state.phase, Phase::Over) {
             Phase::Offered(passive) => passive.reject(private_data),
             // MPA has no message that could carry the private data of the active side's rejection.
-            Phase::Answered(answered) => answered.active.close(),
+            Phase::Answered(active) => active.close(),
             Phase::Gone => {}
             other => {
                 state.phase = other;

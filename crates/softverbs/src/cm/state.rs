@@ -76,7 +76,7 @@ pub(super) enum Phase {
     /// `rdma_connect` is under way.
     Connecting(Box<ActiveSide>),
     /// The peer has accepted, and the program has not completed the connection.
-    Answered(Box<Answered>),
+    Answered(Box<ActiveSide>),
     /// A request has arrived.
     Offered(Box<PassiveSide>),
     /// The peer has given up before the program decided.
@@ -118,12 +118,6 @@ pub(super) struct Arrival {
     pub(super) key: u64,
     /// The accepted identifiers of the listener.
     pub(super) accepted: Arc<PendingList<CmId>>,
-}
-
-/// An attempt that the peer has accepted.
-pub(super) struct Answered {
-    pub(super) active: Box<ActiveSide>,
-    pub(super) agreed: Agreed,
 }
 
 #[derive(Default)]

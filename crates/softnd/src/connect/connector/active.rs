@@ -14,7 +14,7 @@ use netdirect_provider::checks::addresses;
 use netdirect_provider::connector::machine::Event;
 use netdirect_provider::connector::{Attempt, ConnectorRules};
 
-use super::state::{Answered, Connector, ConnectorState, Setup};
+use super::state::{Connector, ConnectorState, Setup};
 use crate::connection_end;
 use crate::core::UNSTATED_READ_LIMIT;
 use crate::device::Device;
@@ -121,7 +121,6 @@ impl Connector {
         let Setup::Connecting(active) = std::mem::take(&mut state.line.setup) else {
             return;
         };
-        let agreed = agreement.agreed;
         if agreement.changes_peer_to_peer {
             self.core.leniency.count(LenientCase::NoReadyMessage);
         }
@@ -131,7 +130,7 @@ impl Connector {
             inbound: agreement.limits.ird,
             outbound: agreement.limits.ord,
         });
-        state.line.setup = Setup::Answered(Box::new(Answered { active, agreed }));
+        state.line.setup = Setup::Answered(active);
         ConnectorRules::happens(self, state, Event::PeerAccepts);
     }
 
@@ -148,11 +147,11 @@ impl Connector {
 
     /// Completes the connection. The peer may have disconnected meanwhile (CONN-042).
     pub(super) fn complete(&self, state: &mut ConnectorState) {
-        let Setup::Answered(mut answered) = std::mem::take(&mut state.line.setup) else {
+        let Setup::Answered(mut active) = std::mem::take(&mut state.line.setup) else {
             return;
         };
-        let started = match answered.active.complete() {
-            Some(stream) => self.start_initiator(state, stream, &answered.agreed, Start::Open),
+        let started = match active.complete() {
+            Some((stream, agreed)) => self.start_initiator(state, stream, &agreed, Start::Open),
             None => {
                 if let Some(qp) = state.qp.clone() {
                     state.done.after(qp.open());
@@ -169,11 +168,10 @@ impl Connector {
     /// The client has not completed its Connect for some time. The ready-to-receive message is sent without it, because some peers give up
     /// without this message (IW-067).
     fn send_ready_early(&self, state: &mut ConnectorState) {
-        let Setup::Answered(answered) = &mut state.line.setup else {
+        let Setup::Answered(active) = &mut state.line.setup else {
             return;
         };
-        let agreed = answered.agreed;
-        if let Some(stream) = answered.active.take_stream()
+        if let Some((stream, agreed)) = active.take_stream()
             && let Err(error) = self.start_initiator(state, stream, &agreed, Start::Held)
         {
             tracing::debug!(%error, "the peer was gone before CompleteConnect");

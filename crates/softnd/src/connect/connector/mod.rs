@@ -143,12 +143,11 @@ impl ConnectorLine for Connector {
     /// data of a Reject (IW-018).
     fn reject_answer(&self, state: &mut ConnectorState) {
         state.end = Some(given_up("this side rejected the peer's answer"));
-        let Setup::Answered(mut answered) = std::mem::take(&mut state.line.setup) else {
+        let Setup::Answered(mut active) = std::mem::take(&mut state.line.setup) else {
             return;
         };
-        let stream = answered.active.take_stream();
-        match (stream, state.qp.take()) {
-            (Some(stream), qp) => {
+        match (active.take_stream(), state.qp.take()) {
+            (Some((stream, _)), qp) => {
                 stream.close_write();
                 drop(qp.inspect(|qp| qp.unclaim()));
             }
@@ -282,12 +281,8 @@ impl Timed for Connector {
     fn expired(&self, key: TimerKey, _: Instant) {
         let mut state = self.rules.lock(self);
         match &mut state.line.setup {
-            Setup::Connecting(active) => {
+            Setup::Connecting(active) | Setup::Answered(active) => {
                 let outcome = active.expired(key);
-                self.active_side_came_to(&mut state, outcome);
-            }
-            Setup::Answered(answered) => {
-                let outcome = answered.active.expired(key);
                 self.active_side_came_to(&mut state, outcome);
             }
             Setup::Accepting(passive) => {

@@ -28,8 +28,7 @@ impl Connector {
         state.end.get_or_insert_with(connection_end::of_removal);
         match std::mem::take(&mut state.line.setup) {
             Setup::Offered(passive) => passive.reject(&[]),
-            Setup::Connecting(active) => drop(active.reset()),
-            Setup::Answered(answered) => drop(answered.active.reset()),
+            Setup::Connecting(active) | Setup::Answered(active) => drop(active.reset()),
             Setup::Accepting(_) | Setup::None => {}
         }
         state.qp = None;

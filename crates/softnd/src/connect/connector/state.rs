@@ -43,19 +43,13 @@ pub(super) enum Setup {
     None,
     /// A Connect is under way.
     Connecting(Box<ActiveSide>),
-    /// The peer has accepted, and the client has not completed.
-    Answered(Box<Answered>),
+    /// The peer has accepted, and the client has not completed. The queue pair has the stream when the ready-to-receive message was sent
+    /// before.
+    Answered(Box<ActiveSide>),
     /// A request has arrived.
     Offered(Box<PassiveSide>),
     /// The Reply was sent, and the peer's ready-to-receive message has not arrived.
     Accepting(Box<PassiveSide>),
-}
-
-/// An attempt that the peer has accepted.
-pub(super) struct Answered {
-    /// The queue pair has its stream when the ready-to-receive message was sent before the client completed the Connect.
-    pub(super) active: Box<ActiveSide>,
-    pub(super) agreed: Agreed,
 }
 
 impl Connector {
