@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ends the program if a call has failed. */
+/* Ends the program if a call has failed. ND_PENDING, which the macro FAILED takes for a success, is no end of a request: wait for it first. */
 static inline void check(HRESULT status, const char *what)
 {
-    if (FAILED(status)) {
+    if (FAILED(status) || status == ND_PENDING) {
         fprintf(stderr, "%s: status 0x%08X\n", what, (unsigned)status);
         exit(1);
     }

@@ -1,7 +1,8 @@
 //! Functions that most applications need, on top of the traits. They are not part of ND2.
 //!
 //! - [`wait`] and [`finished`] return the final result of an overlapped method, whether it ended at once or later.
-//! - [`connect`], [`accept`] and [`get_connection_request`] do connection set-up in one call.
+//! - [`connect`], [`accept`] and [`get_connection_request`] do connection set-up in one call, and [`disconnect`] ends the connection. Each has
+//!   a form with a time limit, such as [`connect_timeout`].
 //! - [`Results`] waits for the results of a completion queue.
 //!
 //! All but [`finished`] block the calling thread. Async programs use the crate `netdirect-async`.
@@ -21,8 +22,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::{
-    CompletionPort, CompletionQueue, CompletionResult, Connector, Listener, NotifyType, Overlapped,
-    QueuePair, ReadLimits, Result, Started, Status,
+    CompletionPort, CompletionQueue, CompletionResult, Connector, Error, Listener, NotifyType,
+    Overlapped, QueuePair, ReadLimits, Result, Started, Status,
 };
 
 /// The final result of an overlapped method. If the method has failed, this is its error; otherwise `wait` waits for the end of
@@ -61,11 +62,35 @@ pub async fn finished(started: Result<Started>, overlapped: &Overlapped) -> Resu
 
 /// The end of a wait as a result, with the provider's explanation unless the `Overlapped` has got another request meanwhile.
 fn ended(status: Status, overlapped: &Overlapped) -> Result<()> {
-    let ended = status.ok();
-    let explained = overlapped.result();
-    match (&ended, &explained) {
-        (Err(_), Err(error)) if error.status() == status => explained,
+    status.ok().map_err(|ended| match overlapped.result() {
+        Err(explained) if explained.status() == status => explained,
+        // The wait has ended, and the request has not.
+        Err(explained) if explained.status() == Status::PENDING => {
+            Error::new(status, explained.into_what())
+        }
         _ => ended,
+    })
+}
+
+/// As [`wait`], for a limited time; then `cancel` cancels the request. `None`: the request was cancelled. A request that has ended just before
+/// has its result.
+fn wait_or_cancel(
+    started: Result<Started>,
+    overlapped: &Overlapped,
+    limit: Duration,
+    cancel: impl FnOnce() -> Result<()>,
+) -> Result<Option<()>> {
+    if started? == Started::Done {
+        return Ok(Some(()));
+    }
+    if let Some(status) = overlapped.wait_timeout(limit) {
+        return ended(status, overlapped).map(Some);
+    }
+    // It is no error if there is nothing left to cancel (OVL-004).
+    let _ = cancel();
+    match overlapped.wait() {
+        Status::CANCELED => Ok(None),
+        status => ended(status, overlapped).map(Some),
     }
 }
 
@@ -156,6 +181,54 @@ pub fn connect(
     Ok(peer)
 }
 
+/// As [`connect`], for a limited time. `None` when the time has run out: the attempt was cancelled, as by
+/// [`cancel_overlapped_requests`](crate::OverlappedObject::cancel_overlapped_requests), and the peer sees a reset. Another attempt needs
+/// another connector.
+///
+/// ```
+/// # use std::{net::SocketAddr, sync::Arc, time::Duration};
+/// # use netdirect::{ext, Adapter, OverlappedFile, QueuePair, ReadLimits, Result};
+/// # fn demo(adapter: Arc<dyn Adapter>, file: Arc<dyn OverlappedFile>, qp: Arc<dyn QueuePair>, to: SocketAddr) -> Result<()> {
+/// let connector = adapter.create_connector(&file)?;
+/// let limit = Duration::from_secs(5);
+/// match ext::connect_timeout(&connector, &qp, to, ReadLimits::default(), b"", limit)? {
+///     Some(_) => println!("connected"),
+///     None => println!("{to} has not answered in {limit:?}"),
+/// }
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+///
+/// As [`connect`].
+pub fn connect_timeout(
+    connector: &Arc<dyn Connector>,
+    qp: &Arc<dyn QueuePair>,
+    destination: SocketAddr,
+    limits: ReadLimits,
+    private_data: &[u8],
+    limit: Duration,
+) -> Result<Option<Peer>> {
+    let overlapped = Overlapped::new().without_port();
+    let cancel = || connector.cancel_overlapped_requests();
+    let ReadLimits { inbound, outbound } = limits;
+    let started = connector.connect(
+        qp,
+        destination,
+        inbound,
+        outbound,
+        private_data,
+        &overlapped,
+    );
+    if wait_or_cancel(started, &overlapped, limit, cancel)?.is_none() {
+        return Ok(None);
+    }
+    let peer = Peer::from_connector(connector)?;
+    // The peer has answered: nothing is left that takes long.
+    wait(connector.complete_connect(&overlapped), &overlapped)?;
+    Ok(Some(peer))
+}
+
 /// GetConnectionRequest: waits for a peer and returns what the peer sent. `connector` is then ready for [`accept`] or
 /// [`Connector::reject`].
 ///
@@ -173,6 +246,39 @@ pub fn get_connection_request(
         &overlapped,
     )?;
     Peer::from_connector(connector)
+}
+
+/// As [`get_connection_request`], for a limited time. `None` when the time has run out. The connector can be used again, and no peer is lost: one
+/// that came at that moment is returned, or waits in the listener, ahead of all others.
+///
+/// Calls of other threads for the same listener go on. Where the provider has no [`Listener::withdraw`], they are cancelled too.
+///
+/// # Errors
+///
+/// As [`get_connection_request`].
+pub fn get_connection_request_timeout(
+    listener: &Arc<dyn Listener>,
+    connector: &Arc<dyn Connector>,
+    limit: Duration,
+) -> Result<Option<Peer>> {
+    let overlapped = Overlapped::new().without_port();
+    let started = listener.get_connection_request(connector, &overlapped);
+    let mut withdrawn = false;
+    let cancel = || match listener.withdraw(connector) {
+        Ok(()) => {
+            withdrawn = true;
+            Ok(())
+        }
+        Err(error) if error.status() == Status::NOT_SUPPORTED => {
+            listener.cancel_overlapped_requests()
+        }
+        Err(error) => Err(error),
+    };
+    let arrived = wait_or_cancel(started, &overlapped, limit, cancel)?;
+    if withdrawn || arrived.is_none() {
+        return Ok(None);
+    }
+    Peer::from_connector(connector).map(Some)
 }
 
 /// Accept: waits until the connection is established from the passive side.
@@ -199,6 +305,26 @@ pub fn accept(
     )
 }
 
+/// As [`accept`], for a limited time. `None` when the time has run out: the peer, which has not completed its Connect, was given up and sees a
+/// reset.
+///
+/// # Errors
+///
+/// As [`accept`].
+pub fn accept_timeout(
+    connector: &Arc<dyn Connector>,
+    qp: &Arc<dyn QueuePair>,
+    limits: ReadLimits,
+    private_data: &[u8],
+    limit: Duration,
+) -> Result<Option<()>> {
+    let overlapped = Overlapped::new().without_port();
+    let ReadLimits { inbound, outbound } = limits;
+    let started = connector.accept(qp, inbound, outbound, private_data, &overlapped);
+    let cancel = || connector.cancel_overlapped_requests();
+    wait_or_cancel(started, &overlapped, limit, cancel)
+}
+
 /// Disconnect: waits until the connection has ended.
 ///
 /// # Errors
@@ -207,6 +333,19 @@ pub fn accept(
 pub fn disconnect(connector: &Arc<dyn Connector>) -> Result<()> {
     let overlapped = Overlapped::new().without_port();
     wait(connector.disconnect(&overlapped), &overlapped)
+}
+
+/// As [`disconnect`], for a limited time. `None` when the time has run out: this side has ended the connection, and the peer has not ended its
+/// direction. The provider goes on with that by itself, within its own time limit.
+///
+/// # Errors
+///
+/// As [`disconnect`].
+pub fn disconnect_timeout(connector: &Arc<dyn Connector>, limit: Duration) -> Result<Option<()>> {
+    let overlapped = Overlapped::new().without_port();
+    let started = connector.disconnect(&overlapped);
+    let cancel = || connector.cancel_overlapped_requests();
+    wait_or_cancel(started, &overlapped, limit, cancel)
 }
 
 /// Waits for the results of a completion queue. It takes all queued results, asks for a notification, waits, and takes results

@@ -137,7 +137,7 @@ impl Future for Finished {
                 .poll(&*file, &*simulation, &waker, || !overlapped.is_pending());
             return waited.map(|waited| match waited {
                 Ok(()) => overlapped.status(),
-                Err(error) => error.status(),
+                Err(error) => overlapped.cannot_wait(error),
             });
         }
         let own = self

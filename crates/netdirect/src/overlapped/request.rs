@@ -88,7 +88,8 @@ impl Overlapped {
 
     /// The [status](Self::status) as a result, in which an error has the provider's explanation of why the request ended, for logs
     /// and for people: why a Connect was refused, for example. The explanation may be empty. [`Status::PENDING`] is an error here,
-    /// see [`Status::ok`].
+    /// see [`Status::ok`]; after a wait that has ended with [`POSSIBLE_DEADLOCK`](Status::POSSIBLE_DEADLOCK) it has the report of the
+    /// simulation.
     ///
     /// # Errors
     ///
@@ -163,7 +164,7 @@ impl Overlapped {
                 continue;
             }
             if let Err(error) = parked {
-                return Some(error.status());
+                return Some(self.cannot_wait(error));
             }
             if deadline.is_some_and(|deadline| deadline <= file.now()) {
                 // One more look, for which no time passes: a poll would move a simulation on, past the deadline.
@@ -172,6 +173,17 @@ impl Overlapped {
                 return (status != Status::PENDING).then_some(status);
             }
         }
+    }
+
+    /// A wait has ended without the request, with this error. [`result`](Self::result) has its explanation until the request ends.
+    #[cold]
+    pub(super) fn cannot_wait(&self, error: Error) -> Status {
+        let status = error.status();
+        let mut state = self.0.state.lock();
+        if state.file.is_some() {
+            state.reason = error.into_what();
+        }
+        status
     }
 
     /// The file of the request in flight.

@@ -83,6 +83,8 @@ mod startup;
 #[cfg(not(windows))]
 mod threads;
 #[cfg(not(windows))]
+mod time_limits;
+#[cfg(not(windows))]
 mod waiting;
 #[cfg(not(windows))]
 mod windows;

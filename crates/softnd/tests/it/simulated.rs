@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use crate::common::*;
 use netdirect::{
-    CompletionPort, Event, Fault, NotifyType, OpFlags, Overlapped, OverlappedFile, Status, ext,
+    CompletionPort, Event, Fault, NotifyType, OpFlags, Overlapped, OverlappedFile, Started, Status,
+    ext,
 };
 use softnd::Options;
 use softnd::simulation::{Chance, Conditions, Simulation};
@@ -288,7 +289,17 @@ fn a_wait_that_nothing_can_end_tells_what_each_side_waits_for() {
         report.iter().any(|line| line.ends_with("quiet")),
         "{report:#?}"
     );
+    // The waits of programs have the report in their words.
+    let waited = ext::wait(Ok(Started::Pending), &connects).unwrap_err();
+    assert_eq!(waited.status(), Status::POSSIBLE_DEADLOCK);
+    assert!(waited.what().contains(&waits), "{waited}");
+    let in_flight = connects.result().unwrap_err();
+    assert_eq!(in_flight.status(), Status::PENDING);
+    assert!(in_flight.what().contains(&waits), "{in_flight}");
     drop(listener);
+    assert_eq!(connects.wait(), Status::CONNECTION_REFUSED);
+    let ended = connects.result().unwrap_err();
+    assert!(!ended.what().contains(&waits), "{ended}");
 
     let pair = connect(active, passive, 4);
     let notice = Overlapped::new();

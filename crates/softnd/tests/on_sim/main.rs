@@ -52,6 +52,8 @@ mod slots;
 mod srq;
 #[path = "../it/startup.rs"]
 mod startup;
+#[path = "../it/time_limits.rs"]
+mod time_limits;
 #[path = "../it/waiting.rs"]
 mod waiting;
 #[path = "../it/windows.rs"]
