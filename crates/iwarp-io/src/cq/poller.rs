@@ -85,6 +85,7 @@ impl Poller {
     }
 
     /// Makes the threads that wait drive the domain, if a request waits. Called after a request was made.
+    #[inline]
     pub fn arm(&self) {
         let (waiters, token) = &self.waiters;
         if self.domain.has_interest() {

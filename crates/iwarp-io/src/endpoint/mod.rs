@@ -424,12 +424,17 @@ impl<O: Owner> Endpoint<O> {
         owner.wake(queue);
     }
 
-    /// Unlocks the endpoint, then calls the owner with its notices.
+    /// Unlocks the endpoint, then calls the owner with its notices, if there are any.
     #[inline]
-    fn release(&self, mut state: MutexGuard<'_, State<O>>) {
-        if !state.has_news() {
-            return;
+    fn release(&self, state: MutexGuard<'_, State<O>>) {
+        if state.has_news() {
+            self.deliver(state);
         }
+    }
+
+    /// Out of line, so that most calls of [`release`](Self::release) only look and unlock.
+    #[inline(never)]
+    fn deliver(&self, mut state: MutexGuard<'_, State<O>>) {
         let signals = std::mem::take(&mut state.signals);
         let notices = self.fixed.owner.take_notices(&mut state.owner, signals);
         drop(state);

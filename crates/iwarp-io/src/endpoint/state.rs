@@ -153,6 +153,7 @@ impl<O: Owner> State<O> {
     }
 
     /// Returns true if the owner has to be called when the endpoint has been unlocked.
+    #[inline]
     pub(super) fn has_news(&self) -> bool {
         O::has_notices(&self.owner) || !self.signals.is_empty()
     }

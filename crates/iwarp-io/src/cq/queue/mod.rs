@@ -116,11 +116,17 @@ impl<R> CompletedNotifies<R> {
     /// Adds requests to those that are delivered together, if there are any.
     #[inline]
     pub fn add(to: &mut Option<Self>, notifies: Option<Self>) {
-        if let Some(notifies) = notifies {
-            *to = Some(match to.take() {
-                Some(before) => before.and(notifies),
-                None => notifies,
-            });
+        match notifies {
+            None => {}
+            Some(notifies) if to.is_some() => notifies.join(to),
+            Some(notifies) => _ = to.get_or_insert(notifies), // no code that drops an old value, unlike an assignment
+        }
+    }
+
+    #[cold]
+    fn join(self, to: &mut Option<Self>) {
+        if let Some(before) = to.take() {
+            *to = Some(before.and(self));
         }
     }
 

@@ -369,22 +369,35 @@ impl<P: PairOwner> Owner for P {
         notifies || notices.look || notices.last_receive || notices.next.is_some()
     }
 
+    #[inline]
     fn take_notices(&self, state: &mut PairState<P>, signals: Signals) -> PairNotices<P> {
         if signals.intersects(Signals::ENDS) {
             state.draws_no_more(self.queues());
         }
-        let mut notices = std::mem::take(&mut state.notices);
-        notices.signals = signals;
-        if !signals.is_empty() {
-            notices.connection = state.connection();
+        let is_signalled = !signals.is_empty();
+        let connection = is_signalled.then(|| state.connection()).flatten();
+        let notices = &mut state.notices;
+        PairNotices {
+            notifies: std::mem::take(&mut notices.notifies),
+            look: std::mem::take(&mut notices.look),
+            last_receive: std::mem::take(&mut notices.last_receive),
+            next: notices.next.take(),
+            signals,
+            connection,
         }
-        notices
     }
 
+    #[inline]
     fn deliver(&self, notices: PairNotices<P>) {
-        let signals = notices.signals;
+        let PairNotices {
+            notifies: [initiator, receive],
+            look,
+            last_receive,
+            next,
+            signals,
+            connection,
+        } = notices;
         let queues = self.queues();
-        let [initiator, receive] = notices.notifies;
         if let Some(notifies) = receive {
             queues.receive.deliver(notifies);
         }
@@ -392,16 +405,16 @@ impl<P: PairOwner> Owner for P {
             queues.initiator.deliver(notifies);
         }
         if let Some((srq, _)) = &queues.shared
-            && notices.look
+            && look
         {
             srq.look();
         }
-        if notices.last_receive {
+        if last_receive {
             self.last_receive();
         }
-        wake(notices.next);
+        wake(next);
         self.signalled(signals);
-        if let Some(connection) = notices.connection {
+        if let Some(connection) = connection {
             connection.signalled(signals);
         }
         if signals.contains(Signals::GONE) {

@@ -34,6 +34,8 @@ thread_local! {
     static STAGED: RefCell<Option<SocketBuffer>> = const { RefCell::new(None) };
 }
 
+/// Inlined, because every poll that drives a stream comes here.
+#[inline(always)]
 fn with_staging<T>(act: impl FnOnce(&mut [u8]) -> T) -> T {
     with_value(&STAGED, |staging| {
         let staging = staging.get_or_insert_with(|| SocketBuffer::zeroed(STAGING));
