@@ -12,7 +12,7 @@ use iwarp_io::driver::Driver;
 use iwarp_io::endpoint::lingering::Lingering;
 use iwarp_io::endpoint::{ConnectionEnd, ReadLimits, StreamId};
 use iwarp_io::environment::Environment;
-use iwarp_io::faults::Faults;
+use iwarp_io::faults::{FaultOwner, Faults};
 use iwarp_io::interfaces::{self, InterfaceOwner, InterfaceWatch};
 use iwarp_io::memory::{Pd, Table, TableOptions};
 use iwarp_io::progress::background::DriverOwner;
@@ -28,7 +28,7 @@ use netdirect::{
 use netdirect_provider::ProviderAdapter;
 use netdirect_provider::removal::{DeviceObject, RemovalOrder};
 
-use crate::device::{self, Device, DeviceListEntry, RemovalScheduler};
+use crate::device::{self, Device, DeviceListEntry};
 use crate::leniency::{Leniency, LenientCase};
 use crate::local_addresses::LocalAddresses;
 use crate::options::{Options, Profile};
@@ -194,7 +194,7 @@ impl Core {
             next_stream: AtomicU32::new(1),
             interface: OnceLock::new(),
         });
-        let remover = Arc::downgrade(&(Arc::clone(&core) as Arc<dyn RemovalScheduler>));
+        let remover: Weak<dyn FaultOwner> = Arc::<Self>::downgrade(&core);
         core.device.removed_by(remover);
         let owner: Weak<dyn DriverOwner> = Arc::<Self>::downgrade(&core);
         core.driver.owned_by(owner);
@@ -347,8 +347,8 @@ impl NetworkHold {
     }
 }
 
-impl RemovalScheduler for Core {
-    fn remove_soon(&self) {
+impl FaultOwner for Core {
+    fn remove_device(&self) {
         self.driver.set_timer(self.driver.now(), self.this.clone());
     }
 }

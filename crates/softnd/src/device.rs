@@ -23,12 +23,6 @@ impl FaultOwner for Device {
     }
 }
 
-/// Removes a device for a fault plan, at a time when no lock is held.
-pub(crate) trait RemovalScheduler: Send + Sync {
-    /// Sets a timer that calls [`Device::remove`].
-    fn remove_soon(&self);
-}
-
 const REMOVAL_STEPS: usize = RemovalOrder::QueuePair as usize + 1;
 
 /// See the [module](self).
@@ -42,7 +36,8 @@ pub(crate) struct Device {
     /// The injected faults, each a plan that makes one call fail.
     injected: Mutex<Vec<Arc<Faults>>>,
     object_list: Mutex<ObjectList>,
-    remover: OnceLock<Weak<dyn RemovalScheduler>>,
+    /// The adapter, which calls [`Device::remove`] when no lock is held.
+    remover: OnceLock<Weak<dyn FaultOwner>>,
     /// The number of faults that have happened, without the faults of `plan`.
     happened: AtomicU64,
 }
@@ -102,7 +97,7 @@ impl Device {
     }
 
     /// Sets the object that removes the device when the fault plan says so.
-    pub(crate) fn removed_by(&self, remover: Weak<dyn RemovalScheduler>) {
+    pub(crate) fn removed_by(&self, remover: Weak<dyn FaultOwner>) {
         let _ = self.remover.set(remover);
     }
 
@@ -117,7 +112,7 @@ impl Device {
             && !self.removed.swap(true, Ordering::SeqCst)
         {
             self.troubled.store(true, Ordering::SeqCst);
-            remover.remove_soon();
+            remover.remove_device();
         }
     }
 

@@ -11,7 +11,6 @@ use crate::peer::Peer;
 use iwarp_io::capture::Capture;
 use iwarp_io::faults::{Plan, PlanError};
 use iwarp_io::protection_faults::FaultLimit;
-use iwarp_io::setup::HalfOpenLimits;
 use iwarp_io::transport::quic::UndeliveredLimits;
 use iwarp_io::transport::quic::security::Security;
 use iwarp_io::transport::tcp::Boundaries;
@@ -102,9 +101,6 @@ impl Timeouts {
         }
     }
 }
-
-/// The default limit of half-open connections of a listener.
-const HALF_OPEN: usize = 1024;
 
 /// The options of a provider. The defaults suit every known peer.
 ///
@@ -407,23 +403,6 @@ impl Options {
         UndeliveredLimits::new(self.undelivered, self.undelivered_per_peer)
     }
 
-    /// The limits of half-open connections, in a process that may open this many descriptors.
-    pub(crate) fn half_open_limits(&self, descriptors: usize) -> HalfOpenLimits {
-        let total = self
-            .half_open
-            .map_or((descriptors / 4).min(HALF_OPEN), |connections| {
-                connections as usize
-            });
-        let total = total.max(1);
-        let per_peer = self
-            .half_open_per_peer
-            .map_or(total / 2, |connections| connections as usize);
-        HalfOpenLimits {
-            total,
-            per_peer: per_peer.clamp(1, total),
-        }
-    }
-
     /// The stack of the peer at this address, as far as the options state it.
     pub(crate) fn peer_of(&self, address: IpAddr) -> Peer {
         let address = address.to_canonical();
@@ -489,26 +468,6 @@ fn is_within(address: IpAddr, network: IpAddr, bits: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn half_open_connections_leave_descriptors_for_others() {
-        let limits = |options: &Options, descriptors| {
-            let HalfOpenLimits { total, per_peer } = options.half_open_limits(descriptors);
-            (total, per_peer)
-        };
-        let default = Options::default();
-        assert_eq!(limits(&default, 1 << 20), (1024, 512));
-        assert_eq!(limits(&default, 1024), (256, 128));
-        assert_eq!(limits(&default, 3), (1, 1));
-        let options = Options::default().half_open_limit(5000);
-        assert_eq!(limits(&options, 1024), (5000, 2500));
-        let options = options.half_open_limit_per_peer(9000);
-        assert_eq!(limits(&options, 1024), (5000, 5000));
-        let options = Options::default()
-            .half_open_limit(0)
-            .half_open_limit_per_peer(0);
-        assert_eq!(limits(&options, 1024), (1, 1));
-    }
 
     #[test]
     fn a_peer_is_known_by_the_longest_match() {

@@ -1,19 +1,11 @@
 //! The effects of a fault plan on the devices of its process.
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use iwarp_io::faults::{FaultOwner, Faults};
+use iwarp_io::faults::FaultOwner;
 use iwarp_io::progress::timers::{Timed, TimerKey};
 
 use crate::process::{Broken, Process};
-
-impl Process {
-    /// The fault plan of the options.
-    pub(crate) fn faults(&self) -> Option<&Arc<Faults>> {
-        self.planned_faults.as_ref()
-    }
-}
 
 impl FaultOwner for Process {
     /// Sets a timer, because the caller may hold locks now.

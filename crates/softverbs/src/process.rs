@@ -133,7 +133,8 @@ pub struct Process {
     loopback: Vec<IpAddr>,
     engine: Mutex<Option<Arc<Engine>>>,
     pub(crate) this: Weak<Self>,
-    pub(crate) planned_faults: Option<Arc<Faults>>,
+    /// The fault plan of the options.
+    pub(crate) faults: Option<Arc<Faults>>,
     next_stream: AtomicU32,
     pub(crate) numbers: Numbers,
     /// Queue pairs that the program has destroyed and whose connections have not ended.
@@ -362,7 +363,7 @@ impl Process {
         }
         let interfaces = with_devices(interfaces, options.interface.as_deref())?;
         let plan = options.faults.clone();
-        let planned_faults = plan.map(|plan| match options.on_fault {
+        let faults = plan.map(|plan| match options.on_fault {
             Some(told) => Faults::telling(plan, told),
             None => Faults::new(plan),
         });
@@ -378,7 +379,7 @@ impl Process {
             transport,
             engine: Mutex::default(),
             this: this.clone(),
-            planned_faults,
+            faults,
             next_stream: AtomicU32::new(1),
             numbers: Numbers::default(),
             lingering: Lingering::default(),
@@ -572,7 +573,7 @@ impl Engine {
         let driver = Arc::new(driver);
         let owner: Weak<dyn DriverOwner> = process.this.clone();
         driver.owned_by(owner);
-        if let Some(faults) = process.faults() {
+        if let Some(faults) = &process.faults {
             driver.transport.follow(faults);
         }
         if let Some(world) = environment.world() {
@@ -647,10 +648,6 @@ impl Engine {
 
 impl DriverOwner for Process {
     fn driver_panicked(&self) {
-        self.break_down();
-    }
-
-    fn call_panicked(&self) {
         self.break_down();
     }
 }

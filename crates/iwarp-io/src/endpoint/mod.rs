@@ -322,12 +322,7 @@ impl<O: Owner> Endpoint<O> {
             }
             Phase::Starting | Phase::Unheard | Phase::Open | Phase::Ended => {
                 state.phase = Phase::Disconnected;
-                let State { connection, io, .. } = &mut *state;
-                connection.disconnect();
-                if let Some(io) = io {
-                    io.reading = true;
-                    io.drop_unsent(connection);
-                }
+                state.disconnect();
             }
         }
         self.fixed.owner.draws_no_more(&mut state.owner);
@@ -347,12 +342,7 @@ impl<O: Owner> Endpoint<O> {
             return (gone, state.into_deferred_work());
         }
         state.ends(|| ConnectionEnd::Disconnected);
-        let State { connection, io, .. } = &mut *state;
-        connection.disconnect();
-        if let Some(io) = io {
-            io.reading = true;
-            io.drop_unsent(connection);
-        }
+        state.disconnect();
         state.phase = Phase::Ended;
         state.set_deadline(&self.fixed);
         self.fixed.owner.draws_no_more(&mut state.owner);

@@ -231,6 +231,15 @@ impl<O: Owner> State<O> {
         self.io.is_none() && !self.over
     }
 
+    /// This side ends the connection: FPDUs whose sending has not begun are not sent.
+    pub(super) fn disconnect(&mut self) {
+        self.connection.disconnect();
+        if let Some(io) = &mut self.io {
+            io.reading = true;
+            io.drop_unsent(&mut self.connection);
+        }
+    }
+
     /// The peer did not end its direction in time.
     pub(super) fn overdue(&mut self, fixed: &Fixed<O>) {
         tracing::debug!(

@@ -16,6 +16,22 @@ pub struct HalfOpenLimits {
     pub per_peer: usize,
 }
 
+/// The greatest limit of all peers together, unless the application names one.
+const TOTAL: usize = 1024;
+
+impl HalfOpenLimits {
+    /// The limits that the application names, if it does, in a process that may open this many descriptors.
+    pub fn of(total: Option<u32>, per_peer: Option<u32>, descriptors: usize) -> Self {
+        let by_default = (descriptors / 4).min(TOTAL);
+        let total = total.map_or(by_default, |named| named as usize).max(1);
+        let per_peer = per_peer.map_or(total / 2, |named| named as usize);
+        Self {
+            total,
+            per_peer: per_peer.clamp(1, total),
+        }
+    }
+}
+
 /// The half-open connections of one listener, by their keys, which grow with each arrival.
 pub(super) type HalfOpen<T> = PeerTable<T>;
 
@@ -45,6 +61,20 @@ pub(super) fn give_way<T>(half_open: &mut HalfOpen<T>) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn half_open_connections_leave_descriptors_for_others() {
+        let limits = |total, per_peer, descriptors| {
+            let limits = HalfOpenLimits::of(total, per_peer, descriptors);
+            (limits.total, limits.per_peer)
+        };
+        assert_eq!(limits(None, None, 1 << 20), (1024, 512));
+        assert_eq!(limits(None, None, 1024), (256, 128));
+        assert_eq!(limits(None, None, 3), (1, 1));
+        assert_eq!(limits(Some(5000), None, 1024), (5000, 2500));
+        assert_eq!(limits(Some(5000), Some(9000), 1024), (5000, 5000));
+        assert_eq!(limits(Some(0), Some(0), 1024), (1, 1));
+    }
 
     fn v4(last: u8) -> PeerNetwork {
         PeerNetwork::from_address([192, 0, 2, last].into())

@@ -6,7 +6,8 @@ use std::sync::{Arc, Weak};
 use iwarp_io::descriptors;
 use iwarp_io::limited;
 use iwarp_io::setup::{
-    Acceptor, AcceptorConfig, AcceptorOwner, ConnectionRequest, Incoming, ResponderConfig,
+    Acceptor, AcceptorConfig, AcceptorOwner, ConnectionRequest, HalfOpenLimits, Incoming,
+    ResponderConfig,
 };
 use iwarp_io::transport::purpose::Purpose;
 use iwarp_io::transport::{Bound, local_ports};
@@ -72,7 +73,9 @@ impl ListenerLine for Listener {
     }
 
     fn listen(&self, bound: &mut Option<Vec<Bound>>, address: SocketAddr) -> Result<()> {
-        let limits = self.core.options.half_open_limits(descriptors::limit());
+        let options = &self.core.options;
+        let (total, per_peer) = (options.half_open, options.half_open_per_peer);
+        let limits = HalfOpenLimits::of(total, per_peer, descriptors::limit());
         let bound = bound.take().unwrap_or_default();
         let listening = self.acceptor.listen(bound, Some(address), limits);
         listening

@@ -11,7 +11,7 @@ use netdirect_provider::completion_queue::{CompletionQueueLine, ResizeError};
 use crate::core::Core;
 use crate::file::File;
 use crate::status::{no_memory, shortage};
-use iwarp_io::cq::{self, CannotResize, PlannedFaults, Poller, Queue};
+use iwarp_io::cq::{CannotResize, CompletedNotifies, PlannedFaults, Poller, Queue};
 use iwarp_io::endpoint::queue_pair::PairCq;
 use iwarp_io::endpoint::shared_receives::ResultQueue;
 use iwarp_io::limited;
@@ -30,9 +30,6 @@ pub(crate) struct Cq {
     faults: PlannedFaults<Entry>,
 }
 
-/// Requests of Notify that complete once no lock is held.
-pub(crate) type CompletedNotifies = cq::CompletedNotifies<PendingOverlapped>;
-
 impl PairCq<Entry, PendingOverlapped> for Cq {
     fn poller(&self) -> &Poller {
         &self.poller
@@ -48,7 +45,7 @@ impl PairCq<Entry, PendingOverlapped> for Cq {
         &self.faults
     }
 
-    fn deliver(&self, notifies: CompletedNotifies) {
+    fn deliver(&self, notifies: CompletedNotifies<PendingOverlapped>) {
         let status = status(notifies.reason);
         if notifies.broken {
             limited!(

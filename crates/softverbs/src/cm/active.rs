@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use iwarp_io::setup::{
     ActiveConfig, ActiveOutcome, ActiveSide, Agreement, ConnectFailure, InitiatorConfig,
-    InitiatorFailure, Offer, ReadLimits, ReadyKinds, Role, StreamEnd,
+    InitiatorFailure, Offer, ReadyKinds, Role, StreamEnd,
 };
 use iwarp_io::system_call::errno;
 
 use super::carrier::carrier;
 use super::event::{CmEventKind, ConnParameters, status_of};
 use super::resolve::bind_error;
-use super::state::{CmId, IdState, Phase, UNSTATED_READ_LIMIT};
-use crate::device::{DeviceKind, limits};
+use super::state::{CmId, IdState, Phase, READ_LIMITS, UNSTATED_READ_LIMIT};
+use crate::device::DeviceKind;
 use crate::error::{Errno, Error, Result, fail};
 use crate::qp::{ConnectionOwner, QueuePair};
 
@@ -67,7 +67,7 @@ impl CmId {
             connect_within: Some(CONNECT_WITHIN),
             retries: RETRIES,
             initiator: self.initiator_config(parameters),
-            faults: self.process.faults().cloned(),
+            faults: self.process.faults.clone(),
             fault_owner: self.process.clone(),
         };
         let (active, outcome) = ActiveSide::start(config, &self.engine.driver, self.this.clone());
@@ -78,7 +78,6 @@ impl CmId {
 
     /// The offer to the peer.
     fn initiator_config(&self, parameters: &ConnParameters) -> InitiatorConfig {
-        let most = limits::READS;
         let offer = Offer {
             revision: 2,
             peer_to_peer: true,
@@ -90,10 +89,7 @@ impl CmId {
         };
         InitiatorConfig {
             offer,
-            most: ReadLimits {
-                ird: most,
-                ord: most,
-            },
+            most: READ_LIMITS,
             unstated: UNSTATED_READ_LIMIT,
             strict_peer_to_peer: false,
             // Over UDP every peer speaks revision 2.
@@ -158,7 +154,7 @@ impl CmId {
         }
         self.let_go(state);
         let cause = Error::new(errno_of_status(status), what);
-        self.tell_failure(kind, status, parameters, cause);
+        self.tell_with(kind, status, parameters, 0, Some(cause));
     }
 
     /// The status of a rejection, as devices of this kind state it.
@@ -176,7 +172,7 @@ impl CmId {
             return;
         };
         state.limits = agreement.agreed.limits;
-        let parameters = parameters(agreement);
+        let parameters = ConnParameters::of_peer(agreement.private_data, agreement.limits);
         state.phase = Phase::Answered(active);
         let Some(qp) = state.qp.clone() else {
             self.tell(CmEventKind::ConnectResponse, 0, parameters);
@@ -255,15 +251,4 @@ fn errno_of_status(status: i32) -> Errno {
 
 fn errno_of(error: &io::Error) -> Errno {
     errno(error).unwrap_or(Errno::IO)
-}
-
-/// The parameters of an agreement in the program's event.
-fn parameters(agreement: Agreement) -> ConnParameters {
-    let limit = |limit: u32| u8::try_from(limit).unwrap_or(u8::MAX);
-    ConnParameters {
-        private_data: agreement.private_data,
-        responder_resources: limit(agreement.limits.ird),
-        initiator_depth: limit(agreement.limits.ord),
-        ..ConnParameters::default()
-    }
 }

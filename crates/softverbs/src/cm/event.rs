@@ -75,6 +75,17 @@ impl ConnParameters {
         }
     }
 
+    /// The parameters of a peer in the program's event.
+    pub(super) fn of_peer(private_data: Vec<u8>, limits: ReadLimits) -> Self {
+        let limit = |limit: u32| u8::try_from(limit).unwrap_or(u8::MAX);
+        Self {
+            private_data,
+            responder_resources: limit(limits.ird),
+            initiator_depth: limit(limits.ord),
+            ..Self::default()
+        }
+    }
+
     /// The [`rnr_retry_count`](Self::rnr_retry_count) without end.
     pub const ENDLESS: u8 = 7;
 

@@ -363,8 +363,7 @@ impl CmId {
 
     fn take(&self, state: &mut IdState, signals: Signals) {
         self.accepting(state, signals);
-        let end = Signals::PEER_CLOSED | Signals::FAILED | Signals::RESET | Signals::GONE;
-        if !signals.intersects(end) {
+        if !signals.intersects(Signals::ENDS) {
             return;
         }
         match state.phase {

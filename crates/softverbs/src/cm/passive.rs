@@ -7,15 +7,14 @@ use iwarp_io::descriptors;
 use iwarp_io::endpoint::{ConnectionEnd, Drivers};
 use iwarp_io::setup::{
     Acceptance, Acceptor, AcceptorConfig, AcceptorOwner, HalfOpenLimits, Incoming, PassiveOutcome,
-    PassiveSide, ReadLimits, ReadyKinds, ResponderConfig, ResponderFailure, Role,
+    PassiveSide, ReadyKinds, ResponderConfig, ResponderFailure, Role,
 };
 
 use super::carrier::carrier;
 use super::event::{CmEventKind, ConnParameters, status_of};
 use super::pending::Pending;
 use super::resolve::any;
-use super::state::{Accepting, Arrival, CmId, IdState, Phase, UNSTATED_READ_LIMIT};
-use crate::device::limits;
+use super::state::{Accepting, Arrival, CmId, IdState, Phase, READ_LIMITS, UNSTATED_READ_LIMIT};
 use crate::error::{Errno, Error, Result, fail};
 use crate::qp::{QueuePair, Signals};
 
@@ -24,8 +23,6 @@ const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// The most requests that wait if the program names no number, and no more than half of the descriptors of the process.
 const LONGEST_BACKLOG: usize = 16 * 1024;
-/// The most half-open connections of a listener.
-const HALF_OPEN: usize = 1024;
 
 impl CmId {
     pub(super) fn listen_locked(&self, state: &mut IdState, backlog: i32) -> Result<()> {
@@ -36,26 +33,18 @@ impl CmId {
             self.bind_locked(state, any(true))?;
         }
         let owner: Weak<dyn AcceptorOwner> = self.this.clone();
-        let most = limits::READS;
         let config = AcceptorConfig {
             responder: ResponderConfig {
-                most: ReadLimits {
-                    ird: most,
-                    ord: most,
-                },
+                most: READ_LIMITS,
                 unstated: UNSTATED_READ_LIMIT,
                 request_within: Some(REQUEST_WITHIN),
                 ready_within: Some(READY_WITHIN),
             },
-            faults: self.process.faults().cloned(),
+            faults: self.process.faults.clone(),
             fault_owner: self.process.clone(),
         };
         let acceptor = Acceptor::new(&self.engine.driver, config, owner);
-        let total = (descriptors::limit() / 4).clamp(1, HALF_OPEN);
-        let half_open = HalfOpenLimits {
-            total,
-            per_peer: (total / 2).max(1),
-        };
+        let half_open = HalfOpenLimits::of(None, None, descriptors::limit());
         let longest = LONGEST_BACKLOG.min(descriptors::limit() / 2).max(1);
         state.backlog = usize::try_from(backlog)
             .ok()
@@ -86,12 +75,7 @@ impl CmId {
             return None; // The drop resets the stream: no device has this address.
         };
         let offered = request.offered();
-        let parameters = ConnParameters {
-            private_data: request.private_data().to_vec(),
-            responder_resources: u8::try_from(offered.ird).unwrap_or(u8::MAX),
-            initiator_depth: u8::try_from(offered.ord).unwrap_or(u8::MAX),
-            ..ConnParameters::default()
-        };
+        let parameters = ConnParameters::of_peer(request.private_data().to_vec(), offered);
         {
             let mut state = id.state.lock();
             state.device = Some(device);
@@ -250,6 +234,6 @@ impl CmId {
         }
         state.done.guard = state.guard.take();
         let (status, none) = (status_of(cause.errno()), ConnParameters::default());
-        self.tell_failure(kind, status, none, cause);
+        self.tell_with(kind, status, none, 0, Some(cause));
     }
 }

@@ -35,6 +35,12 @@ use crate::users::{Acknowledgements, Tag};
 /// The read limit that a peer is assumed to have if it states none.
 pub(super) const UNSTATED_READ_LIMIT: u32 = 32;
 
+/// The most Reads that the device allows.
+pub(super) const READ_LIMITS: ReadLimits = ReadLimits {
+    ird: limits::READS,
+    ord: limits::READS,
+};
+
 /// The channel of identifiers.
 pub type EventChannel = ChannelOf<CmId>;
 
@@ -354,17 +360,6 @@ impl CmId {
     /// Leaves an event in the channel. Called with the state locked, so that the events of an identifier keep their order.
     pub(super) fn tell(&self, kind: CmEventKind, status: i32, parameters: ConnParameters) {
         self.tell_with(kind, status, parameters, 0, None);
-    }
-
-    /// As [`tell`](Self::tell), with the cause of a failure.
-    pub(super) fn tell_failure(
-        &self,
-        kind: CmEventKind,
-        status: i32,
-        parameters: ConnParameters,
-        cause: Error,
-    ) {
-        self.tell_with(kind, status, parameters, 0, Some(cause));
     }
 
     /// As [`tell`](Self::tell), with a number of the program and the cause of a failure.

@@ -72,7 +72,7 @@ impl CompletionQueue {
         let process = context.process();
         Ok(Arc::new_cyclic(|this: &Weak<Self>| Self {
             faults: PlannedFaults::new(
-                process.faults(),
+                process.faults.as_ref(),
                 process.clone(),
                 &engine.driver,
                 this.clone(),

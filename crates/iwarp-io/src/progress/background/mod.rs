@@ -74,7 +74,9 @@ pub trait DriverOwner: Send + Sync {
 
     /// A thread of the client has panicked in a call that drove connections, whose work may remain undone. Called in that thread, which may
     /// hold locks of the client.
-    fn call_panicked(&self);
+    fn call_panicked(&self) {
+        self.driver_panicked();
+    }
 }
 
 impl Background {
