@@ -36,7 +36,7 @@ fn of_connection(end: &EngineEnd) -> ConnectionEnd {
 }
 
 /// The end of a queue pair's connection, if it has ended.
-pub(crate) fn of(qp: &Arc<Qp>) -> Option<ConnectionEnd> {
+pub(crate) fn of_queue_pair(qp: &Arc<Qp>) -> Option<ConnectionEnd> {
     qp.connection_end().as_ref().map(of_connection)
 }
 

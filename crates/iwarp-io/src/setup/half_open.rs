@@ -21,7 +21,7 @@ const TOTAL: usize = 1024;
 
 impl HalfOpenLimits {
     /// The limits that the application names, if it does, in a process that may open this many descriptors.
-    pub fn of(total: Option<u32>, per_peer: Option<u32>, descriptors: usize) -> Self {
+    pub fn for_process(total: Option<u32>, per_peer: Option<u32>, descriptors: usize) -> Self {
         let by_default = (descriptors / 4).min(TOTAL);
         let total = total.map_or(by_default, |named| named as usize).max(1);
         let per_peer = per_peer.map_or(total / 2, |named| named as usize);
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn half_open_connections_leave_descriptors_for_others() {
         let limits = |total, per_peer, descriptors| {
-            let limits = HalfOpenLimits::of(total, per_peer, descriptors);
+            let limits = HalfOpenLimits::for_process(total, per_peer, descriptors);
             (limits.total, limits.per_peer)
         };
         assert_eq!(limits(None, None, 1 << 20), (1024, 512));

@@ -513,7 +513,7 @@ impl Wire {
     /// # Errors
     ///
     /// Those of `iwarp_mem::io::send`.
-    #[inline]
+    #[inline(always)] // called once, on the path of each post
     pub fn send(&self, table: &Table, batch: &mut TxBatch) -> io::Result<(u64, Sent)> {
         match self {
             Self::Tcp(wire) => wire.send(table, batch),

@@ -75,7 +75,7 @@ impl ListenerLine for Listener {
     fn listen(&self, bound: &mut Option<Vec<Bound>>, address: SocketAddr) -> Result<()> {
         let options = &self.core.options;
         let (total, per_peer) = (options.half_open, options.half_open_per_peer);
-        let limits = HalfOpenLimits::of(total, per_peer, descriptors::limit());
+        let limits = HalfOpenLimits::for_process(total, per_peer, descriptors::limit());
         let bound = bound.take().unwrap_or_default();
         let listening = self.acceptor.listen(bound, Some(address), limits);
         listening

@@ -144,7 +144,7 @@ impl QueuePairLine for ClientQp {
     }
 
     fn connection_end(&self) -> Option<ConnectionEnd> {
-        connection_end::of(&self.0)
+        connection_end::of_queue_pair(&self.0)
     }
 
     #[inline]

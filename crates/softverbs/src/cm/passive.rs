@@ -44,7 +44,7 @@ impl CmId {
             fault_owner: self.process.clone(),
         };
         let acceptor = Acceptor::new(&self.engine.driver, config, owner);
-        let half_open = HalfOpenLimits::of(None, None, descriptors::limit());
+        let half_open = HalfOpenLimits::for_process(None, None, descriptors::limit());
         let longest = LONGEST_BACKLOG.min(descriptors::limit() / 2).max(1);
         state.backlog = usize::try_from(backlog)
             .ok()

@@ -207,7 +207,7 @@ impl ConnectorLine for Connector {
         state
             .end
             .clone()
-            .or_else(|| connection_end::of(state.qp.as_ref()?))
+            .or_else(|| connection_end::of_queue_pair(state.qp.as_ref()?))
     }
 
     fn waits(&self, state: &ConnectorState) -> Option<String> {
@@ -218,7 +218,7 @@ impl ConnectorLine for Connector {
 /// Keeps the reason why the connection ended, also when the queue pair is gone.
 fn note_end(state: &mut ConnectorState) {
     if state.end.is_none() {
-        state.end = state.qp.as_ref().and_then(connection_end::of);
+        state.end = state.qp.as_ref().and_then(connection_end::of_queue_pair);
     }
 }
 
