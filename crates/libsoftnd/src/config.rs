@@ -49,6 +49,7 @@ pub(crate) struct Config {
     addresses: Vec<IpAddr>,
     profile: Strictness,
     crc: Option<bool>,
+    congestion: Option<String>,
     capture: Option<PathBuf>,
     capture_limit: Option<u64>,
     capture_files: Option<u32>,
@@ -76,6 +77,7 @@ const KEYS: &[(&str, Parse)] = &[
     ("addresses", list),
     ("profile", text),
     ("crc", switch),
+    ("congestion", text),
     ("capture", text),
     ("capture_limit", number),
     ("capture_files", number),
@@ -180,6 +182,9 @@ impl Config {
         let mut options = Options::default();
         if let Some(crc) = self.crc {
             options = options.crc(crc);
+        }
+        if let Some(name) = &self.congestion {
+            options = options.congestion(name);
         }
         if self.profile == Strictness::Strict {
             options = options.profile(Profile::Strict);

@@ -31,6 +31,10 @@ pub struct AdapterArgs {
     #[arg(long)]
     pub no_crc: bool,
 
+    /// The congestion control: over TCP system or a name that the system permits, over UDP cubic, bbr or newreno
+    #[arg(long, value_name = "NAME")]
+    pub congestion: Option<String>,
+
     /// The stack on the other side, if it needs special treatment [default: works with all]
     #[arg(long, value_enum, value_name = "STACK")]
     pub peer: Option<Stack>,

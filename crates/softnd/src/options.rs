@@ -11,6 +11,7 @@ use crate::peer::Peer;
 use iwarp_io::capture::Capture;
 use iwarp_io::faults::{Plan, PlanError};
 use iwarp_io::protection_faults::FaultLimit;
+use iwarp_io::transport::congestion_control::CongestionControl;
 use iwarp_io::transport::quic::UndeliveredLimits;
 use iwarp_io::transport::quic::security::Security;
 use iwarp_io::transport::tcp::Boundaries;
@@ -128,6 +129,7 @@ pub struct Options {
     pub(crate) peer: Peer,
     pub(crate) peers: Vec<(IpAddr, u8, Peer)>,
     pub(crate) segment: Option<u16>,
+    pub(crate) congestion: CongestionControl,
     pub(crate) boundaries: Boundaries,
     pub(crate) timeouts: Timeouts,
     pub(crate) half_open: Option<u32>,
@@ -157,6 +159,7 @@ impl Default for Options {
             peer: Peer::Any,
             peers: Vec::new(),
             segment: None,
+            congestion: CongestionControl::default(),
             boundaries: Boundaries::OutsideCrcs,
             timeouts: Timeouts::default(),
             half_open: None,
@@ -322,6 +325,16 @@ impl Options {
     #[must_use]
     pub fn segment(mut self, octets: u16) -> Self {
         self.segment = Some(octets);
+        self
+    }
+
+    /// The congestion control of connections. Over TCP `system`, for the system's default also within this machine, or any name that the
+    /// system permits (`net.ipv4.tcp_allowed_congestion_control` of Linux); over UDP `cubic`, `bbr` or `newreno`. Another name is refused when an
+    /// adapter is opened. Default: the environment variable `SOFTND_CONGESTION`; without it, over TCP the system's default, but within this
+    /// machine one that does not pace, and over UDP `cubic`. Simulated streams have none.
+    #[must_use]
+    pub fn congestion(mut self, name: &str) -> Self {
+        self.congestion = CongestionControl::from_name(name);
         self
     }
 

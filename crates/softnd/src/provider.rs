@@ -9,8 +9,8 @@ use iwarp_io::faults::Faults;
 use iwarp_io::interfaces::{self, NetworkInterface};
 use iwarp_io::simulation::World;
 use iwarp_io::transport::Transport;
-use iwarp_io::transport::quic::Quic;
-use iwarp_io::transport::tcp::Tcp;
+use iwarp_io::transport::quic::{Quic, QuicOptions};
+use iwarp_io::transport::tcp::{Tcp, TcpOptions};
 use netdirect::{Adapter, AdapterId, Call, Error, Fault, ProviderExtensions, Result, Status};
 use netdirect_provider::cannot_inject;
 use netdirect_provider::checks::addresses;
@@ -77,6 +77,27 @@ impl Interface {
     }
 }
 
+/// Takes the congestion control from the environment if the program chooses none.
+///
+/// # Errors
+///
+/// The choice is not permitted.
+fn choose_congestion(protocol: Protocol, options: &mut Options) -> io::Result<()> {
+    options.congestion = std::mem::take(&mut options.congestion).or_of_environment()?;
+    match protocol {
+        Protocol::Streams => Tcp::new(tcp_options(options)).map(drop),
+        Protocol::Quic => options.congestion.check_for_quic(),
+    }
+}
+
+fn tcp_options(options: &Options) -> TcpOptions {
+    TcpOptions {
+        segment: options.segment,
+        boundaries: options.boundaries,
+        congestion: options.congestion.clone(),
+    }
+}
+
 impl Provider {
     pub(crate) fn new(protocol: Protocol, options: Options) -> Self {
         Self::with(Network::Host, protocol, options)
@@ -113,9 +134,8 @@ impl Provider {
         {
             wrong_setting = Some(format!("{whose}fault plan, {error}"));
         }
-        if protocol == Protocol::Streams
-            && let Err(error) = iwarp_io::transport::tcp::check_environment()
-        {
+        let is_of_host = matches!(network, Network::Host);
+        if is_of_host && let Err(error) = choose_congestion(protocol, &mut options) {
             wrong_setting = Some(error.to_string());
         }
         let plan = options.faults.clone();
@@ -154,10 +174,10 @@ impl Provider {
     fn transport(&self) -> Result<Transport> {
         let environment = match (&self.network, self.protocol) {
             (Network::Host, Protocol::Streams) => {
-                return Ok(Transport::Tcp(Tcp::new(
-                    self.options.segment,
-                    self.options.boundaries,
-                )));
+                let tcp = Tcp::new(tcp_options(&self.options));
+                let refused =
+                    |error: io::Error| Error::new(Status::INVALID_PARAMETER, error.to_string());
+                return Ok(Transport::Tcp(tcp.map_err(refused)?));
             }
             (Network::Simulated(world, _), Protocol::Streams) => {
                 return Ok(Transport::Sim(world.own()));
@@ -165,8 +185,12 @@ impl Provider {
             (Network::Host, Protocol::Quic) => Environment::System,
             (Network::Simulated(world, _), Protocol::Quic) => Environment::Sim(world.own()),
         };
-        let limits = self.options.undelivered_limits();
-        let quic = Quic::limited(environment, &self.options.security, limits);
+        let options = QuicOptions {
+            undelivered: self.options.undelivered_limits(),
+            ports: None,
+            congestion: self.options.congestion.clone(),
+        };
+        let quic = Quic::with(environment, &self.options.security, options);
         let quic = quic.map_err(|error| {
             let what = format!("cannot prepare encrypted connections: {error}");
             Error::new(Status::INVALID_PARAMETER_MIX, what)

@@ -32,9 +32,10 @@ use iwarp_io::progress::waiters::{ANYTHING, Waiters};
 use iwarp_io::simulation::World;
 use iwarp_io::simulation::world::SimAdapter;
 use iwarp_io::transport::Transport;
+use iwarp_io::transport::congestion_control::CongestionControl;
 use iwarp_io::transport::quic::security::Security;
-use iwarp_io::transport::quic::{self, Quic};
-use iwarp_io::transport::tcp::Tcp;
+use iwarp_io::transport::quic::{self, Quic, QuicOptions};
+use iwarp_io::transport::tcp::{Tcp, TcpOptions};
 use parking_lot::Mutex;
 
 use crate::device::{Device, DeviceKind, limits};
@@ -72,6 +73,8 @@ pub struct ProcessOptions {
     pub on_fault: Option<fn(&str)>,
     /// Connections are streams of QUIC over UDP, encrypted and authenticated so, and there are none over TCP. They have no CRCs.
     pub udp: Option<Security>,
+    /// The congestion control of connections over the system's sockets; without a choice, that of the variable `SOFTND_CONGESTION`.
+    pub congestion: CongestionControl,
 }
 
 impl Default for ProcessOptions {
@@ -89,6 +92,7 @@ impl Default for ProcessOptions {
             faults: None,
             on_fault: None,
             udp: None,
+            congestion: CongestionControl::default(),
         }
     }
 }
@@ -290,12 +294,31 @@ fn no_interface(wanted: &str, list: &[NetworkInterface], shared: &[SharedAddress
     }
 }
 
+/// The congestion control that the options or the environment choose.
+fn congestion(options: &ProcessOptions) -> Result<CongestionControl> {
+    let chosen = options.congestion.clone().or_of_environment();
+    chosen.map_err(|error| wrong_congestion(&error))
+}
+
+fn wrong_congestion(error: &io::Error) -> Error {
+    Error::new(Errno::INVAL, error.to_string())
+}
+
 fn over_udp(
     environment: Environment,
     security: &Security,
     options: &ProcessOptions,
 ) -> Result<Transport> {
-    let quic = Quic::over_ports(environment, security, options.ports.clone());
+    let congestion = match environment {
+        Environment::System => congestion(options)?,
+        Environment::Sim(_) => CongestionControl::default(),
+    };
+    let quic_options = QuicOptions {
+        ports: options.ports.clone(),
+        congestion,
+        ..QuicOptions::default()
+    };
+    let quic = Quic::with(environment, security, quic_options);
     let quic =
         quic.map_err(|error| Error::of_system(&error, "cannot prepare encrypted connections"))?;
     Ok(Transport::Quic(quic))
@@ -311,7 +334,14 @@ impl Process {
         let found = interfaces::of_system()
             .map_err(|error| Error::of_system(&error, "cannot list the network interfaces"))?;
         let transport = match &options.udp {
-            None => Transport::Tcp(Tcp::default()),
+            None => {
+                let options = TcpOptions {
+                    congestion: congestion(&options)?,
+                    ..TcpOptions::default()
+                };
+                let tcp = Tcp::new(options);
+                Transport::Tcp(tcp.map_err(|error| wrong_congestion(&error))?)
+            }
             Some(security) => over_udp(Environment::System, security, &options)?,
         };
         Self::new(transport, found, options, None)

@@ -34,6 +34,7 @@ mod nd_wire_conform;
 mod networks;
 mod one_processor;
 #[cfg(target_os = "linux")]
+mod options;
 mod packages;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod privileged;

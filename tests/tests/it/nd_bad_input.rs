@@ -861,7 +861,7 @@ fn a_wrong_environment_is_told_with_what_to_do() {
         assert!(readiness.ends_with(advice), "{line}: {readiness}");
         let congestion = said("SOFTND_CONGESTION", "bogus", line);
         assert!(
-            congestion.contains("set it to system, "),
+            congestion.contains("does not permit the congestion control \"bogus\""),
             "{line}: {congestion}"
         );
         let plan = said("SOFTND_FAULTS", "when each Write; sent", line);

@@ -187,6 +187,7 @@ fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<B
         capture_room,
         fault,
         crc,
+        congestion,
         peer,
         security: _, // of one scheme alone
         segment,
@@ -225,6 +226,9 @@ fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<B
     }
     if let Some(patience) = *patience {
         chosen = chosen.timeouts(|limits| limits.hold_ready = Some(patience));
+    }
+    if let Some(name) = congestion {
+        chosen = chosen.congestion(name);
     }
     if let Some(segment) = segment {
         chosen = chosen.segment(*segment);

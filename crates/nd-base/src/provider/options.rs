@@ -13,6 +13,7 @@ pub(super) enum Choice {
     Fault,
     NoCrc,
     Peer,
+    Congestion,
     Segment,
     Boundaries,
     Markers,
@@ -41,6 +42,7 @@ impl Display for Choice {
             Self::Fault => "--fault",
             Self::NoCrc => "--no-crc",
             Self::Peer => "--peer",
+            Self::Congestion => "--congestion",
             Self::Segment => "--segment",
             Self::Boundaries => "--boundaries",
             Self::Markers => "--markers",
@@ -64,6 +66,8 @@ pub struct AdapterOptions {
     pub fault: Option<String>,
     /// Whether to ask for CRCs.
     pub crc: bool,
+    /// The congestion control.
+    pub congestion: Option<String>,
     /// The stack of the other side.
     pub peer: Option<Stack>,
     /// The trusted certificates, and this side's own certificate.
@@ -98,6 +102,7 @@ impl Default for AdapterOptions {
             capture_room: CaptureRoom::default(),
             fault: None,
             crc: true,
+            congestion: None,
             peer: None,
             security: SecurityArgs::default(),
             segment: None,
@@ -120,6 +125,7 @@ impl From<&AdapterArgs> for AdapterOptions {
             capture_room: args.capture_room,
             fault: args.fault.clone(),
             crc: !args.no_crc,
+            congestion: args.congestion.clone(),
             peer: args.peer,
             ..Self::default()
         }
@@ -143,6 +149,7 @@ impl AdapterOptions {
             (Choice::Fault, self.fault.is_some()),
             (Choice::NoCrc, !self.crc),
             (Choice::Peer, self.peer.is_some()),
+            (Choice::Congestion, self.congestion.is_some()),
             (Choice::Segment, self.segment.is_some()),
             (Choice::Boundaries, !self.whole_crcs),
             (Choice::Markers, self.markers),

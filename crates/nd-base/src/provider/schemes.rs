@@ -20,6 +20,7 @@ pub(super) const SCHEMES: &[Scheme] = &[
             Choice::Fault,
             Choice::NoCrc,
             Choice::Peer,
+            Choice::Congestion,
             Choice::Segment,
             Choice::Boundaries,
             Choice::Markers,
@@ -35,6 +36,7 @@ pub(super) const SCHEMES: &[Scheme] = &[
         takes: &[
             Choice::Capture,
             Choice::Fault,
+            Choice::Congestion,
             Choice::Pin,
             Choice::Ca,
             Choice::ServerName,
@@ -256,6 +258,7 @@ mod tests {
             capture_room: CaptureRoom::default(),
             fault: Some("when each connect: refuse".into()),
             crc: false,
+            congestion: Some("cubic".into()),
             peer: Some(Stack::Siw),
             security: SecurityArgs::default(),
             segment: Some(1448),

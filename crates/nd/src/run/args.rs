@@ -57,6 +57,10 @@ pub(crate) struct ProgramArgs {
     #[arg(long)]
     pub(super) no_crc: bool,
 
+    /// The congestion control: over TCP system or a name that the system permits, over UDP cubic, bbr or newreno
+    #[arg(long, value_name = "NAME")]
+    pub(super) congestion: Option<String>,
+
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub(super) command: Vec<OsString>,
@@ -91,6 +95,9 @@ impl ProgramArgs {
         }
         if self.explain {
             all.push(("SOFTND_VERBS_EXPLAIN", "1".to_owned()));
+        }
+        if let Some(name) = &self.congestion {
+            all.push(("SOFTND_CONGESTION", name.clone()));
         }
         if self.no_crc {
             all.push(("SOFTND_VERBS_CRC", "off".to_owned()));

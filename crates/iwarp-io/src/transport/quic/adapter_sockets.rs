@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::account::UndeliveredLimits;
+use super::QuicOptions;
 use super::config::Settings;
 use super::refusals::Refusals;
 use super::security::Security;
@@ -19,6 +19,7 @@ use crate::environment::Environment;
 use crate::faults::Faults;
 use crate::progress::background::Background;
 use crate::progress::domain::Domain;
+use crate::transport::congestion_control::OfQuic;
 use crate::transport::port_range;
 
 /// The time that a transport that ends waits for sent octets to arrive.
@@ -87,14 +88,19 @@ impl AdapterSockets {
     ///
     /// # Errors
     ///
-    /// Those of `security`, as [`io::ErrorKind::InvalidInput`].
+    /// Those of `security` and a congestion control that QUIC does not have, as [`io::ErrorKind::InvalidInput`].
     pub(super) fn new(
         environment: Environment,
         security: &Security,
-        undelivered: UndeliveredLimits,
-        ports: Option<RangeInclusive<u16>>,
+        options: QuicOptions,
     ) -> io::Result<Arc<Self>> {
-        let settings = Settings::new(security)
+        let QuicOptions {
+            undelivered,
+            ports,
+            congestion,
+        } = options;
+        let algorithm = OfQuic::of_choice(&congestion)?;
+        let settings = Settings::new(security, algorithm)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let is_simulated = environment.world().is_some();
         let sockets = Arc::new_cyclic(|this: &Weak<Self>| {

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quinn_proto::congestion::CubicConfig;
 use quinn_proto::{
     ClientConfig, EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig, TransportConfig,
     VarInt,
@@ -13,6 +12,7 @@ use quinn_proto::{
 use super::congestion::{Congestion, InFlight};
 use super::security::{Security, SecurityError};
 use super::watched_session::Watched;
+use crate::transport::congestion_control::OfQuic;
 
 /// The segment that FPDUs are cut for, in octets. FPDUs need not match packets, so the longest FPDU is the best one.
 pub(super) const SEGMENT: u32 = 65_535;
@@ -123,7 +123,7 @@ impl Settings {
     /// # Errors
     ///
     /// Those of `security`.
-    pub(super) fn new(security: &Security) -> Result<Self, SecurityError> {
+    pub(super) fn new(security: &Security, algorithm: OfQuic) -> Result<Self, SecurityError> {
         let client = ClientConfig::new(Arc::new(Watched(security.client_crypto()?)));
         let server = security.server_config_with(|crypto| Arc::new(Watched(crypto)))?;
         let in_flight = InFlight::new(
@@ -134,8 +134,8 @@ impl Settings {
         let in_flight = Arc::new(in_flight);
         let sides = |within_machine: Option<&Arc<InFlight>>| {
             let (mut client, mut server) = (client.clone(), server.clone());
-            client.transport_config(transport(true, within_machine));
-            server.transport_config(transport(false, within_machine));
+            client.transport_config(transport(true, algorithm, within_machine));
+            server.transport_config(transport(false, algorithm, within_machine));
             Sides {
                 client,
                 server: Arc::new(server),
@@ -174,17 +174,21 @@ impl Settings {
 
 /// The parameters of a connection. Only the opener keeps it alive. A connection within one machine begins with a large window and may use
 /// datagrams longer than those of networks.
-fn transport(opener: bool, within_machine: Option<&Arc<InFlight>>) -> Arc<TransportConfig> {
+fn transport(
+    opener: bool,
+    algorithm: OfQuic,
+    within_machine: Option<&Arc<InFlight>>,
+) -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();
     let streams = VarInt::from_u32(if opener { 0 } else { FIRST_STREAMS });
-    let mut congestion = CubicConfig::default();
     let mut discovery = MtuDiscoveryConfig::default();
     if within_machine.is_some() {
-        congestion.initial_window(LOCAL_WINDOW);
         discovery.upper_bound(LOCAL_DATAGRAM);
     }
+    let first_window = within_machine.map(|_| LOCAL_WINDOW);
+    let congestion = Congestion::new(algorithm, first_window, within_machine);
     config
-        .congestion_controller_factory(Arc::new(Congestion::new(congestion, within_machine)))
+        .congestion_controller_factory(Arc::new(congestion))
         .max_concurrent_bidi_streams(streams)
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))

@@ -1,4 +1,5 @@
-//! Congestion control of a connection: Cubic, with a bound on the octets in flight within a machine, until the connection is closed.
+//! Congestion control of a connection: an algorithm, by default Cubic, with a bound on the octets in flight within a machine, until the
+//! connection is closed.
 //!
 //! Nothing is lost within a machine until the receiver's socket overflows, so Cubic alone would fill the socket, and the octets sent next
 //! would wait behind all of that.
@@ -12,8 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
-use quinn_proto::congestion::{Controller, ControllerFactory, CubicConfig};
+use quinn_proto::congestion::{
+    BbrConfig, Controller, ControllerFactory, CubicConfig, NewRenoConfig,
+};
 use quinn_proto::{Connection, RttEstimator};
+
+use crate::transport::congestion_control::OfQuic;
 
 /// The number of long trains without a small message after which small messages no longer count as in use.
 const SMALL_IS_OVER: u32 = 64;
@@ -85,15 +90,32 @@ const OPEN: u64 = 1 << 40;
 
 /// Makes the congestion control of each connection.
 pub(super) struct Congestion {
-    cubic: Arc<CubicConfig>,
+    algorithm: Arc<dyn ControllerFactory + Send + Sync>,
     /// The bound within a machine.
     in_flight: Option<Arc<InFlight>>,
 }
 
 impl Congestion {
-    pub(super) fn new(cubic: CubicConfig, in_flight: Option<&Arc<InFlight>>) -> Self {
+    /// `first_window` is the congestion window at the beginning, in octets; without it, that of the algorithm.
+    pub(super) fn new(
+        algorithm: OfQuic,
+        first_window: Option<u64>,
+        in_flight: Option<&Arc<InFlight>>,
+    ) -> Self {
+        let (mut cubic, mut bbr) = (CubicConfig::default(), BbrConfig::default());
+        let mut new_reno = NewRenoConfig::default();
+        if let Some(octets) = first_window {
+            cubic.initial_window(octets);
+            bbr.initial_window(octets);
+            new_reno.initial_window(octets);
+        }
+        let algorithm: Arc<dyn ControllerFactory + Send + Sync> = match algorithm {
+            OfQuic::Cubic => Arc::new(cubic),
+            OfQuic::Bbr => Arc::new(bbr),
+            OfQuic::NewReno => Arc::new(new_reno),
+        };
         Self {
-            cubic: Arc::new(cubic),
+            algorithm,
             in_flight: in_flight.map(Arc::clone),
         }
     }
@@ -102,7 +124,7 @@ impl Congestion {
 impl ControllerFactory for Congestion {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
         Box::new(Control {
-            cubic: Arc::clone(&self.cubic).build(now, current_mtu),
+            algorithm: Arc::clone(&self.algorithm).build(now, current_mtu),
             in_flight: self.in_flight.clone(),
             closed: Arc::default(),
         })
@@ -118,14 +140,14 @@ pub(super) fn exempt(connection: &Connection) {
 }
 
 struct Control {
-    cubic: Box<dyn Controller>,
+    algorithm: Box<dyn Controller>,
     in_flight: Option<Arc<InFlight>>,
     /// Shared with all copies.
     closed: Arc<AtomicBool>,
 }
 
 impl Control {
-    /// A window of Cubic within its bound.
+    /// A window of the algorithm within its bound.
     fn bounded(&self, window: u64) -> u64 {
         let in_flight = self.in_flight.as_ref();
         in_flight.map_or(window, |in_flight| window.min(in_flight.most()))
@@ -134,7 +156,7 @@ impl Control {
 
 impl Controller for Control {
     fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
-        self.cubic.on_sent(now, bytes, last_packet_number);
+        self.algorithm.on_sent(now, bytes, last_packet_number);
     }
 
     fn on_ack(
@@ -145,7 +167,7 @@ impl Controller for Control {
         app_limited: bool,
         rtt: &RttEstimator,
     ) {
-        self.cubic.on_ack(now, sent, bytes, app_limited, rtt);
+        self.algorithm.on_ack(now, sent, bytes, app_limited, rtt);
     }
 
     fn on_end_acks(
@@ -155,7 +177,7 @@ impl Controller for Control {
         app_limited: bool,
         largest_packet_num_acked: Option<u64>,
     ) {
-        self.cubic
+        self.algorithm
             .on_end_acks(now, in_flight, app_limited, largest_packet_num_acked);
     }
 
@@ -166,31 +188,31 @@ impl Controller for Control {
         is_persistent_congestion: bool,
         lost_bytes: u64,
     ) {
-        self.cubic
+        self.algorithm
             .on_congestion_event(now, sent, is_persistent_congestion, lost_bytes);
     }
 
     fn on_mtu_update(&mut self, new_mtu: u16) {
-        self.cubic.on_mtu_update(new_mtu);
+        self.algorithm.on_mtu_update(new_mtu);
     }
 
     fn window(&self) -> u64 {
         if self.closed.load(Ordering::Relaxed) {
             return OPEN;
         }
-        self.bounded(self.cubic.window())
+        self.bounded(self.algorithm.window())
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(Self {
-            cubic: self.cubic.clone_box(),
+            algorithm: self.algorithm.clone_box(),
             in_flight: self.in_flight.clone(),
             closed: Arc::clone(&self.closed),
         })
     }
 
     fn initial_window(&self) -> u64 {
-        self.bounded(self.cubic.initial_window())
+        self.bounded(self.algorithm.initial_window())
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
@@ -204,11 +226,13 @@ mod tests {
 
     #[test]
     fn the_window_ends_at_its_bound_and_shrinks_as_cubic_s_does() {
-        let mut cubic = CubicConfig::default();
-        cubic.initial_window(200_000);
         let now = Instant::now();
         let in_flight = Arc::new(InFlight::new(150_000, 100_000, 10_000));
-        let factory = Arc::new(Congestion::new(cubic, Some(&in_flight)));
+        let factory = Arc::new(Congestion::new(
+            OfQuic::Cubic,
+            Some(200_000),
+            Some(&in_flight),
+        ));
         let mut control = factory.build(now, 1200);
         assert_eq!(control.initial_window(), 150_000);
         assert_eq!(control.window(), 150_000);

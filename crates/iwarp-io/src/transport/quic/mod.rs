@@ -38,6 +38,7 @@ use self::adapter_sockets::AdapterSockets;
 use self::addresses_in_use::AddressInUse;
 use self::security::Security;
 pub use self::wire::{Bound, Dialer, Listener, Wire};
+use super::congestion_control::CongestionControl;
 use super::purpose::Purpose;
 use crate::environment::Environment;
 use crate::faults::Faults;
@@ -48,6 +49,17 @@ use crate::progress::domain::Domain;
 /// the sent octets have arrived, or after `limit`. Meant for a process that ends while its transports are in use.
 pub fn close_all(limit: Duration) {
     adapter_sockets::close_all(limit);
+}
+
+/// The options of a transport.
+#[derive(Clone, Debug, Default)]
+pub struct QuicOptions {
+    /// The limits of octets that cannot be delivered.
+    pub undelivered: UndeliveredLimits,
+    /// The sockets from which the transport connects have ports of this range, if there is one.
+    pub ports: Option<RangeInclusive<u16>>,
+    /// The congestion control.
+    pub congestion: CongestionControl,
 }
 
 /// The transport of one adapter.
@@ -61,33 +73,20 @@ impl Quic {
     ///
     /// Those of `security`, as [`io::ErrorKind::InvalidInput`].
     pub fn new(environment: Environment, security: &Security) -> io::Result<Self> {
-        Self::limited(environment, security, UndeliveredLimits::default())
+        Self::with(environment, security, QuicOptions::default())
     }
 
-    /// Like [`new`](Self::new), with other limits than the default ones.
+    /// Like [`new`](Self::new), with these options.
     ///
     /// # Errors
     ///
-    /// Those of `security`, as [`io::ErrorKind::InvalidInput`].
-    pub fn limited(
+    /// Those of `security` and a congestion control that QUIC does not have, as [`io::ErrorKind::InvalidInput`].
+    pub fn with(
         environment: Environment,
         security: &Security,
-        undelivered: UndeliveredLimits,
+        options: QuicOptions,
     ) -> io::Result<Self> {
-        AdapterSockets::new(environment, security, undelivered, None).map(Self)
-    }
-
-    /// Like [`new`](Self::new). The sockets from which it connects have ports of this range, if there is one.
-    ///
-    /// # Errors
-    ///
-    /// Those of `security`, as [`io::ErrorKind::InvalidInput`].
-    pub fn over_ports(
-        environment: Environment,
-        security: &Security,
-        ports: Option<RangeInclusive<u16>>,
-    ) -> io::Result<Self> {
-        AdapterSockets::new(environment, security, UndeliveredLimits::default(), ports).map(Self)
+        AdapterSockets::new(environment, security, options).map(Self)
     }
 
     pub(super) fn environment(&self) -> &Environment {

@@ -8,9 +8,22 @@ mod no_sockets;
 mod wire;
 
 #[cfg(windows)]
-pub use no_sockets::{Bound, Dialer, Listener, NoTcp as Tcp, Wire, check_environment};
+pub use no_sockets::{Bound, Dialer, Listener, NoTcp as Tcp, Wire};
 #[cfg(unix)]
-pub use wire::{Bound, Dialer, Listener, Tcp, Wire, check_environment};
+pub use wire::{Bound, Dialer, Listener, Tcp, Wire};
+
+use super::congestion_control::CongestionControl;
+
+/// The options of an adapter's connections.
+#[derive(Clone, Debug, Default)]
+pub struct TcpOptions {
+    /// Segments have at most this many octets (`TCP_MAXSEG`); without it the path decides.
+    pub segment: Option<u16>,
+    /// The places at which segments begin.
+    pub boundaries: Boundaries,
+    /// The congestion control.
+    pub congestion: CongestionControl,
+}
 
 /// The places at which the segments of a connection begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,4 +34,60 @@ pub enum Boundaries {
     OutsideCrcs,
     /// Anywhere.
     Any,
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::io::ErrorKind;
+    use std::os::fd::AsFd;
+
+    use socket2::SockRef;
+
+    use super::*;
+    use crate::progress::Edges;
+
+    fn tcp(name: &str) -> std::io::Result<Tcp> {
+        Tcp::new(TcpOptions {
+            congestion: CongestionControl::from_name(name),
+            ..TcpOptions::default()
+        })
+    }
+
+    /// The congestion controls of the two ends of a connection within this machine.
+    fn of_both_ends(name: &str) -> [String; 2] {
+        let tcp = tcp(name).unwrap();
+        let any = "127.0.0.1:0".parse().unwrap();
+        let bound = tcp.bind(any).unwrap();
+        let address = bound.local().unwrap();
+        let listener = bound.listen().unwrap();
+        let dialer = tcp.bind(any).unwrap().connect(address).unwrap();
+        while !dialer.is_connected(Edges::all()).unwrap() || !listener.is_somebody_there() {
+            std::thread::yield_now();
+        }
+        [dialer.into_wire().unwrap(), listener.accept().unwrap()].map(|wire| {
+            let octets = SockRef::from(&wire.as_fd()).tcp_congestion().unwrap();
+            let name = String::from_utf8(octets).unwrap();
+            name.trim_end_matches('\0').to_owned()
+        })
+    }
+
+    /// Every Linux has reno, and permits it.
+    #[test]
+    fn both_ends_have_the_congestion_control_that_was_chosen() {
+        assert_eq!(of_both_ends("reno"), ["reno", "reno"]);
+        let default = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
+        let default = default.unwrap();
+        assert_eq!(of_both_ends("system"), [default.trim(); 2]);
+    }
+
+    #[test]
+    fn a_congestion_control_that_is_not_permitted_is_refused_with_those_that_are() {
+        let refused = tcp("no_such").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+        let text = refused.to_string();
+        assert!(
+            text.contains("\"no_such\"") && text.contains("reno"),
+            "{text}"
+        );
+    }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use iwarp::{Span, TxBatch};
 use iwarp_mem::{Received, Sent, Table};
 
-use super::Boundaries;
+use super::TcpOptions;
 use crate::progress::readiness::Edges;
 use crate::progress::readiness::no_sets::refused;
 use crate::progress::set::SourceId;
@@ -20,8 +20,12 @@ pub struct NoTcp(());
 
 impl NoTcp {
     /// As on other systems. The options are those of sockets, of which there are none.
-    pub fn new(_segment: Option<u16>, _boundaries: Boundaries) -> Self {
-        Self(())
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn new(_: TcpOptions) -> io::Result<Self> {
+        Ok(Self(()))
     }
 
     pub(in crate::transport) fn bind(&self, _: SocketAddr) -> io::Result<Bound> {
@@ -31,15 +35,6 @@ impl NoTcp {
     pub(in crate::transport) fn bind_fresh(&self, _: SocketAddr) -> io::Result<Bound> {
         refused()
     }
-}
-
-/// Checks what the environment chooses for connections: here there is nothing to choose.
-///
-/// # Errors
-///
-/// None.
-pub fn check_environment() -> io::Result<()> {
-    Ok(())
 }
 
 /// A bound socket; a type without values.

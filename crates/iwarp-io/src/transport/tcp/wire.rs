@@ -1,7 +1,7 @@
 //! TCP over the sockets of Unix.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,11 +14,12 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
-use super::Boundaries;
+use super::{Boundaries, TcpOptions};
 use crate::descriptors::Freed;
 use crate::progress::readiness::{Edges, Watch};
 use crate::progress::set::{Set, SourceId};
 use crate::system_call::{is_refusal, named};
+use crate::transport::congestion_control::{CongestionControl, invalid};
 
 /// The number of connections that the system holds until they are accepted: as many as it allows (`net.core.somaxconn`).
 const SYSTEM_BACKLOG: i32 = i32::MAX;
@@ -26,17 +27,30 @@ const SYSTEM_BACKLOG: i32 = i32::MAX;
 /// TCP with its options.
 #[derive(Clone, Debug, Default)]
 pub struct Tcp {
-    segment: Option<u16>,
+    options: TcpOptions,
+}
+
+/// The options of a connected socket.
+#[derive(Clone, Copy, Debug)]
+struct WireOptions {
     boundaries: Boundaries,
+    /// The user has chosen a congestion control, or that of the system, so that none is set within this machine.
+    keeps_congestion: bool,
 }
 
 impl Tcp {
-    /// Connections use segments of at most `segment` octets (`TCP_MAXSEG`); without it the path decides.
-    pub fn new(segment: Option<u16>, boundaries: Boundaries) -> Self {
-        Self {
-            segment,
-            boundaries,
+    /// TCP with these options.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput`, if the system does not permit the congestion control. The error names those that it permits.
+    pub fn new(options: TcpOptions) -> io::Result<Self> {
+        if let CongestionControl::Named(name) = &options.congestion {
+            let trial = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))
+                .map_err(named("socket"))?;
+            set_congestion(&trial, name)?;
         }
+        Ok(Self { options })
     }
 
     /// Reserves a local address. A port in use is refused. A port that only old connections in TIME-WAIT hold is not.
@@ -67,13 +81,21 @@ impl Tcp {
     }
 
     fn bound(&self, socket: Socket) -> io::Result<Bound> {
-        if let Some(segment) = self.segment {
+        if let Some(segment) = self.options.segment {
             socket.set_tcp_mss(segment.into()).map_err(|error| {
                 let what = format!("TCP does not take segments of {segment} octets: {error}");
                 io::Error::new(io::ErrorKind::InvalidInput, what)
             })?;
         }
-        Ok(Bound(EndingSocket::new(socket), self.boundaries))
+        if let CongestionControl::Named(name) = &self.options.congestion {
+            // Connections that a listener accepts inherit it.
+            set_congestion(&socket, name)?;
+        }
+        let options = WireOptions {
+            boundaries: self.options.boundaries,
+            keeps_congestion: self.options.congestion != CongestionControl::Chosen,
+        };
+        Ok(Bound(EndingSocket::new(socket), options))
     }
 }
 
@@ -147,7 +169,7 @@ fn no_address() -> io::Error {
 
 /// A bound socket.
 #[derive(Debug)]
-pub struct Bound(EndingSocket, Boundaries);
+pub struct Bound(EndingSocket, WireOptions);
 
 impl Bound {
     pub(in crate::transport) fn local(&self) -> io::Result<SocketAddr> {
@@ -174,7 +196,7 @@ impl Bound {
 
 /// A socket that connects.
 #[derive(Debug)]
-pub struct Dialer(EndingSocket, Boundaries);
+pub struct Dialer(EndingSocket, WireOptions);
 
 impl Dialer {
     pub(in crate::transport) fn id(&self) -> SourceId<'_> {
@@ -206,7 +228,7 @@ impl Dialer {
 
 /// A socket that listens.
 #[derive(Debug)]
-pub struct Listener(EndingSocket, Boundaries);
+pub struct Listener(EndingSocket, WireOptions);
 
 impl Listener {
     pub(in crate::transport) fn id(&self) -> SourceId<'_> {
@@ -261,17 +283,20 @@ impl AsFd for Wire {
 
 impl Wire {
     /// Takes over a socket whose TCP connection is established.
-    fn new(socket: Socket, boundaries: Boundaries) -> io::Result<Self> {
+    fn new(socket: Socket, options: WireOptions) -> io::Result<Self> {
         let tcp = TcpStream::from(socket);
         tcp.set_nonblocking(true).map_err(named("ioctl FIONBIO"))?;
         let local = tcp.local_addr().map_err(named("getsockname"))?;
         let peer = tcp.peer_addr().map_err(named("getpeername"))?;
-        tune(&tcp, peer.ip());
+        tune(&tcp);
+        if peer.ip().is_loopback() && !options.keeps_congestion {
+            do_not_pace(&SockRef::from(&tcp));
+        }
         Ok(Self {
             tcp,
             local,
             peer,
-            boundaries,
+            boundaries: options.boundaries,
             segment: AtomicU32::new(0),
             _freed: Freed,
         })
@@ -419,7 +444,7 @@ impl Wire {
 }
 
 /// The options that all connections of this crate set on TCP. A connection works without them, and not every system has them.
-fn tune(tcp: &TcpStream, peer: IpAddr) {
+fn tune(tcp: &TcpStream) {
     let socket = SockRef::from(tcp);
     let options = [
         // MPA-085: the end of a batch is not held back until the next FPDU.
@@ -433,43 +458,35 @@ fn tune(tcp: &TcpStream, peer: IpAddr) {
     for error in options.into_iter().filter_map(Result::err) {
         tracing::debug!(%error, "a connection is without an option of TCP");
     }
-    if peer.is_loopback() {
-        do_not_pace(&socket);
-    }
 }
 
-/// The environment variable that leaves connections within this machine the system's default congestion control when it is `system`,
-/// for comparisons with programs that use the default.
-const CONGESTION: &str = "SOFTND_CONGESTION";
+/// Gives a socket the congestion control of this name.
+#[cfg(any(target_os = "linux", target_os = "freebsd"))]
+fn set_congestion(socket: &Socket, name: &str) -> io::Result<()> {
+    socket.set_tcp_congestion(name.as_bytes()).map_err(|error| {
+        let allowed = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+        let permitted = match std::fs::read_to_string(allowed) {
+            Ok(names) => format!("it permits {}", names.trim()),
+            Err(_) => "another one may be permitted".to_owned(),
+        };
+        invalid(format!(
+            "the system does not permit the congestion control {name:?} ({error}): {permitted}"
+        ))
+    })
+}
 
-/// Checks the environment's choice for connections within this machine.
-///
-/// # Errors
-///
-/// `InvalidInput`, if the variable has an unknown value.
-pub fn check_environment() -> io::Result<()> {
-    match rdma_buffer::environment::variable(CONGESTION) {
-        Some(value) if !value.is_empty() && value != "system" => Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!(
-                "the environment variable {CONGESTION} is {value:?}; set it to system, for the system's default congestion control \
-                 within this machine, or unset it"
-            ),
-        )),
-        _ => Ok(()),
-    }
+/// Other systems have no option for the congestion control.
+#[cfg(not(any(target_os = "linux", target_os = "freebsd")))]
+fn set_congestion(_: &Socket, name: &str) -> io::Result<()> {
+    Err(invalid(format!(
+        "this system lets no program choose the congestion control {name:?}"
+    )))
 }
 
 /// Switches a connection within this machine to a congestion control that does not pace, as bbr does, because nothing can
 /// be congested there. If the system refuses both or has neither, the connection works nevertheless.
 #[cfg(any(target_os = "linux", target_os = "freebsd"))]
 fn do_not_pace(socket: &SockRef<'_>) {
-    static SYSTEMS_OWN: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
-        rdma_buffer::environment::text(CONGESTION).is_some_and(|value| value == "system")
-    });
-    if *SYSTEMS_OWN {
-        return;
-    }
     let _ = socket
         .set_tcp_congestion(b"cubic")
         .or_else(|_| socket.set_tcp_congestion(b"reno"));
