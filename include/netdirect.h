@@ -1062,6 +1062,8 @@ ND_IID_(IID_INDXAdapter, 2F6A91D4, 5B0E, 4C7B, 9A, 41, 30, C5, 77, E2, 1D, 02)
 ND_IID_(IID_INDXCompletionQueue, 2F6A91D4, 5B0E, 4C7B, 9A, 41, 30, C5, 77, E2, 1D, 03)
 ND_IID_(IID_INDXQueuePair, 2F6A91D4, 5B0E, 4C7B, 9A, 41, 30, C5, 77, E2, 1D, 04)
 ND_IID_(IID_INDXListener, 2F6A91D4, 5B0E, 4C7B, 9A, 41, 30, C5, 77, E2, 1D, 05)
+/* Of connectors and of queue pairs. */
+ND_IID_(IID_INDXConnectionEnd, 2F6A91D4, 5B0E, 4C7B, 9A, 41, 30, C5, 77, E2, 1D, 06)
 
 /* INDXAdapter::GetCapabilities. The first two are what ND2 expects of every adapter. */
 #define NDX_CAPABILITY_MEMORY_WINDOWS 0x00000001
@@ -1147,6 +1149,39 @@ typedef struct _NDX_RESULT {
     BYTE Immediate[8];
 } NDX_RESULT;
 
+/* NDX_CONNECTION_END.EndedBy */
+typedef enum _NDX_ENDED_BY ND_UNDERLYING_INT_ {
+    NdxEndedByThisSide = 1,
+    NdxEndedByPeer = 2,
+    NdxEndedByNeither = 3 /* the network or this system, or the peer was silent */
+} NDX_ENDED_BY;
+
+/* NDX_CONNECTION_END.Reason. Later versions may have more. */
+typedef enum _NDX_END_REASON ND_UNDERLYING_INT_ {
+    NdxEndDisconnect = 1, /* in good order */
+    NdxEndTerminate = 2,  /* one side found an error */
+    NdxEndReset = 3,      /* the connection was reset, without a reason */
+    NdxEndNetwork = 4,    /* the network or this system ended it */
+    NdxEndSilence = 5,    /* the peer has not answered for the time limit of the transport */
+    NdxEndTimeLimit = 6,  /* a time limit of the set-up has passed */
+    NdxEndQueueBroke = 7, /* a completion queue or the shared receive queue broke down */
+    NdxEndRemoved = 8,    /* the adapter was removed */
+    NdxEndRejected = 9,   /* the peer's program rejected the connection, or its backlog is full */
+    NdxEndRefused = 10    /* nothing listens at the address */
+} NDX_END_REASON;
+
+/* The reason why a connection ended, or was not made. */
+typedef struct _NDX_CONNECTION_END {
+    /* The side that ended it (NDX_ENDED_BY), and by what (NDX_END_REASON). */
+    ULONG EndedBy;
+    ULONG Reason;
+    /* 1 if that side sent a Terminate, whose code follows (RFC 5040, 4.8); otherwise these four are 0. */
+    ULONG HasTerminate;
+    ULONG TerminateLayer; /* 0 RDMAP, 1 DDP, 2 MPA */
+    ULONG TerminateType;
+    ULONG TerminateCode;
+} NDX_CONNECTION_END;
+
 #define ND_INTERFACE_NAME_ INDXProvider
 ND_INTERFACE_(INDXProvider, IUnknown)
     ND_UNKNOWN_METHODS_
@@ -1192,6 +1227,18 @@ ND_INTERFACE_(INDXListener, IUnknown)
 ND_END_INTERFACE_
 #undef ND_INTERFACE_NAME_
 
+#define ND_INTERFACE_NAME_ INDXConnectionEnd
+ND_INTERFACE_(INDXConnectionEnd, IUnknown)
+    ND_UNKNOWN_METHODS_
+    /*
+     * The first reason why the connection ended, or why Connect or Accept failed, and a sentence in UTF-8 without a zero at its end. Before
+     * that, and if the provider cannot tell: ND_CONNECTION_INVALID. *pcbText is the room at pText, and becomes the sentence's length;
+     * ND_BUFFER_OVERFLOW if there is not enough room, where *pEnd is filled too.
+     */
+    ND_METHOD_(HRESULT, GetConnectionEnd)(ND_THIS_AND_ NDX_CONNECTION_END *pEnd, CHAR *pText, ULONG *pcbText) ND_PURE_;
+ND_END_INTERFACE_
+#undef ND_INTERFACE_NAME_
+
 #ifndef __cplusplus
 
 #define INDXProvider_QueryInterface(This, riid, ppvObject) ((This)->lpVtbl->QueryInterface(This, riid, ppvObject))
@@ -1224,6 +1271,12 @@ ND_END_INTERFACE_
 #define INDXListener_AddRef(This) ((This)->lpVtbl->AddRef(This))
 #define INDXListener_Release(This) ((This)->lpVtbl->Release(This))
 #define INDXListener_Withdraw(This, pConnector) ((This)->lpVtbl->Withdraw(This, pConnector))
+
+#define INDXConnectionEnd_QueryInterface(This, riid, ppvObject) ((This)->lpVtbl->QueryInterface(This, riid, ppvObject))
+#define INDXConnectionEnd_AddRef(This) ((This)->lpVtbl->AddRef(This))
+#define INDXConnectionEnd_Release(This) ((This)->lpVtbl->Release(This))
+#define INDXConnectionEnd_GetConnectionEnd(This, pEnd, pText, pcbText) \
+    ((This)->lpVtbl->GetConnectionEnd(This, pEnd, pText, pcbText))
 
 #endif /* !__cplusplus */
 

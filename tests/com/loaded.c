@@ -112,6 +112,25 @@ static ND2_RESULT next_result(IND2CompletionQueue *cq)
     return result;
 }
 
+/* The end of the connection of a connector or a queue pair, as the sentence says it too. */
+static HRESULT end_of(void *object, NDX_CONNECTION_END *end, const char *sentence)
+{
+    INDXConnectionEnd *more;
+    char text[256];
+    ULONG size = 0, room;
+    HRESULT status;
+    CHECK(IUnknown_QueryInterface((IUnknown *)object, &IID_INDXConnectionEnd, (void **)&more) == S_OK);
+    status = INDXConnectionEnd_GetConnectionEnd(more, end, NULL, &size);
+    if (status == ND_BUFFER_OVERFLOW) {
+        room = size;
+        CHECK(size == strlen(sentence) && size < sizeof(text));
+        status = INDXConnectionEnd_GetConnectionEnd(more, end, text, &size);
+        CHECK(size == room && memcmp(text, sentence, size) == 0);
+    }
+    CHECK(INDXConnectionEnd_Release(more) == 1);
+    return status;
+}
+
 static void exchange(IND2Adapter *adapter)
 {
     struct sockaddr_in address = here(), at;
@@ -174,7 +193,14 @@ static void exchange(IND2Adapter *adapter)
     }
     CHECK(memcmp(memory, memory + 64, 64) == 0);
 
+    NDX_CONNECTION_END end;
+    CHECK(end_of(active, &end, "") == ND_CONNECTION_INVALID && end_of(active_qp, &end, "") == ND_CONNECTION_INVALID);
     CHECK(finish(active, IND2Connector_Disconnect(active, &one), &one) == ND_SUCCESS);
+    CHECK(end_of(active, &end, "this side disconnected") == ND_SUCCESS);
+    CHECK(end.EndedBy == NdxEndedByThisSide && end.Reason == NdxEndDisconnect && !end.HasTerminate);
+    CHECK(finish(passive, IND2Connector_NotifyDisconnect(passive, &one), &one) == ND_SUCCESS);
+    CHECK(end_of(passive_qp, &end, "the peer disconnected") == ND_SUCCESS);
+    CHECK(end.EndedBy == NdxEndedByPeer && end.Reason == NdxEndDisconnect && !end.HasTerminate);
     CHECK(IND2Listener_Release(listener) == 0 && IND2Connector_Release(active) == 0 && IND2Connector_Release(passive) == 0);
     CHECK(IND2QueuePair_Release(active_qp) == 0 && IND2QueuePair_Release(passive_qp) == 0);
     CHECK(finish(region, IND2MemoryRegion_Deregister(region, &one), &one) == ND_SUCCESS);

@@ -75,6 +75,27 @@ pub struct TerminateCode {
     pub code: u8,
 }
 
+impl EndedBy {
+    /// All sides. Their order does not change.
+    pub const ALL: &[Self] = &[Self::ThisSide, Self::Peer, Self::Neither];
+}
+
+impl EndReason {
+    /// All reasons. Their order does not change: new ones are added at the end.
+    pub const ALL: &[Self] = &[
+        Self::Disconnect,
+        Self::Terminate,
+        Self::Reset,
+        Self::Network,
+        Self::Silence,
+        Self::TimeLimit,
+        Self::QueueBroke,
+        Self::Removed,
+        Self::Rejected,
+        Self::Refused,
+    ];
+}
+
 impl ConnectionEnd {
     /// An end without a Terminate. `what` is one line without a full stop that says who did what.
     pub fn new(by: EndedBy, reason: EndReason, what: impl Into<Cow<'static, str>>) -> Self {

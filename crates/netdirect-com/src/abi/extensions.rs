@@ -25,6 +25,9 @@ pub const IID_QUEUE_PAIR_EXTENSION: Guid =
 pub const IID_LISTENER_EXTENSION: Guid =
     Guid::new(0x2F6A_91D4, 0x5B0E, 0x4C7B, 0x9A41_30C5_77E2_1D05);
 
+/// `IID_INDXConnectionEnd`.
+pub const IID_CONNECTION_END: Guid = Guid::new(0x2F6A_91D4, 0x5B0E, 0x4C7B, 0x9A41_30C5_77E2_1D06);
+
 /// `NDX_FAULT`: a [`netdirect::Fault`].
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -76,6 +79,24 @@ pub struct Atomic {
     pub compare: u64,
     /// `CompareMask`: the bits to compare.
     pub compare_mask: u64,
+}
+
+/// `NDX_CONNECTION_END`: a [`netdirect::ConnectionEnd`], without its sentence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ConnectionEnd {
+    /// `EndedBy`: one more than the place in [`netdirect::EndedBy::ALL`].
+    pub ended_by: u32,
+    /// `Reason`: one more than the place in [`netdirect::EndReason::ALL`].
+    pub reason: u32,
+    /// `HasTerminate`: 1 if there was a Terminate, and 0 if not.
+    pub has_terminate: u32,
+    /// `TerminateLayer`: 0 RDMAP, 1 DDP, 2 MPA. This field and the next two are 0 without a Terminate.
+    pub terminate_layer: u32,
+    /// `TerminateType`: the error type within the layer.
+    pub terminate_type: u32,
+    /// `TerminateCode`: the error code within the type.
+    pub terminate_code: u32,
 }
 
 /// `NDX_RESULT`: a result with the Immediate Data that belongs to it.
@@ -146,6 +167,13 @@ tables! {
             remote_token: u32,
             flags: u32,
         ) -> Status;
+    }
+
+    /// `INDXConnectionEnd`: of connectors and queue pairs.
+    ConnectionEndTable {
+        /// `GetConnectionEnd`: [`Connector::connection_end`](netdirect::Connector::connection_end). The sentence is in UTF-8, without a zero at
+        /// its end; sizes as everywhere (GEN-016).
+        fn get_connection_end(end: *mut ConnectionEnd, text: *mut c_char, size: *mut u32) -> Status;
     }
 
     /// `INDXListener`.

@@ -12,8 +12,9 @@ mod tables;
 mod words;
 
 pub use extensions::{
-    AdapterExtensionTable, Atomic, CompletionQueueExtensionTable, ExtendedResult, FaultKind,
-    IID_ADAPTER_EXTENSION, IID_COMPLETION_QUEUE_EXTENSION, IID_LISTENER_EXTENSION,
+    AdapterExtensionTable, Atomic, CompletionQueueExtensionTable, ConnectionEnd,
+    ConnectionEndTable, ExtendedResult, FaultKind, IID_ADAPTER_EXTENSION,
+    IID_COMPLETION_QUEUE_EXTENSION, IID_CONNECTION_END, IID_LISTENER_EXTENSION,
     IID_PROVIDER_EXTENSION, IID_QUEUE_PAIR_EXTENSION, InjectedFault, ListenerExtensionTable,
     ProviderExtensionTable, QueuePairExtensionTable,
 };

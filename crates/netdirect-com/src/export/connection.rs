@@ -1,16 +1,17 @@
 //! `IND2Connector` and `IND2Listener`.
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 
 use netdirect::{Connector, Listener, Result, Started};
 
-use super::object::{Interface, method, no_more, unknown_of_more};
+use super::connection_end;
+use super::object::{Interface, method, no_more, unknown_of_end, unknown_of_more};
 use super::overlapped::{Kind, ObjectWithRequests, overlapped};
 use super::pointers::{ClientOverlapped, Octets, Out, Room};
 use super::queues::QueuePairObject;
 use crate::abi::{
-    ConnectorTable, Guid, IID_LISTENER_EXTENSION, IID_ND2_CONNECTOR, IID_ND2_LISTENER,
-    IID_ND2_OVERLAPPED, ListenerExtensionTable, ListenerTable,
+    ConnectionEnd, ConnectionEndTable, ConnectorTable, Guid, IID_LISTENER_EXTENSION,
+    IID_ND2_CONNECTOR, IID_ND2_LISTENER, IID_ND2_OVERLAPPED, ListenerExtensionTable, ListenerTable,
 };
 
 pub(super) type ConnectorObject = ObjectWithRequests<dyn Connector>;
@@ -34,9 +35,16 @@ static CONNECTOR: ConnectorTable = ConnectorTable {
     disconnect: method!(ConnectorObject, disconnect(overlapped: ClientOverlapped) -> Result<Started>),
 };
 
+static CONNECTOR_END: ConnectionEndTable = ConnectionEndTable {
+    unknown: unknown_of_end::<ConnectorObject>(),
+    get_connection_end: method!(end ConnectorObject, get_connection_end(
+        end: Out<ConnectionEnd>, text: Out<c_char>, size: Out<u32>) -> Result<()>),
+};
+
 impl Kind for dyn Connector {
     type Table = ConnectorTable;
     const INTERFACES: &'static [Guid] = &[IID_ND2_CONNECTOR, IID_ND2_OVERLAPPED];
+    const END: Option<&'static ConnectionEndTable> = Some(&CONNECTOR_END);
 
     no_more!();
 
@@ -130,6 +138,15 @@ impl ConnectorObject {
     fn disconnect(&self, overlapped: ClientOverlapped) -> Result<Started> {
         self.requests
             .submit(overlapped, 1, |request| self.object.disconnect(request))
+    }
+
+    fn get_connection_end(
+        &self,
+        end: Out<ConnectionEnd>,
+        text: Out<c_char>,
+        size: Out<u32>,
+    ) -> Result<()> {
+        connection_end::fill(self.object.connection_end(), &end, &text, size)
     }
 }
 

@@ -21,6 +21,7 @@
 mod adapter;
 mod alive;
 mod connection;
+mod connection_end;
 mod faults;
 mod file;
 mod guard;

@@ -14,7 +14,7 @@ use super::alive::ALIVE;
 use super::guard::{Answer, guarded};
 use super::planted::planted;
 use super::pointers::Passed;
-use crate::abi::{Guid, IID_IUNKNOWN, This, UnknownTable};
+use crate::abi::{ConnectionEndTable, Guid, IID_CONNECTION_END, IID_IUNKNOWN, This, UnknownTable};
 use crate::context;
 
 /// A class of objects.
@@ -40,6 +40,9 @@ pub(super) trait Class: Send + Sync + Sized + 'static {
         true
     }
 
+    /// The table of `INDXConnectionEnd`, if objects of the class have connections. It begins with [`unknown_of_end`].
+    const END: Option<&'static ConnectionEndTable> = None;
+
     /// The adapter that ends when a method panics.
     fn adapter(&self) -> Option<&dyn Adapter> {
         None
@@ -60,6 +63,8 @@ pub(super) struct Object<C: Class> {
     more: &'static C::More,
     /// At the same place in objects of all classes, so that an argument can be asked for its class.
     class_is: TypeId,
+    /// The pointer to `INDXConnectionEnd` points here.
+    end: Option<&'static ConnectionEndTable>,
     /// The references of the client.
     references: AtomicU32,
     /// The forks behind the process that has made the object.
@@ -98,6 +103,7 @@ impl<C: Class> Object<C> {
             table: C::table(),
             more: C::more(),
             class_is: TypeId::of::<C>(),
+            end: C::END,
             references: AtomicU32::new(1),
             forks: forked(),
             class,
@@ -131,6 +137,11 @@ impl<C: Class> Object<C> {
     pub(super) fn main(more: This) -> This {
         more.wrapping_byte_sub(offset_of!(Self, more))
     }
+
+    /// The main interface pointer of an object whose pointer to `INDXConnectionEnd` is `end`.
+    pub(super) fn main_of_end(end: This) -> This {
+        end.wrapping_byte_sub(offset_of!(Self, end))
+    }
 }
 
 pub(super) fn no_interface(iid: Guid) -> Error {
@@ -149,29 +160,41 @@ pub(super) const fn unknown<C: Class>() -> UnknownTable {
     }
 }
 
+/// `IUnknown` for a table whose pointers become the main one by the function `$main` of [`Object`].
+macro_rules! unknown_by {
+    ($main:ident) => {{
+        unsafe extern "system" fn query<C: Class>(
+            this: This,
+            iid: *const Guid,
+            object: *mut This,
+        ) -> Status {
+            // SAFETY: the caller's promises; the object's main interface has this function.
+            unsafe { query_interface::<C>(Object::<C>::$main(this), iid, object) }
+        }
+        unsafe extern "system" fn add<C: Class>(this: This) -> u32 {
+            // SAFETY: as above.
+            unsafe { add_ref::<C>(Object::<C>::$main(this)) }
+        }
+        unsafe extern "system" fn give<C: Class>(this: This) -> u32 {
+            // SAFETY: as above.
+            unsafe { release::<C>(Object::<C>::$main(this)) }
+        }
+        UnknownTable {
+            query_interface: query::<C>,
+            add_ref: add::<C>,
+            release: give::<C>,
+        }
+    }};
+}
+
 /// `IUnknown` in the table of the second interface of a class.
 pub(super) const fn unknown_of_more<C: Class>() -> UnknownTable {
-    unsafe extern "system" fn query<C: Class>(
-        this: This,
-        iid: *const Guid,
-        object: *mut This,
-    ) -> Status {
-        // SAFETY: the caller's promises; the object's main interface has this function.
-        unsafe { query_interface::<C>(Object::<C>::main(this), iid, object) }
-    }
-    unsafe extern "system" fn add<C: Class>(this: This) -> u32 {
-        // SAFETY: as above.
-        unsafe { add_ref::<C>(Object::<C>::main(this)) }
-    }
-    unsafe extern "system" fn give<C: Class>(this: This) -> u32 {
-        // SAFETY: as above.
-        unsafe { release::<C>(Object::<C>::main(this)) }
-    }
-    UnknownTable {
-        query_interface: query::<C>,
-        add_ref: add::<C>,
-        release: give::<C>,
-    }
+    unknown_by!(main)
+}
+
+/// `IUnknown` in the table of `INDXConnectionEnd` of a class.
+pub(super) const fn unknown_of_end<C: Class>() -> UnknownTable {
+    unknown_by!(main_of_end)
 }
 
 unsafe extern "system" fn query_interface<C: Class>(
@@ -193,9 +216,11 @@ unsafe extern "system" fn query_interface<C: Class>(
         iid == IID_IUNKNOWN || C::INTERFACES.contains(&iid) || iid == private_interface();
     // SAFETY: the client calls the function in the table of an object of this class.
     let is_more = C::MORE == Some(iid) && unsafe { Object::<C>::class_behind(this) }.has_more();
-    let answer = match (is_known, is_more) {
-        (true, _) => this,
-        (_, true) => this.wrapping_byte_add(offset_of!(Object<C>, more)),
+    let is_end = iid == IID_CONNECTION_END && C::END.is_some();
+    let answer = match (is_known, is_more, is_end) {
+        (true, ..) => this,
+        (_, true, _) => this.wrapping_byte_add(offset_of!(Object<C>, more)),
+        (_, _, true) => this.wrapping_byte_add(offset_of!(Object<C>, end)),
         _ => ptr::null_mut(),
     };
     // SAFETY: as above.
@@ -341,13 +366,17 @@ fn of_parent() -> Error {
     )
 }
 
-/// A function of a table that calls a method of a class. With `more`, of the table of its second interface.
+/// A function of a table that calls a method of a class. With `more`, of the table of its second interface; with `end`, of the
+/// table of `INDXConnectionEnd`.
 macro_rules! method {
     ($class:ty, $method:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty) => {
         $crate::export::object::method!(@ std::convert::identity, $class, $method($($arg: $type),*) -> $ret)
     };
     (more $class:ty, $method:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty) => {
         $crate::export::object::method!(@ $crate::export::object::Object::<$class>::main, $class, $method($($arg: $type),*) -> $ret)
+    };
+    (end $class:ty, $method:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty) => {
+        $crate::export::object::method!(@ $crate::export::object::Object::<$class>::main_of_end, $class, $method($($arg: $type),*) -> $ret)
     };
     (@ $main:expr, $class:ty, $method:ident($($arg:ident: $type:ty),*) -> $ret:ty) => {{
         unsafe extern "system" fn function(

@@ -10,7 +10,7 @@ use super::object::{Class, Object, unknown};
 use super::parts::Parts;
 use super::pointers::{ClientOverlapped, Passed};
 use super::requests::{Requests, overlapped_result};
-use crate::abi::{Bool, Guid, Overlapped, OverlappedTable, This};
+use crate::abi::{Bool, ConnectionEndTable, Guid, Overlapped, OverlappedTable, This};
 
 /// An object that has requests, over the provider's object.
 pub(super) struct ObjectWithRequests<T: ?Sized> {
@@ -25,6 +25,7 @@ pub(super) trait Kind: OverlappedObject {
     const INTERFACES: &'static [Guid];
     type More: Sync + 'static;
     const MORE: Option<Guid>;
+    const END: Option<&'static ConnectionEndTable> = None;
 
     fn table() -> &'static Self::Table;
 
@@ -36,6 +37,7 @@ impl<T: Kind + ?Sized> Class for ObjectWithRequests<T> {
     const INTERFACES: &'static [Guid] = T::INTERFACES;
     type More = T::More;
     const MORE: Option<Guid> = T::MORE;
+    const END: Option<&'static ConnectionEndTable> = T::END;
 
     fn table() -> &'static T::Table {
         T::table()

@@ -322,19 +322,27 @@ impl Out<This> {
 pub(super) struct Room {
     start: *mut u8,
     size: Out<u32>,
+    /// The argument that has `start`. The next one has `size`.
+    position: u32,
 }
 
 impl Room {
     pub(super) fn new<T>(start: &Out<T>, size: Out<u32>) -> Self {
+        Self::of_argument(1, start, size)
+    }
+
+    /// `start` is argument `position`, and `size` is the next one.
+    pub(super) fn of_argument<T>(position: u32, start: &Out<T>, size: Out<u32>) -> Self {
         Self {
             start: start.0.cast(),
             size,
+            position,
         }
     }
 
     /// Octets that the client has room for.
     pub(super) fn capacity(&self) -> Result<usize> {
-        self.size.required(2)?;
+        self.size.required(self.position + 1)?;
         // SAFETY: not null, so the client has written the size (export, "the promise of clients").
         Ok(unsafe { self.size.0.read_unaligned() } as usize)
     }
@@ -380,7 +388,7 @@ impl Room {
             return Ok(());
         }
         if self.start.is_null() {
-            return Err(missing(1));
+            return Err(missing(self.position));
         }
         // SAFETY: the caller has compared the length with the room that the client has (export, "the promise of clients").
         unsafe { ptr::copy_nonoverlapping(octets.as_ptr(), self.start, octets.len()) };

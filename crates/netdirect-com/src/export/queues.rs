@@ -1,5 +1,6 @@
 //! `IND2CompletionQueue`, `IND2SharedReceiveQueue` and `IND2QueuePair`.
 
+use std::ffi::c_char;
 use std::sync::Arc;
 
 use netdirect::{
@@ -7,16 +8,20 @@ use netdirect::{
     QueuePairExtensions, RemoteAddress, RemoteToken, Result, SharedReceiveQueue, Started, Status,
 };
 
+use super::connection_end;
 use super::memory::{RegionObject, WindowObject};
-use super::object::{Class, Interface, Object, method, no_more, unknown, unknown_of_more};
+use super::object::{
+    Class, Interface, Object, method, no_more, unknown, unknown_of_end, unknown_of_more,
+};
 use super::overlapped::{Kind, ObjectWithRequests, overlapped};
 use super::parts::Parts;
 use super::pointers::{ClientOverlapped, Context, In, MostEntries, Octets, Out, copy_inline};
 use crate::abi::{
-    Atomic, CompletionQueueExtensionTable, CompletionQueueTable, CompletionResult, ExtendedResult,
-    Guid, IID_COMPLETION_QUEUE_EXTENSION, IID_ND2_COMPLETION_QUEUE, IID_ND2_OVERLAPPED,
-    IID_ND2_QUEUE_PAIR, IID_ND2_SHARED_RECEIVE_QUEUE, IID_QUEUE_PAIR_EXTENSION,
-    QueuePairExtensionTable, QueuePairTable, Sge, SharedReceiveQueueTable, This,
+    Atomic, CompletionQueueExtensionTable, CompletionQueueTable, CompletionResult, ConnectionEnd,
+    ConnectionEndTable, ExtendedResult, Guid, IID_COMPLETION_QUEUE_EXTENSION,
+    IID_ND2_COMPLETION_QUEUE, IID_ND2_OVERLAPPED, IID_ND2_QUEUE_PAIR, IID_ND2_SHARED_RECEIVE_QUEUE,
+    IID_QUEUE_PAIR_EXTENSION, QueuePairExtensionTable, QueuePairTable, Sge,
+    SharedReceiveQueueTable, This,
 };
 use crate::context;
 
@@ -220,9 +225,16 @@ static QUEUE_PAIR_EXTENSION: QueuePairExtensionTable = QueuePairExtensionTable {
         context: Context, op: In<Atomic>, sink: In<Sge>, remote_address: u64, remote_token: u32, flags: u32) -> Result<()>),
 };
 
+static QUEUE_PAIR_END: ConnectionEndTable = ConnectionEndTable {
+    unknown: unknown_of_end::<QueuePairObject>(),
+    get_connection_end: method!(end QueuePairObject, get_connection_end(
+        end: Out<ConnectionEnd>, text: Out<c_char>, size: Out<u32>) -> Result<()>),
+};
+
 impl Class for QueuePairObject {
     type Table = QueuePairTable;
     const INTERFACES: &'static [Guid] = &[IID_ND2_QUEUE_PAIR];
+    const END: Option<&'static ConnectionEndTable> = Some(&QUEUE_PAIR_END);
 
     type More = QueuePairExtensionTable;
     const MORE: Option<Guid> = Some(IID_QUEUE_PAIR_EXTENSION);
@@ -263,6 +275,15 @@ impl QueuePairObject {
 
     fn flush(&self) -> Result<()> {
         self.qp.flush()
+    }
+
+    fn get_connection_end(
+        &self,
+        end: Out<ConnectionEnd>,
+        text: Out<c_char>,
+        size: Out<u32>,
+    ) -> Result<()> {
+        connection_end::fill(self.qp.connection_end(), &end, &text, size)
     }
 
     /// The most entries of a Send or Write with these flags.

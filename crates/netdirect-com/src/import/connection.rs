@@ -5,11 +5,12 @@ use std::ptr;
 use std::sync::Arc;
 
 use netdirect::{
-    Connector, Error, Listener, Overlapped, OverlappedObject, QueuePair, ReadLimits, Result,
-    Started, Status,
+    ConnectionEnd, Connector, Error, Listener, Overlapped, OverlappedObject, QueuePair, ReadLimits,
+    Result, Started, Status,
 };
 
 use super::addresses;
+use super::connection_end;
 use super::overlapping::Overlapping;
 use super::pointer::{Pointer, argument, call, check};
 use super::queues::ImportedQueuePair;
@@ -150,6 +151,10 @@ impl Connector for ImportedConnector {
         self.0.submit(overlapped, None, |connector, pointer| {
             call!(connector, disconnect(pointer))
         })
+    }
+
+    fn connection_end(&self) -> Option<ConnectionEnd> {
+        connection_end::of(self.0.main())
     }
 }
 

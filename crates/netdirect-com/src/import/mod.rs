@@ -19,6 +19,7 @@
 mod adapter;
 mod addresses;
 mod connection;
+mod connection_end;
 mod extensions;
 mod file;
 mod library;

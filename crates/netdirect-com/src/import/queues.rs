@@ -4,11 +4,13 @@ use std::ptr;
 use std::sync::Arc;
 
 use netdirect::{
-    Affinity, CompletionQueue, CompletionResult, Error, Immediate, MemoryRegion, MemoryWindow,
-    NotifyType, OpFlags, Overlapped, OverlappedObject, QueuePair, QueuePairExtensions,
-    RemoteAddress, RequestType, Result, Sge, SharedReceiveQueue, Started, Status,
+    Affinity, CompletionQueue, CompletionResult, ConnectionEnd, Error, Immediate, MemoryRegion,
+    MemoryWindow, NotifyType, OpFlags, Overlapped, OverlappedObject, QueuePair,
+    QueuePairExtensions, RemoteAddress, RequestType, Result, Sge, SharedReceiveQueue, Started,
+    Status,
 };
 
+use super::connection_end;
 use super::memory::{ImportedRegion, ImportedWindow};
 use super::of_queue_pair::OfQueuePair;
 use super::overlapping::Overlapping;
@@ -364,6 +366,10 @@ impl QueuePair for ImportedQueuePair {
     ) -> Result<()> {
         let list = inline_list(data)?;
         self.write_any(context, &list, remote, flags | OpFlags::INLINE)
+    }
+
+    fn connection_end(&self) -> Option<ConnectionEnd> {
+        connection_end::of(&self.object)
     }
 
     fn extensions(&self) -> Option<&dyn QueuePairExtensions> {

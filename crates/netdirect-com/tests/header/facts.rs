@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::mem::{align_of, offset_of, size_of};
 
 use netdirect::{
-    AdapterFlags, Call, Capabilities, MrFlags, NotifyType, OpFlags, QueryFlags, RequestType, Status,
+    AdapterFlags, Call, Capabilities, EndReason, EndedBy, MrFlags, NotifyType, OpFlags, QueryFlags,
+    RequestType, Status,
 };
 use netdirect_com::abi::*;
 
@@ -81,6 +82,14 @@ fn structures() -> String {
             Kind = kind, Call = call, Nth = nth, Status = status, Object = object, Address = address, AddressLength = address_length,
         }
         NDX_ATOMIC = Atomic { Kind = kind, Operand = operand, Mask = mask, Compare = compare, CompareMask = compare_mask }
+        NDX_CONNECTION_END = ConnectionEnd {
+            EndedBy = ended_by,
+            Reason = reason,
+            HasTerminate = has_terminate,
+            TerminateLayer = terminate_layer,
+            TerminateType = terminate_type,
+            TerminateCode = terminate_code,
+        }
         NDX_RESULT = ExtendedResult { Result = result, ImmediateLength = immediate_length, Immediate = immediate }
         ND2_SGE = Sge { Buffer = buffer, BufferLength = buffer_length, MemoryRegionToken = memory_region_token }
     }
@@ -201,6 +210,10 @@ fn numbers() -> Vec<(String, u32)> {
     ];
     let calls = (1..).zip(Call::ALL);
     values.extend(calls.map(|(number, call)| (format!("NdxCall{call:?}"), number)));
+    let sides = (1..).zip(EndedBy::ALL);
+    values.extend(sides.map(|(number, by)| (format!("NdxEndedBy{by:?}"), number)));
+    let reasons = (1..).zip(EndReason::ALL);
+    values.extend(reasons.map(|(number, reason)| (format!("NdxEnd{reason:?}"), number)));
     let flags = |prefix: &str, names: Vec<(&'static str, u32)>| -> Vec<_> {
         let named = |(name, bits): (&str, u32)| (format!("{prefix}{name}"), bits);
         names.into_iter().map(named).collect()

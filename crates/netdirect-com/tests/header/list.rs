@@ -343,6 +343,14 @@ interfaces! {
         ) -> Status = "HRESULT";
     }
 
+    connection_end: INDXConnectionEnd = ConnectionEndTable, IID_CONNECTION_END, unknown is unknown {
+        get_connection_end is GetConnectionEnd(
+            end: *mut ConnectionEnd = "NDX_CONNECTION_END *",
+            text: *mut c_char = "CHAR *",
+            size: *mut u32 = "ULONG *",
+        ) -> Status = "HRESULT";
+    }
+
     listener_extension: INDXListener = ListenerExtensionTable, IID_LISTENER_EXTENSION, unknown is unknown {
         withdraw is Withdraw(connector: This = "IUnknown *") -> Status = "HRESULT";
     }

@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 mod client;
+mod connection_end;
 mod ends;
 mod no_addresses;
 mod panics;
