@@ -130,6 +130,7 @@ mod connection_end;
 mod counters;
 mod error;
 mod event;
+mod explanation;
 pub mod ext;
 mod extension;
 mod fault;

@@ -5,8 +5,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use crate::{
-    Affinity, CompletionResult, ConnectionEnd, MemoryRegion, MemoryWindow, NotifyType, OpFlags,
-    Overlapped, OverlappedObject, QueuePairExtensions, RemoteAddress, Result, Sge, Started,
+    Affinity, CompletionResult, ConnectionEnd, Error, MemoryRegion, MemoryWindow, NotifyType,
+    OpFlags, Overlapped, OverlappedObject, QueuePairExtensions, RemoteAddress, Result, Sge,
+    Started,
 };
 
 /// `IND2CompletionQueue`: receives the results of requests on queue pairs.
@@ -300,6 +301,26 @@ pub trait QueuePair: Any + Debug + Send + Sync {
     /// `INDXConnectionEnd`.
     fn connection_end(&self) -> Option<ConnectionEnd> {
         None
+    }
+
+    /// The error of a request of this queue pair that has failed: the status of its result, and a sentence that says why, with the
+    /// [end of the connection](Self::connection_end) where that is the reason. ND2 has no such call.
+    ///
+    /// ```
+    /// # use netdirect::{CompletionQueue, CompletionResult, QueuePair, Status};
+    /// # fn demo(cq: &dyn CompletionQueue, qp: &dyn QueuePair) {
+    /// let mut results = [CompletionResult::default(); 16];
+    /// let taken = cq.get_results(&mut results);
+    /// for result in &results[..taken] {
+    ///     if result.status != Status::SUCCESS {
+    ///         eprintln!("request {} failed: {}", result.request_context, qp.explain(result));
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    #[cold]
+    fn explain(&self, result: &CompletionResult) -> Error {
+        result.explain(self.connection_end().as_ref())
     }
 
     /// Requests that ND2 does not have: Atomics and Immediate Data. `None` if the provider has no such requests. ND2 programs

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::ending::{Ending, watched, write_astray};
 use crate::common::{ALL, LONG, Pair, Side, end, idle, now, pair, pair_with, run, status, wait};
 use netdirect::{
-    ConnectionEnd, Connector, EndReason, EndedBy, Fault, LocalToken, OpFlags, Overlapped,
+    ConnectionEnd, Connector, EndReason, EndedBy, Fault, LocalToken, MrFlags, OpFlags, Overlapped,
     QueuePair, Sge, Status,
 };
 use softnd::Options;
@@ -250,4 +250,64 @@ fn a_new_attempt_forgets_the_end_of_the_last_one() {
     assert_eq!(wait(&connects), Status::CANCELED);
     let end = connector.connection_end().expect("a reason");
     is(&end, EndedBy::ThisSide, EndReason::Disconnect);
+}
+
+/// The words about the next results of a side, which have these statuses.
+fn words(side: &Side, qp: &Arc<dyn QueuePair>, statuses: &[Status]) -> Vec<String> {
+    let results = side.results(statuses.len());
+    let found: Vec<_> = results.iter().map(|result| result.status).collect();
+    assert_eq!(found, statuses);
+    let explained = results.iter().map(|result| qp.explain(result));
+    explained.map(|error| error.what().to_owned()).collect()
+}
+
+#[test]
+fn each_failed_request_has_words() {
+    let pair = pair();
+    let (from, to) = (pair.active.region(64, ALL), pair.passive.region(64, ALL));
+    pair.active_qp.receive(1, &[]).unwrap();
+    pair.passive_qp.receive(1, &[to.sge(0, 8)]).unwrap();
+    pair.passive_qp.receive(2, &[]).unwrap();
+    let send = pair
+        .active_qp
+        .send(2, &[from.sge(0, 64)], OpFlags::SILENT_SUCCESS);
+    send.unwrap();
+    let statuses = [Status::BUFFER_OVERFLOW, Status::CANCELED];
+    let said = words(&pair.passive, &pair.passive_qp, &statuses);
+    assert_eq!(said[0], "the message was longer than this Receive");
+    let flushed = "the connection ended before the request was done: ";
+    let expected = format!("{flushed}{}", passive(&pair));
+    assert_eq!(said[1], expected);
+    assert!(expected.contains("1/2/05"), "{expected}");
+    let said = words(&pair.active, &pair.active_qp, &[Status::CANCELED]);
+    assert_eq!(said, [format!("{flushed}{}", active(&pair))]);
+    assert!(said[0].contains("1/2/05"), "{said:?}");
+}
+
+#[test]
+fn memory_that_is_not_to_be_used_is_named_on_the_side_that_refuses_it() {
+    let (here, there) = (pair(), pair());
+    let unknown = Sge {
+        address: 0,
+        length: 1,
+        token: LocalToken(0xDEAD_BEEF),
+    };
+    here.active_qp
+        .send(1, &[unknown], OpFlags::empty())
+        .unwrap();
+    let said = words(&here.active, &here.active_qp, &[Status::ACCESS_VIOLATION]);
+    assert!(
+        said[0].starts_with("an entry of the request names memory"),
+        "{said:?}"
+    );
+
+    let target = there.passive.region(8, MrFlags::ALLOW_LOCAL_WRITE);
+    let into = there.active.region(8, ALL);
+    let read = there
+        .active_qp
+        .read(1, &[into.sge(0, 8)], target.remote(0), OpFlags::empty());
+    read.unwrap();
+    let said = words(&there.active, &there.active_qp, &[Status::ACCESS_VIOLATION]);
+    let expected = format!("the peer refused access to its memory: {}", active(&there));
+    assert_eq!(said, [expected]);
 }

@@ -269,7 +269,13 @@ fn amb_045_a_read_without_a_limit_is_an_invalid_request() {
     pair.active_qp
         .read(1, &[sink.sge(0, 1)], target.remote(0), OpFlags::empty())
         .unwrap();
-    assert_eq!(pair.active.result().status, Status::INVALID_DEVICE_REQUEST);
+    let result = pair.active.result();
+    assert_eq!(result.status, Status::INVALID_DEVICE_REQUEST);
+    let error = pair.active_qp.explain(&result);
+    assert!(
+        error.what().contains("read limit of the connection is 0"),
+        "{error}"
+    );
 }
 
 #[test]
