@@ -107,7 +107,7 @@ impl CompletionStream {
             if let Some(waits) = &mut self.waits {
                 let status = ready!(Pin::new(waits).poll(cx));
                 (self.waits, self.is_armed) = (None, self.notify.is_pending());
-                self.error = status.ok().err();
+                self.error = (status != Status::SUCCESS).then(|| explained(status, &self.notify));
                 self.ended = is_final(status);
             } else if std::mem::take(&mut self.is_first) {
                 // A Notify that another stream of the queue has left in flight ends for a result that comes now. So this stream starts its
@@ -144,6 +144,16 @@ impl CompletionStream {
                 self.error = Some(error);
             }
         }
+    }
+}
+
+/// The error of a request that has ended with this status. It has the provider's words, unless the `Overlapped` has got another request
+/// meanwhile.
+#[cold]
+pub(crate) fn explained(status: Status, overlapped: &Overlapped) -> Error {
+    match overlapped.result() {
+        Err(error) if error.status() == status => error,
+        _ => status.into(),
     }
 }
 

@@ -11,7 +11,7 @@ use netdirect::{
 };
 
 use crate::memory::{BufferPart, RegisteredBuffer};
-use crate::requests::{Request, Requests};
+use crate::requests::{PairRequests, Request, Requests};
 
 /// A completion queue for the results of many endpoints, from [`AsyncAdapter::request_queue`](crate::AsyncAdapter::request_queue).
 /// A clone is the same queue.
@@ -125,7 +125,7 @@ impl EndpointOptions {
 pub struct Endpoint {
     /// Before the requests, so that it is dropped first.
     qp: Arc<dyn QueuePair>,
-    requests: Arc<Requests>,
+    requests: Arc<PairRequests>,
 }
 
 impl Endpoint {
@@ -158,6 +158,7 @@ impl Endpoint {
                 adapter.create_queue_pair_with_srq(results, &cq, srq, queue_pair)?
             }
         };
+        let requests = PairRequests::new(requests, &qp);
         Ok(Self { qp, requests })
     }
 

@@ -12,6 +12,7 @@ use netdirect::{
     SimulatedWait, Started, Status, ext,
 };
 
+use crate::completions::explained;
 use crate::connect::Accept;
 
 /// How an [`AsyncListener`] listens.
@@ -98,8 +99,8 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Connectors that wait for a peer, by number.
-    pending: Vec<(u64, Arc<dyn Connector>)>,
+    /// Connectors that wait for a peer, by number, with their requests.
+    pending: Vec<(u64, Arc<dyn Connector>, Overlapped)>,
     /// Connectors with a peer that was not taken yet, oldest first.
     ready: VecDeque<Arc<dyn Connector>>,
     waiters: Vec<Waiter>,
@@ -230,21 +231,23 @@ impl Shared {
                 state.number()
             };
             let connector = self.adapter.create_connector(&self.file)?;
-            self.lock().pending.push((id, connector.clone()));
             let this = self.this.clone();
             let overlapped = Overlapped::with_sink(Arc::new(move |status| {
                 if let Some(this) = Weak::upgrade(&this) {
                     this.request_ended(id, status);
                 }
-            }));
+            }))
+            .without_port();
+            let waits = (id, connector.clone(), overlapped.clone());
+            self.lock().pending.push(waits);
             let started = self
                 .listener
-                .get_connection_request(&connector, &overlapped.without_port());
+                .get_connection_request(&connector, &overlapped);
             match started {
                 Ok(Started::Pending) => {}
                 Ok(Started::Done) => self.request_ended(id, Status::SUCCESS),
                 Err(error) => {
-                    self.lock().pending.retain(|(other, _)| *other != id);
+                    self.lock().pending.retain(|(other, ..)| *other != id);
                     return Err(error);
                 }
             }
@@ -253,8 +256,8 @@ impl Shared {
 
     fn request_ended(&self, id: u64, status: Status) {
         let mut state = self.lock();
-        let at = state.pending.iter().position(|(other, _)| *other == id);
-        let Some((_, connector)) = at.map(|at| state.pending.swap_remove(at)) else {
+        let at = state.pending.iter().position(|(other, ..)| *other == id);
+        let Some((_, connector, overlapped)) = at.map(|at| state.pending.swap_remove(at)) else {
             return;
         };
         let (mut unused, mut wakers) = (None, Vec::new());
@@ -265,7 +268,7 @@ impl Shared {
             unused = Some(connector);
             // After a cancellation those who wait start anew.
             if status != Status::CANCELED {
-                state.error = Some(status.into());
+                state.error = Some(explained(status, &overlapped));
             }
             wakers = state.all_wakers();
         }

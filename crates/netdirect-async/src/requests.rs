@@ -5,17 +5,62 @@
 //! polled.
 
 use std::fmt;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
 use netdirect::{
-    CompletionQueue, CompletionResult, Error, NotifyType, Overlapped, OverlappedFile, Result,
-    SimulatedWait, Started, Status,
+    CompletionQueue, CompletionResult, Error, NotifyType, Overlapped, OverlappedFile, QueuePair,
+    Result, SimulatedWait, Started, Status,
 };
 
-use crate::completions::is_final;
+use crate::completions::{explained, is_final};
 use crate::memory::RegisteredBuffer;
+
+/// The requests of one queue pair, among those whose results come to its completion queue.
+#[derive(Debug)]
+pub(crate) struct PairRequests {
+    requests: Arc<Requests>,
+    /// The queue pair that explains failed results. Not a strong reference, because the program ends the connection by dropping the queue
+    /// pair.
+    qp: Weak<dyn QueuePair>,
+}
+
+impl PairRequests {
+    pub(crate) fn new(requests: Arc<Requests>, qp: &Arc<dyn QueuePair>) -> Arc<Self> {
+        Arc::new(Self {
+            requests,
+            qp: Arc::downgrade(qp),
+        })
+    }
+
+    /// Makes a request: `post` calls the queue pair with this context.
+    pub(crate) fn post(
+        self: &Arc<Self>,
+        kept: Vec<RegisteredBuffer>,
+        post: impl Fn(u64) -> Result<()>,
+    ) -> Request {
+        Request::new(self, self.requests.post(kept, post))
+    }
+
+    /// The error of a failed result.
+    #[cold]
+    fn explain(&self, result: &CompletionResult) -> Error {
+        match self.qp.upgrade() {
+            Some(qp) => qp.explain(result),
+            None => result.explain(None),
+        }
+    }
+}
+
+impl Deref for PairRequests {
+    type Target = Requests;
+
+    fn deref(&self) -> &Requests {
+        &self.requests
+    }
+}
 
 /// The requests whose results come to one completion queue.
 pub(crate) struct Requests {
@@ -198,13 +243,13 @@ impl Requests {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a request: `post` calls the queue pair with this context.
-    pub(crate) fn post(
+    /// Makes a request: `post` calls the queue pair with this context, which is the result.
+    fn post(
         self: &Arc<Self>,
         kept: Vec<RegisteredBuffer>,
         post: impl Fn(u64) -> Result<()>,
-    ) -> Request {
-        let posted = self.enter(kept).and_then(|context| {
+    ) -> Result<u64> {
+        self.enter(kept).and_then(|context| {
             let mut posted = post(context);
             if posted
                 .as_ref()
@@ -216,12 +261,7 @@ impl Requests {
             }
             posted.inspect_err(|_| self.not_posted(context))?;
             Ok(context)
-        });
-        Request {
-            requests: self.clone(),
-            posted: Some(posted),
-            simulated: SimulatedWait::new(),
-        }
+        })
     }
 
     fn not_posted(&self, context: u64) {
@@ -327,7 +367,7 @@ impl Requests {
         let mut state = self.lock();
         state.is_armed = false;
         if is_final(status) {
-            state.fail(status.into(), &mut left);
+            state.fail(explained(status, &self.notify), &mut left);
         }
         drop(state);
         self.take_results();
@@ -335,7 +375,7 @@ impl Requests {
     }
 
     /// The result of a request that has ended.
-    fn ended(&self, context: u64) -> Option<Result<CompletionResult>> {
+    fn ended(&self, context: u64) -> Option<CompletionResult> {
         let mut state = self.lock();
         let at = state.place(context)?;
         let Phase::Ended(result) = state.slots[at].phase else {
@@ -344,12 +384,13 @@ impl Requests {
         let slot = state.free(at);
         drop(state);
         drop(slot);
-        Some(result.status.ok().map(|()| result))
+        Some(result)
     }
 
+    /// The result of a request when it has ended. An error if no result will come.
     fn poll_request(&self, context: u64, waker: &Waker) -> Poll<Result<CompletionResult>> {
         if let Some(ended) = self.ended(context) {
-            return Poll::Ready(ended);
+            return Poll::Ready(Ok(ended));
         }
         if !self.lock().is_armed {
             self.take_results();
@@ -362,7 +403,8 @@ impl Requests {
         };
         if matches!(slot.phase, Phase::Ended(_)) {
             drop(state);
-            return self.ended(context).map_or(Poll::Pending, Poll::Ready);
+            let ended = self.ended(context);
+            return ended.map_or(Poll::Pending, |ended| Poll::Ready(Ok(ended)));
         }
         if let Some(error) = error {
             slot.phase = Phase::Dropped;
@@ -429,7 +471,8 @@ impl fmt::Debug for Requests {
 /// The request was posted when the method returned, whether the future is polled or not, so requests are in the order of the
 /// calls. If the call has failed, the future ends with its error at once.
 ///
-/// The future ends with the result if the request has succeeded, and otherwise with an error that has the result's status. It also
+/// The future ends with the result if the request has succeeded, and otherwise with an error that has the result's status, and the words of
+/// [`QueuePair::explain`](netdirect::QueuePair::explain): who ended the connection, for example. It also
 /// ends with an error, though the request may still be in flight, when the completion queue has broken down or the device was
 /// removed.
 ///
@@ -438,17 +481,21 @@ impl fmt::Debug for Requests {
 #[must_use = "the request runs, and whoever drops this does not learn how it ends"]
 #[derive(Debug)]
 pub struct Request {
-    requests: Arc<Requests>,
+    requests: Arc<PairRequests>,
     /// The context of the request, or why there is none. `None` when the future has ended.
     posted: Option<Result<u64>>,
     simulated: SimulatedWait,
 }
 
 impl Request {
-    pub(crate) fn refused(requests: &Arc<Requests>, error: Error) -> Self {
+    pub(crate) fn refused(requests: &Arc<PairRequests>, error: Error) -> Self {
+        Self::new(requests, Err(error))
+    }
+
+    fn new(requests: &Arc<PairRequests>, posted: Result<u64>) -> Self {
         Self {
             requests: requests.clone(),
-            posted: Some(Err(error)),
+            posted: Some(posted),
             simulated: SimulatedWait::new(),
         }
     }
@@ -485,7 +532,10 @@ impl Future for Request {
         if polled.is_pending() {
             this.posted = Some(Ok(context));
         }
-        polled
+        polled.map(|ended| match ended? {
+            result if result.status == Status::SUCCESS => Ok(result),
+            result => Err(this.requests.explain(&result)),
+        })
     }
 }
 

@@ -21,6 +21,21 @@ pub fn removed() -> Error {
     )
 }
 
+/// Returns the end of an overlapped request with this status, with words for the statuses by which clients and devices end requests of all
+/// kinds.
+#[cold]
+#[must_use]
+pub fn request_ends(status: Status) -> Error {
+    match status {
+        Status::CANCELED => Error::new(
+            status,
+            "the program cancelled the request, or released or flushed an object that the request was for",
+        ),
+        Status::DEVICE_REMOVED => removed(),
+        _ => status.into(),
+    }
+}
+
 /// Returns the error for a fault that an object of this provider cannot have.
 #[must_use]
 pub fn cannot_inject(fault: &Fault) -> Error {

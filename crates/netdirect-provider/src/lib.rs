@@ -35,4 +35,4 @@ pub mod shared_receive_queue;
 mod testing;
 
 pub use adapter::ProviderAdapter;
-pub use error::{cannot_inject, fail, removed};
+pub use error::{cannot_inject, fail, removed, request_ends};

@@ -156,7 +156,9 @@ fn cq_022_a_queue_that_breaks_down_returns_what_it_holds_then_an_error_then_the_
             for context in 1..3 {
                 assert_eq!(next().unwrap().unwrap().request_context, context);
             }
-            assert_eq!(next().unwrap().unwrap_err().status(), status);
+            let error = next().unwrap().unwrap_err();
+            assert_eq!(error.status(), status);
+            assert!(error.what().contains("completion queue"), "{error}");
             assert!(next().is_none());
             assert!(next().is_none());
             let mut batch = [CompletionResult::default(); 2];

@@ -130,6 +130,7 @@ fn conn_089_a_refusal_carries_what_the_peer_says() {
         let error = error.unwrap_err();
         assert_eq!(error.status(), Status::CONNECTION_REFUSED);
         assert_eq!(error.private_data, b"");
+        assert!(error.error.what().contains("refused"), "{error}");
         // Errors of calls are errors of the future.
         let connect = here.adapter.connect(&nobody.qp, address);
         let error = block_on(connect.private_data(vec![0; 5000]).into_future());

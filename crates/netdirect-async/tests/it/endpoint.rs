@@ -461,6 +461,53 @@ fn conn_113_the_end_of_the_connection_ends_all_requests() {
     });
 }
 
+/// The words of a failed request are those of its queue pair, which knows who ended the connection.
+#[test]
+fn a_failed_request_says_who_ended_the_connection() {
+    let flushed = |receive: Request| {
+        let error = block_on(receive).unwrap_err();
+        assert_eq!(error.status(), Status::CANCELED);
+        error.what().to_owned()
+    };
+    everywhere(|network| {
+        for (how, words) in ["this side disconnected", "the peer disconnected"]
+            .into_iter()
+            .enumerate()
+        {
+            let (here, there) = pair(network);
+            let receive = here.endpoint.receive([]);
+            let connection = [&here.connection, &there.connection][how];
+            block_on(connection.disconnect()).unwrap();
+            let expected = format!("the connection ended before the request was done: {words}");
+            assert_eq!(flushed(receive), expected);
+        }
+
+        let (here, there) = pair(network);
+        let (receive, late) = (here.endpoint.receive([]), here.endpoint.receive([]));
+        let short = there.endpoint.receive([there.memory.part(..8)]);
+        drop(there.endpoint.receive([]));
+        drop(here.endpoint.send([here.memory.part(..64)], NONE));
+        let error = block_on(short).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "ND_BUFFER_OVERFLOW: the message was longer than this Receive"
+        );
+        let said = flushed(receive);
+        assert!(
+            said.contains("the peer found an error") && said.contains("1/2/05"),
+            "{said}"
+        );
+
+        // Nobody can say more when the queue pair is gone.
+        drop((here.endpoint, here.connection));
+        let said = flushed(late);
+        assert!(
+            said.starts_with("the queue pair was flushed, or its connection ended"),
+            "{said}"
+        );
+    });
+}
+
 #[test]
 fn gen_015_the_removal_of_the_device_ends_all_futures() {
     everywhere(|network| {

@@ -226,6 +226,7 @@ fn lstn_026_device_removal_ends_all_waits_and_the_stream() {
         for future in waiting {
             let error = block_on(future).unwrap_err();
             assert_eq!(error.status(), Status::DEVICE_REMOVED);
+            assert!(error.what().contains("the device was removed"), "{error}");
         }
         let error = block_on(first).unwrap().unwrap_err();
         assert_eq!(error.status(), Status::DEVICE_REMOVED);

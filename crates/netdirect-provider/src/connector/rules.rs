@@ -7,6 +7,7 @@ use parking_lot::MutexGuard;
 
 use super::line::{ConnectorLine, ConnectorRules, ConnectorState};
 use super::machine::{Act, End, Event, Refusal, State, Step, step};
+use crate::error::request_ends;
 
 /// Details of an event.
 #[derive(Clone, Copy)]
@@ -29,8 +30,10 @@ impl<L: ConnectorLine> ConnectorState<L> {
         };
         match end {
             End::Success => self.done.end(requests, Status::SUCCESS),
-            End::Canceled => self.done.end(requests, Status::CANCELED),
-            End::Removed => self.done.end(requests, Status::DEVICE_REMOVED),
+            End::Canceled => self.done.end(requests, request_ends(Status::CANCELED)),
+            End::Removed => self
+                .done
+                .end(requests, request_ends(Status::DEVICE_REMOVED)),
             End::Told => self.done.end(requests, error.clone()),
         }
     }

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use crate::adapter::ProviderAdapter;
 use crate::checks::addresses;
-use crate::error::fail;
+use crate::error::{fail, request_ends};
 use crate::requests::AfterUnlock;
 
 pub use backlog::{Backlog, Keyed, Queue};
@@ -248,7 +248,10 @@ impl<L: ListenerLine> ListenerState<L> {
                 return Some(Arc::clone(connector));
             }
             let released = self.waiting.pop_front();
-            ends.end(released.map(|(_, request)| request), Status::CANCELED);
+            ends.end(
+                released.map(|(_, request)| request),
+                request_ends(Status::CANCELED),
+            );
         }
         None
     }
@@ -363,7 +366,7 @@ impl<L: ListenerLine> ListenerRules<L> {
         let mut state = self.state.lock();
         if let Some(request) = state.no_longer_waits(connector) {
             connector.request_cancelled();
-            ends.end([request], Status::CANCELED);
+            ends.end([request], request_ends(Status::CANCELED));
         } else {
             let this: Weak<L> = Arc::downgrade(line);
             let this: Weak<dyn AwaitedListener<L::Connector>> = this;
@@ -403,7 +406,7 @@ impl<L: ListenerLine> ListenerRules<L> {
                     // The client has released the connector at this moment: the next one gets the request (LSTN-032).
                     Some(request) => {
                         Self::queue_again(line, &mut state, request);
-                        ends.end(waited, Status::CANCELED);
+                        ends.end(waited, request_ends(Status::CANCELED));
                     }
                 }
             }
@@ -417,7 +420,7 @@ impl<L: ListenerLine> ListenerRules<L> {
         let mut ends = Ends::default();
         for (connector, request) in waiting {
             connector.request_cancelled();
-            ends.end([request], status);
+            ends.end([request], request_ends(status));
         }
         ends.run();
     }
@@ -445,7 +448,7 @@ impl<L: ListenerLine> AwaitedListener<L::Connector> for L {
     fn connector_released(&self, connector: &L::Connector) {
         let request = self.rules().state.lock().no_longer_waits(connector);
         if let Some(request) = request {
-            request.complete(Status::CANCELED);
+            request.complete(request_ends(Status::CANCELED));
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::adapter::{ProviderAdapter, notify_affinity};
 use crate::checks::own::Owned;
 use crate::checks::sizes;
 use crate::completion_queue::ResizeError;
+use crate::error::request_ends;
 use crate::removal::{DeviceObject, RemovalOrder};
 use crate::requests::begin_admitted;
 
@@ -125,7 +126,10 @@ impl<A: ProviderAdapter> SharedReceiveQueueRules<A> {
         let requests = std::mem::take(&mut state.requests);
         drop(state);
         for request in requests {
-            request.complete(status);
+            match status {
+                Status::SUCCESS => request.complete(status),
+                _ => request.complete(request_ends(status)),
+            }
         }
     }
 

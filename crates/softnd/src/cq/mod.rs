@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use netdirect::{Affinity, CompletionResult, Error, NotifyType, PendingOverlapped, Result, Status};
 use netdirect_provider::completion_queue::{CompletionQueueLine, ResizeError};
+use netdirect_provider::request_ends;
 
 use crate::core::Core;
 use crate::file::File;
@@ -56,8 +57,24 @@ impl PairCq<Entry, PendingOverlapped> for Cq {
             self.poller.users.end();
         }
         for request in notifies.into_requests() {
-            request.complete(status);
+            match status {
+                Status::SUCCESS => request.complete(status),
+                _ => request.complete(broken(status)),
+            }
         }
+    }
+}
+
+/// The end of a Notify of a queue that has broken down.
+#[cold]
+fn broken(status: Status) -> Error {
+    match status {
+        Status::BUFFER_OVERFLOW => Error::new(
+            status,
+            "the completion queue has overflowed; create it with room for the results of all requests",
+        ),
+        Status::INTERNAL_ERROR => Error::new(status, "the completion queue has broken down"),
+        _ => request_ends(status),
     }
 }
 
@@ -125,7 +142,7 @@ impl CompletionQueueLine for Cq {
 
     fn cancel(&self) {
         for request in self.queue.cancel(self.poller.interest()) {
-            request.complete(Status::CANCELED);
+            request.complete(request_ends(Status::CANCELED));
         }
     }
 
@@ -136,7 +153,7 @@ impl CompletionQueueLine for Cq {
             .queue
             .end_requests(reason(status), self.poller.interest())
         {
-            request.complete(status);
+            request.complete(request_ends(status));
         }
     }
 
