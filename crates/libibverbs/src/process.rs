@@ -118,6 +118,7 @@ fn options() -> Result<ProcessOptions> {
         options.faults = Some(plan.parse().map_err(wrong("SOFTND_VERBS_FAULTS"))?);
         options.on_fault = Some(explain_words);
     }
+    options.on_end = Some(explain_words);
     options.udp = udp::security()
         .transpose()
         .map_err(wrong("SOFTND_VERBS_UDP"))?;

@@ -63,7 +63,7 @@ pub use cm::{
     NameQuery, PORT_SPACE_TCP, QP_TYPE_RC, Resolver, SharedDevice, address_info,
 };
 pub use context::{AsyncEvent, AsyncEventKind, Context, check_port};
-pub use cq::{CompletionQueue, WcOpcode, WcStatus, WorkCompletion};
+pub use cq::{CompletionQueue, WcOpcode, WcStatus, WorkCompletion, vendor_err};
 pub use device::{Device, DeviceKind, Gid, GidEntry, gid, limits};
 pub use error::{Errno, Error, Result};
 pub use iwarp_io::capture::CaptureOptions;

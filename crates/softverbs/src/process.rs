@@ -71,6 +71,9 @@ pub struct ProcessOptions {
     pub faults: Option<Plan>,
     /// Called for each fault of the plan, with a sentence. The caller may hold locks.
     pub on_fault: Option<fn(&str)>,
+    /// Called when a connection has ended other than by a disconnect of either side, with a sentence that says who ended it, and by what. The
+    /// caller may hold locks.
+    pub on_end: Option<fn(&str)>,
     /// Connections are streams of QUIC over UDP, encrypted and authenticated so, and there are none over TCP. They have no CRCs.
     pub udp: Option<Security>,
     /// The congestion control of connections over the system's sockets; without a choice, that of the variable `SOFTND_CONGESTION`.
@@ -91,6 +94,7 @@ impl Default for ProcessOptions {
             capture_room: CaptureOptions::default(),
             faults: None,
             on_fault: None,
+            on_end: None,
             udp: None,
             congestion: CongestionControl::default(),
         }

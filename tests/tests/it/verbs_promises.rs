@@ -170,6 +170,34 @@ fn explanations_of_one_kind_are_few_and_say_how_many_were_left_out() {
 }
 
 #[test]
+fn failed_completions_say_by_which_terminate_the_connection_ended() {
+    keeps("terminates", &[]);
+}
+
+/// The program makes six connections: four end by an error, which both ends explain, and two by a disconnect.
+#[test]
+fn connections_that_end_by_an_error_are_explained() {
+    let Some(program) = CProgram::compile("terminates", &HEADERS, &LIBRARIES) else {
+        return;
+    };
+    nd::build_libraries();
+    let mut command = Command::new(nd::binary());
+    command.args(["run", "--explain", "--", program.path()]);
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let ends = |words: &str| said.lines().filter(|line| line.contains(words)).count();
+    let connection = "softnd's libibverbs: the connection with 127.0.0.1:";
+    assert_eq!((ends(connection), said.lines().count()), (8, 8), "{said}");
+    for code in ["1/2/05", "0/1/00"] {
+        let sent = format!("it sent Terminate {code}");
+        assert_eq!(ends(&sent), 4, "{said}");
+    }
+    assert_eq!(ends("ended: this side found an error"), 4, "{said}");
+    assert_eq!(ends("ended: the peer found an error"), 4, "{said}");
+}
+
+#[test]
 fn polls_yield_on_one_processor() {
     keeps_with("one_processor", &["2"], &[]);
     keeps_with("one_processor", &["8"], &[]);

@@ -313,7 +313,7 @@ impl<O: Owner> Endpoint<O> {
     pub fn disconnect(&self) -> (bool, DeferredWork<O>) {
         let mut state = self.lock();
         let gone = state.is_gone();
-        state.ends(|| ConnectionEnd::Disconnected);
+        state.ends(&self.fixed, || ConnectionEnd::Disconnected);
         match state.phase {
             Phase::Disconnected | Phase::Shut => return (gone, state.into_deferred_work()),
             Phase::Idle => {
@@ -341,7 +341,7 @@ impl<O: Owner> Endpoint<O> {
         if has_ended || matches!(state.phase, Phase::Disconnected | Phase::Shut) {
             return (gone, state.into_deferred_work());
         }
-        state.ends(|| ConnectionEnd::Disconnected);
+        state.ends(&self.fixed, || ConnectionEnd::Disconnected);
         state.disconnect();
         state.phase = Phase::Ended;
         state.set_deadline(&self.fixed);

@@ -1,9 +1,11 @@
 //! The owner of an endpoint, and the calls by which the endpoint notifies it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use iwarp::{Completion, Connection, OwnQueue, ReceiveSource};
 
+use super::connection_end::ConnectionEnd;
 use crate::progress::domain::Domain;
 
 bitflags::bitflags! {
@@ -239,6 +241,10 @@ pub trait Owner: Rules + Send + Sync + Sized + 'static {
 
     /// A stream starts, so results will come. Called with the endpoint locked.
     fn started(&self, _state: &mut Self::State) {}
+
+    /// The connection with this peer has ended, for this reason. Called with the endpoint locked, once for a connection, and before the
+    /// results that the end brings about.
+    fn connection_ended(&self, _state: &mut Self::State, _end: &ConnectionEnd, _peer: SocketAddr) {}
 
     /// A request has ended. Called with the endpoint locked, in the order in which the client has to see results. The owner may
     /// collect results until [`place`](Self::place).

@@ -6,7 +6,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use iwarp::{Connection, Event, OutOfMemory, Pd, QueueSizes, Scope, StreamEnd, StreamId};
+use iwarp::{
+    Completion, Connection, Event, OutOfMemory, Pd, QueueSizes, Scope, StreamEnd, StreamId,
+    WqeStatus,
+};
 
 use super::connection_end::ConnectionEnd;
 use super::gather::Gather;
@@ -252,7 +255,7 @@ impl<O: Owner> State<O> {
 
     /// Notes the reason for which the connection ends, if there is a connection and no earlier reason.
     #[cold]
-    pub(super) fn ends(&mut self, reason: impl FnOnce() -> ConnectionEnd) {
+    pub(super) fn ends(&mut self, fixed: &Fixed<O>, reason: impl FnOnce() -> ConnectionEnd) {
         if self.end.is_some() {
             return;
         }
@@ -261,7 +264,7 @@ impl<O: Owner> State<O> {
         };
         let end = reason();
         tracing::info!(stream = ?self.scope.stream, %local, %peer, "the connection ended: {end}");
-        self.end = Some(end);
+        (fixed.owner).connection_ended(&mut self.owner, self.end.insert(end), peer);
     }
 
     /// Resets the stream, if the endpoint has one. Events from before the reset may have another reason.
@@ -269,7 +272,7 @@ impl<O: Owner> State<O> {
         if let Some(io) = self.io.take() {
             io.reset();
             self.settle(fixed); // events from before the reset
-            self.ends(reason);
+            self.ends(fixed, reason);
             self.connection.handle_stream_end(StreamEnd::Reset, 0);
             self.signals |= Signals::RESET;
             self.over = true;
@@ -311,8 +314,8 @@ impl<O: Owner> State<O> {
     fn take(&mut self, event: Event, fixed: &Fixed<O>) {
         match event {
             Event::Completed(completion) => {
-                if let Some(stag) = completion.failed_bind {
-                    fixed.driver.buffers.table().cancel_prepared(stag);
+                if completion.status != WqeStatus::Success {
+                    self.request_failed(&completion, fixed);
                 }
                 fixed.owner.completed(&mut self.owner, completion);
             }
@@ -324,7 +327,7 @@ impl<O: Owner> State<O> {
             }
             Event::PeerClosed => {
                 self.signals |= Signals::PEER_CLOSED;
-                self.ends(|| ConnectionEnd::PeerDisconnected);
+                self.ends(fixed, || ConnectionEnd::PeerDisconnected);
                 self.hold_flush();
                 self.set_deadline(fixed);
             }
@@ -337,12 +340,12 @@ impl<O: Owner> State<O> {
                     let peer = io.stream().peer().ip();
                     driver.protection_faults.count(peer, driver.now());
                 }
-                self.ends(|| ConnectionEnd::Fault(fault));
+                self.ends(fixed, || ConnectionEnd::Fault(fault));
                 self.fail(Signals::FAILED, fixed);
             }
             Event::Terminated(terminate) => {
                 tracing::debug!(stream = ?self.scope.stream, ?terminate, "the peer terminated the connection");
-                self.ends(|| ConnectionEnd::Terminated(terminate.code));
+                self.ends(fixed, || ConnectionEnd::Terminated(terminate.code));
                 self.fail(Signals::FAILED | Signals::TERMINATED, fixed);
             }
             Event::Ended => {}
@@ -350,6 +353,23 @@ impl<O: Owner> State<O> {
                 fixed.owner.stalled();
                 self.stall = self.connection.poll_timeout(fixed.driver.now());
             }
+        }
+    }
+
+    /// A request has failed, whose result is the next one that the owner gets.
+    #[cold]
+    fn request_failed(&mut self, completion: &Completion, fixed: &Fixed<O>) {
+        if let Some(stag) = completion.failed_bind {
+            fixed.driver.buffers.table().cancel_prepared(stag);
+        }
+        // The owner knows why the connection ended when it gets the first result of that. The event of the failure comes after the Receive
+        // that has failed.
+        match self.connection.failure() {
+            Some(Event::Fault(fault)) => self.ends(fixed, || ConnectionEnd::Fault(fault)),
+            Some(Event::Terminated(terminate)) => {
+                self.ends(fixed, || ConnectionEnd::Terminated(terminate.code));
+            }
+            _ => {}
         }
     }
 

@@ -320,6 +320,13 @@ impl Connection {
         self.receive.free(completions);
     }
 
+    /// The event of the failure of the stream, if the stream has failed. [`poll_event`](Self::poll_event) returns this event too, but after
+    /// the completion of the Receive in whose message the fault was found.
+    #[must_use]
+    pub fn failure(&self) -> Option<Event> {
+        self.rx.cause.is_some().then(|| self.cause())
+    }
+
     fn event(&self, notice: Notice) -> Event {
         match notice {
             Notice::Ready => Event::Ready,

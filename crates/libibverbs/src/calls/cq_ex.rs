@@ -62,7 +62,7 @@ fn set_functions(handle: Handle<Cq>) -> Result<()> {
     field!(object, next_poll = next_poll as *const c_void);
     field!(object, end_poll = end_poll as *const c_void);
     field!(object, read_opcode = read_opcode as *const c_void);
-    field!(object, read_vendor_err = read_zero as *const c_void);
+    field!(object, read_vendor_err = read_vendor_err as *const c_void);
     field!(object, read_byte_len = read_byte_len as *const c_void);
     field!(object, read_imm_data = read_imm_data as *const c_void);
     field!(object, read_qp_num = read_qp_num as *const c_void);
@@ -122,7 +122,11 @@ extern "C" fn read_opcode(cq: Handle<Cq>) -> c_int {
 }
 
 extern "C" fn read_byte_len(cq: Handle<Cq>) -> u32 {
-    current(cq).byte_len
+    current(cq).byte_len()
+}
+
+extern "C" fn read_vendor_err(cq: Handle<Cq>) -> u32 {
+    current(cq).vendor_err()
 }
 
 extern "C" fn read_imm_data(cq: Handle<Cq>) -> u32 {

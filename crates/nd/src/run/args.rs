@@ -49,7 +49,7 @@ pub(crate) struct ProgramArgs {
     #[arg(long)]
     pub(super) udp: bool,
 
-    /// Print on standard error why calls of the libraries fail, which programs learn as a number alone
+    /// Print on standard error why calls of the libraries fail and why connections end, which programs learn as numbers alone
     #[arg(long)]
     pub(super) explain: bool,
 

@@ -137,14 +137,45 @@ pub struct WorkCompletion {
     pub status: WcStatus,
     /// The kind of the request. C programs may rely on it in successful completions only.
     pub opcode: WcOpcode,
-    /// Octets moved, in successful completions.
-    pub byte_len: u32,
+    /// The octets moved, in successful completions; in others [`vendor_err`](Self::vendor_err).
+    pub(crate) detail: u32,
     /// The number of the queue pair.
     pub qp_num: u32,
     /// The key of this side that the peer's message has invalidated (`IBV_WC_WITH_INV`).
     pub invalidated: Option<u32>,
     /// The number in the peer's Write (`IBV_WC_WITH_IMM`), with [`WcOpcode::ReceiveImmediate`].
     pub immediate: Option<[u8; 4]>,
+}
+
+/// The bits of [`WorkCompletion::vendor_err`] above the code of the Terminate.
+pub mod vendor_err {
+    /// The connection ended by a Terminate, whose code is in the 16 bits below as in the message: layer (4 bits), type (4), code (8).
+    pub const TERMINATE: u32 = 0x1_0000;
+    /// The peer sent the Terminate. Without this bit this side did.
+    pub const FROM_PEER: u32 = 0x2_0000;
+}
+
+impl WorkCompletion {
+    /// The octets moved. 0 in completions that are not successful.
+    #[inline]
+    #[must_use]
+    pub fn byte_len(&self) -> u32 {
+        match self.status {
+            WcStatus::Success => self.detail,
+            _ => 0,
+        }
+    }
+
+    /// The reason why the connection ended, in completions that are not successful: 0, or a number that has the bits of [`vendor_err`] and
+    /// the code of the Terminate. 0 if the connection ended without a Terminate, or has not ended.
+    #[inline]
+    #[must_use]
+    pub fn vendor_err(&self) -> u32 {
+        match self.status {
+            WcStatus::Success => 0,
+            _ => self.detail,
+        }
+    }
 }
 
 /// One completion on its way into a queue.
@@ -159,7 +190,7 @@ pub(crate) struct CqEntry {
 #[derive(Debug, Default)]
 pub(crate) struct CqEntryWords {
     wr_id: Word,
-    /// Status and octets.
+    /// Status and detail.
     outcome: Word,
     /// The number of the queue pair, and the invalidated key or the number of a Write with Immediate Data, depending on the tag.
     queue_pair: Word,
@@ -193,7 +224,7 @@ impl cq::Entry for CqEntry {
         let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
         words.wr_id.set(completion.wr_id);
         let status = completion.status as u32;
-        words.outcome.set(pair(status, completion.byte_len));
+        words.outcome.set(pair(status, completion.detail));
         let immediate = completion.immediate.map(u32::from_ne_bytes);
         let besides = completion.invalidated.or(immediate).unwrap_or(0);
         words.queue_pair.set(pair(completion.qp_num, besides));
@@ -205,14 +236,14 @@ impl cq::Entry for CqEntry {
     )]
     fn load(words: &CqEntryWords, tag: u64) -> WorkCompletion {
         let halves = |word: &Word| ((word.get() >> 32) as u32, word.get() as u32);
-        let (status, byte_len) = halves(&words.outcome);
+        let (status, detail) = halves(&words.outcome);
         let (qp_num, besides) = halves(&words.queue_pair);
         let opcode = OPCODES[(tag & KIND) as usize];
         WorkCompletion {
             wr_id: words.wr_id.get(),
             status: WcStatus::from_bits(status),
             opcode,
-            byte_len,
+            detail,
             qp_num,
             invalidated: (tag & INVALIDATED != 0).then_some(besides),
             immediate: (opcode == WcOpcode::ReceiveImmediate).then_some(besides.to_ne_bytes()),
@@ -238,7 +269,7 @@ mod tests {
                         wr_id: u64::MAX - opcode as u64,
                         status,
                         opcode,
-                        byte_len: 1 << 30,
+                        detail: 1 << 30,
                         qp_num: 0x00FF_FFFF,
                         invalidated,
                         immediate: has_immediate.then_some([1, 2, 3, 4]),
@@ -249,7 +280,13 @@ mod tests {
                     };
                     entry.store(&words);
                     assert!(entry.tag() < 16);
-                    assert_eq!(CqEntry::load(&words, entry.tag()), completion);
+                    let loaded = CqEntry::load(&words, entry.tag());
+                    assert_eq!(loaded, completion);
+                    let halves = match status {
+                        WcStatus::Success => (1 << 30, 0),
+                        _ => (0, 1 << 30),
+                    };
+                    assert_eq!((loaded.byte_len(), loaded.vendor_err()), halves);
                     assert_eq!(entry.wakes(), status != WcStatus::Success);
                 }
             }

@@ -20,7 +20,7 @@ use iwarp_io::progress::timers::{Timed, TimerKey};
 pub(crate) use armed::Armed;
 use armed::{ArmedQueue, DueEvents};
 pub(crate) use entry::CqEntry;
-pub use entry::{WcOpcode, WcStatus, WorkCompletion};
+pub use entry::{WcOpcode, WcStatus, WorkCompletion, vendor_err};
 
 use crate::channel::CompletionChannel;
 use crate::context::{AsyncEventKind, Context};

@@ -1,17 +1,18 @@
 //! The owner of a queue pair's endpoint: turns the engine's completions into work completions.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use iwarp_io::endpoint::queue_pair::{PairOwner, PairQueues, PairState};
-use iwarp_io::endpoint::{self, Completion, RequestKind, Rules, StreamId};
+use iwarp_io::endpoint::{self, Completion, ConnectionEnd, EndedBy, RequestKind, Rules, StreamId};
 
 pub(crate) use endpoint::Signals;
 pub(crate) use iwarp_io::endpoint::queue_pair::ConnectionOwner;
 
 use super::state::QpState;
 use crate::context::{AsyncEventKind, Context};
-use crate::cq::{Armed, CompletionQueue, CqEntry, WcOpcode, WcStatus, WorkCompletion};
+use crate::cq::{Armed, CompletionQueue, CqEntry, WcOpcode, WcStatus, WorkCompletion, vendor_err};
 use crate::process::Process;
 use crate::srq::SharedReceiveQueue;
 use crate::users::Subject;
@@ -45,6 +46,8 @@ pub(crate) struct QpOwner {
 pub(crate) struct QpOwnerState {
     /// A request of the send queue has failed. Requests behind it count as flushed, including those that the transport has accepted.
     has_failed: bool,
+    /// [`vendor_err`](WorkCompletion::vendor_err) of the requests that the end of the connection fails.
+    vendor_err: u32,
 }
 
 impl QpOwner {
@@ -74,7 +77,18 @@ impl PairOwner for QpOwner {
     }
 
     fn stream_starts(&self, state: &mut QpOwnerState) {
-        state.has_failed = false;
+        *state = QpOwnerState::default();
+    }
+
+    fn connection_ended(&self, state: &mut QpOwnerState, end: &ConnectionEnd, peer: SocketAddr) {
+        state.vendor_err = number_of(end);
+        let is_orderly = matches!(
+            end,
+            ConnectionEnd::Disconnected | ConnectionEnd::PeerDisconnected
+        );
+        if let Some(tell) = self.process.options().on_end.filter(|_| !is_orderly) {
+            tell(&format!("the connection with {peer} ended: {end}"));
+        }
     }
 
     fn ended(&self, state: &mut PairState<Self>, completion: Completion) {
@@ -96,12 +110,16 @@ impl PairOwner for QpOwner {
             byte_len = length;
             number
         });
+        let detail = match status {
+            WcStatus::Success => byte_len,
+            _ => state.own.vendor_err,
+        };
         let entry = CqEntry {
             completion: WorkCompletion {
                 wr_id: completion.context,
                 status,
                 opcode,
-                byte_len,
+                detail,
                 qp_num: self.number,
                 invalidated: completion.invalidated.map(|stag| stag.0),
                 immediate,
@@ -135,6 +153,19 @@ impl Rules for QpOwner {
     fn queue_broke(&self) {
         self.set_state(QpState::Err);
     }
+}
+
+/// The number for programs that says why the connection ended.
+fn number_of(end: &ConnectionEnd) -> u32 {
+    let Some(code) = end.terminate() else {
+        return 0;
+    };
+    let from_peer = match end.by() {
+        EndedBy::Peer => vendor_err::FROM_PEER,
+        _ => 0,
+    };
+    let [layer, etype, code] = [code.layer, code.etype, code.code].map(u32::from);
+    vendor_err::TERMINATE | from_peer | layer << 12 | etype << 8 | code
 }
 
 /// The number in the Immediate Data of a peer, and the length of its Write. A peer of this library states the length. A length of more than

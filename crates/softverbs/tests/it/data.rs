@@ -19,7 +19,10 @@ fn sends_writes_and_reads_move_octets() {
         );
         let received = server.completions(1)[0];
         assert_eq!((received.wr_id, received.status), (7, WcStatus::Success));
-        assert_eq!((received.opcode, received.byte_len), (WcOpcode::Receive, 9));
+        assert_eq!(
+            (received.opcode, received.byte_len()),
+            (WcOpcode::Receive, 9)
+        );
         assert_eq!(received.qp_num, server.qp.number());
         assert_eq!(server.buffer.slice(100..109).to_vec(), b"a message");
 
@@ -86,7 +89,7 @@ fn a_write_brings_a_number_to_the_peers_receive() {
                 (wr_id, WcStatus::Success)
             );
             assert_eq!(
-                (received.opcode, received.byte_len),
+                (received.opcode, received.byte_len()),
                 (WcOpcode::ReceiveImmediate, length)
             );
             assert_eq!(received.immediate, Some([9, 8, 7, 6]));
@@ -104,7 +107,7 @@ fn inline_octets_are_copied_at_once() {
     server.qp.post_receive(1, &[server.sge(0, 64)]).unwrap();
     let data = SendData::Inline(&[b"in", b"line"]);
     client.try_post(2, SendOperation::Send, data).unwrap();
-    assert_eq!(server.completions(1)[0].byte_len, 6);
+    assert_eq!(server.completions(1)[0].byte_len(), 6);
     assert_eq!(server.buffer.slice(0..6).to_vec(), b"inline");
     let long = SendData::Inline(&[&[0; 65]]);
     assert_eq!(

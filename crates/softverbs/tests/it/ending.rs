@@ -1,11 +1,12 @@
 //! The end of a program.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use rdma_buffer::Buffer;
 use softverbs::{
-    AsyncEventKind, CmEventKind, CompletionQueue, ConnParameters, DeviceKind, Errno, SendOperation,
-    Sge, WcStatus,
+    AsyncEventKind, CmEventKind, CompletionQueue, ConnParameters, DeviceKind, Errno,
+    ProcessOptions, SendOperation, Sge, WcStatus, vendor_err,
 };
 
 use crate::common::{End, Pair, errno, parameters};
@@ -37,6 +38,59 @@ fn what_was_posted_before_the_program_exits_arrives() {
 fn a_process_without_connections_ends_at_once() {
     let pair = Pair::simulated(81, DeviceKind::Roce);
     pair.client.process.finish(Duration::from_secs(2));
+}
+
+/// Sentences about ends of connections in the next test.
+static ENDS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+#[test]
+fn the_terminate_is_in_the_completions_that_it_fails_and_in_a_sentence() {
+    let mut options = ProcessOptions::default();
+    options.on_end = Some(|sentence| ENDS.lock().unwrap().push(sentence.to_owned()));
+    let pair = Pair::simulated_with(83, options.clone(), options);
+    let (client, server) = pair.connect();
+    client.qp.post_receive(1, &[client.sge(0, 100)]).unwrap();
+    server.qp.post_receive(2, &[server.sge(0, 8)]).unwrap();
+    server.qp.post_receive(3, &[server.sge(0, 8)]).unwrap();
+    client.post(4, SendOperation::Send, &[client.sge(0, 9)]);
+    let sent = vendor_err::TERMINATE | 0x1205;
+    let received = sent | vendor_err::FROM_PEER;
+    let found = |end: &End, count| {
+        let all = end.completions(count).into_iter();
+        let all = all.map(|wc| (wc.wr_id, wc.status, wc.vendor_err(), wc.byte_len()));
+        all.collect::<Vec<_>>()
+    };
+    let expected = [
+        (2, WcStatus::LocalLength, sent, 0),
+        (3, WcStatus::Flushed, sent, 0),
+    ];
+    assert_eq!(found(&server, 2), expected);
+    let expected = [
+        (4, WcStatus::Success, 0, 9),
+        (1, WcStatus::Flushed, received, 0),
+    ];
+    assert_eq!(found(&client, 2), expected);
+    let said = ENDS.lock().unwrap().join("\n");
+    for words in ["this side found an error", "the peer found an error"] {
+        assert!(said.contains(&format!("ended: {words}")), "{said}");
+    }
+
+    // Neither a disconnect of this side nor one of the peer is an error.
+    let before = ENDS.lock().unwrap().len();
+    let pair = {
+        let mut options = ProcessOptions::default();
+        options.on_end = Some(|sentence| ENDS.lock().unwrap().push(sentence.to_owned()));
+        Pair::simulated_with(84, options.clone(), options)
+    };
+    let (client, server) = pair.connect();
+    for end in [&client, &server] {
+        end.qp.post_receive(1, &[end.sge(0, 100)]).unwrap();
+    }
+    client.id.disconnect().unwrap();
+    for end in [&client, &server] {
+        assert_eq!(found(end, 1), [(1, WcStatus::Flushed, 0, 0)]);
+    }
+    assert_eq!(ENDS.lock().unwrap().len(), before);
 }
 
 #[test]

@@ -440,7 +440,7 @@ impl End {
         if completion.status == WcStatus::Success {
             let peer = peer.expect("a peer with a queue pair");
             let stretch = peer.sent.pop_front().expect("a message that was sent");
-            assert_eq!(completion.byte_len, stretch.length);
+            assert_eq!(completion.byte_len(), stretch.length);
             assert!(
                 holds(buffer, at, peer.seed, stretch),
                 "the message's octets"
@@ -477,7 +477,7 @@ impl End {
                     holds(&self.buffer, at, peer.seed, stretch),
                     "the Read's octets"
                 );
-                assert_eq!(completion.byte_len, stretch.length);
+                assert_eq!(completion.byte_len(), stretch.length);
                 self.check_writes(before, &peer);
             }
         }

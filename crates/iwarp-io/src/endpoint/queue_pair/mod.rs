@@ -4,11 +4,13 @@
 //! the interfaces differ in; everything else of an [`Owner`] follows from it here. Results are collected under the endpoint's lock, and
 //! several are placed at a time. Work that they cause and that needs the lock released is delivered once the endpoint is unlocked.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use iwarp::{Completion, RequestKind};
 
+use super::connection_end::ConnectionEnd;
 use super::owner::{Owner, Rules, Signals, WorkQueue};
 use super::shared_receives::{
     Membership, ReceiveSupply, ResultQueue, SharedReceives, Waiter, wake,
@@ -48,6 +50,10 @@ pub trait PairOwner: Rules + Send + Sync + Sized + 'static {
 
     /// A stream starts.
     fn stream_starts(&self, _state: &mut Self::State) {}
+
+    /// The connection with this peer has ended, for this reason. Called once for a connection, and before the results that the end brings
+    /// about.
+    fn connection_ended(&self, _state: &mut Self::State, _end: &ConnectionEnd, _peer: SocketAddr) {}
 
     /// A request has ended: [pushes](PairState::push) its result, or lets it [vanish](PairState::vanish).
     fn ended(&self, state: &mut PairState<Self>, completion: Completion);
@@ -344,6 +350,10 @@ impl<P: PairOwner> Owner for P {
         state.batch.reserve(BATCH);
         state.drew_last = false;
         self.stream_starts(&mut state.own);
+    }
+
+    fn connection_ended(&self, state: &mut PairState<P>, end: &ConnectionEnd, peer: SocketAddr) {
+        PairOwner::connection_ended(self, &mut state.own, end, peer);
     }
 
     #[inline]
