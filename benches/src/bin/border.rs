@@ -178,7 +178,7 @@ fn median(times: &[Duration]) -> Duration {
     sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }
 
-/// The program in C, linked with libnetdirect.
+/// The program in C, linked with the archive libnetdirect.a.
 fn compile(folder: &Path, libraries: &Path) -> Result<PathBuf, Failure> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = folder.join("border");
@@ -186,9 +186,8 @@ fn compile(folder: &Path, libraries: &Path) -> Result<PathBuf, Failure> {
         .args(["-std=c11", "-O2", "-pthread", "-I"])
         .arg(root.join("../include"))
         .arg(root.join("com/border.c"))
-        .arg("-L")
-        .arg(libraries)
-        .args(["-lnetdirect", "-o"])
+        .arg(libraries.join("libnetdirect.a"))
+        .args(["-ldl", "-lm", "-lgcc_s", "-o"])
         .arg(&program)
         .status()?;
     if !status.success() {
@@ -229,8 +228,7 @@ fn in_c(
     command
         .arg(libraries.canonicalize()?.join("libsoftnd.so"))
         .arg(way)
-        .args(numbers.iter().map(usize::to_string))
-        .env("LD_LIBRARY_PATH", libraries);
+        .args(numbers.iter().map(usize::to_string));
     measured(&mut command)
 }
 
