@@ -12,6 +12,7 @@ use crate::conform::args::Conform;
 use crate::demo::args::{DemoArgs, DemoServerArgs};
 use crate::errors::{Failure, one_line};
 use crate::provider;
+use crate::reference::{CompletionsArgs, ManArgs};
 use crate::rping::args::RpingArgs;
 use crate::run::ProgramArgs;
 use crate::wire_conform::args::WireConform;
@@ -125,6 +126,10 @@ pub(crate) enum Command {
     Rping(RpingArgs),
     /// Runs a program for libibverbs and librdmacm over ordinary sockets
     Run(ProgramArgs),
+    /// Prints what a shell needs to complete commands and options, as a script of that shell
+    Completions(CompletionsArgs),
+    /// Prints a manual page in the form that man reads, or writes all pages
+    Man(ManArgs),
 }
 
 #[cfg(test)]

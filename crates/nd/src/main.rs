@@ -4,7 +4,7 @@
 //!
 //! - what commands share: the crate [`nd_base`], with errors, output, providers and connections; `suites`, for both suites;
 //! - the commands, each with its arguments: `info`, `demo`, `cat`, `perf`, `perftest`, `rping`, `conform`,
-//!   `wire_conform`, `run`;
+//!   `wire_conform`, `run`, and `reference` with `completions` and `man`;
 //! - the command line: `cli`.
 
 #![forbid(unsafe_code)]
@@ -14,6 +14,7 @@ mod cli;
 mod conform;
 mod demo;
 mod info;
+mod reference;
 mod rping;
 mod run;
 mod suites;
@@ -24,6 +25,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::CommandFactory;
 use nd_base::{
     admission, args, errors, interrupt, mailbox, memory, output, output_file, peer, provider,
     session, stderr, units,
@@ -85,6 +87,8 @@ fn run(cli: &Cli) -> ExitCode {
         Command::Perftest(args) => perftest::run(args),
         Command::Rping(args) => rping::run(args, cli.verbose > 0),
         Command::Run(args) => run::run(args),
+        Command::Completions(args) => reference::completions(args, &Cli::command()),
+        Command::Man(args) => reference::man(args, Cli::command()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

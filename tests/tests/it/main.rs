@@ -39,6 +39,7 @@ mod packages;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod privileged;
 mod promises;
+mod reference;
 mod repository;
 mod rows;
 #[cfg(unix)]
