@@ -11,14 +11,28 @@ enum RunBy {
     EachChange,
     /// The step `first-page` of `.ci/night`.
     Night,
-    /// That step, and the test here by the `nd` of the tests.
+    /// A script that the step `packages` of `.ci/night` runs: the script, and how it writes the command.
+    Packages(&'static str, &'static str),
+    /// The step `first-page`, and the test here by the `nd` of the tests.
     NightAndTest,
 }
 
-const COMMANDS: [(&str, RunBy); 7] = [
+const COMMANDS: [(&str, RunBy); 10] = [
     ("cargo run --release -- demo", RunBy::EachChange),
     ("cargo test --workspace", RunBy::EachChange),
     ("cargo install --path crates/nd", RunBy::Night),
+    (
+        ".ci/make-packages",
+        RunBy::Packages(".ci/night", r#""$first/.ci/make-packages""#),
+    ),
+    (
+        "sudo dpkg -i target/packages/softnd_*.deb",
+        RunBy::Packages(".ci/package-trial", r#"step dpkg --install "$1""#),
+    ),
+    (
+        "man nd",
+        RunBy::Packages(".ci/package-trial", "says 'nd-cat(1)' man nd"),
+    ),
     ("cargo build --release", RunBy::Night),
     ("target/release/nd run -- ib_send_lat -R -F &", RunBy::Night),
     (
@@ -125,6 +139,7 @@ fn something_runs_each_line_of_code_in_the_readme() {
             RunBy::EachChange => run
                 .lines()
                 .any(|line| line.starts_with("step ") && line.ends_with(command)),
+            RunBy::Packages(script, line) => read(script).lines().any(|has| has.trim() == *line),
             RunBy::Night | RunBy::NightAndTest => night.lines().any(|line| line.trim() == *command),
         };
         assert!(is_run, "{command}");
