@@ -14,6 +14,7 @@ mod modules;
 mod names;
 mod order;
 mod places;
+mod published;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
