@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use softverbs::{Errno, EventChannel, Result};
 
 use crate::abi::cm::rdma_event_channel;
-use crate::border::{Facade, Handle, ParentsDescriptor, PerProcess, error, guarded, null};
+use crate::border::{
+    Facade, Handle, ParentsDescriptor, PerProcess, cancellation, error, guarded, null,
+};
 use crate::process;
 
 /// The time that a program has to end after it has destroyed a channel from which another thread wants an event.
@@ -47,7 +48,10 @@ impl CmChannel {
     ///
     /// As [`channel`](Self::channel).
     pub(crate) fn channel_to_wait(&self) -> Result<Arc<EventChannel>> {
-        self.channel().inspect_err(|_| thread::sleep(TIME_TO_END))
+        self.channel().inspect_err(|_| {
+            // Where the thread cannot be cancelled, the call fails at once.
+            let _ = cancellation::sleep(None, Some(TIME_TO_END));
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Open>> {
