@@ -25,8 +25,21 @@ pub(crate) struct Cli {
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     pub(crate) verbose: u8,
 
+    /// The form of the lines that -v prints: text, or one object in JSON for each
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = LogFormat::Text, global = true, hide_default_value = true)]
+    pub(crate) log_format: LogFormat,
+
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// The form of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people
+    Text,
+    /// For programs: time, level, target, message and fields
+    Json,
 }
 
 /// Exit status for an error in the command line.

@@ -36,7 +36,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::cat::args::Cat;
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, LogFormat};
 use crate::unknown_peers::UnknownPeerLines;
 
 /// How long a command that has ended waits for what it has sent over UDP to arrive.
@@ -63,6 +63,7 @@ fn main() -> ExitCode {
     let expects_unknown_peers =
         matches!(cli.command, Command::Conform(_) | Command::WireConform(_));
     start_logging(
+        cli.log_format,
         cli.verbose.saturating_sub(quiet),
         silent,
         expects_unknown_peers,
@@ -98,7 +99,7 @@ fn run(cli: &Cli) -> ExitCode {
 
 /// Logs go to standard error, so that standard output stays parseable. `RUST_LOG` wins over `-v`. Unless a command expects peers that
 /// speak no iWARP, there is a line for each of them.
-fn start_logging(verbose: u8, silent: bool, expects_unknown_peers: bool) {
+fn start_logging(format: LogFormat, verbose: u8, silent: bool, expects_unknown_peers: bool) {
     let level = match verbose {
         0 if silent => "off",
         0 => "error", // what goes wrong is told once, by the command
@@ -107,10 +108,14 @@ fn start_logging(verbose: u8, silent: bool, expects_unknown_peers: bool) {
         _ => "trace",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let log = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal() && output::may_be_coloured())
-        .with_filter(filter);
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let log = match format {
+        LogFormat::Text => log
+            .with_ansi(std::io::stderr().is_terminal() && output::may_be_coloured())
+            .boxed(),
+        LogFormat::Json => log.json().flatten_event(true).boxed(),
+    };
+    let log = log.with_filter(filter);
     let unknown_peers = (!expects_unknown_peers).then(UnknownPeerLines::layer);
     tracing_subscriber::registry()
         .with(log)

@@ -199,3 +199,48 @@ fn the_environment_has_a_plan_for_adapters_without() {
         "{said}"
     );
 }
+
+/// Each line of the log is an object, and the end of a connection has its fields.
+#[test]
+fn the_log_in_json_has_the_fields_of_a_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    std::fs::write(&from, vec![7; 3_000_000]).unwrap();
+    let options = "-v --log-format json";
+    let mut recv = nd::shell(&format!(
+        "exec {} {options} cat recv --listen 127.0.0.1:0 --out {}",
+        nd::binary().display(),
+        to.display()
+    ));
+    let address = recv.address();
+    let send = std::process::Command::new(nd::binary())
+        .args(options.split(' '))
+        .args(["cat", "send"])
+        .arg(&from)
+        .arg(address.to_string())
+        .args([
+            "--fault",
+            "when 2nd FPDU of 3rd Write sent: flip bit 9 of payload",
+        ])
+        .output()
+        .unwrap();
+    assert!(!send.status.success());
+    let said = String::from_utf8(send.stderr).unwrap();
+    let end = said
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .find(|line| {
+            line["message"]
+                .as_str()
+                .is_some_and(|text| text.starts_with("the connection ended"))
+        })
+        .unwrap_or_else(|| panic!("no line for the end: {said}"));
+    assert_eq!(end["transport"], "tcp", "{end}");
+    assert_eq!(end["peer"], address.to_string(), "{end}");
+    assert_eq!(end["by"], "Peer", "{end}");
+    assert_eq!(end["terminate"], "2/0/02", "{end}");
+    assert!(
+        end["queue_pair"].is_number() && end["local"].is_string(),
+        "{end}"
+    );
+}

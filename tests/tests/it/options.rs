@@ -72,7 +72,7 @@ fn flags(command: &[&str]) -> BTreeSet<String> {
     let flags = help.lines().filter_map(|line| {
         let flag = line.trim_start().split("--").nth(1)?;
         let is_option = line.trim_start().starts_with('-');
-        let flag = flag.split([' ', '<', '[', '=']).next()?.trim();
+        let flag = flag.split([' ', '<', '[', '=', '.']).next()?.trim();
         (is_option && !flag.is_empty()).then(|| flag.to_owned())
     });
     flags.collect()
@@ -102,7 +102,7 @@ fn the_options_of_rust_are_on_the_page() {
 fn the_options_of_the_command_are_on_the_page() {
     // Those of the command itself, and of every command.
     let own = [
-        "listen", "out", "url", "help", "timeout", "replace", "version", "keep", "once",
+        "listen", "out", "url", "help", "timeout", "replace", "version", "max-size",
     ];
     let mut known = flags(&["cat", "recv"]);
     known.retain(|flag| !own.contains(&flag.as_str()));
@@ -172,6 +172,7 @@ fn every_environment_variable_is_on_the_page() {
         .flat_map(|row| words(&row[0]).collect::<Vec<_>>())
         .collect();
     for other in [
+        "RUST_LOG",
         "SOFTND_COM_…",
         "ND_PROVIDER",
         "TMPDIR",

@@ -242,6 +242,14 @@ impl<O: Owner> Endpoint<O> {
         }
         let initiator = config.role == Role::Initiator;
         state.addresses = Some((stream.local(), stream.peer()));
+        state.transport = stream.transport_name();
+        tracing::debug!(
+            queue_pair = state.scope.stream.0,
+            transport = state.transport,
+            local = %stream.local(),
+            peer = %stream.peer(),
+            "a connection starts"
+        );
         state.connection.start(config);
         if initiator {
             state.connection.send_ready(); // MPA2-028: before anything can be posted

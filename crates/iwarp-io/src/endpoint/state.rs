@@ -76,7 +76,7 @@ pub(super) struct Fixed<O> {
 pub(super) struct State<O: Owner> {
     pub(super) owner: O::State,
     pub(super) connection: Connection,
-    scope: Scope,
+    pub(super) scope: Scope,
     receive_pd: Pd,
     pub(super) phase: Phase,
     pub(super) io: Option<StreamIo>,
@@ -94,6 +94,8 @@ pub(super) struct State<O: Owner> {
     pub(super) timer: Option<(Instant, TimerKey)>,
     /// The local and the peer's address of the connection.
     pub(super) addresses: Option<(SocketAddr, SocketAddr)>,
+    /// The transport of the connection.
+    pub(super) transport: &'static str,
     /// The reason why the connection ended.
     pub(super) end: Option<ConnectionEnd>,
 }
@@ -123,6 +125,7 @@ impl<O: Owner> State<O> {
             deadline: None,
             timer: None,
             addresses: None,
+            transport: "",
             end: None,
         })
     }
@@ -263,7 +266,15 @@ impl<O: Owner> State<O> {
             return; // never connected
         };
         let end = reason();
-        tracing::info!(stream = ?self.scope.stream, %local, %peer, "the connection ended: {end}");
+        tracing::info!(
+            queue_pair = self.scope.stream.0,
+            transport = self.transport,
+            %local,
+            %peer,
+            by = ?end.by(),
+            terminate = end.terminate().map(tracing::field::debug),
+            "the connection ended: {end}"
+        );
         (fixed.owner).connection_ended(&mut self.owner, self.end.insert(end), peer);
     }
 

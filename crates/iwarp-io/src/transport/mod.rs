@@ -402,6 +402,17 @@ impl Wire {
         }
     }
 
+    /// The name of the transport, for the log.
+    pub fn transport_name(&self) -> &'static str {
+        match self {
+            Self::Tcp(_) => "tcp",
+            Self::Sim(_) => "sim",
+            Self::Quic(_) => "quic",
+            #[cfg(all(test, unix))]
+            Self::Pipe(_) => "pipe",
+        }
+    }
+
     /// The longest segment of the path in octets, if known.
     pub fn segment(&self) -> Option<u32> {
         match self {

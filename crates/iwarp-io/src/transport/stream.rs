@@ -131,6 +131,11 @@ impl Stream {
         faulted.map_or_else(Vec::new, |faulted| faulted.take_broken())
     }
 
+    /// The name of the transport, for the log.
+    pub fn transport_name(&self) -> &'static str {
+        self.wire.transport_name()
+    }
+
     /// The local address.
     pub fn local(&self) -> SocketAddr {
         self.local

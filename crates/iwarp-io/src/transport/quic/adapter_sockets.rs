@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::QuicOptions;
 use super::config::Settings;
+use super::options::QuicOptions;
 use super::refusals::Refusals;
 use super::security::Security;
 use super::shared_socket::{SharedSocket, SharedSocketOwner, Surroundings};

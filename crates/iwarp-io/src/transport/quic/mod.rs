@@ -13,6 +13,7 @@ mod congestion;
 mod endpoint;
 mod faulted_socket;
 mod handshake_sends;
+mod options;
 mod plain_socket;
 pub mod preamble;
 mod quic_stream;
@@ -29,16 +30,15 @@ mod wire;
 
 use std::io;
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::account::UndeliveredLimits;
 use self::adapter_sockets::AdapterSockets;
 use self::addresses_in_use::AddressInUse;
+pub use self::options::QuicOptions;
 use self::security::Security;
 pub use self::wire::{Bound, Dialer, Listener, Wire};
-use super::congestion_control::CongestionControl;
 use super::purpose::Purpose;
 use crate::environment::Environment;
 use crate::faults::Faults;
@@ -49,17 +49,6 @@ use crate::progress::domain::Domain;
 /// the sent octets have arrived, or after `limit`. Meant for a process that ends while its transports are in use.
 pub fn close_all(limit: Duration) {
     adapter_sockets::close_all(limit);
-}
-
-/// The options of a transport.
-#[derive(Clone, Debug, Default)]
-pub struct QuicOptions {
-    /// The limits of octets that cannot be delivered.
-    pub undelivered: UndeliveredLimits,
-    /// The sockets from which the transport connects have ports of this range, if there is one.
-    pub ports: Option<RangeInclusive<u16>>,
-    /// The congestion control.
-    pub congestion: CongestionControl,
 }
 
 /// The transport of one adapter.
