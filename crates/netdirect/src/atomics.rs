@@ -7,6 +7,7 @@ use crate::{Immediate, OpFlags, RemoteAddress, Result, Sge};
 /// The operation of an Atomic on a word of 64 bits in the peer's memory (RFC 7306 section 5.1). The word is a number in the
 /// byte order of the peer's processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum AtomicOp {
     /// Adds a number. Each bit set in `mask` is the highest bit of a field; no carry leaves a field. With a mask of 0 the whole
     /// word is one field.

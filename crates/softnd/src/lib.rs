@@ -33,12 +33,14 @@
 #![forbid(unsafe_code)]
 
 mod adapter;
+pub mod capture;
 mod connect;
 mod connection_end;
 mod core;
 mod cq;
 mod device;
 mod fault_plan;
+pub mod faults;
 mod file;
 mod leniency;
 mod limits;
@@ -52,6 +54,7 @@ mod provider;
 mod qp;
 #[cfg(test)]
 mod released;
+pub mod security;
 mod sge;
 pub mod simulation;
 mod srq;
@@ -65,18 +68,13 @@ use netdirect::{Adapter, Error, Provider as _, Result, Status};
 
 use provider::{Protocol, Provider};
 
-pub use iwarp_io::bounded_file;
-pub use iwarp_io::capture;
-pub use iwarp_io::faults;
 pub use iwarp_io::interfaces::SharedAddress;
-pub use iwarp_io::peer_network::PeerNetwork;
-pub use iwarp_io::peer_table::PeerTable;
-pub use iwarp_io::processors;
 pub use iwarp_io::setup::UNKNOWN_PEERS;
-pub use iwarp_io::transport::quic::security;
-/// For `nd`: the files that its users name.
+// For `nd` and `libsoftnd.so`, which promise nothing about them: the files that their users name, and limits for unknown peers.
 #[doc(hidden)]
-pub use iwarp_io::user_files;
+pub use iwarp_io::{
+    bounded_file, peer_network::PeerNetwork, peer_table::PeerTable, processors, user_files,
+};
 pub use limits::{LONGEST_PRIVATE_DATA, Limits};
 pub use options::{Options, Profile, Timeouts};
 

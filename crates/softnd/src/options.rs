@@ -18,6 +18,7 @@ use iwarp_io::transport::tcp::Boundaries;
 
 /// The strictness of the provider towards its clients (AMB-071).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Profile {
     /// Runs every known client. A request may have more SGEs than its queue pair was created for. An inbound Send waits 2 s for
     /// a Receive. Memory registered with `ALLOW_LOCAL_WRITE` can be the sink of a Read.

@@ -142,6 +142,7 @@ impl Capture {
     }
 
     /// Begins to capture one TCP connection. Nothing is written before [`Flow::opened`] or the first octets.
+    #[doc(hidden)]
     pub fn flow(&self, local: SocketAddr, peer: SocketAddr, role: FlowRole) -> Flow {
         // Initial sequence numbers differ from flow to flow, so that Wireshark can distinguish two connections between the same ports. The
         // factor is odd, so a number returns only after 2^32 flows.

@@ -81,6 +81,7 @@ impl std::error::Error for PlanError {}
 
 /// The reason why a plan could not be loaded.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum LoadError {
     /// The file cannot be read.
     File {

@@ -9,6 +9,7 @@ use crate::bounded_file;
 
 /// Selects things of one kind, counted from 1 in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Which {
     /// `2nd`: this one.
     Nth(u64),
@@ -24,8 +25,7 @@ pub enum Which {
 
 impl Which {
     /// Returns true if the thing with this number is selected. `last` is true for the last one.
-    #[must_use]
-    pub fn selects(self, number: u64, last: bool) -> bool {
+    pub(super) fn selects(self, number: u64, last: bool) -> bool {
         match self {
             Self::Nth(n) => number == n,
             Self::Every(n) => n > 0 && number.is_multiple_of(n),
@@ -38,6 +38,7 @@ impl Which {
 
 /// The messages that a plan can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Kind {
     /// The Initiator's start-up frame, RFC 5044 §7.1.
     MpaRequest,
@@ -102,14 +103,12 @@ impl Kind {
     }
 
     /// Returns true for the two start-up frames.
-    #[must_use]
-    pub const fn is_startup(self) -> bool {
+    pub(super) const fn is_startup(self) -> bool {
         matches!(self, Self::MpaRequest | Self::MpaReply)
     }
 
     /// Returns true if a message of the kind `other` is of this kind. `other` is not `Any`.
-    #[must_use]
-    pub fn covers(self, other: Self) -> bool {
+    pub(super) fn covers(self, other: Self) -> bool {
         self == other || self == Self::Any && !other.is_startup() && other != Self::Ready
     }
 }
@@ -125,6 +124,7 @@ pub enum Direction {
 
 /// A unit that passes on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Unit {
     /// FPDUs of any message.
     Fpdu(Which),
@@ -161,6 +161,7 @@ pub enum Event {
 
 /// The range over which events are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Scope {
     /// On each stream, socket or queue from 1.
     #[default]
@@ -173,6 +174,7 @@ pub enum Scope {
 
 /// The peers whose events count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Peer {
     /// All peers with this address.
     Address(IpAddr),
@@ -182,8 +184,7 @@ pub enum Peer {
 
 impl Peer {
     /// Returns true if this address is meant.
-    #[must_use]
-    pub fn matches(&self, peer: SocketAddr) -> bool {
+    pub(super) fn matches(&self, peer: SocketAddr) -> bool {
         match self {
             Self::Address(address) => address.to_canonical() == peer.ip().to_canonical(),
             Self::Port(address) => {
@@ -196,6 +197,7 @@ impl Peer {
 
 /// A part of an FPDU or of a start-up frame. Datagrams have only [`Payload`](Self::Payload), which is all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Field {
     /// `ULPDU_Length`, or the `PD_Length` of a start-up frame.
     Length,
@@ -224,6 +226,7 @@ impl Field {
 
 /// The octet of the passing unit at which an action is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Place {
     /// Behind the last octet.
     #[default]
@@ -234,6 +237,7 @@ pub enum Place {
 
 /// How late a datagram is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Lateness {
     /// By this time.
     Time(Duration),
@@ -509,6 +513,7 @@ impl Plan {
     /// # Errors
     ///
     /// The first rule about datagrams.
+    #[doc(hidden)]
     pub fn check_without_datagrams(&self, expected: &str) -> Result<(), PlanError> {
         let mut rules = self.rules.iter();
         let Some(rule) = rules.find(|rule| matches!(rule.event, Event::Datagram(..))) else {
@@ -529,6 +534,7 @@ impl Plan {
     /// # Errors
     ///
     /// The first name that one of the two functions refuses. The functions return what they expected.
+    #[doc(hidden)]
     pub fn check_names(
         &self,
         call: impl Fn(&str) -> Result<(), String>,

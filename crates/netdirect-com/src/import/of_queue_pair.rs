@@ -3,7 +3,9 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use netdirect::{AtomicOp, Immediate, OpFlags, QueuePairExtensions, RemoteAddress, Result, Sge};
+use netdirect::{
+    AtomicOp, Error, Immediate, OpFlags, QueuePairExtensions, RemoteAddress, Result, Sge, Status,
+};
 
 use super::pointer::{Pointer, call, check};
 use crate::abi::{Atomic, QueuePairExtensionTable};
@@ -51,6 +53,12 @@ impl QueuePairExtensions for OfQueuePair {
                 compare,
                 compare_mask,
             },
+            _ => {
+                return Err(Error::new(
+                    Status::NOT_SUPPORTED,
+                    "the COM interface has no number for this Atomic: take FetchAdd or CompareSwap",
+                ));
+            }
         };
         let sink = ptr::from_ref(sink).cast();
         let context = context::pointer(context);

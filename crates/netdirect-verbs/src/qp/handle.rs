@@ -38,15 +38,22 @@ fn remote(address: RemoteAddress) -> RemoteMemory {
     }
 }
 
-fn atomic<'a>(op: AtomicOp, target: RemoteMemory) -> Operation<'a> {
-    match op {
+/// The device's form of an operation. An operation that the traits have and verbs do not is refused.
+fn atomic<'a>(op: AtomicOp, target: RemoteMemory) -> Result<Operation<'a>> {
+    Ok(match op {
         AtomicOp::FetchAdd { add, .. } => Operation::FetchAdd { target, add },
         AtomicOp::CompareSwap { compare, swap, .. } => Operation::CompareSwap {
             target,
             compare,
             swap,
         },
-    }
+        _ => {
+            return fail(
+                Status::NOT_SUPPORTED,
+                "verbs do not have this Atomic: take FetchAdd or CompareSwap",
+            );
+        }
+    })
 }
 
 /// A request that the driver has, although the device does not know of it, ends with the connection.
@@ -216,7 +223,7 @@ impl QueuePairLine for ClientQp {
                         "the sink of an Atomic has 8 octets",
                     );
                 }
-                let operation = atomic(op, remote(target));
+                let operation = atomic(op, remote(target))?;
                 self.post_sges(context, RequestType::Atomic, operation, &[*sink], flags)
             }
         }

@@ -284,6 +284,7 @@ pub struct CompletionPort(Arc<Queue>);
 
 /// One completion taken from a [`CompletionPort`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Packet {
     /// The key that was passed to `associate` or [`post`](CompletionPort::post).
     pub key: u64,

@@ -107,8 +107,9 @@ fn remote(address: RemoteAddress) -> engine::RemoteAddress {
     }
 }
 
-fn atomic(op: AtomicOp) -> engine::AtomicOp {
-    match op {
+/// The engine's form of an operation. An operation that the traits have and this provider does not know is refused.
+fn atomic(op: AtomicOp) -> Result<engine::AtomicOp> {
+    Ok(match op {
         AtomicOp::FetchAdd { add, mask } => engine::AtomicOp::FetchAdd { add, mask },
         AtomicOp::CompareSwap {
             compare,
@@ -121,7 +122,13 @@ fn atomic(op: AtomicOp) -> engine::AtomicOp {
             swap,
             swap_mask,
         },
-    }
+        _ => {
+            return fail(
+                Status::NOT_SUPPORTED,
+                "softnd does not have this Atomic: take FetchAdd or CompareSwap",
+            );
+        }
+    })
 }
 
 impl QueuePairLine for ClientQp {
@@ -204,7 +211,7 @@ impl QueuePairLine for ClientQp {
             }
             Request::Atomic(op, sink, target) => {
                 let operation = Operation::Atomic {
-                    op: atomic(op),
+                    op: atomic(op)?,
                     sink: Payload::Sges(&[sge::engine(sink)]),
                     remote: remote(target),
                 };

@@ -103,7 +103,7 @@ impl Credentials {
     /// # Errors
     ///
     /// [`SecurityError::Credentials`] if they do not belong together or cannot be used, and [`SecurityError::NoCryptography`].
-    pub fn new(
+    pub(super) fn new(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
     ) -> Result<Self, SecurityError> {

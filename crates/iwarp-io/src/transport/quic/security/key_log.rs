@@ -59,6 +59,16 @@ impl KeyLog {
         path.map(Self::open).transpose()
     }
 
+    /// Appends one line of the NSS key log format.
+    pub(crate) fn append(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        let line = format!("{label} {} {}\n", Hex(client_random), Hex(secret));
+        // One call for a line, so that lines of several threads and processes do not mix.
+        if let Err(error) = (&self.shared.file).write_all(line.as_bytes()) {
+            let path = self.shared.path.display();
+            limited!(warn, %path, %error, "the keys of a connection are not in the key log");
+        }
+    }
+
     /// The file's path, as it was given.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -72,15 +82,13 @@ impl fmt::Debug for KeyLog {
     }
 }
 
-impl rustls::KeyLog for KeyLog {
-    /// One line of the NSS key log format.
+/// A [`KeyLog`] as rustls calls it. A type of its own, so that no release of rustls changes what `KeyLog` offers.
+#[derive(Debug)]
+pub(super) struct TlsKeyLog(pub(super) KeyLog);
+
+impl rustls::KeyLog for TlsKeyLog {
     fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
-        let line = format!("{label} {} {}\n", Hex(client_random), Hex(secret));
-        // One call for a line, so that lines of several threads and processes do not mix.
-        if let Err(error) = (&self.shared.file).write_all(line.as_bytes()) {
-            let path = self.shared.path.display();
-            limited!(warn, %path, %error, "the keys of a connection are not in the key log");
-        }
+        self.0.append(label, client_random, secret);
     }
 }
 

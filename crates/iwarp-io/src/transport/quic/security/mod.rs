@@ -11,7 +11,7 @@
 //! connects to, or for the [name](Security::server_name) that the client was given instead. None of this matters for a pinned certificate.
 //! Neither side checks if certificates were revoked.
 //!
-//! Only TLS 1.3 and QUIC version 1 are spoken, with the ALPN protocol [`ALPN`]. No session is resumed, so each connection begins with this
+//! Only TLS 1.3 and QUIC version 1 are spoken, with the ALPN protocol `iwarp/1`. No session is resumed, so each connection begins with this
 //! check and no certificate outlives its validity in a ticket. 0-RTT is off on both sides, so that requests cannot be replayed.
 //!
 //! The server's event `Connected` comes when the client's certificate is accepted, and no stream is seen before it. (`HandshakeDataReady`
@@ -55,9 +55,11 @@ pub use credentials::Credentials;
 pub use error::SecurityError;
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use key_log::KeyLog;
-pub use reason::explain;
+pub(super) use reason::explain;
+#[cfg(test)]
+pub(super) use settings::ALPN;
 pub(super) use settings::OnFailure;
-pub use settings::{ALPN, Security};
+pub use settings::Security;
 pub use trust::Trust;
 
 #[cfg(all(test, feature = "ring"))]

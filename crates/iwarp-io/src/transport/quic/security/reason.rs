@@ -10,14 +10,7 @@ const CERTIFICATE_REQUIRED: u8 = 116;
 const NO_APPLICATION_PROTOCOL: u8 = 120;
 
 /// Explains why a connection has ended. Control characters, bidirectional ones and U+FFFE and U+FFFF in the peer's words are replaced.
-///
-/// ```
-/// use iwarp_io::transport::quic::security::explain;
-/// use quinn_proto::ConnectionError;
-/// assert_eq!(explain(&ConnectionError::VersionMismatch), "the peer does not speak QUIC version 1");
-/// ```
-#[must_use]
-pub fn explain(error: &ConnectionError) -> String {
+pub(in super::super) fn explain(error: &ConnectionError) -> String {
     let text = match error {
         ConnectionError::VersionMismatch => "the peer does not speak QUIC version 1".to_owned(),
         ConnectionError::TransportError(error) => {

@@ -14,13 +14,13 @@ use rustls::sign::SingleCertAndKey;
 use super::credentials::Credentials;
 use super::error::SecurityError;
 use super::fingerprint::Fingerprint;
-use super::key_log::KeyLog;
+use super::key_log::{KeyLog, TlsKeyLog};
 use super::provider;
 use super::trust::Trust;
 use super::verify::{ClientVerifier, ServerVerifier};
 
 /// The protocol that both sides name during the handshake (RFC 7301).
-pub const ALPN: &[u8] = b"iwarp/1";
+pub(in super::super) const ALPN: &[u8] = b"iwarp/1";
 
 /// QUIC version 1 (RFC 9000).
 const QUIC_VERSION: u32 = 1;
@@ -167,8 +167,7 @@ impl Security {
     }
 
     /// The name with which to connect to `remote` (`quinn_proto::Endpoint::connect`).
-    #[must_use]
-    pub fn name_of(&self, remote: IpAddr) -> String {
+    pub(in super::super) fn name_of(&self, remote: IpAddr) -> String {
         let address = || remote.to_canonical().to_string();
         self.server_name.clone().unwrap_or_else(address)
     }
@@ -178,6 +177,7 @@ impl Security {
     /// # Errors
     ///
     /// [`SecurityError::NoCryptography`].
+    #[doc(hidden)]
     pub fn endpoint_config(&self) -> Result<quinn_proto::EndpointConfig, SecurityError> {
         let mut config = provider::endpoint()?;
         config.supported_versions(vec![QUIC_VERSION]);
@@ -189,6 +189,7 @@ impl Security {
     /// # Errors
     ///
     /// Those of [`Credentials::of_process`].
+    #[doc(hidden)]
     pub fn client_config(&self) -> Result<quinn_proto::ClientConfig, SecurityError> {
         Ok(quinn_proto::ClientConfig::new(self.client_crypto()?))
     }
@@ -222,6 +223,7 @@ impl Security {
     /// # Errors
     ///
     /// Those of [`Credentials::of_process`].
+    #[doc(hidden)]
     pub fn server_config(&self) -> Result<quinn_proto::ServerConfig, SecurityError> {
         self.server_config_with(|crypto| crypto)
     }
@@ -264,7 +266,7 @@ impl Security {
     /// The file to which the keys of connections are written.
     fn key_log_file(&self) -> Arc<dyn rustls::KeyLog> {
         match &self.key_log {
-            Some(key_log) => Arc::new(key_log.clone()),
+            Some(key_log) => Arc::new(TlsKeyLog(key_log.clone())),
             None => Arc::new(NoKeyLog),
         }
     }

@@ -314,7 +314,7 @@ fn a_key_log_is_appended_to_if_nobody_else_reads_it() {
     for mode in [0o600, 0o700, 0o622] {
         let path = file(&folder, "keys", mode);
         let log = KeyLog::open(&path).unwrap();
-        rustls::KeyLog::log(&log, "LABEL", &[0x0a, 0xff], &[1]);
+        log.append("LABEL", &[0x0a, 0xff], &[1]);
         assert_eq!(fs::read(&path).unwrap(), b"contentLABEL 0aff 01\n");
         assert_eq!(mode_of(&path), mode);
     }
@@ -353,7 +353,7 @@ fn keys_go_to_pipes_and_devices() {
     let pipe = pipe(&folder);
     let mut reader = reader(&pipe);
     let log = KeyLog::open(&pipe).unwrap();
-    rustls::KeyLog::log(&log, "LABEL", &[2], &[1]);
+    log.append("LABEL", &[2], &[1]);
     drop(log);
     let mut said = String::new();
     reader.read_to_string(&mut said).unwrap();
