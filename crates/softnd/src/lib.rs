@@ -17,6 +17,7 @@
 //! connectors and listeners, the order in which requests end. Below the rules are the types of this crate, and below these `iwarp-io`.
 //!
 //! ```text
+//!   adapter_url                the protocol and the address in a URL
 //!   provider, options          the adapters of a network; what their user chooses
 //!   adapter, core              an opened adapter: its driver, its table of memory, what ends when it does
 //!    ├ connect                 connectors and listeners over `iwarp_io::setup`
@@ -33,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 mod adapter;
+mod adapter_url;
 pub mod capture;
 mod connect;
 mod connection_end;
@@ -60,14 +62,14 @@ pub mod simulation;
 mod srq;
 mod status;
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use netdirect::{Adapter, Error, Provider as _, Result, Status};
+use netdirect::{Adapter, Provider as _, Result};
 
 use provider::{Protocol, Provider};
 
+pub use adapter_url::{SCHEME, UDP_SCHEME};
 pub use iwarp_io::interfaces::SharedAddress;
 pub use iwarp_io::setup::UNKNOWN_PEERS;
 // For `nd` and `libsoftnd.so`, which promise nothing about them: the files that their users name, and limits for unknown peers.
@@ -77,12 +79,6 @@ pub use iwarp_io::{
 };
 pub use limits::{LONGEST_PRIVATE_DATA, Limits};
 pub use options::{Options, Profile, Timeouts};
-
-/// The scheme of the URLs of this provider.
-pub const SCHEME: &str = "softnd+tcp://";
-
-/// The scheme of the URLs of the provider over UDP.
-pub const UDP_SCHEME: &str = "softnd+udp://";
 
 /// Makes the provider over TCP. Every network interface of the host is one adapter.
 #[must_use]
@@ -114,36 +110,14 @@ pub fn shared_addresses() -> Vec<SharedAddress> {
 ///
 /// # Errors
 ///
-/// `ND_INVALID_ADDRESS` when the URL has another form, or when this host does not have the address.
+/// `ND_INVALID_ADDRESS` when the URL has another form, or a port, or when this host does not have the address.
 /// `ND_INSUFFICIENT_RESOURCES` when the system has no descriptors or threads left. `ND_NOT_SUPPORTED` on Windows, except for simulated
 /// networks.
 pub fn open(url: &str, options: Options) -> Result<Arc<dyn Adapter>> {
     if let Some(name) = url.strip_prefix(simulation::SCHEME) {
         return simulation::open(name, options);
     }
-    let (scheme, protocol) = match url.starts_with(UDP_SCHEME) {
-        true => (UDP_SCHEME, Protocol::Quic),
-        false => (SCHEME, Protocol::Streams),
-    };
-    let address = url.strip_prefix(scheme).unwrap_or(url);
-    if let Some((scheme, _)) = address.split_once("://") {
-        let what = format!(
-            "unknown scheme {scheme}:// in {url:?}; use {SCHEME}ADDRESS, {UDP_SCHEME}ADDRESS or {}seed=NUMBER",
-            simulation::SCHEME
-        );
-        return Err(Error::new(Status::INVALID_ADDRESS, what));
-    }
-    let bare = address.trim_start_matches('[').trim_end_matches(']');
-    let address = match (bare.parse::<IpAddr>(), address.parse::<SocketAddr>()) {
-        (Ok(ip), _) => SocketAddr::new(ip, 0),
-        (_, Ok(address)) => address,
-        _ => {
-            let what = format!(
-                "{url:?} is not an address; expected {scheme}ADDRESS, for example {scheme}127.0.0.1"
-            );
-            return Err(Error::new(Status::INVALID_ADDRESS, what));
-        }
-    };
+    let (protocol, address) = adapter_url::parse(url)?;
     let provider = Provider::new(protocol, options);
     provider.open_adapter(provider.resolve_address(address)?)
 }
