@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::conn::{Conn, Limits, Log, Seen, describe};
-#[cfg(feature = "ring")]
+#[cfg(feature = "udp")]
 use crate::quic::Quic;
 use crate::service::{Answer, Command, Offer, Region};
 use crate::stream::Stream;
@@ -89,9 +89,9 @@ pub struct Facts {
 enum Source {
     Connect(SocketAddr),
     Accept(Acceptor),
-    #[cfg(feature = "ring")]
+    #[cfg(feature = "udp")]
     Open(Quic, SocketAddr),
-    #[cfg(feature = "ring")]
+    #[cfg(feature = "udp")]
     Take(Quic),
 }
 
@@ -167,13 +167,13 @@ impl Bench {
     }
 
     /// The suite connects to a target that listens, over QUIC.
-    #[cfg(feature = "ring")]
+    #[cfg(feature = "udp")]
     pub fn active_over(quic: Quic, target: SocketAddr, wants: Wants) -> Self {
         Self::new(Source::Open(quic, target), wants)
     }
 
     /// The suite listens for a target that connects over QUIC, again and again.
-    #[cfg(feature = "ring")]
+    #[cfg(feature = "udp")]
     pub fn passive_over(quic: Quic, wants: Wants) -> Self {
         Self::new(Source::Take(quic), wants)
     }
@@ -194,9 +194,9 @@ impl Bench {
         match self.source {
             Source::Connect(_) => false,
             Source::Accept(_) => true,
-            #[cfg(feature = "ring")]
+            #[cfg(feature = "udp")]
             Source::Open(..) => false,
-            #[cfg(feature = "ring")]
+            #[cfg(feature = "udp")]
             Source::Take(_) => true,
         }
     }
@@ -259,14 +259,14 @@ impl Bench {
                 };
                 stream.into()
             }
-            #[cfg(feature = "ring")]
+            #[cfg(feature = "udp")]
             Source::Open(quic, target) => {
                 let stream = quic.open(*target, limits.answer).map_err(|error| {
                     Stop::Broken(format!("cannot connect to {target} over UDP: {error}"))
                 })?;
                 Stream::Quic(stream)
             }
-            #[cfg(feature = "ring")]
+            #[cfg(feature = "udp")]
             Source::Take(quic) => {
                 let stream = quic.accept(limits.startup, GIVEN_UP).map_err(|error| {
                     Stop::Broken(format!("the target has not connected over UDP: {error}"))

@@ -28,7 +28,7 @@ mod deviations;
 mod discover;
 mod inbound;
 mod judge;
-#[cfg(feature = "ring")]
+#[cfg(feature = "udp")]
 mod quic;
 pub mod report;
 pub mod rows;
@@ -46,7 +46,7 @@ pub use conform_report::{
 pub use conn::{Conn, End, Limits, Log, Seen};
 pub use deviations::Deviations;
 pub use inbound::{Fault, Inbound};
-#[cfg(feature = "ring")]
+#[cfg(feature = "udp")]
 pub use quic::{Quic, QuicStream, Trusts};
 pub use run::{Run, Selection, run, words};
 pub use stream::Stream;

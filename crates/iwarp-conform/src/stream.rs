@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-#[cfg(feature = "ring")]
+#[cfg(feature = "udp")]
 use crate::quic::QuicStream;
 
 /// One byte stream. Dropping it ends both directions in good order.
@@ -13,7 +13,7 @@ pub enum Stream {
     /// Of TCP.
     Tcp(TcpStream),
     /// Of QUIC, behind the preamble and its answer.
-    #[cfg(feature = "ring")]
+    #[cfg(feature = "udp")]
     Quic(QuicStream),
 }
 
@@ -35,7 +35,7 @@ impl Stream {
                 stream.set_nodelay(true)?;
                 stream.set_write_timeout(Some(limit))
             }
-            #[cfg(feature = "ring")]
+            #[cfg(feature = "udp")]
             Self::Quic(stream) => {
                 stream.limit_writes(limit);
                 Ok(())
@@ -47,7 +47,7 @@ impl Stream {
     pub(crate) fn write_all(&mut self, octets: &[u8]) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.write_all(octets),
-            #[cfg(feature = "ring")]
+            #[cfg(feature = "udp")]
             Self::Quic(stream) => stream.write_all(octets),
         }
     }
@@ -59,7 +59,7 @@ impl Stream {
                 stream.set_read_timeout(Some(limit))?;
                 stream.read(into)
             }
-            #[cfg(feature = "ring")]
+            #[cfg(feature = "udp")]
             Self::Quic(stream) => stream.read(into, limit),
         }
     }
@@ -69,7 +69,7 @@ impl Stream {
         match self {
             // A stream that has ended already needs no shutdown.
             Self::Tcp(stream) => drop(stream.shutdown(Shutdown::Write)),
-            #[cfg(feature = "ring")]
+            #[cfg(feature = "udp")]
             Self::Quic(stream) => stream.finish(),
         }
     }
@@ -81,7 +81,7 @@ impl Stream {
             Self::Tcp(stream) => {
                 let _ = socket2::SockRef::from(&*stream).set_linger(Some(Duration::ZERO));
             }
-            #[cfg(feature = "ring")]
+            #[cfg(feature = "udp")]
             Self::Quic(stream) => stream.reset(),
         }
     }

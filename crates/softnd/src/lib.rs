@@ -112,7 +112,7 @@ pub fn shared_addresses() -> Vec<SharedAddress> {
 ///
 /// `ND_INVALID_ADDRESS` when the URL has another form, or a port, or when this host does not have the address.
 /// `ND_INSUFFICIENT_RESOURCES` when the system has no descriptors or threads left. `ND_NOT_SUPPORTED` on Windows, except for simulated
-/// networks.
+/// networks, and over UDP in a program that was built without the feature `udp`.
 pub fn open(url: &str, options: Options) -> Result<Arc<dyn Adapter>> {
     if let Some(name) = url.strip_prefix(simulation::SCHEME) {
         return simulation::open(name, options);
@@ -132,6 +132,24 @@ pub fn open(url: &str, options: Options) -> Result<Arc<dyn Adapter>> {
 /// call does nothing over TCP and in simulated networks.
 pub fn close_connections(limit: Duration) {
     iwarp_io::transport::quic::close_all(limit);
+}
+
+#[cfg(all(test, not(feature = "udp")))]
+mod tests {
+    use netdirect::Status;
+
+    use super::*;
+
+    #[test]
+    fn without_udp_an_adapter_over_it_is_refused_with_the_feature() {
+        for url in ["softnd+udp://127.0.0.1", "softnd+sim://seed=1,protocol=udp"] {
+            let error = open(url, Options::default()).map(drop).expect_err(url);
+            assert_eq!(error.status(), Status::NOT_SUPPORTED, "{url}: {error}");
+            let text = error.what();
+            assert!(text.contains("built without the feature `udp`"), "{text}");
+        }
+        open("softnd+sim://seed=1", Options::default()).unwrap();
+    }
 }
 
 /// The programs of the readme are compiled.

@@ -192,6 +192,9 @@ impl Provider {
         };
         let quic = Quic::with(environment, &self.options.security, options);
         let quic = quic.map_err(|error| {
+            if error.kind() == io::ErrorKind::Unsupported {
+                return Error::new(Status::NOT_SUPPORTED, error.to_string());
+            }
             let what = format!("cannot prepare encrypted connections: {error}");
             Error::new(Status::INVALID_PARAMETER_MIX, what)
         })?;

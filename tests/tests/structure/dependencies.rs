@@ -265,6 +265,58 @@ fn libraries_for_c_are_built_without_the_suites() {
     }
 }
 
+/// What the feature `udp` brings.
+const OF_UDP: [&str; 5] = ["quinn-proto", "quinn-udp", "rcgen", "ring", "rustls"];
+
+/// The crates that have the feature.
+const WITH_UDP: [&str; 9] = [
+    "iwarp-conform",
+    "iwarp-io",
+    "libibverbs",
+    "libsoftnd",
+    "nd",
+    "nd-base",
+    "nd-perf",
+    "softnd",
+    "softverbs",
+];
+
+/// The packages that a crate is built with, on any system.
+fn built_with(package: &str, features: &[&str]) -> BTreeSet<String> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args([
+            "tree",
+            "--offline",
+            "--package",
+            package,
+            "--edges",
+            "normal",
+        ])
+        .args(["--target", "all", "--prefix", "none", "--format", "{p}"])
+        .args(features)
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let names = lines.lines().filter_map(|line| line.split(' ').next());
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn without_the_feature_udp_nothing_of_quic_is_built() {
+    for package in WITH_UDP {
+        let with = built_with(package, &[]);
+        assert!(with.contains("ring"), "{package} has {with:?}");
+        let without = built_with(package, &["--no-default-features"]);
+        let left: Vec<_> = OF_UDP.iter().filter(|it| without.contains(**it)).collect();
+        assert!(left.is_empty(), "{package} is built with {left:?}");
+        assert!(without.contains(package), "{package} has {without:?}");
+    }
+}
+
 /// The rows of the table of dependencies in `docs/architecture.md`: the crates, and who uses them.
 fn users_on_page() -> Vec<(String, Vec<String>)> {
     let page = fs::read_to_string(root().join("docs/architecture.md")).unwrap();

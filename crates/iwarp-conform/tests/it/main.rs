@@ -4,7 +4,7 @@
 #[cfg(not(windows))]
 mod broken;
 mod catalogue;
-#[cfg(all(feature = "ring", not(windows)))]
+#[cfg(all(feature = "udp", not(windows)))]
 mod given_up;
 #[cfg(not(windows))]
 mod reference;

@@ -12,6 +12,10 @@ use crate::system_call::errno;
 /// # Errors
 ///
 /// Those of `open`; EADDRINUSE if all ports are in use.
+#[cfg_attr(
+    not(feature = "udp"),
+    allow(dead_code, reason = "only sockets of UDP have ports of a range")
+)]
 pub(super) fn first_free<T>(
     environment: &Environment,
     range: &RangeInclusive<u16>,

@@ -25,6 +25,9 @@ fn with_transports(test: impl Fn(&Transport)) {
     for transport in transports() {
         test(&transport);
     }
+    if !cfg!(feature = "udp") {
+        return;
+    }
     let world = World::new(1, Conditions::default());
     for environment in [Environment::System, Environment::Sim(world)] {
         let quic = quic::Quic::new(environment, &Security::default()).unwrap();

@@ -25,7 +25,7 @@ pub use self::schemes::{
     is_over_udp, is_simulated, knows_stacks,
 };
 use self::schemes::{Place, SCHEMES, Scheme, check, find};
-#[cfg(feature = "ring")]
+#[cfg(feature = "udp")]
 pub use self::security::fingerprint_of;
 pub use self::security::{Refusals, RefusedConnect, fingerprint, own_fingerprint};
 use crate::errors::{Failure, Result};
@@ -58,6 +58,7 @@ impl Backend {
         let schemes = SCHEMES.iter();
         let schemes =
             schemes.filter(|scheme| !matches!(scheme.place, Place::Simulation | Place::Library));
+        let schemes = schemes.filter(|scheme| cfg!(feature = "udp") || !scheme.is_over_udp());
         schemes.filter_map(|scheme| match Self::start(scheme, None, options) {
             Err(failure) if scheme.place == Place::Devices => {
                 tracing::info!(target: LOG, "no adapters of {}://: {failure}", scheme.name);
@@ -267,6 +268,22 @@ mod tests {
             text.contains("cannot read the fault plan /nonexistent/plan: "),
             "{text}"
         );
+    }
+
+    #[cfg(not(feature = "udp"))]
+    #[test]
+    fn without_udp_the_adapters_of_tcp_are_left_and_the_others_name_the_feature() {
+        let options = AdapterOptions::default();
+        let schemes =
+            Backend::all(&options).map(|started| started.expect("a provider").scheme.name);
+        assert!(schemes.collect::<Vec<_>>().contains(&"softnd+tcp"));
+        let opened = Backend::new(Some("softnd+udp://127.0.0.1"), &options).map(drop);
+        // `nd run --udp` asks this before it starts a program.
+        let checked = check_security(&crate::args::SecurityArgs::default()).map(drop);
+        for refused in [opened, checked] {
+            let text = refused.expect_err("no UDP").to_string();
+            assert!(text.contains("built without the feature `udp`"), "{text}");
+        }
     }
 
     #[test]

@@ -74,10 +74,22 @@ pub(super) fn softnd_tcp(options: &AdapterOptions, _: Option<&str>) -> Result<St
     })
 }
 
+/// Refuses connections over UDP in a program that was built without them.
+fn check_udp() -> Result<()> {
+    if cfg!(feature = "udp") {
+        return Ok(());
+    }
+    Err(Failure::new(
+        "cannot connect over UDP: this program was built without the feature `udp`",
+        "connect over TCP, or build with that feature",
+    ))
+}
+
 pub(super) fn softnd_udp(options: &AdapterOptions, _: Option<&str>) -> Result<Started> {
+    check_udp()?;
     let refusals = Arc::new(Refusals::of_udp());
     let security = security::security(&options.security, &refusals)?;
-    // Without cryptography, no adapter can be opened. The error comes then.
+    // If the certificate cannot be made, no adapter can be opened. The error comes then.
     let fingerprint = security.fingerprint().ok();
     let (chosen, capture) = softnd_options(options)?;
     Ok(Started {
@@ -249,6 +261,7 @@ fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<B
 
 /// Checks certificates and trust, and returns the fingerprint of the certificate that is shown.
 pub fn check_security(args: &SecurityArgs) -> Result<String> {
+    check_udp()?;
     let refusals = Arc::new(Refusals::of_udp());
     let security = security::security(args, &refusals)?;
     match security.fingerprint() {

@@ -107,6 +107,13 @@ pub(super) struct Scheme {
     pub(super) address: fn(&dyn Provider, &str) -> netdirect::Result<SocketAddr>,
 }
 
+impl Scheme {
+    /// Returns true for the adapters over UDP.
+    pub(super) fn is_over_udp(&self) -> bool {
+        OVER_UDP.strip_suffix("://") == Some(self.name)
+    }
+}
+
 /// Where the adapters of a scheme are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -209,7 +216,7 @@ pub fn chooses_crc(url: &str) -> Result<bool> {
 
 /// Returns true if the URL is of adapters over UDP.
 pub fn is_over_udp(url: &str) -> Result<bool> {
-    find(SCHEMES, url).map(|(scheme, _)| OVER_UDP.starts_with(scheme.name))
+    find(SCHEMES, url).map(|(scheme, _)| scheme.is_over_udp())
 }
 
 #[cfg(test)]

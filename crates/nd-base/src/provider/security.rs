@@ -21,7 +21,7 @@ pub fn fingerprint(text: &str) -> Result<String, String> {
 }
 
 /// The fingerprint of this certificate, which is DER.
-#[cfg(feature = "ring")]
+#[cfg(feature = "udp")]
 pub fn fingerprint_of(certificate: &[u8]) -> String {
     Fingerprint::from_certificate(certificate).to_string()
 }

@@ -172,7 +172,7 @@ fn bench(args: &Suite) -> Result<Opened> {
 }
 
 /// A bench over QUIC.
-#[cfg(feature = "ring")]
+#[cfg(feature = "udp")]
 fn over_udp(args: &Suite, wants: Wants) -> Result<Opened> {
     use crate::provider::{fingerprint, fingerprint_of};
     use iwarp_conform::Quic;
@@ -221,10 +221,10 @@ fn over_udp(args: &Suite, wants: Wants) -> Result<Opened> {
     })
 }
 
-#[cfg(not(feature = "ring"))]
+#[cfg(not(feature = "udp"))]
 fn over_udp(_: &Suite, _: Wants) -> Result<Opened> {
     Err(Failure::new(
-        "cannot speak QUIC: this program was built without the feature `ring`",
-        "check the target over TCP, or build with the feature",
+        "cannot connect over UDP: this program was built without the feature `udp`",
+        "check the target over TCP, or build with that feature",
     ))
 }

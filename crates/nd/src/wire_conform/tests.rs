@@ -202,7 +202,7 @@ fn who_has_been_silent_longest_gives_way() {
 }
 
 /// Over QUIC, which makes CRCs and markers superfluous. The suite may ask for them nevertheless.
-#[cfg(feature = "ring")]
+#[cfg(feature = "udp")]
 mod over_udp {
     use iwarp_conform::Quic;
 

@@ -345,9 +345,11 @@ fn srq_027_thousands_share_fewer_receives_and_each_message_completes_once() {
 }
 
 /// The number of connections that the test over UDP makes, unless `SOFTND_CONNECTIONS` in the environment gives another one.
+#[cfg(feature = "udp")]
 const CONNECTIONS: usize = 2000;
 
 /// The UDP sockets of this process, and all of its descriptors.
+#[cfg(feature = "udp")]
 fn sockets() -> (usize, usize) {
     let table = std::fs::read_to_string("/proc/self/net/udp").unwrap();
     let of_all: BTreeSet<String> = table
@@ -364,7 +366,7 @@ fn sockets() -> (usize, usize) {
 }
 
 /// All connections of two adapters over UDP share one socket of each.
-#[cfg(feature = "ring")]
+#[cfg(feature = "udp")]
 #[test]
 fn thousands_over_one_udp_socket_are_all_served_and_each_message_completes_once() {
     if !child::is_alone() {

@@ -1,5 +1,5 @@
 //! Small requests on one stream of a QUIC connection, and bulk data on another one.
-#![cfg(feature = "ring")]
+#![cfg(feature = "udp")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

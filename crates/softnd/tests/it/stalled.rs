@@ -1,6 +1,6 @@
 //! Many queue pairs over one QUIC connection whose receivers take nothing: an empty shared receive queue, and completion queues that are
 //! not polled. They hold as much as fits into their windows, and the last queue pair continues to work.
-#![cfg(feature = "ring")]
+#![cfg(feature = "udp")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
 //! The mapping of iWARP onto QUIC that `docs/internals/iwarp-over-quic.md` specifies: the effect of each event of QUIC on both sides. All
 //! tests run in simulated networks. The peer is another adapter, or one over bare QUIC that can break every rule.
-#![cfg(feature = "ring")]
+#![cfg(feature = "udp")]
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -2,111 +2,64 @@
 //!
 //! `docs/internals/iwarp-over-quic.md` specifies the octets on the wire. A [`Quic`] is the transport of one adapter. A `SharedSocket` is
 //! one UDP socket with the connections of QUIC on it; a stream of one of them is a connection of NetworkDirect.
+//!
+//! Without the feature `udp` nothing of this is compiled, and `no_udp` refuses to make the transport.
 
+#[cfg(feature = "udp")]
 mod account;
+#[cfg(feature = "udp")]
 mod adapter_sockets;
+#[cfg(feature = "udp")]
 mod addresses_in_use;
+#[cfg(feature = "udp")]
 mod arrivals;
+#[cfg(feature = "udp")]
 mod close_reason;
+#[cfg(feature = "udp")]
 mod config;
+#[cfg(feature = "udp")]
 mod congestion;
+#[cfg(feature = "udp")]
 mod endpoint;
+#[cfg(feature = "udp")]
 mod faulted_socket;
+#[cfg(feature = "udp")]
 mod handshake_sends;
+#[cfg(not(feature = "udp"))]
+mod no_udp;
 mod options;
+#[cfg(feature = "udp")]
 mod plain_socket;
+#[cfg(feature = "udp")]
 pub mod preamble;
+#[cfg(feature = "udp")]
 mod quic_stream;
+#[cfg(feature = "udp")]
+mod quic_transport;
+#[cfg(feature = "udp")]
 mod received_frames;
+#[cfg(feature = "udp")]
 mod refusals;
 pub mod security;
+#[cfg(feature = "udp")]
 mod send_buffers;
+#[cfg(feature = "udp")]
 mod shared_socket;
+#[cfg(feature = "udp")]
 mod socket;
+#[cfg(feature = "udp")]
 mod socket_drivers;
+#[cfg(feature = "udp")]
 mod undelivered;
+#[cfg(feature = "udp")]
 mod watched_session;
+#[cfg(feature = "udp")]
 mod wire;
 
-use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
-
-pub use self::account::UndeliveredLimits;
-use self::adapter_sockets::AdapterSockets;
-use self::addresses_in_use::AddressInUse;
-pub use self::options::QuicOptions;
-use self::security::Security;
-pub use self::wire::{Bound, Dialer, Listener, Wire};
-use super::purpose::Purpose;
-use crate::environment::Environment;
-use crate::faults::Faults;
-use crate::progress::background::Background;
-use crate::progress::domain::Domain;
-
-/// Closes the connections of all transports of this process over the sockets of the system, so that peers learn of their end at once: when
-/// the sent octets have arrived, or after `limit`. Meant for a process that ends while its transports are in use.
-pub fn close_all(limit: Duration) {
-    adapter_sockets::close_all(limit);
-}
-
-/// The transport of one adapter.
-#[derive(Clone, Debug)]
-pub struct Quic(Arc<AdapterSockets>);
-
-impl Quic {
-    /// A transport without sockets.
-    ///
-    /// # Errors
-    ///
-    /// Those of `security`, as [`io::ErrorKind::InvalidInput`].
-    pub fn new(environment: Environment, security: &Security) -> io::Result<Self> {
-        Self::with(environment, security, QuicOptions::default())
-    }
-
-    /// Like [`new`](Self::new), with these options.
-    ///
-    /// # Errors
-    ///
-    /// Those of `security` and a congestion control that QUIC does not have, as [`io::ErrorKind::InvalidInput`].
-    pub fn with(
-        environment: Environment,
-        security: &Security,
-        options: QuicOptions,
-    ) -> io::Result<Self> {
-        AdapterSockets::new(environment, security, options).map(Self)
-    }
-
-    pub(super) fn environment(&self) -> &Environment {
-        self.0.environment()
-    }
-
-    pub(super) fn follow(&self, faults: &Arc<Faults>) {
-        self.0.follow(faults);
-    }
-
-    pub(super) fn driven_by(&self, control: &Arc<Domain>, background: &Arc<Background>) {
-        self.0.driven_by(control, background);
-    }
-
-    /// The names and values of the counters of refused peers, connections and streams.
-    pub(super) fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-        self.0.refusals().all().into_iter()
-    }
-
-    pub(super) fn end(&self) {
-        self.0.end();
-    }
-
-    pub(super) fn bind(&self, address: SocketAddr, purpose: Purpose) -> io::Result<Bound> {
-        let name = AddressInUse::new(self.environment(), address)?;
-        Ok(match purpose {
-            Purpose::Connecting => Bound::for_connecting(Arc::clone(&self.0), name),
-            Purpose::Listening => {
-                let socket = self.0.socket_to_listen(address)?;
-                Bound::for_listening(Arc::clone(&self.0), name, socket)
-            }
-        })
-    }
-}
+#[cfg(not(feature = "udp"))]
+pub use no_udp::{Bound, Dialer, Listener, NoQuic as Quic, Wire, close_all};
+pub use options::{QuicOptions, UndeliveredLimits};
+#[cfg(feature = "udp")]
+pub use quic_transport::{Quic, close_all};
+#[cfg(feature = "udp")]
+pub use wire::{Bound, Dialer, Listener, Wire};

@@ -2,7 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use super::account::UndeliveredLimits;
+#[cfg(feature = "udp")]
+pub use super::account::UndeliveredLimits;
 use crate::transport::congestion_control::CongestionControl;
 
 /// The options of a transport.
@@ -14,4 +15,17 @@ pub struct QuicOptions {
     pub ports: Option<RangeInclusive<u16>>,
     /// The congestion control.
     pub congestion: CongestionControl,
+}
+
+/// The limits of memory that peers over UDP may take. Without the feature `udp` there are no such peers.
+#[cfg(not(feature = "udp"))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UndeliveredLimits(());
+
+#[cfg(not(feature = "udp"))]
+impl UndeliveredLimits {
+    /// Limits of nothing.
+    pub fn new(_socket: Option<u64>, _address: Option<u64>) -> Self {
+        Self(())
+    }
 }

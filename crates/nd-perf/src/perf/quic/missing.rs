@@ -1,4 +1,4 @@
-//! The stand-in for a QUIC stream in a program without cryptography: an error.
+//! The stand-in for a QUIC stream in a program that was built without the feature `udp`: an error.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -13,8 +13,8 @@ use crate::perf::spec::Spec;
 
 fn missing<T>() -> Result<T> {
     Err(Failure::new(
-        "cannot compare with a QUIC stream: this program was built without the feature `ring`",
-        "leave out --baseline quic, or build with the feature",
+        "cannot compare with a QUIC stream: this program was built without the feature `udp`",
+        "leave out --baseline quic, or build with that feature",
     ))
 }
 

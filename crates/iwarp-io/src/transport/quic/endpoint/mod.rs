@@ -8,7 +8,7 @@ mod opening;
 mod packet_filter;
 mod refused_sends;
 mod stream_io;
-#[cfg(all(test, feature = "ring"))]
+#[cfg(all(test, feature = "udp"))]
 mod tests;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};

@@ -27,7 +27,7 @@ impl Credentials {
     ///
     /// # Errors
     ///
-    /// [`SecurityError::NoCryptography`], and [`SecurityError::Cryptography`] when the system has no random numbers.
+    /// [`SecurityError::Cryptography`] when the system has no random numbers.
     pub fn of_process() -> Result<Self, SecurityError> {
         static MADE: Mutex<Option<Credentials>> = Mutex::new(None);
         let mut made = MADE.lock();
@@ -62,7 +62,7 @@ impl Credentials {
     ///
     /// # Errors
     ///
-    /// [`SecurityError::Credentials`] if the text is of another form, and [`SecurityError::NoCryptography`].
+    /// [`SecurityError::Credentials`] if the text is of another form.
     pub fn from_text(text: &str) -> Result<Self, SecurityError> {
         let parts = text.split_once(':');
         let parts = parts.and_then(|(certificate, key)| Some((octets(certificate)?, octets(key)?)));
@@ -80,8 +80,8 @@ impl Credentials {
     ///
     /// # Errors
     ///
-    /// [`SecurityError::File`], which names the file, [`SecurityError::Credentials`] if the key is not the certificate's or is
-    /// of an unknown kind, and [`SecurityError::NoCryptography`].
+    /// [`SecurityError::File`], which names the file, and [`SecurityError::Credentials`] if the key is not the certificate's or is
+    /// of an unknown kind.
     pub fn from_files(
         certificates: impl AsRef<Path>,
         key: impl AsRef<Path>,
@@ -102,7 +102,7 @@ impl Credentials {
     ///
     /// # Errors
     ///
-    /// [`SecurityError::Credentials`] if they do not belong together or cannot be used, and [`SecurityError::NoCryptography`].
+    /// [`SecurityError::Credentials`] if they do not belong together or cannot be used.
     pub(super) fn new(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,

@@ -21,8 +21,8 @@ pub enum SecurityError {
     ServerName(String),
     /// The system's source of random numbers fails, or the cryptography refuses its settings.
     Cryptography(String),
-    /// The crate was built without cryptography.
-    NoCryptography,
+    /// The crate was built without the feature `udp`.
+    NoUdp,
 }
 
 impl SecurityError {
@@ -47,8 +47,8 @@ impl fmt::Display for SecurityError {
                 f,
                 "the cryptography of QUIC fails ({problem}): check that the system has random numbers, or connect over TCP"
             ),
-            Self::NoCryptography => f.write_str(
-                "QUIC needs cryptography, and this program was built without it: build it with the feature `ring`",
+            Self::NoUdp => f.write_str(
+                "this program was built without the feature `udp`, which has connections over UDP: build it with that feature, or connect over TCP",
             ),
         }
     }
@@ -59,7 +59,7 @@ impl std::error::Error for SecurityError {}
 impl From<SecurityError> for io::Error {
     fn from(error: SecurityError) -> Self {
         let kind = match error {
-            SecurityError::NoCryptography => io::ErrorKind::Unsupported,
+            SecurityError::NoUdp => io::ErrorKind::Unsupported,
             SecurityError::Cryptography(_) => io::ErrorKind::Other,
             _ => io::ErrorKind::InvalidInput,
         };

@@ -83,9 +83,11 @@ impl fmt::Debug for KeyLog {
 }
 
 /// A [`KeyLog`] as rustls calls it. A type of its own, so that no release of rustls changes what `KeyLog` offers.
+#[cfg(feature = "udp")]
 #[derive(Debug)]
 pub(super) struct TlsKeyLog(pub(super) KeyLog);
 
+#[cfg(feature = "udp")]
 impl rustls::KeyLog for TlsKeyLog {
     fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
         self.0.append(label, client_random, secret);

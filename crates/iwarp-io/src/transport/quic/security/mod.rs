@@ -18,9 +18,11 @@
 //! comes earlier, and says nothing about the client.) But the client's event `Connected` comes before the server has seen the client's
 //! certificate, so it does not mean that the server accepts the client.
 //!
+//! Without the feature `udp` certificates and trust cannot be made (`no_udp`), and each attempt says so.
+//!
 //! # What each side sees
 //!
-//! The errors are [`ConnectionError`](quinn_proto::ConnectionError)s, the codes those of QUIC (0x100 and the alert of TLS). [`explain`]
+//! The errors are `ConnectionError`s of quinn-proto, the codes those of QUIC (0x100 and the alert of TLS). `explain`
 //! puts them into words. A server that refuses the first packet has no connection yet: the error is the cause of the `AcceptError`.
 //!
 //! | problem | client | server |
@@ -34,55 +36,71 @@
 //! | the server chooses no protocol, although the client has offered one | `TransportError` 0x178 | `ConnectionClosed` 0x178 |
 //! | the client speaks another version of QUIC | `VersionMismatch` | nothing: the endpoint answers by itself |
 
+#[cfg(feature = "udp")]
 mod credentials;
 mod error;
+#[cfg(feature = "udp")]
 mod files;
 mod fingerprint;
+#[cfg_attr(
+    not(feature = "udp"),
+    allow(dead_code, reason = "only connections over UDP have keys to write")
+)]
 mod key_log;
-#[cfg(not(feature = "ring"))]
-#[path = "no_ring.rs"]
+#[cfg(not(feature = "udp"))]
+mod no_udp;
+#[cfg(feature = "udp")]
 mod provider;
-#[cfg(feature = "ring")]
-#[path = "ring.rs"]
-mod provider;
+#[cfg(feature = "udp")]
 mod reason;
+#[cfg(feature = "udp")]
 mod settings;
+#[cfg(feature = "udp")]
 mod trust;
+#[cfg(feature = "udp")]
 mod verify;
+#[cfg(feature = "udp")]
 mod words;
 
+#[cfg(feature = "udp")]
 pub use credentials::Credentials;
 pub use error::SecurityError;
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use key_log::KeyLog;
+#[cfg(not(feature = "udp"))]
+pub use no_udp::{NoCredentials as Credentials, NoSecurity as Security, NoTrust as Trust};
+#[cfg(feature = "udp")]
 pub(super) use reason::explain;
-#[cfg(test)]
+#[cfg(all(test, feature = "udp"))]
 pub(super) use settings::ALPN;
+#[cfg(feature = "udp")]
 pub(super) use settings::OnFailure;
+#[cfg(feature = "udp")]
 pub use settings::Security;
+#[cfg(feature = "udp")]
 pub use trust::Trust;
 
-#[cfg(all(test, feature = "ring"))]
+#[cfg(all(test, feature = "udp"))]
 mod tests;
 
-#[cfg(all(test, not(feature = "ring")))]
+#[cfg(all(test, not(feature = "udp")))]
 mod tests {
     use std::io;
 
     use super::*;
 
     #[test]
-    fn without_cryptography_the_error_says_what_is_missing() {
-        let security = Security::default();
+    fn without_udp_the_error_names_the_feature() {
         for error in [
-            security.client_config().err(),
-            security.server_config().err(),
-            security.endpoint_config().err(),
             Credentials::of_process().err(),
+            Credentials::from_text("00:00").err(),
+            Trust::own_process().authorities("ca.pem").err(),
+            Security::default().fingerprint().err(),
         ] {
             let error = io::Error::from(error.unwrap());
             assert_eq!(error.kind(), io::ErrorKind::Unsupported);
-            let text = "QUIC needs cryptography, and this program was built without it: build it with the feature `ring`";
+            let text = "this program was built without the feature `udp`, which has connections over UDP: build it with that feature, \
+                or connect over TCP";
             assert_eq!(error.to_string(), text);
         }
     }

@@ -176,7 +176,7 @@ impl Security {
     ///
     /// # Errors
     ///
-    /// [`SecurityError::NoCryptography`].
+    /// None with the cryptography that is built in.
     #[doc(hidden)]
     pub fn endpoint_config(&self) -> Result<quinn_proto::EndpointConfig, SecurityError> {
         let mut config = provider::endpoint()?;
