@@ -26,9 +26,8 @@ pub mod ddp;
 pub mod memory;
 pub mod mpa;
 pub mod rdmap;
-#[cfg(any(test, feature = "testing"))]
-#[doc(hidden)]
-pub mod testing;
+#[cfg(test)]
+mod testing;
 mod types;
 
 pub use conn::{

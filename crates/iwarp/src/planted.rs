@@ -1,9 +1,9 @@
-//! Bugs that can be planted, so that a test can show that it would find them. They exist only with the feature
-//! `planted-bugs`, which only such tests switch on.
+//! Bugs that can be planted, so that a test can show that it would find them. They exist only in builds with
+//! `RUSTFLAGS='--cfg planted_bugs'`, which only such tests are.
 
-/// Whether a bug is planted: false, and no code at all, without the feature.
+/// Whether a bug is planted: false, and no code at all, in other builds.
 #[doc(hidden)]
-#[cfg(not(feature = "planted-bugs"))]
+#[cfg(not(planted_bugs))]
 #[macro_export]
 macro_rules! planted {
     ($bug:ident) => {
@@ -13,7 +13,7 @@ macro_rules! planted {
 
 /// Whether a bug is planted.
 #[doc(hidden)]
-#[cfg(feature = "planted-bugs")]
+#[cfg(planted_bugs)]
 #[macro_export]
 macro_rules! planted {
     ($bug:ident) => {
@@ -21,10 +21,10 @@ macro_rules! planted {
     };
 }
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(planted_bugs)]
 pub use bugs::{Bug, is_planted, plant};
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(planted_bugs)]
 mod bugs {
     use std::sync::atomic::{AtomicU8, Ordering};
 

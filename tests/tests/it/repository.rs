@@ -243,6 +243,9 @@ fn each_crate_is_ready_to_be_published() {
             let has = manifest.lines().any(|line| line.starts_with(key));
             assert!(has, "{name} has no {key}");
         }
+        // Cfgs of RUSTFLAGS, as loom's: nobody can switch on a feature that does not exist.
+        let plants = manifest.contains("planted");
+        assert!(!plants, "{name} has a feature for planted bugs");
         let version = format!("\n{name} = {{ version = \"");
         assert!(workspace.contains(&version), "{name} has no version");
         let of_tests = manifest.split("[dev-dependencies]").nth(1).unwrap_or("");

@@ -12,22 +12,22 @@ use crate::types::{Pd, RemoteAddress, STag, Sge, WindowId};
 
 /// The rights of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rights {
+pub(crate) struct Rights {
     /// Receives may be placed here.
-    pub local_write: bool,
+    pub(crate) local_write: bool,
     /// Peers may read.
-    pub remote_read: bool,
+    pub(crate) remote_read: bool,
     /// Peers may write.
-    pub remote_write: bool,
+    pub(crate) remote_write: bool,
     /// Peers may use Atomics.
-    pub remote_atomic: bool,
+    pub(crate) remote_atomic: bool,
     /// Read Responses may be placed here.
-    pub read_sink: bool,
+    pub(crate) read_sink: bool,
 }
 
 impl Rights {
     /// Everything.
-    pub const ALL: Self = Self {
+    pub(crate) const ALL: Self = Self {
         local_write: true,
         remote_read: true,
         remote_write: true,
@@ -36,7 +36,7 @@ impl Rights {
     };
 
     /// Only a source of Sends and Writes.
-    pub const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         local_write: false,
         remote_read: false,
         remote_write: false,
@@ -73,19 +73,26 @@ struct Inner {
 
 /// Registered memory made of vectors. An address is the region's base plus an offset, a local token is its STag.
 #[derive(Debug, Default)]
-pub struct VecMemory(RefCell<Inner>);
+pub(crate) struct VecMemory(RefCell<Inner>);
 
 /// Slots from here on are windows.
 const WINDOWS: u32 = 1 << 31;
 
 impl VecMemory {
     /// Memory without any region.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Registers `bytes` at `base` under an STag of the caller's choice.
-    pub fn register_as(&self, stag: STag, base: u64, bytes: Vec<u8>, rights: Rights, pd: Pd) {
+    pub(crate) fn register_as(
+        &self,
+        stag: STag,
+        base: u64,
+        bytes: Vec<u8>,
+        rights: Rights,
+        pd: Pd,
+    ) {
         self.0.borrow_mut().regions.push(Region {
             stag,
             base,
@@ -97,7 +104,7 @@ impl VecMemory {
     }
 
     /// Registers `bytes` at some base; the SGE returned covers all of it.
-    pub fn register(&self, bytes: Vec<u8>, rights: Rights, pd: Pd) -> Sge {
+    pub(crate) fn register(&self, bytes: Vec<u8>, rights: Rights, pd: Pd) -> Sge {
         let mut inner = self.0.borrow_mut();
         inner.next += 1;
         let token = STag(inner.next << 8 | 0x5a);
@@ -113,14 +120,14 @@ impl VecMemory {
     }
 
     /// The content of a region, also after it was deregistered.
-    pub fn bytes(&self, stag: STag) -> Vec<u8> {
+    pub(crate) fn bytes(&self, stag: STag) -> Vec<u8> {
         let inner = self.0.borrow();
         let region = inner.regions.iter().find(|region| region.stag == stag);
         region.expect("a region").bytes.clone()
     }
 
     /// Writes into a region as its owner.
-    pub fn write(&self, stag: STag, at: usize, bytes: &[u8]) {
+    pub(crate) fn write(&self, stag: STag, at: usize, bytes: &[u8]) {
         let mut inner = self.0.borrow_mut();
         let region = inner
             .regions
@@ -131,7 +138,7 @@ impl VecMemory {
     }
 
     /// Ends all access through `stag`.
-    pub fn deregister(&self, stag: STag) {
+    pub(crate) fn deregister(&self, stag: STag) {
         let mut inner = self.0.borrow_mut();
         for region in inner
             .regions
@@ -143,7 +150,7 @@ impl VecMemory {
     }
 
     /// A window, not bound.
-    pub fn window(&self, pd: Pd) -> WindowId {
+    pub(crate) fn window(&self, pd: Pd) -> WindowId {
         let mut inner = self.0.borrow_mut();
         let id = u32::try_from(inner.windows.len()).expect("few windows");
         inner.windows.push(Window {
@@ -155,7 +162,13 @@ impl VecMemory {
     }
 
     /// A Bind of `window` over `sge`, under its own STag.
-    pub fn prepare(&self, window: WindowId, sge: Sge, read: bool, write: bool) -> WindowBind {
+    pub(crate) fn prepare(
+        &self,
+        window: WindowId,
+        sge: Sge,
+        read: bool,
+        write: bool,
+    ) -> WindowBind {
         let mut inner = self.0.borrow_mut();
         inner.next += 1;
         WindowBind {
@@ -169,12 +182,12 @@ impl VecMemory {
     }
 
     /// Octets placed so far.
-    pub fn placed(&self) -> u64 {
+    pub(crate) fn placed(&self) -> u64 {
         self.0.borrow().placed
     }
 
     /// Pieces placed so far that ended a message.
-    pub fn messages(&self) -> u64 {
+    pub(crate) fn messages(&self) -> u64 {
         self.0.borrow().messages
     }
 }

@@ -15,7 +15,7 @@ use crate::rdmap::Terminate;
 use crate::types::{Pd, ReadLimits, StreamId};
 
 /// Queue sizes that are enough for most tests.
-pub const SIZES: QueueSizes = QueueSizes {
+pub(crate) const SIZES: QueueSizes = QueueSizes {
     initiator_depth: 16,
     receive_depth: 16,
     initiator_sges: 3,
@@ -26,7 +26,7 @@ pub const SIZES: QueueSizes = QueueSizes {
 };
 
 /// A stream with CRC, read limits of 4 and a ready-to-receive Write.
-pub const fn stream(role: Role) -> StreamConfig {
+pub(crate) const fn stream(role: Role) -> StreamConfig {
     StreamConfig {
         role,
         crc: true,
@@ -43,13 +43,13 @@ pub const fn stream(role: Role) -> StreamConfig {
 
 /// The behaviour of the transport between the ends.
 #[derive(Clone, Copy, Debug)]
-pub struct Knobs {
+pub(crate) struct Knobs {
     /// Most octets the transport takes at a time.
-    pub write: usize,
+    pub(crate) write: usize,
     /// Most octets that arrive at a time.
-    pub read: usize,
+    pub(crate) read: usize,
     /// The limit for one `poll_transmit`.
-    pub limit: TxLimit,
+    pub(crate) limit: TxLimit,
 }
 
 impl Default for Knobs {
@@ -68,19 +68,19 @@ impl Default for Knobs {
 
 /// One end: a connection and what its owner keeps for it.
 #[derive(Debug)]
-pub struct End {
+pub(crate) struct End {
     /// The connection.
-    pub conn: Connection,
+    pub(crate) conn: Connection,
     /// Its memory.
-    pub mem: VecMemory,
+    pub(crate) mem: VecMemory,
     /// FPDUs on their way out.
-    pub batch: TxBatch,
+    pub(crate) batch: TxBatch,
     /// All events so far.
-    pub events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
     /// All octets the transport took.
-    pub sent: Vec<u8>,
+    pub(crate) sent: Vec<u8>,
     /// Octets that have arrived and were not consumed.
-    pub staging: Vec<u8>,
+    pub(crate) staging: Vec<u8>,
     /// Octets on their way to this end.
     inbox: Vec<u8>,
     /// Whether the last octets were read straight to their place.
@@ -92,7 +92,7 @@ pub struct End {
 
 impl End {
     /// A connection of protection domain 1 and stream 1.
-    pub fn new(sizes: QueueSizes) -> Self {
+    pub(crate) fn new(sizes: QueueSizes) -> Self {
         let scope = Scope {
             pd: Pd(1),
             stream: StreamId(1),
@@ -101,7 +101,7 @@ impl End {
     }
 
     /// An end around a connection.
-    pub fn with(conn: Connection) -> Self {
+    pub(crate) fn with(conn: Connection) -> Self {
         Self {
             conn,
             mem: VecMemory::new(),
@@ -122,7 +122,7 @@ impl End {
     /// # Errors
     ///
     /// As [`Connection::post_initiator`].
-    pub fn post(
+    pub(crate) fn post(
         &mut self,
         context: u64,
         operation: Operation<Payload<'_>>,
@@ -136,7 +136,7 @@ impl End {
     }
 
     /// Makes FPDUs and gives the transport at most `knobs.write` octets of them. Returns these octets.
-    pub fn transmit(&mut self, knobs: &Knobs) -> Vec<u8> {
+    pub(crate) fn transmit(&mut self, knobs: &Knobs) -> Vec<u8> {
         self.conn
             .poll_transmit(&self.mem, knobs.limit, &mut self.batch);
         let mut octets = Vec::new();
@@ -183,12 +183,12 @@ impl End {
     }
 
     /// Octets arrive. In turns they are read straight to their place, if it is known already, or passed to the connection.
-    pub fn receive(&mut self, octets: &[u8]) {
+    pub(crate) fn receive(&mut self, octets: &[u8]) {
         self.receive_with(octets, OwnQueue);
     }
 
     /// Like [`End::receive`], with a source of Receives in addition to the connection's own queue.
-    pub fn receive_with(&mut self, octets: &[u8], receives: impl ReceiveSource) {
+    pub(crate) fn receive_with(&mut self, octets: &[u8], receives: impl ReceiveSource) {
         let octets = self.land(octets);
         self.staging.extend_from_slice(octets);
         let taken = self.conn.handle_bytes(&self.staging, &self.mem, receives);
@@ -219,7 +219,7 @@ impl End {
     }
 
     /// Fetches all events. The client takes each completion at once.
-    pub fn collect(&mut self) {
+    pub(crate) fn collect(&mut self) {
         while let Some(event) = self.conn.poll_event() {
             self.events.push(event);
             if let Event::Completed(completion) = event {
@@ -229,7 +229,7 @@ impl End {
     }
 
     /// The client has taken the completion of a request of this kind.
-    pub fn taken(&mut self, kind: RequestKind) {
+    pub(crate) fn taken(&mut self, kind: RequestKind) {
         match kind {
             RequestKind::Receive => self.conn.free_receive_slots(1),
             _ => self.conn.free_initiator_slots(1),
@@ -237,14 +237,14 @@ impl End {
     }
 
     /// Disconnects and drops what had not been begun.
-    pub fn disconnect(&mut self) {
+    pub(crate) fn disconnect(&mut self) {
         self.conn.disconnect();
         self.batch.keep_cut_only();
         self.conn.handle_transmitted(&mut self.batch);
     }
 
     /// All completions so far, in order.
-    pub fn completions(&self) -> Vec<Completion> {
+    pub(crate) fn completions(&self) -> Vec<Completion> {
         let completed = |event: &Event| match event {
             Event::Completed(completion) => Some(*completion),
             _ => None,
@@ -253,7 +253,7 @@ impl End {
     }
 
     /// The fault this end found.
-    pub fn fault(&self) -> Option<Fault> {
+    pub(crate) fn fault(&self) -> Option<Fault> {
         self.events.iter().find_map(|event| match event {
             Event::Fault(fault) => Some(*fault),
             _ => None,
@@ -261,7 +261,7 @@ impl End {
     }
 
     /// The Terminate this end got.
-    pub fn terminated(&self) -> Option<Terminate> {
+    pub(crate) fn terminated(&self) -> Option<Terminate> {
         self.events.iter().find_map(|event| match event {
             Event::Terminated(terminate) => Some(*terminate),
             _ => None,
@@ -271,25 +271,25 @@ impl End {
 
 /// Two ends; `a` is the Initiator by default.
 #[derive(Debug)]
-pub struct Pair {
+pub(crate) struct Pair {
     /// One end.
-    pub a: End,
+    pub(crate) a: End,
     /// The other.
-    pub b: End,
+    pub(crate) b: End,
     /// The virtual clock.
-    pub now: Instant,
+    pub(crate) now: Instant,
     /// How the transport behaves.
-    pub knobs: Knobs,
+    pub(crate) knobs: Knobs,
 }
 
 impl Pair {
     /// Two connections in full operation, the ready-to-receive message not yet sent.
-    pub fn new(knobs: Knobs) -> Self {
+    pub(crate) fn new(knobs: Knobs) -> Self {
         Self::with(stream(Role::Initiator), stream(Role::Responder), knobs)
     }
 
     /// As [`Pair::new`] with other configurations.
-    pub fn with(a: StreamConfig, b: StreamConfig, knobs: Knobs) -> Self {
+    pub(crate) fn with(a: StreamConfig, b: StreamConfig, knobs: Knobs) -> Self {
         let mut pair = Self {
             a: End::new(SIZES),
             b: End::new(SIZES),
@@ -302,7 +302,7 @@ impl Pair {
     }
 
     /// As [`Pair::new`], the ready-to-receive message sent and handled.
-    pub fn ready(knobs: Knobs) -> Self {
+    pub(crate) fn ready(knobs: Knobs) -> Self {
         let mut pair = Self::new(knobs);
         pair.a.conn.send_ready();
         pair.run();
@@ -310,7 +310,7 @@ impl Pair {
     }
 
     /// One turn of both ends; false when nothing moved.
-    pub fn step(&mut self) -> bool {
+    pub(crate) fn step(&mut self) -> bool {
         let knobs = self.knobs;
         let moved = half(&mut self.a, &mut self.b, &knobs);
         half(&mut self.b, &mut self.a, &knobs) || moved
@@ -321,7 +321,7 @@ impl Pair {
     /// # Panics
     ///
     /// If that does not happen.
-    pub fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         for _ in 0..10_000_000 {
             if !self.step() {
                 return;
@@ -331,7 +331,7 @@ impl Pair {
     }
 
     /// Advances the clock.
-    pub fn advance(&mut self, by: Duration) {
+    pub(crate) fn advance(&mut self, by: Duration) {
         let before = self.now;
         self.now += by;
         for end in [&mut self.a, &mut self.b] {
@@ -384,7 +384,7 @@ fn half(from: &mut End, to: &mut End, knobs: &Knobs) -> bool {
 /// # Panics
 ///
 /// When a CRC is wrong or the last FPDU is cut.
-pub fn frames(mut stream: &[u8], crc: bool) -> Vec<Vec<u8>> {
+pub(crate) fn frames(mut stream: &[u8], crc: bool) -> Vec<Vec<u8>> {
     let mut ulpdus = Vec::new();
     while !stream.is_empty() {
         match fpdu::parse(stream, crc).expect("good CRCs") {
@@ -403,7 +403,7 @@ pub fn frames(mut stream: &[u8], crc: bool) -> Vec<Vec<u8>> {
 /// # Panics
 ///
 /// When a CRC or a marker is wrong or the last FPDU is cut.
-pub fn marked_frames(mut stream: &[u8], crc: bool, mut position: u64) -> Vec<Vec<u8>> {
+pub(crate) fn marked_frames(mut stream: &[u8], crc: bool, mut position: u64) -> Vec<Vec<u8>> {
     let mut ulpdus = Vec::new();
     let mut unmarked = Vec::new();
     while !stream.is_empty() {

@@ -8,7 +8,7 @@ use crate::types::{Sge, StreamId};
 
 /// Receives in the order in which they were posted, and the streams that have found none.
 #[derive(Debug, Default)]
-pub struct SharedReceives {
+pub(crate) struct SharedReceives {
     posted: RefCell<VecDeque<(u64, Vec<Sge>)>>,
     waiting: RefCell<Vec<StreamId>>,
 }
@@ -17,13 +17,13 @@ impl SharedReceives {
     /// Posts a Receive. Returns the streams that have asked for one since the last post. Each of them has to get the octets
     /// again that it has not taken.
     #[must_use = "whoever waits has to be driven"]
-    pub fn post(&self, context: u64, sges: &[Sge]) -> Vec<StreamId> {
+    pub(crate) fn post(&self, context: u64, sges: &[Sge]) -> Vec<StreamId> {
         self.posted.borrow_mut().push_back((context, sges.to_vec()));
         self.waiting.take()
     }
 
     /// The source for one stream.
-    pub const fn for_stream(&self, stream: StreamId) -> Share<'_> {
+    pub(crate) const fn for_stream(&self, stream: StreamId) -> Share<'_> {
         Share {
             queue: self,
             stream,
@@ -31,7 +31,7 @@ impl SharedReceives {
     }
 
     /// The contexts of the Receives that no stream has drawn, in their order.
-    pub fn contexts(&self) -> Vec<u64> {
+    pub(crate) fn contexts(&self) -> Vec<u64> {
         let posted = self.posted.borrow();
         posted.iter().map(|(context, _)| *context).collect()
     }
@@ -39,7 +39,7 @@ impl SharedReceives {
 
 /// The queue as one of its streams sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Share<'a> {
+pub(crate) struct Share<'a> {
     queue: &'a SharedReceives,
     stream: StreamId,
 }

@@ -1,5 +1,5 @@
-//! Bugs that can be planted, so that `.ci/border` can show that the programs of `tests/com` find them. They exist only with the feature
-//! `planted-bugs`. Then `NETDIRECT_COM_PLANTED` in the environment names the one to plant:
+//! Bugs that can be planted, so that `.ci/border` can show that the programs of `tests/com` find them. They exist only in builds
+//! with `RUSTFLAGS='--cfg planted_bugs'`. Then `NETDIRECT_COM_PLANTED` in the environment names the one to plant:
 //!
 //! - `late_status`: the status of a request is written once more when the next one ends
 //! - `release_forgets`: the last Release leaves the object with its requests in flight
@@ -7,8 +7,8 @@
 //! - `status_unwritten`: a call that ends at once leaves the OVERLAPPED pending
 //! - `other_position`: the status of a foreign object names the next argument
 
-/// Returns true if a bug is planted: always false, without any code, if the feature is off.
-#[cfg(not(feature = "planted-bugs"))]
+/// Returns true if a bug is planted: always false, without any code, in other builds.
+#[cfg(not(planted_bugs))]
 macro_rules! planted {
     ($bug:ident) => {
         false
@@ -16,7 +16,7 @@ macro_rules! planted {
 }
 
 /// Returns true if a bug is planted.
-#[cfg(feature = "planted-bugs")]
+#[cfg(planted_bugs)]
 macro_rules! planted {
     ($bug:ident) => {
         $crate::export::planted::is_planted(stringify!($bug))
@@ -25,10 +25,10 @@ macro_rules! planted {
 
 pub(super) use planted;
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(planted_bugs)]
 pub(super) use bugs::{is_planted, write_later};
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(planted_bugs)]
 mod bugs {
     use std::sync::LazyLock;
 

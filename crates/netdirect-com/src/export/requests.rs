@@ -211,7 +211,7 @@ impl Request {
         }
         drop(under_way);
         drop(taken);
-        #[cfg(feature = "planted-bugs")]
+        #[cfg(planted_bugs)]
         if self.goes_to_port && planted!(late_status) {
             super::planted::write_later(self.client);
         }

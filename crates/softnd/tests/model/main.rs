@@ -31,7 +31,7 @@ macro_rules! trace {
 mod connection;
 mod coverage;
 mod memory;
-#[cfg(feature = "planted-bugs")]
+#[cfg(planted_bugs)]
 mod planted;
 mod pool;
 mod run;

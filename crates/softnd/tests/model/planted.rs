@@ -1,4 +1,4 @@
-//! Each planted bug is found: `cargo test -p softnd --features planted-bugs --test model planted`.
+//! Each planted bug is found: `RUSTFLAGS='--cfg planted_bugs' cargo test -p softnd --test model planted`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 

@@ -29,7 +29,7 @@ macro_rules! trace {
 mod connection;
 mod end;
 mod host;
-#[cfg(feature = "planted-bugs")]
+#[cfg(planted_bugs)]
 mod planted;
 mod random;
 mod run;

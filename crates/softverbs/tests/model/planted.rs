@@ -1,4 +1,4 @@
-//! Each planted bug that verbs can show is found: `cargo test -p softverbs --features planted-bugs --test model planted`.
+//! Each planted bug that verbs can show is found: `RUSTFLAGS='--cfg planted_bugs' cargo test -p softverbs --test model planted`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 
