@@ -19,6 +19,7 @@ pub mod netem;
 pub mod other_user;
 pub mod own_network;
 pub mod proxy;
+pub mod public_names;
 pub mod refusals;
 pub mod side_by_side;
 pub mod structure;
