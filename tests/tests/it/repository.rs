@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use softnd_tests::citations;
+use softnd_tests::public_names::NAMED;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -220,6 +221,43 @@ fn pages_name_the_repository_as_the_manifest_does() {
         }
     }
     assert!(paths >= 5 || address.is_some(), "{paths}");
+}
+
+/// A package of a registry can depend only on others that are there. What is not published says so.
+#[test]
+fn crates_that_are_published_depend_on_such_crates_alone() {
+    let manifest = |folder: &Path| read(&folder.join("Cargo.toml"));
+    let is_private = |text: &str| text.lines().any(|line| line == "publish = false");
+    let mut private = Vec::new();
+    let mut published = Vec::new();
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        let folder = entry.unwrap().path();
+        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+        match manifest(&folder) {
+            text if is_private(&text) => private.push(name),
+            text => published.push((name, text)),
+        }
+    }
+    for folder in ["tests", "benches", "fuzz"] {
+        assert!(is_private(&manifest(&root().join(folder))), "{folder}");
+    }
+    assert!(!private.is_empty() && published.len() > 10);
+    for (name, text) in published {
+        let sections = text.split("\n[");
+        let built = sections.filter(|section| !section.contains("dev-dependencies"));
+        let built: String = built.collect();
+        for other in &private {
+            let needs = built.contains(&format!("\n{other}.workspace"))
+                || built.contains(&format!("\n{other} = "));
+            assert!(
+                !needs,
+                "{name} is published and needs {other}, which is not"
+            );
+        }
+        let is_promised = NAMED.contains(&&*name) || name == "nd";
+        let says = text.contains("promises nothing about its API");
+        assert_ne!(is_promised, says, "the description of {name}");
+    }
 }
 
 /// Every crate has what a registry shows: a readme and a description; its dependencies have versions, those of tests are paths.

@@ -123,8 +123,6 @@ const RULES: &[Rule] = &[
             "nd-perf/src",
             "netdirect-conform/src/run.rs",
             "netdirect-conform/src/side.rs",
-            // Two connections whose virtual clock begins at some moment.
-            "iwarp/src/testing/pair.rs",
             // Lines for people, a few a second.
             "libibverbs/src/border/explain.rs",
             "iwarp-io/src/capture/mod.rs",
