@@ -44,9 +44,6 @@ mod slots;
 mod stag;
 mod sync;
 mod table;
-#[cfg(all(unix, any(all(test, not(any(loom, miri))), feature = "testing")))]
-#[doc(hidden)]
-pub mod testing;
 mod transfer;
 mod window;
 

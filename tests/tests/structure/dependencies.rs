@@ -10,6 +10,7 @@ use crate::root;
 /// The crates of the workspace that a crate may depend on.
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("rdma-buffer", &[]),
+    ("test-memory", &["rdma-buffer"]),
     // A provider over hardware needs the traits and nothing of iWARP.
     ("netdirect", &["rdma-buffer"]),
     ("iwarp", &[]),
@@ -138,6 +139,9 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
 const OF_TESTS: &[(&str, &str)] = &[
     // The Memory of the engine's tests is copied to and from.
     ("rdma-buffer", "iwarp"),
+    // Memory that an application unmaps too early.
+    ("iwarp-mem", "test-memory"),
+    ("iwarp-io", "test-memory"),
     ("netdirect-async", "softnd"),
     ("netdirect-com", "softnd"),
     ("netdirect-com-conform", "softnd"),

@@ -263,8 +263,8 @@ const RULES: &[Rule] = &[
 const UNSAFE: &[&str] = &[
     "iwarp-mem/src/io/mod.rs",
     "iwarp-mem/src/table/mod.rs",
-    // Memory for tests, without the feature not compiled.
-    "iwarp-mem/src/testing.rs",
+    // Memory for tests.
+    "test-memory/src/lib.rs",
     // The C interface of verbs: what C programs hold and pass, errno, arrays by `calloc`, and a symbol for `nd run`.
     "libibverbs/src/abi/describe.rs",
     "libibverbs/src/border/cancellation/glibc.rs",

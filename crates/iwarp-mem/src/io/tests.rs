@@ -14,7 +14,9 @@ use rdma_buffer::Buffer;
 use socket2::SockRef;
 
 use super::*;
-use crate::{Registration, Rights, testing::Blocks};
+use test_memory::Blocks;
+
+use crate::{Registration, Rights};
 
 const PD: Pd = Pd(1);
 

@@ -8,9 +8,9 @@ use iwarp::{
     QueueSizes, ReadLimits, Ready, RemoteAddress, Role, STag, Scope, Sge, StreamConfig, StreamId,
     WqeStatus,
 };
-use iwarp_mem::testing::Blocks;
 use iwarp_mem::{Registration, Rights, Table};
 use rdma_buffer::Buffer;
+use test_memory::Blocks;
 
 use super::*;
 use crate::capture::FlowRole;

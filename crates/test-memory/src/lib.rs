@@ -1,4 +1,5 @@
 //! Memory that a test can take away from the process while it is registered.
+#![cfg(unix)]
 
 use std::ptr;
 
@@ -17,7 +18,7 @@ impl Blocks {
     /// The length of a block in octets: a multiple of the system's pages.
     pub const BLOCK: usize = 64 * 1024;
 
-    /// So many blocks, all zero.
+    /// Makes this many blocks, all zero.
     ///
     /// # Panics
     ///
