@@ -437,7 +437,7 @@ impl Rule {
 /// ```
 /// use iwarp_io::faults::{Action, Direction, Event, Kind, Plan, Rule, Unit, Which};
 ///
-/// let unit = Unit::FpduOf { fpdu: Which::Nth(3), of: Which::Nth(2), kind: Kind::ReadResponse };
+/// let unit = Unit::FpduOf { fpdu: Which::Nth(3), message: Which::Nth(2), kind: Kind::ReadResponse };
 /// let rule = Rule::new(Event::Passing(unit, Direction::Sent), Action::reset());
 /// let plan = Plan::new().with_rule(rule)?;
 /// assert_eq!(plan.to_string(), "when 3rd FPDU of 2nd Read Response sent: reset\n");
