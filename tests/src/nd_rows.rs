@@ -27,15 +27,6 @@ pub const FAMILIES: [(&str, &str); 18] = [
     ("AMB", "Open questions and their answers"),
 ];
 
-/// The reasons for which no check can prove a row, as the data and as the page has them.
-pub const UNPROVEN: [(&str, &str); 5] = [
-    ("com", "around the library"),
-    ("caller", "binds the client"),
-    ("inside", "inside the provider"),
-    ("free", "asks for nothing"),
-    ("wire", "on the wire"),
-];
-
 /// All checks of NetworkDirect: those of the traits, and those of COM's border.
 pub fn checks() -> impl Iterator<Item = &'static Check> {
     netdirect_conform::checks().chain(netdirect_com_conform::all())
@@ -49,9 +40,8 @@ pub fn family(name: &str) -> impl Iterator<Item = &'static Row> {
 
 /// The checks that prove a row, or why none can.
 fn proof(row: &Row) -> String {
-    let why = UNPROVEN.iter().find(|(name, _)| *name == row.unproven);
-    if let Some((_, words)) = why {
-        return format!("{words}: {}", row.because);
+    if let Some(why) = row.why_unproven() {
+        return why;
     }
     let checks = rows::checks_of(&row.id, checks()).into_iter();
     let checks: Vec<_> = checks.map(|name| format!("`{name}`")).collect();

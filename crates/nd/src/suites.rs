@@ -44,6 +44,23 @@ pub(crate) fn form<F: Suite>(
     }
 }
 
+/// The error for an `--only` that means no check. `why` is the reason why the suite has none for the row of this name.
+pub(crate) fn no_check(text: &str, why: Option<&str>, list: &str) -> Failure {
+    match why {
+        Some(why) => Failure::new(
+            format!(
+                "the row {text} has no check ({})",
+                why.trim_end_matches('.')
+            ),
+            "leave it out of --only",
+        ),
+        None => Failure::new(
+            format!("no check has the name '{text}' or begins with it"),
+            format!("see `{list}`"),
+        ),
+    }
+}
+
 /// A list of checks.
 pub(crate) fn list(
     format: Format,

@@ -30,6 +30,23 @@ pub struct Row {
     pub because: String,
 }
 
+/// The reasons for which no check can prove a row: the word of [`Row::unproven`], and how reports and pages say it.
+pub const UNPROVEN: [(&str, &str); 5] = [
+    ("com", "around the library"),
+    ("caller", "binds the client"),
+    ("inside", "inside the provider"),
+    ("free", "asks for nothing"),
+    ("wire", "on the wire"),
+];
+
+impl Row {
+    /// Returns the reason why no check can prove the row. `None` if checks prove it.
+    pub fn why_unproven(&self) -> Option<String> {
+        let (_, words) = UNPROVEN.iter().find(|(name, _)| *name == self.unproven)?;
+        Some(format!("{words}: {}", self.because))
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {

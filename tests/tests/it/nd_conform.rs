@@ -225,6 +225,10 @@ fn what_cannot_be_checked_is_status_2_and_one_line() {
             "XYZ-1",
         ),
         (
+            &["conform", "softnd+sim://seed=1", "--only", "MR,CQ-036"],
+            "the row CQ-036 has no check (binds the client: The row tells clients how to empty the queue); leave it out",
+        ),
+        (
             &[
                 "conform",
                 "softnd+sim://seed=1",

@@ -124,6 +124,10 @@ fn what_cannot_be_checked_is_status_2_and_one_line() {
     for (arguments, hint) in [
         (&["wire-conform", &nowhere][..], "cannot connect"),
         (&["wire-conform", &nowhere, "--only", "XYZ-1"], "XYZ-1"),
+        (
+            &["wire-conform", &nowhere, "--only", "MPA-082"],
+            "the row MPA-082 has no check (depends on the EMSS",
+        ),
         (&["wire-conform", "nonsense"], "HOST:PORT"),
         (
             &["wire-conform", &nowhere, "--deviations", "no/such/file"],

@@ -187,10 +187,9 @@ fn select(args: &Conform) -> Result<Selection> {
     for text in &args.only {
         let is_meant = |check: &Check| check.about().is_meant_by(text);
         if !all_checks().any(is_meant) {
-            return Err(Failure::new(
-                format!("no check has the name '{text}' or begins with it"),
-                "see `nd conform --list`",
-            ));
+            let row = netdirect_conform::rows::find(text);
+            let why = row.and_then(|row| row.why_unproven());
+            return Err(suites::no_check(text, why.as_deref(), "nd conform --list"));
         }
     }
     Ok(Selection {

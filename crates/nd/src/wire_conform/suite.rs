@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
-use iwarp_conform::{Bench, Deviations, Limits, Selection, Wants, report};
+use iwarp_conform::{Bench, Deviations, Limits, Selection, Wants, report, rows};
 
 use super::args::{Suite, Switch};
 use crate::args::Format;
@@ -74,10 +74,9 @@ fn list(args: &Suite, selection: &Selection) -> Result<()> {
 fn select(args: &Suite) -> Result<Selection> {
     for text in &args.only {
         if !iwarp_conform::checks().any(|check| check.is_meant_by(text)) {
-            return Err(Failure::new(
-                format!("no check has the name '{text}' or begins with it"),
-                "see `nd wire-conform --list`",
-            ));
+            let row = rows::all().find(|row| row.id == text);
+            let why = row.as_ref().map(rows::why_unchecked);
+            return Err(suites::no_check(text, why, "nd wire-conform --list"));
         }
     }
     let deviations = match &args.deviations {
