@@ -1,4 +1,4 @@
-//! The book: every link in its pages leads somewhere, and mdBook builds it without a warning.
+//! The book: every link in its pages leads somewhere, its commands work, and mdBook builds it without a warning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,6 +9,7 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use softnd_tests::tool;
 
 mod paths;
+mod simulation;
 
 /// The links of an HTML page, and its anchors.
 #[derive(Debug, Default)]

@@ -199,6 +199,10 @@ fn what_cannot_be_checked_is_status_2_and_one_line() {
             "seed=7 is one that works",
         ),
         (&["conform", "softnd+sim://seed=1,stall=2"], "a chance"),
+        (
+            &["conform", "softnd+sim://seed=1,loss=1"],
+            "loss has no effect without protocol=udp, because it is about datagrams; add protocol=udp",
+        ),
         (&["conform", "carrier-pigeon://x"], "no provider serves"),
         (
             &[

@@ -38,6 +38,7 @@
 //! A simulation belongs to the thread that created the simulation. A wait in another thread ends with
 //! [`INVALID_DEVICE_REQUEST`](Status::INVALID_DEVICE_REQUEST), and connections that another thread uses break.
 
+mod keys;
 mod raw;
 
 use std::cell::RefCell;
@@ -318,9 +319,6 @@ struct Asked {
     network: Vec<String>,
 }
 
-const KEYS: &str = "seed, address, protocol, latency, segment, bandwidth, buffer, stall, stall-time, reset, half-close, refusal, \
-    silence, late-reply, late-reply-time, no-reply, loss, duplication, reordering, reordering-time, corruption, datagram-buffer, largest-datagram";
-
 impl Asked {
     fn simulation(&self) -> Simulation {
         self.in_world(self.new_world())
@@ -367,15 +365,21 @@ impl Asked {
             network: Vec::new(),
         };
         let mut seed = None;
+        let (mut seen, mut conditions) = (Vec::new(), Vec::new());
         if name.trim().is_empty() {
             return Err(without_seed(&[]));
         }
         for part in name.split(',').map(str::trim) {
             let Some((key, value)) = part.split_once('=') else {
                 return Err(format!(
-                    "expected KEY=VALUE instead of {part:?}, for example seed=7; keys are {KEYS}"
+                    "expected KEY=VALUE instead of {part:?}, for example seed=7; keys are {}",
+                    keys::names()
                 ));
             };
+            if seen.contains(&key) {
+                return Err(format!("{key} is there twice; leave out one of them"));
+            }
+            seen.push(key);
             if key != "address" {
                 asked.network.push(part.to_owned());
             }
@@ -392,8 +396,16 @@ impl Asked {
                         _ => return Err(invalid("tcp or udp")),
                     };
                 }
-                _ => set_condition(&mut asked.conditions, key, value)?,
+                _ => {
+                    let key = keys::find(key)?;
+                    key.set(&mut asked.conditions, value)?;
+                    conditions.push(key);
+                }
             }
+        }
+        // The protocol may be named behind the conditions.
+        for key in conditions {
+            key.check(asked.protocol)?;
         }
         let parts = || name.split(',').map(str::trim).collect::<Vec<_>>();
         asked.seed = seed.ok_or_else(|| without_seed(&parts()))?;
@@ -407,89 +419,6 @@ fn without_seed(parts: &[&str]) -> String {
     format!(
         "the seed is missing, from which a run follows; a complete URL is {SCHEME}seed=7{parts}"
     )
-}
-
-/// Sets the condition that a key of a URL names.
-fn set_condition(
-    conditions: &mut Conditions,
-    key: &str,
-    value: &str,
-) -> std::result::Result<(), String> {
-    let invalid = |what: &str| format!("{value:?} is not {what} (of {key})");
-    let times = || range(value, time).ok_or_else(|| invalid(TIMES));
-    let chance = || chance(value).ok_or_else(|| invalid(CHANCE));
-    let length = || {
-        let octets = value.parse().ok().filter(|octets| *octets > 0);
-        octets.ok_or_else(|| invalid("a number of octets"))
-    };
-    match key {
-        "latency" => conditions.latency = times()?,
-        "stall-time" => conditions.stall_time = times()?,
-        "segment" => {
-            let lengths = range(value, |text| text.parse().ok().filter(|len| *len > 0));
-            conditions.segment =
-                lengths.ok_or_else(|| invalid("a length or a range of lengths, as in 1..1460"))?;
-        }
-        "bandwidth" => {
-            conditions.bandwidth = value.parse().map_err(|_| invalid("octets per second"))?;
-        }
-        "buffer" => conditions.buffer = length()?,
-        "stall" => conditions.stall = chance()?,
-        "reset" => conditions.reset = chance()?,
-        "half-close" => conditions.half_close = chance()?,
-        "refusal" => conditions.refusal = chance()?,
-        "silence" => conditions.silence = chance()?,
-        "late-reply" => conditions.late_reply = chance()?,
-        "late-reply-time" => conditions.late_reply_time = times()?,
-        "no-reply" => conditions.no_reply = chance()?,
-        "loss" => conditions.loss = chance()?,
-        "duplication" => conditions.duplication = chance()?,
-        "reordering" => conditions.reordering = chance()?,
-        "reordering-time" => conditions.reordering_time = times()?,
-        "corruption" => conditions.corruption = chance()?,
-        "datagram-buffer" => conditions.datagram_buffer = length()?,
-        "largest-datagram" => conditions.largest_datagram = length()?,
-        _ => return Err(format!("there is no key {key:?}; keys are {KEYS}")),
-    }
-    Ok(())
-}
-
-const TIMES: &str = "a time or a range of times, as in 5us..2ms";
-const CHANCE: &str = "a chance from 0 to 1";
-
-fn range<T: Clone + PartialOrd>(
-    text: &str,
-    parse: impl Fn(&str) -> Option<T>,
-) -> Option<std::ops::RangeInclusive<T>> {
-    let (least, most) = text.split_once("..").unwrap_or((text, text));
-    let (least, most) = (parse(least)?, parse(most)?);
-    (least <= most).then_some(least..=most)
-}
-
-fn time(text: &str) -> Option<Duration> {
-    let unit = text.trim_start_matches(|digit: char| digit.is_ascii_digit());
-    let number: u64 = text[..text.len() - unit.len()].parse().ok()?;
-    match unit {
-        "ns" => Some(Duration::from_nanos(number)),
-        "us" => Some(Duration::from_micros(number)),
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => Some(Duration::from_secs(number)),
-        _ => None,
-    }
-}
-
-fn chance(text: &str) -> Option<Chance> {
-    let chance: f64 = text.parse().ok()?;
-    if !(0.0..=1.0).contains(&chance) {
-        return None;
-    }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "0 to 1,000,000"
-    )]
-    let millionths = (chance * 1e6).round() as u32;
-    Some(Chance::per_million(millionths))
 }
 
 #[cfg(test)]
@@ -560,6 +489,14 @@ mod tests {
             ("seed=1,segment=0", "1..1460"),
             ("seed=1,reset=2", "from 0 to 1"),
             ("seed=1,loss=2", "from 0 to 1"),
+            ("seed=1,loss=1", "loss has no effect without protocol=udp"),
+            ("loss=1,protocol=tcp,seed=1", "add protocol=udp"),
+            (
+                "seed=1,segment=1..40,protocol=udp",
+                "segment has no effect with protocol=udp",
+            ),
+            ("seed=1,reset=0.1,reset=0.2", "reset is there twice"),
+            ("seed=1,buffer=0", "without the key it is 64k"),
             ("seed=1,protocol=sctp", "tcp or udp"),
             ("seed=1,largest-datagram=0", "a number of octets"),
             ("seed=1,colour=red", "half-close"),
