@@ -69,18 +69,26 @@ fn build() -> PathBuf {
 /// Builds the libraries for verbs programs into the program's folder, once.
 pub fn build_libraries() {
     static BUILT: OnceLock<()> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        if env::var_os(BUILT_BEFORE).is_some() {
-            return;
-        }
-        let (profile, target) = target();
-        // With the features of the whole workspace, as in `build`.
-        let mut options = vec!["--workspace", "--lib", "--bin", "nd", "--test", "book"];
-        if profile.file_name() == Some(OsStr::new("release")) {
-            options.push("--release");
-        }
-        cargo_build(&target, &options);
-    });
+    BUILT.get_or_init(|| build_with("--lib"));
+}
+
+/// Builds the examples into the folder `examples` beside the program, once.
+pub fn build_examples() {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| build_with("--examples"));
+}
+
+/// Builds `kind` of the whole workspace, with the features of [`build`]. Does nothing in a process that finds everything built.
+fn build_with(kind: &str) {
+    if env::var_os(BUILT_BEFORE).is_some() {
+        return;
+    }
+    let (profile, target) = target();
+    let mut options = vec!["--workspace", kind, "--bin", "nd", "--test", "book"];
+    if profile.file_name() == Some(OsStr::new("release")) {
+        options.push("--release");
+    }
+    cargo_build(&target, &options);
 }
 
 /// The folder of this test's profile, and the target directory that it lies in.

@@ -8,6 +8,7 @@ use std::process::Command;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use softnd_tests::tool;
 
+mod commands;
 mod paths;
 mod simulation;
 
