@@ -9,6 +9,7 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use softnd_tests::tool;
 
 mod commands;
+mod faults;
 mod paths;
 mod simulation;
 

@@ -329,7 +329,14 @@ impl<'a> Reader<'a> {
         let scope = self.scope(&event)?;
         let peer = self.peer(&event)?;
         if !self.take(":") {
-            return self.expected(&behind_event(&event, scope, peer));
+            let mut what = behind_event(&event, scope, peer);
+            let called = self
+                .peek(0)
+                .filter(|word| word.eq_ignore_ascii_case("called"));
+            if let (Some(_), Some(name)) = (called, sole_name(&event)) {
+                what += &format!(" (`{name}` is an event, not a call)");
+            }
+            return self.expected(&what);
         }
         let action = self.action(&event, &mut origin)?;
         if !self.words.is_empty() {
@@ -699,6 +706,16 @@ fn actions(event: &Event) -> &'static [&'static str] {
         Event::Connect(_) | Event::Accept(_) => &["refuse", "hold", "remove"],
         Event::Completion(_) => &["hold", "break", "remove"],
         Event::Call(..) => &["fail", "remove"],
+    }
+}
+
+/// The word for an event that consists of one word, which might be taken for the name of a call.
+fn sole_name(event: &Event) -> Option<&'static str> {
+    match event {
+        Event::Connect(_) => Some("connect"),
+        Event::Accept(_) => Some("accept"),
+        Event::Completion(_) => Some("completion"),
+        Event::Passing(..) | Event::Datagram(..) | Event::Call(..) => None,
     }
 }
 

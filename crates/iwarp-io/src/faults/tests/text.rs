@@ -314,6 +314,18 @@ const ERRORS: &[(&str, usize, usize, &str)] = &[
         "expected `connection`, found `queue`",
     ),
     (
+        "when 1st Connect called: fail with ND_NO_MEMORY",
+        1,
+        18,
+        "expected `with` or `:` (`connect` is an event, not a call), found `called`",
+    ),
+    (
+        "when each completion called: hold",
+        1,
+        22,
+        "expected `on`, `over` or `:` (`completion` is an event, not a call), found `called`",
+    ),
+    (
         "when 1st connect on connection 1: refuse",
         1,
         18,
