@@ -12,6 +12,7 @@ mod commands;
 mod faults;
 mod paths;
 mod simulation;
+mod tables;
 
 /// The links of an HTML page, and its anchors.
 #[derive(Debug, Default)]

@@ -502,3 +502,47 @@ fn cq_016_resize_keeps_what_is_queued() {
         .collect();
     assert_eq!(contexts, [0, 1, 2]);
 }
+
+#[test]
+fn cq_022_posts_after_an_overflow_are_taken_and_have_no_result() {
+    let (active, passive) = (Side::new(), Side::new());
+    let cq = active
+        .adapter
+        .create_completion_queue(&active.file, 2, Affinity::default())
+        .unwrap();
+    let options = QueuePairOptions::default()
+        .initiator_queue_depth(4)
+        .receive_queue_depth(1);
+    let qp = active.adapter.create_queue_pair(&cq, &cq, options).unwrap();
+    let pair = common::connect_queue_pair(active, passive, qp, 1, |address| address);
+    let errors = Overlapped::new();
+    let _ = cq.notify(NotifyType::Errors, &errors).unwrap();
+    for context in 0..3 {
+        pair.passive_qp.receive(context, &[]).unwrap();
+        pair.active_qp.send(context, &[], OpFlags::empty()).unwrap();
+    }
+    assert_eq!(
+        errors.wait_timeout(common::LONG),
+        Some(Status::BUFFER_OVERFLOW)
+    );
+    let ended = run(|overlapped| pair.active_connector.notify_disconnect(overlapped));
+    assert_eq!(ended, Ok(()));
+    let send = || pair.active_qp.send(8, &[], OpFlags::empty());
+    assert_eq!(status(pair.active_qp.receive(7, &[])), Status::SUCCESS);
+    assert_eq!(status(send()), Status::SUCCESS);
+    // Requests without a result keep their places.
+    assert_eq!(
+        status(pair.active_qp.receive(7, &[])),
+        Status::NO_MORE_ENTRIES
+    );
+    let mut results = [CompletionResult::default(); 8];
+    assert_eq!(cq.get_results(&mut results), 2);
+    assert!(
+        results[..2]
+            .iter()
+            .all(|result| result.status == Status::SUCCESS)
+    );
+    assert_eq!(cq.get_results(&mut results), 0);
+    run(|overlapped| pair.active_connector.disconnect(overlapped)).unwrap();
+    assert_eq!(status(send()), Status::CONNECTION_INVALID);
+}

@@ -18,8 +18,8 @@ struct HalfMade {
     active_connector: Arc<dyn Connector>,
     /// The request of Accept.
     accepts: Overlapped,
-    _passive_connector: Arc<dyn Connector>,
-    _listener: Arc<dyn Listener>,
+    passive_connector: Arc<dyn Connector>,
+    listener: Arc<dyn Listener>,
 }
 
 impl HalfMade {
@@ -46,8 +46,8 @@ impl HalfMade {
             passive_qp,
             active_connector,
             accepts,
-            _passive_connector: passive_connector,
-            _listener: listener,
+            passive_connector,
+            listener,
         }
     }
 
@@ -130,4 +130,27 @@ fn qp_004_flush_ends_an_accept_that_is_pending() {
     made.complete_and_see_the_end();
     let late = made.active_qp.send(1, &[], OpFlags::empty());
     assert_eq!(status(late), Status::CONNECTION_INVALID);
+}
+
+/// The passive side's Accept has ended with success, so for its client the connection exists and ends.
+#[test]
+fn conn_068_a_reject_after_the_ready_message_ends_the_connection() {
+    let soon = Some(Duration::from_millis(1));
+    let options = Options::default().timeouts(|limits| limits.hold_ready = soon);
+    let made = HalfMade::new(options, Options::default());
+    assert_eq!(wait(&made.accepts), Status::SUCCESS);
+    let (here, there) = (&made.active_connector, &made.passive_connector);
+    let notified = Overlapped::new();
+    let _ = there.notify_disconnect(&notified).unwrap();
+    here.reject(b"too late").unwrap();
+    assert_eq!(wait(&notified), Status::SUCCESS);
+    // Private data of the active side's Reject goes nowhere.
+    assert_eq!(there.get_private_data().unwrap(), b"");
+    assert_eq!(made.passive.result().status, Status::CANCELED);
+    let completed = run(|overlapped| here.complete_connect(overlapped));
+    assert_eq!(completed, Err(Status::CONNECTION_INVALID));
+    let address = made.listener.get_local_address().unwrap();
+    let other = made.active.connector();
+    let again = run(|overlapped| other.connect(&made.active_qp, address, 0, 0, &[], overlapped));
+    assert_eq!(again, Err(Status::INVALID_DEVICE_STATE));
 }
