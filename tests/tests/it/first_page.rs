@@ -116,6 +116,11 @@ fn something_runs_each_line_of_code_in_the_readme() {
                 programs += 1;
             }
             "rust" => programs += 1,
+            // The dependencies with which `.ci/night book` builds the program in a new folder.
+            "toml" => {
+                let builder = read("tests/tests/book/new_folder.rs");
+                assert!(builder.contains("\"README.md\""), "{builder}");
+            }
             "text" => {
                 let said = nd::run(["demo"]);
                 said.assert_success();

@@ -172,8 +172,10 @@ pub(super) fn check(scheme: &Scheme, options: &AdapterOptions) -> Result<()> {
 /// The table for `nd --help`.
 pub fn help() -> String {
     let mut text = String::from("Adapters are named by URLs:");
+    let width = SCHEMES.iter().map(|scheme| scheme.example.len()).max();
+    let width = width.unwrap_or_default();
     for scheme in SCHEMES {
-        text += &format!("\n  {}  {}", scheme.example, scheme.what);
+        text += &format!("\n  {:width$}  {}", scheme.example, scheme.what);
     }
     text
 }
@@ -302,5 +304,20 @@ mod tests {
             assert_eq!(found.name, scheme.name);
             assert!(help().contains(scheme.example));
         }
+    }
+
+    #[test]
+    fn the_help_has_all_descriptions_in_one_column() {
+        let help = help();
+        let column = |scheme: &Scheme| {
+            let line = help.lines().find(|line| line.contains(scheme.example));
+            line.and_then(|line| line.find(scheme.what))
+        };
+        let first = column(&SCHEMES[0]);
+        assert!(first.is_some());
+        assert!(
+            SCHEMES.iter().all(|scheme| column(scheme) == first),
+            "{help}"
+        );
     }
 }
