@@ -37,6 +37,8 @@ mod guide {
     struct Library;
     #[doc = include_str!("../../docs/use/testing.md")]
     struct Testing;
+    #[doc = include_str!("../../docs/use/ci.md")]
+    struct Ci;
     #[doc = include_str!("../../docs/use/dying-peers.md")]
     struct DyingPeers;
     #[doc = include_str!("../../docs/use/capture.md")]

@@ -104,6 +104,20 @@ const PAGES: &[(&str, &[Session])] = &[
         ]],
     ),
     (
+        "docs/use/ci.md",
+        &[&[
+            By("cargo build --release", ".ci/night"),
+            Not(
+                "echo \"$GITHUB_WORKSPACE/softnd/target/release\" >> \"$GITHUB_PATH\"",
+                "has an effect on the machines of GitHub only",
+            ),
+            Not("cargo test", "tests the reader's program"),
+            Hidden("cp /bin/true my_verbs_test"),
+            Run("nd run -- ./my_verbs_test"),
+            Run("nd conform softnd+sim://seed=1 --format junit --output nd.xml"),
+        ]],
+    ),
+    (
         "docs/use/examples.md",
         &[
             &[
@@ -238,7 +252,7 @@ struct Block {
     lines: Vec<String>,
 }
 
-/// The blocks of commands of a page. Blocks of text are among them where they show a prompt.
+/// The blocks of commands of a page. Blocks of text are among them where they show a prompt, and workflows by their `run`.
 ///
 /// # Panics
 /// If commands are in a block that is not named `sh`, or a comment is above something else.
@@ -264,12 +278,18 @@ fn blocks(page: &str, text: &str) -> Vec<Block> {
                 };
                 let is_shell = match kind.as_str() {
                     "sh" => true,
+                    "yaml" => text.contains("- run: "),
                     "text" => text.lines().any(|line| line.starts_with("$ ")),
                     "bash" | "console" | "shell" | "" => panic!("{page}: name it sh: {text}"),
                     _ => false,
                 };
                 if is_shell {
-                    let (mark, lines) = (mark.take(), commands(&text, kind == "text"));
+                    let prompt = match kind.as_str() {
+                        "text" => "$ ",
+                        "yaml" => "- run: ",
+                        _ => "",
+                    };
+                    let (mark, lines) = (mark.take(), commands(&text, prompt));
                     blocks.push(Block { mark, lines });
                 }
             }
@@ -283,13 +303,14 @@ fn blocks(page: &str, text: &str) -> Vec<Block> {
     blocks
 }
 
-/// The commands of a block, without comments. A command that goes on in the next line is one.
-fn commands(text: &str, prompts: bool) -> Vec<String> {
+/// The commands of a block, each of which begins behind the prompt, without comments. A command that goes on in the next line is one.
+fn commands(text: &str, prompt: &str) -> Vec<String> {
     let text = text.replace("\\\n", " ");
-    let lines = text.lines().filter_map(|line| match prompts {
-        true => line.strip_prefix("$ "),
-        false => Some(line),
-    });
+    let has_prompt = |line| match prompt {
+        "" => Some(line),
+        _ => str::trim_start(line).strip_prefix(prompt),
+    };
+    let lines = text.lines().filter_map(has_prompt);
     let plain = lines.map(|line| {
         let line = line.split(" #").next().unwrap_or_default();
         line.split_whitespace().collect::<Vec<_>>().join(" ")
