@@ -1,7 +1,7 @@
 //! The configuration of the library, from the environment and a file.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const PREFIX: &str = "SOFTND_COM_";
 /// The variable that names the file.
 const FILE: &str = "SOFTND_COM_CONFIG";
 
-/// The error is a line that names the problem and its place.
+/// The error is a line that names the problem and its place. That of a fault plan has more lines, which show the place in the plan.
 type Result<T> = std::result::Result<T, String>;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -193,9 +193,10 @@ impl Config {
             options = options.addresses(self.addresses.iter().copied());
         }
         if let Some(plan) = &self.faults {
-            let wrong = |error: &dyn std::fmt::Display| one_line(&format!("faults: {error}"));
-            let plan = Plan::load(plan).map_err(|error| wrong(&error))?;
-            options = options.faults(plan).map_err(|error| wrong(&error))?;
+            let plan = Plan::load(plan).map_err(|error| format!("faults: {error}"))?;
+            options = options
+                .faults(plan)
+                .map_err(|error| format!("faults: {error}"))?;
         }
         if let Some(path) = &self.capture {
             let capture = self.capture_room().create(path).map_err(|error| {
@@ -321,10 +322,13 @@ fn log(filter: &str) -> Result<()> {
     let parsed = tracing_subscriber::EnvFilter::try_new(filter)
         .map_err(|error| format!("log: \"{filter}\": {error}"))?;
     // If the process has a second provider, or a log of the program, this fails and changes nothing.
-    let _ = tracing_subscriber::fmt()
+    let mut lines = tracing_subscriber::fmt()
         .with_env_filter(parsed)
-        .with_writer(std::io::stderr)
-        .try_init();
+        .with_writer(std::io::stderr);
+    if !std::io::stderr().is_terminal() {
+        lines = lines.with_ansi(false);
+    }
+    let _ = lines.try_init();
     Ok(())
 }
 

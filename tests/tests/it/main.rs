@@ -7,6 +7,8 @@ mod dissection;
 mod first_page;
 mod from_nd_v1;
 mod hostile_reports;
+#[cfg(target_os = "linux")]
+mod libsoftnd;
 mod markers;
 mod nd_bad_input;
 mod nd_cat;
