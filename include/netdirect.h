@@ -1,5 +1,5 @@
 /*
- * netdirect.h: NetworkDirect version 2 (ND2) for C11 and C++17.
+ * netdirect.h: NetworkDirect version 2 (ND2) for C99 and C++11, and later.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  *
@@ -120,6 +120,14 @@ typedef struct _SECURITY_ATTRIBUTES *LPSECURITY_ATTRIBUTES;
 #endif
 #ifndef STDMETHODCALLTYPE
 #define STDMETHODCALLTYPE
+#endif
+
+/* The structure of which a field has this address, such as the structure around an OVERLAPPED. */
+#ifndef CONTAINING_RECORD
+#define CONTAINING_RECORD(address, type, field) ((type *)((CHAR *)(address) - offsetof(type, field)))
+#endif
+#ifndef ZeroMemory
+#define ZeroMemory(Destination, Length) memset((Destination), 0, (Length))
 #endif
 
 #define SUCCEEDED(hr) ((HRESULT)(hr) >= 0)

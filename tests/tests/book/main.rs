@@ -14,6 +14,7 @@ mod new_folder;
 mod paths;
 mod simulation;
 mod tables;
+mod variables;
 
 /// The links of an HTML page, and its anchors.
 #[derive(Debug, Default)]

@@ -25,6 +25,43 @@ fn sizes_offsets_and_values_are_equal() {
 }
 
 #[test]
+fn older_standards_suffice() {
+    let source = "#include <netdirect.h>\n\
+        HRESULT begins(void);\n\
+        HRESULT begins(void)\n{\n    OVERLAPPED request;\n    ZeroMemory(&request, sizeof(request));\n\
+        return HasOverlappedIoCompleted(&request) ? ND_SUCCESS : ND_PENDING;\n}\n";
+    for compiler in HOST.into_iter().filter(|compiler| compiler.is_here()) {
+        let standard = match compiler.language {
+            Language::C => "-std=c99",
+            Language::Cpp => "-std=c++11",
+        };
+        compiler.object(source, &[standard]);
+    }
+}
+
+/// Programs keep an OVERLAPPED in a structure of their own, and find the structure by the OVERLAPPED of a packet.
+#[test]
+fn a_structure_is_found_by_its_overlapped_and_filled_with_zeros() {
+    let source = "#include <netdirect.h>\n\
+        struct request { uint64_t number; OVERLAPPED overlapped; uint64_t after; };\n\
+        #ifdef __cplusplus\nextern \"C\"\n#endif\n\
+        uint64_t number(uint64_t given);\n\
+        uint64_t number(uint64_t given)\n{\n    struct request request = {given, {0, 0, {{0, 0}}, 0}, 7};\n\
+        OVERLAPPED *overlapped = &request.overlapped;\n    overlapped->Internal = 9;\n\
+        ZeroMemory(overlapped, sizeof(*overlapped));\n\
+        if (overlapped->Internal != 0 || request.after != 7)\n        return 0;\n\
+        return CONTAINING_RECORD(overlapped, struct request, overlapped)->number;\n}\n";
+    for compiler in HOST.into_iter().filter(|compiler| compiler.is_here()) {
+        let loaded = compiler.load(source);
+        // SAFETY: the source declares this type.
+        let number: unsafe extern "C" fn(u64) -> u64 = unsafe { loaded.function("number") };
+        // SAFETY: the function uses its own memory only.
+        let found = unsafe { number(5) };
+        assert_eq!(found, 5, "{compiler:?}");
+    }
+}
+
+#[test]
 fn identifiers_are_equal() {
     for compiler in HOST.into_iter().filter(|compiler| compiler.is_here()) {
         let loaded = compiler.load(&facts::identifiers());
