@@ -36,7 +36,7 @@ pub struct AdapterArgs {
     pub congestion: Option<String>,
 
     /// The stack on the other side, if it needs special treatment [default: works with all]
-    #[arg(long, value_enum, value_name = "STACK")]
+    #[arg(long = "stack", alias = "peer", value_enum, value_name = "STACK")]
     pub peer: Option<Stack>,
 }
 

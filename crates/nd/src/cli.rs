@@ -172,12 +172,22 @@ mod tests {
 
     #[test]
     fn a_peer_is_named() {
-        let name = |peer| Cli::try_parse_from(["nd", "demo", "--peer", peer]);
-        let Ok(Command::Demo(args)) = name("siw").map(|cli| cli.command) else {
-            panic!("siw is not known")
-        };
-        assert_eq!(args.adapter.peer, Some(Stack::Siw));
-        assert!(name("nobody").is_err());
+        // The earlier name of the option is taken, and not shown.
+        for option in ["--stack", "--peer"] {
+            let name = |stack| Cli::try_parse_from(["nd", "demo", option, stack]);
+            let Ok(Command::Demo(args)) = name("siw").map(|cli| cli.command) else {
+                panic!("siw is not known")
+            };
+            assert_eq!(args.adapter.peer, Some(Stack::Siw));
+            assert!(name("nobody").is_err());
+        }
+        let mut nd = Cli::command();
+        let demo = nd.find_subcommand_mut("demo").expect("a command");
+        let help = demo.render_long_help().to_string();
+        assert!(
+            help.contains("--stack <STACK>") && !help.contains("--peer"),
+            "{help}"
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::pin::pin;
 
 use crate::common::{self, Network, Side, block_on, everywhere, poll, polled};
 use futures_util::future::{Either, join, join3, ready, select};
-use netdirect::{CompletionResult, OpFlags, Overlapped, ReadLimits, Status};
+use netdirect::{CompletionResult, OpFlags, Overlapped, QueuePairOptions, ReadLimits, Status};
 use netdirect_async::{CompletionStream, Connection, ListenerOptions, within};
 
 fn limits(inbound: u32, outbound: u32) -> ReadLimits {
@@ -295,6 +295,31 @@ fn conn_107_waiting_for_the_end_leaves_one_request_behind_at_most() {
         assert_eq!(status, Status::CANCELED);
         let (notified, ended) = block_on(join(client.disconnected(), server.disconnect()));
         assert_eq!((notified, ended), (Ok(()), Ok(())));
+    });
+}
+
+#[test]
+fn conn_116_a_connection_ends_when_it_and_its_endpoint_are_dropped() {
+    everywhere(|network| {
+        let (here, there) = (network.open(1), Side::new(&network.open(2)));
+        let endpoint = here.endpoint(QueuePairOptions::default()).unwrap();
+        let listener = network.listen(&there.adapter, ListenerOptions::default());
+        let address = listener.local_address().unwrap();
+        let server = async {
+            let request = listener.get_connection_request().await.unwrap();
+            request.accept(&there.qp).await.unwrap()
+        };
+        let client = async { here.connect(endpoint.queue_pair(), address).await.unwrap() };
+        let (client, server) = block_on(join(client, server));
+        drop(endpoint);
+        // The connection holds the queue pair.
+        let notified = server.disconnected();
+        let mut notified = pin!(notified);
+        for _ in 0..20 {
+            assert!(poll(notified.as_mut()).is_pending());
+        }
+        drop(client);
+        assert_eq!(block_on(notified), Ok(()));
     });
 }
 
