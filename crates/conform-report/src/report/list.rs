@@ -11,7 +11,7 @@ use crate::table::{Align, Table};
 pub struct Listed {
     /// The check.
     pub check: About,
-    /// What it needs, in words; empty if it needs nothing.
+    /// The requirements of the check, in words; empty if there are none.
     pub needs: String,
 }
 

@@ -163,6 +163,7 @@ impl<O: Owner> Endpoint<O> {
                 end_within: options.end_within,
                 early_posts: options.early_posts,
                 timed: this.clone(),
+                end: parking_lot::Mutex::default(),
             },
             state: Turns::new(state),
             this: this.clone(),
@@ -215,9 +216,10 @@ impl<O: Owner> Endpoint<O> {
         Arc::new(FlushGuard(self.this.clone()))
     }
 
-    /// The reason why the connection ended, if it has.
+    /// The reason why the connection ended, if it has. The caller may hold locks that the owner takes in `deliver`: this does not lock the
+    /// endpoint.
     pub fn connection_end(&self) -> Option<ConnectionEnd> {
-        self.lock().end.clone()
+        self.fixed.end.lock().clone()
     }
 
     /// Starts full operation on a stream. As Initiator the endpoint sends its ready-to-receive message first.
@@ -391,7 +393,11 @@ impl<O: Owner> Endpoint<O> {
     pub fn renew(&self, stream: StreamId) -> bool {
         let mut state = self.lock();
         let may = state.is_gone() && state.flush == Flush::Free && state.phase != Phase::Shut;
-        may && state.renew(stream).is_ok()
+        let is_new = may && state.renew(stream).is_ok();
+        if is_new {
+            *self.fixed.end.lock() = None;
+        }
+        is_new
     }
 
     // ---- progress ----

@@ -10,6 +10,7 @@ use iwarp::{
     Completion, Connection, Event, OutOfMemory, Pd, QueueSizes, Scope, StreamEnd, StreamId,
     WqeStatus,
 };
+use parking_lot::Mutex;
 
 use super::connection_end::ConnectionEnd;
 use super::gather::Gather;
@@ -70,6 +71,9 @@ pub(super) struct Fixed<O> {
     pub(super) early_posts: bool,
     /// The endpoint itself, for the timers.
     pub(super) timed: Weak<dyn Timed>,
+    /// The reason why the connection ended, for callers who hold locks of their own: they must not lock the endpoint, whose unlocking runs
+    /// code of clients. A leaf lock.
+    pub(super) end: Mutex<Option<ConnectionEnd>>,
 }
 
 /// The data under the lock.
@@ -275,6 +279,7 @@ impl<O: Owner> State<O> {
             terminate = end.terminate().map(tracing::field::debug),
             "the connection ended: {end}"
         );
+        *fixed.end.lock() = Some(end.clone());
         (fixed.owner).connection_ended(&mut self.owner, self.end.insert(end), peer);
     }
 

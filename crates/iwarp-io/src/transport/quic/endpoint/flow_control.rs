@@ -234,7 +234,7 @@ impl QuicEndpoint {
             self.close_with(outside, key, ErrorCode::Limit);
         }
         if let Some(connection) = self.connections.get(key) {
-            // The peer learns of a lost packet with the end from a stateless reset.
+            // If the packet that ends the connection is lost, the peer's next packet is answered by a stateless reset.
             self.endpoint
                 .handle_event(connection.handle, EndpointEvent::drained());
             self.forget(key);
