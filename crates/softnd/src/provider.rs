@@ -9,6 +9,7 @@ use iwarp_io::faults::Faults;
 use iwarp_io::interfaces::{self, NetworkInterface};
 use iwarp_io::simulation::World;
 use iwarp_io::transport::Transport;
+use iwarp_io::transport::congestion_control::{CongestionControl, VARIABLE};
 use iwarp_io::transport::quic::{Quic, QuicOptions};
 use iwarp_io::transport::tcp::{Tcp, TcpOptions};
 use netdirect::{Adapter, AdapterId, Call, Error, Fault, ProviderExtensions, Result, Status};
@@ -83,11 +84,16 @@ impl Interface {
 ///
 /// The choice is not permitted.
 fn choose_congestion(protocol: Protocol, options: &mut Options) -> io::Result<()> {
+    let is_from_environment = options.congestion == CongestionControl::Chosen;
     options.congestion = std::mem::take(&mut options.congestion).or_of_environment()?;
-    match protocol {
+    let checked = match protocol {
         Protocol::Streams => Tcp::new(tcp_options(options)).map(drop),
         Protocol::Quic => options.congestion.check_for_quic(),
-    }
+    };
+    checked.map_err(|error| match is_from_environment {
+        true => io::Error::new(error.kind(), format!("{VARIABLE}: {error}")),
+        false => error,
+    })
 }
 
 fn tcp_options(options: &Options) -> TcpOptions {

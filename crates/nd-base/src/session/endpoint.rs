@@ -120,11 +120,11 @@ impl Endpoint {
         }
     }
 
-    /// The failure of a request that the end of the connection has ended: `disconnected` if the peer has disconnected, or if the adapter
-    /// does not say who ended the connection.
+    /// The failure of a request that the end of the connection has ended: `disconnected` if the peer has ended it without a Terminate, as it does
+    /// when its program ends, or if the adapter does not say who ended the connection.
     pub fn cut_off(&self, doing: impl Display, disconnected: impl FnOnce() -> Failure) -> Failure {
         match self.connector.connection_end() {
-            Some(end) if (end.by(), end.reason()) != (EndedBy::Peer, EndReason::Disconnect) => {
+            Some(end) if end.by() != EndedBy::Peer || end.terminate_code().is_some() => {
                 Failure::ended(doing, Status::CANCELED, Some(&end))
             }
             _ => disconnected(),
