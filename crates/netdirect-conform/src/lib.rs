@@ -15,7 +15,7 @@
 //!
 //! # fn demo(provider: Arc<dyn Provider>) -> Result<(), String> {
 //! let address = "192.0.2.1:0".parse().expect("an address");
-//! let target = Target::of(&provider, address);
+//! let target = Target::on_provider(&provider, address);
 //! let found = run(&target, &Selection::default(), |_| {})?;
 //! print!("{}", report::text(&found, report::Paint::off()));
 //! # Ok(())

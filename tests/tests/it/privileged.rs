@@ -139,7 +139,9 @@ fn programs_with_more_rights_than_their_user_follow_no_variable() {
         (
             "SOFTND_CONGESTION",
             "none",
-            PLAIN.replace("adapter: 1", "adapter: 0"),
+            PLAIN
+                .replace("adapter: 1", "adapter: 0")
+                .replace("device: 1", "device: 0"),
         ),
         (
             "SOFTND_READINESS",

@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+#[cfg(not(feature = "udp"))]
+pub use self::NoUndeliveredLimits as UndeliveredLimits;
 #[cfg(feature = "udp")]
 pub use super::account::UndeliveredLimits;
 use crate::transport::congestion_control::CongestionControl;
@@ -20,10 +22,10 @@ pub struct QuicOptions {
 /// The limits of memory that peers over UDP may take. Without the feature `udp` there are no such peers.
 #[cfg(not(feature = "udp"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UndeliveredLimits(());
+pub struct NoUndeliveredLimits(());
 
 #[cfg(not(feature = "udp"))]
-impl UndeliveredLimits {
+impl NoUndeliveredLimits {
     /// Limits of nothing.
     pub fn new(_socket: Option<u64>, _address: Option<u64>) -> Self {
         Self(())
