@@ -1,4 +1,8 @@
 //! The stand-in for a QUIC stream in a program that was built without the feature `udp`: an error.
+#![expect(
+    clippy::needless_pass_by_ref_mut,
+    reason = "the functions are those of the feature"
+)]
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
