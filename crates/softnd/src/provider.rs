@@ -9,7 +9,7 @@ use iwarp_io::faults::Faults;
 use iwarp_io::interfaces::{self, NetworkInterface};
 use iwarp_io::simulation::World;
 use iwarp_io::transport::Transport;
-use iwarp_io::transport::congestion_control::{CongestionControl, VARIABLE};
+use iwarp_io::transport::chosen_congestion::{CongestedTransport, choose};
 use iwarp_io::transport::quic::{Quic, QuicOptions};
 use iwarp_io::transport::tcp::{Tcp, TcpOptions};
 use netdirect::{Adapter, AdapterId, Call, Error, Fault, ProviderExtensions, Result, Status};
@@ -78,32 +78,6 @@ impl Interface {
     }
 }
 
-/// Takes the congestion control from the environment if the program chooses none.
-///
-/// # Errors
-///
-/// The choice is not permitted.
-fn choose_congestion(protocol: Protocol, options: &mut Options) -> io::Result<()> {
-    let is_from_environment = options.congestion == CongestionControl::Chosen;
-    options.congestion = std::mem::take(&mut options.congestion).or_of_environment()?;
-    let checked = match protocol {
-        Protocol::Streams => Tcp::new(tcp_options(options)).map(drop),
-        Protocol::Quic => options.congestion.check_for_quic(),
-    };
-    checked.map_err(|error| match is_from_environment {
-        true => io::Error::new(error.kind(), format!("{VARIABLE}: {error}")),
-        false => error,
-    })
-}
-
-fn tcp_options(options: &Options) -> TcpOptions {
-    TcpOptions {
-        segment: options.segment,
-        boundaries: options.boundaries,
-        congestion: options.congestion.clone(),
-    }
-}
-
 impl Provider {
     pub(crate) fn new(protocol: Protocol, options: Options) -> Self {
         Self::with(Network::Host, protocol, options)
@@ -140,9 +114,15 @@ impl Provider {
         {
             wrong_setting = Some(format!("{whose}fault plan, {error}"));
         }
-        let is_of_host = matches!(network, Network::Host);
-        if is_of_host && let Err(error) = choose_congestion(protocol, &mut options) {
-            wrong_setting = Some(error.to_string());
+        if matches!(network, Network::Host) {
+            let transport = match protocol {
+                Protocol::Streams => CongestedTransport::Tcp,
+                Protocol::Quic => CongestedTransport::Quic,
+            };
+            match choose(options.congestion.clone(), transport) {
+                Ok(chosen) => options.congestion = chosen,
+                Err(error) => wrong_setting = Some(error.to_string()),
+            }
         }
         let plan = options.faults.clone();
         Self {
@@ -180,10 +160,12 @@ impl Provider {
     fn transport(&self) -> Result<Transport> {
         let environment = match (&self.network, self.protocol) {
             (Network::Host, Protocol::Streams) => {
-                let tcp = Tcp::new(tcp_options(&self.options));
-                let refused =
-                    |error: io::Error| Error::new(Status::INVALID_PARAMETER, error.to_string());
-                return Ok(Transport::Tcp(tcp.map_err(refused)?));
+                let options = &self.options;
+                return Ok(Transport::Tcp(Tcp::new(TcpOptions {
+                    segment: options.segment,
+                    boundaries: options.boundaries,
+                    congestion: options.congestion.clone(),
+                })));
             }
             (Network::Simulated(world, _), Protocol::Streams) => {
                 return Ok(Transport::Sim(world.own()));

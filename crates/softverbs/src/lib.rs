@@ -70,9 +70,10 @@ pub use error::{Errno, Error, Result};
 pub use iwarp_io::capture::CaptureOptions;
 pub use iwarp_io::interfaces::NetworkInterface;
 pub use iwarp_io::simulation::{Chance, Conditions, World};
+pub use iwarp_io::transport::congestion_control::CongestionControl;
 pub use mr::{AccessFlags, MemoryRegion};
 pub use pd::ProtectionDomain;
-pub use process::{Cancellation, Process, ProcessOptions};
+pub use process::{Cancellation, Process, ProcessOptions, choose_congestion};
 pub use qp::{
     QpAttributes, QpCaps, QpMask, QpOptions, QpState, QueuePair, RemotePlace, SendData, SendList,
     SendOperation, SendRequest,

@@ -32,6 +32,7 @@ use iwarp_io::progress::waiters::{ANYTHING, Waiters};
 use iwarp_io::simulation::World;
 use iwarp_io::simulation::world::SimAdapter;
 use iwarp_io::transport::Transport;
+use iwarp_io::transport::chosen_congestion::{CongestedTransport, choose};
 use iwarp_io::transport::congestion_control::CongestionControl;
 use iwarp_io::transport::quic::security::Security;
 use iwarp_io::transport::quic::{self, Quic, QuicOptions};
@@ -300,12 +301,24 @@ fn no_interface(wanted: &str, list: &[NetworkInterface], shared: &[SharedAddress
 
 /// The congestion control that the options or the environment choose.
 fn congestion(options: &ProcessOptions) -> Result<CongestionControl> {
-    let chosen = options.congestion.clone().or_of_environment();
-    chosen.map_err(|error| wrong_congestion(&error))
+    choose_congestion(options.congestion.clone(), options.udp.is_some())
 }
 
-fn wrong_congestion(error: &io::Error) -> Error {
-    Error::new(Errno::INVAL, error.to_string())
+/// This congestion control; if it chooses nothing, that of the environment.
+///
+/// # Errors
+///
+/// EINVAL: connections cannot have it. The error has those that there are, and names the variable if the environment chooses.
+pub fn choose_congestion(
+    congestion: CongestionControl,
+    is_over_udp: bool,
+) -> Result<CongestionControl> {
+    let transport = match is_over_udp {
+        false => CongestedTransport::Tcp,
+        true => CongestedTransport::Quic,
+    };
+    let chosen = choose(congestion, transport);
+    chosen.map_err(|error| Error::new(Errno::INVAL, error.to_string()))
 }
 
 fn over_udp(
@@ -343,8 +356,7 @@ impl Process {
                     congestion: congestion(&options)?,
                     ..TcpOptions::default()
                 };
-                let tcp = Tcp::new(options);
-                Transport::Tcp(tcp.map_err(|error| wrong_congestion(&error))?)
+                Transport::Tcp(Tcp::new(options))
             }
             Some(security) => over_udp(Environment::System, security, &options)?,
         };

@@ -162,6 +162,37 @@ fn nd_run_with(options: &[&str], program: &[&str]) -> Command {
     command
 }
 
+/// The sentence has those that there are, and the variable if that chooses.
+#[test]
+fn a_congestion_control_that_connections_cannot_have_is_refused_before_the_start() {
+    let said = |options: &[&str], variable: &str| {
+        let mut run = nd_run_with(options, &["echo", "started"]);
+        let output = run.env("SOFTND_CONGESTION", variable).output().unwrap();
+        assert!(
+            !output.status.success() && output.stdout.is_empty(),
+            "{options:?}: {output:?}"
+        );
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let option = said(&["--congestion", "no_such"], "");
+    assert!(
+        option.contains("\"no_such\"") && option.contains("reno"),
+        "{option}"
+    );
+    assert!(!option.contains("SOFTND_CONGESTION"), "{option}");
+    let variable = said(&[], "no_such");
+    assert!(
+        variable.contains("SOFTND_CONGESTION") && variable.contains("reno"),
+        "{variable}"
+    );
+    let over_udp = said(&["--udp", "--congestion", "reno"], "");
+    assert!(over_udp.contains("cubic, bbr or newreno"), "{over_udp}");
+    // The option comes before the variable.
+    let mut run = nd_run_with(&["--congestion", "reno"], &["echo", "started"]);
+    let output = run.env("SOFTND_CONGESTION", "no_such").output().unwrap();
+    assert_eq!(output.stdout, b"started\n", "{output:?}");
+}
+
 #[test]
 fn a_fault_plan_says_in_a_sentence_what_it_does() {
     if tool::find("rping").is_none() {

@@ -5,9 +5,6 @@ use std::io;
 
 use iwarp::{Fault, TerminateCode, mpa};
 
-use crate::error_number::Errno;
-use crate::system_call::errno;
-
 /// The reason why the connection of an endpoint ended. The first reason counts: what follows from it, such as the end of the stream after a
 /// Terminate, does not replace it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,17 +48,9 @@ const CUT: Fault = Fault::Mpa(mpa::Error::Closed);
 impl ConnectionEnd {
     /// The reason for a stream that an error has ended.
     pub(super) fn of_stream(error: &io::Error) -> Self {
-        match errno(error) {
-            Some(Errno::CONNRESET | Errno::PIPE) => Self::Reset,
-            Some(Errno::TIMEDOUT) => Self::Silent,
-            None if matches!(
-                error.kind(),
-                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
-            ) =>
-            {
-                Self::Reset
-            }
-            None if error.kind() == io::ErrorKind::TimedOut => Self::Silent,
+        match error.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::Reset,
+            io::ErrorKind::TimedOut => Self::Silent,
             _ => Self::Broken(error.to_string()),
         }
     }
@@ -135,6 +124,7 @@ mod tests {
     use iwarp::{ddp, mpa};
 
     use super::*;
+    use crate::error_number::Errno;
 
     #[test]
     fn errors_of_the_stream_say_who_ended_it() {

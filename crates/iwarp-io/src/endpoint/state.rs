@@ -71,8 +71,8 @@ pub(super) struct Fixed<O> {
     pub(super) early_posts: bool,
     /// The endpoint itself, for the timers.
     pub(super) timed: Weak<dyn Timed>,
-    /// The reason why the connection ended, for callers who hold locks of their own: they must not lock the endpoint, whose unlocking runs
-    /// code of clients. A leaf lock.
+    /// The reason why the connection ended. It is not part of [`State`], because callers that hold their own locks read it, and unlocking the
+    /// endpoint runs code of clients. Written with the endpoint locked. No other lock is taken while this one is held.
     pub(super) end: Mutex<Option<ConnectionEnd>>,
 }
 
@@ -100,8 +100,6 @@ pub(super) struct State<O: Owner> {
     pub(super) addresses: Option<(SocketAddr, SocketAddr)>,
     /// The transport of the connection.
     pub(super) transport: &'static str,
-    /// The reason why the connection ended.
-    pub(super) end: Option<ConnectionEnd>,
 }
 
 impl<O: Owner> State<O> {
@@ -130,7 +128,6 @@ impl<O: Owner> State<O> {
             timer: None,
             addresses: None,
             transport: "",
-            end: None,
         })
     }
 
@@ -149,7 +146,6 @@ impl<O: Owner> State<O> {
         self.gather = Gather::default();
         self.deadline = None;
         self.addresses = None;
-        self.end = None;
         Ok(())
     }
 
@@ -263,12 +259,12 @@ impl<O: Owner> State<O> {
     /// Notes the reason for which the connection ends, if there is a connection and no earlier reason.
     #[cold]
     pub(super) fn ends(&mut self, fixed: &Fixed<O>, reason: impl FnOnce() -> ConnectionEnd) {
-        if self.end.is_some() {
-            return;
-        }
         let Some((local, peer)) = self.addresses else {
             return; // never connected
         };
+        if fixed.end.lock().is_some() {
+            return;
+        }
         let end = reason();
         tracing::info!(
             queue_pair = self.scope.stream.0,
@@ -280,7 +276,7 @@ impl<O: Owner> State<O> {
             "the connection ended: {end}"
         );
         *fixed.end.lock() = Some(end.clone());
-        (fixed.owner).connection_ended(&mut self.owner, self.end.insert(end), peer);
+        (fixed.owner).connection_ended(&mut self.owner, &end, peer);
     }
 
     /// Resets the stream, if the endpoint has one. Events from before the reset may have another reason.

@@ -30,6 +30,7 @@
 //! - **Memory is bounded.** A transport holds octets that the peer has not taken up to a limit; beyond it, writes are `WouldBlock`.
 //! - **Time comes from the [`Environment`].** It is the system's clock, or the virtual clock of a simulated network.
 
+pub mod chosen_congestion;
 pub mod congestion_control;
 mod faulted;
 pub mod local_ports;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use softnd::user_files;
 use softverbs::faults::{self, Plan};
-use softverbs::{DeviceKind, Process, ProcessOptions};
+use softverbs::{CongestionControl, DeviceKind, Process, ProcessOptions, choose_congestion};
 
 use super::args::{Presents, ProgramArgs};
 use super::{libraries, private_folder, program, runtimes, tree, ucx, udp};
@@ -21,6 +21,13 @@ pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
     let (name, arguments) = args.command.split_first().expect("clap asks for a program");
     let program = program::find(name)?;
     program::check(&program)?;
+    let congestion = args.congestion.as_deref().unwrap_or_default();
+    choose_congestion(CongestionControl::from_name(congestion), args.udp).map_err(|error| {
+        Failure::new(
+            format!("cannot start {}: {error}", name.display()),
+            "choose one of these with --congestion, or leave out the option and the variable",
+        )
+    })?;
     let devices = devices(args)?;
     let captures = args.capture.as_deref().map(capture_folder).transpose()?;
     args.capture_room
@@ -121,6 +128,8 @@ fn fault_plan(given: &str, is_over_udp: bool) -> Result<String, Failure> {
 /// device.
 fn devices(args: &ProgramArgs) -> Result<Arc<Process>, Failure> {
     let mut options = ProcessOptions::default();
+    // It was checked, and no connection is made here.
+    options.congestion = CongestionControl::System;
     options.names.clone_from(&args.names);
     options.interface.clone_from(&args.interface);
     if args.present == Presents::Iwarp {

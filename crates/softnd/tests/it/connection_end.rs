@@ -228,7 +228,7 @@ fn a_reply_that_does_not_come_in_time_is_a_reason() {
     is(&end, EndedBy::Neither, EndReason::TimeLimit);
 }
 
-/// The Connect that follows a failed one has an end of its own.
+/// A new Connect forgets the end of the failed one.
 #[test]
 fn a_new_attempt_forgets_the_end_of_the_last_one() {
     let (active, passive) = (Side::new(), Side::new());

@@ -19,7 +19,7 @@ use crate::environment::Environment;
 use crate::faults::Faults;
 use crate::progress::background::Background;
 use crate::progress::domain::Domain;
-use crate::transport::congestion_control::OfQuic;
+use crate::transport::congestion_control::QuicAlgorithm;
 use crate::transport::port_range;
 
 /// The time that a transport that ends waits for sent octets to arrive.
@@ -99,7 +99,7 @@ impl AdapterSockets {
             ports,
             congestion,
         } = options;
-        let algorithm = OfQuic::of_choice(&congestion)?;
+        let algorithm = QuicAlgorithm::for_choice(&congestion)?;
         let settings = Settings::new(security, algorithm)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let is_simulated = environment.world().is_some();

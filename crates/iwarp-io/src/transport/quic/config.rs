@@ -12,7 +12,7 @@ use quinn_proto::{
 use super::congestion::{Congestion, InFlight};
 use super::security::{Security, SecurityError};
 use super::watched_session::Watched;
-use crate::transport::congestion_control::OfQuic;
+use crate::transport::congestion_control::QuicAlgorithm;
 
 /// The segment that FPDUs are cut for, in octets. FPDUs need not match packets, so the longest FPDU is the best one.
 pub(super) const SEGMENT: u32 = 65_535;
@@ -123,7 +123,10 @@ impl Settings {
     /// # Errors
     ///
     /// Those of `security`.
-    pub(super) fn new(security: &Security, algorithm: OfQuic) -> Result<Self, SecurityError> {
+    pub(super) fn new(
+        security: &Security,
+        algorithm: QuicAlgorithm,
+    ) -> Result<Self, SecurityError> {
         let client = ClientConfig::new(Arc::new(Watched(security.client_crypto()?)));
         let server = security.server_config_with(|crypto| Arc::new(Watched(crypto)))?;
         let in_flight = InFlight::new(
@@ -176,7 +179,7 @@ impl Settings {
 /// datagrams longer than those of networks.
 fn transport(
     opener: bool,
-    algorithm: OfQuic,
+    algorithm: QuicAlgorithm,
     within_machine: Option<&Arc<InFlight>>,
 ) -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();

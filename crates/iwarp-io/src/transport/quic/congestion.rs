@@ -18,7 +18,7 @@ use quinn_proto::congestion::{
 };
 use quinn_proto::{Connection, RttEstimator};
 
-use crate::transport::congestion_control::OfQuic;
+use crate::transport::congestion_control::QuicAlgorithm;
 
 /// The number of long trains without a small message after which small messages no longer count as in use.
 const SMALL_IS_OVER: u32 = 64;
@@ -98,7 +98,7 @@ pub(super) struct Congestion {
 impl Congestion {
     /// `first_window` is the congestion window at the beginning, in octets; without it, that of the algorithm.
     pub(super) fn new(
-        algorithm: OfQuic,
+        algorithm: QuicAlgorithm,
         first_window: Option<u64>,
         in_flight: Option<&Arc<InFlight>>,
     ) -> Self {
@@ -110,9 +110,9 @@ impl Congestion {
             new_reno.initial_window(octets);
         }
         let algorithm: Arc<dyn ControllerFactory + Send + Sync> = match algorithm {
-            OfQuic::Cubic => Arc::new(cubic),
-            OfQuic::Bbr => Arc::new(bbr),
-            OfQuic::NewReno => Arc::new(new_reno),
+            QuicAlgorithm::Cubic => Arc::new(cubic),
+            QuicAlgorithm::Bbr => Arc::new(bbr),
+            QuicAlgorithm::NewReno => Arc::new(new_reno),
         };
         Self {
             algorithm,
@@ -229,7 +229,7 @@ mod tests {
         let now = Instant::now();
         let in_flight = Arc::new(InFlight::new(150_000, 100_000, 10_000));
         let factory = Arc::new(Congestion::new(
-            OfQuic::Cubic,
+            QuicAlgorithm::Cubic,
             Some(200_000),
             Some(&in_flight),
         ));

@@ -8,9 +8,9 @@ mod no_sockets;
 mod wire;
 
 #[cfg(windows)]
-pub use no_sockets::{Bound, Dialer, Listener, NoTcp as Tcp, Wire};
+pub use no_sockets::{Bound, Dialer, Listener, NoTcp as Tcp, Wire, permits_congestion};
 #[cfg(unix)]
-pub use wire::{Bound, Dialer, Listener, Tcp, Wire};
+pub use wire::{Bound, Dialer, Listener, Tcp, Wire, permits_congestion};
 
 use super::congestion_control::CongestionControl;
 
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
     use crate::progress::Edges;
 
-    fn tcp(name: &str) -> std::io::Result<Tcp> {
+    fn tcp(name: &str) -> Tcp {
         Tcp::new(TcpOptions {
             congestion: CongestionControl::from_name(name),
             ..TcpOptions::default()
@@ -55,7 +55,7 @@ mod tests {
 
     /// The congestion controls of the two ends of a connection within this machine.
     fn of_both_ends(name: &str) -> [String; 2] {
-        let tcp = tcp(name).unwrap();
+        let tcp = tcp(name);
         let any = "127.0.0.1:0".parse().unwrap();
         let bound = tcp.bind(any).unwrap();
         let address = bound.local().unwrap();
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_congestion_control_that_is_not_permitted_is_refused_with_those_that_are() {
-        let refused = tcp("no_such").unwrap_err();
+        let refused = permits_congestion("no_such").unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidInput);
         let text = refused.to_string();
         assert!(

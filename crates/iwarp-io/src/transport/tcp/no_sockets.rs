@@ -20,12 +20,8 @@ pub struct NoTcp(());
 
 impl NoTcp {
     /// As on other systems. The options are those of sockets, of which there are none.
-    ///
-    /// # Errors
-    ///
-    /// None.
-    pub fn new(_: TcpOptions) -> io::Result<Self> {
-        Ok(Self(()))
+    pub fn new(_: TcpOptions) -> Self {
+        Self(())
     }
 
     pub(in crate::transport) fn bind(&self, _: SocketAddr) -> io::Result<Bound> {
@@ -35,6 +31,15 @@ impl NoTcp {
     pub(in crate::transport) fn bind_fresh(&self, _: SocketAddr) -> io::Result<Bound> {
         refused()
     }
+}
+
+/// Here is no congestion control that the system permits.
+///
+/// # Errors
+///
+/// Always.
+pub fn permits_congestion(_: &str) -> io::Result<()> {
+    refused()
 }
 
 /// A bound socket; a type without values.

@@ -40,17 +40,8 @@ struct WireOptions {
 
 impl Tcp {
     /// TCP with these options.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidInput`, if the system does not permit the congestion control. The error names those that it permits.
-    pub fn new(options: TcpOptions) -> io::Result<Self> {
-        if let CongestionControl::Named(name) = &options.congestion {
-            let trial = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))
-                .map_err(named("socket"))?;
-            set_congestion(&trial, name)?;
-        }
-        Ok(Self { options })
+    pub fn new(options: TcpOptions) -> Self {
+        Self { options }
     }
 
     /// Reserves a local address. A port in use is refused. A port that only old connections in TIME-WAIT hold is not.
@@ -93,7 +84,7 @@ impl Tcp {
         }
         let options = WireOptions {
             boundaries: self.options.boundaries,
-            keeps_congestion: self.options.congestion != CongestionControl::Chosen,
+            keeps_congestion: self.options.congestion != CongestionControl::Unset,
         };
         Ok(Bound(EndingSocket::new(socket), options))
     }
@@ -458,6 +449,16 @@ fn tune(tcp: &TcpStream) {
     for error in options.into_iter().filter_map(Result::err) {
         tracing::debug!(%error, "a connection is without an option of TCP");
     }
+}
+
+/// Checks that the system permits the congestion control of this name.
+///
+/// # Errors
+///
+/// `InvalidInput`, with those that the system permits; an error of the system that has no socket left.
+pub fn permits_congestion(name: &str) -> io::Result<()> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP));
+    set_congestion(&socket.map_err(named("socket"))?, name)
 }
 
 /// Gives a socket the congestion control of this name.

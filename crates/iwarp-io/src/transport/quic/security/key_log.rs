@@ -82,7 +82,7 @@ impl fmt::Debug for KeyLog {
     }
 }
 
-/// A [`KeyLog`] as rustls calls it. A type of its own, so that no release of rustls changes what `KeyLog` offers.
+/// A [`KeyLog`] as rustls calls it. It is a separate type, so that no release of rustls changes the functions of `KeyLog`.
 #[cfg(feature = "udp")]
 #[derive(Debug)]
 pub(super) struct TlsKeyLog(pub(super) KeyLog);

@@ -13,7 +13,7 @@ use quinn_proto::{
 use crate::progress::readiness::Edges;
 use crate::progress::shared_descriptor::{CarriedSource, Carrier};
 use crate::simulation::{Conditions, World};
-use crate::transport::congestion_control::OfQuic;
+use crate::transport::congestion_control::QuicAlgorithm;
 use crate::transport::quic::account::UndeliveredLimits;
 use crate::transport::quic::config::{self, Settings};
 use crate::transport::quic::endpoint::{Outside, QuicEndpoint};
@@ -60,7 +60,7 @@ impl Rig {
     pub(super) fn limited(security: &Security, undelivered: UndeliveredLimits) -> Self {
         let world = World::new(7, Conditions::default());
         let socket = Socket::Plain(PlainSocket::of_world(&world, SERVER).unwrap());
-        let settings = Settings::new(security, OfQuic::default()).unwrap();
+        let settings = Settings::new(security, QuicAlgorithm::default()).unwrap();
         let server = settings.server(SERVER.ip(), SERVER.ip());
         let mut endpoint = security.endpoint_config().unwrap();
         config::endpoint(&mut endpoint, Some([1; 32]));
@@ -198,7 +198,7 @@ impl Peer {
     }
 
     pub(super) fn with_security(rig: &Rig, address: SocketAddr, security: &Security) -> Self {
-        let settings = Settings::new(security, OfQuic::default()).unwrap();
+        let settings = Settings::new(security, QuicAlgorithm::default()).unwrap();
         let client = settings.client(address.ip(), SERVER.ip());
         let mut endpoint = security.endpoint_config().unwrap();
         config::endpoint(&mut endpoint, Some([2; 32]));
