@@ -310,10 +310,9 @@ mod tests {
         ] {
             backend.open(url).expect(url);
         }
-        let text = backend
-            .open("nonsense")
-            .expect_err("no address")
-            .to_string();
-        assert!(text.contains("cannot open nonsense"), "{text}");
+        for wrong in ["nonsense", "softnd+tcp://[::1", "::1]", "[127.0.0.1"] {
+            let text = backend.open(wrong).expect_err(wrong).to_string();
+            assert!(text.contains(&format!("cannot open {wrong}")), "{text}");
+        }
     }
 }

@@ -34,7 +34,11 @@ pub(super) trait Flush: Debug + Send + Sync {
 /// Opens an adapter by address, for schemes whose names are addresses: `127.0.0.1`, `::1`, `[::1]`, `[::ffff:127.0.0.1]`. A port
 /// behind the address is ignored.
 pub(super) fn by_address(_: &dyn Provider, name: &str) -> netdirect::Result<SocketAddr> {
-    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    // Both brackets, or none.
+    let bare = name
+        .strip_prefix('[')
+        .map_or(Some(name), |rest| rest.strip_suffix(']'));
+    let bare = bare.unwrap_or_default();
     let (ip, port) = match (bare.parse::<IpAddr>(), name.parse::<SocketAddr>()) {
         (Ok(ip), _) => (ip, 0),
         (_, Ok(address)) => (address.ip(), address.port()),
