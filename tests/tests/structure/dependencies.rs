@@ -230,6 +230,27 @@ fn crates_depend_on_each_other_as_the_picture_shows() {
     assert!(own.count() > 15, "the crates depend on each other");
 }
 
+/// By its name, in one of the boxes.
+#[test]
+fn the_picture_has_each_crate() {
+    let picture = fs::read_to_string(root().join("docs/internals/crates.svg")).unwrap();
+    let texts = picture.split("<text ").skip(1);
+    let texts = texts.filter_map(|text| text.split(['>', '<']).nth(1));
+    let names: BTreeSet<_> = texts
+        .flat_map(|text| text.split([',', ' ', '(', ')']))
+        .collect();
+    let folders = crate::folders();
+    let crates = folders.iter().map(|folder| folder.file_name().unwrap());
+    let missing: Vec<_> = crates
+        .filter(|name| !names.contains(name.to_str().unwrap()))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "docs/internals/crates.svg lacks {missing:?}"
+    );
+    assert!(folders.len() > 20, "{folders:?}");
+}
+
 /// Libraries that programs in C and C++ load, or are linked with.
 const FOR_C: [&str; 5] = [
     "libibverbs",
