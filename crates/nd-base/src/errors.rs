@@ -432,7 +432,7 @@ mod tests {
 
     #[test]
     fn the_page_about_failures_has_each_status_that_a_user_can_act_on() {
-        let page = include_str!("../../../docs/use/troubleshooting.md");
+        let page = include_str!("../pages/troubleshooting.md");
         let advised = Status::ALL.iter().filter(|status| status.hint().is_some());
         assert!(advised.clone().count() > 20);
         for status in advised {

@@ -24,7 +24,7 @@ fn the_text_comes_back_into_the_sender_s_memory() {
 /// The code on the guide's page is that of the example.
 #[test]
 fn the_guide_shows_the_code_of_the_example() {
-    let page = include_str!("../../../docs/use/either-provider.md");
+    let page = include_str!("../pages/either-provider.md");
     let example = include_str!("../examples/either_provider.rs");
     let blocks = page.split("```rust,ignore\n").skip(1);
     let blocks: Vec<_> = blocks.filter_map(|rest| rest.split("```").next()).collect();

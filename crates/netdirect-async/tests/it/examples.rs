@@ -462,7 +462,7 @@ fn many_clients_are_no_more_than_the_server_has_room_for() {
 /// The blocks of code on the guide's page about the examples.
 #[test]
 fn the_guide_shows_the_code_of_the_examples() {
-    const PAGE: &str = include_str!("../../../../docs/use/examples.md");
+    const PAGE: &str = include_str!("../../pages/examples.md");
     const EXAMPLES: [&str; 4] = [
         include_str!("../../examples/file_copy.rs"),
         include_str!("../../examples/journal.rs"),

@@ -3,5 +3,4 @@
 
 mod broken;
 #[allow(dead_code, reason = "the tests of netdirect-com use the rest")]
-#[path = "../../../netdirect-com/tests/it/client.rs"]
 mod client;

@@ -4,7 +4,6 @@
 //! table of `tables` with the checks that have to fail, which should be one.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::sync::Arc;
 
 use netdirect::Provider;
@@ -222,8 +221,7 @@ fn the_page_tells_how_many_rules_of_each_interface_are_broken() {
         .map(|name| name.split('.').next())
         .collect();
     assert!(rows.len() >= 80, "{}", rows.len());
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/check/standards.md");
-    let page = std::fs::read_to_string(page).unwrap();
+    let page = include_str!("../../pages/standards.md");
     let mut interfaces: Vec<_> = checks().map(|check| check.interface).collect();
     interfaces.dedup();
     for interface in interfaces {

@@ -36,7 +36,7 @@ fn the_defaults_suit_all_of_them() {
 /// The page has the quirks, and the code cites their IDs.
 #[test]
 fn the_page_has_a_table_for_each_stack() {
-    let page = include_str!("../../../../docs/check/peers.md");
+    let page = include_str!("../../pages/peers.md");
     let mut ids = HashSet::new();
     let (_, sections) = page.split_once("\n## ").expect("sections");
     let mut peers = Vec::new();

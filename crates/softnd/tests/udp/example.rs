@@ -8,7 +8,7 @@ use crate::common::{ALL, Side, network, open_at};
 use crate::ends::over;
 use crate::peer::{End, Peer};
 
-const PAGE: &str = include_str!("../../../../docs/internals/iwarp-over-quic.md");
+const PAGE: &str = include_str!("../../pages/iwarp-over-quic.md");
 
 /// The octets that one side sends, in the order of the page: each block of the example names its sender and shows octets in
 /// hexadecimal digits.

@@ -632,7 +632,7 @@ fn a_plan_that_was_made_is_checked_as_text_is() {
 
 #[test]
 fn the_examples_of_the_guide_are_plans() {
-    let guide = include_str!("../../../../../docs/use/faults.md");
+    let guide = include_str!("../../../pages/faults.md");
     let blocks: Vec<_> = guide.split("```").skip(1).step_by(2).collect();
     let blocks: Vec<_> = blocks
         .iter()

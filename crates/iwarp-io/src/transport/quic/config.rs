@@ -239,7 +239,7 @@ mod tests {
     /// The values of this implementation in `docs/internals/iwarp-over-quic.md`.
     #[test]
     fn the_values_are_those_of_the_specification() {
-        let page = include_str!("../../../../../docs/internals/iwarp-over-quic.md");
+        let page = include_str!("../../../pages/iwarp-over-quic.md");
         let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
         let mebi = 1024 * 1024;
         let (window, sending) = (STREAM_WINDOW / mebi, SEND_WINDOW / u64::from(mebi));

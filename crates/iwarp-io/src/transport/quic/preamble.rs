@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn error_codes_have_the_numbers_of_the_specification() {
-        let page = include_str!("../../../../../docs/internals/iwarp-over-quic.md");
+        let page = include_str!("../../../pages/iwarp-over-quic.md");
         let names = [
             "CLOSED",
             "ABORTED",

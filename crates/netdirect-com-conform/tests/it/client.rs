@@ -1,0 +1,1 @@
+../../../netdirect-com/tests/it/client.rs
