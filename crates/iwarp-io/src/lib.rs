@@ -25,7 +25,8 @@
 //! every layer its clock and its random numbers, so that a simulation runs the same way for the same seed; [`peer_table`], [`peer_backlog`], [`peer_network`] and [`protection_faults`] limit the resources that one
 //! peer can take; [`descriptors`], [`socket_buffer`], [`interfaces`] and [`processors`] query the system; [`bounded_file`] reads what users
 //! name, and [`user_files`] opens the files that users name; [`error_number`] and [`system_call`] name the system's errors; [`sync`] has the
-//! locks and atomics that loom can model; [`living`] lists objects that others keep.
+//! locks and atomics that loom can model; [`living`] lists objects that others keep; [`lenient_cases`] counts what an interface permits beyond
+//! other adapters.
 //!
 //! # Who calls whom
 //!
@@ -68,6 +69,7 @@ pub mod environment;
 pub mod error_number;
 pub mod faults;
 pub mod interfaces;
+pub mod lenient_cases;
 pub mod living;
 #[macro_use]
 pub mod log;

@@ -42,6 +42,7 @@ extern crate self as softverbs;
 mod channel;
 mod cm;
 mod context;
+mod counters_file;
 mod cq;
 mod device;
 mod error;

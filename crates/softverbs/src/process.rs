@@ -2,9 +2,10 @@
 //! connections.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -23,12 +24,14 @@ use iwarp_io::endpoint::{ConnectionEnd, StreamId};
 use iwarp_io::environment::Environment;
 use iwarp_io::faults::Faults;
 use iwarp_io::interfaces::{self, NetworkInterface, NetworkInterfaces, SharedAddress};
+use iwarp_io::lenient_cases::LenientCases;
 use iwarp_io::living::Living;
 use iwarp_io::memory::{Table, TableOptions};
 use iwarp_io::progress::background::DriverOwner;
 use iwarp_io::progress::interrupts::{self, Sleep};
 use iwarp_io::progress::polling;
 use iwarp_io::progress::waiters::{ANYTHING, Waiters};
+use iwarp_io::protection_faults::ProtectionFaults;
 use iwarp_io::simulation::World;
 use iwarp_io::simulation::world::SimAdapter;
 use iwarp_io::transport::Transport;
@@ -39,6 +42,7 @@ use iwarp_io::transport::quic::{self, Quic, QuicOptions};
 use iwarp_io::transport::tcp::{Tcp, TcpOptions};
 use parking_lot::Mutex;
 
+use crate::counters_file;
 use crate::device::{Device, DeviceKind, limits};
 use crate::error::{Errno, Error, Result, fail};
 use crate::faults::Plan;
@@ -66,6 +70,8 @@ pub struct ProcessOptions {
     pub crc: bool,
     /// The pcapng file into which the traffic of all connections is captured. It is made with the first object that needs the driver.
     pub capture: Option<PathBuf>,
+    /// The folder into which [`write_counters`](Process::write_counters) writes.
+    pub counters: Option<PathBuf>,
     /// The room that the capture may take.
     pub capture_room: CaptureOptions,
     /// The fault plan, which has been [checked](crate::faults::check). Events are counted in the whole process.
@@ -92,6 +98,7 @@ impl Default for ProcessOptions {
             cancellation: None,
             crc: true,
             capture: None,
+            counters: None,
             capture_room: CaptureOptions::default(),
             faults: None,
             on_fault: None,
@@ -144,6 +151,8 @@ pub struct Process {
     pub(crate) this: Weak<Self>,
     /// The fault plan of the options.
     pub(crate) faults: Option<Arc<Faults>>,
+    /// Counts what devices permit and iWARP adapters refuse.
+    pub(crate) lenient_cases: LenientCases,
     next_stream: AtomicU32,
     pub(crate) numbers: Numbers,
     /// Queue pairs that the program has destroyed and whose connections have not ended.
@@ -426,6 +435,7 @@ impl Process {
             engine: Mutex::default(),
             this: this.clone(),
             faults,
+            lenient_cases: LenientCases::default(),
             next_stream: AtomicU32::new(1),
             numbers: Numbers::default(),
             lingering: Lingering::default(),
@@ -472,6 +482,60 @@ impl Process {
     pub fn has_begun(&self) -> bool {
         // A lock that is held is one of a call that needs the engine.
         self.engine.try_lock().is_none_or(|engine| engine.is_some())
+    }
+
+    /// The counters of all devices, since they were made: those that an adapter of NetworkDirect has over the same transport, under the same
+    /// names. Counters never decrease, and one that is 0 is listed too.
+    ///
+    /// | group | counts |
+    /// |---|---|
+    /// | `lenient` | what the program or its peer did and iWARP adapters refuse; `surplus_sges` stays 0, because such a request is refused, and so does `read_sink`, because `LOCAL_WRITE` makes memory the sink of Reads |
+    /// | `faults` | faults of the [plan](ProcessOptions::faults) that have happened |
+    /// | `protection_faults`, `refused_for_faults` | messages that named memory which the peer may not use, by peer |
+    /// | `udp` | over UDP, what was refused of strangers and peers |
+    ///
+    /// ```
+    /// use softverbs::{Process, ProcessOptions};
+    ///
+    /// # fn main() -> softverbs::Result<()> {
+    /// let process = Process::of_system(ProcessOptions::default())?;
+    /// assert_eq!(process.counters()["lenient.receive_wait"], 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn counters(&self) -> BTreeMap<Cow<'static, str>, u64> {
+        let engine = self.engine.lock().clone();
+        let read_sinks = engine
+            .as_ref()
+            .map_or(0, |engine| engine.table.lenient_sinks());
+        let planned = self.faults.iter().flat_map(|plan| plan.happened());
+        let happened = planned.map(|(_, count)| count).sum();
+        let of_peers = match &engine {
+            Some(engine) => engine.driver.protection_faults.counters(),
+            None => ProtectionFaults::default().counters(),
+        };
+        let named = self.lenient_cases.counters(read_sinks);
+        let named = named.chain(self.transport.counters());
+        let named = named.chain([("faults.happened", happened)]);
+        let named = named.map(|(name, count)| (Cow::Borrowed(name), count));
+        named.chain(of_peers).collect()
+    }
+
+    /// Writes the counters into the file `PROGRAM-PID.json` of the options' folder, in the place of an earlier one. Does nothing without a
+    /// folder, and as long as nothing [has begun](Self::has_begun).
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, when the file cannot be written.
+    pub fn write_counters(&self) -> Result<()> {
+        let Some(folder) = &self.options.counters else {
+            return Ok(());
+        };
+        if !self.has_begun() {
+            return Ok(());
+        }
+        let written = counters_file::write(folder, &self.counters());
+        written.map_err(|error| Error::of_system(&error, "cannot write the counters"))
     }
 
     /// Ends all connections, for a program that exits: posted requests have `limit` to be sent and to arrive.

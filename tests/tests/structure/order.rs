@@ -11,6 +11,7 @@ const ORDER: &[&[&str]] = &[
         "bounded_file",
         "edges",
         "error_number",
+        "lenient_cases",
         "living",
         "log",
         "memory",

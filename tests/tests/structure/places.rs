@@ -435,9 +435,11 @@ const USER_FILES: &[&str] = &[
     "nd-base/src/output_file.rs",
     // Received files.
     "nd/src/cat/sink.rs",
-    // The folder for links to libraries, and that for captures of programs.
+    // The folder for links to libraries, and those for captures and counters of programs.
     "nd/src/run/private_folder.rs",
     "nd/src/run/start.rs",
+    // The counters of verbs programs.
+    "softverbs/src/counters_file.rs",
 ];
 
 #[test]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::geteuid;
 
 use super::owner;
+use super::plain::create_new;
 use super::refused::refused;
 
 /// Write for the group and for all others.
@@ -69,6 +70,21 @@ pub fn exclusive(folder: &Path) -> io::Result<PathBuf> {
         )));
     }
     Ok(folder)
+}
+
+/// Makes a file in a folder, and removes it: rights alone do not say if files can be made, as where a file system is read-only.
+///
+/// # Errors
+///
+/// Those of making a file.
+pub fn try_to_write(folder: &Path) -> io::Result<()> {
+    let path = folder.join(format!(".nd-{}", std::process::id()));
+    let made = create_new(&path);
+    // One of this name is left of a process that was killed.
+    if made.is_ok() || matches!(&made, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
+        return fs::remove_file(&path);
+    }
+    made.map(drop)
 }
 
 fn check_owner(folder: &Path, found: &Metadata) -> io::Result<()> {

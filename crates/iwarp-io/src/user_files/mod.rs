@@ -4,7 +4,7 @@
 //! `/tmp` is. Three rules keep them from gaining anything by that:
 //!
 //! - **The owner of a link counts.** A link is followed if it belongs to this user or to root ([`followed`]).
-//! - **What is secret goes to this user alone** (`secret`): captures, and logs of keys.
+//! - **What is secret goes to this user alone** ([`put_secret`]): captures, counters, and logs of keys.
 //! - **A file in the place of another one gains no rights** ([`take_after`]): it has that one's owner and group, and no set-user-ID bit.
 //!
 //! What is not secret has the mode that the umask leaves, as with any program.
@@ -28,4 +28,5 @@ mod unnamed;
 pub use links::{followed, without_links};
 pub use plain::{create_new, empty, open_existing, open_or_create};
 pub use rights::{TakenOver, take_after};
+pub use secret::put_secret;
 pub use unnamed::{create_unnamed, give_name};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::folder::{exclusive, lasting};
+use super::folder::{exclusive, lasting, try_to_write};
 use super::*;
 
 /// A user and a group that are not those of the tests.
@@ -162,6 +162,38 @@ fn root_gives_a_file_to_the_owner_and_the_group_of_the_old_one() {
         fs::remove_file(at("new")).unwrap();
         fs::remove_file(old).unwrap();
     }
+}
+
+#[test]
+fn a_secret_file_takes_the_place_of_an_earlier_one_as_a_whole() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    put_secret(&path, b"first").unwrap();
+    let reader = File::open(&path).unwrap();
+    set_mode(&path, 0o644);
+    put_secret(&path, b"second, and longer").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"second, and longer");
+    assert_eq!(mode_of(&path), 0o600);
+    assert_eq!(io::read_to_string(reader).unwrap(), "first");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    fs::write(folder.path().join("other"), "content").unwrap();
+    symlink("other", folder.path().join("file.part")).unwrap();
+    assert_refused(put_secret(&path, b"third"), "is a link to a file");
+    assert_eq!(fs::read(folder.path().join("other")).unwrap(), b"content");
+    assert_eq!(fs::read(&path).unwrap(), b"second, and longer");
+}
+
+#[test]
+fn a_folder_is_tried_and_left_as_it_was() {
+    let folder = folder();
+    try_to_write(folder.path()).unwrap();
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    // One that was left.
+    let left = format!(".nd-{}", std::process::id());
+    File::create(folder.path().join(left)).unwrap();
+    try_to_write(folder.path()).unwrap();
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert!(try_to_write(&folder.path().join("missing")).is_err());
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use iwarp_io::lenient_cases::LenientCase;
 use iwarp_io::setup::{
     ActiveConfig, ActiveOutcome, ActiveSide, Agreement, ConnectFailure, InitiatorConfig,
     InitiatorFailure, Offer, ReadyKinds, Role, StreamEnd,
@@ -171,6 +172,11 @@ impl CmId {
         let Phase::Connecting(active) = std::mem::replace(&mut state.phase, Phase::Over) else {
             return;
         };
+        if agreement.changes_peer_to_peer {
+            self.process
+                .lenient_cases
+                .count(LenientCase::NoReadyMessage);
+        }
         state.limits = agreement.agreed.limits;
         let parameters = ConnParameters::of_peer(agreement.private_data, agreement.limits);
         state.phase = Phase::Answered(active);

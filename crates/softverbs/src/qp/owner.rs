@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use iwarp_io::endpoint::queue_pair::{PairOwner, PairQueues, PairState};
 use iwarp_io::endpoint::{self, Completion, ConnectionEnd, EndedBy, RequestKind, Rules, StreamId};
+use iwarp_io::lenient_cases::LenientCase;
 
 pub(crate) use endpoint::Signals;
 pub(crate) use iwarp_io::endpoint::queue_pair::ConnectionOwner;
@@ -150,6 +151,17 @@ impl PairOwner for QpOwner {
 }
 
 impl Rules for QpOwner {
+    fn stalled(&self) {
+        if self.queues.shared.is_none() {
+            self.process.lenient_cases.count(LenientCase::ReceiveWait);
+        }
+    }
+
+    fn may_speak_first(&self) -> bool {
+        self.process.lenient_cases.count(LenientCase::PassiveFirst);
+        true
+    }
+
     fn queue_broke(&self) {
         self.set_state(QpState::Err);
     }

@@ -3,6 +3,7 @@
 mod channels;
 mod common;
 mod connections;
+mod counters;
 mod data;
 mod ending;
 mod faults;
