@@ -75,7 +75,7 @@ static int opens_adapter(void)
            IND2Provider_OpenAdapter(provider, &IID_IND2Adapter, id, (void **)&adapter) == ND_SUCCESS;
 }
 
-/* SOFTND_VERBS_INTERFACE names the one that has a device, and SOFTND_VERBS_CAPTURE the folder for a file of each process. */
+/* SOFTND_VERBS_INTERFACE names the one that has a device, and SOFTND_VERBS_CAPTURE and SOFTND_VERBS_COUNTERS folders for a file of each process. */
 static int opens_device(void)
 {
     void **(*list)(int *) = (void **(*)(int *))look_up("libibverbs.so", "ibv_get_device_list");

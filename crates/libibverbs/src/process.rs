@@ -15,7 +15,8 @@ use softverbs::{
 };
 
 use crate::border::{
-    PerProcess, at_exit, cancellation, end_waits, explain_words, finish_explaining,
+    CounterRequests, PerProcess, at_exit, cancellation, counter_requests, end_waits, explain_words,
+    finish_explaining,
 };
 use crate::udp;
 
@@ -38,7 +39,32 @@ pub(crate) fn process() -> Result<Arc<Process>> {
     }
     let process = options().and_then(Process::of_system).inspect_err(say)?;
     *known = Some(Arc::clone(&process));
+    drop(known);
+    if process.options().counters.is_some() {
+        serve_counters(Arc::clone(&process));
+    }
     Ok(process)
+}
+
+/// Has the counters of this process written when SIGUSR1 or the end of the program asks for it.
+fn serve_counters(process: Arc<Process>) {
+    let requests = CounterRequests::new();
+    let write = move || {
+        if let Err(error) = process.write_counters() {
+            // The program may have closed its standard error.
+            let _ = writeln!(io::stderr(), "softnd's libibverbs: {error}");
+        }
+    };
+    let serve = move || requests.serve(write);
+    match signals::blocked(|| thread::Builder::new().spawn(serve)) {
+        Ok(_) => CounterRequests::begin(),
+        Err(error) => {
+            let _ = writeln!(
+                io::stderr(),
+                "softnd's libibverbs writes no counters: {error}"
+            );
+        }
+    }
 }
 
 /// Has forks and the end of the program noticed. Threads that come first at the same moment may all do so, which does no harm. With a
@@ -66,6 +92,11 @@ fn say(error: &Error) {
 /// work, and the program waits for it as long as it may take.
 extern "C" fn finish() {
     finish_explaining();
+    finish_connections();
+    counter_requests::have_written();
+}
+
+fn finish_connections() {
     let known = PROCESS.get_if().and_then(|known| known.try_lock().ok());
     let Some(process) = known.and_then(|known| known.clone()) else {
         return;
@@ -109,6 +140,7 @@ fn options() -> Result<ProcessOptions> {
     options.interface = environment::text("SOFTND_VERBS_INTERFACE");
     let folder = environment::variable("SOFTND_VERBS_CAPTURE");
     options.capture = folder.map(|folder| capture(folder.as_ref()));
+    options.counters = environment::variable("SOFTND_VERBS_COUNTERS").map(PathBuf::from);
     options.capture_room = capture_room(options.capture_room);
     options.ports = environment::text("SOFTND_VERBS_PORTS").and_then(|text| ports(&text));
     if environment::text("SOFTND_VERBS_CRC").is_some_and(|crc| crc == "off") {

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use crate::descriptors;
 use crate::environments::{List, Path, own, with_environment};
+use crate::exits::program_ends;
 use crate::next::Next;
 
 /// A structure that only the C library looks at.
@@ -25,6 +26,7 @@ pub(crate) unsafe extern "C-unwind" fn execve(
     variables: List,
 ) -> c_int {
     with_environment(path, variables, false, |variables| {
+        program_ends();
         call_next!(
             EXECVE,
             unsafe extern "C-unwind" fn(Path, List, List) -> c_int,
@@ -48,6 +50,7 @@ pub(crate) unsafe extern "C-unwind" fn execvpe(
     variables: List,
 ) -> c_int {
     with_environment(file, variables, true, |variables| {
+        program_ends();
         call_next!(
             EXECVPE,
             unsafe extern "C-unwind" fn(Path, List, List) -> c_int,
@@ -68,6 +71,7 @@ unsafe extern "C-unwind" fn execvp(file: Path, arguments: List) -> c_int {
 unsafe extern "C-unwind" fn fexecve(file: c_int, arguments: List, variables: List) -> c_int {
     let path = descriptors::Name::new(file);
     with_environment(path.pointer(), variables, false, |variables| {
+        program_ends();
         call_next!(
             FEXECVE,
             unsafe extern "C-unwind" fn(c_int, List, List) -> c_int,

@@ -13,6 +13,7 @@
 //! - `results`, `globs`, `walks`: those whose results or callbacks have paths;
 //! - `loads`: `dlopen` of the libraries for verbs by any of their names;
 //! - `executions`, `argument_lists`: functions that execute a program;
+//! - `exits`: `_exit`, and what libibverbs hears of the end of a program;
 //! - `environments`, `binaries`, `runtimes`: programs in which nothing can be preloaded, or a sanitizer's runtime comes first;
 //! - `start`: the constructor.
 //!
@@ -39,6 +40,7 @@ mod changes;
 mod descriptors;
 mod environments;
 mod executions;
+mod exits;
 mod folders;
 mod globs;
 mod loads;

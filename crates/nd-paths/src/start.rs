@@ -1,13 +1,15 @@
 //! Prepares everything when the library is loaded.
 
-use crate::{calls, executions, globs, loads, renames, results, root, walks};
+use crate::{calls, executions, exits, globs, loads, renames, results, root, walks};
 
 /// Before the constructors of the program, where the dynamic linker allows it.
 extern "C" fn prepare() {
     root::prepare();
+    exits::prepare();
     let all = [
         calls::ALL,
         executions::ALL,
+        exits::ALL,
         globs::ALL,
         loads::ALL,
         renames::ALL,

@@ -50,6 +50,8 @@ mod subjects;
 mod two_users;
 mod udp_capture;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+mod verbs_counters;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod verbs_exports;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod verbs_loads;

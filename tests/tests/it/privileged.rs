@@ -92,7 +92,7 @@ impl Programs {
         (first.to_owned(), others.to_owned())
     }
 
-    /// The number of captures, which are removed.
+    /// The number of captures and files of counters, which are removed.
     fn take_captures(&self) -> usize {
         let captures = fs::read_dir(self.path("captures")).unwrap();
         let removed = captures.map(|capture| fs::remove_file(capture.unwrap().path()).unwrap());
@@ -156,11 +156,12 @@ fn programs_with_more_rights_than_their_user_follow_no_variable() {
             PLAIN.replace("device: 1", "device: 0"),
         ),
         ("SOFTND_VERBS_CAPTURE", text(&captures), PLAIN.to_owned()),
+        ("SOFTND_VERBS_COUNTERS", text(&captures), PLAIN.to_owned()),
     ] {
-        let is_capture = variable == "SOFTND_VERBS_CAPTURE";
+        let leaves_file = ["SOFTND_VERBS_CAPTURE", "SOFTND_VERBS_COUNTERS"].contains(&variable);
         let said = programs.run("plain", variable, value);
         assert_eq!(said, ("secure: 0".to_owned(), followed), "{variable}");
-        assert_eq!(programs.take_captures(), usize::from(is_capture));
+        assert_eq!(programs.take_captures(), usize::from(leaves_file));
         for name in ["capable", "set-uid", "set-gid"] {
             let (first, others) = programs.run(name, variable, value);
             if first == "secure: 0" {

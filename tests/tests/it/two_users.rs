@@ -391,12 +391,21 @@ fn where_root_has_no_number_its_folders_are_taken() {
     assert_refused(&in_namespace(&open), "others can write to");
 }
 
-/// The names of captures follow from the program and the number of its process.
+/// The names of captures and counters follow from the program and the number of its process.
 #[test]
-fn captures_of_programs_are_in_a_folder_that_no_other_user_writes_to() {
-    let Some(machine) = Machine::with_libraries() else {
-        return;
-    };
+fn files_of_programs_are_in_a_folder_that_no_other_user_writes_to() {
+    for (flag, variable) in [
+        ("--capture", "SOFTND_VERBS_CAPTURE"),
+        ("--counters", "SOFTND_VERBS_COUNTERS"),
+    ] {
+        let Some(machine) = Machine::with_libraries() else {
+            return;
+        };
+        are_in_a_private_folder(&machine, flag, variable);
+    }
+}
+
+fn are_in_a_private_folder(machine: &Machine, flag: &str, variable: &str) {
     let sticky = machine.shared("sticky", 0o1777);
     let of_ann = machine.shared("ann's", 0o755);
     chown(&of_ann, Some(ANN), Some(ANN)).unwrap();
@@ -407,7 +416,7 @@ fn captures_of_programs_are_in_a_folder_that_no_other_user_writes_to() {
         (&of_ann, "belongs to another user"),
         (&of_ann.join("new"), "belongs to another user"),
     ] {
-        let refused = machine.env(&[], &["--capture", &text(bad)]);
+        let refused = machine.env(&[], &[flag, &text(bad)]);
         assert_refused(&refused, why);
     }
     assert!(!of_ann.join("new").exists());
@@ -417,13 +426,10 @@ fn captures_of_programs_are_in_a_folder_that_no_other_user_writes_to() {
         } else {
             text(&new)
         };
-        let taken = machine.env(&[], &["--capture", &option]);
+        let taken = machine.env(&[], &[flag, &option]);
         assert!(taken.status.success(), "{taken:?}");
         let variables = String::from_utf8(taken.stdout).unwrap();
-        let expected = format!(
-            "SOFTND_VERBS_CAPTURE={}",
-            new.canonicalize().unwrap().display()
-        );
+        let expected = format!("{variable}={}", new.canonicalize().unwrap().display());
         assert!(
             variables.lines().any(|line| line == expected),
             "{variables}"

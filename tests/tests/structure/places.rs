@@ -268,6 +268,7 @@ const UNSAFE: &[&str] = &[
     // The C interface of verbs: what C programs hold and pass, errno, arrays by `calloc`, and a symbol for `nd run`.
     "libibverbs/src/abi/describe.rs",
     "libibverbs/src/border/cancellation/glibc.rs",
+    "libibverbs/src/border/counter_requests.rs",
     "libibverbs/src/border/guard.rs",
     "libibverbs/src/border/names.rs",
     "libibverbs/src/border/object.rs",
@@ -296,6 +297,7 @@ const UNSAFE: &[&str] = &[
     "nd-paths/src/descriptors.rs",
     "nd-paths/src/environments.rs",
     "nd-paths/src/executions.rs",
+    "nd-paths/src/exits.rs",
     "nd-paths/src/globs.rs",
     "nd-paths/src/loads.rs",
     "nd-paths/src/start.rs",

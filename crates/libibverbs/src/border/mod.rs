@@ -7,6 +7,7 @@
 #[macro_use]
 mod object;
 pub(crate) mod cancellation;
+pub(crate) mod counter_requests;
 mod explain;
 mod guard;
 mod names;
@@ -14,6 +15,7 @@ mod pointers;
 mod signals;
 
 pub(crate) use cancellation::cancellable;
+pub(crate) use counter_requests::CounterRequests;
 pub(crate) use explain::{explain, explain_words, finish as finish_explaining};
 pub(crate) use guard::{code, code_quick, guarded, guarded_quick, minus_one, null, set_errno};
 pub(crate) use names::{code_of, look_up};

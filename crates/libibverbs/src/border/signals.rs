@@ -23,6 +23,14 @@ pub(crate) fn end_waits() -> bool {
 }
 
 fn has_interrupting_handler(signal: c_int) -> bool {
+    action_of(signal).is_some_and(|action| {
+        let is_handled = !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
+        is_handled && action.sa_flags & libc::SA_RESTART == 0
+    })
+}
+
+/// The action of a signal. `None` for the two signals that glibc keeps to itself, and refuses to query.
+pub(super) fn action_of(signal: c_int) -> Option<libc::sigaction> {
     let mut action = libc::sigaction {
         sa_sigaction: libc::SIG_DFL,
         sa_mask: empty_set(),
@@ -31,12 +39,10 @@ fn has_interrupting_handler(signal: c_int) -> bool {
     };
     // SAFETY: with a null pointer for the new action nothing changes; the place for the present one is valid for the call.
     let result = unsafe { libc::sigaction(signal, ptr::null(), &raw mut action) };
-    let is_handled = !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
-    // glibc keeps two signals to itself, and refuses to query them.
-    result == 0 && is_handled && action.sa_flags & libc::SA_RESTART == 0
+    (result == 0).then_some(action)
 }
 
-fn empty_set() -> libc::sigset_t {
+pub(super) fn empty_set() -> libc::sigset_t {
     let mut set = std::mem::MaybeUninit::uninit();
     // SAFETY: the place is valid for the call, which fills it whole.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };

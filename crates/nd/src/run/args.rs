@@ -41,6 +41,10 @@ pub(crate) struct ProgramArgs {
     #[command(flatten)]
     pub(super) capture_room: CaptureRoom,
 
+    /// Write the counters of each process to PROGRAM-PID.json in this folder when it ends, and at SIGUSR1: the folder is made if need be, and only this user may write to it
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) counters: Option<PathBuf>,
+
     /// Has things go wrong by a fault plan: its text, or @ and the file that has it. Each process counts for itself
     #[arg(long, value_name = "PLAN")]
     pub(super) fault: Option<String>,

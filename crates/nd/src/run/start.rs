@@ -29,7 +29,8 @@ pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
         )
     })?;
     let devices = devices(args)?;
-    let captures = args.capture.as_deref().map(capture_folder).transpose()?;
+    let captures = folder(args.capture.as_deref(), "captures", "--capture")?;
+    let counters = folder(args.counters.as_deref(), "counters", "--counters")?;
     args.capture_room
         .options()
         .check()
@@ -64,6 +65,9 @@ pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
     });
     if let Some(folder) = captures {
         command.env("SOFTND_VERBS_CAPTURE", folder);
+    }
+    if let Some(folder) = counters {
+        command.env("SOFTND_VERBS_COUNTERS", folder);
     }
     command.env("SOFTND_VERBS_PATHS", tree);
     command.env(
@@ -104,16 +108,19 @@ fn list(runtime: Option<OsString>, libraries: &[OsString]) -> OsString {
     all.join(OsStr::new(":"))
 }
 
-/// Makes the folder for captures, unless it is there. Others can foretell the names of files in it, and must not be able to make them.
-fn capture_folder(folder: &Path) -> Result<PathBuf, Failure> {
-    user_files::folder::exclusive(folder).map_err(|error| {
-        Failure::io(
-            format_args!("put captures into {}", folder.display()),
-            &error,
-        )
-        .advise(
-            "name a folder for --capture that only you can write to, or one that is not there yet",
-        )
+/// Makes a folder of an option, unless it is there. Others can foretell the names of files in it, and must not be able to make them.
+fn folder(folder: Option<&Path>, what: &str, option: &str) -> Result<Option<PathBuf>, Failure> {
+    let Some(folder) = folder else {
+        return Ok(None);
+    };
+    let whole = user_files::folder::exclusive(folder).and_then(|folder| {
+        user_files::folder::try_to_write(&folder)?;
+        Ok(folder)
+    });
+    whole.map(Some).map_err(|error| {
+        Failure::io(format_args!("put {what} into {}", folder.display()), &error).advise(format!(
+            "name a folder for {option} that only you can write to, or one that is not there yet"
+        ))
     })
 }
 
