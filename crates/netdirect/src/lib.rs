@@ -138,6 +138,7 @@ mod limits;
 mod memory;
 mod object;
 mod overlapped;
+mod prometheus;
 mod provider;
 mod queues;
 mod simulation;

@@ -6,4 +6,5 @@ mod ext;
 mod extensions;
 mod overlapped;
 mod port;
+mod prometheus;
 mod tables;
