@@ -177,7 +177,7 @@ impl Driver {
         self.background.processors()
     }
 
-    /// Makes the stream of a connection that was just established. `faults` has the fault plan of the adapter, and `owner` removes the
+    /// Makes the stream of a connection that was just established, in the span that it has or in one of its own. `faults` has the fault plan of the adapter, and `owner` removes the
     /// device if a rule for this stream demands it.
     pub fn stream(
         &self,
@@ -185,12 +185,17 @@ impl Driver {
         role: iwarp::Role,
         faults: Option<&Arc<Faults>>,
         owner: Arc<dyn FaultOwner>,
+        span: Option<tracing::Span>,
     ) -> Stream {
         let flow_role = match role {
             iwarp::Role::Initiator => FlowRole::Active,
             iwarp::Role::Responder => FlowRole::Passive,
         };
-        let stream = Stream::new(wire, flow_role, self.capture.as_ref());
+        let capture = self.capture.as_ref();
+        let stream = match span {
+            None => Stream::new(wire, flow_role, capture),
+            Some(span) => Stream::in_span(wire, flow_role, capture, span),
+        };
         match faults.and_then(|faults| faults.stream(role, stream.peer())) {
             None => stream,
             Some(faults) => stream.with_faults(faults, self.environment.clone(), owner),

@@ -9,7 +9,9 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tracing::Span;
 
+use crate::log::targets;
 use crate::peer_network::PeerNetwork;
 
 /// The most peers that are remembered. In a full table the one with the fewest faults gives way.
@@ -60,11 +62,11 @@ impl ProtectionFaults {
     }
 
     /// Counts a fault of a peer, and writes a log line, at most one a minute.
-    pub(crate) fn count(&self, peer: IpAddr, now: Instant) {
+    pub(crate) fn count(&self, peer: IpAddr, now: Instant, span: &Span) {
         let peer = PeerNetwork::from_address(peer);
         let faults = self.0.lock().count(peer, now);
         limited!(
-            warn, %peer, faults,
+            warn, target: targets::CONNECTION, parent: span, %peer, faults,
             "a peer named memory that it may not use, and its connection ends; many such faults of one peer are guesses of tokens"
         );
     }
@@ -159,9 +161,9 @@ mod tests {
             "2001:db8::1",
             "2001:db8::2:3",
         ] {
-            faults.count(address.parse().unwrap(), now);
+            faults.count(address.parse().unwrap(), now, &Span::none());
         }
-        faults.count(v4(7), now);
+        faults.count(v4(7), now, &Span::none());
         let expected = [
             ("protection_faults.192.0.2.1", 2),
             ("protection_faults.2001:db8::/64", 2),
@@ -180,11 +182,15 @@ mod tests {
     fn sec_036_the_table_is_bounded_and_keeps_those_with_the_most() {
         let (faults, now) = (ProtectionFaults::default(), Instant::now());
         for _ in 0..3 {
-            faults.count(v4(0), now);
+            faults.count(v4(0), now, &Span::none());
         }
         let flood = 5 * u32::try_from(MOST).unwrap();
         for at in 1..=flood {
-            faults.count(v4(at), now + Duration::from_millis(at.into()));
+            faults.count(
+                v4(at),
+                now + Duration::from_millis(at.into()),
+                &Span::none(),
+            );
         }
         assert_eq!(faults.0.lock().peers.len(), MOST);
         assert_eq!(counted(&faults, "protection_faults.10.0.0.0"), Some(3));
@@ -206,22 +212,22 @@ mod tests {
         faults.set_limit(Some(FaultLimit { faults: 3, time }));
         let at = |seconds| start + Duration::from_secs(seconds);
         for second in [0, 10] {
-            faults.count(v4(1), at(second));
+            faults.count(v4(1), at(second), &Span::none());
             assert!(!faults.refuses(v4(1), at(second)));
         }
         // After a minute without a fault, the count begins again.
         for second in [71, 72] {
-            faults.count(v4(1), at(second));
+            faults.count(v4(1), at(second), &Span::none());
             assert!(!faults.refuses(v4(1), at(second)));
         }
-        faults.count(v4(1), at(73));
+        faults.count(v4(1), at(73), &Span::none());
         assert!(faults.refuses(v4(1), at(73)) && faults.refuses(v4(1), at(132)));
         assert!(!faults.refuses(v4(2), at(73)), "another peer");
         assert!(!faults.refuses(v4(1), at(133)));
         assert_eq!(counted(&faults, "refused_for_faults"), Some(2));
         // A refused peer is remembered, although others have more faults.
         for second in [134, 135, 136] {
-            faults.count(v4(1), at(second));
+            faults.count(v4(1), at(second), &Span::none());
         }
         for other in (2..).take(MOST + 1).flat_map(|other| [other; 7]) {
             faults

@@ -28,6 +28,8 @@ mod exports;
 mod why_empty;
 
 #[cfg(target_os = "linux")]
+mod log;
+#[cfg(target_os = "linux")]
 mod process;
 #[cfg(target_os = "linux")]
 mod udp;

@@ -18,7 +18,7 @@ use crate::border::{
     CounterRequests, PerProcess, at_exit, cancellation, counter_requests, end_waits, explain_words,
     finish_explaining,
 };
-use crate::udp;
+use crate::{log, udp};
 
 /// How long the end of the program may take.
 const EXIT_WITHIN: Duration = Duration::from_secs(2);
@@ -125,6 +125,7 @@ pub(crate) fn broke() {
 
 /// Reads the options that `nd run` has put into the environment.
 fn options() -> Result<ProcessOptions> {
+    log::start().map_err(wrong("SOFTND_VERBS_LOG"))?;
     let mut options = ProcessOptions::default();
     options.interrupts = Some(end_waits);
     options.cancellation = Some(Cancellation {

@@ -9,6 +9,7 @@
 
 pub mod cores;
 pub mod device;
+mod log;
 pub mod machine;
 pub mod perf;
 pub mod perftest;

@@ -11,6 +11,7 @@ use crate::cat::args::Cat;
 use crate::conform::args::Conform;
 use crate::demo::args::{DemoArgs, DemoServerArgs};
 use crate::errors::{Failure, one_line};
+use crate::log::LogOptions;
 use crate::provider;
 use crate::reference::{CompletionsArgs, ManArgs};
 use crate::rping::args::RpingArgs;
@@ -21,25 +22,11 @@ use crate::wire_conform::args::WireConform;
 #[derive(Debug, Parser)]
 #[command(name = "nd", version, arg_required_else_help = true, after_help = provider::help())]
 pub(crate) struct Cli {
-    /// Prints more on standard error: -v events, -vv details, -vvv everything (RUST_LOG takes precedence)
-    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
-    pub(crate) verbose: u8,
-
-    /// The form of the lines that -v prints: text, or one object in JSON for each
-    #[arg(long, value_enum, value_name = "FORM", default_value_t = LogFormat::Text, global = true, hide_default_value = true)]
-    pub(crate) log_format: LogFormat,
+    #[command(flatten)]
+    pub(crate) log: LogOptions,
 
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-/// The form of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum LogFormat {
-    /// For people
-    Text,
-    /// For programs: time, level, target, message and fields
-    Json,
 }
 
 /// Exit status for an error in the command line.

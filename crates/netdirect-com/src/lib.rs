@@ -31,6 +31,8 @@ pub mod handle;
 #[cfg(unix)]
 pub mod import;
 #[cfg(unix)]
+mod log;
+#[cfg(unix)]
 pub mod sockaddr;
 
 pub use rdma_buffer::environment;

@@ -192,7 +192,7 @@ impl Core {
         let pd = ProtectionDomain::new(&context).map_err(&cannot)?;
         let device = context.limits().map_err(&cannot)?;
         let needs = Needs::for_driver(device.vendor_id, context.is_iwarp());
-        tracing::debug!(device = name, driver = needs.driver, "opening a device");
+        tracing::debug!(target: crate::log::TARGET, device = name, driver = needs.driver, "opening a device");
         let limits = Limits::query(&pd, &device, needs, options).map_err(&cannot)?;
         let reserved = needs
             .reserves_results
@@ -359,7 +359,7 @@ impl Core {
         let thread = std::thread::Builder::new().name("netdirect-verbs end".to_owned());
         let spawned = signals::blocked(|| thread.spawn(move || drop(taken)));
         if let Err(error) = spawned {
-            tracing::warn!(%error, "an object of the device was destroyed in a thread that may block");
+            tracing::warn!(target: crate::log::TARGET, %error, "an object of the device was destroyed in a thread that may block");
         }
     }
 
@@ -372,7 +372,7 @@ impl Core {
                     Ok(Some(event)) => events.queue.push_back(event),
                     Ok(None) => break,
                     Err(error) => {
-                        tracing::error!(%error, "the connection manager tells no events");
+                        tracing::error!(target: crate::log::TARGET, %error, "the connection manager tells no events");
                         gone = matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EIO));
                         break;
                     }
@@ -406,7 +406,9 @@ impl Core {
             match owner {
                 Some(owner) => owner.on_cm_event(event),
                 // The connection was given up. Dropping a new identifier rejects the peer.
-                None => tracing::debug!(?event, "an event of a connection that was given up"),
+                None => {
+                    tracing::debug!(target: crate::log::TARGET, ?event, "an event of a connection that was given up")
+                }
             }
         }
     }
@@ -417,7 +419,7 @@ impl Core {
                 Ok(Some(event)) => event,
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::error!(%error, "the device tells no events any more");
+                    tracing::error!(target: crate::log::TARGET, %error, "the device tells no events any more");
                     return self.remove_device();
                 }
             };

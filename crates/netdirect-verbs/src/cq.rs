@@ -237,6 +237,7 @@ impl Cq {
         drop(ring);
         if let Some(status) = broke {
             tracing::error!(
+                target: crate::log::TARGET,
                 %status,
                 "a completion queue broke down, and its connections end; create the queue and its queue pairs anew"
             );
@@ -264,7 +265,7 @@ impl Cq {
             let count = match self.queue.poll(&mut completions[..]) {
                 Ok(count) => count,
                 Err(error) => {
-                    tracing::error!(%error, "the device tells no results");
+                    tracing::error!(target: crate::log::TARGET, %error, "the device tells no results");
                     self.ring.lock().break_down(Status::INTERNAL_ERROR);
                     0
                 }
@@ -322,7 +323,7 @@ impl Cq {
 
     fn arm(&self, solicited_only: bool) {
         if let Err(error) = self.queue.arm(solicited_only) {
-            tracing::error!(%error, "the device does not tell of results");
+            tracing::error!(target: crate::log::TARGET, %error, "the device does not tell of results");
             self.break_down(Status::INTERNAL_ERROR);
         }
     }
@@ -340,7 +341,7 @@ impl Cq {
         if self.core.device.is_removed() {
             return;
         }
-        tracing::error!(%error, "the device tells of no results any more");
+        tracing::error!(target: crate::log::TARGET, %error, "the device tells of no results any more");
         match error.raw_os_error() {
             Some(libc::EIO | libc::ENODEV) => self.core.remove_device(),
             _ => self.break_down(Status::INTERNAL_ERROR),

@@ -97,6 +97,8 @@ mod handle;
 #[cfg(target_os = "linux")]
 mod limits;
 #[cfg(target_os = "linux")]
+mod log;
+#[cfg(target_os = "linux")]
 mod mr;
 #[cfg(target_os = "linux")]
 mod mw;

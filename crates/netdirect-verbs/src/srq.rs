@@ -126,7 +126,7 @@ impl Srq {
             && let Err(error) = self.handle.arm(threshold)
         {
             // Then the results of Receives show it, as the client takes them.
-            tracing::debug!(%error, "the device does not tell of the limit of a shared receive queue");
+            tracing::debug!(target: crate::log::TARGET, %error, "the device does not tell of the limit of a shared receive queue");
         }
     }
 }
@@ -225,6 +225,7 @@ impl SharedReceiveQueueLine for Srq {
 
     fn broke_down(&self, status: Status) {
         tracing::error!(
+            target: crate::log::TARGET,
             %status,
             "a shared receive queue broke down, and its connections end; create the queue and its queue pairs anew"
         );

@@ -103,7 +103,7 @@ impl Counters {
     /// assert_eq!(
     ///     Counters::prometheus([("192.0.2.1", &counters)]),
     ///     "# HELP netdirect_lenient_cases_total Things that the application or its peer did and that stricter adapters refuse.\n\
-    ///      # TYPE netdirect_lenient_cases_total counter\n\
+    ///      ## TYPE netdirect_lenient_cases_total counter\n\
     ///      netdirect_lenient_cases_total{adapter=\"192.0.2.1\",case=\"read_sink\"} 3\n"
     /// );
     /// ```

@@ -14,6 +14,7 @@ use iwarp_io::endpoint::{ConnectionEnd, ReadLimits, StreamId};
 use iwarp_io::environment::Environment;
 use iwarp_io::faults::{FaultOwner, Faults};
 use iwarp_io::interfaces::{self, InterfaceOwner, InterfaceWatch};
+use iwarp_io::log::targets;
 use iwarp_io::memory::{Pd, Table, TableOptions};
 use iwarp_io::progress::background::DriverOwner;
 use iwarp_io::progress::timers::{Timed, TimerKey};
@@ -166,7 +167,7 @@ impl Core {
             .capacity(options.limits.memory_tokens)
             .on_lenient_sink({
                 let leniency = Arc::clone(&leniency);
-                move |stag| leniency.tell(LenientCase::ReadSink, Some(stag))
+                move |stag| leniency.tell(LenientCase::ReadSink, Some(stag), &tracing::Span::none())
             });
         let table = match environment {
             // In a simulation STags follow from the seed. A peer that guesses an STag is part of the same program.
@@ -212,7 +213,9 @@ impl Core {
         match InterfaceWatch::start(&self.driver.control, index, owner) {
             // An adapter has one interface.
             Ok(watch) => drop(self.interface.set(watch)),
-            Err(error) => tracing::debug!(%error, "the network interface is not watched"),
+            Err(error) => {
+                tracing::debug!(target: targets::ADAPTER, %error, "the network interface is not watched")
+            }
         }
     }
 
@@ -222,7 +225,7 @@ impl Core {
         if error.kind() == io::ErrorKind::Deadlock {
             let world = self.driver.environment.world();
             let waits = world.map_or_else(Vec::new, World::report).join("; ");
-            tracing::error!(waits, "{error}");
+            tracing::error!(target: targets::ADAPTER, waits, "{error}");
             Error::new(Status::POSSIBLE_DEADLOCK, format!("{error}; {waits}"))
         } else {
             let status = if is_refusal(error) {
@@ -258,6 +261,7 @@ impl InterfaceOwner for Core {
     fn interface_gone(&self) {
         let addresses = self.addresses.listed();
         tracing::warn!(
+            target: targets::ADAPTER,
             ?addresses,
             "the network interface has gone, and its adapter is removed"
         );
@@ -272,7 +276,7 @@ impl DriverOwner for Core {
     }
 
     fn call_panicked(&self) {
-        tracing::error!("a panic has passed through an adapter, and the adapter ends");
+        tracing::error!(target: targets::ADAPTER, "a panic has passed through an adapter, and the adapter ends");
         self.device.remove_by_plan();
     }
 }

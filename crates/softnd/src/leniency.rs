@@ -6,8 +6,10 @@
 use std::net::IpAddr;
 
 use iwarp_io::lenient_cases::LenientCases;
+use iwarp_io::log::targets;
 use iwarp_io::memory::STag;
 use netdirect::Counters;
+use tracing::Span;
 
 pub(crate) use iwarp_io::lenient_cases::LenientCase;
 
@@ -52,24 +54,26 @@ impl Leniency {
         }
     }
 
-    /// Counts a case, and logs the first one.
-    pub(crate) fn count(&self, case: LenientCase) {
+    /// Counts a case, and logs the first one as an event of the connection with this span.
+    pub(crate) fn count(&self, case: LenientCase, span: &Span) {
         if self.cases.count(case) {
-            self.tell(case, None);
+            self.tell(case, None, span);
         }
     }
 
     /// Logs a case that has happened for the first time, with the token of the memory.
     #[cold]
-    pub(crate) fn tell(&self, case: LenientCase, token: Option<STag>) {
+    pub(crate) fn tell(&self, case: LenientCase, token: Option<STag>, span: &Span) {
         let adapter = self.adapter.map(tracing::field::display);
         let token = token.map(tracing::field::display);
+        let explanation = explanation(case);
         tracing::warn!(
+            target: targets::LENIENCY,
+            parent: span,
             adapter,
             token,
             counter = case.name(),
-            "{}",
-            explanation(case)
+            "{explanation}"
         );
     }
 

@@ -71,7 +71,7 @@ use provider::{Protocol, Provider};
 
 pub use adapter_url::{SCHEME, UDP_SCHEME};
 pub use iwarp_io::interfaces::SharedAddress;
-pub use iwarp_io::setup::UNKNOWN_PEERS;
+pub use iwarp_io::log::targets::UNKNOWN_PEERS;
 // For `nd` and `libsoftnd.so`, which promise nothing about them: the files that their users name, and limits for unknown peers.
 #[doc(hidden)]
 pub use iwarp_io::{

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use iwarp_io::environment::Environment;
 use iwarp_io::faults::Faults;
 use iwarp_io::interfaces::{self, NetworkInterface};
+use iwarp_io::log::targets;
 use iwarp_io::simulation::World;
 use iwarp_io::transport::Transport;
 use iwarp_io::transport::chosen_congestion::{CongestedTransport, choose};
@@ -218,7 +219,7 @@ impl Provider {
     fn named_interfaces(&self, named: Option<IpAddr>, error: &io::Error) -> Result<Vec<Interface>> {
         for &wanted in self.options.addresses.iter().flatten() {
             if let Err(error) = self.named.add(wanted) {
-                tracing::debug!(%wanted, %error, "not an address of this host");
+                tracing::debug!(target: targets::ADAPTER, %wanted, %error, "not an address of this host");
             }
         }
         if let Some(address) = named.filter(|address| self.is_wanted(*address)) {

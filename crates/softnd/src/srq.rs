@@ -6,6 +6,7 @@ use iwarp_io::cq::QueueUsers;
 use iwarp_io::endpoint::queue_pair::PairSrq;
 use iwarp_io::endpoint::shared_receives::{CannotModify, SharedReceiveSizes, SharedReceives};
 use iwarp_io::limited;
+use iwarp_io::log::targets;
 use netdirect::{Error, Result, Sge, SharedReceiveQueueOptions, Status};
 use netdirect_provider::completion_queue::ResizeError;
 use netdirect_provider::shared_receive_queue::{SharedReceiveQueueLine, SharedReceiveQueueRules};
@@ -99,6 +100,7 @@ impl SharedReceiveQueueLine for Srq {
     fn broke_down(&self, status: Status) {
         limited!(
             error,
+            target: targets::QUEUE,
             %status,
             "a shared receive queue broke down, and its connections end; create the queue and its queue pairs anew"
         );

@@ -26,6 +26,7 @@ use iwarp_io::faults::Faults;
 use iwarp_io::interfaces::{self, NetworkInterface, NetworkInterfaces, SharedAddress};
 use iwarp_io::lenient_cases::LenientCases;
 use iwarp_io::living::Living;
+use iwarp_io::log::targets;
 use iwarp_io::memory::{Table, TableOptions};
 use iwarp_io::progress::background::DriverOwner;
 use iwarp_io::progress::interrupts::{self, Sleep};
@@ -545,7 +546,7 @@ impl Process {
         };
         self.finish_connections(&engine, limit);
         if let Some(Err(error)) = engine.capture.as_ref().map(Capture::flush) {
-            tracing::warn!(%error, "the capture is not complete");
+            tracing::warn!(target: targets::CAPTURE, %error, "the capture is not complete");
         }
     }
 
@@ -651,10 +652,10 @@ impl Process {
         }
         match reason {
             Broken::Panic => {
-                tracing::error!("a panic has passed through the driver, and the devices end");
+                tracing::error!(target: targets::ADAPTER, "a panic has passed through the driver, and the devices end");
             }
             Broken::Removed => {
-                tracing::info!("the fault plan removes the devices");
+                tracing::info!(target: targets::ADAPTER, "the fault plan removes the devices");
                 let connections = self.connections.lock().take();
                 connections.for_each(|connection| connection.abort(ConnectionEnd::Removed));
             }

@@ -180,6 +180,13 @@ const PAGES: &[(&str, &[Session])] = &[
         ],
     ),
     (
+        "docs/use/logs.md",
+        &[&[Fails(
+            "nd -v --log-format json cat send original.bin 192.0.2.1:7471",
+            r#""message":"no connection","failure":"Connection refused"#,
+        )]],
+    ),
+    (
         "docs/use/nd.md",
         &[
             &[Run("nd info"), Run("nd info softnd+tcp://127.0.0.1")],

@@ -10,6 +10,7 @@ use softnd_tests::tool;
 
 mod commands;
 mod faults;
+mod logs;
 mod new_folder;
 mod paths;
 mod simulation;

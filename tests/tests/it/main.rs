@@ -16,6 +16,7 @@ mod nd_conform;
 mod nd_demo;
 mod nd_faults;
 mod nd_interrupt;
+mod nd_log;
 mod nd_perf;
 mod nd_perftest;
 mod nd_refused_calls;

@@ -175,7 +175,7 @@ const RULES: &[Rule] = &[
             // The variables of a program that is executed.
             "nd-paths/src/environments.rs",
             // A program follows its user: colours, the log, programs to start and their variables, folders for what is private.
-            "nd/src/main.rs",
+            "nd/src/log.rs",
             "nd-base/src/output.rs",
             "nd-perf/src/process.rs",
             "nd/src/run/private_folder.rs",

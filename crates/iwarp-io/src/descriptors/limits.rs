@@ -1,5 +1,6 @@
 //! The limit of descriptors of a process on Unix.
 
+use crate::log::targets;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The largest limit that macOS accepts for a process, whatever maximum it reports (`OPEN_MAX`).
@@ -40,7 +41,7 @@ pub fn allow() {
     if limit.current.is_some_and(is_less) {
         limit.current = maximum;
         if let Err(error) = setrlimit(Resource::Nofile, limit) {
-            tracing::debug!(%error, "cannot raise the limit of open files");
+            tracing::debug!(target: targets::ADAPTER, %error, "cannot raise the limit of open files");
         }
     }
 }

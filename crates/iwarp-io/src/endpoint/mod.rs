@@ -55,6 +55,7 @@ pub use tx_buffers::COPIED_BELOW;
 use crate::cq::QueueUser;
 use crate::driver::Driver;
 use crate::limited;
+use crate::log::{has_queue_pair, targets};
 use crate::progress::Edges;
 use crate::progress::domain::{Domain, Source, Turn};
 use crate::progress::timers::{Timed, TimerKey};
@@ -243,15 +244,11 @@ impl<O: Owner> Endpoint<O> {
             );
         }
         let initiator = config.role == Role::Initiator;
-        state.addresses = Some((stream.local(), stream.peer()));
-        state.transport = stream.transport_name();
-        tracing::debug!(
-            queue_pair = state.scope.stream.0,
-            transport = state.transport,
-            local = %stream.local(),
-            peer = %stream.peer(),
-            "a connection starts"
-        );
+        state.peer = Some(stream.peer());
+        state.span.clone_from(stream.span());
+        let number = self.fixed.owner.number();
+        has_queue_pair(&state.span, number.unwrap_or(state.scope.stream.0));
+        tracing::debug!(target: targets::CONNECTION, parent: &state.span, "a connection starts");
         state.connection.start(config);
         if initiator {
             state.connection.send_ready(); // MPA2-028: before anything can be posted
@@ -285,7 +282,7 @@ impl<O: Owner> Endpoint<O> {
             && let Err(error) = self.attach(io, drivers)
         {
             // The previous domains continue to drive the stream.
-            limited!(warn, %error, "cannot change who drives a stream");
+            limited!(warn, target: targets::CONNECTION, parent: &state.span, %error, "cannot change who drives a stream");
         }
         state.into_deferred_work()
     }

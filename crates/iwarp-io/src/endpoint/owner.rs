@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use iwarp::{Completion, Connection, OwnQueue, ReceiveSource};
+use tracing::Span;
 
 use super::connection_end::ConnectionEnd;
 use crate::progress::domain::Domain;
@@ -55,12 +56,18 @@ impl ReceivesAhead for OwnQueue {}
 
 /// What an interface decides about the connections of its endpoints. By default it permits everything.
 pub trait Rules {
-    /// A Send of the peer waits, because it has found no Receive. Called with the endpoint locked.
-    fn stalled(&self) {}
+    /// The number by which the client knows the queue pair, for the log. `None`: the number of the connection in its adapter.
+    fn number(&self) -> Option<u32> {
+        None
+    }
+
+    /// A Send of the peer waits, because it has found no Receive. `span` is that of the connection. Called with the endpoint locked.
+    fn stalled(&self, _span: &Span) {}
 
     /// Returns true if the client of a Responder may send before the peer has sent anything but a ready-to-receive message. Called with the
-    /// endpoint locked, for the client's first request on a connection, and for later ones until one is allowed.
-    fn may_speak_first(&self) -> bool {
+    /// endpoint locked, for the client's first request on a connection, and for later ones until one is allowed. `span` is that of the
+    /// connection.
+    fn may_speak_first(&self, _span: &Span) -> bool {
         true
     }
 

@@ -99,7 +99,7 @@ impl<O: Owner> Endpoint<O> {
             return Ok(());
         }
         let first = state.connection.would_speak_first();
-        if first && !self.fixed.owner.may_speak_first() {
+        if first && !self.fixed.owner.may_speak_first(&state.span) {
             return Err(Refused::SpeaksFirst);
         }
         state.phase = Phase::Open;

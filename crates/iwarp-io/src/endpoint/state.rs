@@ -11,12 +11,14 @@ use iwarp::{
     WqeStatus,
 };
 use parking_lot::Mutex;
+use tracing::Span;
 
 use super::connection_end::ConnectionEnd;
 use super::gather::Gather;
 use super::owner::{Owner, Signals, WorkQueue};
 use super::stream_io::{StreamIo, Visit};
 use crate::driver::Driver;
+use crate::log::targets;
 use crate::progress::Edges;
 use crate::progress::timers::{Timed, TimerKey};
 
@@ -96,10 +98,10 @@ pub(super) struct State<O: Owner> {
     /// The time at which the stream is reset, because the peer has not ended its direction.
     pub(super) deadline: Option<Instant>,
     pub(super) timer: Option<(Instant, TimerKey)>,
-    /// The local and the peer's address of the connection.
-    pub(super) addresses: Option<(SocketAddr, SocketAddr)>,
-    /// The transport of the connection.
-    pub(super) transport: &'static str,
+    /// The peer's address of the connection.
+    pub(super) peer: Option<SocketAddr>,
+    /// The span of the connection, for the log.
+    pub(super) span: Span,
 }
 
 impl<O: Owner> State<O> {
@@ -126,8 +128,8 @@ impl<O: Owner> State<O> {
             gather: Gather::default(),
             deadline: None,
             timer: None,
-            addresses: None,
-            transport: "",
+            peer: None,
+            span: Span::none(),
         })
     }
 
@@ -145,7 +147,8 @@ impl<O: Owner> State<O> {
         self.stall = None;
         self.gather = Gather::default();
         self.deadline = None;
-        self.addresses = None;
+        self.peer = None;
+        self.span = Span::none();
         Ok(())
     }
 
@@ -224,7 +227,8 @@ impl<O: Owner> State<O> {
         match act(io, &mut self.connection) {
             Ok(visit) => visit,
             Err(error) => {
-                tracing::debug!(%error, "a stream broke");
+                let span = &self.span;
+                tracing::debug!(target: targets::CONNECTION, parent: span, %error, "a stream broke");
                 io.stream().was_reset();
                 self.cut(fixed, || ConnectionEnd::of_stream(&error));
                 Visit::Finished
@@ -249,7 +253,8 @@ impl<O: Owner> State<O> {
     /// The peer did not end its direction in time.
     pub(super) fn overdue(&mut self, fixed: &Fixed<O>) {
         tracing::debug!(
-            stream = ?self.scope.stream,
+            target: targets::CONNECTION,
+            parent: &self.span,
             "the peer did not end the connection in time; reset"
         );
         // There is a reason already: the deadline began with it.
@@ -259,7 +264,7 @@ impl<O: Owner> State<O> {
     /// Notes the reason for which the connection ends, if there is a connection and no earlier reason.
     #[cold]
     pub(super) fn ends(&mut self, fixed: &Fixed<O>, reason: impl FnOnce() -> ConnectionEnd) {
-        let Some((local, peer)) = self.addresses else {
+        let Some(peer) = self.peer else {
             return; // never connected
         };
         if fixed.end.lock().is_some() {
@@ -267,10 +272,8 @@ impl<O: Owner> State<O> {
         }
         let end = reason();
         tracing::info!(
-            queue_pair = self.scope.stream.0,
-            transport = self.transport,
-            %local,
-            %peer,
+            target: targets::CONNECTION,
+            parent: &self.span,
             by = ?end.by(),
             terminate = end.terminate().map(tracing::field::debug),
             "the connection ended: {end}"
@@ -344,25 +347,27 @@ impl<O: Owner> State<O> {
                 self.set_deadline(fixed);
             }
             Event::Fault(fault) => {
-                tracing::debug!(stream = ?self.scope.stream, ?fault, "the connection failed");
+                tracing::debug!(target: targets::CONNECTION, parent: &self.span, ?fault, "the connection failed");
                 if fault.is_protection()
                     && let Some(io) = &self.io
                 {
                     let driver = &fixed.driver;
                     let peer = io.stream().peer().ip();
-                    driver.protection_faults.count(peer, driver.now());
+                    driver
+                        .protection_faults
+                        .count(peer, driver.now(), &self.span);
                 }
                 self.ends(fixed, || ConnectionEnd::Fault(fault));
                 self.fail(Signals::FAILED, fixed);
             }
             Event::Terminated(terminate) => {
-                tracing::debug!(stream = ?self.scope.stream, ?terminate, "the peer terminated the connection");
+                tracing::debug!(target: targets::CONNECTION, parent: &self.span, ?terminate, "the peer terminated the connection");
                 self.ends(fixed, || ConnectionEnd::Terminated(terminate.code));
                 self.fail(Signals::FAILED | Signals::TERMINATED, fixed);
             }
             Event::Ended => {}
             Event::Stalled => {
-                fixed.owner.stalled();
+                fixed.owner.stalled(&self.span);
                 self.stall = self.connection.poll_timeout(fixed.driver.now());
             }
         }

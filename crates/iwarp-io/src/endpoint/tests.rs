@@ -161,11 +161,11 @@ impl Owner for Plain {
 }
 
 impl Rules for Plain {
-    fn stalled(&self) {
+    fn stalled(&self, _: &tracing::Span) {
         self.calls().stalls += 1;
     }
 
-    fn may_speak_first(&self) -> bool {
+    fn may_speak_first(&self, _: &tracing::Span) -> bool {
         self.calls().speaks_first += 1;
         !self.polite
     }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tracing::Span;
+
 use super::plan::{Action, Event, Peer, Plan, Rule, Scope, Which};
+use crate::log::targets;
 
 /// A plan in use by one owner.
 ///
@@ -134,7 +137,7 @@ impl Faults {
             }
         }
         due.map(|index| {
-            self.note(index, None, Some(peer));
+            self.note(index, None, Some(peer), &Span::none());
             verdict(&self.plan.rules[index].action)
         })
     }
@@ -153,7 +156,7 @@ impl Faults {
             }
         }
         let index = due?;
-        self.note(index, None, None);
+        self.note(index, None, None, &Span::none());
         Some(match &self.plan.rules[index].action {
             Action::Fail(status) => CallFault::Fail(status),
             _ => CallFault::RemoveDevice,
@@ -204,12 +207,18 @@ impl Faults {
     }
 
     /// Notes that this rule has caused a fault.
-    pub(super) fn note(&self, index: usize, connection: Option<u64>, peer: Option<SocketAddr>) {
+    pub(super) fn note(
+        &self,
+        index: usize,
+        connection: Option<u64>,
+        peer: Option<SocketAddr>,
+        span: &Span,
+    ) {
         self.happened[index].fetch_add(1, Ordering::Relaxed);
         let rule = &self.plan.rules[index];
         self.tell(rule, peer);
         let peer = peer.map(tracing::field::display);
-        tracing::info!(line = rule.line(), %rule, connection, peer, "a fault of the plan happens");
+        tracing::info!(target: targets::FAULTS, parent: span, line = rule.line(), %rule, connection, peer, "a fault of the plan happens");
     }
 
     fn tell(&self, rule: &Rule, peer: Option<SocketAddr>) {
@@ -232,9 +241,9 @@ impl Faults {
         let line = rule.line();
         if first {
             self.tell(rule, Some(peer));
-            tracing::info!(line, %rule, socket, %peer, "a fault of the plan happens");
+            tracing::info!(target: targets::FAULTS, line, %rule, socket, %peer, "a fault of the plan happens");
         } else {
-            tracing::debug!(line, %rule, socket, %peer, "a fault of the plan happens");
+            tracing::debug!(target: targets::FAULTS, line, %rule, socket, %peer, "a fault of the plan happens");
         }
     }
 }
@@ -258,7 +267,7 @@ impl QueueFaults {
             }
         }
         due.map(|index| {
-            self.faults.note(index, None, None);
+            self.faults.note(index, None, None, &Span::none());
             verdict(&self.faults.plan.rules[index].action)
         })
     }

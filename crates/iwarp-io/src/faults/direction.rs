@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use iwarp::mpa::startup::{FrameKind, FrameReader};
+use tracing::Span;
 
 use super::active_plan::{Effect, Faults, is_in_scope};
 use super::frame_finder::{Frame, FrameFinder, Next};
@@ -26,6 +27,8 @@ pub(super) struct Identity {
 pub(super) struct DirectionFaults {
     faults: Arc<Faults>,
     identity: Identity,
+    /// Of the connection.
+    pub(super) span: Span,
     /// The rules that apply to this direction.
     rules: Vec<CountedRule>,
     framer: FrameFinder,
@@ -139,6 +142,7 @@ impl DirectionFaults {
                 .collect(),
             faults: Arc::clone(faults),
             identity,
+            span: Span::none(),
             framer: FrameFinder::new(startup),
             heard: FrameReader::new(startup),
             asks_for_markers: false,
@@ -254,7 +258,7 @@ impl DirectionFaults {
     fn act(&mut self, index: usize, now: Instant) -> Option<Step> {
         let faults = Arc::clone(&self.faults);
         let Identity { number, peer } = self.identity;
-        faults.note(index, Some(number), Some(peer));
+        faults.note(index, Some(number), Some(peer), &self.span);
         match &faults.plan().rules[index].action {
             Action::Reset(_) => {
                 self.gate = Gate::Shut;
@@ -389,7 +393,8 @@ impl DirectionFaults {
             {
                 let flip = frame.flip(*bit, *field, *good_crc);
                 if whole.first && !flip.is_empty() {
-                    self.faults.note(index, Some(number), Some(peer));
+                    self.faults
+                        .note(index, Some(number), Some(peer), &self.span);
                     flips.extend(flip);
                 }
             } else if let Some(stop) = whole.stop(action.place(), frame.len) {

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use iwarp::Role;
 use iwarp::mpa::startup::FrameKind;
+use tracing::Span;
 
 use super::active_plan::{Effect, Faults};
 use super::direction::{DirectionFaults, Identity, Step};
@@ -60,6 +61,14 @@ impl Faults {
 }
 
 impl StreamFaults {
+    /// Makes the faults events of this connection.
+    #[must_use]
+    pub fn in_span(mut self, span: &Span) -> Self {
+        self.sent.span.clone_from(span);
+        self.received.span.clone_from(span);
+        self
+    }
+
     /// Reads octets that may pass, at most `into.len()`; 0 is the end. `source` reads from the transport, at most as many octets as it is
     /// given room for, and never more than `into` has.
     ///

@@ -23,6 +23,7 @@ use super::responder::ResponderConfig;
 use crate::descriptors::{self, Starved};
 use crate::driver::Driver;
 use crate::faults::{FaultOwner, Faults, Verdict};
+use crate::log::targets;
 use crate::peer_network::PeerNetwork;
 use crate::progress::Edges;
 use crate::progress::domain::{Source, Turn};
@@ -231,7 +232,7 @@ impl Acceptor {
                 match self.report(socket) {
                     Ok(new) => *token = Some(new),
                     Err(error) => {
-                        limited!(error, %error, "cannot watch a listener; it is looked at now and then");
+                        limited!(error, target: targets::CONNECT, %error, "cannot watch a listener; it is looked at now and then");
                         return Some(RETRY);
                     }
                 }
@@ -284,7 +285,7 @@ impl Acceptor {
         let (_, peer) = connection.addresses();
         let guesses = &self.driver.protection_faults;
         if guesses.refuses(peer.ip(), self.driver.now()) {
-            limited!(warn, %peer, "a peer with many protection faults is refused for a time");
+            limited!(warn, target: targets::CONNECT, %peer, "a peer with many protection faults is refused for a time");
             return connection.reset();
         }
         let faults = self.config.faults.as_ref();
@@ -319,8 +320,11 @@ impl Acceptor {
         } = &self.config;
         let role = iwarp::Role::Responder;
         let owner = Arc::clone(fault_owner);
-        let stream = self.driver.stream(connection, role, faults.as_ref(), owner);
+        let stream = self
+            .driver
+            .stream(connection, role, faults.as_ref(), owner, None);
         let peer = PeerNetwork::from_address(stream.peer().ip());
+        let span = stream.span().clone();
         let older = {
             let state = &mut *self.state.lock();
             let older = make_room(&mut state.half_open, peer, state.limits);
@@ -328,7 +332,9 @@ impl Acceptor {
             // Under the lock, so that the connection is in the table before its Request can be read.
             match Incoming::accepted(&self.driver, self.this.clone(), key, stream, *responder) {
                 Ok(incoming) => drop(state.half_open.insert(key, peer, incoming)),
-                Err(error) => limited!(error, %error, "cannot watch a peer that has connected"),
+                Err(error) => {
+                    limited!(error, target: targets::CONNECT, parent: &span, %error, "cannot watch a peer that has connected")
+                }
             }
             older
         };
@@ -343,7 +349,7 @@ impl Acceptor {
             self.state.lock().requested.push(incoming);
             return false;
         }
-        limited!(warn, "a silent peer gives way to a newcomer");
+        limited!(warn, target: targets::CONNECT, parent: incoming.span(), "a silent peer gives way to a newcomer");
         incoming.reset();
         true
     }
@@ -383,16 +389,16 @@ fn complain(error: &io::Error, address: Option<SocketAddr>) {
     let at = address.map(tracing::field::display);
     if errno(error) == Some(Errno::MFILE) {
         limited!(
-            error, at, %error,
+            error, target: targets::CONNECT, at, %error,
             "cannot accept connections: peers wait until a descriptor is free; raise the limit (ulimit -n)"
         );
     } else if is_refusal(error) {
         limited!(
-            error, at, %error,
+            error, target: targets::CONNECT, at, %error,
             "cannot accept connections: peers wait; look for a rule of this machine that forbids the call (seccomp, SELinux, a firewall)"
         );
     } else {
-        limited!(error, at, %error, "cannot accept connections: peers wait, it is tried again");
+        limited!(error, target: targets::CONNECT, at, %error, "cannot accept connections: peers wait, it is tried again");
     }
 }
 

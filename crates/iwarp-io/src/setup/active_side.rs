@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use iwarp::mpa::startup::Agreed;
 use iwarp::{Role, StreamEnd};
+use tracing::Span;
 
 use super::initiator::{Agreement, Initiator, InitiatorConfig, InitiatorFailure, InitiatorOutcome};
 use super::mpa_startup::{MpaStartup, StartupOwner};
 use crate::driver::Driver;
 use crate::faults::{FaultOwner, Faults, Verdict};
+use crate::log::{connection_span, has_local, targets};
 use crate::progress::Edges;
 use crate::progress::timers::{Timed, TimerKey};
 use crate::system_call::{errno, is_refusal};
@@ -136,6 +138,8 @@ pub struct ActiveSide {
     startup: MpaStartup<Initiator>,
     /// The parameters of the stream, once the peer has accepted.
     agreed: Option<Agreed>,
+    /// Of the connection that is being set up. A further attempt has a further span.
+    span: Span,
 }
 
 impl fmt::Debug for ActiveSide {
@@ -168,13 +172,33 @@ impl ActiveSide {
             startup: MpaStartup::new(Initiator::new(initiator), driver, owner.clone()),
             agreed: None,
             owner,
+            span: Span::none(),
         };
         let outcome = this.dial();
+        this.log_failure(outcome.as_ref());
         (this, outcome)
+    }
+
+    /// The span of the connection, as the parent of events about it.
+    pub fn span(&self) -> &Span {
+        &self.span
+    }
+
+    #[inline]
+    fn log_failure(&self, outcome: Option<&ActiveOutcome>) {
+        if let Some(ActiveOutcome::Failed(failure)) = outcome {
+            tracing::info!(target: targets::CONNECT, parent: &self.span, %failure, "no connection");
+        }
     }
 
     /// The stream may be ready, or the transport has something to report.
     pub fn ready(&mut self, edges: Edges) -> Option<ActiveOutcome> {
+        let outcome = self.handle_ready(edges);
+        self.log_failure(outcome.as_ref());
+        outcome
+    }
+
+    fn handle_ready(&mut self, edges: Edges) -> Option<ActiveOutcome> {
         match &mut self.dial {
             Dial::Held { .. } | Dial::Refused => None,
             Dial::UnderWay { dialer, .. } => match dialer.is_connected(edges) {
@@ -191,6 +215,12 @@ impl ActiveSide {
 
     /// A deadline of the owner has passed.
     pub fn expired(&mut self, key: TimerKey) -> Option<ActiveOutcome> {
+        let outcome = self.handle_timeout(key);
+        self.log_failure(outcome.as_ref());
+        outcome
+    }
+
+    fn handle_timeout(&mut self, key: TimerKey) -> Option<ActiveOutcome> {
         if self.timer.take_if(|own| *own == key).is_none() {
             let outcome = self.startup.expired(key);
             return self.exchanged(outcome);
@@ -256,8 +286,13 @@ impl ActiveSide {
         }
     }
 
+    fn new_span(&self) -> Span {
+        connection_span(self.driver.transport.name(), self.config.destination)
+    }
+
     /// Connects, or does what a fault plan demands in its place.
     fn dial(&mut self) -> Option<ActiveOutcome> {
+        self.span = self.new_span();
         let faults = self.config.faults.as_ref();
         let Some(verdict) = faults.and_then(|faults| faults.connect(self.config.destination))
         else {
@@ -305,8 +340,14 @@ impl ActiveSide {
         };
         let mut left = PORTS;
         loop {
+            let local = (!self.span.is_disabled()).then(|| bound.local());
             let error = match bound.connect(self.config.destination) {
-                Ok(dialer) => return Ok(dialer),
+                Ok(dialer) => {
+                    if let Some(Ok(local)) = local {
+                        has_local(&self.span, local);
+                    }
+                    return Ok(dialer);
+                }
                 Err(error) => error,
             };
             if !self.config.any_port || left == 0 || !local_ports::is_taken(&error) {
@@ -339,6 +380,7 @@ impl ActiveSide {
         }
         let after = FIRST_RETRY_AFTER * (1 << self.refusals);
         self.refusals += 1;
+        self.span = self.new_span();
         if let Dial::UnderWay { dialer, token } = std::mem::replace(&mut self.dial, Dial::Refused) {
             self.driver.control.remove(&dialer, token);
         }
@@ -355,7 +397,13 @@ impl ActiveSide {
         let sent = dialer.into_wire().and_then(|wire| {
             let owner = Arc::clone(&self.config.fault_owner);
             let faults = self.config.faults.as_ref();
-            let stream = self.driver.stream(wire, Role::Initiator, faults, owner);
+            let stream = self.driver.stream(
+                wire,
+                Role::Initiator,
+                faults,
+                owner,
+                Some(self.span.clone()),
+            );
             let (local, peer) = (stream.local(), stream.peer());
             self.startup.send_request(stream, token)?;
             Ok(ActiveOutcome::Connected { local, peer })

@@ -6,18 +6,16 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use tracing::Span;
 
 use super::mpa_startup::{ConnectionRequest, MpaStartup, StartupOwner};
 use super::responder::{Responder, ResponderConfig, ResponderOutcome};
 use crate::driver::Driver;
+use crate::log::targets;
 use crate::progress::Edges;
 use crate::progress::domain::{Source, Turn};
 use crate::progress::timers::{Timed, TimerKey};
 use crate::transport::stream::Stream;
-
-/// The target of log events, of level info, about peers that connected and sent no Request. A program that wants a line for each of them
-/// looks for the fields `peer` and `failure`.
-pub const UNKNOWN_PEERS: &str = "iwarp_io::unknown_peers";
 
 /// The object that has accepted a connection. Called with no lock of the connection held.
 pub(super) trait IncomingOwner: Send + Sync {
@@ -32,6 +30,7 @@ pub(super) trait IncomingOwner: Send + Sync {
 pub struct Incoming {
     key: u64,
     peer: SocketAddr,
+    span: Span,
     owner: Weak<dyn IncomingOwner>,
     /// `None` when it has ended, or was taken.
     startup: Mutex<Option<MpaStartup<Responder>>>,
@@ -54,7 +53,7 @@ impl Incoming {
         stream: Stream,
         config: ResponderConfig,
     ) -> io::Result<Arc<Self>> {
-        Self::new(owner, key, stream.peer(), |this| {
+        Self::new(owner, key, stream.peer(), stream.span().clone(), |this| {
             MpaStartup::accepted(stream, config, driver, this)
         })
     }
@@ -66,7 +65,7 @@ impl Incoming {
         key: u64,
         request: ConnectionRequest,
     ) -> io::Result<Arc<Self>> {
-        Self::new(owner, key, request.peer(), |this| {
+        Self::new(owner, key, request.peer(), request.span().clone(), |this| {
             request.watch(driver, this)
         })
     }
@@ -75,11 +74,13 @@ impl Incoming {
         owner: Weak<dyn IncomingOwner>,
         key: u64,
         peer: SocketAddr,
+        span: Span,
         begin: impl FnOnce(Weak<dyn StartupOwner>) -> io::Result<MpaStartup<Responder>>,
     ) -> io::Result<Arc<Self>> {
         let this = Arc::new(Self {
             key,
             peer,
+            span,
             owner,
             startup: Mutex::default(),
         });
@@ -99,6 +100,11 @@ impl Incoming {
     /// The peer's address.
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// The span of the connection, as the parent of events about it.
+    pub(super) fn span(&self) -> &Span {
+        &self.span
     }
 
     /// Returns true if the whole Request has arrived, after a last look: octets that have arrived and were not read yet count.
@@ -142,9 +148,11 @@ impl Incoming {
             (Some(ResponderOutcome::Failed(failure)), owner) => {
                 let startup = self.startup.lock().take();
                 match startup.and_then(|mut startup| startup.take_refusal()) {
-                    Some(error) => limited!(error, %error, "a peer that connects cannot be served"),
+                    Some(error) => {
+                        limited!(error, target: targets::CONNECT, parent: &self.span, %error, "a peer that connects cannot be served")
+                    }
                     None => {
-                        tracing::info!(target: UNKNOWN_PEERS, peer = %self.peer, %failure, "a peer asked for no connection");
+                        tracing::info!(target: targets::UNKNOWN_PEERS, parent: &self.span, peer = %self.peer, %failure, "a peer asked for no connection");
                     }
                 }
                 if let Some(owner) = owner {

@@ -32,7 +32,7 @@ mod stream_config;
 pub use acceptor::{Acceptor, AcceptorConfig, AcceptorOwner};
 pub use active_side::{ActiveConfig, ActiveOutcome, ActiveSide, ConnectFailure};
 pub use half_open::HalfOpenLimits;
-pub use incoming::{Incoming, UNKNOWN_PEERS};
+pub use incoming::Incoming;
 pub use iwarp::mpa::startup::{
     Acceptance, Agreed, ConcludeError, Enhanced, Frame, FrameKind, MAX_FRAME, Offer, ReadyKinds,
     StartupError,

@@ -7,11 +7,13 @@ use std::time::Instant;
 
 use iwarp::mpa::startup::{Acceptance, Agreed, Frame, MAX_FRAME, Offer};
 use iwarp::{ReadLimits, StreamEnd};
+use tracing::Span;
 
 use super::exchange::Machine;
 use super::initiator::{Initiator, InitiatorFailure, InitiatorOutcome};
 use super::responder::{Responder, ResponderConfig, ResponderOutcome};
 use crate::driver::Driver;
+use crate::log::targets;
 use crate::progress::Edges;
 use crate::progress::domain::Source;
 use crate::progress::timers::{Timed, TimerKey};
@@ -270,8 +272,8 @@ impl MpaStartup<Initiator> {
                 }
             }
             Some(InitiatorOutcome::FallBack) => {
-                let peer = self.resources.stream.as_ref().map(Stream::peer);
-                tracing::debug!(?peer, "closed on revision 2; once more with revision 1");
+                let span = self.resources.stream.as_ref().map(Stream::span);
+                tracing::debug!(target: targets::CONNECT, parent: span.and_then(Span::id), "closed on revision 2; once more with revision 1");
                 self.resources.end(StreamEnd::Fin);
             }
             Some(InitiatorOutcome::Failed(failure)) => self.fail(failure),
@@ -284,11 +286,8 @@ impl MpaStartup<Initiator> {
         let Some(stream) = &self.resources.stream else {
             return;
         };
-        let peer = stream.peer();
         if let InitiatorFailure::Malformed(error) = failure {
-            tracing::warn!(%peer, %error, "the peer does not speak iWARP");
-        } else {
-            tracing::debug!(%peer, %failure, "no connection");
+            tracing::warn!(target: targets::CONNECT, parent: stream.span(), %error, "the peer does not speak iWARP");
         }
         if let InitiatorFailure::Unacceptable { terminate, .. } = failure {
             // The peer may have disconnected by itself.
@@ -322,6 +321,11 @@ impl ConnectionRequest {
     /// The peer's address.
     pub fn peer(&self) -> SocketAddr {
         self.stream.peer()
+    }
+
+    /// The span of the connection, as the parent of events about it.
+    pub fn span(&self) -> &Span {
+        self.stream.span()
     }
 
     /// The read limits that the Request offers, seen from this side and cut to the adapter's.
@@ -416,7 +420,7 @@ impl MpaStartup<Responder> {
     fn act_on(&mut self, outcome: Option<ResponderOutcome>) -> Option<ResponderOutcome> {
         if let Some(ResponderOutcome::Failed(failure)) = outcome {
             if let Some(stream) = &self.resources.stream {
-                tracing::debug!(peer = %stream.peer(), %failure, "no connection");
+                tracing::debug!(target: targets::CONNECT, parent: stream.span(), %failure, "no connection");
             }
             self.resources.end(StreamEnd::Reset);
         }

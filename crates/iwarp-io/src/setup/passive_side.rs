@@ -10,6 +10,7 @@ use super::mpa_startup::{ConnectionRequest, MpaStartup, StartupOwner};
 use super::responder::{Responder, ResponderFailure, ResponderOutcome};
 use crate::driver::Driver;
 use crate::endpoint::Signals;
+use crate::log::targets;
 use crate::progress::timers::TimerKey;
 use crate::transport::stream::Stream;
 
@@ -35,10 +36,11 @@ impl PassiveSide {
         driver: &Arc<Driver>,
         owner: Weak<dyn StartupOwner>,
     ) -> Option<Self> {
+        let span = request.span().clone();
         match request.watch(driver, owner) {
             Ok(startup) => Some(Self(startup)),
             Err(error) => {
-                limited!(warn, %error, "cannot watch a peer that asks for a connection");
+                limited!(warn, target: targets::CONNECT, parent: &span, %error, "cannot watch a peer that asks for a connection");
                 None
             }
         }

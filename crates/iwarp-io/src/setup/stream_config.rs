@@ -6,6 +6,7 @@ use iwarp::mpa::startup::Agreed;
 use iwarp::{Role, StreamConfig};
 
 use crate::endpoint::{COPIED_BELOW, EARLY};
+use crate::log::targets;
 use crate::transport::stream::Stream;
 
 /// The configuration of a stream after the start-up. A message of the peer waits up to `receive_wait` for its Receive; with
@@ -18,7 +19,7 @@ pub fn stream_config(
     confirm_writes: bool,
 ) -> StreamConfig {
     if confirm_writes && agreed.limits.ord == 0 {
-        limited!(warn, local = %stream.local(), peer = %stream.peer(),
+        limited!(warn, target: targets::CONNECT, parent: stream.span(),
             "Writes to this peer complete unconfirmed: it serves no Reads");
     }
     StreamConfig {

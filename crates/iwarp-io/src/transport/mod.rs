@@ -87,6 +87,17 @@ impl Transport {
         }
     }
 
+    /// The name of the transport, for the log.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Tcp(_) => "tcp",
+            Self::Sim(_) => "sim",
+            Self::Quic(_) => "udp",
+            #[cfg(all(test, unix))]
+            Self::Pipe(_) => "pipe",
+        }
+    }
+
     /// Applies the faults of this plan to datagrams, if the transport sends any. Called before sockets are opened.
     pub fn follow(&self, faults: &Arc<Faults>) {
         if let Self::Quic(quic) = self {
@@ -404,11 +415,11 @@ impl Wire {
     }
 
     /// The name of the transport, for the log.
-    pub fn transport_name(&self) -> &'static str {
+    fn transport_name(&self) -> &'static str {
         match self {
             Self::Tcp(_) => "tcp",
             Self::Sim(_) => "sim",
-            Self::Quic(_) => "quic",
+            Self::Quic(_) => "udp",
             #[cfg(all(test, unix))]
             Self::Pipe(_) => "pipe",
         }

@@ -14,6 +14,7 @@ use super::faulted::{Faulted, RecordedWire};
 use crate::capture::{Capture, Flow, FlowRole, SentBy};
 use crate::environment::Environment;
 use crate::faults::{FaultOwner, StreamFaults};
+use crate::log::{connection_span, has_local};
 use crate::progress::readiness::Watch;
 use crate::progress::set::{Set, SourceId};
 
@@ -30,6 +31,8 @@ pub struct Stream {
     is_watched: bool,
     local: SocketAddr,
     peer: SocketAddr,
+    /// Of the connection, for the log.
+    span: tracing::Span,
     /// The sent octets contain markers.
     markers: bool,
 }
@@ -43,6 +46,19 @@ impl Watch<Set> for Stream {
 impl Stream {
     /// A stream over an established connection.
     pub fn new(wire: Wire, role: FlowRole, capture: Option<&Capture>) -> Self {
+        let (local, peer) = wire.addresses();
+        let span = connection_span(wire.transport_name(), peer);
+        has_local(&span, local);
+        Self::in_span(wire, role, capture, span)
+    }
+
+    /// A stream over an established connection, which has a [span](connection_span) with both addresses already.
+    pub fn in_span(
+        wire: Wire,
+        role: FlowRole,
+        capture: Option<&Capture>,
+        span: tracing::Span,
+    ) -> Self {
         let (local, peer) = wire.addresses();
         let flow = capture.map(|capture| {
             let flow = capture.flow(local, peer, role);
@@ -62,8 +78,14 @@ impl Stream {
             faulted: None,
             local,
             peer,
+            span,
             markers: false,
         }
+    }
+
+    /// The span of the connection, as the parent of events about it.
+    pub fn span(&self) -> &tracing::Span {
+        &self.span
     }
 
     /// Puts a fault plan between the stream and its wire. The capture records the octets of the wire.
@@ -75,6 +97,7 @@ impl Stream {
         owner: Arc<dyn FaultOwner>,
     ) -> Self {
         (self.copies, self.is_watched) = (true, true);
+        let faults = faults.in_span(&self.span);
         self.faulted = Some(Box::new(Faulted::new(faults, environment, owner)));
         self
     }
@@ -129,11 +152,6 @@ impl Stream {
     pub fn take_broken(&self) -> Vec<String> {
         let faulted = self.faulted.as_ref();
         faulted.map_or_else(Vec::new, |faulted| faulted.take_broken())
-    }
-
-    /// The name of the transport, for the log.
-    pub fn transport_name(&self) -> &'static str {
-        self.wire.transport_name()
     }
 
     /// The local address.

@@ -149,7 +149,7 @@ mod tests {
             lines.collect::<Vec<_>>()
         };
         assert_eq!(printed(7, 10), [0; 10]);
-        assert_eq!(printed(7, 25), []);
+        assert_eq!(printed(7, 25), [0; 0]);
         assert_eq!(printed(8, 3), [25, 0, 0]);
         assert_eq!(printed(9, 12).len(), 10);
         assert_eq!((kind.take_left_out(), kind.take_left_out()), (2, 0));

@@ -61,7 +61,8 @@ impl Backend {
         let schemes = schemes.filter(|scheme| cfg!(feature = "udp") || !scheme.is_over_udp());
         schemes.filter_map(|scheme| match Self::start(scheme, None, options) {
             Err(failure) if scheme.place == Place::Devices => {
-                tracing::info!(target: LOG, "no adapters of {}://: {failure}", scheme.name);
+                let scheme = scheme.name;
+                tracing::info!(target: LOG, "no adapters of {scheme}://: {failure}");
                 None
             }
             started => Some(started),
@@ -177,7 +178,8 @@ impl Backend {
         let scheme = self.scheme.name;
         let named = unlisted.into_iter().filter_map(|device| {
             let Some(name) = device.name else {
-                tracing::info!(target: LOG, "no adapters of {scheme}://: {}", device.why);
+                let failure = device.why;
+                tracing::info!(target: LOG, "no adapters of {scheme}://: {failure}");
                 return None;
             };
             Some((format!("{scheme}://{name}"), device.why))

@@ -81,7 +81,7 @@ fn bind(cores: &[usize]) {
         return;
     }
     if let Err(error) = cores::bind(cores) {
-        tracing::warn!(target: "nd::perf::affinity", %error, ?cores, "cannot choose the cores to run on");
+        tracing::warn!(target: crate::log::TARGET, %error, ?cores, "cannot choose the cores to run on");
     }
 }
 

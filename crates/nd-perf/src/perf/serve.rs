@@ -33,9 +33,6 @@ use super::server::Server;
 use super::spec::{Op, Receives, Spec};
 use super::wire::Wire;
 
-/// The name of this module in the log, where the user knows `nd` alone.
-const LOG: &str = "nd::perf::serve";
-
 /// The time that a client may take between two requests where this side has no limit.
 const THINKING: Duration = Duration::from_secs(60);
 
@@ -160,7 +157,7 @@ fn serve_rows(control: &mut Control, mut request: ControlRequest, args: &ServeAr
 
 /// Serves a row, from its announcement to its end.
 fn row(control: &mut Control, spec: Spec, args: &ServeArgs, choices: Choices<'_>) -> Result<()> {
-    tracing::info!(target: LOG, "row {spec:?}");
+    tracing::info!(target: crate::log::TARGET, "row {spec:?}");
     args.check(&spec)?;
     spec.check()?;
     let mut budget = Budget::new(args.memory());
@@ -352,7 +349,7 @@ impl Row<'_> {
     }
 
     fn turn(&mut self, control: &mut Control, count: u64, over: TurnConnection) -> Result<()> {
-        tracing::debug!(target: LOG, "turn {count} {over:?}");
+        tracing::debug!(target: crate::log::TARGET, "turn {count} {over:?}");
         match over {
             TurnConnection::Tested => {
                 control.say(&ControlAnswer::<()>::Go)?;

@@ -36,10 +36,12 @@ pub(crate) use self::args::ProgramArgs;
 #[cfg(unix)]
 pub(crate) use self::start::run;
 use crate::errors::Failure;
+#[cfg(windows)]
+use crate::log::LogOptions;
 
 /// Fails.
 #[cfg(windows)]
-pub(crate) fn run(_: &ProgramArgs) -> Result<(), Failure> {
+pub(crate) fn run(_: &ProgramArgs, _: LogOptions) -> Result<(), Failure> {
     Err(needs_linux())
 }
 

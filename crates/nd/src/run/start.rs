@@ -11,13 +11,16 @@ use softnd::user_files;
 use softverbs::faults::{self, Plan};
 use softverbs::{CongestionControl, DeviceKind, Process, ProcessOptions, choose_congestion};
 
+use tracing_subscriber::filter::Targets;
+
 use super::args::{Presents, ProgramArgs};
 use super::{libraries, private_folder, program, runtimes, tree, ucx, udp};
 use crate::errors::Failure;
+use crate::log::{LogFormat, LogOptions};
 use crate::provider;
 
-/// Executes the program. Returns only if that fails.
-pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
+/// Executes the program, with this log of the libraries. Returns only if that fails.
+pub(crate) fn run(args: &ProgramArgs, log: LogOptions) -> Result<(), Failure> {
     let (name, arguments) = args.command.split_first().expect("clap asks for a program");
     let program = program::find(name)?;
     program::check(&program)?;
@@ -40,6 +43,7 @@ pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
         .as_deref()
         .map(|plan| fault_plan(plan, args.udp))
         .transpose()?;
+    let log = log_filter(log)?;
     let udp = udp::variables(args, env::var_os(udp::UDP).is_some())?;
     let private = private_folder::make()?;
     let names = libraries::find()?.versioned_names(&private)?;
@@ -53,6 +57,10 @@ pub(crate) fn run(args: &ProgramArgs) -> Result<(), Failure> {
         if env::var_os(name).is_none() {
             command.env(name, value);
         }
+    }
+    if let Some((filter, form)) = log {
+        command.env("SOFTND_VERBS_LOG", filter);
+        command.env("SOFTND_VERBS_LOG_FORMAT", form);
     }
     if let Some(plan) = plan {
         command.env("SOFTND_VERBS_FAULTS", plan);
@@ -122,6 +130,29 @@ fn folder(folder: Option<&Path>, what: &str, option: &str) -> Result<Option<Path
             "name a folder for {option} that only you can write to, or one that is not there yet"
         ))
     })
+}
+
+/// The filter and the form of the libraries' log. As for `nd` itself, `RUST_LOG` wins over `-v`. Without `-v` there is no log, because the
+/// program may be one that reads `RUST_LOG`.
+fn log_filter(log: LogOptions) -> Result<Option<(String, &'static str)>, Failure> {
+    let Some(level) = log.level() else {
+        return Ok(None);
+    };
+    let filter = match env::var("RUST_LOG") {
+        Ok(filter) if !filter.is_empty() => filter,
+        _ => level.to_owned(),
+    };
+    filter.parse::<Targets>().map_err(|error| {
+        Failure::new(
+            format!("RUST_LOG is no filter of the libraries' log: {error}"),
+            "write for example softnd=debug, or unset the variable",
+        )
+    })?;
+    let form = match log.log_format {
+        LogFormat::Text => "text",
+        LogFormat::Json => "json",
+    };
+    Ok(Some((filter, form)))
 }
 
 /// The text of the fault plan, which was read and checked.

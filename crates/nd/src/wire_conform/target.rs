@@ -23,6 +23,8 @@ use crate::output;
 use crate::provider::AdapterOptions;
 use crate::session::{self, Depths, Endpoint, Region, Request, Session, Setup};
 
+/// The target of log events.
+const LOG: &str = "nd::wire_conform";
 /// How long a request of the target itself may take, and how long a target that connects waits for an answer.
 const LIMIT: Duration = Duration::from_secs(15);
 /// Receives that are kept posted, and octets of each.
@@ -156,7 +158,7 @@ pub(super) fn serve(target: &Arc<Target>, listener: &Arc<dyn Listener>) -> Resul
     let serving = Arc::clone(target);
     let greet = move |request, pending: &PendingPeer<Infallible>| {
         if let Err(failure) = accept(&serving, request, pending) {
-            tracing::info!(%failure, "a connection failed");
+            tracing::info!(target: LOG, %failure, "a connection failed");
         }
         Ok(())
     };
@@ -200,12 +202,12 @@ pub(super) fn connect(target: &Arc<Target>, suite: SocketAddr) -> Result<()> {
                 return Err(Failure::status(format_args!("connect to {suite}"), status));
             }
             Ok(Attempt::Failed(status)) => {
-                tracing::info!(%status, "a connection failed");
+                tracing::info!(target: LOG, %status, "a connection failed");
                 std::thread::sleep(PAUSE);
             }
             Err(failure) if since.elapsed() > PATIENCE => return Err(failure),
             Err(failure) => {
-                tracing::info!(%failure, "a connection failed");
+                tracing::info!(target: LOG, %failure, "a connection failed");
                 std::thread::sleep(PAUSE);
             }
         }

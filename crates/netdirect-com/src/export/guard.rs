@@ -102,7 +102,7 @@ numbers!(u32, u64);
 /// Writes the sentence of an error to the log.
 #[cold]
 fn explain(error: &netdirect::Error) {
-    tracing::debug!("{error}");
+    tracing::debug!(target: crate::log::TARGET, "{error}");
 }
 
 /// Calls `body`, which works for `adapter`. A panic in it ends the adapter, because its objects may be in any state, and becomes
@@ -120,12 +120,12 @@ pub(super) fn guarded<A: Answer>(adapter: Option<&dyn Adapter>, body: impl FnOnc
 
 #[cold]
 fn broke(adapter: Option<&dyn Adapter>) {
-    tracing::error!("a panic in the provider; its adapter ends");
+    tracing::error!(target: crate::log::TARGET, "a panic in the provider; its adapter ends");
     let end = || {
         let extensions = adapter.and_then(Adapter::extensions);
         extensions.map(|extensions| extensions.inject(Fault::RemoveDevice))
     };
     if catch_unwind(AssertUnwindSafe(end)).is_err() {
-        tracing::error!("another panic while the adapter was ended");
+        tracing::error!(target: crate::log::TARGET, "another panic while the adapter was ended");
     }
 }

@@ -349,7 +349,8 @@ impl Passed for Interface {
 pub(super) unsafe fn call<C: Class, A: Answer>(this: This, method: impl FnOnce(&C) -> A) -> A::C {
     // SAFETY: the contract of this function.
     if unsafe { Object::<C>::is_of_parent(this) } {
-        tracing::debug!("{}", of_parent());
+        let refusal = of_parent();
+        tracing::debug!(target: crate::log::TARGET, "{refusal}");
         return A::of_parent();
     }
     // SAFETY: the contract of this function.

@@ -143,7 +143,7 @@ impl ImportedRequests {
         let object = match self.in_flight.lock().get(&pointer.addr()) {
             Some(request) => request.object.upgrade(),
             None => {
-                tracing::debug!("a packet for {pointer:p}, which is no request");
+                tracing::debug!(target: crate::log::TARGET, "a packet for {pointer:p}, which is no request");
                 return;
             }
         };

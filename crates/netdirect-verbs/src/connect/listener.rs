@@ -100,7 +100,9 @@ impl ListenerLine for Listener {
         let covered = self.covered(address.ip());
         match covered.and_then(|covered| self.bind_all(&covered, address.port())) {
             Ok((ids, _)) => *bound = Some(ids),
-            Err(error) => tracing::warn!(%error, "a listener has lost its address"),
+            Err(error) => {
+                tracing::warn!(target: crate::log::TARGET, %error, "a listener has lost its address")
+            }
         }
         let status = bind_status(&error);
         let advice = match status {

@@ -221,11 +221,11 @@ impl NotReady {
     pub(crate) fn status(&self) -> Status {
         match self {
             Self::Gone(error) => {
-                tracing::debug!(%error, "the peer was gone at the last step of a connection");
+                tracing::debug!(target: crate::log::TARGET, %error, "the peer was gone at the last step of a connection");
                 Status::CONNECTION_ABORTED
             }
             Self::Refused(error) => {
-                tracing::error!(%error, "the device does not make a queue pair ready");
+                tracing::error!(target: crate::log::TARGET, %error, "the device does not make a queue pair ready");
                 Status::INSUFFICIENT_RESOURCES
             }
         }

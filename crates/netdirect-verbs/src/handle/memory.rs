@@ -105,6 +105,7 @@ impl Drop for Registration {
             Ok(()) => unsafe { ManuallyDrop::drop(&mut self.buffer) },
             // The device may still write the buffer, which is therefore never freed.
             Err(error) => tracing::error!(
+                target: crate::log::TARGET,
                 %error,
                 "the device does not let go of {} octets of memory, which stay in use until the program ends",
                 self.buffer.len()

@@ -87,7 +87,7 @@ impl Drop for MemoryWindowHandle {
             // SAFETY: the window is freed once.
             let freed = super::outcome(unsafe { free(self.raw.as_ptr()) });
             if let Err(error) = freed {
-                tracing::error!(%error, "the device does not free a memory window");
+                tracing::error!(target: crate::log::TARGET, %error, "the device does not free a memory window");
             }
         }
     }

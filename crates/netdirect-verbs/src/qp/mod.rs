@@ -406,7 +406,9 @@ impl Qp {
             }
             return false;
         }
-        let raw = made.inspect_err(|error| tracing::error!(%error, "a queue pair is lost"));
+        let raw = made.inspect_err(
+            |error| tracing::error!(target: crate::log::TARGET, %error, "a queue pair is lost"),
+        );
         if expected == QpPhase::Idle {
             state.receives.end_all(Status::CANCELED);
         } else if raw.is_ok() {
@@ -471,7 +473,7 @@ impl Qp {
         let _state = self.state.lock(); // Posts have an order.
         if let Err(failure) = raw.post(&request) {
             let error = failure.error;
-            tracing::debug!(%error, "the peer is not asked for a response");
+            tracing::debug!(target: crate::log::TARGET, %error, "the peer is not asked for a response");
         }
     }
 
@@ -531,7 +533,7 @@ impl Qp {
         };
         let failed = raw.as_ref().map(|raw| raw.fail());
         if let Some(Err(error)) = &failed {
-            tracing::debug!(%error, "the device does not flush a queue pair");
+            tracing::debug!(target: crate::log::TARGET, %error, "the device does not flush a queue pair");
         }
         if !drains {
             return self.destroy(raw);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use iwarp_io::descriptors;
 use iwarp_io::limited;
+use iwarp_io::log::targets;
 use iwarp_io::setup::{
     Acceptor, AcceptorConfig, AcceptorOwner, ConnectionRequest, HalfOpenLimits, Incoming,
     ResponderConfig,
@@ -100,7 +101,7 @@ impl ListenerLine for Listener {
 
     fn watch(&self, request: ConnectionRequest) -> Option<Arc<Incoming>> {
         let watched = self.acceptor.watch(request);
-        let lost = |error: &_| limited!(error, %error, "a peer that came back is lost");
+        let lost = |error: &_| limited!(error, target: targets::CONNECT, %error, "a peer that came back is lost");
         watched.inspect_err(lost).ok()
     }
 

@@ -16,6 +16,7 @@ use iwarp_io::cq::{CannotResize, CompletedNotifies, PlannedFaults, Poller, Queue
 use iwarp_io::endpoint::queue_pair::PairCq;
 use iwarp_io::endpoint::shared_receives::ResultQueue;
 use iwarp_io::limited;
+use iwarp_io::log::targets;
 use iwarp_io::progress::timers::{Timed, TimerKey};
 
 pub(crate) use entry::Entry;
@@ -51,6 +52,7 @@ impl PairCq<Entry, PendingOverlapped> for Cq {
         if notifies.broken {
             limited!(
                 error,
+                target: targets::QUEUE,
                 %status,
                 "a completion queue broke down, and its connections end; create the queue and its queue pairs anew"
             );

@@ -19,6 +19,7 @@ use netdirect::{
     CompletionResult, Error, Immediate, PendingOverlapped, QueuePairOptions, Result, Status,
 };
 use netdirect_provider::connector::QueuePairOwner;
+use tracing::Span;
 
 use crate::core::{Core, PD};
 use crate::cq::{Cq, Entry};
@@ -196,7 +197,9 @@ impl QpOwner {
 
     fn count_surplus(&self, count: usize, asked: u32) {
         if count > asked as usize {
-            self.core.leniency.count(LenientCase::SurplusSges); // AMB-009
+            self.core
+                .leniency
+                .count(LenientCase::SurplusSges, &Span::none()); // AMB-009
         }
     }
 
@@ -269,16 +272,16 @@ impl PairOwner for QpOwner {
 }
 
 impl Rules for QpOwner {
-    fn stalled(&self) {
+    fn stalled(&self, span: &Span) {
         if !self.has_shared_receives() {
-            self.core.leniency.count(LenientCase::ReceiveWait); // AMB-008
+            self.core.leniency.count(LenientCase::ReceiveWait, span); // AMB-008
         }
     }
 
     /// Some adapters refuse such a Send (AMB-040, AMB-071).
-    fn may_speak_first(&self) -> bool {
+    fn may_speak_first(&self, span: &Span) -> bool {
         if !self.strict {
-            self.core.leniency.count(LenientCase::PassiveFirst);
+            self.core.leniency.count(LenientCase::PassiveFirst, span);
         }
         !self.strict
     }

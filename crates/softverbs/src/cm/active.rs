@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iwarp_io::lenient_cases::LenientCase;
+use iwarp_io::log::targets;
 use iwarp_io::setup::{
     ActiveConfig, ActiveOutcome, ActiveSide, Agreement, ConnectFailure, InitiatorConfig,
     InitiatorFailure, Offer, ReadyKinds, Role, StreamEnd,
@@ -179,6 +180,7 @@ impl CmId {
         }
         state.limits = agreement.agreed.limits;
         let parameters = ConnParameters::of_peer(agreement.private_data, agreement.limits);
+        let span = active.span().clone();
         state.phase = Phase::Answered(active);
         let Some(qp) = state.qp.clone() else {
             self.tell(CmEventKind::ConnectResponse, 0, parameters);
@@ -190,7 +192,7 @@ impl CmId {
                 self.tell(CmEventKind::Established, 0, parameters);
             }
             Err(error) => {
-                tracing::debug!(%error, "the peer was gone after its Reply");
+                tracing::debug!(target: targets::CONNECT, parent: &span, %error, "the peer was gone after its Reply");
                 state.phase = Phase::Over;
                 state.done.guard = state.guard.take();
                 let status = status_of(error.errno());

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use iwarp_io::limited;
+use iwarp_io::log::targets;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Source, Turn};
 use iwarp_io::progress::timers::{Timed, TimerKey};
@@ -293,6 +294,7 @@ impl CmId {
         while pending.requests.len() >= backlog {
             limited!(
                 warn,
+                target: targets::CONNECT,
                 "a listener's backlog is full, and a peer is refused: get its events sooner, or give rdma_listen a longer backlog"
             );
             match pending.requests.give_way_to(peer) {
@@ -324,6 +326,7 @@ impl CmId {
             if youngest.upgrade().is_some_and(|id| id.give_way()) {
                 limited!(
                     warn,
+                    target: targets::CONNECT,
                     "no descriptor is left, and an accepted peer that has not sent its ready-to-receive message gives way to a newcomer"
                 );
                 return true;

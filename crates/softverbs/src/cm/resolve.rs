@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use iwarp_io::interfaces;
+use iwarp_io::log::targets;
 use iwarp_io::system_call::errno;
 use iwarp_io::transport::local_ports::{self, BindError};
 use iwarp_io::transport::purpose::Purpose;
@@ -83,7 +84,7 @@ impl CmId {
                 self.tell(CmEventKind::AddrResolved, 0, ConnParameters::default());
             }
             Err(error) => {
-                tracing::debug!(%peer, %error, "an address was not resolved");
+                tracing::debug!(target: targets::CONNECT, %peer, %error, "an address was not resolved");
                 let status = status_of(error.errno());
                 self.tell(CmEventKind::AddrError, status, ConnParameters::default());
             }

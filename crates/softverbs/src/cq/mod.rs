@@ -14,6 +14,7 @@ use iwarp_io::cq::{CannotResize, PlannedFaults, Poller, Queue};
 use iwarp_io::endpoint::queue_pair::PairCq;
 use iwarp_io::endpoint::shared_receives::ResultQueue;
 use iwarp_io::limited;
+use iwarp_io::log::targets;
 use iwarp_io::progress::polling;
 use iwarp_io::progress::timers::{Timed, TimerKey};
 
@@ -228,6 +229,7 @@ impl CompletionQueue {
     fn broke(&self) {
         limited!(
             error,
+            target: targets::QUEUE,
             "a completion queue was overrun, and its connections end; create it with room for the completions of all its requests"
         );
         self.context

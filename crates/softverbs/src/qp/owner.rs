@@ -12,6 +12,8 @@ pub(crate) use endpoint::Signals;
 pub(crate) use iwarp_io::endpoint::queue_pair::ConnectionOwner;
 
 use super::state::QpState;
+use tracing::Span;
+
 use crate::context::{AsyncEventKind, Context};
 use crate::cq::{Armed, CompletionQueue, CqEntry, WcOpcode, WcStatus, WorkCompletion, vendor_err};
 use crate::process::Process;
@@ -151,15 +153,19 @@ impl PairOwner for QpOwner {
 }
 
 impl Rules for QpOwner {
-    fn stalled(&self) {
+    fn stalled(&self, _: &Span) {
         if self.queues.shared.is_none() {
             self.process.lenient_cases.count(LenientCase::ReceiveWait);
         }
     }
 
-    fn may_speak_first(&self) -> bool {
+    fn may_speak_first(&self, _: &Span) -> bool {
         self.process.lenient_cases.count(LenientCase::PassiveFirst);
         true
+    }
+
+    fn number(&self) -> Option<u32> {
+        Some(self.number)
     }
 
     fn queue_broke(&self) {

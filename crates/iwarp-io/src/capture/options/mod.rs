@@ -9,6 +9,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::pcapng::Sink;
+use crate::log::targets;
 use crate::user_files::secret;
 
 /// The room of a capture, and who learns that it is taken.
@@ -40,7 +41,7 @@ impl Default for CaptureOptions {
         Self {
             limit: Self::LIMIT,
             files: 1,
-            on_full: |text| tracing::warn!("{text}"),
+            on_full: |text| tracing::warn!(target: targets::CAPTURE, "{text}"),
         }
     }
 }

@@ -26,6 +26,7 @@ use super::timers::Timers;
 use super::tokens::{RESERVED, Tokens};
 use super::{Readiness, Set, Wake};
 use crate::environment::Environment;
+use crate::log::targets;
 use crate::simulation::World;
 use crate::simulation::world::{Task, Wishes};
 use crate::sync::{AtomicBool, Mutex, Ordering};
@@ -133,7 +134,7 @@ impl Background {
 
     #[cold]
     fn panicked(&self) {
-        tracing::error!("the background thread of an adapter has panicked, and the adapter ends");
+        tracing::error!(target: targets::PROGRESS, "the background thread of an adapter has panicked, and the adapter ends");
         if let Some(owner) = self.owner.get().and_then(Weak::upgrade) {
             owner.driver_panicked();
         }
@@ -158,7 +159,7 @@ impl Task for Simulated {
             return Wishes::default();
         };
         if let Err(error) = thread.work(Some(Duration::ZERO), || self.0.now()) {
-            limited!(error, %error, "the background task of a simulated adapter failed");
+            limited!(error, target: targets::PROGRESS, %error, "the background task of a simulated adapter failed");
         }
         let now = self.0.now();
         let again = (!thread.busy.is_empty()).then_some(now);
@@ -336,7 +337,7 @@ impl<S: Readiness> Thread<S> {
             match self.round(Instant::now) {
                 Ok(now) => looks.at(now),
                 Err(error) => {
-                    tracing::error!(%error, "the background thread cannot wait; queues that no thread polls make no progress");
+                    tracing::error!(target: targets::PROGRESS, %error, "the background thread cannot wait; queues that no thread polls make no progress");
                     return;
                 }
             }
@@ -504,6 +505,7 @@ impl<S: Readiness> Thread<S> {
         if let Err(error) = &put {
             limited!(
                 error,
+                target: targets::PROGRESS,
                 %error,
                 "the readiness set cannot take a completion queue; the background thread checks the queue every few milliseconds"
             );

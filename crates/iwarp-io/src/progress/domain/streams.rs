@@ -4,6 +4,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use crate::log::targets;
 use crate::progress::tokens::Tokens;
 use crate::progress::{Edges, Readiness, Ready, Watch};
 use crate::sync::Mutex;
@@ -61,7 +62,7 @@ impl<S: Readiness, T: ?Sized> Streams<S, T> {
     pub(super) fn rejoin(&self, stream: &impl Watch<S>, token: u64, edges: Edges) -> bool {
         match self.set.add_stream(stream, token, edges) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                limited!(error, %error, "the readiness set cannot take a stream back; the background thread checks the stream every few milliseconds");
+                limited!(error, target: targets::PROGRESS, %error, "the readiness set cannot take a stream back; the background thread checks the stream every few milliseconds");
                 false
             }
             _ => true,
@@ -72,7 +73,7 @@ impl<S: Readiness, T: ?Sized> Streams<S, T> {
     pub(super) fn report(&self, stream: &impl Watch<S>, token: u64, edges: Edges) {
         match self.set.change_stream(stream, token, edges) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                limited!(error, %error, "the readiness set cannot change how it reports a stream");
+                limited!(error, target: targets::PROGRESS, %error, "the readiness set cannot change how it reports a stream");
             }
             _ => {}
         }
@@ -82,7 +83,7 @@ impl<S: Readiness, T: ?Sized> Streams<S, T> {
     #[inline]
     pub(super) fn ready(&self, each: impl FnMut(Ready)) {
         if let Err(error) = self.set.wait(Some(Duration::ZERO), each) {
-            limited!(error, %error, "a readiness set failed");
+            limited!(error, target: targets::PROGRESS, %error, "a readiness set failed");
         }
     }
 

@@ -18,6 +18,7 @@ use super::interrupts;
 use super::tokens::{RESERVED, Tokens};
 use super::{BATCH, Readiness, Set, Wake};
 use crate::environment::Environment;
+use crate::log::targets;
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, thread_local, yield_now};
 use crate::system_call::is_refusal;
 pub use places::ANYTHING;
@@ -111,7 +112,7 @@ fn bearable(waited: io::Result<usize>) -> io::Result<()> {
     match waited {
         Err(error) if is_final(&error) => Err(error),
         Err(error) => {
-            limited!(error, %error, "a thread cannot wait for its requests");
+            limited!(error, target: targets::PROGRESS, %error, "a thread cannot wait for its requests");
             Ok(())
         }
         Ok(_) => Ok(()),
@@ -204,7 +205,7 @@ impl<S: Readiness> Waiters<S> {
             }
             Err(error) => {
                 domain.set_armed(false);
-                limited!(error, %error, "events of a completion queue cannot wake waiting threads");
+                limited!(error, target: targets::PROGRESS, %error, "events of a completion queue cannot wake waiting threads");
             }
         }
     }
@@ -332,7 +333,7 @@ impl<S: Readiness> Waiters<S> {
             driven = driven.and(waited.map(drop));
         }
         if let Err(error) = driven {
-            limited!(error, %error, "a thread cannot drive its requests");
+            limited!(error, target: targets::PROGRESS, %error, "a thread cannot drive its requests");
         }
         self.go();
     }
@@ -357,7 +358,7 @@ impl<S: Readiness> Waiters<S> {
         let mut place = match self.places.take(awaited, within.is_nested(), &self.set) {
             Ok(place) => place,
             Err(error) => {
-                limited!(error, %error, "a thread cannot sleep in a wait within a wait, and polls instead");
+                limited!(error, target: targets::PROGRESS, %error, "a thread cannot sleep in a wait within a wait, and polls instead");
                 self.drive()?;
                 yield_now();
                 return Ok(());
@@ -499,7 +500,7 @@ impl<S: Readiness> Waiters<S> {
             && let Err(error) = self.outside.set.add_level(&self.set, INSIDE)
         {
             // The descriptor still reports completed requests, and the background thread then makes the progress.
-            limited!(error, %error, "the descriptor of an overlapped file does not report readiness");
+            limited!(error, target: targets::PROGRESS, %error, "the descriptor of an overlapped file does not report readiness");
         }
         &self.outside.set
     }

@@ -13,6 +13,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::log::targets;
 use crate::progress::tokens::RESERVED;
 use crate::progress::{Readiness, Wake};
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, Ordering};
@@ -164,7 +165,7 @@ impl<S: Readiness> Places<S> {
             Ok(None) => Ok(self.follow(awaited)),
             Err(error) if is_nested => Err(error),
             Err(error) => {
-                limited!(debug, %error, "a second thread that waits has no set of its own, and the first one wakes it");
+                limited!(debug, target: targets::PROGRESS, %error, "a second thread that waits has no set of its own, and the first one wakes it");
                 Ok(self.follow(awaited))
             }
         }

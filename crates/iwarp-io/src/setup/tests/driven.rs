@@ -203,7 +203,7 @@ impl Active {
         let wire = dialer.into_wire().unwrap();
         let stream = net
             .driver
-            .stream(wire, Role::Initiator, faults, Arc::new(NoDevice));
+            .stream(wire, Role::Initiator, faults, Arc::new(NoDevice), None);
         let mut startup = self.startup.lock();
         let startup = startup.as_mut().unwrap();
         startup.send_request(stream, token.unwrap()).unwrap();

@@ -16,6 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::conditions::Conditions;
 use super::network::{DatagramSocketId, EndId, ListenerId, Network, Notice};
 use crate::edges::{Edges, Ready};
+use crate::log::targets;
 
 /// The work of an adapter's thread on a real network. The world calls the task between two waits.
 pub trait Task: Send + Sync {
@@ -282,7 +283,7 @@ impl World {
         }
         let checked = self.check_thread();
         if let Err(error) = &checked {
-            limited!(error, %error, "a simulation does not advance for a thread that did not create it");
+            limited!(error, target: targets::PROGRESS, %error, "a simulation does not advance for a thread that did not create it");
         }
         checked.is_ok()
     }

@@ -22,6 +22,7 @@ use super::socket::{AddressProbe, BATCH, LONGEST_TRAIN, PlainSocket, Socket, Tra
 use super::socket_drivers::SocketDrivers;
 use crate::environment::Environment;
 use crate::faults::Faults;
+use crate::log::targets;
 use crate::progress::domain::{Domain, Source, Turn};
 use crate::progress::set::SourceId;
 use crate::progress::shared_descriptor::{CarriedSource, Carrier, CarrierId};
@@ -203,7 +204,7 @@ impl SharedSocket {
                 match drivers.control.add(&watch, at_home, Edges::READ) {
                     Ok(token) => home.token = Some(token),
                     Err(error) => {
-                        limited!(error, %error, "a UDP socket cannot be watched; it is driven by its time limits only");
+                        limited!(error, target: targets::UDP, %error, "a UDP socket cannot be watched; it is driven by its time limits only");
                     }
                 }
             }
@@ -303,7 +304,7 @@ impl SharedSocket {
                 }
                 // The network's report about a datagram that was sent earlier.
                 Err(error) => {
-                    tracing::trace!(%error, "a UDP socket reports an error");
+                    tracing::trace!(target: targets::UDP, %error, "a UDP socket reports an error");
                     received.clear();
                     state.unread = true;
                 }

@@ -16,6 +16,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use super::{Boundaries, TcpOptions};
 use crate::descriptors::Freed;
+use crate::log::targets;
 use crate::progress::readiness::{Edges, Watch};
 use crate::progress::set::{Set, SourceId};
 use crate::system_call::{is_refusal, named};
@@ -233,7 +234,7 @@ impl Listener {
                 return error;
             }
             // The peer has reset the connection before it was accepted.
-            tracing::debug!(%error, "an accepted connection was gone at once");
+            tracing::debug!(target: targets::CONNECT, %error, "an accepted connection was gone at once");
             io::ErrorKind::ConnectionAborted.into()
         })
     }
@@ -358,7 +359,7 @@ impl Wire {
         let limit = limit.max(Duration::from_millis(1));
         if let Err(error) = SockRef::from(&self.tcp).set_tcp_user_timeout(Some(limit)) {
             let error = named("setsockopt TCP_USER_TIMEOUT")(error);
-            tracing::debug!(%error, "a connection is without an option of TCP");
+            tracing::debug!(target: targets::CONNECT, %error, "a connection is without an option of TCP");
         }
     }
 
@@ -447,7 +448,7 @@ fn tune(tcp: &TcpStream) {
             .map_err(named("setsockopt SO_KEEPALIVE or TCP_KEEPIDLE")),
     ];
     for error in options.into_iter().filter_map(Result::err) {
-        tracing::debug!(%error, "a connection is without an option of TCP");
+        tracing::debug!(target: targets::CONNECT, %error, "a connection is without an option of TCP");
     }
 }
 

@@ -19,9 +19,6 @@ use crate::perf::messages::{ControlAnswer, ControlRequest, CrowdOffer, Key, Turn
 use crate::perf::server::Server;
 use crate::perf::spec::{Receives, Spec, Test};
 
-/// The name of this module in the log, where the user knows `nd` alone.
-const LOG: &str = "nd::perf::many::server";
-
 /// Serves a row about many connections.
 pub(in crate::perf) fn serve(
     control: &mut Control,
@@ -152,7 +149,7 @@ impl Row {
             }
             ControlRequest::Idle(milliseconds) => idle(control, milliseconds),
             ControlRequest::Turn { count, over } => {
-                tracing::debug!(target: LOG, "turn {count} {over:?}");
+                tracing::debug!(target: crate::log::TARGET, "turn {count} {over:?}");
                 control.say(&ControlAnswer::<()>::Go)?;
                 self.turn(count, over)?;
                 control.say(&ControlAnswer::Done(()))
@@ -215,7 +212,7 @@ impl Row {
 fn idle(control: &mut Control, milliseconds: u64) -> Result<()> {
     let time = Duration::from_millis(milliseconds);
     let time = time.clamp(Duration::from_millis(1), LONGEST_IDLE);
-    tracing::debug!(target: LOG, "idle for {time:?}");
+    tracing::debug!(target: crate::log::TARGET, "idle for {time:?}");
     control.say(&ControlAnswer::<()>::Go)?;
     let watch = Stopwatch::start();
     control.rest(time)?;

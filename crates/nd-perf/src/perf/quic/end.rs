@@ -246,7 +246,7 @@ impl QuicEnd {
                 Event::ConnectionLost { reason }
                     if connection.side().is_server() && !self.is_connected =>
                 {
-                    tracing::debug!(target: "nd::perf::quic::end", %reason, "a connection of another program has ended");
+                    tracing::debug!(target: crate::log::TARGET, %reason, "a connection of another program has ended");
                     self.connection = None;
                     return Ok(());
                 }

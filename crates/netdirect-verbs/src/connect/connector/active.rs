@@ -110,7 +110,7 @@ impl Connector {
         };
         let thread = thread::Builder::new().name("netdirect-verbs connect".to_owned());
         if let Err(error) = signals::blocked(|| thread.spawn(work)) {
-            tracing::warn!(%error, "cannot start a thread for Connect");
+            tracing::warn!(target: crate::log::TARGET, %error, "cannot start a thread for Connect");
             self.attempt_failed(state, Status::INSUFFICIENT_RESOURCES);
         }
     }

@@ -110,7 +110,7 @@ impl ConnectorLine for Connector {
         let rejected = id.as_ref().map(|id| id.reject(&field));
         state.done.after(move || drop(id));
         if let Some(Err(error)) = rejected {
-            tracing::debug!(%error, "the peer was gone at Reject");
+            tracing::debug!(target: crate::log::TARGET, %error, "the peer was gone at Reject");
             return fail(Status::CONNECTION_ABORTED, "the peer has given up"); // CONN-071
         }
         Ok(())

@@ -116,7 +116,7 @@ impl Connector {
         }
         state.done.after(move || {
             if sockets::unread(local, peer).is_some_and(|octets| octets > 0) {
-                tracing::debug!(%peer, "the driver is made to read the peer's first octets");
+                tracing::debug!(target: crate::log::TARGET, %peer, "the driver is made to read the peer's first octets");
                 qp.ask_for_response(&raw);
             }
         });

@@ -73,7 +73,7 @@ impl Connector {
             && let Some(id) = &state.line.id
             && let Err(error) = id.disconnect()
         {
-            tracing::debug!(%error, "the peer does not wait for the end of the connection");
+            tracing::debug!(target: crate::log::TARGET, %error, "the peer does not wait for the end of the connection");
         }
     }
 
@@ -132,7 +132,7 @@ fn field(core: &Core, data: &[u8], message: CmMessage) -> Vec<u8> {
 pub(crate) fn reject(core: &Core, id: &CmId) {
     let field = field(core, &[], CmMessage::Rejection);
     if let Err(error) = id.reject(&field) {
-        tracing::debug!(%error, "a peer was gone before it was rejected");
+        tracing::debug!(target: crate::log::TARGET, %error, "a peer was gone before it was rejected");
     }
 }
 

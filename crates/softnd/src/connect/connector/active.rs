@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use iwarp_io::faults::FaultOwner;
+use iwarp_io::log::targets;
 use iwarp_io::setup::{
     ActiveConfig, ActiveOutcome, ActiveSide, Agreed, Agreement, ConnectFailure, InitiatorConfig,
     InitiatorFailure, Offer, ReadyKinds, Role,
@@ -122,7 +123,9 @@ impl Connector {
             return;
         };
         if agreement.changes_peer_to_peer {
-            self.core.leniency.count(LenientCase::NoReadyMessage);
+            self.core
+                .leniency
+                .count(LenientCase::NoReadyMessage, active.span());
         }
         state.private_data = Some(agreement.private_data);
         // If the Reply states no limits they are UNSTATED_READ_LIMIT (IW-069).
@@ -150,6 +153,7 @@ impl Connector {
         let Setup::Answered(mut active) = std::mem::take(&mut state.line.setup) else {
             return;
         };
+        let span = active.span().clone();
         let started = match active.complete() {
             Some((stream, agreed)) => self.start_initiator(state, stream, &agreed, Start::Open),
             None => {
@@ -160,7 +164,7 @@ impl Connector {
             }
         };
         if let Err(error) = started {
-            tracing::debug!(%error, "the peer was gone at CompleteConnect");
+            tracing::debug!(target: targets::CONNECT, parent: &span, %error, "the peer was gone at CompleteConnect");
             self.ended_at_start(state);
         }
     }
@@ -171,10 +175,11 @@ impl Connector {
         let Setup::Answered(active) = &mut state.line.setup else {
             return;
         };
+        let span = active.span().clone();
         if let Some((stream, agreed)) = active.take_stream()
             && let Err(error) = self.start_initiator(state, stream, &agreed, Start::Held)
         {
-            tracing::debug!(%error, "the peer was gone before CompleteConnect");
+            tracing::debug!(target: targets::CONNECT, parent: &span, %error, "the peer was gone before CompleteConnect");
             self.ended_at_start(state);
         }
     }

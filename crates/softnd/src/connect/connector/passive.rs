@@ -3,11 +3,13 @@
 use netdirect::{Error, ReadLimits, Status};
 use netdirect_provider::connector::machine::Event;
 use netdirect_provider::connector::{self, ConnectorRules};
+use tracing::Span;
 
 use super::state::{Connector, ConnectorState, Setup};
 use crate::connection_end;
 use crate::qp::{Drivers, Qp, Signals, Start};
 use iwarp_io::endpoint::ConnectionEnd;
+use iwarp_io::log::targets;
 use iwarp_io::setup::{
     Acceptance, ConnectionRequest, PassiveOutcome, PassiveSide, ReadyKinds, ResponderFailure, Role,
     StreamEnd,
@@ -76,6 +78,9 @@ impl Connector {
             },
             private_data: private_data.to_vec(),
         });
+        let span = accepted
+            .as_ref()
+            .map_or_else(Span::none, |(stream, ..)| stream.span().clone());
         let Some((stream, agreed, sent)) = accepted else {
             state.done.after(qp.disconnect().1); // CONN-061
             return ConnectorRules::fails(self, state, Event::AcceptFails, gone);
@@ -90,7 +95,7 @@ impl Connector {
         let started =
             sent.and_then(|()| self.start(state, &qp, stream, Role::Responder, &agreed, start));
         if let Err(error) = started {
-            tracing::debug!(%error, "the peer was gone at Accept");
+            tracing::debug!(target: targets::CONNECT, parent: &span, %error, "the peer was gone at Accept");
             let what = format!("the peer was gone at Accept: {error}");
             let gone = Error::new(Status::CONNECTION_ABORTED, what);
             return ConnectorRules::fails(self, state, Event::AcceptFails, gone);

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use super::connection::code_of;
 use super::{Listening, Outside, QuicEndpoint};
+use crate::log::targets;
 use crate::progress::readiness::Edges;
 use crate::progress::shared_descriptor::CarriedSource;
 use crate::transport::quic::config::{ARRIVING, BACKLOG};
@@ -32,7 +33,7 @@ impl QuicEndpoint {
             }
             if connection.arriving == ARRIVING {
                 let peer = connection.remote;
-                limited!(warn, %peer, "streams over UDP are refused: too many have no preamble");
+                limited!(warn, target: targets::UDP, %peer, "streams over UDP are refused: too many have no preamble");
                 connection.break_off(stream, ErrorCode::Limit);
                 self.drop_arrivals(key, &mut arrivals, false);
                 self.refusals.count(Refusal::Stream);
@@ -117,9 +118,11 @@ impl QuicEndpoint {
         self.refusals.count(Refusal::Stream);
         match code {
             ErrorCode::BadPreamble | ErrorCode::Version => {
-                limited!(warn, %peer, "a stream over UDP is refused: {code}");
+                limited!(warn, target: targets::UDP, %peer, "a stream over UDP is refused: {code}");
             }
-            _ => tracing::debug!(%peer, "a stream over UDP is refused: {code}"),
+            _ => {
+                tracing::debug!(target: targets::UDP, %peer, "a stream over UDP is refused: {code}")
+            }
         }
         if let Some(stream) = flow.stream {
             self.connections[flow.connection].break_off(stream, code);

@@ -6,6 +6,7 @@ use quinn_proto::{Dir, EndpointEvent, VarInt};
 
 use super::connection::Connection;
 use super::{Outside, QuicEndpoint};
+use crate::log::targets;
 use crate::transport::quic::arrivals::Arrivals;
 use crate::transport::quic::config::room;
 use crate::transport::quic::preamble::ErrorCode;
@@ -225,7 +226,7 @@ impl QuicEndpoint {
         let connection = &mut self.connections[key];
         let peer = connection.remote;
         if !connection.lost {
-            limited!(warn, %peer, "a connection over UDP is closed: too many octets of this address, or of all, cannot be delivered");
+            limited!(warn, target: targets::UDP, %peer, "a connection over UDP is closed: too many octets of this address, or of all, cannot be delivered");
             self.refusals.count(Refusal::Undelivered);
             let code = VarInt::from_u32(ErrorCode::Limit.number());
             for stream in connection.flows.keys() {

@@ -39,6 +39,7 @@ use super::refusals::{Refusal, Refusals};
 use super::security::OnFailure;
 use super::send_buffers::SendBuffers;
 use super::socket::{Outgoing, Socket, Train};
+use crate::log::targets;
 use crate::progress::readiness::Edges;
 use crate::progress::shared_descriptor::CarriedSource;
 use crate::system_call::of_call;
@@ -300,7 +301,7 @@ impl QuicEndpoint {
             }
             Admittance::Ignore => {
                 self.refusals.count(Refusal::Connection);
-                limited!(warn, %from, "too many peers connect at once over UDP; newcomers have to try again");
+                limited!(warn, target: targets::UDP, %from, "too many peers connect at once over UDP; newcomers have to try again");
                 return self.endpoint.ignore(incoming);
             }
         }
@@ -322,7 +323,7 @@ impl QuicEndpoint {
             Err(error) => {
                 self.refusals.count(Refusal::Connection);
                 let why = close_reason::words(&error.cause);
-                limited!(warn, peer = %from, "no connection over UDP: {why}");
+                limited!(warn, target: targets::UDP, peer = %from, "no connection over UDP: {why}");
                 if let Some(transmit) = error.response {
                     self.answer(outside, &transmit);
                 }
@@ -337,7 +338,7 @@ impl QuicEndpoint {
                 send(outside.socket, transmit, &self.packets[..transmit.size])
         {
             let (peer, error) = (transmit.destination, of_call(SENDING, errno));
-            limited!(warn, %peer, "no answer over UDP: {error}");
+            limited!(warn, target: targets::UDP, %peer, "no answer over UDP: {error}");
         }
     }
 
@@ -686,7 +687,7 @@ impl QuicEndpoint {
             self.is_used(key);
             if !self.admission.completed(from.ip(), proved) {
                 self.refusals.count(Refusal::Connection);
-                limited!(warn, %from, "too many peers connect at once over UDP; newcomers have to try again");
+                limited!(warn, target: targets::UDP, %from, "too many peers connect at once over UDP; newcomers have to try again");
                 self.close(outside, key);
             }
         }
@@ -707,10 +708,10 @@ impl QuicEndpoint {
         let complaint = close_reason::complaint(reason);
         if let Some(complaint) = &complaint {
             self.on_failure.call(remote, complaint);
-            limited!(warn, peer = %remote, "no connection over UDP: {complaint}");
+            limited!(warn, target: targets::UDP, peer = %remote, "no connection over UDP: {complaint}");
         } else {
             let reason = close_reason::words(reason);
-            tracing::debug!(peer = %remote, reason, "a QUIC connection has ended");
+            tracing::debug!(target: targets::UDP, peer = %remote, reason, "a QUIC connection has ended");
         }
         let complaint: Option<Arc<str>> = complaint.map(Arc::from);
         let errno = close_reason::errno(reason, established);
@@ -847,7 +848,7 @@ fn send(socket: &Socket, transmit: &Transmit, octets: &[u8]) -> Handed {
     if let Err(error) = &outcome
         && error.kind() != io::ErrorKind::WouldBlock
     {
-        tracing::trace!(to = %outgoing.to, %error, "datagrams were not sent");
+        tracing::trace!(target: targets::UDP, to = %outgoing.to, %error, "datagrams were not sent");
     }
     Handed::from_outcome(outcome)
 }

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::connection::Connection;
 use super::{Deadline, Dial, Outside, QuicEndpoint, STALE};
+use crate::log::targets;
 use crate::progress::readiness::Edges;
 use crate::progress::shared_descriptor::CarriedSource;
 use crate::system_call::of_call;
@@ -244,7 +245,7 @@ impl QuicEndpoint {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Ok(_) => {
                 let peer = self.flows[key].remote;
-                limited!(warn, %peer, "the peer does not speak iWARP over QUIC");
+                limited!(warn, target: targets::UDP, %peer, "the peer does not speak iWARP over QUIC");
                 Errno::CONNREFUSED
             }
             Err(_) => Errno::CONNREFUSED,

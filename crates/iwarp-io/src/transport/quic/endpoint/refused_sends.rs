@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use rustix::io::Errno;
 
 use super::{Outside, QuicEndpoint};
+use crate::log::targets;
 use crate::system_call::{errno, of_call};
 use crate::transport::quic::handshake_sends::{Handed, RECEIVING, SENDING};
 
@@ -33,7 +34,7 @@ impl QuicEndpoint {
                 }
                 let (peer, error) = (connection.remote, of_call(SENDING, *errno));
                 self.on_failure.call(peer, &error.to_string());
-                limited!(warn, %peer, "no connection over UDP: {error}");
+                limited!(warn, target: targets::UDP, %peer, "no connection over UDP: {error}");
             }
         }
     }
@@ -66,7 +67,7 @@ impl QuicEndpoint {
         self.deaf = Some(errno);
         let (local, error) = (self.local, of_call(RECEIVING, errno));
         if self.listener.is_some() {
-            limited!(error, %local, "nobody can connect over UDP: {error}");
+            limited!(error, target: targets::UDP, %local, "nobody can connect over UDP: {error}");
         }
         let keys: Vec<_> = self.connections.iter().map(|(key, _)| key).collect();
         for key in keys {

@@ -13,6 +13,7 @@ use super::plain_socket::{BATCH, LONGEST_TRAIN, Outgoing, PlainSocket, Train};
 use super::socket_drivers::SocketDrivers;
 use crate::environment::Environment;
 use crate::faults::{DatagramFaults, Direction, Passed, PassingDatagram};
+use crate::log::targets;
 use crate::progress::Edges;
 use crate::progress::domain::{Domain, Source, Turn};
 use crate::progress::shared_descriptor::Carrier;
@@ -144,7 +145,7 @@ impl FaultedSocket {
                     return Err(error);
                 }
                 Err(error) => {
-                    tracing::trace!(to = %outgoing.to, %error, "a datagram was not sent");
+                    tracing::trace!(target: targets::UDP, to = %outgoing.to, %error, "a datagram was not sent");
                     refused = Some(error);
                 }
                 Ok(()) => {}
@@ -243,7 +244,7 @@ impl FaultedSocket {
             _ => self.another().map(|new| state.rebound = Some(new)),
         };
         if let Err(error) = outcome {
-            tracing::warn!(%error, "a UDP socket of the fault plan cannot be bound to another port");
+            tracing::warn!(target: targets::UDP, %error, "a UDP socket of the fault plan cannot be bound to another port");
         }
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rdma_buffer::environment;
 
+use crate::log::targets;
 use crate::user_files::secret;
 
 use super::error::SecurityError;
@@ -65,7 +66,7 @@ impl KeyLog {
         // One call for a line, so that lines of several threads and processes do not mix.
         if let Err(error) = (&self.shared.file).write_all(line.as_bytes()) {
             let path = self.shared.path.display();
-            limited!(warn, %path, %error, "the keys of a connection are not in the key log");
+            limited!(warn, target: targets::UDP, %path, %error, "the keys of a connection are not in the key log");
         }
     }
 

@@ -1,0 +1,4 @@
+//! The target of the log.
+
+/// The target of all events of this crate.
+pub(crate) const TARGET: &str = "netdirect::verbs";
