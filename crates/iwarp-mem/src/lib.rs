@@ -34,10 +34,16 @@ mod index;
 #[cfg(unix)]
 pub mod io;
 mod options;
+#[cfg(unix)]
+mod outgoing;
 mod pd;
 mod pinned;
+#[cfg(unix)]
+mod pins;
 mod region;
 mod rights;
+#[cfg(any(target_os = "linux", loom))]
+pub mod ring;
 mod shared;
 mod slot;
 mod slots;

@@ -71,6 +71,12 @@ mod bugs {
         EventsOfDestroyedStay,
         /// Of verbs: a request that the program has received keeps its place in the backlog.
         BacklogPlaceKept,
+        /// Over shared memory: no fence stands between what an end says and its look at what the other end says.
+        FenceLeftOut,
+        /// Over shared memory: a reader that wants a bell does not look again.
+        SecondLookLeftOut,
+        /// Over shared memory: a reader takes a bell and does not look again.
+        BellSwallowed,
     }
 
     impl Bug {

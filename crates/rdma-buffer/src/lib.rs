@@ -19,8 +19,8 @@ mod usable;
 
 pub use buffer::Buffer;
 pub use copy::{
-    BULK_MIN, Backend, Part, Sum, change_word, copy_in, copy_out, copy_out_summed, is_slow_copy,
-    page_offsets_matter, prefers_strings,
+    BULK_MIN, Backend, Part, Sum, change_word, copy_across, copy_in, copy_out, copy_out_summed,
+    is_slow_copy, page_offsets_matter, prefers_strings,
 };
 pub use error::NoMemory;
 pub use extent::Extent;

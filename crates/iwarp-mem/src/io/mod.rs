@@ -22,15 +22,14 @@ use smallvec::SmallVec;
 
 use iwarp::{PieceRef, Revoked, Span, TxBatch};
 
-use crate::table::{Held, Table};
+use crate::outgoing::Outgoing;
+use crate::pins::Pins;
+use crate::table::Table;
 use crate::transfer::{Received, Sent};
 
 /// The most pieces of one call, enough for 40 FPDUs of header, payload and CRC. All systems take at least this many (POSIX
 /// asks for only 16, IOV_MAX is 1024 on Linux and the BSDs).
 const PIECES: usize = 128;
-
-/// Pins of one call. Neighbouring pieces of one region share a pin.
-const PINS: usize = 64;
 
 /// Sends the contents of the batch in one `sendmsg`, as far as the socket takes it, and returns the octets sent. If the socket takes only a
 /// part of an FPDU, a second `sendmsg` offers it the rest of the FPDU.
@@ -74,67 +73,6 @@ pub fn send_frame(socket: BorrowedFd<'_>, frame: &[u8], alone: bool) -> Result<u
     }
     let sent = send_octets(socket, frame, alone)?;
     sent.ok_or_else(|| ErrorKind::WouldBlock.into())
-}
-
-/// The operations of a batch that [`send`] uses.
-trait Outgoing {
-    fn is_empty(&self) -> bool;
-    /// See [`TxBatch::octets`].
-    fn octets(&self) -> Option<&[u8]> {
-        None
-    }
-    fn pieces(&self) -> impl Iterator<Item = (PieceRef<'_>, bool)>;
-    /// See [`TxBatch::whole_crcs`].
-    fn whole_crcs(&self, segment: u32) -> u64;
-    fn advance(&mut self, octets: u64);
-    fn revoke(&mut self);
-    fn abandon(&mut self);
-    fn head_is_cut(&self) -> bool;
-    fn make_head_private(
-        &mut self,
-        fetch: impl FnMut(Span, &mut [u8]) -> std::result::Result<(), Revoked>,
-    ) -> std::result::Result<(), Revoked>;
-}
-
-impl Outgoing for TxBatch {
-    fn is_empty(&self) -> bool {
-        Self::is_empty(self)
-    }
-
-    fn octets(&self) -> Option<&[u8]> {
-        Self::octets(self)
-    }
-
-    fn pieces(&self) -> impl Iterator<Item = (PieceRef<'_>, bool)> {
-        Self::pieces(self)
-    }
-
-    fn whole_crcs(&self, segment: u32) -> u64 {
-        Self::whole_crcs(self, segment)
-    }
-
-    fn advance(&mut self, octets: u64) {
-        Self::advance(self, octets);
-    }
-
-    fn revoke(&mut self) {
-        Self::revoke(self);
-    }
-
-    fn abandon(&mut self) {
-        Self::abandon(self);
-    }
-
-    fn head_is_cut(&self) -> bool {
-        Self::head_is_cut(self)
-    }
-
-    fn make_head_private(
-        &mut self,
-        fetch: impl FnMut(Span, &mut [u8]) -> std::result::Result<(), Revoked>,
-    ) -> std::result::Result<(), Revoked> {
-        Self::make_head_private(self, fetch)
-    }
 }
 
 fn send_from(
@@ -558,53 +496,6 @@ const BOUNDARY: libc::c_int = 0;
 const LAST: SendFlags = QUIETLY.union(SendFlags::EOR);
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const LAST: SendFlags = QUIETLY;
-
-/// Pins of one call, released when this is dropped. There are more than [`PINS`] only for an FPDU of more pieces, and only
-/// then this allocates.
-struct Pins<'t>(SmallVec<[Held<'t>; PINS]>);
-
-impl<'t> Pins<'t> {
-    fn new() -> Self {
-        Self(SmallVec::new())
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn is_full(&self) -> bool {
-        self.len() >= PINS
-    }
-
-    /// Pins the memory of `at` and returns its address.
-    fn pin(&mut self, table: &'t Table, at: Span) -> std::result::Result<*mut u8, Revoked> {
-        if let Some(held) = self.0.last().filter(|held| held.covers(at)) {
-            return held.address(at);
-        }
-        let held = table.pin(at)?;
-        let address = held.address(at)?;
-        self.0.push(held);
-        Ok(address)
-    }
-
-    /// Releases all pins but the first `len`.
-    fn truncate(&mut self, len: usize) {
-        self.0.truncate(len);
-    }
-
-    fn find(&self, at: Span) -> std::result::Result<&Held<'t>, Revoked> {
-        self.0.iter().find(|held| held.covers(at)).ok_or(Revoked)
-    }
-
-    /// The address of pinned memory.
-    fn address(&self, at: Span) -> std::result::Result<*mut u8, Revoked> {
-        self.find(at)?.address(at)
-    }
-
-    fn copy_out(&self, at: Span, into: &mut [u8]) -> std::result::Result<(), Revoked> {
-        self.find(at)?.copy_out(at, into, None)
-    }
-}
 
 #[cfg(all(test, not(any(loom, miri))))]
 mod tests;

@@ -9,6 +9,8 @@ use iwarp::{
     Access, AccessError, AtomicError, AtomicOp, BindError, Crc, InvalidateError, LocalAccess,
     Memory, MessageEnd, Pd, RemoteAddress, Revoked, STag, Scope, Sge, Span, WindowBind, WindowId,
 };
+#[cfg(all(target_os = "linux", not(loom)))]
+use rdma_buffer::Extent;
 use rdma_buffer::{Backend, Buffer, Part, Sum, is_slow_copy};
 
 use crate::{
@@ -322,6 +324,14 @@ impl Held<'_> {
     pub(crate) fn address(&self, at: Span) -> Result<*mut u8, Revoked> {
         debug_assert!(self.covers(at), "a span of another slot");
         self.pin.locate(at).map(|(base, _)| base).ok_or(Revoked)
+    }
+
+    /// As [`address`](Self::address), with the memory around it that may be accessed in whole words, and the way to copy.
+    #[cfg(all(target_os = "linux", not(loom)))]
+    pub(crate) fn located(&self, at: Span) -> Result<(*mut u8, Extent, Backend), Revoked> {
+        debug_assert!(self.covers(at), "a span of another slot");
+        let (base, extent) = self.pin.locate(at).ok_or(Revoked)?;
+        Ok((base, extent, self.backend))
     }
 
     /// See [`Memory::is_slow_in_place`].

@@ -111,6 +111,36 @@ pub unsafe fn copy_out(src: *mut u8, extent: Extent, dst: &mut [u8], backend: Ba
     }
 }
 
+/// Octets that a copy by words between two stretches of shared memory keeps privately.
+const PRIVATE_BLOCK: usize = 256;
+
+/// Copies `len` octets of shared memory at `src` to shared memory at `dst`. What others write to `src` meanwhile may be copied in part.
+///
+/// # Safety
+///
+/// As for [`copy_in`] and [`copy_out`], of `len` octets each. The two stretches do not overlap.
+#[inline]
+pub unsafe fn copy_across(
+    (dst, dst_extent): (*mut u8, Extent),
+    (src, src_extent): (*mut u8, Extent),
+    len: usize,
+    backend: Backend,
+) {
+    if backend == Backend::Bulk && cfg!(target_arch = "x86_64") && len >= BULK_MIN {
+        // SAFETY: the caller vouches for both, and that they do not overlap.
+        unsafe { bulk(dst, src, len) };
+        return;
+    }
+    let mut block = [0; PRIVATE_BLOCK];
+    for at in (0..len).step_by(PRIVATE_BLOCK) {
+        let block = &mut block[..PRIVATE_BLOCK.min(len - at)];
+        // SAFETY: a part of the range the caller vouches for, as long as `block`.
+        unsafe { load_words(src.wrapping_add(at), src_extent, block) };
+        // SAFETY: as above.
+        unsafe { store_words(dst.wrapping_add(at), dst_extent, block) };
+    }
+}
+
 /// Octets that are copied at a time, before their CRC is computed, so that they are still in the first cache.
 const SUM_BLOCK: usize = 16 << 10;
 
