@@ -154,6 +154,7 @@ pub fn initiator(data: &[u8]) {
     let mut input = Input::new(data);
     let [keyed, ours, strict, fallback, hurries, ..] = input.flags();
     let config = InitiatorConfig {
+        spares_crc: false,
         offer: offer(&mut input),
         most: MOST,
         unstated: 32,
@@ -271,6 +272,7 @@ fn reply_of_ours(initiator: &Initiator, input: &mut Input<'_>, now: Instant) -> 
     let mut request = Vec::new();
     initiator.offer().request().encode(&mut request);
     let config = ResponderConfig {
+        spares_crc: false,
         most: MOST,
         unstated: 32,
         request_within: None,
@@ -308,6 +310,7 @@ pub fn responder(data: &[u8]) {
     let mut input = Input::new(data);
     let [keyed, ours, ..] = input.flags();
     let config = ResponderConfig {
+        spares_crc: false,
         most: MOST,
         unstated: 32,
         request_within: limit(&mut input),

@@ -40,7 +40,7 @@ impl Program {
         let interface = NetworkInterface::simulated(host.into(), vec![at(host, 0).ip()]);
         let mut options = ProcessOptions::default();
         options.kind = kind;
-        options.crc = crc;
+        options.crc = Some(crc);
         let process = Process::simulated(world, vec![interface], options).expect("a device");
         let context = Context::open(&process, &process.devices()[0]).expect("it opens");
         Self {

@@ -13,6 +13,7 @@
 //!   progress                   which thread drives which streams, and how it learns that they are ready
 //!   transport                  streams of octets
 //!    ├ tcp                     over the system's TCP
+//!    ├ shared_memory           within one machine: rings that both processes have mapped, beside a TCP connection
 //!    ├ quic                    over UDP: QUIC and TLS, a stream of QUIC for each connection
 //!    └ sim                     over a simulated network
 //!   simulation                 the virtual clock and the simulated network, below all that runs on them

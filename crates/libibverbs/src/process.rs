@@ -144,9 +144,11 @@ fn options() -> Result<ProcessOptions> {
     options.counters = environment::variable("SOFTND_VERBS_COUNTERS").map(PathBuf::from);
     options.capture_room = capture_room(options.capture_room);
     options.ports = environment::text("SOFTND_VERBS_PORTS").and_then(|text| ports(&text));
-    if environment::text("SOFTND_VERBS_CRC").is_some_and(|crc| crc == "off") {
-        options.crc = false;
-    }
+    options.crc = match environment::text("SOFTND_VERBS_CRC").as_deref() {
+        Some("off") => Some(false),
+        Some("on") => Some(true),
+        _ => None,
+    };
     if let Some(plan) = environment::text("SOFTND_VERBS_FAULTS") {
         options.faults = Some(plan.parse().map_err(wrong("SOFTND_VERBS_FAULTS"))?);
         options.on_fault = Some(explain_words);

@@ -49,6 +49,7 @@ pub(crate) struct Config {
     addresses: Vec<IpAddr>,
     profile: Strictness,
     crc: Option<bool>,
+    same_host: Option<bool>,
     congestion: Option<String>,
     capture: Option<PathBuf>,
     capture_limit: Option<u64>,
@@ -77,6 +78,7 @@ const KEYS: &[(&str, Parse)] = &[
     ("addresses", list),
     ("profile", text),
     ("crc", switch),
+    ("same_host", switch),
     ("congestion", text),
     ("capture", text),
     ("capture_limit", number),
@@ -182,6 +184,9 @@ impl Config {
         let mut options = Options::default();
         if let Some(crc) = self.crc {
             options = options.crc(crc);
+        }
+        if let Some(same_host) = self.same_host {
+            options = options.same_host(same_host);
         }
         if let Some(name) = &self.congestion {
             options = options.congestion(name);

@@ -28,8 +28,16 @@ pub struct AdapterArgs {
     pub fault: Option<String>,
 
     /// Does not ask for CRCs (they are used anyway if the peer asks for them)
-    #[arg(long)]
+    #[arg(long, conflicts_with = "crc")]
     pub no_crc: bool,
+
+    /// Asks for CRCs, also through shared memory
+    #[arg(long)]
+    pub crc: bool,
+
+    /// Connections within this machine go through shared memory, if both ends have this option and belong to the same user
+    #[arg(long)]
+    pub same_host: bool,
 
     /// The congestion control: over TCP system or a name that the system permits, over UDP cubic, bbr or newreno
     #[arg(long, value_name = "NAME")]
@@ -50,6 +58,17 @@ pub struct CaptureRoom {
     /// Captures into N files in turn, FILE-1 to FILE-N, each with its part of the limit: the oldest gives way to what is new
     #[arg(long = "capture-files", value_name = "N", requires = "capture", value_parser = clap::value_parser!(u32).range(1..=i64::from(CaptureOptions::MOST_FILES)))]
     pub files: Option<u32>,
+}
+
+impl AdapterArgs {
+    /// Whether to ask for CRCs, if the user has chosen.
+    pub fn chosen_crc(&self) -> Option<bool> {
+        match (self.crc, self.no_crc) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        }
+    }
 }
 
 impl CaptureRoom {

@@ -115,7 +115,8 @@ impl Timeouts {
 #[non_exhaustive]
 pub struct Options {
     pub(crate) profile: Profile,
-    pub(crate) crc: bool,
+    pub(crate) crc: Option<bool>,
+    pub(crate) same_host: Option<bool>,
     pub(crate) markers: bool,
     pub(crate) capture: Option<Capture>,
     pub(crate) faults: Option<Plan>,
@@ -145,7 +146,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             profile: Profile::Default,
-            crc: true,
+            crc: None,
+            same_host: None,
             markers: false,
             capture: None,
             faults: None,
@@ -185,8 +187,41 @@ impl Options {
     /// CRC32c (RFC 5044 §7.1).
     #[must_use]
     pub fn crc(mut self, crc: bool) -> Self {
-        self.crc = crc;
+        self.crc = Some(crc);
         self
+    }
+
+    /// Sets whether connections within this machine go through shared memory, where both ends have this option and belong to the same user.
+    /// What they carry is as over TCP, and so are all rules; a connection for which it is not possible is over TCP. Only Linux has this.
+    ///
+    /// Nobody else sees the octets then: tools that look at the loopback interface, delay it, or filter it, have no effect. The option that
+    /// nobody has set [`crc`](Self::crc) then asks for no CRCs. A [`segment`](Self::segment), [`markers`](Self::markers),
+    /// [`whole_crcs(false)`](Self::whole_crcs) and a stated [`peer`](Self::peer) keep connections on TCP. Adapters over
+    /// [UDP](crate::udp_provider) refuse the option, and simulated ones ignore it. Default: the environment variable `SOFTND_SAME_HOST`, `1` or
+    /// `0`; without it false.
+    #[must_use]
+    pub fn same_host(mut self, same_host: bool) -> Self {
+        self.same_host = Some(same_host);
+        self
+    }
+
+    /// Returns true if this side asks for CRCs.
+    pub(crate) fn asks_for_crcs(&self) -> bool {
+        self.crc.unwrap_or(true)
+    }
+
+    /// Returns true if nobody has chosen CRCs, so that connections through shared memory do without. A fault plan may damage octets.
+    pub(crate) fn spares_crcs(&self) -> bool {
+        self.crc.is_none() && self.faults.is_none()
+    }
+
+    /// Returns true if the options are about TCP itself, so that connections have to be over TCP.
+    pub(crate) fn shapes_tcp(&self) -> bool {
+        self.segment.is_some()
+            || self.markers
+            || self.boundaries != Boundaries::OutsideCrcs
+            || self.peer != Peer::Any
+            || !self.peers.is_empty()
     }
 
     /// Sets whether this side asks the peer to send MPA markers. Default: false, because markers cost both sides a copy and siw refuses

@@ -11,7 +11,9 @@ use iwarp_io::log::targets;
 use iwarp_io::simulation::World;
 use iwarp_io::transport::Transport;
 use iwarp_io::transport::chosen_congestion::{CongestedTransport, choose};
+use iwarp_io::transport::chosen_same_host;
 use iwarp_io::transport::quic::{Quic, QuicOptions};
+use iwarp_io::transport::same_host::SameHost;
 use iwarp_io::transport::tcp::{Tcp, TcpOptions};
 use netdirect::{Adapter, AdapterId, Call, Error, Fault, ProviderExtensions, Result, Status};
 use netdirect_provider::cannot_inject;
@@ -37,6 +39,8 @@ pub(crate) struct Provider {
     options: Options,
     /// The reason why the fault plan is unusable.
     wrong_setting: Option<String>,
+    /// Connections within this machine go through shared memory.
+    same_host: bool,
     faults: Device,
     /// Used if the system does not list its interfaces.
     named: NamedAddresses,
@@ -125,12 +129,28 @@ impl Provider {
                 Err(error) => wrong_setting = Some(error.to_string()),
             }
         }
+        let mut same_host = false;
+        if matches!(network, Network::Host) {
+            match (protocol, options.same_host) {
+                (Protocol::Streams, chosen) => match chosen_same_host::choose(chosen) {
+                    Ok(chosen) => same_host = chosen && !options.shapes_tcp(),
+                    Err(error) => wrong_setting = Some(error.to_string()),
+                },
+                (Protocol::Quic, Some(true)) => {
+                    let what = "connections over UDP do not go through shared memory: same_host is for TCP";
+                    wrong_setting = Some(what.to_owned());
+                }
+                // The environment may be that of other adapters.
+                (Protocol::Quic, _) => {}
+            }
+        }
         let plan = options.faults.clone();
         Self {
             network,
             protocol,
             options,
             wrong_setting,
+            same_host,
             faults: Device::new(plan.map(Faults::new)),
             named: NamedAddresses::default(),
         }
@@ -157,6 +177,11 @@ impl Provider {
         })
     }
 
+    /// What an adapter needs for connections through shared memory.
+    fn same_host(&self) -> Option<SameHost> {
+        self.same_host.then(SameHost::if_possible)?
+    }
+
     /// The transport of the adapters' streams.
     fn transport(&self) -> Result<Transport> {
         let environment = match (&self.network, self.protocol) {
@@ -166,6 +191,7 @@ impl Provider {
                     segment: options.segment,
                     boundaries: options.boundaries,
                     congestion: options.congestion.clone(),
+                    same_host: self.same_host(),
                 })));
             }
             (Network::Simulated(world, _), Protocol::Streams) => {

@@ -37,9 +37,11 @@ use iwarp_io::simulation::World;
 use iwarp_io::simulation::world::SimAdapter;
 use iwarp_io::transport::Transport;
 use iwarp_io::transport::chosen_congestion::{CongestedTransport, choose};
+use iwarp_io::transport::chosen_same_host;
 use iwarp_io::transport::congestion_control::CongestionControl;
 use iwarp_io::transport::quic::security::Security;
 use iwarp_io::transport::quic::{self, Quic, QuicOptions};
+use iwarp_io::transport::same_host::SameHost;
 use iwarp_io::transport::tcp::{Tcp, TcpOptions};
 use parking_lot::Mutex;
 
@@ -67,8 +69,11 @@ pub struct ProcessOptions {
     pub interrupts: Option<fn() -> bool>,
     /// How calls that wait end because their thread is cancelled. Without it, they do not end.
     pub cancellation: Option<Cancellation>,
-    /// Streams carry CRCs. They also do if the peer asks for CRCs.
-    pub crc: bool,
+    /// Streams carry CRCs. They also do if the peer asks for CRCs. Without a choice they carry CRCs, but not through shared memory.
+    pub crc: Option<bool>,
+    /// Connections within this machine go through shared memory, where both ends have this and belong to the same user; without a choice, that
+    /// of the variable `SOFTND_SAME_HOST`. Over UDP none do.
+    pub same_host: Option<bool>,
     /// The pcapng file into which the traffic of all connections is captured. It is made with the first object that needs the driver.
     pub capture: Option<PathBuf>,
     /// The folder into which [`write_counters`](Process::write_counters) writes.
@@ -97,7 +102,8 @@ impl Default for ProcessOptions {
             ports: None,
             interrupts: None,
             cancellation: None,
-            crc: true,
+            crc: None,
+            same_host: None,
             capture: None,
             counters: None,
             capture_room: CaptureOptions::default(),
@@ -362,8 +368,11 @@ impl Process {
             .map_err(|error| Error::of_system(&error, "cannot list the network interfaces"))?;
         let transport = match &options.udp {
             None => {
+                let wanted = chosen_same_host::choose(options.same_host)
+                    .map_err(|error| Error::new(Errno::INVAL, error.to_string()))?;
                 let options = TcpOptions {
                     congestion: congestion(&options)?,
+                    same_host: wanted.then(SameHost::if_possible).flatten(),
                     ..TcpOptions::default()
                 };
                 Transport::Tcp(Tcp::new(options))
@@ -579,7 +588,12 @@ impl Process {
 
     /// Returns true if streams carry CRCs. Over UDP each packet is protected better.
     pub(crate) fn asks_for_crcs(&self) -> bool {
-        self.options.crc && self.options.udp.is_none()
+        self.options.crc.unwrap_or(true) && self.options.udp.is_none()
+    }
+
+    /// Returns true if nobody has chosen CRCs, so that connections through shared memory do without. A fault plan may damage octets.
+    pub(crate) fn spares_crcs(&self) -> bool {
+        self.options.crc.is_none() && self.options.faults.is_none()
     }
 
     /// The addresses of the machine at which a listener listens that names none, where the transport has no sockets for all of them.

@@ -243,6 +243,14 @@ const PAGES: &[(&str, &[Session])] = &[
             ],
         ],
     ),
+    (
+        "docs/use/same-host.md",
+        &[&[
+            Server("nd cat recv --listen 127.0.0.1:0 --out copy.bin --same-host"),
+            Run("nd cat send original.bin 127.0.0.1:PORT --same-host"),
+            SAME,
+        ]],
+    ),
 ];
 
 fn root() -> PathBuf {

@@ -45,6 +45,8 @@ mod promises;
 mod reference;
 mod repository;
 mod rows;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+mod same_host;
 #[cfg(unix)]
 mod subjects;
 #[cfg(target_os = "linux")]

@@ -449,7 +449,7 @@ impl<O: Owner> Endpoint<O> {
             let unfinished = state.work(&self.fixed, edges) == Visit::Unfinished;
             let turn = Turn {
                 unfinished,
-                blocked: state.io.as_ref().is_some_and(StreamIo::is_sending),
+                blocked: state.io.as_ref().is_some_and(StreamIo::is_blocked),
                 work: std::mem::take(&mut state.turn_work),
             };
             self.release(state);
@@ -589,13 +589,13 @@ impl<O: Owner> Source for Endpoint<O> {
     }
 
     fn leave(&self, domain: &Domain) -> bool {
-        let state = self.lock();
-        state.io.as_ref().is_some_and(|io| io.leave_set(domain))
+        let mut state = self.lock();
+        state.io.as_mut().is_some_and(|io| io.leave_set(domain))
     }
 
     fn rejoin(&self, domain: &Domain) -> bool {
-        let state = self.lock();
-        let io = state.io.as_ref();
+        let mut state = self.lock();
+        let io = state.io.as_mut();
         io.is_none_or(|io| io.rejoin_set(domain))
     }
 }

@@ -81,6 +81,8 @@ struct Sockets {
     listening: Vec<(transport::Listener, Option<u64>)>,
     /// The end of a pause in accepting.
     pause: Option<TimerKey>,
+    /// When what peers have announced and not done is forgotten.
+    forgets: Option<TimerKey>,
     /// The address that messages name.
     address: Option<SocketAddr>,
 }
@@ -188,7 +190,7 @@ impl Acceptor {
     }
 
     fn stop(&self, sockets: Sockets) {
-        if let Some(key) = sockets.pause {
+        for key in [sockets.pause, sockets.forgets].into_iter().flatten() {
             self.driver.cancel_timer(key);
         }
         for (socket, token) in &sockets.listening {
@@ -212,6 +214,7 @@ impl Acceptor {
             .filter_map(|(socket, _)| self.admit_from(socket, address))
             .min();
         let pause = pause.or_else(|| self.report_all(sockets));
+        self.forget_old(sockets);
         let Some(pause) = pause else {
             return;
         };
@@ -223,6 +226,18 @@ impl Acceptor {
         }
         let end = self.driver.now() + pause;
         sockets.pause = Some(self.driver.set_timer(end, self.this.clone()));
+    }
+
+    /// Forgets what peers have announced and not done, and sets a deadline for what is left.
+    fn forget_old(&self, sockets: &mut Sockets) {
+        let now = self.driver.now();
+        let left = sockets.listening.iter();
+        let left = left.filter_map(|(socket, _)| socket.forget_old(now)).min();
+        if let Some(left) = left
+            && sockets.forgets.is_none()
+        {
+            sockets.forgets = Some(self.driver.set_timer(now + left, self.this.clone()));
+        }
     }
 
     /// After a pause, makes the domain report new connections again. Returns the length of the next pause if that fails.
@@ -446,6 +461,9 @@ impl Timed for Acceptor {
         }
         // The pause ends in time, or early because a descriptor is free.
         let mut sockets = self.sockets.lock();
+        if sockets.forgets.take_if(|own| *own == key).is_some() {
+            return self.forget_old(&mut sockets);
+        }
         if let Some(key) = sockets.pause.take() {
             self.driver.cancel_timer(key);
         }

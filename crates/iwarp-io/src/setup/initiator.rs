@@ -18,6 +18,8 @@ const FALLBACK_WITHIN: Duration = Duration::from_secs(5);
 pub struct InitiatorConfig {
     /// The contents of the Request.
     pub offer: Offer,
+    /// CRCs are asked for because nobody has chosen, so that they are not over shared memory, where nothing can damage octets.
+    pub spares_crc: bool,
     /// The read limits of the adapter. A Reply that demands more inbound Reads is answered with a Terminate (MPA2-016).
     pub most: ReadLimits,
     /// The limit in each direction if the Reply states none.
@@ -150,6 +152,11 @@ impl Initiator {
     #[must_use]
     pub fn offer(&self) -> &Offer {
         &self.config.offer
+    }
+
+    /// The connection is over shared memory. No CRCs are asked for if nobody has chosen them.
+    pub fn handle_shared(&mut self) {
+        self.config.offer.crc &= !self.config.spares_crc;
     }
 
     /// The transport has connected. Returns the Request, which has to be sent in one write (MPA-001); `None` when none is due.

@@ -18,6 +18,7 @@ use crate::progress::Edges;
 use crate::progress::domain::Source;
 use crate::progress::timers::{Timed, TimerKey};
 use crate::system_call::is_refusal;
+use crate::transport::Paired;
 use crate::transport::stream::Stream;
 
 /// The owner of a set-up under way: called when its stream may be ready, and when one of its deadlines has passed. The owner passes both on
@@ -102,6 +103,8 @@ pub(crate) struct MpaStartup<M> {
     resources: Resources,
     /// The reason why the stream has ended, if the system refused a call.
     refusal: Option<io::Error>,
+    /// When it is to be decided whether the connection is over shared memory.
+    paired_until: Option<Instant>,
 }
 
 impl<M: std::fmt::Debug> std::fmt::Debug for MpaStartup<M> {
@@ -114,6 +117,24 @@ impl<M: std::fmt::Debug> std::fmt::Debug for MpaStartup<M> {
 }
 
 impl<M: Machine> MpaStartup<M> {
+    /// Decides whether the connection is over shared memory, if that is open.
+    fn pair(&mut self) -> io::Result<Paired> {
+        let resources = &mut self.resources;
+        self.paired_until = None;
+        if !resources.stream.as_ref().is_some_and(Stream::is_unpaired) {
+            return Ok(Paired::Decided);
+        }
+        let Some(stream) = resources.stream.take() else {
+            return Ok(Paired::Decided);
+        };
+        let (stream, paired) = stream.pair(resources.driver.now());
+        resources.stream = Some(stream);
+        if let Ok(Paired::Not { until }) = &paired {
+            self.paired_until = *until;
+        }
+        paired
+    }
+
     /// Reads the octets that the machine wants and that have arrived.
     fn read(&mut self) -> Option<M::Outcome> {
         let stream = self.resources.stream.as_ref()?;
@@ -170,7 +191,7 @@ impl<M: Machine> MpaStartup<M> {
         let stream = self.resources.stream.as_ref();
         let held = stream.filter(|_| self.machine.wanted() > 0);
         let held = held.and_then(Stream::wake_at);
-        let deadlines = [self.machine.poll_timeout(), held];
+        let deadlines = [self.machine.poll_timeout(), held, self.paired_until];
         self.resources
             .set_timer(deadlines.into_iter().flatten().min());
     }
@@ -179,12 +200,6 @@ impl<M: Machine> MpaStartup<M> {
     fn take_timer(&mut self, key: TimerKey) -> bool {
         let own = self.resources.timer.take_if(|(_, own)| *own == key);
         own.is_some()
-    }
-
-    fn timed_out(&mut self) -> Option<M::Outcome> {
-        let now = self.resources.driver.now();
-        let outcome = self.machine.handle_timeout(now);
-        outcome.or_else(|| self.read())
     }
 
     /// Takes the stream out of the set-up and out of the domain.
@@ -220,6 +235,7 @@ impl MpaStartup<Initiator> {
             machine,
             resources,
             refusal: None,
+            paired_until: None,
         }
     }
 
@@ -236,17 +252,49 @@ impl MpaStartup<Initiator> {
     pub(super) fn send_request(&mut self, stream: Stream, token: u64) -> io::Result<()> {
         let resources = &mut self.resources;
         resources.token = Some(token);
-        let stream = resources.stream.insert(stream);
-        if let Some(request) = self.machine.handle_connected(resources.driver.now()) {
-            stream.send_frame(&request)?;
-        }
+        resources.stream = Some(stream);
+        self.pair_and_request()?;
         self.set_timer();
         Ok(())
     }
 
+    /// Sends the Request as soon as it is known whether the connection is over shared memory. Returns true if the stream may be read.
+    fn pair_and_request(&mut self) -> io::Result<bool> {
+        let paired = self.pair()?;
+        if matches!(paired, Paired::Not { .. }) {
+            return Ok(false);
+        }
+        let resources = &self.resources;
+        if let Some(stream) = &resources.stream {
+            let now = resources.driver.now();
+            if stream.is_shared() {
+                self.machine.handle_shared();
+            }
+            if let Some(request) = self.machine.handle_connected(now) {
+                stream.send_frame(&request)?;
+            }
+        }
+        Ok(paired == Paired::Decided)
+    }
+
+    /// Like [`read`](Self::read), once the Request is sent.
+    fn request_and_read(&mut self) -> Option<InitiatorOutcome> {
+        match self.pair_and_request() {
+            Ok(true) => self.read(),
+            Ok(false) => None,
+            Err(error) => {
+                self.refusal = Some(error).filter(is_refusal);
+                let now = self.resources.driver.now();
+                // The machine has not begun if the Request was not sent.
+                let _ = self.machine.handle_connected(now);
+                self.machine.handle_end(now, StreamEnd::Reset)
+            }
+        }
+    }
+
     /// The stream may be ready. After agreement or failure, it is no longer in the domain.
     pub(super) fn ready(&mut self) -> Option<InitiatorOutcome> {
-        let outcome = self.read();
+        let outcome = self.request_and_read();
         self.act_on(outcome)
     }
 
@@ -255,7 +303,9 @@ impl MpaStartup<Initiator> {
         if !self.take_timer(key) {
             return None;
         }
-        let outcome = self.timed_out();
+        let now = self.resources.driver.now();
+        let outcome = self.machine.handle_timeout(now);
+        let outcome = outcome.or_else(|| self.request_and_read());
         self.act_on(outcome)
     }
 
@@ -356,6 +406,7 @@ impl ConnectionRequest {
             machine,
             resources,
             refusal: None,
+            paired_until: None,
         })
     }
 }
@@ -379,6 +430,7 @@ impl MpaStartup<Responder> {
             machine,
             resources,
             refusal: None,
+            paired_until: None,
         };
         startup.set_timer();
         Ok(startup)
@@ -389,9 +441,22 @@ impl MpaStartup<Responder> {
         self.machine.request()
     }
 
+    /// Reads, once it is known whether the connection is over shared memory.
+    fn pair_and_read(&mut self) -> Option<ResponderOutcome> {
+        match self.pair() {
+            Ok(Paired::Decided) => self.read(),
+            Ok(Paired::Not { .. } | Paired::MayWrite) => None,
+            Err(error) => {
+                self.refusal = Some(error).filter(is_refusal);
+                let now = self.resources.driver.now();
+                self.machine.handle_end(now, StreamEnd::Reset)
+            }
+        }
+    }
+
     /// The stream may be ready.
     pub(super) fn ready(&mut self) -> Option<ResponderOutcome> {
-        let outcome = self.read();
+        let outcome = self.pair_and_read();
         self.act_on(outcome)
     }
 
@@ -400,7 +465,9 @@ impl MpaStartup<Responder> {
         if !self.take_timer(key) {
             return None;
         }
-        let outcome = self.timed_out();
+        let now = self.resources.driver.now();
+        let outcome = self.machine.handle_timeout(now);
+        let outcome = outcome.or_else(|| self.pair_and_read());
         self.act_on(outcome)
     }
 
@@ -430,7 +497,14 @@ impl MpaStartup<Responder> {
 
     /// Accepts: sends the Reply. Returns the stream, the agreed parameters, and the result of sending the Reply; `None` when there is no
     /// Request to answer.
-    pub(super) fn accept(&mut self, with: Acceptance) -> Option<(Stream, Agreed, io::Result<()>)> {
+    pub(super) fn accept(
+        &mut self,
+        mut with: Acceptance,
+    ) -> Option<(Stream, Agreed, io::Result<()>)> {
+        let stream = self.resources.stream.as_ref();
+        if stream.is_some_and(Stream::is_shared) {
+            with.crc &= !self.machine.spares_crc();
+        }
         let accepted = self.machine.accept(self.resources.driver.now(), with)?;
         // Out of the domain first: octets from here on belong to the connection.
         let mut stream = self.resources.take_stream()?;

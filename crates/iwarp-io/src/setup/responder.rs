@@ -21,6 +21,8 @@ pub struct ResponderConfig {
     pub request_within: Option<Duration>,
     /// The time from the Reply to the ready-to-receive message.
     pub ready_within: Option<Duration>,
+    /// CRCs are asked for because nobody has chosen, so that they are not over shared memory, where nothing can damage octets.
+    pub spares_crc: bool,
 }
 
 /// An event of a [`Responder`].
@@ -100,6 +102,12 @@ impl Responder {
             deadline: deadline(now, config.request_within),
         };
         Self { config, state }
+    }
+
+    /// See [`ResponderConfig::spares_crc`].
+    #[must_use]
+    pub fn spares_crc(&self) -> bool {
+        self.config.spares_crc
     }
 
     /// The Request that waits for the application's answer.

@@ -31,6 +31,7 @@
 //! - **Time comes from the [`Environment`].** It is the system's clock, or the virtual clock of a simulated network.
 
 pub mod chosen_congestion;
+pub mod chosen_same_host;
 pub mod congestion_control;
 mod faulted;
 pub mod local_ports;
@@ -39,6 +40,8 @@ pub mod pipe;
 mod port_range;
 pub mod purpose;
 pub mod quic;
+pub mod same_host;
+pub mod shared_memory;
 pub mod sim;
 pub mod stream;
 pub mod tcp;
@@ -46,12 +49,13 @@ pub mod tcp;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iwarp::{Span, TxBatch};
 use iwarp_mem::{Received, Sent, Table};
 
 use purpose::Purpose;
+use same_host::PairingStep;
 
 use crate::environment::Environment;
 use crate::faults::Faults;
@@ -118,7 +122,11 @@ impl Transport {
             Self::Quic(quic) => Some(quic.counters()),
             _ => None,
         };
-        quic.into_iter().flatten()
+        let tcp = match self {
+            Self::Tcp(tcp) => tcp.counters(),
+            _ => Vec::new(),
+        };
+        quic.into_iter().flatten().chain(tcp)
     }
 
     /// Ends the transport's work outside its streams. Octets already sent have some time left to arrive.
@@ -316,6 +324,15 @@ impl Listener {
         })
     }
 
+    /// Forgets what other processes of this machine have said of connections that they have not made in time. Returns the time after which this
+    /// is to be called again, if there is any left.
+    pub fn forget_old(&self, now: Instant) -> Option<Duration> {
+        match self {
+            Self::Tcp(listener) => listener.forget_old(now),
+            _ => None,
+        }
+    }
+
     /// Returns true if a peer waits.
     pub fn is_somebody_there(&self) -> bool {
         match self {
@@ -340,6 +357,20 @@ impl Watch<Set> for Listener {
     }
 }
 
+/// What is known of a connection that may be over shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paired {
+    /// Nothing yet: nothing is to be read or written. It is asked again at this time, or when something has arrived.
+    Not {
+        /// The time, if there is a limit.
+        until: Option<Instant>,
+    },
+    /// The connection is over TCP, but octets that say otherwise may still come, so nothing is to be read.
+    MayWrite,
+    /// All of it.
+    Decided,
+}
+
 /// The octets of a connection, as the transport carries them. Dropping it closes the connection.
 #[derive(Debug)]
 pub enum Wire {
@@ -349,6 +380,8 @@ pub enum Wire {
     Sim(sim::Wire),
     /// Over QUIC.
     Quic(Box<quic::Wire>),
+    /// Within this machine, over shared memory.
+    Shared(Box<shared_memory::Wire>),
     /// A pipe, for tests.
     #[cfg(all(test, unix))]
     Pipe(pipe::Wire),
@@ -361,6 +394,7 @@ impl Wire {
             Self::Tcp(wire) => wire.addresses(),
             Self::Sim(wire) => wire.addresses(),
             Self::Quic(wire) => wire.addresses(),
+            Self::Shared(wire) => wire.addresses(),
             #[cfg(all(test, unix))]
             Self::Pipe(wire) => wire.addresses(),
         }
@@ -372,6 +406,7 @@ impl Wire {
             Self::Tcp(_) => None,
             Self::Sim(wire) => Some(wire.world()),
             Self::Quic(wire) => wire.world(),
+            Self::Shared(_) => None,
             #[cfg(all(test, unix))]
             Self::Pipe(_) => None,
         }
@@ -380,7 +415,7 @@ impl Wire {
     /// Returns true if the transport can send from registered memory and receive into it. If not, all octets pass through buffers.
     pub fn reaches_memory(&self) -> bool {
         match self {
-            Self::Tcp(_) | Self::Quic(_) => true,
+            Self::Tcp(_) | Self::Quic(_) | Self::Shared(_) => true,
             Self::Sim(_) => false,
             #[cfg(all(test, unix))]
             Self::Pipe(_) => true,
@@ -389,7 +424,39 @@ impl Wire {
 
     /// Returns true if payload is best read straight to its place whenever that is known, because the octets are in the process already.
     pub fn holds_octets(&self) -> bool {
-        matches!(self, Self::Quic(_))
+        matches!(self, Self::Quic(_) | Self::Shared(_))
+    }
+
+    /// Returns true if the set reports the wire only while it has been asked to: everything that a report may mean is to be looked for then, and
+    /// whoever polls finds octets and room without a report.
+    #[inline]
+    pub fn has_bells(&self) -> bool {
+        matches!(self, Self::Shared(_))
+    }
+
+    /// Sets whether a thread polls the stream, so that no set has to report it.
+    pub fn set_polled(&self, is_polled: bool) {
+        if let Self::Shared(wire) = self {
+            wire.set_polled(is_polled);
+        }
+    }
+
+    /// Returns true if reads have taken the report that there is room to send, so that no set makes it any more.
+    #[inline]
+    pub fn take_rung(&self) -> bool {
+        match self {
+            Self::Shared(wire) => wire.take_rung(),
+            _ => false,
+        }
+    }
+
+    /// Returns true if a read that was shorter than it could be has found all that there is. Otherwise only a read that finds nothing has.
+    #[inline]
+    pub fn short_read_is_last(&self) -> bool {
+        match self {
+            Self::Shared(wire) => wire.short_read_is_last(),
+            _ => true,
+        }
     }
 
     /// Lets the peer send `octets` before they are read, if the transport has a window that the system can widen without ending its own
@@ -397,7 +464,7 @@ impl Wire {
     pub fn open_window(&self, octets: i32) {
         match self {
             Self::Tcp(wire) => wire.open_window(octets),
-            Self::Quic(_) | Self::Sim(_) => {}
+            Self::Quic(_) | Self::Shared(_) | Self::Sim(_) => {}
             #[cfg(all(test, unix))]
             Self::Pipe(_) => {}
         }
@@ -408,10 +475,42 @@ impl Wire {
     pub fn give_up_after(&self, limit: Duration) {
         match self {
             Self::Tcp(wire) => wire.give_up_after(limit),
+            Self::Shared(wire) => wire.give_up_after(limit),
             Self::Quic(_) | Self::Sim(_) => {}
             #[cfg(all(test, unix))]
             Self::Pipe(_) => {}
         }
+    }
+
+    /// Decides, as far as what has arrived allows, whether a connection within this machine is over shared memory.
+    pub fn pair(self, now: Instant) -> (Self, io::Result<Paired>) {
+        let Self::Tcp(mut wire) = self else {
+            return (self, Ok(Paired::Decided));
+        };
+        let Some(mut pairing) = wire.pairing.take() else {
+            return (Self::Tcp(wire), Ok(Paired::Decided));
+        };
+        match pairing.step(&wire, now) {
+            Ok(PairingStep::Plain) => (Self::Tcp(wire), Ok(Paired::Decided)),
+            Ok(PairingStep::Shared(ring)) => {
+                let wire = Box::new(shared_memory::Wire::new(wire, ring));
+                (Self::Shared(wire), Ok(Paired::Decided))
+            }
+            Ok(PairingStep::Undecided) => {
+                let paired = match pairing.until() {
+                    None if pairing.is_late() => Paired::MayWrite,
+                    until => Paired::Not { until },
+                };
+                wire.pairing = Some(pairing);
+                (Self::Tcp(wire), Ok(paired))
+            }
+            Err(error) => (Self::Tcp(wire), Err(error)),
+        }
+    }
+
+    /// Returns true if it is not decided whether the connection is over shared memory, or may not be: [`pair`](Self::pair) comes first.
+    pub fn is_unpaired(&self) -> bool {
+        matches!(self, Self::Tcp(wire) if wire.pairing.is_some())
     }
 
     /// The name of the transport, for the log.
@@ -420,6 +519,7 @@ impl Wire {
             Self::Tcp(_) => "tcp",
             Self::Sim(_) => "sim",
             Self::Quic(_) => "udp",
+            Self::Shared(_) => "shm",
             #[cfg(all(test, unix))]
             Self::Pipe(_) => "pipe",
         }
@@ -431,6 +531,7 @@ impl Wire {
             Self::Tcp(wire) => wire.segment(),
             Self::Sim(wire) => wire.segment(),
             Self::Quic(wire) => Some(wire.segment()),
+            Self::Shared(wire) => wire.segment(),
             #[cfg(all(test, unix))]
             Self::Pipe(_) => None,
         }
@@ -440,6 +541,7 @@ impl Wire {
     pub fn incoming_core(&self) -> Option<usize> {
         match self {
             Self::Tcp(wire) => wire.incoming_core(),
+            Self::Shared(_) => None,
             Self::Sim(_) | Self::Quic(_) => None,
             #[cfg(all(test, unix))]
             Self::Pipe(_) => None,
@@ -457,6 +559,7 @@ impl Wire {
             Self::Tcp(wire) => wire.read(into),
             Self::Sim(wire) => wire.read(into),
             Self::Quic(wire) => wire.read(into),
+            Self::Shared(wire) => wire.read(into),
             #[cfg(all(test, unix))]
             Self::Pipe(wire) => wire.read(into),
         }
@@ -480,6 +583,7 @@ impl Wire {
                 let octets = wire.read_to_place(table, place, rest)?;
                 Ok(octets.map_or(Received::Revoked, Received::Octets))
             }
+            Self::Shared(wire) => wire.read_to_place(table, place, rest),
             Self::Sim(_) => Ok(Received::Revoked),
             #[cfg(all(test, unix))]
             Self::Pipe(wire) => wire.read_to_place(table, place, rest),
@@ -496,6 +600,7 @@ impl Wire {
             Self::Tcp(wire) => wire.peek(),
             Self::Sim(wire) => wire.peek(),
             Self::Quic(wire) => wire.peek(),
+            Self::Shared(wire) => wire.peek(),
             #[cfg(all(test, unix))]
             Self::Pipe(wire) => wire.peek(),
         }
@@ -512,6 +617,7 @@ impl Wire {
             Self::Tcp(wire) => wire.check(),
             Self::Sim(wire) => wire.check(),
             Self::Quic(wire) => wire.check(),
+            Self::Shared(wire) => wire.check(),
             #[cfg(all(test, unix))]
             Self::Pipe(wire) => wire.check(),
         }
@@ -527,6 +633,7 @@ impl Wire {
             Self::Tcp(wire) => wire.write(octets),
             Self::Sim(wire) => wire.write(octets),
             Self::Quic(wire) => wire.write(octets),
+            Self::Shared(wire) => wire.write(octets),
             #[cfg(all(test, unix))]
             Self::Pipe(wire) => wire.write(octets),
         }
@@ -543,6 +650,7 @@ impl Wire {
             Self::Tcp(wire) => wire.send(table, batch),
             Self::Sim(wire) => wire.send(batch),
             Self::Quic(wire) => wire.send(table, batch),
+            Self::Shared(wire) => wire.send(table, batch),
             #[cfg(all(test, unix))]
             Self::Pipe(wire) => wire.send(table, batch),
         }
@@ -558,6 +666,7 @@ impl Wire {
             Self::Tcp(wire) => wire.close_write(),
             Self::Sim(wire) => wire.close_write(),
             Self::Quic(wire) => wire.close_write(),
+            Self::Shared(wire) => wire.close_write(),
             #[cfg(all(test, unix))]
             Self::Pipe(wire) => wire.close_write(),
         }
@@ -575,7 +684,7 @@ impl Wire {
     pub fn end_is_under_way(&self) -> bool {
         match self {
             Self::Quic(wire) => wire.end_is_under_way(),
-            Self::Tcp(_) | Self::Sim(_) => false,
+            Self::Tcp(_) | Self::Shared(_) | Self::Sim(_) => false,
             #[cfg(all(test, unix))]
             Self::Pipe(_) => false,
         }
@@ -587,6 +696,7 @@ impl Wire {
             Self::Tcp(wire) => wire.break_off(),
             Self::Sim(wire) => wire.break_off(),
             Self::Quic(wire) => wire.break_off(),
+            Self::Shared(wire) => wire.break_off(),
             #[cfg(all(test, unix))]
             Self::Pipe(wire) => wire.break_off(),
         }
@@ -598,6 +708,7 @@ impl Wire {
             Self::Tcp(wire) => wire.reset(),
             Self::Sim(wire) => wire.reset(),
             Self::Quic(wire) => wire.reset(),
+            Self::Shared(wire) => wire.reset(),
             #[cfg(all(test, unix))]
             Self::Pipe(wire) => drop(wire),
         }
@@ -610,8 +721,16 @@ impl Watch<Set> for Wire {
             Self::Tcp(wire) => wire.id(),
             Self::Sim(wire) => SourceId::Sim(wire.source()),
             Self::Quic(wire) => wire.id(),
+            Self::Shared(wire) => wire.id(),
             #[cfg(all(test, unix))]
             Self::Pipe(wire) => wire.id(),
+        }
+    }
+
+    fn joins(&self) -> Edges {
+        match self {
+            Self::Shared(wire) => wire.joins_set(),
+            _ => Edges::empty(),
         }
     }
 }

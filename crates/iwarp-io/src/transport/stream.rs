@@ -9,13 +9,13 @@ use iwarp::{CopiedPayload, PieceRef, Span, TxBatch};
 use iwarp_mem::{Received, Sent, Table};
 use rdma_buffer::page_offsets_matter;
 
-use super::Wire;
 use super::faulted::{Faulted, RecordedWire};
+use super::{Paired, Wire};
 use crate::capture::{Capture, Flow, FlowRole, SentBy};
 use crate::environment::Environment;
 use crate::faults::{FaultOwner, StreamFaults};
 use crate::log::{connection_span, has_local};
-use crate::progress::readiness::Watch;
+use crate::progress::readiness::{Edges, Watch};
 use crate::progress::set::{Set, SourceId};
 
 /// See the [module](self).
@@ -40,6 +40,10 @@ pub struct Stream {
 impl Watch<Set> for Stream {
     fn id(&self) -> SourceId<'_> {
         self.wire.id()
+    }
+
+    fn joins(&self) -> Edges {
+        self.wire.joins()
     }
 }
 
@@ -172,6 +176,45 @@ impl Stream {
     /// Returns true if payload is best read straight to its place whenever that is known.
     pub fn holds_octets(&self) -> bool {
         self.wire.holds_octets()
+    }
+
+    /// See [`Wire::pair`].
+    pub fn pair(self, now: Instant) -> (Self, io::Result<Paired>) {
+        let (wire, paired) = self.wire.pair(now);
+        (Self { wire, ..self }, paired)
+    }
+
+    /// See [`Wire::is_unpaired`].
+    pub fn is_unpaired(&self) -> bool {
+        self.wire.is_unpaired()
+    }
+
+    /// Returns true if the octets go through shared memory.
+    pub fn is_shared(&self) -> bool {
+        self.wire.has_bells()
+    }
+
+    /// See [`Wire::has_bells`].
+    #[inline]
+    pub fn has_bells(&self) -> bool {
+        self.wire.has_bells()
+    }
+
+    /// See [`Wire::set_polled`].
+    pub fn set_polled(&self, is_polled: bool) {
+        self.wire.set_polled(is_polled);
+    }
+
+    /// See [`Wire::take_rung`].
+    #[inline]
+    pub fn take_rung(&self) -> bool {
+        self.wire.take_rung()
+    }
+
+    /// See [`Wire::short_read_is_last`].
+    #[inline]
+    pub fn short_read_is_last(&self) -> bool {
+        !self.is_faulted() && self.wire.short_read_is_last()
     }
 
     /// The payload that has to be copied out of registered memory before it is sent. Slow places are those from which a kernel copies

@@ -10,14 +10,43 @@ use crate::driver::Driver;
 use crate::progress::readiness::Readiness;
 use crate::simulation::{Conditions, World};
 use crate::transport::quic::security::Security;
-use crate::transport::tcp::Tcp;
+use crate::transport::tcp::{Tcp, TcpOptions};
 
 fn transports() -> Vec<Transport> {
-    vec![
+    let mut all = vec![
         Transport::Tcp(Tcp::default()),
         Transport::Sim(World::new(1, Conditions::default())),
         Transport::Pipe(pipe::Pipes::default()),
-    ]
+    ];
+    all.extend(over_rings());
+    all
+}
+
+/// TCP whose connections within this machine are over shared memory, however long the other end takes; on a system that has this.
+fn over_rings() -> Option<Transport> {
+    let mut same_host = same_host::SameHost::if_possible()?;
+    same_host.wait_for(LONG);
+    Some(Transport::Tcp(Tcp::new(TcpOptions {
+        same_host: Some(same_host),
+        ..TcpOptions::default()
+    })))
+}
+
+/// The wire once it is known whether it is over shared memory. Waits for the other end.
+fn paired(ends: [Wire; 2]) -> [Wire; 2] {
+    let mut ends = ends.map(Some);
+    loop {
+        let mut undecided = false;
+        for end in &mut ends {
+            let (wire, paired) = end.take().unwrap().pair(Instant::now());
+            undecided |= paired.unwrap() != Paired::Decided;
+            *end = Some(wire);
+        }
+        if !undecided {
+            return ends.map(Option::unwrap);
+        }
+        std::thread::yield_now();
+    }
 }
 
 /// Calls `test` for every transport, with a driver for the one that needs it.
@@ -81,12 +110,29 @@ fn connected(transport: &Transport) -> (Wire, Wire, Set) {
     }
     let passive = listening.accept().unwrap();
     set.remove(&dialer).unwrap();
-    let active = dialer.into_wire().unwrap();
+    let [active, passive] = paired([dialer.into_wire().unwrap(), passive]);
     assert_eq!(active.addresses(), (local, at));
     assert_eq!(passive.addresses(), (at, local));
     set.remove(&listening).unwrap();
     set.add_stream(&active, 3, Edges::READ).unwrap();
     (active, passive, set)
+}
+
+/// The other tests of this file are about rings where a system has them.
+#[test]
+fn connections_with_the_option_are_over_shared_memory() {
+    let Some(transport) = over_rings() else {
+        return;
+    };
+    let ends = connected(&transport);
+    assert_eq!(ends.0.transport_name(), "shm");
+    assert_eq!(ends.1.transport_name(), "shm");
+    let counted: Vec<_> = transport
+        .counters()
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    // Both ends count.
+    assert_eq!(counted, [("same_host.connections", 2)]);
 }
 
 #[test]

@@ -203,6 +203,7 @@ fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<B
         capture_room,
         fault,
         crc,
+        same_host,
         congestion,
         peer,
         security: _, // of one scheme alone
@@ -217,7 +218,6 @@ fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<B
         patience,
     } = options;
     let mut chosen = softnd::Options::default()
-        .crc(*crc)
         .peer(peer.map_or(Peer::Any, known_peer))
         .markers(*markers)
         .whole_crcs(*whole_crcs)
@@ -242,6 +242,12 @@ fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<B
     }
     if let Some(patience) = *patience {
         chosen = chosen.timeouts(|limits| limits.hold_ready = Some(patience));
+    }
+    if let Some(crc) = *crc {
+        chosen = chosen.crc(crc);
+    }
+    if *same_host {
+        chosen = chosen.same_host(true);
     }
     if let Some(name) = congestion {
         chosen = chosen.congestion(name);

@@ -11,7 +11,9 @@ use crate::args::{AdapterArgs, CaptureRoom, SecurityArgs, Stack};
 pub(super) enum Choice {
     Capture,
     Fault,
+    Crc,
     NoCrc,
+    SameHost,
     Peer,
     Congestion,
     Segment,
@@ -40,7 +42,9 @@ impl Display for Choice {
         f.write_str(match self {
             Self::Capture => "--capture",
             Self::Fault => "--fault",
+            Self::Crc => "--crc",
             Self::NoCrc => "--no-crc",
+            Self::SameHost => "--same-host",
             Self::Congestion => "--congestion",
             Self::Peer => "--stack",
             Self::Segment => "--segment",
@@ -64,8 +68,10 @@ pub struct AdapterOptions {
     pub capture_room: CaptureRoom,
     /// A fault plan in the provider's language, or `@` and the name of a file with the plan.
     pub fault: Option<String>,
-    /// Whether to ask for CRCs.
-    pub crc: bool,
+    /// Whether to ask for CRCs, if that was chosen.
+    pub crc: Option<bool>,
+    /// Connections within this machine go through shared memory.
+    pub same_host: bool,
     /// The congestion control.
     pub congestion: Option<String>,
     /// The stack of the other side.
@@ -101,7 +107,8 @@ impl Default for AdapterOptions {
             capture: None,
             capture_room: CaptureRoom::default(),
             fault: None,
-            crc: true,
+            crc: None,
+            same_host: false,
             congestion: None,
             peer: None,
             security: SecurityArgs::default(),
@@ -124,7 +131,8 @@ impl From<&AdapterArgs> for AdapterOptions {
             capture: args.capture.clone(),
             capture_room: args.capture_room,
             fault: args.fault.clone(),
-            crc: !args.no_crc,
+            crc: args.chosen_crc(),
+            same_host: args.same_host,
             congestion: args.congestion.clone(),
             peer: args.peer,
             ..Self::default()
@@ -147,7 +155,9 @@ impl AdapterOptions {
         [
             (Choice::Capture, self.capture.is_some()),
             (Choice::Fault, self.fault.is_some()),
-            (Choice::NoCrc, !self.crc),
+            (Choice::Crc, self.crc == Some(true)),
+            (Choice::NoCrc, self.crc == Some(false)),
+            (Choice::SameHost, self.same_host),
             (Choice::Peer, self.peer.is_some()),
             (Choice::Congestion, self.congestion.is_some()),
             (Choice::Segment, self.segment.is_some()),

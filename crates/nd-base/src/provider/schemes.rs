@@ -18,7 +18,9 @@ pub(super) const SCHEMES: &[Scheme] = &[
         takes: &[
             Choice::Capture,
             Choice::Fault,
+            Choice::Crc,
             Choice::NoCrc,
+            Choice::SameHost,
             Choice::Peer,
             Choice::Congestion,
             Choice::Segment,
@@ -54,6 +56,7 @@ pub(super) const SCHEMES: &[Scheme] = &[
         takes: &[
             Choice::Capture,
             Choice::Fault,
+            Choice::Crc,
             Choice::NoCrc,
             Choice::Peer,
             Choice::Segment,
@@ -266,7 +269,8 @@ mod tests {
             capture: Some("x".into()),
             capture_room: CaptureRoom::default(),
             fault: Some("when each connect: refuse".into()),
-            crc: false,
+            crc: Some(false),
+            same_host: true,
             congestion: Some("cubic".into()),
             peer: Some(Stack::Siw),
             security: SecurityArgs::default(),
@@ -280,7 +284,8 @@ mod tests {
             largest_registration: None,
             patience: None,
         };
-        assert_eq!(all.made().count(), first.takes.len());
+        // CRCs are either asked for or not.
+        assert_eq!(all.made().count(), first.takes.len() - 1);
         assert!(check(&first, &all).is_ok());
         let text = check(&other, &all).expect_err("a capture").to_string();
         assert_eq!(

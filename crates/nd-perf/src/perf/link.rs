@@ -74,9 +74,13 @@ pub(super) fn setup(spec: &Spec, choices: Choices<'_>) -> Result<Setup> {
     let over_udp = spec.transport == Transport::Udp;
     let url = choices.url.or(over_udp.then_some(OVER_UDP));
     check_transport(choices.url, spec.transport)?;
+    let chooses_crc = match url {
+        Some(url) => provider::chooses_crc(url)?,
+        None => true,
+    };
     let options = AdapterOptions {
         fault: choices.fault.map(str::to_owned),
-        crc: spec.crc || over_udp,
+        crc: (chooses_crc || !spec.crc && !over_udp).then_some(spec.crc),
         segment: spec.segment,
         whole_crcs: spec.boundaries == Boundaries::OutsideCrcs,
         security: SecurityArgs {

@@ -27,7 +27,7 @@ pub(super) fn run(args: &DemoServerArgs) -> Result<()> {
 
 fn play(args: &DemoServerArgs) -> Result<()> {
     let options = AdapterOptions {
-        crc: !args.no_crc,
+        crc: args.no_crc.then_some(false),
         security: SecurityArgs {
             pins: args.pin.iter().cloned().collect(),
             ..SecurityArgs::default()

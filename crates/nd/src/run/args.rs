@@ -58,8 +58,16 @@ pub(crate) struct ProgramArgs {
     pub(super) explain: bool,
 
     /// Ask for no CRCs: they are used only if the peer wants them
-    #[arg(long)]
+    #[arg(long, conflicts_with = "crc")]
     pub(super) no_crc: bool,
+
+    /// Ask for CRCs, also through shared memory
+    #[arg(long)]
+    pub(super) crc: bool,
+
+    /// Connections within this machine go through shared memory, if both ends have this option and belong to the same user
+    #[arg(long, conflicts_with = "udp")]
+    pub(super) same_host: bool,
 
     /// The congestion control: over TCP system or a name that the system permits, over UDP cubic, bbr or newreno
     #[arg(long, value_name = "NAME")]
@@ -105,6 +113,12 @@ impl ProgramArgs {
         }
         if self.no_crc {
             all.push(("SOFTND_VERBS_CRC", "off".to_owned()));
+        }
+        if self.crc {
+            all.push(("SOFTND_VERBS_CRC", "on".to_owned()));
+        }
+        if self.same_host {
+            all.push(("SOFTND_SAME_HOST", "1".to_owned()));
         }
         all
     }

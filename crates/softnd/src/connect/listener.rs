@@ -47,6 +47,7 @@ impl ListenerLine for Listener {
                 unstated: UNSTATED_READ_LIMIT,
                 request_within: timeouts.request,
                 ready_within: timeouts.ready,
+                spares_crc: core.options.spares_crcs(),
             },
             faults: core.device.faults().cloned(),
             fault_owner: Arc::<Device>::clone(&core.device),

@@ -29,7 +29,7 @@ fn the_defaults_suit_all_of_them() {
             assert!(options.timeouts.hold_ready.is_some_and(|held| held <= most));
         }
     }
-    assert!(options.crc, "PEER-008");
+    assert!(options.asks_for_crcs(), "PEER-008");
     assert!(options.read_limit <= 255, "PEER-072");
 }
 

@@ -91,6 +91,7 @@ impl CmId {
         };
         InitiatorConfig {
             offer,
+            spares_crc: self.process.spares_crcs(),
             most: READ_LIMITS,
             unstated: UNSTATED_READ_LIMIT,
             strict_peer_to_peer: false,

@@ -39,6 +39,7 @@ impl CmId {
                 unstated: UNSTATED_READ_LIMIT,
                 request_within: Some(REQUEST_WITHIN),
                 ready_within: Some(READY_WITHIN),
+                spares_crc: self.process.spares_crcs(),
             },
             faults: self.process.faults.clone(),
             fault_owner: self.process.clone(),

@@ -145,10 +145,18 @@ impl Activity {
     }
 }
 
+/// A domain that drives the stream.
+struct Membership {
+    domain: Arc<Domain>,
+    token: u64,
+    /// The stream is out of the domain's set for a while.
+    is_apart: bool,
+}
+
 /// A stream in use by one connection.
 pub(super) struct StreamIo {
     stream: Stream,
-    domains: Vec<(Arc<Domain>, u64)>,
+    domains: Vec<Membership>,
     /// The edges that the domains report. `WRITE` is added when the socket is full for the first time.
     reported: Edges,
     mulpdu: Mulpdu,
@@ -223,41 +231,74 @@ impl StreamIo {
         source: &Weak<dyn Source>,
     ) -> io::Result<()> {
         for domain in domains.clone() {
-            if self.token_in(domain).is_none() {
+            if self.place_in(domain).is_none() {
+                self.stream.set_polled(false);
                 let token = domain.add(&self.stream, source.clone(), self.reported)?;
-                self.domains.push((Arc::clone(domain), token));
+                self.domains.push(Membership {
+                    domain: Arc::clone(domain),
+                    token,
+                    is_apart: false,
+                });
             }
         }
-        self.domains.retain(|(known, token)| {
-            let stays = domains.clone().any(|domain| Arc::ptr_eq(known, domain));
+        self.domains.retain(|known| {
+            let mut wanted = domains.clone();
+            let stays = wanted.any(|domain| Arc::ptr_eq(&known.domain, domain));
             if !stays {
-                known.remove(&self.stream, *token);
+                known.domain.remove(&self.stream, known.token);
             }
             stays
         });
+        self.note_polled();
         Ok(())
     }
 
     /// Takes the stream out of a domain's set for a while. Returns false if the stream is not in the set.
-    pub(super) fn leave_set(&self, domain: &Domain) -> bool {
-        self.token_in(domain).is_some() && domain.leave(&self.stream)
+    pub(super) fn leave_set(&mut self, domain: &Domain) -> bool {
+        let Some(place) = self.place_in(domain) else {
+            return false;
+        };
+        if !domain.leave(&self.stream) {
+            return false;
+        }
+        self.domains[place].is_apart = true;
+        self.note_polled();
+        true
     }
 
     /// Puts the stream back after [`leave_set`](Self::leave_set). Returns false if that fails.
-    pub(super) fn rejoin_set(&self, domain: &Domain) -> bool {
-        let token = self.token_in(domain);
-        token.is_none_or(|token| domain.rejoin(&self.stream, token, self.reported))
+    pub(super) fn rejoin_set(&mut self, domain: &Domain) -> bool {
+        let Some(place) = self.place_in(domain) else {
+            return true;
+        };
+        self.stream.set_polled(false);
+        let known = &mut self.domains[place];
+        let back = domain.rejoin(&self.stream, known.token, self.reported);
+        known.is_apart = !back;
+        self.note_polled();
+        back
     }
 
-    fn token_in(&self, domain: &Domain) -> Option<u64> {
+    /// The stream counts as polled while no set reports it.
+    fn note_polled(&self) {
         let mut domains = self.domains.iter();
-        let (_, token) = domains.find(|(known, _)| std::ptr::eq(&**known, domain))?;
-        Some(*token)
+        let is_polled = !self.domains.is_empty() && domains.all(|known| known.is_apart);
+        self.stream.set_polled(is_polled);
+    }
+
+    fn place_in(&self, domain: &Domain) -> Option<usize> {
+        let mut domains = self.domains.iter();
+        domains.position(|known| std::ptr::eq(&*known.domain, domain))
     }
 
     /// Returns true if octets wait for the socket, or may wait because of a fault plan.
     pub(super) fn is_sending(&self) -> bool {
         self.batch.is_some() || self.stream.is_faulted()
+    }
+
+    /// Returns true if octets wait for the socket, or may, and a set has to report when it accepts them.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.is_sending() && !self.stream.has_bells()
     }
 
     /// Takes out the activity since the last call.
@@ -266,7 +307,10 @@ impl StreamIo {
     }
 
     /// A domain has reported these edges.
-    pub(super) fn note(&mut self, edges: Edges) {
+    pub(super) fn note(&mut self, mut edges: Edges) {
+        if self.stream.has_bells() && edges.intersects(Edges::READ | Edges::WRITE) {
+            edges |= Edges::READ | Edges::WRITE;
+        }
         self.readable |= edges.contains(Edges::READ);
         self.writable |= edges.contains(Edges::WRITE);
         self.hangup |= edges.contains(Edges::HANGUP);
@@ -279,11 +323,17 @@ impl StreamIo {
     /// before the change, and then the change alone need not wake a thread: epoll reports a source in a nested set for a change only if no
     /// event of that source is left in the nested set.
     fn await_room(&mut self) {
+        if self.stream.has_bells() {
+            self.writable = false; // the send has asked for the report
+            return;
+        }
         self.writable = !self.reported.contains(Edges::WRITE);
         if self.writable {
             self.reported |= Edges::WRITE;
-            for (domain, token) in &self.domains {
-                domain.report(&self.stream, *token, self.reported);
+            for known in &self.domains {
+                known
+                    .domain
+                    .report(&self.stream, known.token, self.reported);
             }
         }
     }
@@ -390,6 +440,10 @@ impl StreamIo {
             let visit = self.read_into(staging, &mut have, connection, buffers, receives);
             self.held_is_whole = matches!(visit, Ok(Visit::Unfinished)) || connection.is_stalled();
             self.hold(&staging[..have], buffers);
+            if self.stream.take_rung() && self.is_sending() {
+                self.writable = true;
+                return visit.map(|_| Visit::Unfinished);
+            }
             visit
         })
     }
@@ -533,7 +587,7 @@ impl StreamIo {
                     self.since_quiet = self.since_quiet.saturating_add(count);
                     budget = budget.saturating_sub(count);
                     // A short read means that no more data is there; the end may have been reported by the same edge.
-                    if count < space && !self.hangup && !self.stream.is_faulted() {
+                    if count < space && !self.hangup && self.stream.short_read_is_last() {
                         self.readable = false;
                     }
                 }
@@ -672,8 +726,8 @@ impl StreamIo {
     }
 
     fn leave(&mut self) {
-        for (domain, token) in self.domains.drain(..) {
-            domain.remove(&self.stream, token);
+        for known in self.domains.drain(..) {
+            known.domain.remove(&self.stream, known.token);
         }
     }
 

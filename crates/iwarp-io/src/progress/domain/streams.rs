@@ -41,7 +41,7 @@ impl<S: Readiness, T: ?Sized> Streams<S, T> {
     ) -> io::Result<u64> {
         let token = self.sources.lock().insert(source);
         self.set
-            .add_stream(stream, token, edges)
+            .add_stream(stream, token, edges | stream.joins())
             .inspect_err(|_| drop(self.sources.lock().remove(token)))?;
         Ok(token)
     }
@@ -60,7 +60,7 @@ impl<S: Readiness, T: ?Sized> Streams<S, T> {
 
     /// Puts a stream back into the set. Returns false if that fails.
     pub(super) fn rejoin(&self, stream: &impl Watch<S>, token: u64, edges: Edges) -> bool {
-        match self.set.add_stream(stream, token, edges) {
+        match self.set.add_stream(stream, token, edges | stream.joins()) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 limited!(error, target: targets::PROGRESS, %error, "the readiness set cannot take a stream back; the background thread checks the stream every few milliseconds");
                 false

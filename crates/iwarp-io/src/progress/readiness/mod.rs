@@ -88,6 +88,12 @@ pub trait Readiness: Watch<Self> + Sized {
 pub trait Watch<S: Readiness> {
     /// The value by which the set identifies the source.
     fn id(&self) -> S::Id<'_>;
+
+    /// A domain is about to put the source into its set. Returns edges for which the set has to look as well. A source that can be ready
+    /// without the system's knowledge returns one for which the system will report it at once.
+    fn joins(&self) -> Edges {
+        Edges::empty()
+    }
 }
 
 /// Makes sets ready from another thread.

@@ -33,6 +33,7 @@ fn offer(revision: u8) -> Offer {
 
 fn asking(offer: Offer) -> InitiatorConfig {
     InitiatorConfig {
+        spares_crc: false,
         offer,
         most: MOST,
         unstated: UNSTATED,
@@ -46,6 +47,7 @@ fn asking(offer: Offer) -> InitiatorConfig {
 
 fn answering() -> ResponderConfig {
     ResponderConfig {
+        spares_crc: false,
         most: MOST,
         unstated: UNSTATED,
         request_within: Some(10 * SECOND),
@@ -603,6 +605,7 @@ fn mpa2_019_limits_that_are_not_stated() {
     assert_eq!(accepted.agreed.limits, limits(90, 100));
     // MPA2-034: cut to the adapter's.
     let narrow = ResponderConfig {
+        spares_crc: false,
         most: limits(5, 6),
         ..answering()
     };

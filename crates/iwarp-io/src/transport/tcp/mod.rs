@@ -13,6 +13,7 @@ pub use no_sockets::{Bound, Dialer, Listener, NoTcp as Tcp, Wire, permits_conges
 pub use wire::{Bound, Dialer, Listener, Tcp, Wire, permits_congestion};
 
 use super::congestion_control::CongestionControl;
+use super::same_host::SameHost;
 
 /// The options of an adapter's connections.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +24,8 @@ pub struct TcpOptions {
     pub boundaries: Boundaries,
     /// The congestion control.
     pub congestion: CongestionControl,
+    /// Connections within this machine are over shared memory, where both ends have this.
+    pub same_host: Option<SameHost>,
 }
 
 /// The places at which the segments of a connection begin.

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iwarp::{Span, TxBatch};
 use iwarp_mem::{Received, Sent, Table};
@@ -21,6 +21,7 @@ use crate::progress::readiness::{Edges, Watch};
 use crate::progress::set::{Set, SourceId};
 use crate::system_call::{is_refusal, named};
 use crate::transport::congestion_control::{CongestionControl, invalid};
+use crate::transport::same_host::{FirstOctets, Meeting, Pairing, SameHost};
 
 /// The number of connections that the system holds until they are accepted: as many as it allows (`net.core.somaxconn`).
 const SYSTEM_BACKLOG: i32 = i32::MAX;
@@ -32,17 +33,24 @@ pub struct Tcp {
 }
 
 /// The options of a connected socket.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct WireOptions {
     boundaries: Boundaries,
     /// The user has chosen a congestion control, or that of the system, so that none is set within this machine.
     keeps_congestion: bool,
+    same_host: Option<SameHost>,
 }
 
 impl Tcp {
     /// TCP with these options.
     pub fn new(options: TcpOptions) -> Self {
         Self { options }
+    }
+
+    /// The names and values of the counters.
+    pub(in crate::transport) fn counters(&self) -> Vec<(&'static str, u64)> {
+        let same_host = self.options.same_host.as_ref();
+        same_host.map_or_else(Vec::new, SameHost::counters)
     }
 
     /// Reserves a local address. A port in use is refused. A port that only old connections in TIME-WAIT hold is not.
@@ -86,6 +94,7 @@ impl Tcp {
         let options = WireOptions {
             boundaries: self.options.boundaries,
             keeps_congestion: self.options.congestion != CongestionControl::Unset,
+            same_host: self.options.same_host.clone(),
         };
         Ok(Bound(EndingSocket::new(socket), options))
     }
@@ -170,11 +179,16 @@ impl Bound {
     }
 
     pub(in crate::transport) fn connect(self, remote: SocketAddr) -> io::Result<Dialer> {
+        // The listener has the offer when it accepts the connection.
+        let offered = match &self.1.same_host {
+            Some(same_host) => same_host.offer(self.local()?, remote),
+            None => None,
+        };
         match self.0.connect(&remote.into()) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => {}
             other => other.map_err(named("connect"))?,
         }
-        Ok(Dialer(self.0, self.1))
+        Ok(Dialer(self.0, self.1, offered.map(Box::new)))
     }
 
     pub(in crate::transport) fn listen(self) -> io::Result<Listener> {
@@ -182,13 +196,17 @@ impl Bound {
         // matters.
         let _ = self.0.set_reuse_address(true);
         self.0.listen(SYSTEM_BACKLOG).map_err(named("listen"))?;
-        Ok(Listener(self.0, self.1))
+        let meeting = match &self.1.same_host {
+            Some(same_host) => same_host.meet(self.local()?),
+            None => None,
+        };
+        Ok(Listener(self.0, self.1, meeting))
     }
 }
 
 /// A socket that connects.
 #[derive(Debug)]
-pub struct Dialer(EndingSocket, WireOptions);
+pub struct Dialer(EndingSocket, WireOptions, Option<Box<Pairing>>);
 
 impl Dialer {
     pub(in crate::transport) fn id(&self) -> SourceId<'_> {
@@ -210,7 +228,9 @@ impl Dialer {
     }
 
     pub(in crate::transport) fn into_wire(self) -> io::Result<Wire> {
-        Wire::new(self.0.take(), self.1)
+        let mut wire = Wire::new(self.0.take(), &self.1)?;
+        wire.pairing = self.2;
+        Ok(wire)
     }
 
     pub(in crate::transport) fn reset(self) {
@@ -220,7 +240,7 @@ impl Dialer {
 
 /// A socket that listens.
 #[derive(Debug)]
-pub struct Listener(EndingSocket, WireOptions);
+pub struct Listener(EndingSocket, WireOptions, Option<Meeting>);
 
 impl Listener {
     pub(in crate::transport) fn id(&self) -> SourceId<'_> {
@@ -229,14 +249,23 @@ impl Listener {
 
     pub(in crate::transport) fn accept(&self) -> io::Result<Wire> {
         let (socket, _) = self.0.accept().map_err(named("accept"))?;
-        Wire::new(socket, self.1).map_err(|error| {
+        let mut wire = Wire::new(socket, &self.1).map_err(|error| {
             if is_refusal(&error) {
                 return error;
             }
             // The peer has reset the connection before it was accepted.
             tracing::debug!(target: targets::CONNECT, %error, "an accepted connection was gone at once");
-            io::ErrorKind::ConnectionAborted.into()
-        })
+            io::Error::from(io::ErrorKind::ConnectionAborted)
+        })?;
+        if let (Some(same_host), Some(meeting)) = (&self.1.same_host, &self.2) {
+            wire.pairing = same_host.take(meeting, &wire, wire.peer).map(Box::new);
+        }
+        Ok(wire)
+    }
+
+    /// Forgets offers that have waited too long. Returns the time after which those that are left have.
+    pub(in crate::transport) fn forget_old(&self, now: Instant) -> Option<Duration> {
+        self.2.as_ref()?.forget_old(now)
     }
 
     pub(in crate::transport) fn is_somebody_there(&self) -> bool {
@@ -263,6 +292,8 @@ pub struct Wire {
     boundaries: Boundaries,
     /// The length of segments when it was last asked for; at first 0.
     segment: AtomicU32,
+    /// What is not decided about the connection, within one machine.
+    pub(in crate::transport) pairing: Option<Box<Pairing>>,
     /// This field is behind the socket, so that it is dropped after the socket.
     _freed: Freed,
 }
@@ -275,7 +306,7 @@ impl AsFd for Wire {
 
 impl Wire {
     /// Takes over a socket whose TCP connection is established.
-    fn new(socket: Socket, options: WireOptions) -> io::Result<Self> {
+    fn new(socket: Socket, options: &WireOptions) -> io::Result<Self> {
         let tcp = TcpStream::from(socket);
         tcp.set_nonblocking(true).map_err(named("ioctl FIONBIO"))?;
         let local = tcp.local_addr().map_err(named("getsockname"))?;
@@ -290,6 +321,7 @@ impl Wire {
             peer,
             boundaries: options.boundaries,
             segment: AtomicU32::new(0),
+            pairing: None,
             _freed: Freed,
         })
     }
@@ -374,7 +406,7 @@ impl Wire {
     }
 
     pub(in crate::transport) fn peek(&self) -> io::Result<usize> {
-        self.tcp.peek(&mut [0])
+        self.peek_at(&mut [0])
     }
 
     /// The error of the socket alone would not do: Linux also reports errors there that TCP itself tolerates, such as a host that cannot be
@@ -429,9 +461,28 @@ impl Wire {
         let _ = SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO));
     }
 
-    pub(in crate::transport) fn reset(self) {
+    /// Resets the connection.
+    pub(in crate::transport) fn cut(&self) {
         release(&self.tcp);
         reset(&self.tcp);
+    }
+
+    pub(in crate::transport) fn reset(self) {
+        self.cut();
+    }
+}
+
+impl FirstOctets for Wire {
+    fn peek_at(&self, into: &mut [u8]) -> io::Result<usize> {
+        self.tcp.peek(into)
+    }
+
+    fn take(&self, into: &mut [u8]) -> io::Result<usize> {
+        self.read(into)
+    }
+
+    fn send(&self, octets: &[u8]) -> io::Result<usize> {
+        self.write(octets)
     }
 }
 

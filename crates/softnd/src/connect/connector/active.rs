@@ -59,7 +59,7 @@ impl Connector {
             revision: 2, // because only its Request carries read limits (MPA2-008)
             peer_to_peer: peer.peer_to_peer,
             ready: ReadyKinds::UNSEEN, // IW-003
-            crc: options.crc,
+            crc: options.asks_for_crcs(),
             markers: peer.markers,
             // Limits above the adapter's are cut to them, without an error (CONN-027).
             limits: iwarp_io::setup::ReadLimits {
@@ -70,6 +70,7 @@ impl Connector {
         };
         InitiatorConfig {
             offer,
+            spares_crc: options.spares_crcs(),
             most,
             unstated: UNSTATED_READ_LIMIT,
             // A Reply with another A is accepted by default, because the first message that softnd sends is legal without an agreement too

@@ -68,7 +68,7 @@ impl Connector {
         let options = &self.core.options;
         let peer = state.peer.map(|peer| options.for_peer(peer.ip()));
         let accepted = passive.accept(Acceptance {
-            crc: options.crc,
+            crc: options.asks_for_crcs(),
             markers: peer.is_some_and(|peer| peer.markers),
             ready: ReadyKinds::UNSEEN, // IW-003
             // The set-up cuts them to the peer's offer (IW-010, CONN-063).

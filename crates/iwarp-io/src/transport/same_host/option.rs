@@ -1,0 +1,94 @@
+//! The option of an adapter by which its connections within the machine are over shared memory.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use iwarp_mem::ring::RingSize;
+
+use crate::log::targets;
+
+use super::counts::{Counts, TcpReason};
+use super::first_octets::FirstOctets;
+use super::meeting::{self, Meeting};
+use super::pairing::Pairing;
+
+/// How long a connector waits for a listener's token, if the user does not say.
+const WAIT: Duration = Duration::from_millis(200);
+
+/// The option, with what it has done. Clones count together.
+#[derive(Clone, Debug)]
+pub struct SameHost {
+    /// The octets of each of the two rings of a connection.
+    size: RingSize,
+    /// How long a connector waits for the listener before it goes on over TCP.
+    wait: Duration,
+    counts: Arc<Counts>,
+}
+
+impl Default for SameHost {
+    fn default() -> Self {
+        Self {
+            size: RingSize::default(),
+            wait: WAIT,
+            counts: Arc::default(),
+        }
+    }
+}
+
+impl SameHost {
+    /// The option with its defaults. `None` on a system that does not have it.
+    pub fn if_possible() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    /// Sets how long a connector waits for the listener before it goes on over TCP.
+    pub fn wait_for(&mut self, limit: Duration) {
+        self.wait = limit;
+    }
+
+    /// The names and values of its counters.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.counts.all()
+    }
+
+    /// Offers the listener at `to` memory for a connection from `from`.
+    pub(in crate::transport) fn offer(&self, from: SocketAddr, to: SocketAddr) -> Option<Pairing> {
+        let offered = meeting::offer(from, to, self.size);
+        let offered = self.unless_refused(offered, to)?;
+        Some(Pairing::of_connector(offered, self.wait, &self.counts))
+    }
+
+    /// Takes offers for a listener. `None`: it listens at TCP alone.
+    pub(in crate::transport) fn meet(&self, at: SocketAddr) -> Option<Meeting> {
+        let met = Meeting::open(at);
+        if let Err(error) = &met {
+            tracing::debug!(target: targets::CONNECT, %at, %error, "a listener takes no offers of shared memory");
+            self.counts.refused(TcpReason::System);
+        }
+        met.ok()
+    }
+
+    /// Takes the offer for a connection that was accepted, and sends its first token.
+    pub(in crate::transport) fn take(
+        &self,
+        meeting: &Meeting,
+        tcp: &impl FirstOctets,
+        peer: SocketAddr,
+    ) -> Option<Pairing> {
+        let taken = meeting.take(peer, &self.counts);
+        let taken = self.unless_refused(taken, peer)?;
+        // The send buffer of a new connection has room. If the connection has broken, whoever reads finds that.
+        let sent = tcp.send(&taken.first.0).ok()?;
+        (sent == taken.first.0.len()).then(|| Pairing::of_listener(taken, &self.counts))
+    }
+
+    fn unless_refused<T>(&self, made: Result<T, TcpReason>, peer: SocketAddr) -> Option<T> {
+        made.inspect_err(|refusal| {
+            self.counts.refused(*refusal);
+            let reason = refusal.words();
+            tracing::debug!(target: targets::CONNECT, %peer, reason, "a connection is over TCP");
+        })
+        .ok()
+    }
+}

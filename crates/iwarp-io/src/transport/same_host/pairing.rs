@@ -1,0 +1,174 @@
+//! The two tokens by which the ends of a TCP connection agree to use shared memory. No end writes into a ring before the other end of *this*
+//! connection has proved that it has the offer.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use iwarp_mem::ring::Ring;
+
+use crate::log::targets;
+
+use super::counts::{Counts, TcpReason};
+use super::first_octets::FirstOctets;
+use super::meeting::Offered;
+use super::offer::Token;
+use super::pairing_step::PairingStep;
+
+/// A connection whose way is not decided.
+#[derive(Debug)]
+pub struct Pairing {
+    ring: Option<Ring>,
+    /// The token that this end waits for, and the one that it answers with.
+    awaited: Token,
+    answer: Option<Token>,
+    /// How long the connector waits; the listener waits for as long as it waits for the peer's first octets.
+    limit: Option<Duration>,
+    until: Option<Instant>,
+    /// The connector no longer waits: a token that comes now is skipped.
+    is_late: bool,
+    counts: Arc<Counts>,
+}
+
+/// What the first octets of the socket are.
+enum Front {
+    Nothing,
+    /// The beginning of the token, which is not there as a whole.
+    Part,
+    Token,
+    Other,
+}
+
+impl Pairing {
+    /// The connector's side: waits for the listener's token, at most `limit`.
+    pub(super) fn of_connector(offered: Offered, limit: Duration, counts: &Arc<Counts>) -> Self {
+        Self {
+            ring: Some(offered.ring),
+            awaited: offered.first,
+            answer: Some(offered.second),
+            limit: Some(limit),
+            until: None,
+            is_late: false,
+            counts: Arc::clone(counts),
+        }
+    }
+
+    /// The listener's side, which has sent the first token.
+    pub(super) fn of_listener(taken: Offered, counts: &Arc<Counts>) -> Self {
+        Self {
+            ring: Some(taken.ring),
+            awaited: taken.second,
+            answer: None,
+            limit: None,
+            until: None,
+            is_late: false,
+            counts: Arc::clone(counts),
+        }
+    }
+
+    /// The time at which the connector gives up, once it has begun to wait.
+    pub(in crate::transport) fn until(&self) -> Option<Instant> {
+        self.until.filter(|_| !self.is_late)
+    }
+
+    /// Returns true if the connector has given up, and goes on over TCP. A token may still come.
+    pub(in crate::transport) fn is_late(&self) -> bool {
+        self.is_late
+    }
+
+    /// Looks at what has arrived.
+    ///
+    /// # Errors
+    ///
+    /// Those of the connection; `ConnectionReset` if the connector has sent another token than that of its offer.
+    pub(in crate::transport) fn step(
+        &mut self,
+        tcp: &impl FirstOctets,
+        now: Instant,
+    ) -> io::Result<PairingStep> {
+        match self.front(tcp) {
+            Front::Token if self.is_late => {
+                self.skip(tcp)?;
+                Ok(PairingStep::Plain)
+            }
+            Front::Token => self.share(tcp),
+            Front::Other if self.limit.is_none() && !is_mpa(tcp) => {
+                Err(io::ErrorKind::ConnectionReset.into())
+            }
+            Front::Other if self.is_late => Ok(PairingStep::Plain),
+            Front::Other => Ok(self.refused(TcpReason::NoAnswer)),
+            Front::Nothing | Front::Part if self.is_late => Ok(PairingStep::Undecided),
+            Front::Nothing | Front::Part => Ok(self.wait(now)),
+        }
+    }
+
+    fn wait(&mut self, now: Instant) -> PairingStep {
+        if let Some(limit) = self.limit {
+            let until = *self.until.get_or_insert(now + limit);
+            if until <= now {
+                // The memory goes. The token may still come.
+                self.is_late = true;
+                drop(self.refused(TcpReason::NoAnswer));
+            }
+        }
+        PairingStep::Undecided
+    }
+
+    fn refused(&mut self, refusal: TcpReason) -> PairingStep {
+        self.ring = None;
+        self.counts.refused(refusal);
+        tracing::debug!(
+            target: targets::CONNECT,
+            reason = refusal.words(),
+            "a connection within this machine is over TCP"
+        );
+        PairingStep::Plain
+    }
+
+    fn share(&mut self, tcp: &impl FirstOctets) -> io::Result<PairingStep> {
+        self.skip(tcp)?;
+        if let Some(answer) = self.answer {
+            // The send buffer of a new connection has room.
+            if tcp.send(&answer.0)? < Token::LEN {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+        }
+        let Some(ring) = self.ring.take() else {
+            return Ok(PairingStep::Plain);
+        };
+        self.counts.connected();
+        tracing::debug!(target: targets::CONNECT, "a connection within this machine is over shared memory");
+        Ok(PairingStep::Shared(ring))
+    }
+
+    /// Takes the token, which is there.
+    fn skip(&self, tcp: &impl FirstOctets) -> io::Result<()> {
+        let mut token = [0; Token::LEN];
+        let count = tcp.take(&mut token)?;
+        if count == Token::LEN {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        }
+    }
+
+    fn front(&self, tcp: &impl FirstOctets) -> Front {
+        let mut octets = [0; Token::LEN];
+        match tcp.peek_at(&mut octets) {
+            Ok(count) if count == Token::LEN && octets == self.awaited.0 => Front::Token,
+            // The end of the connection is found by whoever reads.
+            Ok(0) => Front::Other,
+            Ok(count) if count < Token::LEN && octets[..count] == self.awaited.0[..count] => {
+                Front::Part
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Front::Nothing,
+            Ok(_) | Err(_) => Front::Other,
+        }
+    }
+}
+
+/// Returns true if the first octet is none of a token, or there is none.
+fn is_mpa(tcp: &impl FirstOctets) -> bool {
+    let mut first = [0];
+    !matches!(tcp.peek_at(&mut first), Ok(1) if first == [0])
+}

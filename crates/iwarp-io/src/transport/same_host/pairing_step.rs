@@ -1,0 +1,14 @@
+//! What is decided of a connection that may be over shared memory.
+
+use super::Ring;
+
+/// What has been decided.
+#[derive(Debug)]
+pub enum PairingStep {
+    /// Nothing yet.
+    Undecided,
+    /// The connection is plain TCP.
+    Plain,
+    /// The connection is over these rings.
+    Shared(Ring),
+}

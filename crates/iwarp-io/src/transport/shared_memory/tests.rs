@@ -1,0 +1,302 @@
+//! Wires over shared memory, beyond the contract of all transports.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::transport::local_ports::bind;
+use crate::transport::purpose::Purpose;
+use crate::transport::same_host::SameHost;
+use crate::transport::tcp::{Tcp, TcpOptions};
+use crate::transport::{Listener, Paired, Transport, Wire};
+
+const ANY: &str = "127.0.0.1:0";
+/// Only to end a hang.
+const LONG: Duration = Duration::from_secs(60);
+
+/// An adapter with the option, and its option.
+fn adapter() -> (Transport, SameHost) {
+    let mut same_host = SameHost::if_possible().unwrap();
+    same_host.wait_for(LONG);
+    let options = TcpOptions {
+        same_host: Some(same_host.clone()),
+        ..TcpOptions::default()
+    };
+    (Transport::Tcp(Tcp::new(options)), same_host)
+}
+
+fn counted(same_host: &SameHost) -> Vec<(&'static str, u64)> {
+    let mut all = same_host.counters();
+    all.retain(|(_, count)| *count > 0);
+    all
+}
+
+fn listen(transport: &Transport, at: &str) -> (Listener, SocketAddr) {
+    let bound = bind(transport, at.parse().unwrap(), Purpose::Listening).unwrap();
+    let at = bound.local().unwrap();
+    (bound.listen().unwrap(), at)
+}
+
+fn accept(listener: &Listener) -> Wire {
+    loop {
+        match listener.accept() {
+            Ok(wire) => return wire,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn connect(transport: &Transport, to: SocketAddr) -> Wire {
+    let from = bind(transport, ANY.parse().unwrap(), Purpose::Connecting).unwrap();
+    let dialer = from.connect(to).unwrap();
+    while !dialer.is_connected(crate::progress::Edges::WRITE).unwrap() {
+        std::thread::yield_now();
+    }
+    dialer.into_wire().unwrap()
+}
+
+/// Decides until that is done.
+fn decided(mut wire: Wire) -> std::io::Result<Wire> {
+    loop {
+        let (next, paired) = wire.pair(Instant::now());
+        match paired? {
+            Paired::Decided => return Ok(next),
+            _ => wire = next,
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn both(active: Wire, passive: Wire) -> [Wire; 2] {
+    std::thread::scope(|scope| {
+        let active = scope.spawn(|| decided(active).unwrap());
+        let passive = decided(passive).unwrap();
+        [active.join().unwrap(), passive]
+    })
+}
+
+fn shared() -> [Wire; 2] {
+    let (transport, _) = adapter();
+    let (listener, at) = listen(&transport, ANY);
+    let active = connect(&transport, at);
+    let ends = both(active, accept(&listener));
+    assert!(ends.iter().all(Wire::has_bells));
+    ends
+}
+
+/// A read takes the bell that says that there is room. Then the sender is told by the wire, because no set reports it any more.
+fn reads_the_bell_for_room() -> bool {
+    let [active, passive] = shared();
+    while active.write(&[7; 4096]).is_ok() {}
+    let mut octets = vec![0; 1 << 20];
+    let read = passive.read(&mut octets).unwrap();
+    assert!(read > 0);
+    let begun = Instant::now();
+    while begun.elapsed() < LONG {
+        assert_eq!(
+            active.read(&mut [0]).unwrap_err().kind(),
+            ErrorKind::WouldBlock
+        );
+        if active.take_rung() {
+            assert!(!active.take_rung());
+            return active.write(&[7]).is_ok();
+        }
+        if iwarp::planted!(BellSwallowed) && active.peek().is_err() {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    false
+}
+
+#[cfg(not(planted_bugs))]
+#[test]
+fn a_bell_for_room_that_a_read_takes_is_kept() {
+    assert!(reads_the_bell_for_room());
+}
+
+#[cfg(planted_bugs)]
+#[test]
+fn a_swallowed_bell_is_found() {
+    iwarp::planted::plant(Some(iwarp::planted::Bug::BellSwallowed));
+    assert!(!reads_the_bell_for_room());
+}
+
+#[test]
+fn names_of_wildcards_are_found_too() {
+    for at in ["0.0.0.0:0", ANY] {
+        let (transport, same_host) = adapter();
+        let (listener, at) = listen(&transport, at);
+        let to = SocketAddr::new(ANY.parse::<SocketAddr>().unwrap().ip(), at.port());
+        let active = connect(&transport, to);
+        let _ends = both(active, accept(&listener));
+        assert_eq!(counted(&same_host), [("same_host.connections", 2)], "{at}");
+    }
+}
+
+/// A listener without the option, or of another program, says nothing.
+#[test]
+fn without_a_name_a_connection_is_over_tcp_at_once() {
+    let (transport, same_host) = adapter();
+    let listener = TcpListener::bind(ANY).unwrap();
+    let active = connect(&transport, listener.local_addr().unwrap());
+    let active = decided(active).unwrap();
+    assert!(!active.has_bells());
+    assert_eq!(counted(&same_host), [("same_host.refused.no_name", 1)]);
+}
+
+/// A connector without the option, whose first octets are a frame of MPA.
+#[test]
+fn without_an_offer_a_connection_is_over_tcp() {
+    let (transport, same_host) = adapter();
+    let (listener, at) = listen(&transport, ANY);
+    let mut peer = TcpStream::connect(at).unwrap();
+    peer.write_all(b"MPA").unwrap();
+    let passive = decided(accept(&listener)).unwrap();
+    assert!(!passive.has_bells());
+    assert_eq!(counted(&same_host), [("same_host.refused.no_offer", 1)]);
+}
+
+/// Another process has the name of the listener, or the listener does not answer: after the limit the connection goes on over TCP, and a
+/// token that comes later is skipped.
+#[test]
+fn a_listener_that_answers_late_has_a_connection_over_tcp() {
+    let (mut transport, _) = adapter();
+    let (listener, at) = listen(&transport, ANY);
+    let mut hasty = SameHost::if_possible().unwrap();
+    hasty.wait_for(Duration::ZERO);
+    if let Transport::Tcp(tcp) = &mut transport {
+        *tcp = Tcp::new(TcpOptions {
+            same_host: Some(hasty.clone()),
+            ..TcpOptions::default()
+        });
+    }
+    let active = connect(&transport, at);
+    let (active, paired) = active.pair(Instant::now());
+    assert!(matches!(
+        paired.unwrap(),
+        Paired::Not { .. } | Paired::MayWrite
+    ));
+    let (active, paired) = active.pair(Instant::now() + LONG);
+    assert_eq!(paired.unwrap(), Paired::MayWrite);
+    assert_eq!(active.write(b"MPA Request").unwrap(), 11);
+    let passive = decided(accept(&listener)).unwrap();
+    assert!(!passive.has_bells());
+    let mut octets = [0; 32];
+    while passive.peek().is_err() {}
+    assert_eq!(passive.read(&mut octets).unwrap(), 11);
+    assert_eq!(passive.write(b"MPA Reply").unwrap(), 9);
+    let active = decided(active).unwrap();
+    while active.peek().is_err() {}
+    assert_eq!(active.read(&mut octets).unwrap(), 9);
+    assert_eq!(&octets[..9], b"MPA Reply");
+    assert_eq!(counted(&hasty), [("same_host.refused.no_answer", 1)]);
+}
+
+/// Whoever answers with another token, though the first octet is that of one, is reset.
+#[test]
+fn a_wrong_token_is_a_reset() {
+    let (transport, same_host) = adapter();
+    let (listener, at) = listen(&transport, ANY);
+    let from = bind(&transport, ANY.parse().unwrap(), Purpose::Connecting).unwrap();
+    let local = from.local().unwrap();
+    // The offer for the connection, whose maker then does not know its token.
+    let _offered = same_host.offer(local, at).unwrap();
+    drop(from);
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&local.into()).unwrap();
+    socket.connect(&at.into()).unwrap();
+    let mut peer = TcpStream::from(socket);
+    let passive = accept(&listener);
+    let mut first = [1; 16];
+    peer.read_exact(&mut first).unwrap();
+    assert_eq!(first[0], 0, "the listener's token");
+    peer.write_all(&[0; 16]).unwrap();
+    let error = decided(passive).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
+}
+
+/// The peer is gone without a word: what it had sent arrives, then the end, and nothing more can be sent.
+#[test]
+fn what_a_peer_that_dies_has_sent_arrives() {
+    let [active, passive] = shared();
+    assert_eq!(passive.write(b"last words").unwrap(), 10);
+    // As the system closes the socket of a killed process.
+    drop(passive);
+    let mut octets = [0; 32];
+    while active.peek().is_err() {}
+    assert_eq!(active.read(&mut octets).unwrap(), 10);
+    let end = loop {
+        match active.read(&mut octets) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
+            end => break end,
+        }
+    };
+    assert_eq!(end.unwrap(), 0);
+    assert_eq!(
+        active.write(b"?").unwrap_err().kind(),
+        ErrorKind::BrokenPipe
+    );
+}
+
+#[test]
+fn a_peer_that_rings_without_end_is_reset() {
+    let [active, passive] = shared();
+    let Wire::Shared(bells) = &passive else {
+        unreachable!("over shared memory");
+    };
+    let mut rung = 0;
+    let error = loop {
+        for _ in 0..64 {
+            bells.ring_for_nothing();
+            rung += 1;
+        }
+        match active.read(&mut [0]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            other => break other.unwrap_err(),
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    assert!(rung > 1024, "{rung}");
+}
+
+/// Each bell of a sender that only waits for room is followed by octets that the other side has read.
+#[test]
+fn bells_between_which_something_moves_are_no_fault() {
+    let [active, passive] = shared();
+    let mut octets = vec![0; 1 << 20];
+    for _ in 0..2048 {
+        while active.write(&[7; 65536]).is_ok() {}
+        while passive.read(&mut octets).is_ok() {}
+        match active.read(&mut [0]) {
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}"),
+            Ok(count) => panic!("{count} octets"),
+        }
+    }
+}
+
+/// The count of forks is that of the whole process.
+#[test]
+#[ignore = "run by the test below, in a process of its own"]
+fn after_a_fork() {
+    let [active, _passive] = shared();
+    rdma_buffer::forks::count_one();
+    let error = active.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionAborted, "{error}");
+    assert!(active.write(b"x").is_err() && active.peek().is_err());
+    assert!(active.close_write().is_err() && active.check().is_err());
+}
+
+#[test]
+fn the_child_of_a_fork_gets_an_error_of_the_connection() {
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--ignored", "shared_memory::tests::after_a_fork"]);
+    let output = child.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
+}

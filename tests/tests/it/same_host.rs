@@ -1,0 +1,212 @@
+//! Connections within one machine through shared memory, between processes.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use softnd_tests::nd::{self, Finished, Nd};
+use softnd_tests::tool;
+use softnd_tests::verbs_programs::free_port;
+
+const SHARED: &str = "a connection within this machine is over shared memory";
+
+/// Whether a side says that its connection is over shared memory, and its reason if it is not.
+#[derive(Debug, PartialEq, Eq)]
+struct Way {
+    shared: bool,
+    reason: Option<String>,
+}
+
+impl Way {
+    fn of(side: &Finished) -> Self {
+        side.assert_success();
+        let said = &side.stderr;
+        let lines = said.lines().filter(|line| line.starts_with('{'));
+        let lines: Vec<Value> = lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let reasons = lines.iter().filter_map(|line| line["reason"].as_str());
+        Self {
+            shared: lines.iter().any(|line| line["message"] == SHARED),
+            reason: reasons.map(str::to_owned).next(),
+        }
+    }
+}
+
+const SHARED_WAY: Way = Way {
+    shared: true,
+    reason: None,
+};
+
+fn over_tcp(reason: Option<&str>) -> Way {
+    Way {
+        shared: false,
+        reason: reason.map(str::to_owned),
+    }
+}
+
+/// Starts `nd`, behind another program if one is named.
+fn start(by: &[OsString], args: Vec<OsString>) -> Nd {
+    if by.is_empty() {
+        nd::start(args)
+    } else {
+        nd::start_by(by, args)
+    }
+}
+
+/// Sends a file from one process to another, each with what is to stand before `nd`, and compares the copy. Returns the ways of the receiver
+/// and of the sender.
+fn cat(by: [&[OsString]; 2], options: [&[&str]; 2]) -> [Way; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    let octets: Vec<u8> = (0..=250).cycle().take(5_000_000).collect();
+    fs::write(&from, &octets).unwrap();
+    let args = |args: &[&str], path: &Path, more: &[&str], side: usize| -> Vec<OsString> {
+        let log = ["-vv", "--log-format", "json", "cat"];
+        let before = log.iter().chain(args).map(OsString::from);
+        let behind = more.iter().chain(options[side]).map(OsString::from);
+        before.chain([path.into()]).chain(behind).collect()
+    };
+    let recv = args(&["recv", "--listen", "127.0.0.1:0", "--out"], &to, &[], 0);
+    let mut receiver = start(by[0], recv);
+    let address = receiver.address().to_string();
+    let sender = start(by[1], args(&["send"], &from, &[&address], 1)).finish();
+    let receiver = receiver.finish();
+    assert!(fs::read(&to).unwrap() == octets);
+    [Way::of(&receiver), Way::of(&sender)]
+}
+
+#[test]
+fn two_processes_that_ask_for_it_share_memory() {
+    let ask: &[&str] = &["--same-host"];
+    assert_eq!(cat([&[], &[]], [ask, ask]), [SHARED_WAY, SHARED_WAY]);
+    let with_crc: &[&str] = &["--same-host", "--crc"];
+    assert_eq!(cat([&[], &[]], [ask, with_crc]), [SHARED_WAY, SHARED_WAY]);
+}
+
+#[test]
+fn one_side_alone_is_over_tcp() {
+    let ask: &[&str] = &["--same-host"];
+    let no_offer = over_tcp(Some("the peer has made no offer"));
+    assert_eq!(cat([&[], &[]], [ask, &[]]), [no_offer, over_tcp(None)]);
+    let no_name = "no listener of this machine that has the option is at the address";
+    assert_eq!(
+        cat([&[], &[]], [&[], ask]),
+        [over_tcp(None), over_tcp(Some(no_name))]
+    );
+    // Neither has it, so neither says anything.
+    assert_eq!(
+        cat([&[], &[]], [&[], &[]]),
+        [over_tcp(None), over_tcp(None)]
+    );
+}
+
+/// The kernel refuses the calls that shared memory needs.
+#[test]
+fn where_the_system_refuses_a_call_the_connection_is_over_tcp() {
+    let ask: &[&str] = &["--same-host"];
+    for call in ["memfd_create:EPERM", "memfd_create:ENOSYS"] {
+        let by: Vec<OsString> = [env!("CARGO_BIN_EXE_refuse_calls"), call, "--"]
+            .map(OsString::from)
+            .into();
+        let [receiver, sender] = cat([&[], &by], [ask, ask]);
+        assert_eq!(
+            receiver,
+            over_tcp(Some("the peer has made no offer")),
+            "{call}"
+        );
+        assert_eq!(
+            sender,
+            over_tcp(Some("the system refuses a call")),
+            "{call}"
+        );
+    }
+}
+
+#[test]
+fn a_value_that_the_variable_does_not_have_is_refused_by_name() {
+    let info = |value| {
+        let mut nd = Command::new(nd::binary());
+        nd.args(["cat", "recv", "--listen", "127.0.0.1:0", "--out", "-"]);
+        nd.env("SOFTND_SAME_HOST", value).output().unwrap()
+    };
+    let output = info("yes");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(
+        said.contains("SOFTND_SAME_HOST is \"yes\": it has to be 1 or 0"),
+        "{said}"
+    );
+}
+
+#[test]
+fn adapters_over_udp_refuse_the_option_and_ignore_the_variable() {
+    let udp = nd::run([
+        "cat",
+        "recv",
+        "--udp",
+        "--same-host",
+        "--listen",
+        "127.0.0.1:0",
+        "--out",
+        "-",
+    ]);
+    udp.assert_failure("do not know --same-host");
+    let run = nd::run(["run", "--udp", "--same-host", "--", "true"]);
+    assert!(!run.status.success(), "{}", run.stderr);
+    let mut demo = Command::new(nd::binary());
+    let demo = demo.args(["demo", "--udp"]).env("SOFTND_SAME_HOST", "1");
+    let output = demo.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// An unchanged program for verbs, whose counters say that its connection was shared.
+#[test]
+fn verbs_programs_share_memory_by_an_option_of_their_run() {
+    if tool::find("rping").is_none() {
+        return;
+    }
+    nd::build_libraries();
+    let folder = tempfile::tempdir().unwrap();
+    let counters = folder.path().join("counters");
+    let port = free_port();
+    let options = [
+        "run",
+        "--same-host",
+        "--counters",
+        counters.to_str().unwrap(),
+        "--",
+    ];
+    let rping = |args: &[&str]| {
+        let mut command = Command::new(nd::binary());
+        command.args(options).arg("rping").args(args).args([
+            "-a",
+            "127.0.0.1",
+            "-p",
+            &port,
+            "-C",
+            "10",
+        ]);
+        command
+    };
+    let mut server = rping(&["-s"]).stdout(Stdio::null()).spawn().unwrap();
+    // The server may not listen yet.
+    while !rping(&["-c"]).output().unwrap().status.success() {
+        assert!(server.try_wait().unwrap().is_none(), "the server has ended");
+    }
+    server.wait().unwrap();
+    let files = fs::read_dir(&counters).unwrap();
+    let shared: u64 = files
+        .map(|file| {
+            let text = fs::read_to_string(file.unwrap().path()).unwrap();
+            let file: Value = serde_json::from_str(&text).unwrap();
+            file["counters"]["same_host.connections"].as_u64().unwrap()
+        })
+        .sum();
+    assert!(
+        shared > 0,
+        "rping leaves a file if one of its threads ends it alone"
+    );
+}
