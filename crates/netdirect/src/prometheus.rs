@@ -44,6 +44,18 @@ const KNOWN: &[Metric] = &[
         help: "Connections that were refused because their peer had made too many protection faults.",
     },
     Metric {
+        counter: "same_host.connections",
+        name: "same_host_connections",
+        label: None,
+        help: "Connections within this machine that went through shared memory.",
+    },
+    Metric {
+        counter: "same_host.refused",
+        name: "same_host_refused",
+        label: Some("reason"),
+        help: "Connections that could not go through shared memory, and offers of it that were dropped, by the reason.",
+    },
+    Metric {
         counter: "udp.strange_datagrams",
         name: "udp_strange_datagrams",
         label: None,
