@@ -117,6 +117,7 @@ pub struct Options {
     pub(crate) profile: Profile,
     pub(crate) crc: Option<bool>,
     pub(crate) same_host: Option<bool>,
+    pub(crate) same_host_memory: Option<u64>,
     pub(crate) markers: bool,
     pub(crate) capture: Option<Capture>,
     pub(crate) faults: Option<Plan>,
@@ -148,6 +149,7 @@ impl Default for Options {
             profile: Profile::Default,
             crc: None,
             same_host: None,
+            same_host_memory: None,
             markers: false,
             capture: None,
             faults: None,
@@ -202,6 +204,14 @@ impl Options {
     #[must_use]
     pub fn same_host(mut self, same_host: bool) -> Self {
         self.same_host = Some(same_host);
+        self
+    }
+
+    /// The memory that the rings of an adapter's connections [within this machine](Self::same_host) may take, in octets; a connection takes
+    /// 516 KiB. Connections beyond it are over TCP. Default: 256 MiB.
+    #[must_use]
+    pub fn same_host_memory(mut self, octets: u64) -> Self {
+        self.same_host_memory = Some(octets);
         self
     }
 

@@ -179,7 +179,11 @@ impl Provider {
 
     /// What an adapter needs for connections through shared memory.
     fn same_host(&self) -> Option<SameHost> {
-        self.same_host.then(SameHost::if_possible)?
+        let mut same_host = self.same_host.then(SameHost::if_possible)??;
+        if let Some(octets) = self.options.same_host_memory {
+            same_host.limit_memory(octets);
+        }
+        Some(same_host)
     }
 
     /// The transport of the adapters' streams.

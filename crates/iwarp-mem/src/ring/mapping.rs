@@ -234,7 +234,7 @@ impl Drop for Mapping {
     }
 }
 
-fn len_of(capacity: usize) -> usize {
+pub(super) const fn len_of(capacity: usize) -> usize {
     HEAD + 2 * capacity
 }
 

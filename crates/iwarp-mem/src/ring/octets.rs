@@ -31,6 +31,11 @@ impl RingSize {
         is_right.then_some(Self(octets))
     }
 
+    /// The memory of a connection with such rings, in octets.
+    pub const fn of_connection(self) -> u64 {
+        super::mapping::len_of(self.0) as u64
+    }
+
     /// The number of octets.
     pub const fn octets(self) -> usize {
         self.0

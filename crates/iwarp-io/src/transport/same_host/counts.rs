@@ -11,6 +11,8 @@ pub(in crate::transport) enum TcpReason {
     OtherUser,
     /// The system refuses the memory, the socket or another call.
     System,
+    /// The adapter's memory for rings is taken.
+    Memory,
     /// The local address is not known before the connection is made.
     NoAddress,
     /// The listener has not answered in time, or has answered something else.
@@ -22,10 +24,11 @@ pub(in crate::transport) enum TcpReason {
 }
 
 impl TcpReason {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::NoName,
         Self::OtherUser,
         Self::System,
+        Self::Memory,
         Self::NoAddress,
         Self::NoAnswer,
         Self::BadOffer,
@@ -38,6 +41,7 @@ impl TcpReason {
             Self::NoName => "same_host.refused.no_name",
             Self::OtherUser => "same_host.refused.other_user",
             Self::System => "same_host.refused.system",
+            Self::Memory => "same_host.refused.memory",
             Self::NoAddress => "same_host.refused.no_address",
             Self::NoAnswer => "same_host.refused.no_answer",
             Self::BadOffer => "same_host.refused.bad_offer",
@@ -51,6 +55,7 @@ impl TcpReason {
             Self::NoName => "no listener of this machine that has the option is at the address",
             Self::OtherUser => "the other end belongs to another user",
             Self::System => "the system refuses a call",
+            Self::Memory => "the memory that the adapter may take for this is taken",
             Self::NoAddress => "the local address is not known before the connection is made",
             Self::NoAnswer => "the listener has not answered in time",
             Self::BadOffer => "the offer, or its memory, is not as it has to be",

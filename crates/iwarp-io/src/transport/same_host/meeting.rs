@@ -6,8 +6,9 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use iwarp_mem::ring::{Ring, RingSize};
@@ -21,6 +22,7 @@ use rustix::net::{
 use crate::environment::Environment;
 use crate::log::targets;
 
+use super::budget::{Budget, Share};
 use super::counts::{Counts, TcpReason};
 use super::offer::{Offer, Token, canonical, name_of, names_to};
 
@@ -36,10 +38,25 @@ static OVERFLOW_USER: LazyLock<u32> = LazyLock::new(|| {
     user.unwrap_or(65534)
 });
 
+/// The rings of a connection, with what they take of the adapter's memory.
+#[derive(Debug)]
+pub struct SharedRing {
+    ring: Ring,
+    _share: Share,
+}
+
+impl Deref for SharedRing {
+    type Target = Ring;
+
+    fn deref(&self) -> &Ring {
+        &self.ring
+    }
+}
+
 /// An offer that was sent, or the connector's end of its rings.
 #[derive(Debug)]
 pub(super) struct Offered {
-    pub(super) ring: Ring,
+    pub(super) ring: SharedRing,
     pub(super) first: Token,
     pub(super) second: Token,
 }
@@ -52,6 +69,7 @@ pub(super) fn offer(
     from: SocketAddr,
     to: SocketAddr,
     size: RingSize,
+    budget: &Arc<Budget>,
 ) -> Result<Offered, TcpReason> {
     if from.ip().is_unspecified() || from.port() == 0 {
         return Err(TcpReason::NoAddress);
@@ -67,6 +85,7 @@ pub(super) fn offer(
     if !is_of_this_user(&socket) {
         return Err(TcpReason::OtherUser);
     }
+    let share = budget.take(size.of_connection()).ok_or(TcpReason::Memory)?;
     let offer = Offer::new(from, size).map_err(|_| TcpReason::System)?;
     let (ring, file) = Ring::create(size).map_err(|error| {
         limited!(warn, target: targets::CONNECT, %error, "no shared memory for a connection within this machine; it is over TCP");
@@ -74,7 +93,10 @@ pub(super) fn offer(
     })?;
     send(&socket, &offer.to_packet(), &file).map_err(|_| TcpReason::System)?;
     Ok(Offered {
-        ring,
+        ring: SharedRing {
+            ring,
+            _share: share,
+        },
         first: offer.first,
         second: offer.second,
     })
@@ -160,7 +182,12 @@ impl Meeting {
     }
 
     /// Takes the offer for the connection from `peer`, and maps its memory.
-    pub(super) fn take(&self, peer: SocketAddr, counts: &Counts) -> Result<Taken, TcpReason> {
+    pub(super) fn take(
+        &self,
+        peer: SocketAddr,
+        counts: &Counts,
+        budget: &Arc<Budget>,
+    ) -> Result<Taken, TcpReason> {
         let now = Environment::System.now();
         let mut waiting = self.waiting.lock();
         self.take_in(&mut waiting, now, counts);
@@ -168,12 +195,17 @@ impl Meeting {
         let at = waiting.iter().position(|(_, offer, _)| offer.from == from);
         let (_, offer, file) = waiting.remove(at.ok_or(TcpReason::NoOffer)?);
         drop(waiting);
+        let share = budget.take(offer.size.of_connection());
+        let share = share.ok_or(TcpReason::Memory)?;
         let ring = Ring::open(&file, offer.size).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidInput => TcpReason::BadOffer,
             _ => TcpReason::System,
         })?;
         Ok(Taken {
-            ring,
+            ring: SharedRing {
+                ring,
+                _share: share,
+            },
             first: offer.first,
             second: offer.second,
         })

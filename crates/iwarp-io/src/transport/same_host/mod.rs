@@ -7,6 +7,8 @@
 //! Only Linux has them.
 
 #[cfg(all(target_os = "linux", not(loom)))]
+mod budget;
+#[cfg(all(target_os = "linux", not(loom)))]
 mod counts;
 mod first_octets;
 #[cfg(all(target_os = "linux", not(loom)))]
@@ -21,14 +23,12 @@ mod option;
 mod pairing;
 mod pairing_step;
 
-#[cfg(all(target_os = "linux", not(loom)))]
-use iwarp_mem::ring::Ring;
 #[cfg(any(not(target_os = "linux"), loom))]
-use no_rings::NoRing as Ring;
+use no_rings::NoRing as SharedRing;
 
 pub use first_octets::FirstOctets;
 #[cfg(any(not(target_os = "linux"), loom))]
 pub use no_rings::{NoMeeting as Meeting, NoPairing as Pairing, NoRing, NoSameHost as SameHost};
 pub use pairing_step::PairingStep;
 #[cfg(all(target_os = "linux", not(loom)))]
-pub use {meeting::Meeting, option::SameHost, pairing::Pairing};
+pub use {meeting::Meeting, meeting::SharedRing, option::SameHost, pairing::Pairing};

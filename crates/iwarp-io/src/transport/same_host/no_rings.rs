@@ -22,6 +22,11 @@ impl NoSameHost {
         None
     }
 
+    /// Sets the memory of all rings.
+    pub fn limit_memory(&mut self, _: u64) {
+        match self.0 {}
+    }
+
     /// Sets how long a connector waits for the listener.
     pub fn wait_for(&mut self, _: Duration) {
         match self.0 {}

@@ -8,10 +8,14 @@ use iwarp_mem::ring::RingSize;
 
 use crate::log::targets;
 
+use super::budget::Budget;
 use super::counts::{Counts, TcpReason};
 use super::first_octets::FirstOctets;
 use super::meeting::{self, Meeting};
 use super::pairing::Pairing;
+
+/// The memory of an adapter's rings, if the user does not say.
+const MEMORY: u64 = 256 << 20;
 
 /// How long a connector waits for a listener's token, if the user does not say.
 const WAIT: Duration = Duration::from_millis(200);
@@ -24,6 +28,7 @@ pub struct SameHost {
     /// How long a connector waits for the listener before it goes on over TCP.
     wait: Duration,
     counts: Arc<Counts>,
+    budget: Arc<Budget>,
 }
 
 impl Default for SameHost {
@@ -32,6 +37,7 @@ impl Default for SameHost {
             size: RingSize::default(),
             wait: WAIT,
             counts: Arc::default(),
+            budget: Budget::new(MEMORY),
         }
     }
 }
@@ -40,6 +46,11 @@ impl SameHost {
     /// The option with its defaults. `None` on a system that does not have it.
     pub fn if_possible() -> Option<Self> {
         Some(Self::default())
+    }
+
+    /// Sets the memory that the rings of all connections may take, in octets. What was taken before does not count.
+    pub fn limit_memory(&mut self, octets: u64) {
+        self.budget = Budget::new(octets);
     }
 
     /// Sets how long a connector waits for the listener before it goes on over TCP.
@@ -54,7 +65,7 @@ impl SameHost {
 
     /// Offers the listener at `to` memory for a connection from `from`.
     pub(in crate::transport) fn offer(&self, from: SocketAddr, to: SocketAddr) -> Option<Pairing> {
-        let offered = meeting::offer(from, to, self.size);
+        let offered = meeting::offer(from, to, self.size, &self.budget);
         let offered = self.unless_refused(offered, to)?;
         Some(Pairing::of_connector(offered, self.wait, &self.counts))
     }
@@ -76,7 +87,7 @@ impl SameHost {
         tcp: &impl FirstOctets,
         peer: SocketAddr,
     ) -> Option<Pairing> {
-        let taken = meeting.take(peer, &self.counts);
+        let taken = meeting.take(peer, &self.counts, &self.budget);
         let taken = self.unless_refused(taken, peer)?;
         // The send buffer of a new connection has room. If the connection has broken, whoever reads finds that.
         let sent = tcp.send(&taken.first.0).ok()?;

@@ -5,20 +5,18 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use iwarp_mem::ring::Ring;
-
 use crate::log::targets;
 
 use super::counts::{Counts, TcpReason};
 use super::first_octets::FirstOctets;
-use super::meeting::Offered;
+use super::meeting::{Offered, SharedRing};
 use super::offer::Token;
 use super::pairing_step::PairingStep;
 
 /// A connection whose way is not decided.
 #[derive(Debug)]
 pub struct Pairing {
-    ring: Option<Ring>,
+    ring: Option<SharedRing>,
     /// The token that this end waits for, and the one that it answers with.
     awaited: Token,
     answer: Option<Token>,

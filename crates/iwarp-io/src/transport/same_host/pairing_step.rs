@@ -1,6 +1,6 @@
 //! What is decided of a connection that may be over shared memory.
 
-use super::Ring;
+use super::SharedRing;
 
 /// What has been decided.
 #[derive(Debug)]
@@ -10,5 +10,5 @@ pub enum PairingStep {
     /// The connection is plain TCP.
     Plain,
     /// The connection is over these rings.
-    Shared(Ring),
+    Shared(SharedRing),
 }

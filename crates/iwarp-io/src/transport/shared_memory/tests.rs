@@ -16,8 +16,13 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// An adapter with the option, and its option.
 fn adapter() -> (Transport, SameHost) {
+    adapter_with(|_| {})
+}
+
+fn adapter_with(change: impl FnOnce(&mut SameHost)) -> (Transport, SameHost) {
     let mut same_host = SameHost::if_possible().unwrap();
-    same_host.wait_for(LONG);
+    same_host.wait_for(Duration::from_secs(5));
+    change(&mut same_host);
     let options = TcpOptions {
         same_host: Some(same_host.clone()),
         ..TcpOptions::default()
@@ -133,6 +138,26 @@ fn names_of_wildcards_are_found_too() {
         let _ends = both(active, accept(&listener));
         assert_eq!(counted(&same_host), [("same_host.connections", 2)], "{at}");
     }
+}
+
+/// Connections beyond the memory of either side are over TCP. A connection that has ended gives its memory back.
+#[test]
+fn beyond_the_memory_connections_are_over_tcp() {
+    let (transport, same_host) = adapter_with(|same_host| same_host.limit_memory(2 * 528_384));
+    let (listener, at) = listen(&transport, ANY);
+    // Room for one connection of which both ends are here.
+    let first = both(connect(&transport, at), accept(&listener));
+    assert!(first.iter().all(Wire::has_bells));
+    let second = both(connect(&transport, at), accept(&listener));
+    assert!(!second.iter().any(Wire::has_bells));
+    assert!(
+        counted(&same_host)
+            .iter()
+            .any(|(name, _)| *name == "same_host.refused.memory")
+    );
+    drop(first);
+    let third = both(connect(&transport, at), accept(&listener));
+    assert!(third.iter().all(Wire::has_bells));
 }
 
 /// A listener without the option, or of another program, says nothing.

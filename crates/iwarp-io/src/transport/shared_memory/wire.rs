@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use crate::progress::readiness::Edges;
 use crate::progress::set::SourceId;
+use crate::transport::same_host::SharedRing;
 use crate::transport::tcp;
 
 /// The most bells in a row between which the peer has neither written nor read anything. A peer that keeps the rules rings once for each
@@ -57,7 +58,7 @@ impl Deref for Socket {
 /// Whoever reads or sends has locked the stream. The bells are explained in `iwarp_mem::ring::words`.
 #[derive(Debug)]
 pub struct Wire {
-    ring: Ring,
+    ring: SharedRing,
     tcp: Socket,
     /// No set reports the stream, because a thread polls it: no bell is wanted.
     is_polled: AtomicBool,
@@ -76,7 +77,7 @@ pub struct Wire {
 
 impl Wire {
     /// A connection over these rings, whose other end the peer of the TCP connection has.
-    pub(in crate::transport) fn new(tcp: tcp::Wire, ring: Ring) -> Self {
+    pub(in crate::transport) fn new(tcp: tcp::Wire, ring: SharedRing) -> Self {
         Self {
             ring,
             tcp: Socket {
