@@ -23,9 +23,6 @@ mod option;
 mod pairing;
 mod pairing_step;
 
-#[cfg(any(not(target_os = "linux"), loom))]
-use no_rings::NoRing as SharedRing;
-
 pub use first_octets::FirstOctets;
 #[cfg(any(not(target_os = "linux"), loom))]
 pub use no_rings::{NoMeeting as Meeting, NoPairing as Pairing, NoRing, NoSameHost as SameHost};

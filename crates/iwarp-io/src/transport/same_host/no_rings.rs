@@ -82,7 +82,7 @@ impl NoPairing {
         &mut self,
         _: &impl FirstOctets,
         _: Instant,
-    ) -> io::Result<PairingStep> {
+    ) -> io::Result<PairingStep<NoRing>> {
         match self.0 {}
     }
 }

@@ -83,7 +83,7 @@ impl Pairing {
         &mut self,
         tcp: &impl FirstOctets,
         now: Instant,
-    ) -> io::Result<PairingStep> {
+    ) -> io::Result<PairingStep<SharedRing>> {
         match self.front(tcp) {
             Front::Token if self.is_late => {
                 self.skip(tcp)?;
@@ -100,7 +100,7 @@ impl Pairing {
         }
     }
 
-    fn wait(&mut self, now: Instant) -> PairingStep {
+    fn wait(&mut self, now: Instant) -> PairingStep<SharedRing> {
         if let Some(limit) = self.limit {
             let until = *self.until.get_or_insert(now + limit);
             if until <= now {
@@ -112,7 +112,7 @@ impl Pairing {
         PairingStep::Undecided
     }
 
-    fn refused(&mut self, refusal: TcpReason) -> PairingStep {
+    fn refused(&mut self, refusal: TcpReason) -> PairingStep<SharedRing> {
         self.ring = None;
         self.counts.refused(refusal);
         tracing::debug!(
@@ -123,7 +123,7 @@ impl Pairing {
         PairingStep::Plain
     }
 
-    fn share(&mut self, tcp: &impl FirstOctets) -> io::Result<PairingStep> {
+    fn share(&mut self, tcp: &impl FirstOctets) -> io::Result<PairingStep<SharedRing>> {
         self.skip(tcp)?;
         if let Some(answer) = self.answer {
             // The send buffer of a new connection has room.

@@ -1,14 +1,12 @@
 //! What is decided of a connection that may be over shared memory.
 
-use super::SharedRing;
-
 /// What has been decided.
 #[derive(Debug)]
-pub enum PairingStep {
+pub enum PairingStep<R> {
     /// Nothing yet.
     Undecided,
     /// The connection is plain TCP.
     Plain,
     /// The connection is over these rings.
-    Shared(SharedRing),
+    Shared(R),
 }
