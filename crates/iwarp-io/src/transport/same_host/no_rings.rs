@@ -10,7 +10,7 @@ use super::pairing_step::PairingStep;
 
 /// Rings, which do not exist here.
 #[derive(Debug)]
-pub struct NoRing(Infallible);
+pub struct NoRing(pub(in crate::transport) Infallible);
 
 /// The option, which no adapter has here.
 #[derive(Clone, Debug)]
