@@ -611,7 +611,7 @@ impl<O: Owner> Timed for Endpoint<O> {
         }
         state.connection.handle_timeout(now);
         let held = state.io.as_ref().map(StreamIo::stream);
-        if let Some(stream) = held.filter(|stream| stream.is_faulted()) {
+        if let Some(stream) = held.filter(|stream| stream.is_faulted() || stream.has_bells()) {
             stream.awake(now);
             return state.work(Edges::KICK | Edges::READ | Edges::WRITE);
         }

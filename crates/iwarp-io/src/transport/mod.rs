@@ -508,6 +508,15 @@ impl Wire {
         }
     }
 
+    /// The time at which a peer that takes no octets has to be looked at again: it has taken none for too long then.
+    #[inline]
+    pub fn gives_up_at(&self) -> Option<Instant> {
+        match self {
+            Self::Shared(wire) => wire.gives_up_at(),
+            _ => None,
+        }
+    }
+
     /// Returns true if it is not decided whether the connection is over shared memory, or may not be: [`pair`](Self::pair) comes first.
     pub fn is_unpaired(&self) -> bool {
         matches!(self, Self::Tcp(wire) if wire.pairing.is_some())

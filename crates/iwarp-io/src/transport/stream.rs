@@ -139,10 +139,14 @@ impl Stream {
         faulted.is_some_and(|faulted| faulted.is_backlogged())
     }
 
-    /// The time at which the fault plan releases the octets that it holds now.
+    /// The time at which the stream has to be driven: when the fault plan releases the octets that it holds now, or when the peer has taken no
+    /// octets for too long.
     #[inline]
     pub fn wake_at(&self) -> Option<Instant> {
-        self.faulted.as_ref()?.wake_at()
+        match &self.faulted {
+            Some(faulted) => faulted.wake_at(),
+            None => self.wire.gives_up_at(),
+        }
     }
 
     /// Ends the holds that end at `now` or before.

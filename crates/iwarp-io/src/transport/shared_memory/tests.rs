@@ -140,6 +140,36 @@ fn names_of_wildcards_are_found_too() {
     }
 }
 
+/// A peer that takes no octets for the time that the program allows ends the connection; one that takes some goes on.
+#[test]
+fn a_peer_that_has_no_room_for_long_ends_the_connection() {
+    let [active, passive] = shared();
+    let Wire::Shared(wire) = &active else {
+        unreachable!("over shared memory");
+    };
+    assert!(wire.gives_up_at().is_none());
+    wire.give_up_after(Duration::ZERO);
+    let full = loop {
+        if let Err(error) = active.write(&[7; 4096]) {
+            break error;
+        }
+    };
+    assert_eq!(full.kind(), ErrorKind::WouldBlock);
+    assert!(wire.gives_up_at().is_some());
+    let mut octets = vec![0; 1 << 20];
+    assert!(passive.read(&mut octets).unwrap() > 0);
+    assert!(active.write(&[7; 4096]).is_ok());
+    assert!(wire.gives_up_at().is_none());
+    let end = loop {
+        match active.write(&[7; 4096]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => break error,
+            Ok(_) => {}
+        }
+    };
+    assert_eq!(end.kind(), ErrorKind::TimedOut, "{end}");
+}
+
 /// Connections beyond the memory of either side are over TCP. A connection that has ended gives its memory back.
 #[test]
 fn beyond_the_memory_connections_are_over_tcp() {

@@ -4,13 +4,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iwarp::{Span, TxBatch};
 use iwarp_mem::ring::Ring;
 use iwarp_mem::{Received, Sent, Table};
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use crate::environment::Environment;
 use crate::progress::readiness::Edges;
 use crate::progress::set::SourceId;
 use crate::transport::same_host::SharedRing;
@@ -53,6 +55,19 @@ impl Deref for Socket {
     }
 }
 
+/// The time for which a peer may take no octets.
+#[derive(Clone, Copy, Debug, Default)]
+struct Patience {
+    limit: Option<Duration>,
+    full_since: Option<Instant>,
+}
+
+impl Patience {
+    fn ends_at(self) -> Option<Instant> {
+        self.full_since?.checked_add(self.limit?)
+    }
+}
+
 /// Two rings, and the TCP connection that they belong to: its addresses, its end, and the octets that ring.
 ///
 /// Whoever reads or sends has locked the stream. The bells are explained in `iwarp_mem::ring::words`.
@@ -66,6 +81,8 @@ pub struct Wire {
     was_rung: AtomicBool,
     /// The last send found no room.
     is_full: AtomicBool,
+    /// How long the ring may stay full, and since when it has been.
+    patience: Mutex<Patience>,
     /// This side has ended its direction.
     has_closed: AtomicBool,
     /// [`OPEN`], [`ENDED`], or the number of the error that has broken the connection.
@@ -87,6 +104,7 @@ impl Wire {
             is_polled: AtomicBool::new(false),
             was_rung: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
+            patience: Mutex::default(),
             has_closed: AtomicBool::new(false),
             end: AtomicI32::new(OPEN),
             vain_bells: AtomicU32::new(0),
@@ -137,11 +155,44 @@ impl Wire {
 
     /// The ring was full. Returns true if there is room by now. Otherwise a bell comes when there is, unless a thread polls.
     fn is_there_room(&self) -> io::Result<bool> {
-        if self.is_polled() {
+        let has_room = if self.is_polled() {
             self.is_full.store(true, Ordering::Relaxed);
-            return Ok(false);
+            false
+        } else {
+            self.has_room()?
+        };
+        if !has_room {
+            let mut patience = self.patience.lock();
+            if patience.limit.is_some() && patience.full_since.is_none() {
+                patience.full_since = Some(Environment::System.now());
+            }
         }
-        self.has_room()
+        Ok(has_room)
+    }
+
+    /// The time at which a peer that takes no octets has taken none for too long.
+    #[inline]
+    pub(in crate::transport) fn gives_up_at(&self) -> Option<Instant> {
+        if self.is_full.load(Ordering::Relaxed) {
+            return self.patience.lock().ends_at();
+        }
+        None
+    }
+
+    /// The peer has taken octets, or has not. Fails if it has taken none for too long.
+    #[cold]
+    fn was_full(&self, has_taken: bool) -> io::Result<()> {
+        let mut patience = self.patience.lock();
+        if has_taken {
+            patience.full_since = None;
+            self.is_full.store(false, Ordering::Relaxed);
+        } else if patience
+            .ends_at()
+            .is_some_and(|end| end <= Environment::System.now())
+        {
+            return Err(Errno::TIMEDOUT.into());
+        }
+        Ok(())
     }
 
     /// Asks for a bell when there is room. Returns true if there is room.
@@ -348,6 +399,9 @@ impl Wire {
         self.check_peer()?;
         loop {
             let written = self.ring.write(octets)?;
+            if self.is_full.load(Ordering::Relaxed) {
+                self.was_full(written > 0)?;
+            }
             if written > 0 || octets.is_empty() {
                 self.tell_reader()?;
                 return Ok(written);
@@ -369,6 +423,9 @@ impl Wire {
         loop {
             let (octets, sent) = self.ring.send(table, batch)?;
             total += octets;
+            if self.is_full.load(Ordering::Relaxed) {
+                self.was_full(octets > 0)?;
+            }
             self.tell_reader()?;
             if sent != Sent::WouldBlock || !self.is_there_room()? {
                 return Ok((total, sent));
@@ -378,6 +435,7 @@ impl Wire {
 
     /// TCP has nothing to acknowledge while octets wait in a ring, but tells of a peer that has gone.
     pub(in crate::transport) fn give_up_after(&self, limit: Duration) {
+        self.patience.lock().limit = Some(limit);
         self.tcp.give_up_after(limit);
     }
 
