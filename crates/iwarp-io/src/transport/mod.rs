@@ -487,7 +487,7 @@ impl Wire {
         let Self::Tcp(mut wire) = self else {
             return (self, Ok(Paired::Decided));
         };
-        let Some(mut pairing) = wire.pairing.take() else {
+        let Some(mut pairing) = wire.take_pairing() else {
             return (Self::Tcp(wire), Ok(Paired::Decided));
         };
         match pairing.step(&wire, now) {
@@ -501,7 +501,7 @@ impl Wire {
                     None if pairing.is_late() => Paired::MayWrite,
                     until => Paired::Not { until },
                 };
-                wire.pairing = Some(pairing);
+                wire.put_pairing(pairing);
                 (Self::Tcp(wire), Ok(paired))
             }
             Err(error) => (Self::Tcp(wire), Err(error)),
@@ -519,7 +519,7 @@ impl Wire {
 
     /// Returns true if it is not decided whether the connection is over shared memory, or may not be: [`pair`](Self::pair) comes first.
     pub fn is_unpaired(&self) -> bool {
-        matches!(self, Self::Tcp(wire) if wire.pairing.is_some())
+        matches!(self, Self::Tcp(wire) if wire.is_unpaired())
     }
 
     /// The name of the transport, for the log.

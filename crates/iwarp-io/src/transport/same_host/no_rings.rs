@@ -16,6 +16,7 @@ pub struct NoRing(pub(in crate::transport) Infallible);
 #[derive(Clone, Debug)]
 pub struct NoSameHost(Infallible);
 
+#[cfg_attr(windows, allow(dead_code, reason = "Windows has no TCP yet"))]
 impl NoSameHost {
     /// None on this system.
     pub fn if_possible() -> Option<Self> {
@@ -59,6 +60,7 @@ impl NoSameHost {
 #[derive(Debug)]
 pub struct NoMeeting(Infallible);
 
+#[cfg_attr(windows, allow(dead_code, reason = "Windows has no TCP yet"))]
 impl NoMeeting {
     pub(in crate::transport) fn forget_old(&self, _: Instant) -> Option<Duration> {
         match self.0 {}

@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iwarp::{Span, TxBatch};
 use iwarp_mem::{Received, Sent, Table};
@@ -13,6 +13,7 @@ use super::TcpOptions;
 use crate::progress::readiness::Edges;
 use crate::progress::readiness::no_sets::refused;
 use crate::progress::set::SourceId;
+use crate::transport::same_host::{FirstOctets, Pairing};
 
 /// TCP, which refuses every address.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +23,10 @@ impl NoTcp {
     /// As on other systems. The options are those of sockets, of which there are none.
     pub fn new(_: TcpOptions) -> Self {
         Self(())
+    }
+
+    pub(in crate::transport) fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
 
     pub(in crate::transport) fn bind(&self, _: SocketAddr) -> io::Result<Bound> {
@@ -98,6 +103,10 @@ impl Listener {
     pub(in crate::transport) fn is_somebody_there(&self) -> bool {
         match self.0 {}
     }
+
+    pub(in crate::transport) fn forget_old(&self, _: Instant) -> Option<Duration> {
+        match self.0 {}
+    }
 }
 
 /// A connected socket; a type without values.
@@ -167,6 +176,32 @@ impl Wire {
     }
 
     pub(in crate::transport) fn reset(self) {
+        match self.0 {}
+    }
+
+    pub(in crate::transport) fn is_unpaired(&self) -> bool {
+        match self.0 {}
+    }
+
+    pub(in crate::transport) fn take_pairing(&mut self) -> Option<Box<Pairing>> {
+        match self.0 {}
+    }
+
+    pub(in crate::transport) fn put_pairing(&mut self, _: Box<Pairing>) {
+        match self.0 {}
+    }
+}
+
+impl FirstOctets for Wire {
+    fn peek_at(&self, _: &mut [u8]) -> io::Result<usize> {
+        match self.0 {}
+    }
+
+    fn take(&self, _: &mut [u8]) -> io::Result<usize> {
+        match self.0 {}
+    }
+
+    fn send(&self, _: &[u8]) -> io::Result<usize> {
         match self.0 {}
     }
 }

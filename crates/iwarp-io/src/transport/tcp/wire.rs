@@ -293,7 +293,7 @@ pub struct Wire {
     /// The length of segments when it was last asked for; at first 0.
     segment: AtomicU32,
     /// What is not decided about the connection, within one machine.
-    pub(in crate::transport) pairing: Option<Box<Pairing>>,
+    pairing: Option<Box<Pairing>>,
     /// This field is behind the socket, so that it is dropped after the socket.
     _freed: Freed,
 }
@@ -459,6 +459,21 @@ impl Wire {
     pub(in crate::transport) fn break_off(&self) {
         release(&self.tcp);
         let _ = SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO));
+    }
+
+    /// Returns true if something is not decided about the connection.
+    pub(in crate::transport) fn is_unpaired(&self) -> bool {
+        self.pairing.is_some()
+    }
+
+    /// Takes out what is not decided.
+    pub(in crate::transport) fn take_pairing(&mut self) -> Option<Box<Pairing>> {
+        self.pairing.take()
+    }
+
+    /// Puts back what is not decided yet.
+    pub(in crate::transport) fn put_pairing(&mut self, pairing: Box<Pairing>) {
+        self.pairing = Some(pairing);
     }
 
     /// Resets the connection.
