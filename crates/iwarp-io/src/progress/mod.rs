@@ -8,7 +8,6 @@ pub mod background;
 mod cpu_placement;
 pub mod domain;
 pub(crate) mod helping;
-#[cfg(unix)]
 pub mod interrupts;
 #[cfg(all(test, loom))]
 mod loom_model;
