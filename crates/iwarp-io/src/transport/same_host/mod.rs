@@ -1,6 +1,6 @@
 //! How two ends of a connection within one machine agree to use shared memory.
 //!
-//! A connector makes an [`offer`] to the socket that the listener has for them (`meeting`), then connects TCP as always. A listener that finds
+//! A connector makes an offer to the socket that the listener has for them (`meeting`), then connects TCP as always. A listener that finds
 //! the offer for a connection sends the first token of it, the connector answers with the second one ([`Pairing`]), and both are on the rings,
 //! which [`shared_memory`](super::shared_memory) has. In every other case the connection is plain TCP.
 //!
