@@ -120,15 +120,12 @@ impl Mapping {
 
     /// The words of a ring.
     ///
-    /// # Panics
+    /// # Errors
     ///
-    /// In the child of a fork.
+    /// Those of [`is_ours`](Self::is_ours).
     #[inline]
-    pub(super) fn words(&self, way: Way) -> &Words {
-        assert!(
-            self.is_ours().is_ok(),
-            "shared memory of the parent of a fork"
-        );
+    pub(super) fn words(&self, way: Way) -> Result<&Words> {
+        self.is_ours()?;
         let at = match way {
             Way::Out => 0,
             Way::Back => size_of::<Words>(),
@@ -136,7 +133,7 @@ impl Mapping {
         let words = self.base.as_ptr().wrapping_add(at).cast::<Words>();
         // The words are atomics, for which every value is valid, and which other processes access in the same way.
         // SAFETY: inside the mapping, which lives as long as `self` and has not gone in a fork, as just seen; pages are aligned enough.
-        unsafe { &*words }
+        Ok(unsafe { &*words })
     }
 
     /// The octets of a ring.

@@ -115,12 +115,12 @@ impl Ring {
     }
 
     #[inline]
-    fn outgoing(&self) -> &Words {
+    fn outgoing(&self) -> Result<&Words> {
         self.mapping.words(self.out)
     }
 
     #[inline]
-    fn incoming(&self) -> &Words {
+    fn incoming(&self) -> Result<&Words> {
         self.mapping.words(self.back())
     }
 
@@ -168,17 +168,17 @@ impl Ring {
     /// `ConnectionReset` if the peer breaks the rules of the ring.
     #[inline]
     pub fn write(&self, octets: &[u8]) -> Result<usize> {
-        self.check()?;
+        let words = self.outgoing()?;
         let mut written = 0;
         while written < octets.len() {
             let rest = &octets[written..octets.len().min(written + CHUNK)];
-            let room = self.writing.room(self.outgoing(), rest.len() as u64)?;
+            let room = self.writing.room(words, rest.len() as u64)?;
             let chunk = &rest[..rest.len().min(to_usize(room))];
             if chunk.is_empty() {
                 break;
             }
             self.put(0, chunk);
-            self.writing.publish(self.outgoing(), chunk.len() as u64);
+            self.writing.publish(words, chunk.len() as u64);
             written += chunk.len();
         }
         Ok(written)
@@ -221,7 +221,6 @@ impl Ring {
             let all = batch.is_empty();
             return Ok((sent, if all { Sent::All } else { Sent::WouldBlock }));
         }
-        self.check()?;
         let mut held = Pins::new();
         let mut fpdu = SmallVec::<[Part<'_>; 8]>::new();
         let (mut sent, mut len) = (0_u64, 0);
@@ -280,7 +279,7 @@ impl Ring {
 
     /// Sends an FPDU of `len` octets, or its beginning. Returns how many octets that is.
     fn put_fpdu(&self, fpdu: &[Part<'_>], len: usize, held: &Pins<'_>) -> Result<usize> {
-        let words = self.outgoing();
+        let words = self.outgoing()?;
         let capacity = self.mapping.capacity();
         let room = to_usize(self.writing.room(words, len as u64)?);
         if room < len && len <= capacity / 2 {
@@ -342,24 +341,23 @@ impl Ring {
     /// `ConnectionReset` if the peer breaks the rules of the ring.
     #[inline]
     pub fn read(&self, into: &mut [u8]) -> Result<(usize, bool)> {
-        self.check()?;
-        let words = self.incoming();
+        let words = self.incoming()?;
         let count = into.len().min(to_usize(self.reading.octets(words)?));
         let mut half_free = false;
         for chunk in into[..count].chunks_mut(CHUNK) {
-            half_free |= self.take(chunk);
+            half_free |= self.take(words, chunk);
         }
         Ok((count, half_free))
     }
 
     /// Takes the next octets, which are there. Returns true if half of the ring is free by that.
     #[inline]
-    fn take(&self, into: &mut [u8]) -> bool {
+    fn take(&self, words: &Words, into: &mut [u8]) -> bool {
         let _ = self.stretches(self.reading.head(), into.len(), |at, which| {
             self.mapping.read(self.back(), at, &mut into[which]);
             Ok::<_, Revoked>(())
         });
-        self.reading.release(self.incoming(), into.len() as u64)
+        self.reading.release(words, into.len() as u64)
     }
 
     /// Like [`read`](Self::read), but puts the first octets into registered memory at `place`, as [`io::receive`](crate::io::receive) does.
@@ -369,11 +367,10 @@ impl Ring {
     ///
     /// Those of [`read`](Self::read).
     pub fn receive(&self, table: &Table, place: Span, rest: &mut [u8]) -> Result<(Received, bool)> {
-        self.check()?;
         let Ok(held) = table.pin(place) else {
             return Ok((Received::Revoked, false));
         };
-        let words = self.incoming();
+        let words = self.incoming()?;
         let len = place.len() as usize;
         let count = len.min(to_usize(self.reading.octets(words)?));
         let (mut done, mut half_free) = (0, false);
@@ -385,7 +382,11 @@ impl Ring {
             });
             if copied.is_err() {
                 // A pinned region keeps its length, so this is a span that no check has made.
-                return Ok((Received::Revoked, half_free));
+                let received = match done {
+                    0 => Received::Revoked,
+                    octets => Received::Octets(octets),
+                };
+                return Ok((received, half_free));
             }
             half_free |= self.reading.release(words, chunk as u64);
             done += chunk;
@@ -406,8 +407,7 @@ impl Ring {
     /// Those of [`read`](Self::read).
     #[inline]
     pub fn has_octets(&self) -> Result<bool> {
-        self.check()?;
-        Ok(self.reading.octets(self.incoming())? > 0)
+        Ok(self.reading.octets(self.incoming()?)? > 0)
     }
 
     /// Returns true if the peer has ended its direction. Octets before the end may be left.
@@ -417,8 +417,7 @@ impl Ring {
     /// Those of [`check`](Self::check).
     #[inline]
     pub fn is_closed(&self) -> Result<bool> {
-        self.check()?;
-        Ok(self.reading.is_closed(self.incoming()))
+        Ok(self.reading.is_closed(self.incoming()?))
     }
 
     /// Ends this side's direction, behind everything that was written. The caller wakes the peer.
@@ -427,8 +426,7 @@ impl Ring {
     ///
     /// Those of [`check`](Self::check).
     pub fn close(&self) -> Result<()> {
-        self.check()?;
-        self.writing.close(self.outgoing());
+        self.writing.close(self.outgoing()?);
         Ok(())
     }
 
@@ -439,8 +437,7 @@ impl Ring {
     /// Those of [`check`](Self::check). So it is with the next ones.
     #[inline]
     pub fn takes_bell(&self) -> Result<bool> {
-        self.check()?;
-        Ok(self.writing.takes_bell(self.outgoing()))
+        Ok(self.writing.takes_bell(self.outgoing()?))
     }
 
     /// See [`Writing::await_room`].
@@ -449,8 +446,7 @@ impl Ring {
     ///
     /// `ConnectionReset` if the peer breaks the rules of the ring.
     pub fn await_room(&self) -> Result<bool> {
-        self.check()?;
-        Ok(self.writing.await_room(self.outgoing())?)
+        Ok(self.writing.await_room(self.outgoing()?)?)
     }
 
     /// See [`Writing::await_no_room`].
@@ -459,8 +455,7 @@ impl Ring {
     ///
     /// Those of [`check`](Self::check).
     pub fn await_no_room(&self) -> Result<()> {
-        self.check()?;
-        self.writing.await_no_room(self.outgoing());
+        self.writing.await_no_room(self.outgoing()?);
         Ok(())
     }
 
@@ -470,8 +465,7 @@ impl Ring {
     ///
     /// `ConnectionReset` if the peer breaks the rules of the ring.
     pub fn want_bell(&self) -> Result<bool> {
-        self.check()?;
-        Ok(self.reading.want_bell(self.incoming())?)
+        Ok(self.reading.want_bell(self.incoming()?)?)
     }
 
     /// See [`Reading::want_no_bell`].
@@ -480,8 +474,7 @@ impl Ring {
     ///
     /// Those of [`check`](Self::check).
     pub fn want_no_bell(&self) -> Result<()> {
-        self.check()?;
-        self.reading.want_no_bell(self.incoming());
+        self.reading.want_no_bell(self.incoming()?);
         Ok(())
     }
 
@@ -491,8 +484,7 @@ impl Ring {
     ///
     /// Those of [`check`](Self::check).
     pub fn takes_room_bell(&self) -> Result<bool> {
-        self.check()?;
-        Ok(self.reading.takes_room_bell(self.incoming()))
+        Ok(self.reading.takes_room_bell(self.incoming()?))
     }
 
     /// See [`Reading::takes_room_bell_unfenced`].
@@ -502,8 +494,7 @@ impl Ring {
     /// Those of [`check`](Self::check).
     #[inline]
     pub fn takes_room_bell_unfenced(&self) -> Result<bool> {
-        self.check()?;
-        Ok(self.reading.takes_room_bell_unfenced(self.incoming()))
+        Ok(self.reading.takes_room_bell_unfenced(self.incoming()?))
     }
 
     /// Reads both indices of the peer.
@@ -512,10 +503,9 @@ impl Ring {
     ///
     /// `ConnectionReset` if the peer breaks the rules of the ring.
     pub fn look(&self) -> Result<()> {
-        self.check()?;
-        self.reading.octets(self.incoming())?;
+        self.reading.octets(self.incoming()?)?;
         let all = self.mapping.capacity() as u64;
-        self.writing.room(self.outgoing(), all)?;
+        self.writing.room(self.outgoing()?, all)?;
         Ok(())
     }
 

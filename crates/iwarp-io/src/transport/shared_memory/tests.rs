@@ -170,6 +170,35 @@ fn a_peer_that_has_no_room_for_long_ends_the_connection() {
     assert_eq!(end.kind(), ErrorKind::TimedOut, "{end}");
 }
 
+/// The time of a peer begins anew whenever the ring becomes full, and whenever the peer takes some octets, also too few to write more.
+#[test]
+fn the_time_of_a_peer_begins_when_it_takes_nothing_more() {
+    let [active, passive] = shared();
+    let Wire::Shared(wire) = &active else {
+        unreachable!("over shared memory");
+    };
+    wire.give_up_after(LONG);
+    let fill = || {
+        while active.write(&[7; 4096]).is_ok() {}
+        wire.gives_up_at().unwrap()
+    };
+    let first = fill();
+    assert_eq!(fill(), first, "nothing was taken");
+    let mut octets = vec![0; 1 << 20];
+    assert!(passive.read(&mut octets).unwrap() > 0);
+    // A set learns that there is room, before anything is written.
+    let _ = wire.joins_set();
+    assert!(wire.gives_up_at().is_none());
+    let second = fill();
+    assert!(second > first);
+    // Not half of the ring, for which a bell would be rung, and not what the next FPDU takes.
+    assert_eq!(passive.read(&mut octets[..1]).unwrap(), 1);
+    let _ = wire.joins_set();
+    assert_eq!(wire.gives_up_at(), Some(second));
+    wire.after_full(false).unwrap();
+    assert!(wire.gives_up_at().unwrap() > second);
+}
+
 /// Connections beyond the memory of either side are over TCP. A connection that has ended gives its memory back.
 #[test]
 fn beyond_the_memory_connections_are_over_tcp() {

@@ -25,12 +25,12 @@ const VAIN_BELLS: u32 = 1024;
 /// The octet of a bell. Its value means nothing.
 const BELL: &[u8] = &[0];
 
-/// The end of the connection, as far as TCP has told of it.
+/// TCP has reported no end of the connection.
 const OPEN: i32 = 0;
 /// The peer's direction has ended in order.
 const ENDED: i32 = -1;
 
-/// The socket of the connection. Bells that nobody has taken do not make its end a reset.
+/// The socket of the connection. It takes the bells that are left before it closes, because TCP would make the close a reset.
 #[derive(Debug)]
 struct Socket {
     tcp: tcp::Wire,
@@ -59,12 +59,20 @@ impl Deref for Socket {
 #[derive(Clone, Copy, Debug, Default)]
 struct Patience {
     limit: Option<Duration>,
-    full_since: Option<Instant>,
+    /// Since when the peer has taken none, while the ring is full, and how many it had taken by then.
+    since: Option<Instant>,
+    taken: u64,
 }
 
 impl Patience {
+    fn begin(&mut self, taken: u64) {
+        self.taken = taken;
+        // Without a limit nobody asks for the time.
+        self.since = self.limit.map(|_| Environment::System.now());
+    }
+
     fn ends_at(self) -> Option<Instant> {
-        self.full_since?.checked_add(self.limit?)
+        self.since?.checked_add(self.limit?)
     }
 }
 
@@ -155,19 +163,19 @@ impl Wire {
 
     /// The ring was full. Returns true if there is room by now. Otherwise a bell comes when there is, unless a thread polls.
     fn is_there_room(&self) -> io::Result<bool> {
-        let has_room = if self.is_polled() {
-            self.is_full.store(true, Ordering::Relaxed);
-            false
-        } else {
-            self.has_room()?
-        };
-        if !has_room {
-            let mut patience = self.patience.lock();
-            if patience.limit.is_some() && patience.full_since.is_none() {
-                patience.full_since = Some(Environment::System.now());
-            }
+        if self.is_polled() {
+            self.mark_full(true);
+            return Ok(false);
         }
-        Ok(has_room)
+        self.has_room()
+    }
+
+    /// Notes whether the ring is full. The peer's time begins when it becomes full.
+    fn mark_full(&self, is_full: bool) {
+        let was_full = self.is_full.swap(is_full, Ordering::Relaxed);
+        if is_full && !was_full {
+            self.patience.lock().begin(self.ring.progress().1);
+        }
     }
 
     /// The time at which a peer that takes no octets has taken none for too long.
@@ -179,13 +187,18 @@ impl Wire {
         None
     }
 
-    /// The peer has taken octets, or has not. Fails if it has taken none for too long.
+    /// The ring was full before a write, which has found room or has not. Fails if the peer has taken no octets for too long.
     #[cold]
-    fn was_full(&self, has_taken: bool) -> io::Result<()> {
+    pub(super) fn after_full(&self, has_written: bool) -> io::Result<()> {
+        if has_written {
+            self.mark_full(false);
+            return Ok(());
+        }
         let mut patience = self.patience.lock();
-        if has_taken {
-            patience.full_since = None;
-            self.is_full.store(false, Ordering::Relaxed);
+        let taken = self.ring.progress().1;
+        if patience.taken != taken {
+            // Too few for what is to be written.
+            patience.begin(taken);
         } else if patience
             .ends_at()
             .is_some_and(|end| end <= Environment::System.now())
@@ -198,7 +211,7 @@ impl Wire {
     /// Asks for a bell when there is room. Returns true if there is room.
     fn has_room(&self) -> io::Result<bool> {
         let has_room = self.ring.await_room()?;
-        self.is_full.store(!has_room, Ordering::Relaxed);
+        self.mark_full(!has_room);
         Ok(has_room)
     }
 
@@ -385,7 +398,7 @@ impl Wire {
         }
     }
 
-    /// The peer has gone without a word if TCP has ended and its ring has not.
+    /// A peer whose TCP connection has ended while its ring has not was killed: nothing can be sent to it.
     fn check_peer(&self) -> io::Result<()> {
         match self.end.load(Ordering::Relaxed) {
             OPEN => Ok(()),
@@ -400,7 +413,7 @@ impl Wire {
         loop {
             let written = self.ring.write(octets)?;
             if self.is_full.load(Ordering::Relaxed) {
-                self.was_full(written > 0)?;
+                self.after_full(written > 0)?;
             }
             if written > 0 || octets.is_empty() {
                 self.tell_reader()?;
@@ -424,7 +437,7 @@ impl Wire {
             let (octets, sent) = self.ring.send(table, batch)?;
             total += octets;
             if self.is_full.load(Ordering::Relaxed) {
-                self.was_full(octets > 0)?;
+                self.after_full(octets > 0)?;
             }
             self.tell_reader()?;
             if sent != Sent::WouldBlock || !self.is_there_room()? {
@@ -433,7 +446,7 @@ impl Wire {
         }
     }
 
-    /// TCP has nothing to acknowledge while octets wait in a ring, but tells of a peer that has gone.
+    /// While octets wait in a ring TCP has nothing to acknowledge, so the ring counts here. TCP still counts for the bells.
     pub(in crate::transport) fn give_up_after(&self, limit: Duration) {
         self.patience.lock().limit = Some(limit);
         self.tcp.give_up_after(limit);
