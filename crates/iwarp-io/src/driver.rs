@@ -177,7 +177,7 @@ impl Driver {
         self.background.processors()
     }
 
-    /// Makes the stream of a connection that was just established, in the span that it has or in one of its own. `faults` has the fault plan of the adapter, and `owner` removes the
+    /// Makes the stream of a connection that was just established. `span` is the span of its events; without one the stream makes one. `faults` has the fault plan of the adapter, and `owner` removes the
     /// device if a rule for this stream demands it.
     pub fn stream(
         &self,

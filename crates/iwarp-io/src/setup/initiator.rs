@@ -18,7 +18,7 @@ const FALLBACK_WITHIN: Duration = Duration::from_secs(5);
 pub struct InitiatorConfig {
     /// The contents of the Request.
     pub offer: Offer,
-    /// CRCs are asked for because nobody has chosen, so that they are not over shared memory, where nothing can damage octets.
+    /// The user has not chosen whether to use CRCs. This side then asks for none over shared memory, where octets cannot be damaged.
     pub spares_crc: bool,
     /// The read limits of the adapter. A Reply that demands more inbound Reads is answered with a Terminate (MPA2-016).
     pub most: ReadLimits,
@@ -154,7 +154,7 @@ impl Initiator {
         &self.config.offer
     }
 
-    /// The connection is over shared memory. No CRCs are asked for if nobody has chosen them.
+    /// The connection uses shared memory: asks for no CRCs, unless the user has chosen them.
     pub fn handle_shared(&mut self) {
         self.config.offer.crc &= !self.config.spares_crc;
     }

@@ -21,7 +21,7 @@ pub struct ResponderConfig {
     pub request_within: Option<Duration>,
     /// The time from the Reply to the ready-to-receive message.
     pub ready_within: Option<Duration>,
-    /// CRCs are asked for because nobody has chosen, so that they are not over shared memory, where nothing can damage octets.
+    /// The user has not chosen whether to use CRCs. This side then asks for none over shared memory, where octets cannot be damaged.
     pub spares_crc: bool,
 }
 

@@ -324,8 +324,8 @@ impl Listener {
         })
     }
 
-    /// Forgets what other processes of this machine have said of connections that they have not made in time. Returns the time after which this
-    /// is to be called again, if there is any left.
+    /// Drops offers of shared memory whose connection has not come in time. Returns the time after which to call this again, if offers are
+    /// left.
     pub fn forget_old(&self, now: Instant) -> Option<Duration> {
         match self {
             Self::Tcp(listener) => listener.forget_old(now),
@@ -360,12 +360,12 @@ impl Watch<Set> for Listener {
 /// What is known of a connection that may be over shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paired {
-    /// Nothing yet: nothing is to be read or written. It is asked again at this time, or when something has arrived.
+    /// Nothing yet. Do not read or write; call [`pair`](Wire::pair) again at this time, or when something has arrived.
     Not {
         /// The time, if there is a limit.
         until: Option<Instant>,
     },
-    /// The connection is over TCP, but octets that say otherwise may still come, so nothing is to be read.
+    /// The connection uses TCP. A late token may still arrive in front of the peer's first octets, so do not read.
     MayWrite,
     /// All of it.
     Decided,
@@ -427,8 +427,8 @@ impl Wire {
         matches!(self, Self::Quic(_) | Self::Shared(_))
     }
 
-    /// Returns true if the set reports the wire only while it has been asked to: everything that a report may mean is to be looked for then, and
-    /// whoever polls finds octets and room without a report.
+    /// Returns true if sets report the wire by bells. A report may then mean octets, room or both, and a thread that polls finds octets and room
+    /// without a report.
     #[inline]
     pub fn has_bells(&self) -> bool {
         matches!(self, Self::Shared(_))
@@ -441,11 +441,11 @@ impl Wire {
         }
     }
 
-    /// Returns true if reads have taken the report that there is room to send, so that no set makes it any more.
+    /// Returns true if a read has taken a bell since the last call. The bell may have meant room to send, and no set will report it again.
     #[inline]
-    pub fn take_rung(&self) -> bool {
+    pub fn take_room_report(&self) -> bool {
         match self {
-            Self::Shared(wire) => wire.take_rung(),
+            Self::Shared(wire) => wire.take_room_report(),
             _ => false,
         }
     }

@@ -209,10 +209,10 @@ impl Stream {
         self.wire.set_polled(is_polled);
     }
 
-    /// See [`Wire::take_rung`].
+    /// See [`Wire::take_room_report`].
     #[inline]
-    pub fn take_rung(&self) -> bool {
-        self.wire.take_rung()
+    pub fn take_room_report(&self) -> bool {
+        self.wire.take_room_report()
     }
 
     /// See [`Wire::short_read_is_last`].

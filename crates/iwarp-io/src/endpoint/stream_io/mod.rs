@@ -440,7 +440,7 @@ impl StreamIo {
             let visit = self.read_into(staging, &mut have, connection, buffers, receives);
             self.held_is_whole = matches!(visit, Ok(Visit::Unfinished)) || connection.is_stalled();
             self.hold(&staging[..have], buffers);
-            if self.stream.take_rung() && self.is_sending() {
+            if self.stream.take_room_report() && self.is_sending() {
                 self.writable = true;
                 return visit.map(|_| Visit::Unfinished);
             }

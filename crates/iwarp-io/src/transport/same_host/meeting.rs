@@ -31,7 +31,7 @@ const OFFERS: usize = 64;
 /// How long an offer waits for its connection.
 const OFFER_LIVES: Duration = Duration::from_secs(10);
 
-/// The user that stands for all users whom a namespace does not know.
+/// The user ID that the kernel shows for users without a mapping in this user namespace.
 static OVERFLOW_USER: LazyLock<u32> = LazyLock::new(|| {
     let text = std::fs::read_to_string("/proc/sys/kernel/overflowuid");
     let user = text.ok().and_then(|text| text.trim().parse().ok());

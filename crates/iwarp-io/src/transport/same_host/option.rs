@@ -89,7 +89,7 @@ impl SameHost {
     ) -> Option<Pairing> {
         let taken = meeting.take(peer, &self.counts, &self.budget);
         let taken = self.unless_refused(taken, peer)?;
-        // The send buffer of a new connection has room. If the connection has broken, whoever reads finds that.
+        // The send buffer of a new connection has room. The next read reports a broken connection.
         let sent = tcp.send(&taken.first.0).ok()?;
         (sent == taken.first.0.len()).then(|| Pairing::of_listener(taken, &self.counts))
     }

@@ -154,7 +154,7 @@ impl Pairing {
         let mut octets = [0; Token::LEN];
         match tcp.peek_at(&mut octets) {
             Ok(count) if count == Token::LEN && octets == self.awaited.0 => Front::Token,
-            // The end of the connection is found by whoever reads.
+            // The next read reports the end of the connection.
             Ok(0) => Front::Other,
             Ok(count) if count < Token::LEN && octets[..count] == self.awaited.0[..count] => {
                 Front::Part

@@ -55,7 +55,7 @@ impl NoWire {
         match self.0 {}
     }
 
-    pub(in crate::transport) fn take_rung(&self) -> bool {
+    pub(in crate::transport) fn take_room_report(&self) -> bool {
         match self.0 {}
     }
 

@@ -90,7 +90,7 @@ fn shared() -> [Wire; 2] {
     ends
 }
 
-/// A read takes the bell that says that there is room. Then the sender is told by the wire, because no set reports it any more.
+/// A read that takes the bell for room reports the room itself, because no set will.
 fn reads_the_bell_for_room() -> bool {
     let [active, passive] = shared();
     while active.write(&[7; 4096]).is_ok() {}
@@ -103,8 +103,8 @@ fn reads_the_bell_for_room() -> bool {
             active.read(&mut [0]).unwrap_err().kind(),
             ErrorKind::WouldBlock
         );
-        if active.take_rung() {
-            assert!(!active.take_rung());
+        if active.take_room_report() {
+            assert!(!active.take_room_report());
             return active.write(&[7]).is_ok();
         }
         if iwarp::planted!(BellSwallowed) && active.peek().is_err() {
@@ -242,8 +242,7 @@ fn without_an_offer_a_connection_is_over_tcp() {
     assert_eq!(counted(&same_host), [("same_host.refused.no_offer", 1)]);
 }
 
-/// Another process has the name of the listener, or the listener does not answer: after the limit the connection goes on over TCP, and a
-/// token that comes later is skipped.
+/// A listener that does not answer in time: the connection goes on over TCP, and a later token is skipped.
 #[test]
 fn a_listener_that_answers_late_has_a_connection_over_tcp() {
     let (mut transport, _) = adapter();
@@ -278,7 +277,7 @@ fn a_listener_that_answers_late_has_a_connection_over_tcp() {
     assert_eq!(counted(&hasty), [("same_host.refused.no_answer", 1)]);
 }
 
-/// Whoever answers with another token, though the first octet is that of one, is reset.
+/// A connector that answers with another token is reset.
 #[test]
 fn a_wrong_token_is_a_reset() {
     let (transport, same_host) = adapter();
@@ -302,7 +301,7 @@ fn a_wrong_token_is_a_reset() {
     assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
 }
 
-/// The peer is gone without a word: what it had sent arrives, then the end, and nothing more can be sent.
+/// A peer is killed: what it had sent arrives, then the end, and nothing more can be sent.
 #[test]
 fn what_a_peer_that_dies_has_sent_arrives() {
     let [active, passive] = shared();

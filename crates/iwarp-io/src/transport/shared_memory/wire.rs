@@ -138,7 +138,7 @@ impl Wire {
     pub(in crate::transport) fn joins_set(&self) -> Edges {
         let has_octets = self.ring.want_bell();
         // Polls may have missed that the peer waits.
-        self.tell_writer();
+        self.wake_writer();
         let has_room = self.is_full.load(Ordering::Relaxed) && self.has_room().unwrap_or(true);
         if has_octets.unwrap_or(true) || has_room {
             Edges::WRITE
@@ -151,7 +151,7 @@ impl Wire {
     pub(in crate::transport) fn set_polled(&self, is_polled: bool) {
         self.is_polled.store(is_polled, Ordering::Relaxed);
         if is_polled {
-            // In the child of a fork the next read says what is wrong.
+            // In the child of a fork the next read returns the error.
             let _ = self.ring.want_no_bell();
             let _ = self.ring.await_no_room();
         }
@@ -215,7 +215,7 @@ impl Wire {
         Ok(has_room)
     }
 
-    /// Rings. If the peer takes no bells, there are many that it has not taken.
+    /// Rings. A socket without room holds many bells that the peer has not taken, so one more is not needed.
     #[cold]
     fn ring_bell(&self) -> io::Result<()> {
         match self.tcp.write(BELL) {
@@ -224,24 +224,24 @@ impl Wire {
         }
     }
 
-    /// Rings as a peer does that follows no rules.
+    /// Rings although the peer has not asked.
     #[cfg(test)]
     pub(super) fn ring_for_nothing(&self) {
         self.ring_bell().unwrap();
     }
 
-    /// Rings if the peer wants it, after something was published.
+    /// Rings if the peer sleeps until there are octets. Called after octets were published.
     #[inline]
-    fn tell_reader(&self) -> io::Result<()> {
+    fn wake_reader(&self) -> io::Result<()> {
         if self.ring.takes_bell()? {
             self.ring_bell()?;
         }
         Ok(())
     }
 
-    /// Rings if the peer waits for room.
-    fn tell_writer(&self) {
-        // If the bell cannot be rung because the connection has broken, the next read finds that.
+    /// Rings if the peer sleeps until there is room.
+    fn wake_writer(&self) {
+        // The next read reports a broken connection.
         if self.ring.takes_room_bell().unwrap_or(false) {
             let _ = self.ring_bell();
         }
@@ -256,7 +256,7 @@ impl Wire {
         loop {
             if let Some((taken, half_free)) = take(&self.ring)? {
                 if half_free {
-                    self.tell_writer();
+                    self.wake_writer();
                 }
                 return Ok(Some(taken));
             }
@@ -281,7 +281,7 @@ impl Wire {
         if self.ring.want_bell()? {
             return Ok(true);
         }
-        self.tell_writer();
+        self.wake_writer();
         self.take_bells()
     }
 
@@ -367,9 +367,9 @@ impl Wire {
         Ok(received.unwrap_or(Received::Octets(0)))
     }
 
-    /// Returns true if reads have taken bells since the last call: there may be room by now.
+    /// Returns true if a read has taken a bell since the last call, which may have meant room.
     #[inline]
-    pub(in crate::transport) fn take_rung(&self) -> bool {
+    pub(in crate::transport) fn take_room_report(&self) -> bool {
         self.was_rung.load(Ordering::Relaxed) && self.was_rung.swap(false, Ordering::Relaxed)
     }
 
@@ -416,7 +416,7 @@ impl Wire {
                 self.after_full(written > 0)?;
             }
             if written > 0 || octets.is_empty() {
-                self.tell_reader()?;
+                self.wake_reader()?;
                 return Ok(written);
             }
             if !self.is_there_room()? {
@@ -439,7 +439,7 @@ impl Wire {
             if self.is_full.load(Ordering::Relaxed) {
                 self.after_full(octets > 0)?;
             }
-            self.tell_reader()?;
+            self.wake_reader()?;
             if sent != Sent::WouldBlock || !self.is_there_room()? {
                 return Ok((total, sent));
             }
