@@ -177,8 +177,8 @@ impl Driver {
         self.background.processors()
     }
 
-    /// Makes the stream of a connection that was just established. `span` is the span of its events; without one the stream makes one. `faults` has the fault plan of the adapter, and `owner` removes the
-    /// device if a rule for this stream demands it.
+    /// Makes the stream of a connection that was just established. `span` is the span of its events; without one the stream makes one. `faults`
+    /// has the fault plan of the adapter, and `owner` removes the device if a rule for this stream demands it.
     pub fn stream(
         &self,
         wire: Wire,
