@@ -4,12 +4,13 @@
 
 pub use imp::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering,
-    after_unlocking, fence, thread_local, yield_now,
+    after_unlocking, fence, spin_loop, thread_local, yield_now,
 };
 
 #[cfg(not(loom))]
 mod imp {
     pub use parking_lot::{Mutex, MutexGuard};
+    pub use std::hint::spin_loop;
     pub use std::sync::atomic::{
         AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
     };
@@ -59,6 +60,7 @@ mod imp {
 #[cfg(loom)]
 #[allow(missing_docs, reason = "as without loom")]
 mod imp {
+    pub use loom::hint::spin_loop;
     pub use loom::sync::MutexGuard;
     pub use loom::sync::atomic::{Ordering, fence};
     pub use loom::thread::yield_now;

@@ -55,6 +55,12 @@ impl Looks {
     }
 }
 
+/// Returns false if a thread that asks again and again would keep the only processor from those that it waits for.
+#[inline]
+pub(crate) fn may_spin() -> bool {
+    !ONE_PROCESSOR.load(Ordering::Relaxed)
+}
+
 /// A poll by this thread has found nothing.
 #[inline]
 pub fn polled_in_vain() {

@@ -588,6 +588,12 @@ impl<O: Owner> Source for Endpoint<O> {
         self.lock().io.as_ref()?.stream().incoming_core()
     }
 
+    fn has_bells(&self) -> bool {
+        let state = self.lock();
+        let io = state.io.as_ref();
+        io.is_some_and(|io| io.stream().has_bells())
+    }
+
     fn leave(&self, domain: &Domain) -> bool {
         let mut state = self.lock();
         state.io.as_mut().is_some_and(|io| io.leave_set(domain))

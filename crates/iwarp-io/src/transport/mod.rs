@@ -742,6 +742,10 @@ impl Watch<Set> for Wire {
             _ => Edges::empty(),
         }
     }
+
+    fn has_bells(&self) -> bool {
+        self.has_bells()
+    }
 }
 
 #[cfg(all(test, unix))]

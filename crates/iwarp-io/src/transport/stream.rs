@@ -45,6 +45,10 @@ impl Watch<Set> for Stream {
     fn joins(&self) -> Edges {
         self.wire.joins()
     }
+
+    fn has_bells(&self) -> bool {
+        self.wire.has_bells()
+    }
 }
 
 impl Stream {

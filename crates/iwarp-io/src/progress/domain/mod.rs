@@ -12,7 +12,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 
 use super::{BATCH, Edges, Readiness, Ready, Set, Watch};
-use crate::sync::AtomicUsize;
+use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 use crate::vain_polls;
 pub use hot::Turn;
 use hot::{Drive, HotSources, Probe};
@@ -29,6 +29,11 @@ pub trait Source<S: Readiness = Set>: Send + Sync {
     /// The core on which the kernel received the last data, if known.
     fn incoming_core(&self) -> Option<usize> {
         None
+    }
+
+    /// Returns true if the source's stream is over shared memory, so that a turn which finds nothing costs no system call.
+    fn has_bells(&self) -> bool {
+        false
     }
 
     /// Takes the source's stream out of the domain's set. Returns false if the source has no stream there.
@@ -50,6 +55,7 @@ pub struct Domain<S: Readiness = Set> {
     unfinished: Unfinished<dyn Source<S>>,
     who_drives: WhoDrives,
     pending_checks: PendingChecks,
+    has_bells: AtomicBool,
 }
 
 impl<S: Readiness> std::fmt::Debug for Domain<S> {
@@ -70,6 +76,7 @@ impl<S: Readiness> Domain<S> {
             unfinished: Unfinished::new(),
             who_drives: WhoDrives::new(parked),
             pending_checks: PendingChecks::new(),
+            has_bells: AtomicBool::new(false),
         }
     }
 
@@ -85,6 +92,9 @@ impl<S: Readiness> Domain<S> {
         source: Weak<dyn Source<S>>,
         edges: Edges,
     ) -> io::Result<u64> {
+        if stream.has_bells() {
+            self.has_bells.store(true, Ordering::Relaxed);
+        }
         self.streams.add(stream, source, edges)
     }
 
@@ -131,13 +141,13 @@ impl<S: Readiness> Domain<S> {
             self.resume();
         }
         let steady = !self.who_drives.has_interest();
-        let probe = self.poll_hot(steady);
+        let probe = self.poll_hot(self, steady);
         probe.left || self.has_unfinished()
     }
 
     #[inline]
-    fn poll_hot(&self, steady: bool) -> Probe {
-        let probe = self.hot.ask(self, Edges::READ, steady, |probe, _| {
+    fn poll_hot(&self, streams: &impl Drive<Source = dyn Source<S>>, steady: bool) -> Probe {
+        let probe = self.hot.ask(streams, Edges::READ, steady, |probe, _| {
             if probe.work == 0 {
                 self.pending_checks.seen_all(Level::Reprobe);
             }
@@ -151,6 +161,30 @@ impl<S: Readiness> Domain<S> {
             self.progress();
         }
         probe
+    }
+
+    /// As [`poll`](Self::poll), for a thread that asks before it sleeps. It puts the streams back into the set before it does sleep, so they
+    /// may leave the set meanwhile, unless `others_sleep`. Returns what `poll` returns, and whether hot streams are over shared memory, which
+    /// costs no system call to ask.
+    pub(super) fn ask(&self, others_sleep: &dyn Fn() -> bool) -> (bool, bool) {
+        if self.has_unfinished() {
+            self.resume();
+        }
+        let probe = self.poll_hot(
+            &Asked {
+                domain: self,
+                others_sleep,
+            },
+            true,
+        );
+        let left = probe.left || self.has_unfinished();
+        (left, self.hot.have_bells(self))
+    }
+
+    /// Returns true if a stream over shared memory has been in the domain.
+    #[inline]
+    pub(super) fn has_bells(&self) -> bool {
+        self.has_bells.load(Ordering::Relaxed)
     }
 
     /// Progress for a thread that the set has woken: asks the hot sources at once, and the set before the next sleep. On a
@@ -196,7 +230,7 @@ impl<S: Readiness> Domain<S> {
                 if self.has_unfinished() {
                     self.resume();
                 }
-                self.poll_hot(false);
+                self.poll_hot(self, false);
             }
             Level::UpToDate if self.has_unfinished() => self.resume(),
             Level::UpToDate => {}
@@ -395,7 +429,41 @@ impl<S: Readiness> Drive for Domain<S> {
     }
 
     #[inline]
-    fn has_interest(&self) -> bool {
+    fn needs_set(&self) -> bool {
         self.who_drives.has_interest()
+    }
+
+    fn has_bells(&self, source: &dyn Source<S>) -> bool {
+        self.has_bells() && source.has_bells()
+    }
+}
+
+/// The calls of the hot sources while a thread asks them before it sleeps: interest alone needs no stream in the set.
+struct Asked<'a, S: Readiness> {
+    domain: &'a Domain<S>,
+    others_sleep: &'a dyn Fn() -> bool,
+}
+
+impl<S: Readiness> Drive for Asked<'_, S> {
+    type Source = dyn Source<S>;
+
+    fn drive(&self, source: &Arc<Self::Source>, edges: Edges) -> Turn {
+        Drive::drive(self.domain, source, edges)
+    }
+
+    fn take_out(&self, source: &Self::Source) -> bool {
+        self.domain.take_out(source)
+    }
+
+    fn put_back(&self, source: &Self::Source) -> bool {
+        self.domain.put_back(source)
+    }
+
+    fn needs_set(&self) -> bool {
+        (self.others_sleep)()
+    }
+
+    fn has_bells(&self, source: &Self::Source) -> bool {
+        Drive::has_bells(self.domain, source)
     }
 }

@@ -394,6 +394,10 @@ impl Watch<Set> for Stream {
     fn id(&self) -> usize {
         self.0.0
     }
+
+    fn has_bells(&self) -> bool {
+        true
+    }
 }
 
 /// A set of the model.

@@ -6,6 +6,7 @@
 //! the streams above, are models. A lost wake-up shows as a deadlock, or as more branches than any run needs, because the
 //! background thread ticks for ever.
 
+mod asking;
 mod kernel;
 mod sleepers;
 
@@ -374,6 +375,10 @@ impl State {
 impl Source<Set> for Connection {
     fn ready(&self, edges: Edges) -> Turn {
         self.drive(edges)
+    }
+
+    fn has_bells(&self) -> bool {
+        true
     }
 
     fn leave(&self, domain: &Domain<Set>) -> bool {

@@ -94,6 +94,11 @@ pub trait Watch<S: Readiness> {
     fn joins(&self) -> Edges {
         Edges::empty()
     }
+
+    /// Returns true if the source is a stream over shared memory.
+    fn has_bells(&self) -> bool {
+        false
+    }
 }
 
 /// Makes sets ready from another thread.

@@ -4,7 +4,11 @@
 //! thread sleeps in that set and drives; the others sleep as described at `places`. A set reports an event to one thread only. So a thread
 //! that stops waiting with work undone passes the work on to the threads that still sleep, because the background thread leaves the sources
 //! of these threads alone.
+//!
+//! A thread that would be alone asks its hot streams for some microseconds before it sleeps, if they are over shared memory and its last waits
+//! were short (`asking`). Meanwhile it counts as a thread that polls: streams may stay out of the set.
 
+mod asking;
 mod places;
 
 use std::cell::Cell;
@@ -19,8 +23,10 @@ use super::tokens::{RESERVED, Tokens};
 use super::{BATCH, Readiness, Set, Wake};
 use crate::environment::Environment;
 use crate::log::targets;
-use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, thread_local, yield_now};
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, spin_loop, thread_local, yield_now};
 use crate::system_call::is_refusal;
+use crate::vain_polls;
+use asking::Asking;
 pub use places::ANYTHING;
 use places::{CALLED, INSIDE, OwnSet, Places, SleepingPlace, Wanted};
 
@@ -39,6 +45,9 @@ pub struct Waiters<S: Readiness = Set> {
     parked_anywhere: Arc<AtomicUsize>,
     /// A thread that stopped waiting has left work undone.
     passed_on: AtomicBool,
+    asking: Asking,
+    /// A queue that a thread has waited for has had streams over shared memory.
+    shares_memory: AtomicBool,
     outside: OutsideWaiters<S>,
     queues: Mutex<Tokens<Queue<S>>>,
     control: Arc<Domain<S>>,
@@ -156,6 +165,8 @@ impl<S: Readiness> Waiters<S> {
             parked: Arc::new(AtomicUsize::new(0)),
             parked_anywhere: Arc::clone(parked_anywhere),
             passed_on: AtomicBool::new(false),
+            asking: Asking::new(),
+            shares_memory: AtomicBool::new(false),
             outside,
             queues: Mutex::default(),
             control: Arc::clone(control),
@@ -188,7 +199,10 @@ impl<S: Readiness> Waiters<S> {
     /// A request waits for a queue: from now on, events of the queue's domain wake the threads that park here. The caller has added the
     /// interest to the domain before. If the set cannot report the domain, the background thread continues to serve the queue.
     pub fn arm(&self, domain: &Domain<S>, token: u64) {
-        domain.recall();
+        // A thread that asks before it sleeps puts the streams back if it does sleep.
+        if !self.asks_before_sleep() {
+            domain.recall();
+        }
         let mut queues = self.queues.lock();
         let Some(queue) = queues.get_mut(token) else {
             return;
@@ -314,6 +328,7 @@ impl<S: Readiness> Waiters<S> {
     fn drive(&self) -> io::Result<()> {
         self.look(false, Some(Duration::ZERO), || {})?;
         self.each_awaited(|domain| {
+            domain.recall();
             domain.progress();
             self.notice(domain);
         });
@@ -338,6 +353,59 @@ impl<S: Readiness> Waiters<S> {
         self.go();
     }
 
+    /// Returns true if a thread that begins to wait asks hot streams first. Threads that sleep already need the streams in the set, and so
+    /// does whoever watches the set from outside.
+    fn asks_before_sleep(&self) -> bool {
+        self.asking.limit().is_some()
+            && self.parked.load(Ordering::SeqCst) == 0
+            && !self.is_watched_outside()
+            && vain_polls::may_spin()
+    }
+
+    /// Makes threads ask for this long before they sleep.
+    #[cfg(any(test, loom))]
+    pub(super) fn ask_for(&self, limit: Duration) {
+        self.asking.ask_for(limit);
+    }
+
+    /// Asks the hot streams for as long as that may pay. Returns true once `done` does.
+    fn ask(&self, done: &dyn Fn() -> bool, deadline: Option<Instant>) -> bool {
+        let Some(limit) = self.asking.limit() else {
+            return false;
+        };
+        let begun = self.environment.now();
+        let until = deadline.map_or(begun + limit, |deadline| deadline.min(begun + limit));
+        let others_sleep = || self.parked.load(Ordering::SeqCst) > 0 || self.is_watched_outside();
+        let mut rounds = 0;
+        while self.asks_before_sleep() && !self.passed_on.load(Ordering::SeqCst) {
+            let mut shares_memory = false;
+            self.each_awaited(|domain| {
+                domain.polled();
+                let (left, asked) = domain.ask(&others_sleep);
+                shares_memory |= asked;
+                if left {
+                    self.background.notice(domain);
+                }
+            });
+            if done() {
+                self.asking.answered();
+                return true;
+            }
+            if !shares_memory {
+                return false;
+            }
+            rounds += 1;
+            if self.environment.now() >= until || cfg!(loom) && rounds == 2 {
+                if deadline.is_none_or(|deadline| deadline > until) {
+                    self.asking.missed(limit);
+                }
+                return false;
+            }
+            spin_loop();
+        }
+        false
+    }
+
     /// Progresses until `done` returns true or the deadline has passed, and sleeps in between; calls `begin` when the thread counts as
     /// parked. `awaited` identifies the awaited object, for [`wake_for`](Self::wake_for).
     ///
@@ -351,9 +419,12 @@ impl<S: Readiness> Waiters<S> {
         deadline: Option<Instant>,
         begin: impl FnOnce(),
     ) -> io::Result<()> {
-        if done() {
+        if done() || self.ask(done, deadline) {
             return Ok(());
         }
+        // No clock in models.
+        let begun = !cfg!(loom) && self.shares_memory.load(Ordering::Relaxed);
+        let begun = begun.then(|| self.environment.now());
         let within = Within::enter();
         let mut place = match self.places.take(awaited, within.is_nested(), &self.set) {
             Ok(place) => place,
@@ -383,6 +454,9 @@ impl<S: Readiness> Waiters<S> {
             };
             if done() {
                 outcome = Ok(()); // also if the last wait has failed
+                if let Some(begun) = begun.filter(|_| self.asking.limit().is_none()) {
+                    self.asking.slept(self.environment.now() - begun);
+                }
                 break;
             }
             if outcome.is_err() || too_late() {
@@ -418,6 +492,10 @@ impl<S: Readiness> Waiters<S> {
         }
         let mut behind = false;
         self.each_awaited(|domain| {
+            if domain.has_bells() {
+                self.shares_memory.store(true, Ordering::Relaxed);
+            }
+            domain.recall();
             domain.catch_up();
             self.notice(domain);
             behind |= domain.is_behind();
@@ -502,6 +580,7 @@ impl<S: Readiness> Waiters<S> {
             // The descriptor still reports completed requests, and the background thread then makes the progress.
             limited!(error, target: targets::PROGRESS, %error, "the descriptor of an overlapped file does not report readiness");
         }
+        self.each_awaited(Domain::recall);
         &self.outside.set
     }
 }

@@ -9,9 +9,25 @@ use crate::progress::readiness::kqueue_rules::KqueueRules;
 use crate::progress::readiness::mio::Mio;
 use crate::progress::{Edges, Watch};
 
+/// A stream that counts as one over shared memory.
+struct WithBells(UnixStream);
+
+impl<S: Readiness> Watch<S> for WithBells
+where
+    UnixStream: Watch<S>,
+{
+    fn id(&self) -> S::Id<'_> {
+        Watch::<S>::id(&self.0)
+    }
+
+    fn has_bells(&self) -> bool {
+        true
+    }
+}
+
 /// A source that reads and discards what arrives.
 struct Reader {
-    stream: UnixStream,
+    stream: WithBells,
     token: OnceLock<u64>,
     received: AtomicUsize,
 }
@@ -24,7 +40,7 @@ impl Reader {
         let (ours, theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
         let reader = Arc::new(Self {
-            stream: ours,
+            stream: WithBells(ours),
             token: OnceLock::new(),
             received: AtomicUsize::new(0),
         });
@@ -45,7 +61,7 @@ where
 {
     fn ready(&self, _: Edges) -> Turn {
         let mut octets = 0;
-        while let Ok(count @ 1..) = (&self.stream).read(&mut [0; 16]) {
+        while let Ok(count @ 1..) = (&self.stream.0).read(&mut [0; 16]) {
             octets += count;
         }
         self.received.fetch_add(octets, Ordering::SeqCst);
@@ -53,6 +69,10 @@ where
             work: octets,
             ..Turn::default()
         }
+    }
+
+    fn has_bells(&self) -> bool {
+        true
     }
 }
 
@@ -128,6 +148,109 @@ where
         waiting.waiters.progress();
         assert_eq!(reader.received(), wanted);
     }
+}
+
+/// Makes a reader hot, and threads ask for this long.
+fn asking<S: Readiness>(set: S, limit: Duration) -> (Waiting<S>, Arc<Reader>, UnixStream)
+where
+    UnixStream: Watch<S>,
+{
+    let waiting = Waiting::new(set);
+    let (reader, mut peer) = Reader::new(&waiting.domain);
+    peer.write_all(b".").unwrap();
+    waiting.domain.progress();
+    assert_eq!(reader.received(), 1);
+    waiting.waiters.ask_for(limit);
+    (waiting, reader, peer)
+}
+
+const LONG: Duration = Duration::from_secs(4);
+
+/// What comes while the thread asks is found before the thread sleeps.
+fn a_thread_asks_before_it_sleeps<S: Readiness>(set: S)
+where
+    UnixStream: Watch<S>,
+{
+    let (
+        Waiting {
+            waiters,
+            domain: _domain,
+        },
+        reader,
+        peer,
+    ) = asking(set, LONG);
+    let looks = AtomicUsize::new(0);
+    let done = || {
+        if looks.fetch_add(1, Ordering::SeqCst) == 9 {
+            (&mut &peer).write_all(b".").unwrap();
+        }
+        reader.received() == 2
+    };
+    let begin = || panic!("the thread sleeps");
+    waiters.park(ANYTHING, &done, None, begin).unwrap();
+    assert!(done());
+}
+
+/// A thread that has asked in vain sleeps, and is woken.
+fn a_thread_that_has_asked_in_vain_sleeps<S: Readiness>(set: S)
+where
+    UnixStream: Watch<S>,
+{
+    let (
+        Waiting {
+            waiters,
+            domain: _domain,
+        },
+        reader,
+        peer,
+    ) = asking(set, Duration::from_nanos(1));
+    let has_slept = Cell::new(false);
+    let begin = || {
+        has_slept.set(true);
+        (&mut &peer).write_all(b".").unwrap();
+    };
+    let done = || reader.received() == 2;
+    waiters.park(ANYTHING, &done, None, begin).unwrap();
+    assert!(done() && has_slept.get());
+    assert_eq!(waiters.asking.limit(), None);
+}
+
+/// A thread does not ask for longer than it may wait, nor beside a thread that sleeps, nor if no stream is hot.
+fn a_thread_asks_only_where_that_may_pay<S: Readiness + Send + Sync>(set: S)
+where
+    UnixStream: Watch<S>,
+    S::Waker: Send + Sync,
+    Waiters<S>: Sync,
+{
+    let other = set.another().unwrap();
+    let (
+        Waiting {
+            waiters,
+            domain: _domain,
+        },
+        _hot,
+        _peer,
+    ) = asking(set, LONG);
+    let soon = || Some(Instant::now() + Duration::from_millis(1));
+    let begun = Cell::new(0);
+    let begin = || begun.set(begun.get() + 1);
+    waiters.park(ANYTHING, &|| false, soon(), begin).unwrap();
+    assert_eq!(begun.get(), 1);
+    // Such a wait says nothing about the peer.
+    assert_eq!(waiters.asking.limit(), Some(LONG));
+
+    waiters.parked.fetch_add(1, Ordering::SeqCst);
+    waiters
+        .park(ANYTHING, &|| begun.get() == 2, None, begin)
+        .unwrap();
+    waiters.parked.fetch_sub(1, Ordering::SeqCst);
+
+    let Waiting { waiters, domain } = Waiting::new(other);
+    let (_reader, _peer) = Reader::new(&domain);
+    waiters.ask_for(LONG);
+    waiters
+        .park(ANYTHING, &|| begun.get() == 3, None, begin)
+        .unwrap();
 }
 
 /// A source that waits for another one when it is driven.
@@ -223,4 +346,7 @@ over_each!(
     a_thread_is_woken_again_after_it_was_content_with_the_hot_sources,
     whoever_waits_outside_is_told_again_and_only_then,
     a_wait_within_a_wait_does_not_follow,
+    a_thread_asks_before_it_sleeps,
+    a_thread_that_has_asked_in_vain_sleeps,
+    a_thread_asks_only_where_that_may_pay,
 );

@@ -46,8 +46,11 @@ pub(super) trait Drive {
     /// Puts the stream of a source back into the set. Returns false if that fails.
     fn put_back(&self, source: &Self::Source) -> bool;
 
-    /// Returns true if requests make a parked thread drive the domain.
-    fn has_interest(&self) -> bool;
+    /// Returns true if a thread may sleep until the set reports a stream.
+    fn needs_set(&self) -> bool;
+
+    /// Returns true if the stream of a source is over shared memory.
+    fn has_bells(&self, source: &Self::Source) -> bool;
 }
 
 pub(super) struct HotSources<T: ?Sized> {
@@ -76,6 +79,8 @@ struct HotSource<T: ?Sized> {
     found: u32,
     /// The source is not in the set. Only polls find what it receives, and the set has nothing to report.
     apart: bool,
+    /// The stream is over shared memory: a turn that finds nothing costs no system call.
+    has_bells: bool,
 }
 
 /// The result of asking the hot sources.
@@ -188,7 +193,7 @@ impl<T: ?Sized> HotSources<T> {
                 hot.leave(&source, domain, apart);
                 probe.left = true;
                 // A thread may have begun to wait without seeing that streams left the set.
-                if domain.has_interest() {
+                if domain.needs_set() {
                     hot.rejoin(domain, apart);
                 }
             }
@@ -206,6 +211,7 @@ impl<T: ?Sized> HotSources<T> {
 
     /// Makes a source that has received something hot: the next polls ask it directly.
     pub(super) fn warm(&self, domain: &impl Drive<Source = T>, source: &Arc<T>, token: u64) {
+        let has_bells = domain.has_bells(source);
         let source = Arc::downgrade(source);
         self.with(domain, |known| {
             let sources = &mut known.sources;
@@ -229,8 +235,17 @@ impl<T: ?Sized> HotSources<T> {
                 idle: 0,
                 found: 0,
                 apart: false,
+                has_bells,
             });
         });
+    }
+
+    /// Returns true if hot streams are over shared memory, or if another thread is asking them.
+    pub(super) fn have_bells(&self, domain: &impl Drive<Source = T>) -> bool {
+        let has = self.with(domain, |known| {
+            known.sources.iter().any(|hot| hot.has_bells)
+        });
+        has.unwrap_or(true)
     }
 
     /// One of the hot sources, unless another thread is asking them.

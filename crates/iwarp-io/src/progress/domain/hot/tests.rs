@@ -64,8 +64,12 @@ impl Drive for Streams {
         put
     }
 
-    fn has_interest(&self) -> bool {
+    fn needs_set(&self) -> bool {
         self.has_interest.get()
+    }
+
+    fn has_bells(&self, _: &Stream) -> bool {
+        false
     }
 }
 
