@@ -207,8 +207,9 @@ impl Options {
         self
     }
 
-    /// The memory that the rings of an adapter's connections [within this machine](Self::same_host) may take, in octets; a connection takes
-    /// 516 KiB. Connections beyond it are over TCP. Default: 256 MiB.
+    /// The memory that the rings of an adapter's connections [within this machine](Self::same_host) may take, in octets. An idle connection
+    /// takes a page, and a busy one up to 260 KiB at each end. New connections beyond it are over TCP; connections that there are go on.
+    /// Default: 256 MiB.
     #[must_use]
     pub fn same_host_memory(mut self, octets: u64) -> Self {
         self.same_host_memory = Some(octets);

@@ -508,12 +508,19 @@ impl Wire {
         }
     }
 
-    /// The time at which a peer that takes no octets has to be looked at again: it has taken none for too long then.
+    /// The time of the next [`look`](Self::look).
     #[inline]
-    pub fn gives_up_at(&self) -> Option<Instant> {
+    pub fn looks_at(&self) -> Option<Instant> {
         match self {
-            Self::Shared(wire) => wire.gives_up_at(),
+            Self::Shared(wire) => wire.looks_at(),
             _ => None,
+        }
+    }
+
+    /// Does what time alone makes necessary. A peer that has taken no octets for too long is found by the next write.
+    pub fn look(&self, now: Instant) {
+        if let Self::Shared(wire) = self {
+            wire.look(now);
         }
     }
 

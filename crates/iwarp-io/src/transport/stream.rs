@@ -143,18 +143,20 @@ impl Stream {
         faulted.is_some_and(|faulted| faulted.is_backlogged())
     }
 
-    /// The time at which the stream has to be driven: when the fault plan releases the octets that it holds now, or when the peer has taken no
-    /// octets for too long.
+    /// The time at which the stream has to be driven: when the fault plan releases the octets that it holds now, or when the wire has to be
+    /// looked at.
     #[inline]
     pub fn wake_at(&self) -> Option<Instant> {
+        let look = self.wire.looks_at();
         match &self.faulted {
-            Some(faulted) => faulted.wake_at(),
-            None => self.wire.gives_up_at(),
+            Some(faulted) => [faulted.wake_at(), look].into_iter().flatten().min(),
+            None => look,
         }
     }
 
-    /// Ends the holds that end at `now` or before.
+    /// Ends the holds that end at `now` or before, and looks at the wire.
     pub fn awake(&self, now: Instant) {
+        self.wire.look(now);
         if let Some(faulted) = &self.faulted {
             faulted.awake(now);
         }

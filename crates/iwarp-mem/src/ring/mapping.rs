@@ -14,7 +14,7 @@ use super::words::Words;
 use crate::table::Held;
 
 /// The words of both rings come first.
-const HEAD: usize = 4096;
+pub(super) const HEAD: usize = 4096;
 const _: () = assert!(2 * size_of::<Words>() <= HEAD, "the words of two rings");
 
 /// The number of a memory-backed file system, in which a file's pages exist for as long as its length says so. A file of huge pages is in
@@ -171,6 +171,24 @@ impl Mapping {
         (first.wrapping_add(at), extent)
     }
 
+    /// Gives the pages that lie in a ring alone back to the system. They are zeroes when they are next touched.
+    pub(super) fn remove_pages(&self, way: Way) -> Result<()> {
+        let (first, extent) = self.place(way, 0, self.capacity);
+        let page = page() as u64;
+        let from = extent.from.next_multiple_of(page);
+        let len = (extent.to / page * page).saturating_sub(from);
+        let (Ok(skipped), Ok(len)) = (usize::try_from(from - extent.from), usize::try_from(len))
+        else {
+            return Ok(());
+        };
+        if len > 0 {
+            let at = first.wrapping_add(skipped).cast();
+            // SAFETY: whole pages inside the ring, whose octets all processes access by copies for which every value is valid.
+            unsafe { rustix::mm::madvise(at, len, Advice::LinuxRemove) }?;
+        }
+        Ok(())
+    }
+
     /// Copies private octets into a ring.
     #[inline]
     pub(super) fn write(&self, way: Way, at: usize, octets: &[u8]) {
@@ -231,7 +249,12 @@ impl Drop for Mapping {
     }
 }
 
-pub(super) const fn len_of(capacity: usize) -> usize {
+/// The size of the system's pages.
+pub(super) fn page() -> usize {
+    rustix::param::page_size()
+}
+
+const fn len_of(capacity: usize) -> usize {
     HEAD + 2 * capacity
 }
 

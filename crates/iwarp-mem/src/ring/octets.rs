@@ -31,11 +31,6 @@ impl RingSize {
         is_right.then_some(Self(octets))
     }
 
-    /// The memory of a connection with such rings, in octets.
-    pub const fn of_connection(self) -> u64 {
-        super::mapping::len_of(self.0) as u64
-    }
-
     /// The number of octets.
     pub const fn octets(self) -> usize {
         self.0
@@ -507,6 +502,48 @@ impl Ring {
         let all = self.mapping.capacity() as u64;
         self.writing.room(self.outgoing()?, all)?;
         Ok(())
+    }
+
+    /// The number of octets that this end has written.
+    #[inline]
+    pub fn written(&self) -> u64 {
+        self.writing.tail()
+    }
+
+    /// The memory that the words of both rings take, in octets.
+    pub fn of_words() -> u64 {
+        super::mapping::page().max(super::mapping::HEAD) as u64
+    }
+
+    /// The memory that this end's ring may take, in octets, if the ring had none when the octet `from` was about to be written, and the octets
+    /// before `to` are written by now. The second number is that of the octet up to which no more memory is taken; `u64::MAX`: never more.
+    pub fn memory_of(&self, from: u64, to: u64) -> (u64, u64) {
+        let page = super::mapping::page() as u64;
+        let all = (self.mapping.capacity() as u64).next_multiple_of(page);
+        let end = to.next_multiple_of(page);
+        let octets = end - from / page * page;
+        if octets < all {
+            (octets, end)
+        } else {
+            (all, u64::MAX)
+        }
+    }
+
+    /// Gives the memory of this end's ring back to the system, if the peer has read everything. Returns false if it has not. The next write takes
+    /// memory again. Whoever sends must not send meanwhile.
+    ///
+    /// The writer does this: a reader cannot know whether octets are being written that are not published yet.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`look`](Self::look), and of `madvise`.
+    pub fn give_back(&self) -> Result<bool> {
+        let all = self.mapping.capacity() as u64;
+        if self.writing.room(self.outgoing()?, all)? < all {
+            return Ok(false);
+        }
+        self.mapping.remove_pages(self.out)?;
+        Ok(true)
     }
 
     /// How far the peer has come: octets that it has written and read, as far as this end has seen. Whoever counts bells knows by this whether

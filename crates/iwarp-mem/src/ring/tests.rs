@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use iwarp::{LocalAccess, Memory, Pd, Sge, Span};
 use proptest::prelude::*;
@@ -70,6 +70,7 @@ enum Step {
     Read(usize),
     /// Into registered memory, and behind it.
     Receive(usize, usize),
+    GiveBack,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -78,6 +79,7 @@ fn step() -> impl Strategy<Value = Step> {
         len().prop_map(Step::Write),
         len().prop_map(Step::Read),
         (len(), 0..100_usize).prop_map(|(place, rest)| Step::Receive(place, rest)),
+        Just(Step::GiveBack),
     ]
 }
 
@@ -124,10 +126,41 @@ proptest! {
                     prop_assert!(into == expected);
                     read[way] += count;
                 }
+                Step::GiveBack => prop_assert_eq!(from.give_back().unwrap(), there == 0),
             }
             prop_assert_eq!(to.has_octets().unwrap(), sent[way] > read[way]);
         }
     }
+}
+
+/// The memory of a ring comes with what is written, page by page, and goes when it is given back.
+#[test]
+fn memory_is_counted_as_the_system_counts_it() {
+    let size = RingSize::default();
+    let (maker, file) = Ring::create(size).unwrap();
+    let peer = Ring::open(&file, size).unwrap();
+    let file = File::from(file);
+    let taken = || file.metadata().unwrap().blocks() * 512;
+    let mut space = vec![0; size.octets()];
+    let mut pass = |octets: usize| {
+        let mut left = octets;
+        while left > 0 {
+            left -= maker.write(&vec![1; left]).unwrap();
+            peer.read(&mut space).unwrap();
+        }
+    };
+    let mut since = 0;
+    for octets in [1, 5000, 100_000, 1_000_000] {
+        pass(octets);
+        let (counted, until) = maker.memory_of(since, maker.written());
+        assert_eq!(taken(), Ring::of_words() + counted);
+        assert_eq!(until == u64::MAX, octets == 1_000_000);
+        assert!(maker.give_back().unwrap());
+        assert_eq!(taken(), Ring::of_words());
+        since = maker.written();
+    }
+    maker.write(b"unread").unwrap();
+    assert!(!maker.give_back().unwrap());
 }
 
 #[test]

@@ -26,7 +26,7 @@ impl Budget {
         self.taken.fetch_update(done, seen, more).ok()?;
         Some(Share {
             budget: Arc::clone(self),
-            octets,
+            octets: AtomicU64::new(octets),
         })
     }
 }
@@ -35,12 +35,25 @@ impl Budget {
 #[derive(Debug)]
 pub(super) struct Share {
     budget: Arc<Budget>,
-    octets: u64,
+    octets: AtomicU64,
+}
+
+impl Share {
+    /// Makes this as many octets, also if fewer are left. One thread at a time does that.
+    pub(super) fn set(&self, octets: u64) {
+        let before = self.octets.swap(octets, Ordering::Relaxed);
+        let taken = &self.budget.taken;
+        if octets >= before {
+            taken.fetch_add(octets - before, Ordering::Relaxed);
+        } else {
+            taken.fetch_sub(before - octets, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.taken.fetch_sub(self.octets, Ordering::Relaxed);
+        self.set(0);
     }
 }
 
@@ -58,5 +71,18 @@ mod tests {
         drop(first);
         assert!(budget.take(60).is_some());
         drop(second);
+    }
+
+    #[test]
+    fn what_is_taken_grows_beyond_the_limit_but_nothing_more_is_taken() {
+        let budget = Budget::new(100);
+        let first = budget.take(10).unwrap();
+        first.set(200);
+        assert!(budget.take(1).is_none());
+        first.set(60);
+        let second = budget.take(40).unwrap();
+        assert!(budget.take(1).is_none());
+        drop((first, second));
+        assert!(budget.take(100).is_some());
     }
 }

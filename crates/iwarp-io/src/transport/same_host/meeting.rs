@@ -42,7 +42,14 @@ static OVERFLOW_USER: LazyLock<u32> = LazyLock::new(|| {
 #[derive(Debug)]
 pub struct SharedRing {
     ring: Ring,
-    _share: Share,
+    share: Share,
+}
+
+impl SharedRing {
+    /// The memory that this end's ring takes by now, in octets. That of the words comes on top.
+    pub(in crate::transport) fn set_memory(&self, octets: u64) {
+        self.share.set(Ring::of_words() + octets);
+    }
 }
 
 impl Deref for SharedRing {
@@ -85,7 +92,7 @@ pub(super) fn offer(
     if !is_of_this_user(&socket) {
         return Err(TcpReason::OtherUser);
     }
-    let share = budget.take(size.of_connection()).ok_or(TcpReason::Memory)?;
+    let share = budget.take(Ring::of_words()).ok_or(TcpReason::Memory)?;
     let offer = Offer::new(from, size).map_err(|_| TcpReason::System)?;
     let (ring, file) = Ring::create(size).map_err(|error| {
         limited!(warn, target: targets::CONNECT, %error, "no shared memory for a connection within this machine; it is over TCP");
@@ -93,10 +100,7 @@ pub(super) fn offer(
     })?;
     send(&socket, &offer.to_packet(), &file).map_err(|_| TcpReason::System)?;
     Ok(Offered {
-        ring: SharedRing {
-            ring,
-            _share: share,
-        },
+        ring: SharedRing { ring, share },
         first: offer.first,
         second: offer.second,
     })
@@ -195,17 +199,14 @@ impl Meeting {
         let at = waiting.iter().position(|(_, offer, _)| offer.from == from);
         let (_, offer, file) = waiting.remove(at.ok_or(TcpReason::NoOffer)?);
         drop(waiting);
-        let share = budget.take(offer.size.of_connection());
+        let share = budget.take(Ring::of_words());
         let share = share.ok_or(TcpReason::Memory)?;
         let ring = Ring::open(&file, offer.size).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidInput => TcpReason::BadOffer,
             _ => TcpReason::System,
         })?;
         Ok(Taken {
-            ring: SharedRing {
-                ring,
-                _share: share,
-            },
+            ring: SharedRing { ring, share },
             first: offer.first,
             second: offer.second,
         })

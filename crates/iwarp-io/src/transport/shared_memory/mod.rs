@@ -8,6 +8,8 @@
 
 #[cfg(any(not(target_os = "linux"), loom))]
 mod no_rings;
+#[cfg(all(target_os = "linux", not(loom)))]
+mod pages;
 #[cfg(all(test, target_os = "linux", not(loom)))]
 mod tests;
 #[cfg(all(target_os = "linux", not(loom)))]

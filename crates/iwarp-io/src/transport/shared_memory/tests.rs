@@ -4,6 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use iwarp_mem::ring::Ring;
+
 use crate::transport::local_ports::bind;
 use crate::transport::purpose::Purpose;
 use crate::transport::same_host::SameHost;
@@ -202,21 +204,98 @@ fn the_time_of_a_peer_begins_when_it_takes_nothing_more() {
 /// Connections beyond the memory of either side are over TCP. A connection that has ended gives its memory back.
 #[test]
 fn beyond_the_memory_connections_are_over_tcp() {
-    let (transport, same_host) = adapter_with(|same_host| same_host.limit_memory(2 * 528_384));
-    let (listener, at) = listen(&transport, ANY);
     // Room for one connection of which both ends are here.
-    let first = both(connect(&transport, at), accept(&listener));
+    let limit = 2 * Ring::of_words();
+    let (transport, same_host) = adapter_with(|same_host| same_host.limit_memory(limit));
+    let (listener, at) = listen(&transport, ANY);
+    let connect = || both(connect(&transport, at), accept(&listener));
+    let first = connect();
     assert!(first.iter().all(Wire::has_bells));
-    let second = both(connect(&transport, at), accept(&listener));
-    assert!(!second.iter().any(Wire::has_bells));
-    assert!(
-        counted(&same_host)
-            .iter()
-            .any(|(name, _)| *name == "same_host.refused.memory")
-    );
+    assert!(!connect().iter().any(Wire::has_bells));
+    assert!(refusals(&same_host) > 0);
     drop(first);
-    let third = both(connect(&transport, at), accept(&listener));
-    assert!(third.iter().all(Wire::has_bells));
+    assert!(connect().iter().all(Wire::has_bells));
+}
+
+fn refusals(same_host: &SameHost) -> u64 {
+    let mut all = same_host.counters().into_iter();
+    let found = all.find(|(name, _)| *name == "same_host.refused.memory");
+    found.unwrap().1
+}
+
+/// Moves so many octets, whose values follow from `first`.
+fn transfer(from: &Wire, to: &Wire, len: usize, first: u8) {
+    let octets: Vec<u8> = (0..len)
+        .map(|at| first.wrapping_add(at.to_le_bytes()[0]))
+        .collect();
+    let (mut sent, mut found) = (0, Vec::new());
+    let mut space = vec![0; 1 << 16];
+    while found.len() < len {
+        if let Ok(count) = from.write(&octets[sent..]) {
+            sent += count;
+        }
+        if let Ok(count) = to.read(&mut space) {
+            found.extend_from_slice(&space[..count]);
+        }
+    }
+    assert!(found == octets, "other octets have arrived");
+}
+
+/// The next look at a wire.
+fn look(wire: &Wire) {
+    wire.look(wire.looks_at().unwrap());
+}
+
+/// What was written counts against the memory until the connection has been quiet for some time. Then the memory is given back, and the
+/// connection goes on.
+#[test]
+fn a_quiet_connection_gives_its_memory_back() {
+    let limit = 4 * Ring::of_words() + (1 << 16);
+    let (transport, same_host) = adapter_with(|same_host| same_host.limit_memory(limit));
+    let (listener, at) = listen(&transport, ANY);
+    let connect = || both(connect(&transport, at), accept(&listener));
+    let [active, passive] = connect();
+    assert_eq!((active.looks_at(), passive.looks_at()), (None, None));
+    // Less than the limit, then more: rings that are there grow beyond it.
+    for (len, is_shared) in [(1 << 15, true), (1 << 20, false)] {
+        transfer(&active, &passive, len, 1);
+        let others = connect();
+        assert!(others.iter().all(|wire| wire.has_bells() == is_shared));
+    }
+    let refused = refusals(&same_host);
+    assert!(refused > 0);
+
+    // Octets that nobody has read stay.
+    look(&active);
+    active.write(&[9; 100]).unwrap();
+    look(&active);
+    look(&active);
+    assert!(active.looks_at().is_some());
+    assert_eq!(passive.read(&mut [0; 200]).unwrap(), 100);
+    // As soon as nothing is to come, nobody looks any more.
+    look(&active);
+    assert_eq!((active.looks_at(), passive.looks_at()), (None, None));
+    assert!(connect().iter().all(Wire::has_bells));
+    assert_eq!(refusals(&same_host), refused);
+
+    transfer(&active, &passive, 1 << 20, 7);
+    transfer(&passive, &active, 1 << 20, 8);
+    assert!(active.looks_at().is_some() && passive.looks_at().is_some());
+    assert!(!connect().iter().all(Wire::has_bells));
+}
+
+/// A look that comes too early does nothing.
+#[test]
+fn memory_is_not_given_back_before_its_time() {
+    let [active, passive] = shared();
+    transfer(&active, &passive, 1000, 1);
+    let at = active.looks_at().unwrap();
+    for _ in 0..3 {
+        active.look(at.checked_sub(Duration::from_nanos(1)).unwrap());
+        assert_eq!(active.looks_at(), Some(at));
+    }
+    active.look(at);
+    assert_eq!(active.looks_at(), None);
 }
 
 /// A listener without the option, or of another program, says nothing.

@@ -18,6 +18,8 @@ use crate::progress::set::SourceId;
 use crate::transport::same_host::SharedRing;
 use crate::transport::tcp;
 
+use super::pages::Pages;
+
 /// The most bells in a row between which the peer has neither written nor read anything. A peer that keeps the rules rings once for each
 /// time that this side has asked.
 const VAIN_BELLS: u32 = 1024;
@@ -91,6 +93,7 @@ pub struct Wire {
     is_full: AtomicBool,
     /// How long the ring may stay full, and since when it has been.
     patience: Mutex<Patience>,
+    pages: Pages,
     /// This side has ended its direction.
     has_closed: AtomicBool,
     /// [`OPEN`], [`ENDED`], or the number of the error that has broken the connection.
@@ -113,6 +116,7 @@ impl Wire {
             was_rung: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
             patience: Mutex::default(),
+            pages: Pages::new(),
             has_closed: AtomicBool::new(false),
             end: AtomicI32::new(OPEN),
             vain_bells: AtomicU32::new(0),
@@ -180,11 +184,23 @@ impl Wire {
 
     /// The time at which a peer that takes no octets has taken none for too long.
     #[inline]
-    pub(in crate::transport) fn gives_up_at(&self) -> Option<Instant> {
+    pub(super) fn gives_up_at(&self) -> Option<Instant> {
         if self.is_full.load(Ordering::Relaxed) {
             return self.patience.lock().ends_at();
         }
         None
+    }
+
+    /// The time at which the connection has to be looked at again: the end of the peer's time, or the next look at the memory of the ring.
+    #[inline]
+    pub(in crate::transport) fn looks_at(&self) -> Option<Instant> {
+        let times = [self.gives_up_at(), self.pages.next_look()];
+        times.into_iter().flatten().min()
+    }
+
+    /// Gives the memory of the ring back if the connection is quiet.
+    pub(in crate::transport) fn look(&self, now: Instant) {
+        self.pages.look(&self.ring, now);
     }
 
     /// The ring was full before a write, which has found room or has not. Fails if the peer has taken no octets for too long.
@@ -412,6 +428,7 @@ impl Wire {
         self.check_peer()?;
         loop {
             let written = self.ring.write(octets)?;
+            self.pages.written(&self.ring);
             if self.is_full.load(Ordering::Relaxed) {
                 self.after_full(written > 0)?;
             }
@@ -435,6 +452,7 @@ impl Wire {
         let mut total = 0;
         loop {
             let (octets, sent) = self.ring.send(table, batch)?;
+            self.pages.written(&self.ring);
             total += octets;
             if self.is_full.load(Ordering::Relaxed) {
                 self.after_full(octets > 0)?;
