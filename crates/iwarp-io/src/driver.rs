@@ -8,6 +8,7 @@ use crate::buffers::Buffers;
 use crate::capture::{Capture, FlowRole};
 use crate::environment::Environment;
 use crate::faults::{FaultOwner, Faults};
+use crate::log::has_transport;
 use crate::progress::Set;
 use crate::progress::background::{Background, DriverOwner};
 use crate::progress::domain::Domain;
@@ -194,7 +195,12 @@ impl Driver {
         let capture = self.capture.as_ref();
         let stream = match span {
             None => Stream::new(wire, flow_role, capture),
-            Some(span) => Stream::in_span(wire, flow_role, capture, span),
+            Some(span) => {
+                if self.transport.name_of_all().is_none() && !wire.is_unpaired() {
+                    has_transport(&span, wire.transport_name());
+                }
+                Stream::in_span(wire, flow_role, capture, span)
+            }
         };
         match faults.and_then(|faults| faults.stream(role, stream.peer())) {
             None => stream,

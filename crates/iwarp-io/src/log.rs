@@ -41,11 +41,27 @@ pub mod targets {
 }
 
 /// The span of a connection with this peer, which begins when the transport connects or has accepted. Events about the connection name it as
-/// their parent; no thread enters it. Without a subscriber that takes it this costs one comparison.
+/// their parent; no thread enters it. Without a subscriber that takes it this costs one comparison. `transport` is `None` while it is not
+/// decided whether the connection is over shared memory.
 ///
 /// Its level is that of errors, because the span has to be there for every event that a user's filter lets pass.
-pub fn connection_span(transport: &'static str, peer: SocketAddr) -> Span {
-    error_span!(target: targets::CONNECTION, "connection", queue_pair = Empty, transport, local = Empty, %peer)
+pub fn connection_span(transport: Option<&'static str>, peer: SocketAddr) -> Span {
+    match transport {
+        Some(transport) => error_span!(
+            target: targets::CONNECTION, "connection",
+            queue_pair = Empty, transport, local = Empty, %peer
+        ),
+        None => error_span!(
+            target: targets::CONNECTION, "connection",
+            queue_pair = Empty, transport = Empty, local = Empty, %peer
+        ),
+    }
+}
+
+/// Adds the name of the transport to the span of a connection that began before its transport was decided. To be called once, because text
+/// shows each value that a field was given.
+pub fn has_transport(span: &Span, transport: &'static str) {
+    span.record("transport", transport);
 }
 
 /// Adds the local address to the span of a connection.

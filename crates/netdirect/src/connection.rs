@@ -218,6 +218,13 @@ pub trait Connector: OverlappedObject {
     fn connection_end(&self) -> Option<ConnectionEnd> {
         None
     }
+
+    /// The name of the transport that carries the connection, or has carried it: softnd's are `tcp`, `udp`, `sim` in a simulated network, and
+    /// `shm` for shared memory within one machine. `None` before there is a connection, and if the provider cannot tell. ND2 has no such
+    /// call, and in C there is none.
+    fn transport(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// `IND2Listener`: receives connection requests of peers.

@@ -53,11 +53,19 @@ fn connection(said: &str) -> Value {
 
 /// Sends a file with a fault on the way, and compares what both ends say.
 fn both_ends_name_the_connection(url: &str, transport: &str, of_sender: &[&str]) {
+    let [sender, receiver] = connections(url, "", of_sender);
+    for side in [&sender, &receiver] {
+        assert_eq!(side["transport"], transport, "{side}");
+    }
+}
+
+/// The spans of the connection at the sender and at the receiver of a file, which agree on the addresses.
+fn connections(url: &str, of_receiver: &str, of_sender: &[&str]) -> [Value; 2] {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     std::fs::write(&from, vec![7; 3_000_000]).unwrap();
     let mut recv = nd::shell(&format!(
-        "exec {} {} cat recv --url {url} --listen 127.0.0.1:0 --out {}",
+        "SOFTND_SAME_HOST=0 exec {} {} cat recv {of_receiver} --url {url} --listen 127.0.0.1:0 --out {}",
         nd::binary().display(),
         JSON.join(" "),
         to.display()
@@ -70,22 +78,36 @@ fn both_ends_name_the_connection(url: &str, transport: &str, of_sender: &[&str])
         .arg(address.to_string())
         .args(of_sender)
         .args(["--fault", "when 3rd Write sent: reset"])
+        .env("SOFTND_SAME_HOST", "0")
         .output()
         .unwrap();
     assert!(!send.status.success());
     let sender = connection(&String::from_utf8(send.stderr).unwrap());
     let receiver = connection(&recv.finish().stderr);
-    for side in [&sender, &receiver] {
-        assert_eq!(side["transport"], transport, "{side}");
-    }
     assert_eq!(sender["peer"], address.to_string());
     assert_eq!(receiver["local"], address.to_string());
     assert_eq!(sender["local"], receiver["peer"]);
+    [sender, receiver]
 }
 
 #[test]
 fn both_ends_name_the_connection_over_tcp() {
     both_ends_name_the_connection("softnd+tcp://127.0.0.1", "tcp", &[]);
+}
+
+/// The span is older than the decision. If the receiver does not have the processor in time, the connection is over TCP, and both say so.
+#[cfg(target_os = "linux")]
+#[test]
+fn both_ends_name_the_connection_through_shared_memory() {
+    loop {
+        let ends = connections("softnd+tcp://127.0.0.1", "--same-host", &["--same-host"]);
+        let names = ends.map(|end| end["transport"].as_str().unwrap().to_owned());
+        assert_eq!(names[0], names[1]);
+        if names[0] == "shm" {
+            return;
+        }
+        assert_eq!(names[0], "tcp");
+    }
 }
 
 #[test]
@@ -111,6 +133,7 @@ fn the_log_of_a_verbs_program_names_its_connections() {
             .args(JSON)
             .args(["--", "rping", "-c"])
             .args(common)
+            .env("SOFTND_SAME_HOST", "0")
             .output()
             .unwrap();
         let said = String::from_utf8(client.stderr.clone()).unwrap();
@@ -163,6 +186,7 @@ fn a_failed_connect_is_a_line_with_the_reason() {
         .args(["-v", "--log-format", "json", "cat", "send"])
         .arg(&from)
         .arg(closed.to_string())
+        .env("SOFTND_SAME_HOST", "0")
         .output()
         .unwrap();
     let said = String::from_utf8(send.stderr).unwrap();

@@ -287,7 +287,7 @@ impl ActiveSide {
     }
 
     fn new_span(&self) -> Span {
-        connection_span(self.driver.transport.name(), self.config.destination)
+        connection_span(self.driver.transport.name_of_all(), self.config.destination)
     }
 
     /// Connects, or does what a fault plan demands in its place.

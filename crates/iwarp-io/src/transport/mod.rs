@@ -102,6 +102,14 @@ impl Transport {
         }
     }
 
+    /// The name of the transport of every connection; `None` if some may be over shared memory.
+    pub fn name_of_all(&self) -> Option<&'static str> {
+        match self {
+            Self::Tcp(tcp) if tcp.may_share_memory() => None,
+            _ => Some(self.name()),
+        }
+    }
+
     /// Applies the faults of this plan to datagrams, if the transport sends any. Called before sockets are opened.
     pub fn follow(&self, faults: &Arc<Faults>) {
         if let Self::Quic(quic) = self {
@@ -529,8 +537,8 @@ impl Wire {
         matches!(self, Self::Tcp(wire) if wire.is_unpaired())
     }
 
-    /// The name of the transport, for the log.
-    fn transport_name(&self) -> &'static str {
+    /// The name of the transport, for the log and for users: `tcp`, `udp`, `sim`, or `shm` for shared memory.
+    pub fn transport_name(&self) -> &'static str {
         match self {
             Self::Tcp(_) => "tcp",
             Self::Sim(_) => "sim",

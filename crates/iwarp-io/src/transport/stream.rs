@@ -14,7 +14,7 @@ use super::{Paired, Wire};
 use crate::capture::{Capture, Flow, FlowRole, SentBy};
 use crate::environment::Environment;
 use crate::faults::{FaultOwner, StreamFaults};
-use crate::log::{connection_span, has_local};
+use crate::log::{connection_span, has_local, has_transport};
 use crate::progress::readiness::{Edges, Watch};
 use crate::progress::set::{Set, SourceId};
 
@@ -33,6 +33,8 @@ pub struct Stream {
     peer: SocketAddr,
     /// Of the connection, for the log.
     span: tracing::Span,
+    /// The span has no transport yet, because it is not decided.
+    span_lacks_transport: bool,
     /// The sent octets contain markers.
     markers: bool,
 }
@@ -55,12 +57,14 @@ impl Stream {
     /// A stream over an established connection.
     pub fn new(wire: Wire, role: FlowRole, capture: Option<&Capture>) -> Self {
         let (local, peer) = wire.addresses();
-        let span = connection_span(wire.transport_name(), peer);
+        let decided = (!wire.is_unpaired()).then(|| wire.transport_name());
+        let span = connection_span(decided, peer);
         has_local(&span, local);
         Self::in_span(wire, role, capture, span)
     }
 
-    /// A stream over an established connection, which has a [span](connection_span) with both addresses already.
+    /// A stream over an established connection, which has a [span](connection_span) with both addresses already, and with the transport unless
+    /// it is undecided.
     pub fn in_span(
         wire: Wire,
         role: FlowRole,
@@ -81,6 +85,7 @@ impl Stream {
         Self {
             copies: flow.is_some() || !wire.reaches_memory(),
             is_watched: flow.is_some(),
+            span_lacks_transport: wire.is_unpaired(),
             wire,
             flow,
             faulted: None,
@@ -191,7 +196,17 @@ impl Stream {
     /// See [`Wire::pair`].
     pub fn pair(self, now: Instant) -> (Self, io::Result<Paired>) {
         let (wire, paired) = self.wire.pair(now);
-        (Self { wire, ..self }, paired)
+        let mut this = Self { wire, ..self };
+        let is_decided = matches!(paired, Ok(Paired::Decided | Paired::MayWrite));
+        if is_decided && std::mem::take(&mut this.span_lacks_transport) {
+            has_transport(&this.span, this.transport());
+        }
+        (this, paired)
+    }
+
+    /// See [`Wire::transport_name`].
+    pub fn transport(&self) -> &'static str {
+        self.wire.transport_name()
     }
 
     /// See [`Wire::is_unpaired`].

@@ -167,4 +167,9 @@ impl<L: ConnectorLine> Connector for ConnectorHandle<L> {
         let state = self.line.rules().lock(&self.line);
         self.line.connection_end(&state)
     }
+
+    fn transport(&self) -> Option<&'static str> {
+        let state = self.line.rules().lock(&self.line);
+        self.line.transport(&state)
+    }
 }

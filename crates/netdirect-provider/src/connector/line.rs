@@ -222,6 +222,12 @@ pub trait ConnectorLine: Send + Sync + Sized + 'static {
         state.end.clone()
     }
 
+    /// Returns the name of the transport of the connection, if there is or was one and the line knows it.
+    fn transport(&self, state: &ConnectorState<Self>) -> Option<&'static str> {
+        let _ = state;
+        None
+    }
+
     /// Returns the event that the requests of the connector wait for, in words. `None` if none is in flight.
     fn waits(&self, state: &ConnectorState<Self>) -> Option<String> {
         let _ = state;

@@ -43,6 +43,13 @@ pub const SIMULATED: bool = matches!(
 /// True if the adapters of that network connect over UDP.
 const OVER_UDP: bool = matches!(module_path!().as_bytes(), [b'u', b'd', b'p', b':', ..]);
 
+/// The name of the transport of this program's adapters, unless they have the option of shared memory.
+pub const TRANSPORT: &str = match (SIMULATED, OVER_UDP) {
+    (false, _) => "tcp",
+    (true, false) => "sim",
+    (true, true) => "udp",
+};
+
 /// The length of a long message, in octets. Simulated networks use a shorter message, because each segment costs time.
 pub const fn long(octets: usize) -> usize {
     if SIMULATED { octets / 20 } else { octets }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::ending::{Ending, watched, write_astray};
-use crate::common::{ALL, LONG, Pair, Side, end, idle, now, pair, pair_with, run, status, wait};
+use crate::common::{
+    ALL, LONG, Pair, Side, TRANSPORT, end, idle, now, pair, pair_with, run, status, wait,
+};
 use netdirect::{
     ConnectionEnd, Connector, EndReason, EndedBy, Fault, LocalToken, MrFlags, OpFlags, Overlapped,
     QueuePair, Sge, Status,
@@ -51,6 +53,24 @@ fn a_connection_that_lives_has_no_end() {
     let side = Side::new();
     assert_eq!(side.connector().connection_end(), None);
     assert_eq!(side.queue_pair().connection_end(), None);
+}
+
+/// Also afterwards, when the client asks why the connection has ended.
+#[test]
+fn each_end_names_the_transport_of_the_connection() {
+    // Whatever the environment says.
+    let options = || Options::default().same_host(false);
+    let pair = pair_with(options(), options());
+    assert_eq!(pair.active.connector().transport(), None);
+    let names = || {
+        [
+            pair.active_connector.transport(),
+            pair.passive_connector.transport(),
+        ]
+    };
+    assert_eq!(names(), [Some(TRANSPORT); 2]);
+    run(|overlapped| pair.active_connector.disconnect(overlapped)).unwrap();
+    assert_eq!(names(), [Some(TRANSPORT); 2]);
 }
 
 #[test]

@@ -25,6 +25,10 @@ impl NoTcp {
         Self(())
     }
 
+    pub(in crate::transport) fn may_share_memory(&self) -> bool {
+        false
+    }
+
     pub(in crate::transport) fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

@@ -47,6 +47,11 @@ impl Tcp {
         Self { options }
     }
 
+    /// Returns true if connections may be over shared memory.
+    pub(in crate::transport) fn may_share_memory(&self) -> bool {
+        self.options.same_host.is_some()
+    }
+
     /// The names and values of the counters.
     pub(in crate::transport) fn counters(&self) -> Vec<(&'static str, u64)> {
         let same_host = self.options.same_host.as_ref();

@@ -46,6 +46,7 @@ impl Connector {
         let owner = self.rules.this().clone();
         let (active, outcome) = ActiveSide::start(config, &self.core.driver, owner);
         state.line.setup = Setup::Connecting(Box::new(active));
+        state.line.transport = None;
         self.active_side_came_to(state, outcome);
     }
 

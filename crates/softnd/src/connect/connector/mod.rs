@@ -210,6 +210,10 @@ impl ConnectorLine for Connector {
             .or_else(|| connection_end::of_queue_pair(state.qp.as_ref()?))
     }
 
+    fn transport(&self, state: &ConnectorState) -> Option<&'static str> {
+        state.line.transport
+    }
+
     fn waits(&self, state: &ConnectorState) -> Option<String> {
         removal::waits(state)
     }

@@ -34,6 +34,8 @@ pub(crate) struct LineState {
     pub(super) setup: Setup,
     /// Holds flushed requests back, from the start of the stream until the queue pair has reported the end of the connection.
     pub(super) guard: Option<Arc<FlushGuard>>,
+    /// The name of the transport, once the queue pair has the stream.
+    pub(super) transport: Option<&'static str>,
 }
 
 /// The set-up of a connection, in the states in which there is one.
@@ -84,6 +86,7 @@ impl Connector {
         let receive_wait = qp.owner().receive_wait();
         let config = stream_config(&stream, role, agreed, receive_wait, confirm_writes);
         state.line.guard = Some(qp.guard_flush());
+        state.line.transport = Some(stream.transport());
         let (started, deferred) = qp.start(stream, config, start);
         state.done.after(deferred);
         started
