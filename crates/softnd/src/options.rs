@@ -58,6 +58,9 @@ pub struct Timeouts {
     /// The time that the peer may take to close its direction after this side has closed its own. After this time the stream is reset.
     /// Default: 10 s (IW-065).
     pub disconnect: Option<Duration>,
+    /// The time that a connector waits for the listener to agree to shared memory, where a listener of this machine has the
+    /// [option](Options::same_host), before the connection goes on over TCP. Default: 200 ms.
+    pub same_host: Option<Duration>,
 }
 
 impl Default for Timeouts {
@@ -71,12 +74,13 @@ impl Default for Timeouts {
             ready: seconds(60),
             hold_ready: seconds(10),
             disconnect: seconds(10),
+            same_host: Some(Duration::from_millis(200)),
         }
     }
 }
 
 /// Times are cut to a year, so that adding them to the time of day cannot overflow.
-const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+pub(crate) const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl Timeouts {
     /// Cuts each limit to a year, so that adding it to the time of day cannot overflow.
@@ -89,6 +93,7 @@ impl Timeouts {
             ready,
             hold_ready,
             disconnect,
+            same_host,
         } = self;
         for limit in [
             connect,
@@ -98,6 +103,7 @@ impl Timeouts {
             ready,
             hold_ready,
             disconnect,
+            same_host,
         ] {
             *limit = limit.map(|limit| limit.min(YEAR));
         }

@@ -25,7 +25,7 @@ use crate::device::Device;
 use crate::fault_plan;
 use crate::local_addresses::LocalAddresses;
 use crate::named_addresses::NamedAddresses;
-use crate::options::Options;
+use crate::options::{Options, YEAR};
 use crate::status::bind_status;
 
 /// Addresses that an error lists.
@@ -183,6 +183,8 @@ impl Provider {
         if let Some(octets) = self.options.same_host_memory {
             same_host.limit_memory(octets);
         }
+        // A limit that is switched off is the longest one.
+        same_host.wait_for(self.options.timeouts.same_host.unwrap_or(YEAR));
         Some(same_host)
     }
 

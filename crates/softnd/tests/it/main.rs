@@ -60,6 +60,8 @@ mod readiness;
 mod removal;
 #[cfg(not(windows))]
 mod resident_set;
+#[cfg(target_os = "linux")]
+mod same_host;
 #[cfg(not(windows))]
 mod scale;
 #[cfg(not(windows))]

@@ -101,6 +101,15 @@ const ELSEWHERE: &[(&str, Subject)] = &[
         "resident_set::ten_thousand_simulated_networks_take_no_more_memory_than_a_thousand",
         Memory,
     ),
+    ("same_host::a_connector_without_a_limit_waits", Sockets),
+    (
+        "same_host::both_ends_name_shared_memory_if_both_have_the_option",
+        Sockets,
+    ),
+    (
+        "same_host::both_ends_name_tcp_if_one_end_alone_has_the_option",
+        Sockets,
+    ),
     (
         "scale::a_few_of_thousands_are_served_and_all_others_are_silent",
         Descriptors,
