@@ -92,8 +92,11 @@ fn hex(digest: &protocol::Digest) -> String {
     digest.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-/// `314572800 bytes (300 MiB) to 192.0.2.7:4791 by write in 412 ms, 764 MB/s`, with `way` for *to* and the peer.
-fn summary(moved: u64, way: &str, via: args::Via, time: Duration) -> String {
+/// The operations that have carried a file, and the name of the connection's transport, if the adapter can tell.
+type Carrier = (args::Via, Option<&'static str>);
+
+/// `314572800 bytes (300 MiB) to 192.0.2.7:4791 by write over TCP in 412 ms, 764 MB/s`, with `way` for *to* and the peer.
+fn summary(moved: u64, way: &str, (via, transport): Carrier, time: Duration) -> String {
     let human = if moved < 1024 {
         String::new()
     } else {
@@ -101,10 +104,21 @@ fn summary(moved: u64, way: &str, via: args::Via, time: Duration) -> String {
     };
     let plural = if moved == 1 { "" } else { "s" };
     format!(
-        "{moved} byte{plural}{human} {way} by {via} in {}, {}",
+        "{moved} byte{plural}{human} {way} by {via}{} in {}, {}",
+        transport.map_or_else(String::new, over),
         units::time(time),
         units::rate(moved, time)
     )
+}
+
+/// A transport in the words of a sentence, with a space in front.
+fn over(transport: &'static str) -> String {
+    match transport {
+        "tcp" => " over TCP".to_owned(),
+        "udp" => " over UDP".to_owned(),
+        "shm" => " through shared memory".to_owned(),
+        other => format!(" over {other}"),
+    }
 }
 
 #[cfg(test)]

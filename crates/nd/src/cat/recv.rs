@@ -13,7 +13,7 @@ use super::connection::{self, Connection, Event, violation};
 use super::place;
 use super::protocol::{Answer, Block, Digest, Message, NO_RING, Offer, Refusal, Shape, Whole};
 use super::sink::{Sink, Writing};
-use super::{Progress, hex, summary};
+use super::{Carrier, Progress, hex, summary};
 use crate::admission::{Admission, Bounds, FIRST_MESSAGE, PendingPeer};
 use crate::errors::{Failure, Result};
 use crate::output;
@@ -47,7 +47,10 @@ pub(crate) fn recv(args: &RecvArgs) -> Result<()> {
     let done = done?;
     recorded?;
     let way = format!("from {}", done.peer);
-    let received = format!("received {}", summary(done.size, &way, done.via, done.time));
+    let received = format!(
+        "received {}",
+        summary(done.size, &way, done.carrier, done.time)
+    );
     let digest = format!("sha256 {}", hex(&done.digest));
     if aside {
         stderr::note(received);
@@ -61,7 +64,7 @@ pub(crate) fn recv(args: &RecvArgs) -> Result<()> {
 /// The summary of a file that has arrived.
 pub(super) struct Done {
     peer: SocketAddr,
-    via: Via,
+    carrier: Carrier,
     size: u64,
     time: Duration,
     digest: Digest,
@@ -164,6 +167,13 @@ struct AcceptedSender {
     shape: Shape,
     /// The memory that the sender writes to in mode write, and the sink in mode read.
     ring: Option<Region>,
+}
+
+impl AcceptedSender {
+    /// The name of the connection's transport, if the adapter can tell.
+    fn transport(&self) -> Option<&'static str> {
+        self.connection.endpoint.connector.transport()
+    }
 }
 
 /// Accepts senders whose offer this side can take, and admits each of them when its first block is here. Other senders are refused
@@ -379,7 +389,7 @@ impl Transfer {
                     self.check(whole, progress.moved(), progress.digest())?;
                     return Ok(Done {
                         peer: self.sender.peer,
-                        via: self.sender.offer.via,
+                        carrier: (self.sender.offer.via, self.sender.transport()),
                         size: whole.length,
                         time: progress.finish(),
                         digest: whole.digest,

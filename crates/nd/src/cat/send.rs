@@ -35,13 +35,14 @@ pub(crate) fn send(args: &SendArgs) -> Result<()> {
             Ok(()) => drop(sender.connection.endpoint.disconnect()),
             Err(failure) => sender.abandon(failure),
         }
-        sent.map(|()| (sender.peer, progress))
+        let carrier = (args.via, sender.connection.endpoint.connector.transport());
+        sent.map(|()| (sender.peer, carrier, progress))
     });
     let recorded = setup.finish();
-    let (peer, progress) = sent?;
+    let (peer, carrier, progress) = sent?;
     let time = progress.finish();
     recorded?;
-    let sent = summary(progress.moved(), &format!("to {peer}"), args.via, time);
+    let sent = summary(progress.moved(), &format!("to {peer}"), carrier, time);
     output::afterword(format_args!("sent {sent}"))?;
     output::afterword(format_args!("sha256 {}", hex(&progress.digest())))
 }

@@ -422,11 +422,11 @@ fn the_digest_is_that_of_the_pieces_joined() {
 fn summaries_have_their_units() {
     let second = Duration::from_secs(1);
     assert_eq!(
-        summary(1, "to b", Via::Send, second),
+        summary(1, "to b", (Via::Send, None), second),
         "1 byte to b by send in 1.00 s, 1 B/s"
     );
     assert_eq!(
-        summary(1 << 20, "from a", Via::Write, second),
-        "1048576 bytes (1 MiB) from a by write in 1.00 s, 1 MB/s"
+        summary(1 << 20, "from a", (Via::Write, Some("tcp")), second),
+        "1048576 bytes (1 MiB) from a by write over TCP in 1.00 s, 1 MB/s"
     );
 }
