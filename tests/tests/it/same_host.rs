@@ -245,3 +245,63 @@ fn verbs_programs_share_memory_by_an_option_of_their_run() {
         );
     }
 }
+
+#[test]
+fn perf_compares_shared_memory_with_the_same_adapter_over_tcp() {
+    let tiny = ["--turns", "3", "--duration", "0.006", "--crc", "off"];
+    for tests in [
+        &[
+            "--op", "send", "--test", "latency", "--size", "8", "--mode", "poll",
+        ][..],
+        &[
+            "--op",
+            "write",
+            "--test",
+            "bandwidth",
+            "--size",
+            "4k",
+            "--mode",
+            "poll",
+        ],
+        &["--test", "setup"],
+    ] {
+        let line = ["perf", "local", "--same-host", "--baseline", "softnd-tcp"];
+        let row = |finished: &Finished| -> Value {
+            serde_json::from_str(&finished.stdout).unwrap_or_else(|_| panic!("{finished}"))
+        };
+        let format = ["--format", "json"];
+        let finished = nd::run(line.iter().chain(&tiny).chain(tests).chain(&format));
+        finished.assert_success();
+        let row = row(&finished);
+        assert_eq!(row["transport"], "shm", "{finished}");
+        assert_eq!(row["baseline"], "softnd-tcp", "{finished}");
+        assert!(row["ratio"].as_f64().unwrap() > 0.0, "{finished}");
+    }
+    let tests = [
+        "--op", "send", "--test", "latency", "--size", "8", "--mode", "poll",
+    ];
+    let line = ["perf", "local", "--same-host", "--baseline", "softnd-tcp"];
+    let finished = nd::run(line.iter().chain(&tiny).chain(&tests));
+    finished.assert_success();
+    for words in [
+        "Send latency, poll, CRC off, shared memory",
+        "transport",
+        " shm ",
+        "softnd-tcp t_typical[usec]",
+    ] {
+        assert!(finished.stdout.contains(words), "{words}: {finished}");
+    }
+}
+
+#[test]
+fn perf_refuses_shared_memory_where_there_is_none() {
+    for line in [
+        &["--udp", "--baseline", "softnd-tcp"][..],
+        &["--udp", "--same-host"],
+        &["--same-host", "--segment", "1448"],
+        &["--same-host", "--url", "softnd+sim://seed=1"],
+    ] {
+        let run = nd::run(["perf", "local"].iter().chain(line));
+        assert!(!run.status.success(), "{run}");
+    }
+}

@@ -6,6 +6,7 @@ mod openings;
 mod options;
 mod schemes;
 mod security;
+mod shared_memory;
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -28,6 +29,7 @@ use self::schemes::{Place, SCHEMES, Scheme, check, find};
 #[cfg(feature = "udp")]
 pub use self::security::fingerprint_of;
 pub use self::security::{Refusals, RefusedConnect, fingerprint, own_fingerprint};
+pub use self::shared_memory::OVER_TCP;
 use crate::errors::{Failure, Result};
 
 /// The name of this module in the log, where the user knows `nd` alone.

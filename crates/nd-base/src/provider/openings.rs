@@ -204,6 +204,7 @@ fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<B
         fault,
         crc,
         same_host,
+        same_host_wait,
         congestion,
         peer,
         security: _, // of one scheme alone
@@ -246,8 +247,11 @@ fn softnd_options(options: &AdapterOptions) -> Result<(softnd::Options, Option<B
     if let Some(crc) = *crc {
         chosen = chosen.crc(crc);
     }
-    if *same_host {
-        chosen = chosen.same_host(true);
+    if let Some(same_host) = *same_host {
+        chosen = chosen.same_host(same_host);
+    }
+    if same_host_wait.is_some() {
+        chosen = chosen.timeouts(|limits| limits.same_host = *same_host_wait);
     }
     if let Some(name) = congestion {
         chosen = chosen.congestion(name);

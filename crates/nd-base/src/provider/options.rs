@@ -70,8 +70,11 @@ pub struct AdapterOptions {
     pub fault: Option<String>,
     /// Whether to ask for CRCs, if that was chosen.
     pub crc: Option<bool>,
-    /// Connections within this machine go through shared memory.
-    pub same_host: bool,
+    /// Whether connections within this machine go through shared memory, if that was chosen.
+    pub same_host: Option<bool>,
+    /// How long a connector waits for the listener to agree to shared memory, where the command knows that the listener does. A provider
+    /// without such an option stays as it is.
+    pub same_host_wait: Option<Duration>,
     /// The congestion control.
     pub congestion: Option<String>,
     /// The stack of the other side.
@@ -108,7 +111,8 @@ impl Default for AdapterOptions {
             capture_room: CaptureRoom::default(),
             fault: None,
             crc: None,
-            same_host: false,
+            same_host: None,
+            same_host_wait: None,
             congestion: None,
             peer: None,
             security: SecurityArgs::default(),
@@ -132,7 +136,7 @@ impl From<&AdapterArgs> for AdapterOptions {
             capture_room: args.capture_room,
             fault: args.fault.clone(),
             crc: args.chosen_crc(),
-            same_host: args.same_host,
+            same_host: args.same_host.then_some(true),
             congestion: args.congestion.clone(),
             peer: args.peer,
             ..Self::default()
@@ -157,7 +161,7 @@ impl AdapterOptions {
             (Choice::Fault, self.fault.is_some()),
             (Choice::Crc, self.crc == Some(true)),
             (Choice::NoCrc, self.crc == Some(false)),
-            (Choice::SameHost, self.same_host),
+            (Choice::SameHost, self.same_host == Some(true)),
             (Choice::Peer, self.peer.is_some()),
             (Choice::Congestion, self.congestion.is_some()),
             (Choice::Segment, self.segment.is_some()),

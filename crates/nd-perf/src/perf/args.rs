@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use nd_base::args::{Format, octets, seconds};
 use nd_base::errors::{Failure, Result};
+use nd_base::provider::OVER_TCP;
 use nd_base::units;
 
 use super::plan::{Baseline, Plan};
@@ -161,6 +162,10 @@ pub(crate) struct TestArgs {
     /// Measures connections over UDP instead of TCP; QUIC takes the place of the CRC
     #[arg(long, conflicts_with_all = ["crc", "segment", "boundaries"])]
     pub(crate) udp: bool,
+
+    /// Has connections within this machine go through shared memory, at both sides
+    #[arg(long, conflicts_with_all = ["udp", "segment", "boundaries"])]
+    pub(crate) same_host: bool,
 
     /// With and without CRC [default: both]
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -335,12 +340,22 @@ impl TestArgs {
         if !self.connections.is_empty() && !self.test.iter().any(of_connections) {
             return pointless("--connections", "latency, bandwidth and rate");
         }
+        if self.udp && self.baseline == Some(Baseline::OverTcp) {
+            return Err(Failure::new(
+                format!("--baseline {OVER_TCP} says nothing about connections over UDP"),
+                "leave out --udp, or choose another --baseline",
+            ));
+        }
         if self.test.is_empty() || !self.test.iter().all(of_connections) {
             return Ok(());
         }
-        let compared = self.test.contains(&Test::Setup) && self.baseline == Some(Baseline::Tcp);
+        let of_setup = matches!(self.baseline, Some(Baseline::Tcp | Baseline::OverTcp));
+        let compared = self.test.contains(&Test::Setup) && of_setup;
         if self.baseline.is_some() && !compared {
-            return pointless("--baseline", "scale, and only tcp about setup");
+            return pointless(
+                "--baseline",
+                &format!("scale, and only tcp and {OVER_TCP} about setup"),
+            );
         }
         let of_messages = [
             ("--op", !self.op.is_empty()),
@@ -389,6 +404,7 @@ impl TestArgs {
                                 receives: self.side.receives,
                                 transport,
                                 page_offset: self.page_offset,
+                                same_host: self.same_host.then_some(true),
                             };
                             spec.check_numbers()?;
                             match spec.check_sense() {

@@ -12,6 +12,14 @@ pub(super) fn remark(row: &Outcome) -> Option<String> {
     (!row.complete).then(|| format!("incomplete: {} turns", row.turns))
 }
 
+/// What carries the connections of a row, if they say it.
+pub(super) fn transport(row: &Outcome) -> String {
+    if row.transports.is_empty() {
+        return ABSENT.to_owned();
+    }
+    row.transports.to_string()
+}
+
 /// A time in microseconds.
 pub(super) fn micros(nanos: f64) -> String {
     fixed(nanos / 1e3, 2)

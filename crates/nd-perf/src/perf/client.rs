@@ -35,6 +35,11 @@ impl Client {
         }
     }
 
+    /// The name of the connection's transport, if the adapter can tell.
+    pub(super) fn transport(&self) -> Option<&'static str> {
+        self.lane.endpoint.connector.transport()
+    }
+
     /// One turn of `count` messages. The time of each round trip goes to `times`, in nanoseconds, where that is measured.
     /// When this returns, every message has been placed, and the other side has confirmed this or has answered.
     pub(super) fn turn(&mut self, count: u64, times: &mut Vec<u64>) -> Result<Duration> {

@@ -26,7 +26,7 @@ pub(super) fn outcome_fields(outcome: &Outcome) -> Vec<(String, Value)> {
         ("size", of_messages(Value::from(spec.size))),
         ("depth", of_messages(Value::from(spec.depth))),
         ("mode", text(spec.mode)),
-        ("transport", text(spec.transport)),
+        ("transport", transport(outcome)),
         ("crc", Value::from(spec.crc)),
         ("segment", spec.segment.map_or(Value::Null, Value::from)),
         ("boundaries", text(spec.boundaries)),
@@ -85,6 +85,15 @@ pub(super) fn outcome_fields(outcome: &Outcome) -> Vec<(String, Value)> {
     let profile = Value::from(crate::machine::PROFILE.to_owned());
     fields.push(("profile".to_owned(), profile));
     fields
+}
+
+/// What carries the connections, as they say it; of adapters that do not say it, what was asked for.
+fn transport(outcome: &Outcome) -> Value {
+    if outcome.transports.is_empty() {
+        text(outcome.spec.transport)
+    } else {
+        text(&outcome.transports)
+    }
 }
 
 /// The values about the two cores.
@@ -235,7 +244,9 @@ fn csv_line(values: impl Iterator<Item = String>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::tests::{bandwidth, latency, scale, setup, shared};
+    use super::super::report::tests::{
+        bandwidth, latency, scale, setup, shared, within_one_machine,
+    };
     use super::*;
 
     fn get<'a>(fields: &'a [(String, Value)], name: &str) -> &'a Value {
@@ -252,7 +263,7 @@ mod tests {
                 .collect()
         };
         let all = names(bandwidth());
-        for other in [latency(), scale(), setup(), shared()] {
+        for other in [latency(), scale(), setup(), shared(), within_one_machine()] {
             assert_eq!(all, names(other));
         }
         for wanted in [
@@ -357,6 +368,20 @@ mod tests {
             assert_eq!(*get(&fields, name), value, "{name}");
         }
         assert!(matches!(get(&fields, "baseline_p50_ns"), Value::Number(_)));
+    }
+
+    #[test]
+    fn the_transport_is_what_the_connection_says_or_else_what_was_asked_for() {
+        let mut outcome = within_one_machine();
+        let fields = outcome_fields(&outcome);
+        assert_eq!(*get(&fields, "transport"), Value::from("shm"));
+        assert_eq!(
+            *get(&fields, "baseline"),
+            Value::from(nd_base::provider::OVER_TCP)
+        );
+        outcome.transports = super::super::outcome::Transports::default();
+        let fields = outcome_fields(&outcome);
+        assert_eq!(*get(&fields, "transport"), Value::from("tcp"));
     }
 
     #[test]

@@ -81,6 +81,9 @@ pub(super) fn setup(spec: &Spec, choices: Choices<'_>) -> Result<Setup> {
     let options = AdapterOptions {
         fault: choices.fault.map(str::to_owned),
         crc: (chooses_crc || !spec.crc && !over_udp).then_some(spec.crc),
+        same_host: spec.same_host,
+        // The other side has the same option.
+        same_host_wait: spec.same_host.map(|_| LIMIT),
         segment: spec.segment,
         whole_crcs: spec.boundaries == Boundaries::OutsideCrcs,
         security: SecurityArgs {

@@ -27,6 +27,9 @@ pub(super) enum ControlRequest {
     },
     /// A further RDMA connection, with Receives of each queue pair's own and memory at the best place. The answer is a [`RowOffer`].
     Plain,
+    /// A further RDMA connection, over TCP also within one machine. The answer is a [`RowOffer`]; in a row about many connections, the port
+    /// of further connections.
+    OverTcp,
     /// The RDMA connection is being made, and stands with the answer.
     Join,
     /// A bare QUIC connection. The first answer is a [`QuicOffer`]; with the second one the connection stands.
@@ -57,7 +60,7 @@ pub(super) enum ControlRequest {
 pub(super) enum TurnConnection {
     /// The one under test; in a row about many connections one of the many, or connections that come and go.
     Tested,
-    /// That of [`ControlRequest::Plain`].
+    /// That of [`ControlRequest::Plain`] or [`ControlRequest::OverTcp`].
     Plain,
     /// A bare connection, by its number, and the size of its writes.
     Wire { index: usize, write: usize },
@@ -142,8 +145,8 @@ mod tests {
         let good = to_value(SPEC).expect("written");
         let fields = good.as_object().expect("an object");
         for key in fields.keys() {
-            // Without a value the row has no limit of segments, and its memory is at the best place.
-            if !["segment", "page_offset"].contains(&key.as_str()) {
+            // Without a value the row has no limit of segments, its memory is at the best place, and the environment chooses shared memory.
+            if !["segment", "page_offset", "same_host"].contains(&key.as_str()) {
                 let mut fields = fields.clone();
                 fields.remove(key);
                 assert!(from_value::<Spec>(fields.into()).is_err(), "{key}");

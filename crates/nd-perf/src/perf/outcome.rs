@@ -1,6 +1,9 @@
 //! The result of a row: the figures of its turns, and the figures of the comparison.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Display};
+
+use nd_base::provider::OVER_TCP;
 
 use super::spec::{Receives, Spec};
 use super::stats::{Figures, Ratio, SideTurns};
@@ -15,6 +18,43 @@ pub(super) struct Costs {
     pub(super) cpu: [Option<f64>; 2],
 }
 
+/// The names of the transports that carry the connections of a row, as the connections have them, with how many there were of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Transports(BTreeMap<&'static str, u64>);
+
+impl Transports {
+    /// One more connection of a row, if its adapter can tell.
+    pub(super) fn add(&mut self, name: Option<&'static str>) {
+        if let Some(name) = name {
+            *self.0.entry(name).or_default() += 1;
+        }
+    }
+
+    /// Returns true if no connection has said anything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns true if all connections go through shared memory.
+    pub(super) fn are_shared_memory(&self) -> bool {
+        self.0.keys().eq(&["shm"])
+    }
+}
+
+impl Display for Transports {
+    /// The name alone if there is one: `shm`. Otherwise the number of connections of each: `508 shm, 9492 tcp`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.len() == 1 {
+            return self.0.keys().try_for_each(|name| f.write_str(name));
+        }
+        for (i, (name, count)) in self.0.iter().enumerate() {
+            let between = if i == 0 { "" } else { ", " };
+            write!(f, "{between}{count} {name}")?;
+        }
+        Ok(())
+    }
+}
+
 /// The baseline of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
@@ -24,6 +64,8 @@ pub(super) enum Comparison {
     Quic,
     /// A connection of the same kind whose queue pairs have their own Receives, and whose memory begins at the best place.
     Plain,
+    /// A connection of the same kind over TCP, for a row within one machine.
+    OverTcp,
     /// A single connection of the same kind, for the cost of many.
     Alone,
 }
@@ -34,7 +76,18 @@ impl Comparison {
         match self {
             Self::Tcp => Some("TCP"),
             Self::Quic => Some("QUIC"),
-            Self::Plain | Self::Alone => None,
+            Self::Plain | Self::OverTcp | Self::Alone => None,
+        }
+    }
+
+    /// The name in the heads of tables.
+    pub(super) const fn head(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Quic => "QUIC",
+            Self::Plain => "plain",
+            Self::OverTcp => OVER_TCP,
+            Self::Alone => "alone",
         }
     }
 }
@@ -45,6 +98,7 @@ impl Display for Comparison {
             Self::Tcp => "tcp",
             Self::Quic => "quic",
             Self::Plain => "plain",
+            Self::OverTcp => OVER_TCP,
             Self::Alone => "alone",
         })
     }
@@ -69,6 +123,8 @@ pub(super) struct Outcome {
     pub(super) spec: Spec,
     /// Where the other side takes its Receives from; `None` if it did not come to that.
     pub(super) peer_receives: Option<Receives>,
+    /// What carries the connections.
+    pub(super) transports: Transports,
     /// Turns that were measured.
     pub(super) turns: usize,
     /// Whether these are all the turns that were wanted.
@@ -87,6 +143,7 @@ pub(super) struct Outcome {
 /// The results of the turns so far.
 pub(super) struct Measured {
     pub(super) peer_receives: Option<Receives>,
+    pub(super) transports: Transports,
     pub(super) ours: SideTurns,
     pub(super) costs: Costs,
     pub(super) cores: Watch,
@@ -138,6 +195,7 @@ impl Measured {
     pub(super) fn new() -> Self {
         Self {
             peer_receives: None,
+            transports: Transports::default(),
             ours: SideTurns::new(),
             costs: Costs::default(),
             cores: Watch::default(),
@@ -149,6 +207,7 @@ impl Measured {
     pub(super) fn outcome(self, spec: &Spec, complete: bool) -> Outcome {
         let Self {
             peer_receives,
+            transports,
             ours,
             costs,
             cores,
@@ -158,6 +217,7 @@ impl Measured {
         Outcome {
             spec: *spec,
             peer_receives,
+            transports,
             turns: ours.turns(),
             complete,
             figures: ours.figures(spec),
@@ -166,5 +226,23 @@ impl Measured {
             baseline: best.and_then(|compared| compared.baseline(&ours, spec)),
             systems_own: own.and_then(|compared| compared.baseline(&ours, spec)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_transport_is_named_and_several_are_counted() {
+        let shown = |names: &[Option<&'static str>]| {
+            let mut all = Transports::default();
+            names.iter().for_each(|name| all.add(*name));
+            (all.to_string(), all.are_shared_memory())
+        };
+        assert_eq!(shown(&[None]), (String::new(), false));
+        assert_eq!(shown(&[Some("shm"), Some("shm")]), ("shm".to_owned(), true));
+        let mixed = [Some("tcp"), Some("shm"), Some("tcp")];
+        assert_eq!(shown(&mixed), ("1 shm, 2 tcp".to_owned(), false));
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
+use nd_base::provider::OVER_TCP;
 
 use super::link::Choices;
 use super::spec::{Spec, Test};
@@ -21,6 +22,9 @@ pub(crate) enum Baseline {
     /// The same adapter with Receives of each queue pair's own, memory at the best place of a page, and segments that begin outside
     /// CRC fields, at both sides, for --receives shared, --page-offset and --boundaries
     Plain,
+    /// The same adapter over TCP, also within this machine, for --same-host
+    #[value(name = OVER_TCP)]
+    OverTcp,
 }
 
 /// The plan by which rows are measured.

@@ -1,7 +1,7 @@
 //! Latency and bandwidth over message size, and what idle connections cost over their number, as an SVG.
 //!
-//! The colour shows the operation, and the marker's shape the way of waiting. A hollow marker means CRC. Bare streams are
-//! dashed, and shared Receives are dotted.
+//! The colour shows the operation, and the marker's shape the way of waiting. A hollow marker means CRC. Bare streams are grey and dashed,
+//! connections through shared memory are dashed, and shared Receives are dotted.
 
 use std::collections::BTreeMap;
 
@@ -23,6 +23,8 @@ enum Line {
         crc: bool,
         receives: Receives,
         transport: Transport,
+        /// The connections go through shared memory.
+        shared_memory: bool,
     },
     /// The bare stream, with this way of waiting. A Read is compared with a short request and a long answer.
     Bare { quic: bool, mode: Mode, read: bool },
@@ -39,6 +41,7 @@ impl Line {
                 crc,
                 receives,
                 transport,
+                shared_memory,
             } => {
                 let op = match op {
                     Op::Send => "Send",
@@ -54,7 +57,8 @@ impl Line {
                     Receives::Own => "",
                     Receives::Shared => ", shared Receives",
                 };
-                format!("{op}, {mode}, {crc}{receives}")
+                let memory = if shared_memory { ", shared memory" } else { "" };
+                format!("{op}, {mode}, {crc}{receives}{memory}")
             }
             Self::Bare { quic, mode, read } => {
                 let bare = if quic { "QUIC" } else { "TCP" };
@@ -78,8 +82,12 @@ impl Line {
         match self {
             Self::Ours {
                 receives: Receives::Own,
+                shared_memory,
                 ..
-            } => Stroke::Solid,
+            } => match shared_memory {
+                true => Stroke::Dashed,
+                false => Stroke::Solid,
+            },
             Self::Ours {
                 receives: Receives::Shared,
                 ..
@@ -230,15 +238,22 @@ fn curves(lines: BTreeMap<Line, Points>) -> Vec<(Curve, Points)> {
     lines.map(|(line, points)| (line.curve(), points)).collect()
 }
 
-/// The line of a row, if its Receives were these.
-fn ours(spec: &Spec, receives: Receives) -> Line {
+/// The line of a row, if its Receives and its transport were these.
+fn ours(spec: &Spec, receives: Receives, shared_memory: bool) -> Line {
     Line::Ours {
         op: spec.op,
         mode: spec.mode,
         crc: spec.crc,
         receives,
         transport: spec.transport,
+        shared_memory,
     }
+}
+
+/// The line of a row's connections.
+fn tested(outcome: &Outcome) -> Line {
+    let spec = &outcome.spec;
+    ours(spec, spec.receives, outcome.transports.are_shared_memory())
 }
 
 /// The place of a value on the horizontal axis.
@@ -253,9 +268,8 @@ fn memory_lines(outcomes: &[Outcome]) -> BTreeMap<Line, Points> {
     let mut lines = BTreeMap::<Line, Points>::new();
     for outcome in outcomes {
         if let Some(dearer) = dearer(outcome) {
-            let spec = &outcome.spec;
-            let line = ours(spec, spec.receives);
-            lines.entry(line).or_default().insert(place(spec), dearer);
+            let points = lines.entry(tested(outcome)).or_default();
+            points.insert(place(&outcome.spec), dearer);
         }
     }
     lines
@@ -277,7 +291,7 @@ fn lines(
     for outcome in outcomes.iter().filter(|outcome| outcome.spec.test == test) {
         let spec = &outcome.spec;
         let (op, mode) = (spec.op, spec.mode);
-        add(ours(spec, spec.receives), place(spec), &outcome.figures);
+        add(tested(outcome), place(spec), &outcome.figures);
         if let Some(BaselineFigures { with, figures, .. }) = &outcome.baseline {
             let line = match with {
                 Comparison::Tcp | Comparison::Quic => Line::Bare {
@@ -285,7 +299,11 @@ fn lines(
                     mode,
                     read: test == Test::Latency && op == Op::Read,
                 },
-                Comparison::Plain => ours(spec, Receives::Own),
+                Comparison::Plain => {
+                    let shared_memory = outcome.transports.are_shared_memory();
+                    ours(spec, Receives::Own, shared_memory)
+                }
+                Comparison::OverTcp => ours(spec, spec.receives, false),
                 Comparison::Alone => Line::Alone { mode },
             };
             add(line, place(spec), figures);
@@ -305,7 +323,9 @@ fn lines(
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::tests::{bandwidth, beside_quic, latency, scale, setup, shared};
+    use super::super::report::tests::{
+        bandwidth, beside_quic, latency, scale, setup, shared, within_one_machine,
+    };
     use super::super::spec::Spec;
     use super::*;
 
@@ -390,6 +410,18 @@ mod tests {
             assert!(text.contains(word), "{word}");
         }
         assert!(!text.contains("bare TCP"), "{text}");
+    }
+
+    #[test]
+    fn shared_memory_and_tcp_are_two_lines() {
+        let text = drawn(&[within_one_machine()]).expect("something to draw");
+        assert_well_formed(&text);
+        for word in [
+            "Write, poll, CRC off<",
+            "Write, poll, CRC off, shared memory<",
+        ] {
+            assert!(text.contains(word), "{word}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Results as they are printed.
 
-use super::cells::{ABSENT, fixed, megabytes, micros, remark, times};
+use super::cells::{ABSENT, fixed, megabytes, micros, remark, times, transport};
 use super::fields;
 use super::many::report as many;
 use super::outcome::{BaselineFigures, Comparison, Outcome};
@@ -101,9 +101,12 @@ pub(super) fn is_like(a: &Spec, b: &Spec) -> bool {
     Spec { size: b.size, ..*a } == *b
 }
 
-/// The title of a table, which also says where the other side takes its Receives from.
+/// The title of a table, which also says where the other side takes its Receives from, and whether the connection goes through shared memory.
 fn heading(outcome: &Outcome) -> String {
-    let title = title(&outcome.spec);
+    let mut title = title(&outcome.spec);
+    if outcome.transports.are_shared_memory() {
+        title += ", shared memory";
+    }
     match (outcome.spec.receives, outcome.peer_receives) {
         (Receives::Shared, Some(Receives::Own)) => title + " at this side",
         (Receives::Own, Some(Receives::Shared)) => title + ", shared Receives at the other side",
@@ -172,7 +175,7 @@ fn table_of_messages(rows: &[Outcome]) -> Table {
     let compared = rows.iter().find_map(|row| row.baseline.as_ref());
     let with = compared.map(|baseline| baseline.with);
     let own = rows.iter().find_map(|row| row.systems_own.as_ref());
-    let mut heads: Vec<String> = vec!["#bytes".into(), "#iterations".into()];
+    let mut heads: Vec<String> = vec!["#bytes".into(), "#iterations".into(), "transport".into()];
     heads.extend(
         if timed {
             LATENCY_HEADS
@@ -185,7 +188,7 @@ fn table_of_messages(rows: &[Outcome]) -> Table {
     if let Some(with) = with {
         let unit = if timed { "t_typical[usec]" } else { "MB/s" };
         let bare = with.bare_name();
-        heads.push(format!("{} {unit}", bare.unwrap_or("plain")));
+        heads.push(format!("{} {unit}", with.head()));
         heads.extend(bare.map(|bare| format!("{bare} by")));
         heads.push("ratio".into());
         if timed {
@@ -221,7 +224,11 @@ const BANDWIDTH_HEADS: &[&str] = &["BW peak[MB/s]", "BW average[MB/s]", "MsgRate
 
 fn cells(row: &Outcome, timed: bool) -> Vec<String> {
     let figures = &row.figures;
-    let mut cells = vec![row.spec.size.to_string(), figures.messages.to_string()];
+    let mut cells = vec![
+        row.spec.size.to_string(),
+        figures.messages.to_string(),
+        transport(row),
+    ];
     if timed {
         cells.extend(match figures.latency {
             Some(l) => [l.min, l.max, l.p50, l.mean, l.p99, l.p999].map(micros),
@@ -277,7 +284,9 @@ pub(super) mod tests {
 
     use crate::cores::Watch;
 
-    use super::super::outcome::Costs;
+    use nd_base::provider::OVER_TCP;
+
+    use super::super::outcome::{Costs, Transports};
     use super::super::spec::Mode;
     use super::super::spec::tests::SPEC;
     use super::super::stats::SideTurns;
@@ -287,6 +296,12 @@ pub(super) mod tests {
         let mut side = SideTurns::new();
         side.add(1000, Duration::from_millis(100), &mut times.to_vec());
         side
+    }
+
+    fn tcp() -> Transports {
+        let mut tcp = Transports::default();
+        tcp.add(Some("tcp"));
+        tcp
     }
 
     fn outcome(spec: Spec, times: &[u64]) -> Outcome {
@@ -301,6 +316,7 @@ pub(super) mod tests {
         Outcome {
             spec,
             peer_receives: Some(spec.receives),
+            transports: tcp(),
             turns: 1,
             complete: true,
             figures: ours.figures(&spec),
@@ -327,6 +343,22 @@ pub(super) mod tests {
         let mut outcome = bandwidth();
         if let Some(bare) = &mut outcome.baseline {
             bare.with = Comparison::Quic;
+        }
+        Outcome {
+            systems_own: None,
+            ..outcome
+        }
+    }
+
+    /// Through shared memory, beside the same adapter over TCP.
+    pub(crate) fn within_one_machine() -> Outcome {
+        let mut outcome = latency();
+        outcome.spec.same_host = Some(true);
+        outcome.transports = Transports::default();
+        outcome.transports.add(Some("shm"));
+        if let Some(other) = &mut outcome.baseline {
+            (other.congestion, other.write) = (None, None);
+            other.with = Comparison::OverTcp;
         }
         Outcome {
             systems_own: None,
@@ -451,6 +483,27 @@ pub(super) mod tests {
             heads.contains("ratio p99") && !heads.contains("TCP"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn the_transport_is_that_of_the_connection() {
+        let text = table(&[within_one_machine()]).to_string();
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].contains("transport"), "{text}");
+        assert!(
+            lines[0].contains(&format!("{OVER_TCP} t_typical[usec]")),
+            "{text}"
+        );
+        assert!(lines[2].contains(" shm "), "{text}");
+        let of = heading(&within_one_machine());
+        assert!(of.ends_with(", shared memory"), "{of}");
+        // The option was given, and the connection is over TCP nevertheless.
+        let over_tcp = Outcome {
+            transports: tcp(),
+            ..within_one_machine()
+        };
+        assert!(!heading(&over_tcp).contains("memory"));
+        assert!(table(&[over_tcp]).to_string().contains(" tcp "));
     }
 
     #[test]

@@ -83,7 +83,7 @@ fn attempt(
     let mut ours = run.turn_taker(Way::Tested)?;
     let best = match plan.baseline {
         Some(Baseline::Tcp | Baseline::Quic) => run.best()?.map(Way::Bare),
-        Some(Baseline::Plain) => Some(Way::Plain),
+        Some(Baseline::Plain | Baseline::OverTcp) => Some(Way::Plain),
         None => None,
     };
     measured.best = best.map(|best| run.compared(best));
@@ -119,7 +119,8 @@ struct BareConnection {
 enum Way {
     /// The connection under test.
     Tested,
-    /// A connection with Receives of each queue pair's own and memory at the best place.
+    /// A second connection of the adapter, with other choices: Receives of each queue pair's own and memory at the best place, or over TCP
+    /// within one machine.
     Plain,
     /// A bare connection.
     Bare(BareConnection),
@@ -172,19 +173,17 @@ impl<'a> Run<'a> {
         let announcement = announcement(spec, choices);
         let (tested, offer) = connect(control, spec, choices, spec.receives, &announcement)?;
         measured.peer_receives = Some(offer.receives);
-        let plain = if plan.baseline == Some(Baseline::Plain) {
-            let plain = spec.plain();
-            let (plain, _) = connect(
-                control,
-                &plain,
-                choices,
-                plain.receives,
-                &ControlRequest::Plain,
-            )?;
-            Some(plain)
-        } else {
-            None
+        measured.transports.add(tested.client.transport());
+        let second = match plan.baseline {
+            Some(Baseline::Plain) => Some((spec.plain(), ControlRequest::Plain)),
+            Some(Baseline::OverTcp) => Some((spec.over_tcp(), ControlRequest::OverTcp)),
+            Some(Baseline::Tcp | Baseline::Quic) | None => None,
         };
+        let plain = second.map(|(spec, announcement)| {
+            let connected = connect(control, &spec, choices, spec.receives, &announcement);
+            connected.map(|(connected, _)| connected)
+        });
+        let plain = plain.transpose()?;
         let mut run = Self {
             tested,
             plain,
@@ -202,7 +201,7 @@ impl<'a> Run<'a> {
                 run.connect_wires(SocketAddr::new(ip, port), offer.key)?;
             }
             Some(Baseline::Quic) => run.connect_quic(ip, offer.key)?,
-            Some(Baseline::Plain) | None => {}
+            Some(Baseline::Plain | Baseline::OverTcp) | None => {}
         }
         Ok(run)
     }
@@ -360,7 +359,10 @@ impl<'a> Run<'a> {
     /// A connection that takes turns with the row.
     fn compared(&self, way: Way) -> Compared {
         let Way::Bare(choice) = way else {
-            return Compared::new(Comparison::Plain);
+            return Compared::new(match self.plan.baseline {
+                Some(Baseline::OverTcp) => Comparison::OverTcp,
+                _ => Comparison::Plain,
+            });
         };
         let wire = &self.wires[choice.wire];
         let write = Some(choice.write).filter(|write| *write != WHOLE);

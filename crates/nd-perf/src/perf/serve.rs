@@ -181,6 +181,7 @@ fn row(control: &mut Control, spec: Spec, args: &ServeArgs, choices: Choices<'_>
         bare,
         budget,
         spec,
+        receives,
         choices,
         key,
         local,
@@ -296,6 +297,8 @@ struct Row<'a> {
     /// The memory that the row may still have.
     budget: Budget,
     spec: Spec,
+    /// Where this side takes its Receives from.
+    receives: Receives,
     choices: Choices<'a>,
     key: Key,
     local: SocketAddr,
@@ -328,15 +331,10 @@ impl Row<'_> {
             }
             ControlRequest::Plain => {
                 let spec = self.spec.plain();
-                if self.plain.is_some() {
-                    return Err(not_understood());
-                }
-                self.budget.take_connection(&spec)?;
-                let expected =
-                    ExpectedConnection::new(&spec, self.choices, spec.receives, self.local)?;
-                control.answer(expected.offer(self.key, None))?;
-                self.plain = Some(expected.join(control, &spec, self.key)?);
-                Ok(())
+                self.join_second(control, &spec, spec.receives)
+            }
+            ControlRequest::OverTcp => {
+                self.join_second(control, &self.spec.over_tcp(), self.receives)
             }
             ControlRequest::Verify => {
                 let mut connected = std::iter::once(&mut self.tested).chain(&mut self.plain);
@@ -346,6 +344,23 @@ impl Row<'_> {
             }
             _ => Err(not_understood()),
         }
+    }
+
+    /// Takes the connection with which the row is compared.
+    fn join_second(
+        &mut self,
+        control: &mut Control,
+        spec: &Spec,
+        receives: Receives,
+    ) -> Result<()> {
+        if self.plain.is_some() {
+            return Err(not_understood());
+        }
+        self.budget.take_connection(spec)?;
+        let expected = ExpectedConnection::new(spec, self.choices, receives, self.local)?;
+        control.answer(expected.offer(self.key, None))?;
+        self.plain = Some(expected.join(control, spec, self.key)?);
+        Ok(())
     }
 
     fn turn(&mut self, control: &mut Control, count: u64, over: TurnConnection) -> Result<()> {

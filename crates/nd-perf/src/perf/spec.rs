@@ -156,6 +156,8 @@ pub(crate) struct Spec {
     pub(crate) transport: Transport,
     /// Where in a page of 4,096 octets the memory for messages begins, at both sides. `None`: at the best place.
     pub(crate) page_offset: Option<u16>,
+    /// Whether connections within one machine go through shared memory, at both sides. `None`: as the environment of each says.
+    pub(crate) same_host: Option<bool>,
 }
 
 /// The ones of a side's two rings that a row needs.
@@ -190,6 +192,14 @@ impl Spec {
             receives: Receives::Own,
             boundaries: Boundaries::OutsideCrcs,
             page_offset: None,
+            ..*self
+        }
+    }
+
+    /// The row over TCP, also within one machine.
+    pub(crate) fn over_tcp(&self) -> Self {
+        Self {
+            same_host: Some(false),
             ..*self
         }
     }
@@ -467,6 +477,7 @@ pub(super) mod tests {
         receives: Receives::Own,
         transport: Transport::Tcp,
         page_offset: None,
+        same_host: None,
     };
 
     fn info() -> AdapterInfo {
@@ -488,6 +499,7 @@ pub(super) mod tests {
             crc: true,
             segment: Some(1448),
             boundaries: Boundaries::Any,
+            same_host: Some(true),
             ..SPEC
         },
         Spec {

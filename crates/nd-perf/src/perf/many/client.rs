@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use nd_base::errors::Result;
-use nd_base::session::Endpoint;
+use nd_base::session::{Endpoint, Setup};
 use netdirect::{RemoteAddress, Sge, Status};
 
 use super::vitals::{Growth, Stopwatch};
@@ -12,7 +12,7 @@ use super::{Crowd, LIMITS, LONGEST_IDLE, Site, Sites, bare, succeed};
 use crate::perf::client::Client;
 use crate::perf::control::{Control, not_understood};
 use crate::perf::lane::{Lane, Memory, gone};
-use crate::perf::link::{announcement, private_data};
+use crate::perf::link::{announcement, private_data, setup};
 use crate::perf::messages::{ControlRequest, CrowdOffer, Key, TurnConnection};
 use crate::perf::outcome::{Compared, Comparison, Measured};
 use crate::perf::pace::{Pace, UNLIMITED};
@@ -55,10 +55,32 @@ pub(in crate::perf) fn run(
             let target = at(offer.alone.ok_or_else(not_understood)?);
             run.scale(&mut crowd, memory, alone, target)?;
         }
-        None => run.setup(&mut crowd, &memory, at(offer.bare).address)?,
+        None => {
+            let compared = match plan.baseline {
+                Some(Baseline::Tcp) => Some(OtherSetUps::Bare(at(offer.bare).address)),
+                Some(Baseline::OverTcp) => {
+                    let port = run.control.ask(&ControlRequest::OverTcp)?;
+                    let spec = spec.over_tcp();
+                    let setup = setup(&spec, plan.choices())?;
+                    let open = |setup: &Setup| Ok(setup.towards(destination)?.0);
+                    let site = Site::new(&spec, &setup, spec.receives, 1, open)?;
+                    Some(OtherSetUps::OverTcp(site.crowd, at(port)))
+                }
+                Some(Baseline::Quic | Baseline::Plain) | None => None,
+            };
+            run.setup(&mut crowd, &memory, compared.as_ref())?;
+        }
     }
     // The other side's connections end together with these, and not while that side waits for a line.
     run.control.ask(&ControlRequest::End)
+}
+
+/// The set-ups with which those of a row take turns.
+enum OtherSetUps {
+    /// Of bare sockets, at this address.
+    Bare(SocketAddr),
+    /// Of another adapter, over TCP also within one machine.
+    OverTcp(Crowd, Target),
 }
 
 /// The address to connect to, and the key by which the other side knows the connections.
@@ -155,7 +177,9 @@ impl Run<'_> {
         let mut shown = 0;
         for made in 1..=u64::from(connections) {
             let endpoint = self.target.connect(crowd, Some(sink));
-            crowd.members.push(self.explain(endpoint)?);
+            let endpoint = self.explain(endpoint)?;
+            self.measured.transports.add(endpoint.connector.transport());
+            crowd.members.push(endpoint);
             while shown < made * STEPS / u64::from(connections) {
                 (self.progress)()?;
                 shown += 1;
@@ -225,24 +249,32 @@ impl Run<'_> {
         Ok((count, elapsed))
     }
 
-    /// Measures how fast connections come and go, in turns with bare ones at that address if they are to be compared.
-    fn setup(&mut self, crowd: &mut Crowd, memory: &Memory, bare: SocketAddr) -> Result<()> {
+    /// Measures how fast connections come and go, in turns with others if they are to be compared.
+    fn setup(
+        &mut self,
+        crowd: &mut Crowd,
+        memory: &Memory,
+        others: Option<&OtherSetUps>,
+    ) -> Result<()> {
         if self.spec.connections > 0 {
             self.gather(crowd, memory)?;
         }
         let mut pace = self.pace_of_setup(|run, count| run.come_and_go(crowd, count))?;
         let mut compared = None;
-        if self.plan.baseline == Some(Baseline::Tcp) {
-            let pace = self.pace_of_setup(|run, count| run.come_and_go_bare(bare, count))?;
-            self.measured.best = Some(Compared::new(Comparison::Tcp));
-            compared = Some(pace);
+        if let Some(others) = others {
+            let pace = self.pace_of_setup(|run, count| run.others_come_and_go(others, count))?;
+            self.measured.best = Some(Compared::new(match others {
+                OtherSetUps::Bare(_) => Comparison::Tcp,
+                OtherSetUps::OverTcp(..) => Comparison::OverTcp,
+            }));
+            compared = Some((pace, others));
         }
         for _ in 0..self.plan.turns {
             let elapsed = self.come_and_go(crowd, pace.count)?;
             self.measured.ours.add(pace.count, elapsed, &mut []);
             pace.learn(elapsed);
-            if let Some(pace) = &mut compared {
-                let elapsed = self.come_and_go_bare(bare, pace.count)?;
+            if let Some((pace, others)) = &mut compared {
+                let elapsed = self.others_come_and_go(others, pace.count)?;
                 if let Some(best) = &mut self.measured.best {
                     best.side.add(pace.count, elapsed, &mut []);
                 }
@@ -268,8 +300,27 @@ impl Run<'_> {
         let begun = Instant::now();
         for _ in 0..count {
             let connected = self.target.connect(crowd, None);
-            let done = connected.and_then(|endpoint| succeed("disconnect", endpoint.disconnect()?));
+            let done = connected.and_then(|endpoint| {
+                self.measured.transports.add(endpoint.connector.transport());
+                succeed("disconnect", endpoint.disconnect()?)
+            });
             self.explain(done)?;
+        }
+        self.control.expect_done::<()>()?;
+        Ok(begun.elapsed())
+    }
+
+    /// The same with the connections of the comparison.
+    fn others_come_and_go(&mut self, others: &OtherSetUps, count: u64) -> Result<Duration> {
+        let (crowd, target) = match others {
+            OtherSetUps::Bare(address) => return self.come_and_go_bare(*address, count),
+            OtherSetUps::OverTcp(crowd, target) => (crowd, target),
+        };
+        self.begin(count, TurnConnection::Plain)?;
+        let begun = Instant::now();
+        for _ in 0..count {
+            let endpoint = target.connect(crowd, None)?;
+            succeed("disconnect", endpoint.disconnect()?)?;
         }
         self.control.expect_done::<()>()?;
         Ok(begun.elapsed())

@@ -1,6 +1,6 @@
 //! Many connections: what idle ones cost (`--test scale`), and how fast they come and go (`--test setup`).
 //!
-//! With a baseline, set-ups take turns with the same work on bare sockets ([`bare`]).
+//! With a baseline, set-ups take turns with the same work on bare sockets ([`bare`]), or on a second adapter over TCP.
 //!
 //! All connections of a row report to one completion queue at each side and are made by one thread, one after the other. For `scale` each
 //! side has a second adapter, with a completion queue and its own background thread, and one connection. This connection takes turns with
@@ -144,6 +144,25 @@ struct Site {
     memory: Memory,
 }
 
+impl Site {
+    /// Opens the adapter for connections of this row by `open`.
+    fn new(
+        spec: &Spec,
+        setup: &Setup,
+        from: Receives,
+        connections: u32,
+        open: impl Fn(&Setup) -> Result<Session>,
+    ) -> Result<Self> {
+        let session = open(setup)?;
+        spec.check_limits(session.info(), from)?;
+        let memory = Memory::new(&session, spec, RINGS)?;
+        let sink = memory.sink()?.slot(0);
+        let sink = (spec.test == Test::Scale).then_some(sink);
+        let crowd = Crowd::new(session, connections, from, sink)?;
+        Ok(Self { crowd, memory })
+    }
+}
+
 /// The adapter of the many connections, and the adapter of the single one.
 struct Sites {
     many: Site,
@@ -160,15 +179,7 @@ impl Sites {
     ) -> Result<Self> {
         vitals::allow_files(spec.connections)?;
         let setup = setup(spec, choices)?;
-        let site = |connections| {
-            let session = open(&setup)?;
-            spec.check_limits(session.info(), from)?;
-            let memory = Memory::new(&session, spec, RINGS)?;
-            let sink = memory.sink()?.slot(0);
-            let sink = (spec.test == Test::Scale).then_some(sink);
-            let crowd = Crowd::new(session, connections, from, sink)?;
-            Ok(Site { crowd, memory })
-        };
+        let site = |connections| Site::new(spec, &setup, from, connections, &open);
         Ok(Self {
             many: site(spec.connections)?,
             alone: (spec.test == Test::Scale).then(|| site(1)).transpose()?,

@@ -1,7 +1,7 @@
 //! Rows about many connections as they are printed.
 
-use crate::perf::cells::{ABSENT, fixed, micros, remark, times};
-use crate::perf::outcome::Outcome;
+use crate::perf::cells::{ABSENT, fixed, micros, remark, times, transport};
+use crate::perf::outcome::{Comparison, Outcome};
 use crate::perf::spec::{Spec, Test, Transport};
 use conform_report::table::{Align, Table};
 use nd_base::units;
@@ -24,8 +24,13 @@ pub(in crate::perf) fn title(spec: &Spec) -> String {
 /// Rows that measure the same.
 pub(in crate::perf) fn table(rows: &[Outcome]) -> Table {
     let scale = rows[0].spec.test == Test::Scale;
+    let with = rows.iter().find_map(|row| row.baseline.as_ref());
+    let others = with
+        .map_or(Comparison::Tcp, |baseline| baseline.with)
+        .head();
     let heads = if scale { SCALE_HEADS } else { SETUP_HEADS };
-    let mut table = Table::new(heads.iter().map(|head| (*head, Align::Right)));
+    let heads = heads.iter().map(|head| head.replace(OTHERS, others));
+    let mut table = Table::new(heads.map(|head| (head, Align::Right)));
     for row in rows {
         let mut cells = if scale {
             scale_cells(row)
@@ -41,6 +46,7 @@ pub(in crate::perf) fn table(rows: &[Outcome]) -> Table {
 const SCALE_HEADS: &[&str] = &[
     "#bytes",
     "#iterations",
+    "transport",
     "memory each[B]",
     "peer's[B]",
     "idle CPU[%]",
@@ -62,7 +68,11 @@ fn scale_cells(row: &Outcome) -> Vec<String> {
         .and_then(|alone| alone.figures.latency);
     let ratio = row.baseline.as_ref().and_then(|alone| alone.ratio);
     let time = |nanos: Option<f64>| nanos.map_or_else(|| ABSENT.to_owned(), micros);
-    let mut cells = vec![row.spec.size.to_string(), row.figures.messages.to_string()];
+    let mut cells = vec![
+        row.spec.size.to_string(),
+        row.figures.messages.to_string(),
+        transport(row),
+    ];
     cells.extend(row.costs.memory.map(|memory| number(memory, 0)));
     cells.extend(
         row.costs
@@ -79,11 +89,15 @@ fn scale_cells(row: &Outcome) -> Vec<String> {
     cells
 }
 
+/// Stands for what set-ups are compared with.
+const OTHERS: &str = "{}";
+
 const SETUP_HEADS: &[&str] = &[
     "#iterations",
     "idle",
+    "transport",
     "connections/s",
-    "TCP connections/s",
+    "{} connections/s",
     "ratio",
     "",
 ];
@@ -93,6 +107,7 @@ fn setup_cells(row: &Outcome) -> Vec<String> {
     vec![
         row.figures.messages.to_string(),
         row.spec.connections.to_string(),
+        transport(row),
         fixed(row.figures.msgs_per_s, 0),
         fixed(bare.map_or(f64::NAN, |bare| bare.figures.msgs_per_s), 0),
         times(bare.and_then(|bare| bare.ratio).map(|ratio| ratio.typical)),
@@ -132,7 +147,7 @@ mod tests {
         assert!(heads.contains("connections/s"), "{heads}");
         assert_eq!(
             cells.split_whitespace().collect::<Vec<_>>(),
-            ["1000", "50", "10000", "-", "-"]
+            ["1000", "50", "tcp", "10000", "-", "-"]
         );
     }
 

@@ -14,7 +14,7 @@ use crate::perf::budget::Budget;
 use crate::perf::control::{Control, not_understood};
 use crate::perf::lane::{Lane, Memory, gone, silence};
 use crate::perf::limit::SilenceLimit;
-use crate::perf::link::{Choices, LIMIT, bare_listener, bare_port, expected, new_key};
+use crate::perf::link::{Choices, LIMIT, bare_listener, bare_port, expected, new_key, setup};
 use crate::perf::messages::{ControlAnswer, ControlRequest, CrowdOffer, Key, TurnConnection};
 use crate::perf::server::Server;
 use crate::perf::spec::{Receives, Spec, Test};
@@ -51,6 +51,10 @@ pub(in crate::perf) fn serve(
         receives,
     })?;
     let mut row = Row {
+        receives,
+        choices,
+        local,
+        budget,
         timeout: choices.timeout,
         many,
         alone,
@@ -118,10 +122,17 @@ impl ListeningSite {
 }
 
 /// A row that is being served.
-struct Row {
+struct Row<'a> {
+    /// Where this side takes its Receives from.
+    receives: Receives,
+    choices: Choices<'a>,
+    local: SocketAddr,
+    /// The memory that the row may still have.
+    budget: Budget,
     /// How long nothing may complete.
     timeout: SilenceLimit,
     many: ListeningSite,
+    /// The adapter of the single connection, or of set-ups over TCP.
     alone: Option<ListeningSite>,
     /// The one of the many connections on which messages go back and forth.
     member: Option<Server>,
@@ -133,7 +144,7 @@ struct Row {
     spec: Spec,
 }
 
-impl Row {
+impl Row<'_> {
     /// Carries out a request.
     fn follow(&mut self, control: &mut Control, request: &ControlRequest) -> Result<()> {
         match *request {
@@ -142,6 +153,10 @@ impl Row {
                 let endpoint = site.accept((self.key, self.timeout), Some(site.sink))?;
                 self.one = Some(site.serve_on(endpoint, self.spec, self.timeout)?);
                 control.answer(())
+            }
+            ControlRequest::OverTcp => {
+                let port = self.listen_over_tcp()?;
+                control.answer(port)
             }
             ControlRequest::Crowd => {
                 let memory = self.gather()?;
@@ -163,6 +178,23 @@ impl Row {
         }
     }
 
+    /// Listens with a second adapter, over TCP also within one machine. Returns the port.
+    fn listen_over_tcp(&mut self) -> Result<u16> {
+        if self.spec.test != Test::Setup || self.alone.is_some() {
+            return Err(not_understood());
+        }
+        let spec = self.spec.over_tcp();
+        let depths = (DEPTHS.initiator, DEPTHS.receives);
+        self.budget.take_crowd(&spec, RINGS, 1, depths)?;
+        let setup = setup(&spec, self.choices)?;
+        let site = Site::new(&spec, &setup, self.receives, 1, |setup| {
+            setup.at(self.local)
+        })?;
+        let (site, port) = ListeningSite::new(site, self.local)?;
+        self.alone = Some(site);
+        Ok(port)
+    }
+
     /// Takes the connections that will be idle. Returns the memory that each has cost.
     fn gather(&mut self) -> Result<Option<f64>> {
         let growth = Growth::start();
@@ -181,7 +213,11 @@ impl Row {
 
     fn turn(&mut self, count: u64, over: TurnConnection) -> Result<()> {
         match (self.spec.test, over) {
-            (Test::Setup, TurnConnection::Tested) => self.come_and_go(count),
+            (Test::Setup, TurnConnection::Tested) => self.come_and_go(&self.many, count),
+            (Test::Setup, TurnConnection::Plain) => {
+                let site = self.alone.as_ref().ok_or_else(not_understood)?;
+                self.come_and_go(site, count)
+            }
             (Test::Setup, TurnConnection::Bare) => {
                 (0..count).try_for_each(|_| bare::see_come_and_go(&self.bare, self.key))
             }
@@ -194,9 +230,9 @@ impl Row {
     }
 
     /// Sees this many connections come and go.
-    fn come_and_go(&self, count: u64) -> Result<()> {
+    fn come_and_go(&self, site: &ListeningSite, count: u64) -> Result<()> {
         for _ in 0..count {
-            let endpoint = self.many.accept((self.key, self.timeout), None)?;
+            let endpoint = site.accept((self.key, self.timeout), None)?;
             let ended = endpoint.wait_for_end(LIMIT);
             succeed(
                 "see the connection end",
