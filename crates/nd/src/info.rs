@@ -2,7 +2,8 @@
 //!
 //! The first table has a row per adapter. One network interface with the same limits over several protocols is one row, with a URL
 //! for each protocol. A second table has the limits, with a column per adapter. Adapters with the same
-//! limits share a column, as the addresses of one software provider mostly do. Devices that cannot be used now are named on standard
+//! limits share a column, as the addresses of one software provider mostly do. A third table says which adapters have connections within this
+//! machine through shared memory, and what the system refuses of it. Devices that cannot be used now are named on standard
 //! error, with the reason, and so are addresses that several interfaces have.
 
 use std::net::SocketAddr;
@@ -27,7 +28,10 @@ pub(crate) fn run(url: Option<&str>) -> Result<()> {
         None => all(&options)?,
     };
     output::line(adapters(&found))?;
-    output::line(limits(&found).to_string().trim_end())
+    output::line(limits(&found))?;
+    let refusal = provider::refusal_of_shared_memory();
+    let table = shared_memory(&found, refusal.as_deref());
+    output::line(table.to_string().trim_end())
 }
 
 /// An adapter as it is shown.
@@ -37,6 +41,8 @@ struct Found {
     urls: Vec<String>,
     addresses: Vec<SocketAddr>,
     info: AdapterInfo,
+    /// For each of the URLs, whether its adapter has the option of shared memory.
+    shares_memory: Vec<(String, bool)>,
 }
 
 /// All adapters of all providers, each once however many addresses it has (PROV-016), and however many protocols it speaks.
@@ -62,7 +68,10 @@ fn all(options: &AdapterOptions) -> Result<Vec<Found>> {
                 let adapter = backend.open_id(id, address)?;
                 let next = look_at(adapter.as_ref(), |address| backend.url(address))?;
                 match found.iter_mut().find(|known| known.is_same(&next)) {
-                    Some(known) => known.urls.extend(next.urls),
+                    Some(known) => {
+                        known.urls.extend(next.urls);
+                        known.shares_memory.extend(next.shares_memory);
+                    }
                     None => found.push(next),
                 }
             }
@@ -102,12 +111,18 @@ fn look_at(adapter: &dyn Adapter, url: impl Fn(SocketAddr) -> String) -> Result<
     let addresses = adapter
         .query_address_list()
         .map_err(|error| Failure::nd("list its addresses", &error))?;
+    let urls: Vec<_> = addresses
+        .first()
+        .map(|address| url(*address))
+        .into_iter()
+        .collect();
+    let shares_memory = provider::has_shared_memory(adapter);
     Ok(Found {
-        urls: addresses
-            .first()
-            .map(|address| url(*address))
-            .into_iter()
+        shares_memory: urls
+            .iter()
+            .map(|url| (url.clone(), shares_memory))
             .collect(),
+        urls,
         addresses,
         info,
     })
@@ -137,6 +152,26 @@ fn adapters(found: &[Found]) -> Table {
 fn addresses(all: &[SocketAddr]) -> String {
     let all: Vec<_> = all.iter().map(|address| address.ip().to_string()).collect();
     all.join(", ")
+}
+
+/// The third table: a line for each kind of adapters. `refusal` is the call that the system refuses.
+fn shared_memory(found: &[Found], refusal: Option<&str>) -> Table {
+    let heads = ["connections within this machine", "through shared memory"];
+    let mut table = Table::new(heads.map(|head| (head, Align::Left)));
+    let mut seen: Vec<String> = Vec::new();
+    for (url, has_option) in found.iter().flat_map(|adapter| &adapter.shares_memory) {
+        let kind = match url.split_once("://") {
+            Some((scheme, _)) => format!("{scheme}://"),
+            None => url.clone(),
+        };
+        if seen.contains(&kind) {
+            continue;
+        }
+        let state = provider::shared_memory(url, *has_option, refusal);
+        table.row([kind.clone(), state]);
+        seen.push(kind);
+    }
+    table
 }
 
 /// One line of the second table: the name of a limit, and its value as text.
@@ -266,6 +301,7 @@ mod tests {
             urls: vec!["some://adapter".to_owned()],
             addresses: vec![address],
             info,
+            shares_memory: Vec::new(),
         }
     }
 
@@ -292,6 +328,25 @@ mod tests {
         let text = adapters(&all).to_string();
         assert_eq!(text.lines().count(), 4);
         assert!(text.contains("0x1") && text.contains("127.0.0.1"), "{text}");
+    }
+
+    #[test]
+    fn each_kind_of_adapters_has_one_line_about_shared_memory() {
+        let mut all = [found(1, 248), found(2, 248)];
+        for adapter in &mut all {
+            let urls = ["one://a", "other://b"].map(|url| (url.to_owned(), true));
+            adapter.shares_memory = urls.into();
+        }
+        let text = shared_memory(&all, None).to_string();
+        let lines: Vec<_> = text.lines().map(str::trim).collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        assert!(
+            lines[2].starts_with("one://") && lines[2].ends_with(" yes"),
+            "{text}"
+        );
+        assert!(lines[3].starts_with("other://"), "{text}");
+        let text = shared_memory(&all, Some("the system refuses a call")).to_string();
+        assert!(text.contains("the system refuses a call"), "{text}");
     }
 
     #[test]

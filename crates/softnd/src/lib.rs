@@ -100,6 +100,15 @@ pub fn shared_addresses() -> Vec<SharedAddress> {
     iwarp_io::interfaces::of_system().map_or_else(|_| Vec::new(), |found| found.shared)
 }
 
+/// Tries what connections through [shared memory](Options::same_host) need of the system. It takes some microseconds, and leaves nothing.
+///
+/// # Errors
+///
+/// The first call that the system refuses, with its name and the reason. Such a system has all connections over TCP.
+pub fn check_same_host() -> std::io::Result<()> {
+    iwarp_io::transport::same_host::check()
+}
+
 /// Opens the adapter that owns an address. The address is given as `softnd+tcp://127.0.0.1`, as `softnd+tcp://[::1]`, or by itself. With
 /// `softnd+udp://` in front of it the adapter is one over [UDP](udp_provider). A URL such as `softnd+sim://seed=7` opens an adapter of a
 /// [simulated network](simulation).

@@ -43,7 +43,7 @@ const CALLS: [(Effect, &str); 3] = [
     (
         IsNamed,
         "accept4 bind connect epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd2 getpeername getsockname listen \
-         recvmmsg recvmsg sendmsg sendto socket",
+         memfd_create recvmmsg recvmsg sendmsg sendto socket",
     ),
 ];
 

@@ -246,6 +246,54 @@ fn verbs_programs_share_memory_by_an_option_of_their_run() {
     }
 }
 
+/// The third table of `nd info`, as one line.
+fn shared_memory(info: &Finished) -> String {
+    info.assert_success();
+    let table = info.stdout.split("through shared memory").nth(1).unwrap();
+    table.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn info_says_which_adapters_share_memory_and_which_call_the_system_refuses() {
+    let info = |refused: &[&str], value: &str| {
+        let variable = format!("SOFTND_SAME_HOST={value}");
+        let mut by: Vec<OsString> = vec!["env".into(), variable.into()];
+        if !refused.is_empty() {
+            by.push(env!("CARGO_BIN_EXE_refuse_calls").into());
+            by.extend(refused.iter().map(OsString::from));
+            by.push("--".into());
+        }
+        shared_memory(&nd::start_by(&by, ["info"]).finish())
+    };
+    let off = info(&[], "0");
+    assert!(
+        off.contains("softnd+tcp:// no: set --same-host, or SOFTND_SAME_HOST=1"),
+        "{off}"
+    );
+    assert!(
+        off.contains("softnd+udp:// no, whatever SOFTND_SAME_HOST says"),
+        "{off}"
+    );
+    assert!(info(&[], "1").contains("softnd+tcp:// yes"));
+    // The address without a name has 2 octets.
+    for (call, words) in [
+        (
+            "memfd_create:EPERM",
+            "the system refuses memfd_create: Operation not permitted",
+        ),
+        (
+            "bind:EACCES:2=2",
+            "the system refuses bind to an abstract name: Permission denied",
+        ),
+    ] {
+        let off = info(&[call], "0");
+        assert!(off.contains(&format!("softnd+tcp:// no: {words}")), "{off}");
+        let on = info(&[call], "1");
+        let although = format!("softnd+tcp:// no, although the option is set: {words}");
+        assert!(on.contains(&although), "{on}");
+    }
+}
+
 #[test]
 fn perf_compares_shared_memory_with_the_same_adapter_over_tcp() {
     let tiny = ["--turns", "3", "--duration", "0.006", "--crc", "off"];

@@ -43,6 +43,7 @@ const RULES: &[Rule] = &[
             "iwarp-io/src/interfaces",
             "iwarp-io/src/progress/readiness",
             "iwarp-io/src/transport/quic/plain_socket.rs",
+            "iwarp-io/src/transport/same_host/check.rs",
             "iwarp-io/src/transport/same_host/meeting.rs",
             "iwarp-io/src/transport/tcp/wire.rs",
             // The one system call over registered memory.

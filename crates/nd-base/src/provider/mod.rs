@@ -29,7 +29,9 @@ use self::schemes::{Place, SCHEMES, Scheme, check, find};
 #[cfg(feature = "udp")]
 pub use self::security::fingerprint_of;
 pub use self::security::{Refusals, RefusedConnect, fingerprint, own_fingerprint};
-pub use self::shared_memory::OVER_TCP;
+pub use self::shared_memory::{
+    OVER_TCP, has_shared_memory, refusal_of_shared_memory, shared_memory,
+};
 use crate::errors::{Failure, Result};
 
 /// The name of this module in the log, where the user knows `nd` alone.

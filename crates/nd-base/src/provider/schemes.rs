@@ -209,6 +209,11 @@ pub fn knows_stacks(url: &str) -> bool {
     find(SCHEMES, url).is_ok_and(|(scheme, _)| scheme.takes.contains(&Choice::Peer))
 }
 
+/// Returns true if the adapters of the URL have an option for connections through shared memory.
+pub(super) fn may_share_memory(url: &str) -> bool {
+    find(SCHEMES, url).is_ok_and(|(scheme, _)| scheme.takes.contains(&Choice::SameHost))
+}
+
 /// Returns true if the URL names one adapter, and not only a scheme, for which an address decides the adapter.
 pub fn is_of_one_adapter(url: &str) -> Result<bool> {
     find(SCHEMES, url).map(|(scheme, name)| scheme.place == Place::Simulation || !name.is_empty())

@@ -106,7 +106,7 @@ pub(super) fn offer(
     })
 }
 
-fn packet_socket() -> rustix::io::Result<OwnedFd> {
+pub(super) fn packet_socket() -> rustix::io::Result<OwnedFd> {
     rustix::net::socket_with(
         AddressFamily::UNIX,
         SocketType::SEQPACKET,

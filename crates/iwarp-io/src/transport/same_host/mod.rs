@@ -9,6 +9,8 @@
 #[cfg(all(target_os = "linux", not(loom)))]
 mod budget;
 #[cfg(all(target_os = "linux", not(loom)))]
+mod check;
+#[cfg(all(target_os = "linux", not(loom)))]
 mod counts;
 mod first_octets;
 #[cfg(all(target_os = "linux", not(loom)))]
@@ -25,7 +27,9 @@ mod pairing_step;
 
 pub use first_octets::FirstOctets;
 #[cfg(any(not(target_os = "linux"), loom))]
-pub use no_rings::{NoMeeting as Meeting, NoPairing as Pairing, NoRing, NoSameHost as SameHost};
+pub use no_rings::{
+    NoMeeting as Meeting, NoPairing as Pairing, NoRing, NoSameHost as SameHost, check,
+};
 pub use pairing_step::PairingStep;
 #[cfg(all(target_os = "linux", not(loom)))]
-pub use {meeting::Meeting, meeting::SharedRing, option::SameHost, pairing::Pairing};
+pub use {check::check, meeting::Meeting, meeting::SharedRing, option::SameHost, pairing::Pairing};

@@ -8,6 +8,18 @@ use std::time::{Duration, Instant};
 use super::first_octets::FirstOctets;
 use super::pairing_step::PairingStep;
 
+/// On this system connections do not go through shared memory.
+///
+/// # Errors
+///
+/// Always.
+pub fn check() -> io::Result<()> {
+    Err(io::Error::new(
+        io::ErrorKind::Unsupported,
+        "only Linux has it",
+    ))
+}
+
 /// Rings, which do not exist here.
 #[derive(Debug)]
 pub struct NoRing(pub(in crate::transport) Infallible);
