@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use conform_report::{Step, Stop};
-use netdirect::{AdapterFlags, Capabilities, Fault};
+use netdirect::{AdapterFlags, Capabilities, Connector, Fault};
 
 use crate::limits::{Limits, hang};
 use crate::need::{Need, Profile};
@@ -127,6 +127,11 @@ impl Bench {
         self.step("make a provider anew");
         let near = self.target.open(&self.wants)?.near;
         Side::open("near", near, self.limits, &self.steps)
+    }
+
+    /// Notes what carries a connection, for the report.
+    pub(crate) fn has_connected(&self, ends: &[&dyn Connector]) {
+        ends.iter().for_each(|end| self.target.has_connected(*end));
     }
 
     /// The profile of the run.

@@ -176,6 +176,7 @@ impl Bench {
         self.near
             .done("complete the connection", complete, &completed)?;
         self.far.done("the end of Accept", Ok(accept), &accepted)?;
+        self.has_connected(&[&*connecting, &*accepting]);
         Ok(Link {
             near: LinkEnd {
                 side: &self.near,

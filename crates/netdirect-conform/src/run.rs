@@ -91,6 +91,8 @@ pub struct Facts {
     pub profile: Profile,
     /// The capabilities of the near adapter, by their names.
     pub capabilities: Vec<String>,
+    /// The names of the transports that have carried connections of checks, as far as the provider can tell.
+    pub transports: Vec<&'static str>,
     /// Remarks for the report.
     pub notes: Vec<String>,
 }
@@ -109,6 +111,7 @@ impl Suite for Facts {
         let facts = value!({
             "name": self.provider,
             "capabilities": self.capabilities,
+            "transports": self.transports,
             "notes": self.notes,
         });
         for (key, value) in [
@@ -172,7 +175,7 @@ pub fn run_these(
             "two checks are called {name}: give each a name of its own"
         ));
     }
-    let facts = discover(target, selection)?;
+    let mut facts = discover(target, selection)?;
     let mut entries = Vec::with_capacity(checks.len());
     let next = AtomicUsize::new(0);
     let (sender, made) = crossbeam_channel::unbounded();
@@ -206,6 +209,13 @@ pub fn run_these(
         }
     });
     let not_made = checks.len() - entries.len();
+    facts.transports = target.transports();
+    if !facts.transports.is_empty() {
+        let names = facts.transports.join(" and ");
+        facts
+            .notes
+            .push(format!("the connections of the checks were over {names}"));
+    }
     Ok(Run {
         target: target.name().to_owned(),
         facts,
@@ -240,6 +250,7 @@ fn discover(target: &Target, selection: &Selection) -> Result<Facts, String> {
             one_adapter,
             profile: selection.profile,
             capabilities: names(capabilities),
+            transports: Vec::new(),
             notes: Vec::new(),
         })
     });

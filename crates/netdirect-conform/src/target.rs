@@ -1,12 +1,13 @@
 //! The target of a run: the way to open the adapters of a check.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use conform_report::Step;
-use netdirect::Provider;
+use netdirect::{Connector, Provider};
 
 use crate::need::Profile;
 
@@ -50,6 +51,8 @@ pub struct Target {
     name: String,
     peer: Option<String>,
     open: Arc<Open>,
+    /// The names of the transports that have carried connections of checks. Clones share them.
+    transports: Arc<Mutex<BTreeSet<&'static str>>>,
 }
 
 impl fmt::Debug for Target {
@@ -73,6 +76,7 @@ impl Target {
             name: name.into(),
             peer,
             open: Arc::new(open),
+            transports: Arc::default(),
         }
     }
 
@@ -99,6 +103,22 @@ impl Target {
     /// The name of the far provider, if it is another one.
     pub fn peer(&self) -> Option<&str> {
         self.peer.as_deref()
+    }
+
+    /// Notes what carries a connection of a check, if its provider can tell.
+    pub(crate) fn has_connected(&self, connector: &dyn Connector) {
+        if let Some(name) = connector.transport() {
+            let mut transports = self.transports.lock();
+            let names = transports.as_mut().expect("no panic while it is locked");
+            names.insert(name);
+        }
+    }
+
+    /// The names of the transports that have carried connections of checks, as far as the providers can tell.
+    pub fn transports(&self) -> Vec<&'static str> {
+        let transports = self.transports.lock();
+        let names = transports.expect("no panic while it is locked");
+        names.iter().copied().collect()
     }
 
     /// Makes the providers.

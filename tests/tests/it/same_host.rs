@@ -353,3 +353,24 @@ fn perf_refuses_shared_memory_where_there_is_none() {
         assert!(!run.status.success(), "{run}");
     }
 }
+
+#[test]
+fn conformance_names_the_transport_of_its_connections() {
+    let conform = |more: &[&str]| {
+        let line = [
+            "conform",
+            "softnd+tcp://127.0.0.1",
+            "--only",
+            "MR-015",
+            "--format",
+            "json",
+        ];
+        let run = nd::run(line.iter().chain(more));
+        run.assert_success();
+        let report: Value = serde_json::from_str(&run.stdout).unwrap();
+        report["facts"]["transports"].clone()
+    };
+    assert_eq!(conform(&["--same-host"]), serde_json::json!(["shm"]));
+    let udp = nd::run(["conform", "softnd+udp://127.0.0.1", "--same-host"]);
+    udp.assert_failure("do not know --same-host");
+}

@@ -28,6 +28,10 @@ pub(crate) struct Conform {
     #[arg(long, conflicts_with = "peer")]
     pub(crate) one_adapter: bool,
 
+    /// Connections between the two ends go through shared memory
+    #[arg(long)]
+    pub(crate) same_host: bool,
+
     /// What is expected, and how the provider is opened if it has profiles
     #[arg(long, value_enum, default_value_t = Profile::Default)]
     pub(crate) profile: Profile,

@@ -3,6 +3,7 @@
 pub(crate) mod args;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use netdirect_conform::{
@@ -250,23 +251,40 @@ fn target(args: &Conform) -> Result<Target> {
             "leave out --stack",
         ));
     }
-    let _ = ends(&url, peer.as_deref(), stack, &wants)?;
+    let choices = EndChoices {
+        stack,
+        same_host: args.same_host.then_some(true),
+    };
+    let _ = ends(&url, peer.as_deref(), choices, &wants)?;
     let own = peer.clone();
     Ok(Target::new(
         url.clone(),
         peer,
         move |wants: &Wants| -> Step<Ends> {
-            let ends = ends(&url, own.as_deref(), stack, wants);
+            let ends = ends(&url, own.as_deref(), choices, wants);
             ends.map_err(|failure| Stop::Broken(failure.to_string()))
         },
     ))
 }
 
-/// The adapters of a check. `stack` is the stack at the other end of each, for adapters with such an option.
-fn ends(url: &str, peer: Option<&str>, stack: Option<Stack>, wants: &Wants) -> Result<Ends> {
+/// What the user has chosen for the adapters at both ends.
+#[derive(Clone, Copy)]
+struct EndChoices {
+    /// The stack at the other end of each, for adapters with such an option.
+    stack: Option<Stack>,
+    /// Connections go through shared memory.
+    same_host: Option<bool>,
+}
+
+/// The adapters of a check.
+fn ends(url: &str, peer: Option<&str>, choices: EndChoices, wants: &Wants) -> Result<Ends> {
+    let EndChoices { stack, same_host } = choices;
     let open = |url: &str| {
         let options = AdapterOptions {
             peer: stack.filter(|_| provider::knows_stacks(url)),
+            same_host,
+            // The other end has the same option. Its checks have limits of their own.
+            same_host_wait: same_host.map(|_| Duration::from_secs(10)),
             strict: wants.profile == Profile::Strict,
             time_limits: wants.time_limits,
             largest_registration: wants.largest_registration,
