@@ -22,6 +22,8 @@ const SEEDS: u64 = 100;
 pub(crate) struct Coverage {
     calls: BTreeMap<&'static str, u64>,
     statuses: BTreeMap<&'static str, BTreeSet<String>>,
+    /// What carried the connections, with how many there were.
+    transports: BTreeMap<&'static str, u64>,
     /// Statuses that are not listed, with the first seed that met them.
     wrong: BTreeMap<String, u64>,
 }
@@ -37,7 +39,15 @@ impl Coverage {
         self.wrong.entry(what).or_insert(seed);
     }
 
+    pub(crate) fn connected(&mut self, transport: &'static str) {
+        *self.transports.entry(transport).or_default() += 1;
+    }
+
     fn assert_right(&self) {
+        for (name, count) in &self.transports {
+            println!("connections over {name}: {count}");
+        }
+        assert!(!self.transports.is_empty(), "nothing was connected");
         let wrong = self.wrong.iter();
         let wrong: Vec<_> = wrong
             .map(|(what, seed)| format!("seed {seed}: {what}"))

@@ -121,6 +121,9 @@ impl<'a> Run<'a> {
         for _ in 0..400 {
             self.act();
         }
+        for name in self.connectors.iter().filter_map(|one| one.transport()) {
+            self.coverage.connected(name);
+        }
         // Everything is released, and every request ends.
         self.adapters.clear();
         self.connectors.clear();

@@ -182,6 +182,10 @@ impl Run<'_> {
         let Some(connector) = end.connector.clone() else {
             return;
         };
+        if let Some(name) = connector.transport() {
+            self.coverage
+                .met(format!("end of a connection over {name}"));
+        }
         if self.chance(70) {
             let begun = self.begin(Step::NotifyDisconnect, |overlapped| {
                 connector.notify_disconnect(overlapped)
