@@ -27,6 +27,19 @@ pub enum Promise {
     OneOfMany(f64),
     /// Connections set up and torn down, at least this many of those of bare sockets that connect, make one exchange and close.
     SetUps(f64),
+    /// Latency through shared memory, at most this many times that of the same adapter over TCP.
+    TimesTcp(f64),
+    /// Throughput or set-ups through shared memory, at least this many times those of the same adapter over TCP.
+    ShareTcp(f64),
+    /// Latency of sides that sleep, at most this many times that of sides that poll.
+    TimesPolling(f64),
+    /// Half a round trip, at most this many nanoseconds while a cache line takes at most `line` nanoseconds from core to core.
+    HalfRoundTrip {
+        /// The most nanoseconds.
+        most: f64,
+        /// The nanoseconds of a cache line beyond which nothing is promised.
+        line: f64,
+    },
 }
 
 /// The measured value.
@@ -109,13 +122,30 @@ impl Promise {
             | Self::Gathered(least)
             | Self::OwnReceives(least)
             | Self::BestPlace(least)
-            | Self::SetUps(least) => Verdict::at_least(least, ratio, complete),
+            | Self::SetUps(least)
+            | Self::ShareTcp(least) => Verdict::at_least(least, ratio, complete),
             Self::Cost(most) => {
                 let measured = units::decimal(ratio.typical, 2);
                 let margin = ratio.quartiles.1 / most;
                 Verdict::new(measured, between(ratio.quartiles), margin, complete)
             }
-            Self::Times(most, None) | Self::OneOfMany(most) => {
+            Self::TimesPolling(most) => {
+                let ratio = outcome.of_polling();
+                let measured = format!("p50 {ratio:.2}");
+                Verdict::new(measured, String::new(), ratio / most, complete)
+            }
+            Self::HalfRoundTrip { most, line } => {
+                let time = outcome.half_round_trip();
+                let measured = format!("{:.2} µs", time / 1e3);
+                match outcome.cache_line() {
+                    Some(taken) if taken > line && time.is_finite() => {
+                        let why = format!("{measured}, while a cache line took {taken:.0} ns");
+                        Verdict::new(why, String::new(), 0.0, complete)
+                    }
+                    _ => Verdict::new(measured, String::new(), time / most, complete),
+                }
+            }
+            Self::Times(most, None) | Self::OneOfMany(most) | Self::TimesTcp(most) => {
                 Verdict::at_most(most, ratio, complete)
             }
             Self::Times(most, Some(most_p99)) => {
@@ -179,6 +209,13 @@ impl Promise {
             Self::SetUps(least) => {
                 format!("at least {least:.2} of bare sockets: connect, one exchange, close")
             }
+            Self::TimesTcp(most) => format!("p50 at most {most:.2} of softnd over TCP"),
+            Self::ShareTcp(least) => format!("at least {least:.2} of softnd over TCP"),
+            Self::TimesPolling(most) => format!("p50 at most {most:.2} of polling"),
+            Self::HalfRoundTrip { most, line } => format!(
+                "p50 at most {:.2} µs while a cache line takes at most {line:.0} ns",
+                most / 1e3
+            ),
         }
     }
 
@@ -201,7 +238,12 @@ impl Promise {
                 Some(if over_udp { "quic" } else { "tcp" })
             }
             Self::OwnReceives(_) | Self::BestPlace(_) | Self::Cost(_) => Some("plain"),
-            Self::Memory(_) | Self::Idle(_) | Self::OneOfMany(_) => None,
+            Self::TimesTcp(_) | Self::ShareTcp(_) => Some("softnd-tcp"),
+            Self::Memory(_)
+            | Self::Idle(_)
+            | Self::OneOfMany(_)
+            | Self::TimesPolling(_)
+            | Self::HalfRoundTrip { .. } => None,
         }
     }
 }
@@ -223,7 +265,7 @@ fn worse_of(sides: [Option<f64>; 2]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::measured::tests::{bandwidth, latency, scale, with};
+    use super::super::measured::tests::{bandwidth, lasting, latency, scale, with};
     use super::*;
 
     #[test]
@@ -268,6 +310,34 @@ mod tests {
         assert!(!Promise::Idle(0.002).judge(&scale()).holds);
         assert!(Promise::OneOfMany(1.0).judge(&scale()).holds);
         assert!(!Promise::OneOfMany(0.99).judge(&scale()).holds);
+    }
+
+    #[test]
+    fn within_one_machine_ratios_are_to_tcp_and_a_far_core_excuses_a_time() {
+        let times = with(latency(), (0.1, 0.16), (1.0, 1.0));
+        assert!(Promise::TimesTcp(0.16).judge(&times).holds);
+        assert!(!Promise::TimesTcp(0.15).judge(&times).holds);
+        let share = with(bandwidth(), (1.9, 2.2), (1.0, 1.0));
+        assert!(Promise::ShareTcp(1.9).judge(&share).holds);
+        assert!(!Promise::ShareTcp(2.0).judge(&share).holds);
+
+        let promise = Promise::HalfRoundTrip {
+            most: 500.0,
+            line: 70.0,
+        };
+        let half = |time, line| promise.judge(&lasting(latency(), time, line));
+        assert!(half(500.0, Some(70.0)).holds && !half(501.0, Some(70.0)).holds);
+        let far = half(800.0, Some(90.0));
+        assert!(far.holds, "{far:?}");
+        assert_eq!(far.measured, "0.80 µs, while a cache line took 90 ns");
+        assert!(!half(800.0, None).holds && !half(f64::NAN, Some(90.0)).holds);
+
+        let mut event = lasting(latency(), 900.0, None);
+        assert!(!Promise::TimesPolling(3.0).judge(&event).holds);
+        event.polling_ns = Some(300.0);
+        let verdict = Promise::TimesPolling(3.0).judge(&event);
+        assert!(verdict.holds && verdict.measured == "p50 3.00");
+        assert!(!Promise::TimesPolling(2.9).judge(&event).holds);
     }
 
     #[test]

@@ -40,6 +40,11 @@ pub struct Measured {
     test: String,
     /// Whether all turns were measured.
     pub complete: bool,
+    transport: String,
+    p50_ns: Option<f64>,
+    /// The median of the same row with both sides polling, where it was measured too.
+    #[serde(skip)]
+    pub polling_ns: Option<f64>,
     ratio: Option<f64>,
     ratio_q1: Option<f64>,
     ratio_q3: Option<f64>,
@@ -71,6 +76,30 @@ impl Measured {
     #[must_use]
     pub fn ratio_p99(&self) -> Ratio {
         Ratio::new(self.ratio_p99, self.ratio_p99_q1, self.ratio_p99_q3)
+    }
+
+    /// The name of the transport that has carried the connections: as they say it, with the numbers of each if there are several.
+    #[must_use]
+    pub fn transport(&self) -> &str {
+        &self.transport
+    }
+
+    /// Half a round trip at the median, in nanoseconds. Not a number without any.
+    #[must_use]
+    pub fn half_round_trip(&self) -> f64 {
+        self.p50_ns.unwrap_or(f64::NAN)
+    }
+
+    /// The median as a ratio to that of both sides polling. Not a number without both.
+    #[must_use]
+    pub fn of_polling(&self) -> f64 {
+        self.half_round_trip() / self.polling_ns.unwrap_or(f64::NAN)
+    }
+
+    /// The time that a cache line took from core to core in this row, in nanoseconds, if it was seen.
+    #[must_use]
+    pub const fn cache_line(&self) -> Option<f64> {
+        self.handover_ns
     }
 
     /// The octets of an idle connection, at both sides.
@@ -162,7 +191,7 @@ pub(super) mod tests {
         let parse = |text: &str| serde_json::from_str::<[Option<f64>; 2]>(text).unwrap();
         let ([memory, peer_memory], [cpu, peer_cpu]) = (parse(memory), parse(cpu));
         from_value(json!({
-            "op": "send", "test": "scale", "complete": true, "moves": 0, "handover_ns": 31.0,
+            "op": "send", "test": "scale", "transport": "tcp", "complete": true, "moves": 0, "handover_ns": 31.0,
             "ratio": 1.0, "ratio_q1": 1.0, "ratio_q3": 1.0, "ratio_p99": null,
             "bytes_per_connection": memory, "peer_bytes_per_connection": peer_memory,
             "idle_cpu": cpu, "peer_idle_cpu": peer_cpu,
@@ -183,6 +212,23 @@ pub(super) mod tests {
             ratio_p99: Some(f64::midpoint(p99.0, p99.1)),
             ratio_p99_q1: Some(p99.0),
             ratio_p99_q3: Some(p99.1),
+            ..row
+        }
+    }
+
+    /// With this half round trip at the median, and this time of a cache line from core to core, both in nanoseconds.
+    pub(in super::super) fn lasting(row: Measured, time: f64, line: Option<f64>) -> Measured {
+        Measured {
+            p50_ns: Some(time),
+            handover_ns: line,
+            ..row
+        }
+    }
+
+    /// Carried by this transport.
+    pub(in super::super) fn over(row: Measured, transport: &str) -> Measured {
+        Measured {
+            transport: transport.to_owned(),
             ..row
         }
     }

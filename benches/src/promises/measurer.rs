@@ -145,9 +145,13 @@ impl Measurer {
         };
         let mut outcomes = Vec::new();
         for size in sizes {
-            let outcome = self.measure(row, size, cores.median());
-            if let Ok(measured) = &outcome {
+            let mut outcome = self.measure(row, size, cores.median());
+            if let Ok(measured) = &mut outcome {
                 cores.add(&measured.cores());
+                if row.is_compared_with_polling() {
+                    let polling = self.measure(&row.polling(), size, cores.median());
+                    measured.polling_ns = polling.ok().map(|polling| polling.half_round_trip());
+                }
             }
             outcomes.push((size, outcome.map_err(|failure| failure.to_string())));
         }
@@ -286,6 +290,10 @@ pub(super) fn judged(
         let mut worst: Option<Line> = None;
         for (size, outcome) in outcomes {
             let verdict = match outcome {
+                // The option alone does not say that connections go through shared memory.
+                Ok(measured) if row.is_within_one_machine() && measured.transport() != "shm" => {
+                    Verdict::failed(format!("over {}", measured.transport()))
+                }
                 Ok(measured) => promise.judge(measured),
                 Err(why) => Verdict::failed(why.clone()),
             };
@@ -342,7 +350,7 @@ pub(super) mod tests {
     use serde_json::{from_value, json};
 
     use super::super::count_broken;
-    use super::super::measured::tests::bandwidth;
+    use super::super::measured::tests::{bandwidth, over};
     use super::super::rows;
     use super::*;
 
@@ -385,6 +393,23 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_row_within_one_machine_counts_only_through_shared_memory() {
+        let mut row = row(&[8], &[Promise::ShareTcp(1.0)]);
+        row.arguments += " --same-host";
+        let verdict = |transport: &str| {
+            let outcome = over(bandwidth(), transport);
+            let [line] = &*judged(&row, &[(Some(8), Ok(outcome))]) else {
+                panic!("one promise has one line");
+            };
+            (line.verdict.holds, line.verdict.measured.clone())
+        };
+        assert_eq!(verdict("shm"), (true, "1.00".to_owned()));
+        for other in ["tcp", "508 shm, 9492 tcp"] {
+            assert_eq!(verdict(other), (false, format!("over {other}")));
+        }
+    }
+
+    #[test]
     fn the_arguments_of_a_row_are_those_of_nd_perf_local() {
         let promised = row(&[65_536], &[Promise::Share(0.9)]);
         let words = |row: &PromisedRow, size, usual| {
@@ -422,7 +447,7 @@ pub(super) mod tests {
         command
     }
 
-    const ROW: &str = r#"{"test":"rate","complete":false,"moves":0}"#;
+    const ROW: &str = r#"{"test":"rate","transport":"tcp","complete":false,"moves":0}"#;
 
     #[test]
     fn a_program_that_fails_is_named_with_its_last_words() {

@@ -24,11 +24,13 @@ pub enum Question {
     Verbs,
     /// Where to put buffers?
     Memory,
+    /// How fast within one machine, through shared memory?
+    OneMachine,
 }
 
 impl Question {
     /// All questions, in the order of their tables.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Message,
         Self::Through,
         Self::Connections,
@@ -36,6 +38,7 @@ impl Question {
         Self::Udp,
         Self::Verbs,
         Self::Memory,
+        Self::OneMachine,
     ];
 
     /// The question in words.
@@ -49,6 +52,7 @@ impl Question {
             Self::Udp => "What does UDP cost?",
             Self::Verbs => "What does the provider over verbs cost?",
             Self::Memory => "Where to put buffers?",
+            Self::OneMachine => "How fast within one machine?",
         }
     }
 
@@ -63,6 +67,7 @@ impl Question {
             Self::Udp => "table of UDP",
             Self::Verbs => "table of verbs",
             Self::Memory => "table of memory",
+            Self::OneMachine => "table of one machine",
         }
     }
 }
@@ -99,6 +104,28 @@ impl PromisedRow {
     #[must_use]
     pub fn is_on_one_core(&self) -> bool {
         self.has("--one-core")
+    }
+
+    /// Returns true if the connections go through shared memory.
+    #[must_use]
+    pub fn is_within_one_machine(&self) -> bool {
+        self.has(SAME_HOST)
+    }
+
+    /// Returns true if a promise compares the row with one in which both sides poll.
+    #[must_use]
+    pub fn is_compared_with_polling(&self) -> bool {
+        let mut promises = self.promises.iter();
+        promises.any(|promise| matches!(promise, Promise::TimesPolling(_)))
+    }
+
+    /// The same row with both sides polling, for a promise that compares a row with it.
+    #[must_use]
+    pub fn polling(&self) -> Self {
+        Self {
+            arguments: self.arguments.replace("--mode event", "--mode poll"),
+            ..self.clone()
+        }
     }
 
     fn has(&self, arguments: &str) -> bool {
@@ -234,8 +261,67 @@ pub fn rows() -> Vec<PromisedRow> {
     all.extend(connections(Question::Crc, "on"));
     all.extend(over_udp());
     all.extend(memory());
+    all.extend(within_one_machine());
     all
 }
+
+/// The option of `nd perf` by which connections go through shared memory.
+const SAME_HOST: &str = "--same-host";
+
+/// Connections through shared memory, compared with the same adapter over TCP.
+fn within_one_machine() -> Vec<PromisedRow> {
+    let row = |measurement: Measurement, sizes: &[u32], promises: &[Promise]| {
+        let measurement = measurement.with(", shared memory", &format!(" {SAME_HOST}"));
+        PromisedRow {
+            question: Question::OneMachine,
+            title: measurement.title,
+            arguments: measurement.arguments,
+            sizes: sizes.to_vec(),
+            promises: promises.to_vec(),
+        }
+    };
+    let small = [Promise::TimesTcp(0.15), SHORTEST];
+    let poll = || ping("send", "poll", TCP);
+    let both = [64 * KIB, MIB];
+    let twice = [Promise::ShareTcp(2.0)];
+    let mut all = vec![
+        row(poll(), &[8], &small),
+        row(ping("write", "poll", TCP), &[8], &small),
+        row(poll(), &[64 * KIB], &[Promise::TimesTcp(0.5)]),
+        row(poll(), &[MIB], &[Promise::TimesTcp(0.6)]),
+        row(flow("write", MIB, 32, TCP), &both, &twice),
+        row(flow("send", MIB, 32, TCP), &both, &twice),
+        row(flow("read", MIB, 16, TCP), &both, &twice),
+        row(rate(TCP), &[64], &twice),
+        row(
+            ping("send", "event", TCP),
+            &[8],
+            &[Promise::TimesPolling(3.0)],
+        ),
+        row(
+            ping("send", "event-object", TCP),
+            &[8],
+            &[Promise::TimesTcp(1.05)],
+        ),
+    ];
+    all.extend(connections(Question::OneMachine, "off").map(|mut row| {
+        row.title += ", shared memory";
+        row.arguments += &format!(" {SAME_HOST}");
+        for promise in &mut row.promises {
+            if let Promise::SetUps(_) = promise {
+                *promise = Promise::ShareTcp(0.75);
+            }
+        }
+        row
+    }));
+    all
+}
+
+/// Half a round trip in nanoseconds, while a cache line takes no longer than this from core to core.
+const SHORTEST: Promise = Promise::HalfRoundTrip {
+    most: 500.0,
+    line: 70.0,
+};
 
 /// Messages of 8 octets. Promises that do not mention CRC hold with and without CRC.
 fn messages(question: Question, over: Over) -> Vec<PromisedRow> {
@@ -381,6 +467,10 @@ mod tests {
                         has("--test scale --connections 10000")
                     }
                     Promise::SetUps(_) => has("--test setup"),
+                    Promise::TimesTcp(_) => has("--test latency") && has(SAME_HOST),
+                    Promise::HalfRoundTrip { .. } => has("--test latency --mode poll"),
+                    Promise::TimesPolling(_) => has("--test latency --mode event "),
+                    Promise::ShareTcp(_) => !has("--test latency") && has(SAME_HOST),
                 };
                 assert!(fits, "{row:?} {promise:?}");
             }
@@ -418,6 +508,10 @@ mod tests {
             (
                 "Send latency, event, over UDP",
                 "--op send --test latency --mode event --udp",
+            ),
+            (
+                "RDMA Read bandwidth, poll, CRC off, depth 16, shared memory",
+                "--op read --test bandwidth --mode poll --crc off --depth 16 --same-host",
             ),
             (
                 "Send rate, poll, CRC on, depth 128, shared Receives",
