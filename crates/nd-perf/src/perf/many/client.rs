@@ -185,8 +185,9 @@ impl Run<'_> {
                 shown += 1;
             }
         }
-        let here = growth.per(connections);
-        self.measured.costs.memory = [here, self.control.expect()?];
+        // The other side waits until the connections are quiet.
+        let there = self.control.expect()?;
+        self.measured.costs.memory = [growth.per(connections), there];
         Ok(())
     }
 

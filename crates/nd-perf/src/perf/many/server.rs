@@ -19,6 +19,9 @@ use crate::perf::messages::{ControlAnswer, ControlRequest, CrowdOffer, Key, Turn
 use crate::perf::server::Server;
 use crate::perf::spec::{Receives, Spec, Test};
 
+/// After this time without traffic a connection through shared memory has given the memory of its rings back.
+const UNTIL_QUIET: Duration = Duration::from_secs(7);
+
 /// Serves a row about many connections.
 pub(in crate::perf) fn serve(
     control: &mut Control,
@@ -159,7 +162,7 @@ impl Row<'_> {
                 control.answer(port)
             }
             ControlRequest::Crowd => {
-                let memory = self.gather()?;
+                let memory = self.gather(control)?;
                 control.answer(memory)
             }
             ControlRequest::Idle(milliseconds) => idle(control, milliseconds),
@@ -196,12 +199,16 @@ impl Row<'_> {
     }
 
     /// Takes the connections that will be idle. Returns the memory that each has cost.
-    fn gather(&mut self) -> Result<Option<f64>> {
+    fn gather(&mut self, control: &mut Control) -> Result<Option<f64>> {
         let growth = Growth::start();
         for _ in 0..self.spec.connections {
             let key = (self.key, self.timeout);
             let endpoint = self.many.accept(key, Some(self.many.sink))?;
             self.many.crowd.members.push(endpoint);
+        }
+        let mut members = self.many.crowd.members.iter();
+        if members.any(|member| member.connector.transport() == Some("shm")) {
+            control.rest(UNTIL_QUIET)?;
         }
         let memory = growth.per(self.spec.connections);
         if self.spec.test == Test::Scale {
