@@ -254,6 +254,38 @@ pub fn open_window(socket: BorrowedFd<'_>, octets: libc::c_int) -> Result<()> {
     Ok(())
 }
 
+/// The effective user of the process at the other end of a Unix socket, when it connected or began to listen (`SO_PEERCRED`), as this
+/// process's user namespace has it.
+///
+/// rustix's call cannot be used: its type has no process number of 0, which a process of another PID namespace has.
+///
+/// # Errors
+///
+/// Those of `getsockopt(2)`.
+#[cfg(target_os = "linux")]
+pub fn user_of_peer(socket: BorrowedFd<'_>) -> Result<u32> {
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut length = libc::socklen_t::try_from(size_of_val(&peer)).map_err(Error::other)?;
+    // SAFETY: `socket` keeps the descriptor open; the kernel writes at most `length` octets, which `peer` has, and then `length` itself.
+    let refused = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast::<c_void>(),
+            &raw mut length,
+        )
+    };
+    if refused != 0 {
+        return Err(Error::last_os_error());
+    }
+    Ok(peer.uid)
+}
+
 /// Repeats a system call while it is interrupted. Returns how many octets it moved.
 fn uninterrupted(mut call: impl FnMut() -> isize) -> Result<usize> {
     loop {
