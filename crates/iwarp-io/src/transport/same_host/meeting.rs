@@ -28,9 +28,6 @@ use super::offer::{Offer, Token, canonical, name_of, names_to};
 
 /// The most offers that one look takes, and the most that wait for their connection.
 const OFFERS: usize = 64;
-/// How long an offer waits for its connection.
-const OFFER_LIVES: Duration = Duration::from_secs(10);
-
 /// The user ID that the kernel shows for users without a mapping in this user namespace.
 static OVERFLOW_USER: LazyLock<u32> = LazyLock::new(|| {
     let text = std::fs::read_to_string("/proc/sys/kernel/overflowuid");
@@ -81,29 +78,41 @@ pub(super) fn offer(
     if from.ip().is_unspecified() || from.port() == 0 {
         return Err(TcpReason::NoAddress);
     }
-    let socket = packet_socket().map_err(|_| TcpReason::System)?;
-    let connected = names_to(to).iter().any(|name| {
-        let address = SocketAddrUnix::new_abstract_name(name.as_bytes());
-        address.is_ok_and(|address| rustix::net::connect(&socket, &address).is_ok())
-    });
-    if !connected {
-        return Err(TcpReason::NoName);
-    }
-    if !is_of_this_user(&socket) {
-        return Err(TcpReason::OtherUser);
-    }
+    let socket = packet_socket().map_err(refused_by("socket AF_UNIX"))?;
+    reach(&socket, &names_to(to))?;
+    check_user(&socket)?;
     let share = budget.take(Ring::of_words()).ok_or(TcpReason::Memory)?;
-    let offer = Offer::new(from, size).map_err(|_| TcpReason::System)?;
-    let (ring, file) = Ring::create(size).map_err(|error| {
-        limited!(warn, target: targets::CONNECT, %error, "no shared memory for a connection within this machine; it is over TCP");
-        TcpReason::System
-    })?;
-    send(&socket, &offer.to_packet(), &file).map_err(|_| TcpReason::System)?;
+    let offer = Offer::new(from, size).map_err(refused_by("getrandom"))?;
+    let (ring, file) = Ring::create(size).map_err(refused_by("shared memory"))?;
+    let sent = send(&socket, &offer.to_packet(), &file);
+    sent.map_err(refused_by("sendmsg SCM_RIGHTS"))?;
     Ok(Offered {
         ring: SharedRing { ring, share },
         first: offer.first,
         second: offer.second,
     })
+}
+
+/// Connects to the first of these names that somebody has.
+fn reach(socket: &impl AsFd, names: &[String]) -> Result<(), TcpReason> {
+    for name in names {
+        let connected = SocketAddrUnix::new_abstract_name(name.as_bytes())
+            .and_then(|address| rustix::net::connect(socket, &address));
+        match connected {
+            Err(Errno::CONNREFUSED) => {}
+            other => return other.map_err(refused_by("connect AF_UNIX")),
+        }
+    }
+    Err(TcpReason::NoName)
+}
+
+/// The system has refused what a connection over shared memory needs.
+fn refused_by<E: Into<io::Error>>(call: &'static str) -> impl Fn(E) -> TcpReason {
+    move |error| {
+        let error = error.into();
+        limited!(warn, target: targets::CONNECT, call, %error, "no shared memory for a connection within this machine; it is over TCP");
+        TcpReason::System
+    }
 }
 
 pub(super) fn packet_socket() -> rustix::io::Result<OwnedFd> {
@@ -115,13 +124,16 @@ pub(super) fn packet_socket() -> rustix::io::Result<OwnedFd> {
     )
 }
 
-/// Returns true if the other end of the socket was made by a process of the same user.
-fn is_of_this_user(socket: &impl AsFd) -> bool {
-    let Ok(peer) = rustix::net::sockopt::socket_peercred(socket) else {
-        return false;
-    };
-    let own = rustix::process::geteuid();
-    peer.uid == own && own.as_raw() != *OVERFLOW_USER
+/// Checks that the other end of the socket was made by a process of the same user.
+fn check_user(socket: &impl AsFd) -> Result<(), TcpReason> {
+    let peer = iwarp_mem::io::user_of_peer(socket.as_fd());
+    let peer = peer.map_err(refused_by("getsockopt SO_PEERCRED"))?;
+    let own = rustix::process::geteuid().as_raw();
+    if peer == own && own != *OVERFLOW_USER {
+        Ok(())
+    } else {
+        Err(TcpReason::OtherUser)
+    }
 }
 
 fn send(socket: &impl AsFd, packet: &[u8], file: &OwnedFd) -> rustix::io::Result<()> {
@@ -136,27 +148,105 @@ fn send(socket: &impl AsFd, packet: &[u8], file: &OwnedFd) -> rustix::io::Result
     Ok(())
 }
 
+/// What a connector has sent.
+enum Received {
+    Offer(Offer, OwnedFd),
+    /// Nothing so far.
+    Nothing,
+    /// Nothing, and nothing follows.
+    Withdrawn,
+    Bad,
+}
+
 /// Receives a packet with one descriptor. All descriptors of another packet are closed.
-fn receive(socket: &impl AsFd) -> rustix::io::Result<Option<(Offer, OwnedFd)>> {
+fn receive(socket: &impl AsFd) -> Received {
     let mut packet = [0; Offer::LEN + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let received = rustix::net::recvmsg(
-        socket,
-        &mut [IoSliceMut::new(&mut packet)],
-        &mut control,
-        flags,
-    )?;
+    let into = &mut [IoSliceMut::new(&mut packet)];
+    let received = match rustix::net::recvmsg(socket, into, &mut control, flags) {
+        Ok(received) => received,
+        Err(Errno::AGAIN | Errno::INTR) => return Received::Nothing,
+        Err(_) => return Received::Bad,
+    };
     let mut files = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(of_message) = message {
             files.extend(of_message);
         }
     }
+    if received.bytes == 0 && files.is_empty() {
+        return Received::Withdrawn;
+    }
     let offer = Offer::from_packet(&packet[..received.bytes.min(packet.len())]);
     let is_one = files.len() == 1;
-    Ok(offer.zip(files.pop().filter(|_| is_one)))
+    match offer.zip(files.pop().filter(|_| is_one)) {
+        Some((offer, file)) => Received::Offer(offer, file),
+        None => Received::Bad,
+    }
+}
+
+/// What a listener holds for connections that it has not accepted yet, each with the time since when, the earliest first.
+#[derive(Debug, Default)]
+struct Waiting {
+    offers: Vec<(Instant, Offer, OwnedFd)>,
+    /// Connectors that have connected to the name, and have not sent their offer.
+    silent: Vec<(Instant, OwnedFd)>,
+}
+
+impl Waiting {
+    fn len(&self) -> usize {
+        self.offers.len() + self.silent.len()
+    }
+
+    /// The times since when.
+    fn times(&self) -> impl Iterator<Item = Instant> {
+        let offers = self.offers.iter().map(|(since, ..)| *since);
+        offers.chain(self.silent.iter().map(|(since, _)| *since))
+    }
+
+    /// Forgets what has waited since another time than these.
+    fn keep(&mut self, is_kept: impl Fn(Instant) -> bool) {
+        self.offers.retain(|(since, ..)| is_kept(*since));
+        self.silent.retain(|(since, _)| is_kept(*since));
+    }
+
+    fn forget_earliest(&mut self) {
+        if self.offers.is_empty() {
+            self.silent.remove(0);
+        } else {
+            self.offers.remove(0);
+        }
+    }
+
+    /// Receives the offer of a connector, if it is there.
+    fn hear(&mut self, since: Instant, connector: OwnedFd, counts: &Counts) {
+        match receive(&connector) {
+            Received::Offer(offer, file) => {
+                // A connector that offers again from the same port has given the connection before up.
+                self.offers.retain(|(_, other, _)| other.from != offer.from);
+                self.offers.push((since, offer, file));
+            }
+            Received::Nothing => self.silent.push((since, connector)),
+            Received::Withdrawn => {}
+            Received::Bad => counts.refused(TcpReason::BadOffer),
+        }
+    }
+
+    /// Receives what silent connectors have sent meanwhile.
+    fn hear_silent(&mut self, counts: &Counts) {
+        for (since, connector) in std::mem::take(&mut self.silent) {
+            self.hear(since, connector, counts);
+        }
+    }
+
+    fn take(&mut self, from: SocketAddr) -> Option<(Offer, OwnedFd)> {
+        let mut offers = self.offers.iter();
+        let at = offers.position(|(_, offer, _)| offer.from == from)?;
+        let (_, offer, file) = self.offers.remove(at);
+        Some((offer, file))
+    }
 }
 
 /// The socket at which a listener takes offers, and those whose connections it has not accepted yet. No set reports it: offers are taken when
@@ -164,16 +254,19 @@ fn receive(socket: &impl AsFd) -> rustix::io::Result<Option<(Offer, OwnedFd)>> {
 #[derive(Debug)]
 pub struct Meeting {
     socket: OwnedFd,
-    waiting: Mutex<Vec<(Instant, Offer, OwnedFd)>>,
+    /// How long an offer waits for its connection.
+    lives: Duration,
+    /// At most [`OFFERS`].
+    waiting: Mutex<Waiting>,
 }
 
 impl Meeting {
-    /// Takes offers for the listener at this address.
+    /// Takes offers for the listener at this address, each of which waits `lives` for its connection.
     ///
     /// # Errors
     ///
     /// Those of the system; `AddrInUse` if another process has the name.
-    pub(super) fn open(address: SocketAddr) -> io::Result<Self> {
+    pub(super) fn open(address: SocketAddr, lives: Duration) -> io::Result<Self> {
         let socket = packet_socket()?;
         let name = name_of(address);
         let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
@@ -181,6 +274,7 @@ impl Meeting {
         rustix::net::listen(&socket, i32::MAX)?;
         Ok(Self {
             socket,
+            lives,
             waiting: Mutex::default(),
         })
     }
@@ -193,17 +287,13 @@ impl Meeting {
         budget: &Arc<Budget>,
     ) -> Result<Taken, TcpReason> {
         let now = Environment::System.now();
-        let mut waiting = self.waiting.lock();
-        self.take_in(&mut waiting, now, counts);
-        let from = canonical(peer);
-        let at = waiting.iter().position(|(_, offer, _)| offer.from == from);
-        let (_, offer, file) = waiting.remove(at.ok_or(TcpReason::NoOffer)?);
-        drop(waiting);
+        let found = self.find(canonical(peer), now, counts);
+        let (offer, file) = found.ok_or(TcpReason::NoOffer)?;
         let share = budget.take(Ring::of_words());
         let share = share.ok_or(TcpReason::Memory)?;
         let ring = Ring::open(&file, offer.size).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidInput => TcpReason::BadOffer,
-            _ => TcpReason::System,
+            _ => refused_by("shared memory")(error),
         })?;
         Ok(Taken {
             ring: SharedRing { ring, share },
@@ -212,39 +302,64 @@ impl Meeting {
         })
     }
 
-    /// Forgets offers that have waited too long. Returns the time after which those that are left have.
+    /// Forgets offers that have waited too long. Returns the time after which the next one has.
     pub(in crate::transport) fn forget_old(&self, now: Instant) -> Option<Duration> {
         let mut waiting = self.waiting.lock();
-        waiting.retain(|(since, ..)| is_young(*since, now));
-        (!waiting.is_empty()).then_some(OFFER_LIVES)
+        waiting.keep(|since| self.is_young(since, now));
+        let earliest = waiting.times().min()?;
+        Some((earliest + self.lives).saturating_duration_since(now))
     }
 
-    /// Takes in the offers that are there, the latest in place of the earliest.
-    fn take_in(&self, waiting: &mut Vec<(Instant, Offer, OwnedFd)>, now: Instant, counts: &Counts) {
-        waiting.retain(|(since, ..)| is_young(*since, now));
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        for _ in 0..OFFERS {
-            let Ok(connector) = rustix::net::accept_with(&self.socket, flags) else {
-                return;
-            };
-            if !is_of_this_user(&connector) {
-                counts.refused(TcpReason::OtherUser);
-                continue;
+    fn is_young(&self, since: Instant, now: Instant) -> bool {
+        now.saturating_duration_since(since) < self.lives
+    }
+
+    /// The number of offers and of silent connectors that are held.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.waiting.lock().len()
+    }
+
+    /// Finds the offer for the connection from this address.
+    ///
+    /// No more connectors are accepted than can be held, unless the offer is not among those: connections are accepted about in the order of
+    /// their offers, of which many may wait.
+    fn find(&self, from: SocketAddr, now: Instant, counts: &Counts) -> Option<(Offer, OwnedFd)> {
+        let mut waiting = self.waiting.lock();
+        waiting.keep(|since| self.is_young(since, now));
+        waiting.hear_silent(counts);
+        let mut accepted = 0;
+        loop {
+            let mut is_last = accepted == OFFERS;
+            while !is_last && waiting.len() < OFFERS {
+                is_last = !self.accept(&mut waiting, now, counts);
+                accepted += 1;
+                is_last |= accepted == OFFERS;
             }
-            let Ok(Some((offer, file))) = receive(&connector) else {
-                counts.refused(TcpReason::BadOffer);
-                continue;
-            };
-            // A connector that offers again from the same port has given the connection before up.
-            waiting.retain(|(_, other, _)| other.from != offer.from);
-            if waiting.len() == OFFERS {
-                waiting.remove(0);
+            let found = waiting.take(from);
+            if found.is_some() || is_last {
+                return found;
             }
-            waiting.push((now, offer, file));
+            // The latest in place of the earliest.
+            waiting.forget_earliest();
         }
     }
-}
 
-fn is_young(since: Instant, now: Instant) -> bool {
-    now.saturating_duration_since(since) < OFFER_LIVES
+    /// Accepts a connector, and its offer if that is there. Returns false if none waits.
+    fn accept(&self, waiting: &mut Waiting, now: Instant, counts: &Counts) -> bool {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let connector = match rustix::net::accept_with(&self.socket, flags) {
+            Ok(connector) => connector,
+            Err(Errno::AGAIN) => return false,
+            Err(error) => {
+                counts.refused(refused_by("accept4 AF_UNIX")(error));
+                return false;
+            }
+        };
+        match check_user(&connector) {
+            Ok(()) => waiting.hear(now, connector, counts),
+            Err(reason) => counts.refused(reason),
+        }
+        true
+    }
 }

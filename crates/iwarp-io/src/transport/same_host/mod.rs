@@ -24,6 +24,8 @@ mod option;
 #[cfg(all(target_os = "linux", not(loom)))]
 mod pairing;
 mod pairing_step;
+#[cfg(all(test, target_os = "linux", not(loom)))]
+mod tests;
 
 pub use first_octets::FirstOctets;
 #[cfg(any(not(target_os = "linux"), loom))]

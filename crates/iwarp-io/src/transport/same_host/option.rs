@@ -20,6 +20,9 @@ const MEMORY: u64 = 256 << 20;
 /// How long a connector waits for a listener's token, if the user does not say.
 const WAIT: Duration = Duration::from_millis(200);
 
+/// How long a listener keeps an offer whose connection has not come.
+const OFFERS_LIVE: Duration = Duration::from_secs(10);
+
 /// The option, with what it has done. Clones count together.
 #[derive(Clone, Debug)]
 pub struct SameHost {
@@ -27,6 +30,7 @@ pub struct SameHost {
     size: RingSize,
     /// How long a connector waits for the listener before it goes on over TCP.
     wait: Duration,
+    offers_live: Duration,
     counts: Arc<Counts>,
     budget: Arc<Budget>,
 }
@@ -36,6 +40,7 @@ impl Default for SameHost {
         Self {
             size: RingSize::default(),
             wait: WAIT,
+            offers_live: OFFERS_LIVE,
             counts: Arc::default(),
             budget: Budget::new(MEMORY),
         }
@@ -58,6 +63,12 @@ impl SameHost {
         self.wait = limit;
     }
 
+    /// Sets how long a listener keeps an offer whose connection has not come.
+    #[cfg(test)]
+    pub fn keep_offers_for(&mut self, limit: Duration) {
+        self.offers_live = limit;
+    }
+
     /// The names and values of its counters.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         self.counts.all()
@@ -72,9 +83,9 @@ impl SameHost {
 
     /// Takes offers for a listener. `None`: it listens at TCP alone.
     pub(in crate::transport) fn meet(&self, at: SocketAddr) -> Option<Meeting> {
-        let met = Meeting::open(at);
+        let met = Meeting::open(at, self.offers_live);
         if let Err(error) = &met {
-            tracing::debug!(target: targets::CONNECT, %at, %error, "a listener takes no offers of shared memory");
+            limited!(warn, target: targets::CONNECT, %at, %error, "a listener takes no offers of shared memory");
             self.counts.refused(TcpReason::System);
         }
         met.ok()

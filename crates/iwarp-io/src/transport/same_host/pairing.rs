@@ -34,6 +34,8 @@ enum Front {
     /// The beginning of the token, which is not there as a whole.
     Part,
     Token,
+    /// A token of another offer.
+    OtherToken,
     Other,
 }
 
@@ -90,6 +92,14 @@ impl Pairing {
                 Ok(PairingStep::Plain)
             }
             Front::Token => self.share(tcp),
+            // The listener has taken somebody else's offer for this one. The peer's first frame follows the token.
+            Front::OtherToken => {
+                self.skip(tcp)?;
+                if self.is_late {
+                    return Ok(PairingStep::Plain);
+                }
+                Ok(self.refused(TcpReason::NoAnswer))
+            }
             Front::Other if self.limit.is_none() && !is_mpa(tcp) => {
                 Err(io::ErrorKind::ConnectionReset.into())
             }
@@ -152,15 +162,21 @@ impl Pairing {
 
     fn front(&self, tcp: &impl FirstOctets) -> Front {
         let mut octets = [0; Token::LEN];
-        match tcp.peek_at(&mut octets) {
-            Ok(count) if count == Token::LEN && octets == self.awaited.0 => Front::Token,
+        let count = match tcp.peek_at(&mut octets) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Front::Nothing,
+            Err(_) => return Front::Other,
+        };
+        let is_awaited = octets[..count] == self.awaited.0[..count];
+        // A listener's token may be of another offer for this connection. A connector has one token alone.
+        let is_token = is_awaited || self.limit.is_some() && octets[0] == 0;
+        match count {
             // The next read reports the end of the connection.
-            Ok(0) => Front::Other,
-            Ok(count) if count < Token::LEN && octets[..count] == self.awaited.0[..count] => {
-                Front::Part
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Front::Nothing,
-            Ok(_) | Err(_) => Front::Other,
+            0 => Front::Other,
+            Token::LEN if is_awaited => Front::Token,
+            Token::LEN if is_token => Front::OtherToken,
+            _ if is_token => Front::Part,
+            _ => Front::Other,
         }
     }
 }

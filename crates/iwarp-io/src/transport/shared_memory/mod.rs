@@ -11,7 +11,7 @@ mod no_rings;
 #[cfg(all(target_os = "linux", not(loom)))]
 mod pages;
 #[cfg(all(test, target_os = "linux", not(loom)))]
-mod tests;
+pub(in crate::transport) mod tests;
 #[cfg(all(target_os = "linux", not(loom)))]
 mod wire;
 

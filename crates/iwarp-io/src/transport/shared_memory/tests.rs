@@ -14,14 +14,16 @@ use crate::transport::{Listener, Paired, Transport, Wire};
 
 const ANY: &str = "127.0.0.1:0";
 /// Only to end a hang.
-const LONG: Duration = Duration::from_secs(60);
+pub(in crate::transport) const LONG: Duration = Duration::from_secs(60);
 
 /// An adapter with the option, and its option.
-fn adapter() -> (Transport, SameHost) {
+pub(in crate::transport) fn adapter() -> (Transport, SameHost) {
     adapter_with(|_| {})
 }
 
-fn adapter_with(change: impl FnOnce(&mut SameHost)) -> (Transport, SameHost) {
+pub(in crate::transport) fn adapter_with(
+    change: impl FnOnce(&mut SameHost),
+) -> (Transport, SameHost) {
     let mut same_host = SameHost::if_possible().unwrap();
     same_host.wait_for(Duration::from_secs(5));
     change(&mut same_host);
@@ -32,19 +34,19 @@ fn adapter_with(change: impl FnOnce(&mut SameHost)) -> (Transport, SameHost) {
     (Transport::Tcp(Tcp::new(options)), same_host)
 }
 
-fn counted(same_host: &SameHost) -> Vec<(&'static str, u64)> {
+pub(in crate::transport) fn counted(same_host: &SameHost) -> Vec<(&'static str, u64)> {
     let mut all = same_host.counters();
     all.retain(|(_, count)| *count > 0);
     all
 }
 
-fn listen(transport: &Transport, at: &str) -> (Listener, SocketAddr) {
+pub(in crate::transport) fn listen(transport: &Transport, at: &str) -> (Listener, SocketAddr) {
     let bound = bind(transport, at.parse().unwrap(), Purpose::Listening).unwrap();
     let at = bound.local().unwrap();
     (bound.listen().unwrap(), at)
 }
 
-fn accept(listener: &Listener) -> Wire {
+pub(in crate::transport) fn accept(listener: &Listener) -> Wire {
     loop {
         match listener.accept() {
             Ok(wire) => return wire,
@@ -54,7 +56,7 @@ fn accept(listener: &Listener) -> Wire {
     }
 }
 
-fn connect(transport: &Transport, to: SocketAddr) -> Wire {
+pub(in crate::transport) fn connect(transport: &Transport, to: SocketAddr) -> Wire {
     let from = bind(transport, ANY.parse().unwrap(), Purpose::Connecting).unwrap();
     let dialer = from.connect(to).unwrap();
     while !dialer.is_connected(crate::progress::Edges::WRITE).unwrap() {
@@ -64,7 +66,7 @@ fn connect(transport: &Transport, to: SocketAddr) -> Wire {
 }
 
 /// Decides until that is done.
-fn decided(mut wire: Wire) -> std::io::Result<Wire> {
+pub(in crate::transport) fn decided(mut wire: Wire) -> std::io::Result<Wire> {
     loop {
         let (next, paired) = wire.pair(Instant::now());
         match paired? {
@@ -75,7 +77,7 @@ fn decided(mut wire: Wire) -> std::io::Result<Wire> {
     }
 }
 
-fn both(active: Wire, passive: Wire) -> [Wire; 2] {
+pub(in crate::transport) fn both(active: Wire, passive: Wire) -> [Wire; 2] {
     std::thread::scope(|scope| {
         let active = scope.spawn(|| decided(active).unwrap());
         let passive = decided(passive).unwrap();
@@ -83,7 +85,7 @@ fn both(active: Wire, passive: Wire) -> [Wire; 2] {
     })
 }
 
-fn shared() -> [Wire; 2] {
+pub(in crate::transport) fn shared() -> [Wire; 2] {
     let (transport, _) = adapter();
     let (listener, at) = listen(&transport, ANY);
     let active = connect(&transport, at);
