@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use iwarp::{LocalAccess, Memory, Pd, Sge, Span};
 use proptest::prelude::*;
@@ -250,6 +251,77 @@ fn an_index_that_no_ring_has_ends_the_connection() {
     assert_eq!(peer.read(&mut octets).unwrap().0, 6);
     assert_eq!(&octets[..6], b"onetwo");
     assert_eq!(maker.read(&mut octets).unwrap().0, 4);
+}
+
+/// Numbers that are the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
+
+/// Both ends are served while another process writes anything into all words. The connection may stall or break, and nothing else happens: no
+/// call takes more than there is, or panics, or does not end.
+#[test]
+fn words_that_change_at_random_stall_or_end_a_connection() {
+    for seed in 1..20 {
+        let (maker, peer, file) = ends();
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut random = Random(seed);
+                while !is_done.load(Ordering::Relaxed) {
+                    let at = random.below(2 * OF_BACK / 8) * 8;
+                    let word = match random.below(4) {
+                        0 => random.next(),
+                        1 => random.below(2),
+                        _ => random.below(4 * SMALL as u64),
+                    };
+                    overwrite(&file, at, word);
+                }
+            });
+            let end = |end: &Ring, seed: u64| {
+                let region = Region::new(&[7; 2 * SMALL]);
+                let mut random = Random(seed);
+                for _ in 0..2000 {
+                    let len = 1 + usize::try_from(random.below(2 * SMALL as u64 - 1)).unwrap();
+                    let mut octets = vec![7; len];
+                    let done = match random.below(8) {
+                        0 | 1 => end.write(&octets).map(|count| assert!(count <= SMALL)),
+                        2 | 3 => end
+                            .read(&mut octets)
+                            .map(|(count, _)| assert!(count <= len)),
+                        4 => {
+                            let (mut batch, _) = batch_of(&region, &[len]);
+                            end.send_from(&region.table, &mut batch).map(drop)
+                        }
+                        5 => {
+                            let place = region.span(0, len);
+                            end.receive(&region.table, place, &mut [0; 64]).map(drop)
+                        }
+                        6 => end.await_room().and(end.takes_bell()).map(drop),
+                        _ => end.want_bell().and(end.takes_room_bell()).map(drop),
+                    };
+                    if let Err(error) = done {
+                        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
+                    }
+                }
+            };
+            let other = scope.spawn(move || end(&peer, seed + 100));
+            end(&maker, seed + 200);
+            other.join().unwrap();
+            is_done.store(true, Ordering::Relaxed);
+        });
+    }
 }
 
 #[test]
