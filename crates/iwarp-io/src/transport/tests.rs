@@ -1,7 +1,12 @@
 //! The contract of every transport.
 
+use std::io::{BufRead, BufReader, Lines, Write as _};
 use std::net::IpAddr;
+use std::ops::Deref;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::local_ports::bind;
 use super::*;
@@ -32,8 +37,8 @@ fn over_rings() -> Option<Transport> {
     })))
 }
 
-/// The wire once it is known whether it is over shared memory. Waits for the other end.
-fn paired(ends: [Wire; 2]) -> [Wire; 2] {
+/// The wires once it is known whether they are over shared memory. Waits for the other end.
+fn paired<const N: usize>(ends: [Wire; N]) -> [Wire; N] {
     let mut ends = ends.map(Some);
     loop {
         let mut undecided = false;
@@ -49,10 +54,40 @@ fn paired(ends: [Wire; 2]) -> [Wire; 2] {
     }
 }
 
-/// Calls `test` for every transport, with a driver for the one that needs it.
-fn with_transports(test: impl Fn(&Transport)) {
+/// A transport, and the process in which the passive end of a connection is.
+#[derive(Debug)]
+struct Place {
+    transport: Transport,
+    is_elsewhere: bool,
+}
+
+impl Place {
+    const fn here(transport: Transport) -> Self {
+        Self {
+            transport,
+            is_elsewhere: false,
+        }
+    }
+}
+
+impl Deref for Place {
+    type Target = Transport;
+
+    fn deref(&self) -> &Transport {
+        &self.transport
+    }
+}
+
+/// Calls `test` for every transport, with a driver for the one that needs it, and for rings between two processes.
+fn with_transports(test: impl Fn(&Place)) {
     for transport in transports() {
-        test(&transport);
+        test(&Place::here(transport));
+    }
+    if let Some(transport) = over_rings() {
+        test(&Place {
+            transport,
+            is_elsewhere: true,
+        });
     }
     if !cfg!(feature = "udp") {
         return;
@@ -63,7 +98,7 @@ fn with_transports(test: impl Fn(&Transport)) {
         let transport = Transport::Quic(quic);
         let table = Arc::new(Table::new());
         let driver = Driver::start(transport.clone(), Buffers::new(table), None).unwrap();
-        test(&transport);
+        test(&Place::here(transport));
         drop(driver);
     }
 }
@@ -89,8 +124,191 @@ fn would_block<T: std::fmt::Debug>(result: io::Result<T>) {
     assert_eq!(result.unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }
 
+/// The passive end of a connection.
+enum Passive {
+    Here(Wire),
+    Elsewhere(Elsewhere),
+}
+
+impl Passive {
+    fn write(&self, octets: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Here(wire) => wire.write(octets),
+            Self::Elsewhere(wire) => {
+                let words = octets.iter().map(|octet| format!(" {octet}"));
+                Ok(wire.call(&format!("write{}", words.collect::<String>())))
+            }
+        }
+    }
+
+    fn close_write(&self) -> io::Result<()> {
+        match self {
+            Self::Here(wire) => wire.close_write(),
+            Self::Elsewhere(wire) => {
+                wire.call("close");
+                Ok(())
+            }
+        }
+    }
+
+    fn reset(self) {
+        match self {
+            Self::Here(wire) => wire.reset(),
+            Self::Elsewhere(wire) => drop(wire.call("reset")),
+        }
+    }
+
+    /// Reads this many octets. Calls `meanwhile` as long as none are there.
+    fn drain(&self, transport: &Transport, octets: usize, meanwhile: impl Fn()) {
+        match self {
+            Self::Here(wire) => drain(wire, &transport.environment(), octets, meanwhile),
+            Self::Elsewhere(wire) => assert_eq!(wire.call(&format!("drain {octets}")), octets),
+        }
+    }
+}
+
+fn drain(wire: &Wire, environment: &Environment, octets: usize, meanwhile: impl Fn()) {
+    let set = Set::in_environment(environment).unwrap();
+    set.add_stream(wire, 4, Edges::READ).unwrap();
+    let mut read = 0;
+    while read < octets {
+        match wire.read(&mut [0; 65536]) {
+            Ok(count) => read += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                meanwhile();
+                set.wait(Some(SHORT), |_| {}).unwrap();
+            }
+            Err(error) => panic!("{wire:?}: {error}"),
+        }
+    }
+}
+
+/// The passive end in a process of its own, which does what it is told.
+struct Elsewhere {
+    process: Child,
+    input: ChildStdin,
+    output: Mutex<Lines<BufReader<ChildStdout>>>,
+}
+
+/// Set in such a process.
+const ELSEWHERE: &str = "SOFTND_TEST_PASSIVE_END";
+
+impl Elsewhere {
+    fn start() -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args([
+                "--exact",
+                "transport::tests::a_passive_end_in_its_own_process",
+            ])
+            .args(["--ignored", "--nocapture"])
+            .env(ELSEWHERE, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let (input, output) = (process.stdin.take(), process.stdout.take());
+        Self {
+            input: input.unwrap(),
+            output: Mutex::new(BufReader::new(output.unwrap()).lines()),
+            process,
+        }
+    }
+
+    /// What the process says after this word.
+    fn said(&self, word: &str) -> String {
+        let mut lines = self.output.lock();
+        let said = lines.find_map(|line| Some(line.unwrap().strip_prefix(word)?.to_owned()));
+        said.expect("the process has not failed")
+    }
+
+    /// Has the process make a call, and returns its number.
+    fn call(&self, line: &str) -> usize {
+        writeln!(&self.input, "{line}").unwrap();
+        self.said("done ").parse().unwrap()
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+#[test]
+#[ignore = "a process of the other tests"]
+fn a_passive_end_in_its_own_process() {
+    let (Some(_), Some(transport)) = (std::env::var_os(ELSEWHERE), over_rings()) else {
+        return;
+    };
+    let bound = bind(&transport, SocketAddr::new(HERE, 0), Purpose::Listening).unwrap();
+    let at = bound.local().unwrap();
+    let listening = bound.listen().unwrap();
+    println!("\nat {at}");
+    let accepted = loop {
+        match listening.accept() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
+            accepted => break accepted.unwrap(),
+        }
+    };
+    let [wire] = paired([accepted]);
+    assert_eq!(wire.transport_name(), "shm");
+    println!("\nfrom {}", wire.addresses().1);
+    let mut wire = Some(wire);
+    for line in io::stdin().lines() {
+        let line = line.unwrap();
+        let mut words = line.split(' ');
+        let open = || wire.as_ref().unwrap();
+        let done = match words.next().unwrap() {
+            "write" => {
+                let octets: Vec<u8> = words.map(|word| word.parse().unwrap()).collect();
+                open().write(&octets).unwrap()
+            }
+            "drain" => {
+                let octets = words.next().unwrap().parse().unwrap();
+                drain(open(), &transport.environment(), octets, || {});
+                octets
+            }
+            "close" => {
+                open().close_write().unwrap();
+                0
+            }
+            "reset" => {
+                wire.take().unwrap().reset();
+                0
+            }
+            _ => unreachable!("{line}"),
+        };
+        println!("\ndone {done}");
+    }
+}
+
 /// Two ends of a connection, and a set that reports the first one.
-fn connected(transport: &Transport) -> (Wire, Wire, Set) {
+fn connected(place: &Place) -> (Wire, Passive, Set) {
+    if place.is_elsewhere {
+        let passive = Elsewhere::start();
+        let at = passive.said("at ").parse().unwrap();
+        let set = Set::in_environment(&place.environment()).unwrap();
+        let from = bind(place, SocketAddr::new(HERE, 0), Purpose::Connecting).unwrap();
+        let local = from.local().unwrap();
+        let dialer = from.connect(at).unwrap();
+        set.add_stream(&dialer, 2, Edges::READ | Edges::WRITE)
+            .unwrap();
+        while !dialer.is_connected(Edges::WRITE).unwrap() {
+            wait(&set);
+        }
+        set.remove(&dialer).unwrap();
+        let [active] = paired([dialer.into_wire().unwrap()]);
+        assert_eq!(active.transport_name(), "shm");
+        assert_eq!(passive.said("from "), local.to_string());
+        set.add_stream(&active, 3, Edges::READ).unwrap();
+        return (active, Passive::Elsewhere(passive), set);
+    }
+    let (active, passive, set) = connected_here(place);
+    (active, Passive::Here(passive), set)
+}
+
+fn connected_here(transport: &Transport) -> (Wire, Wire, Set) {
     let set = Set::in_environment(&transport.environment()).unwrap();
     let address = std::net::SocketAddr::new(HERE, 0);
     let bound = bind(transport, address, Purpose::Listening).unwrap();
@@ -126,7 +344,7 @@ fn connections_with_the_option_are_over_shared_memory() {
     let Some(transport) = over_rings() else {
         return;
     };
-    let ends = connected(&transport);
+    let ends = connected_here(&transport);
     assert_eq!(ends.0.transport_name(), "shm");
     assert_eq!(ends.1.transport_name(), "shm");
     let counted: Vec<_> = transport
@@ -202,20 +420,8 @@ fn a_full_wire_takes_no_more_until_it_is_read() {
         would_block(active.write(&[7]));
         set.change_stream(&active, 3, Edges::READ | Edges::WRITE)
             .unwrap();
-        let reads = Set::in_environment(&transport.environment()).unwrap();
-        reads.add_stream(&passive, 4, Edges::READ).unwrap();
-        let mut read = 0;
-        while read < sent {
-            match passive.read(&mut [0; 65536]) {
-                Ok(count) => read += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // A peek at the other end makes it send its octets, for the transport that sends in the program itself.
-                    would_block(active.peek());
-                    reads.wait(Some(SHORT), |_| {}).unwrap();
-                }
-                Err(error) => panic!("{transport:?}: {error}"),
-            }
-        }
+        // A peek at the other end makes it send its octets, for the transport that sends in the program itself.
+        passive.drain(transport, sent, || would_block(active.peek()));
         wait(&set);
         assert!(active.write(&[7]).is_ok());
     });
@@ -225,7 +431,7 @@ fn a_full_wire_takes_no_more_until_it_is_read() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_peer_that_has_no_room_for_long_ends_the_connection() {
-    let (active, passive, set) = connected(&Transport::Tcp(Tcp::default()));
+    let (active, passive, set) = connected_here(&Transport::Tcp(Tcp::default()));
     active.give_up_after(Duration::ZERO);
     while active.write(&[7; 4096]).is_ok() {}
     let error = loop {
@@ -286,7 +492,7 @@ fn whoever_is_reset_or_refused_learns_it() {
             }
         };
         // A pipe has no resets: this looks like the orderly end of the stream.
-        let is_pipe = matches!(transport, Transport::Pipe(_));
+        let is_pipe = matches!(**transport, Transport::Pipe(_));
         assert_eq!(end.is_ok_and(|count| count == 0), is_pipe, "{transport:?}");
 
         let address = std::net::SocketAddr::new(HERE, 0);
