@@ -11,6 +11,7 @@ pub(crate) mod helping;
 pub mod interrupts;
 #[cfg(all(test, loom))]
 mod loom_model;
+pub(crate) mod memberships;
 pub mod polling;
 pub mod readiness;
 pub mod set;

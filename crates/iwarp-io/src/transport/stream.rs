@@ -15,6 +15,7 @@ use crate::capture::{Capture, Flow, FlowRole, SentBy};
 use crate::environment::Environment;
 use crate::faults::{FaultOwner, StreamFaults};
 use crate::log::{connection_span, has_local, has_transport};
+use crate::progress::memberships::Polled;
 use crate::progress::readiness::{Edges, Watch};
 use crate::progress::set::{Set, SourceId};
 
@@ -50,6 +51,12 @@ impl Watch<Set> for Stream {
 
     fn has_bells(&self) -> bool {
         self.wire.has_bells()
+    }
+}
+
+impl Polled<Set> for Stream {
+    fn set_polled(&self, is_polled: bool) {
+        self.wire.set_polled(is_polled);
     }
 }
 
@@ -223,11 +230,6 @@ impl Stream {
     #[inline]
     pub fn has_bells(&self) -> bool {
         self.wire.has_bells()
-    }
-
-    /// See [`Wire::set_polled`].
-    pub fn set_polled(&self, is_polled: bool) {
-        self.wire.set_polled(is_polled);
     }
 
     /// See [`Wire::take_room_report`].

@@ -14,6 +14,7 @@ use super::tx_buffers::{BATCH_FPDUS, TxBuffers};
 use crate::buffers::{Buffers, COPIED};
 use crate::progress::Edges;
 use crate::progress::domain::{Domain, Source};
+use crate::progress::memberships::Memberships;
 use crate::socket_buffer::SocketBuffer;
 use crate::thread_value::with_value;
 use crate::transport::stream::Stream;
@@ -145,18 +146,10 @@ impl Activity {
     }
 }
 
-/// A domain that drives the stream.
-struct Membership {
-    domain: Arc<Domain>,
-    token: u64,
-    /// The stream is out of the domain's set for a while.
-    is_apart: bool,
-}
-
 /// A stream in use by one connection.
 pub(super) struct StreamIo {
     stream: Stream,
-    domains: Vec<Membership>,
+    domains: Memberships,
     /// The edges that the domains report. `WRITE` is added when the socket is full for the first time.
     reported: Edges,
     mulpdu: Mulpdu,
@@ -197,7 +190,7 @@ impl StreamIo {
         Self {
             mulpdu: Mulpdu::from_stream(&stream),
             stream,
-            domains: Vec::with_capacity(3),
+            domains: Memberships::new(),
             reported: Edges::READ,
             batch: None,
             tx_buffers: TxBuffers::new(Arc::clone(&buffers.waiting)),
@@ -230,65 +223,19 @@ impl StreamIo {
         domains: impl Iterator<Item = &'a Arc<Domain>> + Clone,
         source: &Weak<dyn Source>,
     ) -> io::Result<()> {
-        for domain in domains.clone() {
-            if self.place_in(domain).is_none() {
-                self.stream.set_polled(false);
-                let token = domain.add(&self.stream, source.clone(), self.reported)?;
-                self.domains.push(Membership {
-                    domain: Arc::clone(domain),
-                    token,
-                    is_apart: false,
-                });
-            }
-        }
-        self.domains.retain(|known| {
-            let mut wanted = domains.clone();
-            let stays = wanted.any(|domain| Arc::ptr_eq(&known.domain, domain));
-            if !stays {
-                known.domain.remove(&self.stream, known.token);
-            }
-            stays
-        });
-        self.note_polled();
-        Ok(())
+        let reported = self.reported;
+        self.domains
+            .move_to(domains, &self.stream, source, reported)
     }
 
     /// Takes the stream out of a domain's set for a while. Returns false if the stream is not in the set.
     pub(super) fn leave_set(&mut self, domain: &Domain) -> bool {
-        let Some(place) = self.place_in(domain) else {
-            return false;
-        };
-        if !domain.leave(&self.stream) {
-            return false;
-        }
-        self.domains[place].is_apart = true;
-        self.note_polled();
-        true
+        self.domains.leave(domain, &self.stream)
     }
 
     /// Puts the stream back after [`leave_set`](Self::leave_set). Returns false if that fails.
     pub(super) fn rejoin_set(&mut self, domain: &Domain) -> bool {
-        let Some(place) = self.place_in(domain) else {
-            return true;
-        };
-        self.stream.set_polled(false);
-        let known = &mut self.domains[place];
-        let back = domain.rejoin(&self.stream, known.token, self.reported);
-        known.is_apart = !back;
-        self.note_polled();
-        back
-    }
-
-    /// The stream counts as polled while no set reports it.
-    fn note_polled(&self) {
-        let mut domains = self.domains.iter();
-        let is_polled = !self.domains.is_empty() && domains.all(|known| known.is_apart);
-        self.stream.set_polled(is_polled);
-    }
-
-    fn place_in(&self, domain: &Domain) -> Option<usize> {
-        let mut domains = self.domains.iter();
-        domains.position(|known| std::ptr::eq(&*known.domain, domain))
+        self.domains.rejoin(domain, &self.stream, self.reported)
     }
 
     /// Returns true if octets wait for the socket, or may wait because of a fault plan.
@@ -330,11 +277,7 @@ impl StreamIo {
         self.writable = !self.reported.contains(Edges::WRITE);
         if self.writable {
             self.reported |= Edges::WRITE;
-            for known in &self.domains {
-                known
-                    .domain
-                    .report(&self.stream, known.token, self.reported);
-            }
+            self.domains.report(&self.stream, self.reported);
         }
     }
 
@@ -726,9 +669,7 @@ impl StreamIo {
     }
 
     fn leave(&mut self) {
-        for known in self.domains.drain(..) {
-            known.domain.remove(&self.stream, known.token);
-        }
+        self.domains.end(&self.stream);
     }
 
     /// Closes the stream in good order.
