@@ -77,6 +77,10 @@ mod bugs {
         SecondLookLeftOut,
         /// Over shared memory: a reader takes a bell and does not look again.
         BellSwallowed,
+        /// Over shared memory: a stream that is put back into a set does not ask for a bell.
+        RejoinAsksNothing,
+        /// Over shared memory: a stream counts as polled as soon as one of the sets that report it has let it go.
+        OneDomainCountsForAll,
     }
 
     impl Bug {

@@ -110,7 +110,11 @@ impl<S: Readiness> Memberships<S> {
     /// The stream counts as polled while no set reports it.
     fn note_polled(&self, stream: &impl Polled<S>) {
         let mut all = self.0.iter();
-        let is_polled = !self.0.is_empty() && all.all(|known| known.is_apart);
+        let is_polled = if iwarp::planted!(OneDomainCountsForAll) {
+            all.any(|known| known.is_apart)
+        } else {
+            !self.0.is_empty() && all.all(|known| known.is_apart)
+        };
         stream.set_polled(is_polled);
     }
 

@@ -8,6 +8,7 @@
 
 mod asking;
 mod kernel;
+mod rings;
 mod sleepers;
 
 use std::cell::Cell;
@@ -19,12 +20,14 @@ use loom::thread;
 
 use super::background::{Background, Thread};
 use super::domain::{Domain, Source, Turn};
+use super::memberships::Memberships;
 use super::turns::Turns;
 use super::waiters::{ANYTHING, Waiters};
 use super::{BATCH, Edges, Readiness};
 use crate::environment::Environment;
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, Ordering};
 use kernel::{Rules, Set, Stream};
+use rings::Wire;
 
 fn model(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -247,7 +250,7 @@ const BUDGET: usize = 2;
 /// A connection, whose stream is read by the thread that drives it.
 struct Connection {
     turns: Turns<State>,
-    stream: Stream,
+    stream: Wire,
     world: Arc<World>,
     queue: Arc<Queue>,
     /// Ends when this many octets have been received; a Notify of the queue.
@@ -259,10 +262,9 @@ struct Connection {
     this: Weak<Self>,
 }
 
-#[derive(Default)]
 struct State {
     /// The domains that drive the connection.
-    domains: Vec<(Arc<Domain<Set>>, u64)>,
+    domains: Memberships<Set>,
     received: usize,
     ended: bool,
     readable: bool,
@@ -276,9 +278,20 @@ impl Connection {
     }
 
     fn that_gives_results(queue: &Arc<Queue>, goal: usize, gives_results: bool) -> Arc<Self> {
+        Self::over(Wire::Socket(Stream::new()), queue, goal, gives_results)
+    }
+
+    fn over(stream: Wire, queue: &Arc<Queue>, goal: usize, gives_results: bool) -> Arc<Self> {
+        let state = State {
+            domains: Memberships::new(),
+            received: 0,
+            ended: false,
+            readable: false,
+            hangup: false,
+        };
         let this = Arc::new_cyclic(|this| Self {
-            turns: Turns::new(State::default()),
-            stream: Stream::new(),
+            turns: Turns::new(state),
+            stream,
             world: Arc::clone(&queue.world),
             queue: Arc::clone(queue),
             received: (goal, Request::default()),
@@ -296,13 +309,17 @@ impl Connection {
 
     /// Makes this domain, and no other, drive the stream.
     fn drive_from(&self, domain: &Arc<Domain<Set>>) {
+        self.drive_from_all(&[domain]);
+    }
+
+    /// Makes these domains, and no others, drive the stream.
+    fn drive_from_all(&self, domains: &[&Arc<Domain<Set>>]) {
         self.with(|state| {
-            let added = domain.add(&self.stream, self.source(), Edges::READ);
-            let before = std::mem::take(&mut state.domains);
-            state.domains.push((Arc::clone(domain), added.unwrap()));
-            for (domain, token) in before {
-                domain.remove(&self.stream, token);
-            }
+            let domains = domains.iter().copied();
+            let moved = state
+                .domains
+                .move_to(domains, &self.stream, &self.source(), Edges::READ);
+            moved.unwrap();
         });
     }
 
@@ -343,17 +360,9 @@ impl Connection {
 }
 
 impl State {
-    fn token_in(&self, domain: &Domain<Set>) -> Option<u64> {
-        let mut domains = self.domains.iter();
-        let found = domains.find(|(known, _)| std::ptr::eq(&**known, domain));
-        found.map(|(_, token)| *token)
-    }
-}
-
-impl State {
     /// Reads as a link does. Returns true if the budget ended it.
-    fn read(&mut self, stream: &Stream, edges: Edges) -> bool {
-        self.readable |= edges.contains(Edges::READ);
+    fn read(&mut self, stream: &Wire, edges: Edges) -> bool {
+        self.readable |= edges.intersects(stream.edges_of_octets());
         self.hangup |= edges.contains(Edges::HANGUP);
         for _ in 0..BUDGET {
             if self.ended || !self.readable {
@@ -364,7 +373,7 @@ impl State {
                 Some(0) => self.ended = true,
                 Some(count) => {
                     self.received += count;
-                    self.readable = count == SPACE || self.hangup;
+                    self.readable = count == SPACE || self.hangup || !stream.short_read_is_last();
                 }
             }
         }
@@ -382,14 +391,11 @@ impl Source<Set> for Connection {
     }
 
     fn leave(&self, domain: &Domain<Set>) -> bool {
-        self.with(|state| state.token_in(domain).is_some() && domain.leave(&self.stream))
+        self.with(|state| state.domains.leave(domain, &self.stream))
     }
 
     fn rejoin(&self, domain: &Domain<Set>) -> bool {
-        self.with(|state| {
-            let token = state.token_in(domain);
-            token.is_none_or(|token| domain.rejoin(&self.stream, token, Edges::READ))
-        })
+        self.with(|state| state.domains.rejoin(domain, &self.stream, Edges::READ))
     }
 }
 
