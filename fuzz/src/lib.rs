@@ -16,6 +16,10 @@ mod pair;
 mod preamble;
 mod quic;
 mod receives;
+#[cfg(target_os = "linux")]
+mod ring;
+#[cfg(target_os = "linux")]
+mod same_host;
 mod setup;
 mod side;
 mod startup;
@@ -30,6 +34,10 @@ pub use engine::engine;
 pub use fault_plan::fault_plan;
 pub use pair::pair;
 pub use preamble::preamble;
+#[cfg(target_os = "linux")]
+pub use ring::ring;
+#[cfg(target_os = "linux")]
+pub use same_host::same_host;
 pub use setup::{initiator, responder};
 pub use startup::startup;
 pub use verbs::verbs;

@@ -127,6 +127,18 @@ fn mutations_of_verbs() {
     run("verbs", 500, softnd_fuzz::verbs);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn mutations_of_ring() {
+    run("ring", 4000, softnd_fuzz::ring);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn mutations_of_same_host() {
+    run("same_host", 500, softnd_fuzz::same_host);
+}
+
 #[cfg(unix)]
 #[test]
 fn mutations_of_com() {

@@ -71,6 +71,18 @@ fn corpus_of_verbs() {
     replay("verbs", softnd_fuzz::verbs);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn corpus_of_ring() {
+    replay("ring", softnd_fuzz::ring);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn corpus_of_same_host() {
+    replay("same_host", softnd_fuzz::same_host);
+}
+
 #[cfg(unix)]
 #[test]
 fn corpus_of_com() {

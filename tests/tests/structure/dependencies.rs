@@ -127,6 +127,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         &[
             "iwarp",
             "iwarp-io",
+            "iwarp-mem",
             "netdirect",
             "netdirect-com",
             "softnd",
