@@ -44,6 +44,8 @@ mod guesses;
 mod half_open;
 #[cfg(not(windows))]
 mod hand_over;
+#[cfg(target_os = "linux")]
+mod killed;
 #[cfg(not(windows))]
 mod leniency;
 #[cfg(not(windows))]

@@ -68,6 +68,15 @@ const ELSEWHERE: &[(&str, Subject)] = &[
         Threads,
     ),
     (
+        "killed::a_peer_that_is_stopped_costs_no_processor_time_and_goes_on",
+        Sockets,
+    ),
+    ("killed::a_victim", Sockets),
+    (
+        "killed::peers_that_are_killed_leave_nothing_behind",
+        Descriptors,
+    ),
+    (
         "memory::adpt_021_adpt_042_adpt_058_adpt_073_cq_011_srq_012_no_memory_for_queues_is_a_status",
         Memory,
     ),
