@@ -47,6 +47,8 @@ mod repository;
 mod rows;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod same_host;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+mod same_host_places;
 #[cfg(unix)]
 mod subjects;
 #[cfg(target_os = "linux")]

@@ -18,13 +18,13 @@ const NOT_IN_TIME: &str = "the listener has not answered in time";
 /// Whether a side says that its connection is over shared memory, in the log, in the span of the connection and in its report, and its reason
 /// if it is not.
 #[derive(Debug, PartialEq, Eq)]
-struct Way {
+pub(crate) struct Way {
     shared: bool,
     reason: Option<String>,
 }
 
 impl Way {
-    fn of(side: &Finished) -> Self {
+    pub(crate) fn of(side: &Finished) -> Self {
         side.assert_success();
         let said = &side.stderr;
         let lines = said.lines().filter(|line| line.starts_with('{'));
@@ -48,12 +48,12 @@ impl Way {
     }
 }
 
-const SHARED_WAY: Way = Way {
+pub(crate) const SHARED_WAY: Way = Way {
     shared: true,
     reason: None,
 };
 
-fn over_tcp(reason: Option<&str>) -> Way {
+pub(crate) fn over_tcp(reason: Option<&str>) -> Way {
     Way {
         shared: false,
         reason: reason.map(str::to_owned),
@@ -123,28 +123,6 @@ fn one_side_alone_is_over_tcp() {
         cat([&[], &[]], [&[], &[]]),
         [over_tcp(None), over_tcp(None)]
     );
-}
-
-/// The kernel refuses the calls that shared memory needs.
-#[test]
-fn where_the_system_refuses_a_call_the_connection_is_over_tcp() {
-    let ask: &[&str] = &["--same-host"];
-    for call in ["memfd_create:EPERM", "memfd_create:ENOSYS"] {
-        let by: Vec<OsString> = [env!("CARGO_BIN_EXE_refuse_calls"), call, "--"]
-            .map(OsString::from)
-            .into();
-        let [receiver, sender] = cat([&[], &by], [ask, ask]);
-        assert_eq!(
-            receiver,
-            over_tcp(Some("the peer has made no offer")),
-            "{call}"
-        );
-        assert_eq!(
-            sender,
-            over_tcp(Some("the system refuses a call")),
-            "{call}"
-        );
-    }
 }
 
 #[test]
