@@ -1072,6 +1072,8 @@ ND_IID_(IID_INDXQueuePair, 2F6A91D4, 5B0E, 4C7B, 9A, 41, 30, C5, 77, E2, 1D, 04)
 ND_IID_(IID_INDXListener, 2F6A91D4, 5B0E, 4C7B, 9A, 41, 30, C5, 77, E2, 1D, 05)
 /* Of connectors and of queue pairs. */
 ND_IID_(IID_INDXConnectionEnd, 2F6A91D4, 5B0E, 4C7B, 9A, 41, 30, C5, 77, E2, 1D, 06)
+/* Of all objects that have IND2Overlapped. */
+ND_IID_(IID_INDXOverlapped, 2F6A91D4, 5B0E, 4C7B, 9A, 41, 30, C5, 77, E2, 1D, 07)
 
 /* INDXAdapter::GetCapabilities. The first two are what ND2 expects of every adapter. */
 #define NDX_CAPABILITY_MEMORY_WINDOWS 0x00000001
@@ -1247,6 +1249,18 @@ ND_INTERFACE_(INDXConnectionEnd, IUnknown)
 ND_END_INTERFACE_
 #undef ND_INTERFACE_NAME_
 
+#define ND_INTERFACE_NAME_ INDXOverlapped
+ND_INTERFACE_(INDXOverlapped, IUnknown)
+    ND_UNKNOWN_METHODS_
+    /*
+     * Why a request failed: a sentence in UTF-8 without a zero at its end, about the last request of this object with this OVERLAPPED, if the
+     * request was pending and has failed; otherwise, and if the provider does not say why, no octets. *pcbText is the room at pText, and
+     * becomes the sentence's length; ND_BUFFER_OVERFLOW if there is not enough room. An object keeps the sentences of its last 64 failures.
+     */
+    ND_METHOD_(HRESULT, GetExplanation)(ND_THIS_AND_ OVERLAPPED *pOverlapped, CHAR *pText, ULONG *pcbText) ND_PURE_;
+ND_END_INTERFACE_
+#undef ND_INTERFACE_NAME_
+
 #ifndef __cplusplus
 
 #define INDXProvider_QueryInterface(This, riid, ppvObject) ((This)->lpVtbl->QueryInterface(This, riid, ppvObject))
@@ -1285,6 +1299,12 @@ ND_END_INTERFACE_
 #define INDXConnectionEnd_Release(This) ((This)->lpVtbl->Release(This))
 #define INDXConnectionEnd_GetConnectionEnd(This, pEnd, pText, pcbText) \
     ((This)->lpVtbl->GetConnectionEnd(This, pEnd, pText, pcbText))
+
+#define INDXOverlapped_QueryInterface(This, riid, ppvObject) ((This)->lpVtbl->QueryInterface(This, riid, ppvObject))
+#define INDXOverlapped_AddRef(This) ((This)->lpVtbl->AddRef(This))
+#define INDXOverlapped_Release(This) ((This)->lpVtbl->Release(This))
+#define INDXOverlapped_GetExplanation(This, pOverlapped, pText, pcbText) \
+    ((This)->lpVtbl->GetExplanation(This, pOverlapped, pText, pcbText))
 
 #endif /* !__cplusplus */
 

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 use netdirect::Status;
 
 use super::identifiers::Guid;
-use super::structures::{CompletionResult, Sge};
+use super::structures::{CompletionResult, Overlapped, Sge};
 use super::tables::UnknownTable;
 use super::words::This;
 
@@ -27,6 +27,9 @@ pub const IID_LISTENER_EXTENSION: Guid =
 
 /// `IID_INDXConnectionEnd`.
 pub const IID_CONNECTION_END: Guid = Guid::new(0x2F6A_91D4, 0x5B0E, 0x4C7B, 0x9A41_30C5_77E2_1D06);
+/// `IID_INDXOverlapped`.
+pub const IID_OVERLAPPED_EXTENSION: Guid =
+    Guid::new(0x2F6A_91D4, 0x5B0E, 0x4C7B, 0x9A41_30C5_77E2_1D07);
 
 /// `NDX_FAULT`: a [`netdirect::Fault`].
 #[derive(Clone, Copy, Debug)]
@@ -174,6 +177,14 @@ tables! {
         /// `GetConnectionEnd`: [`Connector::connection_end`](netdirect::Connector::connection_end). The sentence is in UTF-8, without a zero at
         /// its end; sizes as everywhere (GEN-016).
         fn get_connection_end(end: *mut ConnectionEnd, text: *mut c_char, size: *mut u32) -> Status;
+    }
+
+    /// `INDXOverlapped`: of all objects with requests.
+    OverlappedExtensionTable {
+        /// `GetExplanation`: the words of [`Overlapped::result`](netdirect::Overlapped::result) for the last request of this object with this
+        /// OVERLAPPED, if the request was pending and has failed; otherwise none. In UTF-8, without a zero at its end; sizes as everywhere
+        /// (GEN-016).
+        fn get_explanation(overlapped: *mut Overlapped, text: *mut c_char, size: *mut u32) -> Status;
     }
 
     /// `INDXListener`.

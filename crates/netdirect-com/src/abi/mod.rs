@@ -15,8 +15,9 @@ pub use extensions::{
     AdapterExtensionTable, Atomic, CompletionQueueExtensionTable, ConnectionEnd,
     ConnectionEndTable, ExtendedResult, FaultKind, IID_ADAPTER_EXTENSION,
     IID_COMPLETION_QUEUE_EXTENSION, IID_CONNECTION_END, IID_LISTENER_EXTENSION,
-    IID_PROVIDER_EXTENSION, IID_QUEUE_PAIR_EXTENSION, InjectedFault, ListenerExtensionTable,
-    ProviderExtensionTable, QueuePairExtensionTable,
+    IID_OVERLAPPED_EXTENSION, IID_PROVIDER_EXTENSION, IID_QUEUE_PAIR_EXTENSION, InjectedFault,
+    ListenerExtensionTable, OverlappedExtensionTable, ProviderExtensionTable,
+    QueuePairExtensionTable,
 };
 pub use handles::{
     EventTable, FileTable, HandleKind, HandleTable, PORT_CLOSED, Packet, PortTable, WAKE_EVENT_BIT,

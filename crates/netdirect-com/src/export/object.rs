@@ -14,7 +14,10 @@ use super::alive::ALIVE;
 use super::guard::{Answer, guarded};
 use super::planted::planted;
 use super::pointers::Passed;
-use crate::abi::{ConnectionEndTable, Guid, IID_CONNECTION_END, IID_IUNKNOWN, This, UnknownTable};
+use crate::abi::{
+    ConnectionEndTable, Guid, IID_CONNECTION_END, IID_IUNKNOWN, IID_OVERLAPPED_EXTENSION,
+    OverlappedExtensionTable, This, UnknownTable,
+};
 use crate::context;
 
 /// A class of objects.
@@ -43,6 +46,9 @@ pub(super) trait Class: Send + Sync + Sized + 'static {
     /// The table of `INDXConnectionEnd`, if objects of the class have connections. It begins with [`unknown_of_end`].
     const END: Option<&'static ConnectionEndTable> = None;
 
+    /// The table of `INDXOverlapped`, if objects of the class have requests. It begins with [`unknown_of_explanations`].
+    const EXPLANATIONS: Option<&'static OverlappedExtensionTable> = None;
+
     /// The adapter that ends when a method panics.
     fn adapter(&self) -> Option<&dyn Adapter> {
         None
@@ -65,6 +71,8 @@ pub(super) struct Object<C: Class> {
     class_is: TypeId,
     /// The pointer to `INDXConnectionEnd` points here.
     end: Option<&'static ConnectionEndTable>,
+    /// The pointer to `INDXOverlapped` points here.
+    explanations: Option<&'static OverlappedExtensionTable>,
     /// The references of the client.
     references: AtomicU32,
     /// The forks behind the process that has made the object.
@@ -104,6 +112,7 @@ impl<C: Class> Object<C> {
             more: C::more(),
             class_is: TypeId::of::<C>(),
             end: C::END,
+            explanations: C::EXPLANATIONS,
             references: AtomicU32::new(1),
             forks: forked(),
             class,
@@ -141,6 +150,11 @@ impl<C: Class> Object<C> {
     /// The main interface pointer of an object whose pointer to `INDXConnectionEnd` is `end`.
     pub(super) fn main_of_end(end: This) -> This {
         end.wrapping_byte_sub(offset_of!(Self, end))
+    }
+
+    /// The main interface pointer of an object whose pointer to `INDXOverlapped` is `explanations`.
+    pub(super) fn main_of_explanations(explanations: This) -> This {
+        explanations.wrapping_byte_sub(offset_of!(Self, explanations))
     }
 }
 
@@ -197,6 +211,11 @@ pub(super) const fn unknown_of_end<C: Class>() -> UnknownTable {
     unknown_by!(main_of_end)
 }
 
+/// `IUnknown` in the table of `INDXOverlapped` of a class.
+pub(super) const fn unknown_of_explanations<C: Class>() -> UnknownTable {
+    unknown_by!(main_of_explanations)
+}
+
 unsafe extern "system" fn query_interface<C: Class>(
     this: This,
     iid: *const Guid,
@@ -216,12 +235,16 @@ unsafe extern "system" fn query_interface<C: Class>(
         iid == IID_IUNKNOWN || C::INTERFACES.contains(&iid) || iid == private_interface();
     // SAFETY: the client calls the function in the table of an object of this class.
     let is_more = C::MORE == Some(iid) && unsafe { Object::<C>::class_behind(this) }.has_more();
-    let is_end = iid == IID_CONNECTION_END && C::END.is_some();
-    let answer = match (is_known, is_more, is_end) {
-        (true, ..) => this,
-        (_, true, _) => this.wrapping_byte_add(offset_of!(Object<C>, more)),
-        (_, _, true) => this.wrapping_byte_add(offset_of!(Object<C>, end)),
-        _ => ptr::null_mut(),
+    let answer = if is_known {
+        this
+    } else if is_more {
+        this.wrapping_byte_add(offset_of!(Object<C>, more))
+    } else if iid == IID_CONNECTION_END && C::END.is_some() {
+        this.wrapping_byte_add(offset_of!(Object<C>, end))
+    } else if iid == IID_OVERLAPPED_EXTENSION && C::EXPLANATIONS.is_some() {
+        this.wrapping_byte_add(offset_of!(Object<C>, explanations))
+    } else {
+        ptr::null_mut()
     };
     // SAFETY: as above.
     unsafe { object.write(answer) };

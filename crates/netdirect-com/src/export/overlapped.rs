@@ -1,16 +1,19 @@
-//! `IND2Overlapped`, and the objects that have it.
+//! `IND2Overlapped` and `INDXOverlapped`, and the objects that have them.
 
+use std::ffi::c_char;
 use std::sync::Arc;
 
 use netdirect::{Adapter, OverlappedObject, Result, Status};
 
 use super::file::File;
 use super::guard::guarded;
-use super::object::{Class, Object, unknown};
+use super::object::{Class, Object, unknown, unknown_of_explanations};
 use super::parts::Parts;
-use super::pointers::{ClientOverlapped, Passed};
+use super::pointers::{ClientOverlapped, Out, Passed};
 use super::requests::{Requests, overlapped_result};
-use crate::abi::{Bool, ConnectionEndTable, Guid, Overlapped, OverlappedTable, This};
+use crate::abi::{
+    Bool, ConnectionEndTable, Guid, Overlapped, OverlappedExtensionTable, OverlappedTable, This,
+};
 
 /// An object that has requests, over the provider's object.
 pub(super) struct ObjectWithRequests<T: ?Sized> {
@@ -38,6 +41,7 @@ impl<T: Kind + ?Sized> Class for ObjectWithRequests<T> {
     type More = T::More;
     const MORE: Option<Guid> = T::MORE;
     const END: Option<&'static ConnectionEndTable> = T::END;
+    const EXPLANATIONS: Option<&'static OverlappedExtensionTable> = Some(Self::OF_REQUESTS);
 
     fn table() -> &'static T::Table {
         T::table()
@@ -57,6 +61,11 @@ impl<T: Kind + ?Sized> Class for ObjectWithRequests<T> {
 }
 
 impl<T: Kind + ?Sized> ObjectWithRequests<T> {
+    const OF_REQUESTS: &'static OverlappedExtensionTable = &OverlappedExtensionTable {
+        unknown: unknown_of_explanations::<Self>(),
+        get_explanation: get_explanation::<T>,
+    };
+
     /// Makes the object, with one reference for the client, for its interface `iid`.
     pub(super) fn create(object: Arc<T>, file: Arc<File>, parts: Parts, iid: Guid) -> Result<This> {
         let object = Self {
@@ -96,4 +105,23 @@ pub(super) unsafe extern "system" fn get_overlapped_result(
     // SAFETY: the promise of clients (export).
     let overlapped = unsafe { ClientOverlapped::passed(overlapped) };
     guarded(None, || overlapped_result(overlapped, wait != 0))
+}
+
+/// GetExplanation of the objects of a class.
+unsafe extern "system" fn get_explanation<T: Kind + ?Sized>(
+    this: This,
+    overlapped: *mut Overlapped,
+    text: *mut c_char,
+    size: *mut u32,
+) -> Status {
+    // SAFETY: the promise of clients (export).
+    let overlapped = unsafe { ClientOverlapped::passed(overlapped) };
+    // SAFETY: as above.
+    let text = unsafe { Out::passed(text) };
+    // SAFETY: as above.
+    let size = unsafe { Out::passed(size) };
+    let explain = |object: &ObjectWithRequests<T>| object.requests.explain(overlapped, &text, size);
+    let this = Object::<ObjectWithRequests<T>>::main_of_explanations(this);
+    // SAFETY: a client calls the function in the table of an object of this class, and has a reference (export, "the promise of clients").
+    unsafe { super::object::call(this, explain) }
 }

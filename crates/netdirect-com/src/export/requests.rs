@@ -4,7 +4,8 @@
 //! status, takes the record away, queues the packet and sets the event. The client's memory is not touched after its status was written:
 //! packet and event go to objects to which the request has references.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::c_char;
 use std::sync::Arc;
 
 use netdirect::{CompletionSink, Error, OverlappedObject, Result, Started, Status};
@@ -13,7 +14,7 @@ use rdma_buffer::forks::{PerProcess, forked};
 
 use super::file::File;
 use super::planted::planted;
-use super::pointers::ClientOverlapped;
+use super::pointers::{ClientOverlapped, Out, Room};
 use crate::abi::{Handle, Packet, WAKE_EVENT_BIT};
 use crate::handle::EventRef;
 
@@ -23,7 +24,13 @@ pub(super) struct Requests {
     file: Arc<File>,
     under_way: Mutex<usize>,
     none: Condvar,
+    /// Why requests have failed, the oldest first: at most [`EXPLANATIONS`], each by the address of its OVERLAPPED.
+    explanations: Mutex<VecDeque<(usize, Error)>>,
 }
+
+/// The failed requests of one object whose explanations are kept. A client that uses a new OVERLAPPED for each request, and never asks,
+/// would otherwise let the list grow without end.
+const EXPLANATIONS: usize = 64;
 
 /// One request.
 struct Request {
@@ -31,6 +38,8 @@ struct Request {
     event: Option<EventRef>,
     goes_to_port: bool,
     requests: Arc<Requests>,
+    /// Keeps this request alive, and so is taken when the request ends.
+    overlapped: Mutex<Option<netdirect::Overlapped>>,
     /// [`Status::PENDING`] until the client's status is written.
     ended: Mutex<Status>,
     has_ended: Condvar,
@@ -69,6 +78,7 @@ impl Requests {
             file,
             under_way: Mutex::new(0),
             none: Condvar::new(),
+            explanations: Mutex::default(),
         })
     }
 
@@ -90,10 +100,13 @@ impl Requests {
             event,
             goes_to_port,
             requests: Arc::clone(self),
+            overlapped: Mutex::new(None),
             ended: Mutex::new(Status::PENDING),
             has_ended: Condvar::new(),
         });
         let overlapped = netdirect::Overlapped::with_sink(Arc::clone(&request) as _);
+        *request.overlapped.lock() = Some(overlapped.clone());
+        self.forget(client);
         client.write(Status::PENDING);
         if let Some(event) = &request.event {
             event.reset();
@@ -107,6 +120,38 @@ impl Requests {
             Err(error) => request.end(error.status(), false),
         }
         started
+    }
+
+    /// Leaves the explanation of the last request with this OVERLAPPED, if the request was pending and has failed; otherwise an empty text.
+    pub(super) fn explain(
+        &self,
+        client: ClientOverlapped,
+        text: &Out<c_char>,
+        size: Out<u32>,
+    ) -> Result<()> {
+        let address = client.required(1)?.pointer().addr();
+        let explanations = self.explanations.lock();
+        let of_client = explanations.iter().find(|(of, _)| *of == address);
+        let error = of_client.map(|(_, error)| error.clone());
+        drop(explanations);
+        let what = error.as_ref().map_or("", Error::what);
+        Room::of_argument(2, text, size).fill(what.as_bytes())
+    }
+
+    /// Keeps the explanation of a request that has failed.
+    #[cold]
+    fn keep(&self, client: ClientOverlapped, error: Error) {
+        let mut explanations = self.explanations.lock();
+        if explanations.len() == EXPLANATIONS {
+            explanations.pop_front();
+        }
+        explanations.push_back((client.pointer().addr(), error));
+    }
+
+    /// A new request uses this OVERLAPPED.
+    fn forget(&self, client: ClientOverlapped) {
+        let address = client.pointer().addr();
+        self.explanations.lock().retain(|(of, _)| *of != address);
     }
 
     /// Returns true if no request is in flight, and none is being ended.
@@ -172,6 +217,14 @@ impl Request {
     }
 
     fn end(&self, status: Status, notify: bool) {
+        let overlapped = self.overlapped.lock().take();
+        // Before the status, because the client may ask as soon as it sees it.
+        if notify
+            && let Some(Err(error)) = overlapped.map(|overlapped| overlapped.result())
+            && !error.what().is_empty()
+        {
+            self.requests.keep(self.client, error);
+        }
         if notify || !planted!(status_unwritten) {
             self.client.write(status);
         }

@@ -1,36 +1,20 @@
 //! The reason why a connection ended, from a library that has `INDXConnectionEnd`.
 
-use netdirect::{ConnectionEnd, EndReason, EndedBy, Status, TerminateCode};
+use netdirect::{ConnectionEnd, EndReason, EndedBy, TerminateCode};
 
 use super::pointer::{Pointer, call};
+use super::text::text;
 use crate::abi::{self, ConnectionEndTable, IID_CONNECTION_END};
 
 /// The reason of a connector or a queue pair. `None` if its connection has not ended, and if the library does not tell.
 pub(super) fn of<T>(object: &Pointer<T>) -> Option<ConnectionEnd> {
     let object: Pointer<ConnectionEndTable> = object.query(IID_CONNECTION_END).ok()?;
     let mut fields = abi::ConnectionEnd::default();
-    let mut text: Vec<u8> = vec![0; 256];
-    loop {
-        let mut size = u32::try_from(text.len()).unwrap_or(u32::MAX);
-        let start = text.as_mut_ptr().cast();
-        let status = call!(
-            &object,
-            get_connection_end(&raw mut fields, start, &raw mut size)
-        );
-        let size = size as usize;
-        if status == Status::BUFFER_OVERFLOW && size > text.len() {
-            text = vec![0; size];
-            continue;
-        }
-        if status != Status::SUCCESS || size > text.len() {
-            return None;
-        }
-        text.truncate(size);
-        break;
-    }
+    let what = text(256, |start, size| {
+        call!(&object, get_connection_end(&raw mut fields, start, size))
+    })?;
     let by = *numbered(EndedBy::ALL, fields.ended_by)?;
     let reason = *numbered(EndReason::ALL, fields.reason)?;
-    let what = String::from_utf8_lossy(&text).into_owned();
     let end = ConnectionEnd::new(by, reason, what);
     if fields.has_terminate == 0 {
         return Some(end);

@@ -13,6 +13,7 @@ use super::addresses;
 use super::pointer::{Pointer, argument, call, check};
 use super::queues::{ImportedCompletionQueue, ImportedSharedReceiveQueue};
 use super::requests::ImportedRequests;
+use super::text::text;
 use crate::abi::{AdapterExtensionTable, FaultKind, InjectedFault, ProviderExtensionTable};
 
 /// Calls `inject` with a fault in the form that a library takes.
@@ -102,23 +103,10 @@ impl AdapterExtensions for OfAdapter {
     }
 
     fn counters(&self) -> Counters {
-        let mut text: Vec<u8> = vec![0; 4096];
-        loop {
-            let mut size = u32::try_from(text.len()).unwrap_or(u32::MAX);
-            let start = text.as_mut_ptr().cast();
-            let status = call!(&self.object, get_counters(start, &raw mut size));
-            let size = size as usize;
-            if status == Status::BUFFER_OVERFLOW && size > text.len() {
-                text = vec![0; size];
-                continue;
-            }
-            if status != Status::SUCCESS || size > text.len() {
-                return Counters::new();
-            }
-            text.truncate(size);
-            break;
-        }
-        let text = String::from_utf8_lossy(&text);
+        let text = text(4096, |start, size| {
+            call!(&self.object, get_counters(start, size))
+        });
+        let text = text.unwrap_or_default();
         let lines = text.lines().filter_map(|line| {
             let (name, number) = line.rsplit_once(' ')?;
             Some((name.to_owned(), number.parse().ok()?))

@@ -32,6 +32,7 @@ mod port;
 mod provider;
 mod queues;
 mod requests;
+mod text;
 
 pub use addresses::list as address_list;
 pub use file::OwnedHandle;

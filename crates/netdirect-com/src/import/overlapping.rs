@@ -6,14 +6,14 @@ use netdirect::{Overlapped, OverlappedFile, Result, Started, Status};
 
 use super::file::ImportedFile;
 use super::pointer::{Pointer, call, check};
-use super::requests::Then;
-use crate::abi::{self, IID_ND2_OVERLAPPED, OverlappedTable};
+use super::requests::{Requester, Then};
+use crate::abi;
 
 /// An object by its main interface with the table `T`, its requests, and the file where they end.
 #[derive(Debug)]
 pub(super) struct Overlapping<T> {
     main: Pointer<T>,
-    overlapped: Arc<Pointer<OverlappedTable>>,
+    requester: Arc<Requester>,
     /// Last: the release of the object ends its requests, whose packets are taken then.
     file: Drained,
 }
@@ -37,7 +37,7 @@ impl<T> Overlapping<T> {
     /// `file` belongs to this provider, and `main` was made with it.
     pub(super) fn new(main: Pointer<T>, file: &Arc<dyn OverlappedFile>) -> Result<Self> {
         Ok(Self {
-            overlapped: Arc::new(main.query(IID_ND2_OVERLAPPED)?),
+            requester: Arc::new(Requester::of(&main)?),
             main,
             file: Drained(Arc::clone(file)),
         })
@@ -56,7 +56,7 @@ impl<T> Overlapping<T> {
     ) -> Result<Started> {
         self.file.file().requests().submit(
             &self.file.0,
-            &self.overlapped,
+            &self.requester,
             overlapped,
             then,
             |pointer| start(&self.main, pointer),
@@ -71,7 +71,7 @@ impl<T> Overlapping<T> {
 
     /// Cancels all requests. Their packets are in the client's port when this returns (AMB-023).
     pub(super) fn cancel(&self) -> Result<()> {
-        let status = call!(&*self.overlapped, cancel_overlapped_requests());
+        let status = call!(&self.requester.overlapped, cancel_overlapped_requests());
         self.drain();
         check(status)
     }

@@ -10,9 +10,13 @@ use netdirect::{Error, Overlapped, OverlappedFile, PendingOverlapped, Result, St
 use parking_lot::{Mutex, ReentrantMutex};
 use rdma_buffer::signals;
 
-use super::pointer::Pointer;
+use super::pointer::{Pointer, call};
 use super::port::Port;
-use crate::abi::{self, OverlappedTable, Packet};
+use super::text::text;
+use crate::abi::{
+    self, IID_ND2_OVERLAPPED, IID_OVERLAPPED_EXTENSION, OverlappedExtensionTable, OverlappedTable,
+    Packet,
+};
 
 impl fmt::Debug for ImportedRequests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -25,13 +29,21 @@ impl fmt::Debug for ImportedRequests {
 /// The action on the object of a request when the request has ended, before the client learns of it.
 pub(super) type Then = Box<dyn FnOnce(Status) + Send>;
 
+/// The interfaces of an object that has requests.
+#[derive(Debug)]
+pub(super) struct Requester {
+    pub(super) overlapped: Pointer<OverlappedTable>,
+    /// `None` if the library does not say why requests fail.
+    explanations: Option<Pointer<OverlappedExtensionTable>>,
+}
+
 /// A request that the library works on.
 struct InFlight {
     /// Belongs to the library until the request has ended.
     overlapped: Box<Shared>,
     pending: PendingOverlapped,
     /// The object that is asked for the final status.
-    object: Weak<Pointer<OverlappedTable>>,
+    object: Weak<Requester>,
     then: Option<Then>,
 }
 
@@ -84,7 +96,7 @@ impl ImportedRequests {
     pub(super) fn submit(
         &self,
         file: &Arc<dyn OverlappedFile>,
-        object: &Arc<Pointer<OverlappedTable>>,
+        object: &Arc<Requester>,
         overlapped: &Overlapped,
         then: Option<Then>,
         start: impl FnOnce(*mut abi::Overlapped) -> Status,
@@ -149,7 +161,8 @@ impl ImportedRequests {
         };
         #[expect(clippy::cast_possible_truncation, reason = "a status has 32 bits")]
         let of_packet = Status::from_bits(packet.internal as u32);
-        let status = object.map_or(of_packet, |object| result(&object, pointer));
+        let end = object.map_or(of_packet.into(), |object| object.result(pointer));
+        let status = end.status();
         // Only now, because the library may use the OVERLAPPED until it has returned the final status.
         let request = self.in_flight.lock().remove(&pointer.addr());
         if let Some(request) = request {
@@ -157,17 +170,35 @@ impl ImportedRequests {
                 then(status);
             }
             drop(request.overlapped);
-            request.pending.complete(status);
+            request.pending.complete(end);
         }
     }
 }
 
-/// The final status. A library may continue a request when it is asked for it (OVL-018); then this waits.
-fn result(object: &Pointer<OverlappedTable>, pointer: *mut abi::Overlapped) -> Status {
-    let ask = |wait| super::pointer::call!(object, get_overlapped_result(pointer, wait));
-    match ask(0) {
-        Status::PENDING => ask(1),
-        status => status,
+impl Requester {
+    /// The interfaces of `object`.
+    pub(super) fn of<T>(object: &Pointer<T>) -> Result<Self> {
+        Ok(Self {
+            overlapped: object.query(IID_ND2_OVERLAPPED)?,
+            explanations: object.query(IID_OVERLAPPED_EXTENSION).ok(),
+        })
+    }
+
+    /// The final status of a request, and why it failed. A library may continue a request when it is asked for it (OVL-018); then this
+    /// waits.
+    fn result(&self, pointer: *mut abi::Overlapped) -> Error {
+        let ask = |wait| call!(&self.overlapped, get_overlapped_result(pointer, wait));
+        let status = match ask(0) {
+            Status::PENDING => ask(1),
+            status => status,
+        };
+        match &self.explanations {
+            Some(explanations) if status != Status::SUCCESS => {
+                let get = |start, size| call!(explanations, get_explanation(pointer, start, size));
+                Error::new(status, text(256, get).unwrap_or_default())
+            }
+            _ => status.into(),
+        }
     }
 }
 
@@ -178,5 +209,123 @@ impl Drop for ImportedRequests {
             // The library may still write to it.
             std::mem::forget(request.overlapped);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::Instant;
+
+    use netdirect::Association;
+
+    use super::super::loaded::{Loaded, Source};
+    use super::*;
+    use crate::abi::{Bool, Guid, Handle, IID_IUNKNOWN, PortTable, This, UnknownTable};
+
+    /// An object of a library that has ND2's interfaces alone, whose requests fail.
+    static FOREIGN: &OverlappedTable = &OverlappedTable {
+        unknown: UnknownTable {
+            query_interface,
+            add_ref: one,
+            release: one,
+        },
+        cancel_overlapped_requests: cancel,
+        get_overlapped_result: refused,
+    };
+
+    unsafe extern "system" fn query_interface(
+        this: This,
+        iid: *const Guid,
+        object: *mut This,
+    ) -> Status {
+        // SAFETY: the caller passes an identifier.
+        let iid = unsafe { *iid };
+        let is_known = iid == IID_IUNKNOWN || iid == IID_ND2_OVERLAPPED;
+        let answer = if is_known { this } else { ptr::null_mut() };
+        // SAFETY: the caller has room for a pointer.
+        unsafe { *object = answer };
+        if is_known {
+            Status::SUCCESS
+        } else {
+            Status::NO_INTERFACE
+        }
+    }
+
+    unsafe extern "system" fn one(_: This) -> u32 {
+        1
+    }
+
+    unsafe extern "system" fn cancel(_: This) -> Status {
+        Status::SUCCESS
+    }
+
+    unsafe extern "system" fn refused(_: This, _: *mut abi::Overlapped, _: Bool) -> Status {
+        Status::CONNECTION_REFUSED
+    }
+
+    unsafe extern "system" fn no_class(_: *const Guid, _: *const Guid, _: *mut This) -> Status {
+        Status::NO_INTERFACE
+    }
+
+    unsafe extern "system" fn stays() -> Status {
+        Status::PENDING
+    }
+
+    #[derive(Debug, Default)]
+    struct File(Association);
+
+    impl OverlappedFile for File {
+        fn association(&self) -> &Association {
+            &self.0
+        }
+
+        fn progress(&self) {}
+
+        fn park(&self, _: &dyn Fn() -> bool, _: Option<Instant>) -> Result<()> {
+            Ok(())
+        }
+
+        fn wake(&self) {}
+
+        #[cfg(unix)]
+        fn as_fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+            None
+        }
+    }
+
+    /// Queues a packet, as the library does.
+    fn post(port: Handle, overlapped: *mut abi::Overlapped) {
+        let packet = Packet {
+            overlapped,
+            ..super::super::port::empty_packet()
+        };
+        // SAFETY: the handle of a port begins with a pointer to its table.
+        let table = unsafe { *port.cast::<*const PortTable>() };
+        // SAFETY: the table lives as long as the program.
+        let post = unsafe { (*table).post };
+        // SAFETY: the port's own function, and a packet.
+        unsafe { post(port, &raw const packet) };
+    }
+
+    #[test]
+    fn a_library_without_explanations_gives_the_status_alone() {
+        let path = PathBuf::from("foreign");
+        let library = Arc::new(Loaded::new(Source::Program(&[]), path, no_class, stays));
+        let this = ptr::from_ref(&FOREIGN).cast_mut().cast();
+        // SAFETY: the object begins with a pointer to this table.
+        let object: Pointer<OverlappedTable> =
+            unsafe { Pointer::made(&library, Status::SUCCESS, this) }.unwrap();
+        let requester = Arc::new(Requester::of(&object).unwrap());
+        let requests = ImportedRequests::new().unwrap();
+        let file: Arc<dyn OverlappedFile> = Arc::new(File::default());
+        let overlapped = Overlapped::new();
+        let port = requests.port.handle();
+        let started = requests.submit(&file, &requester, &overlapped, None, |pointer| {
+            post(port, pointer);
+            Status::PENDING
+        });
+        assert_eq!(started.unwrap(), Started::Pending);
+        assert_eq!(overlapped.result(), Err(Status::CONNECTION_REFUSED.into()));
     }
 }

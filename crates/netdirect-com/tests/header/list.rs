@@ -351,6 +351,14 @@ interfaces! {
         ) -> Status = "HRESULT";
     }
 
+    overlapped_extension: INDXOverlapped = OverlappedExtensionTable, IID_OVERLAPPED_EXTENSION, unknown is unknown {
+        get_explanation is GetExplanation(
+            overlapped: *mut Overlapped = "OVERLAPPED *",
+            text: *mut c_char = "CHAR *",
+            size: *mut u32 = "ULONG *",
+        ) -> Status = "HRESULT";
+    }
+
     listener_extension: INDXListener = ListenerExtensionTable, IID_LISTENER_EXTENSION, unknown is unknown {
         withdraw is Withdraw(connector: This = "IUnknown *") -> Status = "HRESULT";
     }

@@ -31,7 +31,7 @@ unsafe extern "system" fn unload() -> Status {
     can_unload_now()
 }
 
-const SOFTND_AS_LIBRARY: Linked = Linked {
+pub(crate) const SOFTND_AS_LIBRARY: Linked = Linked {
     get_class_object: class_object,
     can_unload_now: unload,
     exports: &[],

@@ -4,6 +4,7 @@
 mod client;
 mod connection_end;
 mod ends;
+mod explanations;
 mod no_addresses;
 mod panics;
 mod two_ends;
