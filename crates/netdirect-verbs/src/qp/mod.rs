@@ -6,12 +6,13 @@
 //! The lock of a queue pair is taken under that of a completion queue's poller, and never the other way round. Under it results are placed,
 //! so that they are in the order of posting.
 
+mod events;
 mod handle;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use netdirect::{Immediate, QueuePairOptions, RequestType, Result, Sge, Status};
+use netdirect::{QueuePairOptions, RequestType, Result, Sge, Status};
 use netdirect_provider::ProviderAdapter;
 use netdirect_provider::connector::QueuePairOwner;
 use netdirect_provider::removal::{DeviceObject, RemovalOrder};
@@ -19,18 +20,15 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::Core;
 use crate::cq::{Cq, CqUser};
-use crate::device::DeviceQueuePair;
 use crate::driver::{Deadline, Timed};
 use crate::entries::{NotPosted, Posting, check_sizes, full, has_ended, not_posted, with_entries};
 use crate::handle::{
     Operation, PostFailure, QueuePairHandle, QueuePairSizes, RemoteMemory, SendRequest,
-    WorkCompletion, immediate, invalidated_key,
 };
 use crate::mw::WindowBinding;
 use crate::slots::{End, Kept, RECEIVE, Slot, Slots};
 use crate::srq::Srq;
-use crate::status::{completion_status, fail, shortage};
-use crate::sys::bindings as c;
+use crate::status::{fail, shortage};
 
 pub(crate) use handle::{ClientQp, QpHandle};
 
@@ -860,133 +858,5 @@ impl Qp {
         self.end(QpPhase::Disconnected);
         let owner = self.state.lock().owner.take();
         drop(owner);
-    }
-}
-
-impl CqUser for Qp {
-    fn completed(&self, completion: &WorkCompletion) -> bool {
-        let is_receive = completion.wr_id & RECEIVE != 0;
-        let number = completion.wr_id & !RECEIVE;
-        let mut state = self.state.lock();
-        if is_receive
-            && completion.status == c::IBV_WC_SUCCESS
-            && let Some(key) = invalidated_key(completion)
-        {
-            state.peer_has_invalidated(key);
-        }
-        let was_flushed = completion.status == c::IBV_WC_WR_FLUSH_ERR;
-        let srq = self.srq.as_ref().filter(|_| is_receive);
-        let waits = matches!(state.phase, QpPhase::Idle | QpPhase::Claimed);
-        if was_flushed && waits && srq.is_none() {
-            // After an attempt that failed the Receives are posted again.
-            return false;
-        }
-        if let Some(srq) = srq {
-            // Its number is that of a Receive of the shared queue, whose slot moves here.
-            if let Some(context) = srq.take(completion.wr_id) {
-                let slot = state
-                    .receives
-                    .push(Slot::new(RequestType::Receive, context));
-                let vague = self.vague(&state, RequestType::Receive, false);
-                let end = end_of(RequestType::Receive, completion, vague);
-                state.receives.end(slot, end, false);
-            }
-        } else {
-            let in_order = !self.core.needs.completes_out_of_order;
-            let known = if is_receive {
-                state.receives.get(number)
-            } else {
-                state.initiator.get(number)
-            };
-            if let Some((kind, denied)) = known.map(|slot| (slot.kind, slot.denied)) {
-                let end = end_of(kind, completion, self.vague(&state, kind, denied));
-                let slots = if is_receive {
-                    &mut state.receives
-                } else {
-                    &mut state.initiator
-                };
-                slots.end(number, end, in_order);
-            }
-        }
-        let ends = completion.status != c::IBV_WC_SUCCESS && self.notice_end(&mut state);
-        self.place(&mut state);
-        ends || is_receive && self.srq.is_some()
-    }
-
-    /// The connector learns of the end of the connection before the client sees flushed requests.
-    fn tell(&self) {
-        let owner = {
-            let mut state = self.state.lock();
-            let tells = std::mem::take(&mut state.tells_end);
-            tells.then(|| state.owner.clone())
-        };
-        if let Some(owner) = owner {
-            if let Some(owner) = owner {
-                owner.connection_ended();
-            }
-            for cq in self.queues() {
-                cq.release();
-            }
-        }
-        if let Some(srq) = &self.srq {
-            srq.look();
-        }
-    }
-
-    fn queue_broke(&self) {
-        self.tell_of_end(|_| true);
-        self.begin_end(QpPhase::Ended);
-        self.end(QpPhase::Ended);
-    }
-}
-
-/// The end that a result reports. `vague` is the status of initiator requests for a driver that fails them for one and the same reason.
-fn end_of(kind: RequestType, completion: &WorkCompletion, vague: Option<Status>) -> End {
-    let status = match (vague, completion.status) {
-        (Some(status), c::IBV_WC_LOC_QP_OP_ERR) if kind.allows(status) => status,
-        (Some(_), c::IBV_WC_GENERAL_ERR) if kind.allows(Status::ACCESS_VIOLATION) => {
-            Status::ACCESS_VIOLATION
-        }
-        (_, status) => completion_status(kind, status),
-    };
-    let succeeded = status == Status::SUCCESS;
-    let has_immediate = succeeded && completion.wc_flags & c::IBV_WC_WITH_IMM != 0;
-    End {
-        status,
-        // The octets of a Write with Immediate Data are elsewhere.
-        octets: if succeeded
-            && kind == RequestType::Receive
-            && completion.opcode != c::IBV_WC_RECV_RDMA_WITH_IMM
-        {
-            completion.byte_len
-        } else {
-            0
-        },
-        immediate: has_immediate.then(|| Immediate::from(immediate(completion))),
-    }
-}
-
-impl DeviceQueuePair for Qp {
-    fn last_receive_ended(&self, number: u32) {
-        self.drained(|draining| draining.raw.number() == number);
-    }
-
-    /// On iWARP the driver ends the connection then, and the connection manager reports it. On InfiniBand neither does, and if no request
-    /// is outstanding, no result reports the failure.
-    fn queue_pair_failed(&self, number: u32) {
-        if self.core.limits.is_iwarp {
-            return;
-        }
-        self.poll();
-        self.tell_of_end(|state| {
-            let raw = state.raw.as_ref();
-            raw.is_some_and(|raw| raw.number() == number)
-        });
-    }
-}
-
-impl Timed for Qp {
-    fn time_is_up(&self, key: u64) {
-        self.drained(|draining| draining.deadline.1 == key);
     }
 }
