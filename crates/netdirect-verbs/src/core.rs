@@ -433,9 +433,9 @@ impl Core {
                         owner.on_async_event(event);
                     }
                 }
-                AsyncEvent::QueuePairBroke(number) => {
+                AsyncEvent::QueuePairBroke(number, error) => {
                     for qp in self.device.queue_pairs() {
-                        qp.queue_pair_failed(number);
+                        qp.queue_pair_failed(number, error);
                     }
                 }
                 AsyncEvent::LastReceiveEnded(number) => {

@@ -11,6 +11,7 @@ use netdirect_provider::removal::{DeviceObject, RemovalOrder};
 use parking_lot::Mutex;
 
 use crate::fault_plan::PlannedFaults;
+use crate::handle::QueuePairError;
 use crate::status::removed;
 
 /// A queue pair that is notified of the device's events.
@@ -19,7 +20,7 @@ pub(crate) trait DeviceQueuePair: Send + Sync {
     fn last_receive_ended(&self, number: u32);
 
     /// The queue pair with this number has failed.
-    fn queue_pair_failed(&self, number: u32);
+    fn queue_pair_failed(&self, number: u32, error: QueuePairError);
 }
 
 /// See the [module](self).

@@ -68,7 +68,7 @@
 //! 1. `provider.rs` and `adapter.rs`: how objects come about.
 //! 2. `core.rs` and `driver.rs`: who takes which event, and in which thread.
 //! 3. `qp/mod.rs`, then `slots.rs` and `cq.rs`: a request from the post to its result.
-//! 4. `connect/connector/mod.rs` and `connect/connector/active.rs`: Connect.
+//! 4. `connect/connector/mod.rs` and `connect/connector/active.rs`: Connect; `connection_end.rs`: what verbs tell about the end.
 //! 5. `tests/mod.rs` and `tests/fake/mod.rs`: a library that a test puts in the place of rdma-core.
 //!
 //! The page Verbs of the book (`docs/internals/verbs.md`) says why it is built this way. `sys` and `handle` alone hold `unsafe`.
@@ -78,6 +78,8 @@
 mod adapter;
 #[cfg(target_os = "linux")]
 mod connect;
+#[cfg(target_os = "linux")]
+mod connection_end;
 #[cfg(target_os = "linux")]
 mod core;
 #[cfg(target_os = "linux")]

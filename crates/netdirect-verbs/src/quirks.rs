@@ -5,7 +5,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quirk {
-    /// The driver, by the name of its folder in Linux; `core` for the connection manager, which all share.
+    /// The driver, by the name of its folder in Linux; `core` for the connection manager, which all share, and `softnd` for softnd's own
+    /// libraries.
     pub driver: &'static str,
     /// The behaviour of the driver.
     pub fact: &'static str,
@@ -19,7 +20,7 @@ pub struct Quirk {
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
-    /// The driver, by the name of its folder in Linux; empty if it is not known.
+    /// The driver, by the name of its folder in Linux, or `softnd`; empty if it is not known.
     pub(crate) driver: &'static str,
     /// Instead of taking requests and flushing them, a queue pair that has failed refuses them as invalid.
     pub(crate) refuses_when_failed: bool,
@@ -49,6 +50,8 @@ pub(crate) struct Needs {
     pub(crate) leaves_first_octets: bool,
     /// Data becomes visible in the order of addresses.
     pub(crate) places_in_order: bool,
+    /// `vendor_err` of failed requests has the Terminate.
+    pub(crate) tells_terminates: bool,
 }
 
 /// The table of quirks, ordered by driver. Only for siw it is known that data becomes visible in the order of addresses, so
@@ -234,6 +237,12 @@ pub const QUIRKS: &[Quirk] = &[
         answer: "reports in-order placement",
         source: "siw_qp_rx.c, siw_rx_umem",
     },
+    Quirk {
+        driver: "softnd",
+        fact: "tells in vendor_err of failed requests by which Terminate the connection ended, and which side sent it",
+        answer: "reports both as the reason why the connection ended; of other devices vendor_err is only shown as a number",
+        source: "docs/use/verbs.md, Why a connection ended",
+    },
 ];
 
 #[cfg(target_os = "linux")]
@@ -255,6 +264,7 @@ impl Needs {
         accepts_a_read: false,
         leaves_first_octets: false,
         places_in_order: false,
+        tells_terminates: false,
     };
 
     const SIW: Self = Self {
@@ -287,6 +297,12 @@ impl Needs {
         ..Self::ANY
     };
 
+    const SOFTND: Self = Self {
+        driver: "softnd",
+        tells_terminates: true,
+        ..Self::ANY
+    };
+
     const QEDR: Self = Self {
         driver: "qedr",
         swaps_limits_when_established: true,
@@ -309,6 +325,7 @@ impl Needs {
             (0x1077, false) => named("qedr"),
             (0x14E4, false) => named("bnxt_re"),
             (0xFF_FFFF, false) => named("rxe"),
+            (0x02_53_4E, _) => Self::SOFTND,
             _ => Self::ANY,
         };
         Self {
@@ -335,6 +352,8 @@ mod tests {
             (0x14E4, false, "bnxt_re"),
             (0x02C9, false, ""),
             (0xFF_FFFF, false, "rxe"),
+            (0x02_53_4E, true, "softnd"),
+            (0x02_53_4E, false, "softnd"),
             (0x62_6D_74, false, ""),
             (0xFF_FFFF, true, ""),
             (0, true, ""),
@@ -345,6 +364,7 @@ mod tests {
             assert_eq!(needs.sink_is_remote_write, is_iwarp && !is_siw);
             assert_eq!(needs.places_in_order, is_siw);
             assert_eq!(needs.refuses_when_failed, driver == "cxgb4");
+            assert_eq!(needs.tells_terminates, driver == "softnd");
         }
     }
 

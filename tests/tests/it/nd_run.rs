@@ -1,7 +1,7 @@
 //! `nd run`: Debian's programs for verbs, unmodified, over softnd's libraries.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use softnd_tests::c_programs::CProgram;
 use softnd_tests::verbs_programs::{Server, free_port, nd_run, open_trees, run};
-use softnd_tests::{nd, tool};
+use softnd_tests::{args, nd, tool};
 
 /// Returns the output of a program that must succeed.
 fn output(program: &[&str]) -> String {
@@ -519,4 +519,46 @@ fn paths_for_the_program_are_absolute_and_whole() {
         .collect();
     assert_eq!(captures.len(), 1, "{captures:?}");
     assert!(captures[0].as_bytes().starts_with(b"n\xFFm-"));
+}
+
+/// `verbs://` finds the Terminate in `vendor_err` of these libraries, at both ends.
+#[test]
+fn a_device_over_these_libraries_says_why_a_connection_ended() {
+    nd::build_libraries();
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::write(&from, vec![7; 3_000_000]).unwrap();
+    let plan = "when 2nd FPDU of 3rd Write sent: flip bit 9 of payload";
+    let run = |options: &[&str]| {
+        let words = [&["run", "--as", "iwarp"], options, &["--"]].concat();
+        let words = words.into_iter().map(OsString::from);
+        let nd = nd::binary().as_os_str().to_owned();
+        std::iter::once(nd).chain(words).collect::<Vec<_>>()
+    };
+    let device = ["--url", "verbs://softnd0"];
+
+    // A device receives.
+    let recv = args!["cat", "recv", "--listen", "127.0.0.1:0", "--out", &to];
+    let mut recv = nd::start_by(
+        &run(&[]),
+        recv.into_iter().chain(device.map(OsString::from)),
+    );
+    let address = recv.address().to_string();
+    nd::run(args!["cat", "send", &from, &address, "--fault", plan]).assert_failure("2/0/02");
+    recv.finish()
+        .assert_failure("this side found an error: it sent Terminate 2/0/02");
+
+    // A device sends.
+    let recv = args!["cat", "recv", "--listen", "127.0.0.1:0", "--out", &to];
+    let mut recv = nd::start(recv);
+    let address = recv.address().to_string();
+    let send = args!["cat", "send", &from, &address];
+    let send = nd::start_by(
+        &run(&["--fault", plan]),
+        send.into_iter().chain(device.map(OsString::from)),
+    );
+    let sent =
+        "the peer found an error, most likely in what this side sent: it sent Terminate 2/0/02";
+    send.finish().assert_failure(sent);
+    recv.finish().assert_failure("2/0/02");
 }

@@ -56,13 +56,24 @@ pub(crate) struct Port {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AsyncEvent {
     CompletionQueueBroke(u64),
-    QueuePairBroke(u32),
+    QueuePairBroke(u32, QueuePairError),
     /// A queue pair that has failed takes no more from its shared receive queue, and all its results are in the queue.
     LastReceiveEnded(u32),
     SharedReceivesBroke(u64),
     SharedReceivesLow(u64),
     DeviceGone,
     Other(u32),
+}
+
+/// The error of a queue pair in an asynchronous event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueuePairError {
+    /// `IBV_EVENT_QP_FATAL`
+    Fatal,
+    /// `IBV_EVENT_QP_REQ_ERR`
+    Request,
+    /// `IBV_EVENT_QP_ACCESS_ERR`
+    Access,
 }
 
 impl Context {
@@ -268,10 +279,15 @@ fn read_event(event: &c::ibv_async_event) -> AsyncEvent {
             let pair = unsafe { event.element.qp };
             // SAFETY: as above.
             let number = unsafe { (*pair).qp_num };
-            if event.event_type == c::IBV_EVENT_QP_LAST_WQE_REACHED {
-                AsyncEvent::LastReceiveEnded(number)
-            } else {
-                AsyncEvent::QueuePairBroke(number)
+            match event.event_type {
+                c::IBV_EVENT_QP_LAST_WQE_REACHED => AsyncEvent::LastReceiveEnded(number),
+                c::IBV_EVENT_QP_REQ_ERR => {
+                    AsyncEvent::QueuePairBroke(number, QueuePairError::Request)
+                }
+                c::IBV_EVENT_QP_ACCESS_ERR => {
+                    AsyncEvent::QueuePairBroke(number, QueuePairError::Access)
+                }
+                _ => AsyncEvent::QueuePairBroke(number, QueuePairError::Fatal),
             }
         }
         c::IBV_EVENT_SRQ_ERR | c::IBV_EVENT_SRQ_LIMIT_REACHED => {

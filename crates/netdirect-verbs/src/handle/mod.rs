@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 
 pub(crate) use cm::{CmEvent, CmEventKind, CmId, ConnectionParameters, EventChannel, NotReady};
 pub(crate) use completion::{CompletionChannelQueue, WorkCompletion, immediate, invalidated_key};
-pub(crate) use context::{AsyncEvent, Context, DeviceLimits, ProtectionDomain};
+pub(crate) use context::{AsyncEvent, Context, DeviceLimits, ProtectionDomain, QueuePairError};
 pub(crate) use memory::{Access, Registration};
 pub(crate) use queue_pair::{
     Operation, PostFailure, QueuePairHandle, QueuePairSizes, RemoteMemory, SendRequest, WindowBind,

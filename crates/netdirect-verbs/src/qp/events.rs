@@ -2,11 +2,12 @@
 
 use netdirect::{Immediate, RequestType, Status};
 
-use super::{Qp, QpPhase};
+use super::{Qp, QpPhase, QpState};
+use crate::connection_end;
 use crate::cq::CqUser;
 use crate::device::DeviceQueuePair;
 use crate::driver::Timed;
-use crate::handle::{WorkCompletion, immediate, invalidated_key};
+use crate::handle::{QueuePairError, WorkCompletion, immediate, invalidated_key};
 use crate::slots::{End, RECEIVE, Slot};
 use crate::status::completion_status;
 use crate::sys::bindings as c;
@@ -24,6 +25,7 @@ impl CqUser for Qp {
         }
         let was_flushed = completion.status == c::IBV_WC_WR_FLUSH_ERR;
         let srq = self.srq.as_ref().filter(|_| is_receive);
+        let mut is_denied = false;
         let waits = matches!(state.phase, QpPhase::Idle | QpPhase::Claimed);
         if was_flushed && waits && srq.is_none() {
             // After an attempt that failed the Receives are posted again.
@@ -47,6 +49,7 @@ impl CqUser for Qp {
                 state.initiator.get(number)
             };
             if let Some((kind, denied)) = known.map(|slot| (slot.kind, slot.denied)) {
+                is_denied = denied;
                 let end = end_of(kind, completion, self.vague(&state, kind, denied));
                 let slots = if is_receive {
                     &mut state.receives
@@ -56,7 +59,14 @@ impl CqUser for Qp {
                 slots.end(number, end, in_order);
             }
         }
-        let ends = completion.status != c::IBV_WC_SUCCESS && self.notice_end(&mut state);
+        let mut ends = false;
+        if completion.status != c::IBV_WC_SUCCESS {
+            let reason = connection_end::of_completion(completion, &self.core.needs, is_denied);
+            if let Some(reason) = reason {
+                state.note(reason);
+            }
+            ends = self.notice_end(&mut state);
+        }
         self.place(&mut state);
         ends || is_receive && self.srq.is_some()
     }
@@ -82,6 +92,7 @@ impl CqUser for Qp {
     }
 
     fn queue_broke(&self) {
+        self.note(connection_end::of_broken_queue());
         self.tell_of_end(|_| true);
         self.begin_end(QpPhase::Ended);
         self.end(QpPhase::Ended);
@@ -121,15 +132,23 @@ impl DeviceQueuePair for Qp {
 
     /// On iWARP the driver ends the connection then, and the connection manager reports it. On InfiniBand neither does, and if no request
     /// is outstanding, no result reports the failure.
-    fn queue_pair_failed(&self, number: u32) {
-        if self.core.limits.is_iwarp {
-            return;
-        }
-        self.poll();
-        self.tell_of_end(|state| {
+    fn queue_pair_failed(&self, number: u32, error: QueuePairError) {
+        let is_this = |state: &QpState| {
             let raw = state.raw.as_ref();
             raw.is_some_and(|raw| raw.number() == number)
-        });
+        };
+        let is_iwarp = self.core.limits.is_iwarp;
+        if is_iwarp && self.core.needs.fails_vaguely || !is_this(&self.state.lock()) {
+            return;
+        }
+        // A request that has failed says more.
+        self.poll();
+        if let Some(reason) = connection_end::of_queue_pair(error, is_iwarp) {
+            self.note(reason);
+        }
+        if !is_iwarp {
+            self.tell_of_end(is_this);
+        }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use netdirect::{AtomicOp, Capabilities, OpFlags, RemoteAddress, RequestType, Result, Sge, Status};
+use netdirect::{
+    AtomicOp, Capabilities, ConnectionEnd, OpFlags, RemoteAddress, RequestType, Result, Sge, Status,
+};
 use netdirect_provider::ProviderAdapter;
 use netdirect_provider::queue_pair::{
     self, QueuePairHandle, QueuePairLine, Request, Source, outside_region,
@@ -177,6 +179,10 @@ impl QueuePairLine for ClientQp {
 
     fn flush(&self) {
         self.0.flush();
+    }
+
+    fn connection_end(&self) -> Option<ConnectionEnd> {
+        self.0.connection_end()
     }
 
     fn receive(&self, context: u64, sges: &[Sge]) -> Result<()> {

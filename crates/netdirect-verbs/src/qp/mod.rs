@@ -12,12 +12,13 @@ mod handle;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use netdirect::{QueuePairOptions, RequestType, Result, Sge, Status};
+use netdirect::{ConnectionEnd, QueuePairOptions, RequestType, Result, Sge, Status};
 use netdirect_provider::ProviderAdapter;
 use netdirect_provider::connector::QueuePairOwner;
 use netdirect_provider::removal::{DeviceObject, RemovalOrder};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::connection_end::{self, FirstReason};
 use crate::core::Core;
 use crate::cq::{Cq, CqUser};
 use crate::driver::{Deadline, Timed};
@@ -79,6 +80,8 @@ struct QpState {
     owner: Option<Arc<dyn ConnectionOwner>>,
     initiator: Slots,
     receives: Slots,
+    /// The reason why the connection has ended.
+    reason: FirstReason,
     /// The end of the connection has been noticed.
     end_noticed: bool,
     /// The connector has to be notified of it, after which the queues are released.
@@ -107,6 +110,13 @@ struct Draining {
 }
 
 impl QpState {
+    /// An open connection ends for this reason.
+    fn note(&mut self, end: ConnectionEnd) {
+        if self.phase == QpPhase::Open {
+            self.reason.note(end);
+        }
+    }
+
     /// The peer has invalidated the window with this key (IW-058).
     fn peer_has_invalidated(&mut self, key: u32) {
         self.windows.retain(|window| match window.upgrade() {
@@ -159,6 +169,7 @@ impl Qp {
                 owner: None,
                 initiator: Slots::default(),
                 receives: Slots::default(),
+                reason: FirstReason::default(),
                 end_noticed: false,
                 tells_end: false,
                 ended_here: false,
@@ -242,7 +253,7 @@ impl Qp {
         }
     }
 
-    fn poll(&self) {
+    pub(crate) fn poll(&self) {
         for cq in self.queues() {
             cq.poll();
         }
@@ -335,7 +346,22 @@ impl Qp {
         self.count_silent(state);
     }
 
+    /// An open connection ends for this reason.
+    fn note(&self, end: ConnectionEnd) {
+        self.state.lock().note(end);
+    }
+
     // ---- for the connector ----
+
+    /// The connection has ended, or ends, for this reason. Returns the first reason.
+    pub(crate) fn ends(&self, end: ConnectionEnd) -> ConnectionEnd {
+        self.state.lock().reason.note(end).clone()
+    }
+
+    /// The reason why the connection has ended, if it is known.
+    pub(crate) fn connection_end(&self) -> Option<ConnectionEnd> {
+        self.state.lock().reason.get().cloned()
+    }
 
     /// Reserves the queue pair for a connection.
     pub(crate) fn claim(&self, owner: Arc<dyn ConnectionOwner>) -> Result<Arc<QueuePairHandle>> {
@@ -370,6 +396,7 @@ impl Qp {
             );
         };
         state.phase = QpPhase::Claimed;
+        state.reason = FirstReason::default();
         state.owner = Some(owner);
         Ok(raw)
     }
@@ -713,6 +740,7 @@ impl Qp {
             Err(NotPosted::Ends(status)) => {
                 state.initiator.end(number, End::with(status), false);
                 if !status.is_success() {
+                    state.note(connection_end::of_request(status));
                     self.notice_end(&mut state);
                     let _ = raw.fail();
                 }
@@ -845,6 +873,7 @@ impl Qp {
     }
 
     fn device_removed(&self) {
+        self.note(connection_end::of_removal());
         self.begin_end(QpPhase::Ended);
         self.end(QpPhase::Ended);
     }

@@ -1,6 +1,7 @@
 //! The mapping of ND2 to verbs, over a fake library.
 
 mod connections;
+mod ends;
 mod fake;
 mod files;
 mod infiniband;

@@ -3,13 +3,14 @@
 use std::sync::{Arc, Weak};
 use std::thread;
 
-use netdirect::{ReadLimits, Result, Status};
+use netdirect::{ConnectionEnd, ReadLimits, Result, Status};
 use netdirect_provider::connector::machine::{Event, State};
 use netdirect_provider::connector::{Attempt, ConnectorRules};
 use rdma_buffer::signals;
 
 use super::state::{AskedPeer, Connector, ConnectorState};
 use crate::connect::private_data::CmMessage;
+use crate::connection_end::{self, REJECTED_BY_CLIENT};
 use crate::core::CmOwner;
 use crate::handle::{CmEvent, CmEventKind, ConnectionParameters, NotReady, QueuePairHandle};
 use crate::qp::Qp;
@@ -17,9 +18,6 @@ use crate::status::connect_status;
 
 /// The time limit for resolving an address or a route, in milliseconds.
 const RESOLVE: i32 = 5000;
-
-/// The reason of a rejection on InfiniBand that an application has made (`IB_CM_REJ_CONSUMER_DEFINED`).
-const REJECTED_BY_CLIENT: i32 = 28;
 
 /// The status for an errno, which may have either sign.
 fn status_of_errno(status: i32) -> Status {
@@ -41,7 +39,10 @@ impl Connector {
             raw: attempt.claim,
         }));
         let Some((id, key)) = state.bound.take() else {
-            return self.attempt_failed(state, Status::INSUFFICIENT_RESOURCES);
+            let end = connection_end::of_device(
+                "the connector has no identifier of the connection manager",
+            );
+            return self.attempt_failed(state, Status::INSUFFICIENT_RESOURCES, end);
         };
         let this: Weak<dyn CmOwner> = self.rules.this().clone();
         self.core.own_connection(key, this);
@@ -49,29 +50,29 @@ impl Connector {
         let resolving = id.resolve_address(destination, RESOLVE);
         state.line.id = Some(Arc::new(id));
         if let Err(error) = resolving {
-            let errno = error.raw_os_error().unwrap_or_default();
-            self.attempt_failed(state, status_of_errno(errno));
+            self.call_failed(state, error.raw_os_error().unwrap_or_default());
         }
     }
 
     /// Handles a connection-manager event of the attempt.
     pub(super) fn on_attempt_event(&self, state: &mut ConnectorState, event: CmEvent) {
+        let end = |event: &CmEvent| connection_end::of_attempt(event, self.core.limits.is_iwarp);
         match event.kind {
             CmEventKind::AddressResolved => {
                 let resolving = state.line.id.as_ref().map(|id| id.resolve_route(RESOLVE));
                 if let Some(Err(error)) = resolving {
-                    let errno = error.raw_os_error().unwrap_or_default();
-                    self.attempt_failed(state, status_of_errno(errno));
+                    self.call_failed(state, error.raw_os_error().unwrap_or_default());
                 }
             }
             CmEventKind::RouteResolved => self.start_connecting(state),
             CmEventKind::Established | CmEventKind::Response => self.answered(state, event),
             CmEventKind::Rejected => {
+                let end = end(&event);
                 // The connection manager itself rejects peers as well, without private data.
                 let by_client = self.core.limits.is_iwarp || event.status == REJECTED_BY_CLIENT;
                 let field = by_client.then(|| self.received(event.private_data));
                 state.private_data = Some(field.unwrap_or_default()); // CONN-089
-                self.attempt_failed(state, Status::CONNECTION_REFUSED);
+                self.attempt_failed(state, Status::CONNECTION_REFUSED, end);
             }
             CmEventKind::Unresolved => {
                 let status = match event.status.saturating_abs() {
@@ -79,11 +80,13 @@ impl Connector {
                     libc::ETIMEDOUT => Status::HOST_UNREACHABLE,
                     errno => connect_status(errno),
                 };
-                self.attempt_failed(state, status);
+                self.attempt_failed(state, status, end(&event));
             }
-            CmEventKind::Unreachable => self.attempt_failed(state, Status::IO_TIMEOUT), // CONN-024
+            CmEventKind::Unreachable => {
+                self.attempt_failed(state, Status::IO_TIMEOUT, end(&event)); // CONN-024
+            }
             CmEventKind::Failed | CmEventKind::Disconnected => {
-                self.attempt_failed(state, Status::CONNECTION_REFUSED); // CONN-023
+                self.attempt_failed(state, Status::CONNECTION_REFUSED, end(&event)); // CONN-023
             }
             CmEventKind::Request(_) | CmEventKind::DeviceRemoved | CmEventKind::Other => {}
         }
@@ -111,7 +114,9 @@ impl Connector {
         let thread = thread::Builder::new().name("netdirect-verbs connect".to_owned());
         if let Err(error) = signals::blocked(|| thread.spawn(work)) {
             tracing::warn!(target: crate::log::TARGET, %error, "cannot start a thread for Connect");
-            self.attempt_failed(state, Status::INSUFFICIENT_RESOURCES);
+            let end =
+                connection_end::of_device(format!("cannot start a thread for Connect: {error}"));
+            self.attempt_failed(state, Status::INSUFFICIENT_RESOURCES, end);
         }
     }
 
@@ -119,8 +124,17 @@ impl Connector {
     fn refused_at_once(&self, key: u64, errno: i32) {
         let mut state = self.rules.lock(self);
         if state.line.key == key && state.state() == State::Connecting {
-            self.attempt_failed(&mut state, status_of_errno(errno));
+            self.call_failed(&mut state, errno);
         }
+    }
+
+    /// A call of the connection manager has failed.
+    fn call_failed(&self, state: &mut ConnectorState, errno: i32) {
+        self.attempt_failed(
+            state,
+            status_of_errno(errno),
+            connection_end::of_errno(errno),
+        );
     }
 
     /// The peer has accepted.
@@ -149,7 +163,10 @@ impl Connector {
 
     /// The attempt has failed, and another one may follow (CONN-033). Its resources are released before the request ends, so that the next
     /// attempt finds the port free.
-    fn attempt_failed(&self, state: &mut ConnectorState, status: Status) {
+    fn attempt_failed(&self, state: &mut ConnectorState, status: Status, end: ConnectionEnd) {
+        tracing::info!(target: crate::log::TARGET, failure = %end, "no connection");
+        let error = connection_end::error(status, &end);
+        state.end = Some(end);
         let attempt = state.line.attempt.take();
         self.core.disown_connection(state.line.key);
         let (id, qp) = (state.line.id.take(), state.qp.take());
@@ -160,7 +177,7 @@ impl Connector {
                 qp.remake();
             }
         });
-        ConnectorRules::fails(self, state, Event::AttemptFails, status);
+        ConnectorRules::fails(self, state, Event::AttemptFails, error);
     }
 
     /// Completes a connection, which may be over already.
@@ -171,10 +188,12 @@ impl Connector {
         if !self.core.limits.is_iwarp
             && let Err(error) = self.establish(state, &qp)
         {
-            let status = error.status();
+            let (status, end) = (error.status(), connection_end::of_not_ready(&error));
+            let why = connection_end::error(status, &end);
+            Self::ends(state, end);
             if let NotReady::Refused(_) = error {
                 self.abandon(state, State::Answered); // CONN-047
-                return Err(status.into());
+                return Err(why);
             }
             state.ended = true;
         }

@@ -8,13 +8,14 @@ mod state;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use netdirect::{Error, QueuePair, ReadLimits, Result, Status};
+use netdirect::{ConnectionEnd, Error, QueuePair, ReadLimits, Result, Status};
 use netdirect_provider::checks::own;
 use netdirect_provider::connector::machine::{Event, State};
 use netdirect_provider::connector::{Acceptance, Attempt, Binding, ConnectorLine, ConnectorRules};
 use netdirect_provider::requests::Work;
 
 use super::private_data::CmMessage;
+use crate::connection_end::{of_peer, of_this_side};
 use crate::core::{CmOwner, Core};
 use crate::handle::{CmEvent, CmId, QueuePairHandle};
 use crate::qp::{self, ConnectionOwner, Qp, QpHandle};
@@ -122,15 +123,23 @@ impl ConnectorLine for Connector {
     }
 
     fn give_up(&self, state: &mut ConnectorState, from: State) {
+        let end = of_this_side("this side gave the attempt up");
+        match from {
+            // The queue pair may be connected by another attempt.
+            State::Connecting => state.end = Some(end),
+            _ => Self::ends(state, end),
+        }
         self.abandon(state, from);
     }
 
     /// The connection is established for the device, so the peer sees its end.
     fn reject_answer(&self, state: &mut ConnectorState) {
+        Self::ends(state, of_this_side("this side rejected the peer's answer"));
         self.abandon(state, State::Answered);
     }
 
     fn disconnect(&self, state: &mut ConnectorState) -> bool {
+        Self::ends(state, of_this_side("this side disconnected"));
         if let Some(qp) = &state.qp {
             qp.begin_end(qp::QpPhase::Disconnected);
         }
@@ -167,10 +176,18 @@ impl ConnectorLine for Connector {
     }
 
     fn end_flushed(&self, state: &mut ConnectorState) {
+        Self::ends(
+            state,
+            of_this_side("this side disconnected: it flushed the queue pair"),
+        );
         Self::begin_end(state, qp::QpPhase::Ended);
     }
 
     fn end_released(&self, state: &mut ConnectorState) {
+        Self::ends(
+            state,
+            of_this_side("this side disconnected: it released the queue pair"),
+        );
         Self::begin_end(state, qp::QpPhase::Disconnected);
         state.qp = None;
     }
@@ -186,6 +203,11 @@ impl ConnectorLine for Connector {
         self.forget(state, from);
     }
 
+    fn connection_end(&self, state: &ConnectorState) -> Option<ConnectionEnd> {
+        let of_qp = || state.qp.as_ref()?.connection_end();
+        state.end.clone().or_else(of_qp)
+    }
+
     fn entered(&self, state: &mut ConnectorState) {
         if let Some(deadline) = state.line.deadline.take() {
             self.core.driver.forget(deadline);
@@ -195,6 +217,13 @@ impl ConnectorLine for Connector {
 
 impl CmOwner for Connector {
     fn on_cm_event(&self, event: CmEvent) {
+        if event.kind.has_lost_peer() && !self.core.needs.fails_vaguely {
+            // A request that has failed says more about the end than the event.
+            let qp = self.rules.lock(self).qp.clone();
+            if let Some(qp) = qp {
+                qp.poll();
+            }
+        }
         let mut state = self.rules.lock(self);
         if event.key != state.line.key {
             return; // of an attempt that was given up
@@ -203,6 +232,9 @@ impl CmOwner for Connector {
             State::Connecting => self.on_attempt_event(&mut state, event),
             State::Accepting => self.on_acceptance_event(&mut state, &event),
             _ if event.kind.has_lost_peer() => {
+                if let State::Answered | State::Connected = state.state() {
+                    Self::ends(&mut state, of_peer(&event, self.core.limits.is_iwarp));
+                }
                 ConnectorRules::happens(self, &mut state, Event::ConnectionEnds);
             }
             _ => {}

@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, Weak};
 
-use netdirect::{ReadLimits, Status};
+use netdirect::{ConnectionEnd, ReadLimits, Status};
 use netdirect_provider::connector::machine::{Event, State};
 use netdirect_provider::connector::{Acceptance, ConnectorRules};
 
 use super::active::parameters;
 use super::state::{Connector, ConnectorState, PeerRequest};
 use crate::connect::private_data::CmMessage;
+use crate::connection_end;
 use crate::core::CmOwner;
 use crate::driver::Timed;
 use crate::handle::{CmEvent, CmEventKind, NotReady, QueuePairHandle};
@@ -83,7 +84,10 @@ impl Connector {
                 self.begin_to_wait(state);
                 self.look_for_octets(state, qp, raw, limits);
             }
-            Err(error) => self.acceptance_failed(state, error.status()), // CONN-061
+            Err(error) => {
+                let end = connection_end::of_not_ready(&error);
+                self.acceptance_failed(state, error.status(), end); // CONN-061
+            }
         }
     }
 
@@ -132,16 +136,22 @@ impl Connector {
                 }
                 ConnectorRules::happens(self, state, Event::PeerCompletes);
             }
-            CmEventKind::Unreachable => self.acceptance_failed(state, Status::IO_TIMEOUT), // CONN-059
-            CmEventKind::Rejected => self.acceptance_failed(state, Status::CONNECTION_REFUSED),
+            CmEventKind::Unreachable => self.event_fails(state, Status::IO_TIMEOUT, event), // CONN-059
+            CmEventKind::Rejected => self.event_fails(state, Status::CONNECTION_REFUSED, event),
             CmEventKind::Failed | CmEventKind::Disconnected => {
-                self.acceptance_failed(state, Status::CONNECTION_ABORTED);
+                self.event_fails(state, Status::CONNECTION_ABORTED, event);
             }
             _ => {}
         }
     }
 
-    fn acceptance_failed(&self, state: &mut ConnectorState, status: Status) {
+    fn event_fails(&self, state: &mut ConnectorState, status: Status, event: &CmEvent) {
+        self.acceptance_failed(state, status, connection_end::of_acceptance(event));
+    }
+
+    fn acceptance_failed(&self, state: &mut ConnectorState, status: Status, end: ConnectionEnd) {
+        let error = connection_end::error(status, &end);
+        Self::ends(state, end);
         self.core.disown_connection(state.line.key);
         let (id, qp) = (state.line.id.take(), state.qp.take());
         state.done.before(move || {
@@ -150,7 +160,7 @@ impl Connector {
             }
             drop(id);
         });
-        ConnectorRules::fails(self, state, Event::AcceptFails, status);
+        ConnectorRules::fails(self, state, Event::AcceptFails, error);
     }
 }
 
@@ -158,8 +168,11 @@ impl Timed for Connector {
     fn time_is_up(&self, key: u64) {
         let mut state = self.rules.lock(self);
         if state.line.key == key && state.state() == State::Accepting {
+            let end = connection_end::peer_not_ready();
+            let error = connection_end::error(Status::IO_TIMEOUT, &end);
+            Self::ends(&mut state, end);
             self.abandon(&mut state, State::Accepting);
-            ConnectorRules::fails(self, &mut state, Event::AcceptFails, Status::IO_TIMEOUT);
+            ConnectorRules::fails(self, &mut state, Event::AcceptFails, error);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use netdirect::ReadLimits;
+use netdirect::{ConnectionEnd, ReadLimits};
 use netdirect_provider::connector::machine::State;
 use netdirect_provider::connector::{self, ConnectorRules};
 
@@ -74,6 +74,17 @@ impl Connector {
             && let Err(error) = id.disconnect()
         {
             tracing::debug!(target: crate::log::TARGET, %error, "the peer does not wait for the end of the connection");
+        }
+    }
+
+    /// The connection has ended, or ends, for this reason. The first reason counts.
+    pub(super) fn ends(state: &mut ConnectorState, end: ConnectionEnd) {
+        if state.end.is_none() {
+            let first = match &state.qp {
+                Some(qp) => qp.ends(end),
+                None => end,
+            };
+            state.end = Some(first);
         }
     }
 
