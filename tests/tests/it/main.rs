@@ -49,6 +49,8 @@ mod rows;
 mod same_host;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod same_host_places;
+#[cfg(target_os = "linux")]
+mod silent_peers;
 #[cfg(unix)]
 mod subjects;
 #[cfg(target_os = "linux")]
