@@ -64,6 +64,13 @@ pub fn has_transport(span: &Span, transport: &'static str) {
     span.record("transport", transport);
 }
 
+/// The span of a connection that has no stream, for one event about it.
+pub(crate) fn span_between(local: SocketAddr, peer: SocketAddr) -> Span {
+    let span = connection_span(None, peer);
+    has_local(&span, local);
+    span
+}
+
 /// Adds the local address to the span of a connection.
 pub fn has_local(span: &Span, local: SocketAddr) {
     span.record("local", display(local));

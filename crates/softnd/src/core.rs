@@ -30,7 +30,7 @@ use netdirect_provider::ProviderAdapter;
 use netdirect_provider::removal::{DeviceObject, RemovalOrder};
 
 use crate::device::{self, Device, DeviceListEntry};
-use crate::leniency::{Leniency, LenientCase};
+use crate::leniency::Leniency;
 use crate::local_addresses::LocalAddresses;
 use crate::options::{Options, Profile};
 
@@ -167,7 +167,7 @@ impl Core {
             .capacity(options.limits.memory_tokens)
             .on_lenient_sink({
                 let leniency = Arc::clone(&leniency);
-                move |stag| leniency.tell(LenientCase::ReadSink, Some(stag), &tracing::Span::none())
+                move |stag| leniency.note_read_sink(stag)
             });
         let table = match environment {
             // In a simulation STags follow from the seed. A peer that guesses an STag is part of the same program.

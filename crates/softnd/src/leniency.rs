@@ -4,6 +4,7 @@
 //! there.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use iwarp_io::lenient_cases::LenientCases;
 use iwarp_io::log::targets;
@@ -44,13 +45,19 @@ pub(crate) struct Leniency {
     cases: LenientCases,
     /// The adapter's first address, for the log.
     adapter: Option<IpAddr>,
+    /// The first memory that was the sink of a Read without the right to be one, with [`NOTED`], until the log has it.
+    read_sink: AtomicU64,
 }
+
+/// The bit above those of an STag.
+const NOTED: u64 = 1 << 32;
 
 impl Leniency {
     pub(crate) fn new(adapter: Option<IpAddr>) -> Self {
         Self {
             cases: LenientCases::default(),
             adapter,
+            read_sink: AtomicU64::new(0),
         }
     }
 
@@ -61,9 +68,38 @@ impl Leniency {
         }
     }
 
+    /// As [`count`](Self::count), where the span costs something.
+    pub(crate) fn count_in(&self, case: LenientCase, span: impl FnOnce() -> Span) {
+        if self.cases.count(case) {
+            self.tell(case, None, &span());
+        }
+    }
+
+    /// The memory table has met the first sink of this kind, while a Read was posted. The table knows no connection.
+    pub(crate) fn note_read_sink(&self, token: STag) {
+        let noted = NOTED | u64::from(token.0);
+        self.read_sink.store(noted, Ordering::Relaxed);
+    }
+
+    /// Logs what was noted while a Read was posted, as an event of the connection with this span.
+    #[inline]
+    pub(crate) fn tell_read_sink(&self, span: impl FnOnce() -> Span) {
+        if self.read_sink.load(Ordering::Relaxed) != 0 {
+            self.tell_noted_sink(&span());
+        }
+    }
+
+    #[cold]
+    fn tell_noted_sink(&self, span: &Span) {
+        let noted = self.read_sink.swap(0, Ordering::Relaxed);
+        if let Ok(token) = u32::try_from(noted ^ NOTED) {
+            self.tell(LenientCase::ReadSink, Some(STag(token)), span);
+        }
+    }
+
     /// Logs a case that has happened for the first time, with the token of the memory.
     #[cold]
-    pub(crate) fn tell(&self, case: LenientCase, token: Option<STag>, span: &Span) {
+    fn tell(&self, case: LenientCase, token: Option<STag>, span: &Span) {
         let adapter = self.adapter.map(tracing::field::display);
         let token = token.map(tracing::field::display);
         let explanation = explanation(case);

@@ -129,6 +129,8 @@ struct Entry {
     target: String,
     message: String,
     fields: Vec<String>,
+    /// It names the span that it is in.
+    has_parent: bool,
 }
 
 impl Entry {
@@ -162,6 +164,7 @@ impl Entry {
                 if is_ident(argument.first(), "target") {
                     entry.target = target(&argument[2..]);
                 }
+                entry.has_parent |= is_ident(argument.first(), "parent");
                 continue;
             }
             if let Some(text) = text_of(&argument[0]) {
@@ -237,9 +240,8 @@ fn texts(sources: &[(std::path::PathBuf, TokenStream)]) -> Texts {
     texts
 }
 
-/// The events and spans of the sources.
-fn of_sources() -> Rows {
-    let mut rows = Rows::new();
+/// Calls `see` with each event and span of the sources.
+fn for_each(mut see: impl FnMut(&Path, Entry)) {
     let of_driver = texts(&sources(&root().join("crates/iwarp-io/src")));
     for entry in fs::read_dir(root().join("crates")).unwrap() {
         let folder = entry.unwrap().path().join("src");
@@ -256,12 +258,20 @@ fn of_sources() -> Rows {
                     "{}: without a target: {entry:?}",
                     file.display()
                 );
-                rows.entry(entry.target.clone())
-                    .or_default()
-                    .insert(entry.row());
+                see(&file, entry);
             });
         }
     }
+}
+
+/// The events and spans of the sources.
+fn of_sources() -> Rows {
+    let mut rows = Rows::new();
+    for_each(|_, entry| {
+        rows.entry(entry.target.clone())
+            .or_default()
+            .insert(entry.row());
+    });
     rows
 }
 
@@ -309,6 +319,45 @@ fn the_page_about_the_log_has_every_event_with_its_fields() {
         }
     }
     assert!(wrong.is_empty(), "docs/use/logs.md:\n{wrong}");
+}
+
+/// The targets whose events are about connections.
+const OF_CONNECTIONS: [&str; 4] = [
+    "softnd::connect",
+    "softnd::connection",
+    "softnd::leniency",
+    "softnd::unknown_peers",
+];
+
+/// The events of these targets that are about no connection, by the beginning of their messages, and what they are about.
+const ABOUT_NO_CONNECTION: [(&str, &str); 6] = [
+    ("a listener takes no offers of shared memory", "a listener"),
+    ("an address was not resolved", "an address"),
+    ("cannot accept connections: peers wait until", "a listener"),
+    ("cannot accept connections: peers wait, it", "a listener"),
+    ("cannot accept connections: peers wait; look", "a listener"),
+    ("cannot watch a listener", "a listener"),
+];
+
+#[test]
+fn every_event_about_a_connection_is_in_its_span() {
+    let mut wrong = String::new();
+    let mut unused: BTreeSet<_> = ABOUT_NO_CONNECTION.iter().map(|row| row.0).collect();
+    for_each(|file, entry| {
+        if entry.level == "span" || !OF_CONNECTIONS.contains(&entry.target.as_str()) {
+            return;
+        }
+        let about_none = ABOUT_NO_CONNECTION
+            .iter()
+            .find(|row| entry.message.starts_with(row.0));
+        match about_none {
+            Some((message, _)) => drop(unused.remove(message)),
+            None if entry.has_parent => {}
+            None => wrong += &format!("{}: no parent: {entry:?}\n", file.display()),
+        }
+    });
+    assert!(wrong.is_empty(), "name the span by `parent:`\n{wrong}");
+    assert!(unused.is_empty(), "no events: {unused:?}");
 }
 
 /// Returns true if a row is about this line of the log.

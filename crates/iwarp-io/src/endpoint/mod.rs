@@ -199,6 +199,11 @@ impl<O: Owner> Endpoint<O> {
         self.lock().connection.set_remote_rights(rights);
     }
 
+    /// The span of the connection's events; none without a connection.
+    pub fn span(&self) -> tracing::Span {
+        self.lock().span.clone()
+    }
+
     /// Returns true if a Send of the peer waits for a Receive, and `None` while the endpoint is locked.
     pub fn is_stalled(&self) -> Option<bool> {
         let state = self.try_lock()?;

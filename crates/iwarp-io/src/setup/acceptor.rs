@@ -23,7 +23,7 @@ use super::responder::ResponderConfig;
 use crate::descriptors::{self, Starved};
 use crate::driver::Driver;
 use crate::faults::{FaultOwner, Faults, Verdict};
-use crate::log::targets;
+use crate::log::{span_between, targets};
 use crate::peer_network::PeerNetwork;
 use crate::progress::Edges;
 use crate::progress::domain::{Source, Turn};
@@ -297,10 +297,10 @@ impl Acceptor {
 
     /// Accepts a peer, unless the peer has guessed STags, or a fault plan refuses or holds it.
     fn take(&self, connection: Wire) {
-        let (_, peer) = connection.addresses();
+        let (local, peer) = connection.addresses();
         let guesses = &self.driver.protection_faults;
         if guesses.refuses(peer.ip(), self.driver.now()) {
-            limited!(warn, target: targets::CONNECT, %peer, "a peer with many protection faults is refused for a time");
+            limited!(warn, target: targets::CONNECT, parent: &span_between(local, peer), %peer, "a peer with many protection faults is refused for a time");
             return connection.reset();
         }
         let faults = self.config.faults.as_ref();

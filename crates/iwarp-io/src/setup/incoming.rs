@@ -103,7 +103,7 @@ impl Incoming {
     }
 
     /// The span of the connection, as the parent of events about it.
-    pub(super) fn span(&self) -> &Span {
+    pub fn span(&self) -> &Span {
         &self.span
     }
 

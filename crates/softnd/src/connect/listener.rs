@@ -101,8 +101,9 @@ impl ListenerLine for Listener {
     }
 
     fn watch(&self, request: ConnectionRequest) -> Option<Arc<Incoming>> {
+        let span = request.span().clone();
         let watched = self.acceptor.watch(request);
-        let lost = |error: &_| limited!(error, target: targets::CONNECT, %error, "a peer that came back is lost");
+        let lost = |error: &_| limited!(error, target: targets::CONNECT, parent: &span, %error, "a peer that came back is lost");
         watched.inspect_err(lost).ok()
     }
 

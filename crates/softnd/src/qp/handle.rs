@@ -90,7 +90,7 @@ impl ClientQp {
         operation: impl for<'a> FnOnce(Payload<'a>) -> Operation<Payload<'a>>,
     ) -> Result<()> {
         let post = |sges: &[_]| self.post_operation(context, operation(Payload::Sges(sges)), flags);
-        with_sges(sges, post, |count| self.0.owner().posted_sges(count))
+        with_sges(sges, post, |count| super::posted_sges(&self.0, count))
     }
 }
 
@@ -158,7 +158,7 @@ impl QueuePairLine for ClientQp {
     fn receive(&self, context: u64, sges: &[Sge]) -> Result<()> {
         let post = |sges: &[_]| self.0.post_receive(context, sges).map_err(super::refused);
         with_sges(sges, post, |count| {
-            self.0.owner().posted_receive_sges(count)
+            super::posted_receive_sges(&self.0, count);
         })
     }
 
@@ -195,10 +195,13 @@ impl QueuePairLine for ClientQp {
             }
             Request::Read(sges, from) => {
                 let remote = remote(from);
-                self.post_sges(context, sges, flags, |sink| Operation::Read {
+                let posted = self.post_sges(context, sges, flags, |sink| Operation::Read {
                     sink,
                     remote,
-                })
+                });
+                let leniency = &self.0.owner().core().leniency;
+                leniency.tell_read_sink(|| self.0.span());
+                posted
             }
             Request::SendImmediate(data) => {
                 let Some(data) = data.eight() else {
@@ -215,7 +218,10 @@ impl QueuePairLine for ClientQp {
                     sink: Payload::Sges(&[sge::engine(sink)]),
                     remote: remote(target),
                 };
-                self.post_seldom(context, operation, flags)
+                let posted = self.post_seldom(context, operation, flags);
+                let leniency = &self.0.owner().core().leniency;
+                leniency.tell_read_sink(|| self.0.span());
+                posted
             }
         }
     }

@@ -185,24 +185,6 @@ impl QpOwner {
         &self.core
     }
 
-    /// Notes that an initiator request was posted with this many SGEs.
-    fn posted_sges(&self, count: usize) {
-        self.count_surplus(count, self.asked_sges.0);
-    }
-
-    /// Notes that a Receive was posted with this many SGEs.
-    fn posted_receive_sges(&self, count: usize) {
-        self.count_surplus(count, self.asked_sges.1);
-    }
-
-    fn count_surplus(&self, count: usize, asked: u32) {
-        if count > asked as usize {
-            self.core
-                .leniency
-                .count(LenientCase::SurplusSges, &Span::none()); // AMB-009
-        }
-    }
-
     /// The time that a Send of the peer waits for a Receive.
     pub(crate) fn receive_wait(&self) -> Duration {
         self.receive_wait
@@ -211,6 +193,23 @@ impl QpOwner {
     /// Returns true if the queue pair uses a shared receive queue.
     fn has_shared_receives(&self) -> bool {
         self.queues.shared.is_some()
+    }
+}
+
+/// Notes that an initiator request was posted with this many SGEs.
+fn posted_sges(qp: &Qp, count: usize) {
+    count_surplus(qp, count, qp.owner().asked_sges.0);
+}
+
+/// Notes that a Receive was posted with this many SGEs.
+fn posted_receive_sges(qp: &Qp, count: usize) {
+    count_surplus(qp, count, qp.owner().asked_sges.1);
+}
+
+fn count_surplus(qp: &Qp, count: usize, asked: u32) {
+    if count > asked as usize {
+        let leniency = &qp.owner().core.leniency;
+        leniency.count_in(LenientCase::SurplusSges, || qp.span()); // AMB-009
     }
 }
 

@@ -18,6 +18,9 @@ struct Logged {
     line: String,
 }
 
+/// At the end of the lines of events that are in a span.
+pub const IN_SPAN: &str = "in the span of a connection";
+
 struct Log;
 
 struct Line(String);
@@ -40,6 +43,9 @@ impl Subscriber for Log {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(String::new());
         event.record(&mut line);
+        if event.parent().is_some() {
+            line.0 += IN_SPAN;
+        }
         LINES.lock().unwrap().push(Logged {
             thread: thread::current().id(),
             line: line.0,

@@ -44,6 +44,8 @@ fn assert_counted(adapter: &Arc<dyn Adapter>, host: u8, act: &str, times: u64) {
     let lines = log::lines_with(&[&own]);
     assert_eq!(lines.len(), usize::from(times > 0), "{lines:?}");
     assert!(lines.iter().all(|line| line.contains(act)), "{lines:?}");
+    let in_span = |line: &String| line.ends_with(log::IN_SPAN);
+    assert!(lines.iter().all(in_span), "{lines:?}");
 }
 
 /// Sends a message from the active to the passive side, so that the passive side is not the first to send.

@@ -2,7 +2,7 @@
 //! the queue pair is called, so the queue pair's signals are left in an atomic, and the thread that holds the lock handles them before it
 //! continues.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use iwarp_io::progress::domain::{Source, Turn};
 use iwarp_io::progress::timers::{Timed, TimerKey};
 use iwarp_io::setup::{AcceptorOwner, Incoming};
 use parking_lot::MutexGuard;
+use tracing::Span;
 
 use super::event::{CmEventKind, ConnParameters};
 use super::resolve::canonical;
@@ -278,9 +279,10 @@ impl CmId {
 
     // ---- shares of peers at a listener ----
 
-    /// Returns true if the backlog has room for a request of this peer. In a full backlog the youngest request of the peer that has the most
-    /// may give way.
-    fn has_room_for(&self, peer: IpAddr) -> bool {
+    /// Returns true if the backlog has room for this request. In a full backlog the youngest request of the peer that has the most may give
+    /// way.
+    fn has_room_for(&self, incoming: &Incoming) -> bool {
+        let peer = incoming.peer().ip();
         let Some(pending) = self.pending.get() else {
             return false;
         };
@@ -295,6 +297,7 @@ impl CmId {
             limited!(
                 warn,
                 target: targets::CONNECT,
+                parent: incoming.span(),
                 "a listener's backlog is full, and a peer is refused: get its events sooner, or give rdma_listen a longer backlog"
             );
             match pending.requests.give_way_to(peer) {
@@ -324,11 +327,6 @@ impl CmId {
         };
         while let Some(youngest) = pending.accepted.give_way() {
             if youngest.upgrade().is_some_and(|id| id.give_way()) {
-                limited!(
-                    warn,
-                    target: targets::CONNECT,
-                    "no descriptor is left, and an accepted peer that has not sent its ready-to-receive message gives way to a newcomer"
-                );
                 return true;
             }
         }
@@ -341,6 +339,14 @@ impl CmId {
         if !matches!(state.phase, Phase::Accepting(_)) {
             return false;
         }
+        let qp = state.qp.as_ref();
+        let span = qp.map_or_else(Span::none, |qp| qp.endpoint().span());
+        limited!(
+            warn,
+            target: targets::CONNECT,
+            parent: &span,
+            "no descriptor is left, and an accepted peer that has not sent its ready-to-receive message gives way to a newcomer"
+        );
         let cause = Error::new(
             Errno::CONNRESET,
             "no descriptor is left, and the peer gives way to a newcomer before its ready-to-receive message",
@@ -490,7 +496,7 @@ impl Timed for CmId {
 
 impl AcceptorOwner for CmId {
     fn requested(&self, incoming: Arc<Incoming>) {
-        let refused = if self.has_room_for(incoming.peer().ip()) {
+        let refused = if self.has_room_for(&incoming) {
             self.take_request(incoming)
         } else {
             Some(incoming)

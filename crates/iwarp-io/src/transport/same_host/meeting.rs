@@ -18,9 +18,10 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
+use tracing::Span;
 
 use crate::environment::Environment;
-use crate::log::targets;
+use crate::log::{span_between, targets};
 
 use super::budget::{Budget, Share};
 use super::counts::{Counts, TcpReason};
@@ -78,14 +79,15 @@ pub(super) fn offer(
     if from.ip().is_unspecified() || from.port() == 0 {
         return Err(TcpReason::NoAddress);
     }
-    let socket = packet_socket().map_err(refused_by("socket AF_UNIX"))?;
-    reach(&socket, &names_to(to))?;
-    check_user(&socket)?;
+    let ends = Some((from, to));
+    let socket = packet_socket().map_err(refused_by("socket AF_UNIX", ends))?;
+    reach(&socket, &names_to(to), ends)?;
+    check_user(&socket, ends)?;
     let share = budget.take(Ring::of_words()).ok_or(TcpReason::Memory)?;
-    let offer = Offer::new(from, size).map_err(refused_by("getrandom"))?;
-    let (ring, file) = Ring::create(size).map_err(refused_by("shared memory"))?;
+    let offer = Offer::new(from, size).map_err(refused_by("getrandom", ends))?;
+    let (ring, file) = Ring::create(size).map_err(refused_by("shared memory", ends))?;
     let sent = send(&socket, &offer.to_packet(), &file);
-    sent.map_err(refused_by("sendmsg SCM_RIGHTS"))?;
+    sent.map_err(refused_by("sendmsg SCM_RIGHTS", ends))?;
     Ok(Offered {
         ring: SharedRing { ring, share },
         first: offer.first,
@@ -94,23 +96,30 @@ pub(super) fn offer(
 }
 
 /// Connects to the first of these names that somebody has.
-fn reach(socket: &impl AsFd, names: &[String]) -> Result<(), TcpReason> {
+fn reach(socket: &impl AsFd, names: &[String], ends: Option<Ends>) -> Result<(), TcpReason> {
     for name in names {
         let connected = SocketAddrUnix::new_abstract_name(name.as_bytes())
             .and_then(|address| rustix::net::connect(socket, &address));
         match connected {
             Err(Errno::CONNREFUSED) => {}
-            other => return other.map_err(refused_by("connect AF_UNIX")),
+            other => return other.map_err(refused_by("connect AF_UNIX", ends)),
         }
     }
     Err(TcpReason::NoName)
 }
 
-/// The system has refused what a connection over shared memory needs.
-fn refused_by<E: Into<io::Error>>(call: &'static str) -> impl Fn(E) -> TcpReason {
+/// The local address of a connection, and the peer's.
+type Ends = (SocketAddr, SocketAddr);
+
+/// The system has refused what a connection over shared memory needs. `ends` are those of the connection, if it is one.
+fn refused_by<E: Into<io::Error>>(
+    call: &'static str,
+    ends: Option<Ends>,
+) -> impl Fn(E) -> TcpReason {
     move |error| {
         let error = error.into();
-        limited!(warn, target: targets::CONNECT, call, %error, "no shared memory for a connection within this machine; it is over TCP");
+        let span = ends.map_or_else(Span::none, |(local, peer)| span_between(local, peer));
+        limited!(warn, target: targets::CONNECT, parent: &span, call, %error, "no shared memory for a connection within this machine; it is over TCP");
         TcpReason::System
     }
 }
@@ -125,9 +134,9 @@ pub(super) fn packet_socket() -> rustix::io::Result<OwnedFd> {
 }
 
 /// Checks that the other end of the socket was made by a process of the same user.
-fn check_user(socket: &impl AsFd) -> Result<(), TcpReason> {
+fn check_user(socket: &impl AsFd, ends: Option<Ends>) -> Result<(), TcpReason> {
     let peer = iwarp_mem::io::user_of_peer(socket.as_fd());
-    let peer = peer.map_err(refused_by("getsockopt SO_PEERCRED"))?;
+    let peer = peer.map_err(refused_by("getsockopt SO_PEERCRED", ends))?;
     let own = rustix::process::geteuid().as_raw();
     if peer == own && own != *OVERFLOW_USER {
         Ok(())
@@ -282,18 +291,18 @@ impl Meeting {
     /// Takes the offer for the connection from `peer`, and maps its memory.
     pub(super) fn take(
         &self,
-        peer: SocketAddr,
+        addresses: Ends,
         counts: &Counts,
         budget: &Arc<Budget>,
     ) -> Result<Taken, TcpReason> {
         let now = Environment::System.now();
-        let found = self.find(canonical(peer), now, counts);
+        let found = self.find(canonical(addresses.1), now, counts);
         let (offer, file) = found.ok_or(TcpReason::NoOffer)?;
         let share = budget.take(Ring::of_words());
         let share = share.ok_or(TcpReason::Memory)?;
         let ring = Ring::open(&file, offer.size).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidInput => TcpReason::BadOffer,
-            _ => refused_by("shared memory")(error),
+            _ => refused_by("shared memory", Some(addresses))(error),
         })?;
         Ok(Taken {
             ring: SharedRing { ring, share },
@@ -352,11 +361,11 @@ impl Meeting {
             Ok(connector) => connector,
             Err(Errno::AGAIN) => return false,
             Err(error) => {
-                counts.refused(refused_by("accept4 AF_UNIX")(error));
+                counts.refused(refused_by("accept4 AF_UNIX", None)(error));
                 return false;
             }
         };
-        match check_user(&connector) {
+        match check_user(&connector, None) {
             Ok(()) => waiting.hear(now, connector, counts),
             Err(reason) => counts.refused(reason),
         }

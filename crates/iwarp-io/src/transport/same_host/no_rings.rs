@@ -62,7 +62,7 @@ impl NoSameHost {
         &self,
         _: &NoMeeting,
         _: &impl FirstOctets,
-        _: SocketAddr,
+        _: (SocketAddr, SocketAddr),
     ) -> Option<NoPairing> {
         match self.0 {}
     }

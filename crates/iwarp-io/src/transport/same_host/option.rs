@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use iwarp_mem::ring::RingSize;
 
-use crate::log::targets;
+use crate::log::{span_between, targets};
 
 use super::budget::Budget;
 use super::counts::{Counts, TcpReason};
@@ -77,8 +77,13 @@ impl SameHost {
     /// Offers the listener at `to` memory for a connection from `from`.
     pub(in crate::transport) fn offer(&self, from: SocketAddr, to: SocketAddr) -> Option<Pairing> {
         let offered = meeting::offer(from, to, self.size, &self.budget);
-        let offered = self.unless_refused(offered, to)?;
-        Some(Pairing::of_connector(offered, self.wait, &self.counts))
+        let offered = self.unless_refused(offered, (from, to))?;
+        Some(Pairing::of_connector(
+            offered,
+            (from, to),
+            self.wait,
+            &self.counts,
+        ))
     }
 
     /// Takes offers for a listener. `None`: it listens at TCP alone.
@@ -91,25 +96,29 @@ impl SameHost {
         met.ok()
     }
 
-    /// Takes the offer for a connection that was accepted, and sends its first token.
+    /// Takes the offer for a connection that was accepted, and sends its first token. `addresses` are the local one and the peer's.
     pub(in crate::transport) fn take(
         &self,
         meeting: &Meeting,
         tcp: &impl FirstOctets,
-        peer: SocketAddr,
+        addresses: (SocketAddr, SocketAddr),
     ) -> Option<Pairing> {
-        let taken = meeting.take(peer, &self.counts, &self.budget);
-        let taken = self.unless_refused(taken, peer)?;
+        let taken = meeting.take(addresses, &self.counts, &self.budget);
+        let taken = self.unless_refused(taken, addresses)?;
         // The send buffer of a new connection has room. The next read reports a broken connection.
         let sent = tcp.send(&taken.first.0).ok()?;
-        (sent == taken.first.0.len()).then(|| Pairing::of_listener(taken, &self.counts))
+        (sent == taken.first.0.len()).then(|| Pairing::of_listener(taken, addresses, &self.counts))
     }
 
-    fn unless_refused<T>(&self, made: Result<T, TcpReason>, peer: SocketAddr) -> Option<T> {
+    fn unless_refused<T>(
+        &self,
+        made: Result<T, TcpReason>,
+        (local, peer): (SocketAddr, SocketAddr),
+    ) -> Option<T> {
         made.inspect_err(|refusal| {
             self.counts.refused(*refusal);
             let reason = refusal.words();
-            tracing::debug!(target: targets::CONNECT, %peer, reason, "a connection is over TCP");
+            tracing::debug!(target: targets::CONNECT, parent: &span_between(local, peer), %peer, reason, "a connection is over TCP");
         })
         .ok()
     }

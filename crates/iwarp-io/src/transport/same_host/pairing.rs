@@ -2,10 +2,13 @@
 //! connection has proved that it has the offer.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::log::targets;
+use tracing::Span;
+
+use crate::log::{span_between, targets};
 
 use super::counts::{Counts, TcpReason};
 use super::first_octets::FirstOctets;
@@ -26,6 +29,8 @@ pub struct Pairing {
     /// The connector no longer waits: a token that comes now is skipped.
     is_late: bool,
     counts: Arc<Counts>,
+    /// The local address and the peer's.
+    addresses: (SocketAddr, SocketAddr),
 }
 
 /// What the first octets of the socket are.
@@ -41,7 +46,12 @@ enum Front {
 
 impl Pairing {
     /// The connector's side: waits for the listener's token, at most `limit`.
-    pub(super) fn of_connector(offered: Offered, limit: Duration, counts: &Arc<Counts>) -> Self {
+    pub(super) fn of_connector(
+        offered: Offered,
+        addresses: (SocketAddr, SocketAddr),
+        limit: Duration,
+        counts: &Arc<Counts>,
+    ) -> Self {
         Self {
             ring: Some(offered.ring),
             awaited: offered.first,
@@ -50,11 +60,16 @@ impl Pairing {
             until: None,
             is_late: false,
             counts: Arc::clone(counts),
+            addresses,
         }
     }
 
     /// The listener's side, which has sent the first token.
-    pub(super) fn of_listener(taken: Offered, counts: &Arc<Counts>) -> Self {
+    pub(super) fn of_listener(
+        taken: Offered,
+        addresses: (SocketAddr, SocketAddr),
+        counts: &Arc<Counts>,
+    ) -> Self {
         Self {
             ring: Some(taken.ring),
             awaited: taken.second,
@@ -63,6 +78,7 @@ impl Pairing {
             until: None,
             is_late: false,
             counts: Arc::clone(counts),
+            addresses,
         }
     }
 
@@ -122,11 +138,17 @@ impl Pairing {
         PairingStep::Undecided
     }
 
+    /// The span of its events. The connection has no stream yet.
+    fn span(&self) -> Span {
+        span_between(self.addresses.0, self.addresses.1)
+    }
+
     fn refused(&mut self, refusal: TcpReason) -> PairingStep<SharedRing> {
         self.ring = None;
         self.counts.refused(refusal);
         tracing::debug!(
             target: targets::CONNECT,
+            parent: &self.span(),
             reason = refusal.words(),
             "a connection within this machine is over TCP"
         );
@@ -145,7 +167,7 @@ impl Pairing {
             return Ok(PairingStep::Plain);
         };
         self.counts.connected();
-        tracing::debug!(target: targets::CONNECT, "a connection within this machine is over shared memory");
+        tracing::debug!(target: targets::CONNECT, parent: &self.span(), "a connection within this machine is over shared memory");
         Ok(PairingStep::Shared(ring))
     }
 

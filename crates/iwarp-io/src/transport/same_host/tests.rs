@@ -280,7 +280,7 @@ fn a_flood_of_offers_is_held_in_part_and_then_forgotten() {
     let look = || {
         let peer = "127.0.0.1:1".parse().unwrap();
         assert_eq!(
-            meeting.take(peer, &counts, &budget).unwrap_err(),
+            meeting.take((at, peer), &counts, &budget).unwrap_err(),
             TcpReason::NoOffer
         );
         assert!(meeting.held() <= 64, "{}", meeting.held());

@@ -16,7 +16,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use super::{Boundaries, TcpOptions};
 use crate::descriptors::Freed;
-use crate::log::targets;
+use crate::log::{connection_span, span_between, targets};
 use crate::progress::readiness::{Edges, Watch};
 use crate::progress::set::{Set, SourceId};
 use crate::system_call::{is_refusal, named};
@@ -253,17 +253,21 @@ impl Listener {
     }
 
     pub(in crate::transport) fn accept(&self) -> io::Result<Wire> {
-        let (socket, _) = self.0.accept().map_err(named("accept"))?;
+        let (socket, peer) = self.0.accept().map_err(named("accept"))?;
         let mut wire = Wire::new(socket, &self.1).map_err(|error| {
             if is_refusal(&error) {
                 return error;
             }
             // The peer has reset the connection before it was accepted.
-            tracing::debug!(target: targets::CONNECT, %error, "an accepted connection was gone at once");
+            let span = peer.as_socket().map(|peer| connection_span(Some("tcp"), peer));
+            let span = span.as_ref().and_then(tracing::Span::id);
+            tracing::debug!(target: targets::CONNECT, parent: span, %error, "an accepted connection was gone at once");
             io::Error::from(io::ErrorKind::ConnectionAborted)
         })?;
         if let (Some(same_host), Some(meeting)) = (&self.1.same_host, &self.2) {
-            wire.pairing = same_host.take(meeting, &wire, wire.peer).map(Box::new);
+            wire.pairing = same_host
+                .take(meeting, &wire, wire.addresses())
+                .map(Box::new);
         }
         Ok(wire)
     }
@@ -316,7 +320,7 @@ impl Wire {
         tcp.set_nonblocking(true).map_err(named("ioctl FIONBIO"))?;
         let local = tcp.local_addr().map_err(named("getsockname"))?;
         let peer = tcp.peer_addr().map_err(named("getpeername"))?;
-        tune(&tcp);
+        tune(&tcp, (local, peer));
         if peer.ip().is_loopback() && !options.keeps_congestion {
             do_not_pace(&SockRef::from(&tcp));
         }
@@ -396,7 +400,7 @@ impl Wire {
         let limit = limit.max(Duration::from_millis(1));
         if let Err(error) = SockRef::from(&self.tcp).set_tcp_user_timeout(Some(limit)) {
             let error = named("setsockopt TCP_USER_TIMEOUT")(error);
-            tracing::debug!(target: targets::CONNECT, %error, "a connection is without an option of TCP");
+            lacks_option(&error, self.addresses());
         }
     }
 
@@ -507,7 +511,7 @@ impl FirstOctets for Wire {
 }
 
 /// The options that all connections of this crate set on TCP. A connection works without them, and not every system has them.
-fn tune(tcp: &TcpStream) {
+fn tune(tcp: &TcpStream, addresses: (SocketAddr, SocketAddr)) {
     let socket = SockRef::from(tcp);
     let options = [
         // MPA-085: the end of a batch is not held back until the next FPDU.
@@ -519,8 +523,18 @@ fn tune(tcp: &TcpStream) {
             .map_err(named("setsockopt SO_KEEPALIVE or TCP_KEEPIDLE")),
     ];
     for error in options.into_iter().filter_map(Result::err) {
-        tracing::debug!(target: targets::CONNECT, %error, "a connection is without an option of TCP");
+        lacks_option(&error, addresses);
     }
+}
+
+#[cold]
+fn lacks_option(error: &io::Error, (local, peer): (SocketAddr, SocketAddr)) {
+    tracing::debug!(
+        target: targets::CONNECT,
+        parent: &span_between(local, peer),
+        %error,
+        "a connection is without an option of TCP"
+    );
 }
 
 /// Checks that the system permits the congestion control of this name.
