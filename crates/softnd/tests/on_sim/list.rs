@@ -110,7 +110,10 @@ const ELSEWHERE: &[(&str, Subject)] = &[
         "resident_set::ten_thousand_simulated_networks_take_no_more_memory_than_a_thousand",
         Memory,
     ),
-    ("same_host::a_connector_without_a_limit_waits", Sockets),
+    (
+        "same_host::a_connector_waits_for_as_long_as_its_options_say",
+        Sockets,
+    ),
     (
         "same_host::both_ends_name_shared_memory_if_both_have_the_option",
         Sockets,

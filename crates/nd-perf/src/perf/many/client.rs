@@ -64,7 +64,7 @@ pub(in crate::perf) fn run(
                     let setup = setup(&spec, plan.choices())?;
                     let open = |setup: &Setup| Ok(setup.towards(destination)?.0);
                     let site = Site::new(&spec, &setup, spec.receives, 1, open)?;
-                    Some(OtherSetUps::OverTcp(site.crowd, at(port)))
+                    Some(OtherSetUps::OverTcp(Box::new(site.crowd), at(port)))
                 }
                 Some(Baseline::Quic | Baseline::Plain) | None => None,
             };
@@ -80,7 +80,7 @@ enum OtherSetUps {
     /// Of bare sockets, at this address.
     Bare(SocketAddr),
     /// Of another adapter, over TCP also within one machine.
-    OverTcp(Crowd, Target),
+    OverTcp(Box<Crowd>, Target),
 }
 
 /// The address to connect to, and the key by which the other side knows the connections.
