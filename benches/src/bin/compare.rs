@@ -16,12 +16,11 @@ use nd_perf::device::Device;
 use nd_perf::process;
 use softnd_benches::compare::congestion::{self, Chosen};
 use softnd_benches::compare::nd::Nd;
+use softnd_benches::compare::one_machine::WITHIN_ONE_MACHINE;
 use softnd_benches::compare::page::{Findings, PagePart, Round};
-use softnd_benches::compare::peers::{Fabric, Ucx};
+use softnd_benches::compare::peers::{Fabric, Peers, Ucx};
 use softnd_benches::compare::programs::{self, ProgramRow};
-use softnd_benches::compare::turns::{
-    Measurement, ON_DEVICE, OVER_TCP, OVER_UDP, Peers, Size, Test,
-};
+use softnd_benches::compare::turns::{Measurement, ON_DEVICE, OVER_TCP, OVER_UDP, Size, Test};
 use softnd_benches::compare::{Failure, calls, machine, page, plot};
 use softnd_benches::octets;
 
@@ -30,15 +29,15 @@ use softnd_benches::octets;
 ///
 /// Over TCP all programs have the same congestion control: first the system's default, then, where this process may change the default for
 /// the length of the run, cubic. Then softnd runs over UDP, where QUIC has its own congestion control. Then perftest's programs run over
-/// softnd's libraries for verbs, beside `nd perf`. With --device none of this runs, but `nd perftest` over verbs and perftest's own
-/// programs on that device.
+/// softnd's libraries for verbs, beside `nd perf`. Then softnd, UCX and libfabric run through shared memory, beside plain copies. With
+/// --device none of this runs, but `nd perftest` over verbs and perftest's own programs on that device.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Octets per message [default: all powers of two from 8 to 1 MiB]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     size: Vec<u32>,
 
-    /// Measures one part alone: over TCP, over UDP, or verbs programs by `nd run` with `nd perf` [default: all]
+    /// Measures one part alone: over TCP, over UDP, verbs programs by `nd run` with `nd perf`, or through shared memory [default: all]
     #[arg(long, value_name = "TRANSPORT", value_delimiter = ',')]
     over: Vec<Over>,
 
@@ -99,18 +98,20 @@ impl Arguments {
             (Over::Tcp, PagePart::Tcp),
             (Over::Udp, PagePart::Udp),
             (Over::Programs, PagePart::Programs),
+            (Over::Shm, PagePart::Shm),
         ];
         let parts = all.into_iter().filter(|(over, _)| chosen(over));
         parts.map(|(_, part)| part).collect()
     }
 }
 
-/// The transport of softnd.
+/// The transport of softnd; `shm` is shared memory within this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Over {
     Tcp,
     Udp,
     Programs,
+    Shm,
 }
 
 /// Each part is printed and written when it is done, because the next one takes as long again.
@@ -141,6 +142,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
             PagePart::Udp => over_udp(arguments, &nd, &mut findings)?,
             PagePart::Device => on_device(arguments, &nd, &mut findings)?,
             PagePart::Programs => of_programs(arguments, &nd, &mut findings)?,
+            PagePart::Shm => within_one_machine(arguments, &nd, &mut findings)?,
         }
         let text = findings.print();
         println!("{text}");
@@ -160,7 +162,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// The programs that take part besides softnd, and Debian's names of their packages.
 const fn packages(part: PagePart) -> &'static [(&'static str, &'static str)] {
     match part {
-        PagePart::Tcp => &[("UCX", "ucx-utils"), ("libfabric", "libfabric-bin")],
+        PagePart::Tcp | PagePart::Shm => &[("UCX", "ucx-utils"), ("libfabric", "libfabric-bin")],
         PagePart::Udp => &[("libfabric", "libfabric-bin")],
         PagePart::Device | PagePart::Programs => &[("perftest", "perftest")],
     }
@@ -185,16 +187,43 @@ fn fabric(findings: &mut Findings) -> Option<Fabric> {
     fabric
 }
 
-/// Compares softnd over TCP with raw TCP, UCX and libfabric.
-fn over_tcp(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Result<(), Failure> {
+/// UCX, if it is installed.
+fn ucx(findings: &mut Findings) -> Option<Ucx> {
+    let ucx = Ucx::find();
+    if ucx.is_none() {
+        skip(findings, not_installed("ucx_perftest", "ucx-utils"));
+    }
+    ucx
+}
+
+/// Compares softnd through shared memory with softnd over TCP, UCX, libfabric and plain copies.
+fn within_one_machine(
+    arguments: &Arguments,
+    nd: &Nd,
+    findings: &mut Findings,
+) -> Result<(), Failure> {
     let peers = Peers {
-        ucx: Ucx::find(),
+        ucx: ucx(findings),
         fabric: fabric(findings),
         device: None,
     };
-    if peers.ucx.is_none() {
-        skip(findings, not_installed("ucx_perftest", "ucx-utils"));
-    }
+    let part = Part {
+        name: "shared memory",
+        tests: &WITHIN_ONE_MACHINE,
+        sizes: sizes(&arguments.size),
+    };
+    let cores = (&mut findings.cores, &mut { PATIENCE });
+    findings.shm = part.measure(nd, &peers, arguments.turns, cores)?;
+    Ok(())
+}
+
+/// Compares softnd over TCP with raw TCP, UCX and libfabric.
+fn over_tcp(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Result<(), Failure> {
+    let peers = Peers {
+        ucx: ucx(findings),
+        fabric: fabric(findings),
+        device: None,
+    };
     let mut patience = PATIENCE;
     let mut round = |findings: &mut Findings, name: &str, nd: &Nd, chosen: &'static str| {
         let part = Part {

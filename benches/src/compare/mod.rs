@@ -9,11 +9,14 @@
 pub mod calls;
 pub mod congestion;
 pub mod machine;
+pub mod memcpy;
 pub mod nd;
+pub mod one_machine;
 pub mod page;
 pub mod peers;
 pub mod plot;
 pub mod programs;
+pub mod shm;
 pub mod turns;
 
 use std::fmt;

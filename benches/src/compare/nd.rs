@@ -37,6 +37,8 @@ enum Way {
     Shared,
     /// Over UDP, compared with a bare QUIC stream.
     Udp,
+    /// Through shared memory, compared with the same adapter over TCP.
+    Shm,
 }
 
 impl Way {
@@ -46,6 +48,7 @@ impl Way {
             Self::Aligned => &["--page-offset", "0"],
             Self::Shared => &["--receives", "shared"],
             Self::Udp => &["--udp", "--baseline", "quic"],
+            Self::Shm => &["--same-host", "--baseline", "softnd-tcp"],
         }
     }
 }
@@ -160,6 +163,17 @@ impl Nd {
         times(&self.ping_pong_row(size, Way::Udp)?, self.bare(Way::Udp))
     }
 
+    /// The same through shared memory, beside the same adapter over TCP.
+    ///
+    /// # Errors
+    ///
+    /// See [`Nd::ping_pong`]; also if the connection does not go through shared memory.
+    pub fn shm_ping_pong(&self, size: usize) -> Result<Row<Times>, Failure> {
+        let row = self.ping_pong_row(size, Way::Shm)?;
+        through_shared_memory(&row)?;
+        times(&row, self.bare(Way::Shm))
+    }
+
     /// Ping-pong over TCP with page-aligned memory, without raw TCP.
     ///
     /// # Errors
@@ -240,6 +254,18 @@ impl Nd {
         self.both_ways(size, Way::Udp)
     }
 
+    /// The same with Reads too, through shared memory, beside the same adapter over TCP.
+    ///
+    /// # Errors
+    ///
+    /// See [`Nd::shm_ping_pong`].
+    pub fn shm_one_way(&self, size: usize) -> Result<[Row<f64>; 3], Failure> {
+        let rows = self.rows("send,write,read", "bandwidth", size, Way::Shm)?;
+        rows.iter().try_for_each(through_shared_memory)?;
+        let rate = |op| rate(&one(&rows, op)?, self.bare(Way::Shm));
+        Ok([rate("send")?, rate("write")?, rate("read")?])
+    }
+
     fn both_ways(&self, size: usize, way: Way) -> Result<[Row<f64>; 2], Failure> {
         let rows = self.rows("send,write", "bandwidth", size, way)?;
         let rate = |op| rate(&one(&rows, op)?, self.bare(way));
@@ -287,6 +313,17 @@ fn one(rows: &[Value], op: &str) -> Result<Value, Failure> {
     row.filter(|row| row["complete"] == true)
         .cloned()
         .ok_or_else(|| Failure::new(format!("nd printed no complete row for {op}")))
+}
+
+/// Checks what has carried the connection of a row, whatever option was given.
+fn through_shared_memory(row: &Value) -> Result<(), Failure> {
+    match row["transport"].as_str() {
+        Some("shm") => Ok(()),
+        _ => Err(Failure::new(format!(
+            "a connection within this machine was over {}; nd -vv perf local --same-host says why",
+            row["transport"]
+        ))),
+    }
 }
 
 fn number(row: &Value, name: &str) -> Result<f64, Failure> {
@@ -346,6 +383,16 @@ mod tests {
                 .to_string()
                 .contains("p50_ns")
         );
+    }
+
+    #[test]
+    fn a_row_over_tcp_is_none_of_shared_memory() {
+        let row = |transport| serde_json::json!({ "transport": transport });
+        assert!(through_shared_memory(&row("shm")).is_ok());
+        for other in ["tcp", "1 shm, 2 tcp"] {
+            let failure = through_shared_memory(&row(other)).unwrap_err().to_string();
+            assert!(failure.contains(&format!("over {other:?}")), "{failure}");
+        }
     }
 
     #[test]

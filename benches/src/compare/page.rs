@@ -6,6 +6,7 @@ use nd_perf::cores::Watch;
 
 use super::Failure;
 use super::calls::{CLASSES, Histogram, Traffic};
+use super::one_machine::{Bound, REQUIRED, SHM_ONE_WAY, SHM_PING_PONG};
 use super::programs::ProgramRow;
 use super::turns::{
     AHEAD, ALIGNED_ONE_WAY, ALIGNED_PING_PONG, ALIGNED_SHARES, DEVICE_ONE_WAY,
@@ -26,6 +27,8 @@ pub enum PagePart {
     Device,
     /// Verbs programs.
     Programs,
+    /// Within one machine.
+    Shm,
 }
 
 impl PagePart {
@@ -35,6 +38,7 @@ impl PagePart {
             Self::Udp => "compare over UDP",
             Self::Device => "compare of verbs",
             Self::Programs => "compare of verbs programs",
+            Self::Shm => "compare within one machine",
         }
     }
 }
@@ -58,6 +62,8 @@ pub struct Findings {
     pub device: Option<(String, Vec<Size>)>,
     /// Verbs programs, in the order of their tests.
     pub programs: Vec<ProgramRow>,
+    /// All sizes within one machine, in order.
+    pub shm: Vec<Size>,
     /// FPDUs per system call.
     pub calls: Vec<(Traffic, Histogram)>,
     /// The parts that were left out, and the reasons.
@@ -82,7 +88,11 @@ impl Findings {
         let rounds = self.rounds.iter().map(|round| round.print(self.crc));
         let mut text = self.head();
         text.extend(rounds);
-        text + &self.over_udp() + &self.on_device() + &self.of_programs() + &self.histogram()
+        text += &self.over_udp();
+        text += &self.on_device();
+        text += &self.of_programs();
+        text += &self.within_one_machine();
+        text + &self.histogram()
     }
 
     /// The machine, the method, and the parts that were left out.
@@ -96,7 +106,7 @@ impl Findings {
             line(&mut text, format_args!("Skipped: {skipped}.\n"));
         }
         let sizes = self.rounds.iter().flat_map(|round| &round.sizes);
-        let sizes = sizes.chain(&self.udp);
+        let sizes = sizes.chain(&self.udp).chain(&self.shm);
         let sizes = sizes.chain(self.device.iter().flat_map(|(_, sizes)| sizes));
         if let Some(turns) = sizes.map(|size| size.turns.len()).min() {
             line(
@@ -159,6 +169,57 @@ impl Findings {
             &in_unit(&DEVICE_ONE_WAY, MEGABYTES),
             &DEVICE_ONE_WAY_SHARES,
         );
+        text
+    }
+
+    fn within_one_machine(&self) -> String {
+        let mut text = String::new();
+        if self.shm.is_empty() {
+            return text;
+        }
+        let setting = crc(self.crc);
+        head(
+            &mut text,
+            "Within one machine, half a round trip, µs",
+            setting,
+        );
+        let times = in_unit(&SHM_PING_PONG, MICROSECONDS);
+        table(&mut text, &self.shm, &times, &[]);
+        head(&mut text, "Within one machine, one way, GB/s", setting);
+        let rates = in_unit(&SHM_ONE_WAY, GIGABYTES);
+        table(&mut text, &self.shm, &rates, &[]);
+        let judged = REQUIRED
+            .iter()
+            .filter_map(|required| Some((required, required.judge(&self.shm)?)));
+        let judged: Vec<_> = judged.collect();
+        if judged.is_empty() {
+            return text;
+        }
+        line(
+            &mut text,
+            format_args!(
+                "### Within one machine, what is required\n\nA row holds if the worse quartile does.\n\n| what | size | required | measured | holds |\n|---|--:|---|--:|---|"
+            ),
+        );
+        for (required, verdict) in judged {
+            let bound = match required.bound {
+                Bound::AtMost(most) => format!("at most {most:.2}"),
+                Bound::AtLeast(least) => format!("at least {least:.2}"),
+            };
+            let (low, high) = verdict.quartiles;
+            line(
+                &mut text,
+                format_args!(
+                    "| {} | {} | {bound} of {} | {:.2} ({low:.2}–{high:.2}) | {} |",
+                    required.what,
+                    octets(required.octets),
+                    required.to,
+                    verdict.ratio,
+                    if verdict.holds { "yes" } else { "missed" }
+                ),
+            );
+        }
+        text.push('\n');
         text
     }
 
@@ -495,6 +556,7 @@ mod tests {
             udp: sizes(),
             device: Some(("siw0".to_owned(), sizes())),
             programs: programs_of_test(),
+            shm: sizes(),
             calls: vec![(TRAFFIC[1], histogram)],
             skipped: vec!["fi_pingpong is not installed".to_owned()],
         }
@@ -536,6 +598,10 @@ mod tests {
             "| `ib_send_lat` | 8 B | 8.40 µs | 8.00 µs | 1.05 (1.00–1.20) | at most 1.10 | yes |",
             "| `ib_read_bw` | 64 KiB | ",
             " | 0.60 (0.50–0.90) | at least 0.95 | missed |",
+            "### Within one machine, half a round trip, µs\n\nBoth sides poll, CRC off.\n",
+            "| 8 B | 5.00 | 0.50 | 0.25 | 1.00 | 0.60 | 0.0200 | 0.40 |",
+            "| Send, half a round trip | 8 B | at most 4.00 of UCX posix | 2.00 (2.00–2.00) | yes |",
+            "| Read one way | 1 MiB | at least 2.00 of softnd over TCP | 1.50 (1.50–1.50) | missed |",
             "Skipped: fi_pingpong is not installed.",
             "one \\| two",
         ] {
@@ -571,6 +637,7 @@ mod tests {
             PagePart::Udp,
             PagePart::Device,
             PagePart::Programs,
+            PagePart::Shm,
         ] {
             replace(page, part, "new").unwrap();
         }

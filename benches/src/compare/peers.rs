@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use nd_perf::device::Device;
 use nd_perf::process::{self, on_core};
 
 use super::{Failure, Times};
@@ -50,9 +51,42 @@ impl Pace {
     }
 }
 
-/// UCX's own benchmark, over TCP on the loopback interface.
+/// The programs that take part besides softnd and raw TCP.
+#[derive(Clone, Debug, Default)]
+pub struct Peers {
+    /// UCX.
+    pub ucx: Option<Ucx>,
+    /// libfabric.
+    pub fabric: Option<Fabric>,
+    /// An RDMA device, with perftest's programs.
+    pub device: Option<Device>,
+}
+
+/// UCX's own benchmark.
 #[derive(Clone, Debug)]
 pub struct Ucx(PathBuf);
+
+/// The transports of UCX.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UcxOver {
+    /// TCP on the loopback interface.
+    Tcp,
+    /// POSIX shared memory.
+    Posix,
+    /// POSIX shared memory, and for long messages the kernel's copy from process to process (cross-memory attach).
+    Cma,
+}
+
+impl UcxOver {
+    /// The variables of the environment that choose it.
+    const fn variables(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Tcp => &[("UCX_TLS", "tcp"), ("UCX_NET_DEVICES", "lo")],
+            Self::Posix => &[("UCX_TLS", "posix,self")],
+            Self::Cma => &[("UCX_TLS", "posix,cma,self")],
+        }
+    }
+}
 
 /// One run of it, from its last line.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,14 +103,22 @@ impl Ucx {
         process::find("ucx_perftest").map(Self)
     }
 
-    fn run(&self, test: &str, size: usize, messages: u32) -> Result<UcxResult, Failure> {
+    fn run(
+        &self,
+        over: UcxOver,
+        test: &str,
+        size: usize,
+        messages: u32,
+    ) -> Result<UcxResult, Failure> {
         let port = process::free_port()?;
         let base = |core| {
             let mut command = on_core(core, &self.0);
-            command
-                .env("UCX_TLS", "tcp")
-                .env("UCX_NET_DEVICES", "lo")
-                .args(["-p", &port.to_string(), "-f", "-v"]);
+            command.envs(over.variables().iter().copied()).args([
+                "-p",
+                &port.to_string(),
+                "-f",
+                "-v",
+            ]);
             command
         };
         let mut client = base(0);
@@ -93,8 +135,8 @@ impl Ucx {
     /// # Errors
     ///
     /// When the program fails, or prints something unknown.
-    pub fn ping_pong(&self, size: usize, pace: &Pace) -> Result<Times, Failure> {
-        let result = self.run("tag_lat", size, pace.messages())?;
+    pub fn ping_pong(&self, over: UcxOver, size: usize, pace: &Pace) -> Result<Times, Failure> {
+        let result = self.run(over, "tag_lat", size, pace.messages())?;
         pace.learn(2e3 * result.mean_us);
         Ok(Times {
             p50: Some(1e3 * result.p50_us),
@@ -107,8 +149,14 @@ impl Ucx {
     /// # Errors
     ///
     /// When the program fails, or prints something unknown.
-    pub fn one_way(&self, test: &str, size: usize, pace: &Pace) -> Result<f64, Failure> {
-        let result = self.run(test, size, pace.messages())?;
+    pub fn one_way(
+        &self,
+        over: UcxOver,
+        test: &str,
+        size: usize,
+        pace: &Pace,
+    ) -> Result<f64, Failure> {
+        let result = self.run(over, test, size, pace.messages())?;
         pace.learn(1e9 / result.messages_per_s);
         Ok(result.messages_per_s * size as f64)
     }
@@ -148,6 +196,8 @@ pub enum FabricOver {
     Tcp,
     /// Reliable datagrams over UDP.
     Udp,
+    /// Reliable datagrams over its provider for shared memory.
+    Shm,
 }
 
 impl FabricOver {
@@ -155,6 +205,7 @@ impl FabricOver {
         match self {
             Self::Tcp => ["-p", "tcp", "-e", "msg"],
             Self::Udp => ["-p", "udp;ofi_rxd", "-e", "rdm"],
+            Self::Shm => ["-p", "shm", "-e", "rdm"],
         }
     }
 }

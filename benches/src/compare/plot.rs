@@ -2,6 +2,7 @@
 
 use nd_perf::plot::{self, Colour, Curve, Marker, Panel, Points, SIZES, Stroke};
 
+use super::one_machine::{SHM_ONE_WAY, SHM_PING_PONG};
 use super::page::Findings;
 use super::turns::{
     DEVICE_ONE_WAY, DEVICE_PING_PONG, Figure, ONE_WAY, PING_PONG, Size, UDP_ONE_WAY, UDP_PING_PONG,
@@ -10,7 +11,7 @@ use super::turns::{
 /// The name of a file, and the drawing for it.
 pub type Drawing = (String, String);
 
-/// A drawing for each round over TCP, one of UDP and one of a device, if these were measured.
+/// A drawing for each round over TCP, one of UDP, one of a device and one of shared memory, if these were measured.
 #[must_use]
 pub fn drawings(findings: &Findings) -> Vec<Drawing> {
     let rounds = findings.rounds.iter().map(|round| {
@@ -21,7 +22,9 @@ pub fn drawings(findings: &Findings) -> Vec<Drawing> {
     let on_device = findings.device.iter();
     let on_device =
         on_device.map(|(_, sizes)| drawing("verbs", sizes, &DEVICE_PING_PONG, &DEVICE_ONE_WAY));
-    rounds.chain([udp]).chain(on_device).flatten().collect()
+    let shm = drawing("shm", &findings.shm, &SHM_PING_PONG, &SHM_ONE_WAY);
+    let parts = rounds.chain([udp]).chain(on_device).chain([shm]);
+    parts.flatten().collect()
 }
 
 fn drawing(
@@ -79,8 +82,14 @@ fn look(head: &str) -> Curve {
         (Some("Read"), _) => (Colour::Green, Marker::Circle),
         _ => (Colour::Grey, Marker::Circle),
     };
+    let (colour, marker) = match head {
+        "UCX cma put" => (Colour::Brown, Marker::Square),
+        _ => (colour, marker),
+    };
     let stroke = match (operation, colour) {
-        (Some("put"), _) => Stroke::Dotted,
+        (Some("put" | "cold"), _) => Stroke::Dotted,
+        _ if head.contains("over TCP") || head.starts_with("UCX cma") => Stroke::Dashed,
+        _ if head == "memcpy" => Stroke::Solid,
         (_, Colour::Purple | Colour::Brown) => Stroke::Solid,
         _ if is_ours(head) => Stroke::Solid,
         _ => Stroke::Dashed,
@@ -110,6 +119,7 @@ mod tests {
             rounds: vec![round("bbr"), round("cubic")],
             udp: sizes(),
             device: Some(("siw0".to_owned(), sizes())),
+            shm: sizes(),
             ..Findings::default()
         }
     }
@@ -124,13 +134,15 @@ mod tests {
                 "compared-tcp-bbr.svg",
                 "compared-tcp-cubic.svg",
                 "compared-udp.svg",
-                "compared-verbs.svg"
+                "compared-verbs.svg",
+                "compared-shm.svg"
             ]
         );
         for (at, figures) in [
             (1, PING_PONG.iter().chain(&ONE_WAY)),
             (2, UDP_PING_PONG.iter().chain(&UDP_ONE_WAY)),
             (3, DEVICE_PING_PONG.iter().chain(&DEVICE_ONE_WAY)),
+            (4, SHM_PING_PONG.iter().chain(&SHM_ONE_WAY)),
         ] {
             for (head, _) in figures {
                 // Its own place in the legend.
@@ -146,6 +158,7 @@ mod tests {
             PING_PONG.iter().chain(&ONE_WAY),
             UDP_PING_PONG.iter().chain(&UDP_ONE_WAY),
             DEVICE_PING_PONG.iter().chain(&DEVICE_ONE_WAY),
+            SHM_PING_PONG.iter().chain(&SHM_ONE_WAY),
         ] {
             let mut seen: Vec<Curve> = Vec::new();
             for line in figures.map(|(head, _)| look(head)) {
@@ -166,6 +179,7 @@ mod tests {
         assert_eq!(drawings(&Findings::default()), []);
         let mut findings = findings();
         (findings.udp, findings.device) = (Vec::new(), None);
+        findings.shm = Vec::new();
         for round in &mut findings.rounds {
             for turn in round.sizes.iter_mut().flat_map(|size| &mut size.turns) {
                 turn.fabric_ping_pong = None;

@@ -7,19 +7,9 @@ use nd_perf::cores::{self, Watch};
 use nd_perf::device::{Device, DeviceTest, DeviceTurn, Program};
 
 use super::nd::{Nd, Row};
-use super::peers::{Fabric, FabricOver, Pace, Ucx};
+use super::peers::{FabricOver, Pace, Peers, UcxOver};
+use super::shm::{ShmTest, ShmTurn};
 use super::{Failure, Times, median};
-
-/// The programs that take part besides softnd and raw TCP.
-#[derive(Clone, Debug, Default)]
-pub struct Peers {
-    /// UCX.
-    pub ucx: Option<Ucx>,
-    /// libfabric.
-    pub fabric: Option<Fabric>,
-    /// An RDMA device, with perftest's programs.
-    pub device: Option<Device>,
-}
 
 /// One turn of all programs with messages of one size. `None` where a program does not take part.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -54,6 +44,8 @@ pub struct Turn {
     pub udp_one_way: Option<[Row<f64>; 2]>,
     /// The tests on a device, compared with perftest, by the names of its programs: half round trips in nanoseconds, and rates.
     pub on_device: BTreeMap<&'static str, Row<f64>>,
+    /// Within one machine.
+    pub shm: ShmTurn,
 }
 
 impl Turn {
@@ -390,6 +382,8 @@ pub enum Test {
     UdpOneWay,
     /// softnd and perftest on a device.
     OnDevice(Program),
+    /// Within one machine.
+    Shm(ShmTest),
 }
 
 impl Test {
@@ -526,13 +520,13 @@ impl<'a> Measurement<'a> {
                 (turn.send, turn.write) = (Some(send), Some(write));
             }
             (Test::UcxPingPong, Some(ucx), _) => {
-                turn.ucx_ping_pong = Some(ucx.ping_pong(octets, pace)?);
+                turn.ucx_ping_pong = Some(ucx.ping_pong(UcxOver::Tcp, octets, pace)?);
             }
             (Test::UcxTag, Some(ucx), _) => {
-                turn.ucx_tag = Some(ucx.one_way("tag_bw", octets, pace)?);
+                turn.ucx_tag = Some(ucx.one_way(UcxOver::Tcp, "tag_bw", octets, pace)?);
             }
             (Test::UcxPut, Some(ucx), _) => {
-                turn.ucx_put = Some(ucx.one_way("ucp_put_bw", octets, pace)?);
+                turn.ucx_put = Some(ucx.one_way(UcxOver::Tcp, "ucp_put_bw", octets, pace)?);
             }
             (Test::FabricPingPong, _, Some(fabric)) => {
                 turn.fabric_ping_pong = Some(fabric.ping_pong(FabricOver::Tcp, octets, pace)?);
@@ -559,6 +553,7 @@ impl<'a> Measurement<'a> {
             (Test::UdpOneWay, ..) => {
                 turn.udp_one_way = Some(self.nd.udp_one_way(octets)?);
             }
+            (Test::Shm(test), ..) => test.run(self.nd, self.peers, octets, pace, &mut turn.shm)?,
             (Test::OnDevice(program), ..) => {
                 if let Some(device) = device {
                     let row = on_device(device, *program, octets, pace, round)?;
@@ -672,6 +667,7 @@ pub(super) mod tests {
             ]
             .map(|(name, ours, bare)| (name, Row { ours, bare }))
             .into(),
+            shm: super::super::shm::tests::turn(),
         }
     }
 
