@@ -167,7 +167,7 @@ impl End {
             .collect()
     }
 
-    fn peer_writes_word(&mut self, input: &mut Input<'_>) {
+    fn peer_writes_word(&self, input: &mut Input<'_>) {
         const PLACES: [u64; 5] = [TAIL, HEAD, CLOSED, NEEDS_NO_BELL, WAITS_FOR_ROOM];
         let which = input.octet();
         let ring = if which & 0x80 == 0 {
@@ -193,14 +193,14 @@ impl End {
             .expect("it is there");
     }
 
-    fn peer_writes_octets(&mut self, input: &mut Input<'_>) {
+    fn peer_writes_octets(&self, input: &mut Input<'_>) {
         let at = OCTETS + u64::from(input.word16()) % (2 * CAPACITY as u64 - 256);
         let len = usize::from(input.octet());
         let octets = input.take(len);
         self.file.write_all_at(octets, at).expect("it is there");
     }
 
-    fn peer_makes_hole(&mut self, input: &mut Input<'_>) {
+    fn peer_makes_hole(&self, input: &mut Input<'_>) {
         let page = u64::from(input.octet() % 3);
         let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
         rustix::fs::fallocate(&self.file, flags, page * 4096, 4096).expect("a hole");

@@ -178,8 +178,9 @@ impl ByHand {
 /// Each of them is dropped with all its descriptors. The connection that it was for is over TCP.
 #[test]
 fn an_offer_that_is_wrong_is_dropped_with_its_descriptors() {
+    type Change = fn(&mut Vec<u8>);
     let size = u32::try_from(RingSize::default().octets()).unwrap();
-    let packets: [(&str, fn(&mut Vec<u8>), usize); 8] = [
+    let packets: [(&str, Change, usize); 8] = [
         ("another version", |packet| packet[7] = b'2', 1),
         ("a piece", |packet| packet.truncate(Offer::LEN - 1), 1),
         ("too much", |packet| packet.push(0), 1),
