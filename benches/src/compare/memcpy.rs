@@ -49,25 +49,24 @@ impl Walk {
         }
     }
 
-    /// Copies for about this long, each buffer at least once. Returns the nanoseconds of a copy.
+    /// Copies for about this long. Returns the nanoseconds of a copy.
     fn copy(&mut self, time: Duration) -> f64 {
+        // The clock takes as long as the copy of a short message.
+        let looks = ((1 << 20) / self.size).clamp(1, 64) as u64;
         let begun = Instant::now();
         let mut copied = 0_u64;
         loop {
             let pairs = self.from.chunks_exact(self.size);
-            let pairs = pairs.zip(self.to.chunks_exact_mut(self.size));
-            for (from, to) in pairs {
+            for (from, to) in pairs.zip(self.to.chunks_exact_mut(self.size)) {
                 to.copy_from_slice(black_box(from));
                 black_box(&to);
                 copied += 1;
-                // The clock takes as long as the copy of a short message.
-                if copied.is_multiple_of(64) && begun.elapsed() >= time {
-                    break;
+                if copied.is_multiple_of(looks) {
+                    let elapsed = begun.elapsed();
+                    if elapsed >= time {
+                        return elapsed.as_nanos() as f64 / copied as f64;
+                    }
                 }
-            }
-            if begun.elapsed() >= time {
-                let elapsed = begun.elapsed().as_nanos() as f64;
-                return elapsed / copied as f64;
             }
         }
     }
