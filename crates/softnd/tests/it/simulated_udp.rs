@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::*;
-use netdirect::{Connector, Listener, OpFlags, Overlapped, QueuePair, Status};
+use netdirect::{Connector, EndReason, EndedBy, Listener, OpFlags, Overlapped, QueuePair, Status};
 use softnd::Options;
 use softnd::simulation::{Chance, Conditions, Simulation};
 
@@ -82,6 +82,12 @@ fn a_connection_survives_short_cuts_and_ends_for_both_sides_in_a_long_one() {
         let around = Duration::from_secs(20)..Duration::from_secs(41);
         assert!(around.contains(&took), "{took:?}");
         assert!(simulation.disturbances().cuts > 0);
+        for connector in [&pair.active_connector, &pair.passive_connector] {
+            let end = connector.connection_end().expect("a reason");
+            let silence = (EndedBy::Neither, EndReason::Silence);
+            assert_eq!((end.by(), end.reason()), silence, "{end}");
+            assert_eq!(end.what(), "the peer has not answered in time");
+        }
     }
 }
 
