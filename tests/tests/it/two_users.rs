@@ -2,9 +2,11 @@
 //! nothing from them. The tests need root, which makes the files of two users.
 
 use std::fs::{self, File, Permissions};
+use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::thread;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use softnd_tests::nd;
@@ -249,6 +251,33 @@ fn captures_go_to_no_file_that_another_user_has_made() {
     assert_eq!(fs::read(at("of-bob")).unwrap(), b"a longer text");
     let demo = machine.output(BOB, &["demo", "--capture", "/dev/null"]);
     assert!(demo.status.success(), "{demo:?}");
+}
+
+/// Root gives a terminal to its user's group, and may do so with a pipe.
+#[test]
+fn captures_go_to_a_pipe_of_root_that_is_closed_to_others() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let path = machine.path("of-root");
+    pipe(&path, 0);
+    chown(&path, Some(0), Some(BOB)).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o620)).unwrap();
+    let open = |flags| rustix::fs::open(&path, flags, Mode::empty()).unwrap();
+    let reader = open(OFlags::RDONLY | OFlags::NONBLOCK);
+    rustix::fs::fcntl_setfl(&reader, OFlags::empty()).unwrap();
+    // As long as there is a writer, a read waits.
+    let writer = open(OFlags::WRONLY);
+    let read = thread::spawn(move || {
+        let mut captured = Vec::new();
+        File::from(reader).read_to_end(&mut captured).unwrap();
+        captured
+    });
+    let demo = machine.output(BOB, &["demo", "--capture", path.to_str().unwrap()]);
+    drop(writer);
+    assert!(demo.status.success(), "{demo:?}");
+    let captured = read.join().unwrap();
+    assert_eq!(captured[..4], [0x0a, 0x0d, 0x0d, 0x0a], "a pcapng file");
 }
 
 /// The shell of another user may have opened the standard streams.

@@ -377,6 +377,11 @@ fn a_slice_of_a_buffer_is_registered_as_a_slice() {
         assert_eq!(whole.slice(1000..1005).to_vec(), b"first");
         assert_eq!(whole.slice(1095..1100).to_vec(), b"last ");
         assert_eq!(here.memory.slice(200..205).to_vec(), b"first");
+        // The rest of the buffer is not open.
+        let one_more = here
+            .endpoint
+            .read([here.memory.part(..101)], memory.remote(0), NONE);
+        assert!(block_on(one_more).is_err());
     });
 }
 
