@@ -183,7 +183,7 @@ fn drain(wire: &Wire, environment: &Environment, octets: usize, meanwhile: impl 
     }
 }
 
-/// The passive end in a process of its own, which does what it is told.
+/// The passive end in a process of its own, which carries out the commands that it reads.
 struct Elsewhere {
     process: Child,
     input: ChildStdin,

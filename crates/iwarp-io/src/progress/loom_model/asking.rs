@@ -17,20 +17,22 @@ fn asking(goal: usize) -> (Arc<World>, Arc<Queue>, Arc<Connection>) {
     (world, queue, connection)
 }
 
+/// Runs `client` while the peer sends one octet.
+fn while_an_octet_comes(connection: &Arc<Connection>, client: impl FnOnce()) {
+    let sender = Arc::clone(connection);
+    beside_nobody(move || sender.stream.peer_sends(1, false), client);
+}
+
 /// The octet comes before the thread asks, while it asks, while it puts the stream back, or while it sleeps.
 #[test]
 fn a_thread_that_asks_first_is_woken() {
     model(3, || {
         let (world, queue, connection) = asking(3);
-        let sender = Arc::clone(&connection);
-        beside_nobody(
-            move || sender.stream.peer_sends(1, false),
-            || {
-                queue.arm();
-                assert!(queue.domain.is_apart());
-                world.wait(&connection.received.1);
-            },
-        );
+        while_an_octet_comes(&connection, || {
+            queue.arm();
+            assert!(queue.domain.is_apart());
+            world.wait(&connection.received.1);
+        });
     });
 }
 
@@ -97,17 +99,13 @@ fn a_thread_that_does_not_wait_leaves_its_streams_to_the_background_thread() {
 fn a_thread_that_polls_its_request_finds_what_comes() {
     model(2, || {
         let (world, queue, connection) = asking(3);
-        let sender = Arc::clone(&connection);
-        beside_nobody(
-            move || sender.stream.peer_sends(1, false),
-            || {
-                queue.arm();
-                while !connection.received.1.is_done() {
-                    world.waiters.progress();
-                    thread::yield_now();
-                }
-            },
-        );
+        while_an_octet_comes(&connection, || {
+            queue.arm();
+            while !connection.received.1.is_done() {
+                world.waiters.progress();
+                thread::yield_now();
+            }
+        });
     });
 }
 
@@ -116,16 +114,12 @@ fn a_thread_that_polls_its_request_finds_what_comes() {
 fn a_thread_that_waits_outside_after_a_notify_is_woken() {
     model(2, || {
         let (world, queue, connection) = asking(3);
-        let sender = Arc::clone(&connection);
-        beside_nobody(
-            move || sender.stream.peer_sends(1, false),
-            || {
-                queue.arm();
-                while !connection.received.1.is_done() {
-                    Readiness::wait(world.waiters.outside(), None, |_| {}).unwrap();
-                    world.waiters.progress();
-                }
-            },
-        );
+        while_an_octet_comes(&connection, || {
+            queue.arm();
+            while !connection.received.1.is_done() {
+                Readiness::wait(world.waiters.outside(), None, |_| {}).unwrap();
+                world.waiters.progress();
+            }
+        });
     });
 }

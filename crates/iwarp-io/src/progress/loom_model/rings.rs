@@ -157,7 +157,7 @@ fn poll_until_apart(queue: &Queue, connection: &Connection) {
     assert!(queue.domain.is_apart());
 }
 
-/// A thread stops polling and sleeps while the peer writes: whoever comes second sees the other.
+/// A thread stops polling and sleeps while the peer writes. The second of the two sees what the first one did.
 fn the_stream_goes_back_while_the_peer_writes() {
     model(3, || {
         let world = World::new();

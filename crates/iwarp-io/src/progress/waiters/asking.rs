@@ -4,7 +4,7 @@
 //! So a thread asks for a while where its last waits were short. Each time that nothing comes halves the while, down to none; then waits have to
 //! be short again, more often each time. An idle thread never asks.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The longest time for which a thread asks.
@@ -20,7 +20,7 @@ const SHORT_IN_A_ROW: [u32; 2] = [2, 1 << 16];
 /// which costs one of them a sleep, or some microseconds.
 pub(super) struct Asking {
     /// In nanoseconds; 0: a thread sleeps at once.
-    limit: AtomicU32,
+    limit: AtomicU64,
     /// Short sleeps since the last long one.
     short: AtomicU32,
     /// How many of them make a thread ask.
@@ -31,7 +31,7 @@ impl Asking {
     pub(super) fn new() -> Self {
         let [first, _] = SHORT_IN_A_ROW;
         Self {
-            limit: AtomicU32::new(0),
+            limit: AtomicU64::new(0),
             short: AtomicU32::new(0),
             wanted: AtomicU32::new(first),
         }
@@ -42,23 +42,23 @@ impl Asking {
     pub(super) fn limit(&self) -> Option<Duration> {
         match self.limit.load(Ordering::Relaxed) {
             0 => None,
-            nanoseconds => Some(Duration::from_nanos(nanoseconds.into())),
+            nanoseconds => Some(Duration::from_nanos(nanoseconds)),
         }
     }
 
     fn set_limit(&self, limit: Duration) {
-        let nanoseconds = u32::try_from(limit.as_nanos()).unwrap_or(u32::MAX);
+        let nanoseconds = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         self.limit.store(nanoseconds, Ordering::Relaxed);
     }
 
-    /// What a thread waited for has come while it asked.
+    /// A request ended while its thread asked.
     pub(super) fn answered(&self) {
         let [first, _] = SHORT_IN_A_ROW;
         self.set_limit(LONGEST);
         self.wanted.store(first, Ordering::Relaxed);
     }
 
-    /// Nothing has come while a thread asked for this long.
+    /// No request ended while a thread asked for this long.
     pub(super) fn missed(&self, limit: Duration) {
         let half = limit / 2;
         if half >= SHORTEST {
@@ -72,7 +72,7 @@ impl Asking {
         self.set_limit(Duration::ZERO);
     }
 
-    /// What a thread waited for has come after this time, most of which it slept, because threads do not ask.
+    /// A request ended after this time. Its thread slept, because threads do not ask.
     pub(super) fn slept(&self, took: Duration) {
         if took > SHORT {
             self.short.store(0, Ordering::Relaxed);

@@ -353,8 +353,8 @@ impl<S: Readiness> Waiters<S> {
         self.go();
     }
 
-    /// Returns true if a thread that begins to wait asks hot streams first. Threads that sleep already need the streams in the set, and so
-    /// does whoever watches the set from outside.
+    /// Returns true if a thread that begins to wait asks hot streams first. A thread that sleeps already needs the streams in the set, and so
+    /// does a program that watches the set from outside.
     fn asks_before_sleep(&self) -> bool {
         self.asking.limit().is_some()
             && self.parked.load(Ordering::SeqCst) == 0

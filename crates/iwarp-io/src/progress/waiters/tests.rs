@@ -164,21 +164,16 @@ where
     (waiting, reader, peer)
 }
 
-const LONG: Duration = Duration::from_secs(4);
+/// Only to end a hang.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// What comes while the thread asks is found before the thread sleeps.
 fn a_thread_asks_before_it_sleeps<S: Readiness>(set: S)
 where
     UnixStream: Watch<S>,
 {
-    let (
-        Waiting {
-            waiters,
-            domain: _domain,
-        },
-        reader,
-        peer,
-    ) = asking(set, LONG);
+    let (waiting, reader, peer) = asking(set, LONG);
+    let waiters = &waiting.waiters;
     let looks = AtomicUsize::new(0);
     let done = || {
         if looks.fetch_add(1, Ordering::SeqCst) == 9 {
@@ -196,14 +191,8 @@ fn a_thread_that_has_asked_in_vain_sleeps<S: Readiness>(set: S)
 where
     UnixStream: Watch<S>,
 {
-    let (
-        Waiting {
-            waiters,
-            domain: _domain,
-        },
-        reader,
-        peer,
-    ) = asking(set, Duration::from_nanos(1));
+    let (waiting, reader, peer) = asking(set, Duration::from_nanos(1));
+    let waiters = &waiting.waiters;
     let has_slept = Cell::new(false);
     let begin = || {
         has_slept.set(true);
@@ -223,14 +212,8 @@ where
     Waiters<S>: Sync,
 {
     let other = set.another().unwrap();
-    let (
-        Waiting {
-            waiters,
-            domain: _domain,
-        },
-        _hot,
-        _peer,
-    ) = asking(set, LONG);
+    let (waiting, _hot, _peer) = asking(set, LONG);
+    let waiters = &waiting.waiters;
     let soon = || Some(Instant::now() + Duration::from_millis(1));
     let begun = Cell::new(0);
     let begin = || begun.set(begun.get() + 1);

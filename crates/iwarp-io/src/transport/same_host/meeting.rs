@@ -95,7 +95,7 @@ pub(super) fn offer(
     })
 }
 
-/// Connects to the first of these names that somebody has.
+/// Connects to the first of these names at which a process listens.
 fn reach(socket: &impl AsFd, names: &[String], ends: Option<Ends>) -> Result<(), TcpReason> {
     for name in names {
         let connected = SocketAddrUnix::new_abstract_name(name.as_bytes())

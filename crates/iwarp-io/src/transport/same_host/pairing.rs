@@ -108,7 +108,7 @@ impl Pairing {
                 Ok(PairingStep::Plain)
             }
             Front::Token => self.share(tcp),
-            // The listener has taken somebody else's offer for this one. The peer's first frame follows the token.
+            // The listener has taken the offer of another process for this one. The peer's first frame follows the token.
             Front::OtherToken => {
                 self.skip(tcp)?;
                 if self.is_late {

@@ -31,6 +31,7 @@ use crate::setup::{
 };
 use crate::transport::local_ports::bind;
 use crate::transport::purpose::Purpose;
+use crate::transport::same_host::SameHost;
 use crate::transport::shared_memory::tests::{
     LONG, accept, adapter, adapter_with, both, connect, counted, decided, listen, shared,
 };
@@ -358,15 +359,21 @@ fn serves(active: &Wire, passive: &Wire) {
     }
 }
 
-/// A process offers its own memory for a connection that another one makes. If the listener takes that, the tokens do not meet.
-#[test]
-fn an_offer_for_somebody_elses_connection_leaves_it_on_tcp() {
+/// A connection under way, for which another process has offered memory as well, behind the connector's own offer.
+fn connecting_beside_a_foreign_offer() -> (SameHost, Listener, Wire) {
     let (transport, same_host) = adapter();
     let (listener, at) = listen(&transport, ANY);
     let active = connect(&transport, at);
     let offer = offer_from(active.addresses().0);
-    let (_ring, memory) = Ring::create(offer.size).unwrap();
+    let (_, memory) = Ring::create(offer.size).unwrap();
     send(&reach(at), &offer.to_packet(), &[memory.as_fd()]).unwrap();
+    (same_host, listener, active)
+}
+
+/// A process offers its own memory for a connection that another one makes. If the listener takes that, the tokens do not meet.
+#[test]
+fn an_offer_for_somebody_elses_connection_leaves_it_on_tcp() {
+    let (same_host, listener, active) = connecting_beside_a_foreign_offer();
     let passive = accept(&listener);
     let active = decided(active).unwrap();
     assert_eq!(active.write(b"MPA").unwrap(), 3);
@@ -380,12 +387,7 @@ fn an_offer_for_somebody_elses_connection_leaves_it_on_tcp() {
 /// As above, but the connector has not waited for the token.
 #[test]
 fn a_late_token_of_somebody_elses_offer_is_skipped_too() {
-    let (transport, same_host) = adapter();
-    let (listener, at) = listen(&transport, ANY);
-    let active = connect(&transport, at);
-    let offer = offer_from(active.addresses().0);
-    let (_ring, memory) = Ring::create(offer.size).unwrap();
-    send(&reach(at), &offer.to_packet(), &[memory.as_fd()]).unwrap();
+    let (same_host, listener, active) = connecting_beside_a_foreign_offer();
     let (active, paired) = active.pair(Instant::now());
     assert!(matches!(paired.unwrap(), Paired::Not { until: Some(_) }));
     let (active, paired) = active.pair(Instant::now() + LONG);

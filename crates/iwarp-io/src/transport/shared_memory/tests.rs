@@ -227,7 +227,7 @@ fn refusals(same_host: &SameHost) -> u64 {
     found.unwrap().1
 }
 
-/// Moves so many octets, whose values follow from `first`.
+/// Moves `len` octets, whose values count up from `first`, and compares them.
 fn transfer(from: &Wire, to: &Wire, len: usize, first: u8) {
     let octets: Vec<u8> = (0..len)
         .map(|at| first.wrapping_add(at.to_le_bytes()[0]))
@@ -269,14 +269,14 @@ fn a_quiet_connection_gives_its_memory_back() {
     let refused = refusals(&same_host);
     assert!(refused > 0);
 
-    // Octets that nobody has read stay.
+    // The memory stays while the peer has not read everything.
     look(&active);
     active.write(&[9; 100]).unwrap();
     look(&active);
     look(&active);
     assert!(active.looks_at().is_some());
     assert_eq!(passive.read(&mut [0; 200]).unwrap(), 100);
-    // As soon as nothing is to come, nobody looks any more.
+    // An empty ring gives it back, and needs no further look.
     look(&active);
     assert_eq!((active.looks_at(), passive.looks_at()), (None, None));
     assert!(connect().iter().all(Wire::has_bells));
