@@ -307,13 +307,13 @@ const WITH_UDP: [&str; 9] = [
     "softverbs",
 ];
 
-/// The packages that a crate is built with, on any system.
+/// The packages that a crate is built with, on any system. Fetches those of other systems if they are not here.
 fn built_with(package: &str, features: &[&str]) -> BTreeSet<String> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args([
             "tree",
-            "--offline",
+            "--locked",
             "--package",
             package,
             "--edges",
