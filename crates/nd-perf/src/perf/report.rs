@@ -104,14 +104,15 @@ pub(super) fn is_like(a: &Spec, b: &Spec) -> bool {
 /// The title of a table, which also says where the other side takes its Receives from, and whether the connection goes through shared memory.
 fn heading(outcome: &Outcome) -> String {
     let mut title = title(&outcome.spec);
+    title += match (outcome.spec.receives, outcome.peer_receives) {
+        (Receives::Shared, Some(Receives::Own)) => " at this side",
+        (Receives::Own, Some(Receives::Shared)) => ", shared Receives at the other side",
+        _ => "",
+    };
     if outcome.transports.are_shared_memory() {
         title += ", shared memory";
     }
-    match (outcome.spec.receives, outcome.peer_receives) {
-        (Receives::Shared, Some(Receives::Own)) => title + " at this side",
-        (Receives::Own, Some(Receives::Shared)) => title + ", shared Receives at the other side",
-        _ => title,
-    }
+    title
 }
 
 /// The title of a row, for a table or for the progress: `RDMA Write bandwidth, poll, CRC off, depth 32`.
@@ -497,6 +498,12 @@ pub(super) mod tests {
         assert!(lines[2].contains(" shm "), "{text}");
         let of = heading(&within_one_machine());
         assert!(of.ends_with(", shared memory"), "{of}");
+        let mut with_receives = within_one_machine();
+        with_receives.spec.receives = Receives::Shared;
+        with_receives.peer_receives = Some(Receives::Own);
+        let of = heading(&with_receives);
+        let end = ", shared Receives at this side, shared memory";
+        assert!(of.ends_with(end), "{of}");
         // The option was given, and the connection is over TCP nevertheless.
         let over_tcp = Outcome {
             transports: tcp(),
