@@ -73,7 +73,7 @@ impl Driver {
         let control = Arc::new(Domain::new(set, Arc::clone(&parked)));
         control.add_interest(); // every parked thread drives it
         control.set_armed(true); // every group of waiters has it
-        let background = Background::start(&environment)?;
+        let background = Background::start(control.set().another()?, &environment)?;
         let driver = Self {
             transport,
             environment,
@@ -119,10 +119,7 @@ impl Driver {
     ///
     /// Those of the system, when it has no descriptors left.
     pub fn domain(&self, waiters: &Waiters) -> io::Result<Arc<Domain>> {
-        let domain = Arc::new(Domain::new(
-            Set::in_environment(&self.environment)?,
-            waiters.parked(),
-        ));
+        let domain = Arc::new(Domain::new(self.control.set().another()?, waiters.parked()));
         self.background.add(&domain)?;
         Ok(domain)
     }

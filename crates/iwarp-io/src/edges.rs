@@ -2,7 +2,7 @@
 
 bitflags::bitflags! {
     /// The events on a source since it was last reported.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Edges: u8 {
         /// Data, or the peer's end, can be read.
         const READ = 1;

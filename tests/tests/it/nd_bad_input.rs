@@ -857,7 +857,7 @@ fn a_wrong_environment_is_told_with_what_to_do() {
     ] {
         let readiness = said("SOFTND_READINESS", "poll", line);
         let advice = "names no readiness interface of this system); \
-                      set it to one of epoll, mio, kqueue-rules, or unset it\n";
+                      set it to one of epoll, mio, kqueue-rules, flat, or unset it\n";
         assert!(readiness.ends_with(advice), "{line}: {readiness}");
         let congestion = said("SOFTND_CONGESTION", "bogus", line);
         assert!(

@@ -230,6 +230,15 @@ impl DirectionFaults {
         self.cleared -= count;
     }
 
+    /// Returns true if octets are held back at this time.
+    pub(super) fn is_held(&self, now: Instant) -> bool {
+        match self.gate {
+            Gate::Until(at) => now < at,
+            Gate::Shut => true,
+            Gate::Open | Gate::Closed => false,
+        }
+    }
+
     pub(super) fn step(&mut self, now: Instant) -> Step {
         loop {
             match self.gate {

@@ -122,6 +122,12 @@ impl StreamFaults {
         }
     }
 
+    /// Returns true if octets to be read are held back at this time.
+    #[must_use]
+    pub fn is_reading_held(&self, now: Instant) -> bool {
+        self.received.is_held(now)
+    }
+
     /// Returns true if there is something to [`read`](Self::read), without asking the transport. `None` if only the transport knows.
     pub fn is_readable(&mut self, now: Instant) -> Option<bool> {
         if self.reset {

@@ -83,7 +83,9 @@ impl Watch<Set> for InterfaceWatch {
 impl Source for InterfaceWatch {
     fn ready(&self, _: Edges) -> Turn {
         // A bridge reports the end of a port in the same way.
-        if netlink::may_have_gone(&self.changes, self.index) {
+        let may_have_gone = netlink::may_have_gone(&self.changes, self.index);
+        self.domain.arm(self, Edges::READ);
+        if may_have_gone {
             self.look();
         }
         Turn::default()

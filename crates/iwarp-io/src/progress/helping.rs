@@ -104,7 +104,7 @@ pub(crate) fn help(
 mod tests {
     use super::*;
     use crate::environment::Environment;
-    use crate::progress::Set;
+    use crate::progress::{Readiness, Set};
 
     fn domain() -> Arc<Domain> {
         let set = Set::in_environment(&Environment::System).unwrap();
@@ -112,7 +112,8 @@ mod tests {
     }
 
     /// A driver's domains: that of control, and two more.
-    fn three(background: &Arc<Background>) -> [Arc<Domain>; 3] {
+    fn three(background: &Arc<Background>, set: &Set) -> [Arc<Domain>; 3] {
+        let domain = || Arc::new(Domain::new(set.another().unwrap(), Arc::default()));
         let all = [(); 3].map(|()| domain());
         for domain in &all {
             background.add(domain).unwrap();
@@ -148,8 +149,10 @@ mod tests {
 
     #[test]
     fn what_nobody_else_polls_is_polled_in_passing() {
-        let background = Background::start(&Environment::System).unwrap();
-        let [control, polled, other] = three(&background);
+        let environment = Environment::System;
+        let set = Set::in_environment(&environment).unwrap();
+        let background = Background::start(set.another().unwrap(), &environment).unwrap();
+        let [control, polled, other] = three(&background, &set);
         let polls = |domain: &Domain| domain.polls();
         let before = (polls(&control), polls(&other));
         let mut now = Instant::now();

@@ -100,6 +100,18 @@ impl<S: Readiness> Memberships<S> {
         }
     }
 
+    /// Returns true if the domains report an edge of the stream once, and again only after it was [armed](Self::arm).
+    pub(crate) fn report_once(&self) -> bool {
+        self.0.iter().any(|known| known.domain.set().reports_once())
+    }
+
+    /// Nothing is left of what the domains have reported of the stream.
+    pub(crate) fn arm(&self, stream: &impl Watch<S>, edges: Edges) {
+        for known in self.0.iter().filter(|known| !known.is_apart) {
+            known.domain.arm(stream, edges);
+        }
+    }
+
     /// No domain drives the stream any more.
     pub(crate) fn end(&mut self, stream: &impl Watch<S>) {
         for known in self.0.drain(..) {

@@ -15,6 +15,7 @@ use super::readiness::no_sets::{
 use super::readiness::{BATCH, Edges, Readiness, Ready, Wake, Watch};
 #[cfg(unix)]
 use super::readiness::{
+    flat::{self, Flat, FlatWaker},
     interface::Interface,
     kqueue_rules::KqueueRules,
     mio::{Mio, Pipe},
@@ -46,6 +47,9 @@ enum Base {
     Mio(Mio),
     /// Descriptors, over mio with a rule of kqueue.
     KqueueRules(KqueueRules),
+    /// Sets in user space.
+    #[cfg(unix)]
+    Flat(Flat),
     /// A set of a simulated world.
     Sim(SimSet),
 }
@@ -58,6 +62,9 @@ pub enum Waker {
     Epoll(EventFd),
     /// A pipe.
     Mio(Pipe),
+    /// A waker of sets in user space.
+    #[cfg(unix)]
+    Flat(FlatWaker),
     /// A waker of a simulated world.
     Sim(SimWaker),
 }
@@ -69,6 +76,9 @@ pub enum SourceId<'a> {
     Descriptor(BorrowedFd<'a>),
     /// A set of descriptors with a rule of kqueue.
     KqueueRules(&'a KqueueRules),
+    /// A set or a waker in user space.
+    #[cfg(unix)]
+    Flat(flat::FlatId<'a>),
     /// A source of a simulated world.
     Sim(SimSource),
     /// A source that another one carries.
@@ -106,7 +116,24 @@ impl Set {
             Interface::Epoll => Base::Epoll(Epoll::new()?),
             Interface::Mio => Base::Mio(Mio::new()?),
             Interface::KqueueRules => Base::KqueueRules(KqueueRules::new()?),
+            #[cfg(unix)]
+            Interface::Flat => Base::Flat(Flat::new()?),
         }))
+    }
+
+    /// An empty set in user space, whatever the environment asks for.
+    #[cfg(all(test, unix))]
+    pub fn in_user_space() -> io::Result<Self> {
+        Ok(Self::from(Base::Flat(Flat::new()?)))
+    }
+
+    /// The edges of a stream that a set in user space will report; `None` if the stream is not there.
+    #[cfg(all(test, unix))]
+    pub fn armed(&self, source: &impl Watch<Self>) -> Option<Edges> {
+        match (&self.base, source.id()) {
+            (Base::Flat(set), SourceId::Descriptor(source)) => set.armed(source),
+            _ => None,
+        }
     }
 
     /// An empty set of a simulated world.
@@ -153,13 +180,15 @@ impl Set {
         let _ = self.base.remove(carrier.into());
     }
 
-    /// The descriptor by which others can watch the set; a set of a simulated world has none.
+    /// The descriptor by which others can watch the set; a set of a simulated world and one in user space have none.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.base {
             #[cfg(target_os = "linux")]
             Base::Epoll(set) => Some(set.as_fd()),
             Base::Mio(set) => Some(set.as_fd()),
             Base::KqueueRules(set) => Some(set.descriptor()),
+            #[cfg(unix)]
+            Base::Flat(_) => None,
             Base::Sim(_) => None,
         }
     }
@@ -179,6 +208,8 @@ impl Watch<Self> for Set {
             Base::Epoll(set) => SourceId::Descriptor(set.as_fd()),
             Base::Mio(set) => SourceId::Descriptor(set.as_fd()),
             Base::KqueueRules(set) => SourceId::KqueueRules(set),
+            #[cfg(unix)]
+            Base::Flat(set) => SourceId::Flat(flat::FlatId::Set(set)),
             Base::Sim(set) => SourceId::Sim(set.source()),
         }
     }
@@ -190,6 +221,8 @@ impl Watch<Set> for Waker {
             #[cfg(target_os = "linux")]
             Self::Epoll(waker) => SourceId::Descriptor(waker.as_fd()),
             Self::Mio(waker) => SourceId::Descriptor(waker.as_fd()),
+            #[cfg(unix)]
+            Self::Flat(waker) => SourceId::Flat(flat::FlatId::Waker(waker)),
             Self::Sim(waker) => SourceId::Sim(waker.source()),
         }
     }
@@ -208,6 +241,10 @@ macro_rules! of_kind {
             (Base::KqueueRules(set), SourceId::KqueueRules(source)) => {
                 set.$call(source $(, $argument)*)
             }
+            #[cfg(unix)]
+            (Base::Flat(set), SourceId::Descriptor(source)) => set.$call(&source $(, $argument)*),
+            #[cfg(unix)]
+            (Base::Flat(set), SourceId::Flat(source)) => set.$call(&source $(, $argument)*),
             (Base::Sim(set), SourceId::Sim(source)) => {
                 Readiness::$call(set, &source $(, $argument)*)
             }
@@ -240,6 +277,8 @@ impl Base {
             Self::Epoll(set) => set.wait(limit, each),
             Self::Mio(set) => set.wait(limit, each),
             Self::KqueueRules(set) => set.wait(limit, each),
+            #[cfg(unix)]
+            Self::Flat(set) => set.wait(limit, each),
             Self::Sim(set) => Readiness::wait(set, limit, each),
         }
     }
@@ -255,6 +294,8 @@ impl Readiness for Set {
             Base::Epoll(set) => Base::Epoll(set.another()?),
             Base::Mio(set) => Base::Mio(set.another()?),
             Base::KqueueRules(set) => Base::KqueueRules(set.another()?),
+            #[cfg(unix)]
+            Base::Flat(set) => Base::Flat(set.another()?),
             Base::Sim(set) => Base::Sim(set.another()?),
         }))
     }
@@ -265,6 +306,8 @@ impl Readiness for Set {
             Base::Epoll(set) => Waker::Epoll(set.waker()?),
             Base::Mio(set) => Waker::Mio(set.waker()?),
             Base::KqueueRules(set) => Waker::Mio(set.waker()?),
+            #[cfg(unix)]
+            Base::Flat(set) => Waker::Flat(set.waker()?),
             Base::Sim(set) => Waker::Sim(set.waker()?),
         })
     }
@@ -279,7 +322,27 @@ impl Readiness for Set {
             Base::Epoll(set) => set.reports_untaken(),
             Base::Mio(set) => set.reports_untaken(),
             Base::KqueueRules(set) => set.reports_untaken(),
+            #[cfg(unix)]
+            Base::Flat(set) => set.reports_untaken(),
             Base::Sim(set) => set.reports_untaken(),
+        }
+    }
+
+    #[inline]
+    fn reports_once(&self) -> bool {
+        match &self.base {
+            #[cfg(unix)]
+            Base::Flat(set) => set.reports_once(),
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn arm(&self, source: &impl Watch<Self>, edges: Edges) {
+        match (&self.base, source.id()) {
+            #[cfg(unix)]
+            (Base::Flat(set), SourceId::Descriptor(source)) => set.arm(&source, edges),
+            _ => {}
         }
     }
 
@@ -391,6 +454,8 @@ impl Wake<Set> for Waker {
             #[cfg(target_os = "linux")]
             Self::Epoll(waker) => waker.wake(),
             Self::Mio(waker) => waker.wake(),
+            #[cfg(unix)]
+            Self::Flat(waker) => waker.wake(),
             Self::Sim(waker) => waker.wake(),
         }
     }
@@ -400,6 +465,8 @@ impl Wake<Set> for Waker {
             #[cfg(target_os = "linux")]
             Self::Epoll(waker) => waker.clear(),
             Self::Mio(waker) => waker.clear(),
+            #[cfg(unix)]
+            Self::Flat(waker) => waker.clear(),
             Self::Sim(waker) => waker.clear(),
         }
     }

@@ -270,7 +270,10 @@ impl Acceptor {
                     listed = false;
                     continue;
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.driver.control.arm(socket, Edges::READ);
+                    return None;
+                }
                 // This peer has already disconnected; the next one may still be there.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => error,
@@ -278,6 +281,7 @@ impl Acceptor {
             if descriptors::is_shortage(&error) {
                 // The system takes a descriptor before it checks if a peer waits.
                 if !socket.is_somebody_there() {
+                    self.driver.control.arm(socket, Edges::READ);
                     return None;
                 }
                 if self.one_gives_way() {

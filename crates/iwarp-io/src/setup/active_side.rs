@@ -28,6 +28,9 @@ use crate::transport::{Bound, Dialer};
 /// The most ports that are tried if the application has chosen none and the first ones are taken.
 const PORTS: u32 = 256;
 
+/// The edges by which an attempt to connect is reported.
+const DIAL_EDGES: Edges = Edges::READ.union(Edges::WRITE);
+
 /// The time after the first refusal until the transport connects again; it doubles with each further refusal.
 const FIRST_RETRY_AFTER: Duration = Duration::from_millis(10);
 
@@ -203,7 +206,10 @@ impl ActiveSide {
             Dial::Held { .. } | Dial::Refused => None,
             Dial::UnderWay { dialer, .. } => match dialer.is_connected(edges) {
                 Ok(true) => self.send_request(),
-                Ok(false) => None,
+                Ok(false) => {
+                    self.driver.control.arm(dialer, DIAL_EDGES);
+                    None
+                }
                 Err(error) => self.dial_failed(error),
             },
             Dial::Idle => {
@@ -320,8 +326,11 @@ impl ActiveSide {
             Err(ConnectFailure::Dialing(error)) => return self.dial_failed(error),
             Err(failure) => return failed(failure),
         };
-        let edges = Edges::READ | Edges::WRITE;
-        match self.driver.control.add(&dialer, self.owner.clone(), edges) {
+        match self
+            .driver
+            .control
+            .add(&dialer, self.owner.clone(), DIAL_EDGES)
+        {
             Ok(token) => {
                 self.dial = Dial::UnderWay { dialer, token };
                 self.set_timer(self.config.connect_within);

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use iwarp::mpa::startup::{Acceptance, Agreed, Frame, MAX_FRAME, Offer};
 use iwarp::{ReadLimits, StreamEnd};
@@ -26,6 +26,9 @@ use crate::transport::stream::Stream;
 pub trait StartupOwner: Source + Timed {}
 
 impl<T: Source + Timed> StartupOwner for T {}
+
+/// The time after which a stream is looked at again on which part of a token has arrived. Honest peers send tokens whole.
+const PART_OF_TOKEN: Duration = Duration::from_millis(1);
 
 /// The stream of a set-up, its place in the domain, and its deadline. Dropping this closes the stream, and takes the place and the deadline
 /// back.
@@ -54,6 +57,15 @@ impl Resources {
         self.token = Some(self.driver.control.add(&stream, source, Edges::READ)?);
         self.stream = Some(stream);
         Ok(())
+    }
+
+    /// All that has arrived was read.
+    fn await_octets(&self) {
+        if let (Some(stream), Some(_)) = (&self.stream, self.token)
+            && !stream.is_held(Edges::READ)
+        {
+            self.driver.control.arm(stream, Edges::READ);
+        }
     }
 
     fn unwatch(&mut self) {
@@ -128,9 +140,18 @@ impl<M: Machine> MpaStartup<M> {
             return Ok(Paired::Decided);
         };
         let (stream, paired) = stream.pair(resources.driver.now());
+        let is_undecided = stream.is_unpaired() && paired.is_ok();
+        let has_part = is_undecided && stream.peek().is_ok();
         resources.stream = Some(stream);
         if let Ok(Paired::Not { until }) = &paired {
             self.paired_until = *until;
+        }
+        if has_part {
+            // The octets stay where they are, so that a set would report them for ever.
+            let soon = resources.driver.now() + PART_OF_TOKEN;
+            self.paired_until = Some(self.paired_until.map_or(soon, |until| until.min(soon)));
+        } else if is_undecided {
+            resources.await_octets();
         }
         paired
     }
@@ -144,7 +165,10 @@ impl<M: Machine> MpaStartup<M> {
             return match stream.peek() {
                 Ok(0) => machine.handle_end(now, StreamEnd::Fin),
                 Ok(_) => machine.handle_unwanted(),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.resources.await_octets();
+                    None
+                }
                 Err(error) => {
                     self.refusal = Some(error).filter(is_refusal);
                     machine.handle_end(now, StreamEnd::Reset)
@@ -164,23 +188,29 @@ impl<M: Machine> MpaStartup<M> {
             let outcome = match stream.read(&mut octets[..wanted]) {
                 Ok(0) => machine.handle_end(now, StreamEnd::Fin),
                 Ok(count) => machine.handle_bytes(now, &octets[..count]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.resources.await_octets();
+                    return None;
+                }
                 Err(error) => {
                     self.refusal = Some(error).filter(is_refusal);
                     machine.handle_end(now, StreamEnd::Reset)
                 }
             };
             if outcome.is_some() {
-                if machine.expects_silence()
-                    && let Ok(count) = stream.peek()
-                {
-                    // The peer did not wait, or has disconnected. A stream that has broken is noticed later.
-                    return match count {
-                        0 => machine.handle_end(now, StreamEnd::Fin),
-                        _ => machine.handle_unwanted(),
-                    };
+                if !machine.expects_silence() {
+                    return outcome;
                 }
-                return outcome;
+                return match stream.peek() {
+                    // The peer did not wait, or has disconnected.
+                    Ok(0) => machine.handle_end(now, StreamEnd::Fin),
+                    Ok(_) => machine.handle_unwanted(),
+                    // A stream that has broken is noticed later.
+                    Err(_) => {
+                        self.resources.await_octets();
+                        outcome
+                    }
+                };
             }
         }
         None
@@ -253,7 +283,10 @@ impl MpaStartup<Initiator> {
         let resources = &mut self.resources;
         resources.token = Some(token);
         resources.stream = Some(stream);
-        self.pair_and_request()?;
+        if self.pair_and_request()? {
+            // The report of the connection may have been one of octets as well, and they were a token.
+            self.resources.await_octets();
+        }
         self.set_timer();
         Ok(())
     }

@@ -12,6 +12,7 @@ use super::Wire;
 use crate::capture::{Flow, SentBy};
 use crate::environment::Environment;
 use crate::faults::{Blocked, Effect, FaultOwner, StreamFaults};
+use crate::progress::Edges;
 
 /// The faults of a plan on one stream.
 #[derive(Debug)]
@@ -24,8 +25,8 @@ pub(super) struct Faulted {
 #[derive(Debug)]
 struct State {
     faults: StreamFaults,
-    /// Octets were taken that were not sent yet.
-    backlogged: bool,
+    /// Why octets were taken that were not sent yet, if there are any.
+    blocked: Option<Blocked>,
     /// The wire has been closed for sending.
     closed: bool,
     /// Statuses with which the plan has broken the queues that the stream feeds.
@@ -78,7 +79,7 @@ impl Faulted {
         Self {
             state: Mutex::new(State {
                 faults,
-                backlogged: false,
+                blocked: None,
                 closed: false,
                 broken: Vec::new(),
             }),
@@ -197,7 +198,18 @@ impl Faulted {
     }
 
     pub(super) fn is_backlogged(&self) -> bool {
-        self.state.lock().backlogged
+        self.state.lock().blocked.is_some()
+    }
+
+    /// Returns true if the plan holds back octets to be read, or to be sent. The transport may have octets, or room, all the same.
+    pub(super) fn is_held(&self, edges: Edges) -> bool {
+        let now = self.environment.now();
+        let state = self.state.lock();
+        if edges.contains(Edges::READ) {
+            state.faults.is_reading_held(now)
+        } else {
+            matches!(state.blocked, Some(Blocked::Held(_)))
+        }
     }
 
     pub(super) fn wake_at(&self) -> Option<Instant> {
@@ -215,7 +227,7 @@ impl Faulted {
 
 impl State {
     fn settle(&mut self, blocked: Option<Blocked>, below: RecordedWire<'_>) {
-        self.backlogged = blocked.is_some();
+        self.blocked = blocked;
         if self.faults.has_closed_sending() && !std::mem::replace(&mut self.closed, true) {
             below.close_write();
         }

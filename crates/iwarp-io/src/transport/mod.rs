@@ -458,6 +458,14 @@ impl Wire {
         }
     }
 
+    /// Takes the bells that have come. Returns true if there were any: they may have meant octets or room. `None` if no bell will come any more.
+    pub fn take_bells(&self) -> Option<bool> {
+        match self {
+            Self::Shared(wire) => wire.take_all_bells(),
+            _ => Some(false),
+        }
+    }
+
     /// Returns true if a read that was shorter than it could be has found all that there is. Otherwise only a read that finds nothing has.
     #[inline]
     pub fn short_read_is_last(&self) -> bool {

@@ -347,6 +347,17 @@ impl Stream {
         }
     }
 
+    /// Returns true if a fault plan holds back octets to be read, or to be sent. Its time ends that, and not an event of the transport.
+    pub fn is_held(&self, edges: Edges) -> bool {
+        let faulted = self.faulted.as_ref();
+        faulted.is_some_and(|faulted| faulted.is_held(edges))
+    }
+
+    /// See [`Wire::take_bells`].
+    pub fn take_bells(&self) -> Option<bool> {
+        self.wire.take_bells()
+    }
+
     /// Checks that the connection is not broken, without reading. See [`Wire::check`].
     ///
     /// # Errors

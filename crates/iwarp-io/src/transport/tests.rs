@@ -59,6 +59,8 @@ fn paired<const N: usize>(ends: [Wire; N]) -> [Wire; N] {
 struct Place {
     transport: Transport,
     is_elsewhere: bool,
+    /// A set of the driver, if the transport needs one.
+    of_driver: Option<Set>,
 }
 
 impl Place {
@@ -66,6 +68,15 @@ impl Place {
         Self {
             transport,
             is_elsewhere: false,
+            of_driver: None,
+        }
+    }
+
+    /// An empty set for wires of the transport.
+    fn set(&self) -> Set {
+        match &self.of_driver {
+            Some(set) => set.another().unwrap(),
+            None => Set::in_environment(&self.environment()).unwrap(),
         }
     }
 }
@@ -87,6 +98,7 @@ fn with_transports(test: impl Fn(&Place)) {
         test(&Place {
             transport,
             is_elsewhere: true,
+            of_driver: None,
         });
     }
     if !cfg!(feature = "udp") {
@@ -98,7 +110,11 @@ fn with_transports(test: impl Fn(&Place)) {
         let transport = Transport::Quic(quic);
         let table = Arc::new(Table::new());
         let driver = Driver::start(transport.clone(), Buffers::new(table), None).unwrap();
-        test(&Place::here(transport));
+        let of_driver = Some(driver.control.set().another().unwrap());
+        test(&Place {
+            of_driver,
+            ..Place::here(transport)
+        });
         drop(driver);
     }
 }
@@ -159,16 +175,15 @@ impl Passive {
     }
 
     /// Reads this many octets. Calls `meanwhile` as long as none are there.
-    fn drain(&self, transport: &Transport, octets: usize, meanwhile: impl Fn()) {
+    fn drain(&self, place: &Place, octets: usize, meanwhile: impl Fn()) {
         match self {
-            Self::Here(wire) => drain(wire, &transport.environment(), octets, meanwhile),
+            Self::Here(wire) => drain(wire, &place.set(), octets, meanwhile),
             Self::Elsewhere(wire) => assert_eq!(wire.call(&format!("drain {octets}")), octets),
         }
     }
 }
 
-fn drain(wire: &Wire, environment: &Environment, octets: usize, meanwhile: impl Fn()) {
-    let set = Set::in_environment(environment).unwrap();
+fn drain(wire: &Wire, set: &Set, octets: usize, meanwhile: impl Fn()) {
     set.add_stream(wire, 4, Edges::READ).unwrap();
     let mut read = 0;
     while read < octets {
@@ -176,6 +191,7 @@ fn drain(wire: &Wire, environment: &Environment, octets: usize, meanwhile: impl 
             Ok(count) => read += count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 meanwhile();
+                set.arm(wire, Edges::READ);
                 set.wait(Some(SHORT), |_| {}).unwrap();
             }
             Err(error) => panic!("{wire:?}: {error}"),
@@ -266,7 +282,8 @@ fn a_passive_end_in_its_own_process() {
             }
             "drain" => {
                 let octets = words.next().unwrap().parse().unwrap();
-                drain(open(), &transport.environment(), octets, || {});
+                let set = Set::in_environment(&transport.environment()).unwrap();
+                drain(open(), &set, octets, || {});
                 octets
             }
             "close" => {
@@ -288,7 +305,7 @@ fn connected(place: &Place) -> (Wire, Passive, Set) {
     if place.is_elsewhere {
         let passive = Elsewhere::start();
         let at = passive.said("at ").parse().unwrap();
-        let set = Set::in_environment(&place.environment()).unwrap();
+        let set = place.set();
         let from = bind(place, SocketAddr::new(HERE, 0), Purpose::Connecting).unwrap();
         let local = from.local().unwrap();
         let dialer = from.connect(at).unwrap();
@@ -308,8 +325,8 @@ fn connected(place: &Place) -> (Wire, Passive, Set) {
     (active, Passive::Here(passive), set)
 }
 
-fn connected_here(transport: &Transport) -> (Wire, Wire, Set) {
-    let set = Set::in_environment(&transport.environment()).unwrap();
+fn connected_here(transport: &Place) -> (Wire, Wire, Set) {
+    let set = transport.set();
     let address = std::net::SocketAddr::new(HERE, 0);
     let bound = bind(transport, address, Purpose::Listening).unwrap();
     let at = bound.local().unwrap();
@@ -344,6 +361,7 @@ fn connections_with_the_option_are_over_shared_memory() {
     let Some(transport) = over_rings() else {
         return;
     };
+    let transport = Place::here(transport);
     let ends = connected_here(&transport);
     assert_eq!(ends.0.transport_name(), "shm");
     assert_eq!(ends.1.transport_name(), "shm");
@@ -431,7 +449,7 @@ fn a_full_wire_takes_no_more_until_it_is_read() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_peer_that_has_no_room_for_long_ends_the_connection() {
-    let (active, passive, set) = connected_here(&Transport::Tcp(Tcp::default()));
+    let (active, passive, set) = connected_here(&Place::here(Transport::Tcp(Tcp::default())));
     active.give_up_after(Duration::ZERO);
     while active.write(&[7; 4096]).is_ok() {}
     let error = loop {
@@ -502,7 +520,7 @@ fn whoever_is_reset_or_refused_learns_it() {
         let dialed = bind(transport, address, Purpose::Connecting);
         let dialed = dialed.unwrap().connect(at);
         let refused = dialed.and_then(|dialer| {
-            let dials = Set::in_environment(&transport.environment())?;
+            let dials = transport.set();
             dials.add_stream(&dialer, 2, Edges::READ | Edges::WRITE)?;
             wait(&dials);
             dialer.is_connected(Edges::WRITE | Edges::HANGUP)

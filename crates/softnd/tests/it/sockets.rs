@@ -38,6 +38,10 @@ fn by_a_loop_of_the_clients_own_over_the_files_descriptor() {
     let pair = pair();
     let overlapped = Overlapped::new();
     let file = Arc::clone(&pair.passive.file);
+    if std::env::var_os("SOFTND_READINESS").is_some_and(|name| name == "flat") {
+        // Sets in user space have no descriptor.
+        return assert!(OverlappedFile::as_fd(&*file).is_none());
+    }
     armed(&pair, &overlapped);
     let _ = file.as_fd();
     std::thread::scope(|scope| {

@@ -175,6 +175,8 @@ pub(super) struct StreamIo {
     held_is_whole: bool,
     readable: bool,
     writable: bool,
+    /// The sets report an edge once, until the stream is armed again.
+    is_armed_by_hand: bool,
     hangup: bool,
     read_ended: bool,
     write_closed: bool,
@@ -204,6 +206,7 @@ impl StreamIo {
             held_is_whole: false,
             readable: true,
             writable: true,
+            is_armed_by_hand: false,
             hangup: false,
             read_ended: false,
             write_closed: false,
@@ -225,7 +228,9 @@ impl StreamIo {
     ) -> io::Result<()> {
         let reported = self.reported;
         self.domains
-            .move_to(domains, &self.stream, source, reported)
+            .move_to(domains, &self.stream, source, reported)?;
+        self.is_armed_by_hand = self.domains.report_once();
+        Ok(())
     }
 
     /// Takes the stream out of a domain's set for a while. Returns false if the stream is not in the set.
@@ -271,14 +276,52 @@ impl StreamIo {
     /// event of that source is left in the nested set.
     fn await_room(&mut self) {
         if self.stream.has_bells() {
-            self.writable = false; // the send has asked for the report
-            return;
+            self.writable = self.is_armed_by_hand && self.take_bells();
+            return; // the send has asked for the report
         }
         self.writable = !self.reported.contains(Edges::WRITE);
         if self.writable {
             self.reported |= Edges::WRITE;
             self.domains.report(&self.stream, self.reported);
+        } else {
+            self.arm(Edges::WRITE);
         }
+    }
+
+    /// The next report may be for octets or for room, and the last one may not have been taken in yet. Returns true if it meant something,
+    /// and the caller has to look at both.
+    #[cold]
+    fn take_bells(&mut self) -> bool {
+        match self.stream.take_bells() {
+            Some(true) => {
+                self.readable = true;
+                true
+            }
+            Some(false) => {
+                self.arm(Edges::READ);
+                false
+            }
+            // The end waits to be read.
+            None => {
+                self.readable = true;
+                false
+            }
+        }
+    }
+
+    /// Nothing is left of what the sets have reported.
+    #[inline]
+    fn arm(&self, edges: Edges) {
+        if self.is_armed_by_hand && !self.stream.is_held(edges) {
+            self.domains.arm(&self.stream, edges);
+        }
+    }
+
+    /// All that has arrived was read.
+    #[inline]
+    fn await_octets(&mut self) {
+        self.readable = false;
+        self.arm(Edges::READ);
     }
 
     /// Sends until the engine has nothing more to send, the socket accepts no more, or the budget is spent.
@@ -531,10 +574,10 @@ impl StreamIo {
                     budget = budget.saturating_sub(count);
                     // A short read means that no more data is there; the end may have been reported by the same edge.
                     if count < space && !self.hangup && self.stream.short_read_is_last() {
-                        self.readable = false;
+                        self.await_octets();
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable = false,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.await_octets(),
                 Err(error) => return Err(error),
             }
         }

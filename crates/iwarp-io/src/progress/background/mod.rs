@@ -81,14 +81,14 @@ pub trait DriverOwner: Send + Sync {
 }
 
 impl Background {
-    /// Starts the thread, which ends after [`stop`](Self::stop). In a simulated world the thread is a task of the world,
+    /// Starts the thread, which waits on `set` and ends after [`stop`](Self::stop). In a simulated world the thread is a task of the world,
     /// which runs the task between two waits.
     ///
     /// # Errors
     ///
     /// Those of the system, when it has no descriptors or threads left.
-    pub fn start(environment: &Environment) -> io::Result<Arc<Self>> {
-        let this = Self::new(Set::in_environment(environment)?)?;
+    pub fn start(set: Set, environment: &Environment) -> io::Result<Arc<Self>> {
+        let this = Self::new(set)?;
         let shared = Arc::clone(&this);
         if let (Some(world), Some(set)) = (environment.world(), this.set.simulated()) {
             this.timers.in_simulation();

@@ -257,6 +257,11 @@ impl<S: Readiness> Domain<S> {
         self.streams.report(stream, token, edges);
     }
 
+    /// Nothing is left of what the set has reported of a stream; see [`Readiness::arm`].
+    pub fn arm(&self, stream: &impl Watch<S>, edges: Edges) {
+        self.streams.arm(stream, edges);
+    }
+
     /// Puts a stream back into the set. Returns false if that fails.
     pub fn rejoin(&self, stream: &impl Watch<S>, token: u64, edges: Edges) -> bool {
         self.streams.rejoin(stream, token, edges)

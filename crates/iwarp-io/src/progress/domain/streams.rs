@@ -84,6 +84,11 @@ impl<S: Readiness, T: ?Sized> Streams<S, T> {
         }
     }
 
+    /// Nothing is left of what the set has reported of a stream.
+    pub(super) fn arm(&self, stream: &impl Watch<S>, edges: Edges) {
+        self.set.arm(stream, edges);
+    }
+
     /// Asks the set for ready streams, without waiting.
     #[inline]
     pub(super) fn ready(&self, each: impl FnMut(Ready)) {

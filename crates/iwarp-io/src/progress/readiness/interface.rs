@@ -17,6 +17,8 @@ pub enum Interface {
     Epoll,
     /// mio, over the system's interface.
     Mio,
+    /// Sets in user space, over one call of the system for each adapter.
+    Flat,
     /// mio with a rule of kqueue, for tests on systems without kqueue.
     KqueueRules,
 }
@@ -27,6 +29,7 @@ const ALL: &[(&str, Interface)] = &[
     ("epoll", Interface::Epoll),
     ("mio", Interface::Mio),
     ("kqueue-rules", Interface::KqueueRules),
+    ("flat", Interface::Flat),
 ];
 
 impl Interface {
@@ -79,7 +82,7 @@ mod tests {
         assert_eq!(
             Interface::named(Some(OsStr::new("poll"))).unwrap_err(),
             "the environment variable SOFTND_READINESS is \"poll\", which names no readiness interface of this system; set \
-             it to one of epoll, mio, kqueue-rules, or unset it"
+             it to one of epoll, mio, kqueue-rules, flat, or unset it"
         );
     }
 }

@@ -8,6 +8,8 @@ pub mod epoll;
 #[cfg(unix)]
 pub mod event_descriptor;
 #[cfg(unix)]
+pub mod flat;
+#[cfg(unix)]
 pub mod interface;
 #[cfg(unix)]
 pub mod kqueue_rules;
@@ -49,8 +51,12 @@ pub trait Readiness: Watch<Self> + Sized {
     /// nested set is reported once, and again only after a thread has waited on it: a thread that learns that a nested set is ready then
     /// has to wait on that set.
     fn reports_untaken(&self) -> bool;
+    /// Returns true if a report of a stream is the last one until the stream is [armed](Self::arm).
+    fn reports_once(&self) -> bool {
+        false
+    }
     /// Adds a stream, which is reported once per edge: for `READ` alone, or for `WRITE` as well. If the stream is ready already, that is
-    /// reported too.
+    /// reported too. A set that [reports once](Self::reports_once) reports no further edge before the stream was armed.
     ///
     /// # Errors
     ///
@@ -63,11 +69,15 @@ pub trait Readiness: Watch<Self> + Sized {
     /// `NotFound` for a source that is not in the set, here and in the other methods that need one; the errors of the
     /// system.
     fn change_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()>;
+    /// Nothing is left of what was reported of a stream: reading it has found it empty, or sending has found it full. From now on the next
+    /// event is reported, and at once if it has happened already. A stream that is not in the set is left alone.
+    fn arm(&self, _source: &impl Watch<Self>, _edges: Edges) {}
     /// Takes a stream out for a while, until it is added again: some thread still drives it meanwhile, without the set.
     fn set_aside(&self, source: &impl Watch<Self>) -> io::Result<()> {
         self.remove(source)
     }
-    /// Adds a source that stays reported for as long as it is ready.
+    /// Adds a source that stays reported for as long as it is ready. A descriptor is taken to be ready until it is [armed](Self::arm), where
+    /// sets [report once](Self::reports_once).
     fn add_level(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()>;
     /// Adds a set. It is reported whenever something becomes ready in it, and at once if something is ready already.
     fn add_set(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()>;

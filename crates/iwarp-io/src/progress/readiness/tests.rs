@@ -116,6 +116,10 @@ where
     assert_eq!(only(set), (1, Edges::READ));
     assert_eq!(ready(set), []);
     theirs.write_all(b"2").unwrap();
+    if set.reports_once() {
+        assert_eq!(ready(set), []);
+        set.arm(&ours, Edges::READ);
+    }
     assert_eq!(only(set), (1, Edges::READ));
     // A change examines the stream anew.
     set.change_stream(&ours, 1, Edges::READ | Edges::WRITE)
@@ -123,6 +127,8 @@ where
     assert_eq!(only(set), (1, Edges::READ | Edges::WRITE));
     assert_eq!(ours.read(&mut [0; 8]).unwrap(), 2);
     while ours.write(&[0; 4096]).is_ok() {}
+    set.arm(&ours, Edges::READ);
+    set.arm(&ours, Edges::WRITE);
     assert_eq!(ready(set), []);
     while theirs.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {}
     assert_eq!(only(set).1 & Edges::WRITE, Edges::WRITE);
@@ -299,6 +305,11 @@ macro_rules! over_each {
                 super::$test(&super::super::mio::Mio::new().unwrap());
             })+
         }
+        mod flat {
+            $(#[test] fn $test() {
+                super::$test(&super::super::flat::Flat::new().unwrap());
+            })+
+        }
         mod kqueue_rules {
             $(#[test] fn $test() {
                 super::$test(&super::super::kqueue_rules::KqueueRules::new().unwrap());
@@ -363,4 +374,136 @@ fn a_change_of_a_source_with_an_event_left_is_not_reported_by_epoll() {
     assert_eq!(only(&inner), (1, Edges::READ));
     inner.change_stream(&ours, 1, both).unwrap();
     assert_eq!(ready(&outer), [2]);
+}
+
+/// In user space a report disarms, and a descriptor that is a level stays ready until its reader has armed it.
+mod in_user_space {
+    use std::thread;
+
+    use super::super::flat::Flat;
+    use super::*;
+
+    #[test]
+    fn a_level_stays_ready_until_it_is_armed() {
+        let inner = Flat::new().unwrap();
+        let outer = inner.another().unwrap();
+        let (mut ours, mut theirs) = streams();
+        inner.add_level(&ours, 1).unwrap();
+        outer.add_set(&inner, 2).unwrap();
+        theirs.write_all(b"1").unwrap();
+        assert_eq!((ready(&outer), ready(&outer)), (vec![2], vec![]));
+        assert_eq!((ready(&inner), ready(&inner)), (vec![1], vec![1]));
+        // Somebody who has not asked the set has read it.
+        assert_eq!(ours.read(&mut [0; 8]).unwrap(), 1);
+        inner.arm(&ours, Edges::READ);
+        assert_eq!(ready(&inner), []);
+        theirs.write_all(b"2").unwrap();
+        assert_eq!((ready(&outer), ready(&inner)), (vec![2], vec![1]));
+        // Too early: the octet is still there.
+        inner.arm(&ours, Edges::READ);
+        assert_eq!((ready(&outer), ready(&inner)), (vec![2], vec![1]));
+    }
+
+    #[test]
+    fn a_report_that_nobody_took_is_no_obstacle_for_the_next_one() {
+        let inner = Flat::new().unwrap();
+        let outer = inner.another().unwrap();
+        let (mut ours, mut theirs) = streams();
+        inner.add_stream(&ours, 1, Edges::READ).unwrap();
+        outer.add_set(&inner, 2).unwrap();
+        for _ in 0..3 {
+            theirs.write_all(b".").unwrap();
+            assert_eq!(ready(&outer), [2]);
+            // Whoever learns of it reads the stream and leaves the inner set alone.
+            assert_eq!(ours.read(&mut [0; 8]).unwrap(), 1);
+            inner.arm(&ours, Edges::READ);
+        }
+        assert_eq!(ready(&inner), [1]);
+    }
+
+    #[test]
+    fn an_end_is_reported_once_although_nothing_is_armed() {
+        let set = Flat::new().unwrap();
+        let (ours, mut theirs) = streams();
+        set.add_stream(&ours, 1, Edges::READ).unwrap();
+        theirs.write_all(b"1").unwrap();
+        assert_eq!(only(&set), (1, Edges::READ));
+        theirs.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(only(&set), (1, Edges::READ | Edges::HANGUP));
+        // Room is asked for while the peer's direction has ended.
+        while (&ours).write(&[0; 4096]).is_ok() {}
+        set.change_stream(&ours, 1, Edges::READ | Edges::WRITE)
+            .unwrap();
+        ready(&set);
+        for _ in 0..2 {
+            set.arm(&ours, Edges::WRITE);
+            assert_eq!(ready(&set), []);
+        }
+        drop(theirs);
+        let (_, edges) = only(&set);
+        assert!(edges.contains(Edges::HANGUP | Edges::WRITE), "{edges:?}");
+        assert_eq!(ready(&set), []);
+    }
+
+    #[test]
+    fn a_stream_in_two_sets_is_armed_for_both() {
+        let first = Flat::new().unwrap();
+        let all = [(); 2].map(|()| first.another().unwrap());
+        let (mut ours, mut theirs) = streams();
+        for set in &all {
+            set.add_stream(&ours, 7, Edges::READ).unwrap();
+        }
+        for _ in 0..2 {
+            theirs.write_all(b".").unwrap();
+            assert_eq!((ready(&all[0]), ready(&all[1])), (vec![7], vec![7]));
+            assert_eq!(ours.read(&mut [0; 8]).unwrap(), 1);
+            all[1].arm(&ours, Edges::READ);
+        }
+        all[0].remove(&ours).unwrap();
+        theirs.write_all(b".").unwrap();
+        assert_eq!((ready(&all[0]), ready(&all[1])), (vec![], vec![7]));
+    }
+
+    #[test]
+    fn sets_and_wakers_of_another_adapter_are_refused() {
+        let (here, there) = (Flat::new().unwrap(), Flat::new().unwrap());
+        let waker = there.waker().unwrap();
+        for result in [here.add_set(&there, 1), here.add_level(&waker, 2)] {
+            assert_eq!(result.unwrap_err().kind(), ErrorKind::InvalidInput);
+        }
+    }
+
+    /// Threads that sleep on sets of one adapter are woken each for its own set, whichever of them is in the system's call.
+    #[test]
+    fn threads_on_several_sets_are_woken_for_their_own() {
+        const THREADS: usize = 4;
+        let first = Flat::new().unwrap();
+        let sets: Vec<_> = (0..THREADS).map(|_| first.another().unwrap()).collect();
+        let ends: Vec<_> = (0..THREADS).map(|_| streams()).collect();
+        thread::scope(|scope| {
+            let (says, hears) = crossbeam_channel::unbounded();
+            for (at, (set, (ours, _))) in sets.iter().zip(&ends).enumerate() {
+                set.add_stream(ours, at as u64, Edges::READ).unwrap();
+                let says = says.clone();
+                scope.spawn(move || {
+                    for _ in 0..ROUNDS / THREADS {
+                        let mut seen = Vec::new();
+                        while seen.is_empty() {
+                            set.wait(None, |ready| seen.push(ready.token)).unwrap();
+                        }
+                        assert_eq!(seen, [at as u64]);
+                        let mut ours = ours;
+                        assert_eq!(ours.read(&mut [0; 8]).unwrap(), 1);
+                        set.arm(ours, Edges::READ);
+                        says.send(at).unwrap();
+                    }
+                });
+            }
+            for round in 0..ROUNDS {
+                let at = round % THREADS;
+                (&ends[at].1).write_all(b".").unwrap();
+                assert_eq!(hears.recv().unwrap(), at);
+            }
+        });
+    }
 }

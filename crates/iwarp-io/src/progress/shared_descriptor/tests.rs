@@ -48,10 +48,8 @@ fn ready(set: &Set) -> Vec<u64> {
 #[test]
 fn a_set_in_which_a_source_was_raised_has_to_be_waited_on() {
     let environment = Environment::System;
-    let (outer, inner) = (
-        Set::in_environment(&environment).unwrap(),
-        Set::in_environment(&environment).unwrap(),
-    );
+    let outer = Set::in_environment(&environment).unwrap();
+    let inner = outer.another().unwrap();
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let carrier: Arc<dyn Carrier> = Arc::new(Quiet { ours, _theirs });
     let source = CarriedSource::new(Arc::downgrade(&carrier));

@@ -313,9 +313,21 @@ impl SharedSocket {
                 state.received(outside, train, &octets[..train.len.min(LONGEST_TRAIN)]);
             }
         });
+        if !state.unread {
+            self.arm();
+        }
         state.take_in(outside);
         while let Some(remote) = self.socket.take_refused() {
             state.refused(outside, remote, Errno::CONNREFUSED);
+        }
+    }
+
+    /// The datagrams that were reported are taken in.
+    fn arm(&self) {
+        if let Some(drivers) = self.around.drivers.get()
+            && let CarrierId::Descriptor(socket) = self.socket.id()
+        {
+            drivers.control.arm(&socket, Edges::READ);
         }
     }
 
@@ -438,12 +450,20 @@ impl SharedSocket {
         }
     }
 
+    /// A set for a wait outside all domains, beside the sets of the adapter.
+    fn own_set(&self) -> io::Result<Set> {
+        match self.around.drivers.get() {
+            Some(drivers) => drivers.control.set().another(),
+            None => Set::in_environment(&self.around.environment),
+        }
+    }
+
     /// Waits up to `limit` until the socket has a datagram; then handles it. Returns false if no time can pass.
     fn wait(&self, limit: Duration) -> bool {
         let mut passes = true;
         if let Environment::Sim(world) = &self.around.environment {
             passes = world.step_until(world.now().checked_add(limit));
-        } else if let Ok(set) = Set::in_environment(&self.around.environment) {
+        } else if let Ok(set) = self.own_set() {
             let source = CarriedSource::silent(self.this.clone());
             let _ = set.add_stream(&HomeWatch(&source), 0, Edges::READ);
             let _ = set.wait(Some(limit), |_| {});

@@ -34,6 +34,10 @@ impl NoWire {
         match self.0 {}
     }
 
+    pub(in crate::transport) fn take_all_bells(&self) -> Option<bool> {
+        match self.0 {}
+    }
+
     pub(in crate::transport) fn joins_set(&self) -> Edges {
         match self.0 {}
     }

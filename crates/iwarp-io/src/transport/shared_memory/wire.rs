@@ -338,6 +338,18 @@ impl Wire {
         }
     }
 
+    /// Takes the bells that have come, for a send that has found no room while nothing is read. Returns true if there were any, and `None` at
+    /// the end of the connection, which a read reports.
+    pub(in crate::transport) fn take_all_bells(&self) -> Option<bool> {
+        let found = self.take_bells();
+        let was_rung = self.was_rung.swap(false, Ordering::Relaxed);
+        match found {
+            _ if self.end.load(Ordering::Relaxed) != OPEN => None,
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => None,
+            _ => Some(was_rung),
+        }
+    }
+
     /// Counts bells that mean nothing.
     fn count_bells(&self, count: usize) -> io::Result<()> {
         self.ring.look()?;

@@ -253,8 +253,13 @@ impl FaultedSocket {
         let local = self.below.local()?;
         let socket = PlainSocket::of_system(SocketAddr::new(local.ip(), 0))?;
         let drivers = self.drivers.get().ok_or(io::ErrorKind::NotConnected)?;
-        let source: Arc<dyn Source> = Arc::new(ReboundSource(self.port.clone()));
         let control = Arc::clone(&drivers.control);
+        let socket = Arc::new(socket);
+        let source: Arc<dyn Source> = Arc::new(ReboundSource {
+            port: self.port.clone(),
+            socket: Arc::downgrade(&socket),
+            control: Arc::clone(&control),
+        });
         let token = control.add(&socket.descriptor()?, Arc::downgrade(&source), Edges::READ)?;
         Ok(Rebound {
             socket,
@@ -285,7 +290,7 @@ fn passing(peer: SocketAddr, ecn: Option<EcnCodepoint>, octets: &[u8]) -> Passin
 /// A socket of the system in place of another one. Sets wait for the first one only, so that the control domain has to watch
 /// this one.
 struct Rebound {
-    socket: PlainSocket,
+    socket: Arc<PlainSocket>,
     control: Arc<Domain>,
     token: u64,
     _source: Arc<dyn Source>,
@@ -299,12 +304,21 @@ impl Drop for Rebound {
     }
 }
 
-struct ReboundSource(Weak<dyn Carrier>);
+struct ReboundSource {
+    port: Weak<dyn Carrier>,
+    socket: Weak<PlainSocket>,
+    control: Arc<Domain>,
+}
 
 impl Source for ReboundSource {
     fn ready(&self, _: Edges) -> Turn {
-        if let Some(port) = self.0.upgrade() {
+        if let Some(port) = self.port.upgrade() {
             port.drive();
+        }
+        if let Some(socket) = self.socket.upgrade()
+            && let Ok(socket) = socket.descriptor()
+        {
+            self.control.arm(&socket, Edges::READ);
         }
         Turn::default()
     }

@@ -1,5 +1,7 @@
 //! The stream without an endpoint: which octets are read to which place, over a pair of connected sockets.
 
+mod arming;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 

@@ -1,0 +1,316 @@
+//! Sets in user space, over one call of the system for each adapter.
+//!
+//! The system is asked for single sources alone: sets, levels and wakers, and what is nested and muted, are kept here. So the sets need no
+//! system in which one set can be a source of another one. All sets of an adapter come from one ([`another`](Readiness::another)), and
+//! share a `Poll` of mio.
+//!
+//! - **A report disarms.** A stream is reported once for an edge, and again only after it was [armed](Readiness::arm).
+//! - **One thread sleeps in the system's call**, on behalf of all sets, and hands out what it finds; the others sleep on condition
+//!   variables. A thread that leaves the call calls one of them there.
+//! - **A source leaves its sets before its descriptor is closed**: the number may be given to another source.
+
+mod set_table;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll, Token};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::super::interrupts;
+use super::{BATCH, Edges, Readiness, Ready, Wake, Watch};
+use set_table::{Batch, Key, ReportMode, SetTable};
+
+/// The token of mio's own waker. No source has it.
+const CALL: Token = Token(usize::MAX);
+
+thread_local! {
+    /// On which a thread sleeps that is not in the system's call.
+    static WOKEN: Arc<Condvar> = Arc::default();
+}
+
+/// The sets of one adapter.
+#[derive(Debug)]
+struct Hub {
+    /// Locked by the thread in the system's call, and before `state`.
+    poll: Mutex<(Poll, Events)>,
+    state: Mutex<SetTable>,
+}
+
+/// A set of sources.
+#[derive(Debug)]
+pub struct Flat {
+    hub: Arc<Hub>,
+    number: u64,
+}
+
+/// Makes sets ready from another thread.
+#[derive(Debug)]
+pub struct FlatWaker {
+    hub: Arc<Hub>,
+    number: u64,
+}
+
+/// The value by which a set identifies a source.
+#[derive(Clone, Copy, Debug)]
+pub enum FlatId<'a> {
+    /// A descriptor of the system.
+    Descriptor(BorrowedFd<'a>),
+    /// A set.
+    Set(&'a Flat),
+    /// A waker.
+    Waker(&'a FlatWaker),
+}
+
+/// A set identifies everything that has a descriptor by this descriptor.
+impl<T: AsFd> Watch<Flat> for T {
+    fn id(&self) -> FlatId<'_> {
+        FlatId::Descriptor(self.as_fd())
+    }
+}
+
+impl Watch<Flat> for FlatId<'_> {
+    fn id(&self) -> FlatId<'_> {
+        *self
+    }
+}
+
+impl Watch<Self> for Flat {
+    fn id(&self) -> FlatId<'_> {
+        FlatId::Set(self)
+    }
+}
+
+impl Watch<Flat> for FlatWaker {
+    fn id(&self) -> FlatId<'_> {
+        FlatId::Waker(self)
+    }
+}
+
+impl Hub {
+    fn new() -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let registry = poll.registry().try_clone()?;
+        let call = mio::Waker::new(&registry, CALL)?;
+        Ok(Self {
+            poll: Mutex::new((poll, Events::with_capacity(BATCH))),
+            state: Mutex::new(SetTable::new(registry, call)),
+        })
+    }
+
+    /// Goes into the system's call for at most `limit`, and hands out what it reports. The caller leads.
+    fn poll(&self, limit: Option<Duration>) -> io::Result<MutexGuard<'_, SetTable>> {
+        let (poll, events) = &mut *self.poll.lock();
+        let polled = poll.poll(events, limit);
+        let mut state = self.state.lock();
+        state.led();
+        match polled {
+            // A signal counts as nothing ready, because every caller looks again by itself.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => interrupts::note(),
+            Err(error) => {
+                state.call_a_leader();
+                return Err(error);
+            }
+            Ok(()) => events.iter().for_each(|event| state.reported(event)),
+        }
+        Ok(state)
+    }
+}
+
+impl Flat {
+    /// An empty set of an adapter that has none.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, when it has no descriptors or memory left.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self::of(&Arc::new(Hub::new()?)))
+    }
+
+    /// The edges of a descriptor that will be reported; `None` if it is in no set.
+    #[cfg(test)]
+    pub fn armed(&self, source: BorrowedFd<'_>) -> Option<Edges> {
+        self.hub.state.lock().armed(source.as_raw_fd())
+    }
+
+    fn of(hub: &Arc<Hub>) -> Self {
+        let number = hub.state.lock().make_set();
+        Self {
+            hub: Arc::clone(hub),
+            number,
+        }
+    }
+
+    fn with_key<T>(
+        &self,
+        source: &impl Watch<Self>,
+        act: impl FnOnce(&mut SetTable, Key) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let (key, hub) = match source.id() {
+            FlatId::Descriptor(descriptor) => (Key::Socket(descriptor.as_raw_fd()), &self.hub),
+            FlatId::Set(set) => (Key::Set(set.number), &set.hub),
+            FlatId::Waker(waker) => (Key::Waker(waker.number), &waker.hub),
+        };
+        if !Arc::ptr_eq(hub, &self.hub) {
+            let text = "a set cannot wait for a set or a waker of another adapter";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        act(&mut self.hub.state.lock(), key)
+    }
+
+    /// What a wait without a limit of zero finds.
+    fn sleep(&self, limit: Option<Duration>, found: &mut Batch) -> io::Result<()> {
+        let hub = &*self.hub;
+        let end = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let mut state = hub.state.lock();
+        loop {
+            state.take(self.number, found);
+            if !found.ready().is_empty() {
+                break;
+            }
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                break;
+            }
+            if state.is_led {
+                WOKEN.with(|woken| {
+                    state.sleeps(self.number, woken);
+                    match end {
+                        Some(end) => drop(woken.wait_until(&mut state, end)),
+                        None => woken.wait(&mut state),
+                    }
+                    state.woke_up(woken);
+                });
+            } else {
+                state.lead(Some(self.number));
+                drop(state);
+                state = hub.poll(left)?;
+                state.take(self.number, found);
+                break; // nothing may mean a signal, which the caller has to learn of
+            }
+        }
+        state.call_a_leader();
+        Ok(())
+    }
+
+    /// What a wait with a limit of zero finds. If a thread is in the system's call, that thread hands out what the system has to report.
+    fn look(&self, found: &mut Batch) -> io::Result<()> {
+        let hub = &*self.hub;
+        let mut state = hub.state.lock();
+        if !state.is_led {
+            state.lead(None);
+            drop(state);
+            state = hub.poll(Some(Duration::ZERO))?;
+            state.call_a_leader();
+        }
+        state.take(self.number, found);
+        Ok(())
+    }
+}
+
+impl Drop for Flat {
+    fn drop(&mut self) {
+        self.hub.state.lock().drop_set(self.number);
+    }
+}
+
+impl Readiness for Flat {
+    type Id<'a> = FlatId<'a>;
+    type Waker = FlatWaker;
+
+    fn another(&self) -> io::Result<Self> {
+        Ok(Self::of(&self.hub))
+    }
+
+    fn waker(&self) -> io::Result<FlatWaker> {
+        let number = self.hub.state.lock().make_waker();
+        Ok(FlatWaker {
+            hub: Arc::clone(&self.hub),
+            number,
+        })
+    }
+
+    fn reports_untaken(&self) -> bool {
+        true
+    }
+
+    fn reports_once(&self) -> bool {
+        true
+    }
+
+    fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
+        self.with_key(source, |state, key| {
+            state.add(self.number, key, token, ReportMode::Edge(edges))
+        })
+    }
+
+    fn change_stream(&self, source: &impl Watch<Self>, _: u64, edges: Edges) -> io::Result<()> {
+        self.with_key(source, |state, key| {
+            state.change(self.number, key, Some(ReportMode::Edge(edges)), false)
+        })
+    }
+
+    fn arm(&self, source: &impl Watch<Self>, edges: Edges) {
+        if let FlatId::Descriptor(descriptor) = source.id() {
+            self.hub.state.lock().arm(descriptor.as_raw_fd(), edges);
+        }
+    }
+
+    fn add_level(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
+        self.with_key(source, |state, key| {
+            state.add(self.number, key, token, ReportMode::Level)
+        })
+    }
+
+    fn add_set(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
+        self.with_key(source, |state, key| {
+            state.add(self.number, key, token, ReportMode::Edge(Edges::READ))
+        })
+    }
+
+    fn mute(&self, source: &impl Watch<Self>, _: u64) -> io::Result<()> {
+        self.with_key(source, |state, key| {
+            state.change(self.number, key, None, true)
+        })
+    }
+
+    fn unmute(&self, source: &impl Watch<Self>, _: u64) -> io::Result<()> {
+        self.with_key(source, |state, key| {
+            state.change(self.number, key, None, false)
+        })
+    }
+
+    fn remove(&self, source: &impl Watch<Self>) -> io::Result<()> {
+        self.with_key(source, |state, key| state.remove(self.number, key))
+    }
+
+    fn wait(&self, limit: Option<Duration>, each: impl FnMut(Ready)) -> io::Result<usize> {
+        let mut found = Batch::new();
+        if limit == Some(Duration::ZERO) {
+            self.look(&mut found)?;
+        } else {
+            self.sleep(limit, &mut found)?;
+        }
+        let found = found.ready();
+        found.iter().copied().for_each(each);
+        Ok(found.len())
+    }
+}
+
+impl Wake<Flat> for FlatWaker {
+    fn wake(&self) {
+        self.hub.state.lock().set_awake(self.number, true);
+    }
+
+    fn clear(&self) {
+        self.hub.state.lock().set_awake(self.number, false);
+    }
+}
+
+impl Drop for FlatWaker {
+    fn drop(&mut self) {
+        self.hub.state.lock().drop_waker(self.number);
+    }
+}
