@@ -81,6 +81,8 @@ mod bugs {
         RejoinAsksNothing,
         /// Over shared memory: a stream counts as polled as soon as one of the sets that report it has let it go.
         OneDomainCountsForAll,
+        /// Over sets that report once: a stream that was read to its end is not armed again.
+        ArmForgotten,
     }
 
     impl Bug {

@@ -1,4 +1,5 @@
-//! A model of the system: streams, wakers and sets, with the rules of epoll or of kqueue. Each call is one step under one lock.
+//! A model of the system: streams, wakers and sets, with the rules of epoll, of kqueue or of sets in user space. Each call is one step under
+//! one lock.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
@@ -30,6 +31,19 @@ pub(super) enum Rules {
     Epoll,
     /// Once, until a thread has waited on it and has taken all events.
     Kqueue,
+    /// For every event in it. A stream is reported once, until it is armed again.
+    Flat,
+}
+
+impl Rules {
+    /// The rules of the models that do not choose their own.
+    fn chosen() -> Self {
+        match std::env::var("SOFTND_LOOM_RULES").as_deref() {
+            Ok("flat") => Self::Flat,
+            Ok(other) => panic!("SOFTND_LOOM_RULES is {other:?}, and has to be flat or unset"),
+            Err(_) => Self::Epoll,
+        }
+    }
 }
 
 /// Begins a run. The calls of a run that fails are printed.
@@ -48,7 +62,7 @@ pub(super) fn begin() {
         }));
     });
     CALLS.with_borrow_mut(String::clear);
-    RULES.set(Rules::Epoll);
+    RULES.set(Rules::chosen());
 }
 
 fn note(call: impl std::fmt::Debug) {
@@ -83,6 +97,8 @@ enum Kind {
     Stream {
         octets: usize,
         ended: bool,
+        /// The edges that will be reported, by [`Rules::Flat`].
+        armed: Edges,
     },
     Waker {
         awake: bool,
@@ -147,7 +163,7 @@ impl State {
     fn poll(&mut self, source: usize) -> Edges {
         match &mut self.objects[source].kind {
             Kind::Gone => Edges::empty(),
-            Kind::Stream { octets, ended } => {
+            Kind::Stream { octets, ended, .. } => {
                 let mut edges = Edges::WRITE;
                 if *octets > 0 || *ended {
                     edges |= Edges::READ;
@@ -178,7 +194,13 @@ impl State {
     }
 
     /// An event of a source: the sets that report it become ready, even if they were ready before.
-    fn happened(&mut self, source: usize, what: Edges) {
+    fn happened(&mut self, source: usize, mut what: Edges) {
+        if RULES.get() == Rules::Flat
+            && let Kind::Stream { armed, .. } = &mut self.objects[source].kind
+        {
+            what &= *armed | Edges::HANGUP;
+            *armed -= what;
+        }
         for set in self.objects[source].reported_by.clone() {
             let (items, ready) = self.set(set);
             let item = items.iter().find(|item| item.source == source);
@@ -218,7 +240,25 @@ impl State {
         Ok(())
     }
 
+    /// What was reported of a stream was taken in.
+    fn arm(&mut self, source: usize, edges: Edges) {
+        if let Kind::Stream { armed, .. } = &mut self.objects[source].kind {
+            *armed |= edges;
+            let there = self.poll(source) & edges;
+            if !there.is_empty() {
+                self.happened(source, there);
+            }
+        }
+    }
+
     fn look_anew(&mut self, set: usize, item: Item) {
+        if RULES.get() == Rules::Flat
+            && matches!(self.objects[item.source].kind, Kind::Stream { .. })
+        {
+            let there = self.poll(item.source) & Edges::HANGUP;
+            self.arm(item.source, item.wanted - Edges::HANGUP);
+            return self.happened(item.source, there);
+        }
         if self.poll(item.source).intersects(item.wanted) {
             let ready = self.set(set).1;
             if !ready.contains(&item.source) {
@@ -261,7 +301,7 @@ impl State {
         else {
             return true;
         };
-        if RULES.get() == Rules::Epoll || item.level {
+        if RULES.get() != Rules::Kqueue || item.level {
             return true;
         }
         let mut items = self.set(set).0.iter_mut();
@@ -351,6 +391,7 @@ impl Stream {
         let kind = Kind::Stream {
             octets: 0,
             ended: false,
+            armed: Edges::empty(),
         };
         Self(Handle(KERNEL.make(kind)))
     }
@@ -359,7 +400,7 @@ impl Stream {
     pub(super) fn peer_sends(&self, count: usize, end: bool) {
         KERNEL.with(|state| {
             note(("peer sends", self.0.0, count, end));
-            if let Kind::Stream { octets, ended } = &mut state.objects[self.0.0].kind {
+            if let Kind::Stream { octets, ended, .. } = &mut state.objects[self.0.0].kind {
                 *octets += count;
                 *ended |= end;
             }
@@ -375,7 +416,9 @@ impl Stream {
     /// Reads at most `most` octets; 0 is the peer's end, `None` means nothing for now.
     pub(super) fn read(&self, most: usize) -> Option<usize> {
         KERNEL.with(|state| match &mut state.objects[self.0.0].kind {
-            Kind::Stream { octets: 0, ended } => {
+            Kind::Stream {
+                octets: 0, ended, ..
+            } => {
                 note(("read", self.0.0, &ended));
                 ended.then_some(0)
             }
@@ -455,7 +498,27 @@ impl Readiness for Set {
     }
 
     fn reports_untaken(&self) -> bool {
-        RULES.get() == Rules::Epoll
+        RULES.get() != Rules::Kqueue
+    }
+
+    fn reports_once(&self) -> bool {
+        RULES.get() == Rules::Flat
+    }
+
+    fn arm(&self, source: &impl Watch<Self>, edges: Edges) {
+        if self.reports_once() {
+            KERNEL.with(|state| {
+                note(("arm", source.id(), edges));
+                let is_here = state
+                    .set(self.0.0)
+                    .0
+                    .iter()
+                    .any(|item| item.source == source.id());
+                if is_here {
+                    state.arm(source.id(), edges);
+                }
+            });
+        }
     }
 
     fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {

@@ -369,15 +369,24 @@ impl State {
                 return false;
             }
             match stream.read(SPACE) {
-                None => self.readable = false,
+                None => self.await_octets(stream),
                 Some(0) => self.ended = true,
                 Some(count) => {
                     self.received += count;
-                    self.readable = count == SPACE || self.hangup || !stream.short_read_is_last();
+                    if count < SPACE && !self.hangup && stream.short_read_is_last() {
+                        self.await_octets(stream);
+                    }
                 }
             }
         }
         self.readable && !self.ended
+    }
+
+    fn await_octets(&mut self, stream: &Wire) {
+        self.readable = false;
+        if !iwarp::planted!(ArmForgotten) {
+            self.domains.arm(stream, Edges::READ);
+        }
     }
 }
 
@@ -443,6 +452,26 @@ fn a_thread_that_waits_is_woken() {
                 world.wait(&connection.received.1);
             },
         );
+    });
+}
+
+/// The thread reads what has come to its end, and is woken by what comes then.
+#[test]
+fn a_thread_that_has_read_all_there_was_is_woken_again() {
+    model(2, || {
+        let world = World::new();
+        let queue = Queue::new(&world).unwrap();
+        let connection = Connection::new(&queue, 2);
+        let sender = Arc::clone(&connection);
+        let peer = move || {
+            for _ in 0..2 {
+                sender.stream.peer_sends(1, false);
+            }
+        };
+        beside_nobody(peer, || {
+            queue.arm();
+            world.wait(&connection.received.1);
+        });
     });
 }
 

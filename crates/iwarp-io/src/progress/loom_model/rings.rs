@@ -244,18 +244,20 @@ mod planted {
     #[test]
     #[ignore = "run by the test below"]
     fn with_a_bug() {
-        let (bug, of_two) = match env::var(VARIABLE).unwrap().as_str() {
-            "rejoin" => (Some(Bug::RejoinAsksNothing), false),
-            "two" => (Some(Bug::OneDomainCountsForAll), true),
-            "none of two" => (None, true),
-            _ => (None, false),
+        let back: fn() = super::the_stream_goes_back_while_the_peer_writes;
+        let two: fn() = super::a_stream_of_two_queues_wakes_one_while_a_thread_polls_the_other;
+        let again: fn() = super::super::a_thread_that_has_read_all_there_was_is_woken_again;
+        let (bug, model) = match env::var(VARIABLE).unwrap().as_str() {
+            "none" => (None, back),
+            "rejoin" => (Some(Bug::RejoinAsksNothing), back),
+            "none of two" => (None, two),
+            "two" => (Some(Bug::OneDomainCountsForAll), two),
+            "none of arms" => (None, again),
+            "arm" => (Some(Bug::ArmForgotten), again),
+            other => panic!("{other} is no bug"),
         };
         plant(bug);
-        if of_two {
-            super::a_stream_of_two_queues_wakes_one_while_a_thread_polls_the_other();
-        } else {
-            super::the_stream_goes_back_while_the_peer_writes();
-        }
+        model();
     }
 
     #[test]
@@ -265,9 +267,14 @@ mod planted {
             ("none of two", true),
             ("rejoin", false),
             ("two", false),
+            ("none of arms", true),
+            ("arm", false),
         ] {
             let mut model = Command::new(env::current_exe().unwrap());
             model.args(["--ignored", "loom_model::rings::planted::with_a_bug"]);
+            if bug.ends_with("arm") || bug.ends_with("arms") {
+                model.env("SOFTND_LOOM_RULES", "flat");
+            }
             let output = model.env(VARIABLE, bug).output().unwrap();
             assert_eq!(output.status.success(), passes, "{bug}: {output:?}");
         }
