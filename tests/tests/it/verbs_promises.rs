@@ -126,6 +126,11 @@ fn threads_share_a_completion_queue() {
     keeps("threads", &[]);
 }
 
+#[test]
+fn threads_see_the_devices_by_their_first_calls() {
+    keeps("opens", &[]);
+}
+
 /// SEC-018: the slot of a request is used until its completion was polled.
 #[test]
 fn a_program_that_polls_nothing_overruns_no_queue() {

@@ -15,6 +15,7 @@ mod names;
 mod order;
 mod places;
 mod published;
+mod suppressions;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
