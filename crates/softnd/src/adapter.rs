@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use iwarp_io::endpoint::queue_pair::PairCq;
+use iwarp_io::log::targets;
 use iwarp_io::transport::Transport;
 use netdirect::{
     Adapter, AdapterId, Call, Counters, Fault, MemoryWindow, QueuePairOptions, Result, Status,
@@ -32,6 +33,24 @@ pub(crate) type AdapterHandle = adapter::AdapterHandle<OpenedAdapter>;
 pub(crate) struct OpenedAdapter {
     pub(crate) core: Arc<Core>,
     hold: NetworkHold,
+}
+
+/// Shows the counters to clients that have a log and do not ask for counters.
+impl Drop for OpenedAdapter {
+    fn drop(&mut self) {
+        tracing::debug!(
+            target: targets::ADAPTER,
+            counters = in_one_line(&self.counters()),
+            "the client has released the adapter"
+        );
+    }
+}
+
+/// The counters that are not 0, each with its name.
+fn in_one_line(counters: &Counters) -> String {
+    let counted = counters.iter().filter(|(_, value)| *value > 0);
+    let words = counted.map(|(name, value)| format!("{name} {value}"));
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// Opens an adapter. `index` is the number of a network interface that may go while the adapter is open.
