@@ -404,6 +404,42 @@ fn many_connections_are_measured_at_both_sides() {
     }
 }
 
+/// `nd` compares the octets that have moved with those that were written.
+#[test]
+fn connections_move_octets_before_they_are_idle() {
+    for transport in ["", "--udp", "--same-host"] {
+        let run = local_tiny(&format!(
+            "--test scale --connections 20 --traffic 1M --mode event {transport} --format json"
+        ));
+        run.assert_success();
+        for row in &rows(&run.stdout) {
+            let wanted = [("connections", "20"), ("traffic", "1048576")];
+            assert_fields(row, &run, &wanted);
+            assert_fields(row, &run, &[("complete", "true")]);
+            assert_measured(row, &run, &["p50_ns"]);
+        }
+    }
+}
+
+/// The last of the connections is the one to which the plan applies.
+#[test]
+fn octets_of_idle_connections_that_are_not_those_that_were_written_are_reported() {
+    for (event, reported) in [
+        ("20th Write sent", true),
+        ("20th Read Response received", true),
+        ("21st Write sent", false),
+        ("21st Read Response received", false),
+    ] {
+        let fault = format!("when {event} over all connections: flip bit 5 of payload");
+        let words = "perf local --test scale --connections 20 --traffic 64k --mode event --crc off";
+        let words = words.split(' ').chain(TINY);
+        let run = nd::run(words.chain(["--fault", &fault]));
+        let text = "the octets that a connection has moved are not those that were written";
+        assert_eq!(run.stderr.contains(text), reported, "{run}");
+        assert_eq!(run.status.success(), !reported, "{run}");
+    }
+}
+
 #[test]
 fn many_connections_take_shared_receives() {
     let what = "--test scale,setup --connections 20 --crc off --receives shared";

@@ -155,6 +155,10 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "N", value_delimiter = ',')]
     pub(crate) connections: Vec<u32>,
 
+    /// Octets that each idle connection moves in each direction before it is idle, for --test scale; k, M and G are binary [default: none]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) traffic: Option<u32>,
+
     /// How both sides wait [default: poll and event; for scale poll]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) mode: Vec<Mode>,
@@ -340,6 +344,9 @@ impl TestArgs {
         if !self.connections.is_empty() && !self.test.iter().any(of_connections) {
             return pointless("--connections", "latency, bandwidth and rate");
         }
+        if self.traffic.is_some() && !self.test.contains(&Test::Scale) {
+            return pointless("--traffic", "tests other than scale");
+        }
         if self.udp && self.baseline == Some(Baseline::OverTcp) {
             return Err(Failure::new(
                 format!("--baseline {OVER_TCP} says nothing about connections over UDP"),
@@ -401,6 +408,7 @@ impl TestArgs {
                                 boundaries: self.boundaries,
                                 placement,
                                 connections,
+                                traffic: self.traffic.filter(|_| *test == Test::Scale),
                                 receives: self.side.receives,
                                 transport,
                                 page_offset: self.page_offset,
@@ -627,6 +635,9 @@ mod tests {
             ("--connections 5", "--connections"),
             ("--test rate --connections 5", "--connections"),
             ("--test scale --connections 0", "--connections"),
+            ("--test scale --traffic 0", "--traffic"),
+            ("--test setup --traffic 8", "--traffic"),
+            ("--traffic 8", "--traffic"),
             ("--test scale --op write", "--op"),
             ("--test scale --depth 0", "--depth"),
             ("--test scale --mode memory", "--mode memory"),

@@ -61,6 +61,11 @@ impl Budget {
         self.take(&[ADAPTER, all, of_rings(spec, rings)])
     }
 
+    /// Takes the memory with which idle connections move octets.
+    pub(super) fn take_traffic(&mut self, spec: &Spec) -> Result<()> {
+        self.take(&[spec.traffic.unwrap_or(0).into()])
+    }
+
     fn take(&mut self, parts: &[u64]) -> Result<()> {
         let taken = parts.iter().copied().fold(self.taken, u64::saturating_add);
         if let Some(limit) = self.limit
@@ -72,7 +77,7 @@ impl Budget {
                     units::bytes(limit),
                     units::bytes(taken)
                 ),
-                "choose a smaller --size, --depth or --connections, or serve with more --memory",
+                "choose a smaller --size, --depth, --traffic or --connections, or serve with more --memory",
             ));
         }
         self.taken = taken;
@@ -122,6 +127,18 @@ mod tests {
         for _ in 0..1000 {
             any.take_wire(&LARGE).expect("no limit");
         }
+    }
+
+    #[test]
+    fn memory_for_traffic_counts_too() {
+        let spec = Spec {
+            traffic: Some(1 << 20),
+            ..SPEC
+        };
+        let mut budget = Budget::new(Some(3 << 19));
+        budget.take_traffic(&spec).expect("1 MiB");
+        assert!(budget.take_traffic(&spec).is_err());
+        budget.take_traffic(&SPEC).expect("nothing");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::limit::{Others, SilenceLimit};
 use super::messages::{ControlAnswer, ControlRequest};
 
 /// The version of this protocol, and of how the turns work. Two sides with different numbers cannot work together.
-const VERSION: u32 = 8;
+const VERSION: u32 = 9;
 
 const NAME: &str = "nd-perf";
 

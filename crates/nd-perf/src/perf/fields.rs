@@ -125,6 +125,7 @@ fn connections(fields: &mut Vec<(String, Value)>, outcome: &Outcome) {
                     Value::Null
                 },
             ),
+            ("traffic", spec.traffic.map_or(Value::Null, Value::from)),
             ("bytes_per_connection", number(memory)),
             ("peer_bytes_per_connection", number(peer_memory)),
             ("idle_cpu", number(cpu)),
@@ -328,9 +329,12 @@ mod tests {
 
     #[test]
     fn connections_have_figures_of_their_own() {
-        let fields = outcome_fields(&scale());
+        let mut used = scale();
+        used.spec.traffic = Some(1 << 20);
+        let fields = outcome_fields(&used);
         for (name, value) in [
             ("connections", Value::from(10_000)),
+            ("traffic", Value::from(1 << 20)),
             ("receives", Value::from("own")),
             ("baseline", Value::from("alone")),
             ("bytes_per_connection", Value::from(4096.0)),

@@ -41,6 +41,9 @@ pub(super) enum ControlRequest {
     Alone,
     /// The idle connections are being made. The answer says how many octets each has cost, if that is known.
     Crowd,
+    /// The idle connections move octets first, after [`Crowd`](Self::Crowd) and before its answer. This many have not moved theirs yet. The
+    /// line for 0 is the last one, and none of these lines has an answer.
+    Traffic(u32),
     /// For this many milliseconds nothing happens. [`ControlAnswer::Done`] has the share of processor time that this took, if that is
     /// known.
     Idle(u64),
@@ -109,6 +112,8 @@ pub(super) struct CrowdOffer {
     pub(super) alone: Option<u16>,
     pub(super) bare: u16,
     pub(super) key: Key,
+    /// The memory with which the idle connections move octets, if they do.
+    pub(super) traffic: Option<[u8; RemoteAddress::LEN]>,
     pub(super) receives: Receives,
 }
 
@@ -145,8 +150,9 @@ mod tests {
         let good = to_value(SPEC).expect("written");
         let fields = good.as_object().expect("an object");
         for key in fields.keys() {
-            // Without a value the row has no limit of segments, its memory is at the best place, and the environment chooses shared memory.
-            if !["segment", "page_offset", "same_host"].contains(&key.as_str()) {
+            // Without a value the row has no limit of segments and no traffic, its memory is at the best place, and the environment chooses
+            // shared memory.
+            if !["segment", "traffic", "page_offset", "same_host"].contains(&key.as_str()) {
                 let mut fields = fields.clone();
                 fields.remove(key);
                 assert!(from_value::<Spec>(fields.into()).is_err(), "{key}");

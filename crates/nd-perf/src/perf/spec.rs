@@ -151,6 +151,8 @@ pub(crate) struct Spec {
     pub(crate) placement: Placement,
     /// Connections that are open and idle during the measurement. 0 if the row is not about connections.
     pub(crate) connections: u32,
+    /// Octets that each of these connections moves in each direction before it is idle.
+    pub(crate) traffic: Option<u32>,
     /// Where the side that runs the test takes its Receives from. The side that serves the test chooses for itself.
     pub(crate) receives: Receives,
     pub(crate) transport: Transport,
@@ -328,6 +330,12 @@ impl Spec {
                 "choose --connections of 1 or more",
             ));
         }
+        if self.traffic == Some(0) {
+            return Err(Failure::new(
+                "traffic of 0 bytes is none",
+                "choose a --traffic of 1 or more, or leave it out",
+            ));
+        }
         if let Some(offset) = self
             .page_offset
             .filter(|offset| usize::from(*offset) >= Buffer::PAGE)
@@ -355,6 +363,12 @@ impl Spec {
             return Err(Failure::new(
                 format!("--test {} cannot measure {}s", self.test, self.op),
                 "leave out --op, or use --op send",
+            ));
+        }
+        if self.traffic.is_some() && self.test != Test::Scale {
+            return Err(Failure::new(
+                format!("--traffic says nothing about {}", self.test),
+                "leave out --traffic, or use --test scale",
             ));
         }
         match (self.mode, self.op, self.test) {
@@ -397,12 +411,14 @@ impl Spec {
                 "compare with the limits that `nd info` shows",
             )
         };
-        if self.size > info.max_transfer_length {
-            return Err(over(
-                "the message size",
-                self.size.into(),
-                info.max_transfer_length.into(),
-            ));
+        let sizes = [
+            ("the message size", self.size),
+            ("the traffic of a connection,", self.traffic.unwrap_or(0)),
+        ];
+        for (what, size) in sizes {
+            if size > info.max_transfer_length {
+                return Err(over(what, size.into(), info.max_transfer_length.into()));
+            }
         }
         let ring = self.ring();
         if ring > MAX_RING {
@@ -474,6 +490,7 @@ pub(super) mod tests {
         boundaries: Boundaries::OutsideCrcs,
         placement: Placement::Apart,
         connections: 0,
+        traffic: None,
         receives: Receives::Own,
         transport: Transport::Tcp,
         page_offset: None,
@@ -515,6 +532,7 @@ pub(super) mod tests {
             op: Op::Send,
             test: Test::Scale,
             connections: 10_000,
+            traffic: Some(1 << 20),
             ..SPEC
         },
     ];

@@ -7,6 +7,7 @@ use nd_base::errors::Result;
 use nd_base::session::{Endpoint, Setup};
 use netdirect::{RemoteAddress, Sge, Status};
 
+use super::traffic::{self, Traffic};
 use super::vitals::{Growth, Stopwatch};
 use super::{Crowd, LIMITS, LONGEST_IDLE, Site, Sites, bare, succeed};
 use crate::perf::client::Client;
@@ -33,14 +34,23 @@ pub(in crate::perf) fn run(
     let Sites { many, alone } = Sites::new(spec, plan.choices(), spec.receives, |setup| {
         setup.towards(destination).map(|(session, _)| session)
     })?;
+    let memory_of_traffic = traffic::memory(&many.crowd.session, spec)?;
     let offer: CrowdOffer = control.expect()?;
     measured.peer_receives = Some(offer.receives);
     let at = |port| Target {
         address: SocketAddr::new(destination.ip(), port),
         key: offer.key,
     };
+    let traffic = match memory_of_traffic {
+        Some(memory) => {
+            let there = offer.traffic.ok_or_else(not_understood)?;
+            Some(Traffic::new(memory, RemoteAddress::from_bytes(there)))
+        }
+        None => None,
+    };
     let mut run = Run {
         target: at(offer.many),
+        traffic,
         control,
         spec,
         plan,
@@ -114,6 +124,8 @@ struct Run<'a> {
     measured: &'a mut Measured,
     progress: &'a dyn Fn() -> Result<()>,
     target: Target,
+    /// What the idle connections move first.
+    traffic: Option<Traffic>,
     times: Vec<u64>,
     /// Whether a connection was possible.
     reached: bool,
@@ -184,6 +196,9 @@ impl Run<'_> {
                 (self.progress)()?;
                 shown += 1;
             }
+        }
+        if let Some(traffic) = &self.traffic {
+            traffic.move_on_each(crowd, self.control, self.plan.timeout.into())?;
         }
         // The other side waits until the connections are quiet.
         let there = self.control.expect()?;

@@ -10,6 +10,7 @@ mod bare;
 mod client;
 pub(super) mod report;
 mod server;
+mod traffic;
 mod vitals;
 
 use std::sync::Arc;

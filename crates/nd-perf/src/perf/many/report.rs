@@ -16,7 +16,10 @@ pub(in crate::perf) fn title(spec: &Spec) -> String {
     let idle = units::count(spec.connections.into());
     if spec.test == Test::Scale {
         let mode = spec.mode;
-        return format!("{idle} idle connections, Send latency on one, {mode}{crc}");
+        let after = spec.traffic.map_or_else(String::new, |octets| {
+            format!(" after {} each way", units::bytes(octets.into()))
+        });
+        return format!("{idle} idle connections{after}, Send latency on one, {mode}{crc}");
     }
     format!("connections set up and torn down beside {idle} idle ones{crc}")
 }
@@ -138,6 +141,14 @@ mod tests {
         assert_eq!(
             title(&scale().spec),
             "10 000 idle connections, Send latency on one, poll, CRC off"
+        );
+        let used = Spec {
+            traffic: Some(1 << 20),
+            ..scale().spec
+        };
+        assert_eq!(
+            title(&used),
+            "10 000 idle connections after 1 MiB each way, Send latency on one, poll, CRC off"
         );
     }
 

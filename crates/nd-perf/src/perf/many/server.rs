@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nd_base::errors::Result;
-use nd_base::session::Endpoint;
+use nd_base::session::{Endpoint, Region};
 use netdirect::{Listener, RemoteAddress, Sge};
 
 use super::vitals::{Growth, Stopwatch};
-use super::{Crowd, DEPTHS, LONGEST_IDLE, RINGS, Site, Sites, bare, succeed};
+use super::{Crowd, DEPTHS, LONGEST_IDLE, RINGS, Site, Sites, bare, succeed, traffic};
 use crate::perf::budget::Budget;
 use crate::perf::control::{Control, not_understood};
 use crate::perf::lane::{Lane, Memory, gone, silence};
@@ -35,7 +35,9 @@ pub(in crate::perf) fn serve(
     if spec.test == Test::Scale {
         budget.take_crowd(&spec, RINGS, 1, depths)?;
     }
+    budget.take_traffic(&spec)?;
     let sites = Sites::new(&spec, choices, receives, |setup| setup.at(local))?;
+    let traffic = traffic::memory(&sites.many.crowd.session, &spec)?;
     let (many, port) = ListeningSite::new(sites.many, local)?;
     let alone = sites
         .alone
@@ -51,6 +53,7 @@ pub(in crate::perf) fn serve(
         alone: port_of_one,
         bare: bare_port,
         key,
+        traffic: traffic.as_ref().map(|memory| memory.remote().to_bytes()),
         receives,
     })?;
     let mut row = Row {
@@ -66,6 +69,7 @@ pub(in crate::perf) fn serve(
         bare: socket,
         key,
         spec,
+        _traffic: traffic,
     };
     while let Some(request) = control.heed()? {
         if request == ControlRequest::End {
@@ -145,6 +149,8 @@ struct Row<'a> {
     bare: TcpListener,
     key: Key,
     spec: Spec,
+    /// The memory with which the idle connections move octets.
+    _traffic: Option<Region>,
 }
 
 impl Row<'_> {
@@ -205,6 +211,9 @@ impl Row<'_> {
             let key = (self.key, self.timeout);
             let endpoint = self.many.accept(key, Some(self.many.sink))?;
             self.many.crowd.members.push(endpoint);
+        }
+        if self.spec.traffic.is_some() {
+            traffic::see(control)?;
         }
         let mut members = self.many.crowd.members.iter();
         if members.any(|member| member.connector.transport() == Some("shm")) {
