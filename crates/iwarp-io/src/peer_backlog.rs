@@ -155,4 +155,14 @@ mod tests {
         assert_eq!(backlog.take(), [0, 1]);
         assert_eq!(backlog.give_way(), None);
     }
+
+    #[cfg(planted_bugs)]
+    #[test]
+    fn planted_bugs_are_found() {
+        let test = iw_055_the_youngest_of_the_peer_with_the_most_gives_way;
+        assert!(crate::planted::is_found_by(
+            crate::planted::Bug::NoneGivesWay,
+            test
+        ));
+    }
 }

@@ -22,10 +22,11 @@ macro_rules! planted {
 }
 
 #[cfg(planted_bugs)]
-pub use bugs::{Bug, is_planted, plant};
+pub use bugs::{Bug, is_found_by, is_planted, plant};
 
 #[cfg(planted_bugs)]
 mod bugs {
+    use std::panic::catch_unwind;
     use std::sync::atomic::{AtomicU8, Ordering};
 
     /// A bug.
@@ -83,6 +84,24 @@ mod bugs {
         OneDomainCountsForAll,
         /// Over sets that report once: a stream that was read to its end is not armed again.
         ArmForgotten,
+        /// Over shared memory: a connector that answers with another token than that of its offer is taken for its maker.
+        TokenUnchecked,
+        /// The peer may answer a Read that has not been sent.
+        UnsentIsAnswered,
+        /// A window is open to the peers of all queue pairs.
+        WindowOpenToAll,
+        /// An Atomic needs no right.
+        AtomicRightUnchecked,
+        /// An access may go one octet beyond the end of its region.
+        EndUnchecked,
+        /// Over QUIC: an address has no share of the octets that cannot be delivered.
+        ShareOfGapsForgotten,
+        /// Over QUIC: no peer has to prove its address.
+        AddressesUnproved,
+        /// An address has no share of the connections that have not sent their Request.
+        ShareOfSilentForgotten,
+        /// In a full backlog no request gives way to that of another address.
+        NoneGivesWay,
     }
 
     impl Bug {
@@ -120,6 +139,19 @@ mod bugs {
     /// Plants one bug in this process, instead of the one that was planted before.
     pub fn plant(bug: Option<Bug>) {
         PLANTED.store(bug.map_or(0, |bug| bug as u8), Ordering::Relaxed);
+    }
+
+    /// Returns true if this test, which passes, fails when the bug is planted. No other test may run in this process meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// The test fails without the bug.
+    pub fn is_found_by(bug: Bug, test: fn()) -> bool {
+        test();
+        plant(Some(bug));
+        let failed = catch_unwind(test).is_err();
+        plant(None);
+        failed
     }
 
     /// Returns true if this bug is planted.

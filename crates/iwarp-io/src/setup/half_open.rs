@@ -41,7 +41,7 @@ pub(super) fn make_room<T>(
     peer: PeerNetwork,
     limits: HalfOpenLimits,
 ) -> Option<T> {
-    if half_open.count_of(peer) >= limits.per_peer {
+    if half_open.count_of(peer) >= limits.per_peer && !crate::planted!(ShareOfSilentForgotten) {
         let oldest = half_open.first_of(peer)?;
         return half_open.remove(oldest);
     }
@@ -105,6 +105,16 @@ mod tests {
         };
         assert_eq!(gave_way(limits, [1, 2, 1, 1, 2].map(v4)), []);
         assert_eq!(gave_way(limits, [1, 2, 1, 1, 1, 1, 2, 2].map(v4)), [0, 2]);
+    }
+
+    #[cfg(planted_bugs)]
+    #[test]
+    fn planted_bugs_are_found() {
+        let test = sec_031_an_address_has_its_share_and_no_more;
+        assert!(crate::planted::is_found_by(
+            crate::planted::Bug::ShareOfSilentForgotten,
+            test
+        ));
     }
 
     #[test]

@@ -48,7 +48,7 @@ fn change(
 
 /// RDMAPX-011: a right apart, through a region and through a window, within its bounds.
 #[test]
-fn rdmapx_011_atomics_need_their_own_right() {
+pub(crate) fn rdmapx_011_atomics_need_their_own_right() {
     let table = Table::new();
     let buffer = Buffer::new(64);
     for (rights, other) in [

@@ -5,6 +5,8 @@ mod atomics;
 #[cfg(all(unix, not(miri)))]
 mod engine;
 mod model;
+#[cfg(planted_bugs)]
+mod planted;
 mod predictions;
 mod races;
 mod table;

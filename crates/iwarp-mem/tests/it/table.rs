@@ -208,7 +208,7 @@ fn first_fault_is_reported() {
 
 /// SEC-004: octet granularity at both ends, own and sliced buffers alike.
 #[test]
-fn bounds_are_exact() {
+pub(crate) fn bounds_are_exact() {
     let table = Table::new();
     let whole = Buffer::new(200);
     let slice = whole.slice(13..113);

@@ -10,7 +10,7 @@ use super::table::{NEEDS, OTHER_PD, OTHER_STREAM, PD, WHO, bound, register, remo
 
 /// MW-006, MW-010, TST-062: a window has the rights of its Bind, for one stream, over its range only.
 #[test]
-fn windows_open_their_range_to_one_stream() {
+pub(crate) fn windows_open_their_range_to_one_stream() {
     let table = Table::new();
     let (buffer, region) = register(&table, 100, Rights::LOCAL_WRITE | Rights::READ_SINK);
     for (read, write) in [(false, false), (true, false), (false, true), (true, true)] {

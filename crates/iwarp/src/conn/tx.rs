@@ -253,7 +253,9 @@ impl Tx {
     /// The oldest Read or Atomic that the peer can answer: the transport has taken its last octet. A response to a request that was not
     /// sent yet is unexpected (RDMAP-050, RDMAPX-007).
     pub(super) fn oldest_asked(&self) -> Option<&OutboundRequest> {
-        self.reads.front().filter(|read| read.end <= self.sent)
+        let has_left = |read: &&OutboundRequest| read.end <= self.sent;
+        let oldest = self.reads.front();
+        oldest.filter(|read| has_left(read) || crate::planted!(UnsentIsAnswered))
     }
 
     pub(super) fn take_read(&mut self) -> Option<OutboundRequest> {

@@ -30,6 +30,11 @@ impl UndeliveredLimits {
         let least = u64::from(FIRST_WINDOW);
         let socket = socket.unwrap_or(64 * 1024 * 1024).max(least);
         let address = address.unwrap_or(socket / 8);
+        let address = if crate::planted!(ShareOfGapsForgotten) {
+            socket
+        } else {
+            address
+        };
         Self {
             socket,
             address: address.clamp(least, socket),

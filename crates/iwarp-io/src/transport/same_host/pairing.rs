@@ -195,7 +195,7 @@ impl Pairing {
         match count {
             // The next read reports the end of the connection.
             0 => Front::Other,
-            Token::LEN if is_awaited => Front::Token,
+            Token::LEN if is_awaited || iwarp::planted!(TokenUnchecked) => Front::Token,
             Token::LEN if is_token => Front::OtherToken,
             _ if is_token => Front::Part,
             _ => Front::Other,

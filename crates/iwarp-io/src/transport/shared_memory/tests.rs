@@ -384,6 +384,13 @@ fn a_wrong_token_is_a_reset() {
     assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
 }
 
+#[cfg(planted_bugs)]
+#[test]
+fn planted_bugs_are_found() {
+    let bug = iwarp::planted::Bug::TokenUnchecked;
+    assert!(iwarp::planted::is_found_by(bug, a_wrong_token_is_a_reset));
+}
+
 /// A peer is killed: what it had sent arrives, then the end, and nothing more can be sent.
 #[test]
 fn what_a_peer_that_dies_has_sent_arrives() {

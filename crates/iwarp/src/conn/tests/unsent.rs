@@ -69,6 +69,15 @@ fn an_answer_to_a_read_that_has_not_left() {
     counts_only_behind_the_last_octet(config, post, &vector("D4"), NO_READ);
 }
 
+#[cfg(planted_bugs)]
+#[test]
+fn planted_bugs_are_found() {
+    assert!(crate::planted::is_found_by(
+        crate::planted::Bug::UnsentIsAnswered,
+        an_answer_to_a_read_that_has_not_left
+    ));
+}
+
 /// Without a CRC a long response is looked at when its header is here.
 #[test]
 fn a_long_answer_to_a_read_that_has_not_left() {

@@ -54,7 +54,7 @@ impl Admission {
                 false => Admittance::Ignore,
             };
         }
-        if may_prove {
+        if may_prove && !crate::planted!(AddressesUnproved) {
             return Admittance::Prove;
         }
         let room = one.connections < CONNECTIONS_OF_ONE && one.handshakes < HANDSHAKES_OF_ONE;
@@ -179,6 +179,16 @@ mod tests {
         assert_eq!(admission.examine(address(3), false), Admittance::Admit);
         // First packets that name an address take no places from a peer that proves it.
         assert_eq!(admission.examine(address(1), false), Admittance::Admit);
+    }
+
+    #[cfg(planted_bugs)]
+    #[test]
+    fn planted_bugs_are_found() {
+        let test = half_of_the_places_are_for_proved_addresses_and_no_address_has_all_of_them;
+        assert!(crate::planted::is_found_by(
+            crate::planted::Bug::AddressesUnproved,
+            test
+        ));
     }
 
     #[test]
