@@ -38,9 +38,9 @@ pub(super) enum Rules {
 impl Rules {
     /// The rules of the models that do not choose their own.
     fn chosen() -> Self {
-        match std::env::var("SOFTND_LOOM_RULES").as_deref() {
+        match std::env::var("SOFTND_TEST_LOOM_RULES").as_deref() {
             Ok("flat") => Self::Flat,
-            Ok(other) => panic!("SOFTND_LOOM_RULES is {other:?}, and has to be flat or unset"),
+            Ok(other) => panic!("SOFTND_TEST_LOOM_RULES is {other:?}, and has to be flat or unset"),
             Err(_) => Self::Epoll,
         }
     }

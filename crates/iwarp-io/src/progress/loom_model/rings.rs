@@ -273,7 +273,7 @@ mod planted {
             let mut model = Command::new(env::current_exe().unwrap());
             model.args(["--ignored", "loom_model::rings::planted::with_a_bug"]);
             if bug.ends_with("arm") || bug.ends_with("arms") {
-                model.env("SOFTND_LOOM_RULES", "flat");
+                model.env("SOFTND_TEST_LOOM_RULES", "flat");
             }
             let output = model.env(VARIABLE, bug).output().unwrap();
             assert_eq!(output.status.success(), passes, "{bug}: {output:?}");
