@@ -10,6 +10,7 @@ use quinn_proto::{
 };
 
 use super::congestion::{Congestion, InFlight};
+use super::connection_ids::ConnectionIds;
 use super::security::{Security, SecurityError};
 use super::watched_session::Watched;
 use crate::transport::congestion_control::QuicAlgorithm;
@@ -226,6 +227,7 @@ pub(super) const OFFLOAD: usize = 65_507;
 /// Sets the parameters that all connections of a socket share.
 pub(super) fn endpoint(config: &mut EndpointConfig, seed: Option<[u8; 32]>) {
     config.rng_seed(seed);
+    config.cid_generator(move || Box::new(ConnectionIds::new(seed)));
     config
         .max_udp_payload_size(LONGEST)
         .expect("a length that QUIC allows");

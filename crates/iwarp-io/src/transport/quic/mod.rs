@@ -20,6 +20,8 @@ mod config;
 #[cfg(feature = "udp")]
 mod congestion;
 #[cfg(feature = "udp")]
+mod connection_ids;
+#[cfg(feature = "udp")]
 mod endpoint;
 #[cfg(feature = "udp")]
 mod faulted_socket;
