@@ -175,14 +175,14 @@ impl Flat {
                 break;
             }
             if state.is_led {
-                WOKEN.with(|woken| {
-                    state.sleeps(self.number, woken);
-                    match end {
-                        Some(end) => drop(woken.wait_until(&mut state, end)),
-                        None => woken.wait(&mut state),
-                    }
-                    state.woke_up(woken);
-                });
+                // A thread that ends has none any more.
+                let woken = WOKEN.try_with(Arc::clone).unwrap_or_default();
+                state.sleeps(self.number, &woken);
+                match end {
+                    Some(end) => drop(woken.wait_until(&mut state, end)),
+                    None => woken.wait(&mut state),
+                }
+                state.woke_up(&woken);
             } else {
                 state.lead(Some(self.number));
                 drop(state);
