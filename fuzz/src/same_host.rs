@@ -107,7 +107,11 @@ pub fn same_host(data: &[u8]) {
         }
         is_done.then_some(())
     });
-    assert!(ends.iter().flatten().all(Wire::has_bells));
+    for end in ends.into_iter().flatten() {
+        assert!(end.has_bells());
+        // As above: thousands of inputs would use up all ports.
+        end.reset();
+    }
 }
 
 /// TCP with the option, which waits for as long as the other end takes.
