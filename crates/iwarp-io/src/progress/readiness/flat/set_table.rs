@@ -183,7 +183,8 @@ impl SetTable {
             return;
         };
         for key in set.places.keys() {
-            self.let_go(*key, number);
+            // Fails if the descriptor was closed before. The system has forgotten it then.
+            let _ = self.let_go(*key, number);
         }
         self.leaves_all(Key::Set(number), set.holders);
     }
@@ -214,9 +215,9 @@ impl SetTable {
     }
 
     /// A set does not hold this source any more.
-    fn let_go(&mut self, key: Key, holder: u64) {
+    fn let_go(&mut self, key: Key, holder: u64) -> io::Result<()> {
         let Some(holders) = self.holders(key) else {
-            return;
+            return Ok(());
         };
         holders.retain(|known| *known != holder);
         if let Key::Socket(number) = key
@@ -230,9 +231,9 @@ impl SetTable {
                 holders.clear();
                 self.spare_lists.push(holders);
             }
-            // Fails if the descriptor was closed before. The system has forgotten it then.
-            let _ = self.registry.deregister(&mut SourceFd(&number));
+            return self.registry.deregister(&mut SourceFd(&number));
         }
+        Ok(())
     }
 
     /// Adds a source, and reports it if it is ready.
@@ -387,8 +388,9 @@ impl SetTable {
         let known = self.sets.get_mut(&set);
         let place = known.and_then(|set| set.forget(key));
         place.ok_or(io::ErrorKind::NotFound)?;
-        self.let_go(key, set);
-        Ok(())
+        let gone = self.let_go(key, set);
+        debug_assert!(gone.is_ok(), "{key:?} was closed before it has left");
+        gone
     }
 
     /// Makes this set report a source that is ready. Of sockets only the system knows.
