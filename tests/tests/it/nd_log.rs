@@ -51,7 +51,8 @@ fn connection(said: &str) -> Value {
     started
 }
 
-/// Sends a file with a fault on the way, and compares what both ends say.
+/// Sends a file with a fault on the way, and compares what both ends say. The fault is the receiver's: a reset of the sender's can come before
+/// the receiver has read its first block, and it then waits for another sender.
 fn both_ends_name_the_connection(url: &str, transport: &str, of_sender: &[&str]) {
     let [sender, receiver] = connections(url, "", of_sender);
     for side in [&sender, &receiver] {
@@ -65,7 +66,8 @@ fn connections(url: &str, of_receiver: &str, of_sender: &[&str]) -> [Value; 2] {
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     std::fs::write(&from, vec![7; 3_000_000]).unwrap();
     let mut recv = nd::shell(&format!(
-        "SOFTND_SAME_HOST=0 exec {} {} cat recv {of_receiver} --url {url} --listen 127.0.0.1:0 --out {}",
+        "SOFTND_SAME_HOST=0 exec {} {} cat recv {of_receiver} --url {url} --listen 127.0.0.1:0 --out {} \
+         --fault 'when 3rd Write received: reset'",
         nd::binary().display(),
         JSON.join(" "),
         to.display()
@@ -77,7 +79,6 @@ fn connections(url: &str, of_receiver: &str, of_sender: &[&str]) -> [Value; 2] {
         .arg(&from)
         .arg(address.to_string())
         .args(of_sender)
-        .args(["--fault", "when 3rd Write sent: reset"])
         .env("SOFTND_SAME_HOST", "0")
         .output()
         .unwrap();
