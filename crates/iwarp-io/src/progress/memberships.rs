@@ -105,7 +105,7 @@ impl<S: Readiness> Memberships<S> {
         self.0.iter().any(|known| known.domain.set().reports_once())
     }
 
-    /// Nothing is left of what the domains have reported of the stream.
+    /// The caller has handled what the domains have reported of the stream; see [`Readiness::arm`].
     pub(crate) fn arm(&self, stream: &impl Watch<S>, edges: Edges) {
         for known in self.0.iter().filter(|known| !known.is_apart) {
             known.domain.arm(stream, edges);

@@ -14,9 +14,9 @@ use super::initiator::{Initiator, InitiatorFailure, InitiatorOutcome};
 use super::responder::{Responder, ResponderConfig, ResponderOutcome};
 use crate::driver::Driver;
 use crate::log::targets;
-use crate::progress::Edges;
 use crate::progress::domain::Source;
 use crate::progress::timers::{Timed, TimerKey};
+use crate::progress::{Edges, Readiness};
 use crate::system_call::is_refusal;
 use crate::transport::Paired;
 use crate::transport::stream::Stream;
@@ -27,7 +27,7 @@ pub trait StartupOwner: Source + Timed {}
 
 impl<T: Source + Timed> StartupOwner for T {}
 
-/// The time after which a stream is looked at again on which part of a token has arrived. Honest peers send tokens whole.
+/// The time after which this side looks again at a stream with part of a token. Honest peers send tokens whole.
 const PART_OF_TOKEN: Duration = Duration::from_millis(1);
 
 /// The stream of a set-up, its place in the domain, and its deadline. Dropping this closes the stream, and takes the place and the deadline
@@ -141,19 +141,30 @@ impl<M: Machine> MpaStartup<M> {
         };
         let (stream, paired) = stream.pair(resources.driver.now());
         let is_undecided = stream.is_unpaired() && paired.is_ok();
-        let has_part = is_undecided && stream.peek().is_ok();
         resources.stream = Some(stream);
         if let Ok(Paired::Not { until }) = &paired {
             self.paired_until = *until;
         }
-        if has_part {
-            // The octets stay where they are, so that a set would report them for ever.
-            let soon = resources.driver.now() + PART_OF_TOKEN;
-            self.paired_until = Some(self.paired_until.map_or(soon, |until| until.min(soon)));
-        } else if is_undecided {
-            resources.await_octets();
+        if is_undecided && resources.driver.control.set().reports_once() {
+            self.await_token();
         }
         paired
+    }
+
+    /// Arms the stream for the next octets of a token. Those that have arrived stay in the socket, where an armed set would report them again
+    /// and again: then time alone makes this side look.
+    fn await_token(&mut self) {
+        let resources = &self.resources;
+        if resources
+            .stream
+            .as_ref()
+            .is_some_and(|stream| stream.peek().is_ok())
+        {
+            let soon = resources.driver.now() + PART_OF_TOKEN;
+            self.paired_until = Some(self.paired_until.map_or(soon, |until| until.min(soon)));
+        } else {
+            resources.await_octets();
+        }
     }
 
     /// Reads the octets that the machine wants and that have arrived.
@@ -284,7 +295,7 @@ impl MpaStartup<Initiator> {
         resources.token = Some(token);
         resources.stream = Some(stream);
         if self.pair_and_request()? {
-            // The report of the connection may have been one of octets as well, and they were a token.
+            // The report that the transport has connected may have announced octets as well: the token, which was read.
             self.resources.await_octets();
         }
         self.set_timer();

@@ -199,7 +199,7 @@ fn drain(wire: &Wire, set: &Set, octets: usize, meanwhile: impl Fn()) {
     }
 }
 
-/// The passive end in a process of its own, which carries out the commands that it reads.
+/// The passive end, in a separate process that carries out the commands it reads.
 struct Elsewhere {
     process: Child,
     input: ChildStdin,

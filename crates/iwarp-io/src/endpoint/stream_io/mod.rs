@@ -288,8 +288,8 @@ impl StreamIo {
         }
     }
 
-    /// The next report may be for octets or for room, and the last one may not have been taken in yet. Returns true if it meant something,
-    /// and the caller has to look at both.
+    /// Asks for the next bell, which may mean octets or room. Takes the bells that have come before: one that stayed would be reported again and
+    /// again. Returns true if there was one. The caller then looks for octets and for room.
     #[cold]
     fn take_bells(&mut self) -> bool {
         match self.stream.take_bells() {
@@ -309,7 +309,7 @@ impl StreamIo {
         }
     }
 
-    /// Nothing is left of what the sets have reported.
+    /// This side has handled what the sets have reported.
     #[inline]
     fn arm(&self, edges: Edges) {
         if self.is_armed_by_hand && !self.stream.is_held(edges) {

@@ -257,7 +257,7 @@ impl<S: Readiness> Domain<S> {
         self.streams.report(stream, token, edges);
     }
 
-    /// Nothing is left of what the set has reported of a stream; see [`Readiness::arm`].
+    /// The caller has handled what the set has reported of a stream; see [`Readiness::arm`].
     pub fn arm(&self, stream: &impl Watch<S>, edges: Edges) {
         self.streams.arm(stream, edges);
     }

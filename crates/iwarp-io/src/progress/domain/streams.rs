@@ -84,7 +84,7 @@ impl<S: Readiness, T: ?Sized> Streams<S, T> {
         }
     }
 
-    /// Nothing is left of what the set has reported of a stream.
+    /// The caller has handled what the set has reported of a stream.
     pub(super) fn arm(&self, stream: &impl Watch<S>, edges: Edges) {
         self.set.arm(stream, edges);
     }

@@ -455,7 +455,7 @@ fn a_thread_that_waits_is_woken() {
     });
 }
 
-/// The thread reads what has come to its end, and is woken by what comes then.
+/// The thread reads all octets that have arrived. The next octet wakes it.
 #[test]
 fn a_thread_that_has_read_all_there_was_is_woken_again() {
     model(2, || {

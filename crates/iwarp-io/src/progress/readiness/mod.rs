@@ -69,8 +69,8 @@ pub trait Readiness: Watch<Self> + Sized {
     /// `NotFound` for a source that is not in the set, here and in the other methods that need one; the errors of the
     /// system.
     fn change_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()>;
-    /// Nothing is left of what was reported of a stream: reading it has found it empty, or sending has found it full. From now on the next
-    /// event is reported, and at once if it has happened already. A stream that is not in the set is left alone.
+    /// The caller has handled what was reported of a stream: a read has found it empty, or a send has found it full. From now on the next event
+    /// is reported, and at once if it has happened already. For a stream that is not in the set this does nothing.
     fn arm(&self, _source: &impl Watch<Self>, _edges: Edges) {}
     /// Takes a stream out for a while, until it is added again: some thread still drives it meanwhile, without the set.
     fn set_aside(&self, source: &impl Watch<Self>) -> io::Result<()> {

@@ -322,7 +322,7 @@ impl SharedSocket {
         }
     }
 
-    /// The datagrams that were reported are taken in.
+    /// Makes the sets report the next datagram. A call has found fewer datagrams than it has room for.
     fn arm(&self) {
         if let Some(drivers) = self.around.drivers.get()
             && let CarrierId::Descriptor(socket) = self.socket.id()

@@ -34,9 +34,9 @@ thread_local! {
 /// The sets of one adapter.
 #[derive(Debug)]
 struct Hub {
-    /// Locked by the thread in the system's call, and before `state`.
+    /// Locked by the thread in the system's call, and before `table`.
     poll: Mutex<(Poll, Events)>,
-    state: Mutex<SetTable>,
+    table: Mutex<SetTable>,
 }
 
 /// A set of sources.
@@ -96,26 +96,26 @@ impl Hub {
         let call = mio::Waker::new(&registry, CALL)?;
         Ok(Self {
             poll: Mutex::new((poll, Events::with_capacity(BATCH))),
-            state: Mutex::new(SetTable::new(registry, call)),
+            table: Mutex::new(SetTable::new(registry, call)),
         })
     }
 
-    /// Goes into the system's call for at most `limit`, and hands out what it reports. The caller leads.
+    /// Waits in the system's call for at most `limit`, and enters its reports into the table. The caller leads.
     fn poll(&self, limit: Option<Duration>) -> io::Result<MutexGuard<'_, SetTable>> {
         let (poll, events) = &mut *self.poll.lock();
         let polled = poll.poll(events, limit);
-        let mut state = self.state.lock();
-        state.led();
+        let mut table = self.table.lock();
+        table.led();
         match polled {
             // A signal counts as nothing ready, because every caller looks again by itself.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => interrupts::note(),
             Err(error) => {
-                state.call_a_leader();
+                table.call_a_leader();
                 return Err(error);
             }
-            Ok(()) => events.iter().for_each(|event| state.reported(event)),
+            Ok(()) => events.iter().for_each(|event| table.reported(event)),
         }
-        Ok(state)
+        Ok(table)
     }
 }
 
@@ -132,11 +132,11 @@ impl Flat {
     /// The edges of a descriptor that will be reported; `None` if it is in no set.
     #[cfg(test)]
     pub fn armed(&self, source: BorrowedFd<'_>) -> Option<Edges> {
-        self.hub.state.lock().armed(source.as_raw_fd())
+        self.hub.table.lock().armed(source.as_raw_fd())
     }
 
     fn of(hub: &Arc<Hub>) -> Self {
-        let number = hub.state.lock().make_set();
+        let number = hub.table.lock().make_set();
         Self {
             hub: Arc::clone(hub),
             number,
@@ -157,16 +157,16 @@ impl Flat {
             let text = "a set cannot wait for a set or a waker of another adapter";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        act(&mut self.hub.state.lock(), key)
+        act(&mut self.hub.table.lock(), key)
     }
 
     /// What a wait without a limit of zero finds.
     fn sleep(&self, limit: Option<Duration>, found: &mut Batch) -> io::Result<()> {
         let hub = &*self.hub;
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
-        let mut state = hub.state.lock();
+        let mut table = hub.table.lock();
         loop {
-            state.take(self.number, found);
+            table.take(self.number, found);
             if !found.ready().is_empty() {
                 break;
             }
@@ -174,45 +174,45 @@ impl Flat {
             if left == Some(Duration::ZERO) {
                 break;
             }
-            if state.is_led {
+            if table.is_led {
                 // A thread that ends has none any more.
                 let woken = WOKEN.try_with(Arc::clone).unwrap_or_default();
-                state.sleeps(self.number, &woken);
+                table.sleeps(self.number, &woken);
                 match end {
-                    Some(end) => drop(woken.wait_until(&mut state, end)),
-                    None => woken.wait(&mut state),
+                    Some(end) => drop(woken.wait_until(&mut table, end)),
+                    None => woken.wait(&mut table),
                 }
-                state.woke_up(&woken);
+                table.woke_up(&woken);
             } else {
-                state.lead(Some(self.number));
-                drop(state);
-                state = hub.poll(left)?;
-                state.take(self.number, found);
+                table.lead(Some(self.number));
+                drop(table);
+                table = hub.poll(left)?;
+                table.take(self.number, found);
                 break; // nothing may mean a signal, which the caller has to learn of
             }
         }
-        state.call_a_leader();
+        table.call_a_leader();
         Ok(())
     }
 
     /// What a wait with a limit of zero finds. If a thread is in the system's call, that thread hands out what the system has to report.
     fn look(&self, found: &mut Batch) -> io::Result<()> {
         let hub = &*self.hub;
-        let mut state = hub.state.lock();
-        if !state.is_led {
-            state.lead(None);
-            drop(state);
-            state = hub.poll(Some(Duration::ZERO))?;
-            state.call_a_leader();
+        let mut table = hub.table.lock();
+        if !table.is_led {
+            table.lead(None);
+            drop(table);
+            table = hub.poll(Some(Duration::ZERO))?;
+            table.call_a_leader();
         }
-        state.take(self.number, found);
+        table.take(self.number, found);
         Ok(())
     }
 }
 
 impl Drop for Flat {
     fn drop(&mut self) {
-        self.hub.state.lock().drop_set(self.number);
+        self.hub.table.lock().drop_set(self.number);
     }
 }
 
@@ -225,7 +225,7 @@ impl Readiness for Flat {
     }
 
     fn waker(&self) -> io::Result<FlatWaker> {
-        let number = self.hub.state.lock().make_waker();
+        let number = self.hub.table.lock().make_waker();
         Ok(FlatWaker {
             hub: Arc::clone(&self.hub),
             number,
@@ -241,49 +241,49 @@ impl Readiness for Flat {
     }
 
     fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
-        self.with_key(source, |state, key| {
-            state.add(self.number, key, token, ReportMode::Edge(edges))
+        self.with_key(source, |table, key| {
+            table.add(self.number, key, token, ReportMode::Edge(edges))
         })
     }
 
     fn change_stream(&self, source: &impl Watch<Self>, _: u64, edges: Edges) -> io::Result<()> {
-        self.with_key(source, |state, key| {
-            state.change(self.number, key, Some(ReportMode::Edge(edges)), false)
+        self.with_key(source, |table, key| {
+            table.change(self.number, key, Some(ReportMode::Edge(edges)), false)
         })
     }
 
     fn arm(&self, source: &impl Watch<Self>, edges: Edges) {
         if let FlatId::Descriptor(descriptor) = source.id() {
-            self.hub.state.lock().arm(descriptor.as_raw_fd(), edges);
+            self.hub.table.lock().arm(descriptor.as_raw_fd(), edges);
         }
     }
 
     fn add_level(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
-        self.with_key(source, |state, key| {
-            state.add(self.number, key, token, ReportMode::Level)
+        self.with_key(source, |table, key| {
+            table.add(self.number, key, token, ReportMode::Level)
         })
     }
 
     fn add_set(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
-        self.with_key(source, |state, key| {
-            state.add(self.number, key, token, ReportMode::Edge(Edges::READ))
+        self.with_key(source, |table, key| {
+            table.add(self.number, key, token, ReportMode::Edge(Edges::READ))
         })
     }
 
     fn mute(&self, source: &impl Watch<Self>, _: u64) -> io::Result<()> {
-        self.with_key(source, |state, key| {
-            state.change(self.number, key, None, true)
+        self.with_key(source, |table, key| {
+            table.change(self.number, key, None, true)
         })
     }
 
     fn unmute(&self, source: &impl Watch<Self>, _: u64) -> io::Result<()> {
-        self.with_key(source, |state, key| {
-            state.change(self.number, key, None, false)
+        self.with_key(source, |table, key| {
+            table.change(self.number, key, None, false)
         })
     }
 
     fn remove(&self, source: &impl Watch<Self>) -> io::Result<()> {
-        self.with_key(source, |state, key| state.remove(self.number, key))
+        self.with_key(source, |table, key| table.remove(self.number, key))
     }
 
     fn wait(&self, limit: Option<Duration>, each: impl FnMut(Ready)) -> io::Result<usize> {
@@ -301,16 +301,16 @@ impl Readiness for Flat {
 
 impl Wake<Flat> for FlatWaker {
     fn wake(&self) {
-        self.hub.state.lock().set_awake(self.number, true);
+        self.hub.table.lock().set_awake(self.number, true);
     }
 
     fn clear(&self) {
-        self.hub.state.lock().set_awake(self.number, false);
+        self.hub.table.lock().set_awake(self.number, false);
     }
 }
 
 impl Drop for FlatWaker {
     fn drop(&mut self) {
-        self.hub.state.lock().drop_waker(self.number);
+        self.hub.table.lock().drop_waker(self.number);
     }
 }

@@ -329,7 +329,7 @@ impl SetTable {
         Some(socket.armed)
     }
 
-    /// What was reported of a socket was taken in: the next event is reported, and so is what has come meanwhile.
+    /// A thread has handled the last report of a socket. From now on the next event is reported, and at once if it has happened already.
     pub(super) fn arm(&mut self, number: RawFd, edges: Edges) {
         let Some(token) = self.tokens.get(&number).copied() else {
             return;
@@ -546,13 +546,13 @@ impl SetTable {
         }
     }
 
-    /// The calling thread goes into the system's call. If it may sleep there, reports of this set wake it.
+    /// The calling thread leads: it is about to make the system's call. If it may sleep there, reports of this set wake it.
     pub(super) fn lead(&mut self, number: Option<u64>) {
         self.is_led = true;
         self.leads_for = number;
     }
 
-    /// The calling thread has come out of the system's call.
+    /// The system's call of the leading thread has returned.
     pub(super) fn led(&mut self) {
         self.is_led = false;
         self.leads_for = None;
@@ -569,7 +569,7 @@ impl SetTable {
             .retain(|known| !Arc::ptr_eq(&known.woken, woken));
     }
 
-    /// If threads sleep and none is in the system's call, one of them has to go there.
+    /// If threads sleep and none is in the system's call, wakes one of them to make it.
     pub(super) fn call_a_leader(&self) {
         if !self.is_led
             && let Some(sleeper) = self.sleepers.last()
