@@ -18,8 +18,6 @@
 //!   fails the check of that rule, and few others.
 //! - `tests/it/broken` has, for each check, a library that breaks the rule.
 
-#![cfg(unix)]
-
 mod arguments;
 mod call;
 mod client;

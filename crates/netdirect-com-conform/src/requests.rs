@@ -128,9 +128,14 @@ fn packet(near: &OpenAdapter, port: &PortRef, request: &mut Request) -> Step {
     near.step("wait for a packet");
     let packet = port.take_one(near.client.answer).ok().flatten();
     let packet = packet.ok_or_else(|| fail("a packet in the port", "none"))?;
-    let seen = (packet.key, packet.internal, packet.overlapped);
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "only 32 bits of a packet's Internal mean something"
+    )]
+    let of_packet = Status::from_bits(packet.internal as u32);
+    let seen = (packet.key, of_packet, packet.overlapped);
     ensure(
-        seen == (KEY, Status::SUCCESS.bits() as usize, request.pointer()),
+        seen == (KEY, Status::SUCCESS, request.pointer()),
         format!("a packet with the key {KEY:#x}, status 0 and the request's OVERLAPPED"),
         format!("{packet:?}"),
     )

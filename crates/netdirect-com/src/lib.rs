@@ -9,7 +9,7 @@
 //! - [`import`] makes a provider of the traits from a library that exports such objects.
 //! - [`sockaddr`] reads and writes socket addresses as structures of C.
 //! - [`environment`] has the variables that a library of this project may follow.
-//! - [`handle`] has Windows' handles on systems that have none.
+//! - [`handle`] has Windows' handles, also on systems that have none.
 //!
 //! C and C++ programs have [`abi`] as `include/netdirect.h` of the repository. The tests of this crate compare both.
 //!
@@ -22,17 +22,11 @@
 //! count as foreign (GEN-022). Only the declaration of 13 tables would remain.
 
 pub mod abi;
-#[cfg(unix)]
 mod context;
-#[cfg(unix)]
 pub mod export;
-#[cfg(unix)]
 pub mod handle;
-#[cfg(unix)]
 pub mod import;
-#[cfg(unix)]
 mod log;
-#[cfg(unix)]
 pub mod sockaddr;
 
 pub use rdma_buffer::environment;

@@ -8,7 +8,9 @@
 /// mapping, which may be longer than its file. So the number of system calls is bounded by that of the mappings, and at most 4 MiB become
 /// present.
 ///
-/// Systems other than Linux have no such query: the first access decides there.
+/// On Windows the system is asked for the rights of each range of pages that have the same ones, and nothing becomes present.
+///
+/// Other systems have no such query: the first access decides there.
 #[cfg(target_os = "linux")]
 pub fn is_usable(start: *mut u8, len: usize, is_written: bool) -> bool {
     if len == 0 {
@@ -23,7 +25,23 @@ pub fn is_usable(start: *mut u8, len: usize, is_written: bool) -> bool {
 }
 
 /// See above.
-#[cfg(not(target_os = "linux"))]
+#[cfg(all(windows, not(miri)))]
+pub fn is_usable(start: *mut u8, len: usize, is_written: bool) -> bool {
+    let Some(end) = start.addr().checked_add(len) else {
+        return false;
+    };
+    let mut at = start.addr();
+    while at < end {
+        match windows::pages(at) {
+            Some(pages) if pages.permit(is_written) => at = pages.end,
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// See above.
+#[cfg(not(any(target_os = "linux", all(windows, not(miri)))))]
 pub fn is_usable(start: *mut u8, len: usize, _is_written: bool) -> bool {
     start.addr().checked_add(len).is_some()
 }
@@ -185,6 +203,150 @@ mod linux {
         fn permits(&self, is_written: bool) -> bool {
             let mut rights = self.rights.chars();
             rights.next() == Some('r') && (!is_written || rights.next() == Some('w'))
+        }
+    }
+}
+
+#[cfg(all(windows, not(miri)))]
+mod windows {
+    use std::mem::MaybeUninit;
+    use std::ptr;
+
+    use windows_sys::Win32::System::Memory::{
+        MEM_COMMIT, MEMORY_BASIC_INFORMATION, PAGE_EXECUTE_READ, PAGE_EXECUTE_READWRITE,
+        PAGE_EXECUTE_WRITECOPY, PAGE_GUARD, PAGE_READONLY, PAGE_READWRITE, PAGE_WRITECOPY,
+        VirtualQuery,
+    };
+
+    /// Pages that have the same rights.
+    pub(super) struct Pages {
+        pub(super) end: usize,
+        is_committed: bool,
+        rights: u32,
+    }
+
+    /// The pages from the one of this address on. `None` where programs have no memory.
+    pub(super) fn pages(at: usize) -> Option<Pages> {
+        let mut room = MaybeUninit::<MEMORY_BASIC_INFORMATION>::uninit();
+        let size = size_of::<MEMORY_BASIC_INFORMATION>();
+        // SAFETY: there is room for the answer; the address is looked up only.
+        let written = unsafe { VirtualQuery(ptr::without_provenance(at), room.as_mut_ptr(), size) };
+        if written < size {
+            return None;
+        }
+        // SAFETY: all of it was written.
+        let pages = unsafe { room.assume_init() };
+        let end = pages.BaseAddress.addr().checked_add(pages.RegionSize)?;
+        (end > at).then_some(Pages {
+            end,
+            is_committed: pages.State == MEM_COMMIT,
+            rights: pages.Protect,
+        })
+    }
+
+    const WRITABLE: u32 =
+        PAGE_READWRITE | PAGE_WRITECOPY | PAGE_EXECUTE_READWRITE | PAGE_EXECUTE_WRITECOPY;
+    const READABLE: u32 = WRITABLE | PAGE_READONLY | PAGE_EXECUTE_READ;
+
+    impl Pages {
+        pub(super) fn permit(&self, is_written: bool) -> bool {
+            let wanted = if is_written { WRITABLE } else { READABLE };
+            self.is_committed && self.rights & wanted != 0 && self.rights & PAGE_GUARD == 0
+        }
+    }
+}
+
+#[cfg(all(test, windows, not(miri)))]
+mod tests_on_windows {
+    use std::ffi::c_void;
+    use std::ptr;
+
+    use windows_sys::Win32::System::Memory::{
+        MEM_COMMIT, MEM_RELEASE, MEM_RESERVE, PAGE_GUARD, PAGE_NOACCESS, PAGE_READONLY,
+        PAGE_READWRITE, VirtualAlloc, VirtualFree, VirtualProtect,
+    };
+
+    use super::*;
+
+    const PAGE: usize = 4096;
+
+    /// Addresses that nothing else uses.
+    struct Reserved(*mut c_void);
+
+    impl Reserved {
+        fn new(pages: usize) -> Self {
+            // SAFETY: the system chooses a place where nothing is.
+            let start =
+                unsafe { VirtualAlloc(ptr::null(), pages * PAGE, MEM_RESERVE, PAGE_NOACCESS) };
+            assert!(!start.is_null());
+            Self(start)
+        }
+
+        fn page(&self, number: usize) -> *mut u8 {
+            self.0.wrapping_byte_add(number * PAGE).cast()
+        }
+
+        fn commit(&self, number: usize) {
+            let page = self.page(number).cast_const().cast();
+            // SAFETY: a page of this reservation.
+            let made = unsafe { VirtualAlloc(page, PAGE, MEM_COMMIT, PAGE_READWRITE) };
+            assert!(!made.is_null());
+        }
+
+        fn protect(&self, number: usize, rights: u32) {
+            let (page, mut old) = (self.page(number).cast_const().cast(), 0);
+            // SAFETY: a page of this reservation, to which nothing refers.
+            assert_ne!(
+                unsafe { VirtualProtect(page, PAGE, rights, &raw mut old) },
+                0
+            );
+        }
+    }
+
+    impl Drop for Reserved {
+        fn drop(&mut self) {
+            // SAFETY: nothing refers to the memory.
+            unsafe { VirtualFree(self.0, 0, MEM_RELEASE) };
+        }
+    }
+
+    #[test]
+    fn rights_of_every_page_decide() {
+        let memory = Reserved::new(4);
+        let usable = |first, octets, is_written| is_usable(memory.page(first), octets, is_written);
+        assert!(!usable(0, 1, false), "reserved only");
+        for page in 0..3 {
+            memory.commit(page);
+        }
+        assert!(usable(0, 3 * PAGE, true));
+        assert!(
+            !usable(0, 3 * PAGE + 1, false),
+            "the last page is not committed"
+        );
+        memory.protect(1, PAGE_READONLY);
+        assert!(usable(0, 3 * PAGE, false));
+        assert!(!usable(0, PAGE + 1, true) && usable(0, PAGE, true));
+        for rights in [PAGE_NOACCESS, PAGE_READWRITE | PAGE_GUARD] {
+            memory.protect(1, rights);
+            assert!(!usable(0, 3 * PAGE, false) && !usable(1, 1, true));
+            assert!(usable(2, PAGE, true));
+        }
+    }
+
+    #[test]
+    fn own_memory_is_usable_and_memory_that_nobody_has_is_not() {
+        let mut own = vec![1_u8; 10_000_000];
+        for is_written in [false, true] {
+            for len in [0, 1, 4096, 10_000, own.len()] {
+                assert!(is_usable(own.as_mut_ptr(), len, is_written));
+            }
+        }
+        let constant: &'static str = "a constant of the program";
+        assert!(is_usable(constant.as_ptr().cast_mut(), 10, false));
+        for start in [PAGE, usize::MAX - PAGE] {
+            for len in [16, 100_000, usize::MAX] {
+                assert!(!is_usable(ptr::without_provenance_mut(start), len, false));
+            }
         }
     }
 }

@@ -32,6 +32,9 @@ const SHARED: &[(&str, &str)] = &[
     ("crates/iwarp-io", "Dialer"),
     ("crates/iwarp-io", "Listener"),
     ("crates/iwarp-io", "Wire"),
+    // A type for Windows, and one for systems that have no handles of Windows.
+    ("crates/netdirect-com", "File"),
+    ("crates/netdirect-com", "Port"),
 ];
 
 /// The type that a line defines, and whether other modules see the type.

@@ -95,6 +95,8 @@ const RULES: &[Rule] = &[
             // A check that hangs is left behind.
             "netdirect-conform/src/run.rs",
             "netdirect-conform/src/checks/common.rs",
+            // Brings packets of the system's port.
+            "netdirect-com/src/import/port/windows.rs",
             // Ends requests at a library for which no thread waits.
             "netdirect-com/src/import/requests.rs",
             // Calls of drivers that block.
@@ -102,7 +104,7 @@ const RULES: &[Rule] = &[
             "netdirect-verbs/src/core.rs",
             "netdirect-verbs/src/driver.rs",
             // The functions of clients that completion ports call.
-            "netdirect-com/src/handle/pool.rs",
+            "netdirect-com/src/handle/unix/pool.rs",
             // A library whose functions several threads call.
             "netdirect-com-conform/src/entry.rs",
         ],
@@ -138,7 +140,7 @@ const RULES: &[Rule] = &[
             "netdirect/src/ext.rs",
             "netdirect/src/overlapped",
             "netdirect-com/src/handle/limit.rs",
-            "netdirect-com/src/import/port.rs",
+            "netdirect-com/src/import/port/packets.rs",
             "netdirect-verbs/src/file.rs",
             // A time limit for peers.
             "netdirect-verbs/src/driver.rs",
@@ -255,6 +257,8 @@ const RULES: &[Rule] = &[
             "nd/src/run/libraries.rs",
             "nd/src/run/private_folder.rs",
             "nd/src/run/tree.rs",
+            // The client's end of a pipe of its own.
+            "netdirect-com/src/handle/windows/pipe.rs",
             // In the folder of a build.
             "version-nodes/src",
         ],
@@ -314,25 +318,33 @@ const UNSAFE: &[&str] = &[
     "netdirect-com/src/abi/tables.rs",
     // Arguments of programs in C, and objects whose references they count.
     "netdirect-com/src/export/faults.rs",
-    "netdirect-com/src/export/file.rs",
+    "netdirect-com/src/export/file/unix.rs",
     "netdirect-com/src/export/library.rs",
     "netdirect-com/src/export/object.rs",
     "netdirect-com/src/export/overlapped.rs",
     "netdirect-com/src/export/pointers.rs",
     "netdirect-com/src/export/requests.rs",
     // Events, completion ports and files through the tables of their makers, and objects with such tables.
-    "netdirect-com/src/handle/event.rs",
-    "netdirect-com/src/handle/pool.rs",
-    "netdirect-com/src/handle/port.rs",
-    "netdirect-com/src/handle/refs.rs",
-    "netdirect-com/src/handle/result.rs",
-    "netdirect-com/src/handle/wait.rs",
+    "netdirect-com/src/handle/unix/event.rs",
+    "netdirect-com/src/handle/unix/pool.rs",
+    "netdirect-com/src/handle/unix/port.rs",
+    "netdirect-com/src/handle/unix/refs.rs",
+    "netdirect-com/src/handle/unix/result.rs",
+    "netdirect-com/src/handle/unix/wait.rs",
+    // Those of Windows.
+    "netdirect-com/src/handle/windows/event.rs",
+    "netdirect-com/src/handle/windows/file.rs",
+    "netdirect-com/src/handle/windows/mod.rs",
+    "netdirect-com/src/handle/windows/pipe.rs",
+    "netdirect-com/src/handle/windows/port.rs",
+    "netdirect-com/src/handle/windows/wait.rs",
     // Libraries that export objects: their functions, and what they write.
     "netdirect-com/src/import/file.rs",
     "netdirect-com/src/import/library.rs",
     "netdirect-com/src/import/loaded.rs",
     "netdirect-com/src/import/pointer.rs",
-    "netdirect-com/src/import/port.rs",
+    "netdirect-com/src/import/port/packets.rs",
+    "netdirect-com/src/import/port/unix.rs",
     "netdirect-com/src/import/requests.rs",
     // Calls by the tables of such libraries.
     "netdirect-com-conform/src/call.rs",

@@ -77,6 +77,11 @@ impl Class for AdapterObject {
     fn adapter(&self) -> Option<&dyn Adapter> {
         Some(&*self.0.adapter)
     }
+
+    fn release(self) {
+        drop(self);
+        File::collect_all();
+    }
 }
 
 /// Checks, before an object is made, that it has the interface (GEN-004).
@@ -124,7 +129,7 @@ impl AdapterObject {
 
     fn create_overlapped_file(&self, file: Out<Handle>) -> Result<()> {
         file.required(1)?.set(std::ptr::null_mut());
-        file.set(File::create(self.0.adapter.create_overlapped_file()?));
+        file.set(File::create(self.0.adapter.create_overlapped_file()?)?);
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use netdirect::{Result, Status};
 
 use super::alive::ALIVE;
+use super::file::File;
 use super::guard::guarded;
 use super::image::Library;
 use super::object::{Class, Object, method, no_interface, no_more, unknown};
@@ -46,8 +47,13 @@ pub unsafe fn get_class_object(
 }
 
 /// `DllCanUnloadNow`: [`SUCCESS`](Status::SUCCESS) while clients have no object and no overlapped file, otherwise [`FALSE`](Status::FALSE)
-/// (DLL-005).
+/// (DLL-005). Windows does not say when a client closes a file, so that files do not count there: since the first adapter was opened the
+/// library stays loaded in any case ([`Library::pin`]).
 pub fn can_unload_now() -> Status {
+    guarded(None, || {
+        File::collect_all();
+        Ok(())
+    });
     if ALIVE.load(Ordering::Acquire) == 0 {
         Status::SUCCESS
     } else {

@@ -56,7 +56,14 @@ impl<T: Kind + ?Sized> Class for ObjectWithRequests<T> {
     }
 
     fn release(self) {
-        self.requests.release(self.object);
+        let Self {
+            object,
+            requests,
+            parts,
+        } = self;
+        requests.release(object);
+        drop((requests, parts));
+        File::collect_some();
     }
 }
 

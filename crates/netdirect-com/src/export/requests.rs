@@ -15,7 +15,7 @@ use rdma_buffer::forks::{PerProcess, forked};
 use super::file::File;
 use super::planted::planted;
 use super::pointers::{ClientOverlapped, Out, Room};
-use crate::abi::{Handle, Packet, WAKE_EVENT_BIT};
+use crate::abi::{Handle, WAKE_EVENT_BIT};
 use crate::handle::EventRef;
 
 /// The requests of one object.
@@ -246,12 +246,7 @@ impl Request {
         self.requests.file.ended();
         if notify {
             if self.goes_to_port {
-                self.requests.file.post(Packet {
-                    key: 0,
-                    overlapped: self.client.pointer(),
-                    internal: status.bits() as usize,
-                    bytes: 0,
-                });
+                self.requests.file.post(self.client.pointer(), status);
             }
             if let Some(event) = &self.event {
                 event.set();

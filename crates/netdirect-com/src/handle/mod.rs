@@ -1,26 +1,38 @@
-//! Windows' handles, on systems that have none: events, completion ports and overlapped files ([`abi`](crate::abi) has their tables).
+//! Windows' handles: events, completion ports and overlapped files.
 //!
-//! - [`EventRef`], [`PortRef`] and [`FileRef`] are references to objects of any library, through the tables of these objects.
-//!   `EventRef::create` and `PortRef::create` make objects of this library.
-//! - [`wait`], [`wait_for_any`] and [`wait_for_all`] wait for events.
-//! - [`overlapped_result`] is Win32's GetOverlappedResult, and [`bind`] BindIoCompletionCallback, whose pool has the only threads of this
-//!   module.
+//! [`EventRef`], [`PortRef`] and [`FileRef`] keep an object, whoever made it. [`wait`], [`wait_for_any`] and [`wait_for_all`] wait for events.
+//!
+//! - On Windows these are the system's objects, and `windows::pipe` makes overlapped files of them.
+//! - Other systems have no such objects. There a handle points to a table of functions, and this module also has the functions of Windows
+//!   that programs need for such handles: `overlapped_result` is GetOverlappedResult, and `bind` BindIoCompletionCallback.
 
-mod event;
 mod limit;
-#[cfg(all(test, loom))]
-mod loom_models;
-mod pool;
-mod port;
-mod refs;
-mod result;
-mod sync;
-#[cfg(all(test, not(loom)))]
-mod tests;
-mod wait;
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+use std::fmt;
 
 pub use limit::INFINITE;
-pub use pool::{CompletionRoutine, bind};
-pub use refs::{EventRef, FileRef, PortClosed, PortRef, close};
-pub use result::overlapped_result;
-pub use wait::{wait, wait_for_all, wait_for_any};
+#[cfg(unix)]
+pub use unix::{
+    CompletionRoutine, EventRef, FileRef, PortRef, bind, close, overlapped_result, wait,
+    wait_for_all, wait_for_any,
+};
+#[cfg(windows)]
+pub(crate) use windows::FilePipe;
+#[cfg(windows)]
+pub use windows::{EventRef, FileRef, PortRef, close, wait, wait_for_all, wait_for_any};
+
+/// The error of [`PortRef::take`] when the port was closed, before the call or during it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortClosed;
+
+impl fmt::Display for PortClosed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the completion port was closed")
+    }
+}
+
+impl std::error::Error for PortClosed {}

@@ -215,7 +215,7 @@ impl Listener for ImportedListener {
         };
         let connector = argument::<ImportedConnector>(&**connector, 1)?.this();
         let withdrawn = call!(extension, withdraw(connector));
-        self.object.drain();
+        self.object.drain_all();
         check(withdrawn)
     }
 }

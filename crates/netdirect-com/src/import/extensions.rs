@@ -118,7 +118,7 @@ impl AdapterExtensions for OfAdapter {
         let injected = inject(&fault, |fault| call!(&self.object, inject(fault)));
         let requests = self.requests.lock().clone();
         if let Some(requests) = requests {
-            requests.drain();
+            requests.drain_all();
         }
         injected
     }

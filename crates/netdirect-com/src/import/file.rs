@@ -3,20 +3,24 @@
 use std::fmt;
 #[cfg(unix)]
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+#[cfg(unix)]
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use netdirect::{Association, Error, OverlappedFile, Result, Status};
 
 use super::loaded::Loaded;
 use super::requests::ImportedRequests;
-use crate::abi::{FileTable, Handle, HandleTable};
+use crate::abi::Handle;
+use crate::handle::{FileRef, PortRef, close};
 
 /// An overlapped file. A thread that waits in it ends requests of the whole adapter; otherwise the adapter's own thread does so.
 pub(super) struct ImportedFile {
     association: Association,
     handle: OwnedHandle,
     requests: Arc<ImportedRequests>,
+    #[cfg(unix)]
     bell: OnceLock<Option<Bell>>,
     library: Arc<Loaded>,
 }
@@ -50,24 +54,19 @@ impl OwnedHandle {
     ///
     /// `port` is a completion port, and is not closed during the call.
     pub unsafe fn associate(&self, port: Handle, key: usize) -> Status {
-        let associate = self.table::<FileTable>().associate;
-        // SAFETY: this value keeps the file's handle open, and the caller keeps that of the port open.
-        unsafe { associate(self.0, port, key) }
-    }
-
-    fn table<T>(&self) -> &T {
-        // SAFETY: a handle points to an object that begins with a pointer to its table, which is that of a file.
-        let table = unsafe { *self.0.cast::<*const T>() };
-        // SAFETY: the table lives as long as the library.
-        unsafe { &*table }
+        // SAFETY: this value keeps the file's handle open.
+        let file = unsafe { FileRef::retain(self.0) };
+        // SAFETY: the contract of this function.
+        let port = unsafe { PortRef::retain(port) };
+        let tied = file.and_then(|file| file.associate(&port?, key));
+        tied.err().unwrap_or(Status::SUCCESS)
     }
 }
 
 impl Drop for OwnedHandle {
     fn drop(&mut self) {
-        let close = self.table::<HandleTable>().close;
         // SAFETY: the handle is this one's, and is closed once.
-        unsafe { close(self.0) };
+        let _ = unsafe { close(self.0) };
     }
 }
 
@@ -86,6 +85,7 @@ impl ImportedFile {
             association: Association::new(),
             handle,
             requests,
+            #[cfg(unix)]
             bell: OnceLock::new(),
             library: Arc::clone(library),
         }))
@@ -110,6 +110,7 @@ impl ImportedFile {
 impl Drop for ImportedFile {
     fn drop(&mut self) {
         self.requests.drain();
+        #[cfg(unix)]
         if let Some(Some(bell)) = self.bell.get() {
             self.requests.port.remove_bell(bell.ring());
         }
@@ -130,6 +131,7 @@ impl OverlappedFile for ImportedFile {
     }
 
     fn progress(&self) {
+        #[cfg(unix)]
         if let Some(Some(bell)) = self.bell.get() {
             bell.silence();
         }

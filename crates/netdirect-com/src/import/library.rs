@@ -60,7 +60,7 @@ pub fn provider(library: TrustedLibrary<'_>) -> Result<Arc<dyn Provider>, LoadEr
     // SAFETY: the library is a part of the program from here on, and the caller trusts it like the program (`TrustedLibrary`).
     let library = unsafe { Library::new(path) };
     let library =
-        library.map_err(|error| failed(format!("cannot be loaded: {}", reason(&error))))?;
+        library.map_err(|error| failed(format!("cannot be loaded: {}", load_failure(&error))))?;
     // SAFETY: a function of this name has this type (import, "the promise of libraries").
     let get = unsafe { library.get::<GetClassObject>(b"DllGetClassObject\0") };
     let get = get.map_err(|_| failed(no_function("DllGetClassObject")))?;
@@ -132,16 +132,31 @@ fn no_function(name: &str) -> String {
     format!("is no NetworkDirect provider, because it exports no {name}")
 }
 
-/// The message of the dynamic linker, without the path that it repeats.
-fn reason(error: &libloading::Error) -> String {
-    let text = match error {
-        libloading::Error::DlOpen { desc } => format!("{desc:?}"),
-        other => other.to_string(),
-    };
-    let text = text.trim_matches('"');
-    text.split_once(": ")
-        .map_or(text, |(_, rest)| rest)
-        .to_owned()
+/// The reason why a library could not be loaded: the message of the dynamic linker, without the path that it repeats.
+pub fn load_failure(error: &libloading::Error) -> String {
+    if let libloading::Error::DlOpen { desc } = error {
+        let text = format!("{desc:?}");
+        let text = text.trim_matches('"');
+        let rest = text.split_once(": ").map(|(_, rest)| rest);
+        return rest.unwrap_or(text).to_owned();
+    }
+    match std::error::Error::source(error) {
+        Some(source) => of_windows(source),
+        None => error.to_string(),
+    }
+}
+
+/// The message of Windows.
+fn of_windows(error: &(dyn std::error::Error + 'static)) -> String {
+    /// ERROR_BAD_EXE_FORMAT.
+    const OTHER_FORMAT: i32 = 193;
+    let number = error
+        .downcast_ref::<std::io::Error>()
+        .and_then(std::io::Error::raw_os_error);
+    match number {
+        Some(OTHER_FORMAT) => "it is no DLL, or one for another processor".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 fn name(path: &Path) -> String {

@@ -29,7 +29,7 @@ impl Drained {
 
 impl Drop for Drained {
     fn drop(&mut self) {
-        self.file().requests().drain();
+        self.file().requests().drain_all();
     }
 }
 
@@ -69,10 +69,15 @@ impl<T> Overlapping<T> {
         self.file.file().requests().drain();
     }
 
+    /// As [`drain`](Self::drain), behind a method that has ended requests before it returned.
+    pub(super) fn drain_all(&self) {
+        self.file.file().requests().drain_all();
+    }
+
     /// Cancels all requests. Their packets are in the client's port when this returns (AMB-023).
     pub(super) fn cancel(&self) -> Result<()> {
         let status = call!(&self.requester.overlapped, cancel_overlapped_requests());
-        self.drain();
+        self.drain_all();
         check(status)
     }
 }

@@ -73,7 +73,7 @@ impl ImportedRequests {
         let requests = Arc::new(Self {
             in_flight: Mutex::default(),
             ending: ReentrantMutex::new(()),
-            port: Port::new(),
+            port: Port::new()?,
         });
         let (port, own) = (Arc::clone(&requests.port), Arc::downgrade(&requests));
         let serve = move || {
@@ -141,6 +141,14 @@ impl ImportedRequests {
         if !self.port.is_empty() {
             self.drain_some();
         }
+    }
+
+    /// As [`drain`](Self::drain), behind a method that has ended requests before it returned.
+    pub(super) fn drain_all(&self) {
+        if !self.in_flight.lock().is_empty() {
+            self.port.settle();
+        }
+        self.drain();
     }
 
     fn drain_some(&self) {
@@ -221,7 +229,8 @@ mod tests {
 
     use super::super::loaded::{Loaded, Source};
     use super::*;
-    use crate::abi::{Bool, Guid, Handle, IID_IUNKNOWN, PortTable, This, UnknownTable};
+    use crate::abi::{Bool, Guid, Handle, IID_IUNKNOWN, This, UnknownTable};
+    use crate::handle::PortRef;
 
     /// An object of a library that has ND2's interfaces alone, whose requests fail.
     static FOREIGN: &OverlappedTable = &OverlappedTable {
@@ -296,16 +305,12 @@ mod tests {
 
     /// Queues a packet, as the library does.
     fn post(port: Handle, overlapped: *mut abi::Overlapped) {
-        let packet = Packet {
+        // SAFETY: the handle of a port.
+        let port = unsafe { PortRef::retain(port) }.unwrap();
+        port.post(&Packet {
             overlapped,
             ..super::super::port::empty_packet()
-        };
-        // SAFETY: the handle of a port begins with a pointer to its table.
-        let table = unsafe { *port.cast::<*const PortTable>() };
-        // SAFETY: the table lives as long as the program.
-        let post = unsafe { (*table).post };
-        // SAFETY: the port's own function, and a packet.
-        unsafe { post(port, &raw const packet) };
+        });
     }
 
     #[test]
@@ -326,6 +331,7 @@ mod tests {
             Status::PENDING
         });
         assert_eq!(started.unwrap(), Started::Pending);
+        requests.drain_all();
         assert_eq!(overlapped.result(), Err(Status::CONNECTION_REFUSED.into()));
     }
 }

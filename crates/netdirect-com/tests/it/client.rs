@@ -2,15 +2,29 @@
 
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::Arc;
 
-use netdirect::{MrFlags, Status};
+use netdirect::{MrFlags, Provider, Result, Status};
 use netdirect_com::abi::*;
 use netdirect_com::export::{Library, get_class_object};
 
 pub(crate) static SOFTND: Library = Library {
-    open: |_| Ok(softnd::provider(softnd::Options::default())),
+    open: |_| softnd(),
     pin: || {},
 };
+
+#[cfg(unix)]
+#[expect(clippy::unnecessary_wraps, reason = "the function of a library")]
+pub(crate) fn softnd() -> Result<Arc<dyn Provider>> {
+    Ok(softnd::provider(softnd::Options::default()))
+}
+
+/// Sockets do not work yet.
+#[cfg(windows)]
+pub(crate) fn softnd() -> Result<Arc<dyn Provider>> {
+    let network = "seed=1,address=127.0.0.1";
+    softnd::simulation::provider(network, softnd::Options::default())
+}
 
 /// Calls a function of an object's table.
 macro_rules! call {
@@ -198,10 +212,6 @@ pub(crate) fn file(adapter: This) -> Handle {
 
 /// CloseHandle.
 pub(crate) fn close(handle: Handle) {
-    // SAFETY: a handle points to a pointer to its table.
-    let table = unsafe { handle.cast::<*const HandleTable>().read() };
-    // SAFETY: the table lives as long as the library.
-    let table = unsafe { &*table };
-    // SAFETY: the reference of the creator.
-    unsafe { (table.close)(handle) };
+    // SAFETY: the handle of the creator.
+    unsafe { netdirect_com::handle::close(handle) }.unwrap();
 }

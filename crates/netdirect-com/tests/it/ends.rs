@@ -1,8 +1,11 @@
 //! The ends of requests, with careless clients.
 
+#[cfg(target_os = "linux")]
 use std::fs;
+#[cfg(target_os = "linux")]
 use std::path::Path;
 use std::ptr;
+#[cfg(target_os = "linux")]
 use std::thread;
 
 use netdirect::Status;
@@ -11,12 +14,15 @@ use netdirect_com::abi::*;
 use crate::client::{End, SOFTND, adapter, call, close, file, overlapped, release};
 
 /// A pointer of the client that several threads use.
+#[cfg(target_os = "linux")]
 #[derive(Clone, Copy)]
 struct Shared<T>(*mut T);
 
 // SAFETY: the tests share the objects as clients of COM may.
+#[cfg(target_os = "linux")]
 unsafe impl<T> Send for Shared<T> {}
 
+#[cfg(target_os = "linux")]
 impl<T> Shared<T> {
     fn get(self) -> *mut T {
         self.0
@@ -24,6 +30,7 @@ impl<T> Shared<T> {
 }
 
 /// Returns when the thread sleeps. It may call a method of the object only until the last release.
+#[cfg(target_os = "linux")]
 fn sleeps(thread: &Path) {
     let stat = Path::new("/proc").join(thread).join("stat");
     let is_asleep = || {

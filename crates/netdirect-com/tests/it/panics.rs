@@ -12,18 +12,14 @@ use netdirect::{
 use netdirect_com::abi::*;
 use netdirect_com::export::Library;
 
-use crate::client::{adapter, call, close, file, release};
+use crate::client::{adapter, call, close, file, release, softnd};
 
 /// softnd, except that it panics when a window is made.
 #[derive(Debug)]
 struct Panics<T: ?Sized>(Arc<T>);
 
 static PANICS: Library = Library {
-    open: |_| {
-        Ok(Arc::new(Panics(softnd::provider(
-            softnd::Options::default(),
-        ))))
-    },
+    open: |_| Ok(Arc::new(Panics(softnd()?))),
     pin: || {},
 };
 

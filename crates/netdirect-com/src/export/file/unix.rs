@@ -1,4 +1,4 @@
-//! Overlapped files: handles of this library.
+//! Overlapped files where a handle points to a table of functions.
 
 use std::ptr;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use netdirect::{Error, OverlappedFile, Result, Status};
 use parking_lot::Mutex;
 use rdma_buffer::forks::forked;
 
-use super::alive::ALIVE;
-use crate::abi::{Bool, FileTable, Handle, HandleKind, HandleTable, Packet, Watcher};
+use crate::abi::{Bool, FileTable, Handle, HandleKind, HandleTable, Overlapped, Packet, Watcher};
 use crate::context;
+use crate::export::alive::ALIVE;
 use crate::handle::PortRef;
 
 /// An overlapped file. Its handle is a pointer to it.
 #[repr(C)]
 #[derive(Debug)]
-pub(super) struct File {
+pub(in crate::export) struct File {
     table: &'static FileTable,
     /// The references of clients, which share one of the `Arc`. Objects and requests of the file have their own.
     references: AtomicUsize,
@@ -52,7 +52,11 @@ static TABLE: FileTable = FileTable {
 
 impl File {
     /// The handle of a new file.
-    pub(super) fn create(file: Arc<dyn OverlappedFile>) -> Handle {
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "Windows may have no room for a file"
+    )]
+    pub(in crate::export) fn create(file: Arc<dyn OverlappedFile>) -> Result<Handle> {
         ALIVE.fetch_add(1, Ordering::Relaxed);
         let file = Arc::new(Self {
             table: &TABLE,
@@ -62,7 +66,7 @@ impl File {
             watchers: Mutex::new(Vec::new()),
             forks: forked(),
         });
-        Arc::into_raw(file).cast_mut().cast()
+        Ok(Arc::into_raw(file).cast_mut().cast())
     }
 
     /// The file of this image behind a handle.
@@ -70,7 +74,7 @@ impl File {
     /// # Errors
     ///
     /// [`INVALID_HANDLE`](Status::INVALID_HANDLE): null, an object of another kind, or a file of another library (ADPT-086).
-    pub(super) fn from_handle(handle: Handle) -> Result<Arc<Self>> {
+    pub(in crate::export) fn from_handle(handle: Handle) -> Result<Arc<Self>> {
         let wrong = |what| Error::new(Status::INVALID_HANDLE, what);
         let object = handle.cast::<*const FileTable>();
         if !context::may_be_object(object) {
@@ -90,12 +94,12 @@ impl File {
     }
 
     /// The provider's file.
-    pub(super) fn file(&self) -> &Arc<dyn OverlappedFile> {
+    pub(in crate::export) fn file(&self) -> &Arc<dyn OverlappedFile> {
         &self.file
     }
 
     /// The status of a request of an object of this file has been written.
-    pub(super) fn ended(&self) {
+    pub(in crate::export) fn ended(&self) {
         let watchers = self.watchers.lock();
         for watcher in &*watchers {
             // SAFETY: a watcher lives until `unwatch` has returned, which takes the lock.
@@ -106,13 +110,23 @@ impl File {
     }
 
     /// Queues the end of a request of an object of this file.
-    pub(super) fn post(&self, mut packet: Packet) {
+    pub(in crate::export) fn post(&self, overlapped: *mut Overlapped, status: Status) {
         let port = self.port.lock().clone();
         if let Some((port, key)) = port {
-            packet.key = key;
-            port.post(&packet);
+            port.post(&Packet {
+                key,
+                overlapped,
+                internal: status.bits() as usize,
+                bytes: 0,
+            });
         }
     }
+
+    /// Gives up files that clients have closed: here `CloseHandle` has done so.
+    pub(in crate::export) fn collect_some() {}
+
+    /// As [`collect_some`](Self::collect_some).
+    pub(in crate::export) fn collect_all() {}
 }
 
 unsafe extern "system" fn add_ref(handle: Handle) {

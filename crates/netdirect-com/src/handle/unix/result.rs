@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use netdirect::Status;
 
-use super::limit::INFINITE;
 use super::refs::{EventRef, FileRef};
 use super::sync::{Condvar, Mutex};
 use super::wait::wait;
 use crate::abi::{Bool, Handle, Overlapped, WAKE_EVENT_BIT, Watcher};
+use crate::handle::INFINITE;
 
 /// Returns the status in `OVERLAPPED.Internal`, once the request has ended if `waits` is set. [`PENDING`](Status::PENDING) if the request
 /// is in flight; [`DEVICE_REMOVED`](Status::DEVICE_REMOVED) if it was in flight at the fork that has made this process, where it cannot end.

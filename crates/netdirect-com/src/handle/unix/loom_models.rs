@@ -5,8 +5,9 @@ use std::ptr;
 use loom::model::Builder;
 use loom::thread;
 
-use super::{EventRef, INFINITE, PortClosed, PortRef, close, wait, wait_for_all, wait_for_any};
+use super::{EventRef, PortRef, close, wait, wait_for_all, wait_for_any};
 use crate::abi::Packet;
+use crate::handle::{INFINITE, PortClosed};
 
 fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();

@@ -1,29 +1,30 @@
-//! The completion port of an adapter's overlapped files: packets arrive here as calls of the library.
+//! Packets that have arrived in the completion port of an adapter's overlapped files, and the threads that wait for them.
 
 use std::collections::VecDeque;
+#[cfg(any(unix, test))]
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::abi::{Handle, HandleKind, HandleTable, Packet, PortTable};
+use crate::abi::Packet;
 
-/// A completion port. Its handle is a pointer to it.
-#[repr(C)]
-pub(super) struct Port {
-    table: &'static PortTable,
+/// The packets that have arrived.
+#[derive(Default)]
+pub(in crate::import) struct Packets {
     state: Mutex<State>,
     /// The number of packets, to be read without the lock.
     queued: AtomicUsize,
-    /// A packet has arrived, or [`wake`](Port::wake) was called: for threads that wait in a file.
+    /// A packet has arrived, or [`wake`](Packets::wake) was called: for threads that wait in a file.
     changed: Condvar,
     /// A packet has arrived and no thread waits in a file: for the adapter's own thread.
     left_alone: Condvar,
 }
 
 /// Notifies an event loop that it has work.
-pub(super) type Ring = Arc<dyn Fn() + Send + Sync>;
+#[cfg(unix)]
+pub(in crate::import) type Ring = Arc<dyn Fn() + Send + Sync>;
 
 #[derive(Default)]
 struct State {
@@ -34,7 +35,22 @@ struct State {
     parked: usize,
     is_closed: bool,
     /// Called when a packet arrives and by `wake`: for event loops.
+    #[cfg(unix)]
     bells: Vec<Ring>,
+}
+
+impl State {
+    #[cfg(unix)]
+    fn ring(&self) {
+        for ring in &self.bells {
+            ring();
+        }
+    }
+
+    /// There are no event loops here.
+    #[cfg(not(unix))]
+    #[expect(clippy::unused_self, reason = "other systems have bells")]
+    fn ring(&self) {}
 }
 
 /// A packet. The pointer only identifies the request.
@@ -43,37 +59,24 @@ struct Arrived(Packet);
 // SAFETY: the pointer in the packet only identifies a request, and is not dereferenced.
 unsafe impl Send for Arrived {}
 
-static TABLE: PortTable = PortTable {
-    handle: HandleTable {
-        #[expect(clippy::cast_possible_truncation, reason = "a table of a few words")]
-        size: size_of::<PortTable>() as u32,
-        kind: HandleKind::PORT,
-        add_ref,
-        release,
-        close: release,
-    },
-    post,
-    take,
-};
-
-impl Port {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self {
-            table: &TABLE,
-            state: Mutex::default(),
-            queued: AtomicUsize::new(0),
-            changed: Condvar::new(),
-            left_alone: Condvar::new(),
-        })
-    }
-
-    /// The handle, without a separate reference.
-    pub(super) fn handle(self: &Arc<Self>) -> Handle {
-        Arc::as_ptr(self).cast_mut().cast()
+impl Packets {
+    /// Appends a packet.
+    pub(super) fn push(&self, packet: Packet) {
+        let mut state = self.state.lock();
+        state.packets.push_back(Arrived(packet));
+        let is_alone = state.parked == 0;
+        self.queued.store(state.packets.len(), Ordering::SeqCst);
+        state.ring();
+        drop(state);
+        if is_alone {
+            self.left_alone.notify_one();
+        } else {
+            self.changed.notify_all();
+        }
     }
 
     /// The oldest packet.
-    pub(super) fn pop(&self) -> Option<Packet> {
+    pub(in crate::import) fn pop(&self) -> Option<Packet> {
         self.state
             .lock()
             .packets
@@ -82,34 +85,34 @@ impl Port {
     }
 
     /// Lets all threads in [`park`](Self::park) look again.
-    pub(super) fn wake(&self) {
+    pub(in crate::import) fn wake(&self) {
         let mut state = self.state.lock();
         state.wakes += 1;
-        for ring in &state.bells {
-            ring();
-        }
+        state.ring();
         drop(state);
         self.changed.notify_all();
     }
 
     /// Calls `ring` whenever a packet arrives, and in `wake`.
-    pub(super) fn add_bell(&self, ring: Ring) {
+    #[cfg(unix)]
+    pub(in crate::import) fn add_bell(&self, ring: Ring) {
         self.state.lock().bells.push(ring);
     }
 
     /// Stops calling `ring`.
-    pub(super) fn remove_bell(&self, ring: &Ring) {
+    #[cfg(unix)]
+    pub(in crate::import) fn remove_bell(&self, ring: &Ring) {
         let mut state = self.state.lock();
         state.bells.retain(|known| !Arc::ptr_eq(known, ring));
     }
 
     /// Returns true if no packet waits.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::import) fn is_empty(&self) -> bool {
         self.queued.load(Ordering::SeqCst) == 0
     }
 
     /// Calls `drain` whenever there are packets, until `done` returns true or the deadline has passed.
-    pub(super) fn park(
+    pub(in crate::import) fn park(
         &self,
         drain: &dyn Fn(),
         done: &dyn Fn() -> bool,
@@ -143,7 +146,7 @@ impl Port {
     }
 
     /// Waits for packets that no thread in a file takes. Returns false when the port is closed.
-    pub(super) fn wait_alone(&self) -> bool {
+    pub(in crate::import) fn wait_alone(&self) -> bool {
         let mut state = self.state.lock();
         loop {
             if state.is_closed {
@@ -158,66 +161,16 @@ impl Port {
     }
 
     /// Ends the adapter's own thread.
-    pub(super) fn close(&self) {
+    pub(in crate::import) fn close(&self) {
         self.state.lock().is_closed = true;
         self.left_alone.notify_all();
         self.changed.notify_all();
     }
 }
 
-/// The port behind a handle.
-///
-/// # Safety
-///
-/// The handle was made by [`Port::handle`], and the caller has a reference.
-unsafe fn port<'a>(handle: Handle) -> &'a Port {
-    // SAFETY: the contract of this function.
-    unsafe { &*handle.cast::<Port>() }
-}
-
-unsafe extern "system" fn add_ref(handle: Handle) {
-    // SAFETY: only these ports have this table, and the caller has a reference.
-    unsafe { Arc::increment_strong_count(handle.cast::<Port>().cast_const()) };
-}
-
-unsafe extern "system" fn release(handle: Handle) {
-    // SAFETY: as above, and the caller gives its reference back.
-    unsafe { Arc::decrement_strong_count(handle.cast::<Port>().cast_const()) };
-}
-
-unsafe extern "system" fn post(handle: Handle, packet: *const Packet) {
-    // SAFETY: only these ports have this table, and the caller has a reference.
-    let port = unsafe { port(handle) };
-    // SAFETY: the caller passes a packet.
-    let packet = unsafe { packet.read() };
-    let mut state = port.state.lock();
-    state.packets.push_back(Arrived(packet));
-    let is_alone = state.parked == 0;
-    port.queued.store(state.packets.len(), Ordering::SeqCst);
-    for ring in &state.bells {
-        ring();
-    }
-    drop(state);
-    if is_alone {
-        port.left_alone.notify_one();
-    } else {
-        port.changed.notify_all();
-    }
-}
-
-/// Only the adapter takes packets.
-unsafe extern "system" fn take(
-    _handle: Handle,
-    _packets: *mut Packet,
-    _count: u32,
-    _milliseconds: u32,
-) -> u32 {
-    0
-}
-
 /// A packet without a request, which ends nothing.
 #[cfg(test)]
-pub(super) fn empty_packet() -> Packet {
+pub(in crate::import) fn empty_packet() -> Packet {
     Packet {
         key: 0,
         overlapped: std::ptr::null_mut(),
@@ -232,10 +185,8 @@ mod tests {
 
     #[test]
     fn a_packet_reaches_whoever_waits_and_the_own_thread_otherwise() {
-        let port = Port::new();
-        let packet = empty_packet();
-        // SAFETY: the port's own handle.
-        unsafe { post(port.handle(), &raw const packet) };
+        let port = Arc::new(Packets::default());
+        port.push(empty_packet());
         assert!(port.wait_alone());
         let drained = Mutex::new(0);
         let drain = || {
@@ -247,13 +198,7 @@ mod tests {
         assert_eq!(*drained.lock(), 1);
         let sent = std::thread::spawn({
             let port = Arc::clone(&port);
-            // SAFETY: the port's own handle.
-            move || unsafe {
-                post(
-                    port.handle(),
-                    &raw const *Box::leak(Box::new(empty_packet())),
-                )
-            }
+            move || port.push(empty_packet())
         });
         port.park(&drain, &|| *drained.lock() > 1, None);
         sent.join().unwrap();

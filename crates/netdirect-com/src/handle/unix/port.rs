@@ -5,10 +5,10 @@ use std::mem::MaybeUninit;
 use std::slice;
 use std::sync::Arc;
 
-use super::limit::deadline;
 use super::refs::{PortRef, table_size};
 use super::sync::{Condvar, Mutex};
 use crate::abi::{Handle, HandleKind, HandleTable, PORT_CLOSED, Packet, PortTable};
+use crate::handle::limit::deadline;
 
 /// A completion port. Its handle is a pointer to it.
 #[derive(Debug)]

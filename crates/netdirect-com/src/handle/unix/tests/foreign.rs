@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::abi::{
     Bool, EventTable, FileTable, Handle, HandleKind, HandleTable, Overlapped, Packet, Watcher,
 };
-use crate::handle::refs::table_size;
+use crate::handle::unix::refs::table_size;
 use crate::handle::{EventRef, FileRef, PortRef};
 
 /// An event that reports when it is watched.

@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use netdirect::Status;
 
-use super::limit::deadline;
 use super::refs::EventRef;
 use super::sync::{Condvar, Mutex};
 use crate::abi::{Bool, Watcher};
+use crate::handle::limit::deadline;
 
 /// `WaitForSingleObject`: waits up to `milliseconds` for an event, and returns true if it was set.
 pub fn wait(event: &EventRef, milliseconds: u32) -> bool {

@@ -1,6 +1,5 @@
 //! References to objects of any library.
 
-use std::fmt;
 use std::mem::{ManuallyDrop, MaybeUninit};
 
 use netdirect::Status;
@@ -9,6 +8,7 @@ use crate::abi::{
     EventTable, FileTable, Handle, HandleKind, HandleTable, PORT_CLOSED, Packet, PortTable, Watcher,
 };
 use crate::context;
+use crate::handle::PortClosed;
 
 /// The table that the object behind a handle begins with.
 ///
@@ -136,18 +136,6 @@ references! {
     FileRef: FileTable, HandleKind::FILE;
 }
 
-/// The error of [`PortRef::take`] when the port was closed, before the call or during it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PortClosed;
-
-impl fmt::Display for PortClosed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the completion port was closed")
-    }
-}
-
-impl std::error::Error for PortClosed {}
-
 impl EventRef {
     /// Takes over a reference.
     ///
@@ -239,7 +227,7 @@ impl PortRef {
     }
 
     /// Takes up to `room.len()` packets, the oldest first, and returns their number. Waits up to `milliseconds` for the first one;
-    /// [`INFINITE`](super::INFINITE) is for ever. Returns 0 when this time has passed.
+    /// [`INFINITE`](crate::handle::INFINITE) is for ever. Returns 0 when this time has passed.
     ///
     /// # Errors
     ///
