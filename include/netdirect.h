@@ -24,8 +24,8 @@
  * On Windows this header includes the system's headers and has sections 4 to 10 only. Include it before <windows.h>. It takes the place of
  * ndspi.h, nddef.h, ndstatus.h and ndsupport.h; do not include those beside it.
  *
- * On other systems the functions of sections 2 and 9 are in the library netdirect (-lnetdirect). A program that loads a provider by itself
- * and waits by polling needs no library. ULONG, LONG, DWORD, BOOL and HRESULT have 32 bits on every system.
+ * The functions of section 9, and on other systems than Windows those of section 2, are in the library netdirect (-lnetdirect). A program
+ * that loads a provider by itself and waits by polling needs no library. ULONG, LONG, DWORD, BOOL and HRESULT have 32 bits on every system.
  */
 #ifndef NETDIRECT_H
 #define NETDIRECT_H
@@ -1017,8 +1017,8 @@ ND_END_C_
 /* ---- 9. Helper functions ----------------------------------------------------------------------------------------------------------- */
 
 /*
- * They find providers, and ask all of them. On Windows the system's registration names the providers' libraries. On other systems the
- * environment variable ND_PROVIDER does.
+ * They find providers, and ask all of them. The environment variable ND_PROVIDER names the providers' libraries. On Windows, without the
+ * variable, the system's registration does.
  *
  * Every NdStartup needs an NdCleanup. Before the first and after the last one calls return ND_DEVICE_NOT_READY.
  */

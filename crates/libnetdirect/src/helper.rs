@@ -11,7 +11,7 @@ use crate::arguments::{address, fill_address, fill_list};
 use crate::providers::{self, providers};
 use crate::route;
 
-/// ND_QUERY_EXCLUDE_NDv2_ADDRESSES. There are no providers of version 1 on this system.
+/// ND_QUERY_EXCLUDE_NDv2_ADDRESSES. There are no providers of version 1 here.
 const EXCLUDE_VERSION_2: u32 = 4;
 
 fn status(result: Result<(), Status>) -> Status {

@@ -4,8 +4,12 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::ptr;
 
+#[cfg(unix)]
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+#[cfg(windows)]
+use libloading::os::windows::Library;
 use netdirect_com::abi::Status;
+use netdirect_com::import::load_failure;
 
 use crate::provider::ForeignProvider;
 use netdirect_com::abi::{Guid, IID_ND2_PROVIDER, This};
@@ -22,15 +26,20 @@ pub(crate) struct ProviderLibrary {
 }
 
 impl ProviderLibrary {
-    /// Loads a library that `dlopen` finds. A library without DllGetClassObject or DllCanUnloadNow is unloaded again (DLL-001, DLL-002).
+    /// Loads a library that the dynamic linker finds. A library without DllGetClassObject or DllCanUnloadNow is unloaded again (DLL-001, DLL-002).
     ///
     /// # Errors
     ///
     /// A sentence for the user.
     pub(crate) fn load(path: &OsStr) -> Result<Self, String> {
         // SAFETY: the user names the library, and is responsible for its constructors.
+        #[cfg(unix)]
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
-        let library = library.map_err(|error| format!("cannot be loaded: {}", reason(&error)))?;
+        // SAFETY: as above, by the variable or by the system's catalogue.
+        #[cfg(windows)]
+        let library = unsafe { Library::new(path) };
+        let library =
+            library.map_err(|error| format!("cannot be loaded: {}", load_failure(&error)))?;
         // SAFETY: a provider's function of this name has this type (DLL-001).
         let get_class_object = unsafe { library.get::<DllGetClassObject>(b"DllGetClassObject\0") };
         let get_class_object = *get_class_object.map_err(|_| missing("DllGetClassObject"))?;
@@ -79,17 +88,6 @@ impl ProviderLibrary {
 
 fn missing(function: &str) -> String {
     format!("is not a NetworkDirect provider: it does not export {function}")
-}
-
-/// The message of the dynamic linker, without the path that it begins with.
-fn reason(error: &libloading::Error) -> String {
-    let libloading::Error::DlOpen { desc } = error else {
-        return error.to_string();
-    };
-    let text = format!("{desc:?}");
-    let text = text.trim_matches('"');
-    let rest = text.split_once(": ").map(|(_, rest)| rest);
-    rest.unwrap_or(text).to_owned()
 }
 
 impl fmt::Debug for ProviderLibrary {

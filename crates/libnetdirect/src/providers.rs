@@ -1,9 +1,10 @@
-//! The providers that ND_PROVIDER names, from the first NdStartup to the last NdCleanup.
+//! The providers that ND_PROVIDER names, from the first NdStartup to the last NdCleanup. On Windows, without the variable, those of Winsock's
+//! catalogue.
 
+use std::env::split_paths;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::net::SocketAddr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -33,16 +34,49 @@ struct Started {
 pub(crate) fn start() {
     let mut started = STARTED.lock();
     started.times += 1;
-    started.providers.get_or_insert_with(|| {
-        let providers = Providers::named(&environment::variable(VARIABLE).unwrap_or_default());
-        if providers.0.is_empty() {
-            let _ = writeln!(
-                std::io::stderr(),
-                "netdirect: {VARIABLE} names no library, so there is no provider; set it to the path of one, such as libsoftnd.so"
-            );
-        }
-        Arc::new(providers)
+    started.providers.get_or_insert_with(|| Arc::new(found()));
+}
+
+/// The providers for a program that starts.
+fn found() -> Providers {
+    let list = environment::variable(VARIABLE).unwrap_or_default();
+    let named = Providers::named(&list);
+    let providers = if named.0.is_empty() {
+        registered()
+    } else {
+        named
+    };
+    if providers.0.is_empty() {
+        let _ = writeln!(std::io::stderr(), "netdirect: {NONE}");
+    }
+    providers
+}
+
+#[cfg(unix)]
+const NONE: &str = "ND_PROVIDER names no library, so there is no provider; set it to the path of one, such as libsoftnd.so";
+
+#[cfg(windows)]
+const NONE: &str = "ND_PROVIDER names no library, and none is registered, so there is no provider; set it to the path of one, such as softnd.dll";
+
+/// Only Windows has a catalogue.
+#[cfg(unix)]
+fn registered() -> Providers {
+    Providers(Vec::new())
+}
+
+/// The providers of the catalogue.
+#[cfg(windows)]
+fn registered() -> Providers {
+    use netdirect_com::catalogue::{WinsockCatalogue, libraries};
+    let paths = libraries(&WinsockCatalogue).unwrap_or_else(|error| {
+        let _ = writeln!(
+            std::io::stderr(),
+            "netdirect: cannot read Winsock's catalogue of providers: {error}"
+        );
+        Vec::new()
     });
+    let provider = |path: &OsString| Provider::new(path, "Winsock's catalogue");
+    Providers(paths.iter().map(provider).collect())
 }
 
 /// NdCleanup. Providers whose objects are alive stay loaded.
@@ -76,12 +110,12 @@ pub(crate) fn providers() -> Result<Arc<Providers>, Status> {
 pub(crate) struct Providers(Vec<Provider>);
 
 impl Providers {
+    /// Those of a list of paths, with the separator of the system's `PATH` between them.
     fn named(list: &OsStr) -> Self {
-        let paths = list.as_bytes().split(|octet| *octet == b':');
-        let paths = paths.filter(|path| !path.is_empty());
+        let paths = split_paths(list).filter(|path| !path.as_os_str().is_empty());
         Self(
             paths
-                .map(|path| Provider::new(OsStr::from_bytes(path)))
+                .map(|path| Provider::new(path.as_os_str(), VARIABLE))
                 .collect(),
         )
     }
@@ -144,6 +178,8 @@ fn open(object: &ForeignProvider<'_>, iid: &Guid, address: SocketAddr) -> Result
 /// A provider, whose library is loaded while it is used, or its objects are alive.
 struct Provider {
     path: OsString,
+    /// What names the path.
+    named_by: &'static str,
     /// Locked for reading while the library is used.
     library: RwLock<Option<ProviderLibrary>>,
     /// The line about a provider that cannot be used has been printed.
@@ -151,9 +187,10 @@ struct Provider {
 }
 
 impl Provider {
-    fn new(path: &OsStr) -> Self {
+    fn new(path: &OsStr, named_by: &'static str) -> Self {
         Self {
             path: path.to_owned(),
+            named_by,
             library: RwLock::new(None),
             is_reported: AtomicBool::new(false),
         }
@@ -206,7 +243,8 @@ impl Provider {
             let path = self.path.display();
             let _ = writeln!(
                 std::io::stderr(),
-                "netdirect: {path}, named by {VARIABLE}, {why}"
+                "netdirect: {path}, named by {}, {why}",
+                self.named_by
             );
         }
     }
@@ -232,8 +270,14 @@ mod tests {
             let paths = providers.iter().map(|provider| provider.path.clone());
             paths.collect::<Vec<_>>()
         };
-        assert!(paths("").is_empty() && paths(":").is_empty());
-        assert_eq!(paths("/a/libx.so::liby.so:"), ["/a/libx.so", "liby.so"]);
+        assert!(paths("").is_empty());
+        if cfg!(windows) {
+            assert!(paths(";").is_empty());
+            assert_eq!(paths(r"C:\a\x.dll;;y.dll;"), [r"C:\a\x.dll", "y.dll"]);
+        } else {
+            assert!(paths(":").is_empty());
+            assert_eq!(paths("/a/libx.so::liby.so:"), ["/a/libx.so", "liby.so"]);
+        }
     }
 
     #[test]

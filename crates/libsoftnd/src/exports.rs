@@ -37,6 +37,9 @@ pub(crate) unsafe extern "system" fn DllGetClassObject(
     iid: *const Guid,
     object: *mut This,
 ) -> Status {
+    // Windows does not get back the thread-local storage of a DLL that it unloads, and has room for about a thousand.
+    #[cfg(windows)]
+    pin::pin();
     // SAFETY: the contract of this function.
     unsafe { get_class_object(&LIBRARY, iid, object) }
 }

@@ -316,6 +316,8 @@ const UNSAFE: &[&str] = &[
     // Tables of functions of C.
     "netdirect-com/src/abi/extensions.rs",
     "netdirect-com/src/abi/tables.rs",
+    // Winsock's catalogue.
+    "netdirect-com/src/catalogue/winsock.rs",
     // Arguments of programs in C, and objects whose references they count.
     "netdirect-com/src/export/faults.rs",
     "netdirect-com/src/export/file/unix.rs",

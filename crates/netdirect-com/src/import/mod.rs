@@ -36,8 +36,6 @@ mod text;
 
 pub use addresses::list as address_list;
 pub use file::OwnedHandle;
-pub use library::{
-    LoadError, TrustedLibrary, configure, linked, load_failure, loaded, provider,
-};
+pub use library::{LoadError, TrustedLibrary, configure, linked, load_failure, loaded, provider};
 pub use loaded::{CanUnloadNow, GetClassObject, Linked, Loaded};
 pub use pointer::Pointer;
