@@ -1,4 +1,4 @@
-//! Handles of Windows that a process has: a process of its own counts them.
+//! Handles of Windows that a process has: a process of its own counts them, and uses numbers that no handle has any more.
 #![cfg(windows)]
 
 #[path = "../it/client.rs"]
@@ -7,9 +7,16 @@ mod client;
 
 use std::ptr;
 
+use netdirect::Status;
+use netdirect_com::abi::{CompletionQueueTable, This};
+use netdirect_com::handle::{EventRef, PortRef};
+use parking_lot::Mutex;
 use windows_sys::Win32::Foundation::GetHandleInformation;
 
-use client::{End, SOFTND, adapter, close, file, release};
+use client::{End, SOFTND, adapter, call, close, file, overlapped, release};
+
+/// Only one test makes and closes handles.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// The handles of this process, of those whose numbers are small: every number is looked at, because wine counts none.
 fn handles() -> usize {
@@ -24,6 +31,7 @@ fn handles() -> usize {
 /// Nobody says that a client has closed a file.
 #[test]
 fn files_that_are_closed_take_no_handles() {
+    let _alone = ALONE.lock();
     let adapter = adapter(&SOFTND);
     // What is made once, and one file that is given up when the next one is made.
     close(file(adapter));
@@ -57,4 +65,30 @@ fn files_that_are_closed_take_no_handles() {
     assert_eq!(handles(), before);
     assert_eq!(release(adapter), 0);
     assert!(handles() < before);
+}
+
+/// ND_INVALID_HANDLE, and nothing was submitted, whether the number of a closed event is another object's or nobody's.
+#[test]
+fn a_closed_event_is_refused() {
+    let _alone = ALONE.lock();
+    let adapter = adapter(&SOFTND);
+    let file = file(adapter);
+    let end = End::new(adapter, file);
+    let mut request = overlapped();
+    let before = request.internal;
+    for is_taken in [false, true] {
+        let event = EventRef::create(false, false);
+        request.event = event.handle();
+        drop(event);
+        let mut ports = Vec::new();
+        while is_taken && ports.last().map(PortRef::handle) != Some(request.event) {
+            ports.push(PortRef::create());
+            assert!(ports.len() < 1000, "the system gives numbers away again");
+        }
+        let status = call!(end.cq, CompletionQueueTable, notify(1, &raw mut request));
+        assert_eq!((status, request.internal), (Status::INVALID_HANDLE, before));
+    }
+    end.release();
+    close(file);
+    assert_eq!(release(adapter), 0);
 }
