@@ -143,19 +143,16 @@ pub(super) fn verbs(options: &AdapterOptions, _: Option<&str>) -> Result<Started
     })
 }
 
-/// Libraries for Windows have handles of Windows, which the import does not know yet.
-#[cfg(windows)]
-pub(super) fn com(_: &AdapterOptions, _: Option<&str>) -> Result<Started> {
-    Err(Failure::new(
-        "com:// does not work on Windows yet",
-        "use softnd+sim://, or run the library on Linux",
-    ))
-}
+/// A URL that names a library.
+pub(super) const LIBRARY: &str = if cfg!(windows) {
+    r"com://C:\softnd\softnd.dll"
+} else {
+    "com:///usr/lib/libsoftnd.so"
+};
 
-#[cfg(unix)]
 pub(super) fn com(options: &AdapterOptions, path: Option<&str>) -> Result<Started> {
     let path = path.filter(|path| !path.is_empty()).ok_or_else(|| {
-        let advice = "write the path of the library behind it: com:///usr/lib/libsoftnd.so";
+        let advice = format!("write the path of the library behind it: {}", LIBRARY);
         Failure::new("com:// names no library", advice)
     })?;
     // The user of `nd` has named it.
@@ -176,7 +173,6 @@ pub(super) fn com(options: &AdapterOptions, path: Option<&str>) -> Result<Starte
 
 /// Lines of the configuration of a library that can be configured, for the options that every provider may know or not. A vendor's
 /// library stays as it is.
-#[cfg(unix)]
 fn configuration(options: &AdapterOptions) -> String {
     let mut lines = String::new();
     if options.strict {

@@ -78,7 +78,7 @@ pub(super) const SCHEMES: &[Scheme] = &[
     },
     Scheme {
         name: "com",
-        example: "com:///usr/lib/libsoftnd.so",
+        example: openings::LIBRARY,
         what: "a library in C or C++ that exports a NetworkDirect provider",
         takes: &[],
         place: Place::Library,
