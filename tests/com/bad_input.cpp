@@ -7,8 +7,7 @@
  */
 #include "client.h"
 
-#include <dlfcn.h>
-#include <sys/mman.h>
+#include <initializer_list>
 
 namespace {
 
@@ -76,9 +75,7 @@ void foreign_objects(Device &device, const char *copy)
         Device other;
         wants_own_queues(device, other.cq.get());
     }
-    void *library = dlopen(copy, RTLD_NOW);
-    CHECK(library != nullptr);
-    auto get = reinterpret_cast<ND_DLL_GET_CLASS_OBJECT>(dlsym(library, "DllGetClassObject"));
+    auto get = reinterpret_cast<ND_DLL_GET_CLASS_OBJECT>(look_up(load_library(copy), "DllGetClassObject"));
     Ref<IND2Provider> provider;
     Ref<IND2Adapter> adapter;
     Ref<IND2CompletionQueue> cq;
@@ -143,42 +140,40 @@ void counts(Device &device)
     CHECK_STATUS(device.adapter->Query(&info, &size), ND_SUCCESS);
     Ref<IND2SharedReceiveQueue> srq;
     CHECK_STATUS(device.adapter->CreateSharedReceiveQueue(IID_IND2SharedReceiveQueue, device.file, 4, 1, 0, 0, 0, srq.out()), ND_SUCCESS);
-    const size_t page = 4096;
-    void *unreadable = mmap(nullptr, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(unreadable != MAP_FAILED);
+    void *unreadable = new_pages(1, NO_RIGHTS);
     const ULONG most = info.MaxInitiatorSge > info.MaxReadSge ? info.MaxInitiatorSge : info.MaxReadSge;
     const ULONG inlined = info.MaxInlineDataSize;
     for (size_t offset : {0, 1}) {
         auto *list = reinterpret_cast<const ND2_SGE *>(static_cast<const char *>(unreadable) + offset);
-        for (ULONG count : {most + 1, 1000000U, 0x7FFFFFFFU, 0xFFFFFFFFU}) {
+        for (ULONG count : std::initializer_list<ULONG>{most + 1, 1000000U, 0x7FFFFFFFU, 0xFFFFFFFFU}) {
             CHECK_STATUS(qp->Send(nullptr, list, count, 0), ND_DATA_OVERRUN);
             CHECK_STATUS(qp->Read(nullptr, list, count, 0, 0, 0), ND_DATA_OVERRUN);
             CHECK_STATUS(qp->Write(nullptr, list, count, 0, 0, 0), ND_DATA_OVERRUN);
         }
-        for (ULONG count : {info.MaxReceiveSge + 1, 1000000U, 0x7FFFFFFFU, 0xFFFFFFFFU}) {
+        for (ULONG count : std::initializer_list<ULONG>{info.MaxReceiveSge + 1, 1000000U, 0x7FFFFFFFU, 0xFFFFFFFFU}) {
             CHECK_STATUS(qp->Receive(nullptr, list, count), ND_DATA_OVERRUN);
             CHECK_STATUS(srq->Receive(nullptr, list, count), ND_DATA_OVERRUN);
         }
         /* Inline data may have as many pieces as octets. */
-        for (ULONG count : {(inlined > most ? inlined : most) + 1, 1000000U, 0x7FFFFFFFU, 0xFFFFFFFFU}) {
+        for (ULONG count : std::initializer_list<ULONG>{(inlined > most ? inlined : most) + 1, 1000000U, 0x7FFFFFFFU, 0xFFFFFFFFU}) {
             CHECK_STATUS(qp->Send(nullptr, list, count, ND_OP_FLAG_INLINE), ND_BUFFER_OVERFLOW);
             CHECK_STATUS(qp->Write(nullptr, list, count, 0, 0, ND_OP_FLAG_INLINE), ND_BUFFER_OVERFLOW);
         }
     }
-    for (ULONG length : {inlined + 1, 1U << 20, 1U << 30, 0xFFFFFFFFU}) {
+    for (ULONG length : std::initializer_list<ULONG>{inlined + 1, 1U << 20, 1U << 30, 0xFFFFFFFFU}) {
         const ND2_SGE pieces[] = {{unreadable, length, 0}, {unreadable, length, 0}};
         for (ULONG count : {1U, 2U}) {
             CHECK_STATUS(qp->Send(nullptr, pieces, count, ND_OP_FLAG_INLINE), ND_BUFFER_OVERFLOW);
             CHECK_STATUS(qp->Write(nullptr, pieces, count, 0, 0, ND_OP_FLAG_INLINE), ND_BUFFER_OVERFLOW);
         }
     }
-    munmap(unreadable, page);
+    free_pages(unreadable, 1);
 }
 
-/* Numbers in place of handles, such as Windows has, and of objects. */
+/* Numbers in place of handles and of objects. */
 void numbers(Device &device)
 {
-    for (uintptr_t number : {4, 8, 9, 16, 0x1F4, 0xFFF8}) {
+    for (uintptr_t number : NO_HANDLES) {
         HANDLE wrong = reinterpret_cast<HANDLE>(number);
         void *object = nullptr;
         OVERLAPPED overlapped = {};
@@ -198,16 +193,16 @@ void numbers(Device &device)
 void memory(Device &device)
 {
     const ULONG writes = ND_MR_FLAG_ALLOW_LOCAL_WRITE;
-    const size_t page = 4096;
+    const size_t page = PAGE;
     OVERLAPPED overlapped = {};
     Ref<IND2MemoryRegion> region;
     CHECK_STATUS(device.adapter->CreateMemoryRegion(IID_IND2MemoryRegion, device.file, region.out()), ND_SUCCESS);
     auto enrol = [&](const void *at, size_t size, ULONG flags) {
         return finish(region.get(), region->Register(at, size, flags, &overlapped), &overlapped);
     };
-    auto *pages = static_cast<char *>(mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    CHECK(pages != MAP_FAILED);
-    CHECK(mprotect(pages + page, page, PROT_READ) == 0 && mprotect(pages + 2 * page, page, PROT_NONE) == 0);
+    auto *pages = static_cast<char *>(new_pages(3, MAY_WRITE));
+    protect_page(pages + page, MAY_READ);
+    protect_page(pages + 2 * page, NO_RIGHTS);
     CHECK_STATUS(enrol(nullptr, 0, writes), ND_INVALID_PARAMETER);
     CHECK_STATUS(enrol(pages, 0, writes), ND_INVALID_BUFFER_SIZE);
     CHECK_STATUS(enrol(pages + 2 * page, page, 0), ND_ACCESS_VIOLATION);
@@ -219,7 +214,7 @@ void memory(Device &device)
     CHECK_STATUS(finish(region.get(), region->Deregister(&overlapped), &overlapped), ND_SUCCESS);
     CHECK_STATUS(enrol(pages, page, writes), ND_SUCCESS);
     CHECK_STATUS(finish(region.get(), region->Deregister(&overlapped), &overlapped), ND_SUCCESS);
-    munmap(pages, 3 * page);
+    free_pages(pages, 3);
 }
 
 /* An OVERLAPPED that is none, and one whose event is of another kind. */

@@ -2,23 +2,12 @@
 #ifndef CLIENT_H
 #define CLIENT_H
 
-#include <netdirect.h>
-
-#include <arpa/inet.h>
+#include "system.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
-
-/* Ends the program with a line that says where. */
-#define CHECK(is)                                                          \
-    do {                                                                   \
-        if (!(is)) {                                                       \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #is); \
-            exit(1);                                                       \
-        }                                                                  \
-    } while (0)
 
 /* As CHECK, for a status. */
 #define CHECK_STATUS(call, wanted)                                                                            \

@@ -5,13 +5,7 @@
 
 #include "client.h"
 
-#include <dlfcn.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <atomic>
-#include <fstream>
 #include <functional>
 #include <string>
 #include <thread>
@@ -22,9 +16,6 @@ inline const sockaddr *generic(const sockaddr_in &address) { return reinterpret_
 
 inline HRESULT status_of(const OVERLAPPED &overlapped) { return static_cast<HRESULT>(overlapped.Internal); }
 
-/* CloseHandle, for programs with and without libnetdirect. */
-inline void close_file(HANDLE file) { ND_HANDLE_TABLE_OF(file)->Close(file); }
-
 /* A loaded library. */
 struct Library {
     ND_DLL_GET_CLASS_OBJECT get_class_object;
@@ -32,14 +23,9 @@ struct Library {
 
     explicit Library(const char *path)
     {
-        void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        if (library == nullptr) {
-            fprintf(stderr, "%s\n", dlerror());
-            exit(1);
-        }
-        get_class_object = reinterpret_cast<ND_DLL_GET_CLASS_OBJECT>(dlsym(library, "DllGetClassObject"));
-        can_unload_now = reinterpret_cast<ND_DLL_CAN_UNLOAD_NOW>(dlsym(library, "DllCanUnloadNow"));
-        CHECK(get_class_object != nullptr && can_unload_now != nullptr);
+        void *library = load_library(path);
+        get_class_object = reinterpret_cast<ND_DLL_GET_CLASS_OBJECT>(look_up(library, "DllGetClassObject"));
+        can_unload_now = reinterpret_cast<ND_DLL_CAN_UNLOAD_NOW>(look_up(library, "DllCanUnloadNow"));
     }
 
     IND2Provider *provider() const
@@ -188,35 +174,29 @@ class Sleeper {
   public:
     /* `body` calls its argument directly before it sleeps in a call. */
     explicit Sleeper(std::function<void(const std::function<void()> &)> body)
-        : thread([this, body] { body([this] { id = number_of_this_thread(); }); })
+        : thread([this, body] {
+              body([this] {
+                  seen = this_thread();
+                  is_ready = true;
+              });
+          })
     {
     }
     void until_asleep() const
     {
-        while (id == 0 || !is_asleep())
+        while (!is_ready || !is_asleep(seen))
             std::this_thread::yield();
     }
-    void join() { thread.join(); }
+    void join()
+    {
+        thread.join();
+        forget_thread(seen);
+    }
 
   private:
-    std::atomic<long> id{0};
+    std::atomic<bool> is_ready{false};
+    thread_seen seen{};
     std::thread thread;
-
-    static long number_of_this_thread()
-    {
-        /* /proc/thread-self leads to PROCESS/task/THREAD. */
-        char target[64] = {};
-        CHECK(readlink("/proc/thread-self", target, sizeof(target) - 1) > 0);
-        return atol(strrchr(target, '/') + 1);
-    }
-    bool is_asleep() const
-    {
-        std::ifstream stat("/proc/self/task/" + std::to_string(id) + "/stat");
-        const std::string line{std::istreambuf_iterator<char>(stat), {}};
-        const size_t at = line.rfind(") ");
-        CHECK(at != std::string::npos);
-        return line[at + 2] == 'S';
-    }
 };
 
 /* With which others a habit runs in one process. */
@@ -238,12 +218,7 @@ struct Habit {
 /* Runs one habit in a process of its own. */
 inline void run_alone(const char *path, const char *name)
 {
-    const std::string self = "/proc/self/exe";
-    const char *const arguments[] = {self.c_str(), path, name, nullptr};
-    pid_t child = 0;
-    int status = 0;
-    CHECK(posix_spawn(&child, self.c_str(), nullptr, nullptr, const_cast<char *const *>(arguments), environ) == 0);
-    CHECK(waitpid(child, &status, 0) == child);
+    const int status = run_self(path, name);
     if (status != 0) {
         fprintf(stderr, "%s: status %d\n", name, status);
         exit(1);

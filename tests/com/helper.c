@@ -1,32 +1,13 @@
 /*
  * NetworkDirect's helper functions over several providers (fake_provider.c).
  *
- *     ND_PROVIDER=EMPTY:REFUSES:GOOD:OTHER helper GOOD OTHER
+ *     ND_PROVIDER=EMPTY:REFUSES:GOOD:OTHER helper GOOD OTHER        with ; instead of : on Windows
  *
  * EMPTY has no list, REFUSES and GOOD have the address 192.0.2.1, OTHER has 192.0.2.2. It ends with status 0 and says nothing if all is well.
  */
-#include <netdirect.h>
+#define _GNU_SOURCE
 
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define CHECK(is) \
-    do { \
-        if (!(is)) { \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #is); \
-            exit(1); \
-        } \
-    } while (0)
-
-static int is_loaded(const char *path)
-{
-    void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
-    if (library != NULL)
-        dlclose(library);
-    return library != NULL;
-}
+#include "system.h"
 
 /* 192.0.2.LAST, with a port, which no comparison looks at. */
 static struct sockaddr_in address(unsigned last)
@@ -45,7 +26,7 @@ static HRESULT check(unsigned last)
     return NdCheckAddress((struct sockaddr *)&v4, sizeof(v4));
 }
 
-static HRESULT open(unsigned last, const IID *iid, void **object)
+static HRESULT open_at(unsigned last, const IID *iid, void **object)
 {
     struct sockaddr_in v4 = address(last);
     return NdOpenAdapter(iid, (struct sockaddr *)&v4, sizeof(v4), object);
@@ -111,9 +92,9 @@ int main(int argc, char **argv)
     CHECK(!is_loaded(good) && !is_loaded(other));
 
     /* The first provider with the address refuses, the next one opens. */
-    CHECK(open(1, &IID_IND2Adapter, (void **)&adapter) == ND_SUCCESS && adapter != NULL);
-    CHECK(open(3, &IID_IND2Adapter, &object) == ND_INVALID_ADDRESS && object == NULL);
-    CHECK(open(2, &IID_IND2Listener, &object) == E_NOINTERFACE && object == NULL);
+    CHECK(open_at(1, &IID_IND2Adapter, (void **)&adapter) == ND_SUCCESS && adapter != NULL);
+    CHECK(open_at(3, &IID_IND2Adapter, &object) == ND_INVALID_ADDRESS && object == NULL);
+    CHECK(open_at(2, &IID_IND2Listener, &object) == E_NOINTERFACE && object == NULL);
     CHECK(is_loaded(good) && !is_loaded(other));
     NdFlushProviders();
     CHECK(is_loaded(good));
@@ -123,11 +104,11 @@ int main(int argc, char **argv)
     CHECK(!is_loaded(good));
 
     /* An adapter that is alive at the end keeps its library. */
-    CHECK(open(2, &IID_IND2Adapter, (void **)&adapter) == ND_SUCCESS);
+    CHECK(open_at(2, &IID_IND2Adapter, (void **)&adapter) == ND_SUCCESS);
     CHECK(NdCleanup() == ND_SUCCESS && check(2) == ND_SUCCESS);
     CHECK(NdCleanup() == ND_SUCCESS && check(2) == ND_DEVICE_NOT_READY);
     CHECK(NdCleanup() == ND_DEVICE_NOT_READY);
-    CHECK(open(2, &IID_IND2Adapter, &object) == ND_DEVICE_NOT_READY);
+    CHECK(open_at(2, &IID_IND2Adapter, &object) == ND_DEVICE_NOT_READY);
     CHECK(is_loaded(other));
     CHECK(IND2Adapter_Release(adapter) == 0);
     return 0;

@@ -2,31 +2,15 @@
  * A program that loads a provider by itself, with the header alone: it is linked with no library of NetworkDirect.
  *
  *     loaded LIBRARY            sends a message to itself through every group of objects
- *     loaded LIBRARY unmap      loads and unloads the library 1,000 times without an adapter; its mappings are gone every time
- *     loaded LIBRARY reopen     opens and closes an adapter 1,000 times; threads, descriptors and memory are as after the first
+ *     loaded LIBRARY unmap      loads and unloads the library 1,000 times without an adapter; where libraries go, it is gone every time, and
+ *                               handles and threads are as after the first
+ *     loaded LIBRARY reopen     opens and closes an adapter 1,000 times; threads, handles and memory are as after the first
  *
  * It ends with status 0 and says nothing if all is well.
  */
 #define _GNU_SOURCE
 
-#include <netdirect.h>
-
-#include <dirent.h>
-#include <dlfcn.h>
-#include <malloc.h>
-#include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#define CHECK(is) \
-    do { \
-        if (!(is)) { \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #is); \
-            exit(1); \
-        } \
-    } while (0)
+#include "system.h"
 
 static const char *path;
 
@@ -36,24 +20,10 @@ typedef struct loaded {
     ND_DLL_CAN_UNLOAD_NOW can_unload_now;
 } loaded;
 
-/* A function by its name. */
-static void (*look_up(void *library, const char *name))(void)
-{
-    void *symbol = dlsym(library, name);
-    void (*function)(void);
-    CHECK(symbol != NULL && sizeof(function) == sizeof(symbol));
-    memcpy(&function, &symbol, sizeof(function));
-    return function;
-}
-
 static loaded load(void)
 {
     loaded it;
-    it.library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (it.library == NULL) {
-        fprintf(stderr, "%s\n", dlerror());
-        exit(1);
-    }
+    it.library = load_library(path);
     it.get_class_object = (ND_DLL_GET_CLASS_OBJECT)look_up(it.library, "DllGetClassObject");
     it.can_unload_now = (ND_DLL_CAN_UNLOAD_NOW)look_up(it.library, "DllCanUnloadNow");
     return it;
@@ -147,7 +117,7 @@ static void exchange(IND2Adapter *adapter)
     char memory[128] = "a message of this program to itself";
 
     CHECK(IND2Adapter_CreateOverlappedFile(adapter, &file) == ND_SUCCESS);
-    CHECK(ND_HANDLE_TABLE_OF(file)->Kind == ND_HANDLE_KIND_FILE && ND_HANDLE_TABLE_OF(file)->Size >= sizeof(ND_FILE_TABLE));
+    CHECK(is_file(file));
     CHECK(IND2Adapter_CreateCompletionQueue(adapter, &IID_IND2CompletionQueue, file, 8, 0, 0, (void **)&cq) == ND_SUCCESS);
     CHECK(IND2Adapter_CreateMemoryRegion(adapter, &IID_IND2MemoryRegion, file, (void **)&region) == ND_SUCCESS);
     CHECK(IND2Adapter_CreateQueuePair(adapter, &IID_IND2QueuePair, (IUnknown *)cq, (IUnknown *)cq, &active_qp, 2, 2, 1, 1, 0,
@@ -205,7 +175,7 @@ static void exchange(IND2Adapter *adapter)
     CHECK(IND2QueuePair_Release(active_qp) == 0 && IND2QueuePair_Release(passive_qp) == 0);
     CHECK(finish(region, IND2MemoryRegion_Deregister(region, &one), &one) == ND_SUCCESS);
     CHECK(IND2MemoryRegion_Release(region) == 0 && IND2CompletionQueue_Release(cq) == 0);
-    ND_HANDLE_TABLE_OF(file)->Close(file);
+    close_file(file);
 }
 
 /* What softnd has beyond ND2. */
@@ -223,7 +193,7 @@ static void extensions(IND2Adapter *adapter)
     CHECK(INDXAdapter_Inject(more, &fault) == ND_SUCCESS);
     CHECK(IND2Adapter_CreateOverlappedFile(adapter, &file) == ND_NO_MEMORY);
     CHECK(IND2Adapter_CreateOverlappedFile(adapter, &file) == ND_SUCCESS);
-    ND_HANDLE_TABLE_OF(file)->Close(file);
+    close_file(file);
     CHECK(INDXAdapter_Release(more) == 1);
 }
 
@@ -238,99 +208,62 @@ static void send_a_message(void)
     CHECK(it.can_unload_now() == S_FALSE);
     CHECK(IND2Adapter_Release(adapter) == 0);
     CHECK(it.can_unload_now() == S_OK);
-    dlclose(it.library);
-}
-
-/* Whether the list of this process's mappings has the library. */
-static int is_mapped(void)
-{
-    char line[4096], whole[4096];
-    int found = 0;
-    FILE *maps = fopen("/proc/self/maps", "r");
-    CHECK(maps != NULL && realpath(path, whole) != NULL);
-    while (fgets(line, sizeof(line), maps) != NULL)
-        found |= strstr(line, whole) != NULL;
-    fclose(maps);
-    return found;
+    unload_library(it.library);
 }
 
 static void unmap(void)
 {
+    unsigned handles = 0, threads = 0;
     for (int round = 0; round < 1000; ++round) {
         loaded it = load();
         IND2Provider *provider = provider_of(&it);
         ULONG size = 0;
-        CHECK(is_mapped());
+        CHECK(is_loaded(path));
         CHECK(IND2Provider_QueryAddressList(provider, NULL, &size) == ND_BUFFER_OVERFLOW && size > 0);
         CHECK(IND2Provider_Release(provider) == 0);
         CHECK(it.can_unload_now() == S_OK);
-        CHECK(dlclose(it.library) == 0);
-        CHECK(!is_mapped() && dlopen(path, RTLD_NOW | RTLD_NOLOAD) == NULL);
+        unload_library(it.library);
+        CHECK(is_loaded(path) == LIBRARIES_STAY);
+        /* The first round loads what the library needs of the system. */
+        if (round == 0) {
+            handles = count_of_handles();
+            threads = count_of_threads();
+        } else if (round % 100 == 99) {
+            CHECK(count_of_handles() == handles && count_of_threads() == threads);
+        }
     }
 }
 
-static unsigned entries(const char *folder)
+/* The threads of a closed adapter end soon after. */
+static void until_threads_are(unsigned count)
 {
-    unsigned count = 0;
-    DIR *all = opendir(folder);
-    CHECK(all != NULL);
-    for (struct dirent *entry = readdir(all); entry != NULL; entry = readdir(all))
-        count += entry->d_name[0] != '.';
-    closedir(all);
-    return count;
-}
-
-/* The thread of a closed adapter ends soon after. */
-static void until_alone(void)
-{
-    while (entries("/proc/self/task") > 1)
-        sched_yield();
-}
-
-/* Octets of the process's address space. */
-static size_t address_space(void)
-{
-    unsigned long pages = 0;
-    FILE *statm = fopen("/proc/self/statm", "r");
-    CHECK(statm != NULL && fscanf(statm, "%lu", &pages) == 1);
-    fclose(statm);
-    return pages * 4096;
-}
-
-/* Freed memory that a thread keeps for its next calls counts as used, so this program starts itself anew without such memory. */
-static void without_cached_memory(char **arguments)
-{
-    const char *const none = "glibc.malloc.tcache_count=0", *const tunables = getenv("GLIBC_TUNABLES");
-    if (tunables != NULL && strcmp(tunables, none) == 0)
-        return;
-    CHECK(setenv("GLIBC_TUNABLES", none, 1) == 0);
-    execv("/proc/self/exe", arguments);
-    CHECK(!"started anew");
+    while (count_of_threads() > count)
+        yield_processor();
 }
 
 static void reopen(void)
 {
-    unsigned descriptors = 0;
+    unsigned handles = 0;
     size_t used = 0, space = 0;
+    const unsigned threads = count_of_threads();
     for (int round = 0; round < 1000; ++round) {
         loaded it = load();
         IND2Provider *provider = provider_of(&it);
         IND2Adapter *adapter = open_adapter(provider);
         CHECK(IND2Adapter_Release(adapter) == 0 && IND2Provider_Release(provider) == 0);
         CHECK(it.can_unload_now() == S_OK);
-        dlclose(it.library);
-        until_alone();
-        const struct mallinfo2 memory = mallinfo2();
-        const size_t used_now = memory.uordblks + memory.hblkhd;
+        unload_library(it.library);
+        until_threads_are(threads);
+        const size_t used_now = heap_in_use();
         if (round == 0) {
-            descriptors = entries("/proc/self/fd");
+            handles = count_of_handles();
             used = used_now;
         }
         /* The system keeps stacks of ended threads for the next ones. */
         if (round == 10)
             space = address_space();
-        CHECK(is_mapped());
-        CHECK(entries("/proc/self/fd") == descriptors);
+        CHECK(is_loaded(path));
+        CHECK(round % 100 != 99 || count_of_handles() == handles);
         CHECK(used_now == used);
         CHECK(round < 10 || address_space() == space);
     }
