@@ -90,7 +90,7 @@ struct Operation : OVERLAPPED {
         operation->InternalHigh = ~ULONG_PTR(0);
         operation->Offset = status;
         operation->OffsetHigh = octets;
-        operation->completed(static_cast<HRESULT>(operation->Offset));
+        operation->completed(status_of_callback(operation->Offset));
         delete operation;
     }
 };

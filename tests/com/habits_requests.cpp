@@ -215,7 +215,7 @@ std::vector<HRESULT> callback_ends;
 VOID CALLBACK takes_the_lock(DWORD status, DWORD, LPOVERLAPPED overlapped)
 {
     std::lock_guard<std::mutex> guard(callback_lock);
-    callback_ends.push_back(static_cast<HRESULT>(status));
+    callback_ends.push_back(status_of_callback(status));
     free(overlapped);
 }
 

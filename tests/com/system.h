@@ -38,6 +38,16 @@ enum rights { NO_RIGHTS, MAY_READ, MAY_WRITE };
 /* A library that has given out an object stays until the process ends: Windows does not get back its thread-local storage. */
 enum { LIBRARIES_STAY = 1 };
 
+/* A file that the program has does not count for DllCanUnloadNow: no library learns that it is closed. */
+enum { FILES_COUNT = 0 };
+
+/* The status that a callback of BindIoCompletionCallback gets. wine passes an error of Win32 (tests/wine/bound_callback.c). */
+static inline HRESULT status_of_callback(DWORD status)
+{
+    const int is_wine = GetProcAddress(GetModuleHandleA("ntdll.dll"), "wine_get_version") != NULL;
+    return is_wine && status == ERROR_OPERATION_ABORTED ? ND_CANCELED : (HRESULT)status;
+}
+
 /* Numbers that no handle of a small program has. */
 static const uintptr_t NO_HANDLES[] = {0xFFF8, 0x3FFF0, 0x3FFF1};
 
@@ -184,6 +194,12 @@ static inline int run_self(const char *first, const char *second)
 #include <unistd.h>
 
 enum { LIBRARIES_STAY = 0 };
+
+/* A file that the program has is something of the library's for DllCanUnloadNow. */
+enum { FILES_COUNT = 1 };
+
+/* The status that a callback of BindIoCompletionCallback gets. */
+static inline HRESULT status_of_callback(DWORD status) { return (HRESULT)status; }
 
 /* Handles of Windows, which are numbers. */
 static const uintptr_t NO_HANDLES[] = {4, 8, 9, 16, 0x1F4, 0xFFF8};

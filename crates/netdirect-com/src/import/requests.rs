@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 
@@ -119,6 +120,9 @@ impl ImportedRequests {
         self.in_flight.lock().insert(pointer.addr(), request);
         let status = start(pointer);
         if status == Status::PENDING {
+            if Port::BRINGS_LATER && self.has_ended(pointer) {
+                self.port.settle();
+            }
             self.drain();
             return Ok(Started::Pending);
         }
@@ -145,10 +149,23 @@ impl ImportedRequests {
 
     /// As [`drain`](Self::drain), behind a method that has ended requests before it returned.
     pub(super) fn drain_all(&self) {
-        if !self.in_flight.lock().is_empty() {
+        if Port::BRINGS_LATER && !self.in_flight.lock().is_empty() {
             self.port.settle();
         }
         self.drain();
+    }
+
+    /// Returns true if the library has written a final status to the OVERLAPPED of this request, whose packet may still be on its way.
+    fn has_ended(&self, pointer: *mut abi::Overlapped) -> bool {
+        let in_flight = self.in_flight.lock();
+        in_flight.get(&pointer.addr()).is_some_and(|request| {
+            let internal = request.overlapped.0.get().cast::<AtomicUsize>();
+            // SAFETY: the map, which is locked, keeps the structure. `internal` is the first field, and libraries write it as a whole.
+            let internal = unsafe { &*internal }.load(Ordering::Acquire);
+            #[expect(clippy::cast_possible_truncation, reason = "a status has 32 bits")]
+            let status = Status::from_bits(internal as u32);
+            status != Status::PENDING
+        })
     }
 
     fn drain_some(&self) {

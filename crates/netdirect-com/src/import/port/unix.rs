@@ -29,6 +29,9 @@ static TABLE: PortTable = PortTable {
 };
 
 impl Port {
+    /// Packets arrive in the calls of the library that post them.
+    pub(in crate::import) const BRINGS_LATER: bool = false;
+
     #[expect(
         clippy::unnecessary_wraps,
         reason = "Windows may have no room for a port"
@@ -45,8 +48,7 @@ impl Port {
         Arc::as_ptr(self).cast_mut().cast()
     }
 
-    /// Waits until the packets that the library has posted before have arrived: here they arrive in its calls.
-    #[inline]
+    /// Waits until the packets that the library has posted before have arrived.
     #[expect(clippy::unused_self, reason = "the system's ports need it")]
     pub(in crate::import) fn settle(&self) {}
 }

@@ -40,6 +40,9 @@ const SETTLE: usize = 1;
 const STOP: usize = 2;
 
 impl Port {
+    /// Packets arrive by a thread, a little later than the call that has posted them returns.
+    pub(in crate::import) const BRINGS_LATER: bool = true;
+
     /// A new port, with its thread.
     ///
     /// # Errors
