@@ -103,7 +103,7 @@ impl ImportedRequests {
         start: impl FnOnce(*mut abi::Overlapped) -> Status,
     ) -> Result<Started> {
         let shared = Box::new(Shared(std::cell::UnsafeCell::new(abi::Overlapped {
-            internal: 0,
+            internal: Status::PENDING.bits() as usize,
             internal_high: 0,
             offset: 0,
             offset_high: 0,
@@ -120,9 +120,6 @@ impl ImportedRequests {
         self.in_flight.lock().insert(pointer.addr(), request);
         let status = start(pointer);
         if status == Status::PENDING {
-            if Port::BRINGS_LATER && self.has_ended(pointer) {
-                self.port.settle();
-            }
             self.drain();
             return Ok(Started::Pending);
         }
@@ -142,12 +139,15 @@ impl ImportedRequests {
     /// in the order in which the library made them (CONN-106).
     #[inline]
     pub(super) fn drain(&self) {
+        if Port::BRINGS_LATER && self.are_some_ended() {
+            self.port.settle();
+        }
         if !self.port.is_empty() {
             self.drain_some();
         }
     }
 
-    /// As [`drain`](Self::drain), behind a method that has ended requests before it returned.
+    /// As [`drain`](Self::drain), behind a method that has ended requests before it returned, whatever their OVERLAPPEDs say.
     pub(super) fn drain_all(&self) {
         if Port::BRINGS_LATER && !self.in_flight.lock().is_empty() {
             self.port.settle();
@@ -155,10 +155,10 @@ impl ImportedRequests {
         self.drain();
     }
 
-    /// Returns true if the library has written a final status to the OVERLAPPED of this request, whose packet may still be on its way.
-    fn has_ended(&self, pointer: *mut abi::Overlapped) -> bool {
+    /// Returns true if the library has written a final status to the OVERLAPPED of a request, whose packet may still be on its way.
+    fn are_some_ended(&self) -> bool {
         let in_flight = self.in_flight.lock();
-        in_flight.get(&pointer.addr()).is_some_and(|request| {
+        in_flight.values().any(|request| {
             let internal = request.overlapped.0.get().cast::<AtomicUsize>();
             // SAFETY: the map, which is locked, keeps the structure. `internal` is the first field, and libraries write it as a whole.
             let internal = unsafe { &*internal }.load(Ordering::Acquire);
