@@ -62,7 +62,7 @@ const RESULTS: usize = 16;
 impl CompletionQueueObject {
     #[expect(clippy::needless_pass_by_value, reason = "arguments of a method")]
     fn get_notify_affinity(&self, group: Out<u16>, affinity: Out<usize>) -> Result<()> {
-        tell_affinity(self.object.get_notify_affinity()?, &group, &affinity)
+        tell_affinity(|| self.object.get_notify_affinity(), &group, &affinity)
     }
 
     fn resize(&self, depth: u32) -> Result<()> {
@@ -146,11 +146,16 @@ fn result_of(result: &netdirect::CompletionResult) -> CompletionResult {
     }
 }
 
-fn tell_affinity(found: Affinity, group: &Out<u16>, affinity: &Out<usize>) -> Result<()> {
-    group.required(1)?.set(found.group);
-    affinity
-        .required(2)?
-        .set(usize::try_from(found.mask).unwrap_or(usize::MAX));
+/// Leaves an affinity, which `find` finds, once both pointers are there.
+fn tell_affinity(
+    find: impl FnOnce() -> Result<Affinity>,
+    group: &Out<u16>,
+    affinity: &Out<usize>,
+) -> Result<()> {
+    let (group, affinity) = (group.required(1)?, affinity.required(2)?);
+    let found = find()?;
+    group.set(found.group);
+    affinity.set(usize::try_from(found.mask).unwrap_or(usize::MAX));
     Ok(())
 }
 
@@ -178,7 +183,7 @@ impl Kind for dyn SharedReceiveQueue {
 impl SharedReceiveQueueObject {
     #[expect(clippy::needless_pass_by_value, reason = "arguments of a method")]
     fn get_notify_affinity(&self, group: Out<u16>, affinity: Out<usize>) -> Result<()> {
-        tell_affinity(self.object.get_notify_affinity()?, &group, &affinity)
+        tell_affinity(|| self.object.get_notify_affinity(), &group, &affinity)
     }
 
     fn modify(&self, depth: u32, notify_threshold: u32) -> Result<()> {
