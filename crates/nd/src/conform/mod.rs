@@ -83,18 +83,7 @@ fn check(args: &Conform) -> Result<bool> {
 
 /// The checks of the traits, and those of COM's border.
 fn all_checks() -> impl Iterator<Item = &'static Check> {
-    netdirect_conform::checks().chain(of_border())
-}
-
-#[cfg(unix)]
-fn of_border() -> impl Iterator<Item = &'static Check> {
-    netdirect_com_conform::all()
-}
-
-/// Where libraries cannot be checked yet.
-#[cfg(not(unix))]
-fn of_border() -> impl Iterator<Item = &'static Check> {
-    std::iter::empty()
+    netdirect_conform::checks().chain(netdirect_com_conform::all())
 }
 
 /// The checks of a run. Those of the border are among them where the provider is a library; else a run that asks for some says why it has
