@@ -272,11 +272,27 @@ unsafe extern "system" fn one_file(this: This, file: *mut Handle) -> Status {
             handle
         }
     };
-    let table: HandleTable = get(get(handle.cast::<*const HandleTable>()));
-    // SAFETY: the file is alive, because a reference was added when it was made.
-    unsafe { (table.add_ref)(handle) };
+    outlive_a_close(handle);
     put(file, handle);
     Status::SUCCESS
+}
+
+/// Lets the client close the file once more.
+#[cfg(unix)]
+fn outlive_a_close(file: Handle) {
+    let table: HandleTable = get(get(file.cast::<*const HandleTable>()));
+    // SAFETY: the file is alive, because a reference was added when it was made.
+    unsafe { (table.add_ref)(file) };
+}
+
+/// Lets the client close the file in vain.
+#[cfg(windows)]
+fn outlive_a_close(file: Handle) {
+    use windows_sys::Win32::Foundation::{HANDLE_FLAG_PROTECT_FROM_CLOSE, SetHandleInformation};
+    let flag = HANDLE_FLAG_PROTECT_FROM_CLOSE;
+    // SAFETY: the file's handle, which is open.
+    let is_kept = unsafe { SetHandleInformation(file, flag, flag) };
+    assert_ne!(is_kept, 0);
 }
 
 unsafe extern "system" fn own_file(
