@@ -3,7 +3,7 @@
 //!
 //! [`Table`] implements [`iwarp::Memory`] for one adapter. The engine checks each access through the table (RFC 5041 §7.1,
 //! RFC 5040 §7.2), and moves octets through it. [`io::send`] sends a batch straight from registered memory, and
-//! [`io::receive`] reads straight into registered memory. `io::open_window` is here because it takes `unsafe` as well, on Linux.
+//! [`io::receive`] reads straight into registered memory. `io::open_window` is here because it takes `unsafe` as well, on Linux, and so are options of Windows' sockets.
 //!
 //! # Sharing
 //!
@@ -31,14 +31,11 @@
 mod admin;
 mod error;
 mod index;
-#[cfg(unix)]
 pub mod io;
 mod options;
-#[cfg(unix)]
 mod outgoing;
 mod pd;
 mod pinned;
-#[cfg(unix)]
 mod pins;
 mod region;
 mod rights;

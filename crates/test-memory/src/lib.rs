@@ -1,10 +1,16 @@
 //! Memory that a test can take away from the process while it is registered.
-#![cfg(unix)]
 
-use std::ptr;
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
 
 use rdma_buffer::Buffer;
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
+
+#[cfg(unix)]
+use unix as system;
+#[cfg(windows)]
+use windows as system;
 
 /// Memory of the process, in blocks of [`BLOCK`](Self::BLOCK) octets that can be taken away, one at a time. The addresses are never used
 /// for anything else, so the memory is not given back.
@@ -24,12 +30,8 @@ impl Blocks {
     ///
     /// If the system does not give the memory.
     pub fn new(count: usize) -> Self {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        let len = count * Self::BLOCK;
-        // SAFETY: the system chooses the address, so that no other memory is replaced.
-        let start = unsafe { mmap_anonymous(ptr::null_mut(), len, access, MapFlags::PRIVATE) };
         Self {
-            start: start.expect("memory").cast(),
+            start: system::map(count * Self::BLOCK),
             count,
         }
     }
@@ -41,7 +43,7 @@ impl Blocks {
         unsafe { Buffer::from_pages(self.start, self.count * Self::BLOCK) }
     }
 
-    /// Takes the block at `index` away, as if the application had unmapped it: system calls on its memory fail with EFAULT, and any other
+    /// Takes the block at `index` away, as if the application had unmapped it: system calls on its memory fail with EFAULT (WSAEFAULT), and any other
     /// access ends the process.
     ///
     /// # Panics
@@ -50,8 +52,7 @@ impl Blocks {
     pub fn take_away(&self, index: usize) {
         assert!(index < self.count, "no block {index}");
         let start = self.start.wrapping_add(index * Self::BLOCK);
-        // SAFETY: the block is a mapping of its own, to which no reference exists. Its addresses stay reserved.
-        let done = unsafe { mprotect(start.cast(), Self::BLOCK, MprotectFlags::empty()) };
-        done.expect("a block without access");
+        // SAFETY: the block was mapped by `map`, and no reference to it exists. Its addresses stay reserved.
+        unsafe { system::take_away(start, Self::BLOCK) };
     }
 }

@@ -1,23 +1,26 @@
-//! The vectored write from registered memory, the read into it, and an option of sockets that no safe library has: the only system
-//! calls that take raw pointers.
+//! The vectored write from registered memory, the read into it, and options of sockets that no safe library has: the only system calls that
+//! take raw pointers.
 //!
 //! An `IoSlice` over registered memory is not allowed, because it is a reference (`copy`). So the batch names its payload
-//! by [`Span`]s, and this module turns the spans into addresses for the duration of one `sendmsg`. The kernel reads the
-//! memory as a network adapter does: concurrent writers change what is sent, nothing else. In `recvmsg` the kernel writes
-//! the memory in the same way.
+//! by [`Span`]s, and this module turns the spans into addresses for the duration of one call of the system (`sendmsg`, WSASend). The kernel
+//! reads the memory as a network adapter does: concurrent writers change what is sent, nothing else. When it receives (`recvmsg`, WSARecv)
+//! it writes the memory in the same way.
 //!
-//! The calls never block, whatever the socket is set to, because pins are held during the calls, and a Deregister waits for
-//! pins.
+//! The calls never block, because pins are held during the calls, and a Deregister waits for pins. On Unix they do not, whatever the socket
+//! is set to. Windows has no flag for that: there the caller passes non-blocking sockets alone.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
 
 use std::{
-    ffi::c_void,
     io::{Error, ErrorKind, Result},
     marker::PhantomData,
-    os::fd::{AsRawFd, BorrowedFd},
 };
 
+use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
-use rustix::net::SendFlags;
 use smallvec::SmallVec;
 
 use iwarp::{PieceRef, Revoked, Span, TxBatch};
@@ -27,8 +30,20 @@ use crate::pins::Pins;
 use crate::table::Table;
 use crate::transfer::{Received, Sent};
 
+#[cfg(unix)]
+use unix as system;
+#[cfg(windows)]
+use windows as system;
+
+#[cfg(target_os = "linux")]
+pub use unix::{open_window, user_of_peer};
+#[cfg(windows)]
+pub use windows::{path_segment, refuse_sharing, repeat_no_syn};
+
+use system::Piece;
+
 /// The most pieces of one call, enough for 40 FPDUs of header, payload and CRC. All systems take at least this many (POSIX
-/// asks for only 16, IOV_MAX is 1024 on Linux and the BSDs).
+/// asks for only 16, IOV_MAX is 1024 on Linux and the BSDs, and so many pieces Windows takes).
 const PIECES: usize = 128;
 
 /// Sends the contents of the batch in one `sendmsg`, as far as the socket takes it, and returns the octets sent. If the socket takes only a
@@ -48,8 +63,8 @@ const PIECES: usize = 128;
 ///
 /// # Errors
 ///
-/// Those of `sendmsg(2)` other than EAGAIN and EINTR; after a reset `BrokenPipe` or `ConnectionReset`. The batch is advanced by what was
-/// sent before the error. EFAULT if the rest of an FPDU that was sent in part is not mapped. The batch is empty then
+/// Those of `sendmsg(2)` other than EAGAIN and EINTR, or of WSASend; after a reset `BrokenPipe`, `ConnectionReset` or `ConnectionAborted`. The
+/// batch is advanced by what was sent before the error. EFAULT if the rest of an FPDU that was sent in part is not mapped. The batch is empty then
 /// ([`TxBatch::abandon`]), and the stream has to be reset. `Other` if the memory of an FPDU that has begun is gone, which cannot happen to
 /// a batch that only this function sends.
 pub fn send(
@@ -171,10 +186,10 @@ fn so_far(batch: &impl Outgoing) -> Sent {
 
 /// Returns true if a system call has failed because memory that it was given is not mapped.
 fn is_unmapped(error: &Error) -> bool {
-    error.raw_os_error() == Some(libc::EFAULT)
+    Errno::from_io_error(error) == Some(Errno::FAULT)
 }
 
-/// Reads from the socket in one `recvmsg`: first into registered memory at `place`, then into `rest`. For readers of the memory this is
+/// Reads from the socket in one call of the system: first into registered memory at `place`, then into `rest`. For readers of the memory this is
 /// like a device's write (`copy`). The last word of a message must not be read by this function, because the kernel does not say in which
 /// order it writes.
 ///
@@ -182,7 +197,7 @@ fn is_unmapped(error: &Error) -> bool {
 ///
 /// # Errors
 ///
-/// Those of `recvmsg(2)` other than EINTR; `WouldBlock` if nothing has arrived.
+/// Those of `recvmsg(2)` other than EINTR, or of WSARecv; `WouldBlock` if nothing has arrived.
 pub fn receive(
     socket: BorrowedFd<'_>,
     table: &Table,
@@ -195,27 +210,14 @@ pub fn receive(
     let Ok(address) = held.address(place) else {
         return Ok(Received::Revoked);
     };
-    let mut pieces = [
-        libc::iovec {
-            iov_base: address.cast::<c_void>(),
-            iov_len: place.len() as usize,
-        },
-        libc::iovec {
-            iov_base: rest.as_mut_ptr().cast::<c_void>(),
-            iov_len: rest.len(),
-        },
+    // The place is pinned until `held` goes, and the region's rights let a peer write it (the engine has checked the span for that). `rest` is
+    // borrowed.
+    let pieces = [
+        Piece::new(address, place.len() as usize),
+        Piece::new(rest.as_mut_ptr(), rest.len()),
     ];
-    // SAFETY: all zeroes is a value of this plain C structure: null pointers and lengths of zero.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = pieces.as_mut_ptr();
-    message.msg_iovlen = 2;
-    let received = uninterrupted(|| {
-        // `message` names the place, which is pinned until `held` goes and which the region's rights let a peer write
-        // (the engine has checked the span for that), and `rest`, which is borrowed.
-        // SAFETY: `socket` keeps the descriptor open; the kernel only writes, by address, octets that stay valid during
-        // the call.
-        unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) }
-    });
+    // SAFETY: the kernel only writes, by address, octets that stay valid during the call.
+    let received = unsafe { system::receive(socket, &pieces) };
     match received {
         Ok(octets) => Ok(Received::Octets(octets)),
         Err(error) if is_unmapped(&error) => Ok(Received::Unmapped),
@@ -223,96 +225,20 @@ pub fn receive(
     }
 }
 
-/// Opens a TCP socket's receive window to `octets`, at most half of what the system lets sockets grow to by themselves
-/// (`tcp_rmem`). A window that is as wide already stays as it is. The socket goes on to grow by itself.
-///
-/// The system widens the window for a low-water mark of received octets, which is taken back at once. Octets that arrive in between may
-/// not be reported, so the caller reads afterwards. `SO_RCVBUF` has another limit, which is often lower than what the socket has grown to,
-/// and ends its growth.
-///
-/// # Errors
-///
-/// Those of `setsockopt(2)`.
-#[cfg(target_os = "linux")]
-pub fn open_window(socket: BorrowedFd<'_>, octets: libc::c_int) -> Result<()> {
-    let length = libc::socklen_t::try_from(size_of_val(&octets)).map_err(Error::other)?;
-    for mark in [octets, 1] {
-        // SAFETY: `socket` keeps the descriptor open; the kernel only reads `mark`, which is `length` octets long.
-        let refused = unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_RCVLOWAT,
-                (&raw const mark).cast::<c_void>(),
-                length,
-            )
-        };
-        if refused != 0 {
-            return Err(Error::last_os_error());
-        }
-    }
-    Ok(())
-}
-
-/// The effective user of the process at the other end of a Unix socket, when it connected or began to listen (`SO_PEERCRED`), as this
-/// process's user namespace has it.
-///
-/// rustix's call cannot be used: its type has no process number of 0, which a process of another PID namespace has.
-///
-/// # Errors
-///
-/// Those of `getsockopt(2)`.
-#[cfg(target_os = "linux")]
-pub fn user_of_peer(socket: BorrowedFd<'_>) -> Result<u32> {
-    let mut peer = libc::ucred {
-        pid: 0,
-        uid: 0,
-        gid: 0,
-    };
-    let mut length = libc::socklen_t::try_from(size_of_val(&peer)).map_err(Error::other)?;
-    // SAFETY: `socket` keeps the descriptor open; the kernel writes at most `length` octets, which `peer` has, and then `length` itself.
-    let refused = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut peer).cast::<c_void>(),
-            &raw mut length,
-        )
-    };
-    if refused != 0 {
-        return Err(Error::last_os_error());
-    }
-    Ok(peer.uid)
-}
-
-/// Repeats a system call while it is interrupted. Returns how many octets it moved.
-fn uninterrupted(mut call: impl FnMut() -> isize) -> Result<usize> {
-    loop {
-        match usize::try_from(call()) {
-            Ok(moved) => return Ok(moved),
-            Err(_) => match Error::last_os_error() {
-                error if error.kind() == ErrorKind::Interrupted => {}
-                error => return Err(error),
-            },
-        }
-    }
-}
-
 fn gone() -> Error {
     Error::other("the memory of an FPDU was revoked after its first octets had been sent")
 }
 
-/// Sends private octets by `send(2)`, which needs no list and no pins. With `bounded`, what follows begins a new segment. `None` if the
+/// Sends private octets by `send`, which needs no list and no pins. With `bounded`, what follows begins a new segment. `None` if the
 /// socket takes nothing.
 fn send_octets(socket: BorrowedFd<'_>, octets: &[u8], bounded: bool) -> Result<Option<usize>> {
-    let flags = if bounded { LAST } else { QUIETLY };
+    let flags = system::octet_flags(bounded);
     loop {
         match rustix::net::send(socket, octets, flags) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
             Ok(sent) => return Ok(Some(sent)),
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Ok(None),
+            Err(Errno::WOULDBLOCK) => return Ok(None),
             Err(error) => return Err(error.into()),
         }
     }
@@ -401,7 +327,7 @@ fn gather_first<'b>(
 
 /// The pieces of one call, at most [`PIECES`].
 struct List<'b> {
-    pieces: SmallVec<[libc::iovec; PIECES]>,
+    pieces: SmallVec<[Piece; PIECES]>,
     /// The last piece consists of private octets, and neighbouring octets may join it.
     ends_private: bool,
     /// The list ends where an FPDU ends.
@@ -428,7 +354,7 @@ impl<'b> List<'b> {
     }
 
     fn mark(&self) -> Mark {
-        let last = self.pieces.last().map_or(0, |piece| piece.iov_len);
+        let last = self.pieces.last().map_or(0, Piece::len);
         (self.pieces.len(), last, self.ends_private)
     }
 
@@ -436,23 +362,22 @@ impl<'b> List<'b> {
         self.pieces.truncate(len);
         self.ends_private = ends_private;
         if let Some(piece) = self.pieces.last_mut() {
-            piece.iov_len = last;
+            piece.set_len(last);
         }
     }
 
     /// Adds private octets. Octets that follow the last piece in memory join it, so that a batch of small messages becomes
     /// one piece.
     fn push_octets(&mut self, octets: &'b [u8]) {
-        let joins = |piece: &&mut libc::iovec| {
-            piece.iov_base.addr() + piece.iov_len == octets.as_ptr().addr()
-        };
+        let joins =
+            |piece: &&mut Piece| piece.address().addr() + piece.len() == octets.as_ptr().addr();
         let before = if self.ends_private {
             self.pieces.last_mut()
         } else {
             None
         };
         match before.filter(joins) {
-            Some(piece) => piece.iov_len += octets.len(),
+            Some(piece) => piece.set_len(piece.len() + octets.len()),
             None => self.push(octets.as_ptr().cast_mut(), octets.len(), true),
         }
     }
@@ -470,64 +395,17 @@ impl<'b> List<'b> {
         // Nothing may join across a piece that was left out.
         self.ends_private = private && !self.is_full();
         if !self.is_full() {
-            self.pieces.push(libc::iovec {
-                iov_base: address.cast::<c_void>(),
-                iov_len: len,
-            });
+            self.pieces.push(Piece::new(address, len));
         }
     }
 
     /// With `bounded`, what follows a list of whole FPDUs begins a new segment.
     fn send(&self, socket: BorrowedFd<'_>, bounded: bool) -> Result<usize> {
-        let flags = if bounded && self.is_whole {
-            FLAGS | BOUNDARY
-        } else {
-            FLAGS
-        };
-        // SAFETY: all zeroes is a value of this plain C structure: null pointers and lengths of zero.
-        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        message.msg_iov = self.pieces.as_ptr().cast_mut();
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "at most PIECES; some systems have a smaller type here"
-        )]
-        let count = self.pieces.len() as _;
-        message.msg_iovlen = count;
-        uninterrupted(|| {
-            // `message` names the filled pieces. Private ones are borrowed for 'b, one slice or several that follow
-            // each other; registered ones are pinned by the caller (`gather`).
-            // SAFETY: `socket` keeps the descriptor open; the kernel only reads, by address, octets that stay valid
-            // during the call.
-            unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) }
-        })
+        // Private pieces are borrowed for 'b, one slice or several that follow each other; registered ones are pinned by the caller (`gather`).
+        // SAFETY: the kernel only reads, by address, octets that stay valid during the call.
+        unsafe { system::send(socket, &self.pieces, bounded && self.is_whole) }
     }
 }
-
-/// As [`FLAGS`].
-#[cfg(not(target_vendor = "apple"))]
-const QUIETLY: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
-#[cfg(target_vendor = "apple")]
-const QUIETLY: SendFlags = SendFlags::DONTWAIT;
-
-/// Never block, and report a reset connection by an error, not by a SIGPIPE.
-#[cfg(not(target_vendor = "apple"))]
-const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-/// Never block. There is no flag against SIGPIPE, so the creator of the socket sets SO_NOSIGPIPE.
-#[cfg(target_vendor = "apple")]
-const FLAGS: libc::c_int = libc::MSG_DONTWAIT;
-
-/// The next octets begin a new TCP segment. Linux marks the socket's buffer if the call takes all octets.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const BOUNDARY: libc::c_int = libc::MSG_EOR;
-/// Other systems refuse MSG_EOR on TCP, or ignore it.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-const BOUNDARY: libc::c_int = 0;
-
-/// As [`QUIETLY`], with [`BOUNDARY`].
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const LAST: SendFlags = QUIETLY.union(SendFlags::EOR);
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-const LAST: SendFlags = QUIETLY;
 
 #[cfg(all(test, not(any(loom, miri))))]
 mod tests;
