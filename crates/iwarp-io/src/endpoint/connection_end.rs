@@ -124,13 +124,13 @@ mod tests {
     use iwarp::{ddp, mpa};
 
     use super::*;
-    use crate::error_number::Errno;
+    use crate::error_number::{EPIPE, Errno};
 
     #[test]
     fn errors_of_the_stream_say_who_ended_it() {
         let rows = [
             (Error::from(Errno::CONNRESET), ConnectionEnd::Reset),
-            (Error::from(Errno::PIPE), ConnectionEnd::Reset),
+            (Error::from(EPIPE), ConnectionEnd::Reset),
             (ErrorKind::ConnectionReset.into(), ConnectionEnd::Reset),
             // Keep-alive and TCP's user timeout.
             (Error::from(Errno::TIMEDOUT), ConnectionEnd::Silent),

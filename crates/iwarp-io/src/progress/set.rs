@@ -8,15 +8,11 @@ use rustix::fd::{AsFd, BorrowedFd};
 
 #[cfg(target_os = "linux")]
 use super::readiness::epoll::{Epoll, EventFd};
-#[cfg(windows)]
-use super::readiness::no_sets::{
-    NoInterface as Interface, NoSet as KqueueRules, NoSet as Mio, NoWaker as Pipe,
-};
+use super::readiness::flat::{self, Flat, FlatWaker};
+use super::readiness::interface::Interface;
 use super::readiness::{BATCH, Edges, Readiness, Ready, Wake, Watch};
 #[cfg(unix)]
 use super::readiness::{
-    flat::{self, Flat, FlatWaker},
-    interface::Interface,
     kqueue_rules::KqueueRules,
     mio::{Mio, Pipe},
 };
@@ -44,11 +40,12 @@ enum Base {
     #[cfg(target_os = "linux")]
     Epoll(Epoll),
     /// Descriptors, over mio.
+    #[cfg(unix)]
     Mio(Mio),
     /// Descriptors, over mio with a rule of kqueue.
+    #[cfg(unix)]
     KqueueRules(KqueueRules),
     /// Sets in user space.
-    #[cfg(unix)]
     Flat(Flat),
     /// A set of a simulated world.
     Sim(SimSet),
@@ -61,9 +58,9 @@ pub enum Waker {
     #[cfg(target_os = "linux")]
     Epoll(EventFd),
     /// A pipe.
+    #[cfg(unix)]
     Mio(Pipe),
     /// A waker of sets in user space.
-    #[cfg(unix)]
     Flat(FlatWaker),
     /// A waker of a simulated world.
     Sim(SimWaker),
@@ -75,9 +72,9 @@ pub enum SourceId<'a> {
     /// A descriptor of the system; on Windows a socket.
     Descriptor(BorrowedFd<'a>),
     /// A set of descriptors with a rule of kqueue.
+    #[cfg(unix)]
     KqueueRules(&'a KqueueRules),
     /// A set or a waker in user space.
-    #[cfg(unix)]
     Flat(flat::FlatId<'a>),
     /// A source of a simulated world.
     Sim(SimSource),
@@ -109,26 +106,27 @@ impl Set {
     /// # Errors
     ///
     /// `InvalidInput`, if the environment names an interface that does not exist; those of the system, when it has no descriptors or memory
-    /// left; `Unsupported` on Windows.
+    /// left.
     pub fn of_system() -> io::Result<Self> {
         Ok(Self::from(match Interface::chosen()? {
             #[cfg(target_os = "linux")]
             Interface::Epoll => Base::Epoll(Epoll::new()?),
-            Interface::Mio => Base::Mio(Mio::new()?),
-            Interface::KqueueRules => Base::KqueueRules(KqueueRules::new()?),
             #[cfg(unix)]
+            Interface::Mio => Base::Mio(Mio::new()?),
+            #[cfg(unix)]
+            Interface::KqueueRules => Base::KqueueRules(KqueueRules::new()?),
             Interface::Flat => Base::Flat(Flat::new()?),
         }))
     }
 
     /// An empty set in user space, whatever the environment asks for.
-    #[cfg(all(test, unix))]
+    #[cfg(test)]
     pub fn in_user_space() -> io::Result<Self> {
         Ok(Self::from(Base::Flat(Flat::new()?)))
     }
 
     /// The edges of a stream that a set in user space will report; `None` if the stream is not there.
-    #[cfg(all(test, unix))]
+    #[cfg(test)]
     pub fn armed(&self, source: &impl Watch<Self>) -> Option<Edges> {
         match (&self.base, source.id()) {
             (Base::Flat(set), SourceId::Descriptor(source)) => set.armed(source),
@@ -185,9 +183,10 @@ impl Set {
         match &self.base {
             #[cfg(target_os = "linux")]
             Base::Epoll(set) => Some(set.as_fd()),
-            Base::Mio(set) => Some(set.as_fd()),
-            Base::KqueueRules(set) => Some(set.descriptor()),
             #[cfg(unix)]
+            Base::Mio(set) => Some(set.as_fd()),
+            #[cfg(unix)]
+            Base::KqueueRules(set) => Some(set.descriptor()),
             Base::Flat(_) => None,
             Base::Sim(_) => None,
         }
@@ -206,9 +205,10 @@ impl Watch<Self> for Set {
         match &self.base {
             #[cfg(target_os = "linux")]
             Base::Epoll(set) => SourceId::Descriptor(set.as_fd()),
-            Base::Mio(set) => SourceId::Descriptor(set.as_fd()),
-            Base::KqueueRules(set) => SourceId::KqueueRules(set),
             #[cfg(unix)]
+            Base::Mio(set) => SourceId::Descriptor(set.as_fd()),
+            #[cfg(unix)]
+            Base::KqueueRules(set) => SourceId::KqueueRules(set),
             Base::Flat(set) => SourceId::Flat(flat::FlatId::Set(set)),
             Base::Sim(set) => SourceId::Sim(set.source()),
         }
@@ -220,8 +220,8 @@ impl Watch<Set> for Waker {
         match self {
             #[cfg(target_os = "linux")]
             Self::Epoll(waker) => SourceId::Descriptor(waker.as_fd()),
-            Self::Mio(waker) => SourceId::Descriptor(waker.as_fd()),
             #[cfg(unix)]
+            Self::Mio(waker) => SourceId::Descriptor(waker.as_fd()),
             Self::Flat(waker) => SourceId::Flat(flat::FlatId::Waker(waker)),
             Self::Sim(waker) => SourceId::Sim(waker.source()),
         }
@@ -234,16 +234,17 @@ macro_rules! of_kind {
         match ($base, $id) {
             #[cfg(target_os = "linux")]
             (Base::Epoll(set), SourceId::Descriptor(source)) => set.$call(&source $(, $argument)*),
+            #[cfg(unix)]
             (Base::Mio(set), SourceId::Descriptor(source)) => set.$call(&source $(, $argument)*),
+            #[cfg(unix)]
             (Base::KqueueRules(set), SourceId::Descriptor(source)) => {
                 set.$call(&source $(, $argument)*)
             }
+            #[cfg(unix)]
             (Base::KqueueRules(set), SourceId::KqueueRules(source)) => {
                 set.$call(source $(, $argument)*)
             }
-            #[cfg(unix)]
             (Base::Flat(set), SourceId::Descriptor(source)) => set.$call(&source $(, $argument)*),
-            #[cfg(unix)]
             (Base::Flat(set), SourceId::Flat(source)) => set.$call(&source $(, $argument)*),
             (Base::Sim(set), SourceId::Sim(source)) => {
                 Readiness::$call(set, &source $(, $argument)*)
@@ -275,9 +276,10 @@ impl Base {
         match self {
             #[cfg(target_os = "linux")]
             Self::Epoll(set) => set.wait(limit, each),
-            Self::Mio(set) => set.wait(limit, each),
-            Self::KqueueRules(set) => set.wait(limit, each),
             #[cfg(unix)]
+            Self::Mio(set) => set.wait(limit, each),
+            #[cfg(unix)]
+            Self::KqueueRules(set) => set.wait(limit, each),
             Self::Flat(set) => set.wait(limit, each),
             Self::Sim(set) => Readiness::wait(set, limit, each),
         }
@@ -292,9 +294,10 @@ impl Readiness for Set {
         Ok(Self::from(match &self.base {
             #[cfg(target_os = "linux")]
             Base::Epoll(set) => Base::Epoll(set.another()?),
-            Base::Mio(set) => Base::Mio(set.another()?),
-            Base::KqueueRules(set) => Base::KqueueRules(set.another()?),
             #[cfg(unix)]
+            Base::Mio(set) => Base::Mio(set.another()?),
+            #[cfg(unix)]
+            Base::KqueueRules(set) => Base::KqueueRules(set.another()?),
             Base::Flat(set) => Base::Flat(set.another()?),
             Base::Sim(set) => Base::Sim(set.another()?),
         }))
@@ -304,9 +307,10 @@ impl Readiness for Set {
         Ok(match &self.base {
             #[cfg(target_os = "linux")]
             Base::Epoll(set) => Waker::Epoll(set.waker()?),
-            Base::Mio(set) => Waker::Mio(set.waker()?),
-            Base::KqueueRules(set) => Waker::Mio(set.waker()?),
             #[cfg(unix)]
+            Base::Mio(set) => Waker::Mio(set.waker()?),
+            #[cfg(unix)]
+            Base::KqueueRules(set) => Waker::Mio(set.waker()?),
             Base::Flat(set) => Waker::Flat(set.waker()?),
             Base::Sim(set) => Waker::Sim(set.waker()?),
         })
@@ -320,9 +324,10 @@ impl Readiness for Set {
         match &self.base {
             #[cfg(target_os = "linux")]
             Base::Epoll(set) => set.reports_untaken(),
-            Base::Mio(set) => set.reports_untaken(),
-            Base::KqueueRules(set) => set.reports_untaken(),
             #[cfg(unix)]
+            Base::Mio(set) => set.reports_untaken(),
+            #[cfg(unix)]
+            Base::KqueueRules(set) => set.reports_untaken(),
             Base::Flat(set) => set.reports_untaken(),
             Base::Sim(set) => set.reports_untaken(),
         }
@@ -331,7 +336,6 @@ impl Readiness for Set {
     #[inline]
     fn reports_once(&self) -> bool {
         match &self.base {
-            #[cfg(unix)]
             Base::Flat(set) => set.reports_once(),
             _ => false,
         }
@@ -339,10 +343,8 @@ impl Readiness for Set {
 
     #[inline]
     fn arm(&self, source: &impl Watch<Self>, edges: Edges) {
-        match (&self.base, source.id()) {
-            #[cfg(unix)]
-            (Base::Flat(set), SourceId::Descriptor(source)) => set.arm(&source, edges),
-            _ => {}
+        if let (Base::Flat(set), SourceId::Descriptor(source)) = (&self.base, source.id()) {
+            set.arm(&source, edges);
         }
     }
 
@@ -453,8 +455,8 @@ impl Wake<Set> for Waker {
         match self {
             #[cfg(target_os = "linux")]
             Self::Epoll(waker) => waker.wake(),
-            Self::Mio(waker) => waker.wake(),
             #[cfg(unix)]
+            Self::Mio(waker) => waker.wake(),
             Self::Flat(waker) => waker.wake(),
             Self::Sim(waker) => waker.wake(),
         }
@@ -464,8 +466,8 @@ impl Wake<Set> for Waker {
         match self {
             #[cfg(target_os = "linux")]
             Self::Epoll(waker) => waker.clear(),
-            Self::Mio(waker) => waker.clear(),
             #[cfg(unix)]
+            Self::Mio(waker) => waker.clear(),
             Self::Flat(waker) => waker.clear(),
             Self::Sim(waker) => waker.clear(),
         }

@@ -16,10 +16,12 @@ pub enum Interface {
     #[cfg(target_os = "linux")]
     Epoll,
     /// mio, over the system's interface.
+    #[cfg(unix)]
     Mio,
     /// Sets in user space, over one call of the system for each adapter.
     Flat,
     /// mio with a rule of kqueue, for tests on systems without kqueue.
+    #[cfg(unix)]
     KqueueRules,
 }
 
@@ -27,7 +29,9 @@ pub enum Interface {
 const ALL: &[(&str, Interface)] = &[
     #[cfg(target_os = "linux")]
     ("epoll", Interface::Epoll),
+    #[cfg(unix)]
     ("mio", Interface::Mio),
+    #[cfg(unix)]
     ("kqueue-rules", Interface::KqueueRules),
     ("flat", Interface::Flat),
 ];
@@ -76,13 +80,21 @@ mod tests {
         }
     }
 
-    #[cfg(target_os = "linux")]
     #[test]
     fn an_unknown_interface_is_refused_with_a_list_of_those_there_are() {
+        let names = if cfg!(target_os = "linux") {
+            "epoll, mio, kqueue-rules, flat"
+        } else if cfg!(unix) {
+            "mio, kqueue-rules, flat"
+        } else {
+            "flat"
+        };
         assert_eq!(
             Interface::named(Some(OsStr::new("poll"))).unwrap_err(),
-            "the environment variable SOFTND_READINESS is \"poll\", which names no readiness interface of this system; set \
-             it to one of epoll, mio, kqueue-rules, flat, or unset it"
+            format!(
+                "the environment variable SOFTND_READINESS is \"poll\", which names no readiness interface of this system; set \
+                 it to one of {names}, or unset it"
+            )
         );
     }
 }

@@ -7,16 +7,12 @@
 pub mod epoll;
 #[cfg(unix)]
 pub mod event_descriptor;
-#[cfg(unix)]
 pub mod flat;
-#[cfg(unix)]
 pub mod interface;
 #[cfg(unix)]
 pub mod kqueue_rules;
 #[cfg(unix)]
 pub mod mio;
-#[cfg(windows)]
-pub mod no_sets;
 #[cfg(all(test, target_os = "linux"))]
 mod tests;
 

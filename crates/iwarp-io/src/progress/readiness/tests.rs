@@ -331,6 +331,55 @@ over_each!(
     a_wait_ends_when_its_time_is_over,
 );
 
+/// A thread makes the system's call for all sets. What others arm is left to that thread, so that a look right after may find nothing yet.
+mod flat_with_a_thread {
+    use super::super::flat::Flat;
+    use super::*;
+
+    fn set() -> Flat {
+        Flat::with_a_thread().unwrap()
+    }
+
+    #[test]
+    fn wakes_count_once_and_are_cleared_once() {
+        super::wakes_count_once_and_are_cleared_once(&set());
+    }
+
+    #[test]
+    fn a_set_knows_its_sources() {
+        super::a_set_knows_its_sources(&set());
+    }
+
+    #[test]
+    fn a_look_ends_while_another_thread_sleeps() {
+        super::a_look_ends_while_another_thread_sleeps(&set());
+    }
+
+    #[test]
+    fn a_wait_ends_when_its_time_is_over() {
+        super::a_wait_ends_when_its_time_is_over(&set());
+    }
+
+    #[test]
+    fn what_a_thread_has_armed_is_reported_after_its_end() {
+        let set = set();
+        let (mut ours, mut theirs) = streams();
+        set.add_stream(&ours, 1, Edges::READ).unwrap();
+        for _ in 0..200 {
+            theirs.write_all(b"1").unwrap();
+            let mut reports = Vec::new();
+            while reports.is_empty() {
+                set.wait(None, |ready| reports.push(ready)).unwrap();
+            }
+            assert_eq!(reports.len(), 1);
+            assert_eq!((reports[0].token, reports[0].edges), (1, Edges::READ));
+            assert_eq!(ours.read(&mut [0; 8]).unwrap(), 1);
+            std::thread::scope(|scope| scope.spawn(|| set.arm(&ours, Edges::READ)).join().unwrap());
+        }
+        set.remove(&ours).unwrap();
+    }
+}
+
 /// Under kqueue's rule a thread that sleeps over a nested set is not woken while more sources become ready in that set.
 #[test]
 fn an_untaken_set_ends_no_sleep_under_kqueues_rule() {

@@ -1,15 +1,21 @@
 //! TCP over the system's sockets.
 //!
-//! On Windows there is no such transport yet: `no_sockets` refuses it.
+//! `wire` is one for all systems. What Unix and Windows do in different ways stands in the files `unix` and `windows`, under the same names.
 
-#[cfg(windows)]
-mod no_sockets;
+mod polled;
 #[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
 mod wire;
 
-#[cfg(windows)]
-pub use no_sockets::{Bound, Dialer, Listener, NoTcp as Tcp, Wire, permits_congestion};
 #[cfg(unix)]
+use unix as system;
+#[cfg(windows)]
+use windows as system;
+
+#[cfg(windows)]
+pub(super) use windows::bind_alone;
 pub use wire::{Bound, Dialer, Listener, Tcp, Wire, permits_congestion};
 
 use super::congestion_control::CongestionControl;

@@ -1,19 +1,21 @@
-//! TCP over the sockets of Unix.
+//! TCP over the system's sockets.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::ops::Deref;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use iwarp::{Span, TxBatch};
 use iwarp_mem::{Received, Sent, Table};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
+use super::polled::reported;
+use super::system::{self, of_connection, release, reset};
 use super::{Boundaries, TcpOptions};
 use crate::descriptors::Freed;
 use crate::log::{connection_span, span_between, targets};
@@ -58,22 +60,11 @@ impl Tcp {
         same_host.map_or_else(Vec::new, SameHost::counters)
     }
 
-    /// Reserves a local address. A port in use is refused. A port that only old connections in TIME-WAIT hold is not.
-    ///
-    /// If the plain attempt fails, a second attempt asks for address reuse, and switches it off again at once. A live socket then still
-    /// refuses later binds, with reuse or without. [`release`] switches reuse on again before a connection ends.
+    /// Reserves a local address. A port in use is refused. A port that only old connections in TIME-WAIT hold is not, where the system lets
+    /// others have it.
     pub(in crate::transport) fn bind(&self, address: SocketAddr) -> io::Result<Bound> {
         let socket = socket(address)?;
-        match socket.bind(&address.into()) {
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::ADDRINUSE) => {
-                // On a system that reuses no addresses the port is taken.
-                socket.set_reuse_address(true).map_err(|_| error)?;
-                socket.bind(&address.into()).map_err(named("bind"))?;
-                let reused = socket.set_reuse_address(false);
-                reused.map_err(named("setsockopt SO_REUSEADDR"))?;
-            }
-            other => other.map_err(named("bind"))?,
-        }
+        system::bind(&socket, address)?;
         self.bound(socket)
     }
 
@@ -81,16 +72,13 @@ impl Tcp {
     /// before it connected, as siw does, Linux before 6.8 lets later binds with reuse have the port too, whichever connections hold it.
     pub(in crate::transport) fn bind_fresh(&self, address: SocketAddr) -> io::Result<Bound> {
         let socket = socket(address)?;
-        socket.bind(&address.into()).map_err(named("bind"))?;
+        system::bind_fresh(&socket, address)?;
         self.bound(socket)
     }
 
     fn bound(&self, socket: Socket) -> io::Result<Bound> {
         if let Some(segment) = self.options.segment {
-            socket.set_tcp_mss(segment.into()).map_err(|error| {
-                let what = format!("TCP does not take segments of {segment} octets: {error}");
-                io::Error::new(io::ErrorKind::InvalidInput, what)
-            })?;
+            system::limit_segment(&socket, segment)?;
         }
         if let CongestionControl::Named(name) = &self.options.congestion {
             // Connections that a listener accepts inherit it.
@@ -107,25 +95,12 @@ impl Tcp {
 
 /// A socket for `address`, not yet bound.
 fn socket(address: SocketAddr) -> io::Result<Socket> {
-    let domain = Domain::for_address(address);
-    #[cfg(not(target_vendor = "apple"))]
-    let kind = Type::STREAM.nonblocking();
-    #[cfg(target_vendor = "apple")]
-    let kind = Type::STREAM;
-    let socket = Socket::new(domain, kind, Some(Protocol::TCP)).map_err(named("socket"))?;
-    // On this system socket(2) has no flag for that.
-    #[cfg(target_vendor = "apple")]
-    socket.set_nonblocking(true)?;
+    let socket = system::socket(Domain::for_address(address))?;
     if address.is_ipv6() {
         // A socket is bound to one address, so this option matters only for the unspecified one.
         let _ = socket.set_only_v6(true);
     }
     Ok(socket)
-}
-
-/// Lets the port be bound again while the connection that is about to end stays in TIME-WAIT (IW-054).
-fn release(socket: &impl AsFd) {
-    let _ = rustix::net::sockopt::set_socket_reuseaddr(socket, true);
 }
 
 /// A socket that ends when this is dropped, even if the child of a fork holds its descriptor: nobody can connect to it any more, an attempt
@@ -162,13 +137,6 @@ impl Drop for EndingSocket {
     }
 }
 
-/// Resets a connection, even if the child of a fork holds its descriptor.
-fn reset(socket: &impl AsFd) {
-    let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
-    // Where the system does not reset a connection for this, it does when the descriptor is closed.
-    let _ = rustix::net::connect_unspec(socket);
-}
-
 fn no_address() -> io::Error {
     io::Error::other("the address of a socket is neither IPv4 nor IPv6")
 }
@@ -189,17 +157,16 @@ impl Bound {
             Some(same_host) => same_host.offer(self.local()?, remote),
             None => None,
         };
+        system::will_connect(&self.0, remote);
         match self.0.connect(&remote.into()) {
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => {}
+            Err(error) if system::is_under_way(&error) => {}
             other => other.map_err(named("connect"))?,
         }
         Ok(Dialer(self.0, self.1, offered.map(Box::new)))
     }
 
     pub(in crate::transport) fn listen(self) -> io::Result<Listener> {
-        // Connections of an earlier listener may still be in TIME-WAIT on the port. A system that refuses this reports it here, if it
-        // matters.
-        let _ = self.0.set_reuse_address(true);
+        system::share_with_old_connections(&self.0);
         self.0.listen(SYSTEM_BACKLOG).map_err(named("listen"))?;
         let meeting = match &self.1.same_host {
             Some(same_host) => same_host.meet(self.local()?),
@@ -253,7 +220,10 @@ impl Listener {
     }
 
     pub(in crate::transport) fn accept(&self) -> io::Result<Wire> {
-        let (socket, peer) = self.0.accept().map_err(named("accept"))?;
+        let (socket, peer) = self
+            .0
+            .accept()
+            .map_err(|error| system::of_accept(named("accept")(error)))?;
         let mut wire = Wire::new(socket, &self.1).map_err(|error| {
             if is_refusal(&error) {
                 return error;
@@ -278,18 +248,8 @@ impl Listener {
     }
 
     pub(in crate::transport) fn is_somebody_there(&self) -> bool {
-        is_reported(&*self.0, PollFlags::IN)
+        !reported(&*self.0, PollFlags::IN).is_empty()
     }
-}
-
-/// Returns true if the system reports one of these for a socket now, or that the socket is broken, which it reports unasked.
-fn is_reported(socket: &impl AsFd, flags: PollFlags) -> bool {
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    let mut sockets = [PollFd::new(socket, flags)];
-    poll(&mut sockets, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
 /// A connected, non-blocking socket.
@@ -344,7 +304,7 @@ impl Wire {
     }
 
     pub(in crate::transport) fn segment(&self) -> Option<u32> {
-        let segment = SockRef::from(&self.tcp).tcp_mss().ok()?;
+        let segment = system::segment(&self.tcp)?;
         self.segment.store(segment, Ordering::Relaxed);
         Some(segment)
     }
@@ -368,8 +328,11 @@ impl Wire {
             // costs time.
             match rustix::net::recv(&self.tcp, &mut *into, RecvFlags::empty()) {
                 Err(Errno::INTR) => {}
+                Ok((0, _)) if !into.is_empty() => {
+                    return system::check_end(&self.tcp).map(|()| 0);
+                }
                 Ok((count, _)) => return Ok(count),
-                Err(error) => return Err(named("recvfrom")(error)),
+                Err(error) => return Err(of_connection(named("recvfrom")(error))),
             }
         }
     }
@@ -380,7 +343,11 @@ impl Wire {
         place: Span,
         rest: &mut [u8],
     ) -> io::Result<Received> {
-        iwarp_mem::io::receive(self.tcp.as_fd(), table, place, rest)
+        let received = iwarp_mem::io::receive(self.tcp.as_fd(), table, place, rest);
+        if matches!(received, Ok(Received::Octets(0))) {
+            system::check_end(&self.tcp)?;
+        }
+        received.map_err(of_connection)
     }
 
     /// If the system refuses, the connection is at times slower than it could be.
@@ -421,7 +388,7 @@ impl Wire {
     /// The error of the socket alone would not do: Linux also reports errors there that TCP itself tolerates, such as a host that cannot be
     /// reached for now.
     pub(in crate::transport) fn check(&self) -> io::Result<()> {
-        if !is_reported(&self.tcp, PollFlags::empty()) {
+        if !system::is_broken(&self.tcp) {
             return Ok(());
         }
         let error = self.tcp.take_error()?;
@@ -434,7 +401,7 @@ impl Wire {
             octets,
             self.boundaries == Boundaries::OutsideCrcs,
         )
-        .map_err(named("sendto"))
+        .map_err(|error| of_connection(named("sendto")(error)))
     }
 
     /// The length of the segments into which TCP cuts the batch. It is asked for only if the batch is longer than a segment was.
@@ -457,7 +424,7 @@ impl Wire {
             Boundaries::OutsideCrcs => self.segment_of(batch),
             Boundaries::Any => None,
         };
-        iwarp_mem::io::send(self.tcp.as_fd(), table, batch, segment)
+        iwarp_mem::io::send(self.tcp.as_fd(), table, batch, segment).map_err(of_connection)
     }
 
     pub(in crate::transport) fn close_write(&self) -> io::Result<()> {
@@ -498,7 +465,7 @@ impl Wire {
 
 impl FirstOctets for Wire {
     fn peek_at(&self, into: &mut [u8]) -> io::Result<usize> {
-        self.tcp.peek(into)
+        self.tcp.peek(into).map_err(of_connection)
     }
 
     fn take(&self, into: &mut [u8]) -> io::Result<usize> {
@@ -519,7 +486,7 @@ fn tune(tcp: &TcpStream, addresses: (SocketAddr, SocketAddr)) {
             .map_err(named("setsockopt TCP_NODELAY")),
         // Keep-alives find dead hosts without another time limit (IW-068).
         socket
-            .set_tcp_keepalive(&TcpKeepalive::new().with_time(Duration::from_secs(60)))
+            .set_tcp_keepalive(&system::keep_alive())
             .map_err(named("setsockopt SO_KEEPALIVE or TCP_KEEPIDLE")),
     ];
     for error in options.into_iter().filter_map(Result::err) {

@@ -6,25 +6,32 @@
 //!
 //! - **A report disarms.** A stream is reported once for an edge, and again only after it was [armed](Readiness::arm).
 //! - **One thread sleeps in the system's call**, on behalf of all sets, and hands out what it finds; the others sleep on condition
-//!   variables. A thread that leaves the call calls one of them there.
+//!   variables. A thread that leaves the call calls one of them there. On Windows the sets have a [thread of their own](polling_thread) for it.
 //! - **A source leaves its sets before its descriptor is closed**: the number may be given to another source.
 
+#[cfg(any(windows, test))]
+#[cfg_attr(
+    not(windows),
+    allow(dead_code, reason = "other systems end waits on time")
+)]
+mod alarm;
+mod polling_thread;
+mod registered;
 mod set_table;
+mod shared;
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mio::{Events, Poll, Token};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::Condvar;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use super::super::interrupts;
-use super::{BATCH, Edges, Readiness, Ready, Wake, Watch};
+use super::{Edges, Readiness, Ready, Wake, Watch};
+use polling_thread::PollingThread;
 use set_table::{Batch, Key, ReportMode, SetTable};
-
-/// The token of mio's own waker. No source has it.
-const CALL: Token = Token(usize::MAX);
+use shared::Shared;
 
 thread_local! {
     /// On which a thread sleeps that is not in the system's call.
@@ -34,9 +41,17 @@ thread_local! {
 /// The sets of one adapter.
 #[derive(Debug)]
 struct Hub {
-    /// Locked by the thread in the system's call, and before `table`.
-    poll: Mutex<(Poll, Events)>,
-    table: Mutex<SetTable>,
+    shared: Arc<Shared>,
+    /// The thread that makes the system's call, where the sets have one.
+    _poller: Option<PollingThread>,
+}
+
+impl Deref for Hub {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
 }
 
 /// A set of sources.
@@ -90,32 +105,15 @@ impl Watch<Flat> for FlatWaker {
 }
 
 impl Hub {
-    fn new() -> io::Result<Self> {
-        let poll = Poll::new()?;
-        let registry = poll.registry().try_clone()?;
-        let call = mio::Waker::new(&registry, CALL)?;
+    fn new(has_thread: bool) -> io::Result<Self> {
+        let shared = Arc::new(Shared::new(has_thread)?);
+        let polling_thread = has_thread
+            .then(|| PollingThread::start(&shared))
+            .transpose()?;
         Ok(Self {
-            poll: Mutex::new((poll, Events::with_capacity(BATCH))),
-            table: Mutex::new(SetTable::new(registry, call)),
+            shared,
+            _poller: polling_thread,
         })
-    }
-
-    /// Waits in the system's call for at most `limit`, and enters its reports into the table. The caller leads.
-    fn poll(&self, limit: Option<Duration>) -> io::Result<MutexGuard<'_, SetTable>> {
-        let (poll, events) = &mut *self.poll.lock();
-        let polled = poll.poll(events, limit);
-        let mut table = self.table.lock();
-        table.led();
-        match polled {
-            // A signal counts as nothing ready, because every caller looks again by itself.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => interrupts::note(),
-            Err(error) => {
-                table.call_a_leader();
-                return Err(error);
-            }
-            Ok(()) => events.iter().for_each(|event| table.reported(event)),
-        }
-        Ok(table)
     }
 }
 
@@ -126,7 +124,17 @@ impl Flat {
     ///
     /// Those of the system, when it has no descriptors or memory left.
     pub fn new() -> io::Result<Self> {
-        Ok(Self::of(&Arc::new(Hub::new()?)))
+        Self::in_hub(polling_thread::is_needed())
+    }
+
+    fn in_hub(has_thread: bool) -> io::Result<Self> {
+        Ok(Self::of(&Arc::new(Hub::new(has_thread)?)))
+    }
+
+    /// An empty set whose system's call is made by a thread of its own, as on Windows.
+    #[cfg(test)]
+    pub fn with_a_thread() -> io::Result<Self> {
+        Self::in_hub(true)
     }
 
     /// The edges of a descriptor that will be reported; `None` if it is in no set.
@@ -160,10 +168,34 @@ impl Flat {
         act(&mut self.hub.table.lock(), key)
     }
 
+    fn add(&self, source: &impl Watch<Self>, token: u64, mode: ReportMode) -> io::Result<()> {
+        if let FlatId::Descriptor(descriptor) = source.id() {
+            let mut table = self.hub.table.lock();
+            return table.add_socket(self.number, descriptor, token, mode);
+        }
+        self.with_key(source, |table, key| {
+            table.add(self.number, key, token, mode)
+        })
+    }
+
+    /// Lets a wait until `end` end on time, as long as the result is held.
+    #[cfg(windows)]
+    fn alarm(&self, end: Option<Instant>) -> Option<Arc<Waiting>> {
+        let end = end.filter(|end| *end < Instant::now() + alarm::LONGEST)?;
+        let waiting = Arc::new(Waiting {
+            hub: Arc::clone(&self.hub),
+            set: self.number,
+        });
+        alarm::set(end, &waiting);
+        Some(waiting)
+    }
+
     /// What a wait without a limit of zero finds.
     fn sleep(&self, limit: Option<Duration>, found: &mut Batch) -> io::Result<()> {
-        let hub = &*self.hub;
+        let hub = &**self.hub;
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
+        #[cfg(windows)]
+        let _alarm = self.alarm(end);
         let mut table = hub.table.lock();
         loop {
             table.take(self.number, found);
@@ -197,7 +229,7 @@ impl Flat {
 
     /// What a wait with a limit of zero finds. If a thread is in the system's call, that thread hands out what the system has to report.
     fn look(&self, found: &mut Batch) -> io::Result<()> {
-        let hub = &*self.hub;
+        let hub = &**self.hub;
         let mut table = hub.table.lock();
         if !table.is_led {
             table.lead(None);
@@ -207,6 +239,20 @@ impl Flat {
         }
         table.take(self.number, found);
         Ok(())
+    }
+}
+
+/// A wait that ends on time.
+#[cfg(windows)]
+struct Waiting {
+    hub: Arc<Hub>,
+    set: u64,
+}
+
+#[cfg(windows)]
+impl alarm::Wakes for Waiting {
+    fn wake(&self) {
+        self.hub.table.lock().wake(self.set);
     }
 }
 
@@ -241,9 +287,7 @@ impl Readiness for Flat {
     }
 
     fn add_stream(&self, source: &impl Watch<Self>, token: u64, edges: Edges) -> io::Result<()> {
-        self.with_key(source, |table, key| {
-            table.add(self.number, key, token, ReportMode::Edge(edges))
-        })
+        self.add(source, token, ReportMode::Edge(edges))
     }
 
     fn change_stream(&self, source: &impl Watch<Self>, _: u64, edges: Edges) -> io::Result<()> {
@@ -259,15 +303,11 @@ impl Readiness for Flat {
     }
 
     fn add_level(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
-        self.with_key(source, |table, key| {
-            table.add(self.number, key, token, ReportMode::Level)
-        })
+        self.add(source, token, ReportMode::Level)
     }
 
     fn add_set(&self, source: &impl Watch<Self>, token: u64) -> io::Result<()> {
-        self.with_key(source, |table, key| {
-            table.add(self.number, key, token, ReportMode::Edge(Edges::READ))
-        })
+        self.add(source, token, ReportMode::Edge(Edges::READ))
     }
 
     fn mute(&self, source: &impl Watch<Self>, _: u64) -> io::Result<()> {

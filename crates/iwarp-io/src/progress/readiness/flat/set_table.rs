@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use parking_lot::Condvar;
+use rustix::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use super::super::{BATCH, Edges, Ready};
+use super::registered::Registered;
 use crate::progress::tokens::Tokens;
 
 /// A source.
@@ -73,11 +73,16 @@ enum Ended {
 #[derive(Debug)]
 struct Socket {
     number: RawFd,
+    registered: Registered,
     holders: Vec<u64>,
     /// The edges that will be reported. A report takes them out, until they are armed again.
     armed: Edges,
     /// What was reported of the end, which is reported although nothing is armed.
     ended: Ended,
+    /// The system knows the socket.
+    is_registered: bool,
+    /// The socket is among those that the thread of the sets has to arm.
+    is_wanted: bool,
 }
 
 /// A thread that sleeps beside the one in the system's call.
@@ -131,8 +136,14 @@ pub(super) struct SetTable {
     /// The sockets' tokens by their numbers.
     tokens: HashMap<RawFd, u64>,
     sleepers: Vec<Sleeper>,
-    /// A thread is in the system's call, or about to be.
+    /// A thread is in the system's call, or about to be. The thread of the sets always is.
     pub(super) is_led: bool,
+    has_thread: bool,
+    /// The thread of the sets sleeps, or is about to, and was not called since.
+    thread_sleeps: bool,
+    thread_is_over: bool,
+    /// The tokens of sockets that it has to arm.
+    wanted: Vec<u64>,
     /// The set for which that thread sleeps, unless it was called since.
     leads_for: Option<u64>,
     last_number: u64,
@@ -144,7 +155,7 @@ pub(super) struct SetTable {
 const SPARE_LISTS: usize = 64;
 
 impl SetTable {
-    pub(super) fn new(registry: Registry, call: mio::Waker) -> Self {
+    pub(super) fn new(registry: Registry, call: mio::Waker, has_thread: bool) -> Self {
         Self {
             registry,
             call,
@@ -153,7 +164,11 @@ impl SetTable {
             sockets: Tokens::default(),
             tokens: HashMap::new(),
             sleepers: Vec::new(),
-            is_led: false,
+            is_led: has_thread,
+            has_thread,
+            thread_sleeps: false,
+            thread_is_over: false,
+            wanted: Vec::new(),
             leads_for: None,
             last_number: 0,
             spare_lists: Vec::with_capacity(SPARE_LISTS),
@@ -225,18 +240,45 @@ impl SetTable {
             && let Some(token) = self.tokens.remove(&number)
         {
             let socket = self.sockets.remove(token);
-            if let Some(Socket { mut holders, .. }) = socket
-                && self.spare_lists.len() < SPARE_LISTS
-            {
+            let Some(Socket {
+                mut registered,
+                mut holders,
+                is_registered,
+                ..
+            }) = socket
+            else {
+                return Ok(());
+            };
+            if self.spare_lists.len() < SPARE_LISTS {
                 holders.clear();
                 self.spare_lists.push(holders);
             }
-            return self.registry.deregister(&mut SourceFd(&number));
+            if !is_registered {
+                return Ok(());
+            }
+            return registered.deregister(&self.registry);
         }
         Ok(())
     }
 
-    /// Adds a source, and reports it if it is ready.
+    /// Adds a descriptor of the system, and reports it if it is ready.
+    pub(super) fn add_socket(
+        &mut self,
+        set: u64,
+        descriptor: BorrowedFd<'_>,
+        token: u64,
+        mode: ReportMode,
+    ) -> io::Result<()> {
+        self.add_held(
+            set,
+            Key::Socket(descriptor.as_raw_fd()),
+            token,
+            mode,
+            |table| table.hold_socket(descriptor, set, mode.edges()),
+        )
+    }
+
+    /// Adds a set or a waker, and reports it if it is ready.
     pub(super) fn add(
         &mut self,
         set: u64,
@@ -244,16 +286,26 @@ impl SetTable {
         token: u64,
         mode: ReportMode,
     ) -> io::Result<()> {
+        self.add_held(set, key, token, mode, |table| {
+            let holders = table.holders(key).ok_or(io::ErrorKind::NotFound)?;
+            holders.push(set);
+            Ok(())
+        })
+    }
+
+    fn add_held(
+        &mut self,
+        set: u64,
+        key: Key,
+        token: u64,
+        mode: ReportMode,
+        hold: impl FnOnce(&mut Self) -> io::Result<()>,
+    ) -> io::Result<()> {
         let known = self.sets.get_mut(&set).ok_or(io::ErrorKind::NotFound)?;
         if known.places.contains_key(&key) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        if let Key::Socket(number) = key {
-            self.hold_socket(number, set, mode.edges())?;
-        } else {
-            let holders = self.holders(key).ok_or(io::ErrorKind::NotFound)?;
-            holders.push(set);
-        }
+        hold(self)?;
         let Some(known) = self.sets.get_mut(&set) else {
             return Ok(());
         };
@@ -272,7 +324,13 @@ impl SetTable {
     }
 
     /// One more set holds a socket, which is armed for these edges.
-    fn hold_socket(&mut self, number: RawFd, set: u64, edges: Edges) -> io::Result<()> {
+    fn hold_socket(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        set: u64,
+        edges: Edges,
+    ) -> io::Result<()> {
+        let number = descriptor.as_raw_fd();
         if let Some(token) = self.tokens.get(&number).copied() {
             self.arm_at(token, edges, true)?;
             if let Some(socket) = self.sockets.get_mut(token) {
@@ -280,19 +338,19 @@ impl SetTable {
             }
             return Ok(());
         }
+        let registered = Registered::new(descriptor)?;
         let mut holders = self.spare_lists.pop().unwrap_or_default();
         holders.push(set);
         let token = self.sockets.insert(Socket {
             number,
+            registered,
             holders,
             armed: edges,
             ended: Ended::Not,
+            is_registered: false,
+            is_wanted: false,
         });
-        let registered = system_token(token).and_then(|token| {
-            self.registry
-                .register(&mut SourceFd(&number), token, interest(edges))
-        });
-        match registered {
+        match self.ask_system(token) {
             Ok(()) => {
                 self.tokens.insert(number, token);
                 Ok(())
@@ -302,6 +360,54 @@ impl SetTable {
                 Err(error)
             }
         }
+    }
+
+    /// Asks the system for what is armed of a socket, or leaves that to the thread of the sets.
+    fn ask_system(&mut self, token: u64) -> io::Result<()> {
+        let Some(socket) = self.sockets.get_mut(token) else {
+            return Ok(());
+        };
+        if !self.has_thread {
+            return socket.register(&self.registry, token);
+        }
+        if !std::mem::replace(&mut socket.is_wanted, true) {
+            self.wanted.push(token);
+        }
+        self.call_the_thread();
+        Ok(())
+    }
+
+    fn call_the_thread(&mut self) {
+        if std::mem::take(&mut self.thread_sleeps) {
+            // The only failure is a waker that is awake.
+            let _ = self.call.wake();
+        }
+    }
+
+    /// The thread of the sets is about to make the system's call. Asks the system for what others have left to it. Returns false if the sets
+    /// are no more.
+    pub(super) fn lead_for_good(&mut self) -> bool {
+        let mut wanted = std::mem::take(&mut self.wanted);
+        for token in wanted.drain(..) {
+            let Some(socket) = self.sockets.get_mut(token) else {
+                continue;
+            };
+            socket.is_wanted = false;
+            if socket.register(&self.registry, token).is_err() {
+                // As in `arm`.
+                let (key, edges) = (Key::Socket(socket.number), socket.armed);
+                socket.armed = Edges::empty();
+                self.happened(key, edges);
+            }
+        }
+        self.wanted = wanted;
+        self.thread_sleeps = true;
+        !self.thread_is_over
+    }
+
+    pub(super) fn end_the_thread(&mut self) {
+        self.thread_is_over = true;
+        self.call_the_thread();
     }
 
     /// Arms a socket for further edges, and makes the system examine it. `anew`: also if it is armed for them already.
@@ -316,11 +422,7 @@ impl SetTable {
             socket.ended = Ended::Not;
         }
         socket.armed |= edges;
-        let token = system_token(token)?;
-        let armed = interest(socket.armed);
-        let number = socket.number;
-        self.registry
-            .reregister(&mut SourceFd(&number), token, armed)
+        self.ask_system(token)
     }
 
     #[cfg(test)]
@@ -337,6 +439,9 @@ impl SetTable {
         self.lower(number, edges);
         if self.arm_at(token, edges, false).is_err() {
             // The system has no memory. Whoever gets this report looks at the socket, and arms it again.
+            if let Some(socket) = self.sockets.get_mut(token) {
+                socket.armed -= edges;
+            }
             self.happened(Key::Socket(number), edges);
         }
     }
@@ -533,7 +638,7 @@ impl SetTable {
     }
 
     /// Wakes the threads that wait on a set.
-    fn wake(&mut self, number: u64) {
+    pub(super) fn wake(&mut self, number: u64) {
         if self.leads_for == Some(number) {
             self.leads_for = None;
             // The only failure is a waker that is awake.
@@ -554,7 +659,8 @@ impl SetTable {
 
     /// The system's call of the leading thread has returned.
     pub(super) fn led(&mut self) {
-        self.is_led = false;
+        self.is_led = self.has_thread;
+        self.thread_sleeps = false;
         self.leads_for = None;
     }
 
@@ -576,6 +682,19 @@ impl SetTable {
         {
             sleeper.woken.notify_one();
         }
+    }
+}
+
+impl Socket {
+    /// Tells the system what is armed. It examines the socket at once.
+    fn register(&mut self, registry: &Registry, token: u64) -> io::Result<()> {
+        let (token, interest) = (system_token(token)?, interest(self.armed));
+        if self.is_registered {
+            return self.registered.reregister(registry, token, interest);
+        }
+        self.registered.register(registry, token, interest)?;
+        self.is_registered = true;
+        Ok(())
     }
 }
 
