@@ -9,9 +9,10 @@ use rdma_buffer::forks::ParentsDescriptor;
 use rustix::fd::{AsFd, BorrowedFd};
 use socket2::{Domain, Protocol, SockRef, Type};
 
+use crate::error_number::Errno;
 use crate::progress::shared_descriptor::CarrierId;
 use crate::simulation::World;
-use crate::system_call::named;
+use crate::system_call::{errno, named};
 use crate::transport::sim;
 
 /// The number of datagrams, or trains of datagrams of one length, that are received at once. More gain nothing, and cost caches.
@@ -55,7 +56,8 @@ pub(super) enum PlainSocket {
         #[expect(dead_code, reason = "dropped with the socket")]
         of_parent: ParentsDescriptor,
         udp: UdpSocket,
-        state: UdpSocketState,
+        /// Without it, datagrams are sent and received one by one, and their marks of congestion are neither set nor known.
+        state: Option<UdpSocketState>,
     },
     Sim(sim::DatagramSocket),
 }
@@ -70,14 +72,19 @@ impl PlainSocket {
             // A socket is bound to one address, so this option matters only for the unspecified one.
             let _ = socket.set_only_v6(true);
         }
-        socket.bind(&address.into()).map_err(named("bind"))?;
+        bind(&socket, address)?;
         let udp = UdpSocket::from(socket);
         udp.set_nonblocking(true).map_err(named("O_NONBLOCK"))?;
-        let state = UdpSocketState::new(UdpSockRef::from(&udp))
-            .map_err(named("an option of UDP sockets, such as IP_PKTINFO"))?;
+        let state = match UdpSocketState::new(UdpSockRef::from(&udp)) {
+            Ok(state) => Some(state),
+            Err(error) if does_without_options(&error) => None,
+            Err(error) => {
+                return Err(named("an option of UDP sockets, such as IP_PKTINFO")(error));
+            }
+        };
         // The system's default would do, but loses more.
-        let _ = state.set_recv_buffer_size(UdpSockRef::from(&udp), BUFFER);
-        let _ = state.set_send_buffer_size(UdpSockRef::from(&udp), BUFFER);
+        let _ = SockRef::from(&udp).set_recv_buffer_size(BUFFER);
+        let _ = SockRef::from(&udp).set_send_buffer_size(BUFFER);
         let of_parent = ParentsDescriptor::new(Some(udp.as_fd()));
         Ok(Self::System {
             of_parent,
@@ -123,7 +130,9 @@ impl PlainSocket {
     /// The most datagrams that one call may send to one peer.
     pub(super) fn train(&self) -> usize {
         match self {
-            Self::System { state, .. } => state.max_gso_segments(),
+            Self::System { state, .. } => {
+                state.as_ref().map_or(1, UdpSocketState::max_gso_segments)
+            }
             Self::Sim(_) => 1,
         }
     }
@@ -131,7 +140,7 @@ impl PlainSocket {
     /// Returns true if datagrams may be cut on their way, so that the length of those that arrive says nothing about the path.
     pub(super) fn may_fragment(&self) -> bool {
         match self {
-            Self::System { state, .. } => state.may_fragment(),
+            Self::System { state, .. } => state.as_ref().is_none_or(UdpSocketState::may_fragment),
             Self::Sim(_) => false,
         }
     }
@@ -140,7 +149,11 @@ impl PlainSocket {
     pub(super) fn receive(&self, buffers: &mut [u8], received: &mut Vec<Train>) -> io::Result<()> {
         received.clear();
         match self {
-            Self::System { udp, state, .. } => {
+            Self::System {
+                udp,
+                state: Some(state),
+                ..
+            } => {
                 let mut slices = buffers.chunks_mut(LONGEST_TRAIN).map(IoSliceMut::new);
                 let mut slices: [_; BATCH] =
                     std::array::from_fn(|_| slices.next().unwrap_or(IoSliceMut::new(&mut [])));
@@ -152,6 +165,23 @@ impl PlainSocket {
                     stride: meta.stride,
                     ecn: meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8)),
                 }));
+                Ok(())
+            }
+            Self::System {
+                udp, state: None, ..
+            } => {
+                for buffer in buffers.chunks_mut(LONGEST_TRAIN) {
+                    let (len, from) = match udp.recv_from(buffer) {
+                        Err(_) if !received.is_empty() => break,
+                        datagram => datagram?,
+                    };
+                    received.push(Train {
+                        from,
+                        len,
+                        stride: len,
+                        ecn: None,
+                    });
+                }
                 Ok(())
             }
             Self::Sim(socket) => {
@@ -175,7 +205,11 @@ impl PlainSocket {
     /// Sends datagrams.
     pub(super) fn send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
         match self {
-            Self::System { udp, state, .. } => {
+            Self::System {
+                udp,
+                state: Some(state),
+                ..
+            } => {
                 let transmit = quinn_udp::Transmit {
                     destination: outgoing.to,
                     ecn: outgoing
@@ -186,6 +220,15 @@ impl PlainSocket {
                     src_ip: None,
                 };
                 state.try_send(UdpSockRef::from(udp), &transmit)
+            }
+            Self::System {
+                udp, state: None, ..
+            } => {
+                let stride = outgoing.stride.unwrap_or(outgoing.octets.len()).max(1);
+                for datagram in outgoing.octets.chunks(stride) {
+                    udp.send_to(datagram, outgoing.to)?;
+                }
+                Ok(())
             }
             Self::Sim(socket) => {
                 let stride = outgoing.stride.unwrap_or(outgoing.octets.len()).max(1);
@@ -208,6 +251,23 @@ impl PlainSocket {
     }
 }
 
+/// Binds a socket that shares its port with nobody.
+#[cfg(unix)]
+fn bind(socket: &socket2::Socket, address: SocketAddr) -> io::Result<()> {
+    socket.bind(&address.into()).map_err(named("bind"))
+}
+
+/// As that of TCP.
+#[cfg(windows)]
+fn bind(socket: &socket2::Socket, address: SocketAddr) -> io::Result<()> {
+    crate::transport::tcp::bind_alone(socket, address)
+}
+
+/// Returns true if the set-up of a socket has failed because this Windows lacks an option.
+fn does_without_options(error: &io::Error) -> bool {
+    cfg!(windows) && matches!(errno(error), Some(Errno::OPNOTSUPP | Errno::NOPROTOOPT))
+}
+
 /// A connected socket by which the system reports if there is a socket at the peer's address. A socket that serves many peers gets no such
 /// report.
 #[derive(Debug)]
@@ -226,7 +286,23 @@ impl AddressProbe {
 
     /// The error that the system has learned.
     pub(super) fn error(&self) -> Option<io::Error> {
-        SockRef::from(&self.0).take_error().ok().flatten()
+        let of_call = if cfg!(windows) {
+            self.error_of_a_call()
+        } else {
+            None
+        };
+        of_call.or_else(|| SockRef::from(&self.0).take_error().ok().flatten())
+    }
+
+    /// The error that Windows reports to the next call that receives. For a closed port it is a reset.
+    fn error_of_a_call(&self) -> Option<io::Error> {
+        match self.0.recv(&mut [0; 1]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Err(error) if errno(&error) == Some(Errno::CONNRESET) => {
+                Some(Errno::CONNREFUSED.into())
+            }
+            other => other.err(),
+        }
     }
 }
 

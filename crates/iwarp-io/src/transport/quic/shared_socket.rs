@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::account::UndeliveredLimits;
 use super::config::{self, Settings};
-use super::endpoint::connection::Probing;
+use super::endpoint::connection::{PortProbing, Probing};
 use super::endpoint::{Dial, Outside, QuicEndpoint};
 use super::faulted_socket::FaultedSocket;
 use super::refusals::Refusals;
@@ -544,12 +544,18 @@ struct PortProbe {
     remote: SocketAddr,
 }
 
+impl PortProbe {
+    fn answer(&self) -> Option<Errno> {
+        let error = self.probe.error()?;
+        Some(Errno::from_io_error(&error).unwrap_or(Errno::CONNREFUSED))
+    }
+}
+
 impl Source for PortProbe {
     fn ready(&self, _: Edges) -> Turn {
-        if let Some(error) = self.probe.error()
+        if let Some(errno) = self.answer()
             && let Some(shared) = self.shared.upgrade()
         {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::CONNREFUSED);
             shared.with(|state, outside| state.refused(outside, self.remote, errno));
         }
         Turn::default()
@@ -561,6 +567,12 @@ struct WatchedProbe {
     probe: Arc<PortProbe>,
     token: u64,
     control: Arc<Domain>,
+}
+
+impl PortProbing for WatchedProbe {
+    fn answer(&self) -> Option<Errno> {
+        self.probe.answer()
+    }
 }
 
 impl Drop for WatchedProbe {

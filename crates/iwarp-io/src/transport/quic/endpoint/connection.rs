@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use quinn_proto::{ConnectionHandle, Dir, StreamId, VarInt};
 
+use crate::error_number::Errno;
 use crate::peer_network::PeerNetwork;
 use crate::transport::quic::config::{
     ATTEMPT, FIRST_STREAMS, HANDSHAKE, UNUSED, WITHOUT_STREAMS, streams,
@@ -16,8 +17,15 @@ use crate::transport::quic::preamble::ErrorCode;
 use crate::transport::quic::undelivered::Undelivered;
 use crate::transport::quic::watched_session;
 
-/// A probe that checks if there is a socket at a peer's address, until this is dropped.
-pub(in crate::transport::quic) type Probing = Box<dyn Send>;
+/// A probe that checks if there is a socket at a peer's address, until this is dropped. It reports the answer by itself, where the system tells
+/// whoever waits for the probe.
+pub(in crate::transport::quic) trait PortProbing: Send {
+    /// The answer so far: the error, if there is no such socket.
+    fn answer(&self) -> Option<Errno>;
+}
+
+/// The probe of a connection.
+pub(in crate::transport::quic) type Probing = Box<dyn PortProbing>;
 
 /// One connection of QUIC.
 pub(super) struct Connection {

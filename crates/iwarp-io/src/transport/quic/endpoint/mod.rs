@@ -409,6 +409,11 @@ impl QuicEndpoint {
                 Deadline::Connection(key) => {
                     let connection = &mut self.connections[key];
                     connection.deadline = None;
+                    let answer = connection.probe.as_ref().and_then(|probe| probe.answer());
+                    if let Some(errno) = answer {
+                        self.give_up(outside, key, None, errno);
+                        continue;
+                    }
                     connection.quic.handle_timeout(outside.now);
                     if connection.has_moved() {
                         // The peer does not answer from the address where it seemed to be.
