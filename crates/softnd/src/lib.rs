@@ -120,8 +120,8 @@ pub fn check_same_host() -> std::io::Result<()> {
 /// # Errors
 ///
 /// `ND_INVALID_ADDRESS` when the URL has another form, or a port, or when this host does not have the address.
-/// `ND_INSUFFICIENT_RESOURCES` when the system has no descriptors or threads left. `ND_NOT_SUPPORTED` on Windows, except for simulated
-/// networks, and over UDP in a program that was built without the feature `udp`.
+/// `ND_INSUFFICIENT_RESOURCES` when the system has no descriptors or threads left. `ND_NOT_SUPPORTED` over UDP in a program that was
+/// built without the feature `udp`. `ND_INVALID_PARAMETER_MIX` for an option that this system does not have.
 pub fn open(url: &str, options: Options) -> Result<Arc<dyn Adapter>> {
     if let Some(name) = url.strip_prefix(simulation::SCHEME) {
         return simulation::open(name, options);

@@ -374,7 +374,7 @@ impl Options {
     }
 
     /// The largest TCP segment, in octets (`TCP_MAXSEG`). FPDUs are cut to fit. Use this option to test how a path with small
-    /// segments behaves. Default: the segment size of the path.
+    /// segments behaves. Windows has no such option, and an adapter with it does not open there. Default: the segment size of the path.
     #[must_use]
     pub fn segment(mut self, octets: u16) -> Self {
         self.segment = Some(octets);

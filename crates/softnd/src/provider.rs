@@ -129,6 +129,11 @@ impl Provider {
                 Err(error) => wrong_setting = Some(error.to_string()),
             }
         }
+        if cfg!(windows) && matches!(network, Network::Host) && options.segment.is_some() {
+            let what =
+                "Windows lets no program choose the length of TCP's segments: leave out `segment`";
+            wrong_setting = Some(what.to_owned());
+        }
         let mut same_host = false;
         if matches!(network, Network::Host) {
             match (protocol, options.same_host) {
@@ -232,7 +237,7 @@ impl Provider {
             }
             listed.retain(|address| self.is_wanted(*address));
             Interface {
-                id: adapter_id(&found.name),
+                id: adapter_id(&found.identity),
                 addresses: LocalAddresses::of_interface(listed, found.is_loopback),
                 index: Some(found.index).filter(|_| !found.is_loopback),
             }
@@ -302,10 +307,10 @@ fn not_served(address: IpAddr, interfaces: &[Interface]) -> Error {
     Error::new(Status::INVALID_ADDRESS, what)
 }
 
-/// The id of the interface with this name: the 64-bit FNV-1a hash of the name. The hash does not depend on the compiler, so that
+/// The id of an interface: the 64-bit FNV-1a hash of what identifies it in the system. The hash does not depend on the compiler, so that
 /// an interface has the same id in every process of a host.
-fn adapter_id(name: &str) -> AdapterId {
-    let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, octet| {
+fn adapter_id(identity: &str) -> AdapterId {
+    let hash = identity.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, octet| {
         (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01B3)
     });
     AdapterId(hash)

@@ -159,20 +159,6 @@ mod tests {
         assert_eq!(error.status(), Status::NOT_SUPPORTED);
     }
 
-    /// Sockets of Windows are not supported yet.
-    #[cfg(windows)]
-    #[test]
-    fn an_adapter_on_sockets_refuses_to_open_on_windows() {
-        for url in ["softnd+tcp://127.0.0.1", "softnd+udp://127.0.0.1"] {
-            let error = crate::open(url, crate::Options::default()).unwrap_err();
-            assert_eq!(error.status(), Status::NOT_SUPPORTED, "{error}");
-            assert!(
-                error.what().contains("cannot use the sockets of Windows"),
-                "{error}"
-            );
-        }
-    }
-
     #[test]
     fn conn_021_conn_022_a_peer_that_cannot_be_reached_has_an_address_all_the_same() {
         let rows = [

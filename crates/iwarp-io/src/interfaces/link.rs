@@ -21,6 +21,8 @@ bitflags! {
 pub(super) struct Link {
     pub(super) index: u32,
     pub(super) name: String,
+    /// Identifies the interface, where its name does not because users change it.
+    pub(super) identity: Option<String>,
     pub(super) flags: LinkFlags,
     pub(super) mtu: u32,
     pub(super) hardware_address: [u8; 6],

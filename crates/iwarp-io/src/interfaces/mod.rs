@@ -41,6 +41,8 @@ pub use watch::InterfaceWatch;
 pub struct NetworkInterface {
     /// The name, for example `eth0`.
     pub name: String,
+    /// What identifies the interface in the system: its name, or on Windows, where users change names, its GUID.
+    pub identity: String,
     /// The number of the interface in the system.
     pub index: u32,
     /// IPv4 addresses, then IPv6 addresses. Of the loopback interface, 127.0.0.1 and ::1 come first in their families.
@@ -59,8 +61,10 @@ impl NetworkInterface {
     /// An interface of a simulated host.
     pub fn simulated(index: u32, addresses: Vec<IpAddr>) -> Self {
         let [_, _, high, low] = index.to_be_bytes();
+        let name = format!("sim{index}");
         Self {
-            name: format!("sim{index}"),
+            identity: name.clone(),
+            name,
             index,
             addresses,
             mtu: 1500,
@@ -179,6 +183,7 @@ fn interface(link: Link, mut addresses: Vec<IpAddr>) -> NetworkInterface {
         (address.is_ipv6(), !comes_first)
     });
     NetworkInterface {
+        identity: link.identity.unwrap_or_else(|| link.name.clone()),
         name: link.name,
         index: link.index,
         addresses,

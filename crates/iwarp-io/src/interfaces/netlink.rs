@@ -308,6 +308,7 @@ mod tests {
             Link {
                 index: 7,
                 name: "lo0".into(),
+                identity: None,
                 flags: LinkFlags::UP | LinkFlags::LOOPBACK | LinkFlags::LOWER_UP,
                 mtu: 9000,
                 hardware_address: [2, 0, 0, 0, 0, 9],

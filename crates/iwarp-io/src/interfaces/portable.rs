@@ -10,6 +10,9 @@ use super::link::{Link, LinkFlags, Lists};
 pub(super) fn lists() -> io::Result<Lists> {
     let mut lists = Lists::default();
     for found in if_addrs::get_if_addrs()? {
+        if is_down(&found) {
+            continue;
+        }
         let known = lists.links.iter().position(|link| link.name == found.name);
         let at = known.unwrap_or_else(|| {
             let place = u32::try_from(lists.links.len()).unwrap_or(0);
@@ -17,6 +20,7 @@ pub(super) fn lists() -> io::Result<Lists> {
                 // An interface that has gone meanwhile has no number: one that the system does not use stands for it.
                 index: found.index.unwrap_or(u32::MAX - place),
                 name: found.name.clone(),
+                identity: identity(&found),
                 flags: LinkFlags::UP,
                 mtu: 1500,
                 hardware_address: [0; 6],
@@ -33,4 +37,21 @@ pub(super) fn lists() -> io::Result<Lists> {
         lists.addresses.push((link.index, found.ip()));
     }
     Ok(lists)
+}
+
+/// Windows lists the interfaces that are down too, with addresses that nobody can use (169.254.0.0/16).
+fn is_down(found: &if_addrs::Interface) -> bool {
+    cfg!(windows) && !found.is_oper_up()
+}
+
+/// The number (GUID) of an interface. Users can change its name, and the system translates it.
+#[cfg(windows)]
+fn identity(found: &if_addrs::Interface) -> Option<String> {
+    Some(found.adapter_name.clone())
+}
+
+/// Other systems have names that stay.
+#[cfg(not(windows))]
+fn identity(_: &if_addrs::Interface) -> Option<String> {
+    None
 }

@@ -281,7 +281,7 @@ fn notified(side: &Side<'_>) -> Overlapped {
 #[test]
 fn nothing_stays_of_objects_without_a_connection() {
     let kinds = [Kind::Tcp, Kind::Udp, Kind::Streams, Kind::Datagrams];
-    for kind in kinds.into_iter().filter(Kind::works_here) {
+    for kind in kinds {
         let stage = Stage::new(kind);
         drop(stage.sides());
         stage.assert_nothing_stays(&format!("{kind:?}"));

@@ -44,13 +44,6 @@ pub(super) enum Kind {
     Datagrams,
 }
 
-impl Kind {
-    /// Returns false for the system's sockets on Windows, which softnd cannot use yet.
-    pub(super) fn works_here(&self) -> bool {
-        !cfg!(windows) || matches!(self, Self::Streams | Self::Datagrams)
-    }
-}
-
 /// The order in which handles are released.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Order {
