@@ -1,6 +1,5 @@
 //! Once a queue pair has warmed up, requests allocate nothing: not in the caller's thread, which is where polling and
-//! posting do all their work. The test is over the system's sockets, which softnd cannot use on Windows yet.
-#![cfg(not(windows))]
+//! posting do all their work.
 
 mod common;
 

@@ -32,6 +32,8 @@ const SHARED: &[(&str, &str)] = &[
     ("crates/iwarp-io", "Dialer"),
     ("crates/iwarp-io", "Listener"),
     ("crates/iwarp-io", "Wire"),
+    // A type for Windows, and one for other systems.
+    ("crates/iwarp-mem", "Piece"),
     // A type for Windows, and one for systems that have no handles of Windows.
     ("crates/netdirect-com", "File"),
     ("crates/netdirect-com", "Port"),

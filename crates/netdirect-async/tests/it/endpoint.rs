@@ -561,7 +561,6 @@ fn cq_024_where_notify_lacks_resources_requests_end_all_the_same() {
 }
 
 #[test]
-#[cfg(not(windows))]
 fn tasks_of_many_threads_share_an_endpoint() {
     let (here, there) = pair(&Network::Tcp);
     thread::scope(|scope| {

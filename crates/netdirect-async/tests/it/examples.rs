@@ -132,7 +132,6 @@ fn file_copy_copies_files_of_any_length() {
 }
 
 #[test]
-#[cfg(not(windows))]
 fn file_copy_between_two_threads() {
     let (address, there) = mpsc::channel();
     let file = octets(9 * file_copy::BLOCK + 1);
@@ -287,7 +286,6 @@ fn key_value_waits_for_a_slot_to_settle_until_its_time_is_up() {
 }
 
 #[test]
-#[cfg(not(windows))]
 fn key_value_under_a_server_that_changes_all_the_time() {
     let (address, there) = mpsc::channel();
     let (stop, stopped) = mpsc::channel::<()>();
@@ -348,7 +346,6 @@ fn many_clients_get_their_own_answers() {
 }
 
 #[test]
-#[cfg(not(windows))]
 fn many_clients_may_be_more_than_the_receives() {
     let pair = Pair::over_tcp();
     block_on(async {

@@ -91,7 +91,6 @@ impl<'a> Watched<'a> {
 
 /// Without a simulation, whose futures are woken by every poll.
 #[test]
-#[cfg(not(windows))]
 fn lstn_025_a_future_that_is_dropped_after_its_wake_up_passes_its_peer_on() {
     let network = Network::Tcp;
     let (here, there) = (network.open(1), network.open(2));
@@ -286,7 +285,6 @@ fn adpt_080_a_listener_short_of_resources_tells_all_who_wait_and_goes_on() {
 
 /// Each in its own task.
 #[test]
-#[cfg(not(windows))]
 fn adpt_080_who_waits_is_woken_when_a_used_up_connector_cannot_be_replaced() {
     let network = Network::Tcp;
     let (here, there) = (network.open(1), network.open(2));

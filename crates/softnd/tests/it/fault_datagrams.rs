@@ -15,7 +15,6 @@ fn options(plan: &str) -> Options {
 }
 
 /// Two adapters on loopback.
-#[cfg(not(windows))]
 fn on_loopback(active: &str, passive: &str) -> (Side, Side) {
     let side =
         |plan| Side::on_adapter(softnd::open("softnd+udp://127.0.0.1", options(plan)).unwrap());
@@ -104,7 +103,6 @@ when every 13th datagram received: delay for 2 ms
 when every 31st datagram received: flip bit 4000 of payload";
 
 #[test]
-#[cfg(not(windows))]
 fn everything_arrives_once_over_sockets_that_lose_double_and_reorder() {
     let (active, passive) = on_loopback(ROUGH, ROUGH);
     let pair = connect(active, passive, 4);
@@ -176,7 +174,6 @@ fn late_datagrams_take_their_time() {
 }
 
 #[test]
-#[cfg(not(windows))]
 fn whoever_waits_is_woken_for_late_datagrams() {
     let plan = "when each datagram received: delay for 500 us";
     let (active, passive) = on_loopback(plan, plan);
@@ -252,7 +249,6 @@ fn a_transfer_goes_on_when_a_simulated_network_changes_an_address() {
 }
 
 #[test]
-#[cfg(not(windows))]
 fn a_transfer_goes_on_when_the_address_of_one_side_changes() {
     let (active, passive) = on_loopback("when every 50th datagram sent: rebind", "");
     let pair = connect(active, passive, 4);

@@ -124,20 +124,17 @@ fn sec_008_earlier_stags_do_not_help_to_guess_over_udp() {
 }
 
 /// Runs the attack over sockets of the system.
-#[cfg(not(windows))]
 fn real(url: &str) {
     Attack::new([(); 3].map(|()| softnd::open(url, options()).unwrap())).run();
 }
 
 #[test]
-#[cfg(not(windows))]
 #[ignore = "5,000 connections over sockets, for the night"]
 fn sec_008_earlier_stags_do_not_help_to_guess_over_tcp_sockets() {
     real("softnd+tcp://127.0.0.1");
 }
 
 #[test]
-#[cfg(not(windows))]
 #[ignore = "5,000 connections over sockets, for the night"]
 fn sec_008_earlier_stags_do_not_help_to_guess_over_udp_sockets() {
     real("softnd+udp://127.0.0.1");

@@ -317,6 +317,7 @@ fn ovl_010_pending_requests_end() {
         "CONN-019",
         start(&|o| connecting.connect(&connecting_qp, to, 1, 1, &[], o)),
     ));
+    let mut stream = mute.accept();
 
     // An Accept whose peer does not call CompleteConnect.
     let (listener, address) = side.listener(0);
@@ -350,7 +351,6 @@ fn ovl_010_pending_requests_end() {
         let later = [false, true].map(|wait| side.cq.get_overlapped_result(request, wait));
         assert_eq!(later, [Status::DEVICE_REMOVED; 2], "{row}");
     }
-    let mut stream = mute.accept();
     let reset = stream.read_to_end(&mut Vec::new());
     assert_eq!(reset.unwrap_err().kind(), ErrorKind::ConnectionReset);
     let packets: Vec<_> = std::iter::from_fn(|| port.get(AT_ONCE)).collect();

@@ -1,7 +1,7 @@
 //! Thousands of queue pairs on one completion queue, and on one shared receive queue with fewer Receives than queue pairs. Traffic on
 //! a few queue pairs does not disturb the others, and every request ends once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::common::{ALL, LONG, Region, Side, child, end, idle, now, run};
@@ -9,7 +9,6 @@ use netdirect::{
     Affinity, CompletionResult, Connector, Listener, OpFlags, Overlapped, QueuePair,
     QueuePairOptions, RequestType, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
 };
-use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// The number of queue pairs of the test. Both ends of each connection are in this process and use the same completion queue.
 const QUEUE_PAIRS: u64 = 10_000;
@@ -20,16 +19,28 @@ const RECEIVES: u64 = 2;
 /// The number of other descriptors that the process has open.
 const OTHER_FILES: u64 = 256;
 
-/// The number of queue pairs that the test makes: fewer than wanted if the system allows the process fewer sockets.
-fn possible() -> usize {
+/// Lets the process have `needed` descriptors, or as many as the system allows, and returns their number.
+#[cfg(unix)]
+fn descriptors(needed: u64) -> u64 {
+    use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limits = getrlimit(Resource::Nofile);
-    let needed = QUEUE_PAIRS + OTHER_FILES;
     if limits.current.is_some_and(|soft| soft < needed) {
         let most = limits.maximum.map_or(needed, |hard| hard.min(needed));
         limits.current = Some(most);
         setrlimit(Resource::Nofile, limits).expect("up to the hard limit is allowed");
     }
-    let files = limits.current.unwrap_or(needed).min(needed);
+    limits.current.unwrap_or(needed).min(needed)
+}
+
+/// On Windows there is no such limit.
+#[cfg(windows)]
+fn descriptors(needed: u64) -> u64 {
+    needed
+}
+
+/// The number of queue pairs that the test makes: fewer than wanted if the system allows the process fewer sockets.
+fn possible() -> usize {
+    let files = descriptors(QUEUE_PAIRS + OTHER_FILES);
     let count = files.saturating_sub(OTHER_FILES) & !1;
     println!("{count} queue pairs, {files} open files allowed for them");
     assert!(count > 0, "{files} open files are too few for anything");
@@ -345,14 +356,14 @@ fn srq_027_thousands_share_fewer_receives_and_each_message_completes_once() {
 }
 
 /// The number of connections that the test over UDP makes, unless `SOFTND_CONNECTIONS` in the environment gives another one.
-#[cfg(feature = "udp")]
+#[cfg(all(feature = "udp", target_os = "linux"))]
 const CONNECTIONS: usize = 2000;
 
 /// The UDP sockets of this process, and all of its descriptors.
-#[cfg(feature = "udp")]
+#[cfg(all(feature = "udp", target_os = "linux"))]
 fn sockets() -> (usize, usize) {
     let table = std::fs::read_to_string("/proc/self/net/udp").unwrap();
-    let of_all: BTreeSet<String> = table
+    let of_all: std::collections::BTreeSet<String> = table
         .lines()
         .skip(1)
         .filter_map(|line| Some(format!("socket:[{}]", line.split_whitespace().nth(9)?)))
@@ -365,8 +376,8 @@ fn sockets() -> (usize, usize) {
     })
 }
 
-/// All connections of two adapters over UDP share one socket of each.
-#[cfg(feature = "udp")]
+/// All connections of two adapters over UDP share one socket of each. The sockets are counted in proc(5).
+#[cfg(all(feature = "udp", target_os = "linux"))]
 #[test]
 fn thousands_over_one_udp_socket_are_all_served_and_each_message_completes_once() {
     if !child::is_alone() {

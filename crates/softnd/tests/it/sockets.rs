@@ -1,13 +1,9 @@
 //! An adapter's use of the sockets, descriptors and processors of the system.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::sync::Arc;
 
-use crate::common::message::{armed, send, taken};
-use crate::common::{Side, pair, status};
-use netdirect::{Affinity, Overlapped, OverlappedFile, Status};
-use rustix::event::{PollFd, PollFlags};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use crate::common::{Side, status};
+use netdirect::Status;
 use softnd::Options;
 
 #[test]
@@ -33,8 +29,16 @@ fn lstn_009_lstn_010_the_wildcards_port_is_free_on_every_address() {
     assert_eq!(status(refused), Status::SHARING_VIOLATION);
 }
 
+/// On Windows a file has no descriptor that another loop could watch.
+#[cfg(unix)]
 #[test]
 fn by_a_loop_of_the_clients_own_over_the_files_descriptor() {
+    use crate::common::message::{armed, send, taken};
+    use crate::common::pair;
+    use netdirect::{Overlapped, OverlappedFile};
+    use rustix::event::{PollFd, PollFlags};
+    use std::sync::Arc;
+
     let pair = pair();
     let overlapped = Overlapped::new();
     let file = Arc::clone(&pair.passive.file);
@@ -59,43 +63,52 @@ fn by_a_loop_of_the_clients_own_over_the_files_descriptor() {
     taken(&pair);
 }
 
-/// The processors that the calling thread may run on, of the first 64.
-fn processors() -> u64 {
-    let set = sched_getaffinity(None).unwrap();
-    (0..64)
-        .filter(|cpu| set.is_set(*cpu))
-        .fold(0, |mask, cpu| mask | 1 << cpu)
-}
+/// Linux tells and sets the processors of a thread.
+#[cfg(target_os = "linux")]
+mod processors {
+    use netdirect::{Affinity, Status};
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// GetNotifyAffinity returns the processors on which the background thread runs: those of the thread that opened the adapter.
-#[test]
-fn cq_003_cq_009_iw_043_notify_affinity_is_the_one_in_use() {
-    let affinity_for = |wish| {
-        let side = Side::new();
-        let cq = side.adapter.create_completion_queue(&side.file, 1, wish);
-        cq.unwrap().get_notify_affinity()
-    };
-    let expect = || match processors() {
-        0 => Err(Status::NOT_SUPPORTED), // CQ-008: the thread may run on none of the first 64
-        mask => Ok(Affinity { group: 0, mask }),
-    };
-    let all = sched_getaffinity(None).unwrap();
-    let any = (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu));
-    for cpu in any.take(4) {
-        let mut one = CpuSet::new();
-        one.set(cpu);
-        sched_setaffinity(None, &one).unwrap();
-        let wish = Affinity {
-            group: 0,
-            mask: !processors(),
-        };
-        for wish in [wish, Affinity::default()] {
-            assert_eq!(affinity_for(wish).map_err(|error| error.status()), expect());
-        }
+    use crate::common::Side;
+
+    /// The processors that the calling thread may run on, of the first 64.
+    fn processors() -> u64 {
+        let set = sched_getaffinity(None).unwrap();
+        (0..64)
+            .filter(|cpu| set.is_set(*cpu))
+            .fold(0, |mask, cpu| mask | 1 << cpu)
     }
-    sched_setaffinity(None, &all).unwrap();
-    assert_eq!(
-        affinity_for(Affinity::default()).map_err(|error| error.status()),
-        expect()
-    );
+
+    /// GetNotifyAffinity returns the processors on which the background thread runs: those of the thread that opened the adapter.
+    #[test]
+    fn cq_003_cq_009_iw_043_notify_affinity_is_the_one_in_use() {
+        let affinity_for = |wish| {
+            let side = Side::new();
+            let cq = side.adapter.create_completion_queue(&side.file, 1, wish);
+            cq.unwrap().get_notify_affinity()
+        };
+        let expect = || match processors() {
+            0 => Err(Status::NOT_SUPPORTED), // CQ-008: the thread may run on none of the first 64
+            mask => Ok(Affinity { group: 0, mask }),
+        };
+        let all = sched_getaffinity(None).unwrap();
+        let any = (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu));
+        for cpu in any.take(4) {
+            let mut one = CpuSet::new();
+            one.set(cpu);
+            sched_setaffinity(None, &one).unwrap();
+            let wish = Affinity {
+                group: 0,
+                mask: !processors(),
+            };
+            for wish in [wish, Affinity::default()] {
+                assert_eq!(affinity_for(wish).map_err(|error| error.status()), expect());
+            }
+        }
+        sched_setaffinity(None, &all).unwrap();
+        assert_eq!(
+            affinity_for(Affinity::default()).map_err(|error| error.status()),
+            expect()
+        );
+    }
 }
