@@ -1,5 +1,4 @@
 //! The checks against softnd's library, and against libraries that break one rule each.
-#![cfg(unix)]
 
 mod broken;
 #[allow(dead_code, reason = "the tests of netdirect-com use the rest")]

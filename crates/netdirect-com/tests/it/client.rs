@@ -2,29 +2,15 @@
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::Arc;
 
-use netdirect::{MrFlags, Provider, Result, Status};
+use netdirect::{MrFlags, Status};
 use netdirect_com::abi::*;
 use netdirect_com::export::{Library, get_class_object};
 
 pub(crate) static SOFTND: Library = Library {
-    open: |_| softnd(),
+    open: |_| Ok(softnd::provider(softnd::Options::default())),
     pin: || {},
 };
-
-#[cfg(unix)]
-#[expect(clippy::unnecessary_wraps, reason = "the function of a library")]
-pub(crate) fn softnd() -> Result<Arc<dyn Provider>> {
-    Ok(softnd::provider(softnd::Options::default()))
-}
-
-/// Sockets do not work yet.
-#[cfg(windows)]
-pub(crate) fn softnd() -> Result<Arc<dyn Provider>> {
-    let network = "seed=1,address=127.0.0.1";
-    softnd::simulation::provider(network, softnd::Options::default())
-}
 
 /// Calls a function of an object's table.
 macro_rules! call {
