@@ -761,6 +761,7 @@ impl Side {
                     assert!(!std::mem::replace(&mut self.failed, true));
                 }
                 Event::Ended => assert!(!std::mem::replace(&mut self.ended, true)),
+                Event::GaveUp => unreachable!("Receives do not stay here"),
                 Event::Stalled => {
                     let _ = self.conn.poll_timeout(self.now);
                 }

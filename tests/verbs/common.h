@@ -60,7 +60,11 @@ struct pair {
     struct end client, server;
 };
 
-enum { MEMORY = 1 << 20, DEPTH = 64 };
+/* A program may have deeper queues. */
+#ifndef DEEP
+#define DEEP 64
+#endif
+enum { MEMORY = 1 << 20, DEPTH = DEEP };
 
 static inline struct rdma_cm_id *event_is(struct rdma_event_channel *events, enum rdma_cm_event_type kind)
 {

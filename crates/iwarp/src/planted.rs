@@ -102,6 +102,8 @@ mod bugs {
         ShareOfSilentForgotten,
         /// In a full backlog no request gives way to that of another address.
         NoneGivesWay,
+        /// The peer's end flushes Receives that stay posted.
+        ReceivesFlushedByPeer,
     }
 
     impl Bug {

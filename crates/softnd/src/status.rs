@@ -120,7 +120,8 @@ pub(crate) fn result_status(status: WqeStatus) -> Status {
         WqeStatus::ReceiveTooShort => Status::BUFFER_OVERFLOW, // AMB-006
         WqeStatus::InvalidRequest => Status::INVALID_DEVICE_REQUEST, // AMB-011, AMB-045, RES-015
         WqeStatus::NoReceive => Status::IO_TIMEOUT,            // AMB-008
-        WqeStatus::Internal => Status::INTERNAL_ERROR,
+        // Receives of ND2 do not outlive the peer's end.
+        WqeStatus::PeerEnded | WqeStatus::Internal => Status::INTERNAL_ERROR,
     }
 }
 

@@ -52,8 +52,13 @@ fn descriptors_are_readable_exactly_while_an_event_waits() {
 }
 
 #[test]
-fn a_peer_that_leaves_flushes_requests() {
+fn receives_stay_posted_behind_a_peer_that_leaves() {
     keeps("leaves", &[]);
+}
+
+#[test]
+fn a_server_that_stops_at_the_first_failed_completion_misses_no_message() {
+    keeps("few_at_a_time", &[]);
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod connection_end;
 mod gather;
 pub mod lingering;
 mod mulpdu;
+mod options;
 mod owner;
 mod posts;
 pub mod queue_pair;
@@ -36,9 +37,9 @@ mod tests;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use iwarp::{Pd, mpa, terminate_frame};
+use iwarp::{mpa, terminate_frame};
 
 pub use connection_end::{ConnectionEnd, EndedBy};
 pub use iwarp::{
@@ -46,6 +47,7 @@ pub use iwarp::{
     QueueSizes, ReadLimits, ReceiveSlot, ReceiveSource, RemoteAddress, RemoteRights, RequestKind,
     Role, STag, Scope, Sge, StreamConfig, StreamId, TerminateCode, WqeStatus,
 };
+pub use options::EndpointOptions;
 pub use owner::{Owner, ReceivesAhead, Rules, Signals, WorkQueue};
 pub use posts::Posts;
 pub use state::Phase;
@@ -65,22 +67,6 @@ use crate::transport::stream::Stream;
 use shared_receives::Waiter;
 use state::{Fixed, Flush, State};
 use stream_io::{StreamIo, Visit};
-
-/// The properties of a new endpoint.
-#[derive(Clone, Copy, Debug)]
-pub struct EndpointOptions {
-    /// The sizes of the queues.
-    pub sizes: QueueSizes,
-    /// The protection domain, and the number of the connection in its adapter.
-    pub scope: Scope,
-    /// The protection domain of the memory that Receives name: that of a queue of shared Receives, otherwise that of `scope`.
-    pub receive_pd: Pd,
-    /// The time within which the peer has to end its direction after this side has ended the connection. After that time the endpoint
-    /// resets the stream. `None`: without limit.
-    pub end_within: Option<Duration>,
-    /// Initiator requests may be posted before the client may send, and are carried out from then on. Otherwise they are refused.
-    pub early_posts: bool,
-}
 
 /// How the stream of an endpoint starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +142,7 @@ impl<O: Owner> Endpoint<O> {
         owner: impl FnOnce(&Weak<Self>) -> O,
         state: O::State,
     ) -> Result<Arc<Self>, OutOfMemory> {
-        let state = State::new(options.sizes, options.scope, options.receive_pd, state)?;
+        let state = State::new(&options, state)?;
         Ok(Arc::new_cyclic(|this: &Weak<Self>| Self {
             fixed: Fixed {
                 owner: owner(this),
@@ -366,6 +352,7 @@ impl<O: Owner> Endpoint<O> {
     pub fn abort(&self, end: ConnectionEnd) -> DeferredWork<O> {
         let mut state = self.lock();
         state.cut(&self.fixed, || end);
+        state.flush_kept(&self.fixed);
         if state.phase == Phase::Idle {
             state.phase = Phase::Ended;
             if self.fixed.early_posts {

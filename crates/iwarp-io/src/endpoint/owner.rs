@@ -25,6 +25,9 @@ bitflags::bitflags! {
         const RESET = 16;
         /// The stream is gone, and all results have been placed.
         const GONE = 32;
+        /// The end of the connection brings back all requests flushed, Receives too. Follows each end but an end by this side, and but the
+        /// peer's end where Receives [stay](super::EndpointOptions::keeps_receives).
+        const FLUSHED = 64;
         /// The signals after which a connection carries no more messages.
         const ENDS = Self::PEER_CLOSED.bits() | Self::FAILED.bits() | Self::RESET.bits() | Self::GONE.bits();
     }
@@ -167,6 +170,7 @@ pub trait Rules {
 ///         receive_pd: Pd(1),
 ///         end_within: Some(Duration::from_secs(10)),
 ///         early_posts: false,
+///         keeps_receives: false,
 ///     };
 ///     let keeper = Keeper { domain: Arc::clone(&domain), ended: Mutex::default() };
 ///     Endpoint::new(Arc::clone(&driver), options, |_| keeper, Vec::new())
@@ -282,6 +286,10 @@ pub trait Owner: Rules + Send + Sync + Sized + 'static {
     /// The connection has ended or failed, and uses no further Receives of a shared queue. Called with the endpoint locked, once or
     /// more often.
     fn draws_no_more(&self, _state: &mut Self::State) {}
+
+    /// The peer has ended the connection, whose Receives stay posted. No message waits for a shared Receive any more. Called with the
+    /// endpoint locked, once or more often.
+    fn waits_no_more(&self, _state: &mut Self::State) {}
 
     /// A fault plan demands that the queues break down, with the status of this name. Called with the endpoint locked. A queue that breaks
     /// down ends this connection too, which takes the lock, so the owner lets the queues break down later.

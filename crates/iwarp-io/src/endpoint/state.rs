@@ -7,14 +7,14 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use iwarp::{
-    Completion, Connection, Event, OutOfMemory, Pd, QueueSizes, Scope, StreamEnd, StreamId,
-    WqeStatus,
+    Completion, Connection, Event, OutOfMemory, Pd, Scope, StreamEnd, StreamId, WqeStatus,
 };
 use parking_lot::Mutex;
 use tracing::Span;
 
 use super::connection_end::ConnectionEnd;
 use super::gather::Gather;
+use super::options::EndpointOptions;
 use super::owner::{Owner, Signals, WorkQueue};
 use super::stream_io::{StreamIo, Visit};
 use crate::driver::Driver;
@@ -84,6 +84,8 @@ pub(super) struct State<O: Owner> {
     pub(super) connection: Connection,
     pub(super) scope: Scope,
     receive_pd: Pd,
+    /// See [`EndpointOptions`].
+    keeps_receives: bool,
     pub(super) phase: Phase,
     pub(super) io: Option<StreamIo>,
     pub(super) signals: Signals,
@@ -105,19 +107,24 @@ pub(super) struct State<O: Owner> {
 }
 
 impl<O: Owner> State<O> {
-    pub(super) fn new(
-        sizes: QueueSizes,
-        scope: Scope,
-        receive_pd: Pd,
-        owner: O::State,
-    ) -> Result<Self, OutOfMemory> {
-        let mut connection = Connection::new(sizes, scope)?;
+    pub(super) fn new(options: &EndpointOptions, owner: O::State) -> Result<Self, OutOfMemory> {
+        let EndpointOptions {
+            scope,
+            receive_pd,
+            keeps_receives,
+            ..
+        } = *options;
+        let mut connection = Connection::new(options.sizes, scope)?;
         connection.set_receive_pd(receive_pd);
+        if keeps_receives {
+            connection.keep_receives();
+        }
         Ok(Self {
             owner,
             connection,
             scope,
             receive_pd,
+            keeps_receives,
             phase: Phase::Idle,
             io: None,
             signals: Signals::empty(),
@@ -142,6 +149,9 @@ impl<O: Owner> State<O> {
         };
         self.connection = Connection::new(sizes, scope)?;
         self.connection.set_receive_pd(self.receive_pd);
+        if self.keeps_receives {
+            self.connection.keep_receives();
+        }
         self.scope = scope;
         self.phase = Phase::Idle;
         self.stall = None;
@@ -182,9 +192,7 @@ impl<O: Owner> State<O> {
         } else {
             self.transmit(fixed)
         };
-        let received = self.step(fixed, |io, connection| {
-            io.receive(connection, &fixed.driver.buffers, fixed.owner.receives())
-        });
+        let received = self.receive(fixed);
         if let Some(io) = &mut self.io {
             let activity = io.take_activity();
             self.turn_work += activity.work;
@@ -210,30 +218,56 @@ impl<O: Owner> State<O> {
     }
 
     fn transmit(&mut self, fixed: &Fixed<O>) -> Visit {
-        self.step(fixed, |io, connection| {
-            io.transmit(connection, &fixed.driver.buffers)
-        })
-    }
-
-    /// Reads or sends, if the endpoint has a stream.
-    fn step(
-        &mut self,
-        fixed: &Fixed<O>,
-        act: impl FnOnce(&mut StreamIo, &mut Connection) -> io::Result<Visit>,
-    ) -> Visit {
         let Some(io) = &mut self.io else {
             return Visit::Finished;
         };
-        match act(io, &mut self.connection) {
+        match io.transmit(&mut self.connection, &fixed.driver.buffers) {
             Ok(visit) => visit,
             Err(error) => {
-                let span = &self.span;
-                tracing::debug!(target: targets::CONNECTION, parent: span, %error, "a stream broke");
-                io.stream().was_reset();
-                self.cut(fixed, || ConnectionEnd::of_stream(&error));
-                Visit::Finished
+                if self.keeps_receives {
+                    self.receive_rest(fixed, &error);
+                }
+                self.broke(fixed, &error)
             }
         }
+    }
+
+    fn receive(&mut self, fixed: &Fixed<O>) -> Visit {
+        let Some(io) = &mut self.io else {
+            return Visit::Finished;
+        };
+        let buffers = &fixed.driver.buffers;
+        match io.receive(&mut self.connection, buffers, fixed.owner.receives()) {
+            Ok(visit) => visit,
+            Err(error) => self.broke(fixed, &error),
+        }
+    }
+
+    /// The stream takes nothing more because of this error. Receives what arrived before.
+    #[cold]
+    fn receive_rest(&mut self, fixed: &Fixed<O>, error: &io::Error) {
+        self.ends(fixed, || ConnectionEnd::of_stream(error));
+        let Some(io) = &mut self.io else {
+            return;
+        };
+        io.note(Edges::READ);
+        let buffers = &fixed.driver.buffers;
+        // The peer adds nothing, so this ends.
+        while let Ok(Visit::Unfinished) =
+            io.receive(&mut self.connection, buffers, fixed.owner.receives())
+        {}
+    }
+
+    /// The stream is broken.
+    #[cold]
+    fn broke(&mut self, fixed: &Fixed<O>, error: &io::Error) -> Visit {
+        let span = &self.span;
+        tracing::debug!(target: targets::CONNECTION, parent: span, %error, "a stream broke");
+        if let Some(io) = &self.io {
+            io.stream().was_reset();
+        }
+        self.lost(fixed, || ConnectionEnd::of_stream(error));
+        Visit::Finished
     }
 
     /// See [`Endpoint::is_gone`](super::Endpoint::is_gone).
@@ -258,7 +292,7 @@ impl<O: Owner> State<O> {
             "the peer did not end the connection in time; reset"
         );
         // There is a reason already: the deadline began with it.
-        self.cut(fixed, || ConnectionEnd::Silent);
+        self.lost(fixed, || ConnectionEnd::Silent);
     }
 
     /// Notes the reason for which the connection ends, if there is a connection and no earlier reason.
@@ -282,18 +316,49 @@ impl<O: Owner> State<O> {
         (fixed.owner).connection_ended(&mut self.owner, &end, peer);
     }
 
-    /// Resets the stream, if the endpoint has one. Events from before the reset may have another reason.
+    /// This side resets the stream, if the endpoint has one. Events from before the reset may have another reason.
     pub(super) fn cut(&mut self, fixed: &Fixed<O>, reason: impl FnOnce() -> ConnectionEnd) {
+        self.reset(fixed, reason, true);
+    }
+
+    /// The peer or the network has broken the stream.
+    fn lost(&mut self, fixed: &Fixed<O>, reason: impl FnOnce() -> ConnectionEnd) {
+        let flushes = !self.keeps_receives;
+        self.reset(fixed, reason, flushes);
+    }
+
+    fn reset(&mut self, fixed: &Fixed<O>, reason: impl FnOnce() -> ConnectionEnd, flushes: bool) {
         if let Some(io) = self.io.take() {
             io.reset();
             self.settle(fixed); // events from before the reset
             self.ends(fixed, reason);
+            if flushes {
+                self.connection.flush();
+                self.signals |= Signals::FLUSHED;
+            }
             self.connection.handle_stream_end(StreamEnd::Reset, 0);
             self.signals |= Signals::RESET;
             self.over = true;
             self.hold_flush();
             self.phase = self.phase.ended();
+            self.draws_no_more(fixed, flushes);
+        }
+    }
+
+    /// Flushes Receives that have stayed posted behind the peer's end.
+    pub(super) fn flush_kept(&mut self, fixed: &Fixed<O>) {
+        if self.keeps_receives && self.peer.is_some() {
+            self.connection.flush();
+            self.signals |= Signals::FLUSHED;
+            self.draws_no_more(fixed, true);
+        }
+    }
+
+    fn draws_no_more(&mut self, fixed: &Fixed<O>, flushes: bool) {
+        if flushes {
             fixed.owner.draws_no_more(&mut self.owner);
+        } else {
+            fixed.owner.waits_no_more(&mut self.owner);
         }
     }
 
@@ -342,7 +407,14 @@ impl<O: Owner> State<O> {
             }
             Event::PeerClosed => {
                 self.signals |= Signals::PEER_CLOSED;
-                self.ends(fixed, || ConnectionEnd::PeerDisconnected);
+                if !self.keeps_receives {
+                    self.signals |= Signals::FLUSHED;
+                }
+                let failure = self.connection.failure();
+                self.ends(fixed, || match failure {
+                    Some(Event::Fault(fault)) => ConnectionEnd::Fault(fault),
+                    _ => ConnectionEnd::PeerDisconnected,
+                });
                 self.hold_flush();
                 self.set_deadline(fixed);
             }
@@ -366,6 +438,7 @@ impl<O: Owner> State<O> {
                 self.fail(Signals::FAILED | Signals::TERMINATED, fixed);
             }
             Event::Ended => {}
+            Event::GaveUp => self.fail(Signals::empty(), fixed),
             Event::Stalled => {
                 fixed.owner.stalled(&self.span);
                 self.stall = self.connection.poll_timeout(fixed.driver.now());
@@ -391,7 +464,7 @@ impl<O: Owner> State<O> {
     }
 
     fn fail(&mut self, signals: Signals, fixed: &Fixed<O>) {
-        self.signals |= signals;
+        self.signals |= signals | Signals::FLUSHED;
         self.hold_flush();
         self.phase = self.phase.ended();
         fixed.owner.draws_no_more(&mut self.owner);

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use iwarp::{CopiedPayload, Markers, Ready};
 use rdma_buffer::{Buffer, page_offsets_matter};
@@ -305,6 +306,7 @@ impl Net {
             receive_pd: PD,
             end_within: Some(END_WITHIN),
             early_posts,
+            keeps_receives: false,
         };
         let owner = Plain {
             domain: Arc::clone(&self.domain),

@@ -34,6 +34,8 @@ pub struct Connection {
     pub(super) remote_rights: RemoteRights,
     pub(super) config: StreamConfig,
     pub(super) phase: Phase,
+    /// See [`keep_receives`](Self::keep_receives).
+    pub(super) keeps_receives: bool,
     pub(super) initiator: InitiatorQueue,
     pub(super) receive: ReceiveQueue,
     pub(super) rx: Rx,
@@ -89,6 +91,7 @@ impl Connection {
             remote_rights: RemoteRights::default(),
             config: NOT_STARTED,
             phase: Phase::Idle,
+            keeps_receives: false,
             initiator: InitiatorQueue::new(&sizes)?,
             receive: ReceiveQueue::new(&sizes)?,
             rx: Rx::new(sizes.receive_sges as usize, msn, octets),
@@ -111,6 +114,22 @@ impl Connection {
     /// The peer may do no more than this, whatever the memory grants that it names. Until the call the memory alone decides.
     pub const fn set_remote_rights(&mut self, rights: RemoteRights) {
         self.remote_rights = rights;
+    }
+
+    /// The Receives stay posted when the peer ends the stream, in order or not. They come back flushed once this side
+    /// [disconnects](Self::disconnect), or once a request of this side fails. A request that the end leaves open, or that is posted later,
+    /// fails with [`WqeStatus::PeerEnded`](super::WqeStatus::PeerEnded). Called before the start.
+    pub const fn keep_receives(&mut self) {
+        self.keeps_receives = true;
+    }
+
+    /// Returns true if Receives come back flushed as soon as they are posted.
+    pub fn flushes_receives(&self) -> bool {
+        match self.phase {
+            Phase::Idle | Phase::Running => false,
+            Phase::Closed => !self.keeps_receives,
+            Phase::Failed | Phase::Disconnected => true,
+        }
     }
 
     /// Checks an access of the peer.
@@ -178,7 +197,8 @@ impl Connection {
     /// Posts an initiator request. SGEs and inline data are copied now; the buffers of SGEs are checked when the request is
     /// sent.
     ///
-    /// After the stream has failed, or the peer has closed it, requests are accepted and come back flushed.
+    /// After the stream has failed, or the peer has closed it, requests are accepted and come back flushed. If Receives
+    /// [stay](Self::keep_receives), the first request after the peer's end fails.
     ///
     /// # Errors
     ///
@@ -207,7 +227,10 @@ impl Connection {
         let flags = (wqe.silent, wqe.fence);
         self.initiator
             .post(wqe.context, wqe.operation, flags, length, taken)?;
-        if self.phase != Phase::Running || self.rx.flushed && !planted!(RequestBehindFlushed) {
+        if self.keeps_receives && self.rx.peer_closed && !self.has_failed() {
+            self.give_up();
+        } else if self.phase != Phase::Running || self.rx.flushed && !planted!(RequestBehindFlushed)
+        {
             self.initiator.flush(None);
         }
         self.settle(); // flushes a Read that nobody will answer after the peer's FIN
@@ -277,7 +300,7 @@ impl Connection {
     ) -> Result<(), PostError> {
         let length = self.sizes.receive_length(sges)?;
         self.receive.post(context, sges, length, taken)?;
-        if !matches!(self.phase, Phase::Idle | Phase::Running) {
+        if self.flushes_receives() {
             self.receive.flush();
         }
         Ok(())
@@ -334,6 +357,7 @@ impl Connection {
             Notice::Failed => self.cause(),
             Notice::Ended => Event::Ended,
             Notice::Stalled => Event::Stalled,
+            Notice::GaveUp => Event::GaveUp,
         }
     }
 

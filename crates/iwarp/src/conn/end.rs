@@ -16,6 +16,9 @@ use crate::mpa;
 use crate::rdmap::{Class, Opcode, ProtectionError, Terminate};
 use crate::types::RemoteAddress;
 
+/// The end of the stream within an FPDU.
+const CUT: Fault = Fault::Mpa(mpa::Error::Closed);
+
 impl Connection {
     /// Gives up all requests. Before the start, Receives come back flushed and the connection stays usable. After the
     /// start, the stream is in error: all requests come back flushed, nothing more is sent, not even a Terminate, and
@@ -43,6 +46,10 @@ impl Connection {
         debug_assert!(self.phase != Phase::Idle, "an end before the start");
         match (end, self.phase) {
             (_, Phase::Idle) => {}
+            (StreamEnd::Reset, Phase::Running | Phase::Closed) if self.keeps_receives => {
+                self.peer_is_gone();
+                self.raise(Notice::Ended);
+            }
             (StreamEnd::Reset, _) => {
                 if matches!(self.phase, Phase::Running | Phase::Closed) {
                     self.close_out(Phase::Failed, None); // DDP-003, DDP-086
@@ -69,7 +76,12 @@ impl Connection {
         }
         let in_fpdu = self.rx.early.is_some() || unread > 0;
         if in_fpdu && !self.is_lone_marker(unread) {
-            self.fail(Fault::Mpa(mpa::Error::Closed), None); // MPA-078
+            if self.keeps_receives && self.phase == Phase::Running {
+                self.rx.cause = Some(Cause::Fault(CUT));
+                self.raise(Notice::PeerClosed);
+                return self.peer_is_gone();
+            }
+            self.fail(CUT, None); // MPA-078
             return;
         }
         self.raise(Notice::PeerClosed);
@@ -216,6 +228,27 @@ impl Connection {
         self.close_out(Phase::Failed, failed);
     }
 
+    /// The peer is gone, and nothing more can be sent to it. Receives stay posted, unless a request is open, which fails.
+    fn peer_is_gone(&mut self) {
+        self.rx.peer_closed = true;
+        if self.initiator.is_idle() {
+            self.enter(Phase::Closed);
+            if planted!(ReceivesFlushedByPeer) {
+                self.receive.flush();
+            }
+        } else {
+            self.give_up();
+        }
+    }
+
+    /// The peer had ended the stream: the oldest open request fails, and all others come back flushed.
+    #[cold]
+    pub(super) fn give_up(&mut self) {
+        self.raise(Notice::GaveUp);
+        let oldest = self.initiator.done;
+        self.close_out(Phase::Failed, Some((oldest, WqeStatus::PeerEnded)));
+    }
+
     /// The stream is over, in order or not. [`Notice::Ended`] is raised if the peer has closed its direction before.
     fn close_out(&mut self, phase: Phase, failed: Option<(u64, WqeStatus)>) {
         self.enter(phase);
@@ -299,13 +332,18 @@ impl Connection {
             !self.initiator.is_idle() && (self.is_fenced() || self.initiator.oldest_is_answered());
         // A message under way is finished first, because an answer may follow it.
         if hopeless && !self.is_in_message() {
+            if self.keeps_receives {
+                return self.give_up();
+            }
             self.initiator.flush(None);
             self.tx.give_up_requests();
             self.rx.flushed = true;
         }
         if self.initiator.is_idle() && (self.is_fenced() || self.tx.is_drained()) {
             self.enter(Phase::Closed);
-            self.receive.flush();
+            if !self.keeps_receives || planted!(ReceivesFlushedByPeer) {
+                self.receive.flush();
+            }
         }
     }
 }

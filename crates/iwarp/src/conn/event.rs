@@ -22,6 +22,9 @@ pub enum Event {
     Terminated(Terminate),
     /// The peer has closed its direction after an error or a disconnect, or the stream was reset. No event follows.
     Ended,
+    /// The peer had ended the stream, and now a request of this side has failed because of that. All others come back flushed, Receives
+    /// too. Only on connections whose Receives [stay](super::Connection::keep_receives) when the peer ends the stream.
+    GaveUp,
     /// An inbound Send has found no Receive and waits for one. [`poll_timeout`](super::Connection::poll_timeout) says until
     /// when. [`is_stalled`](super::Connection::is_stalled) says whether the Send still waits.
     Stalled,
@@ -35,6 +38,7 @@ pub(super) enum Notice {
     Failed,
     Ended,
     Stalled,
+    GaveUp,
 }
 
 /// A connection event and its place among the completions. Completions before the marks are fetched first.
@@ -48,8 +52,8 @@ struct Pending {
 /// Connection events not yet fetched, at most one of each kind.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
-    list: [Option<Pending>; 5],
-    raised: [bool; 5],
+    list: [Option<Pending>; 6],
+    raised: [bool; 6],
 }
 
 impl Notices {

@@ -288,6 +288,9 @@ pub enum WqeStatus {
     InvalidRequest,
     /// The peer had no Receive for the Send ([`Class::NoBuffer`](crate::rdmap::Class::NoBuffer)).
     NoReceive,
+    /// The peer ended the stream first. Only on connections whose Receives
+    /// [stay](super::Connection::keep_receives) then.
+    PeerEnded,
     /// The engine was used against its contract.
     Internal,
 }

@@ -106,6 +106,7 @@ fn new(
         receive_pd: PD,
         end_within: core.options.timeouts.disconnect, // IW-065
         early_posts: false,
+        keeps_receives: false,
     };
     let driver = Arc::clone(&core.driver);
     let shared = srq.as_ref().map(|srq| (Arc::clone(srq), &srq.receives));

@@ -202,7 +202,13 @@ impl CmId {
         match state.phase {
             Phase::Connected | Phase::Accepting(_) => {}
             Phase::Disconnecting => return Ok(()),
-            Phase::Over if state.end_reported => return Ok(()),
+            Phase::Over if state.end_reported => {
+                // Receives may have stayed posted behind the peer's end.
+                if let Some(qp) = state.qp.as_ref().filter(|qp| qp.is_claimed_by(&self.this)) {
+                    state.done.deferred.push(qp.end().1);
+                }
+                return Ok(());
+            }
             _ => return fail(Errno::INVAL, "the identifier has no connection"),
         }
         state.phase = Phase::Disconnecting;

@@ -24,6 +24,8 @@ pub enum WcStatus {
     RemoteAccess = 10,
     /// `IBV_WC_REM_OP_ERR`: the peer found another fault.
     RemoteOperation = 11,
+    /// `IBV_WC_RETRY_EXC_ERR`: the peer is gone, or cannot be reached.
+    RetryExceeded = 12,
     /// `IBV_WC_RNR_RETRY_EXC_ERR`: the peer had no Receive.
     NoReceive = 13,
     /// `IBV_WC_FATAL_ERR`.
@@ -31,7 +33,7 @@ pub enum WcStatus {
 }
 
 /// All statuses, and the place of each in a stored entry.
-const STATUSES: [WcStatus; 9] = [
+const STATUSES: [WcStatus; 10] = [
     WcStatus::Success,
     WcStatus::LocalLength,
     WcStatus::LocalQpOperation,
@@ -39,6 +41,7 @@ const STATUSES: [WcStatus; 9] = [
     WcStatus::Flushed,
     WcStatus::RemoteAccess,
     WcStatus::RemoteOperation,
+    WcStatus::RetryExceeded,
     WcStatus::NoReceive,
     WcStatus::Fatal,
 ];
@@ -55,6 +58,7 @@ impl WcStatus {
             WqeStatus::ReceiveTooShort => Self::LocalLength,
             WqeStatus::InvalidRequest => Self::LocalQpOperation,
             WqeStatus::NoReceive => Self::NoReceive,
+            WqeStatus::PeerEnded => Self::RetryExceeded,
             WqeStatus::Internal => Self::Fatal,
         }
     }

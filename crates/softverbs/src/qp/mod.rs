@@ -177,6 +177,8 @@ impl QueuePair {
             receive_pd: srq.as_ref().map_or(pd, |srq| srq.pd()).number(),
             end_within: Some(END_WITHIN),
             early_posts: true,
+            // A peer that is gone tells an adapter of InfiniBand nothing; one of iWARP sees the end of the stream.
+            keeps_receives: context.device().kind() == DeviceKind::Roce,
         };
         let driver = Arc::clone(&engine.driver);
         let made = QpEndpoint::new(driver, endpoint_options, owner, PairState::default());
@@ -413,6 +415,14 @@ impl QueuePair {
             };
             drop(state.connection.take_if(is_own));
         });
+    }
+
+    /// Returns true if `owner` was the last to [claim](Self::claim) the queue pair, and the queue pair is not in RESET since.
+    pub(crate) fn is_claimed_by<T>(&self, owner: &Weak<T>) -> bool {
+        self.endpoint.with(|_, state| {
+            let connection = state.connection.as_ref();
+            connection.is_some_and(|own| std::ptr::addr_eq(own.as_ptr(), owner.as_ptr()))
+        })
     }
 
     /// From INIT on, to a state of a connected queue pair, with these attributes.

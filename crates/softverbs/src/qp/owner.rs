@@ -99,6 +99,9 @@ impl PairOwner for QpOwner {
             return state.vanish(completion.kind, &self.queues);
         }
         let mut status = WcStatus::from_engine(completion.status);
+        if status == WcStatus::RetryExceeded {
+            self.set_state(QpState::Err); // before the program can see the result
+        }
         if completion.kind != RequestKind::Receive {
             if state.own.has_failed && status == WcStatus::Success {
                 status = WcStatus::Flushed;
@@ -141,7 +144,7 @@ impl PairOwner for QpOwner {
     }
 
     fn signalled(&self, signals: Signals) {
-        if signals.intersects(Signals::ENDS) && matches!(self.state(), QpState::Rtr | QpState::Rts)
+        if signals.contains(Signals::FLUSHED) && matches!(self.state(), QpState::Rtr | QpState::Rts)
         {
             self.set_state(QpState::Err);
         }

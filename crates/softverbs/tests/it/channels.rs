@@ -168,6 +168,8 @@ fn a_queue_armed_for_solicited_completions_lets_others_pass() {
     // A failed request counts as a solicited one.
     server.cq.request_notification(true);
     client.id.disconnect().unwrap();
+    pair.server.expect(CmEventKind::Disconnected);
+    server.id.disconnect().unwrap();
     channel.get_event().unwrap();
     server.cq.acknowledge_events(1);
 }

@@ -123,7 +123,7 @@ fn what_is_outstanding_comes_back_flushed_behind_the_event_of_the_end() {
     for wr_id in 0..3 {
         server.qp.post_receive(wr_id, &[server.sge(0, 64)]).unwrap();
     }
-    client.id.disconnect().unwrap();
+    server.id.disconnect().unwrap();
     let event = pair.server.event(CmEventKind::Disconnected);
     let flushed: Vec<_> = (0..3).map(|wr_id| (wr_id, WcStatus::Flushed)).collect();
     assert_eq!(server.statuses(3), flushed);
@@ -134,11 +134,13 @@ fn what_is_outstanding_comes_back_flushed_behind_the_event_of_the_end() {
     let mut late = server.statuses(2);
     late.sort_by_key(|(wr_id, _)| *wr_id);
     assert_eq!(late, [(9, WcStatus::Flushed), (10, WcStatus::Flushed)]);
-    client.post(11, SendOperation::Send, &[]);
+    pair.client.expect(CmEventKind::Disconnected);
     client.qp.post_receive(12, &[]).unwrap();
+    client.post(11, SendOperation::Send, &[]);
     let mut late = client.statuses(2);
     late.sort_by_key(|(wr_id, _)| *wr_id);
-    assert_eq!(late, [(11, WcStatus::Flushed), (12, WcStatus::Flushed)]);
+    let lost = WcStatus::RetryExceeded;
+    assert_eq!(late, [(11, lost), (12, WcStatus::Flushed)]);
 }
 
 #[test]

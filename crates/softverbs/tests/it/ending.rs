@@ -87,6 +87,8 @@ fn the_terminate_is_in_the_completions_that_it_fails_and_in_a_sentence() {
         end.qp.post_receive(1, &[end.sge(0, 100)]).unwrap();
     }
     client.id.disconnect().unwrap();
+    pair.server.expect(CmEventKind::Disconnected);
+    server.id.disconnect().unwrap();
     for end in [&client, &server] {
         assert_eq!(found(end, 1), [(1, WcStatus::Flushed, 0, 0)]);
     }

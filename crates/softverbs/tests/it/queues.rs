@@ -77,6 +77,7 @@ fn queue_pairs_draw_from_a_shared_queue_and_tell_of_its_limit_and_of_their_last_
         assert_eq!(errno(srq.destroy()), Errno::BUSY);
         ends[1].0.id.disconnect().unwrap();
         pair.server.expect(CmEventKind::Disconnected);
+        ends[1].1.id.disconnect().unwrap();
         event(&pair.server, AsyncEventKind::LastReceiveReached, Some(70));
         for (_, server) in ends {
             server.id.destroy_queue_pair().unwrap();

@@ -37,6 +37,17 @@ pub(crate) struct Stretch {
     length: u32,
 }
 
+/// Who may have ended a connection, if anybody has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// Anybody: an adapter of iWARP flushes Receives in any case.
+    Iwarp,
+    /// This side, or anybody.
+    Own,
+    /// The peer or the network. Receives stay posted, unless a request of this side fails.
+    Peer,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Send,
@@ -387,6 +398,7 @@ impl End {
     pub(crate) fn check(
         &mut self,
         completion: &WorkCompletion,
+        ends: Ends,
         peer: Option<PeerView<'_>>,
         shared: Option<&mut SharedReceives>,
         seen: &mut Seen,
@@ -396,8 +408,20 @@ impl End {
             "the queue pair is destroyed: {completion:?}"
         );
         let is_receive = completion.opcode == WcOpcode::Receive;
+        // The results of the two queues may be in different completion queues.
+        let may_have_failed = self.has_failed[0] || !self.outstanding.is_empty();
         let failed = &mut self.has_failed[usize::from(is_receive)];
         match completion.status {
+            WcStatus::Flushed if is_receive && ends == Ends::Peer => {
+                assert!(may_have_failed, "flushed by the peer's end: {completion:?}");
+                *failed = true;
+                seen.met("flushed because a request failed");
+            }
+            WcStatus::RetryExceeded if !is_receive && ends != Ends::Iwarp => {
+                assert!(!*failed, "it fails once: {completion:?}");
+                *failed = true;
+                seen.met("failed: the peer had ended");
+            }
             WcStatus::Success => assert!(!*failed, "success behind a failure: {completion:?}"),
             WcStatus::Flushed => {
                 *failed = true;

@@ -11,13 +11,14 @@ use crate::seen::Seen;
 const SEEDS: u64 = 1000;
 
 /// Bugs of the driver, of the engine under it, and of requests. Those of identifiers are [`Bug::OF_IDENTIFIERS`].
-const BUGS: [Bug; 6] = [
+const BUGS: [Bug; 7] = [
     Bug::LastSegmentNotPlaced,
     Bug::LengthMiscounted,
     Bug::SharedReceiveTwice,
     Bug::ResultLost,
     Bug::ResultTwice,
     Bug::SlotFreeEarly,
+    Bug::ReceivesFlushedByPeer,
 ];
 
 /// All in one test: a bug is planted in the whole process.

@@ -381,7 +381,7 @@ impl<P: PairOwner> Owner for P {
 
     #[inline]
     fn take_notices(&self, state: &mut PairState<P>, signals: Signals) -> PairNotices<P> {
-        if signals.intersects(Signals::ENDS) {
+        if signals.contains(Signals::FLUSHED) {
             state.draws_no_more(self.queues());
         }
         let is_signalled = !signals.is_empty();
@@ -432,9 +432,13 @@ impl<P: PairOwner> Owner for P {
         }
     }
 
-    /// Passes on a Receive that was promised to this queue pair to another queue pair.
     fn draws_no_more(&self, state: &mut PairState<P>) {
         state.draws_no_more(self.queues());
+        self.waits_no_more(state);
+    }
+
+    /// Passes on a Receive that was promised to this queue pair to another queue pair.
+    fn waits_no_more(&self, state: &mut PairState<P>) {
         if let Some((_, membership)) = &self.queues().shared
             && let Some(next) = membership.step_back()
         {

@@ -274,7 +274,7 @@ fn the_last_shared_receive_is_reported_once() {
     receives.arm();
     pair.place(&mut state);
     pair.draws_no_more(&mut state);
-    let calls = pair.notices(&mut state, Signals::FAILED);
+    let calls = pair.notices(&mut state, Signals::FAILED | Signals::FLUSHED);
     assert_eq!(calls[..2], ["look", "last Receive"]);
     assert!(receives.take_low());
     pair.draws_no_more(&mut state);

@@ -7,6 +7,7 @@ mod early;
 mod ends;
 mod extensions;
 mod failing;
+mod keeps;
 mod limits;
 mod markers;
 mod model;

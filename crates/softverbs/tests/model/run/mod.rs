@@ -15,7 +15,7 @@ use softverbs::{
 };
 
 use crate::connection::{Connection, Side};
-use crate::end::{End, SharedReceives};
+use crate::end::{End, Ends, SharedReceives};
 use crate::host::{Host, Listener, Queue};
 use crate::random::Random;
 use crate::seen::Seen;
@@ -331,7 +331,13 @@ impl<'a> Run<'a> {
         let host = self.hosts[host].as_mut();
         let shared = host.and_then(|host| host.devices[own.device].receives.as_mut());
         let peer = peer.end.as_mut().map(End::view);
-        end.check(completion, peer, shared, self.seen);
+        let is_attempt = own.established == 0; // which ends its queue pair if it fails
+        let ends = match self.kind {
+            DeviceKind::Iwarp => Ends::Iwarp,
+            DeviceKind::Roce if own.has_disconnected || own.id.is_none() || is_attempt => Ends::Own,
+            DeviceKind::Roce => Ends::Peer,
+        };
+        end.check(completion, ends, peer, shared, self.seen);
     }
 
     /// Lets all events happen.
