@@ -44,6 +44,8 @@ pub mod ring;
 mod shared;
 mod slot;
 mod slots;
+#[cfg(unix)]
+pub mod socket_options;
 mod stag;
 mod sync;
 mod table;

@@ -104,6 +104,8 @@ mod bugs {
         NoneGivesWay,
         /// The peer's end flushes Receives that stay posted.
         ReceivesFlushedByPeer,
+        /// Of verbs: a queue pair takes a second connection without a change to RTR.
+        SecondConnectionTaken,
     }
 
     impl Bug {

@@ -46,8 +46,10 @@ pub mod limits {
     pub const INLINE: u32 = 1024;
     /// Reads that a queue pair may have outstanding, in each direction.
     pub const READS: u32 = 128;
-    /// Queue pairs, completion queues, protection domains and shared receive queues: as many as fit into 24 bits with what is reserved.
+    /// Completion queues, protection domains and shared receive queues: as many as fit into 24 bits with what is reserved.
     pub const OBJECTS: u32 = 1 << 20;
+    /// Queue pairs: as many as have numbers without a port.
+    pub const QUEUE_PAIRS: u32 = 0x3_0000;
     /// Octets of private data in each message of the connection manager.
     pub const PRIVATE_DATA: usize = 508;
 }
@@ -134,6 +136,11 @@ impl Device {
         let room = self.interface.mtu.saturating_sub(12 + 16 + 4 + 8 + 40);
         let mtus = [4096, 2048, 1024, 512];
         mtus.into_iter().find(|mtu| *mtu <= room).unwrap_or(256)
+    }
+
+    /// The port's active MTU as `enum ibv_mtu` has it.
+    pub fn mtu_number(&self) -> u32 {
+        self.mtu().ilog2() - 7 // IBV_MTU_256 is 1
     }
 
     /// Returns true if connections of this device may use a local address.

@@ -6,9 +6,11 @@
 //!
 //! ```text
 //! cm        event channels, identifiers, set-up and end of connections, calls that wait, addresses by names
+//! qpn       connections of queue pairs whose numbers the programs exchange by themselves: ports, who connects and when
 //! qp        queue pairs: states, requests, the owner of the driver's endpoint
 //! srq, cq   shared receive queues; completion queues and completions
 //! mr, pd    memory regions, protection domains
+//! ah        address handles, and the addresses of peers by rows of the GID table
 //! channel   completion channels, over queues of events with descriptors (events)
 //! context   opened devices, asynchronous events
 //! process   the driver, the table of memory, numbers of queue pairs and connections
@@ -39,6 +41,7 @@
 #[cfg(test)]
 extern crate self as softverbs;
 
+mod ah;
 mod channel;
 mod cm;
 mod context;
@@ -53,11 +56,13 @@ mod mr;
 mod pd;
 mod process;
 mod qp;
+mod qpn;
 pub mod security;
 mod sge;
 mod srq;
 mod users;
 
+pub use ah::{AddressHandle, AddressVector};
 pub use channel::{CompletionChannel, CompletionEvent};
 pub use cm::{
     AddrInfo, AddrInfoError, AddrInfoFlags, AddrInfoHints, AddressFamily, ChannelOf, CmEvent,
@@ -79,6 +84,8 @@ pub use qp::{
     QpAttributes, QpCaps, QpMask, QpOptions, QpState, QueuePair, RemotePlace, SendData, SendList,
     SendOperation, SendRequest,
 };
+#[doc(hidden)]
+pub use qpn::{Call, CallError};
 pub use sge::Sge;
 pub use srq::{SharedReceiveQueue, SrqAttributes};
 pub use users::Tag;

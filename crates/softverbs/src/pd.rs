@@ -53,9 +53,9 @@ impl ProtectionDomain {
     ///
     /// # Errors
     ///
-    /// EBUSY while regions, queue pairs or shared receive queues of the domain exist.
+    /// EBUSY while regions, queue pairs, shared receive queues or address handles of the domain exist.
     pub fn destroy(&self) -> Result<()> {
-        let by = "memory regions, queue pairs and shared receive queues";
+        let by = "memory regions, queue pairs, shared receive queues and address handles";
         self.users.check_none("the protection domain", by)?;
         self.user.release();
         Ok(())

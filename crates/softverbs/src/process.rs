@@ -162,6 +162,10 @@ pub struct Process {
     pub(crate) lenient_cases: LenientCases,
     next_stream: AtomicU32,
     pub(crate) numbers: Numbers,
+    /// The ports that numbers of queue pairs name.
+    pub(crate) ports: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// The transport of connections by numbers: over TCP also if others are over UDP.
+    number_transport: Transport,
     /// Queue pairs that the program has destroyed and whose connections have not ended.
     pub(crate) lingering: Lingering,
     /// The shared objects of each device's identifiers, by the index of the device.
@@ -213,15 +217,20 @@ struct NumbersInUse {
     last_connection: u32,
 }
 
-/// The first number of a queue pair. Lower ones name connections.
+/// The first number of a queue pair that listens at no port. Lower ones name connections, and those from
+/// [`FIRST_WITH_PORT`] on name ports.
 pub(crate) const FIRST_QUEUE_PAIR: u32 = 0x1_0000;
-const QUEUE_PAIRS: u32 = 0x100_0000 - FIRST_QUEUE_PAIR;
+/// The first number of a queue pair that names a port, which is not one of the first 1,024.
+pub(crate) const FIRST_WITH_PORT: u32 = 1024 * PER_PORT;
+/// The queue pairs whose numbers name one port.
+pub(crate) const PER_PORT: u32 = 256;
+const QUEUE_PAIRS: u32 = FIRST_WITH_PORT - FIRST_QUEUE_PAIR;
 
 impl Numbers {
-    /// Takes a number for a queue pair.
+    /// Takes a number for a queue pair that listens at no port.
     pub(crate) fn take_queue_pair(&self) -> Result<u32> {
         let mut state = self.state.lock();
-        for _ in 0..=limits::OBJECTS {
+        for _ in 0..QUEUE_PAIRS {
             state.last_queue_pair = (state.last_queue_pair + 1) % QUEUE_PAIRS;
             let number = FIRST_QUEUE_PAIR + state.last_queue_pair;
             if let Entry::Vacant(free) = state.objects.entry(number) {
@@ -437,6 +446,13 @@ impl Process {
         let devices =
             devices.map(|(index, one)| Arc::new(Device::new(index, &options.names, kind, one)));
         let devices = devices.collect();
+        let number_transport = match &transport {
+            Transport::Quic(_) => match &world {
+                Some(world) => Transport::Sim(world.own()),
+                None => Transport::Tcp(Tcp::default()),
+            },
+            other => other.clone(),
+        };
         Ok(Arc::new_cyclic(|this| Self {
             devices,
             loopback,
@@ -448,6 +464,8 @@ impl Process {
             lenient_cases: LenientCases::default(),
             next_stream: AtomicU32::new(1),
             numbers: Numbers::default(),
+            ports: OnceLock::new(),
+            number_transport,
             lingering: Lingering::default(),
             shared_devices: Mutex::default(),
             witnesses: Mutex::default(),
@@ -617,6 +635,18 @@ impl Process {
 
     pub(crate) fn transport(&self) -> &Transport {
         &self.transport
+    }
+
+    pub(crate) fn number_transport(&self) -> &Transport {
+        &self.number_transport
+    }
+
+    /// The transport of a queue pair that is connected to itself: always a socket.
+    pub(crate) fn own_transport(&self) -> Transport {
+        match &self.number_transport {
+            Transport::Tcp(_) => Transport::Tcp(Tcp::default()),
+            other => other.clone(),
+        }
     }
 
     pub(crate) fn environment(&self) -> Environment {
@@ -850,7 +880,7 @@ mod tests {
         let connection = numbers.take_connection().unwrap();
         let queue_pair = numbers.take_queue_pair().unwrap();
         assert!(connection > 0 && connection < FIRST_QUEUE_PAIR);
-        assert!((FIRST_QUEUE_PAIR..0x100_0000).contains(&queue_pair));
+        assert!((FIRST_QUEUE_PAIR..FIRST_WITH_PORT).contains(&queue_pair));
         let object = Arc::new(7_u8);
         numbers.set(queue_pair, Arc::<u8>::downgrade(&object));
         assert_eq!(numbers.find::<u8>(queue_pair).as_deref(), Some(&7));

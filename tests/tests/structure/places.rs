@@ -42,12 +42,15 @@ const RULES: &[Rule] = &[
             // The addresses of the machine.
             "iwarp-io/src/interfaces",
             "iwarp-io/src/progress/readiness",
+            "iwarp-io/src/transport/both_ports.rs",
             "iwarp-io/src/transport/quic/plain_socket.rs",
             "iwarp-io/src/transport/same_host/check.rs",
             "iwarp-io/src/transport/same_host/meeting.rs",
             "iwarp-io/src/transport/tcp",
             // The one system call over registered memory.
             "iwarp-mem/src/io",
+            // Options that no safe library has.
+            "iwarp-mem/src/socket_options.rs",
             // Types and numbers of C.
             "libibverbs/src",
             // The loader.
@@ -273,6 +276,7 @@ const UNSAFE: &[&str] = &[
     "iwarp-mem/src/io/unix.rs",
     "iwarp-mem/src/io/windows.rs",
     "iwarp-mem/src/ring/mapping.rs",
+    "iwarp-mem/src/socket_options.rs",
     "iwarp-mem/src/table/mod.rs",
     // Memory for tests.
     "test-memory/src/lib.rs",

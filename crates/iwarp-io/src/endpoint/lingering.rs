@@ -59,12 +59,17 @@ impl Lingering {
         let (gone, deferred) = endpoint.disconnect();
         drop(deferred);
         if !gone {
-            let kept: Arc<dyn AnyEndpoint> = endpoint.clone();
-            self.0.lock().insert(stream, kept);
-            // The connection may have ended before the endpoint was kept.
-            if endpoint.is_gone() {
-                self.gone(stream);
-            }
+            self.keep(stream, endpoint);
+        }
+    }
+
+    /// Keeps an endpoint to which a connection of this number was [detached](Endpoint::detach), until the connection has ended.
+    pub fn keep<O: Owner>(&self, stream: StreamId, endpoint: &Arc<Endpoint<O>>) {
+        let kept: Arc<dyn AnyEndpoint> = endpoint.clone();
+        self.0.lock().insert(stream, kept);
+        // The connection may have ended before the endpoint was kept.
+        if endpoint.is_gone() {
+            self.gone(stream);
         }
     }
 

@@ -311,6 +311,7 @@ impl<O: Owner> Endpoint<O> {
     pub fn disconnect(&self) -> (bool, DeferredWork<O>) {
         let mut state = self.lock();
         let gone = state.is_gone();
+        state.answer_all(&self.fixed);
         state.ends(&self.fixed, || ConnectionEnd::Disconnected);
         match state.phase {
             Phase::Disconnected | Phase::Shut => return (gone, state.into_deferred_work()),
@@ -339,13 +340,64 @@ impl<O: Owner> Endpoint<O> {
         if has_ended || matches!(state.phase, Phase::Disconnected | Phase::Shut) {
             return (gone, state.into_deferred_work());
         }
-        state.ends(&self.fixed, || ConnectionEnd::Disconnected);
-        state.disconnect();
-        state.phase = Phase::Ended;
-        state.set_deadline(&self.fixed);
-        self.fixed.owner.draws_no_more(&mut state.owner);
+        state.answer_all(&self.fixed);
+        state.end(&self.fixed);
         state.work(Edges::KICK);
         (gone, state.into_deferred_work())
+    }
+
+    /// This side ends the connection, as [`end`](Self::end) does, for an owner that begins anew at once: the connection and its stream move
+    /// to an endpoint of their own, whose owner's client learns of no request. This endpoint can be [renewed](Self::renew) then.
+    /// [`Signals::GONE`] follows at the other endpoint, which somebody has to keep until then ([`lingering`]). `None` if there is no stream.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`]; nothing has changed then.
+    pub fn detach(
+        &self,
+        owner: impl FnOnce(&Weak<Self>) -> O,
+        owner_state: impl FnOnce(&mut O::State) -> O::State,
+    ) -> Result<(Option<Arc<Self>>, DeferredWork<O>), OutOfMemory> {
+        let mut state = self.lock();
+        let fresh = state.fresh()?;
+        state.flush = Flush::Free; // no request is seen
+        state.answer_all(&self.fixed);
+        state.end(&self.fixed);
+        State::settle(&mut state, &self.fixed);
+        let own_state = owner_state(&mut state.owner);
+        let Some(mut moved) = state.take_stream(fresh, own_state) else {
+            return Ok((None, state.into_deferred_work()));
+        };
+        State::settle(&mut state, &self.fixed); // there is no stream to keep time for
+        let end = self.fixed.end.lock().clone();
+        let deferred = state.into_deferred_work();
+        let other = Arc::new_cyclic(|this: &Weak<Self>| {
+            let fixed = Fixed {
+                owner: owner(this),
+                driver: Arc::clone(&self.fixed.driver),
+                end_within: self.fixed.end_within,
+                early_posts: self.fixed.early_posts,
+                timed: this.clone(),
+                end: parking_lot::Mutex::new(end),
+            };
+            let source: Weak<dyn Source> = this.clone();
+            let domains = [WorkQueue::Receive, WorkQueue::Initiator];
+            let domains = domains.map(|queue| fixed.owner.domain(queue));
+            if let Some(io) = &mut moved.io
+                && let Err(error) = io.move_to(domains.into_iter(), &source)
+            {
+                // The deadline resets the stream, which no domain drives.
+                limited!(warn, target: targets::CONNECTION, parent: &moved.span, %error, "cannot drive a stream that ends");
+            }
+            Self {
+                fixed,
+                state: Turns::new(moved),
+                this: this.clone(),
+            }
+        });
+        // What has arrived while the stream moved was reported to nobody.
+        other.lock().work(Edges::KICK | Edges::READ | Edges::WRITE);
+        Ok((Some(other), deferred))
     }
 
     /// Ends the connection with a reset, for this reason. An endpoint that was never connected cannot be connected any more.
@@ -361,6 +413,22 @@ impl<O: Owner> Endpoint<O> {
         }
         state.work(Edges::empty());
         state.into_deferred_work()
+    }
+
+    /// There will be no stream: the oldest early request fails, and all others come back flushed. Does nothing once a stream has started.
+    pub fn abandon(&self) -> DeferredWork<O> {
+        let mut state = self.lock();
+        if state.phase == Phase::Idle {
+            state.phase = Phase::Ended;
+            state.connection.abandon();
+            state.work(Edges::empty());
+        }
+        state.into_deferred_work()
+    }
+
+    /// At most this many Reads of this side are outstanding from now on, if the start-up has agreed on more.
+    pub fn limit_reads(&self, ord: u32) {
+        self.lock().connection.limit_reads(ord);
     }
 
     /// Ends the connection with a reset, for this reason. All requests come back flushed, and the endpoint refuses further ones.

@@ -287,6 +287,9 @@ pub trait Owner: Rules + Send + Sync + Sized + 'static {
     /// more often.
     fn draws_no_more(&self, _state: &mut Self::State) {}
 
+    /// An initiator request was posted early, and waits for the stream. Called with the endpoint locked.
+    fn waits_for_stream(&self, _state: &mut Self::State) {}
+
     /// The peer has ended the connection, whose Receives stay posted. No message waits for a shared Receive any more. Called with the
     /// endpoint locked, once or more often.
     fn waits_no_more(&self, _state: &mut Self::State) {}

@@ -60,6 +60,7 @@ impl<O: Owner> Endpoint<O> {
             Phase::Idle if self.fixed.early_posts => {
                 state.make_room(&self.fixed.owner);
                 state.connection.post_early(wqe)?;
+                self.fixed.owner.waits_for_stream(&mut state.owner);
                 return Ok(false);
             }
             Phase::Idle | Phase::Starting | Phase::Disconnected => {

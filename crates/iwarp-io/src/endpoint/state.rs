@@ -22,6 +22,9 @@ use crate::log::targets;
 use crate::progress::Edges;
 use crate::progress::timers::{Timed, TimerKey};
 
+/// The most visits in which this side reads and answers before it ends a stream.
+const LAST_VISITS: u32 = 16;
+
 /// The state of an endpoint's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -140,19 +143,69 @@ impl<O: Owner> State<O> {
         })
     }
 
+    /// A connection like this one that has not started.
+    pub(super) fn fresh(&self) -> Result<Connection, OutOfMemory> {
+        let mut connection = Connection::new(*self.connection.sizes(), self.scope)?;
+        connection.set_receive_pd(self.receive_pd);
+        if self.keeps_receives {
+            connection.keep_receives();
+        }
+        Ok(connection)
+    }
+
+    /// Takes the connection and its stream out, if there is a stream, and puts `fresh` in the place of the connection.
+    pub(super) fn take_stream(&mut self, fresh: Connection, owner: O::State) -> Option<Self> {
+        let io = self.io.take()?;
+        Some(Self {
+            owner,
+            connection: std::mem::replace(&mut self.connection, fresh),
+            scope: self.scope,
+            receive_pd: self.receive_pd,
+            keeps_receives: self.keeps_receives,
+            phase: Phase::Ended,
+            io: Some(io),
+            signals: std::mem::take(&mut self.signals),
+            flush: Flush::Free,
+            over: false,
+            turn_work: 0,
+            stall: None,
+            gather: Gather::default(),
+            deadline: self.deadline.take(),
+            timer: None,
+            peer: self.peer,
+            span: self.span.clone(),
+        })
+    }
+
+    /// See [`Endpoint::end`](super::Endpoint::end).
+    pub(super) fn end(&mut self, fixed: &Fixed<O>) {
+        self.ends(fixed, || ConnectionEnd::Disconnected);
+        self.disconnect();
+        self.phase = Phase::Ended;
+        self.set_deadline(fixed);
+        fixed.owner.draws_no_more(&mut self.owner);
+    }
+
+    /// Reads and answers what has arrived, before this side ends the stream, so that the peer's last requests do not fail. Only where
+    /// [Receives stay](EndpointOptions::keeps_receives).
+    pub(super) fn answer_all(&mut self, fixed: &Fixed<O>) {
+        if !self.keeps_receives || !self.connection.is_running() {
+            return;
+        }
+        for _ in 0..LAST_VISITS {
+            if let Some(io) = &mut self.io {
+                io.note(Edges::READ);
+            }
+            if self.work(fixed, Edges::KICK) == Visit::Finished {
+                return;
+            }
+        }
+    }
+
     /// See [`Endpoint::renew`](super::Endpoint::renew).
     pub(super) fn renew(&mut self, stream: StreamId) -> Result<(), OutOfMemory> {
-        let sizes = *self.connection.sizes();
-        let scope = Scope {
-            stream,
-            ..self.scope
-        };
-        self.connection = Connection::new(sizes, scope)?;
-        self.connection.set_receive_pd(self.receive_pd);
-        if self.keeps_receives {
-            self.connection.keep_receives();
-        }
-        self.scope = scope;
+        self.scope.stream = stream;
+        self.connection = self.fresh()?;
         self.phase = Phase::Idle;
         self.stall = None;
         self.gather = Gather::default();

@@ -20,11 +20,13 @@
 
 mod acceptor;
 mod active_side;
+mod awaited_fpdu;
 mod exchange;
 mod half_open;
 mod incoming;
 mod initiator;
 mod mpa_startup;
+mod own_connection;
 mod passive_side;
 mod responder;
 mod stream_config;
@@ -39,9 +41,11 @@ pub use iwarp::mpa::startup::{
 };
 pub use iwarp::{ReadLimits, Role, StreamConfig, StreamEnd, TerminateCode, terminate_frame};
 
+pub use awaited_fpdu::{AwaitedFpdu, Heard};
 pub use exchange::Machine;
 pub use initiator::{Agreement, Initiator, InitiatorConfig, InitiatorFailure, InitiatorOutcome};
 pub use mpa_startup::{ConnectionRequest, StartupOwner};
+pub use own_connection::OwnConnection;
 pub use passive_side::{PassiveOutcome, PassiveSide};
 pub use responder::{Accepted, Responder, ResponderConfig, ResponderFailure, ResponderOutcome};
 pub use stream_config::stream_config;

@@ -30,6 +30,7 @@
 //! - **Memory is bounded.** A transport holds octets that the peer has not taken up to a limit; beyond it, writes are `WouldBlock`.
 //! - **Time comes from the [`Environment`].** It is the system's clock, or the virtual clock of a simulated network.
 
+pub mod both_ports;
 pub mod chosen_congestion;
 pub mod chosen_same_host;
 pub mod congestion_control;
@@ -47,7 +48,7 @@ pub mod stream;
 pub mod tcp;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -157,6 +158,21 @@ impl Transport {
             #[cfg(all(test, unix))]
             Self::Pipe(pipes) => Bound::Pipe(pipes.bind(address)?),
         })
+    }
+
+    /// Reserves a local address to connect from, whose port the system chooses: as late as it can, so that connections to different peers
+    /// may have one port.
+    ///
+    /// # Errors
+    ///
+    /// Those of the transport; QUIC refuses.
+    pub fn bind_any_port(&self, ip: IpAddr) -> io::Result<Bound> {
+        let address = SocketAddr::new(ip, 0);
+        match self {
+            Self::Tcp(tcp) => Ok(Bound::Tcp(tcp.bind_any_port(address)?)),
+            Self::Quic(_) => Err(io::ErrorKind::Unsupported.into()),
+            _ => self.bind(address, Purpose::Connecting),
+        }
     }
 
     /// Like [`bind`](Self::bind), but refuses a port that connections which have ended still hold.

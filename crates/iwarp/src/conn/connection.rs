@@ -123,6 +123,11 @@ impl Connection {
         self.keeps_receives = true;
     }
 
+    /// At most this many Reads of this side may be outstanding from now on, if the start-up has agreed on more.
+    pub fn limit_reads(&mut self, ord: u32) {
+        self.config.limits.ord = self.config.limits.ord.min(ord);
+    }
+
     /// Returns true if Receives come back flushed as soon as they are posted.
     pub fn flushes_receives(&self) -> bool {
         match self.phase {

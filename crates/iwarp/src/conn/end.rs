@@ -39,6 +39,14 @@ impl Connection {
         self.close_out(Phase::Disconnected, None);
     }
 
+    /// There will be no stream: the oldest request that was [posted early](Self::post_early) fails, and all others come back flushed. Does
+    /// nothing after the start.
+    pub fn abandon(&mut self) {
+        if self.phase == Phase::Idle {
+            self.give_up();
+        }
+    }
+
     /// The peer's half of the stream ended, `unread` octets into an FPDU (MPA-090 to MPA-092). Call this after
     /// [`Connection::handle_bytes`] has seen everything that came before. While a Send waits for a Receive, the end waits
     /// with it.

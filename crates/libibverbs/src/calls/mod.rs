@@ -1,6 +1,7 @@
 //! The functions, one file for each kind of object. Each converts what C passes, calls `softverbs`, and converts the result; nothing is
 //! decided here that verbs decide.
 
+pub(crate) mod ah;
 pub(crate) mod channel;
 pub(crate) mod cm;
 pub(crate) mod context;

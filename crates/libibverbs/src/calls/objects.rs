@@ -5,15 +5,15 @@ use std::fs::File;
 use std::sync::{Arc, Condvar, Mutex};
 
 use softverbs::{
-    CompletionChannel, CompletionQueue, Errno, MemoryRegion, ProtectionDomain, QueuePair,
-    SendOperation, Sge, SharedReceiveQueue, WorkCompletion,
+    AddressHandle, CompletionChannel, CompletionQueue, Errno, MemoryRegion, ProtectionDomain,
+    QueuePair, SendOperation, Sge, SharedReceiveQueue, WorkCompletion,
 };
 
 use crate::abi::attributes::ibv_qp_cap;
 use crate::abi::context::verbs_context;
 use crate::abi::device::PaddedDevice;
 use crate::abi::objects::{
-    ibv_comp_channel, ibv_cq_ex, ibv_mr, ibv_pd, ibv_qp_ex, ibv_srq, ibv_td,
+    ibv_ah, ibv_comp_channel, ibv_cq_ex, ibv_mr, ibv_pd, ibv_qp_ex, ibv_srq, ibv_td,
 };
 use crate::border::{Facade, ParentsDescriptor};
 
@@ -80,6 +80,12 @@ pub(crate) struct Cq {
 
 impl Facade for Cq {
     type C = ibv_cq_ex;
+}
+
+pub(crate) struct Ah(pub(crate) Arc<AddressHandle>);
+
+impl Facade for Ah {
+    type C = ibv_ah;
 }
 
 pub(crate) struct Srq(pub(crate) Arc<SharedReceiveQueue>);

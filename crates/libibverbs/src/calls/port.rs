@@ -42,7 +42,7 @@ fn attributes(device: &Device) -> ibv_device_attr {
     attr.vendor_id = VENDOR;
     attr.max_mr_size = limits::REGION;
     attr.page_size_cap = 4096;
-    attr.max_qp = int(limits::OBJECTS);
+    attr.max_qp = int(limits::QUEUE_PAIRS);
     attr.max_qp_wr = int(limits::REQUESTS);
     attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN
         | IBV_DEVICE_SRQ_RESIZE
@@ -55,9 +55,10 @@ fn attributes(device: &Device) -> ibv_device_attr {
     attr.max_cqe = int(limits::COMPLETIONS);
     attr.max_mr = int(limits::REGIONS);
     attr.max_pd = int(limits::OBJECTS);
+    attr.max_ah = int(limits::OBJECTS);
     attr.max_qp_rd_atom = int(limits::READS);
     attr.max_qp_init_rd_atom = int(limits::READS);
-    attr.max_res_rd_atom = int(limits::READS).saturating_mul(int(limits::OBJECTS));
+    attr.max_res_rd_atom = int(limits::READS).saturating_mul(int(limits::QUEUE_PAIRS));
     attr.atomic_cap = IBV_ATOMIC_NONE;
     attr.max_srq = int(limits::OBJECTS);
     attr.max_srq_wr = int(limits::REQUESTS);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use softverbs::{Errno, QpAttributes, QpCaps, QpMask, QpOptions, QpState, QueuePair, Result};
 
+use super::ah::{c_vector, vector_of};
 use super::objects::{Built, Context, Cq, Pd, Qp, Srq};
 use super::qp_ex;
 use super::requests::{post_list, post_receives};
@@ -195,6 +196,8 @@ fn attributes_of(attr: &ibv_qp_attr, mask: QpMask) -> Result<QpAttributes> {
     }
     to.access = attr.qp_access_flags;
     (to.pkey_index, to.port) = (attr.pkey_index, attr.port_num);
+    to.address = vector_of(&attr.ah_attr);
+    to.qkey = attr.qkey;
     (to.dest_qp_num, to.path_mtu) = (attr.dest_qp_num, attr.path_mtu);
     (to.rq_psn, to.sq_psn) = (attr.rq_psn, attr.sq_psn);
     (to.max_rd_atomic, to.max_dest_rd_atomic) = (attr.max_rd_atomic, attr.max_dest_rd_atomic);
@@ -209,6 +212,8 @@ pub(crate) fn c_attributes(from: &QpAttributes) -> ibv_qp_attr {
     (to.qp_state, to.cur_qp_state) = (from.state as c_uint, from.cur_state as c_uint);
     to.qp_access_flags = from.access;
     (to.pkey_index, to.port_num) = (from.pkey_index, from.port);
+    to.ah_attr = c_vector(&from.address);
+    to.qkey = from.qkey;
     (to.dest_qp_num, to.path_mtu) = (from.dest_qp_num, from.path_mtu);
     (to.rq_psn, to.sq_psn) = (from.rq_psn, from.sq_psn);
     (to.max_rd_atomic, to.max_dest_rd_atomic) = (from.max_rd_atomic, from.max_dest_rd_atomic);

@@ -1,6 +1,6 @@
 //! The public names of libibverbs.
 
-use crate::calls::{channel, context, cq, device, fork, mr, pd, port, qp, srq, strings};
+use crate::calls::{ah, channel, context, cq, device, fork, mr, pd, port, qp, srq, strings};
 use crate::unsupported;
 
 export! {
@@ -22,14 +22,14 @@ export! {
         ibv_attach_mcast = unsupported::code,
         ibv_close_device = context::close,
         ibv_copy_ah_attr_from_kern = unsupported::nothing,
-        ibv_create_ah = unsupported::null,
+        ibv_create_ah = ah::create,
         ibv_create_ah_from_wc = unsupported::null,
         ibv_create_cq = cq::create,
         ibv_create_qp = qp::create,
         ibv_create_srq = srq::create,
         ibv_dealloc_pd = pd::deallocate,
         ibv_dereg_mr = mr::dereg_mr,
-        ibv_destroy_ah = unsupported::code,
+        ibv_destroy_ah = ah::destroy,
         ibv_destroy_cq = cq::destroy,
         ibv_destroy_qp = qp::destroy,
         ibv_destroy_srq = srq::destroy,

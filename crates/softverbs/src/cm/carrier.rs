@@ -29,7 +29,7 @@ pub(super) fn carrier(process: &Arc<Process>, device: &Arc<Device>) -> Result<Ar
         },
         signal_all: false,
     };
-    let qp = QueuePair::create(&pd, options)?;
+    let qp = QueuePair::create_without_port(&pd, options)?;
     initialize(&qp)?;
     Ok(qp)
 }

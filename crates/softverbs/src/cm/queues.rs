@@ -54,7 +54,7 @@ impl CmId {
                 "the protection domain is of another device than the identifier",
             );
         }
-        let qp = QueuePair::create(pd, options)?;
+        let qp = QueuePair::create_without_port(pd, options)?;
         initialize(&qp)?;
         state.qp = Some(Arc::clone(&qp));
         state.owns_qp = true;

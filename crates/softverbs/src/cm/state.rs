@@ -194,9 +194,8 @@ impl IdState {
         }
         match to {
             QpState::Rtr => {
-                let mtu = device.map_or(1024, |device| device.mtu());
                 let attributes = QpAttributes {
-                    path_mtu: mtu.ilog2() - 7, // IBV_MTU_256 is 1
+                    path_mtu: device.map_or(3, |device| device.mtu_number()),
                     dest_qp_num: number,
                     max_dest_rd_atomic: limit(self.limits.ird),
                     ..attributes

@@ -18,7 +18,10 @@ use std::time::Duration;
 
 use iwarp_io::endpoint::lingering::AnyEndpoint;
 use iwarp_io::endpoint::queue_pair::{PairQueues, PairState};
-use iwarp_io::endpoint::{ConnectionEnd, EndpointOptions, QueueSizes, RemoteRights, Scope};
+use iwarp_io::endpoint::{
+    ConnectionEnd, EndpointOptions, QueueSizes, RemoteRights, Scope, Start, StreamConfig,
+};
+use iwarp_io::transport::stream::Stream;
 use parking_lot::Mutex;
 
 pub(crate) use owner::{ConnectionOwner, QpDeferredWork, QpFlushGuard, Signals};
@@ -34,6 +37,7 @@ use crate::error::{Errno, Error, Result, fail};
 use crate::mr::AccessFlags;
 use crate::pd::ProtectionDomain;
 use crate::process::FIRST_QUEUE_PAIR;
+use crate::qpn::{Deferred, Line, Patience, Ports, StreamTaker};
 use crate::srq::SharedReceiveQueue;
 use crate::users::{Tag, User};
 
@@ -107,6 +111,8 @@ pub struct QueuePair {
     options: QpOptions,
     attributes: Mutex<QpAttributes>,
     is_destroyed: AtomicBool,
+    /// The way to a stream, if the number names a port.
+    line: Option<Arc<Line>>,
     /// The queue pair counts as a user of its protection domain and its queues.
     users: Vec<User>,
 }
@@ -130,12 +136,29 @@ impl fmt::Debug for QueuePair {
 }
 
 impl QueuePair {
-    /// Makes a queue pair in RESET.
+    /// Makes a queue pair in RESET. On devices for RoCE its number names a port, at which peers find it.
     ///
     /// # Errors
     ///
-    /// EINVAL above the device's limits, and for queues of another context or protection domain; ENOMEM.
-    pub fn create(pd: &Arc<ProtectionDomain>, mut options: QpOptions) -> Result<Arc<Self>> {
+    /// EINVAL above the device's limits, and for queues of another context or protection domain; ENOMEM; EADDRINUSE if no port is free.
+    pub fn create(pd: &Arc<ProtectionDomain>, options: QpOptions) -> Result<Arc<Self>> {
+        let is_numbered = pd.context().device().kind() == DeviceKind::Roce;
+        Self::make(pd, options, is_numbered)
+    }
+
+    /// Makes a queue pair for the connection manager, whose number names no port.
+    pub(crate) fn create_without_port(
+        pd: &Arc<ProtectionDomain>,
+        options: QpOptions,
+    ) -> Result<Arc<Self>> {
+        Self::make(pd, options, false)
+    }
+
+    fn make(
+        pd: &Arc<ProtectionDomain>,
+        mut options: QpOptions,
+        is_numbered: bool,
+    ) -> Result<Arc<Self>> {
         if options.srq.is_some() {
             // The queue pair's own queue is not used.
             options.caps.max_recv_wr = 0;
@@ -150,7 +173,16 @@ impl QueuePair {
         }
         let process = context.process();
         let engine = process.engine()?;
-        let number = process.numbers.take_queue_pair()?;
+        let device = context.device();
+        let line = match is_numbered {
+            true => Some(Ports::of(process).take(process, device)?),
+            false => None,
+        };
+        let number = match &line {
+            Some((number, _)) => *number,
+            None => process.numbers.take_queue_pair()?,
+        };
+        let line = line.map(|number| Line::new(process, device, number));
         let stream = process.next_stream();
         let srq = options.srq.clone();
         let owner = |this: &Weak<QpEndpoint>| QpOwner {
@@ -167,6 +199,7 @@ impl QueuePair {
             state: AtomicU8::new(QpState::Reset as u8),
             subject: Arc::default(),
             is_muted: AtomicBool::new(false),
+            line: line.as_ref().map(Arc::downgrade),
         };
         let endpoint_options = EndpointOptions {
             sizes: sizes(&options),
@@ -187,6 +220,10 @@ impl QueuePair {
             Error::new(Errno::NOMEM, "there is no memory for the queue pair")
         })?;
         endpoint.owner().queues.attach(Arc::downgrade(&endpoint));
+        if let Some(line) = &line {
+            let taker: Weak<dyn StreamTaker> = Arc::<QpEndpoint>::downgrade(&endpoint);
+            line.serve(taker);
+        }
         let ending: Weak<dyn AnyEndpoint> = Arc::<QpEndpoint>::downgrade(&endpoint);
         process.ends(ending);
         let closing: Weak<dyn ContextConnection> = Arc::<QpEndpoint>::downgrade(&endpoint);
@@ -204,6 +241,7 @@ impl QueuePair {
             options,
             attributes: Mutex::default(),
             is_destroyed: AtomicBool::new(false),
+            line,
         });
         let named: Weak<dyn Any + Send + Sync> = Arc::<Self>::downgrade(&queue_pair);
         process.numbers.set(number, named);
@@ -250,12 +288,13 @@ impl QueuePair {
 
     /// Changes attributes and the state.
     ///
-    /// A change to RTR names a connection of the connection manager as `dest_qp_num`; the connection then uses this queue pair.
+    /// A change to RTR names a connection of the connection manager as `dest_qp_num`, which then uses this queue pair, or the peer's queue pair
+    /// by its number and GID. In the second case the call returns at once, and the connection follows.
     ///
     /// # Errors
     ///
     /// EINVAL for a change that is not allowed, for missing attributes, and for values that do not exist; EOPNOTSUPP if `dest_qp_num` names
-    /// no connection.
+    /// no connection, and this queue pair has no port.
     pub fn modify(self: &Arc<Self>, attributes: &QpAttributes, mask: QpMask) -> Result<()> {
         let from = self.state();
         if mask.contains(QpMask::CUR_STATE) && attributes.cur_state != from {
@@ -273,7 +312,7 @@ impl QueuePair {
         };
         let is_iwarp = self.kind() == DeviceKind::Iwarp;
         check_transition(from, to, mask, is_iwarp)?;
-        attributes.check(mask)?;
+        attributes.check(mask, self.pd.context().device())?;
         match to {
             QpState::Reset => self.reset()?,
             QpState::Err => self.fail(),
@@ -289,6 +328,17 @@ impl QueuePair {
             });
         }
         self.attributes.lock().take(attributes, mask);
+        if let Some(line) = &self.line
+            && (from, to) == (QpState::Rtr, QpState::Rts)
+        {
+            let QpAttributes {
+                timeout,
+                retry_cnt,
+                max_rd_atomic,
+                ..
+            } = *attributes;
+            line.set_patience(Patience::new(timeout, retry_cnt, max_rd_atomic));
+        }
         Ok(())
     }
 
@@ -301,6 +351,13 @@ impl QueuePair {
         let owner = self.endpoint.owner();
         let number = attributes.dest_qp_num;
         let is_named = mask.contains(QpMask::DEST_QPN) && number < FIRST_QUEUE_PAIR;
+        if let Some(line) = self.line.as_ref().filter(|_| !is_named) {
+            let route = attributes.address.check(self.pd.context().device())?;
+            // A call that was held may start the stream at once.
+            owner.set_state(QpState::Rtr);
+            let armed = line.arm(number, route);
+            return armed.inspect_err(|_| owner.set_state(QpState::Init));
+        }
         let connection = match is_named {
             true => owner.process.numbers.find::<ConnectionNumber>(number),
             false => None,
@@ -310,7 +367,7 @@ impl QueuePair {
             return fail(
                 Errno::OPNOTSUPP,
                 format!(
-                    "queue pair {number:#x} is no connection of rdma_cm here: connect queue pairs with rdma_connect and rdma_accept"
+                    "queue pair {number:#x} is no connection of rdma_cm here: this queue pair is connected with rdma_connect and rdma_accept"
                 ),
             );
         };
@@ -319,10 +376,16 @@ impl QueuePair {
         attached.inspect_err(|_| owner.set_state(QpState::Init))
     }
 
-    /// Back to RESET: the connection is reset, and requests and completions vanish.
+    /// Back to RESET: the connection ends, and requests and completions vanish.
     fn reset(&self) -> Result<()> {
         let owner = self.endpoint.owner();
         owner.is_muted.store(true, Ordering::SeqCst);
+        if let Some(line) = &self.line {
+            line.reset();
+        }
+        if self.kind() == DeviceKind::Roce {
+            self.detach()?;
+        }
         drop(self.endpoint.abort(ConnectionEnd::Disconnected));
         let stream = owner.process.next_stream();
         self.remove_completions();
@@ -344,9 +407,45 @@ impl QueuePair {
         Ok(())
     }
 
+    /// Moves the connection to an endpoint that ends it in order, while this queue pair begins anew.
+    fn detach(&self) -> Result<()> {
+        let owner = self.endpoint.owner();
+        let stream = owner.stream();
+        let (send_cq, receive_cq) = (&owner.queues.initiator, &owner.queues.receive);
+        let ending = |this: &Weak<QpEndpoint>| QpOwner {
+            process: Arc::clone(&owner.process),
+            context: Arc::clone(&owner.context),
+            number: owner.number,
+            stream: AtomicU32::new(stream.0),
+            queues: PairQueues::new(send_cq.clone(), receive_cq.clone(), None, this.clone()),
+            state: AtomicU8::new(QpState::Err as u8),
+            subject: Arc::default(),
+            is_muted: AtomicBool::new(true),
+            line: None,
+        };
+        let state = |own: &mut PairState<QpOwner>| {
+            let mut ending = PairState::default();
+            ending.connection = own.connection.take();
+            ending
+        };
+        let detached = self.endpoint.detach(ending, state);
+        let (ending, deferred) = detached
+            .map_err(|_| Error::new(Errno::NOMEM, "there is no memory for the queue pair"))?;
+        drop(deferred);
+        if let Some(ending) = ending {
+            let any: Weak<dyn AnyEndpoint> = Arc::<QpEndpoint>::downgrade(&ending);
+            owner.process.ends(any);
+            owner.process.lingering.keep(stream, &ending);
+        }
+        Ok(())
+    }
+
     /// To ERR: the connection ends, and requests come back flushed.
     fn fail(&self) {
         self.endpoint.owner().set_state(QpState::Err);
+        if let Some(line) = &self.line {
+            line.end();
+        }
         drop(self.endpoint.end().1);
     }
 
@@ -370,6 +469,9 @@ impl QueuePair {
         let owner = self.endpoint.owner();
         if owner.is_muted.swap(true, Ordering::SeqCst) {
             return;
+        }
+        if let Some(line) = &self.line {
+            line.end();
         }
         let process = &owner.process;
         process.lingering.release(owner.stream(), &self.endpoint);
@@ -463,6 +565,21 @@ impl ContextConnection for QpEndpoint {
     fn context_closed(&self) {
         self.owner().set_state(QpState::Err);
         drop(self.end().1);
+    }
+}
+
+impl StreamTaker for QpEndpoint {
+    fn start_on(&self, stream: Stream, config: StreamConfig) -> (std::io::Result<()>, Deferred) {
+        let (started, deferred) = self.start(stream, config, Start::Open);
+        (started, Box::new(deferred))
+    }
+
+    fn abandon(&self) -> Deferred {
+        Box::new(self.abandon())
+    }
+
+    fn limit_reads(&self, reads: u32) {
+        self.limit_reads(reads);
     }
 }
 

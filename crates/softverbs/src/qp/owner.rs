@@ -1,8 +1,8 @@
 //! The owner of a queue pair's endpoint: turns the engine's completions into work completions.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 
 use iwarp_io::endpoint::queue_pair::{PairOwner, PairQueues, PairState};
 use iwarp_io::endpoint::{self, Completion, ConnectionEnd, EndedBy, RequestKind, Rules, StreamId};
@@ -17,6 +17,7 @@ use tracing::Span;
 use crate::context::{AsyncEventKind, Context};
 use crate::cq::{Armed, CompletionQueue, CqEntry, WcOpcode, WcStatus, WorkCompletion, vendor_err};
 use crate::process::Process;
+use crate::qpn::Line;
 use crate::srq::SharedReceiveQueue;
 use crate::users::Subject;
 
@@ -42,6 +43,8 @@ pub(crate) struct QpOwner {
     pub(super) subject: Arc<Subject>,
     /// Requests vanish without a completion: the program has destroyed the queue pair, or resets it.
     pub(super) is_muted: AtomicBool,
+    /// The way to a stream, if the number names a port.
+    pub(super) line: Option<Weak<Line>>,
 }
 
 /// Verbs' data under the queue pair's lock.
@@ -140,6 +143,12 @@ impl PairOwner for QpOwner {
             let subject = Some(&self.subject);
             self.context
                 .raise(AsyncEventKind::LastReceiveReached, subject);
+        }
+    }
+
+    fn waits_for_stream(&self) {
+        if let Some(line) = self.line.as_ref().and_then(Weak::upgrade) {
+            line.request_waits();
         }
     }
 

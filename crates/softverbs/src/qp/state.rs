@@ -1,5 +1,7 @@
 //! The states of queue pairs, and the changes between them that are allowed.
 
+use crate::ah::AddressVector;
+use crate::device::{Device, DeviceKind, limits};
 use crate::error::{Errno, Result, fail};
 use crate::mr::AccessFlags;
 
@@ -105,6 +107,10 @@ pub struct QpAttributes {
     pub port: u8,
     /// The number of the peer's queue pair; below 0x10000 the number of a connection of the connection manager.
     pub dest_qp_num: u32,
+    /// The address of the peer.
+    pub address: AddressVector,
+    /// The key of datagrams.
+    pub qkey: u32,
     /// The MTU of the path, as `enum ibv_mtu`.
     pub path_mtu: u32,
     /// The first packet numbers.
@@ -134,14 +140,51 @@ impl QpAttributes {
             };
         }
         take!(
-            ACCESS_FLAGS access, PKEY_INDEX pkey_index, PORT port, DEST_QPN dest_qp_num, PATH_MTU path_mtu, RQ_PSN rq_psn,
+            AV address, QKEY qkey, ACCESS_FLAGS access, PKEY_INDEX pkey_index, PORT port, DEST_QPN dest_qp_num, PATH_MTU path_mtu, RQ_PSN rq_psn,
             SQ_PSN sq_psn, MAX_QP_RD_ATOMIC max_rd_atomic, MAX_DEST_RD_ATOMIC max_dest_rd_atomic,
             MIN_RNR_TIMER min_rnr_timer, TIMEOUT timeout, RETRY_CNT retry_cnt, RNR_RETRY rnr_retry
         );
     }
 
+    /// Checks timers, counters and the MTU, which adapters of iWARP have no use for.
+    fn check_ranges(&self, mask: QpMask, device: &Device) -> Result<()> {
+        let ranges = [
+            (QpMask::TIMEOUT, "timeout", self.timeout, 31),
+            (
+                QpMask::MIN_RNR_TIMER,
+                "min_rnr_timer",
+                self.min_rnr_timer,
+                31,
+            ),
+            (QpMask::RETRY_CNT, "retry_cnt", self.retry_cnt, 7),
+            (QpMask::RNR_RETRY, "rnr_retry", self.rnr_retry, 7),
+        ];
+        for (bit, name, value, most) in ranges {
+            if mask.contains(bit) && value > most {
+                return fail(
+                    Errno::INVAL,
+                    format!("{name} is {value}, and is at most {most}"),
+                );
+            }
+        }
+        let most = device.mtu_number();
+        if mask.contains(QpMask::PATH_MTU) && !(1..=most).contains(&self.path_mtu) {
+            return fail(
+                Errno::INVAL,
+                format!(
+                    "path_mtu is {}; the port has values of enum ibv_mtu from 1 to {most} (active_mtu)",
+                    self.path_mtu
+                ),
+            );
+        }
+        Ok(())
+    }
+
     /// Checks values independently of the state.
-    pub(super) fn check(&self, mask: QpMask) -> Result<()> {
+    pub(super) fn check(&self, mask: QpMask, device: &Device) -> Result<()> {
+        if device.kind() == DeviceKind::Roce {
+            self.check_ranges(mask, device)?;
+        }
         if mask.contains(QpMask::PORT) && self.port != 1 {
             return fail(Errno::INVAL, format!("there is no port {}", self.port));
         }
@@ -152,7 +195,7 @@ impl QpAttributes {
         if mask.contains(QpMask::ACCESS_FLAGS) && self.access & !remote != 0 {
             return fail(Errno::INVAL, "the access flags have bits that do not exist");
         }
-        let most = crate::device::limits::READS;
+        let most = limits::READS;
         let reads = [
             (QpMask::MAX_QP_RD_ATOMIC, self.max_rd_atomic),
             (QpMask::MAX_DEST_RD_ATOMIC, self.max_dest_rd_atomic),
@@ -169,40 +212,81 @@ impl QpAttributes {
     }
 }
 
-/// The attributes that a change of an RC queue pair on InfiniBand has to name, and those that it may name besides.
+/// A change of the state of a queue pair.
+struct Change {
+    from: &'static [QpState],
+    to: QpState,
+    /// The attributes that the change has to name.
+    needs: QpMask,
+    /// The attributes that it may name besides.
+    takes: QpMask,
+}
+
+const PATH: QpMask = QpMask::ACCESS_FLAGS
+    .union(QpMask::PKEY_INDEX)
+    .union(QpMask::ALT_PATH)
+    .union(QpMask::PATH_MIG_STATE);
+
+const PORTS: QpMask = QpMask::PKEY_INDEX
+    .union(QpMask::PORT)
+    .union(QpMask::ACCESS_FLAGS);
+
+const IN_RTS: QpMask = PATH
+    .union(QpMask::MIN_RNR_TIMER)
+    .union(QpMask::CUR_STATE)
+    .union(QpMask::RATE_LIMIT);
+
+/// The changes of a reliable connected queue pair on InfiniBand. Those to RESET and to ERR are possible in every state.
+const RELIABLE: [Change; 5] = [
+    Change {
+        from: &[QpState::Reset],
+        to: QpState::Init,
+        needs: PORTS,
+        takes: QpMask::empty(),
+    },
+    Change {
+        from: &[QpState::Init],
+        to: QpState::Init,
+        needs: QpMask::empty(),
+        takes: PORTS,
+    },
+    Change {
+        from: &[QpState::Init],
+        to: QpState::Rtr,
+        needs: QpMask::AV
+            .union(QpMask::PATH_MTU)
+            .union(QpMask::DEST_QPN)
+            .union(QpMask::RQ_PSN)
+            .union(QpMask::MAX_DEST_RD_ATOMIC)
+            .union(QpMask::MIN_RNR_TIMER),
+        takes: PATH,
+    },
+    Change {
+        from: &[QpState::Rtr],
+        to: QpState::Rts,
+        needs: QpMask::TIMEOUT
+            .union(QpMask::RETRY_CNT)
+            .union(QpMask::RNR_RETRY)
+            .union(QpMask::SQ_PSN)
+            .union(QpMask::MAX_QP_RD_ATOMIC),
+        takes: IN_RTS,
+    },
+    Change {
+        from: &[QpState::Rts, QpState::Sqe],
+        to: QpState::Rts,
+        needs: QpMask::empty(),
+        takes: IN_RTS,
+    },
+];
+
+/// The attributes that a change has to name, and those that it may name besides; `None` if there is no such change.
 fn transition(from: QpState, to: QpState) -> Option<(QpMask, QpMask)> {
-    use QpState::{Err, Init, Reset, Rtr, Rts, Sqe};
-    const NONE: QpMask = QpMask::empty();
-    let ports = QpMask::PKEY_INDEX | QpMask::PORT | QpMask::ACCESS_FLAGS;
-    let path =
-        QpMask::ACCESS_FLAGS | QpMask::PKEY_INDEX | QpMask::ALT_PATH | QpMask::PATH_MIG_STATE;
-    Some(match (from, to) {
-        (_, Reset | Err) => (NONE, NONE),
-        (Reset, Init) => (ports, NONE),
-        (Init, Init) => (NONE, ports),
-        (Init, Rtr) => (
-            QpMask::AV
-                | QpMask::PATH_MTU
-                | QpMask::DEST_QPN
-                | QpMask::RQ_PSN
-                | QpMask::MAX_DEST_RD_ATOMIC
-                | QpMask::MIN_RNR_TIMER,
-            path,
-        ),
-        (Rtr, Rts) => (
-            QpMask::TIMEOUT
-                | QpMask::RETRY_CNT
-                | QpMask::RNR_RETRY
-                | QpMask::SQ_PSN
-                | QpMask::MAX_QP_RD_ATOMIC,
-            path | QpMask::MIN_RNR_TIMER | QpMask::CUR_STATE | QpMask::RATE_LIMIT,
-        ),
-        (Rts | Sqe, Rts) => (
-            NONE,
-            path | QpMask::MIN_RNR_TIMER | QpMask::CUR_STATE | QpMask::RATE_LIMIT,
-        ),
-        _ => return None,
-    })
+    if matches!(to, QpState::Reset | QpState::Err) {
+        return Some((QpMask::empty(), QpMask::empty()));
+    }
+    let mut changes = RELIABLE.iter();
+    let change = changes.find(|change| change.to == to && change.from.contains(&from))?;
+    Some((change.needs, change.takes))
 }
 
 /// Checks a change of state.

@@ -286,7 +286,7 @@ impl Pair {
 }
 
 /// The name of the loopback interface.
-fn loopback() -> String {
+pub(crate) fn loopback() -> String {
     let options = ProcessOptions::default();
     let process = Process::of_system(options).unwrap();
     let names = ["lo", "lo0"];

@@ -7,6 +7,7 @@ mod counters;
 mod data;
 mod ending;
 mod faults;
+mod numbers;
 mod peers_end;
 mod queues;
 mod slots;

@@ -61,6 +61,9 @@ pub trait PairOwner: Rules + Send + Sync + Sized + 'static {
     /// The queue pair draws no more Receives from its shared receive queue. Called once for a connection, with no lock held.
     fn last_receive(&self) {}
 
+    /// A request was posted that waits for a stream. Called with no lock held.
+    fn waits_for_stream(&self) {}
+
     /// These events have happened to the connection; its owner is notified next. Called with no lock held.
     fn signalled(&self, _signals: Signals) {}
 
@@ -202,6 +205,8 @@ pub struct PairNotices<P: PairOwner> {
     look: bool,
     /// The queue pair draws no more Receives.
     last_receive: bool,
+    /// A request waits for a stream.
+    waits_for_stream: bool,
     /// The queue pair that gets the shared Receive promised to this queue pair.
     next: Option<Weak<dyn Waiter>>,
     signals: Signals,
@@ -214,6 +219,7 @@ impl<P: PairOwner> Default for PairNotices<P> {
             notifies: [None, None],
             look: false,
             last_receive: false,
+            waits_for_stream: false,
             next: None,
             signals: Signals::empty(),
             connection: None,
@@ -376,7 +382,8 @@ impl<P: PairOwner> Owner for P {
         let notices = &state.notices;
         let [initiator, receive] = &notices.notifies;
         let notifies = initiator.is_some() || receive.is_some();
-        notifies || notices.look || notices.last_receive || notices.next.is_some()
+        let others = notices.last_receive || notices.waits_for_stream || notices.next.is_some();
+        notifies || notices.look || others
     }
 
     #[inline]
@@ -391,6 +398,7 @@ impl<P: PairOwner> Owner for P {
             notifies: std::mem::take(&mut notices.notifies),
             look: std::mem::take(&mut notices.look),
             last_receive: std::mem::take(&mut notices.last_receive),
+            waits_for_stream: std::mem::take(&mut notices.waits_for_stream),
             next: notices.next.take(),
             signals,
             connection,
@@ -403,6 +411,7 @@ impl<P: PairOwner> Owner for P {
             notifies: [initiator, receive],
             look,
             last_receive,
+            waits_for_stream,
             next,
             signals,
             connection,
@@ -422,6 +431,9 @@ impl<P: PairOwner> Owner for P {
         if last_receive {
             self.last_receive();
         }
+        if waits_for_stream {
+            PairOwner::waits_for_stream(self);
+        }
         wake(next);
         self.signalled(signals);
         if let Some(connection) = connection {
@@ -430,6 +442,10 @@ impl<P: PairOwner> Owner for P {
         if signals.contains(Signals::GONE) {
             self.gone();
         }
+    }
+
+    fn waits_for_stream(&self, state: &mut PairState<P>) {
+        state.notices.waits_for_stream = true;
     }
 
     fn draws_no_more(&self, state: &mut PairState<P>) {

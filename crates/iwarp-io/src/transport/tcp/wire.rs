@@ -76,6 +76,15 @@ impl Tcp {
         self.bound(socket)
     }
 
+    /// Reserves an address without a port, which connecting chooses.
+    pub(in crate::transport) fn bind_any_port(&self, address: SocketAddr) -> io::Result<Bound> {
+        let socket = socket(address)?;
+        // Without this option, binding chooses the port, and no other connection from this address has it.
+        let _ = iwarp_mem::socket_options::choose_port_late(&socket);
+        socket.bind(&address.into()).map_err(named("bind"))?;
+        self.bound(socket)
+    }
+
     fn bound(&self, socket: Socket) -> io::Result<Bound> {
         if let Some(segment) = self.options.segment {
             system::limit_segment(&socket, segment)?;

@@ -27,6 +27,21 @@ pub struct Agreed {
     pub markers: Markers,
 }
 
+impl Agreed {
+    /// For a stream whose two ends are one connection, without a start-up: both need no agreement.
+    #[must_use]
+    pub const fn with_itself(crc: bool, limits: ReadLimits) -> Self {
+        Self {
+            revision: 2,
+            crc,
+            limits,
+            ready: None,
+            peer_to_peer: true,
+            markers: Markers::NONE,
+        }
+    }
+}
+
 /// The offer of an Initiator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
