@@ -12,6 +12,7 @@ mod engine;
 mod fault_plan;
 mod input;
 mod memory;
+mod number_call;
 mod pair;
 mod preamble;
 mod quic;
@@ -32,6 +33,7 @@ pub use com::com;
 pub use datagrams::datagrams;
 pub use engine::engine;
 pub use fault_plan::fault_plan;
+pub use number_call::number_call;
 pub use pair::pair;
 pub use preamble::preamble;
 #[cfg(target_os = "linux")]

@@ -113,6 +113,11 @@ fn mutations_of_responder() {
 }
 
 #[test]
+fn mutations_of_number_call() {
+    run("number_call", 20_000, softnd_fuzz::number_call);
+}
+
+#[test]
 fn mutations_of_preamble() {
     run("preamble", 150, softnd_fuzz::preamble);
 }

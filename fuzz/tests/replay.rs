@@ -67,6 +67,11 @@ fn corpus_of_datagrams() {
 }
 
 #[test]
+fn corpus_of_number_call() {
+    replay("number_call", softnd_fuzz::number_call);
+}
+
+#[test]
 fn corpus_of_verbs() {
     replay("verbs", softnd_fuzz::verbs);
 }

@@ -92,6 +92,7 @@ int main(void)
         take(ends[index], 2 * DEPTH, IBV_WC_SUCCESS);
     CHECK(rdma_disconnect(pair.server.id) == 0);
     event_is(pair.client.events, RDMA_CM_EVENT_DISCONNECTED);
+    CHECK(rdma_disconnect(pair.client.id) == 0);
     for (int index = 0; index < 2; index++) {
         /* What the peer took in time has succeeded. */
         CHECK(receives(ends[index]) == 0 && sends(ends[index]) == 0);

@@ -119,6 +119,8 @@ static void of_a_disconnect(void)
     make(&pair);
     NEED(post_receive(&pair.server, 1, 0, 64) == 0 && post_receive(&pair.client, 2, 0, 64) == 0);
     NEED(rdma_disconnect(pair.client.id) == 0);
+    event_is(pair.server.events, RDMA_CM_EVENT_DISCONNECTED);
+    NEED(rdma_disconnect(pair.server.id) == 0);
     IS(&pair.server, 1, IBV_WC_WR_FLUSH_ERR, 0, 0);
     IS(&pair.client, 2, IBV_WC_WR_FLUSH_ERR, 0, 0);
     break_up(&pair);

@@ -104,8 +104,6 @@ mod bugs {
         NoneGivesWay,
         /// The peer's end flushes Receives that stay posted.
         ReceivesFlushedByPeer,
-        /// Of verbs: a queue pair takes a second connection without a change to RTR.
-        SecondConnectionTaken,
     }
 
     impl Bug {

@@ -87,6 +87,7 @@ pub fn rows() -> Vec<Row> {
     all.extend(alone());
     all.extend(connections());
     all.extend(perftest());
+    all.extend(numbers());
     all.extend(others());
     all.extend(iser());
     all.extend(dapl());
@@ -207,6 +208,47 @@ fn perftest() -> impl Iterator<Item = Row> {
             true => row,
             false => row.captured("-n 16"),
         })
+}
+
+/// Programs that exchange the numbers of their queue pairs by themselves.
+fn numbers() -> Vec<Row> {
+    /// Programs with the same options on both sides.
+    macro_rules! numbers {
+        ($($program:literal),* $(,)?) => {
+            [$(Row::new(
+                concat!($program, " -p PORT"),
+                concat!($program, " -p PORT 127.0.0.1"),
+            )),*]
+        };
+    }
+    let mut all = Vec::from(numbers![
+        "ibv_rc_pingpong -g 0 -c",
+        "ibv_rc_pingpong -g 0 -c -e",
+        "ibv_rc_pingpong -g 0 -c -N",
+        "ibv_rc_pingpong -g 0 -c -s 1000000 -n 100",
+        "ibv_srq_pingpong -g 0 -c",
+        "ib_send_lat -F",
+        "ib_send_bw -F",
+        "ib_write_lat -F",
+        "ib_write_bw -F",
+        "ib_read_lat -F",
+        "ib_read_bw -F",
+        "ib_send_lat -F --use_old_post_send",
+        "ib_write_bw -F --use_old_post_send",
+        "ib_read_bw -F --use_old_post_send",
+        "ib_send_bw -F -q 64 -n 100",
+        "ib_write_bw -F -q 64 -n 100",
+        "ib_read_bw -F -q 64 -n 100",
+    ]);
+    const UCX: [&str; 5] = [
+        "ucx_perftest 127.0.0.1 -p PORT -d softnd0:1 -x rc_verbs -t am_lat -n 1000",
+        "ucx_perftest 127.0.0.1 -p PORT -d softnd0:1 -x rc_verbs -t am_bw -n 1000",
+        "ucx_perftest 127.0.0.1 -p PORT -d softnd0:1 -x rc_verbs -t put_lat -D short -n 1000",
+        "ucx_perftest 127.0.0.1 -p PORT -d softnd0:1 -x rc_verbs -t put_bw -D zcopy -n 1000",
+        "ucx_perftest 127.0.0.1 -p PORT -d softnd0:1 -x rc_verbs -t get -D zcopy -s 4096 -n 1000",
+    ];
+    all.extend(UCX.map(|client| Row::new("ucx_perftest -p PORT", client).says("Final:")));
+    all
 }
 
 fn others() -> [Row; 9] {

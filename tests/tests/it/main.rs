@@ -62,6 +62,7 @@ mod verbs_counters;
 mod verbs_exports;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod verbs_loads;
+mod verbs_numbers;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod verbs_paths;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]

@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 
 use iwarp_io::endpoint::{Role, StreamConfig};
 use iwarp_io::log::targets;
-use iwarp_io::planted;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Source, Turn};
 use iwarp_io::progress::timers::{Timed, TimerKey};
@@ -310,8 +309,7 @@ impl Line {
                 self.forget_ended(state);
                 state.held.is_none() && self.is_own_gid(call)
             }
-            (Phase::Over, _) => planted!(SecondConnectionTaken),
-            (_, None) => false,
+            (Phase::Over, _) | (_, None) => false,
             (_, Some(peer)) if !self.is_of_peer(peer, call) => false,
             (Phase::Waiting, _) => true,
             // Where both connect, one of the two streams is kept.

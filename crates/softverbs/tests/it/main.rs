@@ -8,6 +8,7 @@ mod data;
 mod ending;
 mod faults;
 mod numbers;
+mod numbers_model;
 mod peers_end;
 mod queues;
 mod slots;

@@ -22,18 +22,18 @@ struct Numbered {
     buffer: Buffer,
 }
 
-const INIT: QpMask = QpMask::STATE
+pub(crate) const INIT: QpMask = QpMask::STATE
     .union(QpMask::PKEY_INDEX)
     .union(QpMask::PORT)
     .union(QpMask::ACCESS_FLAGS);
-const RTR: QpMask = QpMask::STATE
+pub(crate) const RTR: QpMask = QpMask::STATE
     .union(QpMask::AV)
     .union(QpMask::PATH_MTU)
     .union(QpMask::DEST_QPN)
     .union(QpMask::RQ_PSN)
     .union(QpMask::MAX_DEST_RD_ATOMIC)
     .union(QpMask::MIN_RNR_TIMER);
-const RTS: QpMask = QpMask::STATE
+pub(crate) const RTS: QpMask = QpMask::STATE
     .union(QpMask::TIMEOUT)
     .union(QpMask::RETRY_CNT)
     .union(QpMask::RNR_RETRY)
@@ -71,13 +71,7 @@ impl Numbered {
     }
 
     fn init(&self) {
-        let attributes = QpAttributes {
-            state: QpState::Init,
-            port: 1,
-            access: 7,
-            ..QpAttributes::default()
-        };
-        self.qp.modify(&attributes, INIT).unwrap();
+        self.qp.modify(&init_attributes(), INIT).unwrap();
     }
 
     fn rtr(&self, number: u32, host: &Host) -> softverbs::Result<()> {
@@ -85,15 +79,7 @@ impl Numbered {
     }
 
     fn rts(&self, timeout: u8) {
-        let attributes = QpAttributes {
-            state: QpState::Rts,
-            timeout,
-            retry_cnt: 7,
-            rnr_retry: 7,
-            max_rd_atomic: 4,
-            ..QpAttributes::default()
-        };
-        self.qp.modify(&attributes, RTS).unwrap();
+        self.qp.modify(&rts_attributes(timeout), RTS).unwrap();
     }
 
     fn connect(&self, number: u32, host: &Host) {
@@ -152,7 +138,27 @@ impl Numbered {
     }
 }
 
-fn rtr(number: u32, host: &Host) -> QpAttributes {
+pub(crate) fn init_attributes() -> QpAttributes {
+    QpAttributes {
+        state: QpState::Init,
+        port: 1,
+        access: 7,
+        ..QpAttributes::default()
+    }
+}
+
+pub(crate) fn rts_attributes(timeout: u8) -> QpAttributes {
+    QpAttributes {
+        state: QpState::Rts,
+        timeout,
+        retry_cnt: 7,
+        rnr_retry: 7,
+        max_rd_atomic: 4,
+        ..QpAttributes::default()
+    }
+}
+
+pub(crate) fn rtr(number: u32, host: &Host) -> QpAttributes {
     QpAttributes {
         state: QpState::Rtr,
         dest_qp_num: number,
