@@ -60,5 +60,5 @@ pub use rdma_buffer::Backend;
 pub use region::Registration;
 pub use rights::Rights;
 pub use table::Table;
-pub use transfer::{Received, Sent};
+pub use transfer::{Acknowledgements, Received, Sent};
 pub use window::Window;

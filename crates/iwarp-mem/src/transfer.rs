@@ -25,3 +25,12 @@ pub enum Received {
     /// have been written.
     Unmapped,
 }
+
+/// What the peer's system has acknowledged of a stream of TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acknowledgements {
+    /// Segments that were sent and are not acknowledged. Octets that wait for room at the peer are not among them.
+    pub open_segments: u32,
+    /// Octets that were acknowledged since the beginning.
+    pub octets: u64,
+}

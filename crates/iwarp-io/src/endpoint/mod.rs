@@ -19,6 +19,7 @@
 //! another clone. Any of these threads may be the last one.
 
 mod connection_end;
+mod dead_peer;
 mod gather;
 pub mod lingering;
 mod mulpdu;
@@ -37,7 +38,7 @@ mod tests;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use iwarp::{mpa, terminate_frame};
 
@@ -426,6 +427,13 @@ impl<O: Owner> Endpoint<O> {
         state.into_deferred_work()
     }
 
+    /// A request fails, and the connection ends, when the peer's host has acknowledged nothing for this time although it has room. `None` sets no
+    /// limit. Only over TCP on Linux. Holds until the endpoint is [renewed](Self::renew).
+    pub fn set_patience(&self, limit: Option<Duration>) {
+        let mut state = self.lock();
+        state.patience = limit;
+    }
+
     /// At most this many Reads of this side are outstanding from now on, if the start-up has agreed on more.
     pub fn limit_reads(&self, ord: u32) {
         self.lock().connection.limit_reads(ord);
@@ -675,6 +683,7 @@ impl<O: Owner> Timed for Endpoint<O> {
         if state.deadline.is_some_and(|deadline| deadline <= now) {
             state.overdue(&self.fixed);
         }
+        state.look_at_peer(&self.fixed, now);
         state.connection.handle_timeout(now);
         let held = state.io.as_ref().map(StreamIo::stream);
         if let Some(stream) = held.filter(|stream| stream.is_faulted() || stream.has_bells()) {

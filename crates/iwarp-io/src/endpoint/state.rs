@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tracing::Span;
 
 use super::connection_end::ConnectionEnd;
+use super::dead_peer::DeadPeerWatch;
 use super::gather::Gather;
 use super::options::EndpointOptions;
 use super::owner::{Owner, Signals, WorkQueue};
@@ -103,6 +104,9 @@ pub(super) struct State<O: Owner> {
     /// The time at which the stream is reset, because the peer has not ended its direction.
     pub(super) deadline: Option<Instant>,
     pub(super) timer: Option<(Instant, TimerKey)>,
+    /// See [`set_patience`](super::Endpoint::set_patience).
+    pub(super) patience: Option<Duration>,
+    dead_peer: Option<DeadPeerWatch>,
     /// The peer's address of the connection.
     pub(super) peer: Option<SocketAddr>,
     /// The span of the connection, for the log.
@@ -138,6 +142,8 @@ impl<O: Owner> State<O> {
             gather: Gather::default(),
             deadline: None,
             timer: None,
+            patience: None,
+            dead_peer: None,
             peer: None,
             span: Span::none(),
         })
@@ -172,6 +178,8 @@ impl<O: Owner> State<O> {
             gather: Gather::default(),
             deadline: self.deadline.take(),
             timer: None,
+            patience: None,
+            dead_peer: None,
             peer: self.peer,
             span: self.span.clone(),
         })
@@ -210,6 +218,8 @@ impl<O: Owner> State<O> {
         self.stall = None;
         self.gather = Gather::default();
         self.deadline = None;
+        self.patience = None;
+        self.dead_peer = None;
         self.peer = None;
         self.span = Span::none();
         Ok(())
@@ -537,15 +547,48 @@ impl<O: Owner> State<O> {
         }
     }
 
+    /// The time of the next look at a peer that may be gone.
+    #[inline]
+    fn next_look(&mut self, fixed: &Fixed<O>) -> Option<Instant> {
+        let limit = self.patience?;
+        if self.dead_peer.is_none() && self.io.is_some() && self.connection.has_open_requests() {
+            self.dead_peer = Some(DeadPeerWatch::new(limit, fixed.driver.now()));
+        }
+        self.dead_peer.as_ref().map(|watch| watch.next)
+    }
+
+    /// Looks whether the peer's host is gone, if it is time and a request is open.
+    #[cold]
+    pub(super) fn look_at_peer(&mut self, fixed: &Fixed<O>, now: Instant) {
+        let Some(mut watch) = self.dead_peer.take_if(|watch| watch.next <= now) else {
+            return;
+        };
+        let Some(io) = &self.io else {
+            return;
+        };
+        if !self.connection.has_open_requests() {
+            return watch.end(io.stream());
+        }
+        match watch.look(io.stream(), now) {
+            None => self.patience = None,
+            Some(false) => self.dead_peer = Some(watch),
+            Some(true) => self.lost(fixed, || ConnectionEnd::Silent),
+        }
+    }
+
     fn keep_time(&mut self, fixed: &Fixed<O>) {
         if self.phase == Phase::Disconnected {
             self.set_deadline(fixed);
         }
         let stall = self.stall.filter(|_| self.connection.is_stalled());
+        let look = self.next_look(fixed);
         let wanted = match &self.io {
             Some(io) => {
                 let held = io.stream().wake_at();
-                [stall, self.deadline, held].into_iter().flatten().min()
+                [stall, self.deadline, held, look]
+                    .into_iter()
+                    .flatten()
+                    .min()
             }
             None => None,
         };

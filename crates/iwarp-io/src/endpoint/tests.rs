@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
-use std::time::Duration;
 
 use iwarp::{CopiedPayload, Markers, Ready};
 use rdma_buffer::{Buffer, page_offsets_matter};

@@ -53,7 +53,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use iwarp::{Span, TxBatch};
-use iwarp_mem::{Received, Sent, Table};
+use iwarp_mem::{Acknowledgements, Received, Sent, Table};
 
 use purpose::Purpose;
 use same_host::PairingStep;
@@ -499,6 +499,22 @@ impl Wire {
             Self::Quic(_) | Self::Shared(_) | Self::Sim(_) => {}
             #[cfg(all(test, unix))]
             Self::Pipe(_) => {}
+        }
+    }
+
+    /// What the peer's system has acknowledged; `None` where nobody says so.
+    pub fn acknowledgements(&self) -> Option<Acknowledgements> {
+        match self {
+            Self::Tcp(wire) => wire.acknowledgements(),
+            _ => None,
+        }
+    }
+
+    /// Asks the peer's system whether it is there while nothing is sent, so that a host that is gone ends the connection within twice this
+    /// time; without a time, as ever. Only over TCP.
+    pub fn ask_within(&self, time: Option<Duration>) {
+        if let Self::Tcp(wire) = self {
+            wire.ask_within(time);
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use iwarp::{CopiedPayload, PieceRef, Span, TxBatch};
-use iwarp_mem::{Received, Sent, Table};
+use iwarp_mem::{Acknowledgements, Received, Sent, Table};
 use rdma_buffer::page_offsets_matter;
 
 use super::faulted::{Faulted, RecordedWire};
@@ -320,6 +320,16 @@ impl Stream {
     #[cold]
     pub fn open_window(&self, octets: i32) {
         self.wire.open_window(octets);
+    }
+
+    /// See [`Wire::acknowledgements`].
+    pub fn acknowledgements(&self) -> Option<Acknowledgements> {
+        self.wire.acknowledgements()
+    }
+
+    /// See [`Wire::ask_within`].
+    pub fn ask_within(&self, time: Option<Duration>) {
+        self.wire.ask_within(time);
     }
 
     /// Limits the time that sent octets wait for the peer. See [`Wire::give_up_after`].

@@ -411,6 +411,11 @@ impl Connection {
         self.initiator.is_idle() && self.tx.is_drained()
     }
 
+    /// Returns true if an initiator request is open.
+    pub const fn has_open_requests(&self) -> bool {
+        !self.initiator.is_idle()
+    }
+
     /// Returns true if data may flow: the connection has started, and has neither failed nor closed.
     pub const fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Running)

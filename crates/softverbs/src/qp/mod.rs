@@ -339,7 +339,19 @@ impl QueuePair {
             } = *attributes;
             line.set_patience(Patience::new(timeout, retry_cnt, max_rd_atomic));
         }
+        if to == QpState::Rts {
+            self.limit_silence();
+        }
         Ok(())
+    }
+
+    /// Lets requests fail whose peer's host is gone, after the time that follows from the attributes.
+    fn limit_silence(&self) {
+        if self.kind() == DeviceKind::Roce {
+            let known = *self.attributes.lock();
+            let patience = Patience::new(known.timeout, known.retry_cnt, known.max_rd_atomic);
+            self.endpoint.set_patience(patience.limit);
+        }
     }
 
     fn kind(&self) -> DeviceKind {
@@ -539,7 +551,11 @@ impl QueuePair {
             for (attributes, mask) in attributes {
                 known.take(&attributes, mask);
             }
+            drop(known);
             owner.set_state(to);
+            if to == QpState::Rts {
+                self.limit_silence();
+            }
         }
     }
 

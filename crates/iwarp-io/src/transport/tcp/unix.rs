@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use iwarp_mem::Acknowledgements;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
@@ -108,7 +109,17 @@ pub(super) fn of_connection(error: io::Error) -> io::Error {
     error
 }
 
-/// When an idle connection asks if its peer is there.
-pub(super) fn keep_alive() -> TcpKeepalive {
-    TcpKeepalive::new().with_time(Duration::from_secs(60))
+/// When an idle connection asks if its peer is there; the system has an interval for the repetitions.
+pub(super) fn keep_alive(time: Duration, _interval: Duration) -> TcpKeepalive {
+    TcpKeepalive::new().with_time(time)
+}
+
+/// Lets connecting choose the port, not binding.
+pub(super) fn choose_port_late(socket: &Socket) {
+    let _ = iwarp_mem::socket_options::choose_port_late(socket);
+}
+
+/// What the peer's system has acknowledged; `None` where the system does not say so.
+pub(super) fn acknowledgements(socket: &impl AsFd) -> Option<Acknowledgements> {
+    iwarp_mem::socket_options::acknowledgements(socket).ok()
 }

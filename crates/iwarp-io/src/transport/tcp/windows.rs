@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::windows::io::AsSocket;
 use std::time::Duration;
 
+use iwarp_mem::Acknowledgements;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
@@ -129,9 +130,15 @@ pub(super) fn of_connection(error: io::Error) -> io::Error {
     }
 }
 
-/// When an idle connection asks if its peer is there. The interval of the repetitions is that of Linux: the library passes 0 where none is given.
-pub(super) fn keep_alive() -> TcpKeepalive {
-    TcpKeepalive::new()
-        .with_time(Duration::from_secs(60))
-        .with_interval(Duration::from_secs(75))
+/// When an idle connection asks if its peer is there. The library passes an interval of 0 for the repetitions where none is given.
+pub(super) fn keep_alive(time: Duration, interval: Duration) -> TcpKeepalive {
+    TcpKeepalive::new().with_time(time).with_interval(interval)
+}
+
+/// The system has no option for that.
+pub(super) fn choose_port_late(_: &Socket) {}
+
+/// The system does not say it.
+pub(super) fn acknowledgements(_: &impl AsSocket) -> Option<Acknowledgements> {
+    None
 }

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use iwarp::{Span, TxBatch};
-use iwarp_mem::{Received, Sent, Table};
+use iwarp_mem::{Acknowledgements, Received, Sent, Table};
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use super::polled::reported;
 use super::system::{self, of_connection, release, reset};
@@ -80,7 +80,7 @@ impl Tcp {
     pub(in crate::transport) fn bind_any_port(&self, address: SocketAddr) -> io::Result<Bound> {
         let socket = socket(address)?;
         // Without this option, binding chooses the port, and no other connection from this address has it.
-        let _ = iwarp_mem::socket_options::choose_port_late(&socket);
+        system::choose_port_late(&socket);
         socket.bind(&address.into()).map_err(named("bind"))?;
         self.bound(socket)
     }
@@ -101,6 +101,12 @@ impl Tcp {
         Ok(Bound(EndingSocket::new(socket), options))
     }
 }
+
+/// The time without traffic after which the system asks whether the peer is there. Interval and number of the questions behind the first one
+/// are those of most systems.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+const OTHERS_INTERVAL: Duration = Duration::from_secs(75);
+const OTHERS_RETRIES: u32 = 9;
 
 /// A socket for `address`, not yet bound.
 fn socket(address: SocketAddr) -> io::Result<Socket> {
@@ -380,6 +386,34 @@ impl Wire {
         }
     }
 
+    pub(in crate::transport) fn acknowledgements(&self) -> Option<Acknowledgements> {
+        system::acknowledgements(&self.tcp)
+    }
+
+    /// Asks the peer's system whether it is there: after half of the time without traffic, so that this ends a connection within twice the
+    /// time. Without a time, as for other connections.
+    pub(in crate::transport) fn ask_within(&self, time: Option<Duration>) {
+        let asks = TcpKeepalive::new();
+        // The system counts whole seconds, at least one and at most 32,767.
+        let seconds = |time: Duration| {
+            let whole = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+            Duration::from_secs(whole.clamp(1, 32_767))
+        };
+        let asks = match time {
+            None => asks
+                .with_time(KEEP_ALIVE)
+                .with_interval(OTHERS_INTERVAL)
+                .with_retries(OTHERS_RETRIES),
+            Some(time) => {
+                let asks = asks.with_time(seconds(time / 2));
+                asks.with_interval(seconds(time / 4)).with_retries(2)
+            }
+        };
+        if let Err(error) = SockRef::from(&self.tcp).set_tcp_keepalive(&asks) {
+            lacks_option(&error, self.addresses());
+        }
+    }
+
     /// Other systems have no such option.
     #[cfg(not(target_os = "linux"))]
     pub(in crate::transport) fn give_up_after(&self, _limit: Duration) {}
@@ -495,7 +529,7 @@ fn tune(tcp: &TcpStream, addresses: (SocketAddr, SocketAddr)) {
             .map_err(named("setsockopt TCP_NODELAY")),
         // Keep-alives find dead hosts without another time limit (IW-068).
         socket
-            .set_tcp_keepalive(&system::keep_alive())
+            .set_tcp_keepalive(&system::keep_alive(KEEP_ALIVE, OTHERS_INTERVAL))
             .map_err(named("setsockopt SO_KEEPALIVE or TCP_KEEPIDLE")),
     ];
     for error in options.into_iter().filter_map(Result::err) {
