@@ -21,6 +21,7 @@ use iwarp_io::endpoint::queue_pair::{PairQueues, PairState};
 use iwarp_io::endpoint::{
     ConnectionEnd, EndpointOptions, QueueSizes, RemoteRights, Scope, Start, StreamConfig,
 };
+use iwarp_io::transport::Transport;
 use iwarp_io::transport::stream::Stream;
 use parking_lot::Mutex;
 
@@ -347,7 +348,10 @@ impl QueuePair {
 
     /// Lets requests fail whose peer's host is gone, after the time that follows from the attributes.
     fn limit_silence(&self) {
-        if self.kind() == DeviceKind::Roce {
+        // Only TCP says what a peer's host has acknowledged.
+        let process = &self.endpoint.owner().process;
+        let is_over_tcp = matches!(process.transport(), Transport::Tcp(_));
+        if self.kind() == DeviceKind::Roce && is_over_tcp {
             let known = *self.attributes.lock();
             let patience = Patience::new(known.timeout, known.retry_cnt, known.max_rd_atomic);
             self.endpoint.set_patience(patience.limit);
