@@ -2,8 +2,7 @@
 
 use crate::common::wire::{Relay, fpdus};
 use crate::common::{
-    self, ALL, Pair, SIMULATED, Side, connect, connect_by, idle, long, network, now, pair,
-    pair_with, run,
+    self, ALL, Pair, Side, connect, connect_by, idle, long, now, pair, pair_with, run,
 };
 use netdirect::{MrFlags, NotifyType, OpFlags, Overlapped, RequestType, Status};
 use softnd::Options;
@@ -378,6 +377,8 @@ fn iw_019_what_succeeded_before_disconnect_arrives() {
 #[cfg(not(windows))]
 #[test]
 fn mpa_084_fpdus_follow_the_segment_size() {
+    use crate::common::{SIMULATED, network};
+
     for crc in [true, false] {
         for segment in [600, 1200] {
             // Segments belong to TCP, and in a simulated network to the network.

@@ -6,7 +6,7 @@
 //!
 //! - **A report disarms.** A stream is reported once for an edge, and again only after it was [armed](Readiness::arm).
 //! - **One thread sleeps in the system's call**, on behalf of all sets, and hands out what it finds; the others sleep on condition
-//!   variables. A thread that leaves the call calls one of them there. On Windows the sets have a [thread of their own](polling_thread) for it.
+//!   variables. A thread that leaves the call calls one of them there. On Windows the sets have a thread of their own for it (`polling_thread`).
 //! - **A source leaves its sets before its descriptor is closed**: the number may be given to another source.
 
 #[cfg(any(windows, test))]
