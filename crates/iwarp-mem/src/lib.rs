@@ -3,7 +3,7 @@
 //!
 //! [`Table`] implements [`iwarp::Memory`] for one adapter. The engine checks each access through the table (RFC 5041 §7.1,
 //! RFC 5040 §7.2), and moves octets through it. [`io::send`] sends a batch straight from registered memory, and
-//! [`io::receive`] reads straight into registered memory. `io::open_window` is here because it takes `unsafe` as well, on Linux, and so are options of Windows' sockets.
+//! [`io::receive`] reads straight into registered memory. [`socket_options`] is here because it takes `unsafe` as well.
 //!
 //! # Sharing
 //!
@@ -44,7 +44,6 @@ pub mod ring;
 mod shared;
 mod slot;
 mod slots;
-#[cfg(unix)]
 pub mod socket_options;
 mod stag;
 mod sync;

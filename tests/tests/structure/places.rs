@@ -50,7 +50,7 @@ const RULES: &[Rule] = &[
             // The one system call over registered memory.
             "iwarp-mem/src/io",
             // Options that no safe library has.
-            "iwarp-mem/src/socket_options.rs",
+            "iwarp-mem/src/socket_options",
             // Types and numbers of C.
             "libibverbs/src",
             // The loader.
@@ -276,7 +276,8 @@ const UNSAFE: &[&str] = &[
     "iwarp-mem/src/io/unix.rs",
     "iwarp-mem/src/io/windows.rs",
     "iwarp-mem/src/ring/mapping.rs",
-    "iwarp-mem/src/socket_options.rs",
+    "iwarp-mem/src/socket_options/linux.rs",
+    "iwarp-mem/src/socket_options/windows.rs",
     "iwarp-mem/src/table/mod.rs",
     // Memory for tests.
     "test-memory/src/lib.rs",

@@ -1,5 +1,4 @@
-//! The vectored write from registered memory, the read into it, and options of sockets that no safe library has: the only system calls that
-//! take raw pointers.
+//! The vectored write from registered memory and the read into it: the system calls that take addresses of shared memory.
 //!
 //! An `IoSlice` over registered memory is not allowed, because it is a reference (`copy`). So the batch names its payload
 //! by [`Span`]s, and this module turns the spans into addresses for the duration of one call of the system (`sendmsg`, WSASend). The kernel
@@ -12,7 +11,7 @@
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]
-mod windows;
+pub(crate) mod windows;
 
 use std::{
     io::{Error, ErrorKind, Result},
@@ -34,11 +33,6 @@ use crate::transfer::{Received, Sent};
 use unix as system;
 #[cfg(windows)]
 use windows as system;
-
-#[cfg(target_os = "linux")]
-pub use unix::{open_window, user_of_peer};
-#[cfg(windows)]
-pub use windows::{path_segment, refuse_sharing, repeat_no_syn};
 
 use system::Piece;
 

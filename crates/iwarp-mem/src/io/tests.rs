@@ -518,15 +518,3 @@ fn nothing_is_read_to_unmapped_memory() {
         assert_eq!(read_exactly(&rx, 30), octets[70..]);
     }
 }
-
-#[cfg(target_os = "linux")]
-#[test]
-fn the_other_end_of_a_unix_socket_has_a_user() {
-    let (one, _other) = pair();
-    let own = rustix::process::geteuid().as_raw();
-    assert_eq!(user_of_peer(one.as_fd()).unwrap(), own);
-    let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    // A socket of another kind has no user, or root's number of none.
-    let of_tcp = user_of_peer(tcp.as_fd());
-    assert!(of_tcp.is_err() || of_tcp.unwrap() == u32::MAX);
-}

@@ -135,7 +135,7 @@ pub(super) fn packet_socket() -> rustix::io::Result<OwnedFd> {
 
 /// Checks that the other end of the socket was made by a process of the same user.
 fn check_user(socket: &impl AsFd, ends: Option<Ends>) -> Result<(), TcpReason> {
-    let peer = iwarp_mem::io::user_of_peer(socket.as_fd());
+    let peer = iwarp_mem::socket_options::user_of_peer(socket.as_fd());
     let peer = peer.map_err(refused_by("getsockopt SO_PEERCRED", ends))?;
     let own = rustix::process::geteuid().as_raw();
     if peer == own && own != *OVERFLOW_USER {

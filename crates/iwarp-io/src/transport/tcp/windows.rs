@@ -31,7 +31,7 @@ pub(super) fn socket(domain: Domain) -> io::Result<Socket> {
 /// Binds a socket of TCP or UDP that shares its port with nobody. A port that another program has to itself, and one that the system keeps
 /// for others (Hyper-V), are refused with WSAEACCES, which means that the port is in use.
 pub(in crate::transport) fn bind_alone(socket: &Socket, address: SocketAddr) -> io::Result<()> {
-    iwarp_mem::io::refuse_sharing(socket.as_socket())
+    iwarp_mem::socket_options::refuse_sharing(socket.as_socket())
         .map_err(named("setsockopt SO_EXCLUSIVEADDRUSE"))?;
     socket
         .bind(&address.into())
@@ -66,7 +66,7 @@ pub(super) fn reset(socket: &impl AsSocket) {
 /// enough. Windows before 10 tries as often as ever.
 pub(super) fn will_connect(socket: &Socket, remote: SocketAddr) {
     if remote.ip().is_loopback() {
-        let _ = iwarp_mem::io::repeat_no_syn(socket.as_socket());
+        let _ = iwarp_mem::socket_options::repeat_no_syn(socket.as_socket());
     }
 }
 
@@ -85,7 +85,7 @@ pub(super) fn limit_segment(_: &Socket, segment: u16) -> io::Result<()> {
 
 /// The length of a connection's segments.
 pub(super) fn segment(socket: &impl AsSocket) -> Option<u32> {
-    let told = iwarp_mem::io::path_segment(socket.as_socket()).ok();
+    let told = iwarp_mem::socket_options::path_segment(socket.as_socket()).ok();
     Some(told.filter(|octets| *octets > 0).unwrap_or(USUAL_SEGMENT))
 }
 

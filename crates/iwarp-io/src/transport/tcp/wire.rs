@@ -368,7 +368,7 @@ impl Wire {
     /// If the system refuses, the connection is at times slower than it could be.
     #[cfg(target_os = "linux")]
     pub(in crate::transport) fn open_window(&self, octets: i32) {
-        let _ = iwarp_mem::io::open_window(self.tcp.as_fd(), octets);
+        let _ = iwarp_mem::socket_options::open_window(self.tcp.as_fd(), octets);
     }
 
     /// Other systems have no option that widens the window and lets it grow by itself afterwards.
