@@ -378,6 +378,18 @@ mod flat_with_a_thread {
         }
         set.remove(&ours).unwrap();
     }
+
+    #[test]
+    fn what_was_left_to_a_thread_that_is_lost_is_reported() {
+        let (ours, mut theirs) = streams();
+        theirs.write_all(b"1").unwrap();
+        let lost = |set: &Flat| set.add_stream(&ours, 1, Edges::READ).unwrap();
+        let set = Flat::with_a_lost_thread(lost).unwrap();
+        let mut reports = Vec::new();
+        set.wait(None, |ready| reports.push(ready.token)).unwrap();
+        assert_eq!(reports, [1]);
+        set.remove(&ours).unwrap();
+    }
 }
 
 /// Under kqueue's rule a thread that sleeps over a nested set is not woken while more sources become ready in that set.

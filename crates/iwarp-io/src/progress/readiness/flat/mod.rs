@@ -43,7 +43,7 @@ thread_local! {
 struct Hub {
     shared: Arc<Shared>,
     /// The thread that makes the system's call, where the sets have one.
-    _poller: Option<PollingThread>,
+    _polling_thread: Option<PollingThread>,
 }
 
 impl Deref for Hub {
@@ -112,7 +112,7 @@ impl Hub {
             .transpose()?;
         Ok(Self {
             shared,
-            _poller: polling_thread,
+            _polling_thread: polling_thread,
         })
     }
 }
@@ -135,6 +135,18 @@ impl Flat {
     #[cfg(test)]
     pub fn with_a_thread() -> io::Result<Self> {
         Self::in_hub(true)
+    }
+
+    /// A set whose thread has ended because the system refused its call, after `before` has used the set.
+    #[cfg(test)]
+    pub fn with_a_lost_thread(before: impl FnOnce(&Self)) -> io::Result<Self> {
+        let set = Self::of(&Arc::new(Hub {
+            shared: Arc::new(Shared::new(true)?),
+            _polling_thread: None,
+        }));
+        before(&set);
+        set.hub.table.lock().lose_the_thread();
+        Ok(set)
     }
 
     /// The edges of a descriptor that will be reported; `None` if it is in no set.

@@ -53,9 +53,9 @@ impl Shared {
             if !self.table.lock().lead_for_good() {
                 return;
             }
-            // An error that stays would make the thread turn for ever, and one that does not is gone at the next call.
-            if let Err(error) = self.poll(None) {
-                tracing::error!(target: crate::log::targets::ADAPTER, %error, "the system reports no sockets any more");
+            // An error that stays would make the thread turn for ever. A thread that waits gets it from a call of its own.
+            if self.poll(None).is_err() {
+                self.table.lock().lose_the_thread();
                 return;
             }
         }

@@ -387,6 +387,21 @@ impl SetTable {
     /// The thread of the sets is about to make the system's call. Asks the system for what others have left to it. Returns false if the sets
     /// are no more.
     pub(super) fn lead_for_good(&mut self) -> bool {
+        self.arm_wanted();
+        self.thread_sleeps = true;
+        !self.thread_is_over
+    }
+
+    /// The thread of the sets ends because the system refuses its call. From now on the threads that wait make it, and get its error.
+    pub(super) fn lose_the_thread(&mut self) {
+        self.has_thread = false;
+        self.is_led = false;
+        self.arm_wanted();
+        self.call_a_leader();
+    }
+
+    /// Asks the system for what was left to the thread of the sets.
+    fn arm_wanted(&mut self) {
         let mut wanted = std::mem::take(&mut self.wanted);
         for token in wanted.drain(..) {
             let Some(socket) = self.sockets.get_mut(token) else {
@@ -401,8 +416,6 @@ impl SetTable {
             }
         }
         self.wanted = wanted;
-        self.thread_sleeps = true;
-        !self.thread_is_over
     }
 
     pub(super) fn end_the_thread(&mut self) {
