@@ -13,9 +13,14 @@ const HANG: Duration = Duration::from_secs(120);
 
 /// `nd run -- PROGRAM`, with the libraries in the folder of `nd`.
 pub fn nd_run(program: &[&str]) -> Command {
+    nd_run_with(&[], program)
+}
+
+/// `nd run OPTIONS -- PROGRAM`, as [`nd_run`].
+pub fn nd_run_with(options: &[&str], program: &[&str]) -> Command {
     nd::build_libraries();
     let mut command = Command::new(nd::binary());
-    command.args(["run", "--"]).args(program);
+    command.arg("run").args(options).arg("--").args(program);
     command.stdin(Stdio::null());
     command
 }
@@ -42,7 +47,12 @@ pub struct Server {
 impl Server {
     /// Starts a server.
     pub fn start(program: &[&str]) -> Self {
-        let mut command = nd_run(program);
+        Self::start_with(&[], program)
+    }
+
+    /// Starts a server with options of `nd run`.
+    pub fn start_with(options: &[&str], program: &[&str]) -> Self {
+        let mut command = nd_run_with(options, program);
         command.stdout(Stdio::null());
         let child = command.spawn().expect("nd starts");
         let what = program.join(" ");
@@ -78,9 +88,17 @@ impl Drop for Server {
 /// # Panics
 /// If it never does.
 pub fn run(program: &[&str]) -> String {
+    run_with(&[], program)
+}
+
+/// As [`run`], with options of `nd run`.
+///
+/// # Panics
+/// If it never succeeds.
+pub fn run_with(options: &[&str], program: &[&str]) -> String {
     let start = Instant::now();
     loop {
-        let output = nd_run(program).output().expect("nd starts");
+        let output = nd_run_with(options, program).output().expect("nd starts");
         if output.status.success() {
             return String::from_utf8_lossy(&output.stdout).into_owned();
         }
@@ -90,5 +108,19 @@ pub fn run(program: &[&str]) -> String {
             "{program:?}: {}: {said}",
             output.status
         );
+    }
+}
+
+/// Tries until something holds, and returns false if it never does.
+pub fn holds_in_time(mut holds: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        if holds() {
+            return true;
+        }
+        if start.elapsed() >= HANG {
+            return false;
+        }
+        thread::yield_now();
     }
 }

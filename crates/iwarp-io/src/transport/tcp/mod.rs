@@ -14,7 +14,7 @@ use unix as system;
 #[cfg(windows)]
 use windows as system;
 
-#[cfg(windows)]
+#[cfg(all(windows, feature = "udp"))]
 pub(super) use windows::bind_alone;
 pub use wire::{Bound, Dialer, Listener, Tcp, Wire, permits_congestion};
 
