@@ -428,7 +428,7 @@ impl Side {
                 to: BASE,
             },
         };
-        if let Some(context) = self.post(RequestKind::Atomic, work, 8, flags) {
+        if let Some(context) = self.post(work.kind(), work, 8, flags) {
             self.sink_used += 8;
             self.atomics.insert(context, (at, self.total));
             if !self.doomed {

@@ -89,7 +89,7 @@ static inline void make_end(struct end *end, struct ibv_cq *cq, int signal_all)
     NEED(end->cq = cq ? cq : ibv_create_cq(context, 4 * DEPTH, end, end->channel, 0));
     NEED(posix_memalign((void **)&end->memory, 4096, MEMORY) == 0);
     memset(end->memory, 0, MEMORY);
-    int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+    int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
     NEED(end->mr = ibv_reg_mr(end->pd, end->memory, MEMORY, access));
     struct ibv_qp_init_attr attributes = {
         .send_cq = end->cq, .recv_cq = end->cq, .qp_type = IBV_QPT_RC, .sq_sig_all = signal_all,

@@ -182,7 +182,7 @@ static void of_posts(void)
     RETURNS(EINVAL, ibv_post_send(end->id->qp, &wr, &bad));
     wr.sg_list = &sge, wr.num_sge = 1, wr.opcode = 99;
     RETURNS(EINVAL, ibv_post_send(end->id->qp, &wr, &bad));
-    wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+    wr.opcode = IBV_WR_TSO;
     RETURNS(EOPNOTSUPP, ibv_post_send(end->id->qp, &wr, &bad));
     wr.opcode = IBV_WR_SEND, wr.send_flags = 1 << 20;
     RETURNS(EINVAL, ibv_post_send(end->id->qp, &wr, &bad));

@@ -116,7 +116,7 @@ pub(crate) fn result_status(status: WqeStatus) -> Status {
         WqeStatus::Success => Status::SUCCESS,
         WqeStatus::Flushed => Status::CANCELED,
         WqeStatus::LocalAccess | WqeStatus::RemoteAccess => Status::ACCESS_VIOLATION, // AMB-002
-        WqeStatus::RemoteError => Status::REMOTE_ERROR,
+        WqeStatus::RemoteError | WqeStatus::RemoteInvalidRequest => Status::REMOTE_ERROR,
         WqeStatus::ReceiveTooShort => Status::BUFFER_OVERFLOW, // AMB-006
         WqeStatus::InvalidRequest => Status::INVALID_DEVICE_REQUEST, // AMB-011, AMB-045, RES-015
         WqeStatus::NoReceive => Status::IO_TIMEOUT,            // AMB-008
@@ -135,7 +135,7 @@ pub(crate) fn request_type(kind: RequestKind) -> RequestType {
         RequestKind::Read => RequestType::Read,
         RequestKind::Write => RequestType::Write,
         RequestKind::Immediate => RequestType::SendImmediate,
-        RequestKind::Atomic => RequestType::Atomic,
+        RequestKind::FetchAdd | RequestKind::CompareSwap => RequestType::Atomic,
     }
 }
 

@@ -165,7 +165,7 @@ fn connections() -> [Row; 9] {
     ]
 }
 
-const PERFTEST: [Row; 31] = perftest![
+const PERFTEST: [Row; 33] = perftest![
     "ib_send_lat",
     "ib_send_lat -a -n 20",
     "ib_send_lat -s 65536",
@@ -198,6 +198,8 @@ const PERFTEST: [Row; 31] = perftest![
     "ib_read_bw -q 8",
     "ib_read_bw -b",
     "ib_read_bw -l 16 -n 1600",
+    "ib_atomic_lat -A CMP_AND_SWAP",
+    "ib_atomic_bw -A FETCH_AND_ADD",
 ];
 
 /// A capture of all sizes would have gigabytes.
@@ -239,13 +241,21 @@ fn numbers() -> Vec<Row> {
         "ib_send_bw -F -q 64 -n 100",
         "ib_write_bw -F -q 64 -n 100",
         "ib_read_bw -F -q 64 -n 100",
+        "ib_atomic_lat -F -A CMP_AND_SWAP",
+        "ib_atomic_lat -F -A FETCH_AND_ADD",
+        "ib_atomic_bw -F -A CMP_AND_SWAP",
+        "ib_atomic_bw -F -A FETCH_AND_ADD",
+        "ib_atomic_bw -F -A CMP_AND_SWAP --use_old_post_send",
+        "ib_atomic_bw -F -q 8",
     ]);
-    const UCX: [&str; 5] = [
+    const UCX: [&str; 7] = [
         "ucx_perftest 127.0.0.1 -p PORT -d softnd0:1 -x rc_verbs -t am_lat -n 1000",
         "ucx_perftest 127.0.0.1 -p PORT -d softnd0:1 -x rc_verbs -t am_bw -n 1000",
         "ucx_perftest 127.0.0.1 -p PORT -d softnd0:1 -x rc_verbs -t put_lat -D short -n 1000",
         "ucx_perftest 127.0.0.1 -p PORT -d softnd0:1 -x rc_verbs -t put_bw -D zcopy -n 1000",
         "ucx_perftest 127.0.0.1 -p PORT -d softnd0:1 -x rc_verbs -t get -D zcopy -s 4096 -n 1000",
+        "ucx_perftest 127.0.0.1 -p PORT -d softnd0:1 -x rc_verbs -t fadd -n 1000",
+        "ucx_perftest 127.0.0.1 -p PORT -d softnd0:1 -x rc_verbs -t cswap -n 1000",
     ];
     all.extend(UCX.map(|client| Row::new("ucx_perftest -p PORT", client).says("Final:")));
     all

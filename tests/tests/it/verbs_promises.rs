@@ -112,6 +112,11 @@ fn memory_that_is_unmapped_ends_its_queue_pair_alone() {
 }
 
 #[test]
+fn atomics_lose_no_change_and_end_as_on_hardware() {
+    keeps("atomics", &[]);
+}
+
+#[test]
 fn memory_is_registered_and_used_by_its_rights() {
     keeps("rights", &[]);
 }

@@ -13,8 +13,13 @@ use super::terminated::TerminatedHeaders;
 use super::work::{RequestKind, WqeStatus};
 use crate::ddp::{Header, TaggedHeader, UntaggedError};
 use crate::mpa;
-use crate::rdmap::{Class, Opcode, ProtectionError, Terminate};
+use crate::rdmap::{Class, Opcode, ProtectionError, Terminate, TerminateCode};
 use crate::types::RemoteAddress;
+
+/// Returns true if the peer does not carry the operation out, whatever it names: RDMAP's remote operation errors.
+const fn is_operation(code: TerminateCode) -> bool {
+    code.layer == 0 && code.etype == 2
+}
 
 /// The end of the stream within an FPDU.
 const CUT: Fault = Fault::Mpa(mpa::Error::Closed);
@@ -161,17 +166,17 @@ impl Connection {
 
     /// Handles the peer's Terminate: raises an event for the client (RDMAP-072), and never answers with a Terminate (RDMAP-073).
     pub(super) fn terminated(&mut self, terminate: Terminate) {
-        use RequestKind::{Atomic, Immediate, Read, Send, Write};
+        use RequestKind::{CompareSwap, FetchAdd, Immediate, Read, Send, Write};
         let kinds: &[RequestKind] = match terminate.opcode() {
             Some(Opcode::ReadRequest) => &[Read],
-            Some(Opcode::AtomicRequest) => &[Atomic],
+            Some(Opcode::AtomicRequest) => &[FetchAdd, CompareSwap],
             Some(Opcode::Write) => &[Write],
             Some(opcode) if opcode.is_send() => &[Send],
             Some(opcode) if opcode.is_immediate() => &[Immediate],
             Some(_) => &[],
             // Without headers the code says which kinds of request can have caused it.
             None => match (terminate.code.layer, terminate.code.etype) {
-                (0, 1) => &[Read, Atomic],
+                (0, 1) => &[Read, FetchAdd, CompareSwap],
                 (1, 1) => &[Write],
                 (1, 2) => &[Send, Immediate],
                 _ => &[],
@@ -191,6 +196,9 @@ impl Connection {
             let status = match (terminate.code.class(), kind) {
                 (Class::Protection, _) => WqeStatus::RemoteAccess,
                 (Class::NoBuffer, Send | Immediate) => WqeStatus::NoReceive,
+                (Class::Other, FetchAdd | CompareSwap) if is_operation(terminate.code) => {
+                    WqeStatus::RemoteInvalidRequest
+                }
                 (Class::NoBuffer | Class::Other, _) => WqeStatus::RemoteError,
             };
             (at, status)

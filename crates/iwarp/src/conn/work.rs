@@ -98,7 +98,10 @@ impl<D> Operation<D> {
             Self::Write { .. } | Self::WriteImmediate { .. } => RequestKind::Write,
             Self::Read { .. } => RequestKind::Read,
             Self::Immediate { .. } => RequestKind::Immediate,
-            Self::Atomic { .. } => RequestKind::Atomic,
+            Self::Atomic { op, .. } => match op {
+                AtomicOp::FetchAdd { .. } => RequestKind::FetchAdd,
+                AtomicOp::CompareSwap { .. } => RequestKind::CompareSwap,
+            },
             Self::Bind(_) => RequestKind::Bind,
             Self::Invalidate(_) => RequestKind::Invalidate,
         }
@@ -264,8 +267,10 @@ pub enum RequestKind {
     Write,
     /// Immediate Data, at its sender.
     Immediate,
-    /// Atomic.
-    Atomic,
+    /// Atomic that adds ([`AtomicOp::FetchAdd`]).
+    FetchAdd,
+    /// Atomic that compares and swaps ([`AtomicOp::CompareSwap`]).
+    CompareSwap,
 }
 
 /// How a request ended. Everything but `Success` ends the connection (RFC 5040 section 7.1).
@@ -281,6 +286,8 @@ pub enum WqeStatus {
     RemoteAccess,
     /// The peer found another fault.
     RemoteError,
+    /// The peer does not carry out this Atomic: the word is not aligned to 8 octets in its memory (RDMAPX-010), or the peer has no Atomics.
+    RemoteInvalidRequest,
     /// The message was longer than the Receive (RFC 5041 section 7.1).
     ReceiveTooShort,
     /// The request cannot be carried out here: a Read or Atomic with outbound limit 0, or a Bind or Invalidate that the

@@ -6,7 +6,7 @@ use softverbs::{Device, DeviceKind, Errno, GidEntry, Result, check_port, limits}
 
 use super::objects::Context;
 use crate::abi::constants::{
-    IBV_ATOMIC_NONE, IBV_DEVICE_MEM_MGT_EXTENSIONS, IBV_DEVICE_PORT_ACTIVE_EVENT,
+    IBV_ATOMIC_HCA, IBV_DEVICE_MEM_MGT_EXTENSIONS, IBV_DEVICE_PORT_ACTIVE_EVENT,
     IBV_DEVICE_RC_RNR_NAK_GEN, IBV_DEVICE_SRQ_RESIZE, IBV_DEVICE_SYS_IMAGE_GUID, IBV_GID_TYPE_IB,
     IBV_GID_TYPE_ROCE_V2, IBV_LINK_LAYER_ETHERNET, IBV_MTU_4096, IBV_PORT_ACTIVE, IBV_PORT_CM_SUP,
     IBV_PORT_IP_BASED_GIDS,
@@ -59,7 +59,7 @@ fn attributes(device: &Device) -> ibv_device_attr {
     attr.max_qp_rd_atom = int(limits::READS);
     attr.max_qp_init_rd_atom = int(limits::READS);
     attr.max_res_rd_atom = int(limits::READS).saturating_mul(int(limits::QUEUE_PAIRS));
-    attr.atomic_cap = IBV_ATOMIC_NONE;
+    attr.atomic_cap = IBV_ATOMIC_HCA;
     attr.max_srq = int(limits::OBJECTS);
     attr.max_srq_wr = int(limits::REQUESTS);
     attr.max_srq_sge = int(limits::SGES);

@@ -8,6 +8,7 @@ use softverbs::{Errno, RemotePlace, Result, SendOperation, Sge};
 use super::objects::{Built, BuiltRequest, Qp};
 use super::requests::post_built;
 use crate::abi::constants::{
+    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
     IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
     IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_INV,
 };
@@ -20,7 +21,9 @@ pub(crate) fn check_operations(flags: u64) -> Result<()> {
         | IBV_QP_EX_WITH_SEND_WITH_INV
         | IBV_QP_EX_WITH_RDMA_WRITE
         | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
-        | IBV_QP_EX_WITH_RDMA_READ;
+        | IBV_QP_EX_WITH_RDMA_READ
+        | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
+        | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
     match flags & !known {
         0 => Ok(()),
         _ => Err(error(Errno::OPNOTSUPP, "operations that are not supported")),
@@ -44,6 +47,12 @@ pub(crate) fn set_functions(c: &mut ibv_qp_ex, operations: u64) {
     }
     if has(IBV_QP_EX_WITH_RDMA_READ) {
         c.wr_rdma_read = rdma_read as *const c_void;
+    }
+    if has(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP) {
+        c.wr_atomic_cmp_swp = atomic_cmp_swp as *const c_void;
+    }
+    if has(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD) {
+        c.wr_atomic_fetch_add = atomic_fetch_add as *const c_void;
     }
     c.wr_set_inline_data = set_inline_data as *const c_void;
     c.wr_set_inline_data_list = set_inline_data_list as *const c_void;
@@ -151,6 +160,16 @@ extern "C" fn rdma_write_imm(qp: Handle<Qp>, rkey: u32, addr: u64, number: u32) 
 
 extern "C" fn rdma_read(qp: Handle<Qp>, rkey: u32, addr: u64) {
     begin(qp, SendOperation::Read(RemotePlace { addr, rkey }));
+}
+
+extern "C" fn atomic_cmp_swp(qp: Handle<Qp>, rkey: u32, addr: u64, compare: u64, swap: u64) {
+    let place = RemotePlace { addr, rkey };
+    begin(qp, SendOperation::CompareSwap(place, compare, swap));
+}
+
+extern "C" fn atomic_fetch_add(qp: Handle<Qp>, rkey: u32, addr: u64, add: u64) {
+    let place = RemotePlace { addr, rkey };
+    begin(qp, SendOperation::FetchAdd(place, add));
 }
 
 /// Changes the request that was begun last.

@@ -5,8 +5,9 @@ use std::ffi::c_uint;
 use softverbs::{Errno, RemotePlace, Result, SendData, SendOperation, SendRequest, Sge};
 
 use crate::abi::constants::{
-    IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, IBV_WR_RDMA_READ,
-    IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_INV, IBV_WR_TSO,
+    IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED,
+    IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
+    IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_INV, IBV_WR_TSO,
 };
 use crate::abi::objects::{ibv_recv_wr, ibv_send_wr};
 use crate::border::{Elements, Input, Octets, Output, error};
@@ -68,10 +69,21 @@ fn check_inline(len: usize, qp: &Qp) -> Result<()> {
     Ok(())
 }
 
+/// The number to compare with or to add (`wr.atomic.compare_add`), which lies where other operations have two numbers of 32 bits.
+fn compare_add(wr: &ibv_send_wr) -> u64 {
+    let [a, b, c, d] = wr.rkey.to_ne_bytes();
+    let [e, f, g, h] = wr.remote_qkey.to_ne_bytes();
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+}
+
 fn operation(wr: &ibv_send_wr) -> Result<SendOperation> {
     let place = RemotePlace {
         addr: wr.remote_addr,
         rkey: wr.rkey,
+    };
+    let word = RemotePlace {
+        addr: wr.remote_addr,
+        rkey: wr.atomic_rkey,
     };
     Ok(match wr.opcode {
         IBV_WR_SEND => SendOperation::Send,
@@ -82,6 +94,8 @@ fn operation(wr: &ibv_send_wr) -> Result<SendOperation> {
             SendOperation::WriteImmediate(place, wr.invalidate_rkey.to_ne_bytes())
         }
         IBV_WR_RDMA_READ => SendOperation::Read(place),
+        IBV_WR_ATOMIC_CMP_AND_SWP => SendOperation::CompareSwap(word, compare_add(wr), wr.swap),
+        IBV_WR_ATOMIC_FETCH_AND_ADD => SendOperation::FetchAdd(word, compare_add(wr)),
         number if number <= IBV_WR_TSO => {
             return Err(error(
                 Errno::OPNOTSUPP,

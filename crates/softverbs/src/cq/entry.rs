@@ -20,6 +20,9 @@ pub enum WcStatus {
     LocalProtection = 4,
     /// `IBV_WC_WR_FLUSH_ERR`: given up, because the queue pair is in error.
     Flushed = 5,
+    /// `IBV_WC_REM_INV_REQ_ERR`: the peer does not carry out the Atomic, because the word is not aligned to 8 octets or the peer has no
+    /// Atomics.
+    RemoteInvalidRequest = 9,
     /// `IBV_WC_REM_ACCESS_ERR`: the peer refused access to its memory.
     RemoteAccess = 10,
     /// `IBV_WC_REM_OP_ERR`: the peer found another fault.
@@ -32,13 +35,14 @@ pub enum WcStatus {
     Fatal = 19,
 }
 
-/// All statuses, and the place of each in a stored entry.
-const STATUSES: [WcStatus; 10] = [
+/// All statuses.
+const STATUSES: [WcStatus; 11] = [
     WcStatus::Success,
     WcStatus::LocalLength,
     WcStatus::LocalQpOperation,
     WcStatus::LocalProtection,
     WcStatus::Flushed,
+    WcStatus::RemoteInvalidRequest,
     WcStatus::RemoteAccess,
     WcStatus::RemoteOperation,
     WcStatus::RetryExceeded,
@@ -55,6 +59,7 @@ impl WcStatus {
             WqeStatus::LocalAccess => Self::LocalProtection,
             WqeStatus::RemoteAccess => Self::RemoteAccess,
             WqeStatus::RemoteError => Self::RemoteOperation,
+            WqeStatus::RemoteInvalidRequest => Self::RemoteInvalidRequest,
             WqeStatus::ReceiveTooShort => Self::LocalLength,
             WqeStatus::InvalidRequest => Self::LocalQpOperation,
             WqeStatus::NoReceive => Self::NoReceive,
@@ -63,9 +68,9 @@ impl WcStatus {
         }
     }
 
-    fn from_bits(bits: u32) -> Self {
+    fn from_bits(bits: u8) -> Self {
         let mut statuses = STATUSES.into_iter();
-        let known = statuses.find(|status| *status as u32 == bits);
+        let known = statuses.find(|status| *status as u8 == bits);
         known.unwrap_or(Self::Fatal)
     }
 }
@@ -81,8 +86,10 @@ pub enum WcOpcode {
     Write = 1,
     /// `IBV_WC_RDMA_READ`.
     Read = 2,
-    /// `IBV_WC_COMP_SWAP` and `IBV_WC_FETCH_ADD`.
-    Atomic = 3,
+    /// `IBV_WC_COMP_SWAP`.
+    CompareSwap = 3,
+    /// `IBV_WC_FETCH_ADD`.
+    FetchAdd = 4,
     /// `IBV_WC_BIND_MW`.
     Bind = 5,
     /// `IBV_WC_LOCAL_INV`.
@@ -93,15 +100,16 @@ pub enum WcOpcode {
     ReceiveImmediate = 129,
 }
 
-/// The kinds, each at the place given by its tag in the ring.
-const OPCODES: [WcOpcode; 8] = [
+/// All kinds.
+const OPCODES: [WcOpcode; 9] = [
     WcOpcode::Send,
     WcOpcode::Write,
     WcOpcode::Read,
-    WcOpcode::Atomic,
-    WcOpcode::Receive,
+    WcOpcode::CompareSwap,
+    WcOpcode::FetchAdd,
     WcOpcode::Bind,
     WcOpcode::LocalInvalidate,
+    WcOpcode::Receive,
     WcOpcode::ReceiveImmediate,
 ];
 
@@ -112,23 +120,17 @@ impl WcOpcode {
             RequestKind::Send | RequestKind::Immediate => Self::Send,
             RequestKind::Write => Self::Write,
             RequestKind::Read => Self::Read,
-            RequestKind::Atomic => Self::Atomic,
+            RequestKind::CompareSwap => Self::CompareSwap,
+            RequestKind::FetchAdd => Self::FetchAdd,
             RequestKind::Bind => Self::Bind,
             RequestKind::Invalidate => Self::LocalInvalidate,
         }
     }
 
-    fn tag(self) -> u64 {
-        match self {
-            Self::Send => 0,
-            Self::Write => 1,
-            Self::Read => 2,
-            Self::Atomic => 3,
-            Self::Receive => 4,
-            Self::Bind => 5,
-            Self::LocalInvalidate => 6,
-            Self::ReceiveImmediate => 7,
-        }
+    fn from_bits(bits: u8) -> Self {
+        let mut opcodes = OPCODES.into_iter();
+        let known = opcodes.find(|opcode| *opcode as u8 == bits);
+        known.unwrap_or_default()
     }
 }
 
@@ -147,7 +149,7 @@ pub struct WorkCompletion {
     pub qp_num: u32,
     /// The key of this side that the peer's message has invalidated (`IBV_WC_WITH_INV`).
     pub invalidated: Option<u32>,
-    /// The number in the peer's Write (`IBV_WC_WITH_IMM`), with [`WcOpcode::ReceiveImmediate`].
+    /// The number in the peer's Write or Send (`IBV_WC_WITH_IMM`).
     pub immediate: Option<[u8; 4]>,
 }
 
@@ -190,19 +192,23 @@ pub(crate) struct CqEntry {
     pub(crate) solicited: bool,
 }
 
-/// A completion in the ring.
+/// A completion in the ring. Of the upper half of the outcome 24 bits are free.
 #[derive(Debug, Default)]
 pub(crate) struct CqEntryWords {
     wr_id: Word,
-    /// Status and detail.
+    /// The status in the highest 8 bits, and the detail in the lower half.
     outcome: Word,
-    /// The number of the queue pair, and the invalidated key or the number of a Write with Immediate Data, depending on the tag.
+    /// The kind in the highest 8 bits and the number of the queue pair in the 24 bits behind it, then the invalidated key or the number that
+    /// came with the message, depending on the tag.
     queue_pair: Word,
 }
 
-/// The bits of a tag that hold the kind, and the bit that is set if a key was invalidated.
-const KIND: u64 = OPCODES.len() as u64 - 1;
-const INVALIDATED: u64 = OPCODES.len() as u64;
+/// The bits of the number of a queue pair.
+const QUEUE_PAIR: u32 = (1 << 24) - 1;
+
+/// The bits of a tag.
+const INVALIDATED: u64 = 1;
+const IMMEDIATE: u64 = 2;
 
 impl cq::Entry for CqEntry {
     type Result = WorkCompletion;
@@ -216,11 +222,10 @@ impl cq::Entry for CqEntry {
     }
 
     fn tag(&self) -> u64 {
-        let invalidated = match self.completion.invalidated {
-            Some(_) => INVALIDATED,
-            None => 0,
-        };
-        invalidated | self.completion.opcode.tag()
+        let completion = &self.completion;
+        let invalidated = u64::from(completion.invalidated.is_some()) * INVALIDATED;
+        let immediate = u64::from(completion.immediate.is_some()) * IMMEDIATE;
+        invalidated | immediate
     }
 
     fn store(&self, words: &CqEntryWords) {
@@ -228,29 +233,31 @@ impl cq::Entry for CqEntry {
         let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
         words.wr_id.set(completion.wr_id);
         let status = completion.status as u32;
-        words.outcome.set(pair(status, completion.detail));
+        words.outcome.set(pair(status << 24, completion.detail));
         let immediate = completion.immediate.map(u32::from_ne_bytes);
         let besides = completion.invalidated.or(immediate).unwrap_or(0);
-        words.queue_pair.set(pair(completion.qp_num, besides));
+        debug_assert!(completion.qp_num <= QUEUE_PAIR, "a number of 24 bits");
+        let kind = completion.opcode as u32;
+        let queue_pair = (kind << 24) | (completion.qp_num & QUEUE_PAIR);
+        words.queue_pair.set(pair(queue_pair, besides));
     }
 
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "each half of a word is one value"
+        reason = "each part of a word is one value"
     )]
     fn load(words: &CqEntryWords, tag: u64) -> WorkCompletion {
         let halves = |word: &Word| ((word.get() >> 32) as u32, word.get() as u32);
         let (status, detail) = halves(&words.outcome);
-        let (qp_num, besides) = halves(&words.queue_pair);
-        let opcode = OPCODES[(tag & KIND) as usize];
+        let (queue_pair, besides) = halves(&words.queue_pair);
         WorkCompletion {
             wr_id: words.wr_id.get(),
-            status: WcStatus::from_bits(status),
-            opcode,
+            status: WcStatus::from_bits((status >> 24) as u8),
+            opcode: WcOpcode::from_bits((queue_pair >> 24) as u8),
             detail,
-            qp_num,
+            qp_num: queue_pair & QUEUE_PAIR,
             invalidated: (tag & INVALIDATED != 0).then_some(besides),
-            immediate: (opcode == WcOpcode::ReceiveImmediate).then_some(besides.to_ne_bytes()),
+            immediate: (tag & IMMEDIATE != 0).then_some(besides.to_ne_bytes()),
         }
     }
 }
@@ -266,9 +273,13 @@ mod tests {
         let words = CqEntryWords::default();
         for status in STATUSES {
             for opcode in OPCODES {
-                let has_immediate = opcode == WcOpcode::ReceiveImmediate;
-                for invalidated in [None, Some(0), Some(u32::MAX)] {
-                    let invalidated = invalidated.filter(|_| !has_immediate);
+                for (invalidated, immediate) in [
+                    (None, None),
+                    (Some(0), None),
+                    (Some(u32::MAX), None),
+                    (None, Some([0; 4])),
+                    (None, Some([1, 2, 3, 4])),
+                ] {
                     let completion = WorkCompletion {
                         wr_id: u64::MAX - opcode as u64,
                         status,
@@ -276,7 +287,7 @@ mod tests {
                         detail: 1 << 30,
                         qp_num: 0x00FF_FFFF,
                         invalidated,
-                        immediate: has_immediate.then_some([1, 2, 3, 4]),
+                        immediate,
                     };
                     let entry = CqEntry {
                         completion,

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use iwarp_io::endpoint::{InitiatorWqe, Operation, Payload, Posts, Refused, RemoteAddress};
+use iwarp_io::endpoint::{
+    AtomicOp, InitiatorWqe, Operation, Payload, Posts, Refused, RemoteAddress,
+};
 use iwarp_io::memory::STag;
 
 use super::QueuePair;
@@ -51,6 +53,11 @@ pub enum SendOperation {
     WriteImmediate(RemotePlace, [u8; 4]),
     /// `IBV_WR_RDMA_READ`.
     Read(RemotePlace),
+    /// `IBV_WR_ATOMIC_CMP_AND_SWP`: the word at this place becomes the second number if it is the first one. The SGE gets the word as it was
+    /// before, in the byte order of this processor.
+    CompareSwap(RemotePlace, u64, u64),
+    /// `IBV_WR_ATOMIC_FETCH_AND_ADD`: adds this number to the word at this place. The SGE gets the word as it was before.
+    FetchAdd(RemotePlace, u64),
 }
 
 /// A request for the send queue.
@@ -75,7 +82,8 @@ impl QueuePair {
     ///
     /// # Errors
     ///
-    /// EINVAL before RTS, for too many SGEs or octets, and for inline data of a Read; ENOMEM when the queue is full: a request has its slot
+    /// EINVAL before RTS, for too many SGEs or octets, for inline data of a Read or an Atomic, and for an Atomic that has not one SGE of 8
+    /// octets; ENOMEM when the queue is full: a request has its slot
     /// until the program has taken its completion, or, without one, until it is done. In error a request is accepted and comes back flushed.
     #[inline]
     pub fn post_send(&self, request: &SendRequest<'_>) -> Result<()> {
@@ -141,6 +149,16 @@ impl QueuePair {
                 solicited: request.solicited,
             },
             SendOperation::Read(place) => Operation::Read {
+                sink: data,
+                remote: place.into(),
+            },
+            SendOperation::CompareSwap(place, compare, swap) => Operation::Atomic {
+                op: AtomicOp::compare_swap(compare, swap),
+                sink: data,
+                remote: place.into(),
+            },
+            SendOperation::FetchAdd(place, add) => Operation::Atomic {
+                op: AtomicOp::add(add),
                 sink: data,
                 remote: place.into(),
             },

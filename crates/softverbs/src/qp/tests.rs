@@ -1,4 +1,4 @@
-//! What a peer may do with the memory of a queue pair. Verbs programs post no Atomics, but peers on the network do.
+//! What a peer may do with the memory of a queue pair, and the sizes that a queue pair is granted.
 
 use iwarp_io::endpoint::{AtomicOp, InitiatorWqe, Operation, Payload, RemoteAddress, STag};
 

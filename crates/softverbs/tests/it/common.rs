@@ -45,8 +45,10 @@ impl Host {
     }
 
     pub(crate) fn region(&self, buffer: &Buffer) -> Arc<MemoryRegion> {
-        let access =
-            AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
+        let access = AccessFlags::LOCAL_WRITE
+            | AccessFlags::REMOTE_WRITE
+            | AccessFlags::REMOTE_READ
+            | AccessFlags::REMOTE_ATOMIC;
         MemoryRegion::register(&self.pd, buffer, buffer.address(), access.bits()).unwrap()
     }
 

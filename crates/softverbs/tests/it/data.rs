@@ -1,8 +1,11 @@
 //! Requests on a connection.
 
-use softverbs::{CmEventKind, DeviceKind, Errno, SendData, SendOperation, Sge, WcOpcode, WcStatus};
+use softverbs::{
+    AccessFlags, CmEventKind, DeviceKind, Errno, MemoryRegion, QpAttributes, QpMask, QpState,
+    SendData, SendOperation, SendRequest, Sge, WcOpcode, WcStatus,
+};
 
-use crate::common::{Pair, errno, send_of};
+use crate::common::{End, Host, Pair, errno, send_of};
 
 const SIM: DeviceKind = DeviceKind::Roce;
 
@@ -100,6 +103,166 @@ fn a_write_brings_a_number_to_the_peers_receive() {
     }
 }
 
+/// The numbers are those of this processor, in the word as in the answer.
+#[test]
+fn atomics_change_a_word_of_the_peer_and_return_it_as_it_was() {
+    for pair in [
+        Pair::simulated(70, SIM),
+        Pair::simulated(71, DeviceKind::Iwarp),
+        Pair::on_sockets(),
+    ] {
+        let (client, server) = pair.connect();
+        let word = |end: &End, at: usize| {
+            let mut octets = [0; 8];
+            end.buffer.read(at, &mut octets);
+            u64::from_ne_bytes(octets)
+        };
+        let place = server.place(64);
+        let (large, other) = (0x0102_0304_0506_0708, 0x1112_1314_1516_1718);
+        server.buffer.write(64, &u64::to_ne_bytes(large));
+        for (wr_id, operation, opcode, before, behind) in [
+            (
+                1,
+                SendOperation::FetchAdd(place, 5),
+                WcOpcode::FetchAdd,
+                large,
+                large + 5,
+            ),
+            // The sum wraps.
+            (
+                2,
+                SendOperation::FetchAdd(place, u64::MAX - 4),
+                WcOpcode::FetchAdd,
+                large + 5,
+                large,
+            ),
+            (
+                3,
+                SendOperation::CompareSwap(place, large, other),
+                WcOpcode::CompareSwap,
+                large,
+                other,
+            ),
+            (
+                4,
+                SendOperation::CompareSwap(place, large, 0),
+                WcOpcode::CompareSwap,
+                other,
+                other,
+            ),
+        ] {
+            client.post(wr_id, operation, &[client.sge(8, 8)]);
+            let done = client.completions(1)[0];
+            assert_eq!((done.wr_id, done.status), (wr_id, WcStatus::Success));
+            assert_eq!((done.opcode, done.byte_len()), (opcode, 8));
+            assert_eq!(word(&client, 8), before, "{operation:?}");
+            assert_eq!(word(&server, 64), behind, "{operation:?}");
+        }
+    }
+}
+
+#[test]
+fn an_atomic_that_cannot_be_carried_out_has_the_status_of_hardware() {
+    let without = |end: &End, host: &Host| {
+        let access =
+            AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
+        let (buffer, first) = (&end.buffer, end.buffer.address());
+        MemoryRegion::register(&host.pd, buffer, first, access.bits()).unwrap()
+    };
+    for (case, expected) in [
+        ("aligned to 4 octets", WcStatus::RemoteInvalidRequest),
+        ("another key", WcStatus::RemoteAccess),
+        ("beyond the region", WcStatus::RemoteAccess),
+        ("a region without the right", WcStatus::RemoteAccess),
+        ("a queue pair without the right", WcStatus::RemoteAccess),
+        ("a wrong local key", WcStatus::LocalProtection),
+    ] {
+        for is_swap in [false, true] {
+            let pair = Pair::simulated(72, SIM);
+            let (client, server) = pair.connect();
+            let region = without(&server, &pair.server);
+            let mut place = server.place(64);
+            let mut sge = client.sge(0, 8);
+            match case {
+                "aligned to 4 octets" => place.addr += 4,
+                "another key" => place.rkey ^= 1,
+                "beyond the region" => place.addr += 1 << 16,
+                "a region without the right" => place.rkey = region.key(),
+                "a queue pair without the right" => {
+                    let attributes = QpAttributes {
+                        state: QpState::Rts,
+                        access: (AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ).bits(),
+                        ..QpAttributes::default()
+                    };
+                    let mask = QpMask::STATE | QpMask::ACCESS_FLAGS;
+                    server.qp.modify(&attributes, mask).unwrap();
+                }
+                _ => sge.lkey ^= 1,
+            }
+            let operation = match is_swap {
+                true => SendOperation::CompareSwap(place, 0, 1),
+                false => SendOperation::FetchAdd(place, 1),
+            };
+            client.post(1, operation, &[sge]);
+            client.post(2, SendOperation::Send, &[]);
+            // The transport may have taken the Send, but a request behind a failed one counts as flushed.
+            let expected = [(1, expected), (2, WcStatus::Flushed)];
+            assert_eq!(client.statuses(2), expected, "{case}");
+            assert_eq!(server.buffer.slice(0..256).to_vec(), [0; 256], "{case}");
+            assert_eq!(client.qp.state(), QpState::Err, "{case}");
+        }
+    }
+}
+
+#[test]
+fn an_atomic_has_one_sge_of_8_octets() {
+    let pair = Pair::simulated(73, SIM);
+    let (client, server) = pair.connect();
+    let operation = SendOperation::FetchAdd(server.place(0), 1);
+    for sges in [
+        &[][..],
+        &[client.sge(0, 4)],
+        &[client.sge(0, 16)],
+        &[client.sge(0, 4), client.sge(8, 4)],
+    ] {
+        let refused = client.try_post(1, operation, SendData::Sges(sges));
+        assert_eq!(errno(refused), Errno::INVAL, "{sges:?}");
+    }
+    let refused = client.try_post(1, operation, SendData::Inline(&[&[0; 8]]));
+    assert_eq!(errno(refused), Errno::INVAL);
+    assert_eq!(server.buffer.slice(0..8).to_vec(), [0; 8]);
+}
+
+/// A fence waits for Atomics as for Reads, and both count against the limit of the connection.
+#[test]
+fn atomics_and_reads_share_their_limit_and_the_fence() {
+    let pair = Pair::simulated(74, SIM);
+    let (client, server) = pair.connect();
+    for wr_id in 0..16 {
+        let (operation, length) = match wr_id % 3 {
+            0 => (SendOperation::Read(server.place(0)), 4),
+            _ => (SendOperation::FetchAdd(server.place(0), 1), 8),
+        };
+        let sges = [client.sge(64 * wr_id, length)];
+        client.post(wr_id, operation, &sges);
+    }
+    server.qp.post_receive(1, &[server.sge(4096, 8)]).unwrap();
+    let sges = [client.sge(64, 8)];
+    let request = SendRequest {
+        fence: true,
+        ..send_of(16, SendData::Sges(&sges))
+    };
+    // The fenced Send carries the answer of the first Atomic.
+    client.buffer.write(64, &[0xFF; 8]);
+    client.qp.post_send(&request).unwrap();
+    let all: Vec<_> = (0..17).map(|wr_id| (wr_id, WcStatus::Success)).collect();
+    assert_eq!(client.statuses(17), all);
+    server.completions(1);
+    assert_eq!(server.buffer.slice(4096..4104).to_vec(), [0; 8]);
+    let word = server.buffer.slice(0..8).to_vec();
+    assert_eq!(word, 10_u64.to_ne_bytes());
+}
+
 #[test]
 fn inline_octets_are_copied_at_once() {
     let pair = Pair::simulated(21, SIM);
@@ -158,8 +321,6 @@ fn a_wrong_key_of_the_peer_is_a_remote_access_error() {
 /// Rights of region and of queue pair both hold.
 #[test]
 fn a_queue_pair_may_keep_its_peer_out_of_memory() {
-    use softverbs::{AccessFlags, QpAttributes, QpMask, QpState};
-
     for (access, may_read, may_write) in [
         (AccessFlags::REMOTE_READ, true, false),
         (AccessFlags::REMOTE_WRITE, false, true),

@@ -19,7 +19,10 @@ const SOURCE: u64 = 0;
 const RECEIVES: u64 = 16 << 10;
 const TARGETS: u64 = 48 << 10;
 const SINKS: u64 = 56 << 10;
-const SIZE: u64 = 64 << 10;
+/// Words for the peer's Atomics, and the places of the answers to this end's.
+const WORDS: u64 = 64 << 10;
+const ANSWERS: u64 = WORDS + 256;
+const SIZE: u64 = 66 << 10;
 const SLOT: u64 = 2 << 10;
 pub(crate) const RECEIVE_SLOTS: usize = 16;
 const SLOTS: usize = 4;
@@ -29,6 +32,10 @@ pub(crate) const REQUESTS: u32 = 24;
 /// destroyed queue pair had taken.
 pub(crate) const SHARED_DEPTH: usize = 16;
 const SHARED_SLOTS: usize = 128;
+
+/// The numbers of words, and of Atomics that an end has outstanding.
+const COUNT_OF_WORDS: usize = 3;
+const ANSWER_SLOTS: usize = 8;
 
 /// A stretch of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +62,14 @@ enum Kind {
     Write(usize, Stretch),
     /// To a slot of this end's sinks, with the contents of the peer's targets at that time: the last Write of each that was posted before.
     Read(usize, Stretch, [Option<u64>; SLOTS]),
+    /// To a word of the peer, with the place of the answer, and the word before and behind it.
+    Atomic {
+        word: usize,
+        answer: usize,
+        before: u64,
+        behind: u64,
+        opcode: WcOpcode,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +103,9 @@ pub(crate) struct End {
     last_shared: u64,
     free_receives: Vec<usize>,
     free_sinks: Vec<usize>,
+    free_answers: Vec<usize>,
+    /// The peer's words once all Atomics of this end that were posted are carried out. They never fall.
+    words: [u64; COUNT_OF_WORDS],
     /// The number of the last Write to each target of the peer, and the octets written.
     written: [Option<(u64, Stretch)>; SLOTS],
     /// Messages sent and not yet received by the peer.
@@ -174,7 +192,10 @@ fn send_of_nothing() -> SendRequest<'static> {
 }
 
 fn region(pd: &Arc<ProtectionDomain>, buffer: &Buffer) -> Arc<MemoryRegion> {
-    let access = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
+    let access = AccessFlags::LOCAL_WRITE
+        | AccessFlags::REMOTE_WRITE
+        | AccessFlags::REMOTE_READ
+        | AccessFlags::REMOTE_ATOMIC;
     MemoryRegion::register(pd, buffer, buffer.address(), access.bits()).unwrap()
 }
 
@@ -243,6 +264,8 @@ impl End {
             last_shared: 0,
             free_receives: (0..RECEIVE_SLOTS).collect(),
             free_sinks: (0..SLOTS).collect(),
+            free_answers: (0..ANSWER_SLOTS).collect(),
+            words: [0; COUNT_OF_WORDS],
             written: [None; SLOTS],
             sent: VecDeque::new(),
             has_failed: [false; 2],
@@ -328,7 +351,7 @@ impl End {
             addr: peer.first + offset,
             rkey: peer.key,
         };
-        let (kind, operation) = match random.below(5) {
+        let (kind, operation) = match random.below(6) {
             0 => {
                 let slot = usize::try_from(random.below(SLOTS as u64)).unwrap();
                 self.written[slot] = Some((wr_id, stretch));
@@ -344,13 +367,21 @@ impl End {
                 }
                 None => return false,
             },
+            2 => match self.free_answers.pop() {
+                Some(answer) => {
+                    from = self.sge(ANSWERS + answer as u64 * 8, 8);
+                    self.atomic(random, answer, at_peer)
+                }
+                None => return false,
+            },
             _ => {
                 self.sent.push_back(stretch);
                 (Kind::Send, SendOperation::Send)
             }
         };
-        let signaled = random.once_in(2) || all_signaled || matches!(kind, Kind::Read(..));
-        let is_inline = length <= 128 && !matches!(kind, Kind::Read(..)) && random.once_in(2);
+        let is_answered = matches!(kind, Kind::Read(..) | Kind::Atomic { .. });
+        let signaled = random.once_in(2) || all_signaled || is_answered;
+        let is_inline = length <= 128 && !is_answered && random.once_in(2);
         let source: Vec<u8> = (stretch.offset..)
             .take(length as usize)
             .map(|at| octet(self.seed, at))
@@ -369,7 +400,7 @@ impl End {
         ];
         let pieces = [&source[..]];
         let one = [from];
-        let sges = match random.once_in(3) {
+        let sges = match random.once_in(3) && !matches!(kind, Kind::Atomic { .. }) {
             true => &two[..],
             false => &one[..],
         };
@@ -392,6 +423,68 @@ impl End {
             signaled,
         });
         true
+    }
+
+    /// An Atomic on a word of the peer: one that adds, or one that swaps, whose comparison holds or does not.
+    fn atomic(
+        &mut self,
+        random: &mut Random,
+        answer: usize,
+        at_peer: impl Fn(u64) -> RemotePlace,
+    ) -> (Kind, SendOperation) {
+        let word = usize::try_from(random.below(COUNT_OF_WORDS as u64)).unwrap();
+        let place = at_peer(WORDS + word as u64 * 8);
+        let before = self.words[word];
+        let number = 1 + random.below(1 << 40);
+        let (behind, opcode, operation) = match random.below(3) {
+            0 => {
+                let swap = SendOperation::CompareSwap(place, before, before + number);
+                (before + number, WcOpcode::CompareSwap, swap)
+            }
+            1 => {
+                let other = before ^ (1 << random.below(64));
+                let swap = SendOperation::CompareSwap(place, other, u64::MAX);
+                (before, WcOpcode::CompareSwap, swap)
+            }
+            _ => {
+                let add = SendOperation::FetchAdd(place, number);
+                (before + number, WcOpcode::FetchAdd, add)
+            }
+        };
+        self.words[word] = behind;
+        let kind = Kind::Atomic {
+            word,
+            answer,
+            before,
+            behind,
+            opcode,
+        };
+        (kind, operation)
+    }
+
+    /// Checks the word of the peer and the answer when an Atomic is complete: later ones of this end may have followed, and nobody else's.
+    fn check_atomic(&self, kind: Kind, completion: &WorkCompletion, peer: &PeerView<'_>) {
+        let Kind::Atomic {
+            word,
+            answer,
+            before,
+            behind,
+            opcode,
+        } = kind
+        else {
+            return;
+        };
+        let number = |buffer: &Buffer, at: u64| {
+            let mut octets = [0; 8];
+            buffer.read(usize::try_from(at).unwrap(), &mut octets);
+            u64::from_ne_bytes(octets)
+        };
+        assert_eq!((completion.opcode, completion.byte_len()), (opcode, 8));
+        let answered = number(&self.buffer, ANSWERS + answer as u64 * 8);
+        assert_eq!(answered, before, "the word before the Atomic");
+        let now = number(peer.buffer, WORDS + word as u64 * 8);
+        let possible = behind..=self.words[word];
+        assert!(possible.contains(&now), "{now} is not in {possible:?}");
     }
 
     /// Checks a completion of the queue pair.
@@ -494,6 +587,11 @@ impl End {
         if completion.status == WcStatus::Success {
             assert!(request.signaled, "{completion:?}");
             seen.met("completed");
+            if let Kind::Atomic { .. } = request.kind {
+                let peer = peer.as_ref().expect("a peer with a queue pair");
+                self.check_atomic(request.kind, completion, peer);
+                seen.met("Atomic");
+            }
             if let Kind::Read(slot, stretch, before) = request.kind {
                 let peer = peer.expect("a peer with a queue pair");
                 let at = SINKS + slot as u64 * SLOT;
@@ -509,8 +607,10 @@ impl End {
     }
 
     fn done(&mut self, request: &Outstanding) {
-        if let Kind::Read(slot, ..) = request.kind {
-            self.free_sinks.push(slot);
+        match request.kind {
+            Kind::Read(slot, ..) => self.free_sinks.push(slot),
+            Kind::Atomic { answer, .. } => self.free_answers.push(answer),
+            Kind::Send | Kind::Write(..) => {}
         }
     }
 

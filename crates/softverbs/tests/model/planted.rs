@@ -11,9 +11,10 @@ use crate::seen::Seen;
 const SEEDS: u64 = 1000;
 
 /// Bugs of the driver, of the engine under it, and of requests. Those of identifiers are [`Bug::OF_IDENTIFIERS`].
-const BUGS: [Bug; 7] = [
+const BUGS: [Bug; 8] = [
     Bug::LastSegmentNotPlaced,
     Bug::LengthMiscounted,
+    Bug::AtomicTwice,
     Bug::SharedReceiveTwice,
     Bug::ResultLost,
     Bug::ResultTwice,

@@ -238,10 +238,12 @@ fn atomics_do_what_they_say_over_a_pair() {
         }
         pair.run();
         let done = pair.a.completions();
-        assert!(
-            done.iter()
-                .all(|done| done.kind == RequestKind::Atomic && done.octets == 8)
-        );
+        let kinds = ops.map(|(op, _)| match op {
+            AtomicOp::FetchAdd { .. } => (RequestKind::FetchAdd, 8),
+            AtomicOp::CompareSwap { .. } => (RequestKind::CompareSwap, 8),
+        });
+        let reported: Vec<_> = done.iter().map(|done| (done.kind, done.octets)).collect();
+        assert_eq!(reported, kinds);
         assert_eq!(outcomes(&pair.a), [WqeStatus::Success; 6]);
         let before: Vec<u64> = (0..6).map(|at| word(&pair.a, sink.token, 8 * at)).collect();
         assert_eq!(
@@ -668,7 +670,7 @@ fn atomics_on_memory_that_has_gone() {
 fn a_refused_atomic_fails_with_its_status() {
     for (at, status) in [
         (0x1000 + (1 << 16), WqeStatus::RemoteAccess),
-        (0x1004, WqeStatus::RemoteError),
+        (0x1004, WqeStatus::RemoteInvalidRequest),
     ] {
         let mut pair = pair(Knobs::default());
         let sink = pair.a.mem.register(vec![0; 8], Rights::ALL, PD);
@@ -691,6 +693,37 @@ fn a_refused_atomic_fails_with_its_status() {
     let code = TerminateCode::new(0, 1, 1);
     raw.receive(&terminate_frame(code, true, false));
     assert_eq!(outcomes(&raw.end), [WqeStatus::RemoteAccess]);
+}
+
+/// RDMAPX-001: a peer without Atomics reports the opcode of the request, and the request says so. Other errors are told apart.
+#[test]
+fn an_atomic_that_the_peer_does_not_have_is_an_invalid_request() {
+    for (layer, etype, number, status) in [
+        (0, 2, 0x06, WqeStatus::RemoteInvalidRequest),
+        (0, 2, 0x07, WqeStatus::RemoteInvalidRequest),
+        (0, 1, 0x02, WqeStatus::RemoteAccess),
+        (1, 2, 0x02, WqeStatus::RemoteError),
+        (0, 0, 0x00, WqeStatus::RemoteError),
+    ] {
+        let mut raw = Raw::initiator().with_buffers();
+        let sink = Sge {
+            length: 8,
+            ..SINK_OF_4
+        };
+        let swap = atomic(AtomicOp::compare_swap(1, 2), &sink, 0x1000);
+        raw.end.post(1, swap).unwrap();
+        raw.transmit();
+        let (header, _) = crate::ddp::Header::split(&ulpdu("D12")).unwrap();
+        let mut terminate = crate::rdmap::Terminate::new(TerminateCode::new(layer, etype, number));
+        terminate.ddp = Some(header);
+        terminate.segment_length = Some(70);
+        let (octets, len) = terminate.to_bytes();
+        let mut message = vector("T3")[2..20].to_vec(); // the DDP header of any Terminate
+        message.extend_from_slice(&octets[..len]);
+        raw.ulpdu(&message);
+        let case = format!("{layer}/{etype}/{number:02x}");
+        assert_eq!(outcomes(&raw.end), [status], "{case}");
+    }
 }
 
 /// MPA-072: a stream of all that is new, split at every octet, with small batches.
