@@ -74,7 +74,7 @@ pub(crate) struct Sent {
     solicited: bool,
     invalidate: Option<STag>,
     immediate: Option<[u8; 8]>,
-    /// Octets of the Writes between the Immediate Data before and this one, which the completion of its Receive counts.
+    /// Octets of the last Write between the Immediate Data before and this one, which the completion of its Receive counts.
     written: u32,
 }
 
@@ -135,7 +135,7 @@ pub(crate) struct Side {
     /// A request was posted that has to fail. Nothing behind it may reach the peer's memory.
     doomed: bool,
     pub(crate) sends: VecDeque<Sent>,
-    /// Octets of the Writes that were posted after the last Immediate Data.
+    /// Octets of the last Write that was posted after the last Immediate Data.
     written: u32,
     window: WindowId,
     window_binds: u32,
@@ -472,7 +472,7 @@ impl Side {
             )
         });
         if posted.is_some() && !self.doomed {
-            self.written += length(len);
+            self.written = length(len);
             self.writes
                 .push((to, (at..at + len).map(pattern).collect()));
         }

@@ -156,8 +156,8 @@ impl Connection {
                 return Err(TaggedError::InvalidSTag.into()); // the memory was revoked since the check
             };
             self.counters.received.payload += u64::from(len);
-            self.rx.written += u64::from(len);
         }
+        self.rx.placed_of_write(to_u32(segment.payload.len()));
         self.advance_tagged(Opcode::Write, segment);
         if segment.last {
             self.counters.received.writes += 1;

@@ -132,7 +132,7 @@ impl Connection {
 
     /// Returns true if a message of our own has begun and is not finished.
     pub(super) fn is_in_message(&self) -> bool {
-        self.tx.current.is_some_and(|current| current.offset > 0) && !self.reads_next()
+        self.tx.has_begun() && !self.reads_next()
     }
 
     /// Returns true if the upcoming request is a Read, whose parts are separate messages.

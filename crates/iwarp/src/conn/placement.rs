@@ -91,12 +91,15 @@ impl Connection {
             return debug_assert!(false, "there was a place");
         };
         early.placed += octets;
-        let opcode = early.opcode;
+        let (opcode, header, placed) = (early.opcode, early.header, early.placed);
         self.rx.wanted = early.rest();
         self.counters.received.payload += u64::from(octets);
-        match early.header {
+        if opcode == Opcode::Write {
+            self.rx.placed_of_write(octets);
+        }
+        match header {
             Header::Tagged(header) => {
-                let to = header.to().wrapping_add(u64::from(early.placed));
+                let to = header.to().wrapping_add(u64::from(placed));
                 self.rx.tagged_goes_on(opcode, header.stag(), to);
             }
             Header::Untagged(_) => {
@@ -104,9 +107,7 @@ impl Connection {
                 self.rx.send_goes_on(opcode, received);
             }
         }
-        if opcode == Opcode::Write {
-            self.rx.written += u64::from(octets);
-        } else if opcode == Opcode::ReadResponse
+        if opcode == Opcode::ReadResponse
             && let Some(read) = self.tx.reads.front_mut()
         {
             read.received += octets;

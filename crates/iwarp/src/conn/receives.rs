@@ -257,7 +257,7 @@ impl ReceiveQueue {
         self.settle(octets, solicited, invalidated, None);
     }
 
-    /// The Receive was taken by Immediate Data (RDMAPX-022), after Writes of `written` octets.
+    /// The Receive was taken by Immediate Data (RDMAPX-022), after a Write of `written` octets.
     pub(super) fn deliver_immediate(&mut self, data: [u8; 8], solicited: bool, written: u32) {
         self.settle(written, solicited, None, Some(data));
     }

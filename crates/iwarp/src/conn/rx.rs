@@ -43,7 +43,7 @@ pub(super) struct Rx {
     pub(super) refusal: Option<(Fault, TerminatedHeaders)>,
     /// Why the stream failed.
     pub(super) cause: Option<Cause>,
-    /// Octets that Writes have placed since the last Immediate Data.
+    /// Octets that the last Write has placed. 0 if Immediate Data has followed.
     pub(super) written: u64,
     /// Position in the stream of the first octet of the input, as markers count it.
     pub(super) origin: u64,
@@ -158,6 +158,15 @@ impl Rx {
     /// `received` octets of a Send have arrived, and more follow.
     pub(super) const fn send_goes_on(&mut self, opcode: Opcode, received: u32) {
         self.send = Some(SendUnderWay { opcode, received });
+    }
+
+    /// `octets` more of a Write are placed, which begins with them or is under way.
+    #[inline]
+    pub(super) const fn placed_of_write(&mut self, octets: u32) {
+        if self.tagged.is_none() {
+            self.written = 0;
+        }
+        self.written += octets as u64;
     }
 
     /// The next segment of a tagged message has to begin at `to`.

@@ -61,12 +61,15 @@ impl Connection {
                 solicited,
                 ..
             } => {
-                let made = self.tx.current.map_or(0, |current| current.offset);
-                if made == self.initiator.get(self.initiator.next).length {
+                let is_written = self.tx.current.is_some_and(|current| current.is_half_done);
+                if is_written {
                     return self.send_immediate((immediate, solicited), mem, budget, out);
                 }
                 Message::Write {
-                    remote,
+                    remote: match self.initiator.get(self.initiator.next).length {
+                        0 => NOWHERE,
+                        _ => remote,
+                    },
                     is_followed: true,
                 }
             }
@@ -253,6 +256,7 @@ impl Connection {
         if is_followed {
             self.counters.sent.writes += 1;
             current.offset += len;
+            current.is_half_done = true;
             self.tx.current = Some(current);
             return;
         }

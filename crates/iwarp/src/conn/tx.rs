@@ -67,6 +67,15 @@ pub(super) struct RequestProgress {
     /// The SGE to go on with, and how many of its octets are done.
     pub(super) part: usize,
     pub(super) skip: u32,
+    /// The first message of a request that is two messages is made.
+    pub(super) is_half_done: bool,
+}
+
+impl RequestProgress {
+    /// Returns true if a part of the request has been made.
+    pub(super) const fn has_begun(&self) -> bool {
+        self.offset > 0 || self.is_half_done
+    }
 }
 
 /// One of our Read or Atomic Requests on the wire.
@@ -278,7 +287,7 @@ impl Tx {
 
     /// Returns true if a part of the upcoming request has been made.
     pub(super) fn has_begun(&self) -> bool {
-        self.current.is_some_and(|current| current.offset > 0)
+        self.current.is_some_and(|current| current.has_begun())
     }
 
     /// Returns true if everything was made and sent.

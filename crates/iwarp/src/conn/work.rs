@@ -49,7 +49,8 @@ pub enum Operation<D = ()> {
         /// Where the data goes.
         remote: RemoteAddress,
     },
-    /// RDMA Write with Immediate Data behind it, as one request (RFC 7306 section 6). A Write of no octets is left out.
+    /// RDMA Write with Immediate Data behind it, as one request (RFC 7306 section 6). A Write of no octets is sent too, so that the peer
+    /// does not take the Write of an earlier request for that of this one.
     WriteImmediate {
         /// The data.
         data: D,
@@ -312,7 +313,7 @@ pub struct Completion {
     /// How the request ended.
     pub status: WqeStatus,
     /// Octets moved. 0 unless the request succeeded. For a Receive that Immediate Data has taken, into which nothing was placed: those
-    /// of the peer's Writes since the Immediate Data before.
+    /// of the Write in front of the Immediate Data. 0 if the peer has sent no Write since the Immediate Data before.
     pub octets: u32,
     /// For a Receive: the message asked for an event.
     pub solicited: bool,

@@ -112,15 +112,13 @@ impl PairOwner for QpOwner {
             state.own.has_failed |= status != WcStatus::Success;
         }
         let mut opcode = WcOpcode::from_engine(completion.kind);
-        let mut byte_len = completion.octets;
-        let immediate = completion.immediate.map(|data| {
+        // Peers do not agree about the four octets behind the number.
+        let immediate = completion.immediate.map(|[a, b, c, d, ..]| {
             opcode = WcOpcode::ReceiveImmediate;
-            let (number, length) = parse_immediate(data, completion.octets);
-            byte_len = length;
-            number
+            [a, b, c, d]
         });
         let detail = match status {
-            WcStatus::Success => byte_len,
+            WcStatus::Success => completion.octets, // with a number those of the Write in front
             _ => state.own.vendor_err,
         };
         let entry = CqEntry {
@@ -196,26 +194,4 @@ fn number_of(end: &ConnectionEnd) -> u32 {
     };
     let [layer, etype, code] = [code.layer, code.etype, code.code].map(u32::from);
     vendor_err::TERMINATE | from_peer | layer << 12 | etype << 8 | code
-}
-
-/// The number in the Immediate Data of a peer, and the length of its Write. A peer of this library states the length. A length of more than
-/// `written` is not believed, because the program may read as many octets.
-fn parse_immediate([a, b, c, d, length @ ..]: [u8; 8], written: u32) -> ([u8; 4], u32) {
-    ([a, b, c, d], u32::from_be_bytes(length).min(written))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parse_immediate;
-
-    #[test]
-    fn a_write_is_no_longer_than_what_was_written() {
-        let said = |length: u32| {
-            let [a, b, c, d] = length.to_be_bytes();
-            [9, 8, 7, 6, a, b, c, d]
-        };
-        assert_eq!(parse_immediate(said(7), 7), ([9, 8, 7, 6], 7));
-        assert_eq!(parse_immediate(said(7), 100), ([9, 8, 7, 6], 7));
-        assert_eq!(parse_immediate(said(u32::MAX), 100), ([9, 8, 7, 6], 100));
-    }
 }

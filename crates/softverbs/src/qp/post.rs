@@ -145,7 +145,7 @@ impl QueuePair {
             SendOperation::WriteImmediate(place, number) => Operation::WriteImmediate {
                 data,
                 remote: place.into(),
-                immediate: immediate_data(number, data.octets()),
+                immediate: immediate_data(number),
                 solicited: request.solicited,
             },
             SendOperation::Read(place) => Operation::Read {
@@ -218,13 +218,10 @@ impl SendList<'_> {
     }
 }
 
-/// The Immediate Data of a Write: the program's number, then the length of the Write, which the peer's completion contains.
-fn immediate_data(number: [u8; 4], length: u64) -> [u8; 8] {
-    // A Write that is longer is refused.
-    let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
+/// The Immediate Data of a Write: the program's number, then zeros.
+pub(super) fn immediate_data(number: [u8; 4]) -> [u8; 8] {
     let mut data = [0; 8];
     data[..4].copy_from_slice(&number);
-    data[4..].copy_from_slice(&length);
     data
 }
 

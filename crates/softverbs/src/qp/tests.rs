@@ -3,7 +3,7 @@
 use iwarp_io::endpoint::{AtomicOp, InitiatorWqe, Operation, Payload, RemoteAddress, STag};
 
 use self::common::{End, Pair};
-use crate::{AccessFlags, DeviceKind, MemoryRegion, WcStatus};
+use crate::{AccessFlags, DeviceKind, MemoryRegion, SendOperation, WcOpcode, WcStatus};
 
 #[expect(
     dead_code,
@@ -67,6 +67,41 @@ fn peers_do_atomics_only_on_regions_with_that_right() {
             assert_eq!(server.buffer.slice(0..8).to_vec(), value, "{access:?}");
         }
     }
+}
+
+/// Chelsio's adapters send a Write, and Immediate Data whose four octets behind the number they do not set.
+#[test]
+fn the_length_of_a_write_with_a_number_is_not_what_its_peer_states() {
+    let pair = Pair::simulated(43, DeviceKind::Iwarp);
+    let (client, server) = pair.connect();
+    server.qp.post_receive(1, &[]).unwrap();
+    let write = SendOperation::Write(server.place(0));
+    client.post(1, write, &[client.sge(0, 100)]);
+    let operation = Operation::Immediate {
+        data: [9, 8, 7, 6, 0xFF, 0xFF, 0xFF, 0xFF],
+        solicited: false,
+    };
+    let wqe = InitiatorWqe {
+        context: 2,
+        operation,
+        silent: false,
+        fence: false,
+    };
+    client.qp.endpoint.post(wqe).unwrap();
+    let received = server.completions(1)[0];
+    assert_eq!(
+        (received.opcode, received.byte_len(), received.immediate),
+        (WcOpcode::ReceiveImmediate, 100, Some([9, 8, 7, 6]))
+    );
+}
+
+/// The octets behind the number are zeros, and the length follows from the Write.
+#[test]
+fn a_write_with_a_number_states_no_length() {
+    assert_eq!(
+        super::post::immediate_data([9, 8, 7, 6]),
+        [9, 8, 7, 6, 0, 0, 0, 0]
+    );
 }
 
 /// Drivers round inline data up to the room of the SGEs, and programs rely on it.

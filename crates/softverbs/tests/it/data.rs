@@ -81,6 +81,13 @@ fn a_write_brings_a_number_to_the_peers_receive() {
         for (wr_id, length) in [(1, 7), (2, 0), (3, 30_000)] {
             server.qp.post_receive(wr_id, &[]).unwrap();
             let place = server.place(4096);
+            // The length is not that of the Writes before.
+            let silent = SendRequest {
+                operation: SendOperation::Write(server.place(40_000)),
+                signaled: false,
+                ..send_of(0, SendData::Inline(&[b"before"]))
+            };
+            client.qp.post_send(&silent).unwrap();
             client.post(
                 wr_id,
                 SendOperation::WriteImmediate(place, [9, 8, 7, 6]),

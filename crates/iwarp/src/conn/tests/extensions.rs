@@ -131,8 +131,75 @@ fn a_write_with_immediate_data_is_one_request() {
         assert_eq!(placed, [&*octets, &[0]].concat());
         let sent = pair.a.conn.counters().sent;
         // The first Write is the ready-to-receive message.
-        let writes = if length == 0 { 1 } else { 3 };
-        assert_eq!((sent.writes, sent.immediates), (writes, 2));
+        assert_eq!((sent.writes, sent.immediates), (3, 2));
+    }
+}
+
+/// A Receive that Immediate Data takes has the length of the Write in front of it, and of no earlier one.
+#[test]
+fn immediate_data_has_the_length_of_the_write_in_front() {
+    for (crc, early) in [(true, usize::MAX), (false, usize::MAX), (false, 64)] {
+        let a = StreamConfig {
+            crc,
+            ..stream(Role::Initiator)
+        };
+        let b = StreamConfig {
+            role: Role::Responder,
+            early,
+            ..a
+        };
+        let knobs = Knobs {
+            read: 100,
+            ..Knobs::default()
+        };
+        let mut pair = Pair::with(a, b, knobs);
+        pair.a.conn.send_ready();
+        pair.b
+            .mem
+            .register_as(TARGET, 0x1000, vec![0; 9000], Rights::ALL, PD);
+        let source = pair.a.mem.register(vec![1; 9000], Rights::ALL, PD);
+        for context in 0..7 {
+            pair.b.conn.post_receive(context, &[]).unwrap();
+        }
+        let mut context = 0;
+        let mut post = |operation: Operation<Payload<'_>>, pair: &mut Pair| {
+            context += 1;
+            pair.a.post(context, operation).unwrap();
+        };
+        let target = remote(TARGET, 0x1000);
+        let list = |length| [part(source, 0, length)];
+        let [long, short, none] = [list(9000), list(7), list(0)];
+        let write = |list| Operation::Write {
+            data: Payload::Sges(list),
+            remote: target,
+        };
+        let both = |list| Operation::WriteImmediate {
+            data: Payload::Sges(list),
+            remote: target,
+            immediate: [0; 8],
+            solicited: false,
+        };
+        let send = Operation::Send {
+            data: Payload::Inline(&[]),
+            solicited: false,
+            invalidate: None,
+        };
+        post(write(&long), &mut pair);
+        post(both(&short), &mut pair);
+        post(write(&long), &mut pair);
+        post(both(&none), &mut pair);
+        post(immediate(1, false), &mut pair);
+        post(write(&short), &mut pair);
+        post(write(&long), &mut pair);
+        post(immediate(1, false), &mut pair); // as a peer sends that knows no such request
+        post(write(&short), &mut pair);
+        post(send, &mut pair);
+        post(both(&long), &mut pair);
+        post(immediate(1, false), &mut pair);
+        pair.run();
+        let done = pair.b.completions();
+        let octets: Vec<_> = done.iter().map(|done| done.octets).collect();
+        assert_eq!(octets, [7, 0, 0, 9000, 0, 9000, 0], "{done:?}");
     }
 }
 
