@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use iwarp::{
-    Connection, CopiedPayload, Event, InitiatorWqe, Markers, Memory, Operation, OwnQueue, Payload,
-    Pd, PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress, RequestKind, Role, STag, Scope,
-    Sge, StreamConfig, StreamId, TxBatch, TxLimit, WqeStatus,
+    Confirmations, Connection, CopiedPayload, Event, InitiatorWqe, Markers, Memory, Operation,
+    OwnQueue, Payload, Pd, PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress, RequestKind,
+    Role, STag, Scope, Sge, StreamConfig, StreamId, TxBatch, TxLimit, WqeStatus,
 };
 
 /// The protection domain of both ends.
@@ -90,7 +90,7 @@ fn end(role: Role, crc: bool) -> Connection {
         receive_wait: Duration::ZERO,
         copied: CopiedPayload::None,
         copied_below: 12 << 10,
-        confirm_writes: false,
+        confirmations: Confirmations::Off,
         early: usize::MAX,
     });
     end

@@ -6,9 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use iwarp::{
-    Connection, CopiedPayload, InitiatorWqe, LocalAccess, Markers, Memory as _, Operation, Payload,
-    Pd, PieceRef, ReadLimits, RemoteAddress, Role, STag, Scope, Sge, Span, StreamConfig, StreamId,
-    TxBatch, TxLimit,
+    Confirmations, Connection, CopiedPayload, InitiatorWqe, LocalAccess, Markers, Memory as _,
+    Operation, Payload, Pd, PieceRef, ReadLimits, RemoteAddress, Role, STag, Scope, Sge, Span,
+    StreamConfig, StreamId, TxBatch, TxLimit,
 };
 use iwarp_mem::ring::{Ring, RingSize};
 use iwarp_mem::{Received, Registration, Rights, Sent, Table};
@@ -501,7 +501,7 @@ fn config() -> StreamConfig {
         receive_wait: Duration::MAX,
         copied: CopiedPayload::None,
         copied_below: 64,
-        confirm_writes: false,
+        confirmations: Confirmations::Off,
         early: usize::MAX,
     }
 }

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use iwarp::mpa::fpdu;
 use iwarp::{
-    AtomicOp, Completion, Connection, CopiedPayload, Event, InitiatorWqe, Markers, Memory as _,
-    Operation, OwnQueue, Payload, Pd, PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress,
-    RemoteRights, RequestKind, Role, STag, Scope, Sge, StreamConfig, StreamEnd, StreamId, TxBatch,
-    TxLimit, WindowBind, WindowId, WqeStatus,
+    AtomicOp, Completion, Confirmations, Connection, CopiedPayload, Event, InitiatorWqe, Markers,
+    Memory as _, Operation, OwnQueue, Payload, Pd, PieceRef, QueueSizes, ReadLimits, Ready,
+    RemoteAddress, RemoteRights, RequestKind, Role, STag, Scope, Sge, StreamConfig, StreamEnd,
+    StreamId, TxBatch, TxLimit, WindowBind, WindowId, WqeStatus,
 };
 
 use crate::input::Input;
@@ -204,7 +204,8 @@ fn agreed(role: Role, [flags, limits, wait, _]: [u8; 4]) -> StreamConfig {
         crc: flags & 1 != 0,
         markers: markers(role, flags),
         limits: ReadLimits {
-            ird: u32::from(limits >> 4),
+            // One Read that confirms may come on top.
+            ird: u32::from(limits >> 4) + u32::from(limits & 3 == 3),
             ord: u32::from(limits >> 4),
         },
         ready: match flags >> 1 & 3 {
@@ -220,7 +221,11 @@ fn agreed(role: Role, [flags, limits, wait, _]: [u8; 4]) -> StreamConfig {
             CopiedPayload::All
         },
         copied_below: if wait & 2 == 0 { 4096 } else { 16 },
-        confirm_writes: flags & 0x40 != 0,
+        confirmations: match (flags & 0x40 != 0, limits & 3) {
+            (false, _) => Confirmations::Off,
+            (true, 0 | 1) => Confirmations::EachWrite,
+            (true, kind) => Confirmations::OnDemand { apart: kind == 3 },
+        },
         early: if wait & 1 == 0 { 32 } else { usize::MAX },
     }
 }

@@ -31,10 +31,10 @@ mod testing;
 mod types;
 
 pub use conn::{
-    Completion, Connection, CopiedPayload, Counters, DirectPlacement, Event, Fault, InitiatorWqe,
-    Markers, Operation, OutOfMemory, OwnQueue, Payload, Piece, PieceRef, PostError, QueueSizes,
-    Ready, ReceiveSlot, ReceiveSource, RequestKind, Role, StreamConfig, StreamEnd, Traffic,
-    TxBatch, TxLimit, WqeStatus, terminate_frame,
+    Completion, Confirmations, Connection, CopiedPayload, Counters, DirectPlacement, Event, Fault,
+    InitiatorWqe, Markers, Operation, OutOfMemory, OwnQueue, Payload, Piece, PieceRef, PostError,
+    QueueSizes, Ready, ReceiveSlot, ReceiveSource, RequestKind, Role, StreamConfig, StreamEnd,
+    Traffic, TxBatch, TxLimit, WqeStatus, terminate_frame,
 };
 pub use memory::{
     Access, AccessError, AtomicError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd,

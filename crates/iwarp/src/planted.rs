@@ -104,6 +104,8 @@ mod bugs {
         NoneGivesWay,
         /// The peer's end flushes Receives that stay posted.
         ReceivesFlushedByPeer,
+        /// A request that waits for Writes to be placed is done when it is sent.
+        DoneBeforePlaced,
     }
 
     impl Bug {

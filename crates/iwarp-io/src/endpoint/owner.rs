@@ -91,7 +91,7 @@ pub trait Rules {
 /// use std::sync::{Arc, Mutex};
 /// use std::time::Duration;
 ///
-/// use iwarp::{CopiedPayload, Markers};
+/// use iwarp::{Confirmations, CopiedPayload, Markers};
 /// use iwarp_io::capture::FlowRole;
 /// use iwarp_io::driver::Driver;
 /// use iwarp_io::buffers::Buffers;
@@ -203,7 +203,7 @@ pub trait Rules {
 ///     receive_wait: Duration::from_secs(1),
 ///     copied: CopiedPayload::None,
 ///     copied_below: COPIED_BELOW,
-///     confirm_writes: false,
+///     confirmations: Confirmations::Off,
 ///     early: EARLY,
 /// };
 /// let start = |end: &Endpoint<Keeper>, wire, flow, role| {

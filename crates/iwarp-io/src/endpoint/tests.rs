@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
 
-use iwarp::{CopiedPayload, Markers, Ready};
+use iwarp::{Confirmations, CopiedPayload, Markers, Ready};
 use rdma_buffer::{Buffer, page_offsets_matter};
 
 use super::lingering::Lingering;
@@ -45,7 +45,7 @@ fn config(role: Role) -> StreamConfig {
         receive_wait: Duration::MAX,
         copied: CopiedPayload::None,
         copied_below: COPIED_BELOW,
-        confirm_writes: false,
+        confirmations: Confirmations::Off,
         early: EARLY,
     }
 }

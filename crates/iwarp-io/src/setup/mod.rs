@@ -39,7 +39,9 @@ pub use iwarp::mpa::startup::{
     Acceptance, Agreed, ConcludeError, Enhanced, Frame, FrameKind, MAX_FRAME, Offer, ReadyKinds,
     StartupError,
 };
-pub use iwarp::{ReadLimits, Role, StreamConfig, StreamEnd, TerminateCode, terminate_frame};
+pub use iwarp::{
+    Confirmations, ReadLimits, Role, StreamConfig, StreamEnd, TerminateCode, terminate_frame,
+};
 
 pub use awaited_fpdu::{AwaitedFpdu, Heard};
 pub use exchange::Machine;

@@ -3,22 +3,23 @@
 use std::time::Duration;
 
 use iwarp::mpa::startup::Agreed;
-use iwarp::{Role, StreamConfig};
+use iwarp::{Confirmations, Role, StreamConfig};
 
 use crate::endpoint::{COPIED_BELOW, EARLY};
 use crate::log::targets;
 use crate::transport::stream::Stream;
 
 /// The configuration of a stream after the start-up. A message of the peer waits up to `receive_wait` for its Receive; with
-/// [`Duration::MAX`] it waits for ever. With `confirm_writes` Writes complete when the peer has placed them, if the peer serves Reads.
+/// [`Duration::MAX`] it waits for ever. `confirmations` names the requests that wait until the peer has placed Writes, if the peer serves
+/// Reads.
 pub fn stream_config(
     stream: &Stream,
     role: Role,
     agreed: &Agreed,
     receive_wait: Duration,
-    confirm_writes: bool,
+    confirmations: Confirmations,
 ) -> StreamConfig {
-    if confirm_writes && agreed.limits.ord == 0 {
+    if !are_possible(confirmations, agreed) {
         limited!(warn, target: targets::CONNECT, parent: stream.span(),
             "Writes to this peer complete unconfirmed: it serves no Reads");
     }
@@ -31,7 +32,17 @@ pub fn stream_config(
         receive_wait,
         copied: stream.copied_payload(),
         copied_below: COPIED_BELOW,
-        confirm_writes,
+        confirmations,
         early: EARLY,
+    }
+}
+
+/// Returns false if Writes are to be confirmed, and the peer serves no Reads that could confirm them.
+const fn are_possible(confirmations: Confirmations, agreed: &Agreed) -> bool {
+    match confirmations {
+        Confirmations::Off | Confirmations::OnDemand { apart: true } => true,
+        Confirmations::EachWrite | Confirmations::OnDemand { apart: false } => {
+            agreed.limits.ord > 0
+        }
     }
 }

@@ -8,9 +8,9 @@ use std::{
 };
 
 use iwarp::{
-    Completion, Connection, CopiedPayload, Event, InitiatorWqe, Markers, Operation, OwnQueue,
-    Payload, Pd, PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress, RequestKind, Role, Scope,
-    Sge, StreamConfig, StreamId, TxBatch, TxLimit, WqeStatus,
+    Completion, Confirmations, Connection, CopiedPayload, Event, InitiatorWqe, Markers, Operation,
+    OwnQueue, Payload, Pd, PieceRef, QueueSizes, ReadLimits, Ready, RemoteAddress, RequestKind,
+    Role, Scope, Sge, StreamConfig, StreamId, TxBatch, TxLimit, WqeStatus,
 };
 use iwarp_mem::{Registration, Rights, Sent, Table, io};
 use rdma_buffer::Buffer;
@@ -65,7 +65,7 @@ impl Side {
             receive_wait: Duration::ZERO,
             copied,
             copied_below: 4096,
-            confirm_writes: false,
+            confirmations: Confirmations::Off,
             early: 40,
         });
         let batch = TxBatch::with_capacity(1 << 16, 16);

@@ -122,13 +122,33 @@ pub struct StreamConfig {
     pub copied: CopiedPayload,
     /// Payload shorter than this many octets is copied next to its header in any case.
     pub copied_below: u32,
-    /// A Write completes when the peer has answered a Read of no octets behind it, instead of when the transport has taken
-    /// the Write (RDMAP-093). The peer answers after it has placed the Write. Off where the outbound read limit is 0.
-    pub confirm_writes: bool,
+    /// The requests that wait until the peer has placed Writes. No request does if the outbound read limit is 0 and confirmations count
+    /// against it.
+    pub confirmations: Confirmations,
     /// FPDUs of at least this many octets are placed while they arrive
     /// ([`Connection::next_place`](super::Connection::next_place)), if the stream has neither CRC nor markers. `usize::MAX`
     /// switches this off.
     pub early: usize,
+}
+
+/// The requests that wait until the peer has placed Writes, and do not complete as soon as the transport has taken them (RDMAP-093).
+///
+/// A Read of no octets confirms the Writes before it, because the peer answers it after it has placed them (RFC 5040 section 5.5). A Read
+/// or an Atomic of the client behind the Writes confirms them too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Confirmations {
+    /// None.
+    #[default]
+    Off,
+    /// Each Write that has octets. Reads that confirm count against the outbound read limit.
+    EachWrite,
+    /// Each request that is not silent and has a Write before it that is not known to be placed, and each such Write itself. A Write
+    /// with Immediate Data counts, and so does a Write of no octets. Silent Writes complete when the transport has taken them. One Read
+    /// that confirms is outstanding at a time.
+    OnDemand {
+        /// The peer serves one Read more than was agreed on, so the Read that confirms does not count against the outbound read limit.
+        apart: bool,
+    },
 }
 
 /// The payload that is copied into the batch for the transport's sake, and not read in place when it is sent. Short payload, payload with a

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use super::config::{CopiedPayload, QueueSizes, StreamConfig};
+use super::config::{Confirmations, CopiedPayload, QueueSizes, StreamConfig};
 use super::counters::{Counters, Traffic};
 use super::event::{Event, Notice, Notices};
 use super::initiator::InitiatorQueue;
@@ -54,7 +54,7 @@ const NOT_STARTED: StreamConfig = StreamConfig {
     receive_wait: Duration::ZERO,
     copied: CopiedPayload::None,
     copied_below: 0,
-    confirm_writes: false,
+    confirmations: Confirmations::Off,
     early: usize::MAX,
 };
 
@@ -123,9 +123,24 @@ impl Connection {
         self.keeps_receives = true;
     }
 
-    /// At most this many Reads of this side may be outstanding from now on, if the start-up has agreed on more.
+    /// At most this many Reads of this side may be outstanding from now on, if the start-up has agreed on more. One may be in any case
+    /// where Reads confirm Writes and count against the limit.
     pub fn limit_reads(&mut self, ord: u32) {
-        self.config.limits.ord = self.config.limits.ord.min(ord);
+        let least = match self.initiator.confirmations() {
+            Confirmations::Off | Confirmations::OnDemand { apart: true } => 0,
+            Confirmations::EachWrite | Confirmations::OnDemand { apart: false } => 1,
+        };
+        self.config.limits.ord = self.config.limits.ord.min(ord.max(least));
+    }
+
+    /// The peer serves one Read more than was agreed on. From now on the Read that confirms Writes
+    /// [on demand](Confirmations::OnDemand) does not count against the outbound read limit. For an owner that recognises its peer only after
+    /// the start.
+    pub fn confirm_apart(&mut self) {
+        if let Confirmations::OnDemand { apart } = &mut self.config.confirmations {
+            *apart = true;
+            self.initiator.set_confirmations(self.config.confirmations);
+        }
     }
 
     /// Returns true if Receives come back flushed as soon as they are posted.
@@ -171,7 +186,11 @@ impl Connection {
             self.tx.copies =
                 config.crc || config.copied == CopiedPayload::All || config.markers.sent;
             self.initiator
-                .confirm_writes(config.confirm_writes && config.limits.ord > 0);
+                .set_confirmations(match config.confirmations {
+                    apart @ Confirmations::OnDemand { apart: true } => apart,
+                    _ if config.limits.ord == 0 => Confirmations::Off,
+                    other => other,
+                });
             self.phase = Phase::Running;
         }
     }

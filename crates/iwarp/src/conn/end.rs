@@ -189,9 +189,15 @@ impl Connection {
                 .filter_map(|kind| Some((queue.oldest_open(*kind, leaving)?, *kind)));
             open.min_by_key(|(at, _)| *at)
         };
+        // A silent Write completes before it is placed. If the peer refuses it, the request that waits for it fails.
+        let waiting = |queue: &InitiatorQueue| {
+            let at = queue.oldest_unconfirmed(leaving)?;
+            kinds.contains(&Write).then_some((at, Write))
+        };
         let failed = self
             .refused_write(&terminate)
-            .or_else(|| oldest(&self.initiator));
+            .or_else(|| oldest(&self.initiator))
+            .or_else(|| waiting(&self.initiator));
         let failed = failed.map(|(at, kind)| {
             let status = match (terminate.code.class(), kind) {
                 (Class::Protection, _) => WqeStatus::RemoteAccess,

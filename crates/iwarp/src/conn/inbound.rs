@@ -267,7 +267,10 @@ impl Connection {
         };
         match read.purpose {
             RequestPurpose::Ready => {}
-            RequestPurpose::Confirmation(before) => self.initiator.confirm(before),
+            RequestPurpose::Confirmation(before) => {
+                self.tx.is_confirming = false;
+                self.initiator.confirm(before);
+            }
             RequestPurpose::Request(at) => {
                 self.initiator.confirm(at);
                 if read.last {

@@ -1,6 +1,6 @@
 //! The queue of initiator requests: a ring whose slots, SGEs and inline octets are allocated once.
 
-use super::config::QueueSizes;
+use super::config::{Confirmations, QueueSizes};
 use super::ring::{OutOfMemory, filled, slot_of, slots_for, zeros};
 use super::work::{Completion, Operation, Payload, PostError, RequestKind, WqeStatus};
 use crate::types::{RemoteAddress, Sge, WindowId};
@@ -23,8 +23,8 @@ pub(super) struct Request {
     pub(super) silent: bool,
     pub(super) fence: bool,
     pub(super) inline: bool,
-    /// A Write that completes when the peer has confirmed that it is placed
-    /// ([`StreamConfig::confirm_writes`](super::StreamConfig::confirm_writes)).
+    /// The request completes when the peer has confirmed the Writes before it, and the request itself if it is a Write
+    /// ([`StreamConfig::confirmations`](super::StreamConfig::confirmations)).
     pub(super) confirmed: bool,
     progress: Progress,
     /// Stream offset behind the last FPDU, once that FPDU was made.
@@ -68,9 +68,12 @@ pub(super) struct InitiatorQueue {
     pub(super) tail: u64,
     /// Reads started and not done.
     pub(super) open_reads: u32,
-    /// Whether Writes complete when the peer has confirmed them. The peer has confirmed all Writes before `confirmed`.
-    confirm_writes: bool,
-    confirmed: u64,
+    /// The requests that wait for Writes to be placed.
+    confirmations: Confirmations,
+    /// The peer has placed all Writes before this position.
+    placed: u64,
+    /// The position behind the last Write that was made, if confirmations are on demand.
+    written: u64,
 }
 
 impl InitiatorQueue {
@@ -92,14 +95,25 @@ impl InitiatorQueue {
             next: 0,
             tail: 0,
             open_reads: 0,
-            confirm_writes: false,
-            confirmed: 0,
+            confirmations: Confirmations::Off,
+            placed: 0,
+            written: 0,
         })
     }
 
-    /// Sets whether Writes that are posted from now on complete only when the peer has confirmed them.
-    pub(super) const fn confirm_writes(&mut self, confirm: bool) {
-        self.confirm_writes = confirm;
+    /// Sets which of the requests that are posted or made from now on wait for Writes to be placed.
+    pub(super) const fn set_confirmations(&mut self, confirmations: Confirmations) {
+        self.confirmations = confirmations;
+    }
+
+    /// The requests that wait for Writes to be placed.
+    pub(super) const fn confirmations(&self) -> Confirmations {
+        self.confirmations
+    }
+
+    /// Returns true if each request that is not silent waits for the Writes before it.
+    pub(super) const fn confirms_on_demand(&self) -> bool {
+        matches!(self.confirmations, Confirmations::OnDemand { .. })
     }
 
     fn index(&self, at: u64) -> usize {
@@ -181,9 +195,10 @@ impl InitiatorQueue {
         if self.is_full() {
             self.make_room(taken)?;
         }
-        // A Write of no octets places nothing that could be confirmed.
-        let confirmed =
-            self.confirm_writes && length > 0 && matches!(operation, Operation::Write { .. });
+        // A Write of no octets places nothing that could be confirmed. On demand the decision falls when the request is made.
+        let confirmed = self.confirmations == Confirmations::EachWrite
+            && length > 0
+            && matches!(operation, Operation::Write { .. });
         let index = self.index(self.tail);
         let slot = &mut self.slots[index];
         let data = operation.store(&mut slot.operation);
@@ -242,17 +257,16 @@ impl InitiatorQueue {
 
     /// The peer has answered something that was sent behind all requests before this position, so it has placed their data.
     pub(super) fn confirm(&mut self, before: u64) {
-        if !self.confirm_writes {
+        if self.confirmations == Confirmations::Off {
             return;
         }
-        self.confirmed = self.confirmed.max(self.done);
-        while self.confirmed < before {
-            let request = self.get(self.confirmed);
+        for at in self.placed.max(self.done)..before {
+            let request = self.get_mut(at);
             if request.progress == Progress::Open && request.confirmed {
-                self.get_mut(self.confirmed).progress = Progress::Done(WqeStatus::Success);
+                request.progress = Progress::Done(WqeStatus::Success);
             }
-            self.confirmed += 1;
         }
+        self.placed = self.placed.max(before);
         self.advance_done();
     }
 
@@ -276,16 +290,43 @@ impl InitiatorQueue {
         (self.next < self.tail).then(|| self.get(self.next))
     }
 
-    /// The last FPDU of the current request ends at this stream offset.
-    pub(super) fn handed_over(&mut self, end: u64) {
+    /// The last FPDU of the current request ends at this stream offset. Returns true if the request asks for a confirmation on demand.
+    #[inline]
+    pub(super) fn handed_over(&mut self, end: u64) -> bool {
         self.get_mut(self.next).end = end;
         self.next += 1;
+        self.confirms_on_demand() && self.asks_for_confirmation(self.next - 1)
     }
 
-    /// The upcoming request is local and has been carried out.
-    pub(super) fn finish_local(&mut self) {
-        self.next += 1;
-        self.finish(self.next - 1, WqeStatus::Success);
+    /// The upcoming request is local and has been carried out; all FPDUs before it end at this stream offset. Returns true if the request
+    /// asks for a confirmation on demand.
+    pub(super) fn finish_local(&mut self, end: u64) -> bool {
+        let asks = self.handed_over(end);
+        if !asks {
+            self.finish(self.next - 1, WqeStatus::Success);
+        }
+        asks
+    }
+
+    /// Notes a request that was made, if confirmations are on demand. Returns true if the request has to wait for one.
+    fn asks_for_confirmation(&mut self, at: u64) -> bool {
+        let Request {
+            operation, silent, ..
+        } = self.get(at);
+        // The answer to a Read or an Atomic confirms what is before it.
+        let waits = !silent && !operation.is_answered();
+        if operation.is_write() {
+            self.written = at + 1;
+        }
+        let asks = waits && self.written > self.placed && !planted!(DoneBeforePlaced);
+        self.get_mut(at).confirmed = asks;
+        asks
+    }
+
+    /// The oldest request that waits for a confirmation, among those that are [leaving](Self::leaving).
+    pub(super) fn oldest_unconfirmed(&self, leaving: (u64, u64)) -> Option<u64> {
+        let mut open = self.leaving(leaving);
+        open.find_map(|(at, request)| request.confirmed.then_some(at))
     }
 
     /// The transport has taken everything before this stream offset, which completes Sends and Writes (RDMAP-093).

@@ -55,7 +55,7 @@ mod tests;
 
 pub use crate::mpa::{Markers, Ready, Role};
 pub use batch::{Piece, PieceRef, TxBatch, TxLimit};
-pub use config::{CopiedPayload, QueueSizes, StreamConfig, StreamEnd};
+pub use config::{Confirmations, CopiedPayload, QueueSizes, StreamConfig, StreamEnd};
 pub use connection::Connection;
 pub use counters::{Counters, Traffic};
 pub use event::Event;

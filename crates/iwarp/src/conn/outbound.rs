@@ -6,6 +6,7 @@
 //! that neither starves the other (SEC-037). The stream contains nothing else (RDMAP-013).
 
 use super::batch::{TxBatch, TxLimit};
+use super::config::Confirmations;
 use super::connection::Connection;
 use super::frame::Budget;
 use super::phase::{FailingRequest, Phase};
@@ -14,7 +15,8 @@ use super::work::Operation;
 use crate::memory::Memory;
 
 /// One Read confirms at most this many Writes in a row. So a row that fills the initiator queue is confirmed in parts, and
-/// the client can go on posting before the whole row is confirmed.
+/// the client can go on posting before the whole row is confirmed. On demand, this many requests are made at most before the first of
+/// them is confirmed, or a quarter of the queue if that is less.
 const WRITES_CONFIRMED: u32 = 16;
 
 impl Connection {
@@ -116,18 +118,43 @@ impl Connection {
     }
 
     /// Returns true if the Writes made so far need their own Read, and the Read may be sent. They need one if the upcoming request cannot
-    /// start now, or if it confirms nothing and is not a Write that the same Read could confirm.
+    /// start now, or if it confirms nothing and is not one that the same Read could confirm.
     #[cold]
     fn confirmation_is_due(&self) -> bool {
-        let later = self
-            .initiator
-            .upcoming()
-            .is_some_and(|request| match request.operation {
-                Operation::Read { .. } | Operation::Atomic { .. } => true,
-                Operation::Write { .. } => self.tx.unconfirmed < WRITES_CONFIRMED,
-                _ => false,
-            });
-        self.may_read() && !(later && self.may_start())
+        let later = self.initiator.upcoming().is_some_and(|request| {
+            let shares = match request.operation {
+                Operation::Read { .. } | Operation::Atomic { .. } => return true,
+                Operation::Write { .. } => true,
+                _ => self.initiator.confirms_on_demand(),
+            };
+            shares && self.tx.unconfirmed < self.most_unconfirmed()
+        });
+        self.may_confirm() && !(later && self.may_start())
+    }
+
+    /// The requests that are made at most before a Read confirms them.
+    fn most_unconfirmed(&self) -> u32 {
+        match self.initiator.confirms_on_demand() {
+            true => WRITES_CONFIRMED.min(self.sizes.initiator_depth / 4).max(1),
+            false => WRITES_CONFIRMED,
+        }
+    }
+
+    /// The requests of a row that may be made before a Read confirms them: without a limit if no Read may be sent.
+    pub(super) fn longest_row(&self) -> u32 {
+        match self.initiator.confirms_on_demand() && self.may_confirm() {
+            true => self.most_unconfirmed(),
+            false => u32::MAX,
+        }
+    }
+
+    /// Returns true if a Read may be sent that confirms Writes.
+    fn may_confirm(&self) -> bool {
+        match self.initiator.confirmations() {
+            Confirmations::OnDemand { .. } if self.tx.is_confirming => false,
+            Confirmations::OnDemand { apart: true } => !self.rx.peer_closed,
+            _ => self.may_read(),
+        }
     }
 
     /// Returns true if a message of our own has begun and is not finished.
@@ -158,7 +185,7 @@ impl Connection {
         !request.operation.is_answered() || self.may_read()
     }
 
-    /// Returns true if one more Read or Atomic may be outstanding (RDMAP-047). A ready-to-receive Read does not count against the
+    /// Returns true if one more Read or Atomic of the client may be outstanding (RDMAP-047). A ready-to-receive Read does not count against the
     /// client's limit, but a peer that takes one Read at a time has to answer this Read first.
     fn may_read(&self) -> bool {
         if self.rx.peer_closed {
@@ -170,7 +197,9 @@ impl Connection {
             .reads
             .front()
             .is_some_and(|read| read.purpose == RequestPurpose::Ready);
-        let open = self.tx.reads.len() - usize::from(ready);
+        let is_apart = self.initiator.confirmations() == Confirmations::OnDemand { apart: true };
+        let apart = is_apart && self.tx.is_confirming;
+        let open = self.tx.reads.len() - usize::from(ready) - usize::from(apart);
         ord == 0 || (open < ord && !(ready && ord == 1))
     }
 }

@@ -36,12 +36,22 @@ impl Connection {
         budget: &mut Budget,
         out: &mut TxBatch,
     ) -> bool {
-        let alone = self.tx.has_only_requests() && self.tx.current.is_none();
-        if !alone || self.waits() || self.config.markers.sent || self.is_fenced() {
+        // Requests behind an open confirmation are as others. One that is due ends the row.
+        let alone = match self.initiator.confirms_on_demand() {
+            true => self.tx.responses_are_made() && self.tx.ready.is_none(),
+            false => self.tx.has_only_requests(),
+        };
+        if !alone
+            || self.tx.current.is_some()
+            || self.waits()
+            || self.config.markers.sent
+            || self.is_fenced()
+        {
             return false;
         }
         let before = budget.fpdus();
-        while self.send_short(mem, budget, out) {}
+        let longest = self.longest_row();
+        while self.tx.unconfirmed < longest && self.send_short(mem, budget, out) {}
         budget.fpdus() > before
     }
 

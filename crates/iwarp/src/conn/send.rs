@@ -137,7 +137,12 @@ impl Connection {
 
     fn finish_local(&mut self, result: Result<(), BindError>) -> TransmitProgress {
         match result {
-            Ok(()) => self.initiator.finish_local(),
+            Ok(()) => {
+                let asks = self.initiator.finish_local(self.tx.handed);
+                if self.initiator.confirms_on_demand() {
+                    self.tx.count_unconfirmed(asks);
+                }
+            }
             // Not LocalAccess: no memory was to be read or written.
             Err(BindError::InvalidState | BindError::Access) => {
                 self.tx.failing = Some(FailingRequest::Unstarted(WqeStatus::InvalidRequest));
@@ -279,7 +284,10 @@ impl Connection {
 
     /// Notes that all of the current request is made.
     pub(super) fn finish_current(&mut self) {
-        self.initiator.handed_over(self.tx.handed);
+        let asks = self.initiator.handed_over(self.tx.handed);
+        if self.initiator.confirms_on_demand() {
+            self.tx.count_unconfirmed(asks);
+        }
         self.tx.current = None;
         self.tx.spans.clear();
         self.tx.response_turn = true;
@@ -423,6 +431,7 @@ impl Connection {
             return TransmitProgress::Full;
         }
         self.tx.unconfirmed = 0;
+        self.tx.is_confirming = self.initiator.confirms_on_demand();
         self.tx.response_turn = true;
         TransmitProgress::Again
     }

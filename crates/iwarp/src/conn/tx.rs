@@ -40,8 +40,11 @@ pub(super) struct Tx {
     atomics: usize,
     /// Which octets of the stream belong to which response, where the octets are read in place.
     pub(super) runs: VecDeque<ResponseRun>,
-    /// Writes made since the last Read or Atomic Request whose response confirms the Writes before it.
+    /// Writes made since the last Read or Atomic Request whose response confirms the Writes before it. On demand, the requests made since
+    /// the first one that waits for a confirmation and has no such Request behind it.
     pub(super) unconfirmed: u32,
+    /// A Read that confirms Writes on demand is outstanding.
+    pub(super) is_confirming: bool,
     /// A response is sent before the next message of our own.
     pub(super) response_turn: bool,
     /// Octets of the stream made, and taken by the transport.
@@ -185,6 +188,7 @@ impl Tx {
             atomics: 0,
             runs: VecDeque::new(),
             unconfirmed: 0,
+            is_confirming: false,
             response_turn: false,
             handed: octets,
             sent: octets,
@@ -254,6 +258,13 @@ impl Tx {
         self.responses.is_empty()
     }
 
+    /// Counts a request that was made, if confirmations are on demand. The request `asks` for one, or stands behind one that does.
+    pub(super) fn count_unconfirmed(&mut self, asks: bool) {
+        if asks || self.unconfirmed > 0 {
+            self.unconfirmed = self.unconfirmed.saturating_add(1);
+        }
+    }
+
     /// Returns true if only requests of the client can be sent next.
     pub(super) fn has_only_requests(&self) -> bool {
         self.responses.is_empty() && self.ready.is_none() && self.unconfirmed == 0
@@ -306,6 +317,7 @@ impl Tx {
         self.spans.clear();
         self.reads.clear();
         self.unconfirmed = 0;
+        self.is_confirming = false;
     }
 
     /// Makes nothing more, except for the Terminate.

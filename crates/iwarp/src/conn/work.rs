@@ -118,8 +118,13 @@ impl<D> Operation<D> {
         matches!(self, Self::Read { .. } | Self::Atomic { .. })
     }
 
+    /// Returns true for a Write, with or without Immediate Data.
+    pub(super) const fn is_write(&self) -> bool {
+        matches!(self, Self::Write { .. } | Self::WriteImmediate { .. })
+    }
+
     /// Returns true if the request's octets are in the stream. Such a request completes when the transport has taken them (RDMAP-093), or
-    /// when it is confirmed ([`StreamConfig::confirm_writes`](super::StreamConfig::confirm_writes)).
+    /// when it is confirmed ([`StreamConfig::confirmations`](super::StreamConfig::confirmations)).
     pub(super) const fn is_sent(&self) -> bool {
         matches!(
             self,

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::VecMemory;
 use crate::conn::{
-    Completion, Connection, CopiedPayload, Event, Fault, InitiatorWqe, Markers, Operation,
-    OwnQueue, Payload, PieceRef, PostError, QueueSizes, Ready, ReceiveSource, RequestKind, Role,
-    StreamConfig, StreamEnd, TxBatch, TxLimit,
+    Completion, Confirmations, Connection, CopiedPayload, Event, Fault, InitiatorWqe, Markers,
+    Operation, OwnQueue, Payload, PieceRef, PostError, QueueSizes, Ready, ReceiveSource,
+    RequestKind, Role, StreamConfig, StreamEnd, TxBatch, TxLimit,
 };
 use crate::memory::{Memory, MessageEnd, Revoked, Scope};
 use crate::mpa::fpdu::{self, Fpdu};
@@ -36,7 +36,7 @@ pub(crate) const fn stream(role: Role) -> StreamConfig {
         receive_wait: Duration::ZERO,
         copied: CopiedPayload::None,
         copied_below: 4096,
-        confirm_writes: false,
+        confirmations: Confirmations::Off,
         early: 40,
     }
 }

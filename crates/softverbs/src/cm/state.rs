@@ -10,7 +10,9 @@ use iwarp_io::endpoint::{Drivers, ReadLimits, Start};
 use iwarp_io::planted;
 use iwarp_io::progress::timers::TimerKey;
 use iwarp_io::progress::turns::HandOff;
-use iwarp_io::setup::{Acceptor, ActiveSide, Agreed, PassiveSide, Role, stream_config};
+use iwarp_io::setup::{
+    Acceptor, ActiveSide, Agreed, Confirmations, PassiveSide, Role, stream_config,
+};
 use iwarp_io::transport::Bound;
 use iwarp_io::transport::stream::Stream;
 use parking_lot::Mutex;
@@ -488,7 +490,7 @@ impl CmId {
             stream.give_up_after(limit);
         }
         // A message waits for its Receive without a time limit, as with an unlimited retry count.
-        let config = stream_config(&stream, role, agreed, Duration::MAX, false);
+        let config = stream_config(&stream, role, agreed, Duration::MAX, Confirmations::Off);
         let endpoint = qp.endpoint();
         state.guard = Some(endpoint.guard_flush());
         state.end_reported = false;

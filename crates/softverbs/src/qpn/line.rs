@@ -22,8 +22,9 @@ use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Source, Turn};
 use iwarp_io::progress::timers::{Timed, TimerKey};
 use iwarp_io::setup::{
-    Acceptance, ActiveConfig, ActiveOutcome, ActiveSide, Agreed, AwaitedFpdu, ConnectionRequest,
-    Heard, InitiatorConfig, Offer, OwnConnection, PassiveSide, ReadyKinds, stream_config,
+    Acceptance, ActiveConfig, ActiveOutcome, ActiveSide, Agreed, AwaitedFpdu, Confirmations,
+    ConnectionRequest, Heard, InitiatorConfig, Offer, OwnConnection, PassiveSide, ReadyKinds,
+    stream_config,
 };
 use iwarp_io::transport::stream::Stream;
 use parking_lot::{Mutex, MutexGuard};
@@ -553,7 +554,8 @@ impl Line {
         let Some(taker) = self.taker() else {
             return stream.reset();
         };
-        let mut config: StreamConfig = stream_config(&stream, role, agreed, Duration::MAX, false);
+        let mut config: StreamConfig =
+            stream_config(&stream, role, agreed, Duration::MAX, Confirmations::Off);
         if state.patience.reads > 0 {
             config.limits.ord = config.limits.ord.min(state.patience.reads);
         }

@@ -11,7 +11,7 @@ fn config(role: Role, limit: u32) -> StreamConfig {
             ird: limit,
             ord: limit,
         },
-        confirm_writes: true,
+        confirmations: Confirmations::EachWrite,
         ..stream(role)
     }
 }
@@ -19,7 +19,7 @@ fn config(role: Role, limit: u32) -> StreamConfig {
 /// A pair in full operation of which `a` confirms its Writes; `b` has 64 KiB at 0x1000.
 fn confirming(limit: u32, knobs: Knobs) -> Pair {
     let b = StreamConfig {
-        confirm_writes: false,
+        confirmations: Confirmations::Off,
         ..config(Role::Responder, limit)
     };
     let mut pair = Pair::with(config(Role::Initiator, limit), b, knobs);
@@ -74,7 +74,7 @@ fn amb_002_a_write_ends_when_the_peer_has_placed_it() {
 #[test]
 fn amb_002_the_passive_side_confirms_too() {
     let a = StreamConfig {
-        confirm_writes: false,
+        confirmations: Confirmations::Off,
         ..config(Role::Initiator, 1)
     };
     let mut pair = Pair::with(a, config(Role::Responder, 1), Knobs::default());
@@ -92,9 +92,10 @@ fn amb_002_the_passive_side_confirms_too() {
 
 #[test]
 fn amb_002_off_or_without_a_limit_a_write_ends_when_it_is_sent() {
-    for (confirm_writes, limit) in [(false, 4), (true, 0)] {
+    let each = Confirmations::EachWrite;
+    for (confirmations, limit) in [(Confirmations::Off, 4), (each, 0)] {
         let mut raw = Raw::with(StreamConfig {
-            confirm_writes,
+            confirmations,
             ..config(Role::Initiator, limit)
         });
         raw.end.post(1, write(&[b"hello"], 0x1000)).unwrap();
@@ -271,7 +272,7 @@ fn amb_002_a_confirmation_waits_for_the_ready_read() {
     };
     let b = StreamConfig {
         role: Role::Responder,
-        confirm_writes: false,
+        confirmations: Confirmations::Off,
         ..a
     };
     let mut pair = Pair::with(a, b, Knobs::default());

@@ -77,9 +77,11 @@ fn a_request_behind_the_end_fails_and_everything_else_is_flushed() {
 #[test]
 fn requests_without_an_answer_fail_with_the_end() {
     for (how, end) in ends() {
-        for confirm_writes in [false, true] {
+        let on_demand = Confirmations::OnDemand { apart: false };
+        for confirmations in [Confirmations::Off, Confirmations::EachWrite, on_demand] {
+            let confirms = confirmations != Confirmations::Off;
             let mut raw = Raw::with(StreamConfig {
-                confirm_writes,
+                confirmations,
                 ..stream(Role::Initiator)
             });
             raw.end.conn.keep_receives();
@@ -97,15 +99,19 @@ fn requests_without_an_answer_fail_with_the_end() {
             raw.end.transmit(&knobs);
             end(&mut raw);
             raw.end.collect();
-            let of_write = if confirm_writes { PeerEnded } else { Success };
-            let of_read = if confirm_writes { Flushed } else { PeerEnded };
-            // The transport has taken the last one.
-            let expected = [Success, of_write, of_read, Success];
+            let of_write = if confirms { PeerEnded } else { Success };
+            let of_read = if confirms { Flushed } else { PeerEnded };
+            // The transport has taken the last one, which waits on demand for the Write before it.
+            let of_last = match confirmations {
+                Confirmations::OnDemand { .. } => Flushed,
+                _ => Success,
+            };
+            let expected = [Success, of_write, of_read, of_last];
             let sends: Vec<_> = raw.end.completions();
             let sends = sends.iter().filter(|one| one.kind != RequestKind::Receive);
             let sends: Vec<_> = sends.map(|one| one.status).collect();
-            assert_eq!(sends, expected, "{how}, {confirm_writes}");
-            assert_eq!(receives(&mut raw), [Flushed], "{how}, {confirm_writes}");
+            assert_eq!(sends, expected, "{how}, {confirmations:?}");
+            assert_eq!(receives(&mut raw), [Flushed], "{how}, {confirmations:?}");
         }
     }
 }

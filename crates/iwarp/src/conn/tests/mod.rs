@@ -12,6 +12,7 @@ mod limits;
 mod markers;
 mod model;
 mod negative;
+mod on_demand;
 mod requests;
 mod rows;
 mod shared;

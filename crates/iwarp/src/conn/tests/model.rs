@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 
+use super::rows::confirmations;
 use super::*;
 use crate::AtomicOp;
 use crate::rdmap::Opcode;
@@ -45,6 +46,7 @@ enum What {
     Send,
     Inline,
     Write,
+    WriteImmediate,
     Read,
     Immediate,
     Atomic,
@@ -64,11 +66,12 @@ enum Trouble {
 }
 
 fn what() -> impl Strategy<Value = What> {
-    use What::{Atomic, Bind, Immediate, Inline, Invalidate, Read, Send, Write};
+    use What::{Atomic, Bind, Immediate, Inline, Invalidate, Read, Send, Write, WriteImmediate};
     prop_oneof![
         4 => Just(Send),
         2 => Just(Inline),
         4 => Just(Write),
+        1 => Just(WriteImmediate),
         4 => Just(Read),
         1 => Just(Immediate),
         2 => Just(Atomic),
@@ -127,7 +130,7 @@ struct Setting {
     markers: [bool; 2],
     private: bool,
     /// Of `a`, of `b`.
-    confirm: [bool; 2],
+    confirmations: [Confirmations; 2],
     mulpdu: u32,
     limits: ReadLimits,
     ready: Option<Ready>,
@@ -140,14 +143,15 @@ fn setting() -> impl Strategy<Value = Setting> {
         Just(Some(Ready::Write)),
         Just(Some(Ready::Read))
     ];
-    let flags = (any::<bool>(), any::<bool>(), any::<[bool; 2]>());
+    let confirms = [confirmations(), confirmations()];
+    let flags = (any::<bool>(), any::<bool>(), confirms);
     let markers = prop_oneof![2 => Just([false; 2]), 1 => any::<[bool; 2]>()];
     (flags, markers, mulpdu, 1..5u32, ready).prop_map(
-        |((crc, private, confirm), markers, mulpdu, limit, ready)| Setting {
+        |((crc, private, confirmations), markers, mulpdu, limit, ready)| Setting {
             crc,
             markers,
             private,
-            confirm,
+            confirmations,
             mulpdu,
             limits: ReadLimits {
                 ird: limit,
@@ -156,6 +160,15 @@ fn setting() -> impl Strategy<Value = Setting> {
             ready,
         },
     )
+}
+
+/// The limits of a side whose peer may send a Read more than was agreed on, if it confirms so.
+fn served(limits: ReadLimits, of_peer: Confirmations) -> ReadLimits {
+    let apart = of_peer == Confirmations::OnDemand { apart: true };
+    ReadLimits {
+        ird: limits.ird + u32::from(apart),
+        ..limits
+    }
 }
 
 const DEPTH: u64 = 16;
@@ -178,6 +191,10 @@ struct Books {
     expected: Vec<(bool, STag, Vec<u8>)>,
     /// Writes: their context, their place at the peer and what it has to hold.
     writes: Vec<(u64, STag, Vec<u8>)>,
+    /// Writes that were found in the peer's memory, because a later request waits for those before it.
+    found: usize,
+    /// The places in `writes` of those with Immediate Data.
+    with_data: Vec<usize>,
     /// Completions that were looked at.
     seen: usize,
     window: Option<crate::WindowId>,
@@ -200,7 +217,7 @@ impl Run {
                 sent: setting.markers[0],
                 received: setting.markers[1],
             },
-            limits: setting.limits,
+            limits: served(setting.limits, setting.confirmations[1]),
             ready: setting.ready,
             receive_wait: Duration::from_secs(3600),
             copied: if setting.private {
@@ -209,7 +226,7 @@ impl Run {
                 CopiedPayload::AtSlowPlaces
             },
             copied_below: 4096,
-            confirm_writes: setting.confirm[0],
+            confirmations: setting.confirmations[0],
             early: 40,
         };
         let mut knobs = Knobs::default();
@@ -222,7 +239,8 @@ impl Run {
                     sent: setting.markers[1],
                     received: setting.markers[0],
                 },
-                confirm_writes: setting.confirm[1],
+                limits: served(setting.limits, setting.confirmations[0]),
+                confirmations: setting.confirmations[1],
                 ..a
             },
             knobs,
@@ -235,19 +253,38 @@ impl Run {
         }
     }
 
-    /// AMB-002: a Write that ended well on a side that confirms them is in the peer's memory by now.
+    /// AMB-002: a Write that ended well on a side that confirms them is in the peer's memory by now. On demand, all Writes are that were
+    /// posted before a request that ended well, whatever its kind.
     fn check_confirmed(&mut self) -> Result<(), TestCaseError> {
         for a in [true, false] {
-            let confirms = self.setting.confirm[usize::from(!a)];
+            let confirmations = self.setting.confirmations[usize::from(!a)];
             let (end, peer, books) = self.side(a);
             let done = end.completions();
             let new = done[books.seen..].iter().filter(|done| {
-                confirms && done.kind == RequestKind::Write && done.status == WqeStatus::Success
+                done.kind != RequestKind::Receive && done.status == WqeStatus::Success
             });
             for done in new {
-                let mut writes = books.writes.iter();
-                let (_, place, data) = writes.find(|write| write.0 == done.context).unwrap();
-                prop_assert_eq!(&peer.mem.bytes(*place), data, "Write {}", done.context);
+                let placed = match confirmations {
+                    Confirmations::OnDemand { .. } => {
+                        let before = |write: &(u64, _, _)| write.0 <= done.context;
+                        books.found..books.writes.partition_point(before)
+                    }
+                    Confirmations::EachWrite
+                        if done.kind == RequestKind::Write && done.octets > 0 =>
+                    {
+                        let at = |write: &(u64, _, _)| write.0 == done.context;
+                        let at = books.writes.iter().position(at);
+                        // A Write with Immediate Data is none that is confirmed.
+                        at.filter(|at| !books.with_data.contains(at))
+                            .map_or(0..0, |at| at..at + 1)
+                    }
+                    Confirmations::EachWrite | Confirmations::Off => 0..0,
+                };
+                books.found = books.found.max(placed.end);
+                for (context, place, data) in &books.writes[placed] {
+                    let (octets, by) = (peer.mem.bytes(*place), done.context);
+                    prop_assert_eq!(&octets, data, "Write {} at the end of {}", context, by);
+                }
             }
             books.seen = done.len();
         }
@@ -411,7 +448,7 @@ impl Books {
             What::Send | What::Inline | What::Immediate => {
                 self.post_message(end, what, request, (source, data, cut))
             }
-            What::Write | What::Read | What::Atomic => {
+            What::Write | What::WriteImmediate | What::Read | What::Atomic => {
                 self.post_one_sided(end, peer, what, request, (source, data, cut))
             }
             // The window goes from bound to unbound and back, so that nothing is refused.
@@ -512,12 +549,26 @@ impl Books {
             }
             _ => {
                 let target = peer.mem.register(vec![0; len], Rights::ALL, PD);
-                let operation = Operation::Write {
-                    data: Payload::Sges(&halves(source, cut)),
-                    remote: at(target),
+                let (data_of, remote) = (halves(source, cut), at(target));
+                let immediate = request.context.to_be_bytes();
+                let operation = match what {
+                    What::WriteImmediate => Operation::WriteImmediate {
+                        data: Payload::Sges(&data_of),
+                        remote,
+                        immediate,
+                        solicited: false,
+                    },
+                    _ => Operation::Write {
+                        data: Payload::Sges(&data_of),
+                        remote,
+                    },
                 };
                 let done = request.post(end, operation);
                 if done {
+                    if let What::WriteImmediate = what {
+                        self.with_data.push(self.writes.len());
+                        self.sent.push((Vec::new(), Some(immediate)));
+                    }
                     let write = (request.context, target.token, data.clone());
                     self.writes.push(write);
                 }

@@ -118,10 +118,19 @@ fn request() -> impl Strategy<Value = Request> {
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     crc: bool,
-    confirm_writes: bool,
+    confirmations: Confirmations,
     marked: bool,
     limit: TxLimit,
     room: (usize, usize),
+}
+
+/// All of them.
+pub(super) fn confirmations() -> impl Strategy<Value = Confirmations> {
+    prop_oneof![
+        Just(Confirmations::Off),
+        Just(Confirmations::EachWrite),
+        any::<bool>().prop_map(|apart| Confirmations::OnDemand { apart }),
+    ]
 }
 
 fn setting() -> impl Strategy<Value = Setting> {
@@ -131,12 +140,12 @@ fn setting() -> impl Strategy<Value = Setting> {
         fpdus,
         mulpdu,
     });
-    let flags = (any::<bool>(), any::<bool>(), prop::bool::weighted(0.1));
+    let flags = (any::<bool>(), confirmations(), prop::bool::weighted(0.1));
     let room = prop_oneof![Just(256usize), Just(2000), Just(1 << 18)];
     (flags, limit, room, 1..20usize).prop_map(
-        |((crc, confirm_writes, marked), limit, room, parts)| Setting {
+        |((crc, confirmations, marked), limit, room, parts)| Setting {
             crc,
-            confirm_writes,
+            confirmations,
             marked,
             limit,
             room: (room, parts),
@@ -155,7 +164,7 @@ fn made(
     let mut conn = Connection::new(SIZES, SCOPE).unwrap();
     conn.start(StreamConfig {
         crc: setting.crc,
-        confirm_writes: setting.confirm_writes,
+        confirmations: setting.confirmations,
         markers: Markers {
             sent: setting.marked,
             received: false,

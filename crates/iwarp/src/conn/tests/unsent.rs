@@ -121,7 +121,7 @@ fn an_answer_to_a_confirming_read_that_has_not_left() {
         end.post(1, operation).unwrap();
     };
     let config = StreamConfig {
-        confirm_writes: true,
+        confirmations: Confirmations::EachWrite,
         ..stream(Role::Initiator)
     };
     counts_only_behind_the_last_octet(config, post, &vector("R3"), NO_READ);

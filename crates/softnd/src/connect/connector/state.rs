@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use iwarp_io::progress::turns::HandOff;
-use iwarp_io::setup::{ActiveSide, Agreed, PassiveSide, Role, stream_config};
+use iwarp_io::setup::{ActiveSide, Agreed, Confirmations, PassiveSide, Role, stream_config};
 use iwarp_io::transport::purpose::Purpose;
 use iwarp_io::transport::stream::Stream;
 use iwarp_io::transport::{Bound, local_ports};
@@ -82,9 +82,12 @@ impl Connector {
         agreed: &Agreed,
         start: Start,
     ) -> io::Result<()> {
-        let confirm_writes = self.core.options.confirm_writes;
+        let confirmations = match self.core.options.confirm_writes {
+            true => Confirmations::EachWrite,
+            false => Confirmations::Off,
+        };
         let receive_wait = qp.owner().receive_wait();
-        let config = stream_config(&stream, role, agreed, receive_wait, confirm_writes);
+        let config = stream_config(&stream, role, agreed, receive_wait, confirmations);
         state.line.guard = Some(qp.guard_flush());
         state.line.transport = Some(stream.transport());
         let (started, deferred) = qp.start(stream, config, start);

@@ -6,9 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use iwarp::{
-    CopiedPayload, Event, Fault, InitiatorWqe, Markers, Operation, OwnQueue, Payload, Pd,
-    QueueSizes, ReadLimits, Ready, RemoteAddress, Role, STag, Scope, Sge, StreamConfig, StreamId,
-    WqeStatus,
+    Confirmations, CopiedPayload, Event, Fault, InitiatorWqe, Markers, Operation, OwnQueue,
+    Payload, Pd, QueueSizes, ReadLimits, Ready, RemoteAddress, Role, STag, Scope, Sge,
+    StreamConfig, StreamId, WqeStatus,
 };
 use iwarp_mem::{Registration, Rights, Table};
 use rdma_buffer::Buffer;
@@ -66,7 +66,7 @@ fn begun(role: Role, copied: CopiedPayload) -> Connection {
         receive_wait: Duration::MAX,
         copied,
         copied_below: COPIED_BELOW,
-        confirm_writes: false,
+        confirmations: Confirmations::Off,
         early: EARLY,
     });
     connection
