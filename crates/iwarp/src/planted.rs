@@ -106,6 +106,10 @@ mod bugs {
         ReceivesFlushedByPeer,
         /// A request that waits for Writes to be placed is done when it is sent.
         DoneBeforePlaced,
+        /// Of numbers that programs exchange: a connected queue pair takes a call of its peer's next life.
+        SecondConnectionTaken,
+        /// Of numbers that programs exchange: a queue pair takes such a call once its connection has ended.
+        ConnectionTakenAfterEnd,
     }
 
     impl Bug {
@@ -118,6 +122,14 @@ mod bugs {
 
         /// All bugs of the identifiers of verbs.
         pub const OF_IDENTIFIERS: [Self; 2] = [Self::EventsOfDestroyedStay, Self::BacklogPlaceKept];
+
+        /// Bugs of connections whose numbers the programs exchange, and what these connections keep.
+        pub const OF_NUMBERS: [Self; 4] = [
+            Self::SecondConnectionTaken,
+            Self::ConnectionTakenAfterEnd,
+            Self::ReceivesFlushedByPeer,
+            Self::DoneBeforePlaced,
+        ];
 
         /// All others.
         pub const ALL: [Self; 14] = [

@@ -12,6 +12,7 @@ use std::time::Duration;
 use rdma_buffer::{environment, forks, signals};
 use softverbs::{
     Cancellation, CaptureOptions, Device, DeviceKind, Error, Process, ProcessOptions, Result,
+    WriteCompletion,
 };
 
 use crate::border::{
@@ -147,6 +148,11 @@ fn options() -> Result<ProcessOptions> {
     options.crc = match environment::text("SOFTND_VERBS_CRC").as_deref() {
         Some("off") => Some(false),
         Some("on") => Some(true),
+        _ => None,
+    };
+    options.writes = match environment::text("SOFTND_VERBS_WRITES").as_deref() {
+        Some("sent") => Some(WriteCompletion::Sent),
+        Some("placed") => Some(WriteCompletion::Placed),
         _ => None,
     };
     if let Some(plan) = environment::text("SOFTND_VERBS_FAULTS") {

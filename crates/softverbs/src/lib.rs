@@ -15,6 +15,7 @@
 //! context   opened devices, asynchronous events
 //! process   the driver, the table of memory, numbers of queue pairs and connections
 //! device    devices over network interfaces
+//! writes    when Writes are done, and the Reads that confirm them
 //! ```
 //!
 //! A module uses those below it in this list, and no others.
@@ -61,6 +62,7 @@ pub mod security;
 mod sge;
 mod srq;
 mod users;
+mod writes;
 
 pub use ah::{AddressHandle, AddressVector};
 pub use channel::{CompletionChannel, CompletionEvent};
@@ -89,3 +91,4 @@ pub use qpn::{Call, CallError};
 pub use sge::Sge;
 pub use srq::{SharedReceiveQueue, SrqAttributes};
 pub use users::Tag;
+pub use writes::WriteCompletion;

@@ -49,6 +49,7 @@ use crate::counters_file;
 use crate::device::{Device, DeviceKind, limits};
 use crate::error::{Errno, Error, Result, fail};
 use crate::faults::Plan;
+use crate::writes::WriteCompletion;
 
 /// The options of a process.
 #[derive(Clone, Debug)]
@@ -84,9 +85,11 @@ pub struct ProcessOptions {
     pub faults: Option<Plan>,
     /// Called for each fault of the plan, with a sentence. The caller may hold locks.
     pub on_fault: Option<fn(&str)>,
-    /// Called when a connection has ended other than by a disconnect of either side, with a sentence that says who ended it, and by what. The
-    /// caller may hold locks.
+    /// Called with a sentence when a connection has ended other than by a disconnect of either side, which says who ended it, and by what;
+    /// when a queue pair has found no connection; and when Writes cannot be confirmed. The caller may hold locks.
     pub on_end: Option<fn(&str)>,
+    /// When Writes are done; without a choice, as on adapters of this [`kind`](Self::kind).
+    pub writes: Option<WriteCompletion>,
     /// Connections are streams of QUIC over UDP, encrypted and authenticated so, and there are none over TCP. They have no CRCs.
     pub udp: Option<Security>,
     /// The congestion control of connections over the system's sockets; without a choice, that of the variable `SOFTND_CONGESTION`.
@@ -110,6 +113,7 @@ impl Default for ProcessOptions {
             faults: None,
             on_fault: None,
             on_end: None,
+            writes: None,
             udp: None,
             congestion: CongestionControl::default(),
         }
@@ -607,6 +611,12 @@ impl Process {
     /// Returns true if streams carry CRCs. Over UDP each packet is protected better.
     pub(crate) fn asks_for_crcs(&self) -> bool {
         self.options.crc.unwrap_or(true) && self.options.udp.is_none()
+    }
+
+    /// When Writes are done.
+    pub(crate) fn writes(&self) -> WriteCompletion {
+        let options = &self.options;
+        options.writes.unwrap_or(WriteCompletion::of(options.kind))
     }
 
     /// Returns true if nobody has chosen CRCs, so that connections through shared memory do without. A fault plan may damage octets.

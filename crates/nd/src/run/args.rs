@@ -16,6 +16,15 @@ pub(crate) enum Presents {
     Iwarp,
 }
 
+/// When a Write is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WritesDone {
+    /// When it is in the peer's memory
+    Placed,
+    /// When TCP has taken it, which is faster
+    Sent,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ProgramArgs {
     /// How the devices present themselves; on the wire they speak iWARP either way
@@ -64,6 +73,10 @@ pub(crate) struct ProgramArgs {
     /// Ask for CRCs, also through shared memory
     #[arg(long)]
     pub(super) crc: bool,
+
+    /// When Writes are done, and signalled requests behind them [default: placed, with --as iwarp sent]
+    #[arg(long, value_enum, value_name = "WHEN")]
+    pub(super) writes: Option<WritesDone>,
 
     /// Connections within this machine go through shared memory, if both ends have this option and belong to the same user
     #[arg(long, conflicts_with = "udp")]
@@ -116,6 +129,13 @@ impl ProgramArgs {
         }
         if self.crc {
             all.push(("SOFTND_VERBS_CRC", "on".to_owned()));
+        }
+        if let Some(when) = self.writes {
+            let when = match when {
+                WritesDone::Placed => "placed",
+                WritesDone::Sent => "sent",
+            };
+            all.push(("SOFTND_VERBS_WRITES", when.to_owned()));
         }
         if self.same_host {
             all.push(("SOFTND_SAME_HOST", "1".to_owned()));

@@ -19,6 +19,7 @@ use super::state::{CmId, IdState, Phase, READ_LIMITS, UNSTATED_READ_LIMIT};
 use crate::device::DeviceKind;
 use crate::error::{Errno, Error, Result, fail};
 use crate::qp::{ConnectionOwner, QueuePair};
+use crate::writes::stated;
 
 /// The time limit of the transport for a connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(21);
@@ -86,7 +87,7 @@ impl CmId {
             ready: ReadyKinds::UNSEEN,
             crc: self.process.asks_for_crcs(),
             markers: false,
-            limits: parameters.read_limits(),
+            limits: stated(self.process.options().kind, parameters.read_limits()),
             private_data: parameters.private_data.clone(),
         };
         InitiatorConfig {

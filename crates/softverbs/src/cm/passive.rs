@@ -17,6 +17,7 @@ use super::resolve::any;
 use super::state::{Accepting, Arrival, CmId, IdState, Phase, READ_LIMITS, UNSTATED_READ_LIMIT};
 use crate::error::{Errno, Error, Result, fail};
 use crate::qp::{QueuePair, Signals};
+use crate::writes::stated;
 
 /// The time limit of a peer from its connection to its whole Request, and from this side's Reply to its ready-to-receive message.
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
@@ -129,7 +130,7 @@ impl CmId {
             markers: false,
             ready: ReadyKinds::UNSEEN,
             // The set-up cuts them to the peer's offer.
-            limits: parameters.read_limits(),
+            limits: stated(self.process.options().kind, parameters.read_limits()),
             private_data: parameters.private_data.clone(),
         });
         let Some((stream, agreed, sent)) = accepted else {

@@ -33,6 +33,7 @@ use crate::qp::{
 };
 use crate::srq::SharedReceiveQueue;
 use crate::users::{Acknowledgements, Tag};
+use crate::writes::kept;
 
 /// The read limit that a peer is assumed to have if it states none.
 pub(super) const UNSTATED_READ_LIMIT: u32 = 32;
@@ -477,6 +478,15 @@ impl CmId {
         }
     }
 
+    /// Says that Writes are done when they are sent, to the program's user.
+    fn explain_unconfirmed(&self, peer: Option<SocketAddr>) {
+        if let (Some(tell), Some(peer)) = (self.process.options().on_end, peer) {
+            tell(&format!(
+                "Writes to {peer} are done when they are sent, and not when they are placed: the peer serves no Reads that could confirm them"
+            ));
+        }
+    }
+
     /// Gives the queue pair its stream.
     pub(super) fn start(
         &self,
@@ -490,7 +500,13 @@ impl CmId {
             stream.give_up_after(limit);
         }
         // A message waits for its Receive without a time limit, as with an unlimited retry count.
-        let config = stream_config(&stream, role, agreed, Duration::MAX, Confirmations::Off);
+        let kind = self.process.options().kind;
+        let confirmations = self.process.writes().confirmations(false);
+        let mut config = stream_config(&stream, role, agreed, Duration::MAX, confirmations);
+        config.limits = kept(kind, agreed.limits);
+        if confirmations != Confirmations::Off && agreed.limits.ord == 0 {
+            self.explain_unconfirmed(state.peer);
+        }
         let endpoint = qp.endpoint();
         state.guard = Some(endpoint.guard_flush());
         state.end_reported = false;

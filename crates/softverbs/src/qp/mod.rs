@@ -19,8 +19,9 @@ use std::time::Duration;
 use iwarp_io::endpoint::lingering::AnyEndpoint;
 use iwarp_io::endpoint::queue_pair::{PairQueues, PairState};
 use iwarp_io::endpoint::{
-    ConnectionEnd, EndpointOptions, QueueSizes, RemoteRights, Scope, Start, StreamConfig,
+    ConnectionEnd, EndpointOptions, Phase, QueueSizes, RemoteRights, Scope, Start, StreamConfig,
 };
+use iwarp_io::planted;
 use iwarp_io::transport::Transport;
 use iwarp_io::transport::stream::Stream;
 use parking_lot::Mutex;
@@ -590,8 +591,20 @@ impl ContextConnection for QpEndpoint {
 
 impl StreamTaker for QpEndpoint {
     fn start_on(&self, stream: Stream, config: StreamConfig) -> (std::io::Result<()>, Deferred) {
+        let another = [
+            planted!(SecondConnectionTaken),
+            planted!(ConnectionTakenAfterEnd),
+        ];
+        if another.contains(&true) && self.with(|phase, _| phase != Phase::Idle) {
+            drop(self.abort(ConnectionEnd::Disconnected));
+            self.renew(self.owner().process.next_stream());
+        }
         let (started, deferred) = self.start(stream, config, Start::Open);
         (started, Box::new(deferred))
+    }
+
+    fn has_ended(&self) -> bool {
+        self.connection_end().is_some()
     }
 
     fn abandon(&self) -> Deferred {

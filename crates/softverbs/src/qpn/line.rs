@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 
 use iwarp_io::endpoint::{Role, StreamConfig};
 use iwarp_io::log::targets;
+use iwarp_io::planted;
 use iwarp_io::progress::Edges;
 use iwarp_io::progress::domain::{Source, Turn};
 use iwarp_io::progress::timers::{Timed, TimerKey};
 use iwarp_io::setup::{
-    Acceptance, ActiveConfig, ActiveOutcome, ActiveSide, Agreed, AwaitedFpdu, Confirmations,
-    ConnectionRequest, Heard, InitiatorConfig, Offer, OwnConnection, PassiveSide, ReadyKinds,
-    stream_config,
+    Acceptance, ActiveConfig, ActiveOutcome, ActiveSide, Agreed, AwaitedFpdu, ConnectionRequest,
+    Heard, InitiatorConfig, Offer, OwnConnection, PassiveSide, ReadyKinds, stream_config,
 };
 use iwarp_io::transport::stream::Stream;
 use parking_lot::{Mutex, MutexGuard};
@@ -35,6 +35,7 @@ use crate::ah::GlobalRoute;
 use crate::device::{Device, limits};
 use crate::error::{Errno, Error, Result, fail};
 use crate::process::Process;
+use crate::writes::kept;
 
 /// The time in which the side with the smaller number calls. After it the other side connects too, because one direction may be closed.
 const CALLED_WITHIN: Duration = Duration::from_millis(250);
@@ -59,6 +60,9 @@ pub(crate) type Deferred = Box<dyn Send>;
 pub(crate) trait StreamTaker: Send + Sync {
     /// Starts full operation on a stream.
     fn start_on(&self, stream: Stream, config: StreamConfig) -> (std::io::Result<()>, Deferred);
+
+    /// Returns true if there was a stream, and it has ended.
+    fn has_ended(&self) -> bool;
 
     /// There will be no stream: requests fail.
     fn abandon(&self) -> Deferred;
@@ -310,8 +314,9 @@ impl Line {
                 self.forget_ended(state);
                 state.held.is_none() && self.is_own_gid(call)
             }
-            (Phase::Over, _) | (_, None) => false,
+            (_, None) => false,
             (_, Some(peer)) if !self.is_of_peer(peer, call) => false,
+            (Phase::Over, _) => self.takes_another(),
             (Phase::Waiting, _) => true,
             // Where both connect, one of the two streams is kept.
             (Phase::Dialing { stands, .. }, Some(peer)) => !(*stands && self.calls_first(peer)),
@@ -525,6 +530,15 @@ impl Line {
         }
     }
 
+    /// A queue pair whose connection was made takes no other one.
+    fn takes_another(&self) -> bool {
+        let has_ended = self.taker().is_some_and(|taker| taker.has_ended());
+        [
+            planted!(SecondConnectionTaken),
+            planted!(ConnectionTakenAfterEnd),
+        ][usize::from(has_ended)]
+    }
+
     /// Looks whether the caller has sent its ready-to-receive message.
     fn listen_for_caller(&self, state: &mut LineState) {
         let Phase::Accepting(accepting) = &state.phase else {
@@ -554,8 +568,14 @@ impl Line {
         let Some(taker) = self.taker() else {
             return stream.reset();
         };
+        let Ok(process) = self.process() else {
+            return stream.reset();
+        };
+        // The version in the private data says that the peer serves one Read more than it states.
+        let confirmations = process.writes().confirmations(true);
         let mut config: StreamConfig =
-            stream_config(&stream, role, agreed, Duration::MAX, Confirmations::Off);
+            stream_config(&stream, role, agreed, Duration::MAX, confirmations);
+        config.limits = kept(self.device.kind(), agreed.limits);
         if state.patience.reads > 0 {
             config.limits.ord = config.limits.ord.min(state.patience.reads);
         }

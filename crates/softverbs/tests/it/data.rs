@@ -350,10 +350,9 @@ fn a_queue_pair_may_keep_its_peer_out_of_memory() {
             };
             client.post(1, operation, &[client.sge(0, 1)]);
             let stands = if is_read { may_read } else { may_write };
-            let status = match is_read && !may_read {
-                true => WcStatus::RemoteAccess,
-                // A Write is complete when the transport has taken it.
-                false => WcStatus::Success,
+            let status = match stands {
+                true => WcStatus::Success,
+                false => WcStatus::RemoteAccess,
             };
             assert_eq!(client.statuses(1), [(1, status)]);
             if stands {

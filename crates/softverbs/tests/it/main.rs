@@ -14,3 +14,4 @@ mod queues;
 mod slots;
 mod synchronous;
 mod threads;
+mod writes;

@@ -409,6 +409,72 @@ fn a_change_to_rtr_names_an_address_and_a_number_that_can_be() {
     }
 }
 
+/// All Reads that the device allows are outstanding, and a confirmation of Writes beside them. A queue pair that may have no Read has
+/// its Writes confirmed as well.
+#[test]
+fn confirmations_of_writes_take_no_read_of_the_program() {
+    for reads in [0, 1, 128] {
+        let (world, [one, other]) = hosts(270 + u64::from(reads));
+        let cq = CompletionQueue::create(&one.context, 512, None).unwrap();
+        let options = QpOptions {
+            send_cq: cq.clone(),
+            receive_cq: cq.clone(),
+            srq: None,
+            caps: QpCaps {
+                max_send_wr: 300,
+                ..CAPS
+            },
+            signal_all: true,
+        };
+        let qp = QueuePair::create(&one.pd, options).unwrap();
+        let a = Numbered {
+            qp,
+            cq,
+            ..Numbered::new(&one)
+        };
+        a.init();
+        let b = Numbered::new(&other);
+        a.rtr(b.qp.number(), &other).unwrap();
+        let attributes = QpAttributes {
+            max_rd_atomic: reads,
+            ..rts_attributes(14)
+        };
+        a.qp.modify(&attributes, RTS).unwrap();
+        b.connect(a.qp.number(), &one);
+        a.buffer.write(0, b"written!");
+        let write = |wr_id| {
+            let place = RemotePlace {
+                addr: b.region.first() + 64 * wr_id,
+                rkey: b.region.key(),
+            };
+            let sges = [a.sge(0, 8)];
+            let request = SendRequest {
+                operation: SendOperation::Write(place),
+                ..send_of(wr_id, SendData::Sges(&sges))
+            };
+            a.qp.post_send(&request).unwrap();
+        };
+        write(0);
+        assert_eq!(a.found(1), [(0, Success)]);
+        // The peer answers nothing before it has a Receive, and then finds all Reads at once.
+        a.send(1);
+        let last = u64::from(reads) + 2;
+        for wr_id in 2..last {
+            a.read(wr_id, &b);
+        }
+        write(last);
+        world.pass(Duration::from_secs(1));
+        b.receive(1);
+        let all: Vec<_> = (1..=last).map(|wr_id| (wr_id, Success)).collect();
+        assert_eq!(a.found(all.len()), all);
+        let mut octets = [0; 8];
+        b.buffer
+            .read(64 * usize::try_from(last).unwrap(), &mut octets);
+        assert_eq!(&octets, b"written!");
+        assert_eq!(a.qp.state(), QpState::Rts);
+    }
+}
+
 /// A number that was given back is used again as late as possible, and a port has 256 of them.
 #[test]
 fn numbers_are_used_again_as_late_as_possible() {

@@ -3,18 +3,20 @@
 //! Hosts refuse every call, or every other one, so that one direction may be closed and attempts get lost. Programs move queue pairs to RTR
 //! and RTS in any order and at any time, post, and reset them. Each change to RTR begins a life. A message has the life of its sender, and
 //! all messages that a queue pair gets in one life come from one life of its peer. Each request ends at most once, and with RESET not at all.
+//! When a request succeeds, the peer's memory has all Writes that were posted before it.
 //! In the end both queue pairs of each pair begin anew and have to connect, whatever was before.
 //!
 //! `SOFTND_SEEDS=10000 cargo test --release -p softverbs --test it numbers_model` runs 10,000 seeds.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rdma_buffer::Buffer;
 use softverbs::{
     CompletionQueue, Conditions, DeviceKind, MemoryRegion, ProcessOptions, QpOptions, QpState,
-    QueuePair, SendData, Sge, WcOpcode, WcStatus, WorkCompletion, World,
+    QueuePair, RemotePlace, SendData, SendOperation, SendRequest, Sge, WcOpcode, WcStatus,
+    WorkCompletion, World,
 };
 
 use crate::common::{CAPS, Host, send_of};
@@ -38,6 +40,25 @@ impl Random {
 /// The octets of a message: who sent it, and in which life.
 const MESSAGE: usize = 16;
 const SLOTS: usize = 8;
+/// The octets of a Write: the life of its sender, and its number.
+const WRITTEN: usize = 16;
+/// The targets of Writes in the peer's memory. Each life has targets of its own, because the stream of an earlier life may still deliver.
+const TARGETS: u64 = 2048;
+const TARGETS_OF_LIFE: u64 = 4;
+const LIVES: u64 = 64;
+
+/// A Write that is in the peer's memory, unless a later one of the same life has replaced it.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    life: u64,
+    target: u64,
+    wr_id: u64,
+}
+
+/// Returns the offset of a target.
+fn target(life: u64, number: u64) -> u64 {
+    TARGETS + (life % LIVES * TARGETS_OF_LIFE + number) * WRITTEN as u64
+}
 
 struct End {
     host: usize,
@@ -51,7 +72,10 @@ struct End {
     life: u64,
     /// The life of the peer from which messages of this life come.
     peer_life: Option<u64>,
-    sends: BTreeSet<u64>,
+    /// Requests that have not ended, and whether they are signaled.
+    sends: BTreeMap<u64, bool>,
+    /// The Writes of this life that no completion has covered, in their order.
+    written: VecDeque<Placed>,
     receives: BTreeSet<u64>,
     next: u64,
     has_failed: bool,
@@ -65,9 +89,9 @@ impl End {
             receive_cq: cq.clone(),
             srq: None,
             caps: CAPS,
-            signal_all: true,
+            signal_all: false,
         };
-        let buffer = Buffer::new(4096);
+        let buffer = Buffer::new(1 << 14);
         Self {
             host: place,
             peer,
@@ -77,7 +101,8 @@ impl End {
             buffer,
             life: 0,
             peer_life: None,
-            sends: BTreeSet::new(),
+            sends: BTreeMap::new(),
+            written: VecDeque::new(),
             receives: BTreeSet::new(),
             next: 0,
             has_failed: false,
@@ -90,6 +115,7 @@ impl End {
             .unwrap();
         assert_eq!(self.qp.state(), QpState::Reset);
         self.sends.clear();
+        self.written.clear();
         self.receives.clear();
         self.peer_life = None;
         self.has_failed = false;
@@ -112,9 +138,37 @@ impl End {
             message[..8].copy_from_slice(&(own as u64).to_be_bytes());
             message[8..].copy_from_slice(&self.life.to_be_bytes());
             let data = SendData::Inline(&[&message]);
-            self.qp.post_send(&send_of(self.next, data)).unwrap();
-            self.sends.insert(self.next);
+            self.post(&send_of(self.next, data));
         }
+    }
+
+    fn post(&mut self, request: &SendRequest<'_>) {
+        self.qp.post_send(request).unwrap();
+        self.sends.insert(request.wr_id, request.signaled);
+    }
+
+    /// Posts a Write to a target of this life in the memory of the peer.
+    fn write(&mut self, (first, rkey): (u64, u32), signaled: bool) {
+        if self.sends.len() >= SLOTS || self.qp.state() != QpState::Rts {
+            return;
+        }
+        self.next += 1;
+        let placed = Placed {
+            life: self.life,
+            target: self.next % TARGETS_OF_LIFE,
+            wr_id: self.next,
+        };
+        let octets = [placed.life.to_be_bytes(), placed.wr_id.to_be_bytes()].concat();
+        let place = RemotePlace {
+            addr: first + target(placed.life, placed.target),
+            rkey,
+        };
+        self.post(&SendRequest {
+            operation: SendOperation::Write(place),
+            signaled,
+            ..send_of(self.next, SendData::Inline(&[&octets]))
+        });
+        self.written.push_back(placed);
     }
 
     fn sge(&self, offset: u64) -> Sge {
@@ -125,30 +179,32 @@ impl End {
         }
     }
 
-    /// Takes completions. Returns the number of messages.
-    fn poll(&mut self) -> usize {
+    /// Takes completions. Returns the number of messages, and the Writes that have to be placed by now.
+    fn poll(&mut self) -> (usize, Vec<Placed>) {
         let mut some = [WorkCompletion::default(); 8];
         let taken = self.cq.poll(&mut some);
         let mut messages = 0;
+        let mut placed = Vec::new();
         for one in &some[..taken] {
             assert_eq!(one.qp_num, self.qp.number());
             let is_receive = one.opcode == WcOpcode::Receive;
-            let open = if is_receive {
-                &mut self.receives
+            if is_receive {
+                let oldest = self.receives.pop_first();
+                assert_eq!(oldest, Some(one.wr_id), "in order, and once: {one:?}");
             } else {
-                &mut self.sends
-            };
-            assert_eq!(
-                open.pop_first(),
-                Some(one.wr_id),
-                "in order, and once: {one:?}"
-            );
+                self.ended(one);
+            }
             match one.status {
                 WcStatus::Success if is_receive => {
                     messages += 1;
                     self.check_message(one.wr_id);
                 }
-                WcStatus::Success => assert!(!self.has_failed, "{one:?}"),
+                WcStatus::Success => {
+                    assert!(!self.has_failed, "{one:?}");
+                    let before = |write: &Placed| write.wr_id <= one.wr_id;
+                    let count = self.written.partition_point(before);
+                    placed.extend(self.written.drain(..count));
+                }
                 WcStatus::RetryExceeded => {
                     assert!(!is_receive && !std::mem::replace(&mut self.has_failed, true));
                     assert_eq!(self.qp.state(), QpState::Err);
@@ -157,7 +213,39 @@ impl End {
                 _ => panic!("{one:?}"),
             }
         }
-        messages
+        (messages, placed)
+    }
+
+    /// A request of the send queue has ended. Those before it that are not signaled have succeeded, and have no completion.
+    fn ended(&mut self, one: &WorkCompletion) {
+        loop {
+            let (oldest, signaled) = self.sends.pop_first().expect("a request that was posted");
+            if oldest == one.wr_id {
+                assert!(signaled || one.status != WcStatus::Success, "{one:?}");
+                return;
+            }
+            assert!(!signaled, "{oldest} before {one:?}");
+        }
+    }
+
+    /// Requests that have to end with a completion.
+    fn are_signaled_left(&self) -> bool {
+        self.sends.values().any(|signaled| *signaled)
+    }
+
+    /// The memory of this side has these Writes of its peer, or later ones of the same life.
+    fn check_placed(&self, placed: &[Placed]) {
+        for write in placed {
+            let mut octets = [0; WRITTEN];
+            let at = target(write.life, write.target);
+            self.buffer.read(usize::try_from(at).unwrap(), &mut octets);
+            let [life, wr_id] = [0, 8].map(|at| {
+                let number: [u8; 8] = octets[at..at + 8].try_into().unwrap();
+                u64::from_be_bytes(number)
+            });
+            let is_there = life == write.life && wr_id >= write.wr_id;
+            assert!(is_there, "{write:?} is not placed: {life}, {wr_id}");
+        }
     }
 
     fn check_message(&mut self, wr_id: u64) {
@@ -254,7 +342,8 @@ impl Run {
         match self.random.below(12) {
             0..4 => self.advance(at),
             4 | 5 => self.ends[at].receive(),
-            6 | 7 => self.ends[at].send(at),
+            6 => self.ends[at].send(at),
+            7 => self.write(at),
             8 if self.random.below(4) == 0 => {
                 self.ends[at].reset();
                 if self.random.below(2) == 0 {
@@ -266,8 +355,22 @@ impl Run {
                 let time = Duration::from_micros(1 << self.random.below(24));
                 self.world.pass(time);
             }
-            _ => drop(self.ends[at].poll()),
+            _ => drop(self.poll(at)),
         }
+    }
+
+    fn write(&mut self, at: usize) {
+        let peer = &self.ends[self.ends[at].peer].region;
+        let place = (peer.first(), peer.key());
+        let signaled = self.random.below(3) > 0;
+        self.ends[at].write(place, signaled);
+    }
+
+    /// Takes completions of an end, and looks into the memory of its peer. Returns the number of messages.
+    fn poll(&mut self, at: usize) -> usize {
+        let (messages, placed) = self.ends[at].poll();
+        self.ends[self.ends[at].peer].check_placed(&placed);
+        messages
     }
 
     /// Both ends of each pair begin anew. Then a message of each arrives at the other.
@@ -290,12 +393,22 @@ impl Run {
             self.ends[at].receive();
         }
         for at in 0..self.ends.len() {
+            for _ in 0..self.random.below(3) {
+                self.write(at);
+            }
             self.ends[at].send(at);
         }
         let mut missing: BTreeSet<_> = (0..self.ends.len()).collect();
         for _ in 0..1_000_000_u32 {
-            missing.retain(|at| self.ends[*at].poll() == 0);
-            if missing.is_empty() && self.ends.iter().all(|end| end.sends.is_empty()) {
+            for at in 0..self.ends.len() {
+                if self.poll(at) > 0 {
+                    missing.remove(&at);
+                }
+            }
+            if missing.is_empty() && !self.ends.iter().any(End::are_signaled_left) {
+                self.ends
+                    .iter()
+                    .for_each(|end| assert_eq!(end.written.len(), 0));
                 for (at, end) in self.ends.iter().enumerate() {
                     let peer = &self.ends[end.peer];
                     assert_eq!(
@@ -336,4 +449,30 @@ fn every_pair_connects_once_for_each_life() {
             std::panic::resume_unwind(panic);
         }
     }
+}
+
+/// This many seeds find each planted bug.
+#[cfg(planted_bugs)]
+const SEEDS_OF_BUGS: u64 = 1000;
+
+/// All in one test: a bug is planted in the whole process.
+#[cfg(planted_bugs)]
+#[test]
+fn planted_bugs_are_found() {
+    use iwarp_io::planted::{Bug, plant};
+    let said = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let found = Bug::OF_NUMBERS.map(|bug| {
+        plant(Some(bug));
+        let seed = (0..SEEDS_OF_BUGS).find(|seed| std::panic::catch_unwind(|| run(*seed)).is_err());
+        (bug, seed)
+    });
+    plant(None);
+    std::panic::set_hook(said);
+    println!("found by the seed: {found:#?}");
+    let missed: Vec<_> = found.iter().filter(|(_, seed)| seed.is_none()).collect();
+    assert!(
+        missed.is_empty(),
+        "not found within {SEEDS_OF_BUGS} seeds: {missed:?}"
+    );
 }

@@ -60,8 +60,8 @@ enum Kind {
     Send,
     /// To a slot of the peer's targets.
     Write(usize, Stretch),
-    /// To a slot of this end's sinks, with the contents of the peer's targets at that time: the last Write of each that was posted before.
-    Read(usize, Stretch, [Option<u64>; SLOTS]),
+    /// To a slot of this end's sinks.
+    Read(usize, Stretch),
     /// To a word of the peer, with the place of the answer, and the word before and behind it.
     Atomic {
         word: usize,
@@ -77,6 +77,8 @@ struct Outstanding {
     wr_id: u64,
     kind: Kind,
     signaled: bool,
+    /// The contents of the peer's targets at that time: the last Write of each that was posted before, this one included.
+    before: [Option<u64>; SLOTS],
 }
 
 /// One end. The model of its memory outlives its queue pair, because the peer's checks read it.
@@ -111,6 +113,8 @@ pub(crate) struct End {
     /// Messages sent and not yet received by the peer.
     pub(crate) sent: VecDeque<Stretch>,
     has_failed: [bool; 2],
+    /// A request succeeds when all Writes before it are placed.
+    pub(crate) confirms_writes: bool,
 }
 
 /// Receives that ends of one device share.
@@ -269,6 +273,7 @@ impl End {
             written: [None; SLOTS],
             sent: VecDeque::new(),
             has_failed: [false; 2],
+            confirms_writes: false,
         }
     }
 
@@ -361,8 +366,7 @@ impl End {
             1 => match self.free_sinks.pop() {
                 Some(slot) => {
                     from = self.sge(SINKS + slot as u64 * SLOT, length);
-                    let before = self.written.map(|written| written.map(|(wr_id, _)| wr_id));
-                    let kind = Kind::Read(slot, stretch, before);
+                    let kind = Kind::Read(slot, stretch);
                     (kind, SendOperation::Read(at_peer(SOURCE + stretch.offset)))
                 }
                 None => return false,
@@ -421,6 +425,7 @@ impl End {
             wr_id,
             kind,
             signaled,
+            before: self.written.map(|written| written.map(|(wr_id, _)| wr_id)),
         });
         true
     }
@@ -587,20 +592,22 @@ impl End {
         if completion.status == WcStatus::Success {
             assert!(request.signaled, "{completion:?}");
             seen.met("completed");
+            let peer = peer.expect("a peer with a queue pair");
             if let Kind::Atomic { .. } = request.kind {
-                let peer = peer.as_ref().expect("a peer with a queue pair");
-                self.check_atomic(request.kind, completion, peer);
+                self.check_atomic(request.kind, completion, &peer);
                 seen.met("Atomic");
             }
-            if let Kind::Read(slot, stretch, before) = request.kind {
-                let peer = peer.expect("a peer with a queue pair");
+            if let Kind::Read(slot, stretch) = request.kind {
                 let at = SINKS + slot as u64 * SLOT;
                 assert!(
                     holds(&self.buffer, at, peer.seed, stretch),
                     "the Read's octets"
                 );
                 assert_eq!(completion.byte_len(), stretch.length);
-                self.check_writes(before, &peer);
+            }
+            if self.confirms_writes || matches!(request.kind, Kind::Read(..)) {
+                self.check_writes(request.before, &peer);
+                seen.met("Writes before a request: placed");
             }
         }
         self.done(&request);
@@ -614,7 +621,8 @@ impl End {
         }
     }
 
-    /// The answer to a Read proves that the Writes before it were placed. Writes that a later one has replaced meanwhile are not checked.
+    /// The success of a request proves that the Writes before it were placed, of a Read in any case. Writes that a later one has replaced
+    /// meanwhile are not checked.
     fn check_writes(&self, before: [Option<u64>; SLOTS], peer: &PeerView<'_>) {
         for (slot, (last, then)) in self.written.iter().zip(before).enumerate() {
             if let (Some((wr_id, stretch)), Some(then)) = (last, then)

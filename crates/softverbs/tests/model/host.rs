@@ -7,6 +7,7 @@ use softverbs::security::Security;
 use softverbs::{
     CmId, CompletionChannel, CompletionQueue, Context, DeviceKind, EventChannel, NetworkInterface,
     Process, ProcessOptions, ProtectionDomain, SharedReceiveQueue, SrqAttributes, World,
+    WriteCompletion,
 };
 
 use crate::end::{SHARED_DEPTH, SharedReceives};
@@ -21,6 +22,8 @@ pub(crate) struct Host {
     pub(crate) idle: Arc<CompletionQueue>,
     /// The number of steps for which the program fetches no events of connections.
     pub(crate) busy: u64,
+    /// Requests succeed when all Writes before them are placed.
+    pub(crate) confirms_writes: bool,
 }
 
 /// An opened device.
@@ -78,6 +81,13 @@ impl Host {
         let mut options = ProcessOptions::default();
         options.kind = kind;
         options.udp = over_udp.then(Security::default);
+        if random.once_in(4) {
+            options.writes = Some(match kind {
+                DeviceKind::Roce => WriteCompletion::Sent,
+                DeviceKind::Iwarp => WriteCompletion::Placed,
+            });
+        }
+        let writes = options.writes.unwrap_or(WriteCompletion::of(kind));
         let interfaces = vec![interface(0), interface(1)];
         let process = Process::simulated(world, interfaces, options).unwrap();
         let devices = [0, 1].map(|number| Device::new(&process, number, random));
@@ -87,6 +97,7 @@ impl Host {
             devices,
             process,
             busy: 0,
+            confirms_writes: writes == WriteCompletion::Placed,
         }
     }
 

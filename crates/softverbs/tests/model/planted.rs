@@ -20,6 +20,7 @@ const BUGS: [Bug; 8] = [
     Bug::ResultTwice,
     Bug::SlotFreeEarly,
     Bug::ReceivesFlushedByPeer,
+    Bug::DoneBeforePlaced,
 ];
 
 /// All in one test: a bug is planted in the whole process.

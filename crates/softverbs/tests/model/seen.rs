@@ -10,6 +10,7 @@ pub(crate) struct Seen(BTreeMap<String, u64>);
 /// The situations that the runs of [`ENOUGH`](crate::ENOUGH) seeds have to meet.
 const WHOLE: &[&str] = &[
     "Atomic",
+    "Writes before a request: placed",
     "accept: the peer has given up",
     "broken by the network",
     "completed",

@@ -159,7 +159,9 @@ impl Run<'_> {
         };
         let given = event.parameters();
         assert_eq!(given.private_data, *octets);
-        assert_eq!((given.responder_resources, given.initiator_depth), (4, 4));
+        let stated = self.reads.max(1);
+        let given = (given.responder_resources, given.initiator_depth);
+        assert_eq!(given, (stated, stated));
         self.seen.met("private data: acceptance");
     }
 
@@ -168,6 +170,7 @@ impl Run<'_> {
         if side == 0 {
             self.check_answer(at, event);
         }
+        let stated = self.reads.max(1);
         let one = self.side(at);
         let expected = [Phase::Connecting, Phase::Accepting][side];
         assert_eq!(one.phase, expected, "{event:?}");
@@ -179,7 +182,10 @@ impl Run<'_> {
             let limits = (own.timeout, own.retry_cnt, own.rnr_retry);
             let [retries, rnr] = one.retries.map(|count| count.min(7));
             assert_eq!(limits, (one.ack_timeout.unwrap_or(14), retries, rnr));
-            assert_eq!((own.max_rd_atomic, own.max_dest_rd_atomic), (4, 4));
+            assert_eq!(
+                (own.max_rd_atomic, own.max_dest_rd_atomic),
+                (stated, stated)
+            );
             assert!(matches!(qp.state(), QpState::Rts | QpState::Err));
         }
         let peer = &self.connections[number].sides[1 - side];

@@ -34,6 +34,8 @@ pub(crate) struct Run<'a> {
     world: World,
     kind: DeviceKind,
     over_udp: bool,
+    /// The Reads that programs state each way.
+    reads: u8,
     /// The hosts that have existed. `None` once their process has ended.
     hosts: Vec<Option<Host>>,
     /// The two hosts that exist, by their addresses.
@@ -93,11 +95,18 @@ impl<'a> Run<'a> {
             true => DeviceKind::Roce,
             false => DeviceKind::Iwarp,
         };
+        // A device for RoCE states one at least. On others the Reads of programs without one would fail.
+        let reads = match (random.below(4), kind) {
+            (0, DeviceKind::Roce) => 0,
+            (0 | 1, _) => 1,
+            _ => 4,
+        };
         let mut run = Self {
             world: World::new(seed, conditions),
             random,
             kind,
             over_udp,
+            reads,
             hosts: Vec::new(),
             current: [0; 2],
             processes: Vec::new(),

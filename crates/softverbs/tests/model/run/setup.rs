@@ -177,11 +177,15 @@ impl Run<'_> {
         octets
     }
 
-    pub(super) fn parameters(private_data: &[u8], [retries, rnr]: [u8; 2]) -> ConnParameters {
+    pub(super) fn parameters(
+        &self,
+        private_data: &[u8],
+        [retries, rnr]: [u8; 2],
+    ) -> ConnParameters {
         ConnParameters {
             private_data: private_data.to_vec(),
-            responder_resources: 4,
-            initiator_depth: 4,
+            responder_resources: self.reads,
+            initiator_depth: self.reads,
             retry_count: retries,
             rnr_retry_count: rnr,
             ..ConnParameters::default()
@@ -210,7 +214,7 @@ impl Run<'_> {
         }
         let retries = self.choose_limits(at);
         let octets = self.private_data(number as u64);
-        id.connect(&Self::parameters(&octets, retries)).unwrap();
+        id.connect(&self.parameters(&octets, retries)).unwrap();
         let now = self.time();
         let connection = &mut self.connections[number];
         connection.request = Some((octets, now));
@@ -258,6 +262,7 @@ impl Run<'_> {
         qp.tag().set(at.0 as u64 * 2 + at.1 as u64 + 1);
         let seed = self.seed.wrapping_mul(100) + at.0 as u64 * 2 + at.1 as u64;
         let mut end = End::new(&device.pd, qp, queues, seed);
+        end.confirms_writes = self.host(host).confirms_writes;
         end.shares_queues = shared.is_some_and(|shared| queues.contains(&shared));
         self.side(at).end = Some(end);
     }
@@ -332,7 +337,7 @@ impl Run<'_> {
         }
         let retries = self.choose_limits(at);
         let octets = self.private_data(!(number as u64));
-        let accepted = id.accept(&Self::parameters(&octets, retries));
+        let accepted = id.accept(&self.parameters(&octets, retries));
         let now = self.time();
         let connection = &mut self.connections[number];
         match accepted {
@@ -365,8 +370,9 @@ impl Run<'_> {
         assert_eq!(connection.listener, listener, "another listener");
         let reads = (given.responder_resources, given.initiator_depth);
         // A client whose first attempt the network has reset makes another one with revision 1 of MPA, which has no limits for Reads.
-        let is_again = connection.may_fail && reads != (4, 4);
-        assert!(is_again || reads == (4, 4), "{reads:?}");
+        let stated = self.reads.max(1);
+        let is_again = connection.may_fail && reads != (stated, stated);
+        assert!(is_again || reads == (stated, stated), "{reads:?}");
         if std::mem::replace(&mut connection.has_arrived, true) {
             assert!(is_again, "a request arrives once");
             id.destroy().unwrap();
