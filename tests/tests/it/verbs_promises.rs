@@ -66,6 +66,36 @@ fn a_peer_that_acknowledges_nothing_ends_the_connection_after_the_time_that_the_
     keeps("silence", &[]);
 }
 
+/// The reader's process takes up every seventh Write late, so that what is said over TCP overtakes the Write.
+const LATE: (&str, &str) = (
+    "SOFTND_VERBS_FAULTS",
+    "when every 7th Write received: hold for 2 ms",
+);
+
+#[test]
+fn data_of_a_write_that_is_done_is_there_when_tcp_says_so() {
+    keeps("placed", &[]);
+    keeps("placed", &[LATE]);
+}
+
+/// Shows that the test above can fail, because nothing is confirmed here.
+#[test]
+fn data_of_a_write_that_was_sent_may_be_missing() {
+    let Some(program) = CProgram::compile("placed", &HEADERS, &LIBRARIES) else {
+        return;
+    };
+    let mut command = nd_run(&["timeout", "120", program.path(), "100"]);
+    command.envs([("SOFTND_VERBS_WRITES", "sent"), LATE]);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    for way in ["rdma_cm", "numbers"] {
+        let missing = said.lines().filter(|line| line.starts_with(way));
+        let missing = missing.filter(|line| line.ends_with("did not find the data"));
+        assert_eq!(missing.count(), 1, "{said}");
+    }
+    assert!(said.ends_with("2 failures\n"), "{said}");
+}
+
 #[test]
 fn a_fork_leaves_the_connections_of_the_parent_alone() {
     keeps("forks", &[]);
