@@ -14,6 +14,7 @@ use crate::errors::{Failure, one_line};
 use crate::log::LogOptions;
 use crate::provider;
 use crate::reference::{CompletionsArgs, ManArgs};
+use crate::registration::RegisterArgs;
 use crate::rping::args::RpingArgs;
 use crate::run::ProgramArgs;
 use crate::wire_conform::args::WireConform;
@@ -126,6 +127,12 @@ pub(crate) enum Command {
     Rping(RpingArgs),
     /// Runs a program for libibverbs and librdmacm over ordinary sockets
     Run(ProgramArgs),
+    /// Registers softnd for all NetworkDirect programs of a Windows machine
+    Register(RegisterArgs),
+    /// Takes back `nd register`
+    Unregister,
+    /// Lists the libraries that NetworkDirect programs find
+    Providers,
     /// Prints what a shell needs to complete commands and options, as a script of that shell
     Completions(CompletionsArgs),
     /// Prints a manual page in the form that man reads, or writes all pages

@@ -3,9 +3,9 @@
 //! The modules are layers; each uses those above it in this list:
 //!
 //! - what commands share: the crate [`nd_base`], with errors, output, providers and connections; `suites`, for both suites; `log`, with
-//!   `unknown_peers`;
+//!   `unknown_peers`; `object_file`, which reads parts of programs and libraries;
 //! - the commands, each with its arguments: `info`, `demo`, `cat`, `perf`, `perftest`, `rping`, `conform`,
-//!   `wire_conform`, `run`, and `reference` with `completions` and `man`;
+//!   `wire_conform`, `run`, `registration` with `register`, `unregister` and `providers`, and `reference` with `completions` and `man`;
 //! - the command line: `cli`.
 
 #![forbid(unsafe_code)]
@@ -16,7 +16,9 @@ mod conform;
 mod demo;
 mod info;
 mod log;
+mod object_file;
 mod reference;
+mod registration;
 mod rping;
 mod run;
 mod suites;
@@ -86,6 +88,9 @@ fn run(cli: &Cli) -> ExitCode {
         Command::Perftest(args) => perftest::run(args),
         Command::Rping(args) => rping::run(args, cli.log.verbose > 0),
         Command::Run(args) => run::run(args, cli.log),
+        Command::Register(args) => registration::register(args),
+        Command::Unregister => registration::unregister(),
+        Command::Providers => registration::providers(),
         Command::Completions(args) => reference::completions(args, &Cli::command()),
         Command::Man(args) => reference::man(args, Cli::command()),
     };

@@ -8,7 +8,7 @@
 //! - [`export`] makes objects of COM from any provider of the traits, and has the exports of a provider's library.
 //! - [`import`] makes a provider of the traits from a library that exports such objects.
 //! - [`sockaddr`] reads and writes socket addresses as structures of C.
-//! - `catalogue` has, on Windows, the libraries of providers that are registered with Winsock.
+//! - [`catalogue`] reads and changes Winsock's list of providers, which Windows has.
 //! - [`environment`] has the variables that a library of this project may follow.
 //! - [`handle`] has Windows' handles, also on systems that have none.
 //!
@@ -23,7 +23,6 @@
 //! count as foreign (GEN-022). Only the declaration of 13 tables would remain.
 
 pub mod abi;
-#[cfg(any(windows, test))]
 pub mod catalogue;
 mod context;
 pub mod export;

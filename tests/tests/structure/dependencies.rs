@@ -87,6 +87,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "nd-base",
             "nd-perf",
             "netdirect",
+            // Winsock's catalogue.
+            "netdirect-com",
             "netdirect-com-conform",
             "netdirect-conform",
             // `nd run` names its libraries, and checks that there are devices.

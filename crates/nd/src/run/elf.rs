@@ -1,64 +1,15 @@
 //! Finds one section of an ELF file, and the libraries that it needs, without reading the rest of the file.
 
-use std::cell::Cell;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::ops::Range;
+use std::io::{self, Read, Seek};
 
 use object::elf::{DT_NEEDED, FileHeader32, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, SectionHeader};
-use object::{Endianness, FileKind, ReadCache, ReadRef};
+use object::{Endianness, FileKind};
+
+use crate::object_file::Parts;
 
 /// The most octets of a table or of a section; a file with a larger one is not one of our libraries.
 const LONGEST: u64 = 1 << 20;
-/// The most octets of a name, of a section or of a library.
-const LONGEST_NAME: u64 = 256;
-
-/// A file of which only those parts are read that are looked at.
-struct Parts<'f, F: Read + Seek> {
-    cache: ReadCache<Watched<'f, F>>,
-    is_too_long: Cell<bool>,
-}
-
-impl<'d, F: Read + Seek> ReadRef<'d> for &'d Parts<'_, F> {
-    fn len(self) -> Result<u64, ()> {
-        self.cache.len()
-    }
-
-    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'d [u8], ()> {
-        if size > LONGEST {
-            self.is_too_long.set(true);
-            return Err(());
-        }
-        self.cache.read_bytes_at(offset, size)
-    }
-
-    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'d [u8], ()> {
-        let end = range.end.min(range.start.saturating_add(LONGEST_NAME));
-        self.cache.read_bytes_at_until(range.start..end, delimiter)
-    }
-}
-
-/// Keeps the last error of a file, because `object` says only that there was one.
-struct Watched<'f, F> {
-    file: &'f mut F,
-    failed: Option<io::Error>,
-}
-
-impl<F: Read> Read for Watched<'_, F> {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read(to);
-        if let Err(error) = &read {
-            self.failed = Some(error.kind().into());
-        }
-        read
-    }
-}
-
-impl<F: Seek> Seek for Watched<'_, F> {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.file.seek(to)
-    }
-}
 
 /// What is looked for in a file.
 trait Search {
@@ -72,22 +23,14 @@ trait Search {
 
 /// Looks in an ELF file of 32 or of 64 bits. `None` if the file is no ELF file, or a part of it is missing.
 fn look<S: Search>(file: &mut (impl Read + Seek), search: &S) -> io::Result<Option<S::Found>> {
-    let parts = Parts {
-        cache: ReadCache::new(Watched { file, failed: None }),
-        is_too_long: Cell::new(false),
-    };
+    let parts = Parts::new(file, LONGEST);
     let found = match FileKind::parse(&parts) {
         Ok(FileKind::Elf32) => search.search::<FileHeader32<Endianness>, _>(&parts).ok(),
         Ok(FileKind::Elf64) => search.search::<FileHeader64<Endianness>, _>(&parts).ok(),
         _ => None,
     };
-    if parts.is_too_long.get() {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    match parts.cache.into_inner().failed {
-        Some(error) => Err(error),
-        None => Ok(found),
-    }
+    parts.finish()?;
+    Ok(found)
 }
 
 /// The octets of the section with this name. `None` if the file has none, or is no ELF file.
@@ -114,7 +57,7 @@ impl Search for Section<'_> {
     }
 }
 
-/// The names of the libraries that a program needs, but for names of more than [`LONGEST_NAME`] octets.
+/// The names of the libraries that a program needs, but for names of more than 256 octets.
 pub(super) fn needed(file: &mut (impl Read + Seek)) -> io::Result<Vec<Vec<u8>>> {
     Ok(look(file, &Needed)?.unwrap_or_default())
 }
@@ -147,7 +90,7 @@ impl Search for Needed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Cursor;
+    use std::io::{Cursor, SeekFrom};
 
     /// Where the numbers are in files of 32 or of 64 bits (System V ABI, chapter 4): offsets within the header of the file and within that of
     /// a section.

@@ -1,17 +1,23 @@
 //! The system's catalogue.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::windows::ffi::OsStringExt;
+use std::os::windows::ffi::{OsStrExt, OsStringExt};
+use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::ptr;
 
 use windows_sys::Win32::Networking::WinSock::{
-    WSAENOBUFS, WSAPROTOCOL_INFOW, WSCEnumProtocols, WSCGetProviderPath,
+    BASE_PROTOCOL, SOCKADDR_IN, SOCKADDR_IN6, WSAENOBUFS, WSAPROTOCOL_INFOW, WSAPROTOCOLCHAIN,
+    WSCDeinstallProvider, WSCEnumProtocols, WSCGetProviderPath, WSCInstallProvider,
+};
+use windows_sys::Win32::Security::{
+    GetTokenInformation, TOKEN_ELEVATION, TOKEN_QUERY, TokenElevation,
 };
 use windows_sys::Win32::System::Environment::ExpandEnvironmentStringsW;
+use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcessToken};
 use windows_sys::core::GUID;
 
-use super::{Catalogue, CatalogueEntry};
+use super::{Catalogue, CatalogueEntry, LONGEST_PATH};
 use crate::abi::Guid;
 
 // One layout: identifiers are passed on.
@@ -23,9 +29,6 @@ pub struct WinsockCatalogue;
 
 /// How often the list is asked for: it may grow between two calls.
 const TRIES: usize = 8;
-
-/// The most characters of a path: `MAX_PATH` of Winsock's function.
-const PATH: usize = 260;
 
 impl Catalogue for WinsockCatalogue {
     fn entries(&self) -> io::Result<Vec<CatalogueEntry>> {
@@ -54,8 +57,8 @@ impl Catalogue for WinsockCatalogue {
     }
 
     fn path(&self, provider: &Guid) -> io::Result<OsString> {
-        let mut path = [0_u16; PATH];
-        let (mut len, mut error) = (i32::try_from(PATH).expect("260"), 0);
+        let mut path = [0_u16; LONGEST_PATH];
+        let (mut len, mut error) = (i32::try_from(LONGEST_PATH).expect("260"), 0);
         // SAFETY: an identifier, which has the same layout, and room for `len` characters.
         let status = unsafe {
             WSCGetProviderPath(
@@ -69,9 +72,85 @@ impl Catalogue for WinsockCatalogue {
             return Err(io::Error::from_raw_os_error(error));
         }
         // Ends with 0, whatever Winsock has left.
-        path[PATH - 1] = 0;
+        path[LONGEST_PATH - 1] = 0;
         expanded(&path)
     }
+
+    fn install(&self, path: &OsStr, entry: &CatalogueEntry) -> io::Result<()> {
+        let path = in_catalogue(path)?;
+        let info = info(entry);
+        let mut error = 0;
+        // SAFETY: an identifier, which has the same layout, a text that ends with 0, and one entry.
+        let status = unsafe {
+            WSCInstallProvider(
+                ptr::from_ref(&entry.provider).cast(),
+                path.as_ptr(),
+                &raw const info,
+                1,
+                &raw mut error,
+            )
+        };
+        changed(status, error)
+    }
+
+    fn deinstall(&self, provider: &Guid) -> io::Result<()> {
+        let mut error = 0;
+        // SAFETY: an identifier, which has the same layout.
+        let status =
+            unsafe { WSCDeinstallProvider(ptr::from_ref(provider).cast(), &raw mut error) };
+        changed(status, error)
+    }
+}
+
+/// The outcome of a change. Winsock has one error for a provider that is there already and for a user who may not change anything.
+fn changed(status: i32, error: i32) -> io::Result<()> {
+    if status == 0 {
+        return Ok(());
+    }
+    if !is_elevated()? {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    Err(io::Error::from_raw_os_error(error))
+}
+
+/// Returns true if the process has the rights of an administrator.
+fn is_elevated() -> io::Result<bool> {
+    let mut token = ptr::null_mut();
+    // SAFETY: the function returns a constant.
+    let process = unsafe { GetCurrentProcess() };
+    // SAFETY: the handle is that of this process, and there is room for another one.
+    if unsafe { OpenProcessToken(process, TOKEN_QUERY, &raw mut token) } == 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the function has opened the handle for its caller.
+    let token = unsafe { OwnedHandle::from_raw_handle(token) };
+    let mut elevation = TOKEN_ELEVATION::default();
+    let room = u32::try_from(size_of::<TOKEN_ELEVATION>()).expect("4");
+    let mut written = 0;
+    // SAFETY: the handle is one of a token, and there is room for `room` octets.
+    let known = unsafe {
+        GetTokenInformation(
+            token.as_raw_handle(),
+            TokenElevation,
+            (&raw mut elevation).cast(),
+            room,
+            &raw mut written,
+        )
+    };
+    if known == 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(elevation.TokenIsElevated != 0)
+}
+
+/// The path as Winsock takes it.
+fn in_catalogue(path: &OsStr) -> io::Result<Vec<u16>> {
+    let mut text: Vec<u16> = path.encode_wide().collect();
+    if text.len() >= LONGEST_PATH || text.contains(&0) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    text.push(0);
+    Ok(text)
 }
 
 /// The text, which ends with 0, with the values of its variables.
@@ -93,13 +172,55 @@ fn entry(info: &WSAPROTOCOL_INFOW) -> CatalogueEntry {
     CatalogueEntry {
         // SAFETY: the field is an identifier, which has the same layout.
         provider: unsafe { id.cast::<Guid>().read() },
+        service_flags: info.dwServiceFlags1,
         provider_flags: info.dwProviderFlags,
         version: info.iVersion,
         address_family: info.iAddressFamily,
         socket_type: info.iSocketType,
         protocol: info.iProtocol,
         protocol_max_offset: info.iProtocolMaxOffset,
+        name: text(&info.szProtocol),
     }
+}
+
+/// The inverse of [`entry`], with the fields that NetworkDirect does not look at.
+fn info(entry: &CatalogueEntry) -> WSAPROTOCOL_INFOW {
+    let mut info = WSAPROTOCOL_INFOW {
+        dwServiceFlags1: entry.service_flags,
+        dwProviderFlags: entry.provider_flags,
+        ProtocolChain: WSAPROTOCOLCHAIN {
+            ChainLen: BASE_PROTOCOL.cast_signed(),
+            ..WSAPROTOCOLCHAIN::default()
+        },
+        iVersion: entry.version,
+        iAddressFamily: entry.address_family,
+        iMaxSockAddr: i32::try_from(size_of::<SOCKADDR_IN6>()).expect("28"),
+        iMinSockAddr: i32::try_from(size_of::<SOCKADDR_IN>()).expect("16"),
+        iSocketType: entry.socket_type,
+        iProtocol: entry.protocol,
+        iProtocolMaxOffset: entry.protocol_max_offset,
+        // Messages of any length.
+        dwMessageSize: u32::MAX,
+        ..WSAPROTOCOL_INFOW::default()
+    };
+    let id = &raw mut info.ProviderId;
+    // SAFETY: the field is an identifier, which has the same layout.
+    unsafe { id.cast::<Guid>().write(entry.provider) };
+    // A 0 stays behind the name.
+    let room = info.szProtocol.len() - 1;
+    for (to, character) in info.szProtocol[..room]
+        .iter_mut()
+        .zip(entry.name.encode_utf16())
+    {
+        *to = character;
+    }
+    info
+}
+
+/// A text that ends with 0, or with the array.
+fn text(characters: &[u16]) -> String {
+    let end = characters.iter().position(|character| *character == 0);
+    String::from_utf16_lossy(&characters[..end.unwrap_or(characters.len())])
 }
 
 #[cfg(test)]
@@ -112,6 +233,38 @@ mod tests {
         let entries = WinsockCatalogue.entries().unwrap();
         let tcp = entries.iter().find(|entry| entry.protocol == 6).unwrap();
         assert!(!tcp.is_provider());
+    }
+
+    #[test]
+    fn an_entry_is_the_same_in_winsocks_form() {
+        let mut written = CatalogueEntry::of_provider(Guid::new(1, 2, 3, 4), "n\u{e4}me");
+        assert_eq!(entry(&info(&written)), written);
+        assert_eq!(info(&written).ProtocolChain.ChainLen, 1);
+        written.name = "x".repeat(300);
+        let name = entry(&info(&written)).name;
+        assert_eq!(name, written.name[..255]);
+    }
+
+    #[test]
+    fn a_path_that_the_catalogue_has_no_room_for_is_refused() {
+        let longest = "x".repeat(LONGEST_PATH - 1);
+        assert_eq!(in_catalogue(longest.as_ref()).unwrap().len(), LONGEST_PATH);
+        for wrong in [format!("{longest}x"), "a\0b".to_owned()] {
+            let kind = in_catalogue(wrong.as_ref()).unwrap_err().kind();
+            assert_eq!(kind, io::ErrorKind::InvalidInput);
+        }
+    }
+
+    /// Winsock's errors do not say whether the user may change the catalogue.
+    #[test]
+    fn a_change_that_fails_is_told_by_the_rights_of_the_process() {
+        assert!(changed(0, 0).is_ok());
+        let error = changed(-1, WSAENOBUFS).unwrap_err();
+        if is_elevated().unwrap() {
+            assert_eq!(error.raw_os_error(), Some(WSAENOBUFS));
+        } else {
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        }
     }
 
     #[test]
