@@ -353,7 +353,8 @@ impl ActiveSide {
             let error = match bound.connect(self.config.destination) {
                 Ok(dialer) => {
                     if let Some(Ok(local)) = local {
-                        has_local(&self.span, local);
+                        let chosen = (local.port() == 0).then(|| dialer.local()).flatten();
+                        has_local(&self.span, chosen.unwrap_or(local));
                     }
                     return Ok(dialer);
                 }

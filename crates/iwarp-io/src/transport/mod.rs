@@ -279,6 +279,16 @@ impl Dialer {
         }
     }
 
+    /// The local address, where connecting has chosen its port.
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(dialer) => dialer.local(),
+            Self::Sim(_) | Self::Quic(_) => None,
+            #[cfg(all(test, unix))]
+            Self::Pipe(_) => None,
+        }
+    }
+
     /// Returns the connection, once it is established. It takes the dialer's place in every set.
     ///
     /// # Errors

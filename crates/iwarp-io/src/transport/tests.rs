@@ -374,6 +374,19 @@ fn connections_with_the_option_are_over_shared_memory() {
 }
 
 #[test]
+fn a_port_that_connecting_chooses_is_known_at_once() {
+    let transport = Transport::Tcp(Tcp::default());
+    let listening = transport.bind(SocketAddr::new(HERE, 0), Purpose::Listening);
+    let listening = listening.unwrap();
+    let at = listening.local().unwrap();
+    let _listening = listening.listen().unwrap();
+    let dialer = transport.bind_any_port(HERE).unwrap().connect(at).unwrap();
+    let local = dialer.local().unwrap();
+    assert_eq!(local.ip(), HERE);
+    assert_ne!(local.port(), 0);
+}
+
+#[test]
 fn octets_arrive_in_order_and_then_the_end() {
     with_transports(|transport| {
         let (active, passive, set) = connected(transport);

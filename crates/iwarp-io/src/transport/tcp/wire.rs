@@ -214,6 +214,10 @@ impl Dialer {
         }
     }
 
+    pub(in crate::transport) fn local(&self) -> Option<SocketAddr> {
+        self.0.local_addr().ok()?.as_socket()
+    }
+
     pub(in crate::transport) fn into_wire(self) -> io::Result<Wire> {
         let mut wire = Wire::new(self.0.take(), &self.1)?;
         wire.pairing = self.2;
