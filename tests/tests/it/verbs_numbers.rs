@@ -192,7 +192,7 @@ impl Junk {
         let other_host = Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped().octets();
         for round in 0..rounds {
             let noise: Vec<u8> = (0..round % 2000)
-                .map(|at| (at * round >> 3) as u8)
+                .map(|at| (at * round).to_be_bytes()[2])
                 .collect();
             let right = self.call(1, self.peer, self.number);
             let mut of_other_host = right.clone();
