@@ -119,8 +119,8 @@ static void of_queues(void)
 
 typedef void change(struct pair *, struct ibv_send_wr *);
 
-/* One failing request on a connection of its own: the status of the request, and that of the peer's Receive. A Send or a Write that the
- * peer refuses has succeeded here already, as with every iWARP; what comes behind it is flushed. */
+/* One failing request on a connection of its own: the status of the request, and that of the peer's Receive. A Send that the peer
+ * refuses has succeeded here already, as with every iWARP; what comes behind it is flushed. A Write is done when it is placed. */
 static void fails(enum ibv_wr_opcode opcode, enum ibv_wc_status status, enum ibv_wc_status of_peer, change *change, int line)
 {
     struct pair pair;
@@ -159,8 +159,8 @@ static void of_requests(void)
     fails(IBV_WR_SEND, IBV_WC_SUCCESS, IBV_WC_LOC_LEN_ERR, too_long, __LINE__);
     fails(IBV_WR_RDMA_READ, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR, no_rkey, __LINE__);
     fails(IBV_WR_RDMA_READ, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR, beyond_remote, __LINE__);
-    fails(IBV_WR_RDMA_WRITE, IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR, no_rkey, __LINE__);
-    fails(IBV_WR_RDMA_WRITE, IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR, beyond_remote, __LINE__);
+    fails(IBV_WR_RDMA_WRITE, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR, no_rkey, __LINE__);
+    fails(IBV_WR_RDMA_WRITE, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR, beyond_remote, __LINE__);
 }
 
 static void of_posts(void)
