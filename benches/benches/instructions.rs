@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::{env, fs};
 
-use iwarp::{Access, Memory as _, RemoteAddress, STag, Scope, Sge, StreamId};
+use iwarp::{Access, Confirmations, Memory as _, RemoteAddress, STag, Scope, Sge, StreamId};
 use iwarp_mem::{Registration, Rights, Table};
 use netdirect::Buffer;
 use softnd_benches::baseline::{Baseline, Build, Verdict};
-use softnd_benches::link::{Link, PD, Places};
+use softnd_benches::link::{self, Link, PD, Places};
 use softnd_benches::nowhere::Nowhere;
 use softnd_benches::provider::{DEPTH, Pair, Receives};
 
@@ -90,6 +90,8 @@ enum What {
     Send(End),
     /// A Write of 64 KiB over memory that copies nothing.
     Write(End),
+    /// A row of Writes of 8 octets over registered memory, counted at both ends, until all have completed.
+    Writes(Confirmations),
     /// A poll of an empty completion queue whose queue pair is connected and idle.
     Poll,
     /// A poll that finds nothing, when something has arrived lately.
@@ -120,7 +122,14 @@ const fn hot(name: &'static str, what: What, crc: bool) -> Hot {
 /// The tolerance in per cent. It is needed because the compiler's choice of what to inline changes with unrelated code.
 const TOLERANCE: u64 = 5;
 
-const PATHS: [Hot; 27] = [
+/// A confirmed short Write needs at most this many per cent of the instructions of an unconfirmed one, at both ends together.
+const CONFIRMED: (&str, &str, u64) = (
+    "engine: 64 Writes of 8 B, placed",
+    "engine: 64 Writes of 8 B, sent",
+    110,
+);
+
+const PATHS: [Hot; 29] = [
     hot("memory: register", What::Region(Step::Register), false),
     hot(
         "memory: check of a segment",
@@ -172,6 +181,12 @@ const PATHS: [Hot; 27] = [
         "engine: Write 64 KiB, CRC on, receive",
         What::Write(End::Receive),
         true,
+    ),
+    hot(CONFIRMED.1, What::Writes(Confirmations::Off), false),
+    hot(
+        CONFIRMED.0,
+        What::Writes(Confirmations::OnDemand { apart: true }),
+        false,
     ),
     hot(
         "softnd: poll of an empty completion queue",
@@ -277,16 +292,14 @@ fn regions(counted: Step) -> Result<(), Failure> {
     })
 }
 
-/// Sends of 64 octets over registered memory, counted at one end of the engine.
-fn engine_sends(end: End, crc: bool) -> Result<(), Failure> {
-    let table = Table::new();
-    let buffers = [Buffer::new(64), Buffer::new(64)];
-    let [here, there] = buffers.map(|buffer| table.register(&buffer, Rights::all(), PD));
-    let (here, there) = (here?, there?);
+/// Places in registered memory, for messages of `length` octets.
+fn places(table: &Table, length: u32) -> Result<([Registration; 2], Places), Failure> {
+    let register = || table.register(&Buffer::new(length as usize), Rights::all(), PD);
+    let (here, there) = (register()?, register()?);
     let sge = |token, address| Sge {
         token,
         address,
-        length: 64,
+        length,
     };
     let places = Places {
         source: sge(here.stag(), here.base()),
@@ -296,6 +309,35 @@ fn engine_sends(end: End, crc: bool) -> Result<(), Failure> {
             to: there.base(),
         },
     };
+    Ok(([here, there], places))
+}
+
+/// A row of Writes of 8 octets, until all have completed.
+fn engine_write_row(confirmations: Confirmations) -> Result<(), Failure> {
+    let table = Table::new();
+    let (_registered, places) = places(&table, 8)?;
+    let mut link = Link::confirming(table.clone(), places, false, SEGMENT, confirmations);
+    repeat(|meter| {
+        let mut done = 0;
+        meter.run(|| (0..link::DEPTH).for_each(|_| link.post_write()));
+        while done < link::DEPTH as usize {
+            meter.run(|| link.transmit());
+            link.carry();
+            done += meter.run(|| link.settle());
+            meter.run(|| link.receive());
+            if meter.run(|| link.answer()) > 0 {
+                link.carry();
+                done += meter.run(|| link.take_answers());
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Sends of 64 octets over registered memory, counted at one end of the engine.
+fn engine_sends(end: End, crc: bool) -> Result<(), Failure> {
+    let table = Table::new();
+    let (_registered, places) = places(&table, 64)?;
     let mut link = Link::new(table.clone(), places, crc, SEGMENT);
     repeat(|meter| {
         let (transmit, receive) = meters(meter, end);
@@ -333,6 +375,7 @@ fn exercise(path: &Hot) -> Result<(), Failure> {
         What::Region(step) => regions(step),
         What::Send(end) => engine_sends(end, path.crc),
         What::Write(end) => engine_writes(end, path.crc),
+        What::Writes(confirmations) => engine_write_row(confirmations),
         What::Poll => {
             let pair = Pair::new(path.crc, 64, Receives::Own)?;
             repeat(|meter| Ok(meter.run(|| pair.active.poll()).map(drop)?))
@@ -503,6 +546,11 @@ fn compare(filter: &str, bless: bool) -> Result<bool, Failure> {
         );
         good &= verdict != Verdict::Worse || !judged;
         counts.insert(path.name.to_owned(), now);
+    }
+    let (placed, sent, most) = CONFIRMED;
+    if let (Some(placed), Some(sent)) = (counts.get(placed), counts.get(sent)) {
+        println!("a confirmed Write: {placed} for {sent}, and {most} % are allowed");
+        good &= placed * 100 <= sent * most;
     }
     if bless {
         if build != baseline.build {

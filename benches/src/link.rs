@@ -19,8 +19,8 @@ pub const DEPTH: u32 = 64;
 /// Octets of headers and copied payload that one batch holds.
 const BATCH: usize = 256 << 10;
 
-/// FPDUs of one batch.
-const FPDUS: usize = 64;
+/// FPDUs of one batch: a whole queue of short messages, and more.
+const FPDUS: usize = 2 * DEPTH as usize;
 
 /// The places of the data: SGEs and remote addresses that the memory knows.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ pub struct Link<M> {
     filled: usize,
 }
 
-fn end(role: Role, crc: bool) -> Connection {
+fn end(role: Role, crc: bool, confirmations: Confirmations) -> Connection {
     let sizes = QueueSizes {
         initiator_depth: DEPTH,
         receive_depth: DEPTH,
@@ -85,12 +85,13 @@ fn end(role: Role, crc: bool) -> Connection {
         role,
         crc,
         markers: Markers::NONE,
-        limits: ReadLimits { ird: 4, ord: 4 },
+        // One Read more than is agreed on, for a confirmation.
+        limits: ReadLimits { ird: 5, ord: 4 },
         ready: Some(Ready::Write),
         receive_wait: Duration::ZERO,
         copied: CopiedPayload::None,
         copied_below: 12 << 10,
-        confirmations: Confirmations::Off,
+        confirmations,
         early: usize::MAX,
     });
     end
@@ -119,9 +120,20 @@ fn completed(end: &mut Connection) -> usize {
 impl<M: Memory> Link<M> {
     /// A link in full operation. `segment` is what TCP would carry at a time: it sets the size of FPDUs.
     pub fn new(memory: M, places: Places, crc: bool, segment: u32) -> Self {
+        Self::confirming(memory, places, crc, segment, Confirmations::Off)
+    }
+
+    /// As [`new`](Self::new); the requests of the active side wait for Writes as `confirmations` says.
+    pub fn confirming(
+        memory: M,
+        places: Places,
+        crc: bool,
+        segment: u32,
+        confirmations: Confirmations,
+    ) -> Self {
         let mut link = Self {
-            active: end(Role::Initiator, crc),
-            passive: end(Role::Responder, crc),
+            active: end(Role::Initiator, crc, confirmations),
+            passive: end(Role::Responder, crc, Confirmations::Off),
             memory,
             places,
             batch: TxBatch::with_capacity(BATCH, FPDUS),
@@ -194,6 +206,12 @@ impl<M: Memory> Link<M> {
             .poll_transmit(&self.memory, self.limit, &mut self.batch)
     }
 
+    /// The passive side makes as many FPDUs as a batch holds: answers. Returns their number. The active side must have settled.
+    pub fn answer(&mut self) -> usize {
+        self.passive
+            .poll_transmit(&self.memory, self.limit, &mut self.batch)
+    }
+
     /// The wire: takes what the batch holds.
     ///
     /// # Panics
@@ -223,6 +241,22 @@ impl<M: Memory> Link<M> {
         let octets = self.batch.remaining();
         self.batch.advance(octets);
         self.active.handle_transmitted(&mut self.batch);
+        completed(&mut self.active)
+    }
+
+    /// The passive side learns that the transport took its answers, and the active side takes them from the wire. Returns how many
+    /// requests completed.
+    ///
+    /// # Panics
+    ///
+    /// If it does not take everything.
+    pub fn take_answers(&mut self) -> usize {
+        let octets = self.batch.remaining();
+        self.batch.advance(octets);
+        self.passive.handle_transmitted(&mut self.batch);
+        let input = &self.wire[..self.filled];
+        let taken = self.active.handle_bytes(input, &self.memory, OwnQueue);
+        assert_eq!(taken, input.len(), "the wire holds whole FPDUs");
         completed(&mut self.active)
     }
 
@@ -266,6 +300,25 @@ mod tests {
                 assert_eq!(ended, (1, 1));
             }
         }
+    }
+
+    #[test]
+    fn confirmed_writes_complete_when_they_are_answered() {
+        let on_demand = Confirmations::OnDemand { apart: true };
+        let mut link = Link::confirming(Nowhere, Places::anywhere(8), false, 65_483, on_demand);
+        for _ in 0..DEPTH {
+            link.post_write();
+        }
+        let (mut done, mut confirmations) = (0, 0);
+        while link.transmit() > 0 {
+            link.carry();
+            assert_eq!(link.settle(), 0, "sent is not placed");
+            link.receive();
+            confirmations += link.answer();
+            link.carry();
+            done += link.take_answers();
+        }
+        assert_eq!((done, confirmations), (DEPTH as usize, 2));
     }
 
     #[test]

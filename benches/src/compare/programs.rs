@@ -169,6 +169,9 @@ impl ProgramTest {
         if !nd.crc {
             command.arg("--no-crc");
         }
+        if self.program.writes() {
+            command.args(["--writes", "sent"]); // as those of `nd perf`
+        }
         command.args(["--", &self.program.installed_name(), "-R", "-F"]);
         command.args(["-p", &port.to_string(), "-s", &self.size.to_string()]);
         command.args(["-n", &messages.to_string()]);
@@ -320,5 +323,8 @@ pub(super) mod tests {
             assert!(line.ends_with(wanted), "{line}");
             assert!(line.contains("run --no-crc -- ib_"), "{line}");
         }
+        let writes = line(ALL[11]);
+        let start = "run --no-crc --writes sent -- ib_write_bw -R";
+        assert!(writes.contains(start), "{writes}");
     }
 }

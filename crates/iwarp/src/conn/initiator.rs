@@ -293,9 +293,20 @@ impl InitiatorQueue {
     /// The last FPDU of the current request ends at this stream offset. Returns true if the request asks for a confirmation on demand.
     #[inline]
     pub(super) fn handed_over(&mut self, end: u64) -> bool {
-        self.get_mut(self.next).end = end;
+        let index = self.index(self.next);
+        let request = &mut self.slots[index];
+        request.end = end;
         self.next += 1;
-        self.confirms_on_demand() && self.asks_for_confirmation(self.next - 1)
+        if !matches!(self.confirmations, Confirmations::OnDemand { .. }) {
+            return false;
+        }
+        if request.operation.is_write() {
+            self.written = self.next;
+        }
+        // The answer to a Read or an Atomic confirms what is before it.
+        let waits = !request.silent && !request.operation.is_answered();
+        request.confirmed = waits && self.written > self.placed && !planted!(DoneBeforePlaced);
+        request.confirmed
     }
 
     /// The upcoming request is local and has been carried out; all FPDUs before it end at this stream offset. Returns true if the request
@@ -305,21 +316,6 @@ impl InitiatorQueue {
         if !asks {
             self.finish(self.next - 1, WqeStatus::Success);
         }
-        asks
-    }
-
-    /// Notes a request that was made, if confirmations are on demand. Returns true if the request has to wait for one.
-    fn asks_for_confirmation(&mut self, at: u64) -> bool {
-        let Request {
-            operation, silent, ..
-        } = self.get(at);
-        // The answer to a Read or an Atomic confirms what is before it.
-        let waits = !silent && !operation.is_answered();
-        if operation.is_write() {
-            self.written = at + 1;
-        }
-        let asks = waits && self.written > self.placed && !planted!(DoneBeforePlaced);
-        self.get_mut(at).confirmed = asks;
         asks
     }
 

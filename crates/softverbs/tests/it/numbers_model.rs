@@ -453,7 +453,7 @@ fn every_pair_connects_once_for_each_life() {
 
 /// This many seeds find each planted bug.
 #[cfg(planted_bugs)]
-const SEEDS_OF_BUGS: u64 = 1000;
+const SEEDS_OF_BUGS: u64 = 5000;
 
 /// All in one test: a bug is planted in the whole process.
 #[cfg(planted_bugs)]
