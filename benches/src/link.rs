@@ -88,6 +88,7 @@ fn end(role: Role, crc: bool, confirmations: Confirmations) -> Connection {
         // One Read more than is agreed on, for a confirmation.
         limits: ReadLimits { ird: 5, ord: 4 },
         ready: Some(Ready::Write),
+        recognition: iwarp::Recognition::Never,
         receive_wait: Duration::ZERO,
         copied: CopiedPayload::None,
         copied_below: 12 << 10,

@@ -498,6 +498,7 @@ fn config() -> StreamConfig {
         },
         limits: ReadLimits { ird: 1, ord: 1 },
         ready: None,
+        recognition: iwarp::Recognition::Never,
         receive_wait: Duration::MAX,
         copied: CopiedPayload::None,
         copied_below: 64,

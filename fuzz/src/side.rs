@@ -8,8 +8,8 @@ use iwarp::mpa::fpdu;
 use iwarp::{
     AtomicOp, Completion, Confirmations, Connection, CopiedPayload, Event, InitiatorWqe, Markers,
     Memory as _, Operation, OwnQueue, Payload, Pd, PieceRef, QueueSizes, ReadLimits, Ready,
-    RemoteAddress, RemoteRights, RequestKind, Role, STag, Scope, Sge, StreamConfig, StreamEnd,
-    StreamId, TxBatch, TxLimit, WindowBind, WindowId, WqeStatus,
+    ReceivedImmediate, RemoteAddress, RemoteRights, RequestKind, Role, STag, Scope, Sge,
+    StreamConfig, StreamEnd, StreamId, TxBatch, TxLimit, WindowBind, WindowId, WqeStatus,
 };
 
 use crate::input::Input;
@@ -841,7 +841,8 @@ impl Side {
         assert_eq!(completion.octets, length(sent.data.len()) + sent.written);
         assert_eq!(completion.solicited, sent.solicited);
         assert_eq!(completion.invalidated, sent.invalidate);
-        assert_eq!(completion.immediate, sent.immediate);
+        let immediate = sent.immediate.map(ReceivedImmediate::Alone);
+        assert_eq!(completion.immediate, immediate);
         let got = self.mem.read(RECEIVE);
         assert_eq!(
             &got[at..at + sent.data.len()],

@@ -33,7 +33,8 @@ mod types;
 pub use conn::{
     Completion, Confirmations, Connection, CopiedPayload, Counters, DirectPlacement, Event, Fault,
     InitiatorWqe, Markers, Operation, OutOfMemory, OwnQueue, Payload, Piece, PieceRef, PostError,
-    QueueSizes, Ready, ReceiveSlot, ReceiveSource, RequestKind, Role, StreamConfig, StreamEnd,
+    QueueSizes, RECOGNIZED_WITHIN, Ready, ReceiveSlot, ReceiveSource, ReceivedImmediate,
+    Recognition, RequestKind, Role, StreamConfig, StreamEnd, TO_OF_INITIATOR, TO_OF_RESPONDER,
     Traffic, TxBatch, TxLimit, WqeStatus, terminate_frame,
 };
 pub use memory::{

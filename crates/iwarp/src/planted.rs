@@ -110,6 +110,10 @@ mod bugs {
         SecondConnectionTaken,
         /// Of numbers that programs exchange: a queue pair takes such a call once its connection has ended.
         ConnectionTakenAfterEnd,
+        /// An Initiator takes its own value, sent back, for the answer of a Responder that takes announced Sends.
+        EchoIsAnswer,
+        /// An Initiator looks for the answer of a Responder that takes announced Sends behind the first FPDU too.
+        AnswerBehindFirst,
     }
 
     impl Bug {
@@ -130,6 +134,9 @@ mod bugs {
             Self::ReceivesFlushedByPeer,
             Self::DoneBeforePlaced,
         ];
+
+        /// All bugs of the recognition of peers that take announced Sends.
+        pub const OF_RECOGNITION: [Self; 2] = [Self::EchoIsAnswer, Self::AnswerBehindFirst];
 
         /// All others.
         pub const ALL: [Self; 14] = [

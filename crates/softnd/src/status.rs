@@ -98,6 +98,10 @@ pub(crate) fn post_error(error: PostError) -> Error {
             Status::DATA_OVERRUN,
             "the request has more SGEs than the queue was created for",
         ),
+        PostError::NotRecognized => (
+            Status::NOT_SUPPORTED,
+            "Sends with Immediate Data are not part of NetworkDirect",
+        ),
         PostError::WrongLength => (
             Status::INVALID_PARAMETER_3,
             "the sink of an Atomic has 8 octets",

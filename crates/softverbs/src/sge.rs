@@ -57,6 +57,7 @@ pub(crate) fn with_sges<T>(
 pub(crate) fn post_error(error: PostError) -> Error {
     let errno = match error {
         PostError::QueueFull => Errno::NOMEM,
+        PostError::NotRecognized => Errno::OPNOTSUPP,
         PostError::NotConnected
         | PostError::TooManySges
         | PostError::TooLong

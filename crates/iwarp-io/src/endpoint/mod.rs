@@ -45,8 +45,9 @@ use iwarp::{mpa, terminate_frame};
 pub use connection_end::{ConnectionEnd, EndedBy};
 pub use iwarp::{
     AtomicOp, Completion, InitiatorWqe, Operation, OutOfMemory, OwnQueue, Payload, PostError,
-    QueueSizes, ReadLimits, ReceiveSlot, ReceiveSource, RemoteAddress, RemoteRights, RequestKind,
-    Role, STag, Scope, Sge, StreamConfig, StreamId, TerminateCode, WqeStatus,
+    QueueSizes, ReadLimits, ReceiveSlot, ReceiveSource, ReceivedImmediate, Recognition,
+    RemoteAddress, RemoteRights, RequestKind, Role, STag, Scope, Sge, StreamConfig, StreamId,
+    TerminateCode, WqeStatus,
 };
 pub use options::EndpointOptions;
 pub use owner::{Owner, ReceivesAhead, Rules, Signals, WorkQueue};
@@ -184,6 +185,12 @@ impl<O: Owner> Endpoint<O> {
     /// Limits the rights of the peer, whatever the memory grants that it names. Holds until the endpoint is [renewed](Self::renew).
     pub fn set_remote_rights(&self, rights: RemoteRights) {
         self.lock().connection.set_remote_rights(rights);
+    }
+
+    /// Returns true if the peer takes [announced Sends](iwarp::Operation::SendImmediate), so that it is a device of the same kind. `None`
+    /// while that is not known, and before the stream starts.
+    pub fn is_peer_recognized(&self) -> Option<bool> {
+        self.lock().connection.recognized()
     }
 
     /// The span of the connection's events; none without a connection.

@@ -200,6 +200,7 @@ pub trait Rules {
 ///     markers: Markers::NONE,
 ///     limits: ReadLimits { ird: 1, ord: 1 },
 ///     ready: None,
+///     recognition: iwarp::Recognition::Never,
 ///     receive_wait: Duration::from_secs(1),
 ///     copied: CopiedPayload::None,
 ///     copied_below: COPIED_BELOW,

@@ -582,10 +582,14 @@ impl<O: Owner> State<O> {
         }
         let stall = self.stall.filter(|_| self.connection.is_stalled());
         let look = self.next_look(fixed);
+        let recognition = match self.connection.awaits_recognition() {
+            true => self.connection.recognition_deadline(fixed.driver.now()),
+            false => None,
+        };
         let wanted = match &self.io {
             Some(io) => {
                 let held = io.stream().wake_at();
-                [stall, self.deadline, held, look]
+                [stall, self.deadline, held, look, recognition]
                     .into_iter()
                     .flatten()
                     .min()

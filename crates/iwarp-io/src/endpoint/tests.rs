@@ -42,6 +42,7 @@ fn config(role: Role) -> StreamConfig {
         markers: Markers::NONE,
         limits: ReadLimits { ird: 4, ord: 4 },
         ready: Some(Ready::Write),
+        recognition: iwarp::Recognition::Never,
         receive_wait: Duration::MAX,
         copied: CopiedPayload::None,
         copied_below: COPIED_BELOW,

@@ -29,6 +29,7 @@ pub fn stream_config(
         markers: agreed.markers,
         limits: agreed.limits,
         ready: agreed.ready,
+        recognition: iwarp::Recognition::Never,
         receive_wait,
         copied: stream.copied_payload(),
         copied_below: COPIED_BELOW,

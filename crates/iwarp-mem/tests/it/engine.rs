@@ -62,6 +62,7 @@ impl Side {
             markers: Markers::NONE,
             limits: ReadLimits { ird: 4, ord: 4 },
             ready: Some(Ready::Write),
+            recognition: iwarp::Recognition::Never,
             receive_wait: Duration::ZERO,
             copied,
             copied_below: 4096,

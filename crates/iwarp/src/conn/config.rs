@@ -54,6 +54,7 @@ impl QueueSizes {
     pub(super) fn length_of(&self, operation: &Operation<Payload<'_>>) -> Result<u32, PostError> {
         let (data, sges, inline) = match *operation {
             Operation::Send { data, .. }
+            | Operation::SendImmediate { data, .. }
             | Operation::Write { data, .. }
             | Operation::WriteImmediate { data, .. } => (data, self.initiator_sges, self.inline),
             Operation::Read { sink, .. } => (sink, self.read_sges, 0),
@@ -115,6 +116,8 @@ pub struct StreamConfig {
     pub limits: ReadLimits,
     /// The ready-to-receive message agreed on, if any.
     pub ready: Option<Ready>,
+    /// How this side finds out whether the peer takes [announced Sends](Operation::SendImmediate).
+    pub recognition: Recognition,
     /// How long an inbound Send may wait for a Receive (DDP-075). Zero ends the stream at once; [`Duration::MAX`] sets no
     /// limit.
     pub receive_wait: Duration,
@@ -150,6 +153,27 @@ pub enum Confirmations {
         apart: bool,
     },
 }
+
+/// How this side finds out whether the peer takes [announced Sends](Operation::SendImmediate), of which no standard knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Recognition {
+    /// The peer is taken for one that does not, and this side does not say that it does.
+    #[default]
+    Never,
+    /// Both sides have agreed before the start.
+    Agreed,
+    /// By Writes of no octets, whose TO no receiver looks at (DDP-044, RDMAP-023). If the ready-to-receive message is a Write, the
+    /// Initiator gives it [`TO_OF_INITIATOR`], and a Responder that finds this TO answers by a Write with [`TO_OF_RESPONDER`] as its first
+    /// FPDU. The first FPDU decides at both ends. Without such a ready-to-receive message the peer is taken for one that does not.
+    ByWrites,
+}
+
+/// The TO of the ready-to-receive Write of an Initiator that takes announced Sends: `softndSI`.
+pub const TO_OF_INITIATOR: u64 = u64::from_be_bytes(*b"softndSI");
+/// The TO of the first Write of a Responder that takes announced Sends and has found [`TO_OF_INITIATOR`]: `softndSR`.
+pub const TO_OF_RESPONDER: u64 = u64::from_be_bytes(*b"softndSR");
+/// The time for which an announced Send waits until the Initiator's peer has sent its first FPDU.
+pub const RECOGNIZED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The payload that is copied into the batch for the transport's sake, and not read in place when it is sent. Short payload, payload with a
 /// CRC and payload with markers inside is always copied.

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use super::config::{Confirmations, CopiedPayload, QueueSizes, StreamConfig};
+use super::config::{Confirmations, CopiedPayload, QueueSizes, Recognition, StreamConfig};
 use super::counters::{Counters, Traffic};
 use super::event::{Event, Notice, Notices};
 use super::initiator::InitiatorQueue;
@@ -12,7 +12,7 @@ use super::receives::ReceiveQueue;
 use super::ring::OutOfMemory;
 use super::rx::Rx;
 use super::tx::Tx;
-use super::work::{InitiatorWqe, PostError};
+use super::work::{InitiatorWqe, Operation, PostError};
 use crate::memory::{Access, AccessError, Memory, RemoteRights, Scope, Span};
 use crate::mpa::{Markers, Ready, Role};
 use crate::types::{Pd, ReadLimits, RemoteAddress, Sge};
@@ -36,6 +36,8 @@ pub struct Connection {
     pub(super) phase: Phase,
     /// See [`keep_receives`](Self::keep_receives).
     pub(super) keeps_receives: bool,
+    /// See [`recognized`](Self::recognized).
+    pub(super) recognized: Option<bool>,
     pub(super) initiator: InitiatorQueue,
     pub(super) receive: ReceiveQueue,
     pub(super) rx: Rx,
@@ -51,6 +53,7 @@ const NOT_STARTED: StreamConfig = StreamConfig {
     markers: Markers::NONE,
     limits: ReadLimits { ird: 0, ord: 0 },
     ready: None,
+    recognition: Recognition::Never,
     receive_wait: Duration::ZERO,
     copied: CopiedPayload::None,
     copied_below: 0,
@@ -92,6 +95,7 @@ impl Connection {
             config: NOT_STARTED,
             phase: Phase::Idle,
             keeps_receives: false,
+            recognized: None,
             initiator: InitiatorQueue::new(&sizes)?,
             receive: ReceiveQueue::new(&sizes)?,
             rx: Rx::new(sizes.receive_sges as usize, msn, octets),
@@ -191,6 +195,11 @@ impl Connection {
                     _ if config.limits.ord == 0 => Confirmations::Off,
                     other => other,
                 });
+            self.recognized = match config.recognition {
+                Recognition::Agreed => Some(true),
+                Recognition::ByWrites if config.ready == Some(Ready::Write) => None,
+                Recognition::Never | Recognition::ByWrites => Some(false),
+            };
             self.phase = Phase::Running;
         }
     }
@@ -248,6 +257,9 @@ impl Connection {
             return Err(PostError::NotConnected);
         }
         let length = self.sizes.length_of(&wqe.operation)?;
+        if matches!(wqe.operation, Operation::SendImmediate { .. }) {
+            self.check_announced()?;
+        }
         let flags = (wqe.silent, wqe.fence);
         self.initiator
             .post(wqe.context, wqe.operation, flags, length, taken)?;

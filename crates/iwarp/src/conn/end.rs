@@ -101,8 +101,10 @@ impl Connection {
         self.settle();
     }
 
-    /// Fails the stream if an inbound Send has waited for a Receive as long as it may.
+    /// Fails the stream if an inbound Send has waited for a Receive as long as it may, and fails an announced Send that has waited
+    /// [as long as it may](Self::recognition_deadline).
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.recognition_timeout(now);
         if self.poll_timeout(now).is_some_and(|end| end <= now) {
             let about = self.rx.stalled_segment();
             self.fail_with(UntaggedError::NoBuffer.into(), about, None);

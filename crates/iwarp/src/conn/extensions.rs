@@ -13,16 +13,13 @@ use super::receives::ReceiveSource;
 use super::rx::{Handled, check_header_length};
 use super::terminated::TerminatedHeaders;
 use super::tx::{InboundRequest, OutboundRequest, RequestHeader, RequestPurpose, TransmitProgress};
-use super::work::WqeStatus;
+use super::work::{IMMEDIATE_LEN, WqeStatus};
 use crate::ddp::{self, Qn, UntaggedError, UntaggedHeader, UntaggedSegment};
 use crate::memory::{Access, AtomicError, LocalAccess, Memory, MessageEnd, Revoked};
 use crate::rdmap::{
     AtomicOp, AtomicRequest, AtomicResponse, Opcode, OperationError, ProtectionError, control,
 };
 use crate::types::RemoteAddress;
-
-/// Octets of Immediate Data.
-const IMMEDIATE_LEN: usize = 8;
 
 /// Octets of an Atomic Response header.
 const RESPONSE_LEN: u32 = 12;
@@ -46,6 +43,9 @@ impl Connection {
         let Some(data) = segment.payload.first_chunk().filter(|_| segment.last) else {
             return Err(OperationError::Unspecified.into()); // RDMAPX-023
         };
+        if self.take_announcement(*data)? {
+            return Ok(Handled::Done);
+        }
         if self
             .receive
             .current_or_drawn(receives, &self.sizes)

@@ -5,7 +5,6 @@
 
 use super::config::StreamEnd;
 use super::connection::Connection;
-use super::event::Notice;
 use super::fault::{Fault, read_refused, write_refused};
 use super::frame::to_u32;
 use super::phase::Phase;
@@ -129,9 +128,11 @@ impl Connection {
         }?;
         // A message that waits for a Receive lets the Responder send as well, because the client may wait for this before
         // it posts a Receive.
-        if !core::mem::replace(&mut self.rx.seen, true) && self.config.role == Role::Responder {
-            self.notices.raise(Notice::Ready, 0, 0); // before the completion that the FPDU may have caused
+        if !core::mem::replace(&mut self.rx.seen, true) {
+            self.heard_first(ulpdu);
         }
+        #[cfg(planted_bugs)]
+        self.heard_later(ulpdu);
         Ok(handled)
     }
 
@@ -361,6 +362,9 @@ impl Connection {
             self.counters.received.payload += u64::from(len);
             return Ok(Handled::Done);
         }
+        if let Some(number) = self.rx.announced {
+            return self.receive_announced(opcode, total, len, number);
+        }
         let stag = STag(segment.ulp_word); // RDMAP-010; of other Sends not looked at (RDMAP-009)
         if opcode.is_invalidating() && mem.invalidate_remote(stag, self.scope).is_err() {
             return Err(ProtectionError::CannotInvalidate.into()); // RDMAP-065, RDMAP-067
@@ -369,6 +373,27 @@ impl Connection {
         let invalidated = opcode.is_invalidating().then_some(stag);
         self.receive
             .deliver(total, opcode.is_solicited(), invalidated); // DDP-050, DDP-051
+        self.counters.received.payload += u64::from(len);
+        self.counters.received.sends += 1;
+        Ok(Handled::Done)
+    }
+
+    /// All of a Send is placed that Immediate Data has announced.
+    #[cold]
+    fn receive_announced(
+        &mut self,
+        opcode: Opcode,
+        total: u32,
+        len: u32,
+        number: [u8; 4],
+    ) -> Result<Handled, Fault> {
+        if opcode.is_invalidating() {
+            return Err(OperationError::UnexpectedOpcode.into());
+        }
+        self.rx.announced = None;
+        self.take_receive();
+        self.receive
+            .deliver_announced(total, opcode.is_solicited(), number);
         self.counters.received.payload += u64::from(len);
         self.counters.received.sends += 1;
         Ok(Handled::Done)

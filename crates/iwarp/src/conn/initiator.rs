@@ -374,6 +374,9 @@ impl InitiatorQueue {
     pub(super) fn oldest_open(&self, kind: RequestKind, leaving: (u64, u64)) -> Option<u64> {
         let mut open = self.leaving(leaving);
         let is_of_kind = |operation: &Operation| match operation {
+            Operation::SendImmediate { .. } => {
+                matches!(kind, RequestKind::Send | RequestKind::Immediate)
+            }
             Operation::WriteImmediate { .. } => {
                 matches!(kind, RequestKind::Write | RequestKind::Immediate)
             }

@@ -22,7 +22,7 @@
 //! The modules: `connection` has the parts of a connection. `initiator` and `receives` hold work requests, `rx` and `tx`
 //! the state of the two halves. The other modules have the calls that drive the state. `deframe` cuts the stream into
 //! FPDUs, `inbound` handles them, and `placement` handles FPDUs whose payload is placed while they arrive. `outbound`
-//! chooses what is sent next, and `send` makes FPDUs. `extensions` has both halves of RFC 7306, and `end` every way in
+//! chooses what is sent next, and `send` makes FPDUs. `recognition` finds out whether the peer takes announced Sends. `extensions` has both halves of RFC 7306, and `end` every way in
 //! which a stream can end.
 
 mod arriving;
@@ -42,6 +42,7 @@ mod outbound;
 mod phase;
 mod placement;
 mod receives;
+mod recognition;
 mod ring;
 mod row;
 mod rx;
@@ -55,7 +56,10 @@ mod tests;
 
 pub use crate::mpa::{Markers, Ready, Role};
 pub use batch::{Piece, PieceRef, TxBatch, TxLimit};
-pub use config::{Confirmations, CopiedPayload, QueueSizes, StreamConfig, StreamEnd};
+pub use config::{
+    Confirmations, CopiedPayload, QueueSizes, RECOGNIZED_WITHIN, Recognition, StreamConfig,
+    StreamEnd, TO_OF_INITIATOR, TO_OF_RESPONDER,
+};
 pub use connection::Connection;
 pub use counters::{Counters, Traffic};
 pub use event::Event;
@@ -64,4 +68,7 @@ pub use placement::DirectPlacement;
 pub use receives::{OwnQueue, ReceiveSlot, ReceiveSource};
 pub use ring::OutOfMemory;
 pub use send::terminate_frame;
-pub use work::{Completion, InitiatorWqe, Operation, Payload, PostError, RequestKind, WqeStatus};
+pub use work::{
+    Completion, InitiatorWqe, Operation, Payload, PostError, ReceivedImmediate, RequestKind,
+    WqeStatus,
+};

@@ -182,7 +182,11 @@ impl Connection {
         if request.fence && self.tx.current.is_none() && self.initiator.open_reads > 0 {
             return false;
         }
-        !request.operation.is_answered() || self.may_read()
+        match request.operation {
+            Operation::Read { .. } | Operation::Atomic { .. } => self.may_read(),
+            Operation::SendImmediate { .. } => self.recognized.is_some(),
+            _ => true,
+        }
     }
 
     /// Returns true if one more Read or Atomic of the client may be outstanding (RDMAP-047). A ready-to-receive Read does not count against the

@@ -5,7 +5,7 @@
 
 use super::config::QueueSizes;
 use super::ring::{OutOfMemory, filled, slot_of, slots_for};
-use super::work::{Completion, PostError, RequestKind, WqeStatus};
+use super::work::{Completion, PostError, ReceivedImmediate, RequestKind, WqeStatus};
 use crate::types::{STag, Sge};
 
 /// Supplies Receives when the connection's own queue has none. An argument of each call that may need one.
@@ -84,7 +84,7 @@ pub(super) struct Receive {
     octets: u32,
     solicited: bool,
     invalidated: Option<STag>,
-    immediate: Option<[u8; 8]>,
+    immediate: Option<ReceivedImmediate>,
 }
 
 const EMPTY: Receive = Receive {
@@ -259,7 +259,15 @@ impl ReceiveQueue {
 
     /// The Receive was taken by Immediate Data (RDMAPX-022), after a Write of `written` octets.
     pub(super) fn deliver_immediate(&mut self, data: [u8; 8], solicited: bool, written: u32) {
-        self.settle(written, solicited, None, Some(data));
+        let immediate = ReceivedImmediate::Alone(data);
+        self.settle(written, solicited, None, Some(immediate));
+    }
+
+    /// The message is delivered, which was announced with `number`.
+    #[cold]
+    pub(super) fn deliver_announced(&mut self, octets: u32, solicited: bool, number: [u8; 4]) {
+        let immediate = ReceivedImmediate::OfSend(number);
+        self.settle(octets, solicited, None, Some(immediate));
     }
 
     fn settle(
@@ -267,7 +275,7 @@ impl ReceiveQueue {
         octets: u32,
         solicited: bool,
         invalidated: Option<STag>,
-        immediate: Option<[u8; 8]>,
+        immediate: Option<ReceivedImmediate>,
     ) {
         let index = self.index(self.done);
         let receive = &mut self.slots[index];

@@ -45,6 +45,10 @@ pub(super) struct Rx {
     pub(super) cause: Option<Cause>,
     /// Octets that the last Write has placed. 0 if Immediate Data has followed.
     pub(super) written: u64,
+    /// The octets that have announced the next Send.
+    pub(super) announced: Option<[u8; 4]>,
+    /// When the owner first passed the time while an announced Send waited for the peer's first FPDU.
+    pub(super) unheard_since: Option<Instant>,
     /// Position in the stream of the first octet of the input, as markers count it.
     pub(super) origin: u64,
     /// The ULPDU of an FPDU with markers inside. Empty between two calls.
@@ -99,6 +103,8 @@ impl Rx {
             refusal: None,
             cause: None,
             written: 0,
+            announced: None,
+            unheard_since: None,
             origin,
             unmarked: Vec::new(),
         }

@@ -51,6 +51,18 @@ impl Connection {
                 opcode: Opcode::send(solicited, invalidate.is_some()),
                 word: invalidate.map_or(0, |stag| stag.0),
             },
+            Operation::SendImmediate {
+                number, solicited, ..
+            } => {
+                let is_announced = self.tx.current.is_some_and(|current| current.is_half_done);
+                if !is_announced {
+                    return self.announce(number, mem, budget, out);
+                }
+                Message::Send {
+                    opcode: Opcode::send(solicited, false),
+                    word: 0,
+                }
+            }
             Operation::Write { remote, .. } => Message::Write {
                 remote,
                 is_followed: false,
@@ -392,8 +404,7 @@ impl Connection {
         let made = match self.tx.ready {
             None => return out_of_turn(),
             Some(Ready::Write) => {
-                let header =
-                    TaggedHeader::new(true, control(Opcode::Write), NOWHERE.stag, NOWHERE.to);
+                let header = empty_write(self.ready_to());
                 let made = self.put_small(header.as_bytes(), &[], budget, out);
                 self.counters.sent.writes += u64::from(made);
                 made
@@ -631,6 +642,11 @@ impl Connection {
             position: self.tx.handed,
         }
     }
+}
+
+/// A Write of no octets, whose TO means nothing to the receiver's memory.
+pub(super) const fn empty_write(to: u64) -> TaggedHeader {
+    TaggedHeader::new(true, control(Opcode::Write), NOWHERE.stag, to)
 }
 
 /// A source has nothing to make an FPDU from. `next_source` never chooses such a source.

@@ -42,6 +42,16 @@ pub enum Operation<D = ()> {
         /// The peer's STag to invalidate on delivery.
         invalidate: Option<STag>,
     },
+    /// Send that brings four octets of its own to the peer's Receive. Immediate Data in front of it announces them, and takes no Receive.
+    /// No standard has this, so the peer has to be [recognized](super::Connection::recognized).
+    SendImmediate {
+        /// The message.
+        data: D,
+        /// The four octets.
+        number: [u8; 4],
+        /// Raise an event at the peer.
+        solicited: bool,
+    },
     /// RDMA Write, RFC 5040 section 5.1.
     Write {
         /// The data.
@@ -95,7 +105,7 @@ impl<D> Operation<D> {
     /// Returns the kind of this request.
     pub const fn kind(&self) -> RequestKind {
         match self {
-            Self::Send { .. } => RequestKind::Send,
+            Self::Send { .. } | Self::SendImmediate { .. } => RequestKind::Send,
             Self::Write { .. } | Self::WriteImmediate { .. } => RequestKind::Write,
             Self::Read { .. } => RequestKind::Read,
             Self::Immediate { .. } => RequestKind::Immediate,
@@ -129,6 +139,7 @@ impl<D> Operation<D> {
         matches!(
             self,
             Self::Send { .. }
+                | Self::SendImmediate { .. }
                 | Self::Write { .. }
                 | Self::WriteImmediate { .. }
                 | Self::Immediate { .. }
@@ -149,6 +160,18 @@ impl<D> Operation<D> {
                     data: (),
                     solicited,
                     invalidate,
+                };
+                Some(data)
+            }
+            Self::SendImmediate {
+                data,
+                number,
+                solicited,
+            } => {
+                *slot = Operation::SendImmediate {
+                    data: (),
+                    number,
+                    solicited,
                 };
                 Some(data)
             }
@@ -205,6 +228,7 @@ impl Operation<Payload<'_>> {
     pub fn octets(&self) -> u64 {
         match *self {
             Self::Send { data, .. } | Self::Write { data, .. } => data.octets(),
+            Self::SendImmediate { data, .. } => data.octets() + IMMEDIATE_LEN as u64,
             Self::WriteImmediate {
                 data, immediate, ..
             } => data.octets() + immediate.len() as u64,
@@ -212,6 +236,18 @@ impl Operation<Payload<'_>> {
             Self::Read { .. } | Self::Atomic { .. } | Self::Bind(_) | Self::Invalidate(_) => 0,
         }
     }
+}
+
+/// Octets of Immediate Data.
+pub(super) const IMMEDIATE_LEN: usize = 8;
+
+/// Immediate Data that comes with a Receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReceivedImmediate {
+    /// Immediate Data has taken the Receive, and nothing was placed. Its eight octets.
+    Alone([u8; 8]),
+    /// The Send that has taken the Receive was announced with these four octets ([`Operation::SendImmediate`]).
+    OfSend([u8; 4]),
 }
 
 /// An initiator request with its context and options.
@@ -240,6 +276,8 @@ pub enum PostError {
     TooLong,
     /// The sink of an Atomic does not have 8 octets.
     WrongLength,
+    /// The peer is known not to take [announced Sends](Operation::SendImmediate).
+    NotRecognized,
 }
 
 impl fmt::Display for PostError {
@@ -250,6 +288,7 @@ impl fmt::Display for PostError {
             Self::TooManySges => "too many SGEs",
             Self::TooLong => "too many octets",
             Self::WrongLength => "not 8 octets",
+            Self::NotRecognized => "the peer does not take Sends with Immediate Data",
         })
     }
 }
@@ -296,8 +335,8 @@ pub enum WqeStatus {
     RemoteInvalidRequest,
     /// The message was longer than the Receive (RFC 5041 section 7.1).
     ReceiveTooShort,
-    /// The request cannot be carried out here: a Read or Atomic with outbound limit 0, or a Bind or Invalidate that the
-    /// memory refuses.
+    /// The request cannot be carried out here: a Read or Atomic with outbound limit 0, a Bind or Invalidate that the
+    /// memory refuses, or an announced Send whose peer does not take it.
     InvalidRequest,
     /// The peer had no Receive for the Send ([`Class::NoBuffer`](crate::rdmap::Class::NoBuffer)).
     NoReceive,
@@ -324,8 +363,8 @@ pub struct Completion {
     pub solicited: bool,
     /// For a Receive: the message invalidated this STag of the receiving side.
     pub invalidated: Option<STag>,
-    /// For a Receive that Immediate Data has taken: its eight octets. Nothing was placed.
-    pub immediate: Option<[u8; 8]>,
+    /// For a Receive that Immediate Data has taken, or an announced Send: the octets.
+    pub immediate: Option<ReceivedImmediate>,
     /// For a Bind that did not take effect: the STag that was set aside for it.
     pub failed_bind: Option<STag>,
 }

@@ -33,6 +33,7 @@ pub(crate) const fn stream(role: Role) -> StreamConfig {
         markers: Markers::NONE,
         limits: ReadLimits { ird: 4, ord: 4 },
         ready: Some(Ready::Write),
+        recognition: crate::Recognition::Never,
         receive_wait: Duration::ZERO,
         copied: CopiedPayload::None,
         copied_below: 4096,

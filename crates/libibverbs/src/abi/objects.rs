@@ -168,7 +168,7 @@ layouts! {
         wr_rdma_write: Function,
         wr_rdma_write_imm: Function,
         wr_send: Function,
-        wr_send_imm: usize,
+        wr_send_imm: Function,
         wr_send_inv: Function,
         wr_send_tso: usize,
         wr_set_ud_addr: usize,

@@ -18,6 +18,7 @@ use crate::abi::constants::{
 use crate::abi::describe::Zeroed;
 use crate::abi::objects::{ibv_qp_ex, ibv_recv_wr, ibv_send_wr};
 use crate::border::{Handle, InOut, Input, Output, code, code_quick, error, null};
+use crate::process::process;
 
 /// Checks the attributes that a queue pair may have.
 pub(crate) fn check_attributes(attr: &ibv_qp_init_attr_ex) -> Result<()> {
@@ -36,7 +37,7 @@ pub(crate) fn check_attributes(attr: &ibv_qp_init_attr_ex) -> Result<()> {
             "attributes of a queue pair that are not supported",
         ));
     }
-    qp_ex::check_operations(send_ops(attr).unwrap_or(0))
+    qp_ex::check_operations(send_ops(attr).unwrap_or(0), process()?.options().kind)
 }
 
 fn send_ops(attr: &ibv_qp_init_attr_ex) -> Option<u64> {

@@ -3,21 +3,27 @@
 use std::ffi::{c_int, c_void};
 use std::sync::{MutexGuard, PoisonError};
 
-use softverbs::{Errno, RemotePlace, Result, SendOperation, Sge};
+use softverbs::{DeviceKind, Errno, RemotePlace, Result, SendOperation, Sge};
 
 use super::objects::{Built, BuiltRequest, Qp};
 use super::requests::post_built;
 use crate::abi::constants::{
     IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
     IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
-    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_INV,
+    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_QP_EX_WITH_SEND_WITH_INV,
 };
 use crate::abi::objects::{ibv_data_buf, ibv_qp_ex};
 use crate::border::{Elements, Handle, Octets, Packed, code_quick, error, guarded_quick};
 
-/// Returns EOPNOTSUPP for operations that are not supported.
-pub(crate) fn check_operations(flags: u64) -> Result<()> {
-    let known = IBV_QP_EX_WITH_SEND
+/// Returns EOPNOTSUPP for operations that devices of this kind do not support. Devices for RoCE may have peers that take no Sends with a
+/// number, which is known later.
+pub(crate) fn check_operations(flags: u64, kind: DeviceKind) -> Result<()> {
+    let of_kind = match kind {
+        DeviceKind::Roce => IBV_QP_EX_WITH_SEND_WITH_IMM,
+        DeviceKind::Iwarp => 0,
+    };
+    let known = of_kind
+        | IBV_QP_EX_WITH_SEND
         | IBV_QP_EX_WITH_SEND_WITH_INV
         | IBV_QP_EX_WITH_RDMA_WRITE
         | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
@@ -35,6 +41,9 @@ pub(crate) fn set_functions(c: &mut ibv_qp_ex, operations: u64) {
     let has = |operation| operations & operation != 0;
     if has(IBV_QP_EX_WITH_SEND) {
         c.wr_send = send as *const c_void;
+    }
+    if has(IBV_QP_EX_WITH_SEND_WITH_IMM) {
+        c.wr_send_imm = send_imm as *const c_void;
     }
     if has(IBV_QP_EX_WITH_SEND_WITH_INV) {
         c.wr_send_inv = send_inv as *const c_void;
@@ -140,6 +149,10 @@ fn begin(qp: Handle<Qp>, operation: SendOperation) {
 
 extern "C" fn send(qp: Handle<Qp>) {
     begin(qp, SendOperation::Send);
+}
+
+extern "C" fn send_imm(qp: Handle<Qp>, number: u32) {
+    begin(qp, SendOperation::SendImmediate(number.to_ne_bytes()));
 }
 
 extern "C" fn send_inv(qp: Handle<Qp>, rkey: u32) {

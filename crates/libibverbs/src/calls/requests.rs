@@ -7,7 +7,8 @@ use softverbs::{Errno, RemotePlace, Result, SendData, SendOperation, SendRequest
 use crate::abi::constants::{
     IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED,
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
-    IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_INV, IBV_WR_TSO,
+    IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_INV,
+    IBV_WR_TSO,
 };
 use crate::abi::objects::{ibv_recv_wr, ibv_send_wr};
 use crate::border::{Elements, Input, Octets, Output, error};
@@ -76,6 +77,11 @@ fn compare_add(wr: &ibv_send_wr) -> u64 {
     u64::from_ne_bytes([a, b, c, d, e, f, g, h])
 }
 
+/// The octets of `imm_data`, which shares its place with the key to invalidate.
+fn number(wr: &ibv_send_wr) -> [u8; 4] {
+    wr.invalidate_rkey.to_ne_bytes()
+}
+
 fn operation(wr: &ibv_send_wr) -> Result<SendOperation> {
     let place = RemotePlace {
         addr: wr.remote_addr,
@@ -89,10 +95,8 @@ fn operation(wr: &ibv_send_wr) -> Result<SendOperation> {
         IBV_WR_SEND => SendOperation::Send,
         IBV_WR_SEND_WITH_INV => SendOperation::SendInvalidate(wr.invalidate_rkey),
         IBV_WR_RDMA_WRITE => SendOperation::Write(place),
-        // The key to invalidate and the number of a Write share their place.
-        IBV_WR_RDMA_WRITE_WITH_IMM => {
-            SendOperation::WriteImmediate(place, wr.invalidate_rkey.to_ne_bytes())
-        }
+        IBV_WR_SEND_WITH_IMM => SendOperation::SendImmediate(number(wr)),
+        IBV_WR_RDMA_WRITE_WITH_IMM => SendOperation::WriteImmediate(place, number(wr)),
         IBV_WR_RDMA_READ => SendOperation::Read(place),
         IBV_WR_ATOMIC_CMP_AND_SWP => SendOperation::CompareSwap(word, compare_add(wr), wr.swap),
         IBV_WR_ATOMIC_FETCH_AND_ADD => SendOperation::FetchAdd(word, compare_add(wr)),

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use iwarp_io::endpoint::queue_pair::{self, PairOwner, PairQueues, PairState};
 use iwarp_io::endpoint::{
-    self, Completion, ConnectionEnd, Endpoint, EndpointOptions, Phase, QueueSizes, Refused, Rules,
-    Scope, StreamId,
+    self, Completion, ConnectionEnd, Endpoint, EndpointOptions, Phase, QueueSizes,
+    ReceivedImmediate, Refused, Rules, Scope, StreamId,
 };
 use netdirect::{
     CompletionResult, Error, Immediate, PendingOverlapped, QueuePairOptions, Result, Status,
@@ -252,15 +252,16 @@ impl PairOwner for QpOwner {
     #[inline]
     fn ended(&self, state: &mut PairState<Self>, completion: Completion) {
         let kind = request_type(completion.kind);
-        let octets = match completion.immediate {
-            None => completion.octets,
-            Some(_) => 0, // nothing is placed in the Receive
+        let (octets, immediate) = match completion.immediate {
+            Some(ReceivedImmediate::Alone(data)) => (0, Some(Immediate::from(data))), // nothing is placed
+            // No peer is asked whether it has Sends with Immediate Data.
+            Some(ReceivedImmediate::OfSend(_)) | None => (completion.octets, None),
         };
         let result = CompletionResult::new(kind, completion.context)
             .status(result_status(completion.status))
             .bytes_transferred(octets)
             .queue_pair_context(self.context)
-            .immediate(completion.immediate.map(Immediate::from));
+            .immediate(immediate);
         let solicited = completion.solicited;
         let entry = Entry { result, solicited };
         state.push(completion.kind, entry, &self.queues);

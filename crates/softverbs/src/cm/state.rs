@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use iwarp_io::endpoint::{Drivers, ReadLimits, Start};
+use iwarp_io::endpoint::{Drivers, ReadLimits, Recognition, Start};
 use iwarp_io::planted;
 use iwarp_io::progress::timers::TimerKey;
 use iwarp_io::progress::turns::HandOff;
@@ -507,6 +507,10 @@ impl CmId {
         if confirmations != Confirmations::Off && agreed.limits.ord == 0 {
             self.explain_unconfirmed(state.peer);
         }
+        config.recognition = match kind {
+            DeviceKind::Roce => Recognition::ByWrites,
+            DeviceKind::Iwarp => Recognition::Never,
+        };
         let endpoint = qp.endpoint();
         state.guard = Some(endpoint.guard_flush());
         state.end_reported = false;

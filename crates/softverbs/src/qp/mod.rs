@@ -359,7 +359,7 @@ impl QueuePair {
         }
     }
 
-    fn kind(&self) -> DeviceKind {
+    pub(crate) fn kind(&self) -> DeviceKind {
         self.pd.context().device().kind()
     }
 

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use iwarp_io::endpoint::queue_pair::{PairOwner, PairQueues, PairState};
-use iwarp_io::endpoint::{self, Completion, ConnectionEnd, EndedBy, RequestKind, Rules, StreamId};
+use iwarp_io::endpoint::{
+    self, Completion, ConnectionEnd, EndedBy, ReceivedImmediate, RequestKind, Rules, StreamId,
+};
 use iwarp_io::lenient_cases::LenientCase;
 
 pub(crate) use endpoint::Signals;
@@ -65,6 +67,18 @@ impl QpOwner {
         self.state.store(state as u8, Ordering::Release);
     }
 
+    /// A Send with a number has failed because of its peer. Says why to the program's user.
+    #[cold]
+    fn explain_number(&self) {
+        if let Some(tell) = self.process.options().on_end {
+            tell(&format!(
+                "queue pair {:#x} has not sent a Send with a number (IBV_WR_SEND_WITH_IMM): the peer is no device for RoCE of softnd, or has \
+                 sent nothing for 10 s. Use Writes with a number, or nd run without --as iwarp at both ends",
+                self.number
+            ));
+        }
+    }
+
     pub(super) fn stream(&self) -> StreamId {
         StreamId(self.stream.load(Ordering::Relaxed))
     }
@@ -105,6 +119,9 @@ impl PairOwner for QpOwner {
         if status == WcStatus::RetryExceeded {
             self.set_state(QpState::Err); // before the program can see the result
         }
+        if status == WcStatus::LocalQpOperation && completion.kind == RequestKind::Send {
+            self.explain_number();
+        }
         if completion.kind != RequestKind::Receive {
             if state.own.has_failed && status == WcStatus::Success {
                 status = WcStatus::Flushed;
@@ -112,10 +129,13 @@ impl PairOwner for QpOwner {
             state.own.has_failed |= status != WcStatus::Success;
         }
         let mut opcode = WcOpcode::from_engine(completion.kind);
-        // Peers do not agree about the four octets behind the number.
-        let immediate = completion.immediate.map(|[a, b, c, d, ..]| {
-            opcode = WcOpcode::ReceiveImmediate;
-            [a, b, c, d]
+        let immediate = completion.immediate.map(|immediate| match immediate {
+            // Peers do not agree about the four octets behind the number.
+            ReceivedImmediate::Alone([a, b, c, d, ..]) => {
+                opcode = WcOpcode::ReceiveImmediate;
+                [a, b, c, d]
+            }
+            ReceivedImmediate::OfSend(number) => number,
         });
         let detail = match status {
             WcStatus::Success => completion.octets, // with a number those of the Write in front

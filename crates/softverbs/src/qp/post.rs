@@ -10,6 +10,7 @@ use iwarp_io::memory::STag;
 use super::QueuePair;
 use super::owner::QpOwner;
 use super::state::QpState;
+use crate::device::DeviceKind;
 use crate::error::{Errno, Error, Result, fail};
 use crate::sge::{Sge, post_error, with_sges};
 
@@ -47,6 +48,8 @@ pub enum SendOperation {
     Send,
     /// `IBV_WR_SEND_WITH_INV`: invalidates this key of the peer.
     SendInvalidate(u32),
+    /// `IBV_WR_SEND_WITH_IMM`: the peer's Receive completes with this number.
+    SendImmediate([u8; 4]),
     /// `IBV_WR_RDMA_WRITE`.
     Write(RemotePlace),
     /// `IBV_WR_RDMA_WRITE_WITH_IMM`: the peer's Receive completes when the octets are placed, with this number.
@@ -84,10 +87,11 @@ impl QueuePair {
     ///
     /// EINVAL before RTS, for too many SGEs or octets, for inline data of a Read or an Atomic, and for an Atomic that has not one SGE of 8
     /// octets; ENOMEM when the queue is full: a request has its slot
-    /// until the program has taken its completion, or, without one, until it is done. In error a request is accepted and comes back flushed.
+    /// until the program has taken its completion, or, without one, until it is done. EOPNOTSUPP for a Send with a number on devices for
+    /// iWARP, and once the peer is known not to take it. In error a request is accepted and comes back flushed.
     #[inline]
     pub fn post_send(&self, request: &SendRequest<'_>) -> Result<()> {
-        self.check_may_post()?;
+        self.check_may_post(request)?;
         self.with_wqe(request, |wqe| self.endpoint.post(wqe).map_err(refused))
     }
 
@@ -100,7 +104,10 @@ impl QueuePair {
     }
 
     #[inline(always)]
-    fn check_may_post(&self) -> Result<()> {
+    fn check_may_post(&self, request: &SendRequest<'_>) -> Result<()> {
+        if matches!(request.operation, SendOperation::SendImmediate(_)) {
+            self.check_has_numbers()?;
+        }
         if self.endpoint.owner().state.load(Ordering::Acquire) < QpState::Rts as u8 {
             return fail(
                 Errno::INVAL,
@@ -108,6 +115,18 @@ impl QueuePair {
             );
         }
         Ok(())
+    }
+
+    /// Devices for iWARP have no Sends with a number.
+    #[cold]
+    fn check_has_numbers(&self) -> Result<()> {
+        match self.kind() {
+            DeviceKind::Roce => Ok(()),
+            DeviceKind::Iwarp => fail(
+                Errno::OPNOTSUPP,
+                "iWARP has no Sends with a number: use a Write with a number, or devices for RoCE at both ends",
+            ),
+        }
     }
 
     /// Calls `post` with the engine's form of a request.
@@ -137,6 +156,11 @@ impl QueuePair {
                 data,
                 solicited: request.solicited,
                 invalidate: Some(STag(rkey)),
+            },
+            SendOperation::SendImmediate(number) => Operation::SendImmediate {
+                data,
+                number,
+                solicited: request.solicited,
             },
             SendOperation::Write(place) => Operation::Write {
                 data,
@@ -213,7 +237,7 @@ impl SendList<'_> {
     #[inline]
     pub fn post(&mut self, request: &SendRequest<'_>) -> Result<()> {
         let Self { qp, posts } = self;
-        qp.check_may_post()?;
+        qp.check_may_post(request)?;
         qp.with_wqe(request, |wqe| posts.post(wqe).map_err(refused))
     }
 }

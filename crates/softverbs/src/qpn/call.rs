@@ -3,7 +3,7 @@
 //! | octets | contents |
 //! |---|---|
 //! | 0 to 2 | `QPN` |
-//! | 3 | the version, 1 |
+//! | 3 | the version, 2 |
 //! | 4 to 7 | the number of the queue pair that connects |
 //! | 8 to 11 | the number of the queue pair that is called |
 //! | 12 to 27 | the GID of the side that connects |
@@ -17,7 +17,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::device::Gid;
 
 const MARK: [u8; 3] = *b"QPN";
-const VERSION: u8 = 1;
+/// Sides of version 2 take Sends with a number, and serve one Read more than they state.
+const VERSION: u8 = 2;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -130,7 +131,7 @@ mod tests {
     #[test]
     fn what_was_encoded_is_parsed() {
         let octets = call().encode();
-        assert_eq!(octets[..4], *b"QPN\x01");
+        assert_eq!(octets[..4], *b"QPN\x02");
         assert_eq!(octets[4..12], [0, 0xC0, 0, 1, 0, 0xC0, 1, 2]);
         assert_eq!(Call::parse(&octets), Ok(call()));
     }
@@ -151,7 +152,7 @@ mod tests {
             Call::parse(&octets)
         };
         assert_eq!(changed(0, b'q'), Err(CallError::Foreign));
-        assert_eq!(changed(3, 2), Err(CallError::Version(2)));
+        assert_eq!(changed(3, 1), Err(CallError::Version(1)));
         assert_eq!(changed(4, 1), Err(CallError::Number(0x1C0_0001)));
         assert_eq!(changed(8, 9), Err(CallError::Number(0x9C0_0102)));
     }

@@ -16,7 +16,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use iwarp_io::endpoint::{Role, StreamConfig};
+use iwarp_io::endpoint::{Recognition, Role, StreamConfig};
 use iwarp_io::log::targets;
 use iwarp_io::planted;
 use iwarp_io::progress::Edges;
@@ -579,6 +579,8 @@ impl Line {
         if state.patience.reads > 0 {
             config.limits.ord = config.limits.ord.min(state.patience.reads);
         }
+        // By the version in the private data.
+        config.recognition = Recognition::Agreed;
         let span = stream.span().clone();
         let (started, deferred) = taker.start_on(stream, config);
         state.deferred.push(deferred);

@@ -211,7 +211,7 @@ impl End {
 pub(crate) struct Pair {
     pub(crate) client: Host,
     pub(crate) server: Host,
-    #[expect(dead_code, reason = "the network exists as long as it is held")]
+    /// The network, which exists as long as it is held.
     world: Option<World>,
 }
 
@@ -246,6 +246,11 @@ impl Pair {
             server: Host::simulated_with(&world, 2, server),
             world: Some(world),
         }
+    }
+
+    /// The simulated network.
+    pub(crate) fn world(&self) -> &World {
+        self.world.as_ref().expect("a simulated network")
     }
 
     /// Both on sockets of this machine.

@@ -1,5 +1,6 @@
 //! The objects of verbs, in a simulated network and on sockets.
 
+mod announced;
 mod channels;
 mod common;
 mod connections;

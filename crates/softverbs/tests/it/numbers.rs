@@ -181,7 +181,7 @@ fn hosts(seed: u64) -> (World, [Host; 2]) {
     (world, hosts)
 }
 
-fn on_sockets() -> Host {
+pub(crate) fn on_sockets() -> Host {
     let mut options = ProcessOptions::default();
     options.interface = Some(loopback());
     Host::new(softverbs::Process::of_system(options).unwrap())

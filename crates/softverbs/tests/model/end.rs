@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use rdma_buffer::Buffer;
 use softverbs::{
-    AccessFlags, CompletionQueue, Errno, MemoryRegion, ProtectionDomain, QpCaps, QpOptions,
-    QueuePair, RemotePlace, SendData, SendOperation, SendRequest, Sge, SharedReceiveQueue,
-    WcOpcode, WcStatus, WorkCompletion,
+    AccessFlags, CompletionQueue, DeviceKind, Errno, MemoryRegion, ProtectionDomain, QpCaps,
+    QpOptions, QueuePair, RemotePlace, SendData, SendOperation, SendRequest, Sge,
+    SharedReceiveQueue, WcOpcode, WcStatus, WorkCompletion,
 };
 
 use crate::random::Random;
@@ -42,6 +42,16 @@ const ANSWER_SLOTS: usize = 8;
 pub(crate) struct Stretch {
     offset: u64,
     length: u32,
+}
+
+/// A message that takes a Receive of the peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message {
+    stretch: Stretch,
+    /// The number that comes with it.
+    number: Option<[u8; 4]>,
+    /// A Write, whose octets are placed elsewhere.
+    is_write: bool,
 }
 
 /// Who may have ended a connection, if anybody has.
@@ -111,7 +121,7 @@ pub(crate) struct End {
     /// The number of the last Write to each target of the peer, and the octets written.
     written: [Option<(u64, Stretch)>; SLOTS],
     /// Messages sent and not yet received by the peer.
-    pub(crate) sent: VecDeque<Stretch>,
+    pub(crate) sent: VecDeque<Message>,
     has_failed: [bool; 2],
     /// A request succeeds when all Writes before it are placed.
     pub(crate) confirms_writes: bool,
@@ -182,6 +192,12 @@ impl SharedReceives {
     pub(crate) fn vanish(&mut self, most: usize) {
         self.vanished += most;
     }
+}
+
+/// Returns true for the completion of a Receive. The kind of a failed one is the general one.
+fn is_receive(completion: &WorkCompletion) -> bool {
+    let kinds = [WcOpcode::Receive, WcOpcode::ReceiveImmediate];
+    kinds.contains(&completion.opcode)
 }
 
 fn send_of_nothing() -> SendRequest<'static> {
@@ -324,7 +340,7 @@ impl End {
         &mut self,
         random: &mut Random,
         peer: &Self,
-        all_signaled: bool,
+        (kind_of_device, all_signaled): (DeviceKind, bool),
         seen: &mut Seen,
     ) -> bool {
         let Some(qp) = self.qp.clone() else {
@@ -356,12 +372,21 @@ impl End {
             addr: peer.first + offset,
             rkey: peer.key,
         };
-        let (kind, operation) = match random.below(6) {
+        let number = u32::try_from(wr_id).unwrap().to_le_bytes();
+        let mut sent = None;
+        let (kind, operation) = match random.below(8) {
             0 => {
                 let slot = usize::try_from(random.below(SLOTS as u64)).unwrap();
                 self.written[slot] = Some((wr_id, stretch));
                 let place = at_peer(TARGETS + slot as u64 * SLOT);
-                (Kind::Write(slot, stretch), SendOperation::Write(place))
+                let operation = match random.once_in(2) {
+                    true => SendOperation::Write(place),
+                    false => {
+                        sent = Some((Some(number), true));
+                        SendOperation::WriteImmediate(place, number)
+                    }
+                };
+                (Kind::Write(slot, stretch), operation)
             }
             1 => match self.free_sinks.pop() {
                 Some(slot) => {
@@ -378,8 +403,12 @@ impl End {
                 }
                 None => return false,
             },
+            3 | 4 => {
+                sent = Some((Some(number), false));
+                (Kind::Send, SendOperation::SendImmediate(number))
+            }
             _ => {
-                self.sent.push_back(stretch);
+                sent = Some((None, false));
                 (Kind::Send, SendOperation::Send)
             }
         };
@@ -420,7 +449,22 @@ impl End {
             solicited: random.once_in(4),
             fence: random.once_in(8),
         });
+        if let (Err(error), SendOperation::SendImmediate(_)) = (&posted, operation) {
+            assert_eq!(
+                (error.errno(), kind_of_device),
+                (Errno::OPNOTSUPP, DeviceKind::Iwarp)
+            );
+            seen.met("refused: a Send with a number");
+            return false;
+        }
         posted.unwrap();
+        if let Some((number, is_write)) = sent {
+            self.sent.push_back(Message {
+                stretch,
+                number,
+                is_write,
+            });
+        }
         self.outstanding.push_back(Outstanding {
             wr_id,
             kind,
@@ -505,7 +549,7 @@ impl End {
             self.qp.is_some(),
             "the queue pair is destroyed: {completion:?}"
         );
-        let is_receive = completion.opcode == WcOpcode::Receive;
+        let is_receive = is_receive(completion);
         // The results of the two queues may be in different completion queues.
         let may_have_failed = self.has_failed[0] || !self.outstanding.is_empty();
         let failed = &mut self.has_failed[usize::from(is_receive)];
@@ -519,6 +563,11 @@ impl End {
                 assert!(!*failed, "it fails once: {completion:?}");
                 *failed = true;
                 seen.met("failed: the peer had ended");
+            }
+            WcStatus::LocalQpOperation if !is_receive && ends != Ends::Iwarp => {
+                assert!(!*failed, "it fails once: {completion:?}");
+                *failed = true;
+                seen.met("failed: a Send with a number, and a silent peer");
             }
             WcStatus::Success => assert!(!*failed, "success behind a failure: {completion:?}"),
             WcStatus::Flushed => {
@@ -561,15 +610,24 @@ impl End {
         };
         if completion.status == WcStatus::Success {
             let peer = peer.expect("a peer with a queue pair");
-            let stretch = peer.sent.pop_front().expect("a message that was sent");
-            assert_eq!(completion.byte_len(), stretch.length);
+            let message = peer.sent.pop_front().expect("a message that was sent");
+            assert_eq!(completion.byte_len(), message.stretch.length);
+            assert_eq!(completion.immediate, message.number);
+            let opcode = match message.is_write {
+                true => WcOpcode::ReceiveImmediate,
+                false => WcOpcode::Receive,
+            };
+            assert_eq!(completion.opcode, opcode);
             assert!(
-                holds(buffer, at, peer.seed, stretch),
+                message.is_write || holds(buffer, at, peer.seed, message.stretch),
                 "the message's octets"
             );
-            seen.met(match self.is_sharing {
-                true => "received from a shared queue",
-                false => "received",
+            seen.met(match (message.is_write, message.number, self.is_sharing) {
+                (true, ..) => "received: a Write with a number",
+                (false, Some(_), true) => "received from a shared queue: a Send with a number",
+                (false, Some(_), false) => "received: a Send with a number",
+                (false, None, true) => "received from a shared queue",
+                (false, None, false) => "received",
             });
         }
     }
@@ -656,5 +714,5 @@ impl End {
 pub(crate) struct PeerView<'a> {
     seed: u64,
     buffer: &'a Buffer,
-    sent: &'a mut VecDeque<Stretch>,
+    sent: &'a mut VecDeque<Message>,
 }

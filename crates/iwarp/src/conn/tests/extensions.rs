@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::rdmap::{AtomicRequest, AtomicResponse, OperationError, ProtectionError, control};
-use crate::{AtomicOp, RemoteRights, TerminateCode};
+use crate::{AtomicOp, ReceivedImmediate, RemoteRights, TerminateCode};
 
 fn immediate(data: u64, solicited: bool) -> Operation<Payload<'static>> {
     Operation::Immediate {
@@ -71,7 +71,8 @@ fn d10_d11_immediate_data_both_ways() {
             (RequestKind::Receive, WqeStatus::Success)
         );
         assert_eq!((done.context, done.octets), (7 + at as u64, 0));
-        assert_eq!(done.immediate, Some([1, 2, 3, 4, 5, 6, 7, 8]));
+        let data = ReceivedImmediate::Alone([1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(done.immediate, Some(data));
         assert_eq!(done.solicited, at == 1);
     }
     assert_eq!(done.len(), 2);
@@ -124,7 +125,8 @@ fn a_write_with_immediate_data_is_one_request() {
         assert_eq!(done.len(), 2);
         for (done, context) in done.iter().zip(0..) {
             assert_eq!((done.context, done.solicited), (context, context == 1));
-            assert_eq!(done.immediate, Some([1, 2, 3, 4, 5, 6, 7, 8]));
+            let data = ReceivedImmediate::Alone([1, 2, 3, 4, 5, 6, 7, 8]);
+            assert_eq!(done.immediate, Some(data));
             assert_eq!(done.octets as usize, length);
         }
         let placed = pair.b.mem.bytes(TARGET);

@@ -219,6 +219,7 @@ impl Run {
             },
             limits: served(setting.limits, setting.confirmations[1]),
             ready: setting.ready,
+            recognition: crate::Recognition::Never,
             receive_wait: Duration::from_secs(3600),
             copied: if setting.private {
                 CopiedPayload::All
@@ -690,7 +691,8 @@ proptest! {
                 .filter(|done| done.kind == RequestKind::Receive)
                 .map(|done| done.immediate)
                 .collect();
-            let sent: Vec<_> = sent.iter().map(|message| message.1).collect();
+            let sent = sent.iter().map(|message| message.1);
+            let sent: Vec<_> = sent.map(|data| data.map(crate::ReceivedImmediate::Alone)).collect();
             prop_assert_eq!(received, sent);
         }
     }

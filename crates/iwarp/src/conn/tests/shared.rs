@@ -310,6 +310,7 @@ fn rdmapx_022_immediate_data_draws_a_shared_receive() {
     streams.post(1, LENGTH);
     let completions = streams.pairs[0].b.completions();
     assert_eq!(completions[0].context, 1);
+    let data = crate::ReceivedImmediate::Alone(data);
     assert_eq!(completions[0].immediate, Some(data));
 }
 

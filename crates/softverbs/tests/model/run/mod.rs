@@ -259,6 +259,7 @@ impl<'a> Run<'a> {
     }
 
     fn receive(&mut self) {
+        let kind = self.kind;
         self.with_end(|end, peer, random, shared, seen| {
             if random.once_in(2) {
                 match shared {
@@ -266,23 +267,25 @@ impl<'a> Run<'a> {
                     None => end.post_receive(seen),
                 };
             } else {
-                end.post(random, peer, false, seen);
+                end.post(random, peer, (kind, false), seen);
             }
         });
     }
 
     fn post(&mut self) {
+        let kind = self.kind;
         self.with_end(|end, peer, random, _, seen| {
-            end.post(random, peer, false, seen);
+            end.post(random, peer, (kind, false), seen);
         });
     }
 
     /// A program that posts until it is refused, and polls nothing meanwhile.
     fn post_until_refused(&mut self) {
+        let kind = self.kind;
         self.with_end(|end, peer, random, shared, seen| {
             let all_signaled = random.once_in(2);
             for _ in 0..40 {
-                end.post(random, peer, all_signaled, seen);
+                end.post(random, peer, (kind, all_signaled), seen);
             }
             match shared {
                 Some(shared) => while shared.post(seen) {},

@@ -63,6 +63,7 @@ fn begun(role: Role, copied: CopiedPayload) -> Connection {
         markers: Markers::NONE,
         limits: ReadLimits { ird: 4, ord: 4 },
         ready: Some(Ready::Write),
+        recognition: iwarp::Recognition::Never,
         receive_wait: Duration::MAX,
         copied,
         copied_below: COPIED_BELOW,
