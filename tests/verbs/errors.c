@@ -182,6 +182,9 @@ static void of_posts(void)
     RETURNS(EINVAL, ibv_post_send(end->id->qp, &wr, &bad));
     wr.sg_list = &sge, wr.num_sge = 1, wr.opcode = 99;
     RETURNS(EINVAL, ibv_post_send(end->id->qp, &wr, &bad));
+    /* The region stays valid. */
+    errno = 0;
+    CHECK(ibv_rereg_mr(end->mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0) == IBV_REREG_MR_ERR_INPUT && errno == EOPNOTSUPP);
     wr.opcode = IBV_WR_TSO;
     RETURNS(EOPNOTSUPP, ibv_post_send(end->id->qp, &wr, &bad));
     wr.opcode = IBV_WR_SEND, wr.send_flags = 1 << 20;

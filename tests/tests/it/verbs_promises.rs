@@ -3,7 +3,6 @@
 use std::process::{Command, Output, Stdio};
 
 use softnd_tests::c_programs::CProgram;
-use softnd_tests::verbs_programs::nd_run;
 use softnd_tests::{nd, tool};
 
 const HEADERS: [&str; 2] = ["infiniband/verbs.h", "rdma/rdma_cma.h"];
@@ -24,10 +23,24 @@ fn keeps_with(name: &str, arguments: &[&str], environment: &[(&str, &str)]) {
 /// `limit`, in seconds, only ends a hang.
 #[track_caller]
 fn keeps_within(limit: &str, name: &str, arguments: &[&str], environment: &[(&str, &str)]) {
+    keeps_as(limit, name, (&[], arguments), environment);
+}
+
+/// As `keeps_within`, with options of `nd run` in front of the arguments.
+#[track_caller]
+fn keeps_as(
+    limit: &str,
+    name: &str,
+    (options, arguments): (&[&str], &[&str]),
+    environment: &[(&str, &str)],
+) {
     let Some(program) = CProgram::compile(name, &HEADERS, &LIBRARIES) else {
         return;
     };
-    let mut command = nd_run(&["timeout", limit, program.path()]);
+    nd::build_libraries();
+    let mut command = Command::new(nd::binary());
+    command.arg("run").args(options);
+    command.args(["--", "timeout", limit, program.path()]);
     command.args(arguments);
     command.envs(environment.iter().copied());
     command.stdin(Stdio::null());
@@ -144,6 +157,18 @@ fn memory_that_is_unmapped_ends_its_queue_pair_alone() {
 #[test]
 fn atomics_lose_no_change_and_end_as_on_hardware() {
     keeps("atomics", &[]);
+}
+
+/// 1,000 connections, from both ends.
+#[test]
+fn a_send_with_a_number_may_be_the_first_request() {
+    keeps_within("600", "sends_numbers", &["1000"], &[]);
+}
+
+#[test]
+fn devices_for_iwarp_refuse_sends_with_a_number() {
+    let as_iwarp = &["--as", "iwarp"];
+    keeps_as("120", "refuses_numbers", (as_iwarp, &[]), &[]);
 }
 
 #[test]

@@ -58,7 +58,7 @@ export! {
         ibv_query_srq = srq::query,
         ibv_rate_to_mbps = strings::rate_to_mbps,
         ibv_reg_mr = mr::reg_mr,
-        ibv_rereg_mr = unsupported::code,
+        ibv_rereg_mr = unsupported::minus_one,
         ibv_resize_cq = cq::resize,
         ibv_resolve_eth_l2_from_gid = unsupported::code,
         ibv_wc_status_str = strings::wc_status,
