@@ -446,12 +446,6 @@ impl<O: Owner> Endpoint<O> {
         self.lock().connection.limit_reads(ord);
     }
 
-    /// The peer serves one Read more than was agreed on, so confirmations of Writes [on demand](iwarp::Confirmations::OnDemand) take none of
-    /// this side's Reads from now on. For an owner that recognises its peer after the start.
-    pub fn confirm_apart(&self) {
-        self.lock().connection.confirm_apart();
-    }
-
     /// Ends the connection with a reset, for this reason. All requests come back flushed, and the endpoint refuses further ones.
     pub fn shut(&self, end: ConnectionEnd) -> DeferredWork<O> {
         let mut state = self.lock();

@@ -138,9 +138,8 @@ impl Connection {
     }
 
     /// The peer serves one Read more than was agreed on. From now on the Read that confirms Writes
-    /// [on demand](Confirmations::OnDemand) does not count against the outbound read limit. For an owner that recognises its peer only after
-    /// the start.
-    pub fn confirm_apart(&mut self) {
+    /// [on demand](Confirmations::OnDemand) does not count against the outbound read limit.
+    pub(super) fn confirm_apart(&mut self) {
         if let Confirmations::OnDemand { apart } = &mut self.config.confirmations {
             *apart = true;
             self.initiator.set_confirmations(self.config.confirmations);

@@ -39,6 +39,9 @@ impl Connection {
 
     fn recognize(&mut self, is_recognized: bool) {
         self.recognized = Some(is_recognized);
+        if is_recognized {
+            self.confirm_apart();
+        }
     }
 
     /// Refuses an announced Send if the peer is known not to take it.

@@ -1,6 +1,7 @@
 //! Requests that succeed when the peer has placed the Writes before them, and Writes that ask for nothing by themselves.
 
 use super::*;
+use crate::Recognition;
 use Confirmations::OnDemand;
 use WqeStatus::{Flushed, LocalAccess, RemoteAccess, Success};
 
@@ -316,6 +317,46 @@ fn a_peer_that_is_recognised_late() {
     pair.run();
     assert_eq!(outcomes(&pair.a), [Success; 3]);
     assert_eq!(pair.b.fault(), None, "RDMAP-049");
+}
+
+/// Two sides that recognize each other by their first FPDUs serve one Read more, and know it.
+#[test]
+fn a_recognized_peer_confirms_apart() {
+    for recognizes in [true, false] {
+        let limits = ReadLimits { ird: 1, ord: 1 };
+        let recognition = match recognizes {
+            true => Recognition::ByWrites,
+            false => Recognition::Never,
+        };
+        let a = StreamConfig {
+            limits,
+            confirmations: OnDemand { apart: false },
+            recognition: Recognition::ByWrites,
+            ..stream(Role::Initiator)
+        };
+        let b = StreamConfig {
+            limits: ReadLimits { ird: 2, ..limits },
+            recognition,
+            ..stream(Role::Responder)
+        };
+        let mut pair = Pair::with(a, b, Knobs::default());
+        pair.a.conn.send_ready();
+        pair.run();
+        pair.b
+            .mem
+            .register_as(TARGET, 0x1000, vec![0; 8], Rights::ALL, PD);
+        let sink = pair.a.mem.register(vec![0; 8], Rights::ALL, PD);
+        pair.a.post(1, read(&[sink], 0x1000)).unwrap();
+        pair.a.post(2, hello()).unwrap();
+        let expected: &[u8] = match recognizes {
+            true => &[READ, WRITE, READ],
+            false => &[READ, WRITE],
+        };
+        assert_eq!(sent(&mut pair), expected);
+        pair.run();
+        assert_eq!(outcomes(&pair.a), [Success; 2]);
+        assert_eq!(pair.b.fault(), None, "RDMAP-049");
+    }
 }
 
 /// The peer refuses a silent Write, which was done when it was sent: the oldest request that waits says so.
