@@ -127,7 +127,7 @@ pub(crate) enum Command {
     Rping(RpingArgs),
     /// Runs a program for libibverbs and librdmacm over ordinary sockets
     Run(ProgramArgs),
-    /// Registers softnd for all NetworkDirect programs of a Windows machine
+    /// Registers the provider of this program for all NetworkDirect programs of a Windows machine
     Register(RegisterArgs),
     /// Takes back `nd register`
     Unregister,

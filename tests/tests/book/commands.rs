@@ -292,7 +292,7 @@ fn blocks(page: &str, text: &str) -> Vec<Block> {
                     continue;
                 };
                 let is_shell = match kind.as_str() {
-                    "sh" => true,
+                    "sh" | "powershell" => true,
                     "yaml" => text.contains("- run: "),
                     "text" => text.lines().any(|line| line.starts_with("$ ")),
                     "bash" | "console" | "shell" | "" => panic!("{page}: name it sh: {text}"),
