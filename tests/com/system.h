@@ -131,6 +131,15 @@ static inline unsigned count_of_threads(void)
 
 static inline void yield_processor(void) { SwitchToThread(); }
 
+/* The time for which the threads of this process have had a processor. */
+static inline double processor_seconds(void)
+{
+    FILETIME created, ended, of_system, of_program;
+    CHECK(GetProcessTimes(GetCurrentProcess(), &created, &ended, &of_system, &of_program));
+    /* In units of 100 ns. */
+    return (of_system.dwLowDateTime + of_program.dwLowDateTime + 4294967296.0 * (of_system.dwHighDateTime + of_program.dwHighDateTime)) / 1e7;
+}
+
 /* Windows says neither. */
 static inline size_t heap_in_use(void) { return 0; }
 static inline size_t address_space(void) { return 0; }
@@ -190,6 +199,7 @@ static inline int run_self(const char *first, const char *second)
 #include <sched.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -284,6 +294,14 @@ static inline unsigned count_of_handles(void) { return entries_of_folder("/proc/
 static inline unsigned count_of_threads(void) { return entries_of_folder("/proc/self/task"); }
 
 static inline void yield_processor(void) { sched_yield(); }
+
+/* The time for which the threads of this process have had a processor. */
+static inline double processor_seconds(void)
+{
+    struct rusage used;
+    CHECK(getrusage(RUSAGE_SELF, &used) == 0);
+    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
+}
 
 /* Octets of the heap that are in use. */
 static inline size_t heap_in_use(void)
