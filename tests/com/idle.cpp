@@ -1,6 +1,6 @@
 /*
- * 100 connections on which nothing happens need no processor time, while a thread sleeps until a completion. The provider is the one that
- * ND_PROVIDER names.
+ * 100 connections over TCP on which nothing happens need no processor time, while a thread sleeps until a completion. The provider is the one
+ * that ND_PROVIDER names.
  *
  *     idle
  *
@@ -14,7 +14,7 @@ namespace {
 
 enum { CONNECTIONS = 100, MILLISECONDS = 10000 };
 
-/* Three hundredths of the time: over UDP connections are kept alive by packets. A thread that never sleeps needs all of it. */
+/* Three hundredths of the time. A thread that never sleeps needs all of it. Over UDP packets keep connections alive, which may need more. */
 const double MOST = MILLISECONDS / 1000.0 * 3 / 100;
 
 void stay_idle()
