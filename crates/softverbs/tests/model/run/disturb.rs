@@ -17,11 +17,17 @@ pub(super) struct Cut {
     datagrams: bool,
     /// The conditions to return to.
     before: Option<Conditions>,
+    /// There was a disturbance.
+    has_been: bool,
 }
 
 impl Cut {
     pub(super) fn is_active(&self) -> bool {
         self.steps > 0
+    }
+
+    pub(super) fn has_been(&self) -> bool {
+        self.has_been
     }
 
     /// Returns true if the disturbance may end connections that are established.
@@ -320,6 +326,7 @@ impl Run<'_> {
             return;
         }
         self.cut.steps = 1 + self.random.below(60);
+        self.cut.has_been = true;
         let (may_fail, may_break) = match (self.over_udp, self.random.once_in(2)) {
             (true, _) => {
                 let most = [20, 2000, 70_000][usize::try_from(self.random.below(3)).unwrap()];

@@ -258,8 +258,15 @@ impl<'a> Run<'a> {
         act(end, peer, &mut self.random, shared, self.seen);
     }
 
+    /// Devices for RoCE know each other, unless the network has reset the first attempt to connect, because the second one has MPA's
+    /// revision 1, or has kept the peer's first FPDU back.
+    fn knows_its_peers(&self) -> bool {
+        let was_disturbed = self.breaks || self.cut.has_been();
+        self.kind == DeviceKind::Roce && !was_disturbed
+    }
+
     fn receive(&mut self) {
-        let kind = self.kind;
+        let knows = self.knows_its_peers();
         self.with_end(|end, peer, random, shared, seen| {
             if random.once_in(2) {
                 match shared {
@@ -267,25 +274,25 @@ impl<'a> Run<'a> {
                     None => end.post_receive(seen),
                 };
             } else {
-                end.post(random, peer, (kind, false), seen);
+                end.post(random, peer, (knows, false), seen);
             }
         });
     }
 
     fn post(&mut self) {
-        let kind = self.kind;
+        let knows = self.knows_its_peers();
         self.with_end(|end, peer, random, _, seen| {
-            end.post(random, peer, (kind, false), seen);
+            end.post(random, peer, (knows, false), seen);
         });
     }
 
     /// A program that posts until it is refused, and polls nothing meanwhile.
     fn post_until_refused(&mut self) {
-        let kind = self.kind;
+        let knows = self.knows_its_peers();
         self.with_end(|end, peer, random, shared, seen| {
             let all_signaled = random.once_in(2);
             for _ in 0..40 {
-                end.post(random, peer, (kind, all_signaled), seen);
+                end.post(random, peer, (knows, all_signaled), seen);
             }
             match shared {
                 Some(shared) => while shared.post(seen) {},
