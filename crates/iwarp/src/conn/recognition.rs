@@ -40,7 +40,7 @@ impl Connection {
     fn recognize(&mut self, is_recognized: bool) {
         self.recognized = Some(is_recognized);
         if is_recognized {
-            self.confirm_apart();
+            self.confirm_apart(); // it serves one Read more than it states
         }
     }
 
