@@ -8,8 +8,8 @@ use iwarp::mpa::fpdu;
 use iwarp::{
     AtomicOp, Completion, Confirmations, Connection, CopiedPayload, Event, InitiatorWqe, Markers,
     Memory as _, Operation, OwnQueue, Payload, Pd, PieceRef, QueueSizes, ReadLimits, Ready,
-    ReceivedImmediate, RemoteAddress, RemoteRights, RequestKind, Role, STag, Scope, Sge,
-    StreamConfig, StreamEnd, StreamId, TxBatch, TxLimit, WindowBind, WindowId, WqeStatus,
+    ReceivedImmediate, Recognition, RemoteAddress, RemoteRights, RequestKind, Role, STag, Scope,
+    Sge, StreamConfig, StreamEnd, StreamId, TxBatch, TxLimit, WindowBind, WindowId, WqeStatus,
 };
 
 use crate::input::Input;
@@ -226,6 +226,7 @@ fn agreed(role: Role, [flags, limits, wait, _]: [u8; 4]) -> StreamConfig {
             (true, 0 | 1) => Confirmations::EachWrite,
             (true, kind) => Confirmations::OnDemand { apart: kind == 3 },
         },
+        recognition: Recognition::Never,
         early: if wait & 1 == 0 { 32 } else { usize::MAX },
     }
 }

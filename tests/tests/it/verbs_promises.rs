@@ -3,6 +3,7 @@
 use std::process::{Command, Output, Stdio};
 
 use softnd_tests::c_programs::CProgram;
+use softnd_tests::verbs_programs::nd_run;
 use softnd_tests::{nd, tool};
 
 const HEADERS: [&str; 2] = ["infiniband/verbs.h", "rdma/rdma_cma.h"];
