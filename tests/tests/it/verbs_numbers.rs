@@ -194,16 +194,16 @@ impl Junk {
             let noise: Vec<u8> = (0..round % 2000)
                 .map(|at| (at * round).to_be_bytes()[2])
                 .collect();
-            let right = self.call(1, self.peer, self.number);
+            let right = self.call(2, self.peer, self.number);
             let mut of_other_host = right.clone();
             of_other_host[16..32].copy_from_slice(&other_host);
             let requests = [
                 noise.clone(),
                 Self::request(&noise[..noise.len().min(512)]),
                 Self::request(&right[..right.len() - 1]),
-                Self::request(&self.call(2, self.peer, self.number)),
-                Self::request(&self.call(1, self.peer + 1, self.number)),
-                Self::request(&self.call(1, self.peer, self.number + 7)),
+                Self::request(&self.call(1, self.peer, self.number)),
+                Self::request(&self.call(2, self.peer + 1, self.number)),
+                Self::request(&self.call(2, self.peer, self.number + 7)),
                 Self::request(&of_other_host),
             ];
             for request in requests {
