@@ -23,7 +23,7 @@ const COMMANDS: [(&str, RunBy); 10] = [
     ("cargo install --path crates/nd", RunBy::Night),
     (
         ".ci/make-packages",
-        RunBy::Packages(".ci/night", r#""$first/.ci/make-packages""#),
+        RunBy::Packages(".ci/night", r#""$first/.ci/make-packages" --linux"#),
     ),
     (
         "sudo dpkg -i target/packages/softnd_*.deb",
