@@ -8,16 +8,6 @@
 
 enum { GROWTH = 8 << 20 };
 
-static long resident(void)
-{
-    FILE *file;
-    long whole, pages;
-    NEED(file = fopen("/proc/self/statm", "r"));
-    NEED(fscanf(file, "%ld %ld", &whole, &pages) == 2);
-    fclose(file);
-    return pages * sysconf(_SC_PAGESIZE);
-}
-
 int main(void)
 {
     struct ibv_pd *pd;

@@ -19,17 +19,6 @@ static double processor_seconds(void)
     return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec + (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-/* Resident octets of this process. */
-static double resident(void)
-{
-    FILE *file;
-    long whole, pages;
-    NEED(file = fopen("/proc/self/statm", "r"));
-    NEED(fscanf(file, "%ld %ld", &whole, &pages) == 2);
-    fclose(file);
-    return (double)pages * sysconf(_SC_PAGESIZE);
-}
-
 static void barrier(int fd)
 {
     char octet = 0;
@@ -56,7 +45,7 @@ int main(int argc, char **argv)
     NEED(mr = ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE));
     struct ibv_qp **qps = calloc(pairs, sizeof *qps);
     uint32_t *own = calloc(pairs, sizeof *own), *others = calloc(pairs, sizeof *others);
-    double before = resident();
+    long before = resident();
     for (int index = 0; index < pairs; index++) {
         qps[index] = make_numbered_qp(pd, cq, DEEP_ENOUGH);
         own[index] = qps[index]->qp_num;
@@ -102,7 +91,7 @@ int main(int argc, char **argv)
     if (armed)
         sleep(seconds);
     barrier(fd);
-    double used = processor_seconds(), memory_of_each = (resident() - before) / pairs;
+    double used = processor_seconds(), memory_of_each = (double)(resident() - before) / pairs;
     sleep(seconds);
     used = processor_seconds() - used;
     barrier(fd);

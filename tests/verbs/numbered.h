@@ -106,6 +106,17 @@ static inline int receive_numbered(struct numbered *end, uint32_t length)
     return ibv_post_recv(end->qp, &wr, &bad);
 }
 
+/* Resident octets of this process. */
+static inline long resident(void)
+{
+    FILE *file;
+    long whole, pages;
+    NEED(file = fopen("/proc/self/statm", "r"));
+    NEED(fscanf(file, "%ld %ld", &whole, &pages) == 2);
+    fclose(file);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
 /* Whole values through a pipe or a socket, to and from another process. */
 static inline void tell(int fd, const void *value, size_t length)
 {

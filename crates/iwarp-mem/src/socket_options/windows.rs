@@ -18,7 +18,7 @@ const NO_REPETITION: TCP_INITIAL_RTO_PARAMETERS = TCP_INITIAL_RTO_PARAMETERS {
     MaxSynRetransmissions: u8::MAX - 1,
 };
 
-/// What the system tells of a connection: TCP_INFO_v0, of which the length of segments is read. All fields are numbers, so that any octets
+/// What the system tells of a connection: TCP_INFO_v0, of which the length of segments is read. All fields are numbers, so any octets
 /// are a value.
 #[derive(Default)]
 #[repr(C)]

@@ -42,7 +42,7 @@ pub enum Operation<D = ()> {
         /// The peer's STag to invalidate on delivery.
         invalidate: Option<STag>,
     },
-    /// Send that brings four octets of its own to the peer's Receive. Immediate Data in front of it announces them, and takes no Receive.
+    /// Send with four octets that the peer's completion contains. Immediate Data in front of the Send carries them, and takes no Receive.
     /// No standard has this, so the peer has to be [recognized](super::Connection::recognized).
     SendImmediate {
         /// The message.

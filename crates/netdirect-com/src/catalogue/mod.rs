@@ -51,7 +51,7 @@ impl CatalogueEntry {
     /// The socket type of such entries (DLL-011).
     pub const SOCKET_TYPE: i32 = -1;
 
-    /// The entry of a provider of NetworkDirect's second version. One entry with `AF_INET6` stands for both families (DLL-010).
+    /// The entry of a provider of NetworkDirect v2. One entry with `AF_INET6` stands for both families (DLL-010).
     pub fn of_provider(provider: Guid, name: impl Into<String>) -> Self {
         Self {
             provider,

@@ -4,12 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use softverbs::{
-    CmEventKind, CompletionQueue, Conditions, DeviceKind, Errno, ProcessOptions, QpOptions,
-    QpState, QueuePair, SendData, SendOperation, SendRequest, WcOpcode, WcStatus, WorkCompletion,
-    World,
+    CmEventKind, CompletionQueue, Conditions, DeviceKind, Errno, ProcessOptions, QpState,
+    QueuePair, SendData, SendOperation, SendRequest, WcOpcode, WcStatus, WorkCompletion, World,
 };
 
-use crate::common::{CAPS, End, Host, Pair, errno, parameters, send_of};
+use crate::common::{End, Host, Pair, errno, parameters, send_of};
 use crate::numbers::{INIT, RTR, RTS, init_attributes, rtr, rts_attributes};
 
 use DeviceKind::{Iwarp, Roce};
@@ -132,13 +131,7 @@ struct Numbered {
 impl Numbered {
     fn new(host: &Host) -> Self {
         let cq = CompletionQueue::create(&host.context, 64, None).unwrap();
-        let options = QpOptions {
-            send_cq: cq.clone(),
-            receive_cq: cq.clone(),
-            srq: None,
-            caps: CAPS,
-            signal_all: false,
-        };
+        let options = crate::common::options_over(&cq, false);
         let qp = QueuePair::create(&host.pd, options).unwrap();
         qp.modify(&init_attributes(), INIT).unwrap();
         Self { qp, cq }
@@ -150,16 +143,7 @@ impl Numbered {
     }
 
     fn completions(&self, count: usize) -> Vec<WorkCompletion> {
-        let mut all = Vec::new();
-        let mut polls = 0_u64;
-        while all.len() < count {
-            let mut some = [WorkCompletion::default(); 4];
-            let taken = self.cq.poll(&mut some);
-            all.extend(&some[..taken]);
-            polls += 1;
-            assert!(polls < 50_000_000, "{all:?}");
-        }
-        all
+        crate::common::polled(&self.cq, count)
     }
 }
 

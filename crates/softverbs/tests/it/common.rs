@@ -105,6 +105,32 @@ pub(crate) const CAPS: QpCaps = QpCaps {
     max_inline_data: 64,
 };
 
+/// The options of a queue pair over one completion queue.
+pub(crate) fn options_over(cq: &Arc<CompletionQueue>, signal_all: bool) -> QpOptions {
+    QpOptions {
+        send_cq: cq.clone(),
+        receive_cq: cq.clone(),
+        srq: None,
+        caps: CAPS,
+        signal_all,
+    }
+}
+
+/// Polls until this many completions have arrived.
+pub(crate) fn polled(cq: &CompletionQueue, count: usize) -> Vec<WorkCompletion> {
+    let mut found = Vec::new();
+    let mut polls = 0_u64;
+    while found.len() < count {
+        let mut some = [WorkCompletion::default(); 8];
+        let taken = cq.poll(&mut some);
+        found.extend(&some[..taken]);
+        polls += 1;
+        assert!(polls < 100_000_000, "{found:?}");
+    }
+    assert_eq!(found.len(), count, "{found:?}");
+    found
+}
+
 /// A signaled Send.
 pub(crate) const fn send_of(wr_id: u64, data: SendData<'_>) -> SendRequest<'_> {
     SendRequest {
@@ -134,13 +160,7 @@ impl End {
         channel: Option<&Arc<CompletionChannel>>,
     ) -> Self {
         let cq = CompletionQueue::create(&host.context, 128, channel).unwrap();
-        let options = QpOptions {
-            send_cq: cq.clone(),
-            receive_cq: cq.clone(),
-            srq: None,
-            caps: CAPS,
-            signal_all: false,
-        };
+        let options = options_over(&cq, false);
         let qp = id.create_queue_pair(&host.pd, options).unwrap();
         let buffer = Buffer::new(1 << 16);
         let region = host.region(&buffer);
@@ -187,17 +207,7 @@ impl End {
 
     /// Polls until this many completions have arrived.
     pub(crate) fn completions(&self, count: usize) -> Vec<WorkCompletion> {
-        let mut found = Vec::new();
-        let mut polls = 0_u64;
-        while found.len() < count {
-            let mut some = [WorkCompletion::default(); 8];
-            let taken = self.cq.poll(&mut some);
-            found.extend(&some[..taken]);
-            polls += 1;
-            assert!(polls < 100_000_000, "{found:?}");
-        }
-        assert_eq!(found.len(), count, "{found:?}");
-        found
+        polled(&self.cq, count)
     }
 
     /// The numbers and statuses of the next completions.

@@ -176,19 +176,12 @@ fn connections_without_a_queue_pair_carry_private_data_and_an_end() {
 
 #[test]
 fn a_program_may_move_its_queue_pair_itself() {
-    use crate::common::CAPS;
-    use softverbs::{CompletionQueue, QpOptions, QueuePair};
+    use softverbs::{CompletionQueue, QueuePair};
 
     let pair = Pair::simulated(6, DeviceKind::Roce);
     let queue_pair = |host: &crate::common::Host| {
         let cq = CompletionQueue::create(&host.context, 16, None).unwrap();
-        let options = QpOptions {
-            send_cq: cq.clone(),
-            receive_cq: cq.clone(),
-            srq: None,
-            caps: CAPS,
-            signal_all: true,
-        };
+        let options = crate::common::options_over(&cq, true);
         (QueuePair::create(&host.pd, options).unwrap(), cq)
     };
     let advance = |id: &CmId, qp: &std::sync::Arc<QueuePair>, states: &[QpState]| {
@@ -240,19 +233,13 @@ fn a_program_may_move_its_queue_pair_itself() {
 
 #[test]
 fn an_iwarp_adapter_connects_the_queue_pair_that_the_program_names() {
-    use crate::common::{CAPS, Host};
-    use softverbs::{CompletionQueue, QpOptions, QueuePair, SendRequest};
+    use crate::common::Host;
+    use softverbs::{CompletionQueue, QueuePair, SendRequest};
 
     let pair = Pair::simulated(11, DeviceKind::Iwarp);
     let queue_pair = |host: &Host, id: &CmId| {
         let cq = CompletionQueue::create(&host.context, 16, None).unwrap();
-        let options = QpOptions {
-            send_cq: cq.clone(),
-            receive_cq: cq.clone(),
-            srq: None,
-            caps: CAPS,
-            signal_all: true,
-        };
+        let options = crate::common::options_over(&cq, true);
         let qp = QueuePair::create(&host.pd, options).unwrap();
         let (attributes, mask) = id.init_qp_attributes(QpState::Init).unwrap();
         qp.modify(&attributes, mask).unwrap();

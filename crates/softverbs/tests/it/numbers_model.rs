@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use rdma_buffer::Buffer;
 use softverbs::{
-    CompletionQueue, Conditions, DeviceKind, MemoryRegion, ProcessOptions, QpOptions, QpState,
-    QueuePair, RemotePlace, SendData, SendOperation, SendRequest, Sge, WcOpcode, WcStatus,
-    WorkCompletion, World,
+    CompletionQueue, Conditions, DeviceKind, MemoryRegion, ProcessOptions, QpState, QueuePair,
+    RemotePlace, SendData, SendOperation, SendRequest, Sge, WcOpcode, WcStatus, WorkCompletion,
+    World,
 };
 
-use crate::common::{CAPS, Host, send_of};
+use crate::common::{Host, send_of};
 use crate::numbers::{INIT, RTR, RTS, init_attributes, rtr, rts_attributes};
 
 /// The seeds of an ordinary run.
@@ -42,7 +42,7 @@ const MESSAGE: usize = 16;
 const SLOTS: usize = 8;
 /// The octets of a Write: the life of its sender, and its number.
 const WRITTEN: usize = 16;
-/// The targets of Writes in the peer's memory. Each life has targets of its own, because the stream of an earlier life may still deliver.
+/// The targets of Writes in the peer's memory. Each life has other targets, because the stream of an earlier life may still deliver.
 const TARGETS: u64 = 2048;
 const TARGETS_OF_LIFE: u64 = 4;
 const LIVES: u64 = 64;
@@ -84,13 +84,7 @@ struct End {
 impl End {
     fn new(host: &Host, place: usize, peer: usize) -> Self {
         let cq = CompletionQueue::create(&host.context, 128, None).unwrap();
-        let options = QpOptions {
-            send_cq: cq.clone(),
-            receive_cq: cq.clone(),
-            srq: None,
-            caps: CAPS,
-            signal_all: false,
-        };
+        let options = crate::common::options_over(&cq, false);
         let buffer = Buffer::new(1 << 14);
         Self {
             host: place,

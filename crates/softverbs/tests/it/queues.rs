@@ -97,13 +97,7 @@ fn an_overrun_queue_is_an_event_and_ends_its_queue_pairs() {
     let (id, _) = pair.server.request();
     let cq = CompletionQueue::create(&pair.server.context, 2, None).unwrap();
     cq.tag().set(61);
-    let options = QpOptions {
-        send_cq: cq.clone(),
-        receive_cq: cq.clone(),
-        srq: None,
-        caps: CAPS,
-        signal_all: true,
-    };
+    let options = crate::common::options_over(&cq, true);
     let qp = id.create_queue_pair(&pair.server.pd, options).unwrap();
     for wr_id in 0..4 {
         qp.post_receive(wr_id, &[]).unwrap();

@@ -508,7 +508,7 @@ impl End {
         (kind, operation)
     }
 
-    /// Checks the word of the peer and the answer when an Atomic is complete: later ones of this end may have followed, and nobody else's.
+    /// Checks the word of the peer and the answer when an Atomic is complete: only later Atomics of this end may have changed the word since.
     fn check_atomic(&self, kind: Kind, completion: &WorkCompletion, peer: &PeerView<'_>) {
         let Kind::Atomic {
             word,

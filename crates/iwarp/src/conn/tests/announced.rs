@@ -258,7 +258,7 @@ fn nothing_else_waits_for_the_recognition() {
     assert_eq!(raw.end.conn.recognition_deadline(raw.now), None);
 }
 
-/// A Responder answers nobody who does not ask, and knows before it may send anything.
+/// A Responder answers only an Initiator that has asked, and knows its peer before it may send anything.
 #[test]
 fn a_responder_answers_only_the_value_in_the_first_fpdu() {
     for first in [

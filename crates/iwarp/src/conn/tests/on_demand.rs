@@ -144,7 +144,7 @@ fn a_send_waits_for_no_write_that_is_placed() {
     assert_eq!(outcomes(&pair.a), [Success; 3]);
 }
 
-/// A Write of no octets alone is a Write: a program that posts it wants to know that the peer has come so far.
+/// A Write of no octets alone is a Write: a program posts it to learn that everything before it is placed.
 #[test]
 fn an_empty_write_is_confirmed() {
     let mut pair = on_demand(4, true);

@@ -53,7 +53,7 @@ impl Shared {
             if !self.table.lock().lead_for_good() {
                 return;
             }
-            // An error that stays would make the thread turn for ever. A thread that waits gets it from a call of its own.
+            // With an error that does not go away this loop would never sleep. Threads that wait make the call instead, and return the error.
             if self.poll(None).is_err() {
                 self.table.lock().lose_the_thread();
                 return;
