@@ -97,6 +97,12 @@ impl Driver {
         self.background.owned_by(owner);
     }
 
+    /// The background thread.
+    #[cfg(feature = "udp")]
+    pub(crate) fn background(&self) -> &Arc<Background> {
+        &self.background
+    }
+
     /// Returns the time.
     #[inline]
     pub fn now(&self) -> Instant {

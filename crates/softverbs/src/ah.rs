@@ -63,6 +63,40 @@ fn address_of(gid: Gid) -> IpAddr {
 }
 
 impl AddressVector {
+    /// The address of the sender of a datagram that begins with this GRH, from the side that has received it.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL if the datagram was sent to none of the device's addresses.
+    pub fn of_sender(device: &Device, grh: &[u8; 40]) -> Result<Self> {
+        let gid = |at: usize| {
+            let mut gid = Gid::default();
+            gid.copy_from_slice(&grh[at..at + 16]);
+            gid
+        };
+        let (from, to) = (gid(8), gid(24));
+        let rows = device.gids();
+        let row = rows.iter().find(|row| row.gid == to);
+        let Some(sgid_index) = row.and_then(|row| u8::try_from(row.index).ok()) else {
+            return fail(
+                Errno::INVAL,
+                "the datagram was sent to no GID of the table: its first 40 octets are no global routing header",
+            );
+        };
+        let [a, b, c, d, ..] = *grh;
+        let first = u32::from_be_bytes([a, b, c, d]);
+        Ok(Self {
+            is_global: true,
+            dgid: from,
+            sgid_index,
+            flow_label: first & 0xF_FFFF,
+            hop_limit: u8::MAX,
+            traffic_class: (first >> 20).to_be_bytes()[3],
+            port: 1,
+            ..Self::default()
+        })
+    }
+
     /// Checks the address against the GID table of a device.
     pub(crate) fn check(&self, device: &Device) -> Result<GlobalRoute> {
         if !self.is_global {
@@ -122,6 +156,7 @@ impl AddressVector {
 /// An address handle: a checked address.
 pub struct AddressHandle {
     vector: AddressVector,
+    route: GlobalRoute,
     user: User,
 }
 
@@ -148,9 +183,10 @@ impl AddressHandle {
                 "adapters of iWARP have no address handles",
             );
         }
-        vector.check(device)?;
+        let route = vector.check(device)?;
         Ok(Arc::new(Self {
             vector,
+            route,
             user: pd.users.add(),
         }))
     }
@@ -158,6 +194,11 @@ impl AddressHandle {
     /// The address.
     pub fn vector(&self) -> &AddressVector {
         &self.vector
+    }
+
+    /// The addresses of both sides.
+    pub(crate) fn route(&self) -> &GlobalRoute {
+        &self.route
     }
 
     /// Prepares to release the address handle.
@@ -196,6 +237,24 @@ mod tests {
             assert_eq!(route.own(), own.parse::<IpAddr>().unwrap());
             assert_eq!(route.peer(), peer.parse::<IpAddr>().unwrap());
         }
+    }
+
+    #[test]
+    fn the_sender_of_a_datagram_is_found_by_its_header() {
+        let mut grh = [0; 40];
+        grh[..4].copy_from_slice(&0x6AB1_2345_u32.to_be_bytes());
+        grh[8..24].copy_from_slice(&gid("fd00::2".parse().unwrap()));
+        grh[24..].copy_from_slice(&gid("fd00::1".parse().unwrap()));
+        let sender = AddressVector::of_sender(&device(), &grh).unwrap();
+        assert_eq!(
+            (sender.sgid_index, sender.dgid),
+            (1, gid("fd00::2".parse().unwrap()))
+        );
+        assert_eq!((sender.traffic_class, sender.flow_label), (0xAB, 0x1_2345));
+        assert!(sender.check(&device()).is_ok());
+        grh[39] = 9;
+        let error = AddressVector::of_sender(&device(), &grh).unwrap_err();
+        assert_eq!(error.errno(), Errno::INVAL);
     }
 
     #[test]

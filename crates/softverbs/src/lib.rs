@@ -7,7 +7,7 @@
 //! ```text
 //! cm        event channels, identifiers, set-up and end of connections, calls that wait, addresses by names
 //! qpn       connections of queue pairs whose numbers the programs exchange by themselves: ports, who connects and when
-//! qp        queue pairs: states, requests, the owner of the driver's endpoint
+//! qp        queue pairs: states, requests, the owner of the driver's endpoint; queue pairs for datagrams (ud)
 //! srq, cq   shared receive queues; completion queues and completions
 //! mr, pd    memory regions, protection domains
 //! ah        address handles, and the addresses of peers by rows of the GID table
@@ -49,6 +49,7 @@ mod context;
 mod counters_file;
 mod cq;
 mod device;
+mod dropped_datagrams;
 mod error;
 mod events;
 mod fault_effects;
@@ -82,9 +83,11 @@ pub use iwarp_io::transport::congestion_control::CongestionControl;
 pub use mr::{AccessFlags, MemoryRegion};
 pub use pd::ProtectionDomain;
 pub use process::{Cancellation, Process, ProcessOptions, choose_congestion};
+#[doc(hidden)]
+pub use qp::{DatagramHeader, HeaderError};
 pub use qp::{
-    QpAttributes, QpCaps, QpMask, QpOptions, QpState, QueuePair, RemotePlace, SendData, SendList,
-    SendOperation, SendRequest,
+    Destination, QpAttributes, QpCaps, QpMask, QpOptions, QpState, QueuePair, RemotePlace,
+    SendData, SendList, SendOperation, SendRequest, Service,
 };
 #[doc(hidden)]
 pub use qpn::{Call, CallError};

@@ -47,6 +47,7 @@ use parking_lot::Mutex;
 
 use crate::counters_file;
 use crate::device::{Device, DeviceKind, limits};
+use crate::dropped_datagrams::DatagramCounters;
 use crate::error::{Errno, Error, Result, fail};
 use crate::faults::Plan;
 use crate::writes::WriteCompletion;
@@ -166,6 +167,8 @@ pub struct Process {
     pub(crate) lenient_cases: LenientCases,
     next_stream: AtomicU32,
     pub(crate) numbers: Numbers,
+    /// The datagrams that were dropped.
+    pub(crate) datagrams: DatagramCounters,
     /// The ports that numbers of queue pairs name.
     pub(crate) ports: OnceLock<Arc<dyn Any + Send + Sync>>,
     /// The transport of connections by numbers: over TCP also if others are over UDP.
@@ -468,6 +471,7 @@ impl Process {
             lenient_cases: LenientCases::default(),
             next_stream: AtomicU32::new(1),
             numbers: Numbers::default(),
+            datagrams: DatagramCounters::default(),
             ports: OnceLock::new(),
             number_transport,
             lingering: Lingering::default(),
@@ -524,6 +528,7 @@ impl Process {
     /// | `lenient` | what the program or its peer did and iWARP adapters refuse; `surplus_sges` stays 0, because such a request is refused, and so does `read_sink`, because `LOCAL_WRITE` makes memory the sink of Reads |
     /// | `faults` | faults of the [plan](ProcessOptions::faults) that have happened |
     /// | `protection_faults`, `refused_for_faults` | messages that named memory which the peer may not use, by peer |
+    /// | `datagrams` | datagrams of queue pairs (`IBV_QPT_UD`) that were dropped, by reason |
     /// | `udp` | over UDP, what was refused of strangers and peers |
     ///
     /// ```
@@ -548,6 +553,7 @@ impl Process {
         };
         let named = self.lenient_cases.counters(read_sinks);
         let named = named.chain(self.transport.counters());
+        let named = named.chain(self.datagrams.counters());
         let named = named.chain([("faults.happened", happened)]);
         let named = named.map(|(name, count)| (Cow::Borrowed(name), count));
         named.chain(of_peers).collect()

@@ -20,7 +20,7 @@ pub struct Sge {
 
 impl Sge {
     #[inline]
-    fn engine(self) -> engine::Sge {
+    pub(crate) fn engine(self) -> engine::Sge {
         engine::Sge {
             token: STag(self.lkey),
             address: self.addr,

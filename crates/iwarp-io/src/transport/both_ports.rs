@@ -1,8 +1,11 @@
 //! One port over TCP and over UDP, for interfaces whose programs name it by one number.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
+
+use parking_lot::Mutex;
 
 use super::local_ports::{BindError, bind_within};
 use super::purpose::Purpose;
@@ -24,9 +27,14 @@ pub struct BothPorts {
 
 /// Keeps a port of UDP from other programs. In a simulated network it keeps nothing.
 #[derive(Debug)]
-pub struct ReservedUdp(
-    #[expect(dead_code, reason = "reserved until it is dropped")] Vec<UdpSocket>,
-);
+pub struct ReservedUdp(Mutex<BTreeMap<IpAddr, UdpSocket>>);
+
+impl ReservedUdp {
+    /// Takes out the socket that reserves the port at this address.
+    pub fn take(&self, address: IpAddr) -> Option<UdpSocket> {
+        self.0.lock().remove(&address)
+    }
+}
 
 /// Reserves a port at all these addresses: one of `range` if there is one, otherwise of the ephemeral range.
 ///
@@ -55,9 +63,10 @@ pub fn bind_both(
 
 fn reserve_udp(transport: &Transport, addresses: &[IpAddr], port: u16) -> io::Result<ReservedUdp> {
     if transport.environment().world().is_some() {
-        return Ok(ReservedUdp(Vec::new()));
+        return Ok(ReservedUdp(Mutex::default()));
     }
     let sockets = addresses.iter();
-    let sockets = sockets.map(|ip| UdpSocket::bind(SocketAddr::new(*ip, port)));
-    sockets.collect::<io::Result<_>>().map(ReservedUdp)
+    let sockets = sockets.map(|ip| Ok((*ip, UdpSocket::bind(SocketAddr::new(*ip, port))?)));
+    let sockets: io::Result<BTreeMap<_, _>> = sockets.collect();
+    sockets.map(|sockets| ReservedUdp(Mutex::new(sockets)))
 }

@@ -34,6 +34,7 @@ pub mod both_ports;
 pub mod chosen_congestion;
 pub mod chosen_same_host;
 pub mod congestion_control;
+pub mod datagrams;
 mod faulted;
 pub mod local_ports;
 #[cfg(all(test, unix))]

@@ -171,7 +171,7 @@ layouts! {
         wr_send_imm: Function,
         wr_send_inv: Function,
         wr_send_tso: usize,
-        wr_set_ud_addr: usize,
+        wr_set_ud_addr: Function,
         wr_set_xrc_srqn: usize,
         wr_set_inline_data: Function,
         wr_set_inline_data_list: Function,

@@ -2,13 +2,17 @@
 
 use std::ffi::c_int;
 
-use softverbs::{AddressHandle, AddressVector};
+use softverbs::{AddressHandle, AddressVector, Device, Result};
 
-use super::objects::{Ah, Pd};
+use super::objects::{Ah, Context, Pd};
 use crate::abi::attributes::ibv_ah_attr;
+use crate::abi::constants::IBV_WC_GRH;
 use crate::abi::describe::Zeroed;
-use crate::abi::objects::ibv_ah;
-use crate::border::{Handle, Input, code, null};
+use crate::abi::objects::{ibv_ah, ibv_wc};
+use crate::border::{Handle, Input, Output, code, minus_one, null};
+
+/// The octets of `struct ibv_grh`.
+type Grh = [u8; 40];
 
 /// The address of a peer as `softverbs` has it.
 pub(crate) fn vector_of(attr: &ibv_ah_attr) -> AddressVector {
@@ -40,15 +44,56 @@ pub(crate) fn c_vector(from: &AddressVector) -> ibv_ah_attr {
     to
 }
 
+fn make(pd: Handle<Pd>, vector: AddressVector) -> Result<Handle<Ah>> {
+    let domain = pd.get()?;
+    let handle = AddressHandle::create(&domain.rust().pd, vector)?;
+    let mut c = ibv_ah::zeroed();
+    c.context = field!(domain, context);
+    c.pd = pd.raw();
+    Ok(Handle::new(c, Ah(handle)))
+}
+
 pub(crate) extern "C" fn create(pd: Handle<Pd>, attributes: Input<ibv_ah_attr>) -> Handle<Ah> {
+    null(|| make(pd, vector_of(&attributes.get()?)))
+}
+
+/// The address of the sender of a datagram, from its completion and its GRH.
+fn sender(device: &Device, port: u8, wc: Input<ibv_wc>, grh: Input<Grh>) -> Result<AddressVector> {
+    let wc = wc.get()?;
+    let mut vector = match wc.wc_flags & IBV_WC_GRH {
+        0 => AddressVector::default(),
+        _ => AddressVector::of_sender(device, &grh.get()?)?,
+    };
+    (vector.dlid, vector.sl, vector.src_path_bits) = (wc.slid, wc.sl, wc.dlid_path_bits);
+    vector.port = port;
+    Ok(vector)
+}
+
+pub(crate) extern "C" fn init_from_wc(
+    context: Handle<Context>,
+    port: u8,
+    wc: Input<ibv_wc>,
+    grh: Input<Grh>,
+    to: Output<ibv_ah_attr>,
+) -> c_int {
+    minus_one(|| {
+        let context = context.get()?;
+        let vector = sender(context.rust().0.device(), port, wc, grh)?;
+        to.set(c_vector(&vector));
+        Ok(0)
+    })
+}
+
+pub(crate) extern "C" fn create_from_wc(
+    pd: Handle<Pd>,
+    wc: Input<ibv_wc>,
+    grh: Input<Grh>,
+    port: u8,
+) -> Handle<Ah> {
     null(|| {
         let domain = pd.get()?;
-        let vector = vector_of(&attributes.get()?);
-        let handle = AddressHandle::create(&domain.rust().pd, vector)?;
-        let mut c = ibv_ah::zeroed();
-        c.context = field!(domain, context);
-        c.pd = pd.raw();
-        Ok(Handle::new(c, Ah(handle)))
+        let device = domain.rust().pd.context().device();
+        make(pd, sender(device, port, wc, grh)?)
     })
 }
 

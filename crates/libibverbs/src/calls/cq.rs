@@ -7,7 +7,7 @@ use softverbs::{CompletionQueue, Errno, Error, Result, WorkCompletion};
 
 use super::objects::{Channel, Context, Cq};
 use crate::abi::attributes::ibv_modify_cq_attr;
-use crate::abi::constants::{IBV_WC_WITH_IMM, IBV_WC_WITH_INV};
+use crate::abi::constants::{IBV_WC_GRH, IBV_WC_WITH_IMM, IBV_WC_WITH_INV};
 use crate::abi::describe::Zeroed;
 use crate::abi::objects::{ibv_cq_ex, ibv_wc};
 use crate::border::{Handle, Output, code, code_quick, error, guarded_quick, null};
@@ -108,7 +108,7 @@ fn convert(from: &WorkCompletion) -> ibv_wc {
         byte_len: from.byte_len(),
         invalidated_rkey: besides(from),
         qp_num: from.qp_num,
-        src_qp: 0,
+        src_qp: from.source.unwrap_or(0),
         wc_flags: flags(from),
         pkey_index: 0,
         slid: 0,
@@ -126,7 +126,8 @@ pub(crate) fn besides(from: &WorkCompletion) -> u32 {
 pub(crate) fn flags(from: &WorkCompletion) -> c_uint {
     let invalidated = from.invalidated.map_or(0, |_| IBV_WC_WITH_INV);
     let immediate = from.immediate.map_or(0, |_| IBV_WC_WITH_IMM);
-    invalidated | immediate
+    let grh = from.source.map_or(0, |_| IBV_WC_GRH);
+    invalidated | immediate | grh
 }
 
 /// The error of a queue that has lost completions, once the program has taken those that it has not lost.

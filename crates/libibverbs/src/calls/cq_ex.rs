@@ -66,7 +66,7 @@ fn set_functions(handle: Handle<Cq>) -> Result<()> {
     field!(object, read_byte_len = read_byte_len as *const c_void);
     field!(object, read_imm_data = read_imm_data as *const c_void);
     field!(object, read_qp_num = read_qp_num as *const c_void);
-    field!(object, read_src_qp = read_zero as *const c_void);
+    field!(object, read_src_qp = read_src_qp as *const c_void);
     field!(object, read_wc_flags = read_wc_flags as *const c_void);
     field!(object, read_slid = read_zero as *const c_void);
     field!(object, read_sl = read_zero_octet as *const c_void);
@@ -135,6 +135,10 @@ extern "C" fn read_imm_data(cq: Handle<Cq>) -> u32 {
 
 extern "C" fn read_qp_num(cq: Handle<Cq>) -> u32 {
     current(cq).qp_num
+}
+
+extern "C" fn read_src_qp(cq: Handle<Cq>) -> u32 {
+    current(cq).source.unwrap_or(0)
 }
 
 extern "C" fn read_wc_flags(cq: Handle<Cq>) -> c_uint {

@@ -99,6 +99,8 @@ pub(crate) struct Qp {
     pub(crate) qp: Arc<QueuePair>,
     pub(crate) caps: ibv_qp_cap,
     pub(crate) signal_all: bool,
+    /// Requests name where their datagrams go.
+    pub(crate) sends_datagrams: bool,
     /// The program has asked for `ibv_wr_…`.
     pub(crate) has_builders: bool,
     pub(crate) built: Mutex<Built>,
@@ -134,4 +136,6 @@ pub(crate) struct BuiltRequest {
     pub(crate) operation: SendOperation,
     pub(crate) sges: Vec<Sge>,
     pub(crate) inline: Option<Vec<u8>>,
+    /// Where a datagram goes: the address, the number of the queue pair, and the Q_Key.
+    pub(crate) to: Option<(Arc<AddressHandle>, u32, u32)>,
 }

@@ -3,7 +3,9 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::{Arc, Condvar, Mutex};
 
-use softverbs::{Errno, QpAttributes, QpCaps, QpMask, QpOptions, QpState, QueuePair, Result};
+use softverbs::{
+    Errno, QpAttributes, QpCaps, QpMask, QpOptions, QpState, QueuePair, Result, Service,
+};
 
 use super::ah::{c_vector, vector_of};
 use super::objects::{Built, Context, Cq, Pd, Qp, Srq};
@@ -13,7 +15,7 @@ use crate::abi::attributes::{ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_i
 use crate::abi::constants::{
     IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
     IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE,
-    IBV_QPT_RC,
+    IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD,
 };
 use crate::abi::describe::Zeroed;
 use crate::abi::objects::{ibv_qp_ex, ibv_recv_wr, ibv_send_wr};
@@ -22,12 +24,7 @@ use crate::process::process;
 
 /// Checks the attributes that a queue pair may have.
 pub(crate) fn check_attributes(attr: &ibv_qp_init_attr_ex) -> Result<()> {
-    if attr.qp_type != IBV_QPT_RC {
-        return Err(error(
-            Errno::OPNOTSUPP,
-            "queue pairs are those of the type IBV_QPT_RC",
-        ));
-    }
+    let service = service_of(attr.qp_type)?;
     let known =
         IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     let has_flags = attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && attr.create_flags != 0;
@@ -37,7 +34,21 @@ pub(crate) fn check_attributes(attr: &ibv_qp_init_attr_ex) -> Result<()> {
             "attributes of a queue pair that are not supported",
         ));
     }
-    qp_ex::check_operations(send_ops(attr).unwrap_or(0), process()?.options().kind)
+    let kind = process()?.options().kind;
+    qp_ex::check_operations(send_ops(attr).unwrap_or(0), service, kind)
+}
+
+/// The service of a type of queue pairs.
+pub(crate) fn service_of(qp_type: c_uint) -> Result<Service> {
+    match qp_type {
+        IBV_QPT_RC => Ok(Service::Reliable),
+        IBV_QPT_UC => Ok(Service::Unreliable),
+        IBV_QPT_UD => Ok(Service::Datagram),
+        _ => Err(error(
+            Errno::OPNOTSUPP,
+            "queue pairs are those of the types IBV_QPT_RC, IBV_QPT_UC and IBV_QPT_UD",
+        )),
+    }
 }
 
 fn send_ops(attr: &ibv_qp_init_attr_ex) -> Option<u64> {
@@ -52,6 +63,7 @@ fn options(attr: &ibv_qp_init_attr_ex) -> Result<QpOptions> {
     };
     let srq = Handle::<Srq>::passed(attr.srq);
     Ok(QpOptions {
+        service: service_of(attr.qp_type)?,
         send_cq: cq(attr.send_cq)?,
         receive_cq: cq(attr.recv_cq)?,
         caps: caps_of(&attr.cap),
@@ -90,6 +102,7 @@ pub(crate) fn show(
     let domain = pd.get()?;
     let caps = c_caps(qp.options().caps);
     let signal_all = qp.options().signal_all;
+    let sends_datagrams = qp.options().service == Service::Datagram;
     attr.cap = caps;
     let mut c = ibv_qp_ex::zeroed();
     let base = &mut c.qp_base;
@@ -110,6 +123,7 @@ pub(crate) fn show(
             qp,
             caps,
             signal_all,
+            sends_datagrams,
             has_builders: send_ops.is_some(),
             built: Mutex::new(Built::default()),
             is_free: Condvar::new(),
@@ -258,7 +272,7 @@ pub(crate) extern "C" fn query(
             recv_cq: field!(object, qp_base.recv_cq),
             srq: field!(object, qp_base.srq),
             cap: inner.caps,
-            qp_type: IBV_QPT_RC,
+            qp_type: inner.qp.options().service as c_uint,
             sq_sig_all: c_int::from(inner.signal_all),
         });
         field!(object, qp_base.state = inner.qp.state() as c_uint);

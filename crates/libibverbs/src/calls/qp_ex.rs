@@ -1,11 +1,11 @@
 //! Requests that a program puts together by functions (`ibv_wr_…`), and posts together.
 
 use std::ffi::{c_int, c_void};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
-use softverbs::{DeviceKind, Errno, RemotePlace, Result, SendOperation, Sge};
+use softverbs::{DeviceKind, Errno, RemotePlace, Result, SendOperation, Service, Sge};
 
-use super::objects::{Built, BuiltRequest, Qp};
+use super::objects::{Ah, Built, BuiltRequest, Qp};
 use super::requests::post_built;
 use crate::abi::constants::{
     IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
@@ -17,22 +17,29 @@ use crate::border::{Elements, Handle, Octets, Packed, code_quick, error, guarded
 
 /// Returns EOPNOTSUPP for operations that devices of this kind do not support. Devices for RoCE may have peers that take no Sends with a
 /// number, which is known later.
-pub(crate) fn check_operations(flags: u64, kind: DeviceKind) -> Result<()> {
+pub(crate) fn check_operations(flags: u64, service: Service, kind: DeviceKind) -> Result<()> {
     let of_kind = match kind {
         DeviceKind::Roce => IBV_QP_EX_WITH_SEND_WITH_IMM,
         DeviceKind::Iwarp => 0,
     };
-    let known = of_kind
-        | IBV_QP_EX_WITH_SEND
+    let of_datagrams = of_kind | IBV_QP_EX_WITH_SEND;
+    let unreliable = of_datagrams | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+    let reliable = unreliable
         | IBV_QP_EX_WITH_SEND_WITH_INV
-        | IBV_QP_EX_WITH_RDMA_WRITE
-        | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
         | IBV_QP_EX_WITH_RDMA_READ
         | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
         | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+    let known = match service {
+        Service::Reliable => reliable,
+        Service::Unreliable => unreliable,
+        Service::Datagram => of_datagrams,
+    };
     match flags & !known {
         0 => Ok(()),
-        _ => Err(error(Errno::OPNOTSUPP, "operations that are not supported")),
+        _ => Err(error(
+            Errno::OPNOTSUPP,
+            "operations that queue pairs of this type do not have",
+        )),
     }
 }
 
@@ -63,6 +70,7 @@ pub(crate) fn set_functions(c: &mut ibv_qp_ex, operations: u64) {
     if has(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD) {
         c.wr_atomic_fetch_add = atomic_fetch_add as *const c_void;
     }
+    c.wr_set_ud_addr = set_ud_addr as *const c_void;
     c.wr_set_inline_data = set_inline_data as *const c_void;
     c.wr_set_inline_data_list = set_inline_data_list as *const c_void;
     c.wr_set_sge = set_sge as *const c_void;
@@ -141,6 +149,7 @@ fn begin(qp: Handle<Qp>, operation: SendOperation) {
             operation,
             sges: Vec::new(),
             inline: None,
+            to: None,
         };
         built.requests.push(request);
         Ok(())
@@ -196,6 +205,14 @@ fn change(qp: Handle<Qp>, change: impl FnOnce(&Qp, &mut BuiltRequest) -> Result<
         };
         // The program learns of it from `ibv_wr_complete`.
         changed.inspect_err(|error| built.fail(error.errno()))
+    });
+}
+
+extern "C" fn set_ud_addr(qp: Handle<Qp>, ah: Handle<Ah>, number: u32, key: u32) {
+    change(qp, |_, request| {
+        let handle = Arc::clone(&ah.get()?.rust().0);
+        request.to = Some((handle, number, key));
+        Ok(())
     });
 }
 

@@ -2,7 +2,9 @@
 
 use std::ffi::c_uint;
 
-use softverbs::{Errno, RemotePlace, Result, SendData, SendOperation, SendRequest, Sge};
+use softverbs::{
+    Destination, Errno, RemotePlace, Result, SendData, SendOperation, SendRequest, Sge,
+};
 
 use crate::abi::constants::{
     IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED,
@@ -11,8 +13,8 @@ use crate::abi::constants::{
     IBV_WR_TSO,
 };
 use crate::abi::objects::{ibv_recv_wr, ibv_send_wr};
-use crate::border::{Elements, Input, Octets, Output, error};
-use crate::calls::objects::{BuiltRequest, Qp};
+use crate::border::{Elements, Handle, Input, Octets, Output, error};
+use crate::calls::objects::{Ah, BuiltRequest, Qp};
 
 /// Posts a request that was put together.
 pub(crate) fn post_built(
@@ -29,7 +31,15 @@ pub(crate) fn post_built(
         None => SendData::Sges(&built.sges),
     };
     check_flags(built.flags)?;
-    post(&request(built.wr_id, built.operation, built.flags, data))
+    let to = built.to.as_ref().map(|(handle, number, key)| Destination {
+        handle,
+        number: *number,
+        key: *key,
+    });
+    post(&SendRequest {
+        to,
+        ..request(built.wr_id, built.operation, built.flags, data)
+    })
 }
 
 #[inline]
@@ -37,10 +47,7 @@ fn check_flags(flags: c_uint) -> Result<()> {
     const KNOWN: c_uint = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
     match flags & !KNOWN {
         0 => Ok(()),
-        _ => Err(error(
-            Errno::INVAL,
-            "flags that a queue pair of type RC does not have",
-        )),
+        _ => Err(error(Errno::INVAL, "flags that queue pairs do not have")),
     }
 }
 
@@ -54,6 +61,7 @@ fn request(
         wr_id,
         operation,
         data,
+        to: None,
         signaled: flags & IBV_SEND_SIGNALED != 0,
         solicited: flags & IBV_SEND_SOLICITED != 0,
         fence: flags & IBV_SEND_FENCE != 0,
@@ -135,7 +143,22 @@ fn with_request(
     let operation = operation(wr)?;
     check_flags(wr.send_flags)?;
     let list = Elements::<Sge>::passed(wr.sg_list);
-    let post = |data| post(&request(wr.wr_id, operation, wr.send_flags, data));
+    // The members of `wr.ud` lie where the address in the peer's memory is.
+    let handle = match qp.sends_datagrams {
+        false => Handle::NULL,
+        true => Handle::<Ah>::tagged(wr.remote_addr),
+    };
+    let to = handle.get_if().map(|handle| Destination {
+        handle: &handle.rust().0,
+        number: wr.rkey,
+        key: wr.remote_qkey,
+    });
+    let post = |data| {
+        post(&SendRequest {
+            to,
+            ..request(wr.wr_id, operation, wr.send_flags, data)
+        })
+    };
     if wr.send_flags & IBV_SEND_INLINE == 0 {
         let sges = list.get(wr.num_sge, qp.most_sges())?;
         return post(SendData::Sges(sges));

@@ -213,7 +213,7 @@ impl CmId {
         let (stream, agreed) =
             due.ok_or_else(|| Error::new(Errno::CONNRESET, "the peer has gone"))?;
         let owner: std::sync::Weak<dyn ConnectionOwner> = self.this.clone();
-        qp.claim(owner)?;
+        qp.connected()?.claim(owner)?;
         self.start(state, qp, stream, Role::Initiator, &agreed)
             .map_err(|error| Error::of_system(&error, "cannot complete the connection"))?;
         state.qp = Some(Arc::clone(qp));

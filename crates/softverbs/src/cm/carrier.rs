@@ -11,7 +11,7 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::pd::ProtectionDomain;
 use crate::process::Process;
-use crate::qp::{QpAttributes, QpCaps, QpMask, QpOptions, QpState, QueuePair};
+use crate::qp::{QpAttributes, QpCaps, QpMask, QpOptions, QpState, QueuePair, Service};
 
 /// A queue pair in INIT to which no program posts.
 pub(super) fn carrier(process: &Arc<Process>, device: &Arc<Device>) -> Result<Arc<QueuePair>> {
@@ -19,6 +19,7 @@ pub(super) fn carrier(process: &Arc<Process>, device: &Arc<Device>) -> Result<Ar
     let pd = ProtectionDomain::allocate(&context)?;
     let cq = CompletionQueue::create(&context, 1, None)?;
     let options = QpOptions {
+        service: Service::Reliable,
         send_cq: Arc::clone(&cq),
         receive_cq: cq,
         srq: None,

@@ -23,14 +23,16 @@ impl CmId {
             }
         }
         let owner: Weak<dyn ConnectionOwner> = self.this.clone();
-        qp.claim(owner)
+        qp.connected()?.claim(owner)
     }
 
     /// Lets other identifiers connect the queue pair of an attempt that has failed.
     pub(super) fn let_go(&self, state: &IdState) {
         if let Some(qp) = &state.qp {
             let owner: Weak<dyn ConnectionOwner> = self.this.clone();
-            qp.disclaim(&owner);
+            if let Ok(connected) = qp.connected() {
+                connected.disclaim(&owner);
+            }
         }
     }
 }

@@ -204,8 +204,12 @@ impl CmId {
             Phase::Disconnecting => return Ok(()),
             Phase::Over if state.end_reported => {
                 // Receives may have stayed posted behind the peer's end.
-                if let Some(qp) = state.qp.as_ref().filter(|qp| qp.is_claimed_by(&self.this)) {
-                    state.done.deferred.push(qp.end().1);
+                if let Some(qp) = state
+                    .qp
+                    .as_ref()
+                    .filter(|qp| qp.connected().is_ok_and(|qp| qp.is_claimed_by(&self.this)))
+                {
+                    state.done.deferred.extend(qp.end().1);
                 }
                 return Ok(());
             }
@@ -218,7 +222,7 @@ impl CmId {
             return Ok(());
         };
         let (gone, deferred) = qp.end();
-        state.done.deferred.push(deferred);
+        state.done.deferred.extend(deferred);
         state.done.guard = state.guard.take();
         if gone {
             self.gone(state);
@@ -260,7 +264,7 @@ impl CmId {
             Phase::Listening(listening) => acceptor = Some(listening),
             Phase::Accepting(_) | Phase::Connected | Phase::Disconnecting => {
                 if let Some(qp) = &state.qp {
-                    state.done.deferred.push(qp.end().1);
+                    state.done.deferred.extend(qp.end().1);
                 }
             }
             _ => {}
@@ -346,7 +350,9 @@ impl CmId {
             return false;
         }
         let qp = state.qp.as_ref();
-        let span = qp.map_or_else(Span::none, |qp| qp.endpoint().span());
+        let span = qp
+            .and_then(|qp| qp.endpoint())
+            .map_or_else(Span::none, |endpoint| endpoint.span());
         limited!(
             warn,
             target: targets::CONNECT,
@@ -448,7 +454,7 @@ impl PendingConnection for CmId {
         match state.phase {
             Phase::Offered(_) => {
                 let owner: Weak<dyn ConnectionOwner> = self.this.clone();
-                queue_pair.claim(owner)?;
+                queue_pair.connected()?.claim(owner)?;
                 state.qp = Some(Arc::clone(queue_pair));
                 Ok(())
             }

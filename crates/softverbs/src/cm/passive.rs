@@ -204,8 +204,9 @@ impl CmId {
             None => return,
             Some(PassiveOutcome::Connected) => {
                 if let Some(qp) = &state.qp {
-                    let deferred = qp.endpoint().drive_from(Drivers::Queues);
-                    state.done.deferred.push(deferred);
+                    let endpoint = qp.endpoint();
+                    let deferred = endpoint.map(|endpoint| endpoint.drive_from(Drivers::Queues));
+                    state.done.deferred.extend(deferred);
                 }
                 state.phase = Phase::Connected;
                 self.tell(CmEventKind::Established, 0, ConnParameters::default());
@@ -232,7 +233,8 @@ impl CmId {
                 CmEventKind::Unreachable => ConnectionEnd::NotReady,
                 _ => ConnectionEnd::Disconnected,
             };
-            state.done.deferred.push(qp.endpoint().abort(end));
+            let aborted = qp.endpoint().map(|endpoint| endpoint.abort(end));
+            state.done.deferred.extend(aborted);
         }
         state.done.guard = state.guard.take();
         let (status, none) = (status_of(cause.errno()), ConnParameters::default());

@@ -10,7 +10,7 @@ use crate::channel::CompletionChannel;
 use crate::cq::CompletionQueue;
 use crate::error::{Errno, Error, Result, fail};
 use crate::pd::ProtectionDomain;
-use crate::qp::{QpOptions, QueuePair};
+use crate::qp::{QpOptions, QueuePair, Service};
 use crate::srq::{SharedReceiveQueue, SrqAttributes};
 
 impl CmId {
@@ -137,6 +137,7 @@ impl CmId {
         let receive_cq = cq_or_own(options.receive_cq, caps.max_recv_wr)?;
         let srq = options.srq.or_else(|| self.shared_receive_queue());
         let of_queue_pair = QpOptions {
+            service: Service::Reliable,
             send_cq,
             receive_cq,
             caps,

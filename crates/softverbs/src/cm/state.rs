@@ -511,7 +511,7 @@ impl CmId {
             DeviceKind::Roce => Recognition::ByWrites,
             DeviceKind::Iwarp => Recognition::Never,
         };
-        let endpoint = qp.endpoint();
+        let endpoint = qp.endpoint().ok_or(std::io::ErrorKind::InvalidInput)?;
         state.guard = Some(endpoint.guard_flush());
         state.end_reported = false;
         let (started, deferred) = endpoint.start(stream, config, Start::Open);

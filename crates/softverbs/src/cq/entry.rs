@@ -151,6 +151,9 @@ pub struct WorkCompletion {
     pub invalidated: Option<u32>,
     /// The number in the peer's Write or Send (`IBV_WC_WITH_IMM`).
     pub immediate: Option<[u8; 4]>,
+    /// The number of the queue pair that has sent the datagram (`src_qp`). The Receive of a datagram begins with a global routing header
+    /// of 40 octets (`IBV_WC_GRH`).
+    pub source: Option<u32>,
 }
 
 /// The bits of [`WorkCompletion::vendor_err`] above the code of the Terminate.
@@ -192,11 +195,11 @@ pub(crate) struct CqEntry {
     pub(crate) solicited: bool,
 }
 
-/// A completion in the ring. Of the upper half of the outcome 24 bits are free.
+/// A completion in the ring.
 #[derive(Debug, Default)]
 pub(crate) struct CqEntryWords {
     wr_id: Word,
-    /// The status in the highest 8 bits, and the detail in the lower half.
+    /// The status in the highest 8 bits, the number of a datagram's sender in the 24 bits behind it, and the detail in the lower half.
     outcome: Word,
     /// The kind in the highest 8 bits and the number of the queue pair in the 24 bits behind it, then the invalidated key or the number that
     /// came with the message, depending on the tag.
@@ -209,6 +212,7 @@ const QUEUE_PAIR: u32 = (1 << 24) - 1;
 /// The bits of a tag.
 const INVALIDATED: u64 = 1;
 const IMMEDIATE: u64 = 2;
+const DATAGRAM: u64 = 4;
 
 impl cq::Entry for CqEntry {
     type Result = WorkCompletion;
@@ -225,7 +229,8 @@ impl cq::Entry for CqEntry {
         let completion = &self.completion;
         let invalidated = u64::from(completion.invalidated.is_some()) * INVALIDATED;
         let immediate = u64::from(completion.immediate.is_some()) * IMMEDIATE;
-        invalidated | immediate
+        let datagram = u64::from(completion.source.is_some()) * DATAGRAM;
+        invalidated | immediate | datagram
     }
 
     fn store(&self, words: &CqEntryWords) {
@@ -233,7 +238,10 @@ impl cq::Entry for CqEntry {
         let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
         words.wr_id.set(completion.wr_id);
         let status = completion.status as u32;
-        words.outcome.set(pair(status << 24, completion.detail));
+        let source = completion.source.unwrap_or(0) & QUEUE_PAIR;
+        words
+            .outcome
+            .set(pair(status << 24 | source, completion.detail));
         let immediate = completion.immediate.map(u32::from_ne_bytes);
         let besides = completion.invalidated.or(immediate).unwrap_or(0);
         debug_assert!(completion.qp_num <= QUEUE_PAIR, "a number of 24 bits");
@@ -258,6 +266,7 @@ impl cq::Entry for CqEntry {
             qp_num: queue_pair & QUEUE_PAIR,
             invalidated: (tag & INVALIDATED != 0).then_some(besides),
             immediate: (tag & IMMEDIATE != 0).then_some(besides.to_ne_bytes()),
+            source: (tag & DATAGRAM != 0).then_some(status & QUEUE_PAIR),
         }
     }
 }
@@ -273,12 +282,13 @@ mod tests {
         let words = CqEntryWords::default();
         for status in STATUSES {
             for opcode in OPCODES {
-                for (invalidated, immediate) in [
-                    (None, None),
-                    (Some(0), None),
-                    (Some(u32::MAX), None),
-                    (None, Some([0; 4])),
-                    (None, Some([1, 2, 3, 4])),
+                for (invalidated, immediate, source) in [
+                    (None, None, None),
+                    (Some(0), None, None),
+                    (Some(u32::MAX), None, None),
+                    (None, Some([0; 4]), None),
+                    (None, Some([1, 2, 3, 4]), Some(0)),
+                    (None, None, Some(0x00FF_FFFF)),
                 ] {
                     let completion = WorkCompletion {
                         wr_id: u64::MAX - opcode as u64,
@@ -288,6 +298,7 @@ mod tests {
                         qp_num: 0x00FF_FFFF,
                         invalidated,
                         immediate,
+                        source,
                     };
                     let entry = CqEntry {
                         completion,

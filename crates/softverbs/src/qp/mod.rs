@@ -4,54 +4,59 @@
 //! (`rdma_create_qp`), or the program moves the queue pair: the number of the peer's queue pair is then the number of the connection,
 //! which `rdma_init_qp_attr` names.
 
+mod connected;
 mod owner;
 mod post;
 mod state;
 #[cfg(test)]
 mod tests;
+mod ud;
 
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
-use iwarp_io::endpoint::lingering::AnyEndpoint;
-use iwarp_io::endpoint::queue_pair::{PairQueues, PairState};
-use iwarp_io::endpoint::{
-    ConnectionEnd, EndpointOptions, Phase, QueueSizes, RemoteRights, Scope, Start, StreamConfig,
-};
-use iwarp_io::planted;
-use iwarp_io::transport::Transport;
-use iwarp_io::transport::stream::Stream;
 use parking_lot::Mutex;
 
+pub(crate) use connected::Connected;
+use owner::QpEndpoint;
 pub(crate) use owner::{ConnectionOwner, QpDeferredWork, QpFlushGuard, Signals};
-use owner::{QpEndpoint, QpOwner};
-pub use post::{RemotePlace, SendData, SendList, SendOperation, SendRequest};
+pub use post::{Destination, RemotePlace, SendData, SendList, SendOperation, SendRequest};
 use state::check_transition;
 pub use state::{QpAttributes, QpMask, QpState};
+use ud::DatagramPair;
+pub use ud::{DatagramHeader, HeaderError};
 
-use crate::context::ContextConnection;
 use crate::cq::CompletionQueue;
 use crate::device::{DeviceKind, limits};
-use crate::error::{Errno, Error, Result, fail};
+use crate::error::{Errno, Result, fail};
 use crate::mr::AccessFlags;
 use crate::pd::ProtectionDomain;
-use crate::process::FIRST_QUEUE_PAIR;
-use crate::qpn::{Deferred, Line, Patience, Ports, StreamTaker};
 use crate::srq::SharedReceiveQueue;
-use crate::users::{Tag, User};
-
-/// The time for which the peer may take to end its direction after this side has ended the connection.
-const END_WITHIN: Duration = Duration::from_secs(10);
+use crate::users::{Subject, Tag, User};
 
 /// The octets of an SGE in the queues of most devices.
 const SGE_OCTETS: u32 = 16;
 
+/// The service of a queue pair, with the values of `enum ibv_qp_type`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Service {
+    /// `IBV_QPT_RC`: messages arrive once and in order, or the queue pair fails.
+    #[default]
+    Reliable = 2,
+    /// `IBV_QPT_UC`: messages arrive in order, and those that the peer cannot take are dropped.
+    Unreliable = 3,
+    /// `IBV_QPT_UD`: each message is a datagram to a queue pair of its own choice, and may get lost.
+    Datagram = 4,
+}
+
 /// The properties of a new queue pair, as in `struct ibv_qp_init_attr`.
 #[derive(Clone, Debug)]
 pub struct QpOptions {
+    /// The service.
+    pub service: Service,
     /// The completion queue of requests of the send queue.
     pub send_cq: Arc<CompletionQueue>,
     /// The completion queue of Receives.
@@ -109,14 +114,20 @@ impl QpCaps {
 /// A queue pair. Dropping it ends its connection.
 pub struct QueuePair {
     pd: Arc<ProtectionDomain>,
-    endpoint: Arc<QpEndpoint>,
+    carrier: Carrier,
     options: QpOptions,
     attributes: Mutex<QpAttributes>,
     is_destroyed: AtomicBool,
-    /// The way to a stream, if the number names a port.
-    line: Option<Arc<Line>>,
     /// The queue pair counts as a user of its protection domain and its queues.
     users: Vec<User>,
+}
+
+/// What carries the messages of a queue pair.
+enum Carrier {
+    /// A stream, for the services that are connected.
+    Connected(Connected),
+    /// Datagrams.
+    Datagrams(Arc<DatagramPair>),
 }
 
 /// A connection that waits for the queue pair that carries it.
@@ -173,86 +184,44 @@ impl QueuePair {
                 return fail(Errno::INVAL, "the completion queue is of another context");
             }
         }
-        let process = context.process();
-        let engine = process.engine()?;
-        let device = context.device();
-        let line = match is_numbered {
-            true => Some(Ports::of(process).take(process, device)?),
-            false => None,
+        let carrier = match options.service {
+            Service::Reliable => Carrier::Connected(Connected::new(pd, &options, is_numbered)?),
+            Service::Datagram if context.device().kind() == DeviceKind::Roce => {
+                Carrier::Datagrams(DatagramPair::create(pd, &options)?)
+            }
+            Service::Unreliable | Service::Datagram => {
+                return fail(
+                    Errno::OPNOTSUPP,
+                    "this device has queue pairs of the reliable connected service (IBV_QPT_RC) alone",
+                );
+            }
         };
-        let number = match &line {
-            Some((number, _)) => *number,
-            None => process.numbers.take_queue_pair()?,
-        };
-        let line = line.map(|number| Line::new(process, device, number));
-        let stream = process.next_stream();
-        let srq = options.srq.clone();
-        let owner = |this: &Weak<QpEndpoint>| QpOwner {
-            process: Arc::clone(process),
-            context: Arc::clone(context),
-            number,
-            stream: AtomicU32::new(stream.0),
-            queues: PairQueues::new(
-                Arc::clone(&options.send_cq),
-                Arc::clone(&options.receive_cq),
-                srq.as_ref().map(|srq| (Arc::clone(srq), &srq.receives)),
-                this.clone(),
-            ),
-            state: AtomicU8::new(QpState::Reset as u8),
-            subject: Arc::default(),
-            is_muted: AtomicBool::new(false),
-            line: line.as_ref().map(Arc::downgrade),
-        };
-        let endpoint_options = EndpointOptions {
-            sizes: sizes(&options),
-            scope: Scope {
-                pd: pd.number(),
-                stream,
-            },
-            receive_pd: srq.as_ref().map_or(pd, |srq| srq.pd()).number(),
-            end_within: Some(END_WITHIN),
-            early_posts: true,
-            // A peer that is gone tells an adapter of InfiniBand nothing; one of iWARP sees the end of the stream.
-            keeps_receives: context.device().kind() == DeviceKind::Roce,
-        };
-        let driver = Arc::clone(&engine.driver);
-        let made = QpEndpoint::new(driver, endpoint_options, owner, PairState::default());
-        let endpoint = made.map_err(|_| {
-            process.numbers.release(number);
-            Error::new(Errno::NOMEM, "there is no memory for the queue pair")
-        })?;
-        endpoint.owner().queues.attach(Arc::downgrade(&endpoint));
-        if let Some(line) = &line {
-            let taker: Weak<dyn StreamTaker> = Arc::<QpEndpoint>::downgrade(&endpoint);
-            line.serve(taker);
-        }
-        let ending: Weak<dyn AnyEndpoint> = Arc::<QpEndpoint>::downgrade(&endpoint);
-        process.ends(ending);
-        let closing: Weak<dyn ContextConnection> = Arc::<QpEndpoint>::downgrade(&endpoint);
-        context.ends(closing);
         let mut users = vec![
             pd.users.add(),
             options.send_cq.users.add(),
             options.receive_cq.users.add(),
         ];
-        users.extend(srq.map(|srq| srq.users.add()));
+        users.extend(options.srq.as_ref().map(|srq| srq.users.add()));
         let queue_pair = Arc::new(Self {
             users,
             pd: Arc::clone(pd),
-            endpoint,
+            carrier,
             options,
             attributes: Mutex::default(),
             is_destroyed: AtomicBool::new(false),
-            line,
         });
         let named: Weak<dyn Any + Send + Sync> = Arc::<Self>::downgrade(&queue_pair);
-        process.numbers.set(number, named);
+        let process = context.process();
+        process.numbers.set(queue_pair.number(), named);
         Ok(queue_pair)
     }
 
     /// The number of the queue pair: 24 bits, at least 0x10000.
     pub fn number(&self) -> u32 {
-        self.endpoint.owner().number
+        match &self.carrier {
+            Carrier::Connected(connected) => connected.endpoint.owner().number,
+            Carrier::Datagrams(pair) => pair.number(),
+        }
     }
 
     /// The protection domain.
@@ -267,12 +236,22 @@ impl QueuePair {
 
     /// The caller's number.
     pub fn tag(&self) -> &Tag {
-        &self.endpoint.owner().subject.tag
+        &self.subject().tag
+    }
+
+    fn subject(&self) -> &Arc<Subject> {
+        match &self.carrier {
+            Carrier::Connected(connected) => &connected.endpoint.owner().subject,
+            Carrier::Datagrams(pair) => pair.subject(),
+        }
     }
 
     /// The state.
     pub fn state(&self) -> QpState {
-        self.endpoint.owner().state()
+        match &self.carrier {
+            Carrier::Connected(connected) => connected.endpoint.owner().state(),
+            Carrier::Datagrams(pair) => pair.state(),
+        }
     }
 
     /// The attributes, with the present state. Drivers of RNICs know no RESET: a fresh queue pair is in INIT there.
@@ -313,157 +292,76 @@ impl QueuePair {
             false => from,
         };
         let is_iwarp = self.kind() == DeviceKind::Iwarp;
-        check_transition(from, to, mask, is_iwarp)?;
+        check_transition(self.options.service, from, to, mask, is_iwarp)?;
         attributes.check(mask, self.pd.context().device())?;
+        match &self.carrier {
+            Carrier::Connected(connected) => {
+                self.modify_connected(connected, (from, to), attributes, mask)
+            }
+            Carrier::Datagrams(pair) => self.modify_datagrams(pair, (from, to), attributes, mask),
+        }
+    }
+
+    fn modify_connected(
+        self: &Arc<Self>,
+        connected: &Connected,
+        (from, to): (QpState, QpState),
+        attributes: &QpAttributes,
+        mask: QpMask,
+    ) -> Result<()> {
         match to {
-            QpState::Reset => self.reset()?,
-            QpState::Err => self.fail(),
-            QpState::Rtr if from == QpState::Init => self.make_ready(attributes, mask)?,
-            to => self.endpoint.owner().set_state(to),
+            QpState::Reset => connected.reset()?,
+            QpState::Err => connected.fail(),
+            QpState::Rtr if from == QpState::Init => {
+                connected.make_ready(self, attributes, mask)?;
+            }
+            to => connected.endpoint.owner().set_state(to),
         }
         if mask.contains(QpMask::ACCESS_FLAGS) {
-            let access = AccessFlags::from_bits_truncate(attributes.access);
-            self.endpoint.set_remote_rights(RemoteRights {
-                read: access.contains(AccessFlags::REMOTE_READ),
-                write: access.contains(AccessFlags::REMOTE_WRITE),
-                atomic: access.contains(AccessFlags::REMOTE_ATOMIC),
-            });
+            connected.set_rights(AccessFlags::from_bits_truncate(attributes.access));
         }
-        self.attributes.lock().take(attributes, mask);
-        if let Some(line) = &self.line
-            && (from, to) == (QpState::Rtr, QpState::Rts)
-        {
-            let QpAttributes {
-                timeout,
-                retry_cnt,
-                max_rd_atomic,
-                ..
-            } = *attributes;
-            line.set_patience(Patience::new(timeout, retry_cnt, max_rd_atomic));
+        self.keep(to, attributes, mask);
+        if (from, to) == (QpState::Rtr, QpState::Rts) {
+            connected.is_ready_to_send(attributes);
         }
         if to == QpState::Rts {
-            self.limit_silence();
+            let known = *self.attributes.lock();
+            connected.limit_silence(&known);
         }
         Ok(())
     }
 
-    /// Lets requests fail whose peer's host is gone, after the time that follows from the attributes.
-    fn limit_silence(&self) {
-        // Only TCP says what a peer's host has acknowledged.
-        let process = &self.endpoint.owner().process;
-        let is_over_tcp = matches!(process.transport(), Transport::Tcp(_));
-        if self.kind() == DeviceKind::Roce && is_over_tcp {
-            let known = *self.attributes.lock();
-            let patience = Patience::new(known.timeout, known.retry_cnt, known.max_rd_atomic);
-            self.endpoint.set_patience(patience.limit);
+    fn modify_datagrams(
+        &self,
+        pair: &DatagramPair,
+        (from, to): (QpState, QpState),
+        attributes: &QpAttributes,
+        mask: QpMask,
+    ) -> Result<()> {
+        if mask.contains(QpMask::QKEY) {
+            pair.set_key(attributes.qkey);
         }
+        match to {
+            QpState::Reset => pair.reset(),
+            QpState::Err => pair.fail(),
+            QpState::Rtr if from == QpState::Init => pair.make_ready()?,
+            to => pair.set_state(to),
+        }
+        self.keep(to, attributes, mask);
+        Ok(())
+    }
+
+    /// Keeps attributes for the program.
+    fn keep(&self, to: QpState, attributes: &QpAttributes, mask: QpMask) {
+        let mut known = self.attributes.lock();
+        if to == QpState::Reset {
+            *known = QpAttributes::default();
+        }
+        known.take(attributes, mask);
     }
 
     pub(crate) fn kind(&self) -> DeviceKind {
         self.pd.context().device().kind()
-    }
-
-    /// The change to RTR.
-    fn make_ready(self: &Arc<Self>, attributes: &QpAttributes, mask: QpMask) -> Result<()> {
-        let owner = self.endpoint.owner();
-        let number = attributes.dest_qp_num;
-        let is_named = mask.contains(QpMask::DEST_QPN) && number < FIRST_QUEUE_PAIR;
-        if let Some(line) = self.line.as_ref().filter(|_| !is_named) {
-            let route = attributes.address.check(self.pd.context().device())?;
-            // A call that was held may start the stream at once.
-            owner.set_state(QpState::Rtr);
-            let armed = line.arm(number, route);
-            return armed.inspect_err(|_| owner.set_state(QpState::Init));
-        }
-        let connection = match is_named {
-            true => owner.process.numbers.find::<ConnectionNumber>(number),
-            false => None,
-        };
-        let connection = connection.and_then(|connection| connection.0.upgrade());
-        let Some(connection) = connection else {
-            return fail(
-                Errno::OPNOTSUPP,
-                format!(
-                    "queue pair {number:#x} is no connection of rdma_cm here: this queue pair is connected with rdma_connect and rdma_accept"
-                ),
-            );
-        };
-        owner.set_state(QpState::Rtr);
-        let attached = connection.attach(self);
-        attached.inspect_err(|_| owner.set_state(QpState::Init))
-    }
-
-    /// Back to RESET: the connection ends, and requests and completions vanish.
-    fn reset(&self) -> Result<()> {
-        let owner = self.endpoint.owner();
-        owner.is_muted.store(true, Ordering::SeqCst);
-        if let Some(line) = &self.line {
-            line.reset();
-        }
-        if self.kind() == DeviceKind::Roce {
-            self.detach()?;
-        }
-        drop(self.endpoint.abort(ConnectionEnd::Disconnected));
-        let stream = owner.process.next_stream();
-        self.remove_completions();
-        let is_new = self.endpoint.renew(stream);
-        owner.is_muted.store(false, Ordering::SeqCst);
-        if !is_new {
-            return fail(
-                Errno::BUSY,
-                "the last connection of the queue pair is about to end: try again",
-            );
-        }
-        owner.stream.store(stream.0, Ordering::Relaxed);
-        self.endpoint.with(|_, state| {
-            state.connection = None;
-            state.forget_untaken();
-        });
-        owner.set_state(QpState::Reset);
-        *self.attributes.lock() = QpAttributes::default();
-        Ok(())
-    }
-
-    /// Moves the connection to an endpoint that ends it in order, while this queue pair begins anew.
-    fn detach(&self) -> Result<()> {
-        let owner = self.endpoint.owner();
-        let stream = owner.stream();
-        let (send_cq, receive_cq) = (&owner.queues.initiator, &owner.queues.receive);
-        let ending = |this: &Weak<QpEndpoint>| QpOwner {
-            process: Arc::clone(&owner.process),
-            context: Arc::clone(&owner.context),
-            number: owner.number,
-            stream: AtomicU32::new(stream.0),
-            queues: PairQueues::new(send_cq.clone(), receive_cq.clone(), None, this.clone()),
-            state: AtomicU8::new(QpState::Err as u8),
-            subject: Arc::default(),
-            is_muted: AtomicBool::new(true),
-            line: None,
-        };
-        let state = |own: &mut PairState<QpOwner>| {
-            let mut ending = PairState::default();
-            ending.connection = own.connection.take();
-            ending
-        };
-        let detached = self.endpoint.detach(ending, state);
-        let (ending, deferred) = detached
-            .map_err(|_| Error::new(Errno::NOMEM, "there is no memory for the queue pair"))?;
-        drop(deferred);
-        if let Some(ending) = ending {
-            let any: Weak<dyn AnyEndpoint> = Arc::<QpEndpoint>::downgrade(&ending);
-            owner.process.ends(any);
-            owner.process.lingering.keep(stream, &ending);
-        }
-        Ok(())
-    }
-
-    /// To ERR: the connection ends, and requests come back flushed.
-    fn fail(&self) {
-        self.endpoint.owner().set_state(QpState::Err);
-        if let Some(line) = &self.line {
-            line.end();
-        }
-        drop(self.endpoint.end().1);
     }
 
     /// Prepares to release the queue pair: ends its connection, drops its requests and the completions that were not taken, and waits until its
@@ -478,70 +376,49 @@ impl QueuePair {
         }
         self.release();
         self.users.iter().for_each(User::release);
-        let owner = self.endpoint.owner();
-        owner.context.end_subject(&owner.subject)
+        self.pd.context().end_subject(self.subject())
     }
 
     fn release(&self) {
-        let owner = self.endpoint.owner();
-        if owner.is_muted.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        if let Some(line) = &self.line {
-            line.end();
-        }
-        let process = &owner.process;
-        process.lingering.release(owner.stream(), &self.endpoint);
-        self.remove_completions();
-        process.numbers.release(owner.number);
-    }
-
-    /// Drops the completions that the program has not taken. The queue pair is muted, and the endpoint was locked since.
-    fn remove_completions(&self) {
-        let owner = self.endpoint.owner();
-        let queues = &owner.queues;
-        let removed = queues.receive.remove(owner.number);
-        if let Some((_, membership)) = &queues.shared {
-            membership.removed(&removed);
-        }
-        if !queues.is_one() {
-            queues.initiator.remove(owner.number);
+        match &self.carrier {
+            Carrier::Connected(connected) => connected.release(),
+            Carrier::Datagrams(pair) => pair.release(),
         }
     }
 
     // ---- called by the connection manager ----
 
-    /// Makes the queue pair ready for a connection, which `owner` sets up and ends.
-    pub(crate) fn claim(&self, owner: Weak<dyn ConnectionOwner>) -> Result<()> {
-        self.endpoint.with(|_, state| {
-            let before = state.connection.as_ref();
-            let is_other = before.is_some_and(|before| {
-                before.strong_count() > 0 && !std::ptr::addr_eq(before.as_ptr(), owner.as_ptr())
-            });
-            if is_other {
-                return fail(Errno::INVAL, "the queue pair belongs to another connection");
+    /// The connected part of the queue pair; an error for one of datagrams, which no connection has.
+    pub(crate) fn connected(&self) -> Result<&Connected> {
+        match &self.carrier {
+            Carrier::Connected(connected) => Ok(connected),
+            Carrier::Datagrams(_) => fail(
+                Errno::INVAL,
+                "a queue pair for datagrams (IBV_QPT_UD) has no connection",
+            ),
+        }
+    }
+
+    /// The endpoint of a connected queue pair.
+    pub(crate) fn endpoint(&self) -> Option<&Arc<QpEndpoint>> {
+        match &self.carrier {
+            Carrier::Connected(connected) => Some(&connected.endpoint),
+            Carrier::Datagrams(_) => None,
+        }
+    }
+
+    /// Moves the queue pair to ERR, and leaves the deferred work to the caller. Returns true if the stream was gone before.
+    pub(crate) fn end(&self) -> (bool, Option<QpDeferredWork>) {
+        match &self.carrier {
+            Carrier::Connected(connected) => {
+                let (gone, deferred) = connected.end();
+                (gone, Some(deferred))
             }
-            state.connection = Some(owner);
-            Ok(())
-        })
-    }
-
-    /// Takes back a [`claim`](Self::claim): the connection was not set up.
-    pub(crate) fn disclaim(&self, owner: &Weak<dyn ConnectionOwner>) {
-        self.endpoint.with(|_, state| {
-            let is_own = |own: &mut Weak<dyn ConnectionOwner>| {
-                std::ptr::addr_eq(own.as_ptr(), owner.as_ptr())
-            };
-            drop(state.connection.take_if(is_own));
-        });
-    }
-
-    /// Returns true if `owner` was the last to [claim](Self::claim) the queue pair, and the queue pair is not in RESET since.
-    pub(crate) fn is_claimed_by<T>(&self, owner: &Weak<T>) -> bool {
-        self.endpoint.with(|_, state| {
-            let connection = state.connection.as_ref();
-            connection.is_some_and(|own| std::ptr::addr_eq(own.as_ptr(), owner.as_ptr()))
-        })
+            Carrier::Datagrams(pair) => {
+                pair.fail();
+                (true, None)
+            }
+        }
     }
 
     /// From INIT on, to a state of a connected queue pair, with these attributes.
@@ -550,88 +427,26 @@ impl QueuePair {
         to: QpState,
         attributes: impl Iterator<Item = (QpAttributes, QpMask)>,
     ) {
-        let owner = self.endpoint.owner();
+        let Carrier::Connected(connected) = &self.carrier else {
+            return;
+        };
+        let owner = connected.endpoint.owner();
         if matches!(owner.state(), QpState::Init | QpState::Rtr) {
             let mut known = self.attributes.lock();
             for (attributes, mask) in attributes {
                 known.take(&attributes, mask);
             }
-            drop(known);
+            let known = *known;
             owner.set_state(to);
             if to == QpState::Rts {
-                self.limit_silence();
+                connected.limit_silence(&known);
             }
         }
-    }
-
-    /// The connection's part of a queue pair.
-    pub(crate) fn endpoint(&self) -> &Arc<QpEndpoint> {
-        &self.endpoint
-    }
-
-    /// Moves the queue pair to ERR, and leaves the deferred work to the caller. Returns true if the stream was gone before.
-    pub(crate) fn end(&self) -> (bool, QpDeferredWork) {
-        self.endpoint.owner().set_state(QpState::Err);
-        self.endpoint.end()
     }
 }
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
         self.release();
-    }
-}
-
-impl ContextConnection for QpEndpoint {
-    fn context_closed(&self) {
-        self.owner().set_state(QpState::Err);
-        drop(self.end().1);
-    }
-}
-
-impl StreamTaker for QpEndpoint {
-    fn start_on(&self, stream: Stream, config: StreamConfig) -> (std::io::Result<()>, Deferred) {
-        let another = [
-            planted!(SecondConnectionTaken),
-            planted!(ConnectionTakenAfterEnd),
-        ];
-        if another.contains(&true) && self.with(|phase, _| phase != Phase::Idle) {
-            drop(self.abort(ConnectionEnd::Disconnected));
-            self.renew(self.owner().process.next_stream());
-        }
-        let (started, deferred) = self.start(stream, config, Start::Open);
-        (started, Box::new(deferred))
-    }
-
-    fn has_ended(&self) -> bool {
-        self.connection_end().is_some()
-    }
-
-    fn abandon(&self) -> Deferred {
-        Box::new(self.abandon())
-    }
-
-    fn limit_reads(&self, reads: u32) {
-        self.limit_reads(reads);
-    }
-}
-
-/// The sizes of the engine's queues.
-fn sizes(options: &QpOptions) -> QueueSizes {
-    let caps = options.caps;
-    let (receive_depth, receive_sges) = match &options.srq {
-        // The engine needs room for one drawn Receive.
-        Some(srq) => (1, srq.max_sge()),
-        None => (caps.max_recv_wr, caps.max_recv_sge.max(1)),
-    };
-    let initiator_sges = caps.max_send_sge.max(1);
-    QueueSizes {
-        initiator_depth: caps.max_send_wr,
-        receive_depth,
-        initiator_sges,
-        receive_sges,
-        read_sges: initiator_sges,
-        inline: caps.max_inline_data,
-        max_transfer: limits::MESSAGE,
     }
 }

@@ -150,6 +150,7 @@ impl PairOwner for QpOwner {
                 qp_num: self.number,
                 invalidated: completion.invalidated.map(|stag| stag.0),
                 immediate,
+                source: None,
             },
             solicited: completion.solicited,
         };

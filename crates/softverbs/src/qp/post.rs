@@ -7,9 +7,11 @@ use iwarp_io::endpoint::{
 };
 use iwarp_io::memory::STag;
 
-use super::QueuePair;
+use super::connected::Connected;
 use super::owner::QpOwner;
 use super::state::QpState;
+use super::{Carrier, QueuePair};
+use crate::ah::AddressHandle;
 use crate::device::DeviceKind;
 use crate::error::{Errno, Error, Result, fail};
 use crate::sge::{Sge, post_error, with_sges};
@@ -63,6 +65,17 @@ pub enum SendOperation {
     FetchAdd(RemotePlace, u64),
 }
 
+/// The queue pair that a datagram goes to.
+#[derive(Clone, Copy, Debug)]
+pub struct Destination<'a> {
+    /// The address.
+    pub handle: &'a AddressHandle,
+    /// The number of the queue pair.
+    pub number: u32,
+    /// Its Q_Key. With the top bit set, that of this side's queue pair.
+    pub key: u32,
+}
+
 /// A request for the send queue.
 #[derive(Clone, Copy, Debug)]
 pub struct SendRequest<'a> {
@@ -72,6 +85,8 @@ pub struct SendRequest<'a> {
     pub operation: SendOperation,
     /// The octets.
     pub data: SendData<'a>,
+    /// Where a datagram goes. Queue pairs of the other services have one peer.
+    pub to: Option<Destination<'a>>,
     /// Success yields a completion (`IBV_SEND_SIGNALED`). A queue pair made with `signal_all` acts as if every request had this.
     pub signaled: bool,
     /// The peer's completion is a solicited one (`IBV_SEND_SOLICITED`).
@@ -85,30 +100,35 @@ impl QueuePair {
     ///
     /// # Errors
     ///
-    /// EINVAL before RTS, for too many SGEs or octets, for inline data of a Read or an Atomic, and for an Atomic that has not one SGE of 8
+    /// EINVAL before RTS, for too many SGEs or octets, for a datagram longer than the port's MTU or without a destination, for inline data of a Read or an Atomic, and for an Atomic that has not one SGE of 8
     /// octets; ENOMEM when the queue is full: a request has its slot
     /// until the program has taken its completion, or, without one, until it is done. EOPNOTSUPP for a Send with a number on devices for
     /// iWARP, and once the peer is known not to take it. In error a request is accepted and comes back flushed.
     #[inline]
     pub fn post_send(&self, request: &SendRequest<'_>) -> Result<()> {
-        self.check_may_post(request)?;
-        self.with_wqe(request, |wqe| self.endpoint.post(wqe).map_err(refused))
+        let connected = match &self.carrier {
+            Carrier::Connected(connected) => connected,
+            Carrier::Datagrams(pair) => return pair.post(request),
+        };
+        self.check_may_post(connected, request)?;
+        self.with_wqe(request, |wqe| connected.endpoint.post(wqe).map_err(refused))
     }
 
     /// Posts a list of requests to the send queue, which are sent together.
     pub fn post_sends(&self) -> SendList<'_> {
-        SendList {
-            qp: self,
-            posts: self.endpoint.posts(),
-        }
+        let posts = match &self.carrier {
+            Carrier::Connected(connected) => Some((connected, connected.endpoint.posts())),
+            Carrier::Datagrams(_) => None,
+        };
+        SendList { qp: self, posts }
     }
 
     #[inline(always)]
-    fn check_may_post(&self, request: &SendRequest<'_>) -> Result<()> {
+    fn check_may_post(&self, connected: &Connected, request: &SendRequest<'_>) -> Result<()> {
         if matches!(request.operation, SendOperation::SendImmediate(_)) {
             self.check_has_numbers()?;
         }
-        if self.endpoint.owner().state.load(Ordering::Acquire) < QpState::Rts as u8 {
+        if connected.endpoint.owner().state.load(Ordering::Acquire) < QpState::Rts as u8 {
             return fail(
                 Errno::INVAL,
                 "requests are posted to a queue pair in RTS: connect the queue pair first",
@@ -202,7 +222,11 @@ impl QueuePair {
     /// EINVAL in RESET, for too many SGEs, and if the queue pair uses a shared receive queue; ENOMEM when the queue is full: a Receive
     /// has its slot until the program has taken its completion. In error a Receive is accepted and comes back flushed.
     pub fn post_receive(&self, wr_id: u64, sges: &[Sge]) -> Result<()> {
-        let owner = self.endpoint.owner();
+        let endpoint = match &self.carrier {
+            Carrier::Connected(connected) => &connected.endpoint,
+            Carrier::Datagrams(pair) => return pair.post_receive(wr_id, sges),
+        };
+        let owner = endpoint.owner();
         if owner.queues.shared.is_some() {
             return fail(
                 Errno::INVAL,
@@ -216,7 +240,7 @@ impl QueuePair {
             );
         }
         with_sges(sges, |sges| {
-            self.endpoint.post_receive(wr_id, sges).map_err(refused)
+            endpoint.post_receive(wr_id, sges).map_err(refused)
         })
     }
 }
@@ -225,7 +249,8 @@ impl QueuePair {
 #[derive(Debug)]
 pub struct SendList<'a> {
     qp: &'a QueuePair,
-    posts: Posts<'a, QpOwner>,
+    /// Those of a connected queue pair. Datagrams are sent one by one.
+    posts: Option<(&'a Connected, Posts<'a, QpOwner>)>,
 }
 
 impl SendList<'_> {
@@ -237,7 +262,10 @@ impl SendList<'_> {
     #[inline]
     pub fn post(&mut self, request: &SendRequest<'_>) -> Result<()> {
         let Self { qp, posts } = self;
-        qp.check_may_post(request)?;
+        let Some((connected, posts)) = posts else {
+            return qp.post_send(request);
+        };
+        qp.check_may_post(connected, request)?;
         qp.with_wqe(request, |wqe| posts.post(wqe).map_err(refused))
     }
 }

@@ -1,5 +1,6 @@
 //! The states of queue pairs, and the changes between them that are allowed.
 
+use super::Service;
 use crate::ah::AddressVector;
 use crate::device::{Device, DeviceKind, limits};
 use crate::error::{Errno, Result, fail};
@@ -20,14 +21,14 @@ pub enum QpState {
     Rts = 3,
     /// Requests are held back. No queue pair of softnd gets into this state.
     Sqd = 4,
-    /// A request failed, and messages can arrive. No queue pair of softnd gets into this state by itself.
+    /// A request failed, and messages can arrive. Only queue pairs for datagrams get into this state by themselves.
     Sqe = 5,
     /// Requests come back flushed.
     Err = 6,
 }
 
 impl QpState {
-    pub(super) fn from_bits(bits: u8) -> Self {
+    pub(crate) fn from_bits(bits: u8) -> Self {
         match bits {
             0 => Self::Reset,
             1 => Self::Init,
@@ -279,24 +280,108 @@ const RELIABLE: [Change; 5] = [
     },
 ];
 
+const PATH_IN_RTS: QpMask = QpMask::CUR_STATE
+    .union(QpMask::ALT_PATH)
+    .union(QpMask::ACCESS_FLAGS)
+    .union(QpMask::PATH_MIG_STATE);
+
+/// The changes of an unreliable connected queue pair.
+const UNRELIABLE: [Change; 5] = [
+    Change {
+        from: &[QpState::Reset],
+        to: QpState::Init,
+        needs: PORTS,
+        takes: QpMask::empty(),
+    },
+    Change {
+        from: &[QpState::Init],
+        to: QpState::Init,
+        needs: QpMask::empty(),
+        takes: PORTS,
+    },
+    Change {
+        from: &[QpState::Init],
+        to: QpState::Rtr,
+        needs: QpMask::AV
+            .union(QpMask::PATH_MTU)
+            .union(QpMask::DEST_QPN)
+            .union(QpMask::RQ_PSN),
+        takes: PATH,
+    },
+    Change {
+        from: &[QpState::Rtr],
+        to: QpState::Rts,
+        needs: QpMask::SQ_PSN,
+        takes: PATH_IN_RTS,
+    },
+    Change {
+        from: &[QpState::Rts, QpState::Sqe],
+        to: QpState::Rts,
+        needs: QpMask::empty(),
+        takes: PATH_IN_RTS,
+    },
+];
+
+const DATAGRAM_PORTS: QpMask = QpMask::PKEY_INDEX.union(QpMask::PORT).union(QpMask::QKEY);
+
+/// The changes of a queue pair for datagrams.
+const DATAGRAM: [Change; 5] = [
+    Change {
+        from: &[QpState::Reset],
+        to: QpState::Init,
+        needs: DATAGRAM_PORTS,
+        takes: QpMask::empty(),
+    },
+    Change {
+        from: &[QpState::Init],
+        to: QpState::Init,
+        needs: QpMask::empty(),
+        takes: DATAGRAM_PORTS,
+    },
+    Change {
+        from: &[QpState::Init],
+        to: QpState::Rtr,
+        needs: QpMask::empty(),
+        takes: QpMask::PKEY_INDEX.union(QpMask::QKEY),
+    },
+    Change {
+        from: &[QpState::Rtr],
+        to: QpState::Rts,
+        needs: QpMask::SQ_PSN,
+        takes: QpMask::CUR_STATE.union(QpMask::QKEY),
+    },
+    Change {
+        from: &[QpState::Rts, QpState::Sqe],
+        to: QpState::Rts,
+        needs: QpMask::empty(),
+        takes: QpMask::CUR_STATE.union(QpMask::QKEY),
+    },
+];
+
 /// The attributes that a change has to name, and those that it may name besides; `None` if there is no such change.
-fn transition(from: QpState, to: QpState) -> Option<(QpMask, QpMask)> {
+fn transition(service: Service, from: QpState, to: QpState) -> Option<(QpMask, QpMask)> {
     if matches!(to, QpState::Reset | QpState::Err) {
         return Some((QpMask::empty(), QpMask::empty()));
     }
-    let mut changes = RELIABLE.iter();
+    let changes = match service {
+        Service::Reliable => &RELIABLE,
+        Service::Unreliable => &UNRELIABLE,
+        Service::Datagram => &DATAGRAM,
+    };
+    let mut changes = changes.iter();
     let change = changes.find(|change| change.to == to && change.from.contains(&from))?;
     Some((change.needs, change.takes))
 }
 
 /// Checks a change of state.
 pub(super) fn check_transition(
+    service: Service,
     from: QpState,
     to: QpState,
     mask: QpMask,
     is_iwarp: bool,
 ) -> Result<()> {
-    let Some((needed, allowed)) = transition(from, to) else {
+    let Some((needed, allowed)) = transition(service, from, to) else {
         return fail(
             Errno::INVAL,
             format!("a queue pair does not go from {from:?} to {to:?}"),
@@ -329,36 +414,78 @@ mod tests {
     fn the_usual_way_and_no_other() {
         use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
         let all = [Reset, Init, Rtr, Rts, Sqd, Sqe, Err];
-        let mut allowed = Vec::new();
-        for from in all {
-            for to in all {
-                if transition(from, to).is_some() && !matches!(to, Reset | Err) {
-                    allowed.push((from, to));
+        for service in [Service::Reliable, Service::Unreliable, Service::Datagram] {
+            let mut allowed = Vec::new();
+            for from in all {
+                for to in all {
+                    if transition(service, from, to).is_some() && !matches!(to, Reset | Err) {
+                        allowed.push((from, to));
+                    }
                 }
             }
+            let expected = [
+                (Reset, Init),
+                (Init, Init),
+                (Init, Rtr),
+                (Rtr, Rts),
+                (Rts, Rts),
+                (Sqe, Rts),
+            ];
+            assert_eq!(allowed, expected);
+            assert!(
+                all.iter()
+                    .all(|from| transition(service, *from, Err).is_some())
+            );
         }
-        let expected = [
-            (Reset, Init),
-            (Init, Init),
-            (Init, Rtr),
-            (Rtr, Rts),
-            (Rts, Rts),
-            (Sqe, Rts),
-        ];
-        assert_eq!(allowed, expected);
-        assert!(all.iter().all(|from| transition(*from, Err).is_some()));
     }
 
     #[test]
     fn what_a_change_needs_is_named_in_the_error() {
         let mask = QpMask::STATE | QpMask::PORT | QpMask::ACCESS_FLAGS;
-        let error = check_transition(QpState::Reset, QpState::Init, mask, false).unwrap_err();
+        let error = check_transition(
+            Service::Reliable,
+            QpState::Reset,
+            QpState::Init,
+            mask,
+            false,
+        )
+        .unwrap_err();
         assert_eq!(error.errno(), Errno::INVAL);
         assert!(error.to_string().contains("PKEY_INDEX"), "{error}");
-        assert!(check_transition(QpState::Reset, QpState::Init, mask, true).is_ok());
+        assert!(
+            check_transition(Service::Reliable, QpState::Reset, QpState::Init, mask, true).is_ok()
+        );
         let surplus = mask | QpMask::PKEY_INDEX | QpMask::TIMEOUT;
-        let error = check_transition(QpState::Reset, QpState::Init, surplus, false).unwrap_err();
+        let error = check_transition(
+            Service::Reliable,
+            QpState::Reset,
+            QpState::Init,
+            surplus,
+            false,
+        )
+        .unwrap_err();
         assert!(error.to_string().contains("TIMEOUT"), "{error}");
+    }
+
+    #[test]
+    fn each_service_has_its_own_attributes() {
+        let error = |service, from, to, mask| {
+            check_transition(service, from, to, mask, false)
+                .unwrap_err()
+                .to_string()
+        };
+        let init = QpMask::STATE | QpMask::PORT | QpMask::PKEY_INDEX | QpMask::ACCESS_FLAGS;
+        let (reset, initial) = (QpState::Reset, QpState::Init);
+        assert!(error(Service::Datagram, reset, initial, init).contains("QKEY"));
+        let keyed = init - QpMask::ACCESS_FLAGS | QpMask::QKEY;
+        assert!(check_transition(Service::Datagram, reset, initial, keyed, false).is_ok());
+        assert!(error(Service::Unreliable, reset, initial, keyed).contains("ACCESS_FLAGS"));
+        let ready = QpMask::STATE;
+        assert!(check_transition(Service::Datagram, initial, QpState::Rtr, ready, false).is_ok());
+        assert!(error(Service::Unreliable, initial, QpState::Rtr, ready).contains("DEST_QPN"));
+        assert!(
+            !error(Service::Unreliable, initial, QpState::Rtr, ready).contains("MIN_RNR_TIMER")
+        );
     }
 
     #[test]

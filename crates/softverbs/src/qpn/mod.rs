@@ -11,4 +11,4 @@ mod ports;
 
 pub use call::{Call, CallError};
 pub(crate) use line::{Deferred, Line, Patience, StreamTaker};
-pub(crate) use ports::Ports;
+pub(crate) use ports::{Port, Ports, port_of};

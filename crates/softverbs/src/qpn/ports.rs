@@ -3,6 +3,7 @@
 //! A port is reserved with the first queue pair that gets a number of it, over TCP and over UDP. It listens from the first change to RTR on
 //! that names a queue pair by a number, so that programs that use the connection manager alone open no port.
 
+use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -41,7 +42,7 @@ pub(super) const READ_LIMITS: ReadLimits = ReadLimits {
 };
 
 /// The port that a number names.
-pub(super) fn port_of(number: u32) -> Option<u16> {
+pub(crate) fn port_of(number: u32) -> Option<u16> {
     u16::try_from(number / PER_PORT)
         .ok()
         .filter(|_| number >= FIRST_WITH_PORT)
@@ -70,8 +71,9 @@ pub(crate) struct Port {
     number: u16,
     state: Mutex<PortState>,
     callees: Mutex<HashMap<u32, Weak<dyn Callee>>>,
-    #[expect(dead_code, reason = "reserved until it is dropped")]
     udp: ReservedUdp,
+    /// The sockets for datagrams, from the first queue pair on that has some.
+    datagrams: Mutex<Option<Weak<dyn Any + Send + Sync>>>,
 }
 
 enum PortState {
@@ -117,6 +119,7 @@ impl Ports {
                 state: Mutex::new(PortState::Reserved(bound)),
                 callees: Mutex::default(),
                 udp,
+                datagrams: Mutex::default(),
             });
             own.ports.insert(number, port);
             let first = u32::from(number) * PER_PORT;
@@ -131,7 +134,7 @@ impl Ports {
     }
 
     /// Gives a number back, which is used again as late as possible.
-    pub(super) fn give_back(&self, device: &Device, number: u32) {
+    pub(crate) fn give_back(&self, device: &Device, number: u32) {
         if let Some(own) = self.0.lock().get_mut(&device.index()) {
             if let Some(port) = port_of(number).and_then(|port| own.ports.get(&port)) {
                 port.callees.lock().remove(&number);
@@ -158,6 +161,32 @@ impl Port {
     /// Makes a queue pair the one that calls to its number reach.
     pub(super) fn add(&self, number: u32, callee: Weak<dyn Callee>) {
         self.callees.lock().insert(number, callee);
+    }
+
+    /// The number of the port.
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// The reservation of the port over UDP.
+    pub(crate) fn udp(&self) -> &ReservedUdp {
+        &self.udp
+    }
+
+    /// The sockets for datagrams, which `open` opens if no queue pair has any.
+    pub(crate) fn shared<T: Any + Send + Sync>(
+        &self,
+        open: impl FnOnce() -> Result<Arc<T>>,
+    ) -> Result<Arc<T>> {
+        let mut sockets = self.datagrams.lock();
+        let known = sockets.as_ref().and_then(Weak::upgrade);
+        if let Some(known) = known.and_then(|known| known.downcast().ok()) {
+            return Ok(known);
+        }
+        let opened = open()?;
+        let weak: Weak<dyn Any + Send + Sync> = Arc::<T>::downgrade(&opened);
+        *sockets = Some(weak);
+        Ok(opened)
     }
 
     /// Listens from now on.

@@ -223,6 +223,11 @@ impl Ring {
         self.count += 1;
     }
 
+    /// The oldest Receive; the queue is not empty.
+    fn front(&self) -> &Receive {
+        &self.receives[self.first]
+    }
+
     #[inline]
     fn pop(&mut self, each: usize) -> Option<(Receive, &[Sge])> {
         if self.count == 0 {
@@ -576,6 +581,17 @@ impl std::fmt::Debug for SharedReceives {
     }
 }
 
+/// The outcome of [`Membership::take_for`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakenReceive<T> {
+    /// The Receive was taken.
+    Taken(T),
+    /// There is no Receive, or all are promised to connections.
+    None,
+    /// The oldest Receive is shorter than the message. It stays where it is.
+    TooShort,
+}
+
 /// One connection's right to draw from a queue. Dropping the membership ends the connection's wait, and passes on a Receive that was
 /// promised to the connection. This drives another connection: drop the membership with no lock held that the drive may need.
 #[derive(Debug)]
@@ -627,6 +643,27 @@ impl Membership {
             known.count()
         });
         self.queue.state.lock().used -= freed;
+    }
+
+    /// Takes the oldest Receive for a message that does not wait for one, if the Receive is long enough for it in octets. Passes the
+    /// Receive's context and SGEs to `take`.
+    pub fn take_for<T>(&self, length: u32, take: impl FnOnce(u64, &[Sge]) -> T) -> TakenReceive<T> {
+        let mut state = self.queue.state.lock();
+        if state.ring.count <= state.promised {
+            return TakenReceive::None;
+        }
+        if state.ring.front().length < length {
+            return TakenReceive::TooShort;
+        }
+        match state.ring.pop(self.queue.sges) {
+            None => TakenReceive::None,
+            Some((receive, sges)) => {
+                self.has_drawn();
+                let taken = take(receive.context, sges);
+                self.queue.note_low(&mut state);
+                TakenReceive::Taken(taken)
+            }
+        }
     }
 
     fn has_drawn(&self) {

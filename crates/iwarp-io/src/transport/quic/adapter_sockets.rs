@@ -14,12 +14,12 @@ use super::options::QuicOptions;
 use super::refusals::Refusals;
 use super::security::Security;
 use super::shared_socket::{SharedSocket, SharedSocketOwner, Surroundings};
-use super::socket_drivers::SocketDrivers;
 use crate::environment::Environment;
 use crate::faults::Faults;
 use crate::progress::background::Background;
 use crate::progress::domain::Domain;
 use crate::transport::congestion_control::QuicAlgorithm;
+use crate::transport::datagrams::SocketDrivers;
 use crate::transport::port_range;
 
 /// The time that a transport that ends waits for sent octets to arrive.

@@ -10,6 +10,8 @@ mod account;
 #[cfg(feature = "udp")]
 mod adapter_sockets;
 #[cfg(feature = "udp")]
+mod address_probe;
+#[cfg(feature = "udp")]
 mod addresses_in_use;
 #[cfg(feature = "udp")]
 mod arrivals;
@@ -24,14 +26,10 @@ mod connection_ids;
 #[cfg(feature = "udp")]
 mod endpoint;
 #[cfg(feature = "udp")]
-mod faulted_socket;
-#[cfg(feature = "udp")]
 mod handshake_sends;
 #[cfg(not(feature = "udp"))]
 mod no_udp;
 mod options;
-#[cfg(feature = "udp")]
-mod plain_socket;
 #[cfg(feature = "udp")]
 pub mod preamble;
 #[cfg(feature = "udp")]
@@ -47,10 +45,6 @@ pub mod security;
 mod send_buffers;
 #[cfg(feature = "udp")]
 mod shared_socket;
-#[cfg(feature = "udp")]
-mod socket;
-#[cfg(feature = "udp")]
-mod socket_drivers;
 #[cfg(feature = "udp")]
 mod undelivered;
 #[cfg(feature = "udp")]

@@ -1,6 +1,5 @@
 //! One UDP socket with the connections of QUIC on it. A thread that drives one of its streams drives all of it.
 
-use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,14 +11,12 @@ use quinn_proto::Endpoint;
 use rustix::io::Errno;
 
 use super::account::UndeliveredLimits;
+use super::address_probe::AddressProbe;
 use super::config::{self, Settings};
 use super::endpoint::connection::{PortProbing, Probing};
 use super::endpoint::{Dial, Outside, QuicEndpoint};
-use super::faulted_socket::FaultedSocket;
 use super::refusals::Refusals;
 use super::security::Security;
-use super::socket::{AddressProbe, BATCH, LONGEST_TRAIN, PlainSocket, Socket, Train};
-use super::socket_drivers::SocketDrivers;
 use crate::environment::Environment;
 use crate::faults::Faults;
 use crate::log::targets;
@@ -28,29 +25,16 @@ use crate::progress::set::SourceId;
 use crate::progress::shared_descriptor::{CarriedSource, Carrier, CarrierId};
 use crate::progress::timers::{Timed, TimerKey};
 use crate::progress::{Edges, Readiness, Set, Watch};
-use crate::socket_buffer::SocketBuffer;
 use crate::system_call::is_refusal;
-use crate::thread_value::with_value;
+use crate::transport::datagrams::{
+    BATCH, FaultedSocket, LONGEST_TRAIN, PlainSocket, Socket, SocketDrivers, with_memory,
+};
 
 /// The most receives of one call, so that a flood does not keep the driver from other work for long.
 const VISITS: usize = 32;
 
 /// The interval at which a thread looks at a socket that it waits for and that another thread may drive.
 const LOOK: Duration = Duration::from_millis(5);
-
-thread_local! {
-    /// Belongs to the driving thread and not to the socket.
-    static RECEIVED: RefCell<(Option<SocketBuffer>, Vec<Train>)> = const { RefCell::new((None, Vec::new())) };
-}
-
-/// Runs `act` with memory for a batch of trains, and a list for what arrives.
-fn with_memory<T>(act: impl FnOnce(&mut [u8], &mut Vec<Train>) -> T) -> T {
-    // A thread that ends may drop an adapter after its memory.
-    with_value(&RECEIVED, |(buffers, received)| {
-        let buffers = buffers.get_or_insert_with(|| SocketBuffer::zeroed(BATCH * LONGEST_TRAIN));
-        act(buffers.octets_mut(), received)
-    })
-}
 
 /// The parts of an adapter that its sockets need.
 #[derive(Clone)]
@@ -578,23 +562,5 @@ impl PortProbing for WatchedProbe {
 impl Drop for WatchedProbe {
     fn drop(&mut self) {
         self.control.remove(&self.probe.probe, self.token);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rdma_buffer::Buffer;
-
-    use super::*;
-
-    #[test]
-    fn memory_for_datagrams_begins_at_the_best_place_of_a_page() {
-        with_memory(|buffers, _| {
-            let trains: Vec<_> = buffers.chunks(LONGEST_TRAIN).collect();
-            assert_eq!(trains.len(), BATCH);
-            for train in trains {
-                assert_eq!(train.as_ptr().addr() % Buffer::PAGE, Buffer::PAGE_OFFSET);
-            }
-        });
     }
 }

@@ -38,11 +38,11 @@ use super::received_frames::ReceivedFrame;
 use super::refusals::{Refusal, Refusals};
 use super::security::OnFailure;
 use super::send_buffers::SendBuffers;
-use super::socket::{Outgoing, Socket, Train};
 use crate::log::targets;
 use crate::progress::readiness::Edges;
 use crate::progress::shared_descriptor::CarriedSource;
 use crate::system_call::of_call;
+use crate::transport::datagrams::{Outgoing, Socket, Train};
 
 /// The time after which a socket that was full is tried again.
 const FULL: Duration = Duration::from_millis(1);

@@ -14,13 +14,13 @@ use crate::progress::readiness::Edges;
 use crate::progress::shared_descriptor::{CarriedSource, Carrier};
 use crate::simulation::{Conditions, World};
 use crate::transport::congestion_control::QuicAlgorithm;
+use crate::transport::datagrams::{LONGEST_TRAIN, PlainSocket, Socket, Train};
 use crate::transport::quic::account::UndeliveredLimits;
 use crate::transport::quic::config::{self, Settings};
 use crate::transport::quic::endpoint::{Outside, QuicEndpoint};
 use crate::transport::quic::preamble::{ErrorCode, Preamble, TAKEN};
 use crate::transport::quic::security::Security;
 use crate::transport::quic::shared_socket::SharedSocket;
-use crate::transport::quic::socket::{LONGEST_TRAIN, PlainSocket, Socket, Train};
 use crate::transport::sim::DatagramSocket;
 
 /// The address at which the endpoint listens.

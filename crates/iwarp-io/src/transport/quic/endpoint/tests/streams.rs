@@ -9,13 +9,13 @@ use quinn_proto::{ConnectionError, Dir, Event, StreamId, VarInt};
 
 use super::rig::{Neighbour, Peer, Rig, SERVER, at};
 use crate::progress::readiness::Edges;
+use crate::transport::datagrams::Train;
 use crate::transport::quic::config::{
     AHEAD, ARRIVING, BACKLOG, FIRST_STREAMS, FIRST_WINDOW, STREAM_WINDOW, STREAMS,
 };
 use crate::transport::quic::endpoint::{Dial, QuicEndpoint};
 use crate::transport::quic::preamble::{ErrorCode, PREAMBLE, TAKEN};
 use crate::transport::quic::security::Security;
-use crate::transport::quic::socket::Train;
 
 const ATTACKER: SocketAddr = at([10, 0, 0, 3], 5000);
 

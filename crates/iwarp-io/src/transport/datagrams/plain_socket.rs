@@ -6,7 +6,7 @@ use std::net::{SocketAddr, UdpSocket};
 use quinn_proto::EcnCodepoint;
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use rdma_buffer::forks::ParentsDescriptor;
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::{AsFd as _, BorrowedFd};
 use socket2::{Domain, Protocol, SockRef, Type};
 
 use crate::error_number::Errno;
@@ -16,41 +16,41 @@ use crate::system_call::{errno, named};
 use crate::transport::sim;
 
 /// The number of datagrams, or trains of datagrams of one length, that are received at once. More gain nothing, and cost caches.
-pub(super) const BATCH: usize = if quinn_udp::BATCH_SIZE < 4 {
+pub(crate) const BATCH: usize = if quinn_udp::BATCH_SIZE < 4 {
     quinn_udp::BATCH_SIZE
 } else {
     4
 };
 
 /// The longest train of datagrams.
-pub(super) const LONGEST_TRAIN: usize = 64 * 1024;
+pub(crate) const LONGEST_TRAIN: usize = 64 * 1024;
 
 /// The buffers of the system that are asked for, in octets. The system gives what it allows (`net.core.rmem_max`).
 const BUFFER: usize = 4 * 1024 * 1024;
 
 /// A datagram, or a train of datagrams of one length, in a buffer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Train {
-    pub(super) from: SocketAddr,
-    pub(super) len: usize,
+pub(crate) struct Train {
+    pub(crate) from: SocketAddr,
+    pub(crate) len: usize,
     /// The length of each datagram but the last.
-    pub(super) stride: usize,
-    pub(super) ecn: Option<EcnCodepoint>,
+    pub(crate) stride: usize,
+    pub(crate) ecn: Option<EcnCodepoint>,
 }
 
 /// Datagrams to be sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outgoing<'a> {
-    pub(super) to: SocketAddr,
-    pub(super) ecn: Option<EcnCodepoint>,
-    pub(super) octets: &'a [u8],
+pub(crate) struct Outgoing<'a> {
+    pub(crate) to: SocketAddr,
+    pub(crate) ecn: Option<EcnCodepoint>,
+    pub(crate) octets: &'a [u8],
     /// The length of each datagram but the last, if there are several.
-    pub(super) stride: Option<usize>,
+    pub(crate) stride: Option<usize>,
 }
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) enum PlainSocket {
+pub(crate) enum PlainSocket {
     System {
         /// In front of the socket, so that it is dropped first.
         #[expect(dead_code, reason = "dropped with the socket")]
@@ -64,7 +64,7 @@ pub(super) enum PlainSocket {
 
 impl PlainSocket {
     /// A socket of the system at this address.
-    pub(super) fn of_system(address: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn of_system(address: SocketAddr) -> io::Result<Self> {
         let domain = Domain::for_address(address);
         let socket = socket2::Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))
             .map_err(named("socket"))?;
@@ -73,7 +73,11 @@ impl PlainSocket {
             let _ = socket.set_only_v6(true);
         }
         bind(&socket, address)?;
-        let udp = UdpSocket::from(socket);
+        Self::of_bound(UdpSocket::from(socket))
+    }
+
+    /// A socket of the system that is bound.
+    pub(crate) fn of_bound(udp: UdpSocket) -> io::Result<Self> {
         udp.set_nonblocking(true).map_err(named("O_NONBLOCK"))?;
         let state = match UdpSocketState::new(UdpSockRef::from(&udp)) {
             Ok(state) => Some(state),
@@ -94,18 +98,18 @@ impl PlainSocket {
     }
 
     /// A socket of a simulated network at this address.
-    pub(super) fn of_world(world: &World, address: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn of_world(world: &World, address: SocketAddr) -> io::Result<Self> {
         Ok(Self::Sim(sim::DatagramSocket::bind(world, address)?))
     }
 
-    pub(super) fn local(&self) -> io::Result<SocketAddr> {
+    pub(crate) fn local(&self) -> io::Result<SocketAddr> {
         match self {
             Self::System { udp, .. } => udp.local_addr().map_err(named("getsockname")),
             Self::Sim(socket) => Ok(socket.local()),
         }
     }
 
-    pub(super) fn id(&self) -> CarrierId<'_> {
+    pub(crate) fn id(&self) -> CarrierId<'_> {
         match self {
             Self::System { udp, .. } => CarrierId::Descriptor(udp.as_fd()),
             Self::Sim(socket) => CarrierId::Sim(socket.source()),
@@ -113,14 +117,14 @@ impl PlainSocket {
     }
 
     /// The descriptor of a socket of the system.
-    pub(super) fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+    pub(crate) fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
         match self.id() {
             CarrierId::Descriptor(descriptor) => Ok(descriptor),
             CarrierId::Sim(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
-    pub(super) fn is_simulated(&self) -> bool {
+    pub(crate) fn is_simulated(&self) -> bool {
         match self {
             Self::System { .. } => false,
             Self::Sim(_) => true,
@@ -128,7 +132,7 @@ impl PlainSocket {
     }
 
     /// The most datagrams that one call may send to one peer.
-    pub(super) fn train(&self) -> usize {
+    pub(crate) fn train(&self) -> usize {
         match self {
             Self::System { state, .. } => {
                 state.as_ref().map_or(1, UdpSocketState::max_gso_segments)
@@ -138,7 +142,7 @@ impl PlainSocket {
     }
 
     /// Returns true if datagrams may be cut on their way, so that the length of those that arrive says nothing about the path.
-    pub(super) fn may_fragment(&self) -> bool {
+    pub(crate) fn may_fragment(&self) -> bool {
         match self {
             Self::System { state, .. } => state.as_ref().is_none_or(UdpSocketState::may_fragment),
             Self::Sim(_) => false,
@@ -146,7 +150,7 @@ impl PlainSocket {
     }
 
     /// Receives into buffers of [`LONGEST_TRAIN`] octets, and adds a [`Train`] for each buffer that was filled.
-    pub(super) fn receive(&self, buffers: &mut [u8], received: &mut Vec<Train>) -> io::Result<()> {
+    pub(crate) fn receive(&self, buffers: &mut [u8], received: &mut Vec<Train>) -> io::Result<()> {
         received.clear();
         match self {
             Self::System {
@@ -203,7 +207,7 @@ impl PlainSocket {
     }
 
     /// Sends datagrams.
-    pub(super) fn send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
+    pub(crate) fn send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
         match self {
             Self::System {
                 udp,
@@ -242,8 +246,8 @@ impl PlainSocket {
     }
 
     /// Takes out the address of a peer at which there is no socket, as its host has reported since the last call. Only a simulated network
-    /// reports this here; on the system's, an [`AddressProbe`] asks.
-    pub(super) fn take_refused(&self) -> Option<SocketAddr> {
+    /// reports this here; on the system's, QUIC's `AddressProbe` asks.
+    pub(crate) fn take_refused(&self) -> Option<SocketAddr> {
         match self {
             Self::System { .. } => None,
             Self::Sim(socket) => socket.take_refused(),
@@ -266,48 +270,4 @@ fn bind(socket: &socket2::Socket, address: SocketAddr) -> io::Result<()> {
 /// Returns true if the set-up of a socket has failed because this Windows lacks an option.
 fn does_without_options(error: &io::Error) -> bool {
     cfg!(windows) && matches!(errno(error), Some(Errno::OPNOTSUPP | Errno::NOPROTOOPT))
-}
-
-/// A connected socket by which the system reports if there is a socket at the peer's address. A socket that serves many peers gets no such
-/// report.
-#[derive(Debug)]
-pub(super) struct AddressProbe(UdpSocket);
-
-impl AddressProbe {
-    /// Sends one octet, which no endpoint of QUIC takes for a packet.
-    pub(super) fn new(local: SocketAddr, remote: SocketAddr) -> io::Result<Self> {
-        let udp = UdpSocket::bind(SocketAddr::new(local.ip(), 0)).map_err(named("bind"))?;
-        udp.set_nonblocking(true).map_err(named("O_NONBLOCK"))?;
-        udp.connect(remote).map_err(named("connect"))?;
-        // If it cannot be sent, neither can the first packet of the handshake, whose error gives the reason.
-        let _ = udp.send(&[0]);
-        Ok(Self(udp))
-    }
-
-    /// The error that the system has learned.
-    pub(super) fn error(&self) -> Option<io::Error> {
-        let of_call = if cfg!(windows) {
-            self.error_of_a_call()
-        } else {
-            None
-        };
-        of_call.or_else(|| SockRef::from(&self.0).take_error().ok().flatten())
-    }
-
-    /// The error that Windows reports to the next call that receives. For a closed port it is a reset.
-    fn error_of_a_call(&self) -> Option<io::Error> {
-        match self.0.recv(&mut [0; 1]) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-            Err(error) if errno(&error) == Some(Errno::CONNRESET) => {
-                Some(Errno::CONNREFUSED.into())
-            }
-            other => other.err(),
-        }
-    }
-}
-
-impl AsFd for AddressProbe {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
 }

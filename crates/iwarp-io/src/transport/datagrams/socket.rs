@@ -1,18 +1,16 @@
-//! The UDP socket under QUIC, with or without a fault plan.
+//! A UDP socket, with or without a fault plan.
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
 
 use super::faulted_socket::FaultedSocket;
-pub(super) use super::plain_socket::{
-    AddressProbe, BATCH, LONGEST_TRAIN, Outgoing, PlainSocket, Train,
-};
+use super::plain_socket::{Outgoing, PlainSocket, Train};
 use crate::progress::shared_descriptor::CarrierId;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) enum Socket {
+pub(crate) enum Socket {
     Plain(PlainSocket),
     Faulted(Box<FaultedSocket>),
 }
@@ -27,27 +25,27 @@ impl Socket {
     }
 
     /// See [`PlainSocket::id`].
-    pub(super) fn id(&self) -> CarrierId<'_> {
+    pub(crate) fn id(&self) -> CarrierId<'_> {
         self.plain().id()
     }
 
     /// See [`PlainSocket::is_simulated`].
-    pub(super) fn is_simulated(&self) -> bool {
+    pub(crate) fn is_simulated(&self) -> bool {
         self.plain().is_simulated()
     }
 
     /// See [`PlainSocket::train`].
-    pub(super) fn train(&self) -> usize {
+    pub(crate) fn train(&self) -> usize {
         self.plain().train()
     }
 
     /// See [`PlainSocket::take_refused`].
-    pub(super) fn take_refused(&self) -> Option<SocketAddr> {
+    pub(crate) fn take_refused(&self) -> Option<SocketAddr> {
         self.plain().take_refused()
     }
 
     /// See [`PlainSocket::receive`].
-    pub(super) fn receive(&self, buffers: &mut [u8], received: &mut Vec<Train>) -> io::Result<()> {
+    pub(crate) fn receive(&self, buffers: &mut [u8], received: &mut Vec<Train>) -> io::Result<()> {
         match self {
             Self::Plain(socket) => socket.receive(buffers, received),
             Self::Faulted(faulted) => faulted.receive(buffers, received),
@@ -55,7 +53,7 @@ impl Socket {
     }
 
     /// See [`PlainSocket::send`].
-    pub(super) fn send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
+    pub(crate) fn send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
         match self {
             Self::Plain(socket) => socket.send(outgoing),
             Self::Faulted(faulted) => faulted.send(outgoing),
@@ -63,7 +61,7 @@ impl Socket {
     }
 
     /// The time at which [`receive`](Self::receive) has to be called, even if nothing arrives.
-    pub(super) fn next_deadline(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self, now: Instant) -> Option<Instant> {
         match self {
             Self::Plain(_) => None,
             Self::Faulted(faulted) => faulted.next_deadline(now),

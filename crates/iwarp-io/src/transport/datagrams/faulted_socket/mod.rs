@@ -25,7 +25,7 @@ const FULL: Duration = Duration::from_millis(1);
 const VISITS: usize = 64;
 
 /// See the [module](self).
-pub(super) struct FaultedSocket {
+pub(crate) struct FaultedSocket {
     below: PlainSocket,
     state: Mutex<State>,
     environment: Environment,
@@ -56,7 +56,7 @@ impl std::fmt::Debug for FaultedSocket {
 }
 
 impl FaultedSocket {
-    pub(super) fn new(
+    pub(crate) fn new(
         below: PlainSocket,
         faults: DatagramFaults,
         environment: Environment,
@@ -80,12 +80,12 @@ impl FaultedSocket {
     }
 
     /// The socket of the operating system or network, as it was opened.
-    pub(super) fn below(&self) -> &PlainSocket {
+    pub(crate) fn below(&self) -> &PlainSocket {
         &self.below
     }
 
     /// The time at which [`receive`](Self::receive) has to be called, even if nothing arrives.
-    pub(super) fn next_deadline(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self, now: Instant) -> Option<Instant> {
         let state = self.state.lock();
         let more = (state.unread || !state.arrived.is_empty()).then_some(now);
         let all = [more, state.retry, state.faults.wake_at()];
@@ -94,7 +94,7 @@ impl FaultedSocket {
 
     /// Like [`PlainSocket::send`]. Datagrams that the plan delays are kept here, and so are the others of a call during which the socket
     /// became full.
-    pub(super) fn send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
+    pub(crate) fn send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
         let now = self.environment.now();
         let mut state = self.state.lock();
         // A delayed datagram that cannot be sent is lost.
@@ -156,7 +156,7 @@ impl FaultedSocket {
     }
 
     /// Like [`PlainSocket::receive`]. Sends datagrams that are due as well.
-    pub(super) fn receive(&self, buffers: &mut [u8], received: &mut Vec<Train>) -> io::Result<()> {
+    pub(crate) fn receive(&self, buffers: &mut [u8], received: &mut Vec<Train>) -> io::Result<()> {
         let now = self.environment.now();
         let mut state = self.state.lock();
         // If the socket is full, it is tried again later.

@@ -1,0 +1,393 @@
+//! A UDP socket whose datagrams several users share, each with a completion queue of its own.
+//!
+//! A user [watches](DatagramPort::watch) the port in the domain of its queue. A thread that drives one of these domains receives the datagrams
+//! of all users. As long as nobody watches, the driver's control domain drives the port.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::owner::DatagramOwner;
+use super::{
+    BATCH, FaultedSocket, LONGEST_TRAIN, Outgoing, PlainSocket, Socket, SocketDrivers, with_memory,
+};
+use crate::driver::Driver;
+use crate::environment::Environment;
+use crate::faults::Faults;
+use crate::log::targets;
+use crate::progress::Edges;
+use crate::progress::Watch;
+use crate::progress::domain::{Domain, Source, Turn};
+use crate::progress::set::{Set, SourceId};
+use crate::progress::shared_descriptor::{CarriedSource, Carrier, CarrierId};
+use crate::progress::timers::{Timed, TimerKey};
+use crate::transport::both_ports::ReservedUdp;
+
+/// The most receives of one call, so that a flood does not keep the driver from other work for long.
+const VISITS: usize = 32;
+
+/// The time after which a socket that was full is tried again.
+const FULL: Duration = Duration::from_millis(1);
+
+/// No deadline, in nanoseconds.
+const NEVER: u64 = u64::MAX;
+
+/// See the [module](self).
+pub struct DatagramPort<O: DatagramOwner> {
+    this: Weak<Self>,
+    socket: Socket,
+    local: SocketAddr,
+    environment: Environment,
+    drivers: SocketDrivers,
+    owner: Weak<O>,
+    /// Held by the thread that receives.
+    receiving: Mutex<()>,
+    /// The socket may have more datagrams than were taken.
+    unread: AtomicBool,
+    /// The owner waits for [`DatagramOwner::has_room`] until this time.
+    retry: Mutex<Option<Instant>>,
+    home: Mutex<Home>,
+    timer: Mutex<Option<TimerKey>>,
+    /// The time of the next deadline, in nanoseconds after `beginning`, or [`NEVER`].
+    due: AtomicU64,
+    beginning: Instant,
+}
+
+/// While no set holds a source of the port, the control domain drives the port itself.
+struct Home {
+    source: Arc<CarriedSource>,
+    token: Option<u64>,
+    /// Sources that sets hold.
+    held: usize,
+    closed: bool,
+}
+
+/// Sets identify a source of the port by the source itself.
+struct PortWatch<'a>(&'a Arc<CarriedSource>);
+
+impl Watch<Set> for PortWatch<'_> {
+    fn id(&self) -> SourceId<'_> {
+        SourceId::Carried(self.0)
+    }
+}
+
+impl<O: DatagramOwner> std::fmt::Debug for DatagramPort<O> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DatagramPort")
+            .field("local", &self.local)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes the threads that drive a domain receive the datagrams of a port, until it is dropped.
+pub struct WatchedPort<O: DatagramOwner> {
+    port: Arc<DatagramPort<O>>,
+    source: Arc<CarriedSource>,
+    domain: Arc<Domain>,
+    token: u64,
+    /// What the domain calls when the port is ready. The domain has driven the port by then.
+    #[expect(dead_code, reason = "the domain has a weak reference")]
+    at: Arc<dyn Source>,
+}
+
+impl<O: DatagramOwner> std::fmt::Debug for WatchedPort<O> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("WatchedPort").field(&self.port).finish()
+    }
+}
+
+impl<O: DatagramOwner> Drop for WatchedPort<O> {
+    fn drop(&mut self) {
+        self.domain.remove(&PortWatch(&self.source), self.token);
+    }
+}
+
+/// The source of a domain that drives the port by itself.
+struct Nothing;
+
+impl Source for Nothing {
+    fn ready(&self, _: Edges) -> Turn {
+        Turn::default()
+    }
+}
+
+impl<O: DatagramOwner> DatagramPort<O> {
+    /// Opens the socket at this address, whose port was reserved. `owner` gets its datagrams, and the fault plan applies to them.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, when it refuses the socket.
+    pub fn open(
+        driver: &Driver,
+        reserved: &ReservedUdp,
+        local: SocketAddr,
+        faults: Option<&Arc<Faults>>,
+        owner: Weak<O>,
+    ) -> io::Result<Arc<Self>> {
+        let environment = driver.environment.clone();
+        let socket = match &environment {
+            Environment::Sim(world) => PlainSocket::of_world(world, local)?,
+            Environment::System => match reserved.take(local.ip()) {
+                Some(udp) => PlainSocket::of_bound(udp)?,
+                None => PlainSocket::of_system(local)?,
+            },
+        };
+        let drivers = SocketDrivers::of(driver);
+        let faults = faults.and_then(|faults| faults.datagrams(false));
+        let port = Arc::new_cyclic(|this: &Weak<Self>| Self {
+            this: this.clone(),
+            socket: match faults {
+                None => Socket::Plain(socket),
+                Some(faults) => {
+                    let known = Arc::new(OnceLock::from(drivers.clone()));
+                    let (environment, carrier) = (environment.clone(), this.clone());
+                    let faulted = FaultedSocket::new(socket, faults, environment, known, carrier);
+                    Socket::Faulted(Box::new(faulted))
+                }
+            },
+            local,
+            beginning: environment.now(),
+            environment,
+            drivers,
+            owner,
+            receiving: Mutex::default(),
+            unread: AtomicBool::new(false),
+            retry: Mutex::new(None),
+            home: Mutex::new(Home {
+                source: CarriedSource::silent(this.clone()),
+                token: None,
+                held: 0,
+                closed: false,
+            }),
+            timer: Mutex::new(None),
+            due: AtomicU64::new(NEVER),
+        });
+        port.settle_home(&mut port.home.lock());
+        Ok(port)
+    }
+
+    /// The address.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Sends a datagram.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the socket is full; [`DatagramOwner::has_room`] follows. Others if the system refuses
+    /// the datagram, because it has no route for example: then it is lost.
+    pub fn send(&self, to: SocketAddr, octets: &[u8]) -> io::Result<()> {
+        let outgoing = Outgoing {
+            to,
+            ecn: None,
+            octets,
+            stride: None,
+        };
+        let sent = self.socket.send(&outgoing);
+        match &sent {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                *self.retry.lock() = Some(self.environment.now() + FULL);
+                self.plan();
+            }
+            Err(_) => {}
+            Ok(()) => {
+                if let Environment::Sim(world) = &self.environment {
+                    world.moved();
+                }
+                if matches!(self.socket, Socket::Faulted(_)) {
+                    self.plan();
+                }
+            }
+        }
+        sent
+    }
+
+    /// Makes the threads that drive `domain` receive the datagrams of the port.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, when it refuses to watch the socket.
+    pub fn watch(self: &Arc<Self>, domain: &Arc<Domain>) -> io::Result<WatchedPort<O>> {
+        let source = CarriedSource::new(self.this.clone());
+        let at: Arc<dyn Source> = Arc::new(Nothing);
+        let token = domain.add(&PortWatch(&source), Arc::downgrade(&at), Edges::READ)?;
+        Ok(WatchedPort {
+            port: Arc::clone(self),
+            source,
+            domain: Arc::clone(domain),
+            token,
+            at,
+        })
+    }
+
+    /// Nobody drives the port any more, so that its socket is closed as soon as nobody watches it.
+    pub fn close(&self) {
+        let mut home = self.home.lock();
+        home.closed = true;
+        self.settle_home(&mut home);
+    }
+
+    /// Makes the control domain drive the port exactly while no set holds a source of it.
+    fn settle_home(&self, home: &mut Home) {
+        let source = Arc::clone(&home.source);
+        let watch = PortWatch(&source);
+        let control = &self.drivers.control;
+        match home.token {
+            None if home.held == 0 && !home.closed => {
+                let at_home: Weak<dyn Source> = self.this.clone();
+                match control.add(&watch, at_home, Edges::READ) {
+                    Ok(token) => home.token = Some(token),
+                    Err(error) => {
+                        limited!(error, target: targets::UDP, %error, "a UDP socket cannot be watched");
+                    }
+                }
+            }
+            Some(token) if home.held > 0 || home.closed => {
+                control.remove(&watch, token);
+                home.token = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes datagrams, and passes them to the owner.
+    fn receive(&self) {
+        let Some(owner) = self.owner.upgrade() else {
+            return;
+        };
+        let mut deferred = Vec::new();
+        let receiving = self.receiving.lock();
+        let mut unread = true;
+        for _ in 0..VISITS {
+            unread = self.receive_batch(&owner, &mut deferred);
+            if !unread {
+                break;
+            }
+        }
+        self.unread.store(unread, Ordering::Relaxed);
+        if !unread {
+            self.arm();
+        }
+        drop(receiving);
+        if !deferred.is_empty()
+            && let Environment::Sim(world) = &self.environment
+        {
+            world.moved();
+        }
+        drop(deferred);
+        let now = self.environment.now();
+        let has_room = self.retry.lock().take_if(|at| *at <= now).is_some();
+        if has_room {
+            owner.has_room();
+        }
+        self.plan();
+    }
+
+    /// Takes a batch of datagrams. Returns true if there may be more.
+    fn receive_batch(&self, owner: &O, deferred: &mut Vec<O::Deferred>) -> bool {
+        with_memory(|buffers, received| {
+            let unread = match self.socket.receive(buffers, received) {
+                Ok(()) => received.len() == BATCH,
+                Err(error) => {
+                    received.clear();
+                    let is_empty = error.kind() == io::ErrorKind::WouldBlock;
+                    if !is_empty {
+                        // The network's report about a datagram that was sent earlier.
+                        tracing::trace!(target: targets::UDP, %error, "a UDP socket reports an error");
+                    }
+                    !is_empty
+                }
+            };
+            for (train, octets) in received.iter().zip(buffers.chunks(LONGEST_TRAIN)) {
+                let octets = &octets[..train.len.min(LONGEST_TRAIN)];
+                for octets in octets.chunks(train.stride.max(1)) {
+                    deferred.extend(owner.received(self.local, train.from, octets));
+                }
+            }
+            unread
+        })
+    }
+
+    /// Makes the sets report the next datagram.
+    fn arm(&self) {
+        if let CarrierId::Descriptor(socket) = self.socket.id() {
+            self.drivers.control.arm(&socket, Edges::READ);
+        }
+    }
+
+    /// Sets the time of the next deadline, and the timer of the background thread.
+    fn plan(&self) {
+        let now = self.environment.now();
+        let unread = self.unread.load(Ordering::Relaxed);
+        let deadlines = [
+            unread.then_some(now),
+            *self.retry.lock(),
+            self.socket.next_deadline(now),
+        ];
+        let next = deadlines.into_iter().flatten().min();
+        let due = next.map_or(NEVER, |at| self.nanoseconds(at));
+        let former = self.due.swap(due, Ordering::Relaxed);
+        let Some(next) = next else {
+            return;
+        };
+        let mut timer = self.timer.lock();
+        if timer.is_some() && former <= due {
+            return; // the timer then plans anew
+        }
+        let background = &self.drivers.background;
+        if let Some(key) = timer.take() {
+            background.cancel_timer(key);
+        }
+        *timer = Some(background.set_timer(next, self.this.clone()));
+    }
+
+    /// Converts a time to nanoseconds after `beginning`.
+    fn nanoseconds(&self, at: Instant) -> u64 {
+        let time = at.saturating_duration_since(self.beginning);
+        u64::try_from(time.as_nanos()).unwrap_or(NEVER)
+    }
+}
+
+impl<O: DatagramOwner> Carrier for DatagramPort<O> {
+    fn id(&self) -> CarrierId<'_> {
+        self.socket.id()
+    }
+
+    fn drive(&self) {
+        self.receive();
+    }
+
+    fn is_due(&self) -> bool {
+        let due = self.due.load(Ordering::Relaxed);
+        due != NEVER && self.nanoseconds(self.environment.now()) >= due
+    }
+
+    fn held(&self, held: bool) {
+        let mut home = self.home.lock();
+        if held {
+            home.held += 1;
+        } else {
+            home.held -= 1;
+        }
+        self.settle_home(&mut home);
+    }
+}
+
+/// The control domain has driven the port when it asks for ready sources.
+impl<O: DatagramOwner> Source for DatagramPort<O> {
+    fn ready(&self, _: Edges) -> Turn {
+        Turn::default()
+    }
+}
+
+impl<O: DatagramOwner> Timed for DatagramPort<O> {
+    fn expired(&self, key: TimerKey, _: Instant) {
+        self.timer.lock().take_if(|own| *own == key);
+        self.receive();
+    }
+}

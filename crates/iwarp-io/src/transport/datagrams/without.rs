@@ -1,0 +1,69 @@
+//! Ports for datagrams without the feature `udp`: none is opened.
+
+use std::convert::Infallible;
+use std::io;
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+
+use super::owner::DatagramOwner;
+use crate::driver::Driver;
+use crate::faults::Faults;
+use crate::progress::domain::Domain;
+use crate::transport::both_ports::ReservedUdp;
+
+/// A port that cannot exist.
+#[derive(Debug)]
+pub struct DatagramPort<O: DatagramOwner>(Infallible, PhantomData<O>);
+
+/// A watch that cannot exist.
+#[derive(Debug)]
+pub struct WatchedPort<O: DatagramOwner>(Infallible, PhantomData<O>);
+
+impl<O: DatagramOwner> DatagramPort<O> {
+    /// Fails.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](io::ErrorKind::Unsupported).
+    pub fn open(
+        _: &Driver,
+        _: &ReservedUdp,
+        _: SocketAddr,
+        _: Option<&Arc<Faults>>,
+        _: Weak<O>,
+    ) -> io::Result<Arc<Self>> {
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "this build has no datagrams: it was made without the feature udp",
+        ))
+    }
+
+    /// The address.
+    pub fn local(&self) -> SocketAddr {
+        match self.0 {}
+    }
+
+    /// Sends a datagram.
+    ///
+    /// # Errors
+    ///
+    /// There is no port to call this on.
+    pub fn send(&self, _: SocketAddr, _: &[u8]) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    /// Makes the threads that drive a domain receive the datagrams of the port.
+    ///
+    /// # Errors
+    ///
+    /// There is no port to call this on.
+    pub fn watch(self: &Arc<Self>, _: &Arc<Domain>) -> io::Result<WatchedPort<O>> {
+        match self.0 {}
+    }
+
+    /// Closes the port.
+    pub fn close(&self) {
+        match self.0 {}
+    }
+}
