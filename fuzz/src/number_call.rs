@@ -1,8 +1,8 @@
-//! The private data by which queue pairs of verbs programs call each other.
+//! The private data by which queue pairs of verbs programs call each other, and the header of their datagrams.
 
-use softverbs::{Call, CallError};
+use softverbs::{Call, CallError, DatagramHeader, HeaderError};
 
-/// Input: private data.
+/// Input: private data, and a datagram.
 ///
 /// What is parsed is encoded to the same octets, and an error says what was wrong with which of them.
 ///
@@ -10,6 +10,31 @@ use softverbs::{Call, CallError};
 ///
 /// When a property does not hold: that is what fuzzing looks for.
 pub fn number_call(data: &[u8]) {
+    call(data);
+    datagram(data);
+}
+
+fn datagram(data: &[u8]) {
+    match DatagramHeader::parse(data) {
+        Ok((header, rest)) => {
+            let mut encoded = header.encode();
+            if header.immediate.is_none() {
+                encoded[16..].copy_from_slice(&data[16..20]); // they mean nothing
+            }
+            assert_eq!([&encoded[..], rest].concat(), data);
+            assert!(header.from < 1 << 24 && header.to < 1 << 24);
+        }
+        Err(HeaderError::Foreign) => assert!(data.len() < 20 || !data.starts_with(b"UD")),
+        Err(HeaderError::Version(version)) => assert_eq!(data.get(2), Some(&version)),
+        Err(HeaderError::Flags(flags)) => assert_eq!(data.get(3), Some(&flags)),
+        Err(HeaderError::Number(number)) => {
+            let octets = number.to_be_bytes();
+            assert!(octets[0] != 0 && (data[4..8] == octets || data[8..12] == octets));
+        }
+    }
+}
+
+fn call(data: &[u8]) {
     match Call::parse(data) {
         Ok(call) => {
             assert_eq!(call.encode(), data);

@@ -85,6 +85,8 @@ pub struct Conditions {
     pub datagram_buffer: usize,
     /// The largest datagram in octets. Sending a larger one fails with the system's error for that (`EMSGSIZE`).
     pub largest_datagram: usize,
+    /// The probability that a socket has no room for a datagram, so that sending it fails with `EWOULDBLOCK`.
+    pub full_socket: Chance,
 }
 
 impl Default for Conditions {
@@ -112,6 +114,7 @@ impl Default for Conditions {
             corruption: Chance::NEVER,
             datagram_buffer: 0,
             largest_datagram: 65_507, // the most that UDP over IPv4 carries
+            full_socket: Chance::NEVER,
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &ProgramArgs, log: LogOptions) -> Result<(), Failure> {
     let plan = args
         .fault
         .as_deref()
-        .map(|plan| fault_plan(plan, args.udp))
+        .map(|plan| fault_plan(plan, args.udp || args.present == Presents::Roce))
         .transpose()?;
     let log = log_filter(log)?;
     let udp = udp::variables(args, env::var_os(udp::UDP).is_some())?;
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &ProgramArgs, log: LogOptions) -> Result<(), Failure> {
     for (name, value) in args.environment() {
         command.env(name, value);
     }
-    for (name, value) in ucx::environment(args.present) {
+    for (name, value) in ucx::ENVIRONMENT {
         if env::var_os(name).is_none() {
             command.env(name, value);
         }
@@ -156,9 +156,9 @@ fn log_filter(log: LogOptions) -> Result<Option<(String, &'static str)>, Failure
 }
 
 /// The text of the fault plan, which was read and checked.
-fn fault_plan(given: &str, is_over_udp: bool) -> Result<String, Failure> {
+fn fault_plan(given: &str, has_datagrams: bool) -> Result<String, Failure> {
     let plan = Plan::load(given).map_err(|error| provider::wrong_plan(&error))?;
-    faults::check(&plan, is_over_udp).map_err(|error| provider::wrong_plan(&error))?;
+    faults::check(&plan, has_datagrams).map_err(|error| provider::wrong_plan(&error))?;
     Ok(plan.to_string())
 }
 

@@ -477,7 +477,7 @@ mod tests {
         let init = QpMask::STATE | QpMask::PORT | QpMask::PKEY_INDEX | QpMask::ACCESS_FLAGS;
         let (reset, initial) = (QpState::Reset, QpState::Init);
         assert!(error(Service::Datagram, reset, initial, init).contains("QKEY"));
-        let keyed = init - QpMask::ACCESS_FLAGS | QpMask::QKEY;
+        let keyed = (init - QpMask::ACCESS_FLAGS) | QpMask::QKEY;
         assert!(check_transition(Service::Datagram, reset, initial, keyed, false).is_ok());
         assert!(error(Service::Unreliable, reset, initial, keyed).contains("ACCESS_FLAGS"));
         let ready = QpMask::STATE;

@@ -34,7 +34,7 @@ fn add(client: &End, region: &MemoryRegion) -> WcStatus {
         silent: false,
         fence: false,
     };
-    client.qp.endpoint.post(wqe).unwrap();
+    client.qp.endpoint().unwrap().post(wqe).unwrap();
     client.completions(1)[0].status
 }
 
@@ -87,7 +87,7 @@ fn the_length_of_a_write_with_a_number_is_not_what_its_peer_states() {
         silent: false,
         fence: false,
     };
-    client.qp.endpoint.post(wqe).unwrap();
+    client.qp.endpoint().unwrap().post(wqe).unwrap();
     let received = server.completions(1)[0];
     assert_eq!(
         (received.opcode, received.byte_len(), received.immediate),

@@ -8,7 +8,7 @@ use softverbs::{
     AccessFlags, CmEvent, CmEventKind, CmId, CompletionChannel, CompletionQueue, Conditions,
     ConnParameters, Context, DeviceKind, Errno, EventChannel, MemoryRegion, NetworkInterface,
     Process, ProcessOptions, ProtectionDomain, QpCaps, QpOptions, QueuePair, RemotePlace, SendData,
-    SendOperation, SendRequest, Sge, WcStatus, WorkCompletion, World,
+    SendOperation, SendRequest, Service, Sge, WcStatus, WorkCompletion, World,
 };
 
 /// A host with an opened device.
@@ -108,6 +108,7 @@ pub(crate) const CAPS: QpCaps = QpCaps {
 /// The options of a queue pair over one completion queue.
 pub(crate) fn options_over(cq: &Arc<CompletionQueue>, signal_all: bool) -> QpOptions {
     QpOptions {
+        service: Service::Reliable,
         send_cq: cq.clone(),
         receive_cq: cq.clone(),
         srq: None,
@@ -140,6 +141,7 @@ pub(crate) const fn send_of(wr_id: u64, data: SendData<'_>) -> SendRequest<'_> {
         signaled: true,
         solicited: false,
         fence: false,
+        to: None,
     }
 }
 

@@ -31,6 +31,12 @@ fn every_counter_is_there_before_the_first_connection() {
     let counters = pair.client.process.counters();
     let names: Vec<_> = counters.keys().map(|name| &**name).collect();
     let expected = [
+        "datagrams.foreign",
+        "datagrams.no_receive",
+        "datagrams.not_sent",
+        "datagrams.receive_too_short",
+        "datagrams.unknown_number",
+        "datagrams.wrong_key",
         "faults.happened",
         "lenient.no_ready_message",
         "lenient.passive_first",

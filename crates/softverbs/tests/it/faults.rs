@@ -157,7 +157,7 @@ fn rules_that_do_not_apply_are_refused_with_their_place() {
             "when 1st datagram sent: drop",
             false,
             10,
-            "an event that is not only for connections over UDP",
+            "an event that is not about datagrams",
         ),
     ] {
         let error = check(&plan.parse().unwrap(), is_over_udp).unwrap_err();

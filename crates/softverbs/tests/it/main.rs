@@ -6,6 +6,7 @@ mod common;
 mod connections;
 mod counters;
 mod data;
+mod datagrams;
 mod ending;
 mod faults;
 mod numbers;

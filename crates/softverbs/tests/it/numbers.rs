@@ -7,7 +7,7 @@ use rdma_buffer::Buffer;
 use softverbs::{
     AddressVector, CompletionQueue, Conditions, DeviceKind, Errno, MemoryRegion, ProcessOptions,
     QpAttributes, QpCaps, QpMask, QpOptions, QpState, QueuePair, RemotePlace, SendData,
-    SendOperation, SendRequest, Sge, WcStatus, WorkCompletion, World,
+    SendOperation, SendRequest, Service, Sge, WcStatus, WorkCompletion, World,
 };
 
 use crate::common::{CAPS, Host, errno, loopback, send_of};
@@ -48,6 +48,7 @@ impl Numbered {
 
     fn with(host: &Host, cq: &Arc<CompletionQueue>) -> Self {
         let options = QpOptions {
+            service: Service::Reliable,
             send_cq: cq.clone(),
             receive_cq: cq.clone(),
             srq: None,
@@ -417,6 +418,7 @@ fn confirmations_of_writes_take_no_read_of_the_program() {
         let (world, [one, other]) = hosts(270 + u64::from(reads));
         let cq = CompletionQueue::create(&one.context, 512, None).unwrap();
         let options = QpOptions {
+            service: Service::Reliable,
             send_cq: cq.clone(),
             receive_cq: cq.clone(),
             srq: None,

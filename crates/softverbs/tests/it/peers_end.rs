@@ -2,7 +2,8 @@
 
 use softverbs::{
     AsyncEventKind, CmEventKind, CompletionQueue, DeviceKind, QpAttributes, QpMask, QpOptions,
-    QpState, QueuePair, SendOperation, SharedReceiveQueue, SrqAttributes, WcStatus, WorkCompletion,
+    QpState, QueuePair, SendOperation, Service, SharedReceiveQueue, SrqAttributes, WcStatus,
+    WorkCompletion,
 };
 
 use crate::common::{CAPS, End, Pair, parameters};
@@ -187,6 +188,7 @@ fn shared_receives_go_elsewhere_and_the_last_one_is_told_with_the_error() {
         client.id.connect(&parameters(b"")).unwrap();
         let (id, _) = host.request();
         let options = QpOptions {
+            service: Service::Reliable,
             send_cq: cq.clone(),
             receive_cq: cq.clone(),
             srq: Some(srq.clone()),

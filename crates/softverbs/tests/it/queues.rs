@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use softverbs::{
     AsyncEventKind, CmEventKind, CompletionQueue, DeviceKind, Errno, QpAttributes, QpMask,
-    QpOptions, QpState, SendOperation, SharedReceiveQueue, SrqAttributes, WcStatus, WorkCompletion,
+    QpOptions, QpState, SendOperation, Service, SharedReceiveQueue, SrqAttributes, WcStatus,
+    WorkCompletion,
 };
 
 use crate::common::{CAPS, End, Host, Pair, errno, parameters};
@@ -24,6 +25,7 @@ fn connect(pair: &Pair, srq: &Arc<SharedReceiveQueue>) -> (End, End) {
     let (id, _) = pair.server.request();
     let cq = CompletionQueue::create(&pair.server.context, 64, None).unwrap();
     let options = QpOptions {
+        service: Service::Reliable,
         send_cq: cq.clone(),
         receive_cq: cq.clone(),
         srq: Some(srq.clone()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use softverbs::{
     CmEventKind, CmId, CompletionQueue, DeviceKind, Errno, QpAttributes, QpMask, QpOptions,
-    QpState, QueuePair, RemotePlace, Result, SendData, SendOperation, SharedReceiveQueue,
+    QpState, QueuePair, RemotePlace, Result, SendData, SendOperation, Service, SharedReceiveQueue,
     SrqAttributes, WcOpcode, WcStatus, WorkCompletion,
 };
 
@@ -200,6 +200,7 @@ fn alone(host: &Host) -> (Arc<CompletionQueue>, Arc<CmId>, Arc<QueuePair>) {
 
 fn with_queue(host: &Host, cq: &Arc<CompletionQueue>) -> (Arc<CmId>, Arc<QueuePair>) {
     let options = QpOptions {
+        service: Service::Reliable,
         send_cq: cq.clone(),
         receive_cq: cq.clone(),
         srq: None,
@@ -272,6 +273,7 @@ fn shared_receives_hold_their_slots() {
             client.id.connect(&parameters(b"")).unwrap();
             let (id, _) = pair.server.request();
             let options = QpOptions {
+                service: Service::Reliable,
                 send_cq: cq.clone(),
                 receive_cq: cq.clone(),
                 srq: Some(srq.clone()),

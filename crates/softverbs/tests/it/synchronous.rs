@@ -6,8 +6,8 @@ use std::thread;
 
 use softverbs::{
     AddrInfo, AddrInfoFlags, AddressFamily, CmEventKind, CmId, CompletionQueue, DeviceKind, Errno,
-    IdQpOptions, PORT_SPACE_TCP, QP_TYPE_RC, QpOptions, QpState, QueuePair, SendData, SharedDevice,
-    SrqAttributes, WcStatus, WorkCompletion,
+    IdQpOptions, PORT_SPACE_TCP, QP_TYPE_RC, QpOptions, QpState, QueuePair, SendData, Service,
+    SharedDevice, SrqAttributes, WcStatus, WorkCompletion,
 };
 
 use crate::common::{CAPS, Host, Pair, errno, parameters, send_of};
@@ -208,6 +208,7 @@ fn queues_that_are_left_out_belong_to_the_identifier() {
     let qp = id.queue_pair().unwrap();
     assert!(Arc::ptr_eq(qp.pd(), shared.pd()));
     let options = || QpOptions {
+        service: Service::Reliable,
         send_cq: send_cq.clone(),
         receive_cq: send_cq.clone(),
         srq: None,

@@ -56,6 +56,7 @@ fn four_threads_take_each_completion_of_a_queue_once() {
                 signaled: wr_id % 8 == 7,
                 solicited: false,
                 fence: false,
+                to: None,
             };
             outstanding += 1;
             client.qp.post_send(&request).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rdma_buffer::Buffer;
 use softverbs::{
     AccessFlags, CompletionQueue, Errno, MemoryRegion, ProtectionDomain, QpCaps, QpOptions,
-    QueuePair, RemotePlace, SendData, SendOperation, SendRequest, Sge, SharedReceiveQueue,
+    QueuePair, RemotePlace, SendData, SendOperation, SendRequest, Service, Sge, SharedReceiveQueue,
     WcOpcode, WcStatus, WorkCompletion,
 };
 
@@ -208,6 +208,7 @@ fn send_of_nothing() -> SendRequest<'static> {
         signaled: true,
         solicited: false,
         fence: false,
+        to: None,
     }
 }
 
@@ -243,6 +244,7 @@ impl End {
     ) -> QpOptions {
         let [send_cq, receive_cq] = cqs.map(Arc::clone);
         QpOptions {
+            service: Service::Reliable,
             send_cq,
             receive_cq,
             srq: shared.map(|shared| shared.srq.clone()),
@@ -448,6 +450,7 @@ impl End {
             signaled,
             solicited: random.once_in(4),
             fence: random.once_in(8),
+            to: None,
         });
         if let (Err(error), SendOperation::SendImmediate(_)) = (&posted, operation) {
             assert_eq!((error.errno(), knows_its_peer), (Errno::OPNOTSUPP, false));

@@ -507,3 +507,37 @@ fn threads_draw_each_receive_once_and_none_waits_for_ever() {
     found.sort_unstable();
     assert!(found.into_iter().eq(0..ALL));
 }
+
+/// A message that does not wait takes a Receive that is long enough, and none that was promised.
+#[test]
+fn a_message_that_does_not_wait_takes_a_receive_or_leaves_it() {
+    let queue = queue(2);
+    let ((woken, waits), (_, takes)) = (member(&queue), member(&queue));
+    let take = |length| takes.take_for(length, |context, sges| (context, sges.len()));
+    assert_eq!(take(0), TakenReceive::None);
+    assert_eq!(queue.state.lock().line.len(), 0, "it does not wait");
+    queue.post(1, &[sge(0, 10), sge(9, 5)]).unwrap();
+    assert_eq!(take(16), TakenReceive::TooShort);
+    assert_eq!(queue.outstanding(), 1);
+    assert_eq!(take(15), TakenReceive::Taken((1, 2)));
+    takes.vanished();
+
+    assert_eq!(draw(&waits), None);
+    queue.post(2, &[sge(0, 10)]).unwrap();
+    assert_eq!(woken.times(), 1);
+    assert_eq!(take(1), TakenReceive::None, "it was promised");
+    queue.arm();
+    assert!(queue.take_low());
+    queue.post(3, &[sge(0, 10)]).unwrap();
+    queue.arm();
+    assert_eq!(take(1), TakenReceive::Taken((2, 1)));
+    assert!(queue.take_low(), "fewer than two are left");
+    assert_eq!(draw(&waits), Some(3));
+    // The slot is used until the result is taken.
+    for context in 4..7 {
+        queue.post(context, &[]).unwrap();
+    }
+    assert_eq!(queue.post(7, &[]), Err(PostError::QueueFull));
+    takes.vanished();
+    queue.post(7, &[]).unwrap();
+}

@@ -305,7 +305,8 @@ impl<O: DatagramOwner> DatagramPort<O> {
             };
             for (train, octets) in received.iter().zip(buffers.chunks(LONGEST_TRAIN)) {
                 let octets = &octets[..train.len.min(LONGEST_TRAIN)];
-                for octets in octets.chunks(train.stride.max(1)) {
+                let empty = octets.is_empty().then_some(octets);
+                for octets in octets.chunks(train.stride.max(1)).chain(empty) {
                     deferred.extend(owner.received(self.local, train.from, octets));
                 }
             }
@@ -389,5 +390,153 @@ impl<O: DatagramOwner> Timed for DatagramPort<O> {
     fn expired(&self, key: TimerKey, _: Instant) {
         self.timer.lock().take_if(|own| *own == key);
         self.receive();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, UdpSocket};
+
+    use super::*;
+    use crate::buffers::Buffers;
+    use crate::simulation::{Chance, Conditions, World};
+    use crate::transport::Transport;
+    use crate::transport::both_ports::bind_both;
+    use crate::transport::tcp::{Tcp, TcpOptions};
+    use iwarp_mem::Table;
+
+    /// Keeps what arrives.
+    #[derive(Default)]
+    struct Keeper {
+        arrived: Mutex<Vec<Vec<u8>>>,
+        delivered: Arc<AtomicU64>,
+        rooms: AtomicU64,
+    }
+
+    /// Counts when it is dropped.
+    struct Noted(Arc<AtomicU64>);
+
+    impl Drop for Noted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    impl DatagramOwner for Keeper {
+        type Deferred = Noted;
+
+        fn received(&self, _: SocketAddr, _: SocketAddr, octets: &[u8]) -> Option<Noted> {
+            self.arrived.lock().push(octets.to_vec());
+            (octets.len() == 3).then(|| Noted(Arc::clone(&self.delivered)))
+        }
+
+        fn has_room(&self) {
+            self.rooms.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    struct Host {
+        driver: Arc<Driver>,
+        keeper: Arc<Keeper>,
+        port: Arc<DatagramPort<Keeper>>,
+    }
+
+    impl Host {
+        fn new(transport: Transport, ip: IpAddr) -> Self {
+            let buffers = Buffers::new(Arc::new(Table::new()));
+            let driver = Driver::start(transport, buffers, None).unwrap();
+            let both = bind_both(&driver.transport, &[ip], None).unwrap();
+            let keeper = Arc::new(Keeper::default());
+            let address = SocketAddr::new(ip, both.port);
+            let weak = Arc::downgrade(&keeper);
+            let port = DatagramPort::open(&driver, &both.udp, address, None, weak).unwrap();
+            Self {
+                driver: Arc::new(driver),
+                keeper,
+                port,
+            }
+        }
+
+        fn simulated(world: &World, last: u8) -> Self {
+            Self::new(Transport::Sim(world.own()), [10, 0, 0, last].into())
+        }
+
+        fn on_sockets() -> Self {
+            let tcp = Tcp::new(TcpOptions::default());
+            Self::new(Transport::Tcp(tcp), [127, 0, 0, 1].into())
+        }
+
+        fn arrived(&self) -> Vec<Vec<u8>> {
+            self.keeper.arrived.lock().clone()
+        }
+    }
+
+    #[test]
+    fn while_nobody_watches_the_control_domain_receives() {
+        let world = World::new(1, Conditions::default());
+        let (from, to) = (Host::simulated(&world, 1), Host::simulated(&world, 2));
+        for text in [&b"one"[..], b"two", b"three"] {
+            from.port.send(to.port.local(), text).unwrap();
+        }
+        while world.step() {}
+        assert_eq!(to.arrived().len(), 3);
+        assert_eq!(to.keeper.delivered.load(Ordering::Relaxed), 2);
+    }
+
+    /// Each thread that drives the domain of one user receives for all.
+    #[test]
+    fn each_domain_that_watches_receives() {
+        let host = Host::on_sockets();
+        let waiters = host.driver.waiters().unwrap();
+        let domains = [(); 2].map(|()| host.driver.domain(&waiters).unwrap());
+        let watches = domains
+            .each_ref()
+            .map(|domain| host.port.watch(domain).unwrap());
+        for round in 0..50_u8 {
+            let domain = &domains[usize::from(round) % 2];
+            host.port.send(host.port.local(), &[round]).unwrap();
+            while host.arrived().len() <= usize::from(round) {
+                let _ = domain.poll();
+            }
+        }
+        let [first, second] = watches;
+        drop(first);
+        host.port.send(host.port.local(), b"x").unwrap();
+        while host.arrived().len() < 51 {
+            let _ = domains[1].poll();
+        }
+        drop(second);
+        host.port.send(host.port.local(), b"y").unwrap();
+        while host.arrived().len() < 52 {
+            host.driver.control.progress();
+        }
+        let expected = (0..50).map(|round| vec![round]);
+        assert!(host.arrived().into_iter().take(50).eq(expected));
+    }
+
+    #[test]
+    fn a_closed_port_is_free_again() {
+        let host = Host::on_sockets();
+        let local = host.port.local();
+        assert!(UdpSocket::bind(local).is_err());
+        host.port.close();
+        drop(host);
+        UdpSocket::bind(local).unwrap();
+    }
+
+    #[test]
+    fn a_full_socket_says_when_to_try_again() {
+        let conditions = Conditions {
+            full_socket: Chance::ALWAYS,
+            ..Conditions::default()
+        };
+        let world = World::new(1, conditions);
+        let (from, to) = (Host::simulated(&world, 1), Host::simulated(&world, 2));
+        let error = from.port.send(to.port.local(), b"x").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        while from.keeper.rooms.load(Ordering::Relaxed) == 0 {
+            assert!(world.step(), "nothing will ever happen");
+        }
+        assert_eq!(world.now() - from.port.beginning, FULL);
     }
 }

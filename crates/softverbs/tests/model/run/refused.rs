@@ -159,6 +159,7 @@ impl Run<'_> {
             signaled: true,
             solicited: false,
             fence: false,
+            to: None,
         };
         let is_connected = one.established == 1;
         let (what, result, errno) = match self.random.below(7) {

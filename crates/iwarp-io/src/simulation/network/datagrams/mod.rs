@@ -137,7 +137,7 @@ impl<'a> Datagrams<'a> {
     /// # Errors
     ///
     /// `ENETUNREACH`, if no route leads to the address, as for streams; `EHOSTUNREACH`, if the conditions make the host unreachable;
-    /// `EMSGSIZE`, if the datagram is larger than the conditions allow.
+    /// `EMSGSIZE`, if the datagram is larger than the conditions allow; `EWOULDBLOCK` by [chance](Conditions::full_socket).
     pub fn send(
         &mut self,
         socket: DatagramSocketId,
@@ -155,6 +155,9 @@ impl<'a> Datagrams<'a> {
         if octets.len() > self.common.conditions.largest_datagram {
             self.common.disturbances.oversizes += 1;
             return Err(Errno::MSGSIZE.into());
+        }
+        if self.common.happens(self.common.conditions.full_socket) {
+            return Err(Errno::AGAIN.into());
         }
         let carried = self.common.carried(octets.len());
         let now = self.common.now;

@@ -67,7 +67,8 @@ impl DatagramSocket {
         &self.world
     }
 
-    /// Sends a datagram with these ECN bits. The network accepts datagrams at any time, so this never fails with `WouldBlock`.
+    /// Sends a datagram with these ECN bits. Without [`full_socket`](crate::simulation::Conditions::full_socket) the network
+    /// accepts datagrams at any time.
     ///
     /// # Errors
     ///
