@@ -101,7 +101,40 @@ fn rdma_cores_device_tests_fail_only_for_what_is_not_built() {
 /// The input of hpcc: its fourth line names the matrix' order, which is small, because debug builds run this too.
 const HPCC_INPUT: &str = "/usr/share/doc/hpcc/examples/_hpccinf.txt";
 
-/// libfabric treats 127.0.0.1 apart, so the network has another address. `hpcc` verifies its own results.
+/// Runs hpcc with four processes, `mpirun` with these arguments and variables. It verifies its own results.
+#[track_caller]
+fn run_hpcc(mpirun: &[&str], variables: &[(&str, &str)]) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let input = fs::read_to_string(HPCC_INPUT).expect("hpcc's input");
+    let mut lines: Vec<_> = input.lines().collect();
+    lines[5] = "200          Ns";
+    fs::write(folder.path().join("hpccinf.txt"), lines.join("\n")).expect("a file");
+    let mut hpcc = open_mpi(mpirun, variables);
+    let output = hpcc.arg("hpcc").current_dir(folder.path()).output();
+    let output = output.expect("nd starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    let report = fs::read_to_string(folder.path().join("hpccoutf.txt")).expect("a report");
+    for expected in [
+        "Success=1",
+        "End of HPC Challenge tests.",
+        "0 tests completed and failed",
+    ] {
+        assert!(report.contains(expected), "{expected} is not in {report}");
+    }
+    assert!(!report.contains("FAILED"), "{report}");
+}
+
+/// `mpirun` of Open MPI by `nd run`, with four processes.
+fn open_mpi(more: &[&str], variables: &[(&str, &str)]) -> Command {
+    let mut mpirun = Command::new(nd::binary());
+    mpirun.args(["run", "--", "mpirun", "--allow-run-as-root"]);
+    mpirun.args(["--oversubscribe", "-np", "4"]).args(more);
+    mpirun.envs(variables.iter().copied());
+    mpirun
+}
+
+/// libfabric treats 127.0.0.1 apart, so the network has another address.
 #[test]
 #[ignore = "takes a minute, and needs Debian's packages for MPI; .ci/night runs it"]
 fn hpcc_over_open_mpi_and_libfabric_verifies_its_results() {
@@ -114,37 +147,79 @@ fn hpcc_over_open_mpi_and_libfabric_verifies_its_results() {
                 return;
             };
             nd::build_libraries();
-            let folder = tempfile::tempdir().expect("a folder");
-            let input = fs::read_to_string(HPCC_INPUT).expect("hpcc's input");
-            let mut lines: Vec<_> = input.lines().collect();
-            lines[5] = "200          Ns";
-            fs::write(folder.path().join("hpccinf.txt"), lines.join("\n")).expect("a file");
-            let mut hpcc = Command::new(nd::binary());
-            hpcc.args([
-                "run",
-                "--",
-                "mpirun",
-                "--allow-run-as-root",
-                "--oversubscribe",
-            ]);
-            hpcc.args([
-                "-np", "4", "--mca", "pml", "cm", "--mca", "mtl", "ofi", "hpcc",
-            ]);
-            hpcc.env("FI_PROVIDER", "verbs;ofi_rxm");
-            let output = hpcc.current_dir(folder.path()).output().expect("nd starts");
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{}: {said}", output.status);
-            let report = fs::read_to_string(folder.path().join("hpccoutf.txt")).expect("a report");
-            for expected in [
-                "Success=1",
-                "End of HPC Challenge tests.",
-                "0 tests completed and failed",
-            ] {
-                assert!(report.contains(expected), "{expected} is not in {report}");
-            }
-            assert!(!report.contains("FAILED"), "{report}");
+            let over_libfabric = ["--mca", "pml", "cm", "--mca", "mtl", "ofi"];
+            run_hpcc(&over_libfabric, &[("FI_PROVIDER", "verbs;ofi_rxm")]);
         },
     );
+}
+
+/// UCX over the first device alone, also within the machine.
+const UCX_OVER_VERBS: [(&str, &str); 2] =
+    [("UCX_TLS", "rc_v,self"), ("UCX_NET_DEVICES", "softnd0:1")];
+
+#[test]
+#[ignore = "takes a minute, and needs Debian's packages for MPI; .ci/night runs it"]
+fn open_mpi_over_ucx_verifies_its_results() {
+    let programs = ["mpirun", "hpcc"].map(tool::find);
+    if programs.contains(&None) {
+        return;
+    }
+    nd::build_libraries();
+    run_hpcc(&["--mca", "pml", "ucx"], &UCX_OVER_VERBS);
+    let mut ring = open_mpi(&["--mca", "pml", "ucx"], &UCX_OVER_VERBS);
+    ring.args(["/usr/bin/python3", "-m", "mpi4py.bench", "ringtest"]);
+    ring.args(["-n", "65536", "-l", "100"]);
+    let output = ring.output().expect("nd starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    assert!(said.contains("4 processes, 65536 bytes"), "{said}");
+}
+
+/// With no variable, over UCX's transport for verbs alone, and with each process by an `nd run` of its own.
+#[test]
+#[ignore = "needs Debian's packages for MPICH; .ci/night runs it"]
+fn mpich_runs_over_ucx() {
+    let programs = ["mpicc.mpich", "mpiexec.mpich"].map(tool::find);
+    let [Some(compiler), Some(_)] = &programs else {
+        return;
+    };
+    nd::build_libraries();
+    let folder = tempfile::tempdir().expect("a folder");
+    let ring = folder.path().join("ring");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("verbs/mpi_ring.c");
+    let mut compiler = Command::new(compiler);
+    compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]);
+    let compiled = compiler.arg(&ring).arg(source).status();
+    assert!(compiled.expect("a compiler").success());
+    for (is_each, variables) in [
+        (false, &[][..]),
+        (false, &UCX_OVER_VERBS),
+        (true, &UCX_OVER_VERBS),
+    ] {
+        let mut mpiexec = match is_each {
+            false => {
+                let mut run = Command::new(nd::binary());
+                run.args(["run", "--", "mpiexec.mpich", "-np", "4"]);
+                run
+            }
+            true => {
+                let mut mpiexec = Command::new("mpiexec.mpich");
+                mpiexec.args(["-np", "4"]).arg(nd::binary());
+                mpiexec.args(["run", "--"]);
+                mpiexec
+            }
+        };
+        mpiexec.env_remove("UCX_TLS").env_remove("UCX_NET_DEVICES");
+        mpiexec.envs(variables.iter().copied());
+        let output = mpiexec.arg(&ring).output().expect("a program");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{variables:?}: {said}{errors}");
+        assert!(
+            said.contains("4 processes: all contents are right"),
+            "{said}"
+        );
+    }
 }
 
 /// A virtual machine without a disk, by `nd run`, whose monitor has the standard streams.

@@ -88,6 +88,8 @@ pub fn rows() -> Vec<Row> {
     all.extend(connections());
     all.extend(perftest());
     all.extend(numbers());
+    all.extend(datagrams());
+    all.extend(over_ucx());
     all.extend(others());
     all.extend(iser());
     all.extend(dapl());
@@ -212,17 +214,18 @@ fn perftest() -> impl Iterator<Item = Row> {
         })
 }
 
+/// Programs with the same options on both sides.
+macro_rules! numbers {
+    ($($program:literal),* $(,)?) => {
+        [$(Row::new(
+            concat!($program, " -p PORT"),
+            concat!($program, " -p PORT 127.0.0.1"),
+        )),*]
+    };
+}
+
 /// Programs that exchange the numbers of their queue pairs by themselves.
 fn numbers() -> Vec<Row> {
-    /// Programs with the same options on both sides.
-    macro_rules! numbers {
-        ($($program:literal),* $(,)?) => {
-            [$(Row::new(
-                concat!($program, " -p PORT"),
-                concat!($program, " -p PORT 127.0.0.1"),
-            )),*]
-        };
-    }
     let mut all = Vec::from(numbers![
         "ibv_rc_pingpong -g 0 -c",
         "ibv_rc_pingpong -g 0 -c -e",
@@ -258,6 +261,59 @@ fn numbers() -> Vec<Row> {
         "ucx_perftest 127.0.0.1 -p PORT -d softnd0:1 -x rc_verbs -t cswap -n 1000",
     ];
     all.extend(UCX.map(|client| Row::new("ucx_perftest -p PORT", client).says("Final:")));
+    all
+}
+
+/// Queue pairs for datagrams, and unreliable connected ones.
+fn datagrams() -> Vec<Row> {
+    let mut all = Vec::from(numbers![
+        "ibv_ud_pingpong -g 0",
+        "ib_send_lat -c UD -F",
+        "ib_send_lat -c UD -F --use_old_post_send",
+        "ibv_uc_pingpong -g 0 -c",
+        "ib_send_lat -c UC -F",
+        "ib_write_lat -c UC -F",
+        "ib_write_bw -c UC -F",
+    ]);
+    all.push(
+        Row::new(
+            "fi_pingpong -p verbs -e dgram -c -B PORT",
+            "fi_pingpong -p verbs -e dgram -c -P PORT 127.0.0.1",
+        )
+        .says("1k "),
+    );
+    all.push(
+        Row::new(
+            "fi_pingpong -p \"verbs;ofi_rxd\" -e rdm -c -B PORT",
+            "fi_pingpong -p \"verbs;ofi_rxd\" -e rdm -c -P PORT 127.0.0.1",
+        )
+        .says("1m "),
+    );
+    all
+}
+
+/// UCX's workers, which set their connections up by datagrams.
+fn over_ucx() -> Vec<Row> {
+    macro_rules! over {
+        ($transport:literal, $($test:literal),* $(,)?) => {
+            [$(Row::new(
+                concat!("env UCX_TLS=", $transport, ",self UCX_NET_DEVICES=softnd0:1 ucx_perftest -p PORT"),
+                concat!(
+                    "env UCX_TLS=", $transport, ",self UCX_NET_DEVICES=softnd0:1 ucx_perftest 127.0.0.1 -p PORT -n 1000 -t ",
+                    $test
+                ),
+            ).says("Final:")),*]
+        };
+    }
+    let mut all = Vec::from(over![
+        "rc_v",
+        "tag_lat",
+        "tag_bw -s 65536",
+        "ucp_put_bw",
+        "ucp_get",
+        "ucp_fadd",
+    ]);
+    all.extend(over!["ud_v", "tag_lat", "tag_bw -s 65536"]);
     all
 }
 
@@ -308,7 +364,6 @@ fn others() -> [Row; 9] {
         )
         .says("1m ")
         .captured("-S 64"),
-        // These two use TCP and shared memory, as without devices.
         Row::new(
             "ucx_perftest -p PORT",
             "ucx_perftest 127.0.0.1 -p PORT -t tag_lat -n 1000",
