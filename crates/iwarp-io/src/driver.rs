@@ -20,6 +20,7 @@ use crate::progress::waiters::Waiters;
 use crate::protection_faults::ProtectionFaults;
 use crate::revision_1_peers::Revision1Peers;
 use crate::sync::AtomicUsize;
+use crate::transport::datagrams::SocketDrivers;
 use crate::transport::stream::Stream;
 use crate::transport::{Transport, Wire};
 use crate::vain_polls;
@@ -97,10 +98,12 @@ impl Driver {
         self.background.owned_by(owner);
     }
 
-    /// The background thread.
-    #[cfg(feature = "udp")]
-    pub(crate) fn background(&self) -> &Arc<Background> {
-        &self.background
+    /// The drivers of sockets for datagrams.
+    pub fn socket_drivers(&self) -> SocketDrivers {
+        SocketDrivers {
+            control: Arc::clone(&self.control),
+            background: Arc::clone(&self.background),
+        }
     }
 
     /// Returns the time.

@@ -14,15 +14,15 @@ use iwarp_io::planted;
 use iwarp_io::transport::Transport;
 use iwarp_io::transport::stream::Stream;
 
+use super::options::QpOptions;
 use super::owner::{ConnectionOwner, QpDeferredWork, QpEndpoint, QpOwner};
-use super::state::{QpAttributes, QpMask, QpState};
-use super::{ConnectionNumber, QpOptions, QueuePair};
+use super::state::{QpAttributes, QpState};
+use crate::ah::GlobalRoute;
 use crate::context::ContextConnection;
 use crate::device::{DeviceKind, limits};
 use crate::error::{Errno, Error, Result, fail as fail_with};
 use crate::mr::AccessFlags;
 use crate::pd::ProtectionDomain;
-use crate::process::FIRST_QUEUE_PAIR;
 use crate::qpn::{Deferred, Line, Patience, Ports, StreamTaker};
 
 /// The time for which the peer may take to end its direction after this side has ended the connection.
@@ -146,39 +146,21 @@ impl Connected {
         self.endpoint.owner().context.device().kind()
     }
 
-    /// The change to RTR.
-    pub(super) fn make_ready(
-        &self,
-        queue_pair: &Arc<QueuePair>,
-        attributes: &QpAttributes,
-        mask: QpMask,
-    ) -> Result<()> {
+    /// Returns true if the number names a port.
+    pub(super) fn has_line(&self) -> bool {
+        self.line.is_some()
+    }
+
+    /// The change to RTR, towards the queue pair of this number.
+    pub(super) fn arm(&self, number: u32, route: GlobalRoute) -> Result<()> {
         let owner = self.endpoint.owner();
-        let number = attributes.dest_qp_num;
-        let is_named = mask.contains(QpMask::DEST_QPN) && number < FIRST_QUEUE_PAIR;
-        if let Some(line) = self.line.as_ref().filter(|_| !is_named) {
-            let route = attributes.address.check(owner.context.device())?;
-            // A call that was held may start the stream at once.
-            owner.set_state(QpState::Rtr);
-            let armed = line.arm(number, route);
-            return armed.inspect_err(|_| owner.set_state(QpState::Init));
-        }
-        let connection = match is_named {
-            true => owner.process.numbers.find::<ConnectionNumber>(number),
-            false => None,
-        };
-        let connection = connection.and_then(|connection| connection.0.upgrade());
-        let Some(connection) = connection else {
-            return fail_with(
-                Errno::OPNOTSUPP,
-                format!(
-                    "queue pair {number:#x} is no connection of rdma_cm here: this queue pair is connected with rdma_connect and rdma_accept"
-                ),
-            );
-        };
+        // A call that was held may start the stream at once.
         owner.set_state(QpState::Rtr);
-        let attached = connection.attach(queue_pair);
-        attached.inspect_err(|_| owner.set_state(QpState::Init))
+        let armed = self
+            .line
+            .as_ref()
+            .map_or(Ok(()), |line| line.arm(number, route));
+        armed.inspect_err(|_| owner.set_state(QpState::Init))
     }
 
     /// Back to RESET: the connection ends, and requests and completions vanish.

@@ -5,8 +5,10 @@
 //! which `rdma_init_qp_attr` names.
 
 mod connected;
+mod options;
 mod owner;
 mod post;
+mod request;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -20,96 +22,22 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 pub(crate) use connected::Connected;
+pub use options::{QpCaps, QpOptions, Service};
 use owner::QpEndpoint;
 pub(crate) use owner::{ConnectionOwner, QpDeferredWork, QpFlushGuard, Signals};
-pub use post::{Destination, RemotePlace, SendData, SendList, SendOperation, SendRequest};
+pub use post::SendList;
+pub use request::{Destination, RemotePlace, SendData, SendOperation, SendRequest};
 use state::check_transition;
 pub use state::{QpAttributes, QpMask, QpState};
 use ud::DatagramPair;
 pub use ud::{DatagramHeader, HeaderError};
 
-use crate::cq::CompletionQueue;
-use crate::device::{DeviceKind, limits};
+use crate::device::DeviceKind;
 use crate::error::{Errno, Result, fail};
 use crate::mr::AccessFlags;
 use crate::pd::ProtectionDomain;
-use crate::srq::SharedReceiveQueue;
+use crate::process::FIRST_QUEUE_PAIR;
 use crate::users::{Subject, Tag, User};
-
-/// The octets of an SGE in the queues of most devices.
-const SGE_OCTETS: u32 = 16;
-
-/// The service of a queue pair, with the values of `enum ibv_qp_type`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Service {
-    /// `IBV_QPT_RC`: messages arrive once and in order, or the queue pair fails.
-    #[default]
-    Reliable = 2,
-    /// `IBV_QPT_UC`: messages arrive in order, and those that the peer cannot take are dropped.
-    Unreliable = 3,
-    /// `IBV_QPT_UD`: each message is a datagram to a queue pair of its own choice, and may get lost.
-    Datagram = 4,
-}
-
-/// The properties of a new queue pair, as in `struct ibv_qp_init_attr`.
-#[derive(Clone, Debug)]
-pub struct QpOptions {
-    /// The service.
-    pub service: Service,
-    /// The completion queue of requests of the send queue.
-    pub send_cq: Arc<CompletionQueue>,
-    /// The completion queue of Receives.
-    pub receive_cq: Arc<CompletionQueue>,
-    /// The queue that Receives come from, if not the queue pair's own queue.
-    pub srq: Option<Arc<SharedReceiveQueue>>,
-    /// The sizes.
-    pub caps: QpCaps,
-    /// Every request of the send queue yields a completion (`sq_sig_all`).
-    pub signal_all: bool,
-}
-
-/// The sizes of a queue pair, as in `struct ibv_qp_cap`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QpCaps {
-    /// Requests in the send queue.
-    pub max_send_wr: u32,
-    /// Receives.
-    pub max_recv_wr: u32,
-    /// SGEs of a request in the send queue.
-    pub max_send_sge: u32,
-    /// SGEs of a Receive.
-    pub max_recv_sge: u32,
-    /// Octets of inline data. A queue pair is granted at least 16 for each SGE of a request, up to the device's limit.
-    pub max_inline_data: u32,
-}
-
-impl QpCaps {
-    /// Grants the inline data for which drivers find room in the SGEs of a request: programs send as much without having asked for it.
-    fn grant_inline(&mut self) {
-        let room = self.max_send_sge * SGE_OCTETS;
-        self.max_inline_data = self.max_inline_data.max(room.min(limits::INLINE));
-    }
-
-    fn check(self) -> Result<()> {
-        let limits = [
-            ("max_send_wr", self.max_send_wr, limits::REQUESTS),
-            ("max_recv_wr", self.max_recv_wr, limits::REQUESTS),
-            ("max_send_sge", self.max_send_sge, limits::SGES),
-            ("max_recv_sge", self.max_recv_sge, limits::SGES),
-            ("max_inline_data", self.max_inline_data, limits::INLINE),
-        ];
-        for (name, wanted, most) in limits {
-            if wanted > most {
-                return fail(
-                    Errno::INVAL,
-                    format!("{name} is {wanted}; the device allows {most}"),
-                );
-            }
-        }
-        Ok(())
-    }
-}
 
 /// A queue pair. Dropping it ends its connection.
 pub struct QueuePair {
@@ -313,7 +241,7 @@ impl QueuePair {
             QpState::Reset => connected.reset()?,
             QpState::Err => connected.fail(),
             QpState::Rtr if from == QpState::Init => {
-                connected.make_ready(self, attributes, mask)?;
+                self.make_ready(connected, attributes, mask)?;
             }
             to => connected.endpoint.owner().set_state(to),
         }
@@ -329,6 +257,39 @@ impl QueuePair {
             connected.limit_silence(&known);
         }
         Ok(())
+    }
+
+    /// The change to RTR.
+    fn make_ready(
+        self: &Arc<Self>,
+        connected: &Connected,
+        attributes: &QpAttributes,
+        mask: QpMask,
+    ) -> Result<()> {
+        let number = attributes.dest_qp_num;
+        let is_named = mask.contains(QpMask::DEST_QPN) && number < FIRST_QUEUE_PAIR;
+        if connected.has_line() && !is_named {
+            let route = attributes.address.check(self.pd.context().device())?;
+            return connected.arm(number, route);
+        }
+        let process = self.pd.context().process();
+        let connection = match is_named {
+            true => process.numbers.find::<ConnectionNumber>(number),
+            false => None,
+        };
+        let connection = connection.and_then(|connection| connection.0.upgrade());
+        let Some(connection) = connection else {
+            return fail(
+                Errno::OPNOTSUPP,
+                format!(
+                    "queue pair {number:#x} is no connection of rdma_cm here: this queue pair is connected with rdma_connect and rdma_accept"
+                ),
+            );
+        };
+        let owner = connected.endpoint.owner();
+        owner.set_state(QpState::Rtr);
+        let attached = connection.attach(self);
+        attached.inspect_err(|_| owner.set_state(QpState::Init))
     }
 
     fn modify_datagrams(

@@ -1,6 +1,6 @@
 //! The states of queue pairs, and the changes between them that are allowed.
 
-use super::Service;
+use super::options::Service;
 use crate::ah::AddressVector;
 use crate::device::{Device, DeviceKind, limits};
 use crate::error::{Errno, Result, fail};

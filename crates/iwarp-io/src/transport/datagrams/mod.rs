@@ -14,7 +14,6 @@ mod plain_socket;
 mod port;
 #[cfg(feature = "udp")]
 mod socket;
-#[cfg(feature = "udp")]
 mod socket_drivers;
 #[cfg(not(feature = "udp"))]
 mod without;
@@ -30,7 +29,6 @@ pub(crate) use plain_socket::{BATCH, LONGEST_TRAIN, Outgoing, PlainSocket, Train
 pub use port::{DatagramPort, WatchedPort};
 #[cfg(feature = "udp")]
 pub(crate) use socket::Socket;
-#[cfg(feature = "udp")]
-pub(crate) use socket_drivers::SocketDrivers;
+pub use socket_drivers::SocketDrivers;
 #[cfg(not(feature = "udp"))]
-pub use without::{DatagramPort, WatchedPort};
+pub use without::{NoDatagramPort as DatagramPort, NoWatchedPort as WatchedPort};

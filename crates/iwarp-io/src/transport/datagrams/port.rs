@@ -15,7 +15,6 @@ use super::owner::DatagramOwner;
 use super::{
     BATCH, FaultedSocket, LONGEST_TRAIN, Outgoing, PlainSocket, Socket, SocketDrivers, with_memory,
 };
-use crate::driver::Driver;
 use crate::environment::Environment;
 use crate::faults::Faults;
 use crate::log::targets;
@@ -122,13 +121,14 @@ impl<O: DatagramOwner> DatagramPort<O> {
     ///
     /// Those of the system, when it refuses the socket.
     pub fn open(
-        driver: &Driver,
+        environment: &Environment,
+        drivers: SocketDrivers,
         reserved: &ReservedUdp,
         local: SocketAddr,
         faults: Option<&Arc<Faults>>,
         owner: Weak<O>,
     ) -> io::Result<Arc<Self>> {
-        let environment = driver.environment.clone();
+        let environment = environment.clone();
         let socket = match &environment {
             Environment::Sim(world) => PlainSocket::of_world(world, local)?,
             Environment::System => match reserved.take(local.ip()) {
@@ -136,7 +136,6 @@ impl<O: DatagramOwner> DatagramPort<O> {
                 None => PlainSocket::of_system(local)?,
             },
         };
-        let drivers = SocketDrivers::of(driver);
         let faults = faults.and_then(|faults| faults.datagrams(false));
         let port = Arc::new_cyclic(|this: &Weak<Self>| Self {
             this: this.clone(),
@@ -399,6 +398,7 @@ mod tests {
 
     use super::*;
     use crate::buffers::Buffers;
+    use crate::driver::Driver;
     use crate::simulation::{Chance, Conditions, World};
     use crate::transport::Transport;
     use crate::transport::both_ports::bind_both;
@@ -449,7 +449,15 @@ mod tests {
             let keeper = Arc::new(Keeper::default());
             let address = SocketAddr::new(ip, both.port);
             let weak = Arc::downgrade(&keeper);
-            let port = DatagramPort::open(&driver, &both.udp, address, None, weak).unwrap();
+            let port = DatagramPort::open(
+                &driver.environment,
+                driver.socket_drivers(),
+                &both.udp,
+                address,
+                None,
+                weak,
+            );
+            let port = port.unwrap();
             Self {
                 driver: Arc::new(driver),
                 keeper,

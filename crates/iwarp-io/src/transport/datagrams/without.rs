@@ -7,27 +7,29 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use super::owner::DatagramOwner;
-use crate::driver::Driver;
+use super::socket_drivers::SocketDrivers;
+use crate::environment::Environment;
 use crate::faults::Faults;
 use crate::progress::domain::Domain;
 use crate::transport::both_ports::ReservedUdp;
 
 /// A port that cannot exist.
 #[derive(Debug)]
-pub struct DatagramPort<O: DatagramOwner>(Infallible, PhantomData<O>);
+pub struct NoDatagramPort<O: DatagramOwner>(Infallible, PhantomData<O>);
 
 /// A watch that cannot exist.
 #[derive(Debug)]
-pub struct WatchedPort<O: DatagramOwner>(Infallible, PhantomData<O>);
+pub struct NoWatchedPort<O: DatagramOwner>(Infallible, PhantomData<O>);
 
-impl<O: DatagramOwner> DatagramPort<O> {
+impl<O: DatagramOwner> NoDatagramPort<O> {
     /// Fails.
     ///
     /// # Errors
     ///
     /// [`Unsupported`](io::ErrorKind::Unsupported).
     pub fn open(
-        _: &Driver,
+        _: &Environment,
+        _: SocketDrivers,
         _: &ReservedUdp,
         _: SocketAddr,
         _: Option<&Arc<Faults>>,
@@ -58,7 +60,7 @@ impl<O: DatagramOwner> DatagramPort<O> {
     /// # Errors
     ///
     /// There is no port to call this on.
-    pub fn watch(self: &Arc<Self>, _: &Arc<Domain>) -> io::Result<WatchedPort<O>> {
+    pub fn watch(self: &Arc<Self>, _: &Arc<Domain>) -> io::Result<NoWatchedPort<O>> {
         match self.0 {}
     }
 

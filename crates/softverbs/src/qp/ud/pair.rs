@@ -14,9 +14,10 @@ use iwarp_io::endpoint::{Completion, Owner, RequestKind, Rules, Sge as EngineSge
 use iwarp_io::memory::{Memory as _, Pd, Table};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::super::{
-    ConnectionOwner, Destination, QpOptions, QpState, SendData, SendOperation, SendRequest,
-};
+use super::super::options::QpOptions;
+use super::super::owner::ConnectionOwner;
+use super::super::request::{Destination, SendData, SendOperation, SendRequest};
+use super::super::state::QpState;
 use super::header::DatagramHeader;
 use super::sockets::{UdSockets, Watched};
 use crate::ah::GlobalRoute;

@@ -41,14 +41,22 @@ impl UdSockets {
         port: u16,
     ) -> Result<Arc<Self>> {
         let engine = process.engine()?;
+        let driver = &engine.driver;
         let mut failed = None;
         let sockets = Arc::new_cyclic(|this: &Weak<Self>| {
             let open = |ip: &IpAddr| {
                 let local = SocketAddr::new(*ip, port);
                 let faults = process.faults.as_ref();
-                DatagramPort::open(&engine.driver, reserved, local, faults, this.clone())
-                    .map_err(|error| failed = Some((local, error)))
-                    .ok()
+                DatagramPort::open(
+                    &driver.environment,
+                    driver.socket_drivers(),
+                    reserved,
+                    local,
+                    faults,
+                    this.clone(),
+                )
+                .map_err(|error| failed = Some((local, error)))
+                .ok()
             };
             let addresses = device.interface().addresses.iter();
             Self {
