@@ -31,11 +31,11 @@ mod testing;
 mod types;
 
 pub use conn::{
-    Completion, Confirmations, Connection, CopiedPayload, Counters, DirectPlacement, Event, Fault,
-    InitiatorWqe, Markers, Operation, OutOfMemory, OwnQueue, Payload, Piece, PieceRef, PostError,
-    QueueSizes, RECOGNIZED_WITHIN, Ready, ReceiveSlot, ReceiveSource, ReceivedImmediate,
-    Recognition, RequestKind, Role, StreamConfig, StreamEnd, TO_OF_INITIATOR, TO_OF_RESPONDER,
-    Traffic, TxBatch, TxLimit, WqeStatus, terminate_frame,
+    Completion, Confirmations, Connection, CopiedPayload, Counters, Delivery, DirectPlacement,
+    Event, Fault, InitiatorWqe, Markers, Operation, OutOfMemory, OwnQueue, Payload, Piece,
+    PieceRef, PostError, QueueSizes, RECOGNIZED_WITHIN, Ready, ReceiveSlot, ReceiveSource,
+    ReceivedImmediate, Recognition, RequestKind, Role, StreamConfig, StreamEnd, TO_OF_INITIATOR,
+    TO_OF_RESPONDER, Traffic, TxBatch, TxLimit, WqeStatus, terminate_frame,
 };
 pub use memory::{
     Access, AccessError, AtomicError, BindError, InvalidateError, LocalAccess, Memory, MessageEnd,

@@ -44,10 +44,10 @@ use iwarp::{mpa, terminate_frame};
 
 pub use connection_end::{ConnectionEnd, EndedBy};
 pub use iwarp::{
-    AtomicOp, Completion, InitiatorWqe, Operation, OutOfMemory, OwnQueue, Payload, PostError,
-    QueueSizes, ReadLimits, ReceiveSlot, ReceiveSource, ReceivedImmediate, Recognition,
-    RemoteAddress, RemoteRights, RequestKind, Role, STag, Scope, Sge, StreamConfig, StreamId,
-    TerminateCode, WqeStatus,
+    AtomicOp, Completion, Counters, Delivery, InitiatorWqe, Operation, OutOfMemory, OwnQueue,
+    Payload, PostError, QueueSizes, ReadLimits, ReceiveSlot, ReceiveSource, ReceivedImmediate,
+    Recognition, RemoteAddress, RemoteRights, RequestKind, Role, STag, Scope, Sge, StreamConfig,
+    StreamId, TerminateCode, WqeStatus,
 };
 pub use options::EndpointOptions;
 pub use owner::{Owner, ReceivesAhead, Rules, Signals, WorkQueue};
@@ -185,6 +185,23 @@ impl<O: Owner> Endpoint<O> {
     /// Limits the rights of the peer, whatever the memory grants that it names. Holds until the endpoint is [renewed](Self::renew).
     pub fn set_remote_rights(&self, rights: RemoteRights) {
         self.lock().connection.set_remote_rights(rights);
+    }
+
+    /// Sets what becomes of messages that this side cannot take, and of requests when the peer is gone: a property of the queue pair, for all
+    /// connections of the endpoint. Called before the first request is posted and before the first stream starts.
+    ///
+    /// With [`Delivery::Unreliable`] Receives [stay](EndpointOptions::keeps_receives), whatever the options say. Requests that find no
+    /// connection succeed and are dropped: those of an endpoint that takes no [early posts](EndpointOptions::early_posts) at once, others
+    /// when the owner [abandons](Self::abandon) them. [`Signals::FLUSHED`] does not follow what the peer does.
+    pub fn set_delivery(&self, delivery: Delivery) {
+        let mut state = self.lock();
+        debug_assert_eq!(state.phase, Phase::Idle, "set before the first stream");
+        state.set_delivery(delivery);
+    }
+
+    /// Counts of the messages and octets of the connection, or of the last one.
+    pub fn counters(&self) -> Counters {
+        *self.lock().connection.counters()
     }
 
     /// Returns true if the peer takes [announced Sends](iwarp::Operation::SendImmediate), so that it is a device of the same kind. `None`
@@ -424,10 +441,15 @@ impl<O: Owner> Endpoint<O> {
     }
 
     /// There will be no stream: the oldest early request fails, and all others come back flushed. Does nothing once a stream has started.
+    ///
+    /// Where delivery is [unreliable](Delivery::Unreliable), all early requests are dropped, with success. A stream may start later, and
+    /// requests that are posted from now on wait for it until the next call.
     pub fn abandon(&self) -> DeferredWork<O> {
         let mut state = self.lock();
         if state.phase == Phase::Idle {
-            state.phase = Phase::Ended;
+            if !state.is_unreliable() {
+                state.phase = Phase::Ended;
+            }
             state.connection.abandon();
             state.work(Edges::empty());
         }

@@ -50,6 +50,12 @@ pub trait ReceivesAhead: ReceiveSource {
         false
     }
 
+    /// This source for a connection that does not wait if there is no Receive.
+    #[must_use]
+    fn without_waiting(self) -> Self {
+        self
+    }
+
     /// The connection has handled the input. Receives that it has not used go back. Called only after
     /// [`draw_ahead`](Self::draw_ahead) has taken some.
     fn give_back(self) {}

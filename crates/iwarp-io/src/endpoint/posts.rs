@@ -63,6 +63,13 @@ impl<O: Owner> Endpoint<O> {
                 self.fixed.owner.waits_for_stream(&mut state.owner);
                 return Ok(false);
             }
+            Phase::Idle if state.is_unreliable() => {
+                state.make_room(&self.fixed.owner);
+                state.connection.post_early(wqe)?;
+                state.connection.abandon();
+                state.work(Edges::KICK);
+                return Ok(false);
+            }
             Phase::Idle | Phase::Starting | Phase::Disconnected => {
                 return Err(PostError::NotConnected.into());
             }

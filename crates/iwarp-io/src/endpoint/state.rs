@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use iwarp::{
-    Completion, Connection, Event, OutOfMemory, Pd, Scope, StreamEnd, StreamId, WqeStatus,
+    Completion, Connection, Delivery, Event, OutOfMemory, Pd, Scope, StreamEnd, StreamId, WqeStatus,
 };
 use parking_lot::Mutex;
 use tracing::Span;
@@ -16,7 +16,7 @@ use super::connection_end::ConnectionEnd;
 use super::dead_peer::DeadPeerWatch;
 use super::gather::Gather;
 use super::options::EndpointOptions;
-use super::owner::{Owner, Signals, WorkQueue};
+use super::owner::{Owner, ReceivesAhead, Signals, WorkQueue};
 use super::stream_io::{StreamIo, Visit};
 use crate::driver::Driver;
 use crate::log::targets;
@@ -67,6 +67,16 @@ pub(super) enum Flush {
     Held,
 }
 
+/// The source of Receives that were not posted to the endpoint. An unreliable connection waits for none.
+#[inline]
+fn supply<O: Owner>(fixed: &Fixed<O>, delivery: Delivery) -> O::Receives<'_> {
+    let receives = fixed.owner.receives();
+    match delivery {
+        Delivery::Reliable => receives,
+        Delivery::Unreliable => receives.without_waiting(),
+    }
+}
+
 /// The parts of an endpoint that need no lock.
 pub(super) struct Fixed<O> {
     pub(super) owner: O,
@@ -90,6 +100,8 @@ pub(super) struct State<O: Owner> {
     receive_pd: Pd,
     /// See [`EndpointOptions`].
     keeps_receives: bool,
+    /// See [`set_delivery`](super::Endpoint::set_delivery).
+    pub(super) delivery: Delivery,
     pub(super) phase: Phase,
     pub(super) io: Option<StreamIo>,
     pub(super) signals: Signals,
@@ -132,6 +144,7 @@ impl<O: Owner> State<O> {
             scope,
             receive_pd,
             keeps_receives,
+            delivery: Delivery::Reliable,
             phase: Phase::Idle,
             io: None,
             signals: Signals::empty(),
@@ -156,7 +169,19 @@ impl<O: Owner> State<O> {
         if self.keeps_receives {
             connection.keep_receives();
         }
+        connection.set_delivery(self.delivery);
         Ok(connection)
+    }
+
+    /// See [`Endpoint::set_delivery`](super::Endpoint::set_delivery).
+    pub(super) fn set_delivery(&mut self, delivery: Delivery) {
+        self.delivery = delivery;
+        self.keeps_receives |= self.is_unreliable();
+        self.connection.set_delivery(delivery);
+    }
+
+    pub(super) fn is_unreliable(&self) -> bool {
+        self.delivery == Delivery::Unreliable
     }
 
     /// Takes the connection and its stream out, if there is a stream, and puts `fresh` in the place of the connection.
@@ -168,6 +193,7 @@ impl<O: Owner> State<O> {
             scope: self.scope,
             receive_pd: self.receive_pd,
             keeps_receives: self.keeps_receives,
+            delivery: self.delivery,
             phase: Phase::Ended,
             io: Some(io),
             signals: std::mem::take(&mut self.signals),
@@ -300,7 +326,8 @@ impl<O: Owner> State<O> {
             return Visit::Finished;
         };
         let buffers = &fixed.driver.buffers;
-        match io.receive(&mut self.connection, buffers, fixed.owner.receives()) {
+        let receives = supply(fixed, self.delivery);
+        match io.receive(&mut self.connection, buffers, receives) {
             Ok(visit) => visit,
             Err(error) => self.broke(fixed, &error),
         }
@@ -317,7 +344,7 @@ impl<O: Owner> State<O> {
         let buffers = &fixed.driver.buffers;
         // The peer adds nothing, so this ends.
         while let Ok(Visit::Unfinished) =
-            io.receive(&mut self.connection, buffers, fixed.owner.receives())
+            io.receive(&mut self.connection, buffers, supply(fixed, self.delivery))
         {}
     }
 
@@ -527,10 +554,15 @@ impl<O: Owner> State<O> {
     }
 
     fn fail(&mut self, signals: Signals, fixed: &Fixed<O>) {
-        self.signals |= signals | Signals::FLUSHED;
+        // The peer does not fail an unreliable connection.
+        let flushes = !self.is_unreliable() || self.connection.flushes_receives();
+        self.signals |= signals;
+        if flushes {
+            self.signals |= Signals::FLUSHED;
+        }
         self.hold_flush();
         self.phase = self.phase.ended();
-        fixed.owner.draws_no_more(&mut self.owner);
+        self.draws_no_more(fixed, flushes);
         self.set_deadline(fixed);
     }
 

@@ -22,6 +22,8 @@ pub(super) struct ArrivingFpdu {
     pub(super) placed: u32,
     /// The place of a tagged segment. `None` for a Send, which goes to its Receive.
     pub(super) target: Option<Span>,
+    /// The rest of the segment is not placed.
+    pub(super) is_dropped: bool,
 }
 
 impl ArrivingFpdu {

@@ -134,6 +134,18 @@ pub struct StreamConfig {
     pub early: usize,
 }
 
+/// What becomes of messages that this side cannot take, and of requests whose peer is gone. A property of the queue pair
+/// ([`Connection::set_delivery`](super::Connection::set_delivery)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Delivery {
+    /// A message that cannot be taken ends the stream, or waits. Requests fail with the peer.
+    #[default]
+    Reliable,
+    /// Such messages are dropped, and the stream goes on. Requests complete with success when they are sent, and when they are dropped
+    /// because the peer is gone. The peer serves no Reads and no Atomics, and neither does this side.
+    Unreliable,
+}
+
 /// The requests that wait until the peer has placed Writes, and do not complete as soon as the transport has taken them (RDMAP-093).
 ///
 /// A Read of no octets confirms the Writes before it, because the peer answers it after it has placed them (RFC 5040 section 5.5). A Read

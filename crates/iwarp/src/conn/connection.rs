@@ -3,7 +3,9 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use super::config::{Confirmations, CopiedPayload, QueueSizes, Recognition, StreamConfig};
+use super::config::{
+    Confirmations, CopiedPayload, Delivery, QueueSizes, Recognition, StreamConfig,
+};
 use super::counters::{Counters, Traffic};
 use super::event::{Event, Notice, Notices};
 use super::initiator::InitiatorQueue;
@@ -36,6 +38,8 @@ pub struct Connection {
     pub(super) phase: Phase,
     /// See [`keep_receives`](Self::keep_receives).
     pub(super) keeps_receives: bool,
+    /// See [`set_delivery`](Self::set_delivery).
+    pub(super) delivery: Delivery,
     /// See [`recognized`](Self::recognized).
     pub(super) recognized: Option<bool>,
     pub(super) initiator: InitiatorQueue,
@@ -95,6 +99,7 @@ impl Connection {
             config: NOT_STARTED,
             phase: Phase::Idle,
             keeps_receives: false,
+            delivery: Delivery::Reliable,
             recognized: None,
             initiator: InitiatorQueue::new(&sizes)?,
             receive: ReceiveQueue::new(&sizes)?,
@@ -185,11 +190,11 @@ impl Connection {
             "a connection was started twice"
         );
         if self.phase == Phase::Idle {
-            self.config = config;
+            self.config = self.as_delivered(config);
             self.tx.copies =
                 config.crc || config.copied == CopiedPayload::All || config.markers.sent;
             self.initiator
-                .set_confirmations(match config.confirmations {
+                .set_confirmations(match self.config.confirmations {
                     apart @ Confirmations::OnDemand { apart: true } => apart,
                     _ if config.limits.ord == 0 => Confirmations::Off,
                     other => other,
@@ -230,7 +235,8 @@ impl Connection {
     /// sent.
     ///
     /// After the stream has failed, or the peer has closed it, requests are accepted and come back flushed. If Receives
-    /// [stay](Self::keep_receives), the first request after the peer's end fails.
+    /// [stay](Self::keep_receives), the first request after the peer's end fails. Where delivery is
+    /// [unreliable](Delivery::Unreliable), it succeeds and is dropped.
     ///
     /// # Errors
     ///
@@ -273,7 +279,7 @@ impl Connection {
     }
 
     /// Posts an initiator request before the [start](Self::start), for clients that may post early. It is carried out after the start.
-    /// If there is none, [`flush`](Self::flush) or [`disconnect`](Self::disconnect) gives it back.
+    /// If there is none, [`flush`](Self::flush), [`disconnect`](Self::disconnect) or [`abandon`](Self::abandon) gives it back.
     ///
     /// # Errors
     ///
@@ -426,8 +432,7 @@ impl Connection {
     pub const fn write_side_done(&self) -> bool {
         match self.phase {
             Phase::Idle | Phase::Running => false,
-            Phase::Failed | Phase::Disconnected => !self.tx.terminate_is_due(),
-            Phase::Closed => true,
+            Phase::Closed | Phase::Failed | Phase::Disconnected => !self.tx.terminate_is_due(),
         }
     }
 

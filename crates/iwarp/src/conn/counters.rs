@@ -11,6 +11,11 @@ pub struct Counters {
     pub dropped_octets: u64,
     /// Times an inbound Send had to wait for a Receive (DDP-075).
     pub stalls: u64,
+    /// Inbound messages dropped because delivery is [unreliable](super::Delivery::Unreliable). A Write with Immediate Data behind it is
+    /// two messages.
+    pub dropped_messages: u64,
+    /// Requests of this side dropped, with success, because delivery is unreliable and the peer is gone.
+    pub dropped_requests: u64,
     /// Outbound FPDUs taken back because their memory was revoked, or unsent at the end.
     pub withdrawn_octets: u64,
 }

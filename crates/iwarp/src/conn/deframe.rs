@@ -5,7 +5,6 @@ use super::event::Notice;
 use super::fault::Fault;
 use super::receives::ReceiveSource;
 use super::rx::Handled;
-use super::terminated::TerminatedHeaders;
 use crate::ddp::{LAST, TAGGED};
 use crate::memory::Memory;
 use crate::mpa::fpdu::{self, Fpdu};
@@ -67,7 +66,7 @@ impl Connection {
                             self.raise(Notice::Stalled);
                             break;
                         }
-                        Err(fault) => self.fail_with(fault, TerminatedHeaders::ulpdu(ulpdu), None),
+                        Err(fault) => self.segment_fails(fault, ulpdu),
                     }
                     at += consumed;
                     self.count_frame(consumed);
@@ -102,7 +101,7 @@ impl Connection {
                             self.raise(Notice::Stalled);
                             break;
                         }
-                        Err(fault) => self.fail_with(fault, TerminatedHeaders::ulpdu(ulpdu), None),
+                        Err(fault) => self.segment_fails(fault, ulpdu),
                     }
                     at += consumed;
                     self.count_frame(consumed);

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::batch::Outcome;
-use super::config::StreamEnd;
+use super::config::{Delivery, StreamEnd};
 use super::connection::Connection;
 use super::event::{Event, Notice};
 use super::fault::Fault;
@@ -45,7 +45,8 @@ impl Connection {
     }
 
     /// There will be no stream: the oldest request that was [posted early](Self::post_early) fails, and all others come back flushed. Does
-    /// nothing after the start.
+    /// nothing after the start. Where delivery is [unreliable](super::Delivery::Unreliable), these requests succeed and are dropped, and the
+    /// connection may still start.
     pub fn abandon(&mut self) {
         if self.phase == Phase::Idle {
             self.give_up();
@@ -60,6 +61,7 @@ impl Connection {
         match (end, self.phase) {
             (_, Phase::Idle) => {}
             (StreamEnd::Reset, Phase::Running | Phase::Closed) if self.keeps_receives => {
+                self.tx.drop_terminate();
                 self.peer_is_gone();
                 self.raise(Notice::Ended);
             }
@@ -74,6 +76,7 @@ impl Connection {
                 self.rx.end_waits = true;
             }
             (StreamEnd::Fin, Phase::Running) => self.peer_closed(unread),
+            (StreamEnd::Fin, Phase::Closed) if self.rx.cause.is_some() => self.raise(Notice::Ended),
             (StreamEnd::Fin, Phase::Closed) => {}
             (StreamEnd::Fin, Phase::Failed | Phase::Disconnected) => {
                 self.rx.peer_closed = true;
@@ -249,6 +252,9 @@ impl Connection {
     fn end(&mut self, cause: Cause, failed: Option<(u64, WqeStatus)>) {
         self.raise(Notice::Failed);
         self.rx.cause = Some(cause);
+        if self.delivery == Delivery::Unreliable && cause.is_by_peer() {
+            return self.drop_requests();
+        }
         self.close_out(Phase::Failed, failed);
     }
 
@@ -265,9 +271,13 @@ impl Connection {
         }
     }
 
-    /// The peer had ended the stream: the oldest open request fails, and all others come back flushed.
+    /// The peer had ended the stream: the oldest open request fails, and all others come back flushed. Where delivery is unreliable, they
+    /// are dropped.
     #[cold]
     pub(super) fn give_up(&mut self) {
+        if self.delivery == Delivery::Unreliable {
+            return self.drop_requests();
+        }
         self.raise(Notice::GaveUp);
         let oldest = self.initiator.done;
         self.close_out(Phase::Failed, Some((oldest, WqeStatus::PeerEnded)));
@@ -283,7 +293,7 @@ impl Connection {
     }
 
     /// From here on the stream carries nothing, except for a Terminate after an error (DDP-008, RDMAP-113).
-    fn enter(&mut self, phase: Phase) {
+    pub(super) fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         self.tx.stop();
         self.rx.stop();

@@ -10,7 +10,7 @@ use super::connection::Connection;
 use super::fault::{Fault, read_refused};
 use super::frame::{self, Budget};
 use super::receives::ReceiveSource;
-use super::rx::{Handled, check_header_length};
+use super::rx::{Handled, WRITE_DROPPED, check_header_length};
 use super::terminated::TerminatedHeaders;
 use super::tx::{InboundRequest, OutboundRequest, RequestHeader, RequestPurpose, TransmitProgress};
 use super::work::{IMMEDIATE_LEN, WqeStatus};
@@ -46,6 +46,10 @@ impl Connection {
         if self.take_announcement(*data)? {
             return Ok(Handled::Done);
         }
+        if self.rx.written == WRITE_DROPPED {
+            self.drop_number();
+            return Ok(Handled::Done);
+        }
         if self
             .receive
             .current_or_drawn(receives, &self.sizes)
@@ -53,7 +57,7 @@ impl Connection {
         {
             return self.stall(ulpdu);
         }
-        self.take_receive();
+        self.end_message();
         let written = u32::try_from(std::mem::take(&mut self.rx.written)).unwrap_or(u32::MAX);
         self.receive
             .deliver_immediate(*data, opcode.is_solicited(), written); // RDMAPX-022, RDMAPX-025

@@ -3,15 +3,13 @@
 //! All checks of a segment come before its first octet is placed. With CRC on, the CRC of the whole FPDU is checked first
 //! (MPA-060).
 
-use super::config::StreamEnd;
+use super::config::{Delivery, StreamEnd};
 use super::connection::Connection;
 use super::fault::{Fault, read_refused, write_refused};
 use super::frame::to_u32;
 use super::phase::Phase;
 use super::receives::ReceiveSource;
-use super::rx::{
-    Handled, SendUnderWay, Stall, TaggedUnderWay, check_header_length, check_untagged,
-};
+use super::rx::{Handled, Stall, TaggedUnderWay, check_header_length, check_untagged};
 use super::terminated::TerminatedHeaders;
 use super::tx::{InboundRequest, RequestHeader, RequestPurpose};
 use super::work::WqeStatus;
@@ -174,8 +172,8 @@ impl Connection {
         segment: &TaggedSegment<'_>,
     ) -> Result<(), Fault> {
         match self.rx.tagged {
-            Some(under_way) if under_way.opcode != opcode => {
-                Err(OperationError::UnexpectedOpcode.into())
+            Some(under_way) if under_way.opcode != opcode || under_way.is_dropped => {
+                Err(OperationError::UnexpectedOpcode.into()) // `drops` looks at what is dropped
             }
             Some(under_way) if under_way.stag != segment.stag => {
                 Err(TaggedError::InvalidSTag.into())
@@ -191,6 +189,7 @@ impl Connection {
             stag: segment.stag,
             // The placed octets did not wrap, and an empty segment adds nothing.
             to: segment.to.wrapping_add(segment.payload.len() as u64),
+            is_dropped: false,
         });
     }
 
@@ -290,8 +289,10 @@ impl Connection {
     ) -> Result<u32, Fault> {
         let received = self.rx.send.map_or(0, |send| send.received);
         check_untagged(segment, (Qn::SEND, self.rx.send_msn, received))?;
-        if self.rx.send.is_some_and(|send| send.opcode != opcode) {
-            return Err(OperationError::UnexpectedOpcode.into()); // DDP-025
+        if let Some(send) = self.rx.send
+            && (send.opcode != opcode || send.is_dropped)
+        {
+            return Err(OperationError::UnexpectedOpcode.into()); // DDP-025; `drops` looks at what is dropped
         }
         Ok(received)
     }
@@ -305,8 +306,9 @@ impl Connection {
         self.rx.check_single(segment)
     }
 
-    /// A message whose last segment is here takes the current Receive, however short the message is (RDMAP-060).
-    pub(super) fn take_receive(&mut self) {
+    /// The last segment of a message is here. The message takes the current Receive, however short the message is (RDMAP-060), if it takes
+    /// one.
+    pub(super) fn end_message(&mut self) {
         self.rx.stall = None;
         self.rx.send = None;
         self.rx.spans.clear();
@@ -336,12 +338,7 @@ impl Connection {
         };
         let len = u32::try_from(segment.payload.len()).unwrap_or(u32::MAX);
         let Some(total) = received.checked_add(len).filter(|total| *total <= capacity) else {
-            self.receive_fails(
-                WqeStatus::ReceiveTooShort,
-                UntaggedError::TooLong.into(),
-                ulpdu,
-            );
-            return Ok(Handled::Done); // DDP-063, RDMAP-062
+            return self.receive_is_too_short(ulpdu);
         };
         let placed = match alone {
             // Most messages: a whole one, whose place is looked up for this segment alone.
@@ -355,10 +352,7 @@ impl Connection {
             return Ok(Handled::Done);
         }
         if !segment.last {
-            self.rx.send = Some(SendUnderWay {
-                opcode,
-                received: total,
-            });
+            self.rx.send_goes_on(opcode, total);
             self.counters.received.payload += u64::from(len);
             return Ok(Handled::Done);
         }
@@ -369,7 +363,7 @@ impl Connection {
         if opcode.is_invalidating() && mem.invalidate_remote(stag, self.scope).is_err() {
             return Err(ProtectionError::CannotInvalidate.into()); // RDMAP-065, RDMAP-067
         }
-        self.take_receive();
+        self.end_message();
         let invalidated = opcode.is_invalidating().then_some(stag);
         self.receive
             .deliver(total, opcode.is_solicited(), invalidated); // DDP-050, DDP-051
@@ -391,7 +385,7 @@ impl Connection {
             return Err(OperationError::UnexpectedOpcode.into());
         }
         self.rx.announced = None;
-        self.take_receive();
+        self.end_message();
         self.receive
             .deliver_announced(total, opcode.is_solicited(), number);
         self.counters.received.payload += u64::from(len);
@@ -399,9 +393,20 @@ impl Connection {
         Ok(Handled::Done)
     }
 
+    /// A Send is longer than the current Receive, which fails (DDP-063, RDMAP-062), unless the Send is dropped.
+    #[cold]
+    fn receive_is_too_short(&mut self, ulpdu: &[u8]) -> Result<Handled, Fault> {
+        let fault = UntaggedError::TooLong.into();
+        if self.delivery == Delivery::Unreliable {
+            return Err(fault);
+        }
+        self.receive_fails(WqeStatus::ReceiveTooShort, fault, ulpdu);
+        Ok(Handled::Done)
+    }
+
     /// No Receive is posted: the stream fails (DDP-061), or waits for as long as the configuration allows (DDP-075).
     pub(super) fn stall(&mut self, ulpdu: &[u8]) -> Result<Handled, Fault> {
-        if self.config.receive_wait.is_zero() {
+        if self.config.receive_wait.is_zero() || self.delivery == Delivery::Unreliable {
             return Err(UntaggedError::NoBuffer.into());
         }
         if self.rx.stall.is_none() {

@@ -437,6 +437,21 @@ impl InitiatorQueue {
         self.open_reads = 0;
     }
 
+    /// Drops all open requests. Those that only send succeed, all others come back flushed. Returns how many succeed.
+    #[cold]
+    pub(super) fn drop_open(&mut self) -> u64 {
+        let mut dropped = 0;
+        for at in self.done..self.tail {
+            let request = self.get_mut(at);
+            if request.progress == Progress::Open && request.operation.is_sent() {
+                request.progress = Progress::Done(WqeStatus::Success);
+                dropped += 1;
+            }
+        }
+        self.flush(None);
+        dropped
+    }
+
     pub(super) fn footprint(&self) -> usize {
         size_of_val(&*self.slots) + size_of_val(&*self.sges) + self.inline.len()
     }

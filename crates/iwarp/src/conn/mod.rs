@@ -22,8 +22,8 @@
 //! The modules: `connection` has the parts of a connection. `initiator` and `receives` hold work requests, `rx` and `tx`
 //! the state of the two halves. The other modules have the calls that drive the state. `deframe` cuts the stream into
 //! FPDUs, `inbound` handles them, and `placement` handles FPDUs whose payload is placed while they arrive. `outbound`
-//! chooses what is sent next, and `send` makes FPDUs. `recognition` finds out whether the peer takes announced Sends. `extensions` has both halves of RFC 7306, and `end` every way in
-//! which a stream can end.
+//! chooses what is sent next, and `send` makes FPDUs. `recognition` finds out whether the peer takes announced Sends. `extensions` has both halves of RFC 7306, `end` every way in
+//! which a stream can end, and `unreliable` what is dropped where delivery is unreliable.
 
 mod arriving;
 mod batch;
@@ -49,6 +49,7 @@ mod rx;
 mod send;
 mod terminated;
 mod tx;
+mod unreliable;
 mod work;
 
 #[cfg(test)]
@@ -57,8 +58,8 @@ mod tests;
 pub use crate::mpa::{Markers, Ready, Role};
 pub use batch::{Piece, PieceRef, TxBatch, TxLimit};
 pub use config::{
-    Confirmations, CopiedPayload, QueueSizes, RECOGNIZED_WITHIN, Recognition, StreamConfig,
-    StreamEnd, TO_OF_INITIATOR, TO_OF_RESPONDER,
+    Confirmations, CopiedPayload, Delivery, QueueSizes, RECOGNIZED_WITHIN, Recognition,
+    StreamConfig, StreamEnd, TO_OF_INITIATOR, TO_OF_RESPONDER,
 };
 pub use connection::Connection;
 pub use counters::{Counters, Traffic};

@@ -66,8 +66,8 @@ impl Connection {
     #[inline]
     pub(super) fn next_source(&self) -> Option<Source> {
         match self.phase {
-            Phase::Idle | Phase::Closed => return None, // MPA-030
-            Phase::Failed | Phase::Disconnected => {
+            Phase::Idle => return None, // MPA-030
+            Phase::Closed | Phase::Failed | Phase::Disconnected => {
                 return self.tx.terminate_is_due().then_some(Source::Terminate);
             }
             Phase::Running => {}

@@ -26,6 +26,16 @@ pub(super) enum Cause {
     Terminated(Terminate),
 }
 
+impl Cause {
+    /// Returns true if the peer has failed the stream: by what it has sent, or by its own error.
+    pub(super) fn is_by_peer(self) -> bool {
+        match self {
+            Self::Terminated(_) => true,
+            Self::Fault(fault) => fault != Fault::Local,
+        }
+    }
+}
+
 /// A request of this side that fails as soon as everything before it is finished.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FailingRequest {

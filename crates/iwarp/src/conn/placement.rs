@@ -64,7 +64,7 @@ impl Connection {
     /// [`Connection::handle_bytes`] has taken all it was given.
     #[inline]
     pub fn next_place(&self) -> Option<Span> {
-        let early = self.rx.early.as_ref()?;
+        let early = self.rx.early.as_ref().filter(|early| !early.is_dropped)?;
         let free = early.free();
         if free == 0 {
             return None;
@@ -121,8 +121,8 @@ impl Connection {
         };
         match early.opcode {
             Opcode::Write => {
-                let about = early.about();
-                self.fail_with(TaggedError::InvalidSTag.into(), Some(about), None);
+                let early = *early;
+                self.early_fails(TaggedError::InvalidSTag.into(), &early);
             }
             Opcode::ReadResponse => self.read_sink_is_gone(&[]),
             _ => self.receive_fails(WqeStatus::LocalAccess, Fault::Local, &[]),
@@ -171,6 +171,7 @@ impl Connection {
             size,
             placed: 0,
             target: None,
+            is_dropped: false,
         };
         let target = match (opcode, early.piece(&[]).ok()?) {
             (Opcode::Write, Segment::Tagged(segment)) => {
@@ -215,10 +216,15 @@ impl Connection {
         } else {
             early.free().min(to_u32(input.len()))
         };
-        if payload > 0 {
+        if early.is_dropped {
+            self.drop_piece(&early, whole);
+        } else if payload > 0 {
             let handled = self.handle_piece(&early, &input[..payload as usize], mem);
             if let Err(fault) = handled {
-                self.fail_with(fault, Some(early.about()), None);
+                self.early_fails(fault, &early);
+                if whole {
+                    self.drop_piece(&early, true);
+                }
             }
         }
         if whole {

@@ -13,6 +13,9 @@ use crate::mpa::fpdu;
 use crate::rdmap::Opcode;
 use crate::types::STag;
 
+/// In the place of the octets that a Write has placed: the Write was dropped.
+pub(super) const WRITE_DROPPED: u64 = u64::MAX;
+
 /// State of the inbound half.
 #[derive(Debug)]
 pub(super) struct Rx {
@@ -43,7 +46,7 @@ pub(super) struct Rx {
     pub(super) refusal: Option<(Fault, TerminatedHeaders)>,
     /// Why the stream failed.
     pub(super) cause: Option<Cause>,
-    /// Octets that the last Write has placed. 0 if Immediate Data has followed.
+    /// Octets that the last Write has placed. 0 if Immediate Data has followed, and [`WRITE_DROPPED`] if the Write was dropped.
     pub(super) written: u64,
     /// The octets that have announced the next Send.
     pub(super) announced: Option<[u8; 4]>,
@@ -59,6 +62,8 @@ pub(super) struct Rx {
 pub(super) struct SendUnderWay {
     pub(super) opcode: Opcode,
     pub(super) received: u32,
+    /// Its segments are not placed, and it is not delivered.
+    pub(super) is_dropped: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +72,8 @@ pub(super) struct TaggedUnderWay {
     pub(super) stag: STag,
     /// Where the next segment has to begin.
     pub(super) to: u64,
+    /// Its segments are not placed.
+    pub(super) is_dropped: bool,
 }
 
 /// The wait of an inbound Send for a Receive.
@@ -163,7 +170,11 @@ impl Rx {
 
     /// `received` octets of a Send have arrived, and more follow.
     pub(super) const fn send_goes_on(&mut self, opcode: Opcode, received: u32) {
-        self.send = Some(SendUnderWay { opcode, received });
+        self.send = Some(SendUnderWay {
+            opcode,
+            received,
+            is_dropped: false,
+        });
     }
 
     /// `octets` more of a Write are placed, which begins with them or is under way.
@@ -177,7 +188,12 @@ impl Rx {
 
     /// The next segment of a tagged message has to begin at `to`.
     pub(super) const fn tagged_goes_on(&mut self, opcode: Opcode, stag: STag, to: u64) {
-        self.tagged = Some(TaggedUnderWay { opcode, stag, to });
+        self.tagged = Some(TaggedUnderWay {
+            opcode,
+            stag,
+            to,
+            is_dropped: false,
+        });
     }
 
     /// Returns true if an inbound Send has found no Receive.

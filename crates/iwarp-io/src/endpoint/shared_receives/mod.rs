@@ -2,7 +2,8 @@
 //!
 //! A connection draws the oldest Receive when a message arrives. A connection that finds no Receive waits in line, without a deadline. A
 //! Receive that is posted while connections wait is promised to the connection that has waited longest: no other connection can draw it.
-//! The poster then has that connection driven, outside the lock. A connection that leaves with a promise passes the promise on.
+//! The poster then has that connection driven, outside the lock. A connection that leaves with a promise passes the promise on. A connection
+//! whose delivery is unreliable never waits: it gets a Receive that is promised to no other connection, or none.
 //!
 //! When a read has returned several messages, and no connection waits, their Receives are drawn together, under one lock. Receives that a
 //! message then does not take, because the connection fails, go back to the front of the queue.
@@ -253,6 +254,12 @@ impl State {
         } else {
             None
         }
+    }
+
+    /// Takes the oldest Receive that is promised to no member.
+    fn draw_unpromised(&mut self, each: usize) -> Option<(Receive, &[Sge])> {
+        let is_there = self.ring.count > self.promised;
+        is_there.then(|| self.ring.pop(each)).flatten()
     }
 
     /// Returns true if there is a Receive for a member. If not, the member waits.
@@ -678,16 +685,21 @@ impl Membership {
         self.queue.state.lock().no_longer_wants(self.key)
     }
 
-    /// Passes the oldest Receive to `take`, first of those that were drawn ahead. Without a Receive, the connection waits.
+    /// Passes the oldest Receive to `take`, first of those that were drawn ahead. Without a Receive, the connection waits if it `may_wait`.
     #[inline(always)]
-    fn draw_to(&self, take: impl FnOnce(Receive, &[Sge])) {
+    fn draw_to(&self, may_wait: bool, take: impl FnOnce(Receive, &[Sge])) {
         with_value(&DRAWN_AHEAD, |drawn| {
             if let Some((receive, sges)) = drawn.next() {
                 self.has_drawn();
                 return take(receive, sges);
             }
             let mut state = self.queue.state.lock();
-            if let Some((receive, sges)) = state.draw(self.key, self.queue.sges) {
+            let each = self.queue.sges;
+            let drawn = match may_wait {
+                true => state.draw(self.key, each),
+                false => state.draw_unpromised(each),
+            };
+            if let Some((receive, sges)) = drawn {
                 self.has_drawn();
                 take(receive, sges);
                 self.queue.note_low(&mut state);
@@ -716,6 +728,8 @@ pub enum ReceiveSupply<'a> {
     Own,
     /// A queue that other connections draw from as well.
     Shared(&'a Membership),
+    /// Such a queue, for a connection that does not wait if the queue is empty.
+    SharedWithoutWaiting(&'a Membership),
 }
 
 impl ReceivesAhead for ReceiveSupply<'_> {
@@ -723,13 +737,22 @@ impl ReceivesAhead for ReceiveSupply<'_> {
     fn draw_ahead(self, connection: &Connection, input: &[u8]) -> bool {
         match self {
             Self::Own => false,
-            Self::Shared(membership) => membership.draw_for(connection, input),
+            Self::Shared(membership) | Self::SharedWithoutWaiting(membership) => {
+                membership.draw_for(connection, input)
+            }
+        }
+    }
+
+    fn without_waiting(self) -> Self {
+        match self {
+            Self::Shared(membership) => Self::SharedWithoutWaiting(membership),
+            other => other,
         }
     }
 
     #[inline(never)]
     fn give_back(self) {
-        if let Self::Shared(membership) = self {
+        if let Self::Shared(membership) | Self::SharedWithoutWaiting(membership) = self {
             membership.give_back();
         }
     }
@@ -738,8 +761,10 @@ impl ReceivesAhead for ReceiveSupply<'_> {
 impl ReceiveSource for ReceiveSupply<'_> {
     #[inline]
     fn draw(self, slot: ReceiveSlot<'_>) {
-        if let Self::Shared(membership) = self {
-            membership.draw(slot);
+        match self {
+            Self::Own => {}
+            Self::Shared(membership) => membership.draw(slot),
+            Self::SharedWithoutWaiting(membership) => membership.draw_unpromised(slot),
         }
     }
 }
@@ -747,11 +772,12 @@ impl ReceiveSource for ReceiveSupply<'_> {
 impl Membership {
     #[inline(never)]
     fn draw(&self, slot: ReceiveSlot<'_>) {
-        self.draw_to(|receive, sges| {
-            // Every Receive fits, because a queue pair has the sizes of its shared queue.
-            let filled = slot.fill_with_length(receive.context, sges, receive.length);
-            debug_assert!(filled.is_ok(), "a shared Receive does not fit: {filled:?}");
-        });
+        self.draw_to(true, |receive, sges| fill(slot, receive, sges));
+    }
+
+    #[inline(never)]
+    fn draw_unpromised(&self, slot: ReceiveSlot<'_>) {
+        self.draw_to(false, |receive, sges| fill(slot, receive, sges));
     }
 
     /// Draws ahead for this input, if it has several messages. Not inlined, so that connections with their own Receives do not pay for it.
@@ -815,6 +841,14 @@ impl Membership {
             self.queue.due.store(true, Ordering::SeqCst);
         }
     }
+}
+
+/// Gives a connection this Receive.
+#[inline(always)]
+fn fill(slot: ReceiveSlot<'_>, receive: Receive, sges: &[Sge]) {
+    // Every Receive fits, because a queue pair has the sizes of its shared queue.
+    let filled = slot.fill_with_length(receive.context, sges, receive.length);
+    debug_assert!(filled.is_ok(), "a shared Receive does not fit: {filled:?}");
 }
 
 /// Drives a connection to which a Receive was promised.

@@ -18,6 +18,7 @@ mod requests;
 mod rows;
 mod shared;
 mod terminates;
+mod unreliable;
 mod unsent;
 mod vectors;
 mod windows;

@@ -1,6 +1,8 @@
 //! Endpoints of an owner that is not a queue pair of NetworkDirect: it keeps completions in a list, and both its endpoints may draw
 //! Receives from one pool.
 
+mod unreliable;
+
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
