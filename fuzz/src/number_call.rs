@@ -27,6 +27,7 @@ fn datagram(data: &[u8]) {
         Err(HeaderError::Foreign) => assert!(data.len() < 20 || !data.starts_with(b"UD")),
         Err(HeaderError::Version(version)) => assert_eq!(data.get(2), Some(&version)),
         Err(HeaderError::Flags(flags)) => assert_eq!(data.get(3), Some(&flags)),
+        Err(HeaderError::Length(length)) => assert!(length > 4096 && data.len() == length + 20),
         Err(HeaderError::Number(number)) => {
             let octets = number.to_be_bytes();
             assert!(octets[0] != 0 && (data[4..8] == octets || data[8..12] == octets));
@@ -40,7 +41,9 @@ fn call(data: &[u8]) {
             assert_eq!(call.encode(), data);
             assert!(call.from < 1 << 24 && call.to < 1 << 24);
         }
-        Err(CallError::Foreign) => assert!(data.len() != 44 || !data.starts_with(b"QPN")),
+        Err(CallError::Foreign) => {
+            assert!(data.len() != 44 || !(data.starts_with(b"QPN") || data.starts_with(b"QPU")))
+        }
         Err(CallError::Version(version)) => assert_eq!(data.get(3), Some(&version)),
         Err(CallError::Number(number)) => {
             let octets = number.to_be_bytes();

@@ -11,7 +11,7 @@ use iwarp_io::transport::{Dialer, Listener, Transport, Wire};
 use softverbs::{
     CmEventKind, CmId, CompletionQueue, Conditions, ConnParameters, Context, DeviceKind,
     EventChannel, NetworkInterface, Process, ProcessOptions, ProtectionDomain, QpCaps, QpOptions,
-    SendData, SendOperation, SendRequest, WorkCompletion, World,
+    SendData, SendOperation, SendRequest, Service, WorkCompletion, World,
 };
 
 use crate::input::Input;
@@ -62,6 +62,7 @@ impl Program {
     /// A queue pair for an identifier, unless it has one or cannot have one.
     fn queue_pair(&self, id: &Arc<CmId>) {
         let options = QpOptions {
+            service: Service::Reliable,
             send_cq: self.cq.clone(),
             receive_cq: self.cq.clone(),
             srq: None,
@@ -84,6 +85,7 @@ impl Program {
                 wr_id: 1,
                 operation: SendOperation::Send,
                 data: SendData::Sges(&[]),
+                to: None,
                 signaled: true,
                 solicited: false,
                 fence: false,

@@ -89,6 +89,25 @@ static inline void connect_qp(struct ibv_qp *qp, int row, uint32_t number, int p
     to_rts(qp);
 }
 
+/* A queue pair for datagrams in RTS, with this Q_Key. */
+static inline void make_datagrams(struct numbered *end, struct ibv_pd *pd, uint32_t key)
+{
+    NEED(end->cq = ibv_create_cq(pd->context, 4 * DEPTH, NULL, NULL, 0));
+    struct ibv_qp_init_attr attributes = {
+        .send_cq = end->cq, .recv_cq = end->cq, .qp_type = IBV_QPT_UD, .sq_sig_all = 1,
+        .cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1 },
+    };
+    NEED(end->qp = ibv_create_qp(pd, &attributes));
+    NEED(posix_memalign((void **)&end->memory, 4096, MEMORY) == 0);
+    NEED(end->mr = ibv_reg_mr(pd, end->memory, MEMORY, IBV_ACCESS_LOCAL_WRITE));
+    struct ibv_qp_attr state = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = key };
+    NEED(ibv_modify_qp(end->qp, &state, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY) == 0);
+    state.qp_state = IBV_QPS_RTR;
+    NEED(ibv_modify_qp(end->qp, &state, IBV_QP_STATE) == 0);
+    state.qp_state = IBV_QPS_RTS;
+    NEED(ibv_modify_qp(end->qp, &state, IBV_QP_STATE | IBV_QP_SQ_PSN) == 0);
+}
+
 /* A request for the first `length` octets of the memory of `from`. */
 static inline int post_numbered(struct numbered *from, enum ibv_wr_opcode opcode, uint32_t length, uint64_t to, uint32_t rkey)
 {

@@ -37,6 +37,16 @@ fn ibv_rc_pingpong_connects_and_checks_its_octets() {
 }
 
 #[test]
+fn ibv_ud_pingpong_finds_its_peer_by_datagrams() {
+    connects(&["ibv_ud_pingpong", "-g", "0"], "iters in");
+}
+
+#[test]
+fn ibv_uc_pingpong_connects_and_checks_its_octets() {
+    connects(&["ibv_uc_pingpong", "-g", "0", "-c"], "iters in");
+}
+
+#[test]
 fn ib_write_bw_connects_without_rdma_cm() {
     connects(&["ib_write_bw", "-F", "-n", "500"], "65536");
 }
@@ -159,9 +169,39 @@ struct Junk {
     to: SocketAddr,
     number: u32,
     peer: u32,
+    /// The number of a queue pair for datagrams at the same port, and its Q_Key.
+    datagrams: u32,
+    key: u32,
 }
 
 impl Junk {
+    /// A datagram with a header of this version and these flags.
+    fn datagram(version: u8, flags: u8, to: u32, key: u32, octets: &[u8]) -> Vec<u8> {
+        let numbers = [0x00C0_0001, to, key, 0].map(u32::to_be_bytes).concat();
+        [b"UD", &[version, flags][..], &numbers, octets].concat()
+    }
+
+    /// Datagrams that nobody takes, each of another kind.
+    fn datagrams(&self, noise: &[u8]) -> [Vec<u8>; 8] {
+        let (to, key) = (self.datagrams, self.key);
+        let right = Self::datagram(1, 0, to, key, &[]);
+        let long = Self::datagram(1, 0, to, key, &[1; 60_000]);
+        [
+            noise.to_vec(),
+            Vec::new(),
+            right[..right.len() - 1].to_vec(),
+            Self::datagram(2, 0, to, key, noise),
+            Self::datagram(1, 0x80, to, key, noise),
+            Self::datagram(1, 1, to + 9, key, noise),
+            Self::datagram(1, 2, to, key + 1, noise),
+            // A queue pair that is connected, and a message that is longer than any datagram.
+            match noise.len() % 2 {
+                0 => Self::datagram(1, 0, self.number, key, noise),
+                _ => long,
+            },
+        ]
+    }
+
     /// A Request of MPA revision 2 with this private data.
     fn request(private_data: &[u8]) -> Vec<u8> {
         let length = u16::try_from(private_data.len()).expect("private data is short");
@@ -215,7 +255,9 @@ impl Junk {
                         .and_then(|()| stream.write_all(&noise));
                 }
             }
-            let _ = udp.send_to(&noise, self.to);
+            for datagram in self.datagrams(&noise) {
+                let _ = udp.send_to(&datagram, self.to);
+            }
         }
         connections
     }
@@ -234,13 +276,15 @@ fn junk_places_nothing(mut goes_on: impl FnMut() -> bool) {
     let mut line = String::new();
     hear.read_line(&mut line).expect("a line");
     let words: Vec<&str> = line.split_whitespace().collect();
-    let [port, number, peer, address] = words[..] else {
+    let [port, number, peer, datagrams, key, address] = words[..] else {
         panic!("{line}");
     };
     let junk = Junk {
         to: format!("{address}:{port}").parse().expect("an address"),
         number: number.parse().expect("a number"),
         peer: peer.parse().expect("a number"),
+        datagrams: datagrams.parse().expect("a number"),
+        key: key.parse().expect("a number"),
     };
     // What the first ones cost is there before memory is counted.
     junk.send(ROUNDS);

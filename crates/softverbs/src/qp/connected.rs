@@ -8,13 +8,14 @@ use std::time::Duration;
 use iwarp_io::endpoint::lingering::AnyEndpoint;
 use iwarp_io::endpoint::queue_pair::{PairQueues, PairState};
 use iwarp_io::endpoint::{
-    ConnectionEnd, EndpointOptions, Phase, QueueSizes, RemoteRights, Scope, Start, StreamConfig,
+    ConnectionEnd, Delivery, EndpointOptions, Phase, QueueSizes, RemoteRights, Scope, Start,
+    StreamConfig,
 };
 use iwarp_io::planted;
 use iwarp_io::transport::Transport;
 use iwarp_io::transport::stream::Stream;
 
-use super::options::QpOptions;
+use super::options::{QpOptions, Service};
 use super::owner::{ConnectionOwner, QpDeferredWork, QpEndpoint, QpOwner};
 use super::state::{QpAttributes, QpState};
 use crate::ah::GlobalRoute;
@@ -33,6 +34,7 @@ pub(crate) struct Connected {
     pub(super) endpoint: Arc<QpEndpoint>,
     /// The way to a stream, if the number names a port.
     line: Option<Arc<Line>>,
+    is_unreliable: bool,
 }
 
 impl fmt::Debug for Connected {
@@ -60,7 +62,8 @@ impl Connected {
             Some((number, _)) => *number,
             None => process.numbers.take_queue_pair()?,
         };
-        let line = line.map(|number| Line::new(process, device, number));
+        let is_unreliable = options.service == Service::Unreliable;
+        let line = line.map(|number| Line::new(process, device, number, is_unreliable));
         let stream = process.next_stream();
         let srq = options.srq.clone();
         let owner = |this: &Weak<QpEndpoint>| QpOwner {
@@ -97,6 +100,9 @@ impl Connected {
             process.numbers.release(number);
             Error::new(Errno::NOMEM, "there is no memory for the queue pair")
         })?;
+        if is_unreliable {
+            endpoint.set_delivery(Delivery::Unreliable);
+        }
         endpoint.owner().queues.attach(Arc::downgrade(&endpoint));
         if let Some(line) = &line {
             let taker: Weak<dyn StreamTaker> = Arc::<QpEndpoint>::downgrade(&endpoint);
@@ -106,7 +112,11 @@ impl Connected {
         process.ends(ending);
         let closing: Weak<dyn ContextConnection> = Arc::<QpEndpoint>::downgrade(&endpoint);
         context.ends(closing);
-        Ok(Self { endpoint, line })
+        Ok(Self {
+            endpoint,
+            line,
+            is_unreliable,
+        })
     }
 
     /// Lets requests fail whose peer's host is gone, after the time that follows from the attributes.
@@ -131,15 +141,19 @@ impl Connected {
 
     /// The program has moved the queue pair from RTR to RTS.
     pub(super) fn is_ready_to_send(&self, attributes: &QpAttributes) {
-        if let Some(line) = &self.line {
-            let QpAttributes {
-                timeout,
-                retry_cnt,
-                max_rd_atomic,
-                ..
-            } = *attributes;
-            line.set_patience(Patience::new(timeout, retry_cnt, max_rd_atomic));
-        }
+        let Some(line) = &self.line else {
+            return;
+        };
+        let QpAttributes {
+            timeout,
+            retry_cnt,
+            max_rd_atomic,
+            ..
+        } = *attributes;
+        line.set_patience(match self.is_unreliable {
+            false => Patience::new(timeout, retry_cnt, max_rd_atomic),
+            true => Patience::UNRELIABLE,
+        });
     }
 
     fn kind(&self) -> DeviceKind {

@@ -113,16 +113,18 @@ impl QueuePair {
             }
         }
         let carrier = match options.service {
-            Service::Reliable => Carrier::Connected(Connected::new(pd, &options, is_numbered)?),
-            Service::Datagram if context.device().kind() == DeviceKind::Roce => {
-                Carrier::Datagrams(DatagramPair::create(pd, &options)?)
-            }
-            Service::Unreliable | Service::Datagram => {
+            Service::Unreliable | Service::Datagram
+                if context.device().kind() == DeviceKind::Iwarp =>
+            {
                 return fail(
                     Errno::OPNOTSUPP,
-                    "this device has queue pairs of the reliable connected service (IBV_QPT_RC) alone",
+                    "devices for iWARP have queue pairs of the reliable connected service (IBV_QPT_RC) alone",
                 );
             }
+            Service::Reliable | Service::Unreliable => {
+                Carrier::Connected(Connected::new(pd, &options, is_numbered)?)
+            }
+            Service::Datagram => Carrier::Datagrams(DatagramPair::create(pd, &options)?),
         };
         let mut users = vec![
             pd.users.add(),

@@ -6,6 +6,7 @@ use iwarp_io::endpoint::{AtomicOp, InitiatorWqe, Operation, Payload, Posts, Refu
 use iwarp_io::memory::STag;
 
 use super::connected::Connected;
+use super::options::Service;
 use super::owner::QpOwner;
 use super::request::{SendData, SendOperation, SendRequest};
 use super::state::QpState;
@@ -44,8 +45,9 @@ impl QueuePair {
 
     #[inline(always)]
     fn check_may_post(&self, connected: &Connected, request: &SendRequest<'_>) -> Result<()> {
-        if matches!(request.operation, SendOperation::SendImmediate(_)) {
-            self.check_has_numbers()?;
+        use SendOperation::{Send, Write, WriteImmediate};
+        if !matches!(request.operation, Send | Write(_) | WriteImmediate(..)) {
+            self.check_operation(&request.operation)?;
         }
         if connected.endpoint.owner().state.load(Ordering::Acquire) < QpState::Rts as u8 {
             return fail(
@@ -56,16 +58,23 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Devices for iWARP have no Sends with a number.
-    #[cold]
-    fn check_has_numbers(&self) -> Result<()> {
-        match self.kind() {
-            DeviceKind::Roce => Ok(()),
-            DeviceKind::Iwarp => fail(
+    /// Devices for iWARP have no Sends with a number, and unreliable queue pairs nothing that the peer answers.
+    #[inline(never)]
+    fn check_operation(&self, operation: &SendOperation) -> Result<()> {
+        let is_number = matches!(operation, SendOperation::SendImmediate(_));
+        if is_number && self.kind() == DeviceKind::Iwarp {
+            return fail(
                 Errno::OPNOTSUPP,
                 "iWARP has no Sends with a number: use a Write with a number, or devices for RoCE at both ends",
-            ),
+            );
         }
+        if !is_number && self.options.service == Service::Unreliable {
+            return fail(
+                Errno::INVAL,
+                "an unreliable queue pair (IBV_QPT_UC) sends and writes, and does nothing else",
+            );
+        }
+        Ok(())
     }
 
     /// Calls `post` with the engine's form of a request.

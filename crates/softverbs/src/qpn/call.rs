@@ -2,7 +2,7 @@
 //!
 //! | octets | contents |
 //! |---|---|
-//! | 0 to 2 | `QPN` |
+//! | 0 to 2 | `QPN` between reliable queue pairs, `QPU` between unreliable ones |
 //! | 3 | the version, 2 |
 //! | 4 to 7 | the number of the queue pair that connects |
 //! | 8 to 11 | the number of the queue pair that is called |
@@ -16,7 +16,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::device::Gid;
 
-const MARK: [u8; 3] = *b"QPN";
+const RELIABLE: [u8; 3] = *b"QPN";
+const UNRELIABLE: [u8; 3] = *b"QPU";
 /// Sides of version 2 take Sends with a number, and serve one Read more than they state.
 const VERSION: u8 = 2;
 
@@ -35,6 +36,8 @@ const _: () = assert!(size_of::<Octets>() == 44);
 /// The contents of the private data: who calls whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
+    /// The queue pairs are unreliable ones.
+    pub is_unreliable: bool,
     /// The number of the queue pair that connects.
     pub from: u32,
     /// The number of the queue pair that is called.
@@ -79,9 +82,11 @@ impl Call {
     /// See [`CallError`].
     pub fn parse(private_data: &[u8]) -> Result<Self, CallError> {
         let octets = Octets::ref_from_bytes(private_data).map_err(|_| CallError::Foreign)?;
-        if octets.mark != MARK {
-            return Err(CallError::Foreign);
-        }
+        let is_unreliable = match octets.mark {
+            RELIABLE => false,
+            UNRELIABLE => true,
+            _ => return Err(CallError::Foreign),
+        };
         if octets.version != VERSION {
             return Err(CallError::Version(octets.version));
         }
@@ -93,6 +98,7 @@ impl Call {
             }
         };
         Ok(Self {
+            is_unreliable,
             from: number(octets.from)?,
             to: number(octets.to)?,
             from_gid: octets.from_gid,
@@ -104,7 +110,10 @@ impl Call {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let octets = Octets {
-            mark: MARK,
+            mark: match self.is_unreliable {
+                false => RELIABLE,
+                true => UNRELIABLE,
+            },
             version: VERSION,
             from: self.from.into(),
             to: self.to.into(),
@@ -121,6 +130,7 @@ mod tests {
 
     fn call() -> Call {
         Call {
+            is_unreliable: false,
             from: 0xC0_0001,
             to: 0xC0_0102,
             from_gid: [1; 16],
@@ -134,6 +144,12 @@ mod tests {
         assert_eq!(octets[..4], *b"QPN\x02");
         assert_eq!(octets[4..12], [0, 0xC0, 0, 1, 0, 0xC0, 1, 2]);
         assert_eq!(Call::parse(&octets), Ok(call()));
+        let unreliable = Call {
+            is_unreliable: true,
+            ..call()
+        };
+        assert_eq!(unreliable.encode()[..4], *b"QPU\x02");
+        assert_eq!(Call::parse(&unreliable.encode()), Ok(unreliable));
     }
 
     #[test]

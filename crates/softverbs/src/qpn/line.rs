@@ -64,7 +64,7 @@ pub(crate) trait StreamTaker: Send + Sync {
     /// Returns true if there was a stream, and it has ended.
     fn has_ended(&self) -> bool;
 
-    /// There will be no stream: requests fail.
+    /// There will be no stream: requests fail. Those of unreliable queue pairs are dropped, and there may be a stream later.
     fn abandon(&self) -> Deferred;
 
     /// At most this many Reads are outstanding from now on.
@@ -81,6 +81,12 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
+    /// That of unreliable queue pairs, whose changes of state say nothing about it.
+    pub(crate) const UNRELIABLE: Self = Self {
+        limit: Some(LEAST_PATIENCE),
+        reads: 0,
+    };
+
     /// That of the attributes of RTS: four times the time that an adapter needs to find that its peer does not answer.
     pub(crate) fn new(timeout: u8, retry_cnt: u8, reads: u8) -> Self {
         let once = Duration::from_nanos(4096 << u64::from(timeout.min(31)));
@@ -98,6 +104,8 @@ pub(crate) struct Line {
     device: Arc<Device>,
     port: Arc<Port>,
     number: u32,
+    /// The queue pair is unreliable: its requests do not fail without a connection.
+    is_unreliable: bool,
     taker: OnceLock<Weak<dyn StreamTaker>>,
     state: Mutex<LineState>,
     this: Weak<Self>,
@@ -188,12 +196,14 @@ impl Line {
         process: &Process,
         device: &Arc<Device>,
         (number, port): (u32, Arc<Port>),
+        is_unreliable: bool,
     ) -> Arc<Self> {
         let line = Arc::new_cyclic(|this| Self {
             process: process.this.clone(),
             device: Arc::clone(device),
             port,
             number,
+            is_unreliable,
             taker: OnceLock::new(),
             state: Mutex::default(),
             this: this.clone(),
@@ -365,7 +375,7 @@ impl Line {
     /// Returns true if the call is that of the peer that the program has named.
     fn is_of_peer(&self, peer: &Peer, call: &Call) -> bool {
         let is_named = (call.from, call.from_gid) == (peer.number, peer.route.peer_gid);
-        is_named && self.is_own_gid(call)
+        is_named && call.is_unreliable == self.is_unreliable && self.is_own_gid(call)
     }
 
     fn taker(&self) -> Option<Arc<dyn StreamTaker>> {
@@ -402,6 +412,7 @@ impl Line {
         let bound = bound
             .map_err(|error| Error::of_system(&error, &format!("cannot connect from {own}")))?;
         let call = Call {
+            is_unreliable: self.is_unreliable,
             from: self.number,
             to: peer.number,
             from_gid: peer.route.own_gid,
@@ -621,6 +632,12 @@ impl Line {
 
     /// No request finds a connection any more.
     fn gave_up(&self, state: &mut LineState) {
+        if self.is_unreliable {
+            // Requests are dropped, and later ones may find a connection.
+            state.is_awaited = false;
+            let dropped = self.taker().map(|taker| taker.abandon());
+            return state.deferred.extend(dropped);
+        }
         let reason = state.reason.take();
         let peer = state.peer;
         self.give_up(state);

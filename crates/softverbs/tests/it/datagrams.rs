@@ -14,13 +14,13 @@ use crate::common::{Host, errno, loopback, options_over, polled, send_of};
 
 use WcStatus::{Flushed, LocalProtection, Success};
 
-const KEY: u32 = 0x1111_1111;
-const GRH: u64 = 40;
+pub(crate) const KEY: u32 = 0x1111_1111;
+pub(crate) const GRH: u64 = 40;
 
 /// A queue pair with memory.
-struct Datagrams {
-    qp: Arc<QueuePair>,
-    cq: Arc<CompletionQueue>,
+pub(crate) struct Datagrams {
+    pub(crate) qp: Arc<QueuePair>,
+    pub(crate) cq: Arc<CompletionQueue>,
     region: Arc<MemoryRegion>,
     buffer: Buffer,
 }
@@ -48,7 +48,7 @@ fn datagram_options(cq: &Arc<CompletionQueue>) -> QpOptions {
 
 impl Datagrams {
     /// In RTS.
-    fn new(host: &Host) -> Self {
+    pub(crate) fn new(host: &Host) -> Self {
         let cq = CompletionQueue::create(&host.context, 128, None).unwrap();
         Self::with(host, &cq, datagram_options(&cq))
     }
@@ -68,20 +68,20 @@ impl Datagrams {
         this
     }
 
-    fn init(&self) {
+    pub(crate) fn init(&self) {
         self.qp.modify(&attributes(QpState::Init), INIT).unwrap();
     }
 
-    fn to(&self, state: QpState, mask: QpMask) -> softverbs::Result<()> {
+    pub(crate) fn to(&self, state: QpState, mask: QpMask) -> softverbs::Result<()> {
         self.qp.modify(&attributes(state), QpMask::STATE | mask)
     }
 
-    fn advance(&self) {
+    pub(crate) fn advance(&self) {
         self.to(QpState::Rtr, QpMask::empty()).unwrap();
         self.to(QpState::Rts, QpMask::SQ_PSN).unwrap();
     }
 
-    fn sge(&self, offset: u64, length: u32) -> Sge {
+    pub(crate) fn sge(&self, offset: u64, length: u32) -> Sge {
         Sge {
             addr: self.region.first() + offset,
             length,
@@ -94,11 +94,11 @@ impl Datagrams {
         self.qp.post_receive(wr_id, &sges).unwrap();
     }
 
-    fn written(&self, offset: u64, octets: &[u8]) {
+    pub(crate) fn written(&self, offset: u64, octets: &[u8]) {
         self.buffer.write(usize::try_from(offset).unwrap(), octets);
     }
 
-    fn read<const N: usize>(&self, offset: u64) -> [u8; N] {
+    pub(crate) fn read<const N: usize>(&self, offset: u64) -> [u8; N] {
         let mut octets = [0; N];
         self.buffer
             .read(usize::try_from(offset).unwrap(), &mut octets);
@@ -141,7 +141,7 @@ impl Datagrams {
     }
 }
 
-fn handle(from: &Host, to: &Host) -> Arc<AddressHandle> {
+pub(crate) fn handle(from: &Host, to: &Host) -> Arc<AddressHandle> {
     let vector = AddressVector {
         is_global: true,
         dgid: gid(to.address),
@@ -167,7 +167,7 @@ fn hosts(seed: u64) -> (World, Host, Host) {
     (world, first, second)
 }
 
-fn dropped(host: &Host, why: &str) -> u64 {
+pub(crate) fn dropped(host: &Host, why: &str) -> u64 {
     host.process.counters()[&*format!("datagrams.{why}")]
 }
 

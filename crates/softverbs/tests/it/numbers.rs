@@ -176,7 +176,7 @@ pub(crate) fn rtr(number: u32, host: &Host) -> QpAttributes {
     }
 }
 
-fn hosts(seed: u64) -> (World, [Host; 2]) {
+pub(crate) fn hosts(seed: u64) -> (World, [Host; 2]) {
     let world = World::new(seed, Conditions::default());
     let hosts = [1, 2].map(|last| Host::simulated(&world, last, DeviceKind::Roce));
     (world, hosts)

@@ -59,6 +59,8 @@ pub enum HeaderError {
     Flags(u8),
     /// A number has more than 24 bits.
     Number(u32),
+    /// The message has more octets than InfiniBand's largest MTU.
+    Length(usize),
 }
 
 impl fmt::Display for HeaderError {
@@ -70,6 +72,11 @@ impl fmt::Display for HeaderError {
                 "the datagram has version {version} of the header, and this side version {VERSION}"
             ),
             Self::Flags(flags) => write!(f, "the header has flags that do not exist: {flags:#x}"),
+            Self::Length(length) => write!(
+                f,
+                "the message has {length} octets, and a datagram at most {}",
+                DatagramHeader::LONGEST
+            ),
             Self::Number(number) => write!(f, "{number:#x} is no number of a queue pair"),
         }
     }
@@ -78,6 +85,9 @@ impl fmt::Display for HeaderError {
 impl DatagramHeader {
     /// The octets of a header. They fit, with those of UDP and IPv6, into what the MTU of a port leaves of that of its interface.
     pub const LENGTH: usize = 20;
+
+    /// The most octets of a message: InfiniBand's largest MTU.
+    pub const LONGEST: usize = 4096;
 
     /// Reads the header of a datagram. Returns it, and the octets behind it.
     ///
@@ -94,6 +104,9 @@ impl DatagramHeader {
         }
         if octets.flags & !(IMMEDIATE | SOLICITED) != 0 {
             return Err(HeaderError::Flags(octets.flags));
+        }
+        if rest.len() > Self::LONGEST {
+            return Err(HeaderError::Length(rest.len()));
         }
         let number = |number: U32<BE>| match number.get() {
             number if number < 1 << 24 => Ok(number),
@@ -183,5 +196,10 @@ mod tests {
         assert_eq!(changed(3, 4), Err(HeaderError::Flags(4)));
         assert_eq!(changed(4, 1), Err(HeaderError::Number(0x1C0_0001)));
         assert_eq!(changed(8, 9), Err(HeaderError::Number(0x9C0_0102)));
+        let mut long = good.to_vec();
+        long.resize(DatagramHeader::LENGTH + DatagramHeader::LONGEST, 0);
+        assert!(DatagramHeader::parse(&long).is_ok());
+        long.push(0);
+        assert_eq!(DatagramHeader::parse(&long), Err(HeaderError::Length(4097)));
     }
 }
