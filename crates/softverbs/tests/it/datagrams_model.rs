@@ -79,7 +79,7 @@ impl Model {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed);
         let mut conditions = Conditions::default();
-        let mut chance = |random: &mut Random| match random.below(2) {
+        let chance = |random: &mut Random| match random.below(2) {
             0 => Chance::NEVER,
             _ => Chance::per_million(u32::try_from(random.below(300_000)).unwrap()),
         };

@@ -19,7 +19,7 @@ use super::super::owner::ConnectionOwner;
 use super::super::request::{Destination, SendData, SendOperation, SendRequest};
 use super::super::state::QpState;
 use super::header::DatagramHeader;
-use super::sockets::{UdSockets, Watched};
+use super::sockets::{Addressee, Deferred, UdSockets, Watched};
 use crate::ah::GlobalRoute;
 use crate::context::{AsyncEventKind, Context, ContextConnection};
 use crate::cq::{Armed, CompletionQueue, CqEntry, WcOpcode, WcStatus, WorkCompletion};
@@ -90,7 +90,7 @@ struct Waiting {
 }
 
 /// What has to be done once the queue pair is unlocked. Dropping it does it.
-pub(crate) struct PairNotes {
+struct PairNotes {
     pair: Arc<DatagramPair>,
     notices: Option<PairNotices<DatagramPair>>,
 }
@@ -203,7 +203,8 @@ impl DatagramPair {
         let watched = self.sockets.watch(self.domain(WorkQueue::Receive))?;
         *self.watched.lock() = Some(watched);
         self.set_state(QpState::Rtr);
-        self.sockets.add(self.number, self.this.clone());
+        let addressee: Weak<dyn Addressee> = self.this.clone();
+        self.sockets.add(self.number, addressee);
         Ok(())
     }
 
@@ -511,25 +512,6 @@ impl DatagramPair {
         });
     }
 
-    /// The socket may take datagrams again.
-    pub(super) fn has_room(&self) {
-        let mut locked = self.locked.lock();
-        while let Some(first) = locked.waiting.front() {
-            match self.sockets.send(first.from, first.to, &first.octets) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                sent => {
-                    if sent.is_err() {
-                        self.process.datagrams.count(Dropped::NotSent);
-                    }
-                }
-            }
-            if let Some(sent) = locked.waiting.pop_front() {
-                self.completed_send(&mut locked, sent.wr_id, WcStatus::Success, sent.signaled);
-            }
-        }
-        drop(self.settle(locked));
-    }
-
     /// A request of the send queue is done. Without a completion its slot is free at once.
     fn completed_send(&self, locked: &mut Locked, wr_id: u64, status: WcStatus, signaled: bool) {
         if !signaled || self.is_muted.load(Ordering::Relaxed) {
@@ -565,13 +547,59 @@ impl DatagramPair {
         Ok(())
     }
 
-    /// A datagram has arrived from the first of these GIDs at the second one.
-    pub(super) fn received(
+    /// Places these octets into the memory of a Receive, which is long enough, one behind the other. Returns false if memory is not there for
+    /// the queue pair.
+    fn place_all(&self, sges: &[EngineSge], pieces: [&[u8]; 2]) -> bool {
+        let mut sges = sges.iter().copied().filter(|sge| sge.length > 0);
+        let mut sge = EngineSge::default();
+        for mut piece in pieces {
+            while !piece.is_empty() {
+                if sge.length == 0 {
+                    match sges.next() {
+                        Some(next) => sge = next,
+                        None => return false,
+                    }
+                }
+                let (now, rest) = piece.split_at(piece.len().min(sge.length as usize));
+                if self.table.place_local(sge, self.receive_pd, now).is_err() {
+                    return false;
+                }
+                #[expect(clippy::cast_possible_truncation, reason = "at most sge.length")]
+                let placed = now.len() as u32;
+                sge.address = sge.address.wrapping_add(u64::from(placed));
+                sge.length -= placed;
+                piece = rest;
+            }
+        }
+        true
+    }
+}
+
+impl Addressee for DatagramPair {
+    fn has_room(&self) {
+        let mut locked = self.locked.lock();
+        while let Some(first) = locked.waiting.front() {
+            match self.sockets.send(first.from, first.to, &first.octets) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                sent => {
+                    if sent.is_err() {
+                        self.process.datagrams.count(Dropped::NotSent);
+                    }
+                }
+            }
+            if let Some(sent) = locked.waiting.pop_front() {
+                self.completed_send(&mut locked, sent.wr_id, WcStatus::Success, sent.signaled);
+            }
+        }
+        drop(self.settle(locked));
+    }
+
+    fn received(
         &self,
         header: &DatagramHeader,
         gids: (Gid, Gid),
         octets: &[u8],
-    ) -> std::result::Result<Option<PairNotes>, Dropped> {
+    ) -> std::result::Result<Option<Deferred>, Dropped> {
         let mut locked = self.locked.lock();
         let is_ready = matches!(self.state(), QpState::Rtr | QpState::Rts | QpState::Sqe);
         if !is_ready || self.is_muted.load(Ordering::Relaxed) {
@@ -599,7 +627,7 @@ impl DatagramPair {
         if !self.place_all(&sges[..count], [&grh, octets]) {
             let entry = self.entry(wr_id, WcStatus::LocalProtection, WcOpcode::Receive);
             locked.pair.push(RequestKind::Receive, entry, &self.queues);
-            return Ok(self.fail_locked(locked));
+            return Ok(deferred(self.fail_locked(locked)));
         }
         let mut entry = self.entry(wr_id, WcStatus::Success, WcOpcode::Receive);
         entry.solicited = header.solicited;
@@ -607,35 +635,12 @@ impl DatagramPair {
         entry.completion.immediate = header.immediate;
         entry.completion.source = Some(header.from);
         locked.pair.push(RequestKind::Receive, entry, &self.queues);
-        Ok(self.settle(locked))
+        Ok(deferred(self.settle(locked)))
     }
+}
 
-    /// Places these octets into the memory of a Receive, which is long enough, one behind the other. Returns false if memory is not there for
-    /// the queue pair.
-    fn place_all(&self, sges: &[EngineSge], pieces: [&[u8]; 2]) -> bool {
-        let mut sges = sges.iter().copied().filter(|sge| sge.length > 0);
-        let mut sge = EngineSge::default();
-        for mut piece in pieces {
-            while !piece.is_empty() {
-                if sge.length == 0 {
-                    match sges.next() {
-                        Some(next) => sge = next,
-                        None => return false,
-                    }
-                }
-                let (now, rest) = piece.split_at(piece.len().min(sge.length as usize));
-                if self.table.place_local(sge, self.receive_pd, now).is_err() {
-                    return false;
-                }
-                #[expect(clippy::cast_possible_truncation, reason = "at most sge.length")]
-                let placed = now.len() as u32;
-                sge.address = sge.address.wrapping_add(u64::from(placed));
-                sge.length -= placed;
-                piece = rest;
-            }
-        }
-        true
-    }
+fn deferred(notes: Option<PairNotes>) -> Option<Deferred> {
+    Some(Box::new(notes?))
 }
 
 /// The GRH of a message of this length from the first GID to the second one, in its form of IPv6.

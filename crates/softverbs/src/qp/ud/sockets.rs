@@ -1,6 +1,7 @@
 //! The sockets of one port, one for each address of its device, and the queue pairs whose numbers name the port.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 
@@ -11,18 +12,33 @@ use iwarp_io::transport::datagrams::{DatagramOwner, DatagramPort, WatchedPort};
 use parking_lot::Mutex;
 
 use super::header::DatagramHeader;
-use super::pair::{DatagramPair, PairNotes};
-use crate::device::{Device, gid};
+use crate::device::{Device, Gid, gid};
 use crate::dropped_datagrams::Dropped;
 use crate::error::{Error, Result};
 use crate::process::Process;
 
+/// Work that is done once a queue pair is unlocked: dropping it does it.
+pub(super) type Deferred = Box<dyn Send>;
+
+/// A queue pair whose number names the port.
+pub(super) trait Addressee: Send + Sync {
+    /// A datagram has arrived from the first of these GIDs at the second one.
+    fn received(
+        &self,
+        header: &DatagramHeader,
+        gids: (Gid, Gid),
+        octets: &[u8],
+    ) -> std::result::Result<Option<Deferred>, Dropped>;
+
+    /// A socket may take datagrams again.
+    fn has_room(&self);
+}
+
 /// See the [module](self).
-#[derive(Debug)]
 pub(crate) struct UdSockets {
     process: Weak<Process>,
     ports: Vec<Arc<DatagramPort<Self>>>,
-    pairs: Mutex<HashMap<u32, Weak<DatagramPair>>>,
+    pairs: Mutex<HashMap<u32, Weak<dyn Addressee>>>,
 }
 
 /// The sockets that the threads of a completion queue receive from, until it is dropped.
@@ -30,6 +46,14 @@ pub(crate) struct UdSockets {
 pub(super) struct Watched {
     #[expect(dead_code, reason = "watched until it is dropped")]
     ports: Vec<WatchedPort<UdSockets>>,
+}
+
+impl fmt::Debug for UdSockets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UdSockets")
+            .field("ports", &self.ports)
+            .finish_non_exhaustive()
+    }
 }
 
 impl UdSockets {
@@ -75,7 +99,7 @@ impl UdSockets {
     }
 
     /// Makes a queue pair the one that datagrams with its number reach.
-    pub(super) fn add(&self, number: u32, pair: Weak<DatagramPair>) {
+    pub(super) fn add(&self, number: u32, pair: Weak<dyn Addressee>) {
         self.pairs.lock().insert(number, pair);
     }
 
@@ -101,15 +125,15 @@ impl UdSockets {
             .send(to, octets)
     }
 
-    fn pair(&self, number: u32) -> Option<Arc<DatagramPair>> {
+    fn pair(&self, number: u32) -> Option<Arc<dyn Addressee>> {
         self.pairs.lock().get(&number).and_then(Weak::upgrade)
     }
 }
 
 impl DatagramOwner for UdSockets {
-    type Deferred = PairNotes;
+    type Deferred = Deferred;
 
-    fn received(&self, local: SocketAddr, from: SocketAddr, octets: &[u8]) -> Option<PairNotes> {
+    fn received(&self, local: SocketAddr, from: SocketAddr, octets: &[u8]) -> Option<Deferred> {
         let process = self.process.upgrade()?;
         let dropped = |why| {
             process.datagrams.count(why);
@@ -118,7 +142,7 @@ impl DatagramOwner for UdSockets {
         let (header, octets) = match DatagramHeader::parse(octets) {
             Ok(parsed) => parsed,
             Err(error) => {
-                tracing::debug!(target: targets::CONNECT, %from, %error, "a datagram was dropped");
+                tracing::trace!(target: targets::UDP, %from, %error, "a datagram was dropped");
                 return dropped(Dropped::Foreign);
             }
         };
@@ -130,7 +154,7 @@ impl DatagramOwner for UdSockets {
             gid(local.ip().to_canonical()),
         );
         match pair.received(&header, gids, octets) {
-            Ok(notes) => notes,
+            Ok(deferred) => deferred,
             Err(why) => dropped(why),
         }
     }
