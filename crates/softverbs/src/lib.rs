@@ -69,9 +69,12 @@ pub use ah::{AddressHandle, AddressVector};
 pub use channel::{CompletionChannel, CompletionEvent};
 pub use cm::{
     AddrInfo, AddrInfoError, AddrInfoFlags, AddrInfoHints, AddressFamily, ChannelOf, CmEvent,
-    CmEventKind, CmId, ConnParameters, EventChannel, EventOf, IdQpOptions, LastEvent, NameFailure,
-    NameQuery, PORT_SPACE_TCP, QP_TYPE_RC, Resolver, SharedDevice, address_info,
+    CmEventKind, CmId, ConnParameters, DatagramParameters, EventChannel, EventOf, IdQpOptions,
+    LastEvent, NameFailure, NameQuery, PORT_SPACE_TCP, PortSpace, QP_TYPE_RC, Resolver,
+    SharedDevice, address_info,
 };
+#[doc(hidden)]
+pub use cm::{CmMessage, MessageError, MessageKind};
 pub use context::{AsyncEvent, AsyncEventKind, Context, check_port};
 pub use cq::{CompletionQueue, WcOpcode, WcStatus, WorkCompletion, vendor_err};
 pub use device::{Device, DeviceKind, Gid, GidEntry, gid, limits};

@@ -630,18 +630,20 @@ impl Process {
         self.options.crc.is_none() && self.options.faults.is_none()
     }
 
-    /// The addresses of the machine at which a listener listens that names none, where the transport has no sockets for all of them.
-    pub(crate) fn listed_addresses(&self) -> Option<impl Iterator<Item = IpAddr> + '_> {
-        let has_wildcards = self.options.udp.is_none() && self.environment().world().is_none();
-        (!has_wildcards).then(|| {
-            let devices = self.devices.iter();
-            let own = devices.flat_map(|device| device.interface().addresses.iter());
-            let others = self.loopback.iter().filter(|address| {
-                let mut devices = self.devices.iter();
-                !devices.any(|device| device.has_address(**address))
-            });
-            own.chain(others).copied()
-        })
+    /// Returns true if the transport of connections has sockets for all addresses of the machine.
+    pub(crate) fn has_wildcards(&self) -> bool {
+        self.options.udp.is_none() && self.environment().world().is_none()
+    }
+
+    /// The addresses of the machine at which a listener listens that names none.
+    pub(crate) fn all_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        let devices = self.devices.iter();
+        let own = devices.flat_map(|device| device.interface().addresses.iter());
+        let others = self.loopback.iter().filter(|address| {
+            let mut devices = self.devices.iter();
+            !devices.any(|device| device.has_address(**address))
+        });
+        own.chain(others).copied()
     }
 
     /// Makes [`finish`](Self::finish) end a connection.

@@ -26,7 +26,7 @@ pub struct BothPorts {
 }
 
 /// Keeps a port of UDP from other programs. In a simulated network it keeps nothing.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ReservedUdp(Mutex<BTreeMap<IpAddr, UdpSocket>>);
 
 impl ReservedUdp {
@@ -57,6 +57,31 @@ pub fn bind_both(
                 return Err(BindError::Refused(at, error));
             }
             Err(_) => tries -= 1,
+        }
+    }
+}
+
+/// Reserves a port over UDP alone at all these addresses; port 0 means any.
+///
+/// # Errors
+///
+/// See [`BindError`].
+pub fn bind_udp(
+    transport: &Transport,
+    addresses: &[IpAddr],
+    port: u16,
+    range: Option<&RangeInclusive<u16>>,
+) -> Result<(ReservedUdp, u16), BindError> {
+    if port == 0 {
+        let both = bind_both(transport, addresses, range)?;
+        return Ok((both.udp, both.port));
+    }
+    match reserve_udp(transport, addresses, port) {
+        Ok(udp) => Ok((udp, port)),
+        Err(error) => {
+            let first = addresses.first().copied();
+            let at = SocketAddr::new(first.unwrap_or(IpAddr::from([0, 0, 0, 0])), port);
+            Err(BindError::Refused(at, error))
         }
     }
 }

@@ -88,9 +88,30 @@ layouts! {
         listen_id: *mut rdma_cm_id,
         event: c_int,
         status: c_int,
-        conn = "param.conn": rdma_conn_param,
-        // The rest of the union, whose widest member is for datagrams.
-        of_datagrams = "": [u8; size_of::<rdma_ud_param>() - size_of::<rdma_conn_param>()],
+        // A union: the parameters of a connection, or those of a queue pair for datagrams.
+        private_data = "param.conn.private_data": *const c_void,
+        private_data_len = "param.conn.private_data_len": u8,
+        responder_resources = "param.conn.responder_resources": u8,
+        initiator_depth = "param.conn.initiator_depth": u8,
+        flow_control = "param.conn.flow_control": u8,
+        retry_count = "param.conn.retry_count": u8,
+        rnr_retry_count = "param.conn.rnr_retry_count": u8,
+        srq = "param.conn.srq": u8,
+        qp_num = "param.conn.qp_num": u32,
+        // The number lies where the GID begins.
+        ud_dgid_rest = "": [u8; 12],
+        ud_flow_label = "param.ud.ah_attr.grh.flow_label": u32,
+        ud_sgid_index = "param.ud.ah_attr.grh.sgid_index": u8,
+        ud_hop_limit = "param.ud.ah_attr.grh.hop_limit": u8,
+        ud_traffic_class = "param.ud.ah_attr.grh.traffic_class": u8,
+        ud_dlid = "param.ud.ah_attr.dlid": u16,
+        ud_sl = "param.ud.ah_attr.sl": u8,
+        ud_src_path_bits = "param.ud.ah_attr.src_path_bits": u8,
+        ud_static_rate = "param.ud.ah_attr.static_rate": u8,
+        ud_is_global = "param.ud.ah_attr.is_global": u8,
+        ud_port_num = "param.ud.ah_attr.port_num": u8,
+        ud_qp_num = "param.ud.qp_num": u32,
+        ud_qkey = "param.ud.qkey": u32,
     }
     record rdma_addrinfo {
         ai_flags: c_int,

@@ -15,6 +15,7 @@ use iwarp_io::system_call::errno;
 use super::carrier::carrier;
 use super::event::{CmEventKind, ConnParameters, status_of};
 use super::resolve::bind_error;
+use super::space::PortSpace;
 use super::state::{CmId, IdState, Phase, READ_LIMITS, UNSTATED_READ_LIMIT};
 use crate::device::DeviceKind;
 use crate::error::{Errno, Error, Result, fail};
@@ -50,6 +51,9 @@ impl CmId {
                 Errno::INVAL,
                 "cannot connect to port 0: give the port the peer listens on",
             );
+        }
+        if self.space() == PortSpace::Udp {
+            return self.ask(state, destination, parameters);
         }
         self.take_named(state, parameters.qp_num);
         if let Some(qp) = &state.qp {

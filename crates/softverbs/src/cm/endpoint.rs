@@ -24,8 +24,8 @@ impl CmId {
         info: &AddrInfo,
         options: Option<IdQpOptions>,
     ) -> Result<Arc<Self>> {
-        check_type(info.qp_type, info.port_space)?;
-        let id = Self::create_synchronous(process)?;
+        let space = check_type(info.qp_type, info.port_space)?;
+        let id = Self::create_synchronous(process, space)?;
         match id.prepare(info, options) {
             Ok(()) => Ok(id),
             Err(error) => {

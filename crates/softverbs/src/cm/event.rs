@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use iwarp_io::setup::ReadLimits;
 
+use crate::ah::AddressVector;
 use crate::device::limits;
 use crate::error::Error;
 
@@ -60,6 +61,19 @@ pub struct ConnParameters {
     pub retry_count: u8,
     /// How often an adapter sends a message again for which the peer has no Receive; [`ENDLESS`](Self::ENDLESS) means without end.
     pub rnr_retry_count: u8,
+    /// The peer's queue pair for datagrams, in events of identifiers of [`PortSpace::Udp`](super::PortSpace::Udp).
+    pub datagrams: Option<DatagramParameters>,
+}
+
+/// The queue pair for datagrams of a peer, as in `struct rdma_ud_param`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatagramParameters {
+    /// The address, by which an address handle is made; without contents in the event of a request.
+    pub address: AddressVector,
+    /// The number of the queue pair.
+    pub number: u32,
+    /// Its Q_Key.
+    pub key: u32,
 }
 
 impl ConnParameters {

@@ -2,7 +2,7 @@
 //! the queue pair is called, so the queue pair's signals are left in an atomic, and the thread that holds the lock handles them before it
 //! continues.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -16,8 +16,11 @@ use iwarp_io::setup::{AcceptorOwner, Incoming};
 use parking_lot::MutexGuard;
 use tracing::Span;
 
+use super::datagram_side::datagram_attributes;
+use super::datagrams::MessageKind;
 use super::event::{CmEventKind, ConnParameters};
 use super::resolve::canonical;
+use super::space::PortSpace;
 use super::state::{CmId, IdState, Phase};
 use crate::device::{Device, DeviceKind};
 use crate::error::{Errno, Error, Result, fail};
@@ -236,7 +239,12 @@ impl CmId {
     ///
     /// EINVAL for other states than INIT, RTR and RTS.
     pub fn init_qp_attributes(&self, to: QpState) -> Result<(QpAttributes, QpMask)> {
-        self.lock().qp_attributes(self.number, to)
+        match (self.space(), to) {
+            (PortSpace::Udp, QpState::Init | QpState::Rtr | QpState::Rts) => {
+                Ok(datagram_attributes(to))
+            }
+            _ => self.lock().qp_attributes(self.number, to),
+        }
     }
 
     /// Prepares to release the identifier: ends its activity, drops its events that the program has not received, and waits until the
@@ -262,6 +270,8 @@ impl CmId {
             Phase::Offered(passive) => passive.reject(&[]),
             Phase::Answered(active) => active.close(),
             Phase::Listening(listening) => acceptor = Some(listening),
+            Phase::Serving(service) => service.close(),
+            Phase::Asked(asked) => asked.answer(MessageKind::Rejected, (0, 0), &[]),
             Phase::Accepting(_) | Phase::Connected | Phase::Disconnecting => {
                 if let Some(qp) = &state.qp {
                     state.done.deferred.extend(qp.end().1);
@@ -291,15 +301,14 @@ impl CmId {
 
     /// Returns true if the backlog has room for this request. In a full backlog the youngest request of the peer that has the most may give
     /// way.
-    fn has_room_for(&self, incoming: &Incoming) -> bool {
-        let peer = incoming.peer().ip();
+    pub(super) fn has_room_for(&self, peer: IpAddr, span: &Span) -> bool {
         let Some(pending) = self.pending.get() else {
             return false;
         };
         let backlog = {
             let state = self.state.lock();
             match state.phase {
-                Phase::Listening(_) => state.backlog,
+                Phase::Listening(_) | Phase::Serving(_) => state.backlog,
                 _ => return false,
             }
         };
@@ -307,7 +316,7 @@ impl CmId {
             limited!(
                 warn,
                 target: targets::CONNECT,
-                parent: incoming.span(),
+                parent: span,
                 "a listener's backlog is full, and a peer is refused: get its events sooner, or give rdma_listen a longer backlog"
             );
             match pending.requests.give_way_to(peer) {
@@ -483,8 +492,10 @@ impl Timed for CmId {
     fn expired(&self, key: TimerKey, _: Instant) {
         let mut state = self.lock();
         if state.timer.take_if(|own| *own == key).is_some() {
-            if let Phase::Over = state.phase {
-                self.tell(CmEventKind::TimewaitExit, 0, ConnParameters::default());
+            match state.phase {
+                Phase::Over => self.tell(CmEventKind::TimewaitExit, 0, ConnParameters::default()),
+                Phase::Asking(_) => self.ask_again(&mut state),
+                _ => {}
             }
             return;
         }
@@ -508,7 +519,7 @@ impl Timed for CmId {
 
 impl AcceptorOwner for CmId {
     fn requested(&self, incoming: Arc<Incoming>) {
-        let refused = if self.has_room_for(&incoming) {
+        let refused = if self.has_room_for(incoming.peer().ip(), incoming.span()) {
             self.take_request(incoming)
         } else {
             Some(incoming)

@@ -1,4 +1,5 @@
-//! The connection manager: `rdma_cm` over the start-up exchange of MPA, for the port space `RDMA_PS_TCP`.
+//! The connection manager: `rdma_cm` over the start-up exchange of MPA for the port space `RDMA_PS_TCP`, and over datagrams for `RDMA_PS_UDP`
+//! ([`datagram_side`], [`datagrams`]).
 //!
 //! [`channel`] has channels and their events, [`state`] identifiers; [`resolve`] has local addresses and routes; [`active`] and [`passive`]
 //! are the two sides of a connection, [`pending`] the shares of peers at a listener; [`sync`] makes calls wait for their events; [`id`] has the calls. [`queues`] and [`shared`] have the
@@ -11,6 +12,8 @@ mod addrinfo;
 mod carrier;
 mod channel;
 mod claim;
+mod datagram_side;
+mod datagrams;
 mod endpoint;
 mod event;
 mod id;
@@ -21,6 +24,7 @@ mod queues;
 mod reports;
 mod resolve;
 mod shared;
+mod space;
 mod state;
 mod sync;
 
@@ -29,7 +33,9 @@ pub use addrinfo::{
     PORT_SPACE_TCP, QP_TYPE_RC, Resolver, address_info,
 };
 pub use channel::{ChannelOf, EventOf};
-pub use event::{CmEventKind, ConnParameters, LastEvent};
+pub use datagrams::{CmMessage, MessageError, MessageKind};
+pub use event::{CmEventKind, ConnParameters, DatagramParameters, LastEvent};
 pub use options::IdQpOptions;
 pub use shared::SharedDevice;
+pub use space::PortSpace;
 pub use state::{CmEvent, CmId, EventChannel};

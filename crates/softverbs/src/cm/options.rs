@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use crate::cq::CompletionQueue;
 use crate::pd::ProtectionDomain;
-use crate::qp::QpCaps;
+use crate::qp::{QpCaps, Service};
 use crate::srq::SharedReceiveQueue;
 
 /// The options of an identifier's queue pair (`rdma_create_qp`).
 #[derive(Clone, Debug, Default)]
 pub struct IdQpOptions {
+    /// The service.
+    pub service: Service,
     /// The protection domain; without one, that which the identifiers of the device share.
     pub pd: Option<Arc<ProtectionDomain>>,
     /// The completion queue of requests; without one the queue pair gets one, with a channel.

@@ -11,9 +11,11 @@ use iwarp_io::setup::{
 };
 
 use super::carrier::carrier;
+use super::datagrams::MessageKind;
 use super::event::{CmEventKind, ConnParameters, status_of};
 use super::pending::Pending;
 use super::resolve::any;
+use super::space::PortSpace;
 use super::state::{Accepting, Arrival, CmId, IdState, Phase, READ_LIMITS, UNSTATED_READ_LIMIT};
 use crate::error::{Errno, Error, Result, fail};
 use crate::qp::{QueuePair, Signals};
@@ -29,6 +31,14 @@ impl CmId {
     pub(super) fn listen_locked(&self, state: &mut IdState, backlog: i32) -> Result<()> {
         if !matches!(state.phase, Phase::Idle) {
             return fail(Errno::INVAL, "the identifier is in use");
+        }
+        let longest = LONGEST_BACKLOG.min(descriptors::limit() / 2).max(1);
+        state.backlog = usize::try_from(backlog)
+            .ok()
+            .filter(|backlog| (1..longest).contains(backlog))
+            .unwrap_or(longest);
+        if self.space() == PortSpace::Udp {
+            return self.listen_udp(state);
         }
         if state.local.is_none() {
             self.bind_locked(state, any(true))?;
@@ -47,11 +57,6 @@ impl CmId {
         };
         let acceptor = Acceptor::new(&self.engine.driver, config, owner);
         let half_open = HalfOpenLimits::for_process(None, None, descriptors::limit());
-        let longest = LONGEST_BACKLOG.min(descriptors::limit() / 2).max(1);
-        state.backlog = usize::try_from(backlog)
-            .ok()
-            .filter(|backlog| (1..longest).contains(backlog))
-            .unwrap_or(longest);
         self.pending.get_or_init(Pending::default);
         let bound = std::mem::take(&mut state.bound);
         acceptor
@@ -113,6 +118,7 @@ impl CmId {
         self.look_for_end(state);
         match state.phase {
             Phase::Offered(_) => {}
+            Phase::Asked(_) => return self.accept_udp(state, parameters),
             Phase::Gone => return fail(Errno::CONNRESET, "the peer has given up"),
             _ => return fail(Errno::INVAL, "no request has arrived here"),
         }
@@ -175,6 +181,7 @@ impl CmId {
         }
         match std::mem::replace(&mut state.phase, Phase::Over) {
             Phase::Offered(passive) => passive.reject(private_data),
+            Phase::Asked(asked) => asked.answer(MessageKind::Rejected, (0, 0), private_data),
             // MPA has no message that could carry the private data of the active side's rejection.
             Phase::Answered(active) => active.close(),
             Phase::Gone => {}

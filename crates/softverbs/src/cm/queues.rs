@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use super::carrier::initialize;
+use super::datagram_side::service_of;
 use super::options::IdQpOptions;
 use super::shared::SharedDevice;
+use super::space::PortSpace;
 use super::state::CmId;
 use crate::channel::CompletionChannel;
 use crate::cq::CompletionQueue;
 use crate::error::{Errno, Error, Result, fail};
 use crate::pd::ProtectionDomain;
-use crate::qp::{QpOptions, QueuePair, Service};
+use crate::qp::{QpOptions, QueuePair};
 use crate::srq::{SharedReceiveQueue, SrqAttributes};
 
 impl CmId {
@@ -54,8 +56,28 @@ impl CmId {
                 "the protection domain is of another device than the identifier",
             );
         }
-        let qp = QueuePair::create_without_port(pd, options)?;
-        initialize(&qp)?;
+        let service = service_of(self);
+        if options.service != service {
+            return fail(
+                Errno::INVAL,
+                format!(
+                    "queue pairs of this identifier are {service:?}: those of RDMA_PS_TCP have the type IBV_QPT_RC, and those of \
+                     RDMA_PS_UDP the type IBV_QPT_UD"
+                ),
+            );
+        }
+        let qp = match self.space() {
+            PortSpace::Tcp => {
+                let qp = QueuePair::create_without_port(pd, options)?;
+                initialize(&qp)?;
+                qp
+            }
+            PortSpace::Udp => {
+                let qp = QueuePair::create(pd, options)?;
+                Self::advance_datagrams(&qp)?;
+                qp
+            }
+        };
         state.qp = Some(Arc::clone(&qp));
         state.owns_qp = true;
         Ok(qp)
@@ -137,7 +159,7 @@ impl CmId {
         let receive_cq = cq_or_own(options.receive_cq, caps.max_recv_wr)?;
         let srq = options.srq.or_else(|| self.shared_receive_queue());
         let of_queue_pair = QpOptions {
-            service: Service::Reliable,
+            service: options.service,
             send_cq,
             receive_cq,
             caps,

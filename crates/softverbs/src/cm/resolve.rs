@@ -10,6 +10,7 @@ use iwarp_io::transport::local_ports::{self, BindError};
 use iwarp_io::transport::purpose::Purpose;
 
 use super::event::{CmEventKind, ConnParameters, status_of};
+use super::space::PortSpace;
 use super::state::{CmId, IdState, Phase};
 use crate::device::Device;
 use crate::error::{Errno, Error, Result, fail};
@@ -27,6 +28,16 @@ impl CmId {
             true => None,
             false => Some(device_of(&self.process, ip)?),
         };
+        if self.space() == PortSpace::Udp {
+            let own = match ip.is_unspecified() {
+                true => self.all_of(ip, state.one_family),
+                false => vec![ip],
+            };
+            let port = self.bind_udp(state, own, address.port())?;
+            state.device = device;
+            state.local = Some(SocketAddr::new(ip, port));
+            return Ok(());
+        }
         let covered = self.covered(ip, state.one_family);
         let transport = self.process.transport();
         let ports = self.process.options().ports.as_ref();
@@ -39,17 +50,22 @@ impl CmId {
         Ok(())
     }
 
+    /// The addresses of the machine that an unspecified address stands for.
+    fn all_of(&self, ip: IpAddr, one_family: bool) -> Vec<IpAddr> {
+        let both = ip.is_ipv6() && !one_family;
+        let all = self.process.all_addresses();
+        all.filter(|own| both || own.is_ipv4() == ip.is_ipv4())
+            .collect()
+    }
+
     fn covered(&self, ip: IpAddr, one_family: bool) -> Vec<IpAddr> {
         if !ip.is_unspecified() {
             return vec![ip];
         }
-        let both = ip.is_ipv6() && !one_family;
-        if let Some(addresses) = self.process.listed_addresses() {
-            return addresses
-                .filter(|own| both || own.is_ipv4() == ip.is_ipv4())
-                .collect();
+        if !self.process.has_wildcards() {
+            return self.all_of(ip, one_family);
         }
-        match both {
+        match ip.is_ipv6() && !one_family {
             true => vec![ip, Ipv4Addr::UNSPECIFIED.into()],
             false => vec![ip],
         }
@@ -76,6 +92,7 @@ impl CmId {
                 let port = state.local.map_or(0, |local| local.port());
                 if state.local.is_none_or(|local| local.ip() != source) {
                     state.bound.clear();
+                    state.bound_udp = None;
                 }
                 state.device = Some(device);
                 state.local = Some(SocketAddr::new(source, port));

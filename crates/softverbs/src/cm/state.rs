@@ -19,10 +19,13 @@ use parking_lot::Mutex;
 
 use super::carrier::init_attributes;
 use super::channel::{Attachment, ChannelOf, EventOf};
+use super::datagram_side::BoundUdp;
+use super::datagrams::{Asked, Asking, Service};
 use super::event::{CmEventKind, ConnParameters, LastEvent};
 use super::options::IdQpOptions;
 use super::pending::{Pending, PendingList, PendingPlace};
 use super::shared::SharedDevice;
+use super::space::PortSpace;
 use crate::cq::CompletionQueue;
 use crate::device::{Device, DeviceKind, limits};
 use crate::error::{Errno, Error, Result, fail};
@@ -59,6 +62,7 @@ pub struct CmId {
     /// The event that a call of a synchronous identifier has waited for last.
     pub(super) last_event: Mutex<Option<LastEvent>>,
     pub(super) state: Mutex<IdState>,
+    space: PortSpace,
     /// The connections of a listener that are not established.
     pub(super) pending: OnceLock<Pending<Self>>,
     /// Signals of the queue pair that were not handled yet.
@@ -82,6 +86,12 @@ pub(super) enum Phase {
     AddressResolved,
     RouteResolved,
     Listening(Arc<Acceptor>),
+    /// Listening for requests by datagrams.
+    Serving(Arc<Service<CmId>>),
+    /// The peer was asked for a queue pair for datagrams.
+    Asking(Box<Asking<CmId>>),
+    /// A request for a queue pair for datagrams has arrived.
+    Asked(Box<Asked<CmId>>),
     /// `rdma_connect` is under way.
     Connecting(Box<ActiveSide>),
     /// The peer has accepted, and the program has not completed the connection.
@@ -137,6 +147,8 @@ pub(super) struct IdState {
     pub(super) peer: Option<SocketAddr>,
     /// The reserved local addresses, until they are used up.
     pub(super) bound: Vec<Bound>,
+    /// The same for datagrams.
+    pub(super) bound_udp: Option<BoundUdp>,
     /// Listen for one address family only.
     pub(super) one_family: bool,
     /// The exponent of the time limit of an acknowledgement, if the program has set it.
@@ -271,12 +283,27 @@ impl CmId {
     ///
     /// ENOMEM if all numbers of connections are in use.
     pub fn create(channel: &Arc<EventChannel>) -> Result<Arc<Self>> {
-        Self::attached(Attachment::to(channel))
+        Self::create_in(channel, PortSpace::Tcp)
     }
 
-    pub(super) fn attached(attachment: Attachment<Self>) -> Result<Arc<Self>> {
+    /// Makes an identifier of a port space.
+    ///
+    /// # Errors
+    ///
+    /// ENOMEM if all numbers of connections are in use; EOPNOTSUPP for datagrams with devices for iWARP.
+    pub fn create_in(channel: &Arc<EventChannel>, space: PortSpace) -> Result<Arc<Self>> {
+        Self::attached(Attachment::to(channel), space)
+    }
+
+    pub(super) fn attached(attachment: Attachment<Self>, space: PortSpace) -> Result<Arc<Self>> {
         let channel = attachment.channel();
         let (process, engine) = (Arc::clone(&channel.process), Arc::clone(&channel.engine));
+        if space == PortSpace::Udp && process.options().kind == DeviceKind::Iwarp {
+            return fail(
+                Errno::OPNOTSUPP,
+                "devices for iWARP have no datagrams: the only port space is RDMA_PS_TCP",
+            );
+        }
         let number = process.numbers.take_connection()?;
         Ok(Arc::new_cyclic(|this: &Weak<Self>| {
             let named = Arc::new(ConnectionNumber(this.clone()));
@@ -289,6 +316,7 @@ impl CmId {
                 channel: Mutex::new(attachment),
                 last_event: Mutex::default(),
                 state: Mutex::default(),
+                space,
                 pending: OnceLock::new(),
                 signals: HandOff::default(),
                 number,
@@ -302,6 +330,11 @@ impl CmId {
     /// The caller's number.
     pub fn tag(&self) -> &Tag {
         &self.tag
+    }
+
+    /// The port space.
+    pub fn space(&self) -> PortSpace {
+        self.space
     }
 
     /// The number of the connection, by which `rdma_init_qp_attr` names it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::channel::Attachment;
 use super::event::{CmEventKind, LastEvent};
+use super::space::PortSpace;
 use super::state::{CmEvent, CmId};
 use crate::error::{Errno, Result, fail};
 use crate::process::Process;
@@ -42,8 +43,8 @@ impl CmId {
     /// # Errors
     ///
     /// Those of [`create`](Self::create); those of the system, when it has no descriptors left.
-    pub fn create_synchronous(process: &Arc<Process>) -> Result<Arc<Self>> {
-        Self::attached(Attachment::own(process)?)
+    pub fn create_synchronous(process: &Arc<Process>, space: PortSpace) -> Result<Arc<Self>> {
+        Self::attached(Attachment::own(process)?, space)
     }
 
     /// The contents of the event for which the last call of a synchronous identifier waited, or the request that the identifier was made

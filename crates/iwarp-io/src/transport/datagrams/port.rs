@@ -115,7 +115,7 @@ impl Source for Nothing {
 }
 
 impl<O: DatagramOwner> DatagramPort<O> {
-    /// Opens the socket at this address, whose port was reserved. `owner` gets its datagrams, and the fault plan applies to them.
+    /// Opens the socket at this address, whose port was reserved, or at any port if it is 0. `owner` gets its datagrams, and the fault plan applies to them.
     ///
     /// # Errors
     ///
@@ -136,6 +136,7 @@ impl<O: DatagramOwner> DatagramPort<O> {
                 None => PlainSocket::of_system(local)?,
             },
         };
+        let local = socket.local()?;
         let faults = faults.and_then(|faults| faults.datagrams(false));
         let port = Arc::new_cyclic(|this: &Weak<Self>| Self {
             this: this.clone(),

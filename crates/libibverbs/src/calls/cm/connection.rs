@@ -32,6 +32,7 @@ fn parameters(from: Input<rdma_conn_param>) -> Result<ConnParameters> {
         qp_num: from.qp_num,
         retry_count: from.retry_count,
         rnr_retry_count: from.rnr_retry_count,
+        datagrams: None,
     })
 }
 

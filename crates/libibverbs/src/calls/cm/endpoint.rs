@@ -11,7 +11,6 @@ use super::objects::{Id, Template, make_id};
 use super::queues;
 use crate::abi::attributes::{ibv_qp_init_attr, ibv_qp_init_attr_ex};
 use crate::abi::cm::rdma_addrinfo;
-use crate::abi::constants::IBV_QPT_RC;
 use crate::abi::describe::Zeroed;
 use crate::border::{Handle, InOut, Input, Kept, Output, cancellable, guarded, minus_one};
 use crate::calls::objects::Pd;
@@ -72,7 +71,8 @@ pub(crate) extern "C-unwind" fn get_request(listener: Handle<Id>, to: Output<Han
         let template = object.rust().data().template;
         if let Some(template) = template {
             let mut all = ibv_qp_init_attr_ex::zeroed();
-            (all.qp_context, all.qp_type) = (template.qp_context.0, IBV_QPT_RC);
+            let qp_type = field!(id.get()?, qp_type);
+            (all.qp_context, all.qp_type) = (template.qp_context.0, qp_type);
             queues::show_qp(id, template.pd, &mut all)?;
         }
         show_last(id, listener)?;

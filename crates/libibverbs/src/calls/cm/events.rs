@@ -33,11 +33,26 @@ fn structure(kind: CmEventKind, status: c_int, parameters: &ConnParameters) -> r
     let mut c = rdma_cm_event::zeroed();
     c.event = kind as c_int;
     c.status = status;
-    c.conn.private_data_len = u8::try_from(parameters.private_data.len()).unwrap_or(u8::MAX);
-    c.conn.responder_resources = parameters.responder_resources;
-    c.conn.initiator_depth = parameters.initiator_depth;
-    c.conn.qp_num = parameters.qp_num;
-    (c.conn.retry_count, c.conn.rnr_retry_count) = (7, 7);
+    c.private_data_len = u8::try_from(parameters.private_data.len()).unwrap_or(u8::MAX);
+    let Some(datagrams) = &parameters.datagrams else {
+        c.responder_resources = parameters.responder_resources;
+        c.initiator_depth = parameters.initiator_depth;
+        c.qp_num = parameters.qp_num;
+        (c.retry_count, c.rnr_retry_count) = (7, 7);
+        return c;
+    };
+    let address = &datagrams.address;
+    let ([first, rest @ ..], []) = address.dgid.as_chunks::<4>() else {
+        return c;
+    };
+    c.qp_num = u32::from_ne_bytes(*first);
+    c.ud_dgid_rest.copy_from_slice(rest.as_flattened());
+    (c.ud_flow_label, c.ud_sgid_index) = (address.flow_label, address.sgid_index);
+    (c.ud_hop_limit, c.ud_traffic_class) = (address.hop_limit, address.traffic_class);
+    (c.ud_dlid, c.ud_sl, c.ud_src_path_bits) = (address.dlid, address.sl, address.src_path_bits);
+    (c.ud_static_rate, c.ud_is_global) = (address.static_rate, u8::from(address.is_global));
+    c.ud_port_num = address.port;
+    (c.ud_qp_num, c.ud_qkey) = (datagrams.number, datagrams.key);
     c
 }
 
@@ -58,7 +73,7 @@ fn handle(
         },
     );
     if has_data {
-        field!(handle.get()?, conn.private_data = data.cast());
+        field!(handle.get()?, private_data = data.cast());
     }
     Ok(handle)
 }
@@ -101,7 +116,7 @@ fn make(event: CmEvent) -> Result<Handle<Event>> {
     if kind == CmEventKind::User {
         // The number is where the union begins.
         let argument = usize::try_from(event.argument()).unwrap_or(usize::MAX);
-        c.conn.private_data = std::ptr::without_provenance(argument);
+        c.private_data = std::ptr::without_provenance(argument);
     }
     handle(c, Some(event), parameters.private_data)
 }

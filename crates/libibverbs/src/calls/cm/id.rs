@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use softverbs::{CmId, Errno, QpState, Result};
+use softverbs::{CmId, Errno, PortSpace, QpState, Result};
 
 use super::channel::CmChannel;
 use super::events::show_last;
@@ -10,7 +10,7 @@ use super::objects::{Id, contexts, make_id, refresh, show_channel};
 use crate::abi::attributes::ibv_qp_attr;
 use crate::abi::constants::{
     RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, RDMA_OPTION_ID_AFONLY, RDMA_OPTION_ID_REUSEADDR,
-    RDMA_OPTION_ID_TOS, RDMA_PS_TCP,
+    RDMA_OPTION_ID_TOS, RDMA_PS_TCP, RDMA_PS_UDP,
 };
 use crate::abi::objects::ibv_context;
 use crate::border::{
@@ -20,10 +20,10 @@ use crate::calls::device::array;
 use crate::calls::qp::c_attributes;
 use crate::process;
 
-fn make(channel: Handle<CmChannel>, context: *mut c_void) -> Result<Handle<Id>> {
+fn make(channel: Handle<CmChannel>, context: *mut c_void, space: PortSpace) -> Result<Handle<Id>> {
     let id = match channel.is_null() {
-        true => CmId::create_synchronous(&process::process()?)?,
-        false => CmId::create(&channel.get()?.rust().channel()?)?,
+        true => CmId::create_synchronous(&process::process()?, space)?,
+        false => CmId::create_in(&channel.get()?.rust().channel()?, space)?,
     };
     make_id(id, context)
 }
@@ -35,13 +35,17 @@ pub(crate) extern "C" fn create(
     space: c_uint,
 ) -> c_int {
     minus_one(|| {
-        if space != RDMA_PS_TCP {
-            return Err(error(
-                Errno::OPNOTSUPP,
-                "the only port space is RDMA_PS_TCP",
-            ));
-        }
-        to.set(make(channel, context)?);
+        let space = match space {
+            RDMA_PS_TCP => PortSpace::Tcp,
+            RDMA_PS_UDP => PortSpace::Udp,
+            _ => {
+                return Err(error(
+                    Errno::OPNOTSUPP,
+                    "the port spaces are RDMA_PS_TCP and RDMA_PS_UDP",
+                ));
+            }
+        };
+        to.set(make(channel, context, space)?);
         Ok(0)
     })
 }

@@ -3,11 +3,11 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use softverbs::{AddrInfo, CmEvent, CmId, Device, Result, SharedDevice};
+use softverbs::{AddrInfo, CmEvent, CmId, Device, PortSpace, Result, SharedDevice};
 
 use super::channel::{self, CmChannel};
 use crate::abi::cm::{ibv_sa_path_rec, rdma_cm_event, rdma_cm_id};
-use crate::abi::constants::{IBV_QPT_RC, RDMA_PS_TCP};
+use crate::abi::constants::{IBV_QPT_RC, IBV_QPT_UD, RDMA_PS_TCP, RDMA_PS_UDP};
 use crate::abi::describe::Zeroed;
 use crate::abi::device::ibv_gid;
 use crate::border::{Facade, Handle, Kept, PerProcess, storage};
@@ -80,8 +80,10 @@ impl Id {
 pub(crate) fn make_id(id: Arc<CmId>, context: *mut c_void) -> Result<Handle<Id>> {
     let mut c = rdma_cm_id::zeroed();
     c.context = context;
-    c.ps = RDMA_PS_TCP;
-    c.qp_type = IBV_QPT_RC;
+    (c.ps, c.qp_type) = match id.space() {
+        PortSpace::Tcp => (RDMA_PS_TCP, IBV_QPT_RC),
+        PortSpace::Udp => (RDMA_PS_UDP, IBV_QPT_UD),
+    };
     let data = Mutex::default();
     let handle = Handle::new(c, Id { id, data });
     handle.get()?.rust().id.tag().set(handle.tag());

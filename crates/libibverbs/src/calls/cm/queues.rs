@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use softverbs::{CompletionQueue, Errno, IdQpOptions, Result, Service};
+use softverbs::{CompletionQueue, Errno, IdQpOptions, Result};
 
 use super::objects::{Id, refresh};
 use crate::abi::attributes::{
@@ -21,18 +21,13 @@ use crate::calls::{channel, cq, qp, srq};
 /// The options of a program for the queue pair of an identifier.
 pub(crate) fn options(pd: Handle<Pd>, attr: &ibv_qp_init_attr_ex) -> Result<IdQpOptions> {
     check_attributes(attr)?;
-    if qp::service_of(attr.qp_type)? != Service::Reliable {
-        return Err(error(
-            Errno::OPNOTSUPP,
-            "queue pairs of identifiers are those of the type IBV_QPT_RC",
-        ));
-    }
     let cq = |pointer| {
         let handle = Handle::<Cq>::passed(pointer);
         handle.get_if().map(|cq| Arc::clone(&cq.rust().cq))
     };
     let srq = Handle::<Srq>::passed(attr.srq);
     Ok(IdQpOptions {
+        service: qp::service_of(attr.qp_type)?,
         pd: pd.get_if().map(|pd| Arc::clone(&pd.rust().pd)),
         send_cq: cq(attr.send_cq),
         receive_cq: cq(attr.recv_cq),

@@ -7,6 +7,7 @@ use std::ffi::CStr;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::space::PortSpace;
 use crate::error::{Errno, Error};
 
 #[cfg(test)]
@@ -34,7 +35,9 @@ pub const QP_TYPE_RC: u32 = 2;
 /// The type of unreliable datagrams (`IBV_QPT_UD`).
 const QP_TYPE_UD: u32 = 4;
 /// The port space of reliable connections (`RDMA_PS_TCP`).
-pub const PORT_SPACE_TCP: u32 = 0x0106;
+pub const PORT_SPACE_TCP: u32 = PortSpace::Tcp as u32;
+/// The port space of datagrams (`RDMA_PS_UDP`).
+const PORT_SPACE_UDP: u32 = PortSpace::Udp as u32;
 
 /// The family of an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,9 +95,9 @@ pub struct AddrInfo {
     pub flags: AddrInfoFlags,
     /// The family of the addresses.
     pub family: AddressFamily,
-    /// The type of queue pairs, which is [`QP_TYPE_RC`].
+    /// The type of queue pairs: [`QP_TYPE_RC`], or that of datagrams.
     pub qp_type: u32,
-    /// The port space, which is [`PORT_SPACE_TCP`].
+    /// The port space: [`PORT_SPACE_TCP`], or that of datagrams.
     pub port_space: u32,
     /// The local address, to which a listener is bound.
     pub source: Option<SocketAddr>,
@@ -143,7 +146,7 @@ impl fmt::Display for NameFailure {
             Self::NoData => "the host has no address",
             Self::UnknownHost => "the host is not known",
             Self::UnknownService => "the service is neither the number of a port nor a known name",
-            Self::QpType => "queue pairs for datagrams are not for connections (RDMA_PS_TCP)",
+            Self::QpType => "queue pairs for datagrams are not for connections (RDMA_PS_TCP), and others not for datagrams (RDMA_PS_UDP)",
             Self::System(errno) => return write!(f, "a call of the system failed: {errno}"),
             Self::Other(code) => return write!(f, "the resolver fails with the code {code}"),
         })
@@ -215,12 +218,15 @@ pub fn address_info(
         return Err(Error::new(Errno::INVAL, what).into());
     }
     let hints = hints.copied().unwrap_or_default();
-    check(&hints)?;
+    let space = check(&hints)?;
     let mut info = AddrInfo {
         flags: hints.flags,
         family: hints.family,
-        qp_type: QP_TYPE_RC,
-        port_space: PORT_SPACE_TCP,
+        qp_type: match space {
+            PortSpace::Tcp => QP_TYPE_RC,
+            PortSpace::Udp => QP_TYPE_UD,
+        },
+        port_space: space as u32,
         source: hints.source,
         destination: hints.destination,
     };
@@ -240,7 +246,7 @@ pub fn address_info(
     Ok(info)
 }
 
-fn check(hints: &AddrInfoHints) -> Result<(), AddrInfoError> {
+fn check(hints: &AddrInfoHints) -> Result<PortSpace, AddrInfoError> {
     if !AddrInfoFlags::all().contains(hints.flags) {
         return Err(NameFailure::BadFlags.into());
     }
@@ -248,18 +254,21 @@ fn check(hints: &AddrInfoHints) -> Result<(), AddrInfoError> {
         return Err(NameFailure::Family.into());
     }
     match (hints.qp_type, hints.port_space) {
-        (QP_TYPE_UD, PORT_SPACE_TCP) => Err(NameFailure::QpType.into()),
+        (QP_TYPE_UD, PORT_SPACE_TCP) | (QP_TYPE_RC, PORT_SPACE_UDP) => {
+            Err(NameFailure::QpType.into())
+        }
         (qp_type, port_space) => Ok(check_type(qp_type, port_space)?),
     }
 }
 
-/// Checks that queue pairs and port space are for reliable connections.
-pub(super) fn check_type(qp_type: u32, port_space: u32) -> Result<(), Error> {
+/// The port space of queue pairs of this type. 0 leaves the choice.
+pub(super) fn check_type(qp_type: u32, port_space: u32) -> Result<PortSpace, Error> {
     match (qp_type, port_space) {
-        (0 | QP_TYPE_RC, 0 | PORT_SPACE_TCP) => Ok(()),
+        (0 | QP_TYPE_RC, 0 | PORT_SPACE_TCP) => Ok(PortSpace::Tcp),
+        (QP_TYPE_UD, 0 | PORT_SPACE_UDP) | (0, PORT_SPACE_UDP) => Ok(PortSpace::Udp),
         _ => Err(Error::new(
             Errno::OPNOTSUPP,
-            "queue pairs are those of the type IBV_QPT_RC, in the port space RDMA_PS_TCP",
+            "queue pairs are those of the type IBV_QPT_RC in the port space RDMA_PS_TCP, and of the type IBV_QPT_UD in RDMA_PS_UDP",
         )),
     }
 }

@@ -1,0 +1,262 @@
+//! Identifiers of the port space `RDMA_PS_UDP`: they find the number and the Q_Key of a queue pair for datagrams, and have no connection.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use iwarp_io::transport::both_ports::{ReservedUdp, bind_udp};
+
+use super::datagrams::{AnswerTaker, Asked, Asking, CmMessage, MessageKind, RequestTaker, Service};
+use super::event::{CmEventKind, ConnParameters, DatagramParameters, status_of};
+use super::pending::Pending;
+use super::resolve::{any, bind_error};
+use super::space::PortSpace;
+use super::state::{CmId, IdState, Phase};
+use crate::ah::AddressVector;
+use crate::device::{Device, gid};
+use crate::error::{Errno, Error, Result, fail};
+use crate::qp::{QpAttributes, QpMask, QpState, QueuePair, Service as QpService};
+
+/// The Q_Key of queue pairs of identifiers (`RDMA_UDP_QKEY`).
+const KEY: u32 = 0x0123_4567;
+
+/// The reason of InfiniBand for which a peer rejects: the program decides so (`IB_SIDR_REJECT`).
+const REJECTED: i32 = 2;
+
+/// An address at which an identifier asks or listens.
+#[derive(Default)]
+pub(super) struct BoundUdp {
+    reserved: ReservedUdp,
+    addresses: Vec<IpAddr>,
+}
+
+impl CmId {
+    /// Reserves a port of UDP at these addresses. Returns the port.
+    pub(super) fn bind_udp(
+        &self,
+        state: &mut IdState,
+        addresses: Vec<IpAddr>,
+        port: u16,
+    ) -> Result<u16> {
+        let transport = self.process.number_transport();
+        let ports = self.process.options().ports.as_ref();
+        let bound = bind_udp(transport, &addresses, port, ports);
+        let (reserved, port) = bound.map_err(|why| bind_error(&why))?;
+        state.bound_udp = Some(BoundUdp {
+            reserved,
+            addresses,
+        });
+        Ok(port)
+    }
+
+    pub(super) fn listen_udp(&self, state: &mut IdState) -> Result<()> {
+        if state.local.is_none() {
+            self.bind_locked(state, any(true))?;
+        }
+        let (Some(bound), Some(local)) = (state.bound_udp.take(), state.local) else {
+            return fail(Errno::INVAL, "the identifier is in use");
+        };
+        self.pending.get_or_init(Pending::default);
+        let service = Service::open(
+            &self.engine.driver,
+            &bound.reserved,
+            (&bound.addresses, local.port()),
+            self.process.faults.as_ref(),
+            self.this.clone(),
+        );
+        let service = service.map_err(|error| Error::of_system(&error, "cannot listen"))?;
+        state.phase = Phase::Serving(service);
+        Ok(())
+    }
+
+    pub(super) fn ask(
+        &self,
+        state: &mut IdState,
+        destination: SocketAddr,
+        parameters: &ConnParameters,
+    ) -> Result<()> {
+        let Some(local) = state.local else {
+            return fail(Errno::INVAL, "the identifier has no local address");
+        };
+        let nonce = self.process.environment().random();
+        let nonce = nonce.map_err(|error| Error::of_system(&error, "there is no random number"))?;
+        let own = self.own_pair(state, parameters);
+        let request = CmMessage {
+            kind: MessageKind::Request,
+            nonce,
+            number: own.0,
+            key: own.1,
+            private_data: parameters.private_data.clone(),
+        };
+        let bound = state.bound_udp.take().unwrap_or_default();
+        let asking = Asking::new(
+            &self.engine.driver,
+            (&bound.reserved, local),
+            self.process.faults.as_ref(),
+            destination,
+            &request,
+            self.this.clone(),
+        );
+        let asking = asking.map_err(|error| Error::of_system(&error, "cannot ask the peer"))?;
+        state.local = Some(asking.local());
+        state.phase = Phase::Asking(Box::new(asking));
+        self.ask_again(state);
+        Ok(())
+    }
+
+    /// Sends the request, or gives it up.
+    pub(super) fn ask_again(&self, state: &mut IdState) {
+        let Phase::Asking(asking) = &mut state.phase else {
+            return;
+        };
+        let errno = match asking.ask() {
+            Ok(Some(after)) => return self.set_timer(state, after),
+            Ok(None) => Errno::TIMEDOUT,
+            Err(error) => iwarp_io::system_call::errno(&error).unwrap_or(Errno::IO),
+        };
+        state.phase = Phase::Over;
+        let what = state.peer.map_or_else(String::new, |peer| peer.to_string());
+        let cause = Error::new(errno, format!("{what} does not answer: {errno}"));
+        let (status, none) = (status_of(errno), ConnParameters::default());
+        self.tell_with(CmEventKind::Unreachable, status, none, 0, Some(cause));
+    }
+
+    /// The number and the Q_Key of the program's queue pair: that of the identifier, or the one that the program names.
+    fn own_pair(&self, state: &IdState, parameters: &ConnParameters) -> (u32, u32) {
+        let named = || self.process.numbers.find::<QueuePair>(parameters.qp_num);
+        match state.qp.clone().or_else(named) {
+            Some(qp) => (qp.number(), qp.query().qkey),
+            None => (parameters.qp_num, KEY),
+        }
+    }
+
+    pub(super) fn accept_udp(
+        &self,
+        state: &mut IdState,
+        parameters: &ConnParameters,
+    ) -> Result<()> {
+        let own = self.own_pair(state, parameters);
+        if own.0 == 0 {
+            return fail(
+                Errno::INVAL,
+                "there is no queue pair whose number the peer could get: make one, or name one (qp_num)",
+            );
+        }
+        if let Phase::Asked(asked) = std::mem::replace(&mut state.phase, Phase::Over) {
+            asked.answer(MessageKind::Accepted, own, &parameters.private_data);
+        }
+        Ok(())
+    }
+
+    /// The address vector of the peer.
+    fn vector(state: &IdState) -> Option<AddressVector> {
+        let (device, local, peer) = (state.device.as_ref()?, state.local?, state.peer?);
+        let own = gid(local.ip().to_canonical());
+        let row = device.gids().into_iter().find(|row| row.gid == own);
+        Some(AddressVector {
+            is_global: true,
+            dgid: gid(peer.ip().to_canonical()),
+            sgid_index: row.map_or(0, |row| u8::try_from(row.index).unwrap_or(0)),
+            hop_limit: 64,
+            port: 1,
+            ..AddressVector::default()
+        })
+    }
+
+    /// Moves a queue pair for datagrams to RTS, as it is when `rdma_create_qp` returns.
+    pub(super) fn advance_datagrams(qp: &Arc<QueuePair>) -> Result<()> {
+        for to in [QpState::Init, QpState::Rtr, QpState::Rts] {
+            let (attributes, mask) = datagram_attributes(to);
+            qp.modify(&attributes, mask)?;
+        }
+        Ok(())
+    }
+}
+
+/// The attributes for the change of a queue pair for datagrams to a state.
+pub(super) fn datagram_attributes(to: QpState) -> (QpAttributes, QpMask) {
+    let attributes = QpAttributes {
+        state: to,
+        port: 1,
+        qkey: KEY,
+        ..QpAttributes::default()
+    };
+    let mask = match to {
+        QpState::Init => QpMask::PKEY_INDEX | QpMask::PORT | QpMask::QKEY,
+        QpState::Rts => QpMask::SQ_PSN,
+        _ => QpMask::empty(),
+    };
+    (attributes, QpMask::STATE | mask)
+}
+
+/// The service of queue pairs of identifiers of a port space.
+pub(super) fn service_of(id: &CmId) -> QpService {
+    match id.space() {
+        PortSpace::Tcp => QpService::Reliable,
+        PortSpace::Udp => QpService::Datagram,
+    }
+}
+
+impl AnswerTaker for CmId {
+    fn answered(&self, answer: CmMessage) {
+        let mut state = self.lock();
+        match &state.phase {
+            Phase::Asking(asking) if asking.is_answer(&answer) => {}
+            _ => return,
+        }
+        self.clear_timer(&mut state);
+        state.phase = Phase::Over;
+        let parameters = ConnParameters {
+            private_data: answer.private_data,
+            ..ConnParameters::default()
+        };
+        if answer.kind == MessageKind::Rejected {
+            return self.tell(CmEventKind::Unreachable, REJECTED, parameters);
+        }
+        let datagrams = Self::vector(&state).map(|address| DatagramParameters {
+            address,
+            number: answer.number,
+            key: answer.key,
+        });
+        let parameters = ConnParameters {
+            datagrams,
+            ..parameters
+        };
+        self.tell(CmEventKind::Established, 0, parameters);
+    }
+}
+
+impl RequestTaker for CmId {
+    fn asked(&self, asked: Asked<Self>, request: CmMessage) -> bool {
+        let peer = asked.peer();
+        if !self.has_room_for(peer.ip(), &tracing::Span::none()) {
+            return false;
+        }
+        let local = asked.local;
+        let device = self.process.device_of(local.ip()).cloned();
+        let (Some(device), Some(pending)) = (device, self.pending.get()) else {
+            return false;
+        };
+        let Ok(id) = Self::create_in(&self.channel(), self.space()) else {
+            return false;
+        };
+        let nonce = asked.nonce();
+        {
+            let mut state = id.state.lock();
+            state.device = Some::<Arc<Device>>(device);
+            (state.local, state.peer) = (Some(local), Some(peer));
+            state.phase = Phase::Asked(Box::new(asked));
+        }
+        let place = pending.requests.add(nonce, peer.ip(), id.this.clone());
+        let parameters = ConnParameters {
+            private_data: request.private_data,
+            datagrams: Some(DatagramParameters {
+                number: request.number,
+                key: request.key,
+                address: AddressVector::default(),
+            }),
+            ..ConnParameters::default()
+        };
+        self.tell_request(id, parameters, place);
+        true
+    }
+}
