@@ -1,8 +1,11 @@
-//! The private data by which queue pairs of verbs programs call each other, and the header of their datagrams.
+//! The private data by which queue pairs of verbs programs call each other, the header of their datagrams, and the messages by which the
+//! connection manager finds queue pairs for datagrams.
 
-use softverbs::{Call, CallError, DatagramHeader, HeaderError};
+use softverbs::{
+    Call, CallError, CmMessage, DatagramHeader, HeaderError, MessageError, MessageKind,
+};
 
-/// Input: private data, and a datagram.
+/// Input: private data, a datagram, and a message.
 ///
 /// What is parsed is encoded to the same octets, and an error says what was wrong with which of them.
 ///
@@ -12,6 +15,29 @@ use softverbs::{Call, CallError, DatagramHeader, HeaderError};
 pub fn number_call(data: &[u8]) {
     call(data);
     datagram(data);
+    message(data);
+}
+
+fn message(data: &[u8]) {
+    match CmMessage::parse(data) {
+        Ok(message) => {
+            let encoded = message.encode();
+            let end = 24 + message.private_data.len();
+            assert_eq!(encoded[..end], data[..end]);
+            assert_eq!(
+                encoded.len(),
+                data.len(),
+                "behind a request's data there may be anything"
+            );
+            assert!(message.kind == MessageKind::Request || end == data.len());
+            assert!(message.number < 1 << 24 && message.private_data.len() <= 508);
+        }
+        Err(MessageError::Foreign) => assert!(data.len() < 24 || !data.starts_with(b"UDCM")),
+        Err(MessageError::Version(version)) => assert_eq!(data.get(4), Some(&version)),
+        Err(MessageError::Kind(kind)) => assert_eq!(data.get(5), Some(&kind)),
+        Err(MessageError::Length) => assert!(data.len() >= 24),
+        Err(MessageError::Number(number)) => assert_eq!(data[16..20], number.to_be_bytes()),
+    }
 }
 
 fn datagram(data: &[u8]) {

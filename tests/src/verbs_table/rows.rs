@@ -274,7 +274,11 @@ fn datagrams() -> Vec<Row> {
         "ib_send_lat -c UC -F",
         "ib_write_lat -c UC -F",
         "ib_write_bw -c UC -F",
+        "ib_send_lat -c UD -R -F",
     ]);
+    all.push(
+        Row::new("udaddy -b 127.0.0.1 -c 10", "udaddy -s 127.0.0.1 -c 10").says("test complete"),
+    );
     all.push(
         Row::new(
             "fi_pingpong -p verbs -e dgram -c -B PORT",

@@ -167,13 +167,17 @@ impl CmId {
         self.complete_with(&mut self.lock(), qp)
     }
 
-    /// Accepts the peer's request. [`CmEventKind::Established`] follows.
+    /// Accepts the peer's request. [`CmEventKind::Established`] follows, but for datagrams: there the peer alone gets this event.
     ///
     /// # Errors
     ///
     /// EINVAL in a wrong state, or with too much private data; ECONNRESET if the peer has given up.
     pub fn accept(&self, parameters: &ConnParameters) -> Result<()> {
         self.accept_locked(&mut self.lock(), parameters)?;
+        if self.space() == PortSpace::Udp {
+            self.forget_last_event();
+            return Ok(());
+        }
         self.wait_for_answer()
     }
 

@@ -6,6 +6,7 @@ mod common;
 mod connections;
 mod counters;
 mod data;
+mod datagram_services;
 mod datagrams;
 mod datagrams_model;
 mod ending;

@@ -6,8 +6,8 @@ use std::thread;
 
 use softverbs::{
     AddrInfo, AddrInfoFlags, AddressFamily, CmEventKind, CmId, CompletionQueue, DeviceKind, Errno,
-    IdQpOptions, PORT_SPACE_TCP, QP_TYPE_RC, QpOptions, QpState, QueuePair, SendData, Service,
-    SharedDevice, SrqAttributes, WcStatus, WorkCompletion,
+    IdQpOptions, PORT_SPACE_TCP, PortSpace, QP_TYPE_RC, QpOptions, QpState, QueuePair, SendData,
+    Service, SharedDevice, SrqAttributes, WcStatus, WorkCompletion,
 };
 
 use crate::common::{CAPS, Host, Pair, errno, parameters, send_of};
@@ -66,7 +66,7 @@ fn completion(cq: &CompletionQueue) -> (u64, WcStatus) {
 #[test]
 fn each_call_waits_for_its_event() {
     let pair = Pair::simulated(1, DeviceKind::Roce);
-    let id = CmId::create_synchronous(&pair.client.process).unwrap();
+    let id = CmId::create_synchronous(&pair.client.process, PortSpace::Tcp).unwrap();
     assert!(id.is_synchronous() && id.last_event().is_none());
     let peer = SocketAddr::from(([10, 0, 0, 2], 9));
     id.resolve_addr(None, peer).unwrap();
@@ -87,7 +87,7 @@ fn each_call_waits_for_its_event() {
 #[test]
 fn an_address_that_is_not_resolved_fails_the_call() {
     let pair = Pair::simulated(2, DeviceKind::Roce);
-    let id = CmId::create_synchronous(&pair.client.process).unwrap();
+    let id = CmId::create_synchronous(&pair.client.process, PortSpace::Tcp).unwrap();
     let unspecified = SocketAddr::from(([0, 0, 0, 0], 9));
     assert_eq!(errno(id.resolve_addr(None, unspecified)), Errno::INVAL);
     assert_eq!(last_kind(&id), Some(CmEventKind::AddrError));

@@ -269,6 +269,8 @@ impl<O: DatagramOwner> DatagramPort<O> {
                 break;
             }
         }
+        // Nobody here asks whether there is a socket at the peer's address.
+        while self.socket.take_refused().is_some() {}
         self.unread.store(unread, Ordering::Relaxed);
         if !unread {
             self.arm();
@@ -521,6 +523,20 @@ mod tests {
         }
         let expected = (0..50).map(|round| vec![round]);
         assert!(host.arrived().into_iter().take(50).eq(expected));
+    }
+
+    #[test]
+    fn a_peer_that_is_not_there_keeps_nobody_busy() {
+        let world = World::new(1, Conditions::default());
+        let from = Host::simulated(&world, 1);
+        let nobody = SocketAddr::from(([10, 0, 0, 9], 7));
+        from.port.send(nobody, b"x").unwrap();
+        for _ in 0..100 {
+            if !world.step() {
+                return;
+            }
+        }
+        panic!("the port stays ready");
     }
 
     #[test]

@@ -230,16 +230,24 @@ fn hints_that_contradict_each_other_are_refused() {
         port_space,
         ..AddrInfoHints::default()
     };
-    const PORT_SPACE_UDP: u32 = 0x0111;
-    assert_eq!(
-        ask(hints(QP_TYPE_UD, PORT_SPACE_TCP)),
-        Err(NameFailure::QpType.into())
-    );
-    for other in [
-        hints(QP_TYPE_UD, 0),
-        hints(QP_TYPE_UD, PORT_SPACE_UDP),
-        hints(3, 0),
+    for (qp_type, port_space) in [(QP_TYPE_UD, PORT_SPACE_TCP), (QP_TYPE_RC, PORT_SPACE_UDP)] {
+        assert_eq!(
+            ask(hints(qp_type, port_space)),
+            Err(NameFailure::QpType.into())
+        );
+    }
+    for (qp_type, port_space) in [
+        (QP_TYPE_UD, 0),
+        (0, PORT_SPACE_UDP),
+        (QP_TYPE_UD, PORT_SPACE_UDP),
     ] {
+        let found = ask(hints(qp_type, port_space)).unwrap();
+        assert_eq!(
+            (found.qp_type, found.port_space),
+            (QP_TYPE_UD, PORT_SPACE_UDP)
+        );
+    }
+    for other in [hints(3, 0), hints(3, PORT_SPACE_UDP), hints(0, 2)] {
         let refused = ask(other);
         assert!(
             matches!(&refused, Err(AddrInfoError::Call(error)) if error.errno() == Errno::OPNOTSUPP),
