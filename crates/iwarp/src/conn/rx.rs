@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::time::Instant;
 
+use super::ahead::Ahead;
 use super::arriving::ArrivingFpdu;
 use super::fault::Fault;
 use super::phase::Cause;
@@ -54,6 +55,8 @@ pub(super) struct Rx {
     pub(super) unheard_since: Option<Instant>,
     /// Position in the stream of the first octet of the input, as markers count it.
     pub(super) origin: u64,
+    /// How far the stream was looked at while a Send waits.
+    pub(super) ahead: Option<Ahead>,
     /// The ULPDU of an FPDU with markers inside. Empty between two calls.
     pub(super) unmarked: Vec<u8>,
 }
@@ -113,6 +116,7 @@ impl Rx {
             announced: None,
             unheard_since: None,
             origin,
+            ahead: None,
             unmarked: Vec::new(),
         }
     }
@@ -218,6 +222,7 @@ impl Rx {
         self.tagged = None;
         self.early = None;
         self.stall = None;
+        self.ahead = None;
         self.refusal = None;
         // The end of the stream waited behind octets that are dropped now.
         self.peer_closed |= core::mem::take(&mut self.end_waits);
