@@ -102,6 +102,8 @@ pub(super) struct State<O: Owner> {
     keeps_receives: bool,
     /// See [`set_delivery`](super::Endpoint::set_delivery).
     pub(super) delivery: Delivery,
+    /// See [`pass_responses`](super::Endpoint::pass_responses).
+    pub(super) passes_responses: bool,
     pub(super) phase: Phase,
     pub(super) io: Option<StreamIo>,
     pub(super) signals: Signals,
@@ -145,6 +147,7 @@ impl<O: Owner> State<O> {
             receive_pd,
             keeps_receives,
             delivery: Delivery::Reliable,
+            passes_responses: false,
             phase: Phase::Idle,
             io: None,
             signals: Signals::empty(),
@@ -194,6 +197,7 @@ impl<O: Owner> State<O> {
             receive_pd: self.receive_pd,
             keeps_receives: self.keeps_receives,
             delivery: self.delivery,
+            passes_responses: self.passes_responses,
             phase: Phase::Ended,
             io: Some(io),
             signals: std::mem::take(&mut self.signals),

@@ -15,23 +15,12 @@ use super::event::Notice;
 use super::fault::Fault;
 use super::phase::Phase;
 use super::receives::ReceiveSource;
-use super::rx::{Handled, TaggedUnderWay};
+use super::rx::{Ahead, Handled};
 use crate::ddp::Segment;
 use crate::memory::Memory;
 use crate::mpa::fpdu::{self, Fpdu};
 use crate::mpa::marker;
 use crate::rdmap::Opcode;
-
-/// How far the stream was looked at, while a Send waits for a Receive and until all before is handled.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ahead {
-    /// Octets of the stream before the first FPDU that was not looked at.
-    until: u64,
-    /// The Read Response that is under way there.
-    tagged: Option<TaggedUnderWay>,
-    /// The next FPDU is wrong, and has to wait for its turn.
-    is_over: bool,
-}
 
 impl Connection {
     /// Handles the Read Responses and Atomic Responses in `input` that are behind a Send which [waits](Self::is_stalled) for a Receive. `input`
@@ -100,7 +89,6 @@ impl Connection {
             && self.goes_on(at, input, last)
         {
             if self.counters.received.octets >= ahead.until {
-                self.rx.ahead = None;
                 break;
             }
             // The CRC was checked before.
@@ -123,8 +111,10 @@ impl Connection {
             self.count_frame(consumed);
         }
         self.rx.unmarked = unmarked;
-        if !self.is_receiving() {
-            self.rx.ahead = None; // the rest is dropped
+        let position = self.counters.received.octets;
+        let is_behind = self.rx.ahead.is_some_and(|ahead| position >= ahead.until);
+        if is_behind || !self.is_receiving() {
+            self.rx.ahead = None; // what is left was not looked at, or is dropped
         }
         if self.rx.ahead.is_none() {
             let most = last - self.counters.received.fpdus;

@@ -3,7 +3,6 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use super::ahead::Ahead;
 use super::arriving::ArrivingFpdu;
 use super::fault::Fault;
 use super::phase::Cause;
@@ -85,6 +84,17 @@ pub(super) struct Stall {
     /// When the owner first passed the time after the wait had begun.
     pub(super) since: Option<Instant>,
     pub(super) about: Option<TerminatedHeaders>,
+}
+
+/// How far the stream was looked at, while a Send waits for a Receive and until all before is handled.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ahead {
+    /// Octets of the stream before the first FPDU that was not looked at.
+    pub(super) until: u64,
+    /// The Read Response that is under way there.
+    pub(super) tagged: Option<TaggedUnderWay>,
+    /// The next FPDU is wrong, and has to wait for its turn.
+    pub(super) is_over: bool,
 }
 
 /// How a segment was handled.

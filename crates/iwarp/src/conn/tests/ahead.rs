@@ -368,6 +368,37 @@ fn the_caller_is_told_when_to_read_no_further() {
     assert_eq!(raw.end.conn.looked_ahead(), None);
 }
 
+/// A Read that is refused behind another one waits until that is answered. Everything behind it is dropped, also what was kept.
+#[test]
+fn a_refused_read_drops_the_rest_of_the_kept_octets() {
+    let mut raw = asking(true, false);
+    let asks = |msn, stag| {
+        let read = crate::ReadRequest {
+            sink: remote(SINK, 0),
+            size: 4,
+            source: remote(stag, 0x1000),
+        };
+        let place = (Qn::READ_REQUEST, msn, 0);
+        untagged(Opcode::ReadRequest, place, true, &read.to_bytes())
+    };
+    let stream = [
+        send(1, 0, true, b"waits"),
+        asks(1, TARGET),
+        asks(2, STag(99)),
+        response(0, true, &[1; 100]),
+        send(2, 0, true, b"dropped"),
+    ];
+    raw.receive(&octets(&stream, true, false));
+    assert_eq!(done(&raw.end), (vec![90], vec![]));
+    raw.post_receive(1, 8);
+    raw.post_receive(2, 8);
+    raw.receive(b"");
+    assert!(raw.end.staging.is_empty());
+    assert_eq!(done(&raw.end).1, [(1, 5)]);
+    let terminate = raw.last_terminate().expect("the Read is refused");
+    assert_eq!((terminate.code.layer, terminate.code.etype), (0, 1));
+}
+
 /// The sink of a Read is gone: an error of this side, which is found at once.
 #[test]
 fn a_sink_that_is_gone_fails_the_connection() {
