@@ -437,18 +437,9 @@ impl StreamIo {
         }
         with_staging(|staging| {
             let mut have = self.unhold(staging, buffers);
-            let mut visit = self.read_into(staging, &mut have, connection, buffers, receives);
+            let visit = self.read_into(staging, &mut have, connection, buffers, receives);
             self.held_is_whole = matches!(visit, Ok(Visit::Unfinished)) || connection.is_stalled();
             self.hold(&staging[..have], buffers);
-            if self.held_is_whole
-                && let (Some(account), Ok(so_far)) = (self.past, &visit)
-                && connection.is_stalled()
-            {
-                let so_far = *so_far;
-                visit = self
-                    .read_past(account, connection, buffers)
-                    .map(|visit| so_far.and(visit));
-            }
             if self.stream.take_room_report() && self.is_sending() {
                 self.writable = true;
                 return visit.map(|_| Visit::Unfinished);
@@ -494,6 +485,20 @@ impl StreamIo {
             return Some(unread.map(|()| Visit::Finished));
         }
         None
+    }
+
+    /// Holds the octets that are left in the staging buffer, if a Send waits, and then [reads past](Self::read_past) it.
+    #[cold]
+    fn hold_and_read_past(
+        &mut self,
+        staging: &[u8],
+        have: &mut usize,
+        connection: &mut Connection,
+        buffers: &Buffers,
+    ) -> Option<io::Result<Visit>> {
+        let account = self.past.filter(|_| connection.is_stalled())?;
+        self.hold(&staging[..std::mem::take(have)], buffers);
+        Some(self.read_past(account, connection, buffers))
     }
 
     /// Handles the Responses behind the Send that waits, and reads on until nothing is left, a limit is reached, or the budget is spent.
@@ -696,6 +701,11 @@ impl StreamIo {
                 if fpdus == 0 {
                     self.mean = consumed / FPDUS;
                     return Ok(Visit::Unfinished);
+                }
+                if self.past.is_some()
+                    && let Some(visit) = self.hold_and_read_past(staging, have, connection, buffers)
+                {
+                    return visit;
                 }
             }
             if !self.readable {
