@@ -196,7 +196,18 @@ impl<O: Owner> Endpoint<O> {
     pub fn set_delivery(&self, delivery: Delivery) {
         let mut state = self.lock();
         debug_assert_eq!(state.phase, Phase::Idle, "set before the first stream");
-        state.set_delivery(delivery);
+        state.set_delivery(delivery, &self.fixed);
+    }
+
+    /// From now on Read Responses and Atomic Responses pass a Send of the peer that waits for a Receive, on all connections of the endpoint.
+    /// Up to 1 MiB is read past the Send, and up to 64 MiB for all connections of the process. Beyond that, reading stops until there is a
+    /// Receive. Everything but Responses keeps its order.
+    pub fn pass_responses(&self) {
+        let mut state = self.lock();
+        state.passes_responses = true;
+        if let Some(io) = &mut state.io {
+            io.pass_responses();
+        }
     }
 
     /// Counts of the messages and octets of the connection, or of the last one.
@@ -275,6 +286,9 @@ impl<O: Owner> Endpoint<O> {
             Start::Awaited | Start::Held => Phase::Starting,
         };
         let mut io = StreamIo::new(stream, start != Start::Held, &self.fixed.driver.buffers);
+        if state.passes_responses {
+            io.pass_responses();
+        }
         self.fixed.owner.started(&mut state.owner);
         let attached = self.attach(&mut io, start.drivers());
         if attached.is_err() && initiator {

@@ -16,7 +16,7 @@ use super::connection_end::ConnectionEnd;
 use super::dead_peer::DeadPeerWatch;
 use super::gather::Gather;
 use super::options::EndpointOptions;
-use super::owner::{Owner, ReceivesAhead, Signals, WorkQueue};
+use super::owner::{Owner, ReceivesAhead as _, Signals, WorkQueue};
 use super::stream_io::{StreamIo, Visit};
 use crate::driver::Driver;
 use crate::log::targets;
@@ -67,16 +67,6 @@ pub(super) enum Flush {
     Held,
 }
 
-/// The source of Receives that were not posted to the endpoint. An unreliable connection waits for none.
-#[inline]
-fn supply<O: Owner>(fixed: &Fixed<O>, delivery: Delivery) -> O::Receives<'_> {
-    let receives = fixed.owner.receives();
-    match delivery {
-        Delivery::Reliable => receives,
-        Delivery::Unreliable => receives.without_waiting(),
-    }
-}
-
 /// The parts of an endpoint that need no lock.
 pub(super) struct Fixed<O> {
     pub(super) owner: O,
@@ -102,6 +92,8 @@ pub(super) struct State<O: Owner> {
     keeps_receives: bool,
     /// See [`set_delivery`](super::Endpoint::set_delivery).
     pub(super) delivery: Delivery,
+    /// See [`pass_responses`](super::Endpoint::pass_responses).
+    pub(super) passes_responses: bool,
     pub(super) phase: Phase,
     pub(super) io: Option<StreamIo>,
     pub(super) signals: Signals,
@@ -145,6 +137,7 @@ impl<O: Owner> State<O> {
             receive_pd,
             keeps_receives,
             delivery: Delivery::Reliable,
+            passes_responses: false,
             phase: Phase::Idle,
             io: None,
             signals: Signals::empty(),
@@ -174,8 +167,9 @@ impl<O: Owner> State<O> {
     }
 
     /// See [`Endpoint::set_delivery`](super::Endpoint::set_delivery).
-    pub(super) fn set_delivery(&mut self, delivery: Delivery) {
+    pub(super) fn set_delivery(&mut self, delivery: Delivery, fixed: &Fixed<O>) {
         self.delivery = delivery;
+        fixed.owner.receives().set_waits(!self.is_unreliable());
         self.keeps_receives |= self.is_unreliable();
         self.connection.set_delivery(delivery);
     }
@@ -194,6 +188,7 @@ impl<O: Owner> State<O> {
             receive_pd: self.receive_pd,
             keeps_receives: self.keeps_receives,
             delivery: self.delivery,
+            passes_responses: self.passes_responses,
             phase: Phase::Ended,
             io: Some(io),
             signals: std::mem::take(&mut self.signals),
@@ -326,8 +321,7 @@ impl<O: Owner> State<O> {
             return Visit::Finished;
         };
         let buffers = &fixed.driver.buffers;
-        let receives = supply(fixed, self.delivery);
-        match io.receive(&mut self.connection, buffers, receives) {
+        match io.receive(&mut self.connection, buffers, fixed.owner.receives()) {
             Ok(visit) => visit,
             Err(error) => self.broke(fixed, &error),
         }
@@ -344,7 +338,7 @@ impl<O: Owner> State<O> {
         let buffers = &fixed.driver.buffers;
         // The peer adds nothing, so this ends.
         while let Ok(Visit::Unfinished) =
-            io.receive(&mut self.connection, buffers, supply(fixed, self.delivery))
+            io.receive(&mut self.connection, buffers, fixed.owner.receives())
         {}
     }
 

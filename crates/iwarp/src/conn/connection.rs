@@ -419,8 +419,8 @@ impl Connection {
     }
 
     /// Returns true if an inbound Send waits for a Receive. Do not read from the transport meanwhile. TCP then closes its window,
-    /// which RFC 5041 section 7.1 allows, and the peer slows down. After a post to a shared source, the next
-    /// [`Connection::handle_bytes`] ends the wait.
+    /// which RFC 5041 section 7.1 allows, and the peer slows down. Or read a limited number of octets, so that Responses pass the Send
+    /// ([`handle_ahead`](Self::handle_ahead)). After a post to a shared source, the next [`Connection::handle_bytes`] ends the wait.
     #[inline]
     pub fn is_stalled(&self) -> bool {
         self.phase == Phase::Running && self.rx.has_stalled() && self.receive.current().is_none()

@@ -113,9 +113,9 @@ impl Connection {
         at
     }
 
-    /// [`Connection::handle_ulpdu`] for streams with markers.
+    /// [`Connection::handle_ulpdu`] for streams with markers, and for FPDUs that were kept.
     #[inline(never)]
-    fn handle_apart(
+    pub(super) fn handle_apart(
         &mut self,
         ulpdu: &[u8],
         mem: &impl Memory,
@@ -126,7 +126,7 @@ impl Connection {
 
     /// Returns true if the FPDU at `at` is handled now.
     #[inline(always)]
-    fn goes_on(&self, at: usize, input: &[u8], last: u64) -> bool {
+    pub(super) fn goes_on(&self, at: usize, input: &[u8], last: u64) -> bool {
         at < input.len()
             && self.counters.received.fpdus < last
             && self.is_receiving()
@@ -135,7 +135,7 @@ impl Connection {
 
     /// Counts an FPDU of which all octets were consumed.
     #[inline(always)]
-    const fn count_frame(&mut self, octets: usize) {
+    pub(super) const fn count_frame(&mut self, octets: usize) {
         self.counters.received.fpdus += 1;
         self.counters.received.octets += octets as u64;
         self.rx.wanted = fpdu::MIN_LEN;

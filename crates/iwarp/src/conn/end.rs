@@ -172,6 +172,9 @@ impl Connection {
     /// Handles the peer's Terminate: raises an event for the client (RDMAP-072), and never answers with a Terminate (RDMAP-073).
     pub(super) fn terminated(&mut self, terminate: Terminate) {
         use RequestKind::{CompareSwap, FetchAdd, Immediate, Read, Send, Write};
+        if self.delivery == Delivery::Unreliable {
+            return self.end(Cause::Terminated(terminate), None); // no request fails
+        }
         let kinds: &[RequestKind] = match terminate.opcode() {
             Some(Opcode::ReadRequest) => &[Read],
             Some(Opcode::AtomicRequest) => &[FetchAdd, CompareSwap],

@@ -49,6 +49,7 @@ impl Connection {
         receives: impl ReceiveSource,
     ) -> usize {
         debug_assert!(self.phase != Phase::Idle, "octets before the start");
+        debug_assert!(self.rx.ahead.is_none(), "these octets were kept");
         if self.phase == Phase::Idle {
             return 0;
         }
@@ -183,7 +184,7 @@ impl Connection {
         }
     }
 
-    fn advance_tagged(&mut self, opcode: Opcode, segment: &TaggedSegment<'_>) {
+    pub(super) fn advance_tagged(&mut self, opcode: Opcode, segment: &TaggedSegment<'_>) {
         self.rx.tagged = (!segment.last).then(|| TaggedUnderWay {
             opcode,
             stag: segment.stag,

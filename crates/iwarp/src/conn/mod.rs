@@ -23,8 +23,9 @@
 //! the state of the two halves. The other modules have the calls that drive the state. `deframe` cuts the stream into
 //! FPDUs, `inbound` handles them, and `placement` handles FPDUs whose payload is placed while they arrive. `outbound`
 //! chooses what is sent next, and `send` makes FPDUs. `recognition` finds out whether the peer takes announced Sends. `extensions` has both halves of RFC 7306, `end` every way in
-//! which a stream can end, and `unreliable` what is dropped where delivery is unreliable.
+//! which a stream can end, and `unreliable` what is dropped where delivery is unreliable. `ahead` lets Responses pass a Send that waits.
 
+mod ahead;
 mod arriving;
 mod batch;
 mod config;

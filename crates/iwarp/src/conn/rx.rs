@@ -54,6 +54,8 @@ pub(super) struct Rx {
     pub(super) unheard_since: Option<Instant>,
     /// Position in the stream of the first octet of the input, as markers count it.
     pub(super) origin: u64,
+    /// How far the stream was looked at while a Send waits.
+    pub(super) ahead: Option<Ahead>,
     /// The ULPDU of an FPDU with markers inside. Empty between two calls.
     pub(super) unmarked: Vec<u8>,
 }
@@ -82,6 +84,17 @@ pub(super) struct Stall {
     /// When the owner first passed the time after the wait had begun.
     pub(super) since: Option<Instant>,
     pub(super) about: Option<TerminatedHeaders>,
+}
+
+/// How far the stream was looked at, while a Send waits for a Receive and until all before is handled.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ahead {
+    /// Octets of the stream before the first FPDU that was not looked at.
+    pub(super) until: u64,
+    /// The Read Response that is under way there.
+    pub(super) tagged: Option<TaggedUnderWay>,
+    /// The next FPDU is wrong, and has to wait for its turn.
+    pub(super) is_over: bool,
 }
 
 /// How a segment was handled.
@@ -113,6 +126,7 @@ impl Rx {
             announced: None,
             unheard_since: None,
             origin,
+            ahead: None,
             unmarked: Vec::new(),
         }
     }
@@ -218,6 +232,7 @@ impl Rx {
         self.tagged = None;
         self.early = None;
         self.stall = None;
+        self.ahead = None;
         self.refusal = None;
         // The end of the stream waited behind octets that are dropped now.
         self.peer_closed |= core::mem::take(&mut self.end_waits);

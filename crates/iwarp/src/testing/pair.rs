@@ -82,6 +82,8 @@ pub(crate) struct End {
     pub(crate) sent: Vec<u8>,
     /// Octets that have arrived and were not consumed.
     pub(crate) staging: Vec<u8>,
+    /// Octets are read past a Send that waits for a Receive.
+    pub(crate) passes: bool,
     /// Octets on their way to this end.
     inbox: Vec<u8>,
     /// Whether the last octets were read straight to their place.
@@ -110,6 +112,7 @@ impl End {
             events: Vec::new(),
             sent: Vec::new(),
             staging: Vec::new(),
+            passes: false,
             inbox: Vec::new(),
             landed: false,
             peer_ended: None,
@@ -192,8 +195,15 @@ impl End {
     pub(crate) fn receive_with(&mut self, octets: &[u8], receives: impl ReceiveSource) {
         let octets = self.land(octets);
         self.staging.extend_from_slice(octets);
-        let taken = self.conn.handle_bytes(&self.staging, &self.mem, receives);
+        let (input, mem) = (&self.staging[..], &self.mem);
+        let taken = match self.passes {
+            true => self.conn.handle_kept(u64::MAX, input, mem, receives),
+            false => self.conn.handle_bytes(input, mem, receives),
+        };
         self.staging.drain(..taken);
+        if self.passes {
+            self.conn.handle_ahead(&self.staging, &self.mem);
+        }
         self.collect();
     }
 
@@ -202,7 +212,7 @@ impl End {
         let direct = self
             .conn
             .direct_placement()
-            .filter(|_| self.staging.is_empty());
+            .filter(|_| self.staging.is_empty() && !octets.is_empty());
         self.landed = !self.landed && direct.is_some();
         let Some(direct) = direct.filter(|_| self.landed) else {
             return octets;
@@ -359,7 +369,7 @@ fn half(from: &mut End, to: &mut End, knobs: &Knobs) -> bool {
         to.peer_ended = Some(StreamEnd::Fin);
     }
     let mut moved = !octets.is_empty();
-    let stalled = to.conn.is_stalled();
+    let stalled = to.conn.is_stalled() && !to.passes;
     if !stalled && (!to.inbox.is_empty() || !to.staging.is_empty()) {
         let before = to.staging.len() + to.inbox.len();
         let len = to.inbox.len().min(knobs.read);
@@ -370,7 +380,7 @@ fn half(from: &mut End, to: &mut End, knobs: &Knobs) -> bool {
     if let Some(end) = to.peer_ended
         && to.inbox.is_empty()
         && !to.ended
-        && !to.conn.is_stalled()
+        && (to.passes || !to.conn.is_stalled())
     {
         to.ended = true;
         to.conn.handle_stream_end(end, to.staging.len());

@@ -1,4 +1,6 @@
-//! The stream of an endpoint: from the socket into the engine and back.
+//! The stream of an endpoint: from the socket into the engine and back. `kept` has the octets that are read past a Send.
+
+pub(super) mod kept;
 
 use std::cell::RefCell;
 use std::io;
@@ -18,6 +20,7 @@ use crate::progress::memberships::Memberships;
 use crate::socket_buffer::SocketBuffer;
 use crate::thread_value::with_value;
 use crate::transport::stream::Stream;
+use kept::{KeptAccount, KeptOctets};
 
 /// The largest read, and the most octets that a visit may leave with the connection.
 const STAGING: usize = 256 * 1024;
@@ -173,6 +176,10 @@ pub(super) struct StreamIo {
     held_from: usize,
     /// There may be whole FPDUs among them, so the engine can continue without a read.
     held_is_whole: bool,
+    /// From where the memory comes for octets that are read past a Send which waits for a Receive. `None`: the stream is not read then.
+    past: Option<&'static KeptAccount>,
+    /// The octets behind such a Send, and the Send itself, once more was read. Then no octets are `held`.
+    kept: Option<Box<KeptOctets>>,
     readable: bool,
     writable: bool,
     /// The sets report an edge once, until the stream is armed again.
@@ -204,6 +211,8 @@ impl StreamIo {
             held: None,
             held_from: 0,
             held_is_whole: false,
+            past: None,
+            kept: None,
             readable: true,
             writable: true,
             is_armed_by_hand: false,
@@ -213,6 +222,11 @@ impl StreamIo {
             activity: Activity::default(),
             reading,
         }
+    }
+
+    /// From now on the stream is read past a Send that waits for a Receive, so that Responses behind the Send are handled.
+    pub(super) fn pass_responses(&mut self) {
+        self.past = Some(&kept::OF_PROCESS);
     }
 
     /// The stream.
@@ -413,7 +427,7 @@ impl StreamIo {
         buffers: &Buffers,
         receives: impl ReceivesAhead,
     ) -> io::Result<Visit> {
-        if !self.reading || self.read_ended {
+        if !self.reading || self.read_ended && self.kept.is_none() {
             return Ok(Visit::Finished);
         }
         if self.held_is_whole
@@ -442,6 +456,9 @@ impl StreamIo {
         buffers: &Buffers,
         receives: impl ReceivesAhead,
     ) -> Option<io::Result<Visit>> {
+        if self.past.is_some() {
+            return self.handle_kept(connection, buffers, receives);
+        }
         let held = self.held.take()?;
         let mut fpdus = FPDUS;
         let input = &held.octets()[self.held_from..];
@@ -453,6 +470,12 @@ impl StreamIo {
             self.mean = used / FPDUS;
             return Some(Ok(Visit::Unfinished));
         }
+        if is_rest
+            && connection.is_stalled()
+            && let Some(account) = self.past
+        {
+            return Some(self.read_past(account, connection, buffers));
+        }
         if is_rest && connection.is_stalled() {
             let unread = if self.readable {
                 self.check_unread()
@@ -460,6 +483,147 @@ impl StreamIo {
                 Ok(())
             };
             return Some(unread.map(|()| Visit::Finished));
+        }
+        None
+    }
+
+    /// Holds the octets that are left in the staging buffer, if a Send waits, and then [reads past](Self::read_past) it.
+    #[cold]
+    fn hold_and_read_past(
+        &mut self,
+        staging: &[u8],
+        have: &mut usize,
+        connection: &mut Connection,
+        buffers: &Buffers,
+    ) -> Option<io::Result<Visit>> {
+        let account = self.past.filter(|_| connection.is_stalled())?;
+        self.hold(&staging[..std::mem::take(have)], buffers);
+        Some(self.read_past(account, connection, buffers))
+    }
+
+    /// Handles the Responses behind the Send that waits, and reads on until nothing is left, a limit is reached, or the budget is spent.
+    #[cold]
+    fn read_past(
+        &mut self,
+        account: &'static KeptAccount,
+        connection: &mut Connection,
+        buffers: &Buffers,
+    ) -> io::Result<Visit> {
+        let mut budget = BUDGET;
+        loop {
+            connection.handle_ahead(self.kept_or_held(), &buffers.table().pinned());
+            if !connection.is_stalled() {
+                return Ok(Visit::Unfinished); // it has failed, and drops what is kept
+            }
+            if !self.readable {
+                return Ok(Visit::Finished);
+            }
+            if budget == 0 {
+                return Ok(Visit::Unfinished);
+            }
+            if self.read_ended
+                || connection.looked_ahead().is_none()
+                || !self.keeps(account, buffers)
+            {
+                self.check_unread()?;
+                return Ok(Visit::Finished);
+            }
+            let Some(kept) = &mut self.kept else {
+                return Ok(Visit::Finished);
+            };
+            let space = kept.space();
+            if space.is_empty() {
+                self.check_unread()?;
+                return Ok(Visit::Finished);
+            }
+            let room = space.len();
+            match self.stream.read(space) {
+                Ok(0) => {
+                    self.read_ended = true;
+                    self.activity.any = true;
+                    connection.handle_stream_end(StreamEnd::Fin, kept.octets().len());
+                    return Ok(Visit::Finished);
+                }
+                Ok(count) => {
+                    kept.filled(count);
+                    self.activity.received(count);
+                    budget = budget.saturating_sub(count);
+                    if count < room && !self.hangup && self.stream.short_read_is_last() {
+                        self.await_octets();
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.await_octets(),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Moves the held octets to memory of the account. Returns false if it has none.
+    fn keeps(&mut self, account: &'static KeptAccount, buffers: &Buffers) -> bool {
+        if self.kept.is_some() {
+            return true;
+        }
+        self.kept = KeptOctets::new(self.kept_or_held(), account).map(Box::new);
+        let is_kept = self.kept.is_some();
+        if is_kept && let Some(held) = self.held.take() {
+            self.held_from = 0;
+            buffers.return_spare(held);
+        }
+        is_kept
+    }
+
+    /// The number of octets that are kept, and the size of their memory.
+    #[cfg(test)]
+    pub(super) fn kept_octets(&self) -> Option<(usize, usize)> {
+        let kept = self.kept.as_ref()?;
+        Some((kept.octets().len(), kept.size()))
+    }
+
+    /// The octets from the Send on that waits, or has waited.
+    fn kept_or_held(&self) -> &[u8] {
+        match (&self.kept, &self.held) {
+            (Some(kept), _) => kept.octets(),
+            (None, Some(held)) => &held.octets()[self.held_from..],
+            (None, None) => &[],
+        }
+    }
+
+    /// Passes these octets to the engine without moving them. Returns `None` if the engine waits only for further octets.
+    #[cold]
+    fn handle_kept(
+        &mut self,
+        connection: &mut Connection,
+        buffers: &Buffers,
+        receives: impl ReceivesAhead,
+    ) -> Option<io::Result<Visit>> {
+        let input = self.kept_or_held();
+        let before = connection.counters().received.fpdus;
+        let table = buffers.table().pinned();
+        let used = connection.handle_kept(FPDUS as u64, input, &table, receives);
+        drop(table);
+        let is_rest = used < input.len();
+        let handled = connection.counters().received.fpdus - before;
+        let handled = usize::try_from(handled).unwrap_or(FPDUS);
+        self.activity.handled(handled);
+        match &mut self.kept {
+            Some(kept) => kept.consume(used),
+            None => self.held_from += used,
+        }
+        if is_rest && (handled >= FPDUS || connection.is_stalled()) {
+            return Some(match self.past {
+                Some(account) if connection.is_stalled() => {
+                    self.read_past(account, connection, buffers)
+                }
+                _ => Ok(Visit::Unfinished),
+            });
+        }
+        let kept = self.kept.take();
+        if self.read_ended {
+            self.activity.any = true;
+            return Some(Ok(Visit::Finished));
+        }
+        if let Some(kept) = kept {
+            self.hold(kept.octets(), buffers);
         }
         None
     }
@@ -537,6 +701,11 @@ impl StreamIo {
                 if fpdus == 0 {
                     self.mean = consumed / FPDUS;
                     return Ok(Visit::Unfinished);
+                }
+                if self.past.is_some()
+                    && let Some(visit) = self.hold_and_read_past(staging, have, connection, buffers)
+                {
+                    return visit;
                 }
             }
             if !self.readable {

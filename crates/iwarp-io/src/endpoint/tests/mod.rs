@@ -1,6 +1,7 @@
 //! Endpoints of an owner that is not a queue pair of NetworkDirect: it keeps completions in a list, and both its endpoints may draw
 //! Receives from one pool.
 
+mod passing;
 mod unreliable;
 
 use std::collections::VecDeque;
@@ -17,10 +18,10 @@ use crate::capture::FlowRole;
 use crate::memory::{Pd, Registration, Rights, Table};
 use crate::progress::waiters::Waiters;
 use crate::simulation::{Conditions, World};
-use crate::transport::Transport;
 use crate::transport::local_ports::bind;
 use crate::transport::pipe::Pipes;
 use crate::transport::purpose::Purpose;
+use crate::transport::{Paired, Transport, Wire};
 
 const PD: Pd = Pd(7);
 /// Only to end a hang.
@@ -341,10 +342,25 @@ impl Net {
         self.until("accepted", || listener.is_somebody_there());
         let passive = listener.accept().unwrap();
         let active = dialer.into_wire().unwrap();
+        let [active, passive] = self.paired([active, passive]);
         (
             Stream::new(active, FlowRole::Active, None),
             Stream::new(passive, FlowRole::Passive, None),
         )
+    }
+
+    /// The wires, once it is known whether they are over shared memory.
+    fn paired(&self, wires: [Wire; 2]) -> [Wire; 2] {
+        let wires = std::cell::Cell::new(Some(wires));
+        self.until("paired", || {
+            let ends = wires.take().unwrap().map(|wire| wire.pair(Instant::now()));
+            let is_decided =
+                |end: &(Wire, io::Result<Paired>)| matches!(end.1, Ok(Paired::Decided));
+            let all_are = ends.iter().all(is_decided);
+            wires.set(Some(ends.map(|(wire, _)| wire)));
+            all_are
+        });
+        wires.take().unwrap()
     }
 
     /// Connects two ends, the first one as the Initiator.

@@ -1,5 +1,6 @@
 //! The connection against the catalogue: two engines, one virtual clock, no sockets.
 
+mod ahead;
 mod announced;
 mod batch;
 mod confirm;

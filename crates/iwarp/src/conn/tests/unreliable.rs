@@ -380,6 +380,30 @@ fn the_end_of_the_peer_drops_requests_with_success() {
     }
 }
 
+/// The Terminate names a Write, behind which other requests have succeeded.
+#[test]
+fn a_terminate_fails_no_request() {
+    let mut raw = raw();
+    raw.ulpdu(&write(TARGET, 0x1000, true, b"ready"));
+    let remote = remote(STag(77), 0);
+    for context in 1..4 {
+        let data = Payload::Inline(&[b"refused"]);
+        raw.end
+            .post(context, Operation::Write { data, remote })
+            .unwrap();
+    }
+    let knobs = raw.knobs;
+    raw.end.transmit(&knobs);
+    let mut peer = Raw::initiator();
+    peer.ulpdu(&write(STag(77), 0, true, b"refused"));
+    let terminate = frames(&peer.transmit(), true).remove(0);
+    raw.ulpdu(&terminate);
+    assert!(matches!(raw.end.events.first(), Some(Event::Ready)));
+    assert!(raw.end.terminated().is_some());
+    assert_eq!(outcomes(&raw.end), [Success; 3]);
+    is_usable_without_a_peer(&mut raw.end, "after a Terminate");
+}
+
 /// An error of this side is its own, as with reliable delivery.
 #[test]
 fn an_error_of_this_side_fails_the_connection() {
