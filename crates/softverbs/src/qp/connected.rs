@@ -103,6 +103,7 @@ impl Connected {
         if is_unreliable {
             endpoint.set_delivery(Delivery::Unreliable);
         }
+        endpoint.pass_responses();
         endpoint.owner().queues.attach(Arc::downgrade(&endpoint));
         if let Some(line) = &line {
             let taker: Weak<dyn StreamTaker> = Arc::<QpEndpoint>::downgrade(&endpoint);
