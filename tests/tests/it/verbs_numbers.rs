@@ -312,6 +312,12 @@ fn junk_at_the_port_of_a_queue_pair_places_nothing() {
 }
 
 #[test]
+#[ignore = "takes a minute: .ci/night numbers"]
+fn a_live_peer_without_receives_is_waited_for() {
+    has_no_failure("passes", &["waits"]);
+}
+
+#[test]
 #[ignore = "takes an hour: .ci/night numbers"]
 fn an_hour_of_junk_places_nothing() {
     let begun = Instant::now();

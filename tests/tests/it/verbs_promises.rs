@@ -111,6 +111,12 @@ fn data_of_a_write_that_was_sent_may_be_missing() {
 }
 
 #[test]
+fn reads_and_writes_are_done_while_a_message_waits_for_a_receive() {
+    keeps("passes", &[]);
+    keeps("passes", &[("SOFTND_SAME_HOST", "1")]);
+}
+
+#[test]
 fn a_fork_leaves_the_connections_of_the_parent_alone() {
     keeps("forks", &[]);
 }
