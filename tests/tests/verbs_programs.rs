@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::{env, fs};
 
+use softnd_tests::c_programs::CProgram;
 use softnd_tests::verbs_programs::free_port;
 use softnd_tests::verbs_table::{MARKS, PAGE, replace, rows, run, table};
 use softnd_tests::{device_tests, nd, own_network, tool};
@@ -151,6 +152,36 @@ fn hpcc_over_open_mpi_and_libfabric_verifies_its_results() {
             run_hpcc(&over_libfabric, &[("FI_PROVIDER", "verbs;ofi_rxm")]);
         },
     );
+}
+
+/// Runs a program of `tests/verbs` over another library, which counts its failures.
+#[track_caller]
+fn numbers_over(name: &str, header: &str, library: &str, arguments: &[&str]) {
+    let libraries = [library, "-libverbs", "-lrdmacm", "-lpthread"];
+    let Some(program) = CProgram::compile(name, &[header, "infiniband/verbs.h"], &libraries) else {
+        return;
+    };
+    nd::build_libraries();
+    let mut command = Command::new(nd::binary());
+    command.args(["run", "--", "timeout", "300", program.path()]);
+    let output = command.args(arguments).output().expect("nd starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let passed = output.status.success() && said == "0 failures\n";
+    assert!(passed, "{name}: {}: {said}{errors}", output.status);
+}
+
+#[test]
+#[ignore = "needs librpma; .ci/night runs it"]
+fn sends_with_a_number_by_librpma() {
+    numbers_over("rpma", "librpma.h", "-lrpma", &[&free_port()]);
+}
+
+#[test]
+#[ignore = "needs libfabric; .ci/night runs it"]
+fn sends_with_a_number_by_libfabric() {
+    let arguments = ["127.0.0.1", &free_port()];
+    numbers_over("fabric", "rdma/fi_cm.h", "-lfabric", &arguments);
 }
 
 /// UCX over the first device alone, also within the machine.

@@ -55,6 +55,12 @@ struct Placed {
     wr_id: u64,
 }
 
+/// The number that comes with messages of a life.
+fn number_of(life: u64) -> [u8; 4] {
+    let [.., a, b, c, d] = life.to_be_bytes();
+    [d, c, b, a]
+}
+
 /// Returns the offset of a target.
 fn target(life: u64, number: u64) -> u64 {
     TARGETS + (life % LIVES * TARGETS_OF_LIFE + number) * WRITTEN as u64
@@ -132,7 +138,15 @@ impl End {
             message[..8].copy_from_slice(&(own as u64).to_be_bytes());
             message[8..].copy_from_slice(&self.life.to_be_bytes());
             let data = SendData::Inline(&[&message]);
-            self.post(&send_of(self.next, data));
+            // Each third message has a number as well, which follows from the life.
+            let operation = match self.next % 3 {
+                0 => SendOperation::SendImmediate(number_of(self.life)),
+                _ => SendOperation::Send,
+            };
+            self.post(&SendRequest {
+                operation,
+                ..send_of(self.next, data)
+            });
         }
     }
 
@@ -192,6 +206,8 @@ impl End {
                 WcStatus::Success if is_receive => {
                     messages += 1;
                     self.check_message(one.wr_id);
+                    let life = self.peer_life.expect("a message has come");
+                    assert!(one.immediate.is_none_or(|number| number == number_of(life)));
                 }
                 WcStatus::Success => {
                     assert!(!self.has_failed, "{one:?}");
