@@ -1,53 +1,26 @@
 //! Identifiers of the port space `RDMA_PS_UDP`: they find the number and the Q_Key of a queue pair for datagrams, and have no connection.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use iwarp_io::transport::both_ports::{ReservedUdp, bind_udp};
-
-use super::datagrams::{AnswerTaker, Asked, Asking, CmMessage, MessageKind, RequestTaker, Service};
-use super::event::{CmEventKind, ConnParameters, DatagramParameters, status_of};
+use super::datagrams::{Asking, CmMessage, DatagramListener, MessageKind};
+use super::event::{CmEventKind, ConnParameters, status_of};
 use super::pending::Pending;
-use super::resolve::{any, bind_error};
+use super::resolve::any;
 use super::space::PortSpace;
 use super::state::{CmId, IdState, Phase};
 use crate::ah::AddressVector;
-use crate::device::{Device, gid};
+use crate::device::gid;
 use crate::error::{Errno, Error, Result, fail};
-use crate::qp::{QpAttributes, QpMask, QpState, QueuePair, Service as QpService};
+use crate::qp::{QpAttributes, QpMask, QpState, QueuePair, Service};
 
 /// The Q_Key of queue pairs of identifiers (`RDMA_UDP_QKEY`).
 const KEY: u32 = 0x0123_4567;
 
 /// The reason of InfiniBand for which a peer rejects: the program decides so (`IB_SIDR_REJECT`).
-const REJECTED: i32 = 2;
-
-/// An address at which an identifier asks or listens.
-#[derive(Default)]
-pub(super) struct BoundUdp {
-    reserved: ReservedUdp,
-    addresses: Vec<IpAddr>,
-}
+pub(super) const REJECTED: i32 = 2;
 
 impl CmId {
-    /// Reserves a port of UDP at these addresses. Returns the port.
-    pub(super) fn bind_udp(
-        &self,
-        state: &mut IdState,
-        addresses: Vec<IpAddr>,
-        port: u16,
-    ) -> Result<u16> {
-        let transport = self.process.number_transport();
-        let ports = self.process.options().ports.as_ref();
-        let bound = bind_udp(transport, &addresses, port, ports);
-        let (reserved, port) = bound.map_err(|why| bind_error(&why))?;
-        state.bound_udp = Some(BoundUdp {
-            reserved,
-            addresses,
-        });
-        Ok(port)
-    }
-
     pub(super) fn listen_udp(&self, state: &mut IdState) -> Result<()> {
         if state.local.is_none() {
             self.bind_locked(state, any(true))?;
@@ -56,7 +29,7 @@ impl CmId {
             return fail(Errno::INVAL, "the identifier is in use");
         };
         self.pending.get_or_init(Pending::default);
-        let service = Service::open(
+        let service = DatagramListener::open(
             &self.engine.driver,
             &bound.reserved,
             (&bound.addresses, local.port()),
@@ -148,7 +121,7 @@ impl CmId {
     }
 
     /// The address vector of the peer.
-    fn vector(state: &IdState) -> Option<AddressVector> {
+    pub(super) fn vector(state: &IdState) -> Option<AddressVector> {
         let (device, local, peer) = (state.device.as_ref()?, state.local?, state.peer?);
         let own = gid(local.ip().to_canonical());
         let row = device.gids().into_iter().find(|row| row.gid == own);
@@ -189,74 +162,9 @@ pub(super) fn datagram_attributes(to: QpState) -> (QpAttributes, QpMask) {
 }
 
 /// The service of queue pairs of identifiers of a port space.
-pub(super) fn service_of(id: &CmId) -> QpService {
+pub(super) fn service_of(id: &CmId) -> Service {
     match id.space() {
-        PortSpace::Tcp => QpService::Reliable,
-        PortSpace::Udp => QpService::Datagram,
-    }
-}
-
-impl AnswerTaker for CmId {
-    fn answered(&self, answer: CmMessage) {
-        let mut state = self.lock();
-        match &state.phase {
-            Phase::Asking(asking) if asking.is_answer(&answer) => {}
-            _ => return,
-        }
-        self.clear_timer(&mut state);
-        state.phase = Phase::Over;
-        let parameters = ConnParameters {
-            private_data: answer.private_data,
-            ..ConnParameters::default()
-        };
-        if answer.kind == MessageKind::Rejected {
-            return self.tell(CmEventKind::Unreachable, REJECTED, parameters);
-        }
-        let datagrams = Self::vector(&state).map(|address| DatagramParameters {
-            address,
-            number: answer.number,
-            key: answer.key,
-        });
-        let parameters = ConnParameters {
-            datagrams,
-            ..parameters
-        };
-        self.tell(CmEventKind::Established, 0, parameters);
-    }
-}
-
-impl RequestTaker for CmId {
-    fn asked(&self, asked: Asked<Self>, request: CmMessage) -> bool {
-        let peer = asked.peer();
-        if !self.has_room_for(peer.ip(), &tracing::Span::none()) {
-            return false;
-        }
-        let local = asked.local;
-        let device = self.process.device_of(local.ip()).cloned();
-        let (Some(device), Some(pending)) = (device, self.pending.get()) else {
-            return false;
-        };
-        let Ok(id) = Self::create_in(&self.channel(), self.space()) else {
-            return false;
-        };
-        let nonce = asked.nonce();
-        {
-            let mut state = id.state.lock();
-            state.device = Some::<Arc<Device>>(device);
-            (state.local, state.peer) = (Some(local), Some(peer));
-            state.phase = Phase::Asked(Box::new(asked));
-        }
-        let place = pending.requests.add(nonce, peer.ip(), id.this.clone());
-        let parameters = ConnParameters {
-            private_data: request.private_data,
-            datagrams: Some(DatagramParameters {
-                number: request.number,
-                key: request.key,
-                address: AddressVector::default(),
-            }),
-            ..ConnParameters::default()
-        };
-        self.tell_request(id, parameters, place);
-        true
+        PortSpace::Tcp => Service::Reliable,
+        PortSpace::Udp => Service::Datagram,
     }
 }

@@ -16,12 +16,13 @@ use iwarp_io::setup::{AcceptorOwner, Incoming};
 use parking_lot::MutexGuard;
 use tracing::Span;
 
-use super::datagram_side::datagram_attributes;
-use super::datagrams::MessageKind;
-use super::event::{CmEventKind, ConnParameters};
+use super::datagram_side::{REJECTED, datagram_attributes};
+use super::datagrams::{AnswerTaker, Asked, CmMessage, MessageKind, RequestTaker};
+use super::event::{CmEventKind, ConnParameters, DatagramParameters};
 use super::resolve::canonical;
 use super::space::PortSpace;
 use super::state::{CmId, IdState, Phase};
+use crate::ah::AddressVector;
 use crate::device::{Device, DeviceKind};
 use crate::error::{Errno, Error, Result, fail};
 use crate::qp::{
@@ -305,7 +306,7 @@ impl CmId {
 
     /// Returns true if the backlog has room for this request. In a full backlog the youngest request of the peer that has the most may give
     /// way.
-    pub(super) fn has_room_for(&self, peer: IpAddr, span: &Span) -> bool {
+    fn has_room_for(&self, peer: IpAddr, span: &Span) -> bool {
         let Some(pending) = self.pending.get() else {
             return false;
         };
@@ -544,5 +545,70 @@ impl AcceptorOwner for CmId {
 impl Drop for CmId {
     fn drop(&mut self) {
         self.process.numbers.release(self.number);
+    }
+}
+
+impl AnswerTaker for CmId {
+    fn answered(&self, answer: CmMessage) {
+        let mut state = self.lock();
+        match &state.phase {
+            Phase::Asking(asking) if asking.is_answer(&answer) => {}
+            _ => return,
+        }
+        self.clear_timer(&mut state);
+        state.phase = Phase::Over;
+        let parameters = ConnParameters {
+            private_data: answer.private_data,
+            ..ConnParameters::default()
+        };
+        if answer.kind == MessageKind::Rejected {
+            return self.tell(CmEventKind::Unreachable, REJECTED, parameters);
+        }
+        let datagrams = Self::vector(&state).map(|address| DatagramParameters {
+            address,
+            number: answer.number,
+            key: answer.key,
+        });
+        let parameters = ConnParameters {
+            datagrams,
+            ..parameters
+        };
+        self.tell(CmEventKind::Established, 0, parameters);
+    }
+}
+
+impl RequestTaker for CmId {
+    fn asked(&self, asked: Asked<Self>, request: CmMessage) -> bool {
+        let peer = asked.peer();
+        if !self.has_room_for(peer.ip(), &tracing::Span::none()) {
+            return false;
+        }
+        let local = asked.local;
+        let device = self.process.device_of(local.ip()).cloned();
+        let (Some(device), Some(pending)) = (device, self.pending.get()) else {
+            return false;
+        };
+        let Ok(id) = Self::create_in(&self.channel(), self.space()) else {
+            return false;
+        };
+        let nonce = asked.nonce();
+        {
+            let mut state = id.state.lock();
+            state.device = Some(device);
+            (state.local, state.peer) = (Some(local), Some(peer));
+            state.phase = Phase::Asked(Box::new(asked));
+        }
+        let place = pending.requests.add(nonce, peer.ip(), id.this.clone());
+        let parameters = ConnParameters {
+            private_data: request.private_data,
+            datagrams: Some(DatagramParameters {
+                number: request.number,
+                key: request.key,
+                address: AddressVector::default(),
+            }),
+            ..ConnParameters::default()
+        };
+        self.tell_request(id, parameters, place);
+        true
     }
 }

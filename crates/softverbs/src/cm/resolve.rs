@@ -6,9 +6,11 @@ use std::sync::Arc;
 use iwarp_io::interfaces;
 use iwarp_io::log::targets;
 use iwarp_io::system_call::errno;
+use iwarp_io::transport::both_ports::bind_udp;
 use iwarp_io::transport::local_ports::{self, BindError};
 use iwarp_io::transport::purpose::Purpose;
 
+use super::datagrams::BoundUdp;
 use super::event::{CmEventKind, ConnParameters, status_of};
 use super::space::PortSpace;
 use super::state::{CmId, IdState, Phase};
@@ -48,6 +50,19 @@ impl CmId {
         state.device = device;
         state.local = Some(SocketAddr::new(ip, port));
         Ok(())
+    }
+
+    /// Reserves a port of UDP at these addresses. Returns the port.
+    fn bind_udp(&self, state: &mut IdState, addresses: Vec<IpAddr>, port: u16) -> Result<u16> {
+        let transport = self.process.number_transport();
+        let ports = self.process.options().ports.as_ref();
+        let bound = bind_udp(transport, &addresses, port, ports);
+        let (reserved, port) = bound.map_err(|why| bind_error(&why))?;
+        state.bound_udp = Some(BoundUdp {
+            reserved,
+            addresses,
+        });
+        Ok(port)
     }
 
     /// The addresses of the machine that an unspecified address stands for.

@@ -19,8 +19,7 @@ use parking_lot::Mutex;
 
 use super::carrier::init_attributes;
 use super::channel::{Attachment, ChannelOf, EventOf};
-use super::datagram_side::BoundUdp;
-use super::datagrams::{Asked, Asking, Service};
+use super::datagrams::{Asked, Asking, BoundUdp, DatagramListener};
 use super::event::{CmEventKind, ConnParameters, LastEvent};
 use super::options::IdQpOptions;
 use super::pending::{Pending, PendingList, PendingPlace};
@@ -87,7 +86,7 @@ pub(super) enum Phase {
     RouteResolved,
     Listening(Arc<Acceptor>),
     /// Listening for requests by datagrams.
-    Serving(Arc<Service<CmId>>),
+    Serving(Arc<DatagramListener<CmId>>),
     /// The peer was asked for a queue pair for datagrams.
     Asking(Box<Asking<CmId>>),
     /// A request for a queue pair for datagrams has arrived.

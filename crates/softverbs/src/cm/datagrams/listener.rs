@@ -18,6 +18,13 @@ use super::message::{CmMessage, MessageKind};
 /// The answers that are kept, so that a peer whose answer was lost gets it again.
 const ANSWERS: usize = 4096;
 
+/// An address at which an identifier asks or listens.
+#[derive(Default)]
+pub(in crate::cm) struct BoundUdp {
+    pub(in crate::cm) reserved: ReservedUdp,
+    pub(in crate::cm) addresses: Vec<IpAddr>,
+}
+
 /// The identifier that listens.
 pub(in crate::cm) trait RequestTaker: Send + Sync + 'static {
     /// A request has arrived. Returns false if there is no room for it: the peer repeats it.
@@ -30,7 +37,7 @@ pub(in crate::cm) trait RequestTaker: Send + Sync + 'static {
 type Key = (SocketAddr, u64);
 
 /// See the [module](self).
-pub(in crate::cm) struct Service<I: RequestTaker> {
+pub(in crate::cm) struct DatagramListener<I: RequestTaker> {
     this: Weak<Self>,
     listener: Weak<I>,
     ports: Vec<Arc<DatagramPort<Self>>>,
@@ -48,21 +55,21 @@ struct State {
 
 /// A request that waits for the program's answer. Dropping it lets the peer ask again.
 pub(in crate::cm) struct Asked<I: RequestTaker> {
-    service: Arc<Service<I>>,
+    service: Arc<DatagramListener<I>>,
     key: Key,
     /// The address at which the request has arrived.
     pub(in crate::cm) local: SocketAddr,
 }
 
-impl<I: RequestTaker> fmt::Debug for Service<I> {
+impl<I: RequestTaker> fmt::Debug for DatagramListener<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Service")
+        f.debug_struct("DatagramListener")
             .field("ports", &self.ports)
             .finish_non_exhaustive()
     }
 }
 
-impl<I: RequestTaker> Service<I> {
+impl<I: RequestTaker> DatagramListener<I> {
     /// Listens at a port that is reserved at these addresses.
     pub(in crate::cm) fn open(
         driver: &Driver,
@@ -113,7 +120,7 @@ impl<I: RequestTaker> Service<I> {
     }
 }
 
-impl<I: RequestTaker> DatagramOwner for Service<I> {
+impl<I: RequestTaker> DatagramOwner for DatagramListener<I> {
     type Deferred = ();
 
     fn received(&self, local: SocketAddr, from: SocketAddr, octets: &[u8]) -> Option<()> {
@@ -150,7 +157,7 @@ impl<I: RequestTaker> DatagramOwner for Service<I> {
     fn has_room(&self) {}
 }
 
-impl<I: RequestTaker> Drop for Service<I> {
+impl<I: RequestTaker> Drop for DatagramListener<I> {
     fn drop(&mut self) {
         self.close();
     }
