@@ -7,6 +7,10 @@ use crate::progress::domain::Domain;
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
+#[cfg_attr(
+    not(feature = "udp"),
+    expect(dead_code, reason = "there are no sockets for datagrams")
+)]
 pub struct SocketDrivers {
     pub(crate) control: Arc<Domain>,
     pub(crate) background: Arc<Background>,

@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 use super::owner::DatagramOwner;
 use super::socket_drivers::SocketDrivers;
 use crate::environment::Environment;
+use crate::error_number::Errno;
 use crate::faults::Faults;
 use crate::progress::domain::Domain;
 use crate::transport::both_ports::ReservedUdp;
@@ -26,7 +27,7 @@ impl<O: DatagramOwner> NoDatagramPort<O> {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](io::ErrorKind::Unsupported).
+    /// `EOPNOTSUPP`.
     pub fn open(
         _: &Environment,
         _: SocketDrivers,
@@ -35,10 +36,7 @@ impl<O: DatagramOwner> NoDatagramPort<O> {
         _: Option<&Arc<Faults>>,
         _: Weak<O>,
     ) -> io::Result<Arc<Self>> {
-        Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "this build has no datagrams: it was made without the feature udp",
-        ))
+        Err(Errno::OPNOTSUPP.into())
     }
 
     /// The address.
