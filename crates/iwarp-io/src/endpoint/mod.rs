@@ -196,7 +196,7 @@ impl<O: Owner> Endpoint<O> {
     pub fn set_delivery(&self, delivery: Delivery) {
         let mut state = self.lock();
         debug_assert_eq!(state.phase, Phase::Idle, "set before the first stream");
-        state.set_delivery(delivery);
+        state.set_delivery(delivery, &self.fixed);
     }
 
     /// From now on Read Responses and Atomic Responses pass a Send of the peer that waits for a Receive, on all connections of the endpoint.

@@ -50,11 +50,8 @@ pub trait ReceivesAhead: ReceiveSource {
         false
     }
 
-    /// This source for a connection that does not wait if there is no Receive.
-    #[must_use]
-    fn without_waiting(self) -> Self {
-        self
-    }
+    /// From now on the connection waits if it finds no Receive, or does not. It does from the start.
+    fn set_waits(self, _waits: bool) {}
 
     /// The connection has handled the input. Receives that it has not used go back. Called only after
     /// [`draw_ahead`](Self::draw_ahead) has taken some.

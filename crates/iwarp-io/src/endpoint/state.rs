@@ -16,7 +16,7 @@ use super::connection_end::ConnectionEnd;
 use super::dead_peer::DeadPeerWatch;
 use super::gather::Gather;
 use super::options::EndpointOptions;
-use super::owner::{Owner, ReceivesAhead, Signals, WorkQueue};
+use super::owner::{Owner, ReceivesAhead as _, Signals, WorkQueue};
 use super::stream_io::{StreamIo, Visit};
 use crate::driver::Driver;
 use crate::log::targets;
@@ -65,16 +65,6 @@ pub(super) enum Flush {
     Guarded,
     /// There is a guard, and the connection has ended: no result is placed.
     Held,
-}
-
-/// The source of Receives that were not posted to the endpoint. An unreliable connection waits for none.
-#[inline]
-fn supply<O: Owner>(fixed: &Fixed<O>, delivery: Delivery) -> O::Receives<'_> {
-    let receives = fixed.owner.receives();
-    match delivery {
-        Delivery::Reliable => receives,
-        Delivery::Unreliable => receives.without_waiting(),
-    }
 }
 
 /// The parts of an endpoint that need no lock.
@@ -177,8 +167,9 @@ impl<O: Owner> State<O> {
     }
 
     /// See [`Endpoint::set_delivery`](super::Endpoint::set_delivery).
-    pub(super) fn set_delivery(&mut self, delivery: Delivery) {
+    pub(super) fn set_delivery(&mut self, delivery: Delivery, fixed: &Fixed<O>) {
         self.delivery = delivery;
+        fixed.owner.receives().set_waits(!self.is_unreliable());
         self.keeps_receives |= self.is_unreliable();
         self.connection.set_delivery(delivery);
     }
@@ -325,13 +316,26 @@ impl<O: Owner> State<O> {
         }
     }
 
+    #[inline(always)] // every poll that drives a stream comes here
     fn receive(&mut self, fixed: &Fixed<O>) -> Visit {
         let Some(io) = &mut self.io else {
             return Visit::Finished;
         };
         let buffers = &fixed.driver.buffers;
-        let receives = supply(fixed, self.delivery);
-        match io.receive(&mut self.connection, buffers, receives) {
+        match io.receive(&mut self.connection, buffers, fixed.owner.receives()) {
+            Ok(visit) if io.may_pass() => self.pass(visit, fixed),
+            Ok(visit) => visit,
+            Err(error) => self.broke(fixed, &error),
+        }
+    }
+
+    /// Reads past a Send that waits for a Receive, if one does.
+    #[cold]
+    fn pass(&mut self, visit: Visit, fixed: &Fixed<O>) -> Visit {
+        let Some(io) = &mut self.io else {
+            return visit;
+        };
+        match io.pass(visit, &mut self.connection, &fixed.driver.buffers) {
             Ok(visit) => visit,
             Err(error) => self.broke(fixed, &error),
         }
@@ -348,7 +352,7 @@ impl<O: Owner> State<O> {
         let buffers = &fixed.driver.buffers;
         // The peer adds nothing, so this ends.
         while let Ok(Visit::Unfinished) =
-            io.receive(&mut self.connection, buffers, supply(fixed, self.delivery))
+            io.receive(&mut self.connection, buffers, fixed.owner.receives())
         {}
     }
 

@@ -159,6 +159,8 @@ struct Receive {
 struct Member {
     waiter: Weak<dyn Waiter>,
     draw_state: DrawState,
+    /// The connection waits if it finds no Receive.
+    waits: bool,
 }
 
 /// The state of a connection that draws Receives.
@@ -251,13 +253,7 @@ impl State {
         }
     }
 
-    /// Takes the oldest Receive that is promised to no member.
-    fn draw_unpromised(&mut self, each: usize) -> Option<(Receive, &[Sge])> {
-        let is_there = self.ring.count > self.promised;
-        is_there.then(|| self.ring.pop(each)).flatten()
-    }
-
-    /// Returns true if there is a Receive for a member. If not, the member waits.
+    /// Returns true if there is a Receive for a member. If not, the member waits, if it does at all.
     #[cold]
     fn may_draw(&mut self, key: usize) -> bool {
         let member = &mut self.members[key];
@@ -267,6 +263,7 @@ impl State {
             DrawState::Waiting(_) if unpromised => self.waiting -= 1,
             DrawState::Satisfied if unpromised => return true,
             DrawState::Waiting(_) => return false,
+            DrawState::Satisfied if !member.waits => return false,
             DrawState::Satisfied => {
                 self.waits += 1;
                 self.waiting += 1;
@@ -541,12 +538,12 @@ impl SharedReceives {
         queue: Weak<dyn ResultQueue>,
     ) -> Membership {
         let results = self.results_in(queue);
-        let draw_state = DrawState::Satisfied;
-        let key = self
-            .state
-            .lock()
-            .members
-            .insert(Member { waiter, draw_state });
+        let member = Member {
+            waiter,
+            draw_state: DrawState::Satisfied,
+            waits: true,
+        };
+        let key = self.state.lock().members.insert(member);
         Membership {
             queue: Arc::clone(self),
             key,
@@ -641,6 +638,11 @@ impl Membership {
         self.drawn.store(drawn + 1, Ordering::Relaxed);
     }
 
+    /// Sets whether the connection waits if it finds no Receive. It does from the start.
+    pub fn set_waits(&self, waits: bool) {
+        self.queue.state.lock().members[self.key].waits = waits;
+    }
+
     /// Ends the connection's wait, because the connection has ended. Returns the connection that gets the promised Receive, if any.
     /// The caller drives that connection with no lock held.
     #[must_use = "the returned connection has to be driven"]
@@ -648,21 +650,16 @@ impl Membership {
         self.queue.state.lock().no_longer_wants(self.key)
     }
 
-    /// Passes the oldest Receive to `take`, first of those that were drawn ahead. Without a Receive, the connection waits if it `may_wait`.
+    /// Passes the oldest Receive to `take`, first of those that were drawn ahead. Without a Receive, the connection waits.
     #[inline(always)]
-    fn draw_to(&self, may_wait: bool, take: impl FnOnce(Receive, &[Sge])) {
+    fn draw_to(&self, take: impl FnOnce(Receive, &[Sge])) {
         with_value(&DRAWN_AHEAD, |drawn| {
             if let Some((receive, sges)) = drawn.next() {
                 self.has_drawn();
                 return take(receive, sges);
             }
             let mut state = self.queue.state.lock();
-            let each = self.queue.sges;
-            let drawn = match may_wait {
-                true => state.draw(self.key, each),
-                false => state.draw_unpromised(each),
-            };
-            if let Some((receive, sges)) = drawn {
+            if let Some((receive, sges)) = state.draw(self.key, self.queue.sges) {
                 self.has_drawn();
                 take(receive, sges);
                 self.queue.note_low(&mut state);
@@ -691,8 +688,6 @@ pub enum ReceiveSupply<'a> {
     Own,
     /// A queue that other connections draw from as well.
     Shared(&'a Membership),
-    /// Such a queue, for a connection that does not wait if the queue is empty.
-    SharedWithoutWaiting(&'a Membership),
 }
 
 impl ReceivesAhead for ReceiveSupply<'_> {
@@ -700,22 +695,19 @@ impl ReceivesAhead for ReceiveSupply<'_> {
     fn draw_ahead(self, connection: &Connection, input: &[u8]) -> bool {
         match self {
             Self::Own => false,
-            Self::Shared(membership) | Self::SharedWithoutWaiting(membership) => {
-                membership.draw_for(connection, input)
-            }
+            Self::Shared(membership) => membership.draw_for(connection, input),
         }
     }
 
-    fn without_waiting(self) -> Self {
-        match self {
-            Self::Shared(membership) => Self::SharedWithoutWaiting(membership),
-            other => other,
+    fn set_waits(self, waits: bool) {
+        if let Self::Shared(membership) = self {
+            membership.set_waits(waits);
         }
     }
 
     #[inline(never)]
     fn give_back(self) {
-        if let Self::Shared(membership) | Self::SharedWithoutWaiting(membership) = self {
+        if let Self::Shared(membership) = self {
             membership.give_back();
         }
     }
@@ -724,10 +716,8 @@ impl ReceivesAhead for ReceiveSupply<'_> {
 impl ReceiveSource for ReceiveSupply<'_> {
     #[inline]
     fn draw(self, slot: ReceiveSlot<'_>) {
-        match self {
-            Self::Own => {}
-            Self::Shared(membership) => membership.draw(slot),
-            Self::SharedWithoutWaiting(membership) => membership.draw_unpromised(slot),
+        if let Self::Shared(membership) = self {
+            membership.draw(slot);
         }
     }
 }
@@ -735,12 +725,11 @@ impl ReceiveSource for ReceiveSupply<'_> {
 impl Membership {
     #[inline(never)]
     fn draw(&self, slot: ReceiveSlot<'_>) {
-        self.draw_to(true, |receive, sges| fill(slot, receive, sges));
-    }
-
-    #[inline(never)]
-    fn draw_unpromised(&self, slot: ReceiveSlot<'_>) {
-        self.draw_to(false, |receive, sges| fill(slot, receive, sges));
+        self.draw_to(|receive, sges| {
+            // Every Receive fits, because a queue pair has the sizes of its shared queue.
+            let filled = slot.fill_with_length(receive.context, sges, receive.length);
+            debug_assert!(filled.is_ok(), "a shared Receive does not fit: {filled:?}");
+        });
     }
 
     /// Draws ahead for this input, if it has several messages. Not inlined, so that connections with their own Receives do not pay for it.
@@ -804,14 +793,6 @@ impl Membership {
             self.queue.due.store(true, Ordering::SeqCst);
         }
     }
-}
-
-/// Gives a connection this Receive.
-#[inline(always)]
-fn fill(slot: ReceiveSlot<'_>, receive: Receive, sges: &[Sge]) {
-    // Every Receive fits, because a queue pair has the sizes of its shared queue.
-    let filled = slot.fill_with_length(receive.context, sges, receive.length);
-    debug_assert!(filled.is_ok(), "a shared Receive does not fit: {filled:?}");
 }
 
 /// Drives a connection to which a Receive was promised.

@@ -66,7 +66,7 @@ fn draw(member: &Membership) -> Option<u64> {
 /// Draws a Receive. Its slot stays used.
 fn draw_only(member: &Membership) -> Option<u64> {
     let mut drawn = None;
-    member.draw_to(true, |receive, _| drawn = Some(receive.context));
+    member.draw_to(|receive, _| drawn = Some(receive.context));
     drawn
 }
 
@@ -82,7 +82,7 @@ fn receives_are_drawn_in_the_order_of_their_posts_with_their_sges() {
         assert_eq!(queue.outstanding(), 3);
         for (context, sges) in (0..).zip(&lists) {
             let mut drawn = None;
-            one.draw_to(true, |receive, sges| {
+            one.draw_to(|receive, sges| {
                 let length: u32 = sges.iter().map(|sge| sge.length).sum();
                 assert_eq!(receive.length, length);
                 drawn = Some((receive.context, sges.to_vec()));
@@ -134,11 +134,8 @@ fn a_post_wakes_the_longest_wait_and_keeps_the_receive_for_it() {
 fn a_member_that_does_not_wait_gets_a_receive_or_none() {
     let queue = queue(0);
     let ((woken, patient), (other_woken, other)) = (member(&queue), member(&queue));
-    let draw_now = || {
-        let mut drawn = None;
-        other.draw_to(false, |receive, _| drawn = Some(receive.context));
-        drawn
-    };
+    other.set_waits(false);
+    let draw_now = || draw(&other);
     for _ in 0..100 {
         assert_eq!(draw_now(), None);
     }
@@ -174,9 +171,7 @@ fn receives_drawn_ahead_are_used_in_order_and_the_rest_goes_back() {
     queue.post(4, &[]).unwrap();
     for (context, sges) in (1..).zip(&lists[1..]) {
         let mut drawn = None;
-        two.draw_to(true, |receive, sges| {
-            drawn = Some((receive.context, sges.to_vec()))
-        });
+        two.draw_to(|receive, sges| drawn = Some((receive.context, sges.to_vec())));
         assert_eq!(drawn, Some((context, sges.clone())));
     }
     two.draw_ahead(9);

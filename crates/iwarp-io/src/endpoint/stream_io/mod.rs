@@ -437,18 +437,9 @@ impl StreamIo {
         }
         with_staging(|staging| {
             let mut have = self.unhold(staging, buffers);
-            let mut visit = self.read_into(staging, &mut have, connection, buffers, receives);
+            let visit = self.read_into(staging, &mut have, connection, buffers, receives);
             self.held_is_whole = matches!(visit, Ok(Visit::Unfinished)) || connection.is_stalled();
             self.hold(&staging[..have], buffers);
-            if self.held_is_whole
-                && let (Some(account), Ok(so_far)) = (self.past, &visit)
-                && connection.is_stalled()
-            {
-                let so_far = *so_far;
-                visit = self
-                    .read_past(account, connection, buffers)
-                    .map(|visit| so_far.and(visit));
-            }
             if self.stream.take_room_report() && self.is_sending() {
                 self.writable = true;
                 return visit.map(|_| Visit::Unfinished);
@@ -479,12 +470,6 @@ impl StreamIo {
             self.mean = used / FPDUS;
             return Some(Ok(Visit::Unfinished));
         }
-        if is_rest
-            && connection.is_stalled()
-            && let Some(account) = self.past
-        {
-            return Some(self.read_past(account, connection, buffers));
-        }
         if is_rest && connection.is_stalled() {
             let unread = if self.readable {
                 self.check_unread()
@@ -496,8 +481,32 @@ impl StreamIo {
         None
     }
 
+    /// Returns true if a Send may wait that [`pass`](Self::pass) reads past.
+    #[inline]
+    pub(super) fn may_pass(&self) -> bool {
+        self.held_is_whole && self.past.is_some()
+    }
+
+    /// Goes on after a visit, if it has come to a Send that waits for a Receive.
+    pub(super) fn pass(
+        &mut self,
+        mut visit: Visit,
+        connection: &mut Connection,
+        buffers: &Buffers,
+    ) -> io::Result<Visit> {
+        if let Some(account) = self.past
+            && connection.is_stalled()
+        {
+            visit = visit.and(self.read_past(account, connection, buffers)?);
+            if self.stream.take_room_report() && self.is_sending() {
+                self.writable = true;
+                visit = Visit::Unfinished;
+            }
+        }
+        Ok(visit)
+    }
+
     /// Handles the Responses behind the Send that waits, and reads on until nothing is left, a limit is reached, or the budget is spent.
-    #[cold]
     fn read_past(
         &mut self,
         account: &'static KeptAccount,
@@ -605,12 +614,10 @@ impl StreamIo {
             None => self.held_from += used,
         }
         if is_rest && (handled >= FPDUS || connection.is_stalled()) {
-            return Some(match self.past {
-                Some(account) if connection.is_stalled() => {
-                    self.read_past(account, connection, buffers)
-                }
-                _ => Ok(Visit::Unfinished),
-            });
+            return Some(Ok(match connection.is_stalled() {
+                true => Visit::Finished, // `pass` goes on
+                false => Visit::Unfinished,
+            }));
         }
         let kept = self.kept.take();
         if self.read_ended {
