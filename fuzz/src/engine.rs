@@ -5,7 +5,8 @@ use std::time::Instant;
 use iwarp::ddp::{Qn, TaggedHeader, UntaggedHeader};
 use iwarp::rdmap::{Opcode, VERSION};
 use iwarp::{
-    AtomicOp, AtomicRequest, AtomicResponse, ReadRequest, RemoteAddress, Role, STag, StreamEnd,
+    AtomicOp, AtomicRequest, AtomicResponse, Delivery, ReadRequest, RemoteAddress, Role, STag,
+    StreamEnd,
 };
 
 use crate::input::Input;
@@ -29,8 +30,12 @@ pub fn engine(data: &[u8]) {
         Role::Responder
     };
     let setup = [(); 4].map(|()| input.octet());
+    let delivery = match setup[1] & 8 {
+        0 => Delivery::Reliable,
+        _ => Delivery::Unreliable,
+    };
     let mut engine = Engine {
-        side: Side::new(role, setup, Instant::now()),
+        side: Side::with(delivery, role, setup, Instant::now()),
         crc: setup[0] & 1 != 0,
         markers: markers(role, setup[0]).received,
         arrived: 0,
@@ -263,6 +268,9 @@ impl Engine {
     fn finish(&mut self) {
         self.side.receive();
         self.side.end(StreamEnd::Reset);
+        if self.side.delivery == Delivery::Unreliable {
+            self.side.conn.disconnect(); // Receives have stayed
+        }
         self.side.events(None);
         assert!(self.side.ended, "the end is told");
         self.side.assert_all_came_back();

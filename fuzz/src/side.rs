@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use iwarp::mpa::fpdu;
 use iwarp::{
-    AtomicOp, Completion, Confirmations, Connection, CopiedPayload, Event, InitiatorWqe, Markers,
-    Memory as _, Operation, OwnQueue, Payload, Pd, PieceRef, QueueSizes, ReadLimits, Ready,
-    ReceivedImmediate, Recognition, RemoteAddress, RemoteRights, RequestKind, Role, STag, Scope,
-    Sge, StreamConfig, StreamEnd, StreamId, TxBatch, TxLimit, WindowBind, WindowId, WqeStatus,
+    AtomicOp, Completion, Confirmations, Connection, CopiedPayload, Delivery, Event, InitiatorWqe,
+    Markers, Memory as _, Operation, OwnQueue, Payload, Pd, PieceRef, QueueSizes, ReadLimits,
+    Ready, ReceivedImmediate, Recognition, RemoteAddress, RemoteRights, RequestKind, Role, STag,
+    Scope, Sge, StreamConfig, StreamEnd, StreamId, TxBatch, TxLimit, WindowBind, WindowId,
+    WqeStatus,
 };
 
 use crate::input::Input;
@@ -106,6 +107,9 @@ pub(crate) struct Side {
     pub(crate) mem: VecMemory,
     pub(crate) now: Instant,
     role: Role,
+    pub(crate) delivery: Delivery,
+    /// Responses pass a Send that waits.
+    pub(crate) passes: bool,
     batch: TxBatch,
     /// Octets the transport has taken and not yet delivered.
     pub(crate) out: Vec<u8>,
@@ -234,7 +238,12 @@ fn agreed(role: Role, [flags, limits, wait, _]: [u8; 4]) -> StreamConfig {
 impl Side {
     /// Four octets of decisions: role apart, both ends of a pair read the same.
     pub(crate) fn new(role: Role, setup: [u8; 4], now: Instant) -> Self {
-        let [.., room] = setup;
+        Self::with(Delivery::Reliable, role, setup, now)
+    }
+
+    /// As [`new`](Self::new), with a delivery.
+    pub(crate) fn with(delivery: Delivery, role: Role, setup: [u8; 4], now: Instant) -> Self {
+        let [_, limits, _, room] = setup;
         let config = agreed(role, setup);
         let mem = registered();
         let window = mem.create_window();
@@ -246,12 +255,15 @@ impl Side {
             },
         )
         .expect("memory for small queues");
+        conn.set_delivery(delivery);
         conn.start(config);
         Self {
             conn,
             mem,
             now,
             role,
+            delivery,
+            passes: limits & 4 != 0,
             batch: TxBatch::with_capacity(512 + 64 * usize::from(room), 1 + usize::from(room & 15)),
             out: Vec::new(),
             inbox: Vec::new(),
@@ -702,6 +714,9 @@ impl Side {
         let consumed = self.handle_inbox();
         assert!(consumed <= self.inbox.len());
         let taken: Vec<u8> = self.inbox.drain(..consumed).collect();
+        if self.passes {
+            self.conn.handle_ahead(&self.inbox, &self.mem);
+        }
         if let Some(inbound) = self.inbound.as_mut().filter(|_| self.conn.is_running()) {
             inbound.sent(&taken);
         }
@@ -727,9 +742,12 @@ impl Side {
     }
 
     fn handle_inbox(&mut self) -> usize {
+        let (conn, inbox, mem) = (&mut self.conn, &self.inbox, &self.mem);
         match &self.shared {
-            Some(shared) => self.conn.handle_bytes(&self.inbox, &self.mem, shared),
-            None => self.conn.handle_bytes(&self.inbox, &self.mem, OwnQueue),
+            Some(shared) if self.passes => conn.handle_kept(u64::MAX, inbox, mem, shared),
+            None if self.passes => conn.handle_kept(u64::MAX, inbox, mem, OwnQueue),
+            Some(shared) => conn.handle_bytes(inbox, mem, shared),
+            None => conn.handle_bytes(inbox, mem, OwnQueue),
         }
     }
 
@@ -767,8 +785,9 @@ impl Side {
                     assert!(!std::mem::replace(&mut self.failed, true));
                 }
                 Event::Ended => assert!(!std::mem::replace(&mut self.ended, true)),
-                Event::GaveUp => unreachable!("Receives do not stay here"),
+                Event::GaveUp => unreachable!("no request fails with the peer here"),
                 Event::Stalled => {
+                    assert_eq!(self.delivery, Delivery::Reliable, "others drop");
                     let _ = self.conn.poll_timeout(self.now);
                 }
             }
@@ -812,7 +831,7 @@ impl Side {
         use RequestKind::{Immediate, Send, Write};
         self.succeeded += u64::from(matches!(kind, Send | Write | Immediate));
         assert!(
-            self.succeeded <= self.wire.seen.messages,
+            self.succeeded <= self.wire.seen.messages + self.conn.counters().dropped_requests,
             "done without having been sent"
         );
     }

@@ -316,12 +316,26 @@ impl<O: Owner> State<O> {
         }
     }
 
+    #[inline(always)] // every poll that drives a stream comes here
     fn receive(&mut self, fixed: &Fixed<O>) -> Visit {
         let Some(io) = &mut self.io else {
             return Visit::Finished;
         };
         let buffers = &fixed.driver.buffers;
         match io.receive(&mut self.connection, buffers, fixed.owner.receives()) {
+            Ok(visit) if io.may_pass() => self.pass(visit, fixed),
+            Ok(visit) => visit,
+            Err(error) => self.broke(fixed, &error),
+        }
+    }
+
+    /// Reads past a Send that waits for a Receive, if one does.
+    #[cold]
+    fn pass(&mut self, visit: Visit, fixed: &Fixed<O>) -> Visit {
+        let Some(io) = &mut self.io else {
+            return visit;
+        };
+        match io.pass(visit, &mut self.connection, &fixed.driver.buffers) {
             Ok(visit) => visit,
             Err(error) => self.broke(fixed, &error),
         }

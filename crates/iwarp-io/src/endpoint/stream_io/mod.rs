@@ -470,12 +470,6 @@ impl StreamIo {
             self.mean = used / FPDUS;
             return Some(Ok(Visit::Unfinished));
         }
-        if is_rest
-            && connection.is_stalled()
-            && let Some(account) = self.past
-        {
-            return Some(self.read_past(account, connection, buffers));
-        }
         if is_rest && connection.is_stalled() {
             let unread = if self.readable {
                 self.check_unread()
@@ -487,22 +481,32 @@ impl StreamIo {
         None
     }
 
-    /// Holds the octets that are left in the staging buffer, if a Send waits, and then [reads past](Self::read_past) it.
-    #[cold]
-    fn hold_and_read_past(
+    /// Returns true if a Send may wait that [`pass`](Self::pass) reads past.
+    #[inline]
+    pub(super) fn may_pass(&self) -> bool {
+        self.held_is_whole && self.past.is_some()
+    }
+
+    /// Goes on after a visit, if it has come to a Send that waits for a Receive.
+    pub(super) fn pass(
         &mut self,
-        staging: &[u8],
-        have: &mut usize,
+        mut visit: Visit,
         connection: &mut Connection,
         buffers: &Buffers,
-    ) -> Option<io::Result<Visit>> {
-        let account = self.past.filter(|_| connection.is_stalled())?;
-        self.hold(&staging[..std::mem::take(have)], buffers);
-        Some(self.read_past(account, connection, buffers))
+    ) -> io::Result<Visit> {
+        if let Some(account) = self.past
+            && connection.is_stalled()
+        {
+            visit = visit.and(self.read_past(account, connection, buffers)?);
+            if self.stream.take_room_report() && self.is_sending() {
+                self.writable = true;
+                visit = Visit::Unfinished;
+            }
+        }
+        Ok(visit)
     }
 
     /// Handles the Responses behind the Send that waits, and reads on until nothing is left, a limit is reached, or the budget is spent.
-    #[cold]
     fn read_past(
         &mut self,
         account: &'static KeptAccount,
@@ -610,12 +614,10 @@ impl StreamIo {
             None => self.held_from += used,
         }
         if is_rest && (handled >= FPDUS || connection.is_stalled()) {
-            return Some(match self.past {
-                Some(account) if connection.is_stalled() => {
-                    self.read_past(account, connection, buffers)
-                }
-                _ => Ok(Visit::Unfinished),
-            });
+            return Some(Ok(match connection.is_stalled() {
+                true => Visit::Finished, // `pass` goes on
+                false => Visit::Unfinished,
+            }));
         }
         let kept = self.kept.take();
         if self.read_ended {
@@ -701,11 +703,6 @@ impl StreamIo {
                 if fpdus == 0 {
                     self.mean = consumed / FPDUS;
                     return Ok(Visit::Unfinished);
-                }
-                if self.past.is_some()
-                    && let Some(visit) = self.hold_and_read_past(staging, have, connection, buffers)
-                {
-                    return visit;
                 }
             }
             if !self.readable {
