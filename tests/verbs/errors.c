@@ -62,7 +62,7 @@ static void of_queues(void)
     FAILS(EINVAL, ibv_create_qp(pd, &bad));
     bad = good, bad.send_cq = NULL;
     FAILS(EINVAL, ibv_create_qp(pd, &bad));
-    bad = good, bad.qp_type = IBV_QPT_UD;
+    bad = good, bad.qp_type = IBV_QPT_RAW_PACKET;
     FAILS(EOPNOTSUPP, ibv_create_qp(pd, &bad));
 
     /* Parents with children. */
@@ -108,6 +108,43 @@ static void of_queues(void)
     RETURNS(0, ibv_modify_qp(qp, &to_error, IBV_QP_STATE));
     for (int index = 0; index < 4; index++)
         CHECK(completion(cq).status == IBV_WC_WR_FLUSH_ERR);
+    RETURNS(0, ibv_destroy_qp(qp));
+
+    /* Queue pairs for datagrams send, to an address, no more than the MTU. */
+    struct ibv_qp_init_attr of_datagrams = good;
+    of_datagrams.qp_type = IBV_QPT_UD;
+    NEED(qp = ibv_create_qp(pd, &of_datagrams));
+    struct ibv_qp_attr state = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 7 };
+    RETURNS(EINVAL, ibv_modify_qp(qp, &to_init, mask));
+    RETURNS(0, ibv_modify_qp(qp, &state, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY));
+    state.qp_state = IBV_QPS_RTR;
+    RETURNS(EINVAL, ibv_modify_qp(qp, &state, IBV_QP_STATE | IBV_QP_DEST_QPN));
+    RETURNS(0, ibv_modify_qp(qp, &state, IBV_QP_STATE));
+    RETURNS(EINVAL, ibv_post_send(qp, &send, &bad_send));
+    state.qp_state = IBV_QPS_RTS;
+    RETURNS(0, ibv_modify_qp(qp, &state, IBV_QP_STATE | IBV_QP_SQ_PSN));
+    RETURNS(EINVAL, ibv_post_send(qp, &send, &bad_send)); /* no address */
+    struct ibv_ah_attr address = { .is_global = 1, .port_num = 1 };
+    struct ibv_port_attr port;
+    struct ibv_ah *handle;
+    NEED(ibv_query_gid(context, 1, 0, &address.grh.dgid) == 0 && ibv_query_port(context, 1, &port) == 0);
+    NEED(handle = ibv_create_ah(pd, &address));
+    struct ibv_send_wr datagram = send;
+    datagram.wr.ud.ah = handle, datagram.wr.ud.remote_qpn = qp->qp_num, datagram.wr.ud.remote_qkey = 7;
+    sge.length = (128 << port.active_mtu) + 1;
+    RETURNS(EINVAL, ibv_post_send(qp, &datagram, &bad_send));
+    sge.length = 16;
+    datagram.opcode = IBV_WR_RDMA_WRITE;
+    RETURNS(EINVAL, ibv_post_send(qp, &datagram, &bad_send));
+    datagram.opcode = IBV_WR_SEND;
+    RETURNS(0, ibv_post_send(qp, &datagram, &bad_send));
+    RETURNS(EBUSY, ibv_dealloc_pd(pd));
+    RETURNS(0, ibv_destroy_ah(handle));
+    /* No GRH says where this one comes from. */
+    struct ibv_wc without = { .wc_flags = 0 }, with = { .wc_flags = IBV_WC_GRH };
+    FAILS(EINVAL, ibv_create_ah_from_wc(pd, &without, NULL, 1));
+    FAILS(EINVAL, ibv_create_ah_from_wc(pd, &with, (struct ibv_grh *)memory, 1));
+    RETURNS(-1, ibv_init_ah_from_wc(context, 1, &with, (struct ibv_grh *)memory, &address));
     RETURNS(0, ibv_destroy_qp(qp));
     RETURNS(0, ibv_destroy_cq(of_channel));
     RETURNS(0, ibv_destroy_comp_channel(channel));
@@ -236,7 +273,7 @@ static void of_connections(void)
     event_is(end.events, RDMA_CM_EVENT_REJECTED);
     break_end(&end);
     rdma_destroy_event_channel(events);
-    FAILS(EOPNOTSUPP, rdma_create_id(NULL, &id, NULL, RDMA_PS_UDP));
+    FAILS(EOPNOTSUPP, rdma_create_id(NULL, &id, NULL, RDMA_PS_IB));
 }
 
 int main(void)

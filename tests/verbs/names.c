@@ -70,6 +70,12 @@ static void failures_of_names(void)
     struct rdma_addrinfo of_datagrams = { .ai_qp_type = IBV_QPT_UD, .ai_port_space = RDMA_PS_TCP };
     CHECK(rdma_getaddrinfo("127.0.0.1", "7", &of_datagrams, &info) == EAI_SOCKTYPE);
     of_datagrams.ai_port_space = RDMA_PS_UDP;
+    CHECK(rdma_getaddrinfo("127.0.0.1", "7", &of_datagrams, &info) == 0);
+    CHECK(info->ai_qp_type == IBV_QPT_UD && info->ai_port_space == RDMA_PS_UDP);
+    rdma_freeaddrinfo(info);
+    of_datagrams.ai_qp_type = IBV_QPT_RC;
+    CHECK(rdma_getaddrinfo("127.0.0.1", "7", &of_datagrams, &info) == EAI_SOCKTYPE);
+    of_datagrams.ai_port_space = RDMA_PS_IB;
     errno = 0;
     CHECK(rdma_getaddrinfo("127.0.0.1", "7", &of_datagrams, &info) == -1 && errno == EOPNOTSUPP);
 }

@@ -16,11 +16,23 @@ const HEADERS: [&str; 2] = ["infiniband/verbs.h", "rdma/rdma_cma.h"];
 const LIBRARIES: [&str; 3] = ["-libverbs", "-lrdmacm", "-pthread"];
 const SIGKILL: i32 = 9;
 
-/// The names of the counters that an adapter of NetworkDirect has.
+/// The names of the counters that an adapter of NetworkDirect has, and of those of datagrams.
 fn names_of(url: &str) -> Vec<String> {
     let adapter = softnd::open(url, softnd::Options::default()).unwrap();
     let counters = adapter.extensions().expect("it has counters").counters();
-    counters.iter().map(|(name, _)| name.to_owned()).collect()
+    let of_adapters = counters.iter().map(|(name, _)| name.to_owned());
+    let of_datagrams = [
+        "foreign",
+        "no_receive",
+        "not_sent",
+        "receive_too_short",
+        "unknown_number",
+        "wrong_key",
+    ];
+    let of_datagrams = of_datagrams.map(|why| format!("datagrams.{why}"));
+    let mut all: Vec<_> = of_adapters.chain(of_datagrams).collect();
+    all.sort();
+    all
 }
 
 /// The number of connections whose passive side has sent first, in each file of a folder. Checks what else a file has to have: the
