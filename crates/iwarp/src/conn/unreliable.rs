@@ -149,7 +149,6 @@ impl Connection {
                 return Err(fault);
             }
             self.counters.dropped_messages += 1;
-            self.rx.spans.clear();
             self.rx.announced = None; // its number goes with it
         }
         // DDP-041

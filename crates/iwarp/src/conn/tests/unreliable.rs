@@ -210,6 +210,24 @@ fn what_is_refused_is_dropped() {
     assert!(runs(&mut raw));
 }
 
+/// All segments behind a refused one are dropped, also if they would pass by now.
+#[test]
+fn a_write_is_dropped_to_its_end() {
+    let mut raw = raw();
+    raw.post_receive(1, 8);
+    raw.ulpdu(&write(STag(9), 0, false, b"refused"));
+    raw.end
+        .mem
+        .register_as(STag(9), 0, vec![0; 16], Rights::ALL, PD);
+    raw.ulpdu(&write(STag(9), 7, true, b"behind"));
+    raw.ulpdu(&number(1, 1));
+    assert_eq!(raw.end.mem.bytes(STag(9)), [0; 16]);
+    assert_eq!((received(&raw.end), dropped(&raw.end)), (vec![], 2));
+    raw.ulpdu(&write(STag(9), 0, true, b"placed"));
+    assert!(raw.end.mem.bytes(STag(9)).starts_with(b"placed"));
+    assert!(runs(&mut raw));
+}
+
 #[test]
 fn reads_and_atomics_are_dropped_without_an_answer() {
     let mut raw = raw();
