@@ -209,7 +209,7 @@ where
 }
 
 /// Waits for the peer's first octet, until the peer is turned away, or until its time is over. Under wine a read that waits already goes on when
-/// its connection is shut down, so a silent peer would keep its thread.
+/// its connection is shut down (`tests/wine/shutdown.c`), so a silent peer would keep its thread.
 #[cfg(windows)]
 fn wait_until_heard<T: Send + 'static>(stream: &TcpStream, pending: &PendingPeer<T>) -> Result<()> {
     /// The time after which this looks whether the peer is still wanted.
