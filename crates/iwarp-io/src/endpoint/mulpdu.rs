@@ -25,7 +25,7 @@ impl Mulpdu {
     }
 
     /// A length that does not change.
-    #[cfg(test)]
+    #[cfg(all(test, unix))]
     pub(super) const fn fixed(value: u32) -> Self {
         Self {
             value,

@@ -120,6 +120,9 @@ fn target(path: &Path) -> io::Result<Target> {
                 replaces: None,
             });
         }
+        Err(error) if is_of_a_device(&error) => {
+            return user_files::open_existing(&followed).map(Target::Direct);
+        }
         Err(error) => return Err(error),
     };
     if found.is_dir() {
@@ -143,6 +146,23 @@ fn target(path: &Path) -> io::Result<Target> {
         path,
         replaces: Some(found),
     })
+}
+
+/// Returns true if Windows answers so when it is asked for the metadata of a device, such as `NUL`.
+#[cfg(windows)]
+fn is_of_a_device(error: &io::Error) -> bool {
+    const INVALID_FUNCTION: i32 = 1;
+    // Of wine.
+    const INVALID_PARAMETER: i32 = 87;
+    matches!(
+        error.raw_os_error(),
+        Some(INVALID_FUNCTION | INVALID_PARAMETER)
+    )
+}
+
+#[cfg(not(windows))]
+fn is_of_a_device(_: &io::Error) -> bool {
+    false
 }
 
 /// A file being received. Dropped before [`Writing::finish`], it leaves nothing behind.
@@ -415,7 +435,8 @@ mod tests {
         assert_eq!(fs::read(&path).expect("there"), b"second");
 
         let null = || {
-            let sink = Sink::new(Path::new("/dev/null"));
+            let name = if cfg!(windows) { "NUL" } else { "/dev/null" };
+            let sink = Sink::new(Path::new(name));
             sink.and_then(Sink::begin).expect("begins")
         };
         assert!(null().abandon().is_some());

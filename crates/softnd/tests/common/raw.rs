@@ -69,6 +69,14 @@ impl Peer {
         rest
     }
 
+    /// Reads to the end, which has to be a reset. Wine may take a reset for an orderly end (`tests/wine/reset.c`).
+    pub fn expect_reset(&mut self) {
+        match self.read_to_end(&mut Vec::new()) {
+            Ok(_) => assert!(cfg!(windows) && matches!(self, Self::Tcp(_)), "orderly"),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset),
+        }
+    }
+
     /// Reads what has arrived; `WouldBlock` when nothing has.
     pub fn try_read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {

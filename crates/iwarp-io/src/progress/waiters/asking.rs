@@ -88,7 +88,7 @@ impl Asking {
     }
 
     /// Makes threads ask for this long.
-    #[cfg(any(test, loom))]
+    #[cfg(all(test, any(loom, target_os = "linux")))]
     pub(super) fn ask_for(&self, limit: Duration) {
         self.set_limit(limit);
     }

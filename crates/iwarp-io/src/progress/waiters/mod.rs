@@ -363,7 +363,7 @@ impl<S: Readiness> Waiters<S> {
     }
 
     /// Makes threads ask for this long before they sleep.
-    #[cfg(any(test, loom))]
+    #[cfg(all(test, any(loom, target_os = "linux")))]
     pub(super) fn ask_for(&self, limit: Duration) {
         self.asking.ask_for(limit);
     }

@@ -105,6 +105,11 @@ impl<T: Send + 'static> PendingPeer<T> {
         self.pending_peers.give_up_after(self.id, limit)
     }
 
+    /// Returns true until the connection is dropped.
+    pub(super) fn is_present(&self) -> bool {
+        self.pending_peers.list().has(self.id)
+    }
+
     /// Accepts the peer's request, within the time limit for the first message.
     pub fn accept(
         &self,
@@ -113,7 +118,7 @@ impl<T: Send + 'static> PendingPeer<T> {
         private_data: &[u8],
     ) -> Result<()> {
         endpoint.set_deadline(Some(self.deadline));
-        let is_present = || self.pending_peers.list().has(self.id);
+        let is_present = || self.is_present();
         let accepted = if is_present() {
             Some(endpoint.accept_if(limits, private_data, is_present)?)
         } else {

@@ -127,6 +127,8 @@ fn a_queue_of_one_address_takes_no_place_of_another_one_and_no_turn() {
 fn the_oldest_stranger_gives_way() {
     let (admission, address) = admission(2, HANG);
     let [first, second, mut third] = [(); 3].map(|()| connect(address));
+    // The peer that gives way does not close its end.
+    let _open = first.try_clone().expect("a handle");
     assert!(is_dropped(first));
     third.write_all(b"3").expect("sent");
     assert_eq!(admission.next(Some(HANG)).expect("open"), Some(b'3'));
