@@ -22,7 +22,7 @@ fn message(data: &[u8]) {
     match CmMessage::parse(data) {
         Ok(message) => {
             let encoded = message.encode();
-            let end = 24 + message.private_data.len();
+            let end = 40 + message.private_data.len();
             assert_eq!(encoded[..end], data[..end]);
             assert_eq!(
                 encoded.len(),
@@ -32,10 +32,10 @@ fn message(data: &[u8]) {
             assert!(message.kind == MessageKind::Request || end == data.len());
             assert!(message.number < 1 << 24 && message.private_data.len() <= 508);
         }
-        Err(MessageError::Foreign) => assert!(data.len() < 24 || !data.starts_with(b"UDCM")),
+        Err(MessageError::Foreign) => assert!(data.len() < 40 || !data.starts_with(b"UDCM")),
         Err(MessageError::Version(version)) => assert_eq!(data.get(4), Some(&version)),
         Err(MessageError::Kind(kind)) => assert_eq!(data.get(5), Some(&kind)),
-        Err(MessageError::Length) => assert!(data.len() >= 24),
+        Err(MessageError::Length) => assert!(data.len() >= 40),
         Err(MessageError::Number(number)) => assert_eq!(data[16..20], number.to_be_bytes()),
     }
 }

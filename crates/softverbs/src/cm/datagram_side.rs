@@ -1,16 +1,16 @@
 //! Identifiers of the port space `RDMA_PS_UDP`: they find the number and the Q_Key of a queue pair for datagrams, and have no connection.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use super::datagrams::{Asking, CmMessage, DatagramListener, MessageKind};
+use super::datagrams::{Asking, CmMessage, DatagramListener, MessageKind, OwnPair};
 use super::event::{CmEventKind, ConnParameters, status_of};
 use super::pending::Pending;
 use super::resolve::any;
 use super::space::PortSpace;
 use super::state::{CmId, IdState, Phase};
 use crate::ah::AddressVector;
-use crate::device::gid;
+use crate::device::{Gid, GidEntry, gid};
 use crate::error::{Errno, Error, Result, fail};
 use crate::qp::{QpAttributes, QpMask, QpState, QueuePair, Service};
 
@@ -56,8 +56,9 @@ impl CmId {
         let request = CmMessage {
             kind: MessageKind::Request,
             nonce,
-            number: own.0,
-            key: own.1,
+            number: own.number,
+            key: own.key,
+            gid: own.gid,
             private_data: parameters.private_data.clone(),
         };
         let bound = state.bound_udp.take().unwrap_or_default();
@@ -94,11 +95,20 @@ impl CmId {
     }
 
     /// The number and the Q_Key of the program's queue pair: that of the identifier, or the one that the program names.
-    fn own_pair(&self, state: &IdState, parameters: &ConnParameters) -> (u32, u32) {
+    fn own_pair(&self, state: &IdState, parameters: &ConnParameters) -> OwnPair {
         let named = || self.process.numbers.find::<QueuePair>(parameters.qp_num);
+        let gid = Self::own_row(state).map_or_else(Gid::default, |row| row.gid);
         match state.qp.clone().or_else(named) {
-            Some(qp) => (qp.number(), qp.query().qkey),
-            None => (parameters.qp_num, KEY),
+            Some(qp) => OwnPair {
+                number: qp.number(),
+                key: qp.query().qkey,
+                gid,
+            },
+            None => OwnPair {
+                number: parameters.qp_num,
+                key: KEY,
+                gid,
+            },
         }
     }
 
@@ -108,7 +118,7 @@ impl CmId {
         parameters: &ConnParameters,
     ) -> Result<()> {
         let own = self.own_pair(state, parameters);
-        if own.0 == 0 {
+        if own.number == 0 {
             return fail(
                 Errno::INVAL,
                 "there is no queue pair whose number the peer could get: make one, or name one (qp_num)",
@@ -120,15 +130,25 @@ impl CmId {
         Ok(())
     }
 
-    /// The address vector of the peer.
-    pub(super) fn vector(state: &IdState) -> Option<AddressVector> {
-        let (device, local, peer) = (state.device.as_ref()?, state.local?, state.peer?);
+    /// The row of the GID table by which this side is reached: that of its address, or of another one of the family, as for an address of the
+    /// loopback interface.
+    fn own_row(state: &IdState) -> Option<GidEntry> {
+        let (device, local) = (state.device.as_ref()?, state.local?);
         let own = gid(local.ip().to_canonical());
-        let row = device.gids().into_iter().find(|row| row.gid == own);
+        let is_ipv4 = |gid: Gid| Ipv6Addr::from(gid).to_ipv4_mapped().is_some();
+        let rows = device.gids();
+        let same = rows.iter().find(|row| row.gid == own);
+        let other = || rows.iter().find(|row| is_ipv4(row.gid) == is_ipv4(own));
+        same.or_else(other).copied()
+    }
+
+    /// The address vector of a peer that is reached at this GID.
+    pub(super) fn vector(state: &IdState, dgid: Gid) -> Option<AddressVector> {
+        let row = Self::own_row(state)?;
         Some(AddressVector {
             is_global: true,
-            dgid: gid(peer.ip().to_canonical()),
-            sgid_index: row.map_or(0, |row| u8::try_from(row.index).unwrap_or(0)),
+            dgid,
+            sgid_index: u8::try_from(row.index).ok()?,
             hop_limit: 64,
             port: 1,
             ..AddressVector::default()

@@ -17,7 +17,7 @@ use parking_lot::MutexGuard;
 use tracing::Span;
 
 use super::datagram_side::{REJECTED, datagram_attributes};
-use super::datagrams::{AnswerTaker, Asked, CmMessage, MessageKind, RequestTaker};
+use super::datagrams::{AnswerTaker, Asked, CmMessage, MessageKind, OwnPair, RequestTaker};
 use super::event::{CmEventKind, ConnParameters, DatagramParameters};
 use super::resolve::canonical;
 use super::space::PortSpace;
@@ -276,7 +276,7 @@ impl CmId {
             Phase::Answered(active) => active.close(),
             Phase::Listening(listening) => acceptor = Some(listening),
             Phase::Serving(service) => service.close(),
-            Phase::Asked(asked) => asked.answer(MessageKind::Rejected, (0, 0), &[]),
+            Phase::Asked(asked) => asked.answer(MessageKind::Rejected, OwnPair::default(), &[]),
             Phase::Accepting(_) | Phase::Connected | Phase::Disconnecting => {
                 if let Some(qp) = &state.qp {
                     state.done.deferred.extend(qp.end().1);
@@ -564,7 +564,7 @@ impl AnswerTaker for CmId {
         if answer.kind == MessageKind::Rejected {
             return self.tell(CmEventKind::Unreachable, REJECTED, parameters);
         }
-        let datagrams = Self::vector(&state).map(|address| DatagramParameters {
+        let datagrams = Self::vector(&state, answer.gid).map(|address| DatagramParameters {
             address,
             number: answer.number,
             key: answer.key,

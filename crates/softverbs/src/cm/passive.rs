@@ -11,7 +11,7 @@ use iwarp_io::setup::{
 };
 
 use super::carrier::carrier;
-use super::datagrams::MessageKind;
+use super::datagrams::{MessageKind, OwnPair};
 use super::event::{CmEventKind, ConnParameters, status_of};
 use super::pending::Pending;
 use super::resolve::any;
@@ -181,7 +181,9 @@ impl CmId {
         }
         match std::mem::replace(&mut state.phase, Phase::Over) {
             Phase::Offered(passive) => passive.reject(private_data),
-            Phase::Asked(asked) => asked.answer(MessageKind::Rejected, (0, 0), private_data),
+            Phase::Asked(asked) => {
+                asked.answer(MessageKind::Rejected, OwnPair::default(), private_data)
+            }
             // MPA has no message that could carry the private data of the active side's rejection.
             Phase::Answered(active) => active.close(),
             Phase::Gone => {}

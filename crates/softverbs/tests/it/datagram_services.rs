@@ -133,6 +133,25 @@ fn the_same_over_sockets() {
     exchange(&host, &host);
 }
 
+/// The answer says by which GID of the device the queue pair is reached, whatever address the peer has asked at.
+#[test]
+fn a_listener_at_the_loopback_address_names_its_device() {
+    let found = softverbs::Process::of_system(softverbs::ProcessOptions::default()).unwrap();
+    let host = Host::new(found);
+    let listener = CmId::create_in(&host.channel, PortSpace::Udp).unwrap();
+    listener.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    listener.listen(8).unwrap();
+    let asks = End::new(&host, resolved(&host, listener.local().unwrap()));
+    asks.id.connect(&with_data(b"ask")).unwrap();
+    let answers = End::new(&host, host.request().0);
+    answers.id.accept(&with_data(b"")).unwrap();
+    let answer = host.expect(CmEventKind::Established);
+    let address = answer.datagrams.unwrap().address;
+    let gids = host.context.device().gids();
+    assert!(gids.iter().any(|row| row.gid == address.dgid));
+    message(&host, &asks, &answers, &answer);
+}
+
 /// Each request and each answer may get lost, come twice, and late. The program sees one request and one answer.
 #[test]
 fn requests_and_answers_are_repeated() {

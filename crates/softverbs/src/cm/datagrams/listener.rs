@@ -14,6 +14,7 @@ use iwarp_io::transport::datagrams::{DatagramOwner, DatagramPort};
 use parking_lot::Mutex;
 
 use super::message::{CmMessage, MessageKind};
+use crate::device::Gid;
 
 /// The answers that are kept, so that a peer whose answer was lost gets it again.
 const ANSWERS: usize = 4096;
@@ -23,6 +24,14 @@ const ANSWERS: usize = 4096;
 pub(in crate::cm) struct BoundUdp {
     pub(in crate::cm) reserved: ReservedUdp,
     pub(in crate::cm) addresses: Vec<IpAddr>,
+}
+
+/// The queue pair of this side, for the peer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::cm) struct OwnPair {
+    pub(in crate::cm) number: u32,
+    pub(in crate::cm) key: u32,
+    pub(in crate::cm) gid: Gid,
 }
 
 /// The identifier that listens.
@@ -178,7 +187,7 @@ impl<I: RequestTaker> Asked<I> {
     pub(in crate::cm) fn answer(
         &self,
         kind: MessageKind,
-        (number, key): (u32, u32),
+        OwnPair { number, key, gid }: OwnPair,
         private_data: &[u8],
     ) {
         let answer = CmMessage {
@@ -186,6 +195,7 @@ impl<I: RequestTaker> Asked<I> {
             nonce: self.key.1,
             number,
             key,
+            gid,
             private_data: private_data.to_vec(),
         };
         let octets = answer.encode();

@@ -9,7 +9,8 @@
 //! | 8 to 15 | a random number of the side that asks, which the answer repeats |
 //! | 16 to 19 | the number of the sender's queue pair, or 0 |
 //! | 20 to 23 | its Q_Key |
-//! | 24 on | private data; in a request zeros up to 532 octets |
+//! | 24 to 39 | the GID at which the queue pair is reached |
+//! | 40 on | private data; in a request zeros up to 548 octets |
 //!
 //! A request is as long as the longest answer, so that nobody can make a listener send more octets than it gets.
 
@@ -18,7 +19,7 @@ use std::fmt;
 use zerocopy::byteorder::{BE, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::device::limits;
+use crate::device::{Gid, limits};
 
 const MARK: [u8; 4] = *b"UDCM";
 const VERSION: u8 = 1;
@@ -37,8 +38,9 @@ struct Octets {
     nonce: U64<BE>,
     number: U32<BE>,
     key: U32<BE>,
+    gid: Gid,
 }
-const _: () = assert!(HEAD == 24);
+const _: () = assert!(HEAD == 40);
 
 /// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +65,8 @@ pub struct CmMessage {
     pub number: u32,
     /// Its Q_Key.
     pub key: u32,
+    /// The GID at which it is reached.
+    pub gid: Gid,
     /// Octets of the program.
     pub private_data: Vec<u8>,
 }
@@ -134,6 +138,7 @@ impl CmMessage {
             nonce: head.nonce.get(),
             number,
             key: head.key.get(),
+            gid: head.gid,
             private_data: rest[..length].to_vec(),
         })
     }
@@ -150,6 +155,7 @@ impl CmMessage {
             nonce: self.nonce.into(),
             number: self.number.into(),
             key: self.key.into(),
+            gid: self.gid,
         };
         let mut octets = [head.as_bytes(), &self.private_data[..length]].concat();
         if self.kind == MessageKind::Request {
@@ -169,6 +175,7 @@ mod tests {
             nonce: 0x0102_0304_0506_0708,
             number: 0xC0_0001,
             key: 0x0123_4567,
+            gid: [9; 16],
             private_data: b"hello".to_vec(),
         }
     }
@@ -183,8 +190,8 @@ mod tests {
             let octets = message(kind).encode();
             assert_eq!(octets[..8], [b'U', b'D', b'C', b'M', 1, kind as u8, 0, 5]);
             let length = match kind {
-                MessageKind::Request => 532,
-                _ => 29,
+                MessageKind::Request => 548,
+                _ => 45,
             };
             assert_eq!(octets.len(), length);
             assert_eq!(CmMessage::parse(&octets), Ok(message(kind)));
@@ -195,7 +202,7 @@ mod tests {
     fn anything_else_is_refused() {
         for kind in [MessageKind::Request, MessageKind::Accepted] {
             let good = message(kind).encode();
-            for length in 0..24 {
+            for length in 0..40 {
                 assert_eq!(
                     CmMessage::parse(&good[..length]),
                     Err(MessageError::Foreign)

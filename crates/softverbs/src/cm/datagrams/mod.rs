@@ -8,5 +8,5 @@ mod listener;
 mod message;
 
 pub(super) use asking::{AnswerTaker, Asking};
-pub(super) use listener::{Asked, BoundUdp, DatagramListener, RequestTaker};
+pub(super) use listener::{Asked, BoundUdp, DatagramListener, OwnPair, RequestTaker};
 pub use message::{CmMessage, MessageError, MessageKind};
