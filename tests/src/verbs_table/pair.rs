@@ -211,10 +211,12 @@ impl Running {
         }
     }
 
-    /// Waits until a socket listens at the port.
+    /// Waits until a socket of TCP listens at the port, or one of UDP is there.
     fn listens(&mut self, port: &str) -> Result<(), String> {
         let port: u16 = port.parse().expect("a port");
-        while sockets(port, |state| state == LISTEN) == 0 {
+        while sockets(&TCP, port, |state| state == LISTEN) == 0
+            && sockets(&UDP, port, |_| true) == 0
+        {
             if let Some(status) = self.child.try_wait().expect("a child") {
                 return Err(self.failure(status));
             }
@@ -226,7 +228,7 @@ impl Running {
     /// Waits until the port has had this many connections, those included that have just ended, or until the program has ended.
     fn connects(&mut self, port: &str, count: usize) {
         let port: u16 = port.parse().expect("a port");
-        while sockets(port, |state| state != LISTEN) < count
+        while sockets(&TCP, port, |state| state != LISTEN) < count
             && self.child.try_wait().expect("a child").is_none()
         {
             thread::yield_now();
@@ -285,10 +287,14 @@ impl Drop for Running {
 /// The state of a TCP socket that listens, as the kernel writes it.
 const LISTEN: &str = "0A";
 
-/// Returns how many TCP sockets of this machine with this local port are in such a state.
-fn sockets(port: u16, is_such: impl Fn(&str) -> bool) -> usize {
+/// The kernel's lists of sockets.
+const TCP: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
+const UDP: [&str; 2] = ["/proc/net/udp", "/proc/net/udp6"];
+
+/// Returns how many sockets of this machine in these lists with this local port are in such a state.
+fn sockets(lists: &[&str; 2], port: u16, is_such: impl Fn(&str) -> bool) -> usize {
     let local = format!(":{port:04X}");
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
+    let tables = lists.map(fs::read_to_string);
     let lines = tables.iter().flatten().flat_map(|table| table.lines());
     lines
         .filter(|line| {

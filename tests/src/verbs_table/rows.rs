@@ -276,9 +276,10 @@ fn datagrams() -> Vec<Row> {
         "ib_write_bw -c UC -F",
         "ib_send_lat -c UD -R -F",
     ]);
-    all.push(
-        Row::new("udaddy -b 127.0.0.1 -c 10", "udaddy -s 127.0.0.1 -c 10").says("test complete"),
-    );
+    all.push(Row {
+        port: Some("7174"),
+        ..Row::new("udaddy -b 127.0.0.1 -c 10", "udaddy -s 127.0.0.1 -c 10").says("test complete")
+    });
     all.push(
         Row::new(
             "fi_pingpong -p verbs -e dgram -c -B PORT",
