@@ -143,7 +143,8 @@ fn signals_end_calls_unless_all_handlers_restart() {
 
 #[test]
 fn calls_that_block_are_cancellation_points() {
-    keeps("cancels", &[]);
+    // Its threads yield to each other, which takes long where the processors have other work.
+    keeps_within("600", "cancels", &[], &[]);
 }
 
 #[test]
