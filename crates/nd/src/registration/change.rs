@@ -411,6 +411,14 @@ mod tests {
     }
 
     #[test]
+    fn the_library_is_in_the_folder_of_the_program() {
+        let found = super::library(None).unwrap();
+        assert_eq!(found, program().unwrap().with_file_name("softnd.dll"));
+        let name = Path::new("other.dll");
+        assert!(super::library(Some(name)).unwrap().is_absolute());
+    }
+
+    #[test]
     fn a_library_that_programs_cannot_load_is_refused() {
         let (folder, library) = with_library();
         let catalogue = InMemoryCatalogue::default();
@@ -430,14 +438,6 @@ mod tests {
             text.starts_with("cannot read ") && text.contains("--dll"),
             "{text}"
         );
-        // The folder of the tests' program has no softnd.dll.
-        let default = RegisterArgs {
-            dll: None,
-            dry_run: false,
-        };
-        let text = refuses(&catalogue, &default);
-        assert!(text.contains("softnd.dll: "), "{text}");
-
         let variable = folder.path().join("%TEMP%.dll");
         fs::copy(&library, &variable).unwrap();
         let text = refuses(&catalogue, &named(&variable));
