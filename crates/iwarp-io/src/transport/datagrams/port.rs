@@ -35,7 +35,7 @@ const FULL: Duration = Duration::from_millis(1);
 /// No deadline, in nanoseconds.
 const NEVER: u64 = u64::MAX;
 
-/// See the [module](self).
+/// A UDP socket at one address. A thread that drives the domain of one of its users receives the datagrams of all.
 pub struct DatagramPort<O: DatagramOwner> {
     this: Weak<Self>,
     socket: Socket,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::progress::background::Background;
 use crate::progress::domain::Domain;
 
-/// See the [module](self).
+/// The domain and the thread that drive sockets for datagrams while no other thread does.
 #[derive(Clone, Debug)]
 #[cfg_attr(
     not(feature = "udp"),

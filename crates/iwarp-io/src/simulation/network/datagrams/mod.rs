@@ -137,7 +137,7 @@ impl<'a> Datagrams<'a> {
     /// # Errors
     ///
     /// `ENETUNREACH`, if no route leads to the address, as for streams; `EHOSTUNREACH`, if the conditions make the host unreachable;
-    /// `EMSGSIZE`, if the datagram is larger than the conditions allow; `EWOULDBLOCK` by [chance](Conditions::full_socket).
+    /// `EMSGSIZE`, if the datagram is larger than the conditions allow; `EWOULDBLOCK` by [chance](crate::simulation::Conditions::full_socket).
     pub fn send(
         &mut self,
         socket: DatagramSocketId,
