@@ -223,6 +223,17 @@ struct Change {
     takes: QpMask,
 }
 
+impl Change {
+    const fn new(from: &'static [QpState], to: QpState, (needs, takes): (QpMask, QpMask)) -> Self {
+        Self {
+            from,
+            to,
+            needs,
+            takes,
+        }
+    }
+}
+
 const PATH: QpMask = QpMask::ACCESS_FLAGS
     .union(QpMask::PKEY_INDEX)
     .union(QpMask::ALT_PATH)
@@ -237,48 +248,48 @@ const IN_RTS: QpMask = PATH
     .union(QpMask::CUR_STATE)
     .union(QpMask::RATE_LIMIT);
 
-/// The changes of a reliable connected queue pair on InfiniBand. Those to RESET and to ERR are possible in every state.
-const RELIABLE: [Change; 5] = [
-    Change {
-        from: &[QpState::Reset],
-        to: QpState::Init,
-        needs: PORTS,
-        takes: QpMask::empty(),
-    },
-    Change {
-        from: &[QpState::Init],
-        to: QpState::Init,
-        needs: QpMask::empty(),
-        takes: PORTS,
-    },
-    Change {
-        from: &[QpState::Init],
-        to: QpState::Rtr,
-        needs: QpMask::AV
-            .union(QpMask::PATH_MTU)
-            .union(QpMask::DEST_QPN)
-            .union(QpMask::RQ_PSN)
-            .union(QpMask::MAX_DEST_RD_ATOMIC)
+/// The table of a type of queue pair, from the attributes that the change to INIT needs and that those to RTR and RTS need and take, and from
+/// those that can be named in RTS. The changes to RESET and to ERR are possible in every state.
+const fn table(
+    ports: QpMask,
+    to_rtr: (QpMask, QpMask),
+    to_rts: (QpMask, QpMask),
+    in_rts: QpMask,
+) -> [Change; 5] {
+    let none = QpMask::empty();
+    [
+        Change::new(&[QpState::Reset], QpState::Init, (ports, none)),
+        Change::new(&[QpState::Init], QpState::Init, (none, ports)),
+        Change::new(&[QpState::Init], QpState::Rtr, to_rtr),
+        Change::new(&[QpState::Rtr], QpState::Rts, to_rts),
+        Change::new(&[QpState::Rts, QpState::Sqe], QpState::Rts, (none, in_rts)),
+    ]
+}
+
+/// The attributes of the peer that both connected types need.
+const PEER: QpMask = QpMask::AV
+    .union(QpMask::PATH_MTU)
+    .union(QpMask::DEST_QPN)
+    .union(QpMask::RQ_PSN);
+
+/// The changes of a reliable connected queue pair on InfiniBand.
+const RELIABLE: [Change; 5] = table(
+    PORTS,
+    (
+        PEER.union(QpMask::MAX_DEST_RD_ATOMIC)
             .union(QpMask::MIN_RNR_TIMER),
-        takes: PATH,
-    },
-    Change {
-        from: &[QpState::Rtr],
-        to: QpState::Rts,
-        needs: QpMask::TIMEOUT
+        PATH,
+    ),
+    (
+        QpMask::TIMEOUT
             .union(QpMask::RETRY_CNT)
             .union(QpMask::RNR_RETRY)
             .union(QpMask::SQ_PSN)
             .union(QpMask::MAX_QP_RD_ATOMIC),
-        takes: IN_RTS,
-    },
-    Change {
-        from: &[QpState::Rts, QpState::Sqe],
-        to: QpState::Rts,
-        needs: QpMask::empty(),
-        takes: IN_RTS,
-    },
-];
+        IN_RTS,
+    ),
+    IN_RTS,
+);
 
 const PATH_IN_RTS: QpMask = QpMask::CUR_STATE
     .union(QpMask::ALT_PATH)
@@ -286,77 +297,22 @@ const PATH_IN_RTS: QpMask = QpMask::CUR_STATE
     .union(QpMask::PATH_MIG_STATE);
 
 /// The changes of an unreliable connected queue pair.
-const UNRELIABLE: [Change; 5] = [
-    Change {
-        from: &[QpState::Reset],
-        to: QpState::Init,
-        needs: PORTS,
-        takes: QpMask::empty(),
-    },
-    Change {
-        from: &[QpState::Init],
-        to: QpState::Init,
-        needs: QpMask::empty(),
-        takes: PORTS,
-    },
-    Change {
-        from: &[QpState::Init],
-        to: QpState::Rtr,
-        needs: QpMask::AV
-            .union(QpMask::PATH_MTU)
-            .union(QpMask::DEST_QPN)
-            .union(QpMask::RQ_PSN),
-        takes: PATH,
-    },
-    Change {
-        from: &[QpState::Rtr],
-        to: QpState::Rts,
-        needs: QpMask::SQ_PSN,
-        takes: PATH_IN_RTS,
-    },
-    Change {
-        from: &[QpState::Rts, QpState::Sqe],
-        to: QpState::Rts,
-        needs: QpMask::empty(),
-        takes: PATH_IN_RTS,
-    },
-];
+const UNRELIABLE: [Change; 5] = table(
+    PORTS,
+    (PEER, PATH),
+    (QpMask::SQ_PSN, PATH_IN_RTS),
+    PATH_IN_RTS,
+);
 
-const DATAGRAM_PORTS: QpMask = QpMask::PKEY_INDEX.union(QpMask::PORT).union(QpMask::QKEY);
+const KEYS_IN_RTS: QpMask = QpMask::CUR_STATE.union(QpMask::QKEY);
 
 /// The changes of a queue pair for datagrams.
-const DATAGRAM: [Change; 5] = [
-    Change {
-        from: &[QpState::Reset],
-        to: QpState::Init,
-        needs: DATAGRAM_PORTS,
-        takes: QpMask::empty(),
-    },
-    Change {
-        from: &[QpState::Init],
-        to: QpState::Init,
-        needs: QpMask::empty(),
-        takes: DATAGRAM_PORTS,
-    },
-    Change {
-        from: &[QpState::Init],
-        to: QpState::Rtr,
-        needs: QpMask::empty(),
-        takes: QpMask::PKEY_INDEX.union(QpMask::QKEY),
-    },
-    Change {
-        from: &[QpState::Rtr],
-        to: QpState::Rts,
-        needs: QpMask::SQ_PSN,
-        takes: QpMask::CUR_STATE.union(QpMask::QKEY),
-    },
-    Change {
-        from: &[QpState::Rts, QpState::Sqe],
-        to: QpState::Rts,
-        needs: QpMask::empty(),
-        takes: QpMask::CUR_STATE.union(QpMask::QKEY),
-    },
-];
+const DATAGRAM: [Change; 5] = table(
+    QpMask::PKEY_INDEX.union(QpMask::PORT).union(QpMask::QKEY),
+    (QpMask::empty(), QpMask::PKEY_INDEX.union(QpMask::QKEY)),
+    (QpMask::SQ_PSN, KEYS_IN_RTS),
+    KEYS_IN_RTS,
+);
 
 /// The attributes that a change has to name, and those that it may name besides; `None` if there is no such change.
 fn transition(service: Service, from: QpState, to: QpState) -> Option<(QpMask, QpMask)> {
